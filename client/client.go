@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// Options configures New. The zero value works.
+type Options struct {
+	// Scheme knows the Go types of the kinds to be used. Default: client-go's scheme, which has every built-in kind.
+	// It must not be changed after New.
+	Scheme *runtime.Scheme
+	// FieldOwner is the field manager of every write, which server-side apply needs. Default: "setpoint". At most 128
+	// printable characters, as the API server demands.
+	FieldOwner string
+}
+
+// Validate names the field that is wrong.
+func (o Options) Validate() error {
+	if len(o.FieldOwner) > 128 {
+		return fmt.Errorf("client.Options.FieldOwner: %d characters, at most 128 are allowed", len(o.FieldOwner))
+	}
+	return nil
+}
+
+// Client reaches one API server. It is safe for concurrent use. All of its requests share one http.Client.
+type Client struct {
+	config     *rest.Config
+	http       *http.Client
+	scheme     *runtime.Scheme
+	codecs     serializer.CodecFactory
+	params     runtime.ParameterCodec
+	discovery  discovery.DiscoveryInterfaceWithContext
+	fieldOwner string
+
+	mu       sync.Mutex // guards mappings and rests
+	mappings map[schema.GroupVersionKind]*meta.RESTMapping
+	rests    map[schema.GroupVersionKind]rest.Interface
+}
+
+// New makes a client of a copy of cfg. It makes no request. QPS 0 in cfg means no client-side limit, where client-go's
+// default would be 5 requests per second.
+func New(cfg *rest.Config, o Options) (*Client, error) {
+	if cfg == nil {
+		return nil, errors.New("client.New: the rest.Config is nil; client.LoadConfig finds one")
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = rest.CopyConfig(cfg)
+	if cfg.QPS == 0 {
+		cfg.QPS = -1
+	}
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	if o.Scheme == nil {
+		o.Scheme = scheme.Scheme
+	}
+	if o.FieldOwner == "" {
+		o.FieldOwner = "setpoint"
+	}
+	httpClient, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("client.New: %w", err)
+	}
+	disco, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("client.New: %w", err)
+	}
+	return &Client{
+		config:     cfg,
+		http:       httpClient,
+		scheme:     o.Scheme,
+		codecs:     serializer.NewCodecFactory(o.Scheme),
+		params:     runtime.NewParameterCodec(o.Scheme),
+		discovery:  disco,
+		fieldOwner: o.FieldOwner,
+		mappings:   map[schema.GroupVersionKind]*meta.RESTMapping{},
+		rests:      map[schema.GroupVersionKind]rest.Interface{},
+	}, nil
+}
+
+// Config returns a copy of the configuration that the client was made of.
+func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// HTTPClient returns the http.Client of all requests, for other clients of the same API server.
+func (c *Client) HTTPClient() *http.Client { return c.http }
+
+// Scheme returns the scheme of Options. It must not be changed.
+func (c *Client) Scheme() *runtime.Scheme { return c.scheme }
+
+// Close closes idle connections. Requests under way go on.
+func (c *Client) Close() { c.http.CloseIdleConnections() }

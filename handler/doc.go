@@ -1,0 +1,13 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package handler says what an event means: which keys it makes due, and which events cannot matter.
+//
+// A [Handler] turns an [Event] into keys; a [Filter] drops events before that. Both are called off the queue's lock and may
+// be called by several goroutines at once, for different objects; events of one object come one after another. The
+// objects in an event are shared: they must not be changed.
+//
+//	source.Kind(websites, handler.Self(), handler.GenerationChanged)
+//	source.Kind(deployments, handler.Owner(websites))
+//	source.Kind(secrets, handler.Map(func(ctx context.Context, s *corev1.Secret) ([]types.NamespacedName, error) { … }))
+package handler

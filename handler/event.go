@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package handler
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Op is what happened to an object.
+type Op uint8
+
+const (
+	// Create: the object is new to us. It may be old: the initial list comes as creates.
+	Create Op = iota + 1
+	// Update: the object changed, or a resync brought it again unchanged.
+	Update
+	// Delete: the object is gone.
+	Delete
+)
+
+// String returns the operation in lower case.
+func (o Op) String() string {
+	switch o {
+	case Create:
+		return "create"
+	case Update:
+		return "update"
+	case Delete:
+		return "delete"
+	default:
+		return fmt.Sprintf("Op(%d)", uint8(o))
+	}
+}
+
+// Object is what events are about.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Event is one change of one object. Its objects are shared and must not be changed.
+type Event struct {
+	Op Op
+	// Old is the last known state before the event; nil for a Create.
+	Old Object
+	// New is the state after the event; nil for a Delete.
+	New Object
+	// Initial marks the creates that stand for the initial list.
+	Initial bool
+	// Stale marks a Delete that was missed and only noticed later: Old may lack the object's last changes.
+	Stale bool
+}
+
+// Object returns the newest state that the event has: New, or Old of a Delete.
+func (e Event) Object() Object {
+	if e.New != nil {
+		return e.New
+	}
+	return e.Old
+}
+
+// Key returns the namespace and name of the event's object.
+func (e Event) Key() types.NamespacedName { return keyOf(e.Object()) }
+
+func keyOf(o Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}

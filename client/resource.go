@@ -27,6 +27,12 @@ func (e *NotServedError) Error() string {
 	return fmt.Sprintf("the API server at %s does not serve %s of %s; install its CRD, or check the group and version", e.Host, e.Kind.Kind, e.Kind.GroupVersion())
 }
 
+// Is makes meta.IsNoMatchError true for the error.
+func (e *NotServedError) Is(target error) bool {
+	_, ok := target.(*meta.NoKindMatchError)
+	return ok
+}
+
 // Mapping says as which resource, and in which scope, the API server serves a kind. The answer is kept. A kind that is
 // not served gives a *[NotServedError] and is asked for again at the next call.
 func (c *Client) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {

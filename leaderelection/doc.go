@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package leaderelection says whether this process may act now.
+//
+// Leadership is a sequence of terms on one Lease. [Elector.Run] campaigns, calls a function for each term that it wins, and
+// campaigns again when a term is lost:
+//
+//	campaign ──acquired──▶ term: lead(take, work) ──stop: take ends──▶ lead returns ──▶ release ──▶ Run returns
+//	    ▲                        │
+//	    └──lead has returned ◀── lost: take and work end (cause ErrLost)
+//
+// # Guarantees
+//
+// L3: a Lease is released only after lead has returned. While it runs, also during a slow stop, the Lease is renewed.
+//
+// L4: a release never frees someone else's Lease: it reads the Lease, verifies the holder, and writes with the
+// resourceVersion that it read.
+//
+// L5: losing a term does not end the process if lead returns before the Lease can be taken by somebody else. Otherwise Run
+// returns an error, and the process should exit.
+//
+// # What it stands on
+//
+// Acquiring and renewing are client-go's elector on coordination/v1 Leases, so the records are those that every Kubernetes
+// component writes. Releasing is our own: client-go releases before the work has ended, and can free a Lease that is no
+// longer its own. Requests are not fenced: one that is on its way when a term is lost still arrives.
+package leaderelection

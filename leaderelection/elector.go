@@ -107,7 +107,11 @@ func (e *Elector) lead(ctx, term context.Context, lead Lead) error {
 	take, stop := context.WithCancelCause(work)
 	defer stop(nil)
 	defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
-	return lead(take, work)
+	err := lead(take, work)
+	if lost := context.Cause(work); errors.Is(lost, ErrLost) && (err == nil || errors.Is(err, context.Canceled)) {
+		return lost
+	}
+	return err
 }
 
 // end joins lead and releases the Lease, or says that it is lost.
@@ -123,10 +127,7 @@ func (e *Elector) end(ctx, hold context.Context, done <-chan error) error {
 	margin := e.o.LeaseDuration - e.o.RenewDeadline
 	select {
 	case err := <-done:
-		if err != nil && !errors.Is(err, ErrLost) {
-			return err
-		}
-		return ErrLost
+		return err
 	case <-time.After(margin):
 		return fmt.Errorf("the Lease %s was lost, and the work under it has not stopped within %s: somebody else may lead now, so this process must exit", e, margin)
 	}

@@ -1,0 +1,107 @@
+# Setpoint needs Go, git and make. The tools below are built from the versions pinned in tools/ and kept in bin/.
+
+GO ?= go
+
+# The examples that are modules of their own are in go.work; each of these stands outside it and is used with GOWORK=off.
+TEMPLATES  := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
+STANDALONE := $(patsubst %/go.mod,%,$(wildcard envtest/controlplane/go.mod tools/go.mod))
+BENCH      := $(patsubst %/go.mod,%,$(wildcard bench/go.mod))
+
+.DEFAULT_GOAL := help
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: go-version ## compile everything that ships
+	@$(call each,$(GO) build -o /dev/null ./...)
+
+.PHONY: test
+test: go-version ## test the library, the examples and the other modules that ship
+	@$(call each,$(GO) test $(TESTFLAGS) ./...)
+
+.PHONY: test-full
+test-full: ## as test, with the scenario tests that take minutes
+	@SETPOINT_FULL=1 $(MAKE) test TESTFLAGS='-timeout=60m $(TESTFLAGS)'
+
+.PHONY: race
+race: STANDALONE :=
+race: go-version ## test the library and the examples with the race detector (needs a C compiler)
+	@$(call each,$(GO) test -race $(TESTFLAGS) ./...)
+
+.PHONY: lint
+lint: go-version bin/golangci-lint ## the linters of .golangci.yml, over every module
+	@$(call each,$(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...)
+	GOWORK=off $(GO) mod tidy -diff
+
+.PHONY: mutate
+mutate: go-version ## break the code once for each guarantee and see its test fail (MUTATEFLAGS='-only W1,W2')
+	GOWORK=off $(GO) run -C tools ./mutate $(MUTATEFLAGS)
+
+.PHONY: bench
+bench: go-version ## speed beside client-go and controller-runtime, as ratios
+	cd bench && GOWORK=off $(GO) test -run='^$$' -bench=. $(BENCHFLAGS) ./...
+
+.PHONY: demo
+demo: go-version ## run the website operator against a real control plane, once
+	$(GO) run ./examples/website -once
+
+.PHONY: cluster
+cluster: go-version ## run a control plane in the foreground, for kubectl
+	$(GO) run ./envtest/cluster
+
+.PHONY: generate
+generate: go-version bin/controller-gen ## regenerate what the examples' types imply
+	@for m in $(TEMPLATES); do (cd $$m && PATH="$(CURDIR)/bin:$$PATH" $(GO) generate ./...) || exit 1; done
+
+.PHONY: generated
+generated: go-version bin/controller-gen ## fail if 'make generate' would change anything
+	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && cp -R examples "$$tmp/examples" && \
+	$(MAKE) --no-print-directory generate && diff -r "$$tmp/examples" examples || \
+	{ echo "generated files were not current: commit what 'make generate' changed"; exit 1; }
+
+.PHONY: cross
+cross: go-version ## vet the library and the examples for darwin/arm64 and windows/amd64
+	@for os in darwin/arm64 windows/amd64; do for m in . $(TEMPLATES); do \
+		echo "go vet for $$os in $$m"; \
+		(cd $$m && GOOS=$${os%/*} GOARCH=$${os#*/} CGO_ENABLED=0 $(GO) vet ./...) || exit 1; \
+	done; done
+
+.PHONY: tidy
+tidy: go-version ## go mod tidy in every module
+	@for m in . tools tools/lint $(BENCH); do (cd $$m && GOWORK=off $(GO) mod tidy) || exit 1; done
+# A template requires the published library and has no replace line, so tidying it here takes one for a moment.
+	@for m in $(TEMPLATES); do (cd $$m && \
+		$(GO) mod edit -replace=github.com/setpoint-dev/setpoint=$(CURDIR) && \
+		{ GOWORK=off $(GO) mod tidy; s=$$?; $(GO) mod edit -dropreplace=github.com/setpoint-dev/setpoint; exit $$s; }) || exit 1; done
+
+.PHONY: all
+all: ## everything that CI runs
+	./.ci/run
+
+# each runs a command in every module, goes on after a failure, and fails if any failed. The library stands alone, as
+# it does for its users; the templates need the workspace.
+define each
+	status=0; \
+	run() { echo "== $$1"; (cd "$$1" && shift && "$$@") || status=1; }; \
+	run . env GOWORK=off $(1); \
+	for m in $(TEMPLATES); do run $$m $(1); done; \
+	for m in $(STANDALONE); do run $$m env GOWORK=off $(1); done; \
+	exit $$status
+endef
+
+bin/golangci-lint: tools/lint/go.mod
+	@echo "building golangci-lint (once, about a minute)"
+	cd tools/lint && GOWORK=off $(GO) build -buildvcs=false -o ../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+bin/controller-gen: tools/go.mod
+	@echo "building controller-gen (once, about half a minute)"
+	cd tools && GOWORK=off $(GO) build -buildvcs=false -o ../bin/controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
+
+.PHONY: go-version
+go-version:
+	@command -v $(GO) >/dev/null || { echo "Setpoint needs Go: see https://go.dev/dl" >&2; exit 1; }
+	@need=$$(awk '$$1 == "go" { print $$2 }' go.mod); have=$$($(GO) version | awk '{ print substr($$3, 3) }'); \
+	awk -v have="$$have" -v need="$$need" 'BEGIN { split(have, h, "."); split(need, n, "."); \
+		if (h[1] + 0 < n[1] + 0 || h[1] == n[1] && h[2] + 0 < n[2] + 0) { \
+			print "Setpoint needs Go " need " or later, and this is Go " have ": see https://go.dev/dl" > "/dev/stderr"; exit 1 } }'

@@ -1,0 +1,277 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package setpoint_test
+
+import (
+	"go/ast"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const modulePath = "github.com/setpoint-dev/setpoint"
+
+// mayImport says which of our packages each package of the library may import. An internal package stands in the row
+// of the folder it belongs to. Examples, tests and other modules may import everything.
+var mayImport = map[string][]string{
+	".":              {},
+	"hook":           {},
+	"workqueue":      {"hook"},
+	"handler":        {"workqueue"},
+	"cache":          {"hook"},
+	"client":         {"hook"},
+	"source":         {"handler", "workqueue", "cache"},
+	"controller":     {"source", "handler", "workqueue", "cache", "client", "hook"},
+	"leaderelection": {"client", "hook"},
+	"manager":        {"leaderelection", "cache", "client", "metrics", "debug", "hook"},
+	"metrics":        {"hook"},
+	"debug":          {},
+	"envtest":        {"client"},
+	"envtest/fault":  {"client"},
+	"envtest/sim":    {"client", "manager", "leaderelection"},
+}
+
+// onlyIn says where production code may import a package, and why not elsewhere. A name ending in a slash stands for
+// everything below it.
+var onlyIn = map[string]struct {
+	folders []string
+	why     string
+}{
+	"github.com/prometheus/":            {[]string{"metrics"}, "whoever does not ask for metrics should not link Prometheus"},
+	"github.com/onsi/":                  {nil, "it is for tests"},
+	"go.uber.org/goleak":                {nil, "it is for tests"},
+	"testing":                           {[]string{"envtest"}, "it is for tests"},
+	"flag":                              {nil, "flags belong to the program that embeds us (M5)"},
+	"k8s.io/apiserver/":                 {nil, "a library must not bring the API server to its users"},
+	"sigs.k8s.io/controller-runtime/":   {nil, "comparisons with it live in a module of their own"},
+	"k8s.io/kubernetes/":                {nil, "the control plane is a program that envtest builds, not a library"},
+	"k8s.io/apiextensions-apiserver/":   {nil, "of it we need only names, which the dynamic client can say"},
+	"sigs.k8s.io/controller-tools/":     {nil, "it is pinned in tools/"},
+	"github.com/golangci/golangci-lint": {nil, "it is pinned in tools/lint"},
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range library(t) {
+		allowed, ok := mayImport[p.row()]
+		if !ok {
+			t.Errorf("%s is a new package: give it a row in mayImport (layout_test.go) and in the README's table, or move its code", p.dir)
+		}
+		for _, f := range p.production() {
+			for _, imp := range f.imports() {
+				name, ours := strings.CutPrefix(imp, modulePath+"/")
+				if ours && row(name) != p.row() && !slices.Contains(allowed, row(name)) {
+					t.Errorf("%s imports %s: the table of who may import whom (mayImport in layout_test.go) does not allow it; pass an interface or a func instead", f.path, name)
+				}
+				for forbidden, rule := range onlyIn {
+					if matches(imp, forbidden) && !slices.Contains(rule.folders, p.row()) {
+						t.Errorf("%s imports %s: %s", f.path, imp, rule.why)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestRequirements(t *testing.T) {
+	for _, line := range strings.Split(read(t, "go.mod"), "\n") {
+		line = strings.TrimSpace(strings.TrimPrefix(line, "require "))
+		for _, forbidden := range []string{"k8s.io/apiserver", "sigs.k8s.io/controller-runtime"} {
+			if strings.HasPrefix(line, forbidden+" ") {
+				t.Errorf("go.mod requires %s: every user of the library would inherit it; find with 'go mod why' who asks for it", line)
+			}
+		}
+		if strings.HasPrefix(line, "replace ") {
+			t.Errorf("go.mod has %q: the users of a library do not see its replace lines; remove it", line)
+		}
+	}
+}
+
+func TestNoMiscFolders(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, part := range strings.Split(p.dir, "/") {
+			if slices.Contains([]string{"util", "utils", "common", "helpers", "misc", "pkg"}, part) {
+				t.Errorf("%s: a folder called %s says nothing about what is in it; name it after what it does", p.dir, part)
+			}
+		}
+		if strings.HasSuffix(p.dir, "internal/controller") {
+			t.Errorf("%s: package controller has no hidden twin; put the code there", p.dir)
+		}
+	}
+}
+
+func TestPackageDoc(t *testing.T) {
+	for _, p := range packages(t) {
+		var docs []string
+		for _, f := range p.production() {
+			if f.ast.Doc != nil && !ast.IsGenerated(f.ast) {
+				docs = append(docs, f.path)
+			}
+		}
+		if len(docs) > 1 {
+			t.Errorf("%s has several package comments, in %s: keep one", p.dir, strings.Join(docs, ", "))
+		}
+		if len(docs) == 0 && !p.generated() && !p.onlyTests() {
+			t.Errorf("%s has no package comment: say in doc.go what the package is for", p.dir)
+		}
+	}
+}
+
+func TestGoleak(t *testing.T) {
+	for _, p := range packages(t) {
+		tested, leakTested := false, false
+		for _, f := range p.files {
+			tested = tested || f.test()
+			leakTested = leakTested || f.test() && f.funcs()["TestMain"] != nil && len(f.calls("goleak")) > 0
+		}
+		inLibrary := p.module == "." && !strings.HasPrefix(p.dir, "examples/")
+		switch {
+		case inLibrary && !tested && !p.generated():
+			t.Errorf("%s has no test", p.dir)
+		case tested && !leakTested && (p.module == "." || strings.HasPrefix(p.module, "examples/")):
+			t.Errorf("%s: no test file has func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }; add it", p.dir)
+		}
+	}
+}
+
+func TestGoleakIgnoresHaveReasons(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, f := range p.files {
+			for _, call := range f.calls("goleak", "IgnoreTopFunction", "IgnoreAnyFunction", "IgnoreAnyContainingPkg") {
+				if line := f.line(call); !f.commentOn(line) && !f.commentOn(line-1) {
+					t.Errorf("%s:%d leaves a goroutine out of the leak check: say why in a comment on that line or above", f.path, line)
+				}
+			}
+		}
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	const header = "// SPDX-FileCopyrightText: The Setpoint Authors\n// SPDX-License-Identifier: Apache-2.0\n"
+	for _, p := range packages(t) {
+		for _, f := range p.files {
+			if !strings.Contains(f.head(), header) && !ast.IsGenerated(f.ast) {
+				t.Errorf("%s does not start with the two lines\n%s", f.path, header)
+			}
+		}
+	}
+}
+
+func TestNothingBehindTheHostsBack(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.name() == "main" {
+			continue
+		}
+		for _, f := range p.production() {
+			if f.funcs()["init"] != nil && !ast.IsGenerated(f.ast) {
+				t.Errorf("%s has an init function: what it does must happen where the user asks for it (M5)", f.path)
+			}
+			exits := append(f.calls("os", "Exit"), f.calls("log", "Fatal", "Fatalf", "Fatalln")...)
+			for _, call := range exits {
+				t.Errorf("%s:%d ends the process: return an error, only package main may decide that (M5)", f.path, f.line(call))
+			}
+		}
+	}
+}
+
+func TestNoContextInStruct(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, f := range p.production() {
+			ast.Inspect(f.ast, func(n ast.Node) bool {
+				s, ok := n.(*ast.StructType)
+				if !ok {
+					return true
+				}
+				for _, field := range s.Fields.List {
+					if name, ok := selected(field.Type, "context"); ok && name == "Context" {
+						t.Errorf("%s:%d keeps a context in a struct: pass it to the method that needs it", f.path, f.line(field))
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+func TestNoSleep(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, f := range p.files {
+			if f.test() && slices.Contains(f.imports(), "testing/synctest") {
+				continue // in a bubble, sleeping costs nothing and wakes at a known moment
+			}
+			for _, call := range f.calls("time", "Sleep") {
+				t.Errorf("%s:%d sleeps: wait for what you need (a timer beside ctx.Done(), a channel); in tests use testing/synctest", f.path, f.line(call))
+			}
+		}
+	}
+}
+
+// joins lists every go statement of the library, by function, with who waits for the goroutine. sync.WaitGroup.Go and
+// errgroup.Group.Go need no line here: what they start is joined by the group.
+var joins = map[string]string{}
+
+func TestGoStatements(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range library(t) {
+		for _, f := range p.production() {
+			for name, fn := range f.funcs() {
+				ast.Inspect(fn, func(n ast.Node) bool {
+					if _, ok := n.(*ast.GoStmt); ok {
+						key := p.dir + "." + name
+						seen[key] = true
+						if joins[key] == "" {
+							t.Errorf("%s:%d starts a goroutine: join it before returning and say in joins (layout_test.go) how, under %q", f.path, f.line(n), key)
+						}
+					}
+					return true
+				})
+			}
+		}
+	}
+	for key := range joins {
+		if !seen[key] {
+			t.Errorf("joins in layout_test.go lists %q, which starts no goroutine: remove the line", key)
+		}
+	}
+}
+
+func TestReadmeNamesEveryPackage(t *testing.T) {
+	readme := read(t, "README.md")
+	for _, p := range library(t) {
+		if p.dir != "." && p.dir == p.row() && !strings.Contains(readme, "| [`"+p.dir+"`]") {
+			t.Errorf("README.md has no row for %s: add one to its table of packages", p.dir)
+		}
+	}
+}
+
+// TestSnippets holds the Go in README.md and docs/ to code that is compiled: a block must follow a line
+// "<!-- from path/to/file.go -->", and its lines must stand in that file in the same order without a gap, apart from
+// indentation. A line "..." stands for what is left out.
+func TestSnippets(t *testing.T) {
+	docs, err := filesNamed("docs", ".md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range append(docs, "README.md", "CONTRIBUTING.md") {
+		for _, s := range snippets(read(t, doc)) {
+			if s.from == "" {
+				t.Errorf("%s:%d: a Go block must follow a line <!-- from path/to/file.go -->", doc, s.line)
+				continue
+			}
+			source, err := os.ReadFile(path.Clean(s.from))
+			if err != nil {
+				t.Errorf("%s:%d: %v", doc, s.line, err)
+				continue
+			}
+			if missing := s.missingFrom(string(source)); missing != "" {
+				t.Errorf("%s:%d: %s has no such lines, starting at\n%s", doc, s.line, s.from, missing)
+			}
+		}
+	}
+}

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+)
+
+// apiServerConfig is the configuration of the kube-apiserver process.
+type apiServerConfig struct {
+	Dir  string `json:"dir"`
+	Lock string `json:"lock"`
+	// Etcd is the URL of etcd.
+	Etcd string `json:"etcd"`
+	// Listen is the address to listen on: 127.0.0.1:0 at first, the same port when started again.
+	Listen string `json:"listen"`
+	// CA signs client certificates; Cert and Key are the server's own. All are PEM.
+	CA   []byte `json:"ca"`
+	Cert []byte `json:"cert"`
+	Key  []byte `json:"key"`
+	// TokenKey is the file with the key that signs service account tokens.
+	TokenKey string `json:"tokenKey"`
+	// ServiceAccounts says that a controller makes service accounts, so that admission may insist on them.
+	ServiceAccounts bool `json:"serviceAccounts"`
+	// Args are further command line flags.
+	Args []string `json:"args"`
+}
+
+func runAPIServer(p *pipe) error {
+	var c apiServerConfig
+	if err := p.read(&c); err != nil {
+		return err
+	}
+	unlock, err := shareLock(c.Lock)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// Listening comes first, so that whoever knows the address can connect, and wait.
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("kube-apiserver cannot listen: %w", err)
+	}
+	// All state is in etcd: to stop is to exit.
+	go func() { p.wait(); os.Exit(0) }()
+
+	s, err := apiServerOptions(c, listener)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	completed, err := s.Complete(ctx)
+	if err != nil {
+		return fmt.Errorf("kube-apiserver: %w", err)
+	}
+	if errs := completed.Validate(); len(errs) > 0 {
+		return fmt.Errorf("kube-apiserver: %w", utilerrors.NewAggregate(errs))
+	}
+	p.serving(listener.Addr().String())
+	return app.Run(ctx, completed)
+}
+
+func apiServerOptions(c apiServerConfig, listener net.Listener) (*options.ServerRunOptions, error) {
+	s := options.NewServerRunOptions()
+	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
+	for _, set := range s.Flags().FlagSets {
+		flags.AddFlagSet(set)
+	}
+	args := []string{
+		"--etcd-servers=" + c.Etcd,
+		"--advertise-address=127.0.0.1",
+		"--endpoint-reconciler-type=none", // an Endpoints object may not name a loopback address
+		"--service-cluster-ip-range=10.0.0.0/24",
+		"--allow-privileged=true",
+		"--authorization-mode=RBAC",
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-signing-key-file=" + c.TokenKey,
+		"--service-account-key-file=" + c.TokenKey,
+		"--cert-dir=" + filepath.Join(c.Dir, "kube-apiserver"),
+	}
+	if !c.ServiceAccounts {
+		args = append(args, "--disable-admission-plugins=ServiceAccount")
+	}
+	if err := flags.Parse(append(args, c.Args...)); err != nil {
+		return nil, fmt.Errorf("kube-apiserver: wrong argument in Options.APIServerArgs: %w", err)
+	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("kube-apiserver: wrong argument in Options.APIServerArgs: %q is not a flag", flags.Arg(0))
+	}
+	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
+		return nil, fmt.Errorf("kube-apiserver: %w", err)
+	}
+	address := listener.Addr().(*net.TCPAddr)
+	s.SecureServing.Listener = listener
+	s.SecureServing.BindAddress, s.SecureServing.BindPort = address.IP, address.Port
+	var err error
+	if s.SecureServing.ServerCert.GeneratedCert, err = dynamiccertificates.NewStaticCertKeyContent("serving", c.Cert, c.Key); err != nil {
+		return nil, err
+	}
+	if s.Authentication.ClientCert.CAContentProvider, err = dynamiccertificates.NewStaticCAContent("client-ca", c.CA); err != nil {
+		return nil, err
+	}
+	return s, nil
+}

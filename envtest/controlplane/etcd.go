@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// etcdConfig is the configuration of the etcd process.
+type etcdConfig struct {
+	// Dir is the directory of this control plane; etcd, which outlives the others, removes it when it stops.
+	Dir string `json:"dir"`
+	// Lock is the file that says, by a lock on it, that Dir is in use.
+	Lock string `json:"lock"`
+}
+
+// runEtcd serves on a Unix socket in Dir: no port can be taken, and nobody but this user can connect.
+func runEtcd(p *pipe) error {
+	var c etcdConfig
+	if err := p.read(&c); err != nil {
+		return err
+	}
+	unlock, err := shareLock(c.Lock)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	client := url.URL{Scheme: "unix", Path: filepath.Join(c.Dir, "etcd.sock")}
+	peer := url.URL{Scheme: "unix", Path: filepath.Join(c.Dir, "peer.sock")}
+	etcd, err := embed.StartEtcd(embedConfig(filepath.Join(c.Dir, "etcd"), client, peer))
+	if err != nil {
+		return fmt.Errorf("cannot start etcd in %s: %w", c.Dir, err)
+	}
+	select {
+	case <-etcd.Server.ReadyNotify():
+		p.serving(client.String())
+	case err := <-etcd.Err():
+		return fmt.Errorf("etcd in %s failed: %w", c.Dir, err)
+	}
+	stop := make(chan struct{})
+	go func() { p.wait(); close(stop) }()
+	select {
+	case <-stop:
+	case err := <-etcd.Err():
+		return fmt.Errorf("etcd in %s failed: %w", c.Dir, err)
+	}
+	// The data is thrown away, so nothing has to be closed in order.
+	if err := os.RemoveAll(c.Dir); err != nil {
+		return err
+	}
+	return os.Remove(c.Lock)
+}
+
+func embedConfig(dir string, client, peer url.URL) *embed.Config {
+	c := embed.NewConfig()
+	c.Dir = dir
+	c.UnsafeNoFsync = true
+	c.ListenClientUrls = []url.URL{client}
+	c.AdvertiseClientUrls = []url.URL{client}
+	c.ListenPeerUrls = []url.URL{peer}
+	// A member's identity comes from its peer URL. Nobody ever connects to it.
+	c.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	// The only member elects itself after one election timeout: a second with the defaults.
+	c.TickMs, c.ElectionMs = 20, 100
+	c.EnableGRPCGateway = false
+	// Twice the default: a test that writes more than this has other worries.
+	c.QuotaBackendBytes = 4 << 30
+	c.WarningApplyDuration = 10 * time.Second
+	c.LogLevel = "warn"
+	c.LogOutputs = []string{"stderr"}
+	return c
+}

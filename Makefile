@@ -38,6 +38,10 @@ lint: go-version bin/golangci-lint ## the linters of .golangci.yml, over every m
 mutate: go-version ## break the code once for each guarantee and see its test fail (MUTATEFLAGS='-only W1,W2')
 	GOWORK=off $(GO) run -C tools ./mutate $(MUTATEFLAGS)
 
+.PHONY: guarantees
+guarantees: go-version ## write the tests and mutations into docs/guarantees.md
+	GOWORK=off $(GO) run -C tools ./mutate -table
+
 .PHONY: bench
 bench: go-version ## speed beside client-go and controller-runtime, as ratios
 	cd bench && GOWORK=off $(GO) test -run='^$$' -bench=. $(BENCHFLAGS) ./...
@@ -85,7 +89,7 @@ define each
 	status=0; \
 	run() { echo "== $$1"; (cd "$$1" && shift && "$$@") || status=1; }; \
 	run . env GOWORK=off $(1); \
-	for m in $(TEMPLATES); do run $$m $(1); done; \
+	for m in $(TEMPLATES); do run $$m env GOWORK= $(1); done; \
 	for m in $(STANDALONE); do run $$m env GOWORK=off $(1); done; \
 	exit $$status
 endef

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// goTest runs tests of the packages in a tree.
+type goTest struct {
+	tree    string
+	timeout time.Duration
+}
+
+// A report is what became of one run of go test.
+type report struct {
+	built  bool
+	failed bool              // the package as a whole: a test, a leak, a panic or a timeout
+	tests  map[string]string // by name: pass, fail, skip, or run if it did not end
+	output string
+}
+
+// run runs the tests in the package that the pattern selects.
+func (g goTest) run(ctx context.Context, dir, pattern string) (report, error) {
+	module, pkg := g.module(dir)
+	// -vet=off: a complaint of vet about the changed line is not a test that failed.
+	cmd := exec.CommandContext(ctx, "go", "test", "-json", "-vet=off", "-count=1", "-timeout="+g.timeout.String(), "-run="+pattern, pkg)
+	cmd.Dir = filepath.Join(g.tree, module)
+	workspace := "GOWORK=off"
+	if g.inWorkspace(module) {
+		workspace = "GOWORK="
+	}
+	cmd.Env = append(os.Environ(), "SETPOINT_FULL=1", workspace)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.Output()
+	if ctx.Err() != nil {
+		return report{}, ctx.Err()
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return report{}, err
+	}
+	r, parseErr := parseReport(stdout)
+	if parseErr != nil {
+		return report{}, fmt.Errorf("go test in %s: %w\n%s", dir, parseErr, stderr.String())
+	}
+	r.failed = err != nil
+	r.output += stderr.String()
+	return r, nil
+}
+
+// module returns the module that holds a package, and the package relative to it.
+func (g goTest) module(dir string) (module, pkg string) {
+	module = path.Clean(dir)
+	for module != "." {
+		if _, err := os.Stat(filepath.Join(g.tree, module, "go.mod")); err == nil {
+			break
+		}
+		module = path.Dir(module)
+	}
+	if module == "." {
+		return ".", "./" + path.Clean(dir)
+	}
+	return module, "./" + strings.TrimPrefix(strings.TrimPrefix(path.Clean(dir), module), "/")
+}
+
+// inWorkspace reports whether a module needs the workspace to find the library.
+func (g goTest) inWorkspace(module string) bool {
+	text, err := os.ReadFile(filepath.Join(g.tree, "go.work"))
+	return err == nil && module != "." && regexp.MustCompile(`(?m)^\s*(use )?\./`+regexp.QuoteMeta(module)+`$`).Match(text)
+}
+
+func parseReport(stdout []byte) (report, error) {
+	r := report{built: true, tests: map[string]string{}}
+	var output strings.Builder
+	for dec := json.NewDecoder(bytes.NewReader(stdout)); dec.More(); {
+		var e struct{ Action, Test, Output, FailedBuild string }
+		if err := dec.Decode(&e); err != nil {
+			return r, err
+		}
+		switch e.Action {
+		case "output", "build-output":
+			output.WriteString(e.Output)
+		case "build-fail":
+			r.built = false
+		case "run", "pass", "fail", "skip":
+			if e.FailedBuild != "" {
+				r.built = false
+			}
+			if e.Test != "" {
+				r.tests[e.Test] = e.Action
+			}
+		}
+	}
+	r.output = output.String()
+	return r, nil
+}
+
+// pattern selects exactly one test for -run, subtests included in its name.
+func pattern(test string) string {
+	parts := strings.Split(test, "/")
+	for i, part := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
+	}
+	return strings.Join(parts, "/")
+}

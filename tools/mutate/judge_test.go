@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// repository makes a git repository with a library, a template that needs the workspace, and a module outside it.
+func repository(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":     "module example.com/lib\n\ngo 1.26.0\n",
+		"go.work":    "go 1.26.0\n\nuse (\n\t.\n\t./examples/site\n)\n\nreplace example.com/lib v0.1.0 => ./\n",
+		"sum/sum.go": "package sum\n\n// Of adds.\nfunc Of(a, b int) int {\n\tif a == 0 {\n\t\treturn b\n\t}\n\treturn a + b\n}\n",
+		"sum/sum_test.go": `package sum
+
+import (
+	"os"
+	"testing"
+)
+
+func TestG1(t *testing.T) {
+	if Of(1, 2) != 3 {
+		t.Error("no")
+	}
+}
+
+func TestG2(t *testing.T) {
+	t.Run("zero", func(t *testing.T) {
+		if Of(0, 2) != 2 {
+			t.Error("no")
+		}
+	})
+}
+
+func TestSkipped(t *testing.T) { t.Skip() }
+
+func TestFull(t *testing.T) {
+	if os.Getenv("SETPOINT_FULL") == "" {
+		t.Skip()
+	}
+	if Of(1, 1) != 2 {
+		panic("no")
+	}
+}
+`,
+		"examples/site/go.mod":       "module example.com/site\n\ngo 1.26.0\n\nrequire example.com/lib v0.1.0\n",
+		"examples/site/site.go":      "package site\n\nimport \"example.com/lib/sum\"\n\nvar Two = sum.Of(1, 1)\n",
+		"examples/site/site_test.go": "package site\n\nimport \"testing\"\n\nfunc TestG3(t *testing.T) {\n\tif Two != 2 {\n\t\tt.Fail()\n\t}\n}\n",
+		"alone/go.mod":               "module example.com/alone\n\ngo 1.26.0\n",
+		"alone/in/alone.go":          "package in\n\nconst One = 1\n",
+		"alone/in/alone_test.go":     "package in\n\nimport \"testing\"\n\nfunc TestG4(t *testing.T) {\n\tif One != 1 {\n\t\tt.Fail()\n\t}\n}\n",
+		".gitignore":                 "/bin/\n",
+		"bin/ignored.go":             "not Go",
+	} {
+		write(t, filepath.Join(root, name), text)
+	}
+	if out, err := exec.Command("git", "-C", root, "init", "-q").CombinedOutput(); err != nil {
+		t.Fatalf("git init: %v\n%s", err, out)
+	}
+	return root
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func judged(t *testing.T, text string) (out string, survived bool, err error) {
+	t.Helper()
+	root := repository(t)
+	entries, err := parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := copyTree(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(tree)
+	if _, err := os.Stat(filepath.Join(tree, "bin")); err == nil {
+		t.Error("what git ignores was copied")
+	}
+	var b strings.Builder
+	survived, err = judge(t.Context(), &b, goTest{tree, time.Minute}, tree, entries)
+	for name, want := range map[string]string{"sum/sum.go": "a + b", "alone/in/alone.go": "One = 1"} {
+		for _, dir := range []string{root, tree} {
+			if got, _ := os.ReadFile(filepath.Join(dir, name)); !strings.Contains(string(got), want) {
+				t.Errorf("%s in %s was left changed:\n%s", name, dir, got)
+			}
+		}
+	}
+	return b.String(), survived, err
+}
+
+const noticed = `G1 sum TestG1
+file: sum/sum.go
+-	return a + b
++	return a - b
+
+G2 sum TestG2/zero
+file: sum/sum.go
+-	if a == 0 {
+-		return b
++	if a == 0 {
++		return a
+
+G1 sum TestFull
+file: sum/sum.go
+-	return a + b
++	return a - b
+
+G3 examples/site TestG3
+file: sum/sum.go
+-	return a + b
++	return 7
+
+G4 alone/in TestG4
+file: alone/in/alone.go
+-const One = 1
++const One = 2
+`
+
+func TestJudgeNoticed(t *testing.T) {
+	out, survived, err := judged(t, noticed)
+	if err != nil || survived {
+		t.Fatalf("survived = %v, err = %v\n%s", survived, err, out)
+	}
+	if !strings.HasSuffix(out, "5 mutations of 4 guarantees: 5 noticed, 0 survived, 0 in error\n") {
+		t.Error(out)
+	}
+}
+
+func TestJudgeSurvived(t *testing.T) {
+	out, survived, err := judged(t, "G1 sum TestG1\nfile: sum/sum.go\n-\t\treturn b\n+\t\treturn a\n")
+	if err != nil || !survived {
+		t.Fatalf("survived = %v, err = %v\n%s", survived, err, out)
+	}
+	if !strings.HasSuffix(out, "1 mutations of 1 guarantees: 0 noticed, 1 survived, 0 in error\nsurvived: G1 (TestG1)\n") {
+		t.Error(out)
+	}
+}
+
+func TestJudgeErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"G1 sum TestG1\nfile: sum/sum.go\n-\treturn a + b\n+\treturn c\n":      "does not compile",
+		"G1 sum TestG1\nfile: sum/sum.go\n-\treturn a * b\n+\treturn a\n":      "0 times",
+		"G1 sum TestG1\nfile: sum/none.go\n-x\n+y\n":                           "none.go",
+		"G1 sum TestNone\nfile: sum/sum.go\n-\treturn a + b\n+\treturn a\n":    "TestNone in sum should pass and is: not there",
+		"G1 sum TestSkipped\nfile: sum/sum.go\n-\treturn a + b\n+\treturn a\n": "TestSkipped in sum should pass and is: skip",
+		"G2 sum TestG2/one\nfile: sum/sum.go\n-\treturn a + b\n+\treturn a\n":  "TestG2/one in sum should pass and is: not there",
+	} {
+		out, survived, err := judged(t, text)
+		if err == nil || survived || !strings.Contains(err.Error(), want) {
+			t.Errorf("survived = %v, err = %v, want %q\n%s", survived, err, want, out)
+		}
+	}
+}

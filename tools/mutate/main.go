@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command mutate shows that each guarantee has a test that can fail. For each entry of docs/mutations.txt it breaks
+// one place of the code, in a copy of the work tree, and runs the test that the entry cites: the test must pass before
+// and fail after. It exits with 1 if a mutation survives, and with 2 if an entry cannot be judged.
+//
+//	mutate [-only W1,W2] [-file docs/mutations.txt] [-timeout 5m]
+//	mutate -table
+//
+// An entry is a paragraph of the file; the lines that start with # are comments:
+//
+//	W1 workqueue TestW1_OneHolder
+//	file: workqueue/take.go
+//	-		if st.held {
+//	+		if false {
+//
+// The first line is the guarantee, the folder of the package, and the test, which may name subtests as in TestW1/busy.
+// The lines with a minus stand next to each other in the file, once, and are replaced by those with a plus. A minus
+// after a plus, or another file line, begins another place that is changed together with the first.
+//
+// With -table, it writes the tests and the mutations into the table of docs/guarantees.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+func main() {
+	file := flag.String("file", "", "the entries; default docs/mutations.txt")
+	only := flag.String("only", "", "comma-separated guarantees; default all")
+	timeout := flag.Duration("timeout", 5*time.Minute, "for one run of one test")
+	table := flag.Bool("table", false, "write the table of docs/guarantees.md and run nothing")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	survived, err := run(ctx, *file, *only, *timeout, *table)
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		stop()
+		os.Exit(2)
+	case survived:
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, file, only string, timeout time.Duration, table bool) (survived bool, err error) {
+	root, err := findRoot()
+	if err != nil {
+		return false, err
+	}
+	if file == "" {
+		file = filepath.Join(root, "docs", "mutations.txt")
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return false, err
+	}
+	entries, err := parse(string(text))
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", file, err)
+	}
+	if table {
+		return false, writeTable(filepath.Join(root, "docs", "guarantees.md"), entries)
+	}
+	if entries, err = choose(entries, only); err != nil {
+		return false, err
+	}
+	tree, err := copyTree(ctx, root)
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(tree)
+	return judge(ctx, os.Stdout, goTest{tree, timeout}, tree, entries)
+}
+
+// findRoot returns the repository that the current directory is in.
+func findRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("no go.work in this directory or above it: run this inside the repository")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func choose(entries []entry, only string) ([]entry, error) {
+	if only == "" {
+		return entries, nil
+	}
+	var chosen []entry
+	for _, guarantee := range strings.Split(only, ",") {
+		before := len(chosen)
+		for _, e := range entries {
+			if e.guarantee == guarantee {
+				chosen = append(chosen, e)
+			}
+		}
+		if len(chosen) == before {
+			return nil, fmt.Errorf("no entry for guarantee %q", guarantee)
+		}
+	}
+	return chosen, nil
+}

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// copyTree copies the work tree, what is not committed included and what git ignores left out, to a new directory.
+func copyTree(ctx context.Context, root string) (string, error) {
+	list := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	list.Dir = root
+	list.Stderr = os.Stderr
+	names, err := list.Output()
+	if err != nil {
+		return "", fmt.Errorf("listing the work tree: %w", err)
+	}
+	tree, err := os.MkdirTemp("", "setpoint-mutate-")
+	if err != nil {
+		return "", err
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
+		if err := copyFile(filepath.Join(root, name), filepath.Join(tree, name)); err != nil {
+			return "", errors.Join(err, os.RemoveAll(tree))
+		}
+	}
+	return tree, nil
+}
+
+// copyFile leaves out what was deleted but is still known to git.
+func copyFile(from, to string) error {
+	info, err := os.Stat(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, info.Mode().Perm())
+}
+
+// mutate makes the changes in the tree. The function that it returns undoes them; it is never nil.
+func mutate(tree string, changes []change) (undo func() error, err error) {
+	before := map[string][]byte{}
+	undo = func() error {
+		var errs []error
+		for name, text := range before {
+			errs = append(errs, os.WriteFile(name, text, 0o644))
+		}
+		return errors.Join(errs...)
+	}
+	for _, c := range changes {
+		name := filepath.Join(tree, c.file)
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return undo, err
+		}
+		changed, err := c.apply(string(text))
+		if err != nil {
+			return undo, err
+		}
+		if before[name] == nil {
+			before[name] = text
+		}
+		if err := os.WriteFile(name, []byte(changed), 0o644); err != nil {
+			return undo, err
+		}
+	}
+	return undo, nil
+}

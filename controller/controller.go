@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// Controller reconciles keys of type K. New and NewWithQueue make one.
+type Controller[K comparable] struct {
+	name       string
+	reconciler Reconciler[K]
+	o          Options
+	queue      *workqueue.Queue[K]
+	synced     chan struct{} // closed by Warm
+
+	mu      sync.Mutex // guards what follows
+	wrong   []error    // what Validate reports
+	sources []source.Source[K]
+	reads   []Readable
+	start   func(source.Source[K]) // while Warm runs
+	warmed  bool
+}
+
+// Readable is something that a Reconciler reads. A *cache.Handle is one.
+type Readable interface {
+	// WaitForSync returns nil once it can be read, or an error when ctx ends before.
+	WaitForSync(ctx context.Context) error
+	// String names it.
+	String() string
+}
+
+// New makes a controller with keys of namespace and name, and a plain first-in-first-out queue. It starts nothing. The name
+// must be unique in a manager. What is wrong with the arguments is reported by Validate, and so by the manager's Run.
+func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller[types.NamespacedName] {
+	return NewWithQueue(name, r, o, workqueue.Options[types.NamespacedName]{})
+}
+
+// NewWithQueue makes a controller with keys of any type and a queue as q says. q.Name defaults to the controller's name.
+func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
+	c := &Controller[K]{name: name, reconciler: r, o: o.withDefaults(), synced: make(chan struct{})}
+	if q.Name == "" {
+		q.Name = name
+	}
+	var err error
+	c.queue, err = workqueue.New(q)
+	c.complain(err)
+	c.complain(o.Validate())
+	if name == "" {
+		c.complain(errors.New("a controller needs a name"))
+	}
+	if r == nil {
+		c.complain(errors.New("the reconciler is nil"))
+	}
+	return c
+}
+
+func (c *Controller[K]) complain(err error) {
+	if err == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wrong = append(c.wrong, fmt.Errorf("controller %q: %w", c.name, err))
+}
+
+// Name returns the controller's name.
+func (c *Controller[K]) Name() string { return c.name }
+
+// Queue returns the controller's queue, for a look at it and to make keys due from elsewhere. It must not be taken from.
+func (c *Controller[K]) Queue() *workqueue.Queue[K] { return c.queue }
+
+// Watch adds a source, at any time. Workers start when the sources that were there at the start are synced.
+func (c *Controller[K]) Watch(s source.Source[K]) {
+	if s == nil {
+		c.complain(errors.New("Watch was given no source"))
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sources = append(c.sources, s)
+	if c.start != nil {
+		c.start(s)
+	}
+}
+
+// Reads declares what Reconcile reads without watching it: workers start when it is synced, too. Call it before the start.
+func (c *Controller[K]) Reads(r ...Readable) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads = append(c.reads, r...)
+}
+
+// Validate returns an error that names everything that is wrong with how the controller was put together.
+func (c *Controller[K]) Validate() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wrong := slices.Clone(c.wrong)
+	for _, s := range c.sources {
+		if err := s.Validate(); err != nil {
+			wrong = append(wrong, fmt.Errorf("controller %q: %w", c.name, err))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// Synced is closed when Warm has every source synced and everything readable: the controller could lead.
+func (c *Controller[K]) Synced() <-chan struct{} { return c.synced }
+
+// Run warms and leads at once, until ctx is done: for a controller without a manager. Whoever runs the cache must keep it
+// running until Run has returned. Running Reconciles may go on for Options.Grace after ctx is done, then their context is
+// cancelled. Run returns when everything that it started has.
+func (c *Controller[K]) Run(ctx context.Context) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	warm, cool := context.WithCancel(context.WithoutCancel(ctx))
+	defer cool()
+	take, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	warmed := make(chan error, 1)
+	go func() {
+		err := c.Warm(warm)
+		stop(err)
+		warmed <- err
+	}()
+	work, cancel := withGrace(take, c.o.Grace)
+	err := c.Lead(take, work)
+	cancel()
+	cool()
+	return errors.Join(err, <-warmed)
+}

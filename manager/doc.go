@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manager starts, stops and watches over one process: its cache, its leader election, its controllers and whatever
+// else has to run.
+//
+// # Usage
+//
+//	mgr := manager.New(cfg, manager.Options{Name: "website-operator", Scheme: scheme,
+//		LeaderElection: &leaderelection.Options{Lease: "website-operator"}})
+//	websites := cache.For[*v1alpha1.Website](mgr.Cache())
+//	c := controller.New("website", &reconciler{…}, controller.Options{})
+//	c.Watch(source.Kind(websites, handler.Self()))
+//	mgr.Add(c)
+//	err := mgr.Run(ctx) // ctx ends on SIGTERM: signal.NotifyContext
+//
+// # Start and stop
+//
+// Run starts in this order and stops in the reverse:
+//
+//	cache        informers list and watch
+//	everywhere   AddEverywhere's functions, and each controller's Warm: on every replica
+//	leader       AddLeaderOnly's functions, and each controller's Lead: on the leader, or at once without leader election
+//
+// A replica campaigns when all of its controllers are synced, or after two minutes. On a stop, controllers take no new key;
+// running Reconciles go on, under a Lease that is still renewed, until the grace time is over, and then their context ends.
+// The Lease is released when they have returned.
+//
+// # Guarantees
+//
+// M1: Run returns nil only when every goroutine that it started has returned; otherwise the error names those that have not,
+// with their stacks. Idle connections are closed. M2: start in stages, stop in reverse. M3: when Run's context ends, in
+// whatever phase, with caches that never sync and an API server that refuses connections too, Run ends within the grace time
+// and 3 more seconds. M4: every error carries the name of what failed. M5: no globals, no init, no os.Exit, no flags: two
+// managers in one process do not meet.
+//
+// # Concurrency
+//
+// All methods are safe for concurrent use. New starts nothing.
+package manager

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/setpoint-dev/setpoint/leaderelection"
+)
+
+// Options configures New. Only Name is required.
+type Options struct {
+	// Name is the program's name: the default field owner of its writes, part of its user agent.
+	Name string
+	// Scheme knows the Go types of the kinds to be used. Default: client-go's scheme, which has every built-in kind.
+	Scheme *runtime.Scheme
+	// FieldOwner is the field manager of the client's writes. Default: Name.
+	FieldOwner string
+	// LeaderElection makes one replica at a time the leader. Default nil: every replica acts. Its Hooks default to log lines.
+	LeaderElection *leaderelection.Options
+	// Grace is for how long running Reconciles, and everything else that was started, may go on after a stop was asked for.
+	// Default: 25 s, which is less than the 30 s that Kubernetes gives a pod.
+	Grace time.Duration
+	// Logger is where the manager writes, and what controllers without a logger of their own use. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Validate names each field that is wrong.
+func (o Options) Validate() error {
+	var wrong []error
+	if o.Name == "" {
+		wrong = append(wrong, errors.New("manager.Options.Name: name the program"))
+	}
+	if o.Grace < 0 {
+		wrong = append(wrong, fmt.Errorf("manager.Options.Grace: %s, must be positive", o.Grace))
+	}
+	if o.LeaderElection != nil {
+		wrong = append(wrong, o.LeaderElection.Validate())
+	}
+	return errors.Join(wrong...)
+}
+
+func (o Options) withDefaults() Options {
+	if o.FieldOwner == "" {
+		o.FieldOwner = o.Name
+	}
+	if o.Grace == 0 {
+		o.Grace = 25 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o
+}

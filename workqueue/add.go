@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+// add adds a key at once: it is delivered once more (W2, W3). It returns the number of the delivery that holds the
+// key, or 0 if it is not held.
+func (c *core[K]) add(w *who[K], class uint8, r *Reason, now int64) uint64 {
+	if c.shut {
+		c.dropped[dropLate]++
+		return 0
+	}
+	if c.due.next() <= now {
+		c.promote(now)
+	}
+	i, e := c.enter(w, now)
+	c.note(i, e, r, now)
+	switch {
+	case e.state == Held:
+		e.adds++
+		e.coming = urgentMost(e.coming, class)
+		c.debounce(i, e, now)
+		return e.delivery
+	case c.minInterval > 0 && (e.state == Idle || e.state == Waiting):
+		e.coming = urgentMost(e.coming, class)
+		c.debounce(i, e, now)
+		if e.state == Idle {
+			c.turn(e, Waiting, now)
+		}
+	default:
+		c.owe(i, e, class, now)
+	}
+	return 0
+}
+
+// debounce puts off the delivery that an add asks for by MinInterval, within MaxWait.
+func (c *core[K]) debounce(i uint32, e *entry[K], now int64) {
+	if c.minInterval == 0 {
+		return
+	}
+	x := c.ext(i, e)
+	if x.latest == never {
+		x.latest = after(now, c.maxWait)
+	}
+	x.calm = min(after(now, c.minInterval), x.latest)
+	c.setDue(e, x)
+}
+
+// addAfter gives a key a due time from outside; of several the earliest wins (W4).
+func (c *core[K]) addAfter(w *who[K], class uint8, r *Reason, delay, now int64) {
+	if c.shut {
+		c.dropped[dropLate]++
+		return
+	}
+	i, e := c.enter(w, now)
+	x := c.ext(i, e)
+	if x.outside == never {
+		x.outsideClass = noClass
+	}
+	x.outsideClass = urgentMost(x.outsideClass, class)
+	x.outside = min(x.outside, after(now, delay))
+	if r != nil && !c.notes.off {
+		c.notes.add(&x.later, r, now, false)
+	}
+	c.setDue(e, x)
+	if e.state == Idle {
+		c.turn(e, Waiting, now)
+	}
+}
+
+// after returns now+d, but before never.
+func after(now, d int64) int64 {
+	return now + min(d, never-1-now)
+}
+
+// inBackoff returns the number of the delivery after which a key waits in backoff.
+func (c *core[K]) inBackoff(w *who[K]) (uint64, bool) {
+	i := c.find(w.key, w.hash)
+	if i == 0 {
+		return 0, false
+	}
+	e := c.entries.at(i)
+	return e.delivery, e.state == Waiting && e.is(flagBackoff)
+}
+
+// fail counts one more failure of a key, which need not be held, and returns how many it has now.
+func (c *core[K]) fail(w *who[K], now int64) int {
+	if c.shut {
+		c.dropped[dropLate]++
+		return 0
+	}
+	_, e := c.enter(w, now)
+	e.attempts = more(e.attempts)
+	return int(e.attempts)
+}
+
+func more(n uint32) uint32 { return n + uint32(min(1, ^n)) }
+
+// clear forgets a key's failures.
+func (c *core[K]) clear(w *who[K]) {
+	i := c.find(w.key, w.hash)
+	if i == 0 {
+		return
+	}
+	e := c.entries.at(i)
+	e.attempts = 0
+	if e.state == Idle {
+		c.forget(i, e)
+	}
+}
+
+// wake ends a Park; a key that is held is not parked by the Park to come.
+func (c *core[K]) wake(w *who[K], now int64) bool {
+	i := c.find(w.key, w.hash)
+	if i == 0 {
+		return false
+	}
+	e := c.entries.at(i)
+	switch e.state {
+	case Parked:
+		c.noteOwn(i, e, EventWoken, now)
+		c.ready(i, e, e.class, now)
+		return true
+	case Held:
+		e.flags |= flagWoken
+		return true
+	}
+	return false
+}
+
+// requeue makes a key ready whatever it waits for; one that is held is delivered once more.
+func (c *core[K]) requeue(w *who[K], now int64) {
+	if c.shut {
+		c.dropped[dropLate]++
+		return
+	}
+	if c.due.next() <= now {
+		c.promote(now)
+	}
+	i, e := c.enter(w, now)
+	c.noteOwn(i, e, EventRequeueNow, now)
+	if e.state == Parked {
+		c.ready(i, e, urgentMost(e.class, c.urgent), now)
+		return
+	}
+	c.owe(i, e, c.urgent, now)
+	if e.state == Held {
+		e.flags |= flagWoken
+	}
+}
+
+// pause keeps a key from being delivered until it is resumed; what it is owed meanwhile is kept.
+func (c *core[K]) pause(w *who[K], now int64) {
+	if c.shut {
+		return
+	}
+	if c.due.next() <= now {
+		c.promote(now)
+	}
+	i, e := c.enter(w, now)
+	e.flags |= flagPaused
+	switch e.state {
+	case Ready:
+		c.pull(i, e)
+		e.coming = e.class
+		e.flags |= flagOwed
+		c.turn(e, Paused, now)
+	case Idle, Waiting:
+		c.turn(e, Paused, now)
+	}
+}
+
+func (c *core[K]) resume(w *who[K], now int64) {
+	if c.due.next() <= now {
+		c.promote(now)
+	}
+	i := c.find(w.key, w.hash)
+	if i == 0 {
+		return
+	}
+	e := c.entries.at(i)
+	e.flags &^= flagPaused
+	if e.state != Paused {
+		return
+	}
+	if e.is(flagOwed) {
+		c.ready(i, e, e.coming, now)
+		return
+	}
+	c.rest(i, e, now)
+}

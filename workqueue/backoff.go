@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff says how long a key waits before it is tried again. Implementations must be safe for use by several
+// goroutines; the queue calls them without its lock.
+type Backoff interface {
+	// Delay returns the delay after a key's n-th failure in a row, n >= 1. Zero or less: none.
+	Delay(n int) time.Duration
+}
+
+// Exponential is a Backoff that doubles: Base, 2 Base, 4 Base, ... up to Max. Its defaults are those of client-go's
+// ItemExponentialFailureRateLimiter as kube-controller-manager uses it.
+type Exponential struct {
+	// Base is the delay after the first failure. Default 5 ms.
+	Base time.Duration
+	// Max is the longest delay. Default 1000 s.
+	Max time.Duration
+	// Jitter, between 0 and 1, shortens each delay by a random part of itself, up to this much, so that keys that
+	// failed together are not retried together. Default 0: none.
+	Jitter float64
+}
+
+// Delay returns the delay after the n-th failure in a row.
+func (e Exponential) Delay(n int) time.Duration {
+	base, most := e.Base, e.Max
+	if base == 0 {
+		base = 5 * time.Millisecond
+	}
+	if most == 0 {
+		most = max(base, 1000*time.Second)
+	}
+	d := most
+	if n < 1 {
+		n = 1
+	}
+	if n <= 62 && base <= most>>(n-1) {
+		d = base << (n - 1)
+	}
+	if e.Jitter > 0 {
+		d -= time.Duration(float64(d) * e.Jitter * rand.Float64())
+	}
+	return d
+}
+
+// Validate returns an error that names each field that is wrong, or nil.
+func (e Exponential) Validate() error {
+	switch {
+	case e.Base < 0:
+		return fmt.Errorf("Base is %v, must not be negative", e.Base)
+	case e.Max < 0 || e.Max != 0 && e.Max < e.Base:
+		return fmt.Errorf("Max is %v, must be zero or at least Base (%v)", e.Max, e.Base)
+	case math.IsNaN(e.Jitter) || e.Jitter < 0 || e.Jitter > 1:
+		return fmt.Errorf("Jitter is %v, must be between 0 and 1", e.Jitter)
+	}
+	return nil
+}

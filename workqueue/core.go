@@ -1,0 +1,325 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+// core is the queue's state: which key is in which state, in what order, and when it is due. It has no lock and no
+// clock and calls nobody's code: the shell around it (Queue) holds the lock and passes the time, in nanoseconds since
+// the queue was made, and never a smaller one than before.
+//
+// Every key that is known has one entry. An entry is in exactly one State; ready ones are linked in their flow's
+// list, held ones in the order in which they were taken. What most keys do not have (due times, reasons) is in an
+// extra. An entry that holds nothing any more is forgotten.
+type core[K comparable] struct {
+	entries slab[entry[K]]
+	index   table
+	extras  slab[extra]
+	notes   notes
+	due     dueHeap // of extras
+	fair    fair
+	plain   bool // one class and one tenant: flow 0 is the whole order
+
+	held       list
+	heldSince  int64 // sum of the held entries' since
+	counts     [numStates]int
+	deliveries uint64
+	queued     int64 // when the key that was taken last had become ready
+	most       int   // entries since the queue was last empty, at most
+
+	normal, urgent uint8 // the classes that Normal and Interactive are in
+	minInterval    int64
+	maxWait        int64
+
+	pausedAll bool
+	shut      bool
+
+	fresh   int             // keys that became ready since the shell last looked
+	readied [maxClasses]int // the same by class
+	dropped [numDrops]int   // what was dropped since the shell last looked
+}
+
+// Why something was dropped.
+const (
+	dropWaiting = iota
+	dropParked
+	dropPaused
+	dropDelayed // a due time that a ready or held key had besides
+	dropLate    // an add after shutdown
+	dropUnequal // a key that is not equal to itself
+	numDrops
+)
+
+const noClass = 0xff
+
+// Flags of an entry.
+const (
+	flagUsed    = 1 << iota // not a free place
+	flagOwed                // held or paused: owed a delivery that cannot be withdrawn
+	flagPaused              // Pause was called
+	flagWoken               // held: Wake was called, so that Park does not park
+	flagBackoff             // waiting after Retry
+)
+
+// entry is what is known of one key.
+type entry[K comparable] struct {
+	key        K
+	delivery   uint64 // the number of its last delivery; of the present one while it is held
+	since      int64  // since when it is in its state
+	hash       uint32
+	prev, next uint32 // in its flow, or among the held
+	attempts   uint32 // failures in a row
+	adds       uint32 // held: immediate adds that were not withdrawn
+	tenant     uint32
+	extra      uint32
+	state      State
+	class      uint8 // ready, held, parked: its class
+	coming     uint8 // others: the class it will have when it becomes ready, or noClass
+	flags      uint8
+}
+
+func (e *entry[K]) is(flag uint8) bool { return e.flags&flag != 0 }
+
+// extra is what only some entries have.
+type extra struct {
+	entry   uint32
+	outside int64 // due time set from outside (W4), or never
+	own     int64 // due time set by the key's own settle (W4), or never
+	calm    int64 // MinInterval: when the adds so far make it ready, or never
+	latest  int64 // MinInterval: calm is not put off beyond this
+
+	outsideClass uint8
+	taken        noteList // of the delivery that holds the key
+	pending      noteList // of the next delivery
+	later        noteList // of the delivery at outside
+	parked       string
+}
+
+// list is a list of entries, oldest first.
+type list struct{ head, tail uint32 }
+
+func newCore[K comparable](classes []share, plain bool) core[K] {
+	c := core[K]{fair: newFair(classes), plain: plain}
+	if plain {
+		c.fair.tenant("", 1)
+	}
+	return c
+}
+
+// find returns the index of a key's entry, or 0.
+func (c *core[K]) find(key K, hash uint32) uint32 {
+	if c.index.n == 0 {
+		return 0
+	}
+	for i, mask := c.index.probe(hash); ; i = (i + 1) & mask {
+		v := c.index.slots[i]
+		if v == 0 {
+			return 0
+		}
+		if uint32(v>>32) == hash && c.entries.at(uint32(v)).key == key {
+			return uint32(v)
+		}
+	}
+}
+
+// who is a key with what the shell has worked out for it.
+type who[K comparable] struct {
+	key    K
+	hash   uint32
+	tenant string
+	weight float64
+}
+
+// enter returns the entry of a key, a new idle one if need be.
+func (c *core[K]) enter(w *who[K], now int64) (uint32, *entry[K]) {
+	if i := c.find(w.key, w.hash); i != 0 {
+		return i, c.entries.at(i)
+	}
+	i, e := c.entries.take()
+	e.key, e.hash, e.since = w.key, w.hash, now
+	e.coming, e.flags = noClass, flagUsed
+	if !c.plain {
+		e.tenant = c.fair.tenant(w.tenant, w.weight)
+	}
+	c.index.insert(w.hash, i)
+	c.counts[Idle]++
+	c.most = max(c.most, c.index.n)
+	return i, e
+}
+
+// forget removes an idle entry that holds nothing any more.
+func (c *core[K]) forget(i uint32, e *entry[K]) {
+	c.counts[Idle]--
+	c.index.remove(e.hash, i)
+	if e.extra != 0 {
+		c.dropExtra(e)
+	}
+	if !c.plain {
+		c.fair.leave(e.tenant)
+	}
+	c.entries.put(i)
+	if c.index.n == 0 {
+		c.shrink()
+	}
+}
+
+// shrink gives memory back when the queue is empty, if it lately needed far less than it has.
+func (c *core[K]) shrink() {
+	if 8*c.most < int(c.entries.used) && c.entries.used > 8*chunkLen {
+		c.entries.reset()
+		c.extras.reset()
+		c.notes.slab.reset()
+		c.due.reset()
+		c.index = table{}
+	}
+	c.most = 0
+}
+
+func (c *core[K]) ext(i uint32, e *entry[K]) *extra {
+	if e.extra != 0 {
+		return c.extras.at(e.extra)
+	}
+	var x *extra
+	e.extra, x = c.extras.take()
+	x.entry, x.outside, x.own, x.calm, x.latest = i, never, never, never, never
+	return x
+}
+
+func (c *core[K]) dropExtra(e *entry[K]) {
+	x := c.extras.at(e.extra)
+	c.due.set(e.extra, never)
+	c.notes.clear(&x.taken)
+	c.notes.clear(&x.pending)
+	c.notes.clear(&x.later)
+	c.extras.put(e.extra)
+	e.extra = 0
+}
+
+// setDue tells the heap when the entry is due next.
+func (c *core[K]) setDue(e *entry[K], x *extra) {
+	c.due.set(e.extra, min(x.outside, x.own, x.calm))
+}
+
+func (c *core[K]) turn(e *entry[K], to State, now int64) {
+	c.counts[e.state]--
+	c.counts[to]++
+	e.state, e.since = to, now
+}
+
+// note records a reason, if there is one, of the key's next delivery.
+func (c *core[K]) note(i uint32, e *entry[K], r *Reason, now int64) {
+	if r != nil && !c.notes.off {
+		c.notes.add(&c.ext(i, e).pending, r, now, e.state == Held)
+	}
+}
+
+// noteOwn records a reason of the queue itself.
+func (c *core[K]) noteOwn(i uint32, e *entry[K], event string, now int64) {
+	if !c.notes.off {
+		c.notes.add(&c.ext(i, e).pending, &Reason{Source: sourceQueue, Event: event}, now, false)
+	}
+}
+
+// urgentMost returns the higher of two classes, either of which may be none.
+func urgentMost(a, b uint8) uint8 {
+	if a == noClass || b != noClass && b > a {
+		return b
+	}
+	return a
+}
+
+// owe gives a key a delivery: it becomes ready, or stays so, or will be once it is settled, woken or resumed.
+func (c *core[K]) owe(i uint32, e *entry[K], class uint8, now int64) {
+	switch e.state {
+	case Ready:
+		c.raise(i, e, class)
+	case Held:
+		e.flags |= flagOwed
+		e.coming = urgentMost(e.coming, class)
+	case Parked:
+		e.class = urgentMost(e.class, class)
+	case Paused:
+		e.flags |= flagOwed
+		e.coming = urgentMost(e.coming, class)
+		c.cancelOwn(e)
+	default:
+		c.ready(i, e, urgentMost(e.coming, class), now)
+	}
+}
+
+// ready makes an entry that is in no list ready, or, while it is paused, owed.
+func (c *core[K]) ready(i uint32, e *entry[K], class uint8, now int64) {
+	if class == noClass {
+		class = c.normal
+	}
+	c.cancelOwn(e)
+	e.adds = 0
+	e.flags &^= flagOwed | flagWoken | flagBackoff
+	if e.is(flagPaused) {
+		e.coming = class
+		e.flags |= flagOwed
+		c.turn(e, Paused, now)
+		c.dropAtEnd(i, e, dropPaused)
+		return
+	}
+	if c.shut && c.pausedAll {
+		c.dropAtEnd(i, e, dropPaused)
+		return
+	}
+	e.class, e.coming = class, noClass
+	c.turn(e, Ready, now)
+	c.push(i, e)
+	c.fresh++
+	c.readied[class]++
+}
+
+// cancelOwn ends the timer that the key's own settle had set, and a debounce: the delivery they were for is certain.
+func (c *core[K]) cancelOwn(e *entry[K]) {
+	if e.extra == 0 {
+		return
+	}
+	if x := c.extras.at(e.extra); x.own != never || x.calm != never {
+		x.own, x.calm, x.latest = never, never, never
+		c.setDue(e, x)
+	}
+}
+
+// raise moves a ready key to the end of a higher class.
+func (c *core[K]) raise(i uint32, e *entry[K], class uint8) {
+	if class > e.class && class != noClass {
+		c.pull(i, e)
+		e.class = class
+		c.push(i, e)
+	}
+}
+
+// rest puts an entry that is in no list, and has nothing to deliver now, where it belongs.
+func (c *core[K]) rest(i uint32, e *entry[K], now int64) {
+	due := e.extra != 0 && c.due.has(e.extra)
+	switch {
+	case e.is(flagPaused):
+		c.turn(e, Paused, now)
+		c.dropAtEnd(i, e, dropPaused)
+	case due:
+		c.turn(e, Waiting, now)
+		c.dropAtEnd(i, e, dropWaiting)
+	default:
+		e.coming = noClass
+		e.flags &^= flagBackoff
+		c.turn(e, Idle, now)
+		if e.attempts == 0 {
+			c.forget(i, e)
+		} else if e.extra != 0 {
+			c.dropExtra(e)
+		}
+	}
+}
+
+// dropAtEnd drops an entry that is in no list, if the queue is shut down.
+func (c *core[K]) dropAtEnd(i uint32, e *entry[K], why int) {
+	if !c.shut {
+		return
+	}
+	c.dropped[why]++
+	c.turn(e, Idle, e.since)
+	c.forget(i, e)
+}

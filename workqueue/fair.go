@@ -1,0 +1,286 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+// fair is start-time fair queueing (Goyal, Vin and Cheng, 1996) in two levels: classes, and in each class tenants.
+//
+// Who is backlogged has a tag, its virtual start time: the next to be served is the one with the lowest tag, virtual
+// time becomes that tag, and the tag grows by 1/weight. Who becomes backlogged starts at virtual time, or where it
+// left off if that is later; so nobody gains by coming and going. A flow is one tenant's ready keys of one class.
+type fair struct {
+	classes []share
+	top     float64 // virtual time of the classes
+	ready   int
+
+	tenants    []tenant
+	tenantFree []uint32
+	byName     map[string]uint32
+	idle       int    // tenants without a key
+	sweepAt    int    // sweep once this many are idle
+	flows      []flow // by tenant*len(classes) + class
+	seq        uint64
+}
+
+// share is one class.
+type share struct {
+	class  Class
+	weight float64
+	tag    tag
+	ready  int
+
+	virtual float64  // virtual time of the class's flows
+	heap    []uint32 // flows that have a tag, lowest first; also empty ones, until virtual time passes their tag
+}
+
+// tag is a virtual start time: base + served/weight, computed anew each time so that no rounding adds up.
+type tag struct {
+	value  float64
+	base   float64
+	served float64
+}
+
+func (t *tag) start(at float64) { *t = tag{value: at, base: at} }
+
+func (t *tag) serve(weight float64) {
+	t.served++
+	t.value = t.base + t.served/weight
+}
+
+type tenant struct {
+	name   string
+	weight float64
+	keys   int // entries that refer to it
+}
+
+// flow is a list of entries, linked by them.
+type flow struct {
+	head, tail uint32
+	at         int32 // place in the class's heap plus one; 0: not in there
+	tag        tag
+	seq        uint64 // among equal tags the one served longest ago comes first
+}
+
+// rebaseAt is the virtual time at which tags are moved back to zero, so that they stay exact.
+const rebaseAt = 1 << 26
+
+func newFair(classes []share) fair {
+	return fair{classes: classes, byName: map[string]uint32{}, sweepAt: minIdle}
+}
+
+// tenant returns the index of a tenant, one of whose keys is about to refer to it.
+func (f *fair) tenant(name string, weight float64) uint32 {
+	i, ok := f.byName[name]
+	if !ok {
+		i = f.newTenant(name)
+	}
+	t := &f.tenants[i]
+	if t.keys == 0 {
+		if ok {
+			f.idle--
+		}
+		f.reweigh(i, weight)
+	}
+	t.keys++
+	return i
+}
+
+func (f *fair) newTenant(name string) uint32 {
+	var i uint32
+	if n := len(f.tenantFree); n > 0 {
+		i = f.tenantFree[n-1]
+		f.tenantFree = f.tenantFree[:n-1]
+	} else {
+		i = uint32(len(f.tenants))
+		f.tenants = append(f.tenants, tenant{})
+		for range f.classes {
+			f.flows = append(f.flows, flow{})
+		}
+	}
+	f.tenants[i].name = name
+	f.byName[name] = i
+	return i
+}
+
+func (f *fair) reweigh(i uint32, weight float64) {
+	f.tenants[i].weight = weight
+	n := uint32(len(f.classes))
+	for k := i * n; k < (i+1)*n; k++ {
+		f.flows[k].tag.start(f.flows[k].tag.value)
+	}
+}
+
+// minIdle is how many tenants without a key are remembered in any case.
+const minIdle = 1024
+
+// leave says that a key no longer refers to tenant i.
+func (f *fair) leave(i uint32) {
+	t := &f.tenants[i]
+	t.keys--
+	if t.keys > 0 {
+		return
+	}
+	f.idle++
+	if f.idle >= f.sweepAt {
+		f.sweep()
+	}
+}
+
+// sweep forgets the tenants that have neither a key nor a tag.
+func (f *fair) sweep() {
+	n := uint32(len(f.classes))
+	for name, i := range f.byName {
+		if f.tenants[i].keys > 0 || f.tagged(i*n, n) {
+			continue
+		}
+		delete(f.byName, name)
+		f.tenants[i] = tenant{}
+		f.tenantFree = append(f.tenantFree, i)
+		f.idle--
+	}
+	f.sweepAt = max(minIdle, 2*f.idle, len(f.byName))
+}
+
+func (f *fair) tagged(from, n uint32) bool {
+	for k := from; k < from+n; k++ {
+		if f.flows[k].at != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// joined counts one more ready key in flow k of class c; the caller links it.
+func (f *fair) joined(k uint32, c uint8) {
+	cl := &f.classes[c]
+	if fl := &f.flows[k]; fl.at == 0 {
+		f.seq++
+		fl.seq = f.seq
+		fl.tag.start(cl.virtual)
+		cl.heap = append(cl.heap, k)
+		f.up(cl, len(cl.heap)-1)
+	}
+	if cl.ready == 0 && cl.tag.value < f.top {
+		cl.tag.start(f.top)
+	}
+	cl.ready++
+	f.ready++
+}
+
+// left counts one ready key of class c less; the caller has unlinked it.
+func (f *fair) left(c uint8) {
+	cl := &f.classes[c]
+	cl.ready--
+	f.ready--
+	if cl.ready == 0 {
+		for _, k := range cl.heap {
+			f.flows[k].at = 0
+		}
+		cl.heap = cl.heap[:0]
+		cl.virtual = 0
+	}
+	if f.ready == 0 {
+		f.top = 0
+		for i := range f.classes {
+			f.classes[i].tag.start(0)
+		}
+	}
+}
+
+// choose returns the class and the flow to serve next; there is a ready key. It does not count it as served.
+func (f *fair) choose() (c uint8, k uint32) {
+	best := -1
+	for i := range f.classes {
+		if f.classes[i].ready > 0 && (best < 0 || f.classes[i].tag.value <= f.classes[best].tag.value) {
+			best = i // among equal tags the higher class comes first
+		}
+	}
+	cl := &f.classes[best]
+	for f.flows[cl.heap[0]].head == 0 {
+		f.popFlow(cl)
+	}
+	return uint8(best), cl.heap[0]
+}
+
+// served says that the flow k of class c, which choose has returned, was served one key.
+func (f *fair) served(c uint8, k uint32) {
+	cl := &f.classes[c]
+	f.top = cl.tag.value
+	cl.tag.serve(cl.weight)
+	if f.top >= rebaseAt {
+		f.rebaseClasses()
+	}
+
+	fl := &f.flows[k]
+	cl.virtual = fl.tag.value
+	fl.tag.serve(f.tenants[k/uint32(len(f.classes))].weight)
+	f.seq++
+	fl.seq = f.seq
+	f.down(cl, 0)
+	if cl.virtual >= rebaseAt {
+		f.rebaseFlows(cl)
+	}
+}
+
+func (f *fair) rebaseClasses() {
+	for i := range f.classes {
+		t := &f.classes[i].tag
+		t.start(max(0, t.value-f.top))
+	}
+	f.top = 0
+}
+
+func (f *fair) rebaseFlows(cl *share) {
+	for _, k := range cl.heap {
+		t := &f.flows[k].tag
+		t.start(t.value - cl.virtual)
+	}
+	cl.virtual = 0
+}
+
+func (f *fair) before(a, b uint32) bool {
+	x, y := &f.flows[a], &f.flows[b]
+	return x.tag.value < y.tag.value || x.tag.value == y.tag.value && x.seq < y.seq
+}
+
+func (f *fair) popFlow(cl *share) {
+	f.flows[cl.heap[0]].at = 0
+	last := len(cl.heap) - 1
+	cl.heap[0] = cl.heap[last]
+	cl.heap = cl.heap[:last]
+	if last > 0 {
+		f.down(cl, 0)
+	}
+}
+
+func (f *fair) up(cl *share, i int) {
+	k := cl.heap[i]
+	for i > 0 && f.before(k, cl.heap[(i-1)/2]) {
+		cl.heap[i] = cl.heap[(i-1)/2]
+		f.flows[cl.heap[i]].at = int32(i + 1)
+		i = (i - 1) / 2
+	}
+	cl.heap[i] = k
+	f.flows[k].at = int32(i + 1)
+}
+
+func (f *fair) down(cl *share, i int) {
+	k := cl.heap[i]
+	for {
+		least := 2*i + 1
+		if least >= len(cl.heap) {
+			break
+		}
+		if least+1 < len(cl.heap) && f.before(cl.heap[least+1], cl.heap[least]) {
+			least++
+		}
+		if !f.before(cl.heap[least], k) {
+			break
+		}
+		cl.heap[i] = cl.heap[least]
+		f.flows[cl.heap[i]].at = int32(i + 1)
+		i = least
+	}
+	cl.heap[i] = k
+	f.flows[k].at = int32(i + 1)
+}

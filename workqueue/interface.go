@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"context"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// RateLimiting is a Queue with the methods of client-go's workqueue.TypedRateLimitingInterface[K], for code that was
+// written for that. It behaves as documented there: Get yields what is queued after ShutDown until nothing is left,
+// Done belongs to a Get, Add does not cancel AddAfter, of several AddAfter the earliest counts, failures are counted
+// until Forget. Of client-go's defects it has none: ShutDownWithDrain waits for what is queued too, any number of
+// goroutines may call it, Done without Get has no effect, and what waits is seen in Queue.Len and Queue.Snapshot.
+//
+// The queue below may be used at the same time; keys are held by one worker whichever way they were taken.
+type RateLimiting[K comparable] struct{ q *Queue[K] }
+
+// Interface returns the queue with the methods of client-go's workqueue.TypedRateLimitingInterface[K].
+func (q *Queue[K]) Interface() *RateLimiting[K] { return &RateLimiting[K]{q} }
+
+// Queue returns the queue below.
+func (r *RateLimiting[K]) Queue() *Queue[K] { return r.q }
+
+// Add adds a key at once.
+func (r *RateLimiting[K]) Add(key K) { r.q.Add(key) }
+
+// AddAfter adds a key after d, or at once if d is zero or less.
+func (r *RateLimiting[K]) AddAfter(key K, d time.Duration) { r.q.AddWith(key, How{After: d}) }
+
+// AddRateLimited counts a failure of the key and adds it after its backoff.
+func (r *RateLimiting[K]) AddRateLimited(key K) {
+	q := r.q
+	w, ok := q.who(key)
+	if !ok {
+		return
+	}
+	q.mu.Lock()
+	n := q.core.fail(&w, q.now())
+	q.unlock()
+	if n > 0 {
+		q.AddWith(key, How{After: q.backoff(n)})
+	}
+}
+
+// Forget forgets the failures of a key.
+func (r *RateLimiting[K]) Forget(key K) { r.q.Forget(key) }
+
+// NumRequeues returns how many failures of a key were counted since Forget.
+func (r *RateLimiting[K]) NumRequeues(key K) int {
+	k, _ := r.q.Look(key)
+	return k.Attempts
+}
+
+// Len returns how many keys are ready.
+func (r *RateLimiting[K]) Len() int { return r.q.Len().Ready }
+
+// Get waits until a key is ready and takes it. Shutdown is true when the queue is shut down and nothing is ready.
+func (r *RateLimiting[K]) Get() (key K, shutdown bool) {
+	item, ok := r.q.Get(context.Background())
+	return item.key, !ok
+}
+
+// Done ends what Get has begun. For a key that is not held it has no effect, and is counted and reported to the hooks.
+func (r *RateLimiting[K]) Done(key K) {
+	q := r.q
+	w, ok := q.who(key)
+	if !ok {
+		return
+	}
+	q.mu.Lock()
+	i := q.core.find(key, w.hash)
+	if i == 0 || q.core.entries.at(i).state != Held {
+		q.misusedLocked("Done of a key that is not held")
+		return
+	}
+	q.settleLocked(i, q.core.entries.at(i), verdict{outcome: hook.QueueDone, keep: true}, nil)
+}
+
+// ShutDown ends the queue, and any ShutDownWithDrain that waits.
+func (r *RateLimiting[K]) ShutDown() {
+	q := r.q
+	q.ShutDown()
+	q.mu.Lock()
+	forced := q.forced
+	q.forced = nil
+	q.unlock()
+	if forced != nil {
+		close(forced)
+	}
+}
+
+// ShutDownWithDrain ends the queue and waits until no key is ready or held, or until ShutDown.
+func (r *RateLimiting[K]) ShutDownWithDrain() {
+	q := r.q
+	q.ShutDown()
+	q.mu.Lock()
+	if q.forced == nil {
+		q.forced = make(chan struct{})
+	}
+	forced := q.forced
+	q.unlock()
+	select {
+	case <-q.whenDrained():
+	case <-forced:
+	}
+}
+
+// ShuttingDown tells whether the queue was shut down.
+func (r *RateLimiting[K]) ShuttingDown() bool { return r.q.ShuttingDown() }

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"errors"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// ErrNotHeld is returned for an Item that was settled before, and for the zero Item. Nothing has happened (W9).
+var ErrNotHeld = errors.New("workqueue: the item is not held: it was settled before")
+
+// Item is a key that a worker has taken. It is a small value that may be copied and handed on; all copies are one
+// token. Settle it exactly once, with Done, Retry, RetryNotBefore, After, Park or Release: until then nobody else gets
+// the key. A second settling has no effect, returns ErrNotHeld and is counted and reported to the hooks (W9).
+// Settling works after ShutDown too; what would then have to wait is dropped and counted.
+type Item[K comparable] struct {
+	q        *Queue[K]
+	key      K
+	delivery uint64
+	queued   int64
+	index    uint32
+	attempt  uint32
+	class    uint8
+}
+
+// Key returns the key.
+func (i Item[K]) Key() K { return i.key }
+
+// Attempt returns 1 for a key that has not failed since it last succeeded, 2 after one failure, and so on.
+func (i Item[K]) Attempt() int { return int(i.attempt) + 1 }
+
+// Delivery returns the number of this delivery, unique within the queue and growing.
+func (i Item[K]) Delivery() uint64 { return i.delivery }
+
+// Class returns the class that the key was taken with.
+func (i Item[K]) Class() Class {
+	if i.q == nil {
+		return Normal
+	}
+	return i.q.o.Classes[i.class].Class
+}
+
+// Queued returns when the key became ready.
+func (i Item[K]) Queued() time.Time {
+	if i.q == nil {
+		return time.Time{}
+	}
+	return i.q.start.Add(time.Duration(i.queued))
+}
+
+// Reasons returns a copy of the reasons of this delivery: the first and the newest Options.Reasons. It returns nil
+// once the item is settled.
+func (i Item[K]) Reasons() []Reason {
+	r, _ := i.reasons()
+	return r
+}
+
+// ReasonsDropped returns how many reasons of this delivery were dropped, between the first and the second that
+// Reasons returns.
+func (i Item[K]) ReasonsDropped() int {
+	_, dropped := i.reasons()
+	return dropped
+}
+
+func (i Item[K]) reasons() ([]Reason, int) {
+	if i.q == nil {
+		return nil, 0
+	}
+	i.q.mu.Lock()
+	defer i.q.mu.Unlock()
+	e, ok := i.q.core.heldBy(i.index, i.delivery)
+	if !ok || e.extra == 0 {
+		return nil, 0
+	}
+	taken := &i.q.core.extras.at(e.extra).taken
+	return i.q.core.notes.copyOf(taken, i.q.start), int(taken.dropped)
+}
+
+// Done settles the key as dealt with: its failures are forgotten. Use it also for what should not be tried again.
+func (i Item[K]) Done() error {
+	return i.settle(verdict{outcome: hook.QueueDone}, nil)
+}
+
+// Retry settles the key as failed: it is ready again after Options.Backoff, or, where that is longer, as soon as
+// Options.Limiter allows, or at once if it was added while it was held. It returns the delay. The error is only passed
+// to the hooks and may be nil.
+func (i Item[K]) Retry(err error) (time.Duration, error) { return i.RetryNotBefore(err, 0) }
+
+// RetryNotBefore is Retry with a delay of at least d.
+func (i Item[K]) RetryNotBefore(err error, d time.Duration) (time.Duration, error) {
+	if i.q == nil {
+		return 0, ErrNotHeld
+	}
+	d = max(d, i.q.backoff(i.Attempt()))
+	return d, i.settle(verdict{outcome: hook.QueueRetry, delay: int64(d)}, err)
+}
+
+// After settles the key as dealt with, to be delivered again after d, or before if it is added. Its failures are
+// forgotten. Whenever the key is delivered next, this timer is over (W4, C3). Zero or less: it is ready at once.
+func (i Item[K]) After(d time.Duration) error {
+	return i.settle(verdict{outcome: hook.QueueAfter, delay: int64(d)}, nil)
+}
+
+// Park settles the key as not dealt with: it waits, for the stated reason, until Wake, RequeueNow, or until atMost has
+// passed (zero or less: without bound), and is then ready with the reasons, the class and the attempt that it has
+// now. Adds meanwhile are remembered, but do not make it ready. If Wake was called since the key was taken, it is
+// ready at once, so that no wake is lost.
+func (i Item[K]) Park(reason string, atMost time.Duration) error {
+	return i.settle(verdict{outcome: hook.QueuePark, delay: int64(atMost), why: reason}, nil)
+}
+
+// Release settles the key as not dealt with, because its worker was interrupted: it is ready again at once, at the
+// end of the queue, with the reasons, the class and the attempt that it has now. After ShutDown it is dropped.
+func (i Item[K]) Release() error {
+	return i.settle(verdict{outcome: hook.QueueRelease}, nil)
+}
+
+// Withdraw takes back n of the adds that Options.AddedWhileHeld was told of for this delivery. If that leaves none,
+// and nothing else asks for it, the key is not delivered once more (W3). Call it before settling. It returns
+// ErrNotHeld if the item was settled, and another error if n is negative or more than there were.
+func (i Item[K]) Withdraw(n int) error {
+	if i.q == nil {
+		return ErrNotHeld
+	}
+	q := i.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e, ok := q.core.heldBy(i.index, i.delivery)
+	if !ok {
+		return ErrNotHeld
+	}
+	if !q.core.withdraw(e, n) {
+		return errors.New("workqueue: Withdraw: there were not as many adds while the key was held")
+	}
+	return nil
+}
+
+func (i Item[K]) settle(v verdict, err error) error {
+	q := i.q
+	if q == nil {
+		return ErrNotHeld
+	}
+	q.mu.Lock()
+	e, ok := q.core.heldBy(i.index, i.delivery)
+	if !ok {
+		q.misusedLocked(v.outcome.String() + " of an item that is not held")
+		return ErrNotHeld
+	}
+	q.settleLocked(i.index, e, v, err)
+	return nil
+}
+
+// settleLocked settles a held key and unlocks.
+func (q *Queue[K]) settleLocked(i uint32, e *entry[K], v verdict, err error) {
+	now := q.now()
+	held, class, attempt := now-e.since, e.class, e.attempts
+	q.core.settle(i, e, v, now)
+	q.unlock()
+	if q.o.Hooks != nil && q.o.Hooks.Settled != nil {
+		ev := hook.QueueSettled{
+			Queue: q.o.Name, Class: int(q.o.Classes[class].Class), Outcome: v.outcome,
+			Held: time.Duration(held), Delay: time.Duration(v.delay), Attempt: int(attempt) + 1, Err: err,
+		}
+		q.report("Settled", func(h *hook.Queue) { h.Settled(ev) })
+	}
+}

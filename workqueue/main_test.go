@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"context"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var ctx = context.Background()
+
+type name struct{ Namespace, Name string }
+
+func newQueue[K comparable](t testing.TB, o Options[K]) *Queue[K] {
+	t.Helper()
+	q, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// mustGet takes a key that must be ready.
+func mustGet[K comparable](t testing.TB, q *Queue[K]) Item[K] {
+	t.Helper()
+	if q.Len().Ready == 0 {
+		t.Fatal("no key is ready")
+	}
+	item, ok := q.Get(ctx)
+	if !ok {
+		t.Fatal("Get returned false")
+	}
+	return item
+}
+
+// settled fails the test if settling has failed.
+func settled(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantLen compares the queue's lengths.
+func wantLen[K comparable](t testing.TB, q *Queue[K], want Len) {
+	t.Helper()
+	if got := q.Len(); got != want {
+		t.Fatalf("lengths are %+v, want %+v", got, want)
+	}
+}
+
+// order takes and settles all ready keys, and returns them in the order in which they came.
+func order[K comparable](t testing.TB, q *Queue[K]) []K {
+	t.Helper()
+	var keys []K
+	for q.Len().Ready > 0 {
+		item := mustGet(t, q)
+		keys = append(keys, item.Key())
+		settled(t, item.Done())
+	}
+	return keys
+}

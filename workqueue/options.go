@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+const (
+	defaultReasons = 8
+	maxReasons     = 1000
+	maxClasses     = 8
+	minWeight      = 1e-6
+	maxWeight      = 1e6
+)
+
+// Options configure a Queue. The zero value is a plain first-in-first-out queue: one class, one tenant, exponential
+// backoff per key from 5 ms to 1000 s, no overall limit.
+//
+// The queue calls the funcs in here without its lock, from the goroutine that uses the queue, several at once. A func
+// that panics is recovered and counted (Snapshot.Panics), reported to hook.Queue.Panicked, and taken to have returned
+// the zero value.
+type Options[K comparable] struct {
+	// Name names the queue in hooks, snapshots and errors. Default "".
+	Name string
+
+	// Classes gives each class its weight, at most 8 of them. Default nil: one class, so that How.Class has no
+	// effect. ThreeClasses is a good start.
+	Classes []Share
+
+	// Tenant says whose key it is, for instance its namespace or its cluster. Ready keys of the tenants of one
+	// class leave in proportion to the tenants' weights (W7), however many keys each of them has. It must always
+	// return the same for the same key. Default nil: all keys share one tenant, "".
+	Tenant func(key K) string
+
+	// TenantWeight gives a tenant its weight, relative to the others; what is not between 0.000001 and 1000000
+	// counts as 1. It is called at each add and should be quick; a tenant that has keys keeps the weight that it
+	// started with. Default nil: all weights are 1.
+	TenantWeight func(tenant string) float64
+
+	// Backoff says how long a key waits after a failure. Default Exponential{}.
+	Backoff Backoff
+
+	// Limiter bounds the retries of all keys together; a retry waits for the longer of Backoff and Limiter.
+	// Default nil: there is no overall limit. (client-go's default is 10 per second after the first 100: of
+	// 10,000 keys that fail together, the last is retried after 990 s, see package bench.)
+	Limiter *rate.Limiter
+
+	// MinInterval is how long a key that was added stays waiting before it is ready, so that many adds become one
+	// delivery; deliveries that adds have caused are at least this far apart. It holds for adds alone: a key's own
+	// Retry and After, and Wake and RequeueNow, are not delayed by it. Default 0: none.
+	MinInterval time.Duration
+
+	// MaxWait turns MinInterval into a debounce: each further add puts the delivery off to MinInterval from then,
+	// but to no later than MaxWait after the first. Default 0: the same as MinInterval, nothing is put off.
+	MaxWait time.Duration
+
+	// Reasons is how many reasons a key keeps besides its first one: the newest. The number of those between, which
+	// are dropped, is kept too. Default 0: 8. Negative: none are recorded at all. At most 1000.
+	Reasons int
+
+	// Hooks observe the queue. Default nil: nothing is observed.
+	Hooks *hook.Queue
+
+	// AddedWhileHeld is told of each immediate add (How.After <= 0) of a key that is held, once it has been counted:
+	// these are the adds that Item.Withdraw may withdraw. Delivery is that of the Item that holds the key. It may
+	// run a little after that Item was settled. Default nil.
+	AddedWhileHeld func(key K, delivery uint64, how How)
+
+	// SkipInBackoff is asked about each immediate add of a key that waits after Retry. True drops the add: the key
+	// waits on. Delivery is that of the Item that was retried. Default nil: an add makes such a key ready.
+	SkipInBackoff func(key K, delivery uint64, how How) bool
+}
+
+// Validate returns an error that names each field that is wrong, or nil.
+func (o Options[K]) Validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("workqueue %q: "+format, append([]any{o.Name}, args...)...))
+	}
+	if len(o.Classes) > maxClasses {
+		wrong("Classes has %d entries, at most %d are allowed", len(o.Classes), maxClasses)
+	}
+	seen := map[Class]bool{}
+	for i, s := range o.Classes {
+		if !validWeight(s.Weight) {
+			wrong("Classes[%d].Weight is %v, must be between 0.000001 and 1000000", i, s.Weight)
+		}
+		if seen[s.Class] {
+			wrong("Classes[%d].Class is %v, which an earlier entry has already", i, s.Class)
+		}
+		seen[s.Class] = true
+	}
+	if o.TenantWeight != nil && o.Tenant == nil {
+		wrong("TenantWeight is set but Tenant is not")
+	}
+	if v, ok := o.Backoff.(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			wrong("Backoff: %w", err)
+		}
+	}
+	if o.Limiter != nil && o.Limiter.Limit() != rate.Inf && (o.Limiter.Burst() < 1 || !(o.Limiter.Limit() > 0)) {
+		wrong("Limiter allows nothing: its limit is %v and its burst %d", o.Limiter.Limit(), o.Limiter.Burst())
+	}
+	if o.MinInterval < 0 {
+		wrong("MinInterval is %v, must not be negative", o.MinInterval)
+	}
+	if o.MaxWait != 0 && o.MaxWait < o.MinInterval || o.MaxWait < 0 {
+		wrong("MaxWait is %v, must be zero or at least MinInterval (%v)", o.MaxWait, o.MinInterval)
+	}
+	if o.MaxWait != 0 && o.MinInterval == 0 {
+		wrong("MaxWait is set but MinInterval is not")
+	}
+	if o.Reasons > maxReasons {
+		wrong("Reasons is %d, at most %d are allowed", o.Reasons, maxReasons)
+	}
+	return errors.Join(errs...)
+}
+
+func validWeight(w float64) bool {
+	return !math.IsNaN(w) && w >= minWeight && w <= maxWeight
+}

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import "time"
+
+// Reason says why a key was added. It is for people and for reports: the queue itself never looks into it, except
+// that it records nothing for the zero Reason. The queue records reasons of its own, with Source "queue" and one of
+// the Event constants, for a delivery that nobody else asked for.
+type Reason struct {
+	// Source names what reported it, such as a source of the controller.
+	Source string
+	// Event is what happened, such as "Update".
+	Event string
+	// Object is what it happened to, as namespace/name; not necessarily the object that the key names.
+	Object string
+	// UID and ResourceVersion are those of Object, as far as known.
+	UID             string
+	ResourceVersion string
+	// At is when the key was added with this reason. The queue sets it where it is zero.
+	At time.Time
+}
+
+// Events of the reasons that the queue records itself.
+const (
+	EventRetry       = "Retry"       // the delay of Retry is over
+	EventAfter       = "After"       // the delay of After is over
+	EventWoken       = "Woken"       // Wake ended a Park
+	EventParkExpired = "ParkExpired" // a Park lasted as long as it was allowed to
+	EventRequeueNow  = "RequeueNow"  // RequeueNow was called
+)
+
+// How says how to add a key. The zero How adds it at once, in class Normal, without a reason.
+type How struct {
+	// Class is how urgent it is. Default Normal. A class that is not configured counts as the next lower one that
+	// is, or else as the lowest.
+	Class Class
+	// After is how long to wait first; zero or less: not at all.
+	After time.Duration
+	// Reason says why. The zero Reason is not recorded.
+	Reason Reason
+}

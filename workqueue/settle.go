@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import "github.com/setpoint-dev/setpoint/hook"
+
+const sourceQueue = "queue"
+
+// heldBy returns the entry that delivery holds (W9).
+func (c *core[K]) heldBy(i uint32, delivery uint64) (*entry[K], bool) {
+	if !c.entries.has(i) {
+		return nil, false
+	}
+	e := c.entries.at(i)
+	return e, e.state == Held && e.delivery == delivery
+}
+
+// verdict is how a held key is settled.
+type verdict struct {
+	outcome hook.QueueOutcome
+	delay   int64  // Retry, After: how long to wait; Park: how long at most, zero without bound
+	why     string // Park
+	keep    bool   // Done: do not forget the failures (client-go's Done does not)
+}
+
+// settle ends a delivery.
+func (c *core[K]) settle(i uint32, e *entry[K], v verdict, now int64) {
+	if c.due.next() <= now {
+		c.promote(now)
+	}
+	c.heldSince -= e.since
+	c.unlink(&c.held.head, &c.held.tail, e)
+	switch v.outcome {
+	case hook.QueuePark, hook.QueueRelease:
+		c.giveBack(i, e, v, now)
+		return
+	case hook.QueueRetry:
+		e.attempts = more(e.attempts)
+	default:
+		if !v.keep {
+			e.attempts = 0
+		}
+	}
+	var x *extra
+	if e.extra != 0 {
+		x = c.extras.at(e.extra)
+		c.notes.clear(&x.taken)
+		c.notes.settleHeld(&x.pending)
+	}
+	owed := e.is(flagOwed) || e.adds > 0 && (x == nil || x.calm == never)
+	e.flags &^= flagWoken | flagBackoff
+	timed := v.outcome == hook.QueueRetry || v.outcome == hook.QueueAfter
+	switch {
+	case owed:
+		c.ready(i, e, e.coming, now)
+	case timed && v.delay <= 0:
+		c.noteOwn(i, e, v.outcome.String(), now)
+		c.ready(i, e, urgentMost(e.coming, c.normal), now)
+	case timed:
+		x := c.ext(i, e)
+		x.own = after(now, v.delay)
+		c.setDue(e, x)
+		if v.outcome == hook.QueueRetry {
+			e.flags |= flagBackoff
+		}
+		fallthrough
+	default:
+		e.adds = 0
+		c.rest(i, e, now)
+	}
+}
+
+// giveBack settles a delivery that did not come to anything: its reasons, class and attempts stay.
+func (c *core[K]) giveBack(i uint32, e *entry[K], v verdict, now int64) {
+	class := urgentMost(e.class, e.coming)
+	if e.extra != 0 {
+		x := c.extras.at(e.extra)
+		taken := x.taken
+		x.taken = noteList{}
+		c.notes.move(&taken, &x.pending)
+		x.pending = taken
+		c.notes.settleHeld(&x.pending)
+	}
+	switch {
+	case c.shut:
+		why := dropWaiting
+		if v.outcome == hook.QueuePark {
+			why = dropParked
+		}
+		c.dropAtEnd(i, e, why)
+	case v.outcome == hook.QueuePark && !e.is(flagWoken):
+		e.class, e.coming, e.adds = class, noClass, 0
+		e.flags &^= flagOwed
+		x := c.ext(i, e)
+		x.parked = v.why
+		x.calm, x.latest = never, never
+		if v.delay > 0 {
+			x.own = after(now, v.delay)
+		}
+		c.setDue(e, x)
+		c.turn(e, Parked, now)
+	default:
+		if v.outcome == hook.QueuePark {
+			c.noteOwn(i, e, EventWoken, now)
+		}
+		c.ready(i, e, class, now)
+	}
+}
+
+// withdraw takes back n of the immediate adds that came while the key was held (W3).
+func (c *core[K]) withdraw(e *entry[K], n int) bool {
+	if n < 0 || uint64(n) > uint64(e.adds) {
+		return false
+	}
+	e.adds -= uint32(n)
+	if e.adds > 0 || n == 0 {
+		return true
+	}
+	if !e.is(flagOwed) {
+		e.coming = noClass
+	}
+	if e.extra != 0 {
+		x := c.extras.at(e.extra)
+		c.notes.withdraw(&x.pending)
+		x.calm, x.latest = never, never
+		c.setDue(e, x)
+	}
+	return true
+}
+
+// shutDown drops what is neither ready nor held, and the due times of what is (W8).
+func (c *core[K]) shutDown() {
+	c.shut = true
+	for i := uint32(1); i < c.entries.used; i++ {
+		e := c.entries.at(i)
+		if !e.is(flagUsed) {
+			continue
+		}
+		switch e.state {
+		case Waiting:
+			c.dropAtEnd(i, e, dropWaiting)
+		case Parked:
+			c.dropAtEnd(i, e, dropParked)
+		case Paused:
+			c.dropAtEnd(i, e, dropPaused)
+		case Ready, Held:
+			if e.state == Ready && c.pausedAll {
+				c.pull(i, e)
+				c.dropAtEnd(i, e, dropPaused)
+				continue
+			}
+			c.dropDelays(e)
+		}
+	}
+}
+
+func (c *core[K]) dropDelays(e *entry[K]) {
+	if e.extra == 0 {
+		return
+	}
+	x := c.extras.at(e.extra)
+	if x.outside != never {
+		c.dropped[dropDelayed]++
+	}
+	x.outside, x.own, x.calm, x.latest = never, never, never, never
+	c.notes.clear(&x.later)
+	c.setDue(e, x)
+}

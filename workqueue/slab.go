@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+const (
+	chunkBits = 7
+	chunkLen  = 1 << chunkBits
+)
+
+// slab hands out values of T by index, in chunks that never move, and takes them back. Index 0 means none. It grows
+// to the largest number of values ever in use at once; reset gives all of it back.
+type slab[T any] struct {
+	chunks []*[chunkLen]T
+	used   uint32 // indexes below are, or were, handed out
+	free   []uint32
+}
+
+func (s *slab[T]) at(i uint32) *T {
+	return &s.chunks[i>>chunkBits][i&(chunkLen-1)]
+}
+
+// take returns a zero value and its index.
+func (s *slab[T]) take() (uint32, *T) {
+	if n := len(s.free); n > 0 {
+		i := s.free[n-1]
+		s.free = s.free[:n-1]
+		return i, s.at(i)
+	}
+	if s.used == 0 {
+		s.used = 1
+	}
+	if int(s.used>>chunkBits) == len(s.chunks) {
+		s.chunks = append(s.chunks, new([chunkLen]T))
+	}
+	i := s.used
+	s.used++
+	return i, s.at(i)
+}
+
+// put takes i back.
+func (s *slab[T]) put(i uint32) {
+	*s.at(i) = *new(T)
+	s.free = append(s.free, i)
+}
+
+func (s *slab[T]) has(i uint32) bool { return i > 0 && i < s.used }
+func (s *slab[T]) live() int         { return max(int(s.used)-1, 0) - len(s.free) }
+func (s *slab[T]) reset()            { *s = slab[T]{} }

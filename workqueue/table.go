@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+// table finds an entry's index by the hash of its key: open addressing with linear probing. A slot holds the hash in
+// its upper and the index in its lower half; 0 is free. Keys are compared by the caller, who owns them.
+type table struct {
+	slots []uint64
+	n     int
+}
+
+const minSlots = 16
+
+// probe returns the first slot to look at for hash; the next one is (slot+1) & mask.
+func (t *table) probe(hash uint32) (slot, mask uint32) {
+	mask = uint32(len(t.slots) - 1)
+	return hash & mask, mask
+}
+
+// insert adds an index that is not in the table yet. At most three quarters of the slots are in use.
+func (t *table) insert(hash, index uint32) {
+	if 4*(t.n+1) > 3*len(t.slots) {
+		t.grow()
+	}
+	t.n++
+	t.place(uint64(hash)<<32 | uint64(index))
+}
+
+func (t *table) place(v uint64) {
+	i, mask := t.probe(uint32(v >> 32))
+	for t.slots[i] != 0 {
+		i = (i + 1) & mask
+	}
+	t.slots[i] = v
+}
+
+func (t *table) grow() {
+	old := t.slots
+	t.slots = make([]uint64, max(minSlots, 2*len(old)))
+	for _, v := range old {
+		if v != 0 {
+			t.place(v)
+		}
+	}
+}
+
+// remove takes an index out that is in the table, and moves those behind it up, so that no probe ends too early.
+func (t *table) remove(hash, index uint32) {
+	i, mask := t.probe(hash)
+	for uint32(t.slots[i]) != index {
+		i = (i + 1) & mask
+	}
+	t.n--
+	for j := i; ; {
+		j = (j + 1) & mask
+		v := t.slots[j]
+		if v == 0 {
+			break
+		}
+		if home := uint32(v>>32) & mask; (j-home)&mask >= (j-i)&mask {
+			t.slots[i] = v
+			i = j
+		}
+	}
+	t.slots[i] = 0
+}

@@ -55,11 +55,11 @@ cluster: go-version ## run a control plane in the foreground, for kubectl
 	$(GO) run ./envtest/cluster
 
 .PHONY: generate
-generate: go-version bin/controller-gen ## regenerate what the examples' types imply
-	@for m in $(TEMPLATES); do (cd $$m && PATH="$(CURDIR)/bin:$$PATH" $(GO) generate ./...) || exit 1; done
+generate: go-version ## regenerate what the examples' types imply
+	@for m in $(TEMPLATES); do (cd $$m && $(GO) generate ./...) || exit 1; done
 
 .PHONY: generated
-generated: go-version bin/controller-gen ## fail if 'make generate' would change anything
+generated: go-version ## fail if 'make generate' would change anything
 	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && cp -R examples "$$tmp/examples" && \
 	$(MAKE) --no-print-directory generate && diff -r "$$tmp/examples" examples || \
 	{ echo "generated files were not current: commit what 'make generate' changed"; exit 1; }
@@ -97,10 +97,6 @@ endef
 bin/golangci-lint: tools/lint/go.mod
 	@echo "building golangci-lint (once, about a minute)"
 	cd tools/lint && GOWORK=off $(GO) build -buildvcs=false -o ../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-
-bin/controller-gen: tools/go.mod
-	@echo "building controller-gen (once, about half a minute)"
-	cd tools && GOWORK=off $(GO) build -buildvcs=false -o ../bin/controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
 
 .PHONY: go-version
 go-version:

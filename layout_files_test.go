@@ -61,6 +61,9 @@ var parseAll = sync.OnceValues(func() ([]*goPackage, error) {
 		if err != nil {
 			return nil, err
 		}
+		if strings.Contains(f.head(), "//go:build ignore") {
+			continue // a program for go run, in nobody's package
+		}
 		dir := path.Dir(name)
 		if byDir[dir] == nil {
 			byDir[dir] = &goPackage{dir: dir, module: moduleOf(dir)}

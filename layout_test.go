@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -21,21 +22,22 @@ const modulePath = "github.com/setpoint-dev/setpoint"
 // mayImport says which of our packages each package of the library may import. An internal package stands in the row
 // of the folder it belongs to. Examples, tests and other modules may import everything.
 var mayImport = map[string][]string{
-	".":              {},
-	"hook":           {},
-	"workqueue":      {"hook"},
-	"handler":        {"workqueue"},
-	"cache":          {"hook"},
-	"client":         {"hook"},
-	"source":         {"handler", "workqueue", "cache"},
-	"controller":     {"source", "handler", "workqueue", "cache", "client", "hook"},
-	"leaderelection": {"client", "hook"},
-	"manager":        {"leaderelection", "cache", "client", "metrics", "debug", "hook"},
-	"metrics":        {"hook"},
-	"debug":          {},
-	"envtest":        {"client"},
-	"envtest/fault":  {"client"},
-	"envtest/sim":    {"client", "manager", "leaderelection"},
+	".":               {},
+	"hook":            {},
+	"workqueue":       {"hook"},
+	"handler":         {"workqueue"},
+	"cache":           {"hook"},
+	"client":          {"hook"},
+	"source":          {"handler", "workqueue", "cache", "hook"},
+	"controller":      {"source", "handler", "workqueue", "cache", "client", "hook"},
+	"leaderelection":  {"client", "hook"},
+	"manager":         {"leaderelection", "cache", "client", "metrics", "debug", "hook"},
+	"metrics":         {"hook"},
+	"debug":           {},
+	"envtest":         {"client"},
+	"envtest/cluster": {"envtest"},
+	"envtest/fault":   {"client"},
+	"envtest/sim":     {"client", "manager", "leaderelection"},
 }
 
 // onlyIn says where production code may import a package, and why not elsewhere. A name ending in a slash stands for
@@ -70,7 +72,7 @@ func TestImports(t *testing.T) {
 					t.Errorf("%s imports %s: the table of who may import whom (mayImport in layout_test.go) does not allow it; pass an interface or a func instead", f.path, name)
 				}
 				for forbidden, rule := range onlyIn {
-					if matches(imp, forbidden) && !slices.Contains(rule.folders, p.row()) {
+					if matches(imp, forbidden) && !slices.Contains(rule.folders, p.row()) && p.name() != "main" {
 						t.Errorf("%s imports %s: %s", f.path, imp, rule.why)
 					}
 				}
@@ -241,10 +243,30 @@ func TestGoStatements(t *testing.T) {
 	}
 }
 
+// TestGenerators holds the generators that the examples run to the versions that tools/go.mod pins. A copy of an example
+// has no tools/, so each names its generator in full.
+func TestGenerators(t *testing.T) {
+	pinned := read(t, "tools/go.mod")
+	run := regexp.MustCompile(`(?m)^//go:generate go run (\S+)@(\S+)`)
+	for _, p := range packages(t) {
+		for _, f := range p.files {
+			for _, m := range run.FindAllStringSubmatch(f.text, -1) {
+				module := m[1]
+				for module != "." && !strings.Contains(pinned, "\t"+module+" ") {
+					module = path.Dir(module)
+				}
+				if !strings.Contains(pinned, "\t"+module+" "+m[2]) {
+					t.Errorf("%s runs %s@%s: tools/go.mod does not require that version; make the two agree", f.path, m[1], m[2])
+				}
+			}
+		}
+	}
+}
+
 func TestReadmeNamesEveryPackage(t *testing.T) {
 	readme := read(t, "README.md")
 	for _, p := range library(t) {
-		if p.dir != "." && p.dir == p.row() && !strings.Contains(readme, "| [`"+p.dir+"`]") {
+		if p.dir != "." && p.dir == p.row() && p.name() != "main" && !strings.Contains(readme, "| [`"+p.dir+"`]") {
 			t.Errorf("README.md has no row for %s: add one to its table of packages", p.dir)
 		}
 	}

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package debug_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/setpoint-dev/setpoint/debug"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type fixed struct {
+	name  string
+	state any
+}
+
+func (f fixed) Name() string  { return f.name }
+func (f fixed) Snapshot() any { return f.state }
+
+func get(t *testing.T, h http.Handler, method, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, nil))
+	return w
+}
+
+func TestControllers(t *testing.T) {
+	h := debug.Controllers(fixed{"website", map[string]int{"ready": 3}}, fixed{"broken", func() {}}, fixed{"blog", nil})
+
+	var names []string
+	if err := json.Unmarshal(get(t, h, "GET", "/").Body.Bytes(), &names); err != nil || strings.Join(names, " ") != "blog broken website" {
+		t.Errorf("GET / lists %v (%v), want the names in order", names, err)
+	}
+	var state map[string]int
+	w := get(t, h, "GET", "/website")
+	if err := json.Unmarshal(w.Body.Bytes(), &state); err != nil || state["ready"] != 3 {
+		t.Errorf("GET /website: %s (%v), want the snapshot", w.Body, err)
+	}
+	for _, c := range []struct {
+		method, path string
+		status       int
+		says         string
+	}{
+		{"GET", "/nobody", http.StatusNotFound, `"website"`},
+		{"GET", "/broken", http.StatusInternalServerError, "JSON"},
+		{"POST", "/website", http.StatusMethodNotAllowed, ""},
+	} {
+		if w := get(t, h, c.method, c.path); w.Code != c.status || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s %s: %d %q, want %d and a sentence with %q", c.method, c.path, w.Code, w.Body, c.status, c.says)
+		}
+	}
+}

@@ -8,19 +8,17 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	serveroptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 )
 
 // apiServerConfig is the configuration of the kube-apiserver process.
 type apiServerConfig struct {
-	Dir  string `json:"dir"`
-	Lock string `json:"lock"`
 	// Etcd is the URL of etcd.
 	Etcd string `json:"etcd"`
 	// Listen is the address to listen on: 127.0.0.1:0 at first, the same port when started again.
@@ -42,11 +40,6 @@ func runAPIServer(p *pipe) error {
 	if err := p.read(&c); err != nil {
 		return err
 	}
-	unlock, err := shareLock(c.Lock)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	// Listening comes first, so that whoever knows the address can connect, and wait.
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", c.Listen)
 	if err != nil {
@@ -55,7 +48,7 @@ func runAPIServer(p *pipe) error {
 	// All state is in etcd: to stop is to exit.
 	go func() { p.wait(); os.Exit(0) }()
 
-	s, err := apiServerOptions(c, listener)
+	s, err := apiServerOptions(c)
 	if err != nil {
 		return err
 	}
@@ -64,6 +57,9 @@ func runAPIServer(p *pipe) error {
 	if err != nil {
 		return fmt.Errorf("kube-apiserver: %w", err)
 	}
+	if err := serveOn(completed.SecureServing, listener, c); err != nil {
+		return err
+	}
 	if errs := completed.Validate(); len(errs) > 0 {
 		return fmt.Errorf("kube-apiserver: %w", utilerrors.NewAggregate(errs))
 	}
@@ -71,7 +67,7 @@ func runAPIServer(p *pipe) error {
 	return app.Run(ctx, completed)
 }
 
-func apiServerOptions(c apiServerConfig, listener net.Listener) (*options.ServerRunOptions, error) {
+func apiServerOptions(c apiServerConfig) (*options.ServerRunOptions, error) {
 	s := options.NewServerRunOptions()
 	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
 	for _, set := range s.Flags().FlagSets {
@@ -87,7 +83,6 @@ func apiServerOptions(c apiServerConfig, listener net.Listener) (*options.Server
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-signing-key-file=" + c.TokenKey,
 		"--service-account-key-file=" + c.TokenKey,
-		"--cert-dir=" + filepath.Join(c.Dir, "kube-apiserver"),
 	}
 	if !c.ServiceAccounts {
 		args = append(args, "--disable-admission-plugins=ServiceAccount")
@@ -101,15 +96,18 @@ func apiServerOptions(c apiServerConfig, listener net.Listener) (*options.Server
 	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
 		return nil, fmt.Errorf("kube-apiserver: %w", err)
 	}
-	address := listener.Addr().(*net.TCPAddr)
-	s.SecureServing.Listener = listener
-	s.SecureServing.BindAddress, s.SecureServing.BindPort = address.IP, address.Port
+	s.SecureServing.BindPort = 0 // until the options are complete: see serveOn
 	var err error
-	if s.SecureServing.ServerCert.GeneratedCert, err = dynamiccertificates.NewStaticCertKeyContent("serving", c.Cert, c.Key); err != nil {
-		return nil, err
-	}
-	if s.Authentication.ClientCert.CAContentProvider, err = dynamiccertificates.NewStaticCAContent("client-ca", c.CA); err != nil {
-		return nil, err
-	}
-	return s, nil
+	s.Authentication.ClientCert.CAContentProvider, err = dynamiccertificates.NewStaticCAContent("client-ca", c.CA)
+	return s, err
+}
+
+// serveOn has the server use our listener and our certificate. To complete options that have a listener is to make
+// another certificate, which takes a tenth of a second, and to forget ours.
+func serveOn(s *serveroptions.SecureServingOptionsWithLoopback, listener net.Listener, c apiServerConfig) error {
+	address := listener.Addr().(*net.TCPAddr)
+	s.Listener, s.BindAddress, s.BindPort = listener, address.IP, address.Port
+	var err error
+	s.ServerCert.GeneratedCert, err = dynamiccertificates.NewStaticCertKeyContent("serving", c.Cert, c.Key)
+	return err
 }

@@ -46,7 +46,6 @@ const lookPeriod = time.Second
 
 // controllerManagerConfig is the configuration of the kube-controller-manager process.
 type controllerManagerConfig struct {
-	Lock string `json:"lock"`
 	// Host is the URL of kube-apiserver; CA, Cert and Key, all PEM, are how to connect to it.
 	Host string `json:"host"`
 	CA   []byte `json:"ca"`
@@ -59,11 +58,6 @@ func runControllerManager(p *pipe) error {
 	if err := p.read(&c); err != nil {
 		return err
 	}
-	unlock, err := shareLock(c.Lock)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	// All state is in the API server: to stop is to exit.
 	go func() { p.wait(); os.Exit(0) }()
 

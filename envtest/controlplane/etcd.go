@@ -17,7 +17,8 @@ import (
 type etcdConfig struct {
 	// Dir is the directory of this control plane; etcd, which outlives the others, removes it when it stops.
 	Dir string `json:"dir"`
-	// Lock is the file that says, by a lock on it, that Dir is in use.
+	// Lock is the file that belongs to Dir and is removed with it. A lock on it, which every process inherits as an
+	// open file, says that Dir is in use.
 	Lock string `json:"lock"`
 }
 
@@ -27,11 +28,6 @@ func runEtcd(p *pipe) error {
 	if err := p.read(&c); err != nil {
 		return err
 	}
-	unlock, err := shareLock(c.Lock)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	client := url.URL{Scheme: "unix", Path: filepath.Join(c.Dir, "etcd.sock")}
 	peer := url.URL{Scheme: "unix", Path: filepath.Join(c.Dir, "peer.sock")}
 	etcd, err := embed.StartEtcd(embedConfig(filepath.Join(c.Dir, "etcd"), client, peer))
@@ -63,17 +59,17 @@ func embedConfig(dir string, client, peer url.URL) *embed.Config {
 	c.Dir = dir
 	c.UnsafeNoFsync = true
 	c.ListenClientUrls = []url.URL{client}
-	c.AdvertiseClientUrls = []url.URL{client}
 	c.ListenPeerUrls = []url.URL{peer}
-	// A member's identity comes from its peer URL. Nobody ever connects to it.
-	c.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}
+	// What is advertised must have a port. It gives the member its identity, and nobody ever connects to it.
+	nowhere := url.URL{Scheme: "http", Host: "127.0.0.1:1"}
+	c.AdvertiseClientUrls, c.AdvertisePeerUrls = []url.URL{nowhere}, []url.URL{nowhere}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	// The only member elects itself after one election timeout: a second with the defaults.
 	c.TickMs, c.ElectionMs = 20, 100
 	c.EnableGRPCGateway = false
 	// Twice the default: a test that writes more than this has other worries.
 	c.QuotaBackendBytes = 4 << 30
-	c.WarningApplyDuration = 10 * time.Second
+	c.WarningApplyDuration, c.WarningUnaryRequestDuration = 10*time.Second, 10*time.Second
 	c.LogLevel = "warn"
 	c.LogOutputs = []string{"stderr"}
 	return c

@@ -57,8 +57,9 @@ func main() {
 	p := newPipe(os.Stdin, os.Stdout)
 	os.Stdout = os.Stderr // nothing but the report may reach the parent
 	if err := run(p); err != nil {
-		p.fail(err)
-		fmt.Fprintln(os.Stderr, "controlplane:", err)
+		if !p.fail(err) {
+			fmt.Fprintln(os.Stderr, "controlplane:", err)
+		}
 		os.Exit(1)
 	}
 }

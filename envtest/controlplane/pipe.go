@@ -40,23 +40,31 @@ func (p *pipe) read(into any) error {
 	if err != nil {
 		return errors.New("standard input ended before the configuration: this command is started by package envtest; see controlplane help")
 	}
-	if err := json.Unmarshal(line, into); err != nil {
-		return fmt.Errorf("standard input does not begin with a configuration of protocol %d: %w", protocol, err)
+	var spoken struct {
+		Protocol int `json:"protocol"`
 	}
-	return nil
+	if err := json.Unmarshal(line, &spoken); err != nil {
+		return fmt.Errorf("standard input does not begin with a configuration: %w", err)
+	}
+	if spoken.Protocol != protocol {
+		return fmt.Errorf("this control plane program speaks protocol %d, but the envtest package that started it %d: build it again", protocol, spoken.Protocol)
+	}
+	return json.Unmarshal(line, into)
 }
 
 // serving tells the parent where this process listens.
 func (p *pipe) serving(address string) { p.send(Report{Address: address}) }
 
-// fail tells the parent why this process ends.
-func (p *pipe) fail(err error) { p.send(Report{Error: err.Error()}) }
+// fail tells the parent why this process ends, unless it has been told already that the process serves.
+func (p *pipe) fail(err error) (told bool) { return p.send(Report{Error: err.Error()}) }
 
-func (p *pipe) send(r Report) {
+func (p *pipe) send(r Report) (sent bool) {
 	p.report.Do(func() {
 		// A parent that is gone cannot be told so, and the end of standard input is on its way.
 		_ = json.NewEncoder(p.out).Encode(r)
+		sent = true
 	})
+	return sent
 }
 
 // wait returns when the parent has closed its end, or has died.

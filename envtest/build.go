@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// cost is what a build from nothing takes, measured: see designs of the control plane.
+const cost = "about 4 minutes on 2 cores, 80 MB of modules to download and 3 GB of disk at most"
+
+// build builds the program from src and puts it at path, whole or not at all. The caller holds the lock of path.
+func build(ctx context.Context, src source, path string, report *progressReport) (err error) {
+	ctx, end := untilSignal(ctx)
+	defer func() {
+		end(func() { report.line("%v", err) })
+	}()
+
+	// Go's own temporary files go there too, so that one removal is enough, ours or that of the next build.
+	scratch := path + ".tmp"
+	if err := errors.Join(os.RemoveAll(scratch), os.Mkdir(scratch, 0o755)); err != nil {
+		return buildError(err, "")
+	}
+	defer os.RemoveAll(scratch)
+
+	report.line("building the control plane, Kubernetes %s, once: %s", KubernetesVersion, cost)
+	report.begin("downloading", 0)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() { defer close(stopped); report.run(stop) }()
+	defer func() { close(stop); <-stopped; report.end(outcome(err)) }()
+
+	g := goTool{scratch: scratch, dir: scratch, report: report}
+	if g.dir = src.dir; src.dir == "" {
+		if g.dir, err = g.download(ctx, src.version); err != nil {
+			return err
+		}
+	}
+	packages, err := g.run(ctx, "list", "-deps", ".") // this downloads
+	if err != nil {
+		return err
+	}
+	report.begin("compiling", strings.Count(packages, "\n"))
+	program := filepath.Join(scratch, "controlplane")
+	if _, err := g.run(ctx, "build", "-v", "-buildvcs=false", "-ldflags=-s -w", "-o", program, "."); err != nil {
+		return err
+	}
+	if err := publish(program, path); err != nil {
+		return buildError(err, "")
+	}
+	return nil
+}
+
+func outcome(err error) string {
+	if err != nil {
+		return "gave up building the control plane"
+	}
+	return "built the control plane"
+}
+
+// publish moves a finished file to where others look for it.
+func publish(from, to string) error {
+	f, err := os.OpenFile(from, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	// A machine that loses its power must not find the name without the contents.
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(from, to)
+}
+
+// untilSignal returns a context that ends when this process is told to, for the time of a build: the go command has
+// a process group of its own and would not see a Ctrl-C. The returned function passes the signal on, after it has
+// called its argument, unless the program itself has acted on the signal by ending parent.
+func untilSignal(parent context.Context) (ctx context.Context, end func(last func())) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	over, joined := make(chan struct{}), make(chan struct{})
+	var got os.Signal // written before joined is closed
+	go func() {
+		defer close(joined)
+		select {
+		case got = <-signals:
+			cancel(fmt.Errorf("%w by signal: %v", errInterrupted, got))
+		case <-over:
+		}
+	}()
+	return ctx, func(last func()) {
+		signal.Stop(signals)
+		close(over)
+		<-joined
+		cancel(nil)
+		if got != nil && parent.Err() == nil {
+			last()
+			raise(got)
+		}
+	}
+}
+
+// goTool runs the go command for a build.
+type goTool struct {
+	scratch string
+	dir     string
+	report  *progressReport
+}
+
+// download makes the module cache have a version of the program's module, and returns where.
+func (g goTool) download(ctx context.Context, version string) (string, error) {
+	out, err := g.run(ctx, "mod", "download", "-json", programPath+"@"+version)
+	var module struct{ Dir, Error string }
+	if json.Unmarshal([]byte(out), &module) == nil && module.Error != "" {
+		return "", buildError(errors.New("go mod download"), module.Error)
+	}
+	if err != nil {
+		return "", err
+	}
+	return module.Dir, nil
+}
+
+// run returns what go writes to standard output.
+func (g goTool) run(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = g.dir
+	cmd.Env = buildEnvironment(g.scratch)
+	isolate(cmd)
+	dieWithParent(cmd)
+	cmd.Cancel = func() error { return interrupt(cmd.Process) } // go removes what it has half downloaded
+	cmd.WaitDelay = 5 * time.Second
+	stderr := &goOutput{report: g.report}
+	var stdout strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, stderr
+	err := cmd.Run()
+	if cmd.Process != nil {
+		kill(cmd.Process) // its compilers, should there be any left
+	}
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("envtest: the build of the control plane was stopped: %w: nothing of it was kept, but what was downloaded and compiled need not be again", context.Cause(ctx))
+	}
+	if err != nil {
+		return stdout.String(), buildError(err, stderr.String())
+	}
+	return stdout.String(), nil
+}
+
+// keptFlags keeps those of GOFLAGS that say how to build and not what: -modcacherw and -p.
+func keptFlags(variable string) string {
+	var kept []string
+	for _, flag := range strings.Fields(strings.TrimPrefix(variable, "GOFLAGS=")) {
+		if flag == "-modcacherw" || strings.HasPrefix(flag, "-p=") {
+			kept = append(kept, flag)
+		}
+	}
+	return "GOFLAGS=" + strings.Join(kept, " ")
+}
+
+// buildEnvironment is ours without what the user has set for builds of another kind. CGO_ENABLED=0: only Go is needed.
+func buildEnvironment(scratch string) []string {
+	var env []string
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		switch name {
+		case "GOWORK", "GOOS", "GOARCH", "GOTMPDIR", "CGO_ENABLED", "GO111MODULE", "GOCOVERDIR", "PWD":
+		case "GOFLAGS":
+			env = append(env, keptFlags(v))
+		default:
+			env = append(env, v)
+		}
+	}
+	return append(env, "GOWORK=off", "CGO_ENABLED=0", "GOTMPDIR="+scratch)
+}

@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Cluster is a control plane: one that Start has started, or an existing one. Its methods may be called from many
+// goroutines.
+type Cluster struct {
+	options Options
+	config  *rest.Config
+	ca      *authority // nil: an existing cluster, or one of other binaries' making
+	plane   *plane     // nil: an existing cluster
+	clients
+
+	mu         sync.Mutex // guards namespaces
+	namespaces []string   // made in an existing cluster, which keeps them unless Stop deletes them
+
+	stop    sync.Once
+	stopErr error // written in stop
+}
+
+// clients is what the methods of a Cluster use. They share one connection, which Stop closes.
+type clients struct {
+	http      *http.Client
+	dynamic   dynamic.Interface
+	discovery *discovery.DiscoveryClient
+}
+
+// Start starts a control plane and returns when it serves and Options.CRDs are installed. ctx bounds the start only,
+// the build of the program included; what was started lives until Stop, or until this process ends, however it ends
+// (E5). When Start fails, nothing is left running.
+//
+// The first Start on a machine builds the control plane program, which takes minutes. While it does, SIGINT and
+// SIGTERM are caught so that the build can be stopped and cleared away; they are passed on afterwards.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	if o.Kubeconfig != "" {
+		return existing(ctx, o)
+	}
+	// A file that is no manifest is found before minutes are spent.
+	if _, err := readManifests(o.CRDs...); err != nil {
+		return nil, err
+	}
+	commands, err := findCommands(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.StartTimeout,
+		fmt.Errorf("the control plane did not start within %v: see the lines below, or raise Options.StartTimeout", o.StartTimeout))
+	defer cancel()
+	p, err := startPlane(ctx, commands, o)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{options: o, plane: p, ca: p.ca}
+	if err := c.open(ctx, p.config); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// open makes the clients, waits for what every cluster has, and installs the CRDs.
+func (c *Cluster) open(ctx context.Context, cfg *rest.Config) error {
+	var err error
+	c.config = cfg
+	if c.clients, err = newClients(cfg); err != nil {
+		return err
+	}
+	if c.plane != nil {
+		if err := c.plane.finish(ctx, c); err != nil {
+			return err
+		}
+	}
+	return c.InstallCRDs(ctx, c.options.CRDs...)
+}
+
+// existing returns a Cluster for one that is there already.
+func existing(ctx context.Context, o Options) (*Cluster, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("envtest: cannot use Options.Kubeconfig %s: %w", o.Kubeconfig, err)
+	}
+	cfg.QPS = -1
+	c := &Cluster{options: o}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.StartTimeout, fmt.Errorf("it did not answer within %v", o.StartTimeout))
+	defer cancel()
+	if err := c.open(ctx, cfg); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	if _, err := c.discovery.RESTClient().Get().AbsPath("/version").DoRaw(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("envtest: the cluster of Options.Kubeconfig %s at %s does not answer: %w", o.Kubeconfig, cfg.Host, err), c.Stop())
+	}
+	return c, nil
+}
+
+func newClients(cfg *rest.Config) (clients, error) {
+	var c clients
+	var err error
+	cfg = rest.CopyConfig(cfg)
+	rest.AddUserAgent(cfg, "setpoint-envtest")
+	if c.http, err = rest.HTTPClientFor(cfg); err != nil {
+		return c, fmt.Errorf("envtest: %w", err)
+	}
+	if c.dynamic, err = dynamic.NewForConfigAndClient(cfg, c.http); err != nil {
+		return c, fmt.Errorf("envtest: %w", err)
+	}
+	if c.discovery, err = discovery.NewDiscoveryClientForConfigAndClient(cfg, c.http); err != nil {
+		return c, fmt.Errorf("envtest: %w", err)
+	}
+	return c, nil
+}
+
+// Stop ends every process, removes their data and returns when both are done. On an existing cluster it deletes the
+// namespaces that Namespace has made, and does not wait until they are gone. It reports processes that had ended by
+// themselves before. Every call returns the same.
+func (c *Cluster) Stop() error {
+	c.stop.Do(func() {
+		if c.plane != nil {
+			c.stopErr = c.plane.stop(c.options.StopTimeout)
+		} else {
+			c.stopErr = c.deleteNamespaces()
+		}
+		if c.http != nil {
+			c.http.CloseIdleConnections()
+		}
+	})
+	return c.stopErr
+}
+
+// checkAlive returns the error of a process that has ended, or err, which may be a consequence of that.
+func (c *Cluster) checkAlive(err error) error {
+	if err == nil || c.plane == nil {
+		return err
+	}
+	if dead := c.plane.dead(); dead != nil {
+		return errors.Join(err, dead)
+	}
+	return err
+}
+
+// requestTimeout bounds a request that Stop makes.
+const requestTimeout = 10 * time.Second

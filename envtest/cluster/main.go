@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Program cluster runs a Kubernetes control plane in the foreground, for a look by hand, and fetches the program that
+// package envtest needs for it, as a step of its own in CI. It needs only Go:
+//
+//	go run github.com/setpoint-dev/setpoint/envtest/cluster         # prints the path of a kubeconfig
+//	go run github.com/setpoint-dev/setpoint/envtest/cluster fetch   # prints the path of the program
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/setpoint-dev/setpoint/envtest"
+)
+
+const usage = `Usage: cluster [flags] [fetch]
+
+Without a command: run etcd, kube-apiserver and kube-controller-manager until Ctrl-C, and print the path of a
+kubeconfig. With fetch: only build the program for that, unless it is in the cache, and print its path.
+
+Flags:
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), usage)
+		flags.PrintDefaults()
+	}
+	crds := flags.String("crds", "", "files or directories of CRDs to install, separated by commas")
+	path := flags.String("kubeconfig", "", "where to write the kubeconfig (default: into a temporary directory)")
+	controllers := flags.Bool("controllers", true, "also run kube-controller-manager")
+	logs := flags.Bool("logs", false, "show what the processes log")
+	if err := flags.Parse(args); err != nil {
+		if err == flag.ErrHelp {
+			return nil
+		}
+		return fmt.Errorf("see -help")
+	}
+	switch {
+	case flags.NArg() == 0:
+	case flags.NArg() == 1 && flags.Arg(0) == "fetch":
+		program, err := envtest.Program(ctx, os.Stderr)
+		if err == nil {
+			fmt.Fprintln(out, program)
+		}
+		return err
+	default:
+		return fmt.Errorf("cluster: there is no command %q: see -help", strings.Join(flags.Args(), " "))
+	}
+	o := envtest.Options{Controllers: *controllers}
+	if *crds != "" {
+		o.CRDs = strings.Split(*crds, ",")
+	}
+	if *logs {
+		o.Output = os.Stderr
+	}
+	return serve(ctx, o, *path, out)
+}
+
+func serve(ctx context.Context, o envtest.Options, path string, out io.Writer) (err error) {
+	c, err := envtest.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if stopErr := c.Stop(); err == nil {
+			err = stopErr
+		}
+	}()
+	if path == "" {
+		dir, err := os.MkdirTemp("", "setpoint-cluster-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		path = filepath.Join(dir, "kubeconfig")
+	}
+	if err := c.WriteKubeconfig(path); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, path)
+	fmt.Fprintf(os.Stderr, "setpoint: Kubernetes %s at %s; Ctrl-C ends it\n", envtest.KubernetesVersion, c.Config().Host)
+	<-ctx.Done()
+	return nil
+}

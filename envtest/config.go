@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Config returns a copy of the configuration for a client that may do everything, without a limit of its own to the
+// rate of requests.
+func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// ConfigFor returns the configuration for a client that is user, a member of groups (and of system:authenticated): by
+// a client certificate, or on an existing cluster by impersonation. Without a role the user may do nothing.
+func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error) {
+	if user == "" {
+		return nil, errors.New("envtest: ConfigFor needs the name of a user")
+	}
+	cfg := c.Config()
+	if c.ca == nil {
+		cfg.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
+		return cfg, nil
+	}
+	pair, err := c.ca.client(user, groups...)
+	if err != nil {
+		return nil, err
+	}
+	cfg.CertData, cfg.KeyData = pair.cert, pair.key
+	return cfg, nil
+}
+
+// Kubeconfig returns a kubeconfig for the same client as Config, for programs that need a file.
+func (c *Cluster) Kubeconfig() ([]byte, error) {
+	if c.plane == nil {
+		return os.ReadFile(c.options.Kubeconfig)
+	}
+	const name = "envtest"
+	return clientcmd.Write(api.Config{
+		Clusters: map[string]*api.Cluster{name: {Server: c.config.Host, CertificateAuthorityData: c.config.CAData}},
+		AuthInfos: map[string]*api.AuthInfo{name: {
+			ClientCertificateData: c.config.CertData, ClientKeyData: c.config.KeyData}},
+		Contexts:       map[string]*api.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	})
+}
+
+// WriteKubeconfig writes Kubeconfig to a file that only this user can read.
+func (c *Cluster) WriteKubeconfig(path string) error {
+	content, err := c.Kubeconfig()
+	if err == nil {
+		err = os.WriteFile(path, content, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("envtest: cannot write a kubeconfig: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// report is what a process of the control plane program writes to its standard output, once: where it listens, or
+// why it does not. The other half is in the module controlplane, pipe.go.
+type report struct {
+	Address string `json:"address"`
+	Error   string `json:"error"`
+}
+
+// protocol is the version of the configuration and the report.
+const protocol = 1
+
+// process is a child that lives until its standard input is closed, by us or by our death.
+type process struct {
+	name     string
+	cmd      *exec.Cmd
+	stdin    io.WriteCloser
+	tail     *tail
+	reported chan report   // has at most one
+	probe    func() error  // for a process that reports nothing: nil when it serves
+	address  string        // where a process with a probe serves
+	done     chan struct{} // closed when the process has ended
+	err      error         // how it ended; written before done is closed
+	up       atomic.Bool   // it has been ready
+	stopping atomic.Bool   // its end is wanted, or has been told
+}
+
+// startProcess starts cmd and writes input to it. The process inherits the lock of d, as file 3. It must be stopped.
+func startProcess(name string, cmd *exec.Cmd, input []byte, d *runDir, o Options) (*process, error) {
+	p := &process{
+		name:     name,
+		cmd:      cmd,
+		tail:     &tail{prefix: name + ": ", out: o.Output},
+		reported: make(chan report, 1),
+		done:     make(chan struct{}),
+	}
+	cmd.Stdout = &reportReader{found: p.reported}
+	cmd.Stderr = p.tail
+	cmd.ExtraFiles = []*os.File{d.lock}
+	cmd.Env = environment()
+	cmd.WaitDelay = o.StopTimeout
+	isolate(cmd)
+	var err error
+	if p.stdin, err = cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("envtest: cannot start %s: %w", name, err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("envtest: cannot start %s: %w", name, err)
+	}
+	go p.wait(o.Progress)
+	if _, err := p.stdin.Write(input); err != nil {
+		<-p.done // it has closed its standard input, so it ends
+		return nil, p.ended()
+	}
+	return p, nil
+}
+
+// wait is joined by stop.
+func (p *process) wait(progress io.Writer) {
+	p.err = p.cmd.Wait()
+	close(p.done)
+	if p.up.Load() && !p.stopping.Load() {
+		fmt.Fprintf(progress, "setpoint: %v\n", p.ended())
+	}
+}
+
+// ready waits until the process says where it listens.
+func (p *process) ready(ctx context.Context) (string, error) {
+	if p.probe != nil {
+		return p.probed(ctx)
+	}
+	select {
+	case r := <-p.reported:
+		return p.take(r)
+	case <-ctx.Done():
+		return "", fmt.Errorf("envtest: %s is not ready: %w%s", p.name, context.Cause(ctx), p.lastLines())
+	case <-p.done:
+	}
+	select {
+	case r := <-p.reported:
+		return p.take(r)
+	default:
+		p.stopping.Store(true)
+		return "", p.ended()
+	}
+}
+
+// probed asks until the process serves: there is nothing to wait on but the answer.
+func (p *process) probed(ctx context.Context) (string, error) {
+	const between = 20 * time.Millisecond
+	timer := time.NewTimer(between)
+	defer timer.Stop()
+	for {
+		err := p.probe()
+		if err == nil {
+			p.up.Store(true)
+			return p.address, nil
+		}
+		timer.Reset(between)
+		select {
+		case <-timer.C:
+		case <-p.done:
+			p.stopping.Store(true)
+			return "", p.ended()
+		case <-ctx.Done():
+			return "", fmt.Errorf("envtest: %s is not ready: %w: %w%s", p.name, context.Cause(ctx), err, p.lastLines())
+		}
+	}
+}
+
+func (p *process) take(r report) (string, error) {
+	if r.Error != "" {
+		p.stopping.Store(true)
+		return "", fmt.Errorf("envtest: %s does not start: %s%s", p.name, r.Error, p.lastLines())
+	}
+	p.up.Store(true)
+	return r.Address, nil
+}
+
+// ended is the error for a process that ended when it should not have.
+func (p *process) ended() error {
+	how := "it exited with status 0"
+	if p.err != nil {
+		how = p.err.Error()
+	}
+	return fmt.Errorf("envtest: %s (%s) ended by itself: %s%s", p.name, p.cmd.Path, how, p.lastLines())
+}
+
+func (p *process) lastLines() string {
+	if last := p.tail.String(); last != "" {
+		return "\nits last lines:\n  " + strings.ReplaceAll(last, "\n", "\n  ")
+	}
+	return "; it logged nothing"
+}
+
+// stop ends the process and returns when it and our goroutine for it have ended. It reports a process that had ended
+// before, and one that had to be killed.
+func (p *process) stop(timeout time.Duration) error {
+	before := p.stopping.Swap(true)
+	select {
+	case <-p.done:
+		if before {
+			return nil
+		}
+		return p.ended()
+	default:
+	}
+	p.stdin.Close()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return nil
+	case <-timer.C:
+		kill(p.cmd.Process)
+		<-p.done
+		return fmt.Errorf("envtest: %s did not end within %v and was killed%s", p.name, timeout, p.lastLines())
+	}
+}
+
+// environment is ours without the variables that would change how Kubernetes behaves: a test may set them for its own
+// clients.
+func environment() []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "KUBE") && !strings.HasPrefix(v, "ETCD_") && !strings.HasPrefix(v, "GOCOVERDIR=") {
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+// reportReader takes the first line written to it as a report.
+type reportReader struct {
+	found chan<- report // buffered
+	line  []byte
+	over  bool
+}
+
+func (r *reportReader) Write(p []byte) (int, error) {
+	if r.over {
+		return len(p), nil
+	}
+	line, _, ended := bytes.Cut(p, []byte("\n"))
+	r.line = append(r.line, line...)
+	if ended || len(r.line) > 1<<20 {
+		r.over = true
+		var got report
+		if err := json.Unmarshal(r.line, &got); err != nil {
+			got.Error = fmt.Sprintf("it is not the control plane program, or one that does not speak protocol %d", protocol)
+		}
+		r.found <- got
+	}
+	return len(p), nil
+}

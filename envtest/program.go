@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+)
+
+// programVariable names the environment variable with a control plane program built elsewhere.
+const programVariable = "SETPOINT_CONTROLPLANE"
+
+// keptFor is how long a cached program that nobody uses is kept: until a build that comes after.
+const keptFor = 30 * 24 * time.Hour
+
+// Program returns the path of the control plane program: the file that SETPOINT_CONTROLPLANE names, the cached build,
+// or a fresh build, which takes minutes and reports to progress (nil: os.Stderr). It is for a step of its own in CI;
+// Start does it by itself. It may be called from many goroutines and processes at once: one builds, the others wait.
+func Program(ctx context.Context, progress io.Writer) (string, error) {
+	if progress == nil {
+		progress = os.Stderr
+	}
+	if err := supported(); err != nil {
+		return "", err
+	}
+	if path := os.Getenv(programVariable); path != "" {
+		if err := checkProgram(path); err != nil {
+			return "", fmt.Errorf("envtest: %s=%s: %w: name a file made by \"go run %s/envtest/cluster fetch\", or unset it", programVariable, path, err, modulePath)
+		}
+		return path, nil
+	}
+	src, err := findSource(ctx)
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("envtest: there is no cache directory for the control plane program: %w: set HOME or XDG_CACHE_HOME, or %s", err, programVariable)
+	}
+	return cachedProgram(ctx, filepath.Join(cache, "setpoint", "controlplane"), src, &progressReport{out: progress})
+}
+
+func checkProgram(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return errors.Unwrap(err)
+	}
+	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		return errors.New("not an executable file")
+	}
+	return nil
+}
+
+// cachedProgram returns the program built from src, out of dir or into it.
+func cachedProgram(ctx context.Context, dir string, src source, report *progressReport) (string, error) {
+	key, err := src.key()
+	if err != nil {
+		return "", fmt.Errorf("envtest: cannot read the control plane's source: %w", err)
+	}
+	key = fmt.Sprintf("%s-%s-%s-%s-%s", KubernetesVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH, key)
+	program := filepath.Join(dir, key)
+	if useCached(program) {
+		return program, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("envtest: cannot make the cache directory: %w: set XDG_CACHE_HOME to a directory that can be written", err)
+	}
+	unlock, err := lockPath(ctx, program+".lock", report)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if useCached(program) { // another process has built it meanwhile
+		return program, nil
+	}
+	prune(dir)
+	if err := build(ctx, src, program, report); err != nil {
+		return "", err
+	}
+	return program, nil
+}
+
+// useCached says whether the program is in the cache, and notes that it has been used.
+func useCached(program string) bool {
+	if checkProgram(program) != nil {
+		return false
+	}
+	now := time.Now()
+	_ = os.Chtimes(program, now, now) // a cache that cannot be written is still a cache
+	return true
+}
+
+// prune removes the programs of other versions that have not been used for long. A process that runs one keeps it.
+func prune(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && info.Mode().IsRegular() && filepath.Ext(e.Name()) != ".lock" && time.Since(info.ModTime()) > keptFor {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// lockPath locks a file exclusively. It tries again and again, since waiting for a lock cannot be cancelled.
+func lockPath(ctx context.Context, path string, report *progressReport) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("envtest: cannot lock the cache directory: %w: set XDG_CACHE_HOME to a directory that can be written", err)
+	}
+	const between = 100 * time.Millisecond
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for waited := false; ; waited = true {
+		locked, err := lockFile(f, true, false)
+		if err != nil {
+			f.Close()
+			return nil, fmt.Errorf("envtest: cannot lock the cache directory: %w", err)
+		}
+		if locked {
+			return func() { f.Close() }, nil
+		}
+		if !waited {
+			report.line("waiting for another process that builds the control plane")
+		}
+		timer.Reset(between)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("envtest: gave up waiting for another process that builds the control plane (it holds %s): %w", path, context.Cause(ctx))
+		}
+	}
+}

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	"github.com/setpoint-dev/setpoint/examples/website/kubelet"
+)
+
+const instructions = `
+The operator runs. In another terminal:
+
+  export KUBECONFIG=%s
+  kubectl apply -f - <<'END'
+  apiVersion: web.example.com/v1alpha1
+  kind: Website
+  metadata: {name: hello, namespace: default}
+  spec: {replicas: 2, content: "<h1>Hello</h1>"}
+  END
+  kubectl get websites,configmaps,deployments,services
+  kubectl delete deployment hello     # it comes back
+  kubectl patch website hello --type=merge -p '{"spec":{"replicas":11}}'     # refused
+  kubectl delete website hello        # and everything of it
+
+Without kubectl: run this command again with -once -kubeconfig "$KUBECONFIG".
+Ctrl-C stops everything that was started here.
+`
+
+// keepRunning tells what to try and waits for the end.
+func (d *demo) keepRunning(ctx context.Context) error {
+	kubeconfig := d.kubeconfig
+	if kubeconfig == "" {
+		kubeconfig = filepath.Join(d.dir, "kubeconfig")
+		if err := d.cluster.WriteKubeconfig(kubeconfig); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(d.out, instructions, kubeconfig)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// tellStory tells the story in a namespace of its own.
+func (d *demo) tellStory(ctx context.Context, c *client.Client) error {
+	namespace, err := d.cluster.Namespace(ctx, "website-demo")
+	if err != nil {
+		return err
+	}
+	view := cache.New(c, cache.Options{})
+	s := newStory(d.table, c, view, namespace)
+	return beside(ctx, func(ctx context.Context) error {
+		err := s.tell(ctx)
+		if err != nil && d.kubeconfig != "" {
+			d.leaveNothing(ctx, s)
+		}
+		return err
+	}, view.Run)
+}
+
+// leaveNothing deletes the Website of a story that broke off, while there is still an operator to finalize it: without one it
+// would keep its namespace, which goes next, from going. On a control plane of ours everything goes anyhow.
+func (d *demo) leaveNothing(ctx context.Context, s *story) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	err := client.For[*v1alpha1.Website](s.client).Delete(ctx, s.site)
+	if err == nil {
+		err = await(ctx, s.websites, s.site, gone[*v1alpha1.Website])
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		d.table.row("left behind", "the Website %s: %v", s.site, err)
+	}
+}
+
+// standIn returns what plays the kubelet where there is none, and says so.
+func (d *demo) standIn(ctx context.Context) (func(context.Context) error, error) {
+	clientset, err := kubernetes.NewForConfig(d.cluster.Config())
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil, fmt.Errorf("looking for nodes: %w", err)
+	}
+	if len(nodes.Items) > 0 {
+		return func(ctx context.Context) error { <-ctx.Done(); return nil }, nil
+	}
+	d.table.row("no kubelet", "no node, so no server really runs: a stand-in reports each pod as ready")
+	return kubelet.New(d.cluster.Config(), d.log).Run, nil
+}

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Operator runs the Website operator until SIGTERM: in a pod with the pod's service account, elsewhere with KUBECONFIG or
+// ~/.kube/config. It expects the CRD to be installed (kubectl apply -k config/crd).
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"k8s.io/klog/v2"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/examples/website/operator"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+)
+
+func main() {
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig `file`; else KUBECONFIG, the pod's service account, or ~/.kube/config")
+	elect := flag.Bool("leader-elect", false, "act only while holding the Lease "+operator.Name)
+	namespace := flag.String("lease-namespace", "", "`namespace` of the Lease; else the pod's own")
+	health := flag.String("http", "", "`address` such as :8081 for /healthz and /readyz; else none")
+	flag.Parse()
+
+	var o operator.Options
+	if *elect {
+		o.LeaderElection = &leaderelection.Options{Lease: operator.Name, Namespace: *namespace}
+	}
+	o.Logger = slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	klog.SetSlogLogger(o.Logger) // client-go's own lines
+
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	if err := run(ctx, *kubeconfig, *health, o); err != nil {
+		fmt.Fprintf(os.Stderr, "operator: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, kubeconfig, health string, o operator.Options) error {
+	cfg, err := client.LoadConfig(kubeconfig)
+	if err != nil {
+		return err
+	}
+	if health != "" {
+		if o.Health, err = operator.Listen(health); err != nil {
+			return err
+		}
+		defer o.Health.Close()
+	}
+	mgr, err := operator.New(cfg, o)
+	if err != nil {
+		return err
+	}
+	if err := operator.Installed(ctx, mgr.Client()); err != nil {
+		return err
+	}
+	return mgr.Run(ctx)
+}

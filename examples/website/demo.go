@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	"github.com/setpoint-dev/setpoint/examples/website/operator"
+)
+
+//go:embed config/crd/web.example.com_websites.yaml
+var builtinCRD []byte
+
+// demo is one run of this program.
+type demo struct {
+	options
+	log     *slog.Logger
+	table   *table
+	health  net.Listener     // nil: none
+	dir     string           // for files that go when the program ends
+	cluster *envtest.Cluster // ours, or what leads to yours
+}
+
+// run does what the flags ask for, and returns when all that it started has stopped. The error is the context's cause if
+// that, and nothing else, is why it ended.
+func (d *demo) run(ctx context.Context) (err error) {
+	if d.http != "" { // first: a taken port should not cost the start of a control plane
+		if d.health, err = operator.Listen(d.http); err != nil {
+			return err
+		}
+		defer d.health.Close()
+	}
+	if d.dir, err = os.MkdirTemp("", "website-"); err != nil {
+		return fmt.Errorf("a directory for temporary files: %w", err)
+	}
+	defer os.RemoveAll(d.dir)
+
+	if err := d.start(ctx); err != nil {
+		return orCause(ctx, err)
+	}
+	err = orCause(ctx, d.operate(ctx))
+	if stopErr := d.cluster.Stop(); stopErr != nil {
+		return errors.Join(err, stopErr)
+	}
+	if err == nil {
+		d.table.row("stopped", "all that was started; nothing is left")
+	}
+	return err
+}
+
+// orCause returns the context's cause in the place of what it led to.
+func orCause(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	if cause := context.Cause(ctx); err == nil || errors.Is(err, cause) || errors.Is(err, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// start brings up a control plane, or turns to the one that -kubeconfig leads to.
+func (d *demo) start(ctx context.Context) error {
+	if _, err := os.Stat(d.kubeconfig); d.kubeconfig != "" && err != nil {
+		return fmt.Errorf("cannot read the kubeconfig: %w; give -kubeconfig an existing file, or leave it out to have a control plane started", err)
+	}
+	d.table = newTable(d.out)
+	if d.kubeconfig == "" {
+		d.table.row("start", "etcd, kube-apiserver and kube-controller-manager, on this machine only")
+	}
+	var err error
+	d.cluster, err = envtest.Start(ctx, envtest.Options{Controllers: true, Kubeconfig: d.kubeconfig, Progress: d.err})
+	if err != nil {
+		return err
+	}
+	d.table.row("control plane", "%s answers", d.cluster.Config().Host)
+	return nil
+}
+
+// operate runs the operator, and beside it what the flags ask for.
+func (d *demo) operate(ctx context.Context) error {
+	scheme, err := operator.Scheme()
+	if err != nil {
+		return err
+	}
+	c, err := client.New(d.cluster.Config(), client.Options{Scheme: scheme, FieldOwner: "website-demo"})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := d.installCRD(ctx, c); err != nil {
+		return err
+	}
+	mgr, err := operator.New(d.cluster.Config(), operator.Options{Health: d.health, Logger: d.log})
+	if err != nil {
+		return err
+	}
+	standIn, err := d.standIn(ctx)
+	if err != nil {
+		return err
+	}
+	return beside(ctx, func(ctx context.Context) error {
+		select {
+		case <-mgr.Ready():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		d.table.row("operator", "%s is ready", operator.Name)
+		if d.once {
+			return d.tellStory(ctx, c)
+		}
+		return d.keepRunning(ctx)
+	}, mgr.Run, standIn)
+}
+
+// installCRD installs the CRD that the flags ask for. From a cluster of the user's it is never removed: all Websites there
+// would go with it.
+func (d *demo) installCRD(ctx context.Context, c *client.Client) error {
+	file := d.crd
+	switch {
+	case file == "" && d.kubeconfig != "":
+		err := operator.Installed(ctx, c)
+		if notServed := (*client.NotServedError)(nil); errors.As(err, &notServed) {
+			return fmt.Errorf("%w, or give this command -crd config/crd/web.example.com_websites.yaml", err)
+		}
+		return err
+	case file == "":
+		file = filepath.Join(d.dir, "crd.yaml")
+		if err := os.WriteFile(file, builtinCRD, 0o600); err != nil {
+			return fmt.Errorf("writing the CRD: %w", err)
+		}
+	}
+	if err := d.cluster.InstallCRDs(ctx, file); err != nil {
+		return err
+	}
+	if err := operator.Installed(ctx, c); err != nil {
+		return fmt.Errorf("the CRD in %s is another one: %w", file, err)
+	}
+	d.table.row("CRD", "websites.%s is served", v1alpha1.SchemeGroupVersion.Group)
+	return nil
+}

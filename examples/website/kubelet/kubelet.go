@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kubelet plays the kubelet where there is none, in the demo and in the tests: it says of each pod of a Website
+// that it runs and is ready, though nothing runs. All else, from the Deployment to its pods and from their readiness back
+// to the Deployment's status, is the work of Kubernetes' own controllers.
+package kubelet
+
+import (
+	"context"
+	"log/slog"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/examples/website/operator"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+type reconciler struct {
+	pods   *cache.Handle[*corev1.Pod]
+	client *client.Client
+}
+
+// New makes the stand-in. It starts nothing: Run of the manager does.
+func New(cfg *rest.Config, log *slog.Logger) *manager.Manager {
+	mgr := manager.New(cfg, manager.Options{Name: "kubelet-stand-in", Logger: log})
+	r := &reconciler{pods: cache.For[*corev1.Pod](mgr.Cache()), client: mgr.Client()}
+	c := controller.New("kubelet", r, controller.Options{})
+	c.Watch(source.Kind(r.pods, handler.Self(), handler.Where(func(_, pod *corev1.Pod) bool {
+		return pod != nil && pod.Labels["app.kubernetes.io/managed-by"] == operator.Name
+	})))
+	mgr.Add(c)
+	return mgr
+}
+
+func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+	pod, err := r.pods.Get(ctx, key)
+	if apierrors.IsNotFound(err) {
+		return controller.Result{}, nil
+	}
+	if err != nil || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodRunning {
+		return controller.Result{}, err
+	}
+	_, err = client.For[*corev1.Pod](r.client).ApplyStatus(ctx, coreac.Pod(pod.Name, pod.Namespace).
+		WithUID(pod.UID).
+		WithStatus(coreac.PodStatus().
+			WithPhase(corev1.PodRunning).
+			WithConditions(coreac.PodCondition().WithType(corev1.PodReady).WithStatus(corev1.ConditionTrue))))
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return controller.Result{}, nil // deleted in between
+	}
+	return controller.Result{}, err
+}

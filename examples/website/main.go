@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Website shows the operator in this module at work.
+//
+//	go run . -once               start a control plane, tell the life of one Website, stop
+//	go run .                     start a control plane, run the operator on it until Ctrl-C
+//	go run . -kubeconfig FILE    run the operator on a cluster of yours; -once works there too
+//
+// The operator alone, as it runs in a cluster, is cmd/operator.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"k8s.io/klog/v2"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C has its usual effect: the process dies at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// Exit statuses.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // what a shell makes of Ctrl-C
+)
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		fmt.Fprintf(stderr, "website: %v\n", err)
+		return exitUsage
+	}
+	o.out, o.err = stdout, stderr
+	err = (&demo{options: o, log: logger(o)}).run(ctx)
+	switch {
+	case err == nil:
+		return exitOK
+	case err == context.Cause(ctx): //nolint:errorlint // that and nothing else: all has stopped as it should
+		fmt.Fprintf(stderr, "website: %v; all that was started has stopped\n", err)
+		return exitInterrupted
+	default:
+		fmt.Fprintf(stderr, "website: %v\n", err)
+		return exitFailure
+	}
+}
+
+// logger writes what the operator has to say, and client-go beneath it, beside the table: warnings only, unless -v.
+func logger(o options) *slog.Logger {
+	level := slog.LevelWarn
+	if o.verbose {
+		level = slog.LevelInfo
+	}
+	log := slog.New(slog.NewTextHandler(o.err, &slog.HandlerOptions{Level: level}))
+	klog.SetSlogLogger(log)
+	return log
+}
+
+// options are the flags, and where to write.
+type options struct {
+	once       bool
+	kubeconfig string
+	crd        string
+	http       string
+	verbose    bool
+	out, err   io.Writer
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	f := flag.NewFlagSet("website", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.BoolVar(&o.once, "once", false, "create a Website, change it, delete it, then stop; else run until Ctrl-C")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that leads to a cluster of yours; else a control plane is started for you")
+	f.StringVar(&o.crd, "crd", "", "install the CRD from this `file` first; else the built-in one on a control plane of ours, none on a cluster of yours")
+	f.StringVar(&o.http, "http", "", "`address` such as localhost:8081 for the operator's /healthz and /readyz; else none")
+	f.BoolVar(&o.verbose, "v", false, "show the operator's log; else only its warnings")
+	err := f.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		f.SetOutput(stderr)
+		f.Usage()
+		return o, err
+	}
+	if err == nil && f.NArg() > 0 {
+		err = fmt.Errorf("unknown argument %q", f.Arg(0))
+	}
+	if err != nil {
+		return o, fmt.Errorf("%w; run it with -help to see the flags", err)
+	}
+	return o, nil
+}

@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/envtest"
+)
+
+// asMain in the environment makes the test binary the program itself.
+const asMain = "WEBSITE_RUN_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asMain) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// execute runs the program in this process.
+func execute(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(ctx, args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// story is what -once prints, step by step.
+var storySteps = []string{
+	"operator", "create", "ConfigMap", "Service", "index", "Deployment", "status",
+	"change", "ConfigMap", "Service", "index", "Deployment", "status",
+	"delete", "finalizer", "gone", "collected", "stopped",
+}
+
+// wantSteps checks that the table has the steps in this order, each with its time.
+func wantSteps(t *testing.T, stdout string, steps ...string) {
+	t.Helper()
+	rest := stdout
+	for _, step := range steps {
+		row := regexp.MustCompile(`(?m)^ *\d+\.\d\d s  ` + step + ` .*$`).FindStringIndex(rest)
+		if row == nil {
+			t.Fatalf("no step %q, in this order, in:\n%s", step, stdout)
+		}
+		rest = rest[row[1]:]
+	}
+}
+
+// wantSentence checks that stderr is one line that names the program and has all words. The progress of a first build of
+// the control plane does not count.
+func wantSentence(t *testing.T, stderr string, words ...string) {
+	t.Helper()
+	stderr = regexp.MustCompile(`(?m)^setpoint: .*\n`).ReplaceAllString(stderr, "")
+	if !strings.HasPrefix(stderr, "website: ") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("want one line, got:\n%s", stderr)
+	}
+	for _, w := range words {
+		if !strings.Contains(stderr, w) {
+			t.Errorf("%q is not in: %s", w, stderr)
+		}
+	}
+}
+
+func TestOnce(t *testing.T) {
+	code, stdout, stderr := execute(t.Context(), "-once")
+	if code != exitOK {
+		t.Fatalf("exit status %d\n%s\n%s", code, stdout, stderr)
+	}
+	wantSteps(t, stdout, append([]string{"start", "control plane", "CRD", "no kubelet"}, storySteps...)...)
+}
+
+func TestBadInput(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, c := range map[string]struct {
+		args  []string
+		code  int
+		words []string
+	}{
+		"unknown flag":           {[]string{"-twice"}, exitUsage, []string{"-twice", "-help"}},
+		"unknown argument":       {[]string{"once"}, exitUsage, []string{`"once"`, "-help"}},
+		"port taken":             {[]string{"-http", taken.Addr().String()}, exitFailure, []string{taken.Addr().String(), "is taken", "-http"}},
+		"address of no use":      {[]string{"-http", "nowhere"}, exitFailure, []string{"nowhere", "-http"}},
+		"no such kubeconfig":     {[]string{"-kubeconfig", "no/such/file"}, exitFailure, []string{"no/such/file", "-kubeconfig"}},
+		"kubeconfig is not YAML": {[]string{"-kubeconfig", write("bad", "{")}, exitFailure, []string{filepath.Join(dir, "bad")}},
+		"nobody there":           {[]string{"-kubeconfig", write("dead", deadKubeconfig)}, exitFailure, []string{"https://127.0.0.1:1", "refused"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := execute(t.Context(), c.args...)
+			if code != c.code {
+				t.Errorf("exit status %d, want %d\n%s", code, c.code, stdout)
+			}
+			wantSentence(t, stderr, c.words...)
+		})
+	}
+}
+
+const deadKubeconfig = `{apiVersion: v1, kind: Config, current-context: x,
+clusters: [{name: x, cluster: {server: "https://127.0.0.1:1"}}],
+contexts: [{name: x, context: {cluster: x}}]}`
+
+// The cluster of somebody else: it runs on, and what the program made there is gone, the CRD apart.
+func TestYourCluster(t *testing.T) {
+	cluster, err := envtest.Start(t.Context(), envtest.Options{Controllers: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := cluster.WriteKubeconfig(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("CRD not installed", func(t *testing.T) {
+		code, _, stderr := execute(t.Context(), "-kubeconfig", kubeconfig)
+		if code != exitFailure {
+			t.Errorf("exit status %d", code)
+		}
+		wantSentence(t, stderr, cluster.Config().Host, "Website", "kubectl apply -k config/crd", "-crd")
+	})
+	t.Run("CRD file is not a CRD", func(t *testing.T) {
+		for file, words := range map[string][]string{
+			"no/such/crd.yaml":            {"no/such/crd.yaml"},
+			"go.mod":                      {"go.mod"},
+			"config/samples/website.yaml": {"config/samples/website.yaml", "not a CustomResourceDefinition"},
+			"testdata/invalid_crd.yaml":   {"testdata/invalid_crd.yaml", "websites.web.example.com"},
+		} {
+			code, _, stderr := execute(t.Context(), "-kubeconfig", kubeconfig, "-crd", file)
+			if code != exitFailure {
+				t.Errorf("%s: exit status %d", file, code)
+			}
+			wantSentence(t, stderr, words...)
+		}
+	})
+	t.Run("once", func(t *testing.T) {
+		code, stdout, stderr := execute(t.Context(), "-once", "-kubeconfig", kubeconfig, "-crd", "config/crd/web.example.com_websites.yaml")
+		if code != exitOK {
+			t.Fatalf("exit status %d\n%s\n%s", code, stdout, stderr)
+		}
+		wantSteps(t, stdout, append([]string{"control plane", "CRD"}, storySteps...)...)
+		wantNamespacesGone(t, cluster)
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		ctx, interrupt := context.WithCancelCause(t.Context())
+		out := &trigger{on: "create", do: func() { interrupt(errors.New("interrupted by the test")) }}
+		var errs bytes.Buffer
+		code := run(ctx, []string{"-once", "-kubeconfig", kubeconfig}, out, &errs)
+		if code != exitInterrupted {
+			t.Errorf("exit status %d\n%s", code, out.String())
+		}
+		wantSentence(t, errs.String(), "interrupted by the test")
+		wantNamespacesGone(t, cluster)
+	})
+	t.Run("until Ctrl-C", func(t *testing.T) {
+		ctx, interrupt := context.WithCancelCause(t.Context())
+		out := &trigger{on: "Ctrl-C stops", do: func() { interrupt(errors.New("interrupted by the test")) }}
+		var errs bytes.Buffer
+		code := run(ctx, []string{"-kubeconfig", kubeconfig, "-http", "127.0.0.1:0"}, out, &errs)
+		if code != exitInterrupted {
+			t.Errorf("exit status %d\n%s", code, out.String())
+		}
+		wantSentence(t, errs.String(), "interrupted by the test")
+		if !strings.Contains(out.String(), "export KUBECONFIG="+kubeconfig) {
+			t.Errorf("the kubeconfig is not in:\n%s", out.String())
+		}
+	})
+}
+
+// wantNamespacesGone waits until no namespace of a story is left.
+func wantNamespacesGone(t *testing.T, cluster *envtest.Cluster) {
+	t.Helper()
+	c, err := client.New(cluster.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	view := cache.New(c, cache.Options{})
+	namespaces := cache.For[*corev1.Namespace](view)
+	err = beside(t.Context(), func(ctx context.Context) error {
+		all, err := namespaces.List(ctx, cache.ListOptions{})
+		for _, ns := range all {
+			if strings.HasPrefix(ns.Name, "website-demo-") {
+				err = errors.Join(err, await(ctx, namespaces, types.NamespacedName{Name: ns.Name}, gone[*corev1.Namespace]))
+			}
+		}
+		return err
+	}, view.Run)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// trigger is a writer that does something when a text has been written.
+type trigger struct {
+	bytes.Buffer
+	on string
+	do func()
+}
+
+func (w *trigger) Write(p []byte) (int, error) {
+	n, err := w.Buffer.Write(p)
+	if strings.Contains(w.String(), w.on) {
+		w.do()
+	}
+	return n, err
+}

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	"github.com/setpoint-dev/setpoint/handler"
+)
+
+// IndexName is the ConfigMap in each namespace that lists its Websites: an entry per site, name to address. It is shared,
+// so no site can own it and the garbage collector does not help: that is what the finalizer is for.
+const IndexName = "website-index"
+
+func address(site *v1alpha1.Website) string {
+	return fmt.Sprintf("http://%s.%s.svc", site.Name, site.Namespace)
+}
+
+// publish enters the site in the index.
+func (r *reconciler) publish(ctx context.Context, site *v1alpha1.Website) error {
+	key := types.NamespacedName{Namespace: site.Namespace, Name: IndexName}
+	index, err := r.configMaps.Get(ctx, key)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err == nil && index.Data[site.Name] == address(site) {
+		return nil
+	}
+	// Apply makes sure that the index exists; it names no entry, so it leaves those of other sites alone.
+	empty := coreac.ConfigMap(key.Name, key.Namespace).WithLabels(map[string]string{"app.kubernetes.io/managed-by": Name})
+	if _, err := client.For[*corev1.ConfigMap](r.client).Apply(ctx, empty); err != nil {
+		return fmt.Errorf("making the index %s: %w", key, err)
+	}
+	return r.setEntry(ctx, key, site.Name, address(site))
+}
+
+// unpublish takes the site out of the index. An index that is gone lists nobody.
+func (r *reconciler) unpublish(ctx context.Context, site *v1alpha1.Website) error {
+	err := r.setEntry(ctx, types.NamespacedName{Namespace: site.Namespace, Name: IndexName}, site.Name, nil)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// setEntry sets one entry, or removes it if the value is nil. A merge patch touches no other entry.
+func (r *reconciler) setEntry(ctx context.Context, key types.NamespacedName, name string, value any) error {
+	patch, err := json.Marshal(map[string]any{"data": map[string]any{name: value}})
+	if err != nil {
+		return err
+	}
+	if _, err := client.For[*corev1.ConfigMap](r.client).Patch(ctx, key, types.MergePatchType, patch); err != nil {
+		return fmt.Errorf("writing the entry %s of the index %s: %w", name, key, err)
+	}
+	return nil
+}
+
+// unlisted is a handler for ConfigMaps: it makes the sites due whose entry was removed from an index, or changed.
+func unlisted(_ context.Context, e handler.Event) ([]types.NamespacedName, error) {
+	if e.Key().Name != IndexName {
+		return nil, nil
+	}
+	var keys []types.NamespacedName
+	before, after := entries(e.Old), entries(e.New)
+	for name, address := range before {
+		if after[name] != address {
+			keys = append(keys, types.NamespacedName{Namespace: e.Key().Namespace, Name: name})
+		}
+	}
+	return keys, nil
+}
+
+func entries(obj handler.Object) map[string]string {
+	if cm, ok := obj.(*corev1.ConfigMap); ok {
+		return cm.Data
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+)
+
+// This file is the desired state: what a Website should look like in the cluster, as pure functions of its spec. Only
+// the fields named here are ours; whatever else is set on the objects, by a user or by a webhook, stays.
+
+const (
+	image     = "busybox:1.37"
+	port      = 8080
+	directory = "/www"
+	page      = "index.html"
+	volume    = "content"
+	user      = 65532
+
+	// hashAnnotation on the pods makes a new page a new rollout.
+	hashAnnotation = "web.example.com/content-hash"
+)
+
+// labels are on everything that belongs to the site.
+func labels(site *v1alpha1.Website) map[string]string {
+	return map[string]string{
+		"app.kubernetes.io/managed-by": Name,
+		"app.kubernetes.io/name":       "website",
+		"app.kubernetes.io/instance":   site.Name,
+	}
+}
+
+// contentName is the name of the ConfigMap with the page. The suffix keeps it apart from the index, whatever the name of
+// the site.
+func contentName(site *v1alpha1.Website) string { return site.Name + "-content" }
+
+func configMap(site *v1alpha1.Website, owner *metaac.OwnerReferenceApplyConfiguration) *coreac.ConfigMapApplyConfiguration {
+	return coreac.ConfigMap(contentName(site), site.Namespace).
+		WithLabels(labels(site)).
+		WithOwnerReferences(owner).
+		WithData(map[string]string{page: site.Spec.Content})
+}
+
+func service(site *v1alpha1.Website, owner *metaac.OwnerReferenceApplyConfiguration) *coreac.ServiceApplyConfiguration {
+	return coreac.Service(site.Name, site.Namespace).
+		WithLabels(labels(site)).
+		WithOwnerReferences(owner).
+		WithSpec(coreac.ServiceSpec().
+			WithSelector(labels(site)).
+			WithPorts(coreac.ServicePort().
+				WithName("http").
+				WithProtocol(corev1.ProtocolTCP).
+				WithPort(80).
+				WithTargetPort(intstr.FromString("http"))))
+}
+
+func deployment(site *v1alpha1.Website, owner *metaac.OwnerReferenceApplyConfiguration) *appsac.DeploymentApplyConfiguration {
+	return appsac.Deployment(site.Name, site.Namespace).
+		WithLabels(labels(site)).
+		WithOwnerReferences(owner).
+		WithSpec(appsac.DeploymentSpec().
+			WithReplicas(replicas(site)).
+			WithSelector(metaac.LabelSelector().WithMatchLabels(labels(site))).
+			WithTemplate(podTemplate(site)))
+}
+
+func podTemplate(site *v1alpha1.Website) *coreac.PodTemplateSpecApplyConfiguration {
+	return coreac.PodTemplateSpec().
+		WithLabels(labels(site)).
+		WithAnnotations(map[string]string{hashAnnotation: hash(site.Spec.Content)}).
+		WithSpec(coreac.PodSpec().
+			WithAutomountServiceAccountToken(false).
+			WithSecurityContext(coreac.PodSecurityContext().
+				WithRunAsNonRoot(true).
+				WithRunAsUser(user).
+				WithSeccompProfile(coreac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))).
+			WithContainers(server()).
+			WithVolumes(coreac.Volume().
+				WithName(volume).
+				WithConfigMap(coreac.ConfigMapVolumeSource().WithName(contentName(site)))))
+}
+
+func server() *coreac.ContainerApplyConfiguration {
+	return coreac.Container().
+		WithName("server").
+		WithImage(image).
+		WithCommand("httpd", "-f", "-p", strconv.Itoa(port), "-h", directory).
+		WithPorts(coreac.ContainerPort().
+			WithName("http").
+			WithProtocol(corev1.ProtocolTCP).
+			WithContainerPort(port)).
+		WithReadinessProbe(coreac.Probe().
+			WithHTTPGet(coreac.HTTPGetAction().WithPath("/" + page).WithPort(intstr.FromString("http")))).
+		WithSecurityContext(coreac.SecurityContext().
+			WithAllowPrivilegeEscalation(false).
+			WithReadOnlyRootFilesystem(true).
+			WithCapabilities(coreac.Capabilities().WithDrop("ALL"))).
+		WithVolumeMounts(coreac.VolumeMount().
+			WithName(volume).
+			WithMountPath(directory).
+			WithReadOnly(true))
+}
+
+// replicas is the number of servers asked for. The API server fills in the default; a site read from anywhere else may
+// lack it.
+func replicas(site *v1alpha1.Website) int32 {
+	if site.Spec.Replicas == nil {
+		return 1
+	}
+	return *site.Spec.Replicas
+}
+
+func hash(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package operator serves Websites: for each it keeps a ConfigMap with the page, a Deployment of web servers and a
+// Service, reports in the Website's status how far they are, and lists the site in the index of its namespace.
+//
+// Start reading at reconciler.go; objects.go is what a Website becomes, rbac.go what the operator may do.
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+// Name is the name of the operator, of its Lease and of its server-side apply field owner.
+const Name = "website-operator"
+
+// Options configures New. The zero value works.
+type Options struct {
+	// LeaderElection lets one of several replicas act. Default: nil, this process acts.
+	LeaderElection *leaderelection.Options
+	// Health is where /healthz and /readyz are served. Default: nil, nowhere.
+	Health net.Listener
+	// Logger takes what the operator has to say. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Scheme knows the built-in kinds and Website.
+func Scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	if err := scheme.AddToScheme(s); err != nil {
+		return nil, err
+	}
+	return s, v1alpha1.AddToScheme(s)
+}
+
+// New wires the operator. It starts nothing: Run of the manager does.
+func New(cfg *rest.Config, o Options) (*manager.Manager, error) {
+	s, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	mgr := manager.New(cfg, manager.Options{Name: Name, Scheme: s, LeaderElection: o.LeaderElection, Logger: o.Logger})
+	r := &reconciler{
+		websites:    cache.For[*v1alpha1.Website](mgr.Cache()),
+		configMaps:  cache.For[*corev1.ConfigMap](mgr.Cache()),
+		services:    cache.For[*corev1.Service](mgr.Cache()),
+		deployments: cache.For[*appsv1.Deployment](mgr.Cache()),
+		client:      mgr.Client(),
+	}
+	c := controller.New("website", r, controller.Options{Workers: 8})
+	c.Watch(source.Kind(r.websites, handler.Self(), handler.GenerationChanged))
+	c.Watch(source.Kind(r.configMaps, handler.Owner(r.websites)))
+	c.Watch(source.Kind(r.services, handler.Owner(r.websites)))
+	c.Watch(source.Kind(r.deployments, handler.Owner(r.websites)))
+	c.Watch(source.Kind(r.configMaps, handler.Func[types.NamespacedName](unlisted)))
+	mgr.Add(c)
+	if o.Health != nil {
+		mgr.AddEverywhere("health", func(ctx context.Context) error { return serveHealth(ctx, o.Health, mgr.Ready()) })
+	}
+	return mgr, nil
+}
+
+// Installed returns nil if the API server serves Websites, else one sentence that says what to do.
+func Installed(ctx context.Context, c *client.Client) error {
+	err := client.For[*v1alpha1.Website](c).Served(ctx)
+	if notServed := (*client.NotServedError)(nil); errors.As(err, &notServed) {
+		return fmt.Errorf("%w: kubectl apply -k config/crd", err)
+	}
+	return err
+}

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+)
+
+// reconciler brings one Website at a time to what its spec says. It keeps no state: whatever it must know the next time is
+// in the cluster, so that it may be killed at any point and started again.
+type reconciler struct {
+	websites    *cache.Handle[*v1alpha1.Website]
+	configMaps  *cache.Handle[*corev1.ConfigMap]
+	services    *cache.Handle[*corev1.Service]
+	deployments *cache.Handle[*appsv1.Deployment]
+	client      *client.Client
+}
+
+// Reconcile does the same whatever has happened: it reads what is wanted and applies all of it.
+func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+	site, err := r.websites.Get(ctx, key)
+	if apierrors.IsNotFound(err) {
+		return controller.Result{}, nil // it is gone, and finalize has been here before
+	}
+	if err != nil {
+		return controller.Result{}, err
+	}
+	if site.DeletionTimestamp != nil {
+		return controller.Result{}, r.finalize(ctx, site)
+	}
+	if err := r.addFinalizer(ctx, site); apierrors.IsConflict(err) {
+		return controller.Result{}, nil // it is gone, or another one has its name: that event is on its way
+	} else if err != nil {
+		return controller.Result{}, err
+	}
+	deploy, err := r.apply(ctx, site)
+	return controller.Result{}, errors.Join(err, r.report(ctx, site, deploy, err))
+}
+
+// apply makes the world match and returns the Deployment as stored.
+func (r *reconciler) apply(ctx context.Context, site *v1alpha1.Website) (*appsv1.Deployment, error) {
+	if err := r.publish(ctx, site); err != nil {
+		return nil, err
+	}
+	owner := r.websites.OwnerRef(site)
+	if _, err := own(ctx, r, r.configMaps, site, configMap(site, owner)); err != nil {
+		return nil, err
+	}
+	if _, err := own(ctx, r, r.services, site, service(site, owner)); err != nil {
+		return nil, err
+	}
+	return own(ctx, r, r.deployments, site, deployment(site, owner))
+}
+
+// own applies an object of the site. An object of that name that is not the site's is left alone, whoever made it: a
+// server-side apply would take it over without a word.
+func own[T client.Object](ctx context.Context, r *reconciler, cached *cache.Handle[T], site *v1alpha1.Website, desired client.ApplyConfiguration) (T, error) {
+	kind, name := cached.GroupVersionKind().Kind, *desired.GetName()
+	current, err := cached.Get(ctx, types.NamespacedName{Namespace: site.Namespace, Name: name})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return *new(T), err
+	}
+	if err == nil && !metav1.IsControlledBy(current, site) {
+		return *new(T), fmt.Errorf("the %s %s/%s exists and does not belong to this Website: delete it, or give the Website another name", kind, site.Namespace, name)
+	}
+	applied, err := client.For[T](r.client).Apply(ctx, desired)
+	if err != nil {
+		return *new(T), fmt.Errorf("applying the %s %s/%s: %w", kind, site.Namespace, name, err)
+	}
+	return applied, nil
+}

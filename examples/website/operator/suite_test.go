@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/examples/website/kubelet"
+	"github.com/setpoint-dev/setpoint/examples/website/operator"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+)
+
+// The suite runs against one real control plane. In it are the manifests of config/default as a user would apply them, and a
+// stand-in for the kubelet. Each spec starts an operator of its own, with the permissions of the operator's ServiceAccount
+// and no others, and has a namespace of its own.
+func TestOperator(t *testing.T) {
+	ginkgoWaitsForSignals := goleak.IgnoreAnyFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler.(*InterruptHandler).registerForInterrupts.func2")
+	before := goleak.IgnoreCurrent()
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultConsistentlyDuration(time.Second)
+	RunSpecs(t, "Website operator")
+	goleak.VerifyNone(t, before, ginkgoWaitsForSignals)
+}
+
+const systemNamespace = "website-system"
+
+var (
+	cluster   *envtest.Cluster
+	clientset *kubernetes.Clientset // as the administrator
+	admin     *client.Client        // as the administrator
+	account   *rest.Config          // as the operator's ServiceAccount
+	logger    *slog.Logger
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	logger = slog.New(slog.NewTextHandler(GinkgoWriter, nil))
+	klog.SetSlogLogger(logger)
+
+	var err error
+	cluster, err = envtest.Start(ctx, envtest.Options{
+		Controllers: true,
+		// As strict as a cluster may be: who sets a blocking owner reference must be allowed to.
+		APIServerArgs: []string{"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"},
+		Progress:      GinkgoWriter,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(cluster.Stop()).To(Succeed()) })
+	scheme, err := operator.Scheme()
+	Expect(err).NotTo(HaveOccurred())
+	admin, err = client.New(cluster.Config(), client.Options{Scheme: scheme, FieldOwner: "suite"})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(admin.Close)
+	clientset, err = kubernetes.NewForConfigAndClient(cluster.Config(), admin.HTTPClient())
+	Expect(err).NotTo(HaveOccurred())
+
+	crds, others := manifests("../config/default")
+	Expect(cluster.InstallCRDs(ctx, crds...)).To(Succeed())
+	Expect(cluster.Apply(ctx, others...)).To(Succeed())
+	account = serviceAccount(ctx)
+	start(kubelet.New(cluster.Config(), logger))
+}, NodeTimeout(10*time.Minute)) // the control plane is built on first use
+
+// serviceAccount logs in as the operator does in a pod: with a token for its ServiceAccount.
+func serviceAccount(ctx context.Context) *rest.Config {
+	GinkgoHelper()
+	token, err := clientset.CoreV1().ServiceAccounts(systemNamespace).
+		CreateToken(ctx, operator.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	cfg := rest.AnonymousClientConfig(cluster.Config())
+	cfg.BearerToken = token.Status.Token
+	return cfg
+}
+
+// runner is what start starts: a manager.
+type runner interface {
+	Run(ctx context.Context) error
+	Ready() <-chan struct{}
+}
+
+// start runs a manager until stop is called or the spec ends, and waits until it is ready.
+func start(r runner) (stop func()) {
+	GinkgoHelper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		GinkgoHelper()
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		Eventually(ended).Should(Receive(BeNil()))
+	}
+	DeferCleanup(stop)
+	Eventually(r.Ready()).Should(BeClosed())
+	return stop
+}
+
+// startOperator runs the operator as it runs in the cluster: as its ServiceAccount, under its Lease.
+func startOperator() (stop func()) {
+	GinkgoHelper()
+	mgr, err := operator.New(account, operator.Options{
+		LeaderElection: &leaderelection.Options{Lease: operator.Name, Namespace: systemNamespace},
+		Logger:         logger,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	return start(mgr)
+}

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+)
+
+var _ = Describe("A Website", func() {
+	var namespace string
+	BeforeEach(func(ctx SpecContext) {
+		var err error
+		namespace, err = cluster.Namespace(ctx, "website")
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("becomes a ConfigMap, a Service and a Deployment, is listed, and says when it is ready", func(ctx SpecContext) {
+		startOperator()
+		site := create(ctx, siteIn(namespace, 2, "<h1>one</h1>"))
+		expectWorld(ctx, site, 2, "<h1>one</h1>")
+	})
+
+	It("is followed when it changes, down to no server and up again", func(ctx SpecContext) {
+		startOperator()
+		site := create(ctx, siteIn(namespace, 1, "one"))
+		expectWorld(ctx, site, 1, "one")
+		change(ctx, site, 3, "two")
+		expectWorld(ctx, site, 3, "two")
+		change(ctx, site, 0, "two")
+		expectWorld(ctx, site, 0, "two")
+		change(ctx, site, 2, "three")
+		expectWorld(ctx, site, 2, "three")
+	})
+
+	It("leaves nothing behind when it is deleted, and nothing of its neighbour", func(ctx SpecContext) {
+		startOperator()
+		site, neighbour := create(ctx, siteIn(namespace, 1, "one")), siteIn(namespace, 1, "two")
+		neighbour.Name = "neighbour"
+		neighbour = create(ctx, neighbour)
+		expectWorld(ctx, site, 1, "one")
+		expectWorld(ctx, neighbour, 1, "two")
+		remove[*v1alpha1.Website](ctx, key(site))
+		expectNothing(ctx, site)
+		expectWorld(ctx, neighbour, 1, "two")
+	})
+
+	It("may return under the same name", func(ctx SpecContext) {
+		startOperator()
+		first := create(ctx, siteIn(namespace, 1, "one"))
+		expectWorld(ctx, first, 1, "one")
+		remove[*v1alpha1.Website](ctx, key(first))
+		Eventually(ctx, gone[*v1alpha1.Website](ctx, key(first))).Should(BeTrue())
+		second := create(ctx, siteIn(namespace, 1, "two")) // what the first one owned may not be collected yet
+		expectWorld(ctx, second, 1, "two")
+	})
+
+	It("has one server unless it says otherwise", func(ctx SpecContext) {
+		site := siteIn(namespace, 0, "one")
+		site.Spec.Replicas = nil
+		Expect(create(ctx, site).Spec.Replicas).To(HaveValue(BeEquivalentTo(1)))
+	})
+
+	DescribeTable("is refused if it is bad, in words that name what is wrong",
+		func(ctx SpecContext, spoil func(*v1alpha1.Website), words ...string) {
+			site := siteIn(namespace, 1, "one")
+			spoil(site)
+			_, err := client.For[*v1alpha1.Website](admin).Create(ctx, site)
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "got %v", err)
+			for _, w := range words {
+				Expect(err).To(MatchError(ContainSubstring(w)))
+			}
+		},
+		Entry("too many servers", func(s *v1alpha1.Website) { s.Spec.Replicas = new(int32(11)) }, "spec.replicas", "less than or equal to 10"),
+		Entry("a negative number of servers", func(s *v1alpha1.Website) { s.Spec.Replicas = new(int32(-1)) }, "spec.replicas", "greater than or equal to 0"),
+		Entry("an empty page", func(s *v1alpha1.Website) { s.Spec.Content = "" }, "spec.content", "at least 1 chars"),
+		Entry("a page that is too long", func(s *v1alpha1.Website) { s.Spec.Content = strings.Repeat("x", 65537) }, "spec.content", "Too long"),
+		Entry("a name that no Service could have", func(s *v1alpha1.Website) { s.Name = "9.lives" }, "the name of a Website is also the name of its Service"),
+		Entry("a name that is too long", func(s *v1alpha1.Website) { s.Name = "a" + strings.Repeat("b", 63) }, "at most 63"),
+	)
+
+	DescribeTable("gets back what was deleted by hand",
+		func(ctx SpecContext, delete func(context.Context, *v1alpha1.Website)) {
+			startOperator()
+			site := create(ctx, siteIn(namespace, 1, "one"))
+			expectWorld(ctx, site, 1, "one")
+			delete(ctx, site)
+			expectWorld(ctx, site, 1, "one")
+		},
+		Entry("the ConfigMap", func(ctx context.Context, s *v1alpha1.Website) { replaced[*corev1.ConfigMap](ctx, content(s)) }),
+		Entry("the Service", func(ctx context.Context, s *v1alpha1.Website) { replaced[*corev1.Service](ctx, key(s)) }),
+		Entry("the Deployment", func(ctx context.Context, s *v1alpha1.Website) { replaced[*appsv1.Deployment](ctx, key(s)) }),
+		Entry("the index", func(ctx context.Context, s *v1alpha1.Website) { replaced[*corev1.ConfigMap](ctx, index(s)) }),
+	)
+
+	DescribeTable("gets put right what was changed by hand",
+		func(ctx SpecContext, spoil func(context.Context, *v1alpha1.Website)) {
+			startOperator()
+			site := create(ctx, siteIn(namespace, 1, "one"))
+			expectWorld(ctx, site, 1, "one")
+			spoil(ctx, site)
+			expectWorld(ctx, site, 1, "one")
+		},
+		Entry("the page", func(ctx context.Context, s *v1alpha1.Website) {
+			spoil[*corev1.ConfigMap](ctx, content(s), `{"data":{"index.html":"defaced"}}`)
+		}),
+		Entry("the number of servers", func(ctx context.Context, s *v1alpha1.Website) {
+			spoil[*appsv1.Deployment](ctx, key(s), `{"spec":{"replicas":5}}`)
+		}),
+		Entry("the entry in the index", func(ctx context.Context, s *v1alpha1.Website) {
+			spoil[*corev1.ConfigMap](ctx, index(s), fmt.Sprintf(`{"data":{%q:null}}`, s.Name))
+		}),
+	)
+
+	It("keeps its hands off an object that belongs to somebody else, and says so", func(ctx SpecContext) {
+		startOperator()
+		theirs, err := client.For[*corev1.ConfigMap](admin).Apply(ctx,
+			coreac.ConfigMap("hello-content", namespace).WithData(map[string]string{"index.html": "theirs"}))
+		Expect(err).NotTo(HaveOccurred())
+		site := create(ctx, siteIn(namespace, 1, "ours"))
+		Eventually(ctx, func(g Gomega) {
+			status := get[*v1alpha1.Website](g, ctx, key(site)).Status
+			ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+			g.Expect(ready).NotTo(BeNil())
+			g.Expect(ready.Status).To(Equal(metav1.ConditionFalse))
+			g.Expect(ready.Message).To(ContainSubstring("the ConfigMap %s/hello-content exists and does not belong to this Website", namespace))
+		}).Should(Succeed())
+		Expect(get[*corev1.ConfigMap](NewWithT(GinkgoT()), ctx, content(site))).To(HaveField("Data", theirs.Data))
+
+		remove[*corev1.ConfigMap](ctx, content(site))
+		expectWorld(ctx, site, 1, "ours")
+	})
+})
+
+// replaced deletes an object and waits until another one has its name.
+func replaced[T client.Object](ctx context.Context, key types.NamespacedName) {
+	GinkgoHelper()
+	before := get[T](NewWithT(GinkgoT()), ctx, key)
+	remove[T](ctx, key)
+	Eventually(ctx, func(g Gomega) {
+		g.Expect(get[T](g, ctx, key).GetUID()).NotTo(Equal(before.GetUID()))
+	}).Should(Succeed())
+}
+
+// spoil changes an object as a user would.
+func spoil[T client.Object](ctx context.Context, key types.NamespacedName, patch string) {
+	GinkgoHelper()
+	_, err := client.For[T](admin).Patch(ctx, key, types.MergePatchType, []byte(patch))
+	Expect(err).NotTo(HaveOccurred())
+}

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+)
+
+// decode reads a request's body, JSON, YAML or protobuf. No body is an empty object.
+func decode(h *http.Request) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	if h.Body == nil {
+		return u, nil
+	}
+	data, err := io.ReadAll(h.Body)
+	if err != nil || len(data) == 0 {
+		return u, err
+	}
+	if strings.HasPrefix(h.Header.Get("Content-Type"), runtime.ContentTypeProtobuf) {
+		obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		u.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+		return u, err
+	}
+	if data, err = yaml.YAMLToJSON(data); err != nil { // JSON is YAML
+		return nil, err
+	}
+	if err := json.Unmarshal(data, &u.Object); err != nil {
+		return nil, fmt.Errorf("fakeapi reads merge patches and whole objects: %w", err)
+	}
+	return u, nil
+}
+
+// toUnstructured turns an API type into what is stored.
+func toUnstructured(obj metav1.Object, in Resource) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u = u.DeepCopy()
+	u.SetAPIVersion(in.gv().String())
+	u.SetKind(in.Kind)
+	if in.Namespaced == (u.GetNamespace() == "") {
+		return nil, fmt.Errorf("fakeapi: %s %q: a namespace is given for a cluster-scoped kind, or none for a namespaced one", in.Kind, u.GetName())
+	}
+	return u, nil
+}
+
+// merge applies a JSON merge patch (RFC 7396) to an object, which it changes.
+func merge(object, patch map[string]any) map[string]any {
+	for field, value := range patch {
+		before, isObject := object[field].(map[string]any)
+		change, isChange := value.(map[string]any)
+		switch {
+		case value == nil:
+			delete(object, field)
+		case isChange && isObject:
+			object[field] = merge(before, change)
+		case isChange:
+			object[field] = merge(map[string]any{}, change)
+		default:
+			object[field] = value
+		}
+	}
+	return object
+}

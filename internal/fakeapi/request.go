@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Request is a request that the server got.
+type Request struct {
+	// Verb is get, list, watch, create, update, patch, apply, delete, or discover.
+	Verb string
+	// Resource is asked for; its Resource is empty for discover.
+	Resource schema.GroupVersionResource
+	// Namespace is empty for cluster-scoped kinds and for lists of all namespaces.
+	Namespace string
+	// Name and Subresource are empty where there is none.
+	Name, Subresource string
+	// Query are the parameters of the URL.
+	Query url.Values
+	// Header has, for instance, the content type.
+	Header http.Header
+
+	http *http.Request
+}
+
+// String says it in one line.
+func (r *Request) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s/%s %s", r.Verb, r.Resource.Resource, r.Namespace, r.Name, r.Subresource))
+}
+
+// Streaming says whether the request is a watch that asks for the initial list as events.
+func (r *Request) Streaming() bool { return r.Query.Get("sendInitialEvents") == "true" }
+
+// Fail answers with a Status of the code's usual reason.
+func (r *Request) Fail(code int, message string) (*http.Response, error) {
+	return r.FailWith(metav1.Status{Code: int32(code), Reason: reasons[code], Message: message}) //nolint:gosec // an HTTP code
+}
+
+// FailWith answers with the Status given.
+func (r *Request) FailWith(s metav1.Status) (*http.Response, error) {
+	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	s.Status = metav1.StatusFailure
+	return r.answer(int(s.Code), &s)
+}
+
+// Refuse answers as if nobody listened.
+func (r *Request) Refuse() (*http.Response, error) {
+	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+}
+
+// Hang does not answer until the client gives up.
+func (r *Request) Hang() (*http.Response, error) {
+	<-r.http.Context().Done()
+	return nil, r.http.Context().Err()
+}
+
+// Send answers 200 with a body of JSON as it is given; for a watch, events one after another, and then the stream ends.
+func (r *Request) Send(body string) (*http.Response, error) {
+	return r.respond(http.StatusOK, io.NopCloser(strings.NewReader(body))), nil
+}
+
+func (r *Request) answer(code int, body any) (*http.Response, error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	return r.respond(code, io.NopCloser(bytes.NewReader(data))), nil
+}
+
+func (r *Request) respond(code int, body io.ReadCloser) *http.Response {
+	return &http.Response{
+		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r.http,
+	}
+}
+
+var reasons = map[int]metav1.StatusReason{
+	http.StatusBadRequest:           metav1.StatusReasonBadRequest,
+	http.StatusUnauthorized:         metav1.StatusReasonUnauthorized,
+	http.StatusForbidden:            metav1.StatusReasonForbidden,
+	http.StatusNotFound:             metav1.StatusReasonNotFound,
+	http.StatusMethodNotAllowed:     metav1.StatusReasonMethodNotAllowed,
+	http.StatusConflict:             metav1.StatusReasonConflict,
+	http.StatusGone:                 metav1.StatusReasonExpired,
+	http.StatusUnsupportedMediaType: metav1.StatusReasonUnsupportedMediaType,
+	http.StatusUnprocessableEntity:  metav1.StatusReasonInvalid,
+	http.StatusTooManyRequests:      metav1.StatusReasonTooManyRequests,
+	http.StatusInternalServerError:  metav1.StatusReasonInternalError,
+	http.StatusServiceUnavailable:   metav1.StatusReasonServiceUnavailable,
+	http.StatusGatewayTimeout:       metav1.StatusReasonTimeout,
+}
+
+// parse reads a request. It returns nil for a path that no API server has.
+func parse(h *http.Request) *Request {
+	r := &Request{Query: h.URL.Query(), Header: h.Header.Clone(), http: h}
+	parts := strings.Split(strings.Trim(h.URL.Path, "/"), "/")
+	switch {
+	case len(parts) >= 2 && parts[0] == "api":
+		r.Resource.Version = parts[1]
+		parts = parts[2:]
+	case len(parts) >= 3 && parts[0] == "apis":
+		r.Resource.Group, r.Resource.Version = parts[1], parts[2]
+		parts = parts[3:]
+	default:
+		return nil
+	}
+	if len(parts) == 0 {
+		r.Verb = "discover"
+		return r
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
+		r.Namespace = parts[1]
+		parts = parts[2:]
+	}
+	parts = append(parts, "", "")
+	r.Resource.Resource, r.Name, r.Subresource = parts[0], parts[1], parts[2]
+	r.Verb = verb(h, r)
+	return r
+}
+
+func verb(h *http.Request, r *Request) string {
+	switch {
+	case h.Method == http.MethodGet && r.Query.Get("watch") != "" && r.Query.Get("watch") != "false" && r.Query.Get("watch") != "0":
+		return "watch"
+	case h.Method == http.MethodGet && r.Name == "":
+		return "list"
+	case h.Method == http.MethodGet:
+		return "get"
+	case h.Method == http.MethodPost:
+		return "create"
+	case h.Method == http.MethodPut:
+		return "update"
+	case h.Method == http.MethodPatch && strings.HasPrefix(h.Header.Get("Content-Type"), "application/apply-patch"):
+		return "apply"
+	case h.Method == http.MethodPatch:
+		return "patch"
+	case h.Method == http.MethodDelete:
+		return "delete"
+	default:
+		return strings.ToLower(h.Method)
+	}
+}

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeapi
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+type key struct{ namespace, name string }
+
+func keyOf(o metav1.Object) key { return key{o.GetNamespace(), o.GetName()} }
+
+// table holds one resource's objects and history. The Server's mutex guards it. Objects in it are never changed.
+type table struct {
+	Resource
+	objects map[key]*unstructured.Unstructured
+	events  []event
+	oldest  int64         // watches may begin here
+	changed chan struct{} // closed, and made anew, at each event
+	gone    chan struct{} // closed when the resource is withdrawn
+}
+
+// event is a change; before is nil for an Added one.
+type event struct {
+	kind          watch.EventType
+	version       int64
+	before, after *unstructured.Unstructured
+}
+
+func newTable(r Resource, version int64) *table {
+	return &table{
+		Resource: r, objects: map[key]*unstructured.Unstructured{}, oldest: version,
+		changed: make(chan struct{}), gone: make(chan struct{}),
+	}
+}
+
+// sorted returns the objects in the order of their keys.
+func (t *table) sorted() []*unstructured.Unstructured {
+	var list []*unstructured.Unstructured
+	for _, o := range t.objects {
+		list = append(list, o)
+	}
+	slices.SortFunc(list, func(a, b *unstructured.Unstructured) int {
+		return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
+	})
+	return list
+}
+
+// storeLocked makes u, which becomes the server's, the new state of old (nil: it is new).
+func (s *Server) storeLocked(t *table, old, u *unstructured.Unstructured) *unstructured.Unstructured {
+	if old == nil {
+		s.uids++
+		if u.GetUID() == "" {
+			u.SetUID(types.UID(fmt.Sprintf("uid-%d", s.uids)))
+		}
+		u.SetCreationTimestamp(metav1.NewTime(time.Now()))
+		if _, ok := u.Object["spec"]; ok {
+			u.SetGeneration(1)
+		}
+		return s.appendLocked(t, watch.Added, nil, u)
+	}
+	if u.GetUID() == "" {
+		u.SetUID(old.GetUID())
+	}
+	u.SetCreationTimestamp(old.GetCreationTimestamp())
+	u.SetDeletionTimestamp(old.GetDeletionTimestamp())
+	u.SetGeneration(old.GetGeneration())
+	u.SetResourceVersion(old.GetResourceVersion())
+	if u.GetUID() != old.GetUID() { // Put with another uid: deleted and created anew, in one go
+		s.removeLocked(t, old)
+		u.SetDeletionTimestamp(nil)
+		return s.storeLocked(t, nil, u)
+	}
+	if reflect.DeepEqual(old.Object, u.Object) {
+		return old.DeepCopy()
+	}
+	if !reflect.DeepEqual(old.Object["spec"], u.Object["spec"]) {
+		u.SetGeneration(old.GetGeneration() + 1)
+	}
+	if u.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 {
+		s.removeLocked(t, u)
+		return u.DeepCopy()
+	}
+	return s.appendLocked(t, watch.Modified, old, u)
+}
+
+// removeLocked deletes an object, whose last state is o.
+func (s *Server) removeLocked(t *table, o *unstructured.Unstructured) {
+	s.appendLocked(t, watch.Deleted, t.objects[keyOf(o)], o.DeepCopy())
+}
+
+func (s *Server) appendLocked(t *table, kind watch.EventType, before, after *unstructured.Unstructured) *unstructured.Unstructured {
+	s.version++
+	after.SetResourceVersion(strconv.FormatInt(s.version, 10))
+	if kind == watch.Deleted {
+		delete(t.objects, keyOf(after))
+	} else {
+		t.objects[keyOf(after)] = after
+	}
+	t.events = append(t.events, event{kind: kind, version: s.version, before: before, after: after})
+	close(t.changed)
+	t.changed = make(chan struct{})
+	return after.DeepCopy()
+}

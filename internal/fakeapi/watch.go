@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// stream is the body of a watch. Its reader drives it.
+type stream struct {
+	server  *Server
+	request *Request
+	table   *table
+	timeout <-chan time.Time
+	closed  chan struct{}
+	close   func()
+	cut     chan struct{}
+
+	next   int          // index in the table's events
+	frames bytes.Buffer // what is ready to be read
+	ended  bool         // after the frames
+}
+
+func (s *Server) watchLocked(r *Request, t *table) (*http.Response, error) {
+	if tooLarge, err := s.tooLargeLocked(r); tooLarge != nil {
+		return tooLarge, err
+	}
+	w := &stream{server: s, request: r, table: t, closed: make(chan struct{}), cut: s.cut, next: len(t.events)}
+	s.watches++
+	w.close = sync.OnceFunc(func() {
+		close(w.closed)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.watches--
+	})
+	if n, err := strconv.Atoi(r.Query.Get("timeoutSeconds")); err == nil && n > 0 {
+		w.timeout = time.After(time.Duration(n) * time.Second)
+	}
+	from, _ := strconv.ParseInt(r.Query.Get("resourceVersion"), 10, 64)
+	switch {
+	case r.Streaming() || from == 0:
+		for _, o := range t.sorted() {
+			if matches(r, o) {
+				w.frame(watch.Added, o)
+			}
+		}
+		if r.Streaming() {
+			w.frame(watch.Bookmark, s.bookmarkLocked(t))
+		}
+	case from < t.oldest:
+		w.frame(watch.Error, &metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+			Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version",
+		})
+		w.ended = true
+	default:
+		for w.next > 0 && t.events[w.next-1].version > from {
+			w.next--
+		}
+	}
+	return r.respond(http.StatusOK, w), nil
+}
+
+func (s *Server) bookmarkLocked(t *table) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(t.gv().String())
+	u.SetKind(t.Kind)
+	u.SetResourceVersion(strconv.FormatInt(s.version, 10))
+	u.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	return u
+}
+
+func (w *stream) frame(kind watch.EventType, object any) {
+	_ = json.NewEncoder(&w.frames).Encode(map[string]any{"type": kind, "object": object}) // a buffer takes everything
+}
+
+// Read implements io.Reader: it waits for events.
+func (w *stream) Read(p []byte) (int, error) {
+	for w.frames.Len() == 0 {
+		if w.ended {
+			return 0, io.EOF
+		}
+		changed := w.take()
+		if w.frames.Len() > 0 {
+			break
+		}
+		select {
+		case <-changed:
+		case <-w.closed:
+			return 0, http.ErrBodyReadAfterClose
+		case <-w.request.http.Context().Done():
+			return 0, w.request.http.Context().Err()
+		case <-w.cut:
+			w.ended = true
+		case <-w.table.gone:
+			w.ended = true
+		case <-w.timeout:
+			w.ended = true
+		}
+	}
+	return w.frames.Read(p)
+}
+
+// Close implements io.Closer.
+func (w *stream) Close() error {
+	w.close()
+	return nil
+}
+
+// take frames the events that are new, and returns what is closed when there are more.
+func (w *stream) take() <-chan struct{} {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	for ; w.next < len(w.table.events); w.next++ {
+		e := w.table.events[w.next]
+		was, is := e.before != nil && matches(w.request, e.before), e.kind != watch.Deleted && matches(w.request, e.after)
+		switch {
+		case is && !was:
+			w.frame(watch.Added, e.after)
+		case is:
+			w.frame(watch.Modified, e.after)
+		case was:
+			w.frame(watch.Deleted, e.after)
+		}
+	}
+	return w.table.changed
+}
+
+// matches says whether an object is in the request's namespace and has the labels and fields that it selects.
+func matches(r *Request, o *unstructured.Unstructured) bool {
+	if r.Namespace != "" && o.GetNamespace() != r.Namespace {
+		return false
+	}
+	byLabel, err := labels.Parse(r.Query.Get("labelSelector"))
+	if err != nil || !byLabel.Matches(labels.Set(o.GetLabels())) {
+		return false
+	}
+	byField, err := fields.ParseSelector(r.Query.Get("fieldSelector"))
+	return err == nil && byField.Matches(fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace()})
+}

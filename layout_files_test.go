@@ -206,6 +206,8 @@ func selected(e ast.Expr, pkg string) (name string, ok bool) {
 
 func (f *goFile) line(n ast.Node) int { return f.fset.Position(n.Pos()).Line }
 
+func (f *goFile) textOf(line int) string { return strings.Split(f.text, "\n")[line-1] }
+
 func (f *goFile) commentOn(line int) bool {
 	return slices.ContainsFunc(f.ast.Comments, func(c *ast.CommentGroup) bool {
 		return f.line(c) <= line && line <= f.fset.Position(c.End()).Line

@@ -39,8 +39,6 @@ var mayImport = map[string][]string{
 	"envtest/fault":   {"client"},
 	"envtest/sim":     {"client", "manager", "leaderelection"},
 
-	"internal/fakeapi": {}, // for tests: nothing above lists it
-
 	"internal/fakeapi": {}, // for our own tests
 }
 

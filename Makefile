@@ -17,7 +17,7 @@ build: go-version ## compile everything that ships
 	@$(call each,$(GO) build -o /dev/null ./...)
 
 .PHONY: test
-test: go-version ## test the library, the examples and the other modules that ship
+test: control-plane ## test the library, the examples and the other modules that ship
 	@$(call each,$(GO) test $(TESTFLAGS) ./...)
 
 .PHONY: test-full
@@ -26,7 +26,7 @@ test-full: ## as test, with the scenario tests that take minutes
 
 .PHONY: race
 race: STANDALONE :=
-race: go-version ## test the library and the examples with the race detector (needs a C compiler)
+race: control-plane ## test the library and the examples with the race detector (needs a C compiler)
 	@$(call each,$(GO) test -race $(TESTFLAGS) ./...)
 
 .PHONY: lint
@@ -35,7 +35,7 @@ lint: go-version bin/golangci-lint ## the linters of .golangci.yml, over every m
 	GOWORK=off $(GO) mod tidy -diff
 
 .PHONY: mutate
-mutate: go-version ## break the code once for each guarantee and see its test fail (MUTATEFLAGS='-only W1,W2')
+mutate: control-plane ## break the code once for each guarantee and see its test fail (MUTATEFLAGS='-only W1,W2')
 	GOWORK=off $(GO) run -C tools ./mutate $(MUTATEFLAGS)
 
 .PHONY: guarantees
@@ -74,6 +74,7 @@ cross: go-version ## vet the library and the examples for darwin/arm64 and windo
 .PHONY: tidy
 tidy: go-version ## go mod tidy in every module
 	@for m in . tools tools/lint $(BENCH); do (cd $$m && GOWORK=off $(GO) mod tidy) || exit 1; done
+	cd envtest/controlplane && GOWORK=off $(GO) run tidy.go
 # A template requires the published library and has no replace line, so tidying it here takes one for a moment.
 	@for m in $(TEMPLATES); do (cd $$m && \
 		$(GO) mod edit -replace=github.com/setpoint-dev/setpoint=$(CURDIR) && \
@@ -97,6 +98,11 @@ endef
 bin/golangci-lint: tools/lint/go.mod
 	@echo "building golangci-lint (once, about a minute)"
 	cd tools/lint && GOWORK=off $(GO) build -buildvcs=false -o ../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+# Building the control plane for tests takes minutes, once. Here one sees it happen; inside 'go test' one would not.
+.PHONY: control-plane
+control-plane: go-version
+	@$(GO) run ./envtest/cluster fetch >/dev/null
 
 .PHONY: go-version
 go-version:

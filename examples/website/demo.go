@@ -50,7 +50,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return orCause(ctx, err)
 	}
 	err = orCause(ctx, d.operate(ctx))
-	if stopErr := d.cluster.Stop(); stopErr != nil {
+	if stopErr := d.cluster.Stop(); stopErr != nil { //nolint:contextcheck // above all when the context is done
 		return errors.Join(err, stopErr)
 	}
 	if err == nil {

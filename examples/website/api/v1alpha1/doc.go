@@ -11,7 +11,7 @@
 // +groupName=web.example.com
 package v1alpha1
 
-//go:generate go -C ../.. run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 object:headerFile=hack/boilerplate.go.txt applyconfiguration:headerFile=hack/boilerplate.go.txt crd rbac:roleName=website-operator paths=./api/...;./operator output:crd:dir=config/crd output:rbac:dir=config/rbac
+//go:generate go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 object:headerFile=../../hack/boilerplate.go.txt applyconfiguration:headerFile=../../hack/boilerplate.go.txt crd rbac:roleName=website-operator paths=.;../../operator output:crd:dir=../../config/crd output:rbac:dir=../../config/rbac
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

@@ -5,11 +5,14 @@ package envtest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 )
 
@@ -38,9 +41,15 @@ func (c *Cluster) InstallCRDs(ctx context.Context, paths ...string) error {
 	}
 	served := map[schema.GroupVersionResource]bool{}
 	for _, m := range manifests {
-		if err := until(ctx, c.dynamic.Resource(crds), m.object.GetName(), func(crd *unstructured.Unstructured) (bool, error) {
+		var last *unstructured.Unstructured
+		err := until(ctx, c.dynamic.Resource(crds), m.object.GetName(), func(crd *unstructured.Unstructured) (bool, error) {
+			last = crd
 			return established(crd, served)
-		}); err != nil {
+		})
+		if err == nil && c.plane != nil {
+			err = c.backdate(ctx, last)
+		}
+		if err != nil {
 			return c.checkAlive(fmt.Errorf("envtest: %s: CRD %s is not established: %w", m.where, m.object.GetName(), err))
 		}
 	}
@@ -73,6 +82,28 @@ func established(crd *unstructured.Unstructured, served map[schema.GroupVersionR
 		}
 	}
 	return true, nil
+}
+
+// backdate says that a CRD has been established for a while. For the first two seconds kube-apiserver makes whoever
+// creates an object wait for two more, in case another API server has not heard of the CRD yet. Ours is the only one.
+func (c *Cluster) backdate(ctx context.Context, crd *unstructured.Unstructured) error {
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	for i, item := range conditions {
+		if condition, _ := item.(map[string]any); condition["type"] != "Established" {
+			continue
+		}
+		path := fmt.Sprintf("/status/conditions/%d/", i)
+		patch, err := json.Marshal([]map[string]any{
+			{"op": "test", "path": path + "type", "value": "Established"},
+			{"op": "replace", "path": path + "lastTransitionTime", "value": time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)},
+		})
+		if err != nil {
+			return err
+		}
+		_, err = c.dynamic.Resource(crds).Patch(ctx, crd.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
+		return err
+	}
+	return nil
 }
 
 // waitDiscovered asks discovery until it has the types. It cannot be watched, and is a moment behind.

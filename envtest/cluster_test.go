@@ -1,0 +1,364 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	watchtools "k8s.io/client-go/tools/watch"
+)
+
+var (
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	lamps      = schema.GroupVersionResource{Group: "envtest.setpoint.dev", Version: "v1", Resource: "lamps"}
+	fuses      = schema.GroupVersionResource{Group: "envtest.setpoint.dev", Version: "v1", Resource: "fuses"}
+)
+
+func object(apiVersion, kind, name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name},
+	}}
+}
+
+func create(ctx context.Context, t *testing.T, r dynamic.ResourceInterface, o *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	made, err := r.Create(ctx, o, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// waitGone returns when an object that was there at version is deleted.
+func waitGone(ctx context.Context, t *testing.T, r dynamic.ResourceInterface, name, version string) {
+	t.Helper()
+	watcher := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+		return r.Watch(ctx, o)
+	}}
+	_, err := watchtools.Until(ctx, version, watcher, func(e watch.Event) (bool, error) { return e.Type == watch.Deleted, nil })
+	if err != nil {
+		t.Fatalf("%s does not go away: %v", name, err)
+	}
+}
+
+// E1: the program that Go has built is the Kubernetes that it says it is.
+func TestVersion(t *testing.T) {
+	c := sharedCluster(t)
+	version, err := c.discovery.ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version.GitVersion != KubernetesVersion || version.Major != "1" || version.Minor != "36" {
+		t.Errorf("/version says %s (%s.%s), want %s", version.GitVersion, version.Major, version.Minor, KubernetesVersion)
+	}
+}
+
+func TestCRDsAreServed(t *testing.T) {
+	c := sharedCluster(t)
+	ctx := testContext(t)
+	namespace, err := c.Namespace(ctx, "lamps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lamp := object("envtest.setpoint.dev/v1", "Lamp", "desk")
+	lamp.Object["spec"] = map[string]any{"watts": int64(0)}
+	r := c.dynamic.Resource(lamps).Namespace(namespace)
+	if _, err := r.Create(ctx, lamp, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("the schema of the CRD does not count: %v", err)
+	}
+	lamp.Object["spec"] = map[string]any{"watts": int64(5)}
+	create(ctx, t, r, lamp)
+	groups, lists, err := c.discovery.ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, want := range map[string]bool{"v1": true, "v1beta1": true, "v1alpha1": false} {
+		found := discovery.FilteredBy(discovery.ResourcePredicateFunc(func(gv string, _ *metav1.APIResource) bool {
+			return gv == "envtest.setpoint.dev/"+version
+		}), lists)
+		if (len(found) > 0) != want {
+			t.Errorf("discovery has version %s: %v, want %v", version, len(found) > 0, want)
+		}
+	}
+	_ = groups
+}
+
+// E4: a CRD file that is wrong is named, with what is wrong about it, and nothing is left running.
+func TestInvalidCRDs(t *testing.T) {
+	c := sharedCluster(t)
+	ctx := testContext(t)
+	taken := filepath.Join(t.TempDir(), "taken.yaml")
+	text, err := os.ReadFile("testdata/fuses.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Another resource of the same group with the kind of the lamps.
+	other := strings.NewReplacer("fuses", "bulbs", "fuse", "bulb", "kind: Fuse", "kind: Lamp", "FuseList", "BulbList").Replace(string(text))
+	if err := os.WriteFile(taken, []byte(other), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string][]string{
+		"testdata/invalid.yaml": {"testdata/invalid.yaml, document 1", "CustomResourceDefinition wrong", "metadata.name"},
+		"testdata/roles.yaml":   {"testdata/roles.yaml, document 1", "is a ClusterRole, not a CustomResourceDefinition"},
+		"testdata/missing.yaml": {"testdata/missing.yaml", "no such file"},
+		taken:                   {taken, "bulbs.envtest.setpoint.dev", "its names are taken", "Lamp"},
+	} {
+		err := c.InstallCRDs(ctx, path)
+		for _, part := range want {
+			if !strings.Contains(errorText(err), part) {
+				t.Errorf("%s: %v, want it to say %q", path, err, part)
+			}
+		}
+	}
+}
+
+// E3: the garbage collector learns of a CRD that was installed after the start within seconds.
+func TestOwnedByNewTypeIsCollected(t *testing.T) {
+	c := sharedCluster(t)
+	ctx := testContext(t)
+	if err := c.InstallCRDs(ctx, "testdata/fuses.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	namespace, err := c.Namespace(ctx, "collected")
+	if err != nil {
+		t.Fatal(err)
+	}
+	owners := c.dynamic.Resource(fuses).Namespace(namespace)
+	owner := create(ctx, t, owners, object("envtest.setpoint.dev/v1", "Fuse", "main"))
+	owned := object("v1", "ConfigMap", "owned")
+	owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID()}})
+	r := c.dynamic.Resource(configMaps).Namespace(namespace)
+	owned = create(ctx, t, r, owned)
+	if err := owners.Delete(ctx, "main", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitGone(ctx, t, r, "owned", owned.GetResourceVersion())
+}
+
+// E3: a namespace dies, with what is in it, also when that is of a new type.
+func TestNamespaceDies(t *testing.T) {
+	c := sharedCluster(t)
+	ctx := testContext(t)
+	name, err := c.Namespace(ctx, "dying")
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(ctx, t, c.dynamic.Resource(lamps).Namespace(name), object("envtest.setpoint.dev/v1", "Lamp", "desk"))
+	r := c.dynamic.Resource(namespaces)
+	now, err := r.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitGone(ctx, t, r, name, now.GetResourceVersion())
+}
+
+func clientFor(t *testing.T, cfg *rest.Config, err error) dynamic.Interface {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := newClients(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(made.http.CloseIdleConnections)
+	return made.dynamic
+}
+
+func TestConfigFor(t *testing.T) {
+	c := sharedCluster(t)
+	ctx := testContext(t)
+	if err := c.Apply(ctx, "testdata/roles.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.dynamic.Resource(configMaps).Namespace("default").Get(ctx, "without-a-namespace", metav1.GetOptions{}); err != nil {
+		t.Errorf("Apply: %v", err)
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := c.WriteKubeconfig(path); err != nil {
+		t.Fatal(err)
+	}
+	existing, err := Start(ctx, Options{Kubeconfig: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer existing.Stop()
+	for how, cluster := range map[string]*Cluster{"certificate": c, "impersonation": existing} {
+		cfg, err := cluster.ConfigFor("jane")
+		jane := clientFor(t, cfg, err)
+		if _, err := jane.Resource(configMaps).Namespace("default").List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"jane"`) {
+			t.Errorf("%s: a user without rights: %v, want Forbidden", how, err)
+		}
+		cfg, err = cluster.ConfigFor("joe", "readers")
+		joe := clientFor(t, cfg, err)
+		if _, err := joe.Resource(configMaps).Namespace("default").List(ctx, metav1.ListOptions{}); err != nil {
+			t.Errorf("%s: a reader: %v", how, err)
+		}
+		if err := joe.Resource(configMaps).Namespace("default").Delete(ctx, "none", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: a reader deletes: %v, want Forbidden", how, err)
+		}
+	}
+	if _, err := c.ConfigFor(""); err == nil {
+		t.Error("a user without a name is nobody")
+	}
+}
+
+// E1, E2: an existing cluster is used, nothing is started, and what Namespace made there is deleted by Stop.
+func TestExistingCluster(t *testing.T) {
+	c := sharedCluster(t)
+	ctx := testContext(t)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := c.WriteKubeconfig(path); err != nil {
+		t.Fatal(err)
+	}
+	existing, err := Start(ctx, Options{Kubeconfig: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := existing.Namespace(ctx, "borrowed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := c.dynamic.Resource(namespaces).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatalf("it is another cluster: %v", err)
+	}
+	if err := existing.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	waitGone(ctx, t, c.dynamic.Resource(namespaces), name, found.GetResourceVersion())
+}
+
+// E2: two control planes that are started at the same time know nothing of each other.
+func TestParallelStarts(t *testing.T) {
+	needProgram(t)
+	ctx := testContext(t)
+	var clusters [2]*Cluster
+	var errs [2]error
+	var wg sync.WaitGroup
+	for i := range clusters {
+		wg.Go(func() { clusters[i], errs[i] = Start(ctx, Options{}) })
+	}
+	wg.Wait()
+	for i, c := range clusters {
+		if errs[i] != nil {
+			t.Fatal(errs[i])
+		}
+		defer func() {
+			if err := c.Stop(); err != nil {
+				t.Error(err)
+			}
+			if exists(t, c.plane.dir.path) {
+				t.Error("its data is still there")
+			}
+		}()
+	}
+	create(ctx, t, clusters[0].dynamic.Resource(configMaps).Namespace("default"), object("v1", "ConfigMap", "mine"))
+	if _, err := clusters[1].dynamic.Resource(configMaps).Namespace("default").Get(ctx, "mine", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the other control plane has it too: %v", err)
+	}
+	stranger := clusters[0].Config()
+	stranger.Host = clusters[1].Config().Host
+	client := clientFor(t, stranger, nil)
+	if _, err := client.Resource(configMaps).List(ctx, metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("one control plane accepts the other's certificates: %v", err)
+	}
+	// Without controllers nobody makes service accounts, so pods must not need one.
+	pod := object("v1", "Pod", "lonely")
+	pod.Object["spec"] = map[string]any{"containers": []any{map[string]any{"name": "a", "image": "b"}}}
+	create(ctx, t, clusters[0].dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace("default"), pod)
+}
+
+func TestKubeconfigIsComplete(t *testing.T) {
+	c := sharedCluster(t)
+	text, err := c.Kubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := clientcmd.RESTConfigFromKubeConfig(text)
+	client := clientFor(t, cfg, err)
+	if _, err := client.Resource(namespaces).Get(testContext(t), "kube-system", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	if cfg := c.Config(); cfg.QPS >= 0 {
+		t.Errorf("QPS is %v: the client limits itself", cfg.QPS)
+	}
+	mine := c.Config()
+	mine.Host = "elsewhere"
+	if c.Config().Host == "elsewhere" {
+		t.Error("Config does not return a copy")
+	}
+}
+
+// E4: what a process says about a wrong argument reaches whoever gave it.
+func TestStartFails(t *testing.T) {
+	needProgram(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx := testContext(t)
+	for name, test := range map[string]struct {
+		options Options
+		want    []string
+	}{
+		"a flag that there is not": {Options{APIServerArgs: []string{"--no-such-flag"}}, []string{"kube-apiserver", "Options.APIServerArgs", "no-such-flag"}},
+		"a value that is wrong":    {Options{APIServerArgs: []string{"--service-cluster-ip-range=nonsense"}}, []string{"kube-apiserver", "service-cluster-ip-range[0] is not a valid cidr"}},
+		"no such kubeconfig":       {Options{Kubeconfig: "no/such/file"}, []string{"Options.Kubeconfig no/such/file", "no such file"}},
+		"both":                     {Options{Kubeconfig: "x", UseKubebuilderAssets: true}, []string{"exclude each other"}},
+		"a CRD file that is none":  {Options{CRDs: []string{"main_test.go"}}, []string{"main_test.go", "YAML"}},
+		"a CRD that is refused":    {Options{CRDs: []string{"testdata/invalid.yaml"}}, []string{"testdata/invalid.yaml"}},
+		"no time":                  {Options{StartTimeout: 1}, []string{"etcd", "did not start within 1ns", "Options.StartTimeout"}},
+	} {
+		c, err := Start(ctx, test.options)
+		if err == nil {
+			c.Stop()
+		}
+		for _, part := range test.want {
+			if !strings.Contains(errorText(err), part) {
+				t.Errorf("%s: %v, want it to say %q", name, err, part)
+			}
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(runParent(), "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestOutput(t *testing.T) {
+	needProgram(t)
+	var out buffer
+	c, err := Start(testContext(t), Options{Output: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if !strings.HasPrefix(line, "etcd: ") && !strings.HasPrefix(line, "kube-apiserver: ") {
+			t.Errorf("a line does not say whose it is: %q", line)
+		}
+	}
+	if !strings.Contains(out.String(), "kube-apiserver: ") {
+		t.Errorf("nothing from kube-apiserver in %q", out.String())
+	}
+}

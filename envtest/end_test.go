@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux || darwin
+
+package envtest
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// waitDead returns when no process has the lock file open any more: neither the helper nor a child of it.
+func waitDead(t *testing.T, lock string) func() {
+	t.Helper()
+	f, err := os.Open(lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		defer f.Close()
+		if _, err := lockFile(f, true, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func exists(t *testing.T, path string) bool {
+	t.Helper()
+	_, err := os.Stat(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// E5: a killed test binary leaves no child and no data.
+func TestKilledParent(t *testing.T) {
+	needProgram(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	for name, end := range map[string]func(*os.Process, func()){
+		"killed":     func(p *os.Process, _ func()) { _ = p.Kill() },
+		"terminated": func(p *os.Process, _ func()) { _ = p.Signal(syscall.SIGTERM) },
+		"ended":      func(_ *os.Process, end func()) { end() }, // without Stop
+	} {
+		t.Run(name, func(t *testing.T) {
+			report, process, wait := startHelper(t)
+			dead := waitDead(t, report.Lock)
+			end(process, wait)
+			dead()
+			if exists(t, report.Dir) || exists(t, report.Lock) {
+				t.Errorf("%s or its lock is still there", report.Dir)
+			}
+			host, err := url.Parse(report.Host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if conn, err := net.Dial("tcp", host.Host); err == nil {
+				conn.Close()
+				t.Errorf("%s still answers", host.Host)
+			}
+		})
+	}
+}
+
+// E5: if the children were killed too, the next start removes their data, and nothing of those that live.
+func TestKilledFamily(t *testing.T) {
+	needProgram(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	report, process, wait := startHelper(t)
+	dead := waitDead(t, report.Lock)
+	_ = process.Signal(syscall.SIGSTOP) // so that it does not tidy up after its children
+	for _, pid := range report.Pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = process.Kill()
+	dead()
+	wait()
+	if !exists(t, report.Dir) {
+		t.Fatal("the data is gone already: this test shows nothing")
+	}
+	living, err := newRunDir(runParent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exists(t, report.Dir) || exists(t, report.Lock) {
+		t.Errorf("%s or its lock is still there", report.Dir)
+	}
+	next, err := newRunDir(runParent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !exists(t, living.path) {
+		t.Error("a start removed the directory of a living one")
+	}
+	for _, d := range []*runDir{living, next} {
+		if err := d.remove(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// E4, E5: a process that ends by itself is named, with its last lines, by whatever fails then and by Stop.
+func TestKilledChild(t *testing.T) {
+	needProgram(t)
+	ctx := testContext(t)
+	var progress buffer
+	c, err := Start(ctx, Options{Progress: &progress})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := c.plane.list()[1]
+	if err := server.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-server.done
+	_, err = c.Namespace(ctx, "late")
+	for what, text := range map[string]string{"Namespace": errorText(err), "Stop": errorText(c.Stop()), "Stop again": errorText(c.Stop()), "Progress": progress.String()} {
+		if !strings.Contains(text, "kube-apiserver") || !strings.Contains(text, "signal: killed") || !strings.Contains(text, "its last lines:\n") {
+			t.Errorf("%s says %q", what, text)
+		}
+	}
+	if exists(t, c.plane.dir.path) {
+		t.Error("the data is still there")
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return "nil"
+	}
+	return err.Error()
+}
+
+func TestRunDirOfAnother(t *testing.T) {
+	parent := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(parent, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newRunDir(parent); err == nil || !strings.Contains(err.Error(), parent) {
+		t.Errorf("a file as the directory of run directories: %v", err)
+	}
+	long := filepath.Join(t.TempDir(), strings.Repeat("long", 30))
+	if _, err := newRunDir(long); err == nil || !strings.Contains(err.Error(), "set TMPDIR to a shorter directory") {
+		t.Errorf("a path that is too long for a socket: %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(long, "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

@@ -54,10 +54,13 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	}
 	var err error
 	c.queue, err = workqueue.New(q)
-	c.complain(err)
+	if err != nil {
+		c.complain(err)
+		c.queue, _ = workqueue.New(workqueue.Options[K]{}) // so that Queue is never nil; Run refuses
+	}
 	c.complain(o.Validate())
 	if name == "" {
-		c.complain(errors.New("a controller needs a name"))
+		c.complain(errors.New("give it a name"))
 	}
 	if r == nil {
 		c.complain(errors.New("the reconciler is nil"))
@@ -71,7 +74,7 @@ func (c *Controller[K]) complain(err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.wrong = append(c.wrong, fmt.Errorf("controller %q: %w", c.name, err))
+	c.wrong = append(c.wrong, err)
 }
 
 // Name returns the controller's name.
@@ -80,7 +83,8 @@ func (c *Controller[K]) Name() string { return c.name }
 // Queue returns the controller's queue, for a look at it and to make keys due from elsewhere. It must not be taken from.
 func (c *Controller[K]) Queue() *workqueue.Queue[K] { return c.queue }
 
-// Watch adds a source, at any time. Workers start when the sources that were there at the start are synced.
+// Watch adds a source, at any time until Warm ends. Workers start when the sources that were there at the start are synced. A
+// source that is added later and cannot start ends Warm with its error, as those of the start do.
 func (c *Controller[K]) Watch(s source.Source[K]) {
 	if s == nil {
 		c.complain(errors.New("Watch was given no source"))
@@ -96,22 +100,44 @@ func (c *Controller[K]) Watch(s source.Source[K]) {
 
 // Reads declares what Reconcile reads without watching it: workers start when it is synced, too. Call it before the start.
 func (c *Controller[K]) Reads(r ...Readable) {
+	if slices.Contains(r, nil) {
+		c.complain(errors.New("Reads was given nothing to read"))
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reads = append(c.reads, r...)
 }
 
-// Validate returns an error that names everything that is wrong with how the controller was put together.
+// Validate returns an error that names everything that is wrong with how the controller was put together, one line each.
 func (c *Controller[K]) Validate() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	wrong := slices.Clone(c.wrong)
-	for _, s := range c.sources {
-		if err := s.Validate(); err != nil {
-			wrong = append(wrong, fmt.Errorf("controller %q: %w", c.name, err))
-		}
+	wrong, sources := slices.Clone(c.wrong), slices.Clone(c.sources)
+	c.mu.Unlock()
+	for _, s := range sources {
+		wrong = append(wrong, named(s, s.Validate()))
 	}
-	return errors.Join(wrong...)
+	var all []error
+	for _, err := range wrong {
+		all = append(all, c.named(err)...)
+	}
+	return errors.Join(all...)
+}
+
+// named returns the errors that err is made of, each with the controller's name.
+func (c *Controller[K]) named(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what is joined here, not further down
+	if !ok {
+		return []error{fmt.Errorf("controller %q: %w", c.name, err)}
+	}
+	var all []error
+	for _, err := range joined.Unwrap() {
+		all = append(all, c.named(err)...)
+	}
+	return all
 }
 
 // Synced is closed when Warm has every source synced and everything readable: the controller could lead.
@@ -124,19 +150,22 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
+	if err := c.claim(); err != nil {
+		return errors.Join(c.named(err)...)
+	}
 	warm, cool := context.WithCancel(context.WithoutCancel(ctx))
 	defer cool()
-	take, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+	take, stop := context.WithCancel(ctx)
+	defer stop()
 	warmed := make(chan error, 1)
 	go func() {
-		err := c.Warm(warm)
-		stop(err)
+		err := c.warm(warm)
+		stop()
 		warmed <- err
 	}()
 	work, cancel := withGrace(take, c.o.Grace)
+	defer cancel()
 	err := c.Lead(take, work)
-	cancel()
 	cool()
-	return errors.Join(err, <-warmed)
+	return errors.Join(c.named(errors.Join(err, <-warmed))...)
 }

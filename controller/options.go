@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -26,15 +27,16 @@ type Options struct {
 	SourceHooks *hook.Source
 }
 
-// Validate names the field that is wrong.
+// Validate names each field that is wrong.
 func (o Options) Validate() error {
-	switch {
-	case o.Workers < 0:
-		return fmt.Errorf("controller.Options.Workers: %d, must be positive", o.Workers)
-	case o.Grace < 0:
-		return fmt.Errorf("controller.Options.Grace: %s, must be positive", o.Grace)
+	var wrong []error
+	if o.Workers < 0 {
+		wrong = append(wrong, fmt.Errorf("controller.Options.Workers: %d, must not be negative", o.Workers))
 	}
-	return nil
+	if o.Grace < 0 {
+		wrong = append(wrong, fmt.Errorf("controller.Options.Grace: %s, must not be negative", o.Grace))
+	}
+	return errors.Join(wrong...)
 }
 
 func (o Options) withDefaults() Options {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -14,49 +15,62 @@ import (
 )
 
 // Warm keeps the controller current until ctx is done: its sources run and fill the queue, whether anybody takes from it or
-// not. It joins the sources, shuts the queue down, and returns nil, or an error that names the source that could not start.
-// A controller is warmed once.
+// not. It joins the sources, shuts the queue down, and returns nil, or an error that names the source that could not start, or
+// what cannot be read. A controller is warmed once.
 func (c *Controller[K]) Warm(ctx context.Context) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer c.queue.ShutDown()
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer c.closeSources()
+	if err := c.claim(); err != nil {
+		return err
+	}
+	return c.warm(ctx)
+}
 
+// claim makes sure that the controller is warmed once.
+func (c *Controller[K]) claim() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.warmed {
+		return errors.New("it has run before; make a new one")
+	}
+	c.warmed = true
+	return nil
+}
+
+func (c *Controller[K]) warm(ctx context.Context) error {
+	defer c.queue.ShutDown()
+	run, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	hooks := c.sourceHooks(ctx)
-	sources, err := c.openSources(func(s source.Source[K]) {
+	var running sync.WaitGroup
+	sources := c.openSources(func(s source.Source[K]) {
 		running.Go(func() {
-			if err := s.Run(ctx, c.queue, hooks); err != nil {
-				stop(fmt.Errorf("controller %q: %w", c.name, err))
+			if err := c.runSource(run, s, hooks); err != nil {
+				stop(err)
 			}
 		})
 	})
-	if err != nil {
-		return err
-	}
-	if c.waitForSync(ctx, sources) {
+	if err := c.waitForSync(run, sources); err != nil {
+		stop(err) // or run is done already
+	} else {
 		close(c.synced)
-		<-ctx.Done()
 	}
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+	<-run.Done()
+	c.closeSources()
+	running.Wait()
+	if cause := context.Cause(run); !errors.Is(cause, context.Cause(ctx)) {
 		return cause
 	}
 	return nil
 }
 
 // openSources starts the sources, and from now on those that Watch adds.
-func (c *Controller[K]) openSources(start func(source.Source[K])) ([]source.Source[K], error) {
+func (c *Controller[K]) openSources(start func(source.Source[K])) []source.Source[K] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.warmed {
-		return nil, fmt.Errorf("controller %q has run before; make a new one", c.name)
-	}
-	c.warmed, c.start = true, start
+	c.start = start
 	for _, s := range c.sources {
 		start(s)
 	}
-	return c.sources[:len(c.sources):len(c.sources)], nil
+	return c.sources[:len(c.sources):len(c.sources)]
 }
 
 func (c *Controller[K]) closeSources() {
@@ -65,24 +79,48 @@ func (c *Controller[K]) closeSources() {
 	c.start = nil
 }
 
-// waitForSync returns true when all sources and readables are synced, false when ctx ends before.
-func (c *Controller[K]) waitForSync(ctx context.Context, sources []source.Source[K]) bool {
+// runSource runs a source. Its error names it.
+func (c *Controller[K]) runSource(ctx context.Context, s source.Source[K], hooks *hook.Source) error {
+	err := s.Validate() // Watch may have come after the controller's Validate
+	if err == nil {
+		err = s.Run(ctx, c.queue, hooks)
+	}
+	if err == nil && ctx.Err() == nil {
+		select {
+		case <-s.Synced():
+		default:
+			err = errors.New("the source has ended before it was synced")
+		}
+	}
+	return named(s, err)
+}
+
+// named makes err, if any, say whose it is, if it does not yet.
+func named(whose fmt.Stringer, err error) error {
+	if err == nil || strings.Contains(err.Error(), whose.String()) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", whose, err)
+}
+
+// waitForSync returns nil when all sources and readables are synced, an error when one cannot be or when ctx ends before.
+func (c *Controller[K]) waitForSync(ctx context.Context, sources []source.Source[K]) error {
 	for _, s := range sources {
 		select {
 		case <-s.Synced():
 		case <-ctx.Done():
-			return false
+			return context.Cause(ctx)
 		}
 	}
 	c.mu.Lock()
 	reads := c.reads
 	c.mu.Unlock()
 	for _, r := range reads {
-		if r.WaitForSync(ctx) != nil {
-			return false
+		if err := r.WaitForSync(ctx); err != nil {
+			return named(r, err)
 		}
 	}
-	return true
+	return nil
 }
 
 // sourceHooks logs the failures of handlers where nobody observes them.

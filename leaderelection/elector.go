@@ -7,7 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"net/http"
 	"time"
 
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -16,8 +16,6 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // ErrLost is the cause with which a term's contexts end when the term is lost.
@@ -30,74 +28,99 @@ type Lead func(take, work context.Context) error
 // Elector campaigns for one Lease. Run may be called once at a time.
 type Elector struct {
 	o      Options
+	http   *http.Client
 	leases coordinationclient.LeasesGetter
 }
 
 // New makes an elector. It starts nothing and makes no request. Its requests time out after half the RenewDeadline (at
 // least 1 s), so that a single one that hangs does not cost the term.
 func New(cfg *rest.Config, o Options) (*Elector, error) {
+	if cfg == nil {
+		return nil, errors.New("leaderelection.New: the rest.Config is nil; client.LoadConfig finds one")
+	}
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	o = o.withDefaults()
-	if o.Hooks == nil {
-		o.Hooks = &hook.LeaderElection{}
-	}
 	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "leader-election")
 	cfg.Timeout = max(time.Second, o.RenewDeadline/2)
-	leases, err := coordinationclient.NewForConfig(cfg)
+	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection.New: %w", err)
 	}
-	return &Elector{o: o, leases: leases}, nil
+	leases, err := coordinationclient.NewForConfigAndClient(cfg, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("leaderelection.New: %w", err)
+	}
+	return &Elector{o: o, http: httpClient, leases: leases}, nil
 }
 
-// Run campaigns until ctx is done, and calls lead for each term. It returns nil after a stop, the error that lead returned, or
-// an error if lead went on after a lost term for so long that somebody else may lead: then the process should exit.
+// Run campaigns until ctx is done, and calls lead for each term. It returns nil after a stop, what lead returned in a term that
+// was not lost, or an error if lead went on after a lost term for so long that somebody else may lead: then the process should
+// exit. An error that lead returned because its contexts ended is none.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
+	defer e.http.CloseIdleConnections()
 	for ctx.Err() == nil {
-		if err := e.term(ctx, lead); !errors.Is(err, ErrLost) {
+		lost, err := e.term(ctx, lead)
+		if err != nil || !lost {
 			return err
 		}
 	}
 	return nil
 }
 
-// term campaigns, leads once, and releases. It returns ErrLost if the term was lost and lead has returned in time.
-func (e *Elector) term(ctx context.Context, lead Lead) error {
-	// hold keeps the Lease: it ends when lead has returned, not when ctx does.
-	hold, letGo := context.WithCancel(context.WithoutCancel(ctx))
-	defer letGo()
-	var leading atomic.Bool
-	stopCampaign := context.AfterFunc(ctx, func() {
-		if !leading.Load() {
-			letGo()
-		}
-	})
-	defer stopCampaign()
+// ended is how a term ended.
+type ended struct {
+	lost bool
+	err  error // what lead returned
+}
 
-	done := make(chan error, 1)
-	elector, err := leaderelection.NewLeaderElector(e.config(leaderelection.LeaderCallbacks{
-		OnStartedLeading: func(term context.Context) {
-			leading.Store(true)
-			done <- e.lead(ctx, term, lead)
-			letGo()
-		},
-		OnStoppedLeading: func() {},
-		OnNewLeader:      e.observed,
+// term campaigns, leads once, and releases. It says whether the term was lost; lead has then returned in time if err is nil.
+func (e *Elector) term(ctx context.Context, lead Lead) (lost bool, err error) {
+	// hold keeps the Lease: it ends when lead has returned, not when ctx does.
+	hold, letGo := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer letGo(nil)
+	l := e.lock(func() { letGo(ErrLost) })
+	defer context.AfterFunc(ctx, func() {
+		if l.renewed().IsZero() {
+			letGo(errStopped)
+		}
+	})()
+	done := make(chan ended, 1)
+	elector, err := leaderelection.NewLeaderElector(e.config(l, func(term context.Context) {
+		end := ended{err: errExited} // unless lead returns
+		defer func() {
+			end.lost = term.Err() != nil // else it ends now
+			done <- end
+			letGo(nil)
+		}()
+		end.err = e.lead(ctx, term, lead)
 	}))
 	if err != nil {
-		return fmt.Errorf("leader election on %s: %w", e, err)
+		return false, fmt.Errorf("leader election on %s: %w", e, err)
 	}
 	elector.Run(hold)
-	if !elector.IsLeader() && !leading.Load() && ctx.Err() != nil {
-		return nil // stopped while campaigning
+	switch {
+	case l.renewed().IsZero(): // stopped while campaigning
+		return false, nil
+	case errors.Is(context.Cause(hold), errStopped): // at the moment when the Lease was acquired
+		<-done
+		e.release(ctx)
+		return false, nil
+	default:
+		return e.end(ctx, l, done)
 	}
-	return e.end(ctx, hold, done)
 }
+
+var errStopped = errors.New("the campaign was stopped")
+
+var errExited = errors.New("what leads has ended its goroutine with runtime.Goexit; it should return an error instead")
 
 // lead runs one term. client-go cancels term when the Lease is lost, and when hold ends.
 func (e *Elector) lead(ctx, term context.Context, lead Lead) error {
+	if ctx.Err() != nil {
+		return nil // nothing to do but to release
+	}
 	if e.o.Hooks.Acquired != nil {
 		e.o.Hooks.Acquired(e.o.Lease)
 	}
@@ -108,49 +131,68 @@ func (e *Elector) lead(ctx, term context.Context, lead Lead) error {
 	defer stop(nil)
 	defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
 	err := lead(take, work)
-	if lost := context.Cause(work); errors.Is(lost, ErrLost) && (err == nil || errors.Is(err, context.Canceled)) {
-		return lost
+	if take.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(take))) {
+		return nil // it was asked to stop, and says so
 	}
 	return err
 }
 
 // end joins lead and releases the Lease, or says that it is lost.
-func (e *Elector) end(ctx, hold context.Context, done <-chan error) error {
-	if hold.Err() != nil { // lead has returned: nothing else ends hold once it leads
-		err := <-done
+func (e *Elector) end(ctx context.Context, l *lock, done <-chan ended) (lost bool, err error) {
+	end, returned := ended{}, false
+	select {
+	case end = <-done:
+		returned = true
+	default:
+	}
+	if returned && !end.lost {
 		e.release(ctx)
-		return err
+		return false, end.err
 	}
 	if e.o.Hooks.Lost != nil {
 		e.o.Hooks.Lost(e.o.Lease)
 	}
-	margin := e.o.LeaseDuration - e.o.RenewDeadline
+	if returned {
+		return true, end.err
+	}
+	expired := time.NewTimer(time.Until(l.renewed().Add(e.o.LeaseDuration)))
+	defer expired.Stop()
 	select {
-	case err := <-done:
-		return err
-	case <-time.After(margin):
-		return fmt.Errorf("the Lease %s was lost, and the work under it has not stopped within %s: somebody else may lead now, so this process must exit", e, margin)
+	case end = <-done:
+		return true, end.err
+	case <-expired.C:
+		return true, fmt.Errorf("the Lease %s was lost, and the work under it has not stopped before it expired: somebody else may lead now, so this process must exit", e)
 	}
 }
 
-func (e *Elector) config(callbacks leaderelection.LeaderCallbacks) leaderelection.LeaderElectionConfig {
-	return leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
+// lock makes the lock of one term. stolen is called when somebody else is seen to hold a Lease that was ours.
+func (e *Elector) lock(stolen func()) *lock {
+	return &lock{
+		LeaseLock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: e.o.Namespace, Name: e.o.Lease},
 			Client:     e.leases,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: e.o.Identity},
 		},
+		stolen: stolen,
+		leader: func(holder string) {
+			if e.o.Hooks.Leader != nil {
+				e.o.Hooks.Leader(e.o.Lease, holder)
+			}
+		},
+	}
+}
+
+func (e *Elector) config(l *lock, lead func(context.Context)) leaderelection.LeaderElectionConfig {
+	return leaderelection.LeaderElectionConfig{
+		Lock:          l,
 		Name:          e.o.Lease,
 		LeaseDuration: e.o.LeaseDuration,
 		RenewDeadline: e.o.RenewDeadline,
 		RetryPeriod:   e.o.RetryPeriod,
-		Callbacks:     callbacks,
-	}
-}
-
-func (e *Elector) observed(identity string) {
-	if identity != e.o.Identity && identity != "" && e.o.Hooks.Leader != nil {
-		e.o.Hooks.Leader(e.o.Lease, identity)
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: lead,
+			OnStoppedLeading: func() {}, // also called when it never led; lead's context says it better
+		},
 	}
 }
 

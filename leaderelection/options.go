@@ -27,10 +27,11 @@ type Options struct {
 	// LeaseDuration is how long a Lease that is not renewed stays its holder's: a crash costs that long. Whole seconds.
 	// Default: 15 s.
 	LeaseDuration time.Duration
-	// RenewDeadline is for how long the holder tries to renew before it gives the term up. Default: two thirds of
-	// LeaseDuration.
+	// RenewDeadline is for how long the holder tries to renew before it gives the term up. It begins to try one RetryPeriod
+	// after it last succeeded, so what is left of LeaseDuration after both is the time in which its work has to stop.
+	// Default: two thirds of LeaseDuration.
 	RenewDeadline time.Duration
-	// RetryPeriod is the pause between two tries to acquire or renew. Default: RenewDeadline / 5.
+	// RetryPeriod is the pause between two tries to acquire or renew. Default: a fifth of RenewDeadline.
 	RetryPeriod time.Duration
 	// Hooks observes the elector. Default: nobody does.
 	Hooks *hook.LeaderElection
@@ -61,23 +62,33 @@ func (o Options) withDefaults() Options {
 	if o.RetryPeriod == 0 {
 		o.RetryPeriod = o.RenewDeadline / 5
 	}
+	if o.Hooks == nil {
+		o.Hooks = &hook.LeaderElection{}
+	}
 	return o
 }
 
-// Validate names the field that is wrong, after defaults.
+// Validate names each field that is wrong, after defaults.
 func (o Options) Validate() error {
 	o = o.withDefaults()
-	switch {
-	case o.Lease == "":
-		return errors.New("leaderelection.Options.Lease: name the Lease")
-	case o.Namespace == "":
-		return fmt.Errorf("leaderelection.Options.Namespace: this is not a pod (no %s), so name the namespace of the Lease", namespaceFile)
-	case o.LeaseDuration < time.Second || o.LeaseDuration%time.Second != 0:
-		return fmt.Errorf("leaderelection.Options.LeaseDuration: %s, but a Lease counts whole seconds, at least one", o.LeaseDuration)
-	case o.RenewDeadline <= 0 || o.RenewDeadline >= o.LeaseDuration:
-		return fmt.Errorf("leaderelection.Options.RenewDeadline: %s, must be positive and shorter than LeaseDuration (%s)", o.RenewDeadline, o.LeaseDuration)
-	case o.RetryPeriod <= 0 || o.RetryPeriod*5/4 >= o.RenewDeadline:
-		return fmt.Errorf("leaderelection.Options.RetryPeriod: %s, must be positive and, with a quarter of jitter, shorter than RenewDeadline (%s)", o.RetryPeriod, o.RenewDeadline)
+	var errs []error
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("leaderelection.Options."+format, args...))
 	}
-	return nil
+	if o.Lease == "" {
+		wrong("Lease: name the Lease")
+	}
+	if o.Namespace == "" {
+		wrong("Namespace: this is not a pod (no %s), so name the namespace of the Lease", namespaceFile)
+	}
+	if o.LeaseDuration < time.Second || o.LeaseDuration%time.Second != 0 {
+		wrong("LeaseDuration: %s, but a Lease counts whole seconds, at least one", o.LeaseDuration)
+	}
+	if o.RetryPeriod <= 0 || o.RetryPeriod*5/4 >= o.RenewDeadline {
+		wrong("RetryPeriod: %s, must be positive and, with a quarter on top, shorter than RenewDeadline (%s)", o.RetryPeriod, o.RenewDeadline)
+	}
+	if o.RenewDeadline <= 0 || o.RenewDeadline+o.RetryPeriod >= o.LeaseDuration {
+		wrong("RenewDeadline: %s, must be positive and, with RetryPeriod (%s) on top, shorter than LeaseDuration (%s)", o.RenewDeadline, o.RetryPeriod, o.LeaseDuration)
+	}
+	return errors.Join(errs...)
 }

@@ -13,13 +13,19 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// release gives the Lease up, if it is still ours, so that a rival need not wait for it to expire. It is tried for half the
-// RenewDeadline; a Lease that cannot be released expires.
+// releaseLimit is for how long a release is tried: less than what a manager leaves a process that stops.
+const releaseLimit = 2 * time.Second
+
+// release gives the Lease up, if it is still ours, so that a rival need not wait for it to expire. A Lease that cannot be
+// released expires.
 func (e *Elector) release(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(time.Second, e.o.RenewDeadline/2))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
 	// A renewal that was under way when we stopped may still arrive and change the version under us: read and try again.
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return e.tryRelease(ctx) })
+	if err != nil {
+		err = fmt.Errorf("release the Lease %s: %w", e, err)
+	}
 	if e.o.Hooks.Released != nil {
 		e.o.Hooks.Released(e.o.Lease, err)
 	}
@@ -29,7 +35,7 @@ func (e *Elector) tryRelease(ctx context.Context) error {
 	leases := e.leases.Leases(e.o.Namespace)
 	lease, err := leases.Get(ctx, e.o.Lease, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("release the Lease %s: %w", e, err)
+		return err
 	}
 	if holder := lease.Spec.HolderIdentity; holder == nil || *holder != e.o.Identity {
 		return nil // L4: it is not ours any more

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/klog/v2"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// TestLoggers shows that code in a Reconcile gets the reconcile's logger from its context, whichever of the three ways it
+// asks, and whichever of the three is underneath. zap is one of the loggers that logr and slog stand for.
+func TestLoggers(t *testing.T) {
+	text := func(to *log) *slog.Logger { return slog.New(slog.NewTextHandler(to, nil)) }
+	lines := func(to *log) logr.Logger {
+		return funcr.New(func(prefix, args string) { _, _ = to.Write([]byte(prefix + args + "\n")) }, funcr.Options{})
+	}
+	for name, base := range map[string]func(*log, context.Context) (context.Context, *slog.Logger){
+		"slog in Options": func(to *log, ctx context.Context) (context.Context, *slog.Logger) { return ctx, text(to) },
+		"logr in Options": func(to *log, ctx context.Context) (context.Context, *slog.Logger) {
+			return ctx, slog.New(logr.ToSlogHandler(lines(to)))
+		},
+		"slog in the context": func(to *log, ctx context.Context) (context.Context, *slog.Logger) {
+			return logr.NewContextWithSlogLogger(ctx, text(to)), nil
+		},
+		"logr in the context": func(to *log, ctx context.Context) (context.Context, *slog.Logger) {
+			return logr.NewContext(ctx, lines(to)), nil
+		},
+		"klog's in the context": func(to *log, ctx context.Context) (context.Context, *slog.Logger) {
+			return klog.NewContext(ctx, lines(to)), nil
+		},
+		"Options before context": func(to *log, ctx context.Context) (context.Context, *slog.Logger) {
+			return logr.NewContextWithSlogLogger(ctx, text(&log{})), text(to)
+		},
+		"slog's default": func(to *log, ctx context.Context) (context.Context, *slog.Logger) {
+			slog.SetDefault(text(to))
+			return ctx, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := slog.Default()
+			defer slog.SetDefault(before)
+			synctest.Test(t, func(t *testing.T) {
+				var out log
+				ctx, cancel := context.WithCancel(t.Context())
+				ctx, logger := base(&out, ctx)
+				c := controller.NewWithQueue("website", controller.Func[string](func(ctx context.Context, _ string) (controller.Result, error) {
+					klog.FromContext(ctx).Info("through klog", "port", 80)
+					logr.FromContextOrDiscard(ctx).Info("through logr", "port", 80)
+					logr.FromContextAsSlogLogger(ctx).Info("through slog", "port", 80)
+					return controller.Result{}, nil
+				}), controller.Options{Logger: logger}, workqueue.Options[string]{})
+				c.Watch(newSource("keys", "example"))
+				done := make(chan error, 1)
+				go func() { done <- c.Run(ctx) }()
+				synctest.Wait()
+				cancel()
+				ok(t, <-done)
+				seen := 0
+				for line := range strings.Lines(strings.ReplaceAll(out.String(), `"`, "")) {
+					if strings.Contains(line, "through "+[]string{"klog", "logr", "slog"}[seen]) && strings.Contains(line, "controller=website key=example attempt=1 port=80") {
+						seen++
+					}
+				}
+				if seen != 3 {
+					t.Errorf("the log has\n%s", out.String())
+				}
+			})
+		})
+	}
+}
+
+func TestFailuresAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out log
+		c, _ := settling(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))}, fails, explode)
+		c.Watch(&failingHandler{newSource("handled")})
+		stop := start(t, c)
+		time.Sleep(time.Minute)
+		ok(t, stop())
+		for _, want := range []string{
+			`level=ERROR msg="reconcile failed" controller=test key=a attempt=1 err="the network is down" retryAfter=5ms`,
+			`level=ERROR msg="reconcile failed" controller=test key=a attempt=2 err="panic: boom`,
+			`level=ERROR msg="a handler failed; the event is tried again" controller=test source=Fake(handled) object=default/x err="no owner"`,
+		} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("the log has no %s\n%s", want, out.String())
+			}
+		}
+	})
+}
+
+// failingHandler reports a failure of its handler.
+type failingHandler struct{ *fakeSource }
+
+func (f *failingHandler) Run(ctx context.Context, q source.Queue[string], h *hook.Source) error {
+	h.HandlerFailed(f.String(), "default/x", errors.New("no owner"))
+	return f.fakeSource.Run(ctx, q, h)
+}
+
+func TestSourceHooksInsteadOfTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out log
+		var failed []string
+		c, _ := settling(t, controller.Options{
+			Logger:      slog.New(slog.NewTextHandler(&out, nil)),
+			SourceHooks: &hook.Source{HandlerFailed: func(source, object string, err error) { failed = append(failed, source+" "+object+" "+err.Error()) }},
+		})
+		c.Watch(&failingHandler{newSource("handled")})
+		stop := start(t, c)
+		synctest.Wait()
+		ok(t, stop())
+		if len(failed) != 1 || failed[0] != "Fake(handled) default/x no owner" || out.String() != "" {
+			t.Errorf("the hook saw %v, the log has %q", failed, out.String())
+		}
+	})
+}

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeSource delivers what a test tells it to.
+type fakeSource struct {
+	name    string
+	initial []string      // delivered at the start
+	hold    chan struct{} // if any, keeps the source from being synced until it is closed
+	wrong   error         // what Validate returns
+	broken  error         // what Run returns at once
+	ends    bool          // Run returns at once, without an error
+
+	synced chan struct{}
+	queue  chan source.Queue[string] // gets the queue when the source runs
+}
+
+func newSource(name string, initial ...string) *fakeSource {
+	return &fakeSource{name: name, initial: initial, synced: make(chan struct{}), queue: make(chan source.Queue[string], 1)}
+}
+
+func (f *fakeSource) Validate() error         { return f.wrong }
+func (f *fakeSource) Synced() <-chan struct{} { return f.synced }
+func (f *fakeSource) State() string           { return "well" }
+func (f *fakeSource) String() string          { return "Fake(" + f.name + ")" }
+
+func (f *fakeSource) Run(ctx context.Context, q source.Queue[string], _ *hook.Source) error {
+	if f.broken != nil || f.ends {
+		return f.broken
+	}
+	q.AddAll(f.initial, workqueue.How{Class: workqueue.Background})
+	if f.hold != nil {
+		select {
+		case <-f.hold:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	close(f.synced)
+	f.queue <- q
+	<-ctx.Done()
+	return nil
+}
+
+// reads is something to read that is synced when it is closed.
+type reads struct {
+	name   string
+	synced chan struct{}
+	err    error
+}
+
+func (r *reads) String() string { return r.name }
+
+func (r *reads) WaitForSync(ctx context.Context) error {
+	if r.err != nil {
+		return r.err
+	}
+	select {
+	case <-r.synced:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// silent throws log lines away.
+var silent = slog.New(slog.DiscardHandler)
+
+// log is where several goroutines may write lines.
+type log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *log) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// start runs a controller. stop asks it to stop, waits until it has, and returns its error.
+func start(t *testing.T, c *controller.Controller[string]) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	return func() error {
+		cancel()
+		return <-done
+	}
+}
+
+// ok fails the test if err is one.
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// calls notes when keys were reconciled.
+type calls struct {
+	began time.Time
+	mu    sync.Mutex
+	at    []time.Duration
+	keys  []string
+}
+
+func (c *calls) note(key string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = append(c.at, time.Since(c.began))
+	c.keys = append(c.keys, key)
+	return len(c.at)
+}
+
+// outcomes notes how reconciles ended.
+type outcomes struct {
+	mu  sync.Mutex
+	all []hook.Reconcile
+}
+
+func (o *outcomes) hooks() *hook.Controller {
+	return &hook.Controller{Reconciled: func(r hook.Reconcile) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.all = append(o.all, r)
+	}}
+}
+
+func (o *outcomes) list() []hook.Outcome {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var list []hook.Outcome
+	for _, r := range o.all {
+		list = append(list, r.Outcome)
+	}
+	return list
+}
+
+func (o *outcomes) last() hook.Reconcile {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all[len(o.all)-1]
+}

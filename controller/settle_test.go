@@ -1,0 +1,268 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+var errFlaky = errors.New("the network is down")
+
+func newController(f controller.Func[string], o controller.Options) *controller.Controller[string] {
+	if o.Logger == nil {
+		o.Logger = silent
+	}
+	return controller.NewWithQueue("test", f, o, workqueue.Options[string]{})
+}
+
+func TestC1_OneReconcilePerKeyAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		busy, most, total := map[string]bool{}, 0, 0
+		c := newController(func(_ context.Context, key string) (controller.Result, error) {
+			mu.Lock()
+			if busy[key] {
+				t.Errorf("two Reconciles of %s at once", key)
+			}
+			busy[key] = true
+			most, total = max(most, len(busy)), total+1
+			mu.Unlock()
+			time.Sleep(10 * time.Millisecond)
+			mu.Lock()
+			delete(busy, key)
+			mu.Unlock()
+			return controller.Result{}, nil
+		}, controller.Options{Workers: 8})
+		c.Watch(newSource("keys", "a", "b", "c"))
+		stop := start(t, c)
+		time.Sleep(500 * time.Microsecond)
+		for range 100 {
+			c.Queue().AddAll([]string{"a", "b", "c"}, workqueue.How{})
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		ok(t, stop())
+		if most != 3 {
+			t.Errorf("%d keys at once, want all 3", most)
+		}
+		if want := 3 * 11; total != want { // one at the start, and one after each 10 ms in which there were adds
+			t.Errorf("%d Reconciles, want %d", total, want)
+		}
+	})
+}
+
+// settling is a controller whose Reconcile returns what a test lists, one after another.
+func settling(t *testing.T, o controller.Options, returns ...func() (controller.Result, error)) (*controller.Controller[string], *calls) {
+	t.Helper()
+	seen := &calls{began: time.Now()}
+	c := newController(func(_ context.Context, key string) (controller.Result, error) {
+		n := seen.note(key)
+		if n > len(returns) {
+			return controller.Result{}, nil
+		}
+		return returns[n-1]()
+	}, o)
+	c.Watch(newSource("keys", "a"))
+	return c, seen
+}
+
+func fails() (controller.Result, error)    { return controller.Result{}, errFlaky }
+func succeeds() (controller.Result, error) { return controller.Result{}, nil }
+func after(d time.Duration) func() (controller.Result, error) {
+	return func() (controller.Result, error) { return controller.Result{RequeueAfter: d}, nil }
+}
+
+func wantTimes(t *testing.T, seen *calls, want ...time.Duration) {
+	t.Helper()
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	if !slices.Equal(seen.at, want) {
+		t.Errorf("reconciled at %v, want %v", seen.at, want)
+	}
+}
+
+func TestC2_BackoffDoublesAndSuccessResetsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, seen := settling(t, controller.Options{}, fails, fails, fails, succeeds, fails)
+		stop := start(t, c)
+		time.Sleep(time.Second)
+		c.Queue().Add("a")
+		time.Sleep(time.Minute)
+		ok(t, stop())
+		ms := time.Millisecond
+		wantTimes(t, seen, 0, 5*ms, 15*ms, 35*ms, 1000*ms, 1005*ms)
+	})
+}
+
+func TestC2_RequeueAfterResetsBackoffToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, seen := settling(t, controller.Options{}, fails, fails, after(time.Second), fails)
+		stop := start(t, c)
+		time.Sleep(time.Minute)
+		ok(t, stop())
+		ms := time.Millisecond
+		wantTimes(t, seen, 0, 5*ms, 15*ms, 1015*ms, 1020*ms)
+	})
+}
+
+func TestC2_AnErrorWithRequeueAfterWaitsForBoth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failsAfter := func(d time.Duration) func() (controller.Result, error) {
+			return func() (controller.Result, error) { return controller.Result{RequeueAfter: d}, errFlaky }
+		}
+		c, seen := settling(t, controller.Options{}, failsAfter(time.Second), failsAfter(time.Millisecond), failsAfter(-time.Second))
+		stop := start(t, c)
+		time.Sleep(time.Minute)
+		ok(t, stop())
+		ms := time.Millisecond
+		wantTimes(t, seen, 0, 1000*ms, 1010*ms, 1030*ms)
+	})
+}
+
+func TestC2_NegativeRequeueAfterIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seenOutcomes outcomes
+		c, seen := settling(t, controller.Options{Hooks: seenOutcomes.hooks()}, after(-time.Second))
+		stop := start(t, c)
+		time.Sleep(4 * time.Millisecond)
+		if err := seenOutcomes.last().Err; err == nil || !strings.Contains(err.Error(), "negative RequeueAfter, -1s") {
+			t.Errorf("the error is %v", err)
+		}
+		time.Sleep(time.Minute)
+		ok(t, stop())
+		wantTimes(t, seen, 0, 5*time.Millisecond)
+	})
+}
+
+func TestC3_RequeueAfterReplacesItsOwnTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, seen := settling(t, controller.Options{}, after(10*time.Second), after(time.Minute), after(10*time.Second), succeeds)
+		stop := start(t, c)
+		time.Sleep(time.Second)
+		c.Queue().Add("a") // the timer at 10 s gives way to one at 61 s
+		time.Sleep(65 * time.Second)
+		c.Queue().Add("a") // at 66 s, before the third one's timer, and asks for no other
+		time.Sleep(time.Hour)
+		ok(t, stop())
+		wantTimes(t, seen, 0, time.Second, 61*time.Second, 66*time.Second)
+	})
+}
+
+func TestC4_TerminalErrorIsNotRetriedAndVisible(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines log
+		var seenOutcomes outcomes
+		invalid := func() (controller.Result, error) {
+			return controller.Result{RequeueAfter: time.Second}, fmt.Errorf("site: %w", controller.Terminal(errors.New("spec.port is 0")))
+		}
+		c, seen := settling(t, controller.Options{Hooks: seenOutcomes.hooks(), Logger: slog.New(slog.NewTextHandler(&lines, nil))}, fails, invalid)
+		stop := start(t, c)
+		time.Sleep(time.Hour)
+		wantTimes(t, seen, 0, 5*time.Millisecond)
+		if last := seenOutcomes.last(); last.Outcome != hook.FailedTerminally || !controller.IsTerminal(last.Err) || last.Controller != "test" {
+			t.Errorf("the hook saw %+v", last)
+		}
+		if want := `level=ERROR msg="reconcile failed for good" controller=test key=a attempt=2 err="site: spec.port is 0"`; !strings.Contains(lines.String(), want) {
+			t.Errorf("the log has no %s:\n%s", want, lines.String())
+		}
+		c.Queue().Add("a") // the next event still counts, and the failures before are forgotten
+		time.Sleep(time.Second)
+		ok(t, stop())
+		wantTimes(t, seen, 0, 5*time.Millisecond, time.Hour)
+	})
+}
+
+func TestTerminalOfNilIsNil(t *testing.T) {
+	if err := controller.Terminal(nil); err != nil {
+		t.Error(err)
+	}
+	if err := controller.Terminal(errFlaky); !errors.Is(err, errFlaky) || err.Error() != errFlaky.Error() {
+		t.Errorf("Terminal hides what it marks: %v", err)
+	}
+	if controller.IsTerminal(errFlaky) {
+		t.Error("an ordinary error is terminal")
+	}
+}
+
+func explode() (controller.Result, error) { panic("boom") }
+
+func TestC5_PanicIsAnErrorWithItsStack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seenOutcomes outcomes
+		c, seen := settling(t, controller.Options{Hooks: seenOutcomes.hooks()}, explode)
+		stop := start(t, c)
+		time.Sleep(4 * time.Millisecond)
+		last := seenOutcomes.last()
+		if last.Outcome != hook.Panicked || last.Err == nil || !strings.Contains(last.Err.Error(), "panic: boom") || !strings.Contains(last.Err.Error(), "settle_test.go") {
+			t.Errorf("the hook saw %+v", last)
+		}
+		time.Sleep(time.Minute)
+		ok(t, stop())
+		wantTimes(t, seen, 0, 5*time.Millisecond)
+	})
+}
+
+// TestC5_GoexitLosesNothing: testing.T.FailNow, for instance, ends the goroutine that calls it.
+func TestC5_GoexitLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seenOutcomes outcomes
+		exit := func() (controller.Result, error) {
+			runtime.Goexit()
+			return controller.Result{}, nil
+		}
+		c, seen := settling(t, controller.Options{Hooks: seenOutcomes.hooks()}, exit, exit, succeeds)
+		stop := start(t, c)
+		time.Sleep(time.Minute)
+		ok(t, stop())
+		wantTimes(t, seen, 0, 5*time.Millisecond, 15*time.Millisecond)
+		if got := seenOutcomes.list(); !slices.Equal(got, []hook.Outcome{hook.Panicked, hook.Panicked, hook.Succeeded}) {
+			t.Errorf("the hook saw %v", got)
+		}
+		if err := seenOutcomes.all[0].Err; err == nil || !strings.Contains(err.Error(), "runtime.Goexit") {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
+func TestHooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seenOutcomes outcomes
+		hooks := seenOutcomes.hooks()
+		begun := 0
+		hooks.Reconciling = func(name string) {
+			begun++
+			if name != "test" || len(seenOutcomes.list()) != begun-1 {
+				t.Errorf("Reconciling(%s) after %d Reconciles", name, len(seenOutcomes.list()))
+			}
+		}
+		slow := func() (controller.Result, error) {
+			time.Sleep(time.Second)
+			return controller.Result{RequeueAfter: time.Second}, nil
+		}
+		c, _ := settling(t, controller.Options{Hooks: hooks}, slow, fails)
+		stop := start(t, c)
+		time.Sleep(time.Minute)
+		ok(t, stop())
+		if got := seenOutcomes.list(); begun != 3 || !slices.Equal(got, []hook.Outcome{hook.RequeuedAfter, hook.Failed, hook.Succeeded}) {
+			t.Errorf("the hooks saw %d begin, and end as %v", begun, got)
+		}
+		if first := seenOutcomes.all[0]; first.Took != time.Second {
+			t.Errorf("the first took %s, want 1s", first.Took)
+		}
+	})
+}

@@ -1,0 +1,279 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+func TestC8_NoNewKeyIsTakenAndARunningOneFinishes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &calls{began: time.Now()}
+		var seenOutcomes outcomes
+		c := newController(func(ctx context.Context, key string) (controller.Result, error) {
+			seen.note(key)
+			time.Sleep(20 * time.Second)
+			return controller.Result{}, ctx.Err()
+		}, controller.Options{Hooks: seenOutcomes.hooks()})
+		c.Watch(newSource("keys", "a", "b"))
+		stop := start(t, c)
+		time.Sleep(time.Second)
+		ok(t, stop())
+		if took := time.Since(seen.began); took != 20*time.Second {
+			t.Errorf("Run returned after %s, want the 20s that a takes", took)
+		}
+		if got := seenOutcomes.list(); !slices.Equal(seen.keys, []string{"a"}) || !slices.Equal(got, []hook.Outcome{hook.Succeeded}) {
+			t.Errorf("reconciled %v with %v, want a alone, on a context that lives", seen.keys, got)
+		}
+	})
+}
+
+func TestC8_AfterTheGraceTheContextEndsWithACause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var seenOutcomes outcomes
+		var lines log
+		var cause error
+		c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return controller.Result{}, errFlaky // a request that was cut off, say
+		}, controller.Options{Hooks: seenOutcomes.hooks(), Grace: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+		c.Watch(newSource("keys", "a"))
+		stop := start(t, c)
+		time.Sleep(time.Second)
+		ok(t, stop())
+		if took := time.Since(began); took != 11*time.Second {
+			t.Errorf("Run returned after %s, want 1s and the grace time of 10s", took)
+		}
+		if cause == nil || !errors.Is(cause, context.Canceled) || !strings.Contains(cause.Error(), "the grace time of 10s is over") {
+			t.Errorf("the cause is %v", cause)
+		}
+		if got := seenOutcomes.list(); !slices.Equal(got, []hook.Outcome{hook.Interrupted}) {
+			t.Errorf("the hook saw %v", got)
+		}
+		if text := lines.String(); strings.Contains(text, "ERROR") || !strings.Contains(text, "reconcile interrupted") {
+			t.Errorf("the log says\n%s", text)
+		}
+	})
+}
+
+func TestGraceDefaultsTo25Seconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
+			<-ctx.Done()
+			return controller.Result{}, ctx.Err()
+		}, controller.Options{})
+		c.Watch(newSource("keys", "a"))
+		stop := start(t, c)
+		synctest.Wait()
+		ok(t, stop())
+		if took := time.Since(began); took != 25*time.Second {
+			t.Errorf("Run returned after %s", took)
+		}
+	})
+}
+
+// led is a controller that is warm, with its queue's settlings.
+type led struct {
+	*controller.Controller[string]
+	settled chan hook.QueueSettled
+	cool    func() error
+}
+
+func warm(t *testing.T, f controller.Func[string], initial ...string) *led {
+	t.Helper()
+	l := &led{settled: make(chan hook.QueueSettled, 100)}
+	l.Controller = controller.NewWithQueue("test", f, controller.Options{Logger: silent, Workers: 2}, workqueue.Options[string]{
+		Hooks: &hook.Queue{Settled: func(s hook.QueueSettled) { l.settled <- s }},
+	})
+	l.Watch(newSource("keys", initial...))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.Warm(ctx) }()
+	l.cool = func() error {
+		cancel()
+		return <-done
+	}
+	return l
+}
+
+// lead leads for a term. end ends it and waits until Lead has returned.
+func (l *led) lead(t *testing.T, grace time.Duration) (end func()) {
+	t.Helper()
+	take, stop := context.WithCancel(t.Context())
+	work, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.Lead(take, work) }()
+	return func() {
+		stop()
+		timer := time.AfterFunc(grace, cancel)
+		ok(t, <-done)
+		timer.Stop()
+		cancel()
+	}
+}
+
+func TestC8_AnInterruptedKeyIsDueInTheNextTerm(t *testing.T) {
+	for name, err := range map[string]error{"error": errFlaky, "terminal": controller.Terminal(errFlaky), "cancelled": context.Canceled} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				term := 1
+				c := warm(t, func(ctx context.Context, _ string) (controller.Result, error) {
+					if term == 1 {
+						<-ctx.Done()
+						return controller.Result{}, err
+					}
+					return controller.Result{}, nil
+				}, "a")
+				end := c.lead(t, time.Second)
+				time.Sleep(time.Second)
+				end()
+				if s := <-c.settled; s.Outcome != hook.QueueRelease || s.Attempt != 1 {
+					t.Errorf("in the first term, settled as %+v", s)
+				}
+				term = 2
+				end = c.lead(t, time.Second)
+				synctest.Wait()
+				if s := <-c.settled; s.Outcome != hook.QueueDone || s.Attempt != 1 {
+					t.Errorf("in the second term, settled as %+v", s)
+				}
+				end()
+				ok(t, c.cool())
+			})
+		})
+	}
+}
+
+func TestC8_APanicStaysAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := warm(t, func(ctx context.Context, _ string) (controller.Result, error) {
+			<-ctx.Done()
+			panic("boom")
+		}, "a")
+		end := c.lead(t, time.Second)
+		synctest.Wait()
+		end()
+		if s := <-c.settled; s.Outcome != hook.QueueRetry {
+			t.Errorf("settled as %+v", s)
+		}
+		ok(t, c.cool())
+	})
+}
+
+func TestC8_SuccessAfterTheGraceIsASuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := warm(t, func(ctx context.Context, _ string) (controller.Result, error) {
+			<-ctx.Done()
+			return controller.Result{}, nil
+		}, "a")
+		end := c.lead(t, time.Second)
+		synctest.Wait()
+		end()
+		if s := <-c.settled; s.Outcome != hook.QueueDone {
+			t.Errorf("settled as %+v", s)
+		}
+		ok(t, c.cool())
+	})
+}
+
+// TestC8_NothingStartsOnADeadContext: a lost term ends both contexts, not necessarily take first.
+func TestC8_NothingStartsOnADeadContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := warm(t, func(context.Context, string) (controller.Result, error) {
+			t.Error("Reconcile was called")
+			return controller.Result{}, nil
+		})
+		work, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Lead(t.Context(), work) }()
+		synctest.Wait()
+		cancel()
+		c.Queue().AddAll([]string{"a", "b"}, workqueue.How{})
+		ok(t, <-done)
+		if got := c.Queue().Len(); got.Ready != 2 || got.Held != 0 {
+			t.Errorf("the queue has %+v, want both keys ready", got)
+		}
+		ok(t, c.cool())
+	})
+}
+
+func TestLeadInTerms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &calls{began: time.Now()}
+		c := warm(t, func(_ context.Context, key string) (controller.Result, error) {
+			seen.note(key)
+			return controller.Result{}, nil
+		}, "a")
+		time.Sleep(time.Second)
+		c.lead(t, time.Second)()
+		end := c.lead(t, time.Second)
+		time.Sleep(time.Second)
+		end()
+		c.Queue().Add("b") // nobody leads: it waits for the next term
+		time.Sleep(time.Second)
+		if n := len(seen.keys); n != 1 {
+			t.Errorf("%d Reconciles before the second term", n)
+		}
+		end = c.lead(t, time.Second)
+		time.Sleep(time.Second)
+		end()
+		ok(t, c.cool())
+		if !slices.Equal(seen.keys, []string{"a", "b"}) {
+			t.Errorf("reconciled %v", seen.keys)
+		}
+	})
+}
+
+func TestRunOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newController(func(context.Context, string) (controller.Result, error) { return controller.Result{}, nil }, controller.Options{})
+		stop := start(t, c)
+		synctest.Wait()
+		for range 2 {
+			want := `controller "test": it has run before; make a new one`
+			if err := c.Run(t.Context()); err == nil || err.Error() != want {
+				t.Errorf("a second Run returned %v, want %s", err, want)
+			}
+		}
+		ok(t, stop())
+	})
+}
+
+func TestStopBeforeTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newController(func(context.Context, string) (controller.Result, error) {
+			t.Error("Reconcile was called")
+			return controller.Result{}, nil
+		}, controller.Options{})
+		s := newSource("keys", "a")
+		s.hold = make(chan struct{})
+		c.Watch(s)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errFlaky) // whatever the cause: it was asked to stop
+		ok(t, c.Run(ctx))
+	})
+}
+
+func TestWarmStopsForAnyCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newController(func(context.Context, string) (controller.Result, error) { return controller.Result{}, nil }, controller.Options{})
+		c.Watch(newSource("keys"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		ok(t, c.Warm(ctx))
+	})
+}

@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+func noting(seen *calls) controller.Func[string] {
+	return func(_ context.Context, key string) (controller.Result, error) {
+		seen.note(key)
+		return controller.Result{}, nil
+	}
+}
+
+func TestWorkersWaitUntilAllIsSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &calls{began: time.Now()}
+		c := newController(noting(seen), controller.Options{})
+		slow, secrets := newSource("slow"), &reads{name: "Secrets", synced: make(chan struct{})}
+		slow.hold = make(chan struct{})
+		c.Watch(newSource("quick", "a"))
+		c.Watch(slow)
+		c.Reads(secrets)
+		stop := start(t, c)
+
+		time.Sleep(time.Hour)
+		close(slow.hold)
+		time.Sleep(time.Hour)
+		select {
+		case <-c.Synced():
+			t.Error("synced before what it reads")
+		default:
+		}
+		wantTimes(t, seen)
+		close(secrets.synced)
+		synctest.Wait()
+		select {
+		case <-c.Synced():
+		default:
+			t.Error("not synced")
+		}
+		wantTimes(t, seen, 2*time.Hour)
+		ok(t, stop())
+	})
+}
+
+func TestStopWhileNothingSyncs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		c := newController(noting(&calls{}), controller.Options{})
+		never := newSource("never", "a")
+		never.hold = make(chan struct{})
+		c.Watch(never)
+		c.Reads(&reads{name: "Secrets"})
+		stop := start(t, c)
+		time.Sleep(time.Second)
+		ok(t, stop())
+
+		c = newController(noting(&calls{}), controller.Options{})
+		c.Reads(&reads{name: "Secrets"})
+		stop = start(t, c)
+		time.Sleep(time.Second)
+		ok(t, stop())
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("it took %s to stop", took-2*time.Second)
+		}
+	})
+}
+
+// TestWhatCannotStartEndsTheController, with an error that says who it is once.
+func TestWhatCannotStartEndsTheController(t *testing.T) {
+	broken, named, ends := newSource("broken"), newSource("named"), newSource("ends")
+	broken.broken = errFlaky
+	named.broken = errors.New("Fake(named): no such type")
+	ends.ends = true
+	for name, test := range map[string]struct {
+		source *fakeSource
+		reads  *reads
+		want   string
+	}{
+		"source":       {source: broken, want: `controller "test": Fake(broken): the network is down`},
+		"named source": {source: named, want: `controller "test": Fake(named): no such type`},
+		"ended source": {source: ends, want: `controller "test": Fake(ends): the source has ended before it was synced`},
+		"reads":        {reads: &reads{name: "Secrets", err: errFlaky}, want: `controller "test": Secrets: the network is down`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newController(noting(&calls{}), controller.Options{})
+				c.Watch(newSource("well", "a"))
+				if test.source != nil {
+					test.source.synced = make(chan struct{}) // of this bubble
+					c.Watch(test.source)
+				}
+				if test.reads != nil {
+					c.Reads(test.reads)
+				}
+				if err := c.Run(t.Context()); err == nil || err.Error() != test.want {
+					t.Errorf("Run returned %v, want %s", err, test.want)
+				}
+			})
+		})
+	}
+}
+
+func TestWatchWhileRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &calls{began: time.Now()}
+		c := newController(noting(seen), controller.Options{})
+		c.Watch(newSource("first", "a"))
+		stop := start(t, c)
+		time.Sleep(time.Second)
+		late := newSource("late", "b")
+		c.Watch(late)
+		time.Sleep(time.Second)
+		(<-late.queue).AddAll([]string{"c"}, workqueue.How{})
+		time.Sleep(time.Second)
+		ok(t, stop())
+		if !slices.Equal(seen.keys, []string{"a", "b", "c"}) {
+			t.Errorf("reconciled %v", seen.keys)
+		}
+		c.Watch(newSource("too late", "d")) // does nothing
+		synctest.Wait()
+	})
+}
+
+func TestWatchWhileRunningWhatIsWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newController(noting(&calls{}), controller.Options{})
+		c.Watch(newSource("first", "a"))
+		ctx, done := t.Context(), make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		time.Sleep(time.Second)
+		late := newSource("late")
+		late.wrong = errors.New("Fake(late): a filter is nil")
+		c.Watch(late)
+		want := `controller "test": Fake(late): a filter is nil`
+		if err := <-done; err == nil || err.Error() != want {
+			t.Errorf("Run returned %v, want %s", err, want)
+		}
+	})
+}
+
+func TestValidateNamesEverything(t *testing.T) {
+	c := controller.NewWithQueue[string]("", nil, controller.Options{Workers: -1, Grace: -time.Second}, workqueue.Options[string]{
+		Name: "keys", MinInterval: -1, MaxWait: -1,
+	})
+	wrong := newSource("keys")
+	wrong.wrong = errors.Join(errors.New("Fake(keys): a filter is nil"), errors.New("Fake(keys): the handler is nil"))
+	c.Watch(nil)
+	c.Watch(wrong)
+	c.Reads(&reads{name: "Secrets"}, nil)
+	want := strings.TrimSpace(`
+controller "": workqueue "keys": MinInterval is -1ns, must not be negative
+controller "": workqueue "keys": MaxWait is -1ns, must be zero or at least MinInterval (-1ns)
+controller "": controller.Options.Workers: -1, must not be negative
+controller "": controller.Options.Grace: -1s, must not be negative
+controller "": give it a name
+controller "": the reconciler is nil
+controller "": Watch was given no source
+controller "": Reads was given nothing to read
+controller "": Fake(keys): a filter is nil
+controller "": Fake(keys): the handler is nil`)
+	if err := c.Validate(); err == nil || err.Error() != want {
+		t.Errorf("Validate says\n%v\nwant\n%s", err, want)
+	}
+	if err := c.Run(t.Context()); err == nil || err.Error() != want {
+		t.Errorf("Run says\n%v\nwant\n%s", err, want)
+	}
+	c.Queue().Add("a") // there is one, even so
+}
+
+func TestNew(t *testing.T) {
+	r := controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
+		return controller.Result{}, nil
+	})
+	c := controller.New("website", r, controller.Options{})
+	ok(t, c.Validate())
+	if c.Name() != "website" {
+		t.Errorf("its name is %s", c.Name())
+	}
+}

@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+func neverLead(t *testing.T) func(context.Context, context.Context) error {
+	return func(context.Context, context.Context) error {
+		t.Error("it leads")
+		return nil
+	}
+}
+
+func TestStopWhileCampaigning(t *testing.T) {
+	forbid := func(verbs ...string) func(*fakeapi.Server, *replica) {
+		return func(api *fakeapi.Server, _ *replica) {
+			give(api, "a") // as after a restart under the same identity, or a term that was lost
+			api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+				for _, verb := range verbs {
+					if isLease(r, verb) {
+						return r.Fail(http.StatusForbidden, "no right to write")
+					}
+				}
+				return nil, nil
+			})
+		}
+	}
+	for name, setUp := range map[string]func(*fakeapi.Server, *replica){
+		"another leads":             func(api *fakeapi.Server, _ *replica) { give(api, "b") },
+		"the API server refuses":    func(_ *fakeapi.Server, a *replica) { a.cut() },
+		"the API server hangs":      func(_ *fakeapi.Server, a *replica) { a.hang() },
+		"it may read but not write": forbid("create", "update"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Leases)
+				a := newReplica(t, api, "a")
+				setUp(api, a)
+				stop, result := a.start(t, neverLead(t))
+				pass(seconds(7.5))
+				began := time.Now()
+				stop()
+				ok(t, result())
+				if took := time.Since(began); took != 0 {
+					t.Errorf("it took %s to stop", took)
+				}
+			})
+		})
+	}
+}
+
+func TestStopBeforeTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newReplica(t, fakeapi.New(fakeapi.Leases), "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		ok(t, a.Run(ctx, neverLead(t)))
+	})
+}
+
+// TestStopAtTheMomentOfAcquiring: whichever comes first, Run returns and the Lease is free.
+func TestStopAtTheMomentOfAcquiring(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			api := fakeapi.New(fakeapi.Leases)
+			a := newReplica(t, api, "a")
+			ctx, cancel := context.WithCancel(t.Context())
+			through := func(req *http.Request) (*http.Response, error) {
+				if req.Method != http.MethodPost {
+					return api.RoundTrip(req)
+				}
+				if !after {
+					defer cancel() // while the answer is on its way
+				}
+				resp, err := api.RoundTrip(req)
+				if after {
+					time.AfterFunc(0, cancel) // when it has arrived, or a little earlier or later
+				}
+				return resp, err
+			}
+			a.line.Store(&through)
+			ok(t, a.Run(ctx, untilStopped))
+			if h := holder(t, api); h != "" {
+				a.want(t) // the answer was lost: it cannot know that the Lease is its own
+			} else if last := a.events[len(a.events)-1]; last != "released operator: false" {
+				t.Errorf("the last event is %s", last)
+			}
+		})
+	}
+}
+
+func TestReleaseFailsSoon(t *testing.T) {
+	for name, trouble := range map[string]func(*replica){"refused": (*replica).cut, "hung": (*replica).hang} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Leases)
+				a := newReplica(t, api, "a")
+				stop, result := a.start(t, untilStopped)
+				pass(seconds(5.5))
+				trouble(a)
+				began := time.Now()
+				stop()
+				ok(t, result())
+				if took := time.Since(began); took > 2*time.Second {
+					t.Errorf("it took %s to stop", took)
+				}
+				a.want(t, "acquired operator", "released operator: true")
+			})
+		})
+	}
+}
+
+func TestHandOverByRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a, b := newReplica(t, api, "a"), newReplica(t, api, "b")
+		stopA, resultA := a.start(t, untilStopped)
+		pass(time.Second)
+		var led time.Time
+		stopB, resultB := b.start(t, func(take, work context.Context) error {
+			led = time.Now()
+			return untilStopped(take, work)
+		})
+		pass(time.Minute)
+		if !led.IsZero() {
+			t.Error("both lead")
+		}
+		stopA()
+		ok(t, resultA())
+		released := time.Now()
+		pass(10 * time.Second)
+		if took := led.Sub(released); led.IsZero() || took > 5*time.Second {
+			t.Errorf("b leads %s after a's release, want at most a RetryPeriod with its jitter", took)
+		}
+		stopB()
+		ok(t, resultB())
+		b.want(t, "a leads operator", "acquired operator", "released operator: false")
+	})
+}
+
+func TestHandOverByExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a, b := newReplica(t, api, "a"), newReplica(t, api, "b")
+		stopA, resultA := a.start(t, untilStopped)
+		pass(time.Second)
+		var led time.Time
+		stopB, resultB := b.start(t, func(take, work context.Context) error {
+			led = time.Now()
+			return untilStopped(take, work)
+		})
+		pass(seconds(5.5))
+		a.cut()
+		renewed := lease(t, api).Spec.RenewTime.Time
+		pass(time.Minute)
+		if took := led.Sub(renewed); took < 15*time.Second || took > 22*time.Second {
+			t.Errorf("b leads %s after a's last renewal", took)
+		}
+		stopA()
+		stopB()
+		ok(t, resultA())
+		ok(t, resultB())
+		a.want(t, "acquired operator", "lost operator")
+	})
+}
+
+// TestNeverTwoLeaders has three replicas start, stop, lose their line and get it back at random.
+func TestNeverTwoLeaders(t *testing.T) {
+	for seed := range uint64(3) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			api := fakeapi.New(fakeapi.Leases)
+			var leaders, terms atomic.Int32
+			lead := func(_, work context.Context) error {
+				terms.Add(1)
+				if leaders.Add(1) > 1 {
+					t.Error("two lead at once")
+				}
+				<-work.Done()
+				leaders.Add(-1)
+				return nil
+			}
+			until := func(take, work context.Context) error {
+				work, cancel := context.WithCancel(work)
+				defer cancel()
+				defer context.AfterFunc(take, cancel)()
+				return lead(take, work)
+			}
+			type running struct {
+				*replica
+				stop   func()
+				result func() error
+			}
+			replicas := make([]*running, 3)
+			for range 200 {
+				i := random.IntN(len(replicas))
+				switch r := replicas[i]; {
+				case r == nil:
+					r = &running{replica: newReplica(t, api, "")}
+					r.stop, r.result = r.start(t, until)
+					replicas[i] = r
+				case random.IntN(2) == 0:
+					r.stop()
+					ok(t, r.result())
+					replicas[i] = nil
+				case random.IntN(2) == 0:
+					[]func(){r.cut, r.hang}[random.IntN(2)]()
+				default:
+					r.mend()
+				}
+				time.Sleep(time.Duration(random.Int64N(int64(20 * time.Second))))
+			}
+			for _, r := range replicas {
+				if r != nil {
+					r.stop()
+					ok(t, r.result())
+				}
+			}
+			if n := terms.Load(); n < 20 {
+				t.Errorf("only %d terms", n)
+			}
+		})
+	}
+}

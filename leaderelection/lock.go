@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// lock is client-go's lock on a Lease, which also notes since when the Lease is ours, and who else holds it. Only client-go's
+// elector calls its methods, one at a time, except for renewed.
+type lock struct {
+	*resourcelock.LeaseLock
+	stolen func()              // called when somebody else holds the Lease that was ours; client-go would go on until RenewDeadline
+	leader func(holder string) // called when somebody else holds the Lease, at first and when it is another one
+	holder string              // as last read or written
+
+	mu   sync.Mutex // guards last
+	last time.Time
+}
+
+// renewed returns when the last request that made the Lease ours was sent, or the zero time if none was answered yet.
+func (l *lock) renewed() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+// held takes down that a request sent at this time has made the Lease ours.
+func (l *lock) held(sent time.Time) {
+	l.holder = l.Identity()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = sent
+}
+
+// Create makes the Lease, held by us.
+func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	sent := time.Now()
+	err := l.LeaseLock.Create(ctx, r)
+	if err == nil {
+		l.held(sent)
+	}
+	return err
+}
+
+// Update acquires or renews the Lease.
+func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	sent := time.Now()
+	err := l.LeaseLock.Update(ctx, r)
+	if err == nil {
+		l.held(sent)
+	}
+	return err
+}
+
+// Get reads the Lease.
+func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.LeaseLock.Get(ctx)
+	if err != nil || record.HolderIdentity == l.holder {
+		return record, raw, err
+	}
+	l.holder = record.HolderIdentity
+	if l.holder != "" && l.holder != l.Identity() {
+		l.leader(l.holder)
+		if !l.renewed().IsZero() {
+			l.stolen()
+		}
+	}
+	return record, raw, nil
+}

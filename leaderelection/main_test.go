@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// replica is one elector, with a line to the API server that can be cut, and a list of what happened to it.
+type replica struct {
+	*leaderelection.Elector
+	line atomic.Pointer[func(*http.Request) (*http.Response, error)] // nil: it works
+	api  *fakeapi.Server
+
+	mu     sync.Mutex
+	events []string
+}
+
+// RoundTrip is the replica's line to the API server.
+func (r *replica) RoundTrip(req *http.Request) (*http.Response, error) {
+	if line := r.line.Load(); line != nil {
+		return (*line)(req)
+	}
+	return r.api.RoundTrip(req)
+}
+
+// cut has every request refused.
+func (r *replica) cut() {
+	refuse := func(*http.Request) (*http.Response, error) { return nil, fmt.Errorf("connection refused") }
+	r.line.Store(&refuse)
+}
+
+// hang has no request answered.
+func (r *replica) hang() {
+	hang := func(req *http.Request) (*http.Response, error) {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	r.line.Store(&hang)
+}
+
+func (r *replica) mend() { r.line.Store(nil) }
+
+func (r *replica) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, fmt.Sprintf(format, args...))
+}
+
+func (r *replica) want(t *testing.T, events ...string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Equal(r.events, events) {
+		t.Errorf("events are %q, want %q", r.events, events)
+	}
+}
+
+func newReplica(t *testing.T, api *fakeapi.Server, identity string) *replica {
+	t.Helper()
+	r := &replica{api: api}
+	cfg := api.Config()
+	cfg.Transport = r
+	var err error
+	r.Elector, err = leaderelection.New(cfg, leaderelection.Options{Lease: "operator", Namespace: "default", Identity: identity, Hooks: &hook.LeaderElection{
+		Acquired: func(lease string) { r.note("acquired %s", lease) },
+		Lost:     func(lease string) { r.note("lost %s", lease) },
+		Released: func(lease string, err error) { r.note("released %s: %v", lease, err != nil) },
+		Leader:   func(lease, identity string) { r.note("%s leads %s", identity, lease) },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// start runs a replica. stop asks it to stop; result waits until it has and returns its error.
+func (r *replica) start(t *testing.T, lead leaderelection.Lead) (stop func(), result func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), logr.Discard()))
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx, lead) }()
+	return cancel, func() error { return <-done }
+}
+
+// lease returns the Lease as stored, or nil.
+func lease(t *testing.T, api *fakeapi.Server) *coordinationv1.Lease {
+	t.Helper()
+	u := api.Object(fakeapi.Leases, "default", "operator")
+	if u == nil {
+		return nil
+	}
+	l := &coordinationv1.Lease{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, l); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// holder returns who holds the Lease as stored, "" if nobody.
+func holder(t *testing.T, api *fakeapi.Server) string {
+	t.Helper()
+	l := lease(t, api)
+	if l == nil || l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}
+
+// give writes a Lease that is held by somebody, as of now.
+func give(api *fakeapi.Server, to string) {
+	seconds, now := int32(15), metav1.NowMicro()
+	api.Put(fakeapi.Leases, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "operator"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &to, LeaseDurationSeconds: &seconds, RenewTime: &now, AcquireTime: &now},
+	})
+}
+
+// untilStopped leads until it is asked to stop.
+func untilStopped(take, _ context.Context) error {
+	<-take.Done()
+	return nil
+}
+
+// isLease tells the requests for Leases by verb.
+func isLease(r *fakeapi.Request, verb string) bool {
+	return r.Verb == verb && r.Resource.Resource == fakeapi.Leases.Name
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+// pass lets time pass, and then everything that is due happen.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+)
+
+func TestOptions(t *testing.T) {
+	named := leaderelection.Options{Lease: "operator", Namespace: "default"}
+	with := func(change func(*leaderelection.Options)) leaderelection.Options {
+		o := named
+		change(&o)
+		return o
+	}
+	for name, test := range map[string]struct {
+		o    leaderelection.Options
+		want []string // nothing: it is fine
+	}{
+		"defaults": {o: named},
+		"short":    {o: with(func(o *leaderelection.Options) { o.LeaseDuration = time.Second })},
+		"kubernetes": {o: with(func(o *leaderelection.Options) {
+			o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = 15*time.Second, 10*time.Second, 2*time.Second
+		})},
+		"openshift": {o: with(func(o *leaderelection.Options) {
+			o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = 137*time.Second, 107*time.Second, 26*time.Second
+		})},
+		"nothing":   {want: []string{"Options.Lease: name the Lease", "Options.Namespace: this is not a pod"}},
+		"fraction":  {o: with(func(o *leaderelection.Options) { o.LeaseDuration = 1500 * time.Millisecond }), want: []string{"Options.LeaseDuration: 1.5s"}},
+		"too short": {o: with(func(o *leaderelection.Options) { o.LeaseDuration = 100 * time.Millisecond }), want: []string{"Options.LeaseDuration: 100ms"}},
+		"negative":  {o: with(func(o *leaderelection.Options) { o.LeaseDuration = -time.Second }), want: []string{"Options.LeaseDuration: -1s", "Options.RenewDeadline: -", "Options.RetryPeriod: -"}},
+		"renew":     {o: with(func(o *leaderelection.Options) { o.RenewDeadline = 13 * time.Second }), want: []string{"Options.RenewDeadline: 13s"}},
+		"renew < 0": {o: with(func(o *leaderelection.Options) { o.RenewDeadline = -time.Second }), want: []string{"Options.RenewDeadline: -1s", "Options.RetryPeriod: -200ms"}},
+		"retry":     {o: with(func(o *leaderelection.Options) { o.RetryPeriod = 8 * time.Second }), want: []string{"Options.RetryPeriod: 8s", "Options.RenewDeadline: 10s, must be positive and, with RetryPeriod (8s)"}},
+		"retry < 0": {o: with(func(o *leaderelection.Options) { o.RetryPeriod = -time.Second }), want: []string{"Options.RetryPeriod: -1s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := test.o.Validate()
+			if e, made := leaderelection.New(&rest.Config{}, test.o); (e == nil) == (made == nil) || (err == nil) != (made == nil) {
+				t.Errorf("New returned %v and %v, Validate %v", e, made, err)
+			}
+			if len(test.want) == 0 {
+				ok(t, err)
+				return
+			}
+			if err == nil {
+				t.Fatal("it is valid")
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != len(test.want) {
+				t.Errorf("it says\n%v\nwant %d lines", err, len(test.want))
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), "leaderelection."+want) {
+					t.Errorf("it says\n%v\nand not %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestNewNeedsAUsableConfig(t *testing.T) {
+	o := leaderelection.Options{Lease: "operator", Namespace: "default"}
+	for name, cfg := range map[string]*rest.Config{
+		"nil":     nil,
+		"no file": {Host: "https://example.test", TLSClientConfig: rest.TLSClientConfig{CAFile: "/does/not/exist"}},
+	} {
+		if _, err := leaderelection.New(cfg, o); err == nil || !strings.Contains(err.Error(), "leaderelection.New: ") {
+			t.Errorf("%s: New returned %v", name, err)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		holders := map[string]bool{}
+		for range 2 {
+			e := newReplica(t, api, "")
+			stop, result := e.start(t, untilStopped)
+			pass(20 * time.Second)
+			holders[holder(t, api)] = true
+			if l := lease(t, api); *l.Spec.LeaseDurationSeconds != 15 {
+				t.Errorf("the Lease is for %ds", *l.Spec.LeaseDurationSeconds)
+			}
+			stop()
+			ok(t, result())
+		}
+		if len(holders) != 2 || holders[""] {
+			t.Errorf("the holders were %v, want two different ones", holders)
+		}
+		if n := api.Count("update", fakeapi.Leases); n > 30 {
+			t.Errorf("%d updates in 40s", n)
+		}
+	})
+}

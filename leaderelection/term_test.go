@@ -1,0 +1,288 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+)
+
+func TestL3_TheLeaseIsRenewedWhileLeadStopsAndReleasedAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newReplica(t, api, "a")
+		stop, result := a.start(t, func(take, work context.Context) error {
+			<-take.Done()
+			time.Sleep(time.Minute)
+			if err := work.Err(); err != nil {
+				t.Errorf("the work was cancelled: %v", context.Cause(work))
+			}
+			if h := holder(t, api); h != "a" {
+				t.Errorf("while lead runs, %q holds the Lease", h)
+			}
+			a.note("lead returns")
+			return nil
+		})
+		pass(seconds(5.5))
+		stop()
+		for range 60 {
+			if age := time.Since(lease(t, api).Spec.RenewTime.Time); holder(t, api) != "a" || age > 3*time.Second {
+				t.Fatalf("while lead stops, %q holds the Lease, renewed %s ago", holder(t, api), age)
+			}
+			pass(time.Second)
+		}
+		ok(t, result())
+		a.want(t, "acquired operator", "lead returns", "released operator: false")
+		if l := lease(t, api); holder(t, api) != "" || *l.Spec.LeaseDurationSeconds != 1 {
+			t.Errorf("afterwards the Lease is %+v", l.Spec)
+		}
+	})
+}
+
+func TestL4_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newReplica(t, api, "a")
+		stop, result := a.start(t, func(take, _ context.Context) error {
+			<-take.Done()
+			give(api, "b")
+			return nil
+		})
+		pass(seconds(5.5))
+		stop()
+		ok(t, result())
+		if h := holder(t, api); h != "b" {
+			t.Errorf("%q holds the Lease, want b", h)
+		}
+	})
+}
+
+// TestL4_ALeaseThatChangesMeanwhileIsNotReleased: somebody takes it between our reading it and our writing.
+func TestL4_ALeaseThatChangesMeanwhileIsNotReleased(t *testing.T) {
+	for _, to := range []string{"a", "b"} { // of a: by a renewal that was still under way
+		t.Run("to "+to, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Leases)
+				a := newReplica(t, api, "a")
+				stop, result := a.start(t, untilStopped)
+				pass(seconds(5.5))
+				changed := false
+				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+					if isLease(r, "update") && !changed {
+						changed = true
+						give(api, to)
+					}
+					return nil, nil
+				})
+				stop()
+				ok(t, result())
+				if h := holder(t, api); to == "b" && h != "b" || to == "a" && h != "" {
+					t.Errorf("%q holds the Lease", h)
+				}
+				a.want(t, "acquired operator", "released operator: false")
+			})
+		})
+	}
+}
+
+func TestL5_ALostTermIsFollowedByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newReplica(t, api, "a")
+		terms := 0
+		stop, result := a.start(t, func(take, work context.Context) error {
+			terms++
+			if terms > 1 {
+				return untilStopped(take, work)
+			}
+			<-work.Done()
+			if cause := context.Cause(work); !errors.Is(cause, leaderelection.ErrLost) {
+				t.Errorf("the cause is %v", cause)
+			}
+			if cause := context.Cause(take); !errors.Is(cause, leaderelection.ErrLost) {
+				t.Errorf("take's cause is %v", cause)
+			}
+			if left := seconds(15) - time.Since(lease(t, api).Spec.RenewTime.Time); left < 2*time.Second {
+				t.Errorf("%s are left when the work is cancelled", left)
+			}
+			time.Sleep(2 * time.Second)
+			return work.Err()
+		})
+		pass(seconds(5.5))
+		a.cut()
+		pass(time.Minute)
+		if terms != 1 {
+			t.Errorf("%d terms without an API server", terms)
+		}
+		a.mend()
+		pass(time.Minute)
+		stop()
+		ok(t, result())
+		a.want(t, "acquired operator", "lost operator", "acquired operator", "released operator: false")
+	})
+}
+
+func TestL5_WorkThatOutlivesTheLeaseEndsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newReplica(t, api, "a")
+		free := make(chan struct{})
+		_, result := a.start(t, func(context.Context, context.Context) error {
+			<-free
+			return nil
+		})
+		pass(seconds(5.5))
+		a.cut()
+		err := result()
+		if err == nil || !strings.Contains(err.Error(), "the Lease default/operator was lost") {
+			t.Errorf("Run returned %v", err)
+		}
+		if age := time.Since(lease(t, api).Spec.RenewTime.Time); age != 15*time.Second {
+			t.Errorf("Run returned %s after the last renewal, want the 15s after which another may lead", age)
+		}
+		a.want(t, "acquired operator", "lost operator")
+		close(free)
+	})
+}
+
+// TestL5_TheTermIsOverWhenAnotherHoldsTheLease: client-go's elector would lead on until its RenewDeadline.
+func TestL5_TheTermIsOverWhenAnotherHoldsTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		give(api, "b") // who had it before, so that it comes back to a known holder
+		a := newReplica(t, api, "a")
+		var lost time.Time
+		stop, result := a.start(t, func(take, work context.Context) error {
+			<-take.Done()
+			if errors.Is(context.Cause(work), leaderelection.ErrLost) {
+				lost = time.Now()
+			}
+			return nil
+		})
+		pass(time.Minute)
+		give(api, "b")
+		taken := time.Now()
+		pass(5 * time.Second)
+		if lost.IsZero() || lost.Sub(taken) > 3*time.Second {
+			t.Errorf("lost %s after it was taken", lost.Sub(taken))
+		}
+		if h := holder(t, api); h != "b" {
+			t.Errorf("%q holds the Lease, want b", h)
+		}
+		pass(time.Minute) // b is gone: its Lease expires
+		stop()
+		ok(t, result())
+		a.want(t, "b leads operator", "acquired operator", "b leads operator", "lost operator", "b leads operator", "acquired operator", "released operator: false")
+	})
+}
+
+func TestWhatLeadReturnsEndsRun(t *testing.T) {
+	boom := errors.New("boom")
+	for name, test := range map[string]struct {
+		returns, want error
+	}{"error": {boom, boom}, "nil": {nil, nil}, "cancelled by itself": {context.Canceled, context.Canceled}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Leases)
+				a := newReplica(t, api, "a")
+				_, result := a.start(t, func(context.Context, context.Context) error { return test.returns })
+				if err := result(); !errors.Is(err, test.want) {
+					t.Errorf("Run returned %v, want %v", err, test.want)
+				}
+				if h := holder(t, api); h != "" {
+					t.Errorf("%q holds the Lease", h)
+				}
+			})
+		})
+	}
+}
+
+func TestAnErrorInALostTermEndsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newReplica(t, api, "a")
+		boom := errors.New("boom")
+		_, result := a.start(t, func(_, work context.Context) error {
+			<-work.Done()
+			return boom
+		})
+		pass(seconds(5.5))
+		a.cut()
+		if err := result(); !errors.Is(err, boom) {
+			t.Errorf("Run returned %v, want boom", err)
+		}
+	})
+}
+
+func TestLeadSaysThatItWasStopped(t *testing.T) {
+	errStop := errors.New("SIGTERM")
+	for name, says := range map[string]func(context.Context) error{
+		"error": func(take context.Context) error { return fmt.Errorf("list: %w", take.Err()) },
+		"cause": func(take context.Context) error { return fmt.Errorf("list: %w", context.Cause(take)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newReplica(t, fakeapi.New(fakeapi.Leases), "a")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(time.Minute, func() { cancel(errStop) })
+				ok(t, a.Run(ctx, func(take, _ context.Context) error {
+					<-take.Done()
+					if !errors.Is(context.Cause(take), errStop) {
+						t.Errorf("take's cause is %v", context.Cause(take))
+					}
+					return says(take)
+				}))
+				a.want(t, "acquired operator", "released operator: false")
+			})
+		})
+	}
+}
+
+func TestLeadThatExitsItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newReplica(t, api, "a")
+		_, result := a.start(t, func(context.Context, context.Context) error {
+			runtime.Goexit()
+			return nil
+		})
+		if err := result(); err == nil || !strings.Contains(err.Error(), "runtime.Goexit") {
+			t.Errorf("Run returned %v", err)
+		}
+		if h := holder(t, api); h != "" {
+			t.Errorf("%q holds the Lease", h)
+		}
+	})
+}
+
+func TestOneHungRequestDoesNotCostTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newReplica(t, api, "a")
+		stop, result := a.start(t, untilStopped)
+		pass(seconds(5.5))
+		hung := false
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if isLease(r, "update") && !hung {
+				hung = true
+				return r.Hang()
+			}
+			return nil, nil
+		})
+		pass(time.Minute)
+		stop()
+		ok(t, result())
+		a.want(t, "acquired operator", "released operator: false")
+	})
+}

@@ -14,21 +14,23 @@
 // [Controller.Lead] lets it act: workers take keys, for one term of leadership. A manager runs both; so does
 // [Controller.Run], for a controller on its own.
 //
-// Each worker loops over processNextItem: take a key, call Reconcile, settle the key in exactly one of three ways:
+// Each worker loops over processNextItem: take a key, call Reconcile, settle the key in exactly one way:
 //
 //	returned                     settled as
 //	Result{}, nil                Done: attempts are forgotten
 //	Result{RequeueAfter: d}, nil After d: as Done, and due again after d
 //	any, err                     Retry: due again after a backoff that doubles, and not before RequeueAfter
 //	any, Terminal(err)           Done: reported, not retried
+//	any, err, ctx has ended      Release: as it was, for whoever takes it next
 //
 // # Guarantees
 //
 // C1: one Reconcile per key at a time. C2: an error requeues with backoff, a success resets it. C3: RequeueAfter replaces the
 // timer that this controller set before for the key. C4: a terminal error is not retried, and is logged and hooked. C5: a
-// panic in Reconcile is an error with its stack. C8: on a stop no new key is taken, and running Reconciles go on, on a live
-// context, until the grace time is over; then their context is cancelled with a cause, and an error after that does not count
-// as a failure.
+// panic in Reconcile is an error with its stack; the end of its goroutine (runtime.Goexit) is an error, too. Neither the key
+// nor the worker is lost. C8: on a stop no new key is taken, and running Reconciles go on, on a live context, until the grace time is
+// over; then their context is cancelled with a cause, and an error after that does not count as a failure: the key is due in
+// the next term.
 //
 // # Concurrency
 //

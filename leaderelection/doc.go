@@ -17,12 +17,18 @@
 // L4: a release never frees someone else's Lease: it reads the Lease, verifies the holder, and writes with the
 // resourceVersion that it read.
 //
-// L5: losing a term does not end the process if lead returns before the Lease can be taken by somebody else. Otherwise Run
-// returns an error, and the process should exit.
+// L5: losing a term does not end the process if lead returns before the Lease expires, LeaseDuration after the last renewal
+// was sent. Otherwise Run returns an error then, and the process should exit. A term is lost when it could not be renewed for
+// RenewDeadline, or as soon as another holder is read.
 //
 // # What it stands on
 //
 // Acquiring and renewing are client-go's elector on coordination/v1 Leases, so the records are those that every Kubernetes
 // component writes. Releasing is our own: client-go releases before the work has ended, and can free a Lease that is no
 // longer its own. Requests are not fenced: one that is on its way when a term is lost still arrives.
+//
+// # Concurrency
+//
+// [Elector.Run] starts client-go's goroutine for each term, which calls lead, and joins it, except where lead does not stop
+// (L5). Hooks are called one after another by that goroutine and by Run's; a slow one delays the next renewal.
 package leaderelection

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // ErrLost is the cause with which a term's contexts end when the term is lost.
@@ -42,7 +43,11 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "leader-election")
+	cfg = rest.CopyConfig(cfg)
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	cfg.UserAgent += "/leader-election" // rest.AddUserAgent would forget what the host has set
 	cfg.Timeout = max(time.Second, o.RenewDeadline/2)
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -59,7 +64,7 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 // was not lost, or an error if lead went on after a lost term for so long that somebody else may lead: then the process should
 // exit. An error that lead returned because its contexts ended is none.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
-	defer e.http.CloseIdleConnections()
+	defer utilnet.CloseIdleConnectionsFor(e.http.Transport)
 	for ctx.Err() == nil {
 		lost, err := e.term(ctx, lead)
 		if err != nil || !lost {

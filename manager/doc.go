@@ -24,17 +24,20 @@
 //
 // A replica campaigns when all of its controllers are synced, or after two minutes. On a stop, controllers take no new key;
 // running Reconciles go on, under a Lease that is still renewed, until the grace time is over, and then their context ends.
-// The Lease is released when they have returned.
+// The Lease is released when they have returned. The failure of one function stops all. A term that is lost stops only what
+// is the leader's, which starts again in the next term.
 //
 // # Guarantees
 //
 // M1: Run returns nil only when every goroutine that it started has returned; otherwise the error names those that have not,
-// with their stacks. Idle connections are closed. M2: start in stages, stop in reverse. M3: when Run's context ends, in
-// whatever phase, with caches that never sync and an API server that refuses connections too, Run ends within the grace time
-// and 3 more seconds. M4: every error carries the name of what failed. M5: no globals, no init, no os.Exit, no flags: two
-// managers in one process do not meet.
+// with their stacks. Idle connections are closed. M2: start in stages, stop in reverse: nothing is asked to stop before what
+// stands below it in the table has returned or is overdue. M3: when Run's context ends, in whatever phase, with caches that
+// never sync and an API server that refuses connections too, Run ends within the grace time and 3 more seconds. M4: every
+// error carries the name of what failed; a panic is one, with its stack. M5: no globals, no init, no os.Exit, no flags: two
+// managers in one process do not meet. M6: controllers and functions can be added at any time before Run returns. (They
+// cannot be stopped one by one yet.)
 //
 // # Concurrency
 //
-// All methods are safe for concurrent use. New starts nothing.
+// All methods are safe for concurrent use, and may be called by what the manager runs. New starts nothing.
 package manager

@@ -7,8 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -39,12 +43,17 @@ type Manager struct {
 	elector *leaderelection.Elector
 	ready   chan struct{}
 
-	mu          sync.Mutex // guards what follows
-	wrong       []error    // what Run reports instead of running
-	controllers []Controller
-	everywhere  []runnable
-	leaderOnly  []runnable
-	ran         bool
+	mu              sync.Mutex // guards what follows
+	wrong           []error    // what Run reports instead of running
+	ran             bool       // Run has begun
+	log             *slog.Logger
+	controllers     []Controller
+	names           []string // of the controllers
+	everywhere      []runnable
+	leaderOnly      []leading
+	fail            func(error)    // once Run has begun, ends it
+	startEverywhere func(runnable) // once Run has begun
+	startLeading    func(leading)  // once this replica leads; between terms, and after Run, it does nothing
 }
 
 // runnable is a function with a name. It runs until its context is done.
@@ -53,10 +62,16 @@ type runnable struct {
 	run  func(ctx context.Context) error
 }
 
+// leading is what runs in each term.
+type leading struct {
+	name string
+	run  func(take, work context.Context) error
+}
+
 // New makes a manager for the API server that a copy of cfg names. It starts nothing and makes no request. What is wrong with
 // the arguments is reported by Run.
 func New(cfg *rest.Config, o Options) *Manager {
-	m := &Manager{o: o.withDefaults(), ready: make(chan struct{})}
+	m := &Manager{o: o.withDefaults(), log: o.Logger, ready: make(chan struct{})}
 	m.complain(o.Validate())
 	if cfg == nil {
 		m.complain(errors.New("the rest.Config is nil; client.LoadConfig finds one"))
@@ -70,7 +85,8 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m.client, err = client.New(cfg, client.Options{Scheme: o.Scheme, FieldOwner: m.o.FieldOwner})
 	if err != nil {
 		m.complain(err)
-		m.client, _ = client.New(&rest.Config{}, client.Options{Scheme: o.Scheme}) // so that handles can be made; Run refuses
+		cfg = &rest.Config{}
+		m.client, _ = client.New(cfg, client.Options{Scheme: o.Scheme}) // so that handles can be made; Run refuses
 	}
 	m.cache = cache.New(m.client, cache.Options{Hooks: m.cacheHooks()})
 	if o.LeaderElection != nil && o.LeaderElection.Validate() == nil {
@@ -84,13 +100,18 @@ func New(cfg *rest.Config, o Options) *Manager {
 	return m
 }
 
+// complain has Run fail: before it starts anything, or, later, by stopping everything.
 func (m *Manager) complain(err error) {
 	if err == nil {
 		return
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.wrong = append(m.wrong, err)
+	fail := m.fail
+	m.mu.Unlock()
+	if fail != nil {
+		fail(err)
+	}
 }
 
 // Cache returns the manager's cache. Run runs it.
@@ -99,93 +120,73 @@ func (m *Manager) Cache() *cache.Cache { return m.cache }
 // Client returns the manager's client.
 func (m *Manager) Client() *client.Client { return m.client }
 
-// Ready is closed when every controller is synced: the replica leads, or could. It stays open when Run fails before.
+// Ready is closed when every controller that was added before Run is synced: the replica leads, or could. It stays open when
+// Run fails before.
 func (m *Manager) Ready() <-chan struct{} { return m.ready }
 
-// Add adds a controller. Call it before Run.
-func (m *Manager) Add(c Controller) {
+func (m *Manager) logger() *slog.Logger {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if c == nil {
-		m.wrong = append(m.wrong, errors.New("Add was given no controller"))
-		return
+	if m.log == nil {
+		return slog.Default()
 	}
-	m.tooLateLocked(c.Name())
-	m.controllers = append(m.controllers, c)
+	return m.log
 }
 
-// AddEverywhere adds a function that runs on every replica, leader or not, until its context is done. It may return earlier;
-// an error ends the manager's Run. Call it before Run.
-func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error) {
+// validate returns everything that is wrong with the wiring, by name, and marks the manager as used. What is wrong with what is
+// added from now on goes to fail.
+func (m *Manager) validate(ctx context.Context, fail func(error)) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.tooLateLocked(name)
-	m.everywhere = append(m.everywhere, runnable{name, run})
-}
-
-// AddLeaderOnly adds a function that runs in each term of this replica's leadership, or once if there is no leader election,
-// until its context is done. It may return earlier; an error ends the manager's Run. Call it before Run.
-func (m *Manager) AddLeaderOnly(name string, run func(ctx context.Context) error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.tooLateLocked(name)
-	m.leaderOnly = append(m.leaderOnly, runnable{name, run})
-}
-
-// tooLateLocked logs what is added after Run has started, and will therefore not run.
-func (m *Manager) tooLateLocked(name string) {
 	if m.ran {
-		m.o.Logger.Error("added after Run: it will not run; add it before", "name", name)
+		m.mu.Unlock()
+		return fmt.Errorf("the manager %q has run before; make a new one", m.o.Name)
 	}
-}
-
-// validate returns everything that is wrong with the wiring, by name, and marks the manager as used.
-func (m *Manager) validate() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	wrong := append(m.wrong[:len(m.wrong):len(m.wrong)], m.cache.Validate())
-	if m.ran {
-		wrong = append(wrong, errors.New("it has run before; make a new one"))
+	m.ran, m.fail = true, fail
+	if m.log == nil {
+		m.log = logr.FromContextAsSlogLogger(ctx)
 	}
-	m.ran = true
-	seen := map[string]bool{}
-	for _, c := range m.controllers {
+	wrong, controllers := slices.Clone(m.wrong), slices.Clone(m.controllers)
+	m.mu.Unlock()
+	wrong = append(wrong, m.cache.Validate())
+	for _, c := range controllers {
 		wrong = append(wrong, c.Validate())
-		if seen[c.Name()] {
-			wrong = append(wrong, fmt.Errorf("two controllers are named %q; give each a name of its own", c.Name()))
-		}
-		seen[c.Name()] = true
 	}
-	if err := errors.Join(wrong...); err != nil {
+	err := errors.Join(wrong...)
+	switch {
+	case err == nil:
+		return nil
+	case strings.Contains(err.Error(), "\n"):
+		return fmt.Errorf("the manager %q cannot run:\n%w", m.o.Name, err)
+	default:
 		return fmt.Errorf("the manager %q cannot run: %w", m.o.Name, err)
 	}
-	return nil
 }
 
 // cacheHooks logs informers that wait, fail or recover.
 func (m *Manager) cacheHooks() *hook.Cache {
 	return &hook.Cache{InformerState: func(s hook.InformerState) {
 		if s.Err != nil {
-			m.o.Logger.Warn("an informer is "+string(s.Phase), "kind", s.Kind, "err", s.Err)
+			m.logger().Warn("an informer is "+string(s.Phase), "kind", s.Kind, "err", s.Err)
 			return
 		}
-		m.o.Logger.Info("an informer is well again", "kind", s.Kind)
+		m.logger().Info("an informer is well again", "kind", s.Kind)
 	}}
 }
 
 // leaderElectionHooks logs terms.
 func (m *Manager) leaderElectionHooks() *hook.LeaderElection {
-	log := m.o.Logger
 	return &hook.LeaderElection{
-		Acquired: func(lease string) { log.Info("leading", "lease", lease) },
-		Lost:     func(lease string) { log.Error("the lease is lost", "lease", lease) },
+		Acquired: func(lease string) { m.logger().Info("leading", "lease", lease) },
+		Lost:     func(lease string) { m.logger().Error("the lease is lost", "lease", lease) },
 		Released: func(lease string, err error) {
 			if err != nil {
-				log.Warn("the lease could not be released; it will expire", "lease", lease, "err", err)
+				m.logger().Warn("the lease could not be released; it will expire", "lease", lease, "err", err)
 				return
 			}
-			log.Info("the lease is released", "lease", lease)
+			m.logger().Info("the lease is released", "lease", lease)
 		},
-		Leader: func(lease, identity string) { log.Info("somebody else leads", "lease", lease, "leader", identity) },
+		Leader: func(lease, identity string) {
+			m.logger().Info("somebody else leads", "lease", lease, "leader", identity)
+		},
 	}
 }

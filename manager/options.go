@@ -27,7 +27,8 @@ type Options struct {
 	// Grace is for how long running Reconciles, and everything else that was started, may go on after a stop was asked for.
 	// Default: 25 s, which is less than the 30 s that Kubernetes gives a pod.
 	Grace time.Duration
-	// Logger is where the manager writes, and what controllers without a logger of their own use. Default: slog.Default().
+	// Logger is where the manager writes, and what controllers without a logger of their own use. Default: that of the
+	// context that Run is given, else slog.Default().
 	Logger *slog.Logger
 }
 
@@ -38,7 +39,7 @@ func (o Options) Validate() error {
 		wrong = append(wrong, errors.New("manager.Options.Name: name the program"))
 	}
 	if o.Grace < 0 {
-		wrong = append(wrong, fmt.Errorf("manager.Options.Grace: %s, must be positive", o.Grace))
+		wrong = append(wrong, fmt.Errorf("manager.Options.Grace: %s, must not be negative", o.Grace))
 	}
 	if o.LeaderElection != nil {
 		wrong = append(wrong, o.LeaderElection.Validate())
@@ -52,9 +53,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Grace == 0 {
 		o.Grace = 25 * time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
 	}
 	return o
 }

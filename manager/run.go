@@ -5,16 +5,18 @@ package manager
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 const (
 	// hardLimit is how long after the grace time Run waits for what has not stopped.
 	hardLimit = 3 * time.Second
+	// moment is what each stage has at least, of the hard limit, however long those before it took to stop.
+	moment = hardLimit / 12
 	// warmLimit is how long a replica that does not get synced keeps from campaigning: a source that will never sync must
 	// not keep everybody from leading.
 	warmLimit = 2 * time.Minute
@@ -22,95 +24,84 @@ const (
 
 // Run starts everything, blocks until ctx is done or something fails, stops everything, and returns. It returns nil after a
 // stop that was asked for, an error that names what failed, or, first of all, one that names all that is wrong with the
-// wiring. It may be called once.
+// wiring, one line each. It may be called once.
 func (m *Manager) Run(ctx context.Context) error {
-	if err := m.validate(); err != nil {
+	stopping, end := context.WithCancel(ctx)
+	defer end()
+	r := &report{manager: m.o.Name, end: end}
+	if err := m.validate(ctx, r.failed); err != nil {
 		return err
 	}
-	defer m.client.Close()
-	ctx = logr.NewContextWithSlogLogger(ctx, m.o.Logger)
-	// fail ends the run with the first error.
-	stopping, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-
-	caches, everywhere, leader := newStage(ctx, fail), newStage(ctx, fail), newStage(ctx, fail)
+	defer utilnet.CloseIdleConnectionsFor(m.client.HTTPClient().Transport) // http.Client does not look into client-go's wrappers
+	ctx = logr.NewContextWithSlogLogger(ctx, m.logger())
+	alive := context.WithoutCancel(ctx) // the stages end one after another, not all with ctx
+	caches, everywhere, leader := newStage(alive, r), newStage(alive, r), newStage(alive, r)
 	caches.run("cache", m.cache.Run)
-	for _, r := range m.everywhere {
-		everywhere.run(r.name, r.run)
-	}
-	for _, c := range m.controllers {
-		everywhere.run("controller "+c.Name(), c.Warm)
-	}
-	everywhere.run("ready", m.becomeReady)
-	leader.run("leading", m.campaign)
+	m.openEverywhere(func(f runnable) { everywhere.run(f.name, f.run) })
+	everywhere.run("readiness", m.becomeReady)
+	leader.run("leading", func(ctx context.Context) error { return m.campaign(ctx, r) })
 
 	<-stopping.Done()
-	err := m.stop(leader, everywhere, caches)
-	if cause := context.Cause(stopping); ctx.Err() == nil && !errors.Is(err, cause) {
-		err = errors.Join(cause, err)
-	}
-	return err
+	m.stop(leader, everywhere, caches)
+	return r.result()
 }
 
 // stop ends the stages one after another. All of them together have the grace time and the hard limit.
-func (m *Manager) stop(stages ...*stage) error {
-	deadline, cancel := context.WithTimeout(context.Background(), m.o.Grace+hardLimit)
-	defer cancel()
-	var errs []error
-	for _, s := range stages {
-		errs = append(errs, s.stop(deadline))
+func (m *Manager) stop(stages ...*stage) {
+	limit := time.Now().Add(m.o.Grace + hardLimit)
+	for i, s := range stages {
+		later := len(stages) - 1 - i
+		s.stop(limit.Add(-moment * time.Duration(later)))
 	}
-	return errors.Join(errs...)
 }
 
-// becomeReady closes Ready when all controllers are synced.
+// becomeReady closes Ready when all controllers are synced that were there at the start.
 func (m *Manager) becomeReady(ctx context.Context) error {
-	for _, c := range m.controllers {
+	m.mu.Lock()
+	controllers := m.controllers[:len(m.controllers):len(m.controllers)]
+	m.mu.Unlock()
+	for _, c := range controllers {
 		select {
 		case <-c.Synced():
 		case <-ctx.Done():
 			return nil
 		}
 	}
-	m.o.Logger.Info("ready", "controllers", len(m.controllers))
+	m.logger().Info("ready", "controllers", len(controllers))
 	close(m.ready)
 	return nil
 }
 
 // campaign leads when it may: at once, or, once this replica is warm, in the terms that it wins.
-func (m *Manager) campaign(ctx context.Context) error {
+func (m *Manager) campaign(ctx context.Context, r *report) error {
+	lead := func(take, work context.Context) error { return m.lead(take, work, r) }
 	if m.elector == nil {
-		return m.lead(ctx, context.WithoutCancel(ctx))
+		return lead(ctx, context.WithoutCancel(ctx))
 	}
 	select {
 	case <-m.ready:
 	case <-ctx.Done():
 		return nil
 	case <-time.After(warmLimit):
-		m.o.Logger.Warn("campaigning although not every controller is synced", "after", warmLimit)
+		m.logger().Warn("campaigning although not every controller is synced", "after", warmLimit)
 	}
-	return m.elector.Run(ctx, m.lead)
+	return m.elector.Run(ctx, lead)
 }
 
-// lead runs for one term what only a leader may. It returns when all of it has; an error of one ends the others.
-func (m *Manager) lead(take, work context.Context) error {
-	take, fail := context.WithCancelCause(take)
-	defer fail(nil)
+// lead runs for one term what only a leader may. It returns when all of it has. Errors are reported at once, so that what
+// runs outside of the term stops, too.
+func (m *Manager) lead(take, work context.Context, r *report) error {
 	work, cancel := context.WithCancelCause(work)
 	defer cancel(nil)
-	overdue := context.AfterFunc(take, func() {
-		time.AfterFunc(m.o.Grace, func() { cancel(fmt.Errorf("the grace time of %s is over: %w", m.o.Grace, context.Canceled)) })
-	})
-	defer overdue()
+	over := fmt.Errorf("the grace time of %s is over: %w", m.o.Grace, context.Canceled)
+	defer context.AfterFunc(take, func() { time.AfterFunc(m.o.Grace, func() { cancel(over) }) })()
 
-	term := newStage(take, fail)
-	for _, c := range m.controllers {
-		term.run("controller "+c.Name(), func(take context.Context) error { return c.Lead(take, work) })
-	}
-	for _, r := range m.leaderOnly {
-		term.run(r.name, r.run)
-	}
+	term := newStage(take, r)
+	defer term.end()
+	m.openTerm(func(l leading) {
+		term.run(l.name, func(take context.Context) error { return l.run(take, work) })
+	})
 	<-take.Done()
-	term.end()
-	return term.join()
+	term.join()
+	return nil
 }

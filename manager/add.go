@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Add adds a controller, before Run or while it runs: then the controller starts at once. One that is wrong ends Run, like one
+// that fails.
+func (m *Manager) Add(c Controller) {
+	if c == nil {
+		m.complain(errors.New("Add was given no controller"))
+		return
+	}
+	unique, running := m.claim(c)
+	if !unique {
+		m.complain(fmt.Errorf("two controllers are named %q; give each a name of its own", c.Name()))
+		return
+	}
+	if running { // else Run validates it
+		if err := c.Validate(); err != nil {
+			m.complain(err)
+			return
+		}
+	}
+	name := fmt.Sprintf("controller %q", c.Name())
+	m.addEverywhere(runnable{"the sources of " + name, c.Warm})
+	m.addLeading(leading{name, c.Lead})
+}
+
+// AddEverywhere adds a function that runs on every replica, leader or not, until its context is done. It may return earlier;
+// an error ends the manager's Run. It may be added before Run or while it runs: then the function starts at once.
+func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error) {
+	if m.usable("AddEverywhere", name, run) {
+		m.addEverywhere(runnable{name, run})
+	}
+}
+
+// AddLeaderOnly adds a function that runs in each term of this replica's leadership, or once if there is no leader election,
+// until its context is done; context.Cause says why. It may return earlier; an error ends the manager's Run. It may be added
+// before Run or while it runs: then the function starts at once where this replica leads.
+func (m *Manager) AddLeaderOnly(name string, run func(ctx context.Context) error) {
+	if m.usable("AddLeaderOnly", name, run) {
+		m.addLeading(leading{name, func(take, _ context.Context) error { return run(take) }})
+	}
+}
+
+func (m *Manager) usable(method, name string, run func(ctx context.Context) error) bool {
+	switch {
+	case name == "":
+		m.complain(fmt.Errorf("%s: give the function a name", method))
+	case run == nil:
+		m.complain(fmt.Errorf("%s: %q is a nil function", method, name))
+	default:
+		return true
+	}
+	return false
+}
+
+// claim takes a controller in, unless another has its name, and says whether Run has begun.
+func (m *Manager) claim(c Controller) (unique, running bool) {
+	name := c.Name()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if slices.Contains(m.names, name) {
+		return false, m.ran
+	}
+	m.names = append(m.names, name)
+	m.controllers = append(m.controllers, c)
+	return true, m.ran
+}
+
+func (m *Manager) addEverywhere(r runnable) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.everywhere = append(m.everywhere, r)
+	if m.startEverywhere != nil {
+		m.startEverywhere(r)
+	}
+}
+
+func (m *Manager) addLeading(l leading) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leaderOnly = append(m.leaderOnly, l)
+	if m.startLeading != nil {
+		m.startLeading(l)
+	}
+}
+
+// openEverywhere starts what runs on every replica, and from now on what is added.
+func (m *Manager) openEverywhere(start func(runnable)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.startEverywhere = start
+	for _, f := range m.everywhere {
+		start(f)
+	}
+}
+
+// openTerm starts what runs in a term, and from now on what is added.
+func (m *Manager) openTerm(start func(leading)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.startLeading = start
+	for _, l := range m.leaderOnly {
+		start(l)
+	}
+}

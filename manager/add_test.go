@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/manager"
+)
+
+func TestM6_AddWhileRunning(t *testing.T) {
+	for name, options := range map[string]func(*manager.Options){"elected": elected, "alone": nil} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var d diary
+				var mu sync.Mutex
+				var keys []string
+				api := newAPI()
+				put(api, "a")
+				m := newManager(api, options)
+				stop, result := start(t, m)
+				pass(time.Minute)
+				m.AddEverywhere("everywhere", d.until("everywhere", 0))
+				m.AddLeaderOnly("leader only", d.until("leader only", 0))
+				configMaps(m, "website", func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					keys = append(keys, key.Name)
+					return controller.Result{}, nil
+				})
+				pass(time.Minute)
+				put(api, "b")
+				pass(time.Minute)
+				slices.Sort(d.events)
+				d.want(t, "everywhere starts", "leader only starts")
+				stop()
+				ok(t, result())
+				d.want(t, "everywhere starts", "leader only starts", "leader only ends", "everywhere ends")
+				if !slices.Equal(keys, []string{"a", "b"}) {
+					t.Errorf("reconciled %v", keys)
+				}
+				m.Add(newFake("too late", &d)) // does nothing, as do these
+				m.AddEverywhere("too late", d.until("too late", 0))
+				m.AddLeaderOnly("too late", d.until("too late", 0))
+				synctest.Wait()
+				if len(d.events) != 4 {
+					t.Errorf("something started after the end: %q", d.events)
+				}
+			})
+		})
+	}
+}
+
+func TestM6_WhatIsAddedRunsInEachTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		api := newAPI()
+		giveLease(api)
+		m := newManager(api, elected)
+		stop, result := start(t, m)
+		pass(time.Second)
+		m.AddLeaderOnly("before", d.until("before", 0)) // while it campaigns
+		d.want(t)
+		pass(time.Minute)
+		m.AddLeaderOnly("in", d.until("in", 0))
+		pass(time.Second)
+		d.want(t, "before starts", "in starts")
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		pass(time.Minute)
+		m.AddLeaderOnly("between", d.until("between", 0))
+		pass(time.Second)
+		slices.Sort(d.events)
+		d.want(t, "before ends", "before starts", "in ends", "in starts")
+		api.Intercept(nil)
+		pass(time.Minute)
+		slices.Sort(d.events[4:])
+		d.want(t, "before ends", "before starts", "in ends", "in starts", "before starts", "between starts", "in starts")
+		stop()
+		ok(t, result())
+	})
+}
+
+func TestM6_WhatIsWrongEndsRun(t *testing.T) {
+	for want, add := range map[string]func(*manager.Manager){
+		"Add was given no controller":                                      func(m *manager.Manager) { m.Add(nil) },
+		`two controllers are named "website"; give each a name of its own`: func(m *manager.Manager) { m.Add(newFake("website", &diary{})) },
+		"boom": func(m *manager.Manager) {
+			c := newFake("another", &diary{})
+			c.wrong = errors.New("boom")
+			c.warm = func(context.Context) error { return errors.New("it was started") }
+			m.Add(c)
+		},
+		"reporter: boom": func(m *manager.Manager) {
+			m.AddEverywhere("reporter", func(context.Context) error { return errors.New("boom") })
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newManager(newAPI(), elected)
+				m.Add(newFake("website", &diary{}))
+				_, result := start(t, m)
+				pass(time.Minute)
+				add(m)
+				if err := result(); err == nil || err.Error() != want {
+					t.Errorf("Run returned %v, want %s", err, want)
+				}
+			})
+		})
+	}
+}
+
+// TestM6_AddWhileItStops adds from many goroutines while the manager starts and stops, for the race detector.
+func TestM6_AddWhileItStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(newAPI(), elected)
+		var adding sync.WaitGroup
+		for range 20 {
+			adding.Go(func() {
+				for range 20 {
+					m.AddEverywhere("everywhere", (&diary{}).until("", 0))
+					m.AddLeaderOnly("leader only", (&diary{}).until("", 0))
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
+		}
+		stop, result := start(t, m)
+		time.Sleep(100 * time.Millisecond)
+		stop()
+		ok(t, result())
+		adding.Wait()
+	})
+}

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// label marks the goroutines of a manager in profiles, with the manager's name and that of the function.
+const label = "setpoint"
+
+// report is what one Run has started that has not returned, and what has gone wrong.
+type report struct {
+	manager string
+	end     func() // asks everything to stop
+
+	mu    sync.Mutex // guards what follows
+	names []string   // of the functions that run, in the order of their start
+	errs  []error
+}
+
+func (r *report) label(name string) string { return r.manager + "/" + name }
+
+// running takes down that a function runs, until it calls what it gets.
+func (r *report) running(name string) (returned func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.names = append(r.names, name)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		i := slices.Index(r.names, name)
+		r.names = slices.Delete(r.names, i, i+1)
+	}
+}
+
+// failed takes an error down, if it is one, and has everything stop.
+func (r *report) failed(err error) {
+	if err == nil {
+		return
+	}
+	r.mu.Lock()
+	r.errs = append(r.errs, err)
+	r.mu.Unlock()
+	r.end()
+}
+
+// result returns what has gone wrong, the first thing first, and last what still runs, with its stacks (M1).
+func (r *report) result() error {
+	r.mu.Lock()
+	errs, names := slices.Clone(r.errs), slices.Clone(r.names)
+	r.mu.Unlock()
+	slices.Reverse(names) // what was started first waits for the others
+	for i, name := range names {
+		if !slices.Contains(names[:i], name) {
+			errs = append(errs, fmt.Errorf("%s has not stopped in time:\n%s", name, stacks(r.label(name))))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stacks returns the stacks of all goroutines that carry the label: those that the function started, too.
+func stacks(value string) string {
+	var profile bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		return err.Error()
+	}
+	wanted := fmt.Sprintf("%q:%q", label, value) // how labels stand in a profile
+	var found []string
+	for block := range strings.SplitSeq(profile.String(), "\n\n") {
+		if strings.Contains(block, wanted) {
+			found = append(found, block)
+		}
+	}
+	return strings.Join(found, "\n\n")
+}

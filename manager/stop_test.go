@@ -1,0 +1,318 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/manager"
+)
+
+// stubborn waits for free, whatever its context says.
+func stubborn(free <-chan struct{}) { <-free }
+
+func wantParts(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("Run returned nil")
+	}
+	rest := err.Error()
+	for _, part := range parts {
+		_, after, found := strings.Cut(rest, part)
+		if !found {
+			t.Fatalf("the error does not go on with %q:\n%v", part, err)
+		}
+		rest = after
+	}
+}
+
+func TestM1_WhatDoesNotStopIsNamedWithItsStack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		defer close(free)
+		m := newManager(newAPI(), func(o *manager.Options) { o.Grace = 10 * time.Second })
+		m.AddEverywhere("polite", func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		})
+		m.AddEverywhere("stubborn", func(context.Context) error {
+			stubborn(free)
+			return nil
+		})
+		m.AddEverywhere("a stubborn child's parent", func(ctx context.Context) error {
+			go stubborn(free)
+			stubborn(free)
+			return nil
+		})
+		stop, result := start(t, m)
+		pass(time.Second)
+		began := time.Now()
+		stop()
+		err := result()
+		if took := time.Since(began); took > 13*time.Second || took < 12*time.Second {
+			t.Errorf("Run returned after %s, want the grace time of 10s and at most 3s", took)
+		}
+		wantParts(t, err, "a stubborn child's parent has not stopped in time:\n", "1 @", "manager_test.stubborn", "1 @", "manager_test.stubborn",
+			"stubborn has not stopped in time:\n", "manager_test.stubborn", "stop_test.go")
+		if strings.Contains(err.Error(), "polite") || strings.Contains(err.Error(), "cache") {
+			t.Errorf("the error names what has stopped:\n%v", err)
+		}
+	})
+}
+
+func TestM1_AStuckReconcileIsNamedWithItsStack(t *testing.T) {
+	for name, options := range map[string]func(*manager.Options){"elected": elected, "alone": nil} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				free := make(chan struct{})
+				defer close(free)
+				api := newAPI()
+				put(api, "a")
+				m := newManager(api, options)
+				configMaps(m, "website", func(context.Context, types.NamespacedName) (controller.Result, error) {
+					stubborn(free)
+					return controller.Result{}, nil
+				})
+				stop, result := start(t, m)
+				pass(time.Second)
+				began := time.Now()
+				stop()
+				err := result()
+				if took := time.Since(began); took > 28*time.Second || took < 27*time.Second {
+					t.Errorf("Run returned after %s, want the grace time of 25s and at most 3s", took)
+				}
+				wantParts(t, err, `controller "website" has not stopped in time:`, "manager_test.stubborn", "leading has not stopped in time:")
+				if strings.Contains(err.Error(), "sources of") {
+					t.Errorf("the error names what has stopped:\n%v", err)
+				}
+				if options != nil && holder(api) == "" {
+					t.Error("the lease is released although the work has not stopped")
+				}
+			})
+		})
+	}
+}
+
+func TestM1_IdleConnectionsAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &line{RoundTripper: newAPI()}
+		cfg := config(nil)
+		cfg.Transport = l
+		m := manager.New(cfg, manager.Options{Name: "test", Logger: silent})
+		stop, result := start(t, m)
+		pass(time.Second)
+		if n := l.closed.Load(); n != 0 {
+			t.Errorf("closed %d times while it runs", n)
+		}
+		stop()
+		ok(t, result())
+		if l.closed.Load() == 0 {
+			t.Error("idle connections are not closed")
+		}
+	})
+}
+
+func TestM2_StopIsTheReverseOfStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		api := newAPI()
+		m := newManager(api, func(o *manager.Options) {
+			elected(o)
+			o.Grace = time.Minute
+		})
+		configMaps(m, "website", func(context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{}, nil
+		})
+		c := newFake("fake", &d)
+		c.synced = make(chan struct{})
+		c.warm = func(ctx context.Context) error {
+			d.note("warm starts")
+			time.Sleep(time.Second)
+			close(c.synced)
+			<-ctx.Done()
+			if api.Watches() == 0 {
+				t.Error("the cache stops before what runs everywhere")
+			}
+			d.note("warm ends")
+			return nil
+		}
+		m.AddLeaderOnly("leader only", d.until("leader only", 5*time.Second))
+		m.Add(c)
+		m.AddEverywhere("everywhere", func(ctx context.Context) error {
+			err := d.until("everywhere", 5*time.Second)(ctx)
+			if holder(api) != "" {
+				t.Error("the lease is held when all of the term has stopped")
+			}
+			return err
+		})
+		stop, result := start(t, m)
+		pass(500 * time.Millisecond)
+		if isReady(m) || holder(api) != "" {
+			t.Error("it is ready, or leads, before its controllers are synced")
+		}
+		pass(time.Second)
+		if !isReady(m) || holder(api) == "" {
+			t.Error("it is not ready, or does not lead, when its controllers are synced")
+		}
+		pass(10 * time.Second)
+		d.mu.Lock()
+		clear(d.events[:2]) // those of one stage start in any order
+		clear(d.events[2:4])
+		d.mu.Unlock()
+		stop()
+		ok(t, result())
+		d.want(t, "", "", "", "", "lead fake ends", "leader only ends", "warm ends", "everywhere ends")
+		if n := api.Watches(); n != 0 {
+			t.Errorf("%d watches are open", n)
+		}
+	})
+}
+
+func TestM3_StopInAnyPhase(t *testing.T) {
+	refuse := func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() }
+	hang := func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() }
+	forbid := func(r *fakeapi.Request) (*http.Response, error) {
+		if r.Verb == "list" || r.Verb == "watch" {
+			return r.Fail(http.StatusForbidden, "no right")
+		}
+		return nil, nil
+	}
+	for name, test := range map[string]struct {
+		options   func(*manager.Options)
+		setUp     func(api *fakeapi.Server)
+		reconcile controller.Func[types.NamespacedName]
+		after     time.Duration // how long it runs
+		late      func(api *fakeapi.Server)
+		atMost    time.Duration
+	}{
+		"at once":                           {},
+		"at once, elected":                  {options: elected},
+		"caches that never sync":            {setUp: func(api *fakeapi.Server) { api.Intercept(forbid) }, after: time.Minute},
+		"caches that never sync, elected":   {options: elected, setUp: func(api *fakeapi.Server) { api.Intercept(forbid) }, after: time.Minute},
+		"the same, and leading":             {options: elected, setUp: func(api *fakeapi.Server) { api.Intercept(forbid) }, after: 5 * time.Minute},
+		"the API server refuses":            {setUp: func(api *fakeapi.Server) { api.Intercept(refuse) }, after: time.Minute},
+		"the API server refuses, elected":   {options: elected, setUp: func(api *fakeapi.Server) { api.Intercept(refuse) }, after: 5 * time.Minute},
+		"the API server hangs":              {setUp: func(api *fakeapi.Server) { api.Intercept(hang) }, after: time.Minute},
+		"the API server hangs, elected":     {options: elected, setUp: func(api *fakeapi.Server) { api.Intercept(hang) }, after: 5 * time.Minute},
+		"kinds that are not served":         {setUp: func(api *fakeapi.Server) { api.Withdraw(fakeapi.ConfigMaps, fakeapi.Leases) }, options: elected, after: 5 * time.Minute},
+		"campaigning":                       {options: elected, setUp: giveLease, after: 10 * time.Second},
+		"leading":                           {options: elected, after: time.Minute},
+		"leading, and then it hangs":        {options: elected, after: time.Minute, late: func(api *fakeapi.Server) { api.Intercept(hang) }, atMost: 2 * time.Second},
+		"leading, and then it refuses":      {options: elected, after: time.Minute, late: func(api *fakeapi.Server) { api.Intercept(refuse) }},
+		"leading with a slow reconcile":     {options: elected, reconcile: slow, after: time.Minute, atMost: 25 * time.Second},
+		"slow, and then it hangs":           {options: elected, reconcile: slow, after: time.Minute, late: func(api *fakeapi.Server) { api.Intercept(hang) }, atMost: 27 * time.Second},
+		"a slow reconcile without election": {reconcile: slow, after: time.Minute, atMost: 25 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := newAPI()
+				put(api, "a")
+				if test.setUp != nil {
+					test.setUp(api)
+				}
+				if test.reconcile == nil {
+					test.reconcile = func(context.Context, types.NamespacedName) (controller.Result, error) {
+						return controller.Result{}, nil
+					}
+				}
+				m := newManager(api, test.options)
+				configMaps(m, "website", test.reconcile)
+				stop, result := start(t, m)
+				pass(test.after)
+				if test.late != nil {
+					test.late(api)
+				}
+				began := time.Now()
+				stop()
+				ok(t, result())
+				if took := time.Since(began); took > test.atMost {
+					t.Errorf("it took %s to stop, want at most %s", took, test.atMost)
+				}
+				if n := api.Watches(); n != 0 {
+					t.Errorf("%d watches are open", n)
+				}
+			})
+		})
+	}
+}
+
+// slow goes on until it is cancelled.
+func slow(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+	<-ctx.Done()
+	return controller.Result{}, ctx.Err()
+}
+
+// giveLease leaves a lease that a replica held whose line was cut.
+func giveLease(api *fakeapi.Server) {
+	other := newManager(api, elected)
+	ctx, cancel := context.WithCancel(context.Background())
+	other.AddLeaderOnly("ends the other, which keeps its lease", func(context.Context) error {
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		cancel()
+		return nil
+	})
+	_ = other.Run(ctx)
+	api.Intercept(nil)
+	if holder(api) == "" {
+		panic("nobody holds the lease")
+	}
+}
+
+func TestM3_TheReconcileLearnsWhyItIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		put(api, "a")
+		m := newManager(api, elected)
+		var cause error
+		var after time.Duration
+		var stopped time.Time
+		configMaps(m, "website", func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			<-ctx.Done()
+			cause, after = context.Cause(ctx), time.Since(stopped)
+			return controller.Result{}, ctx.Err()
+		})
+		stop, result := start(t, m)
+		pass(time.Minute)
+		stopped = time.Now()
+		stop()
+		ok(t, result())
+		if cause == nil || !strings.Contains(cause.Error(), "the grace time of 25s is over") || after != 25*time.Second {
+			t.Errorf("cancelled after %s because of %v", after, cause)
+		}
+		if h := holder(api); h != "" {
+			t.Errorf("%q holds the lease", h)
+		}
+	})
+}
+
+func TestM3_TheFailureOfOneStopsAllWithinTheSameTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		put(api, "a")
+		m := newManager(api, elected)
+		configMaps(m, "website", slow)
+		m.AddLeaderOnly("reporter", func(context.Context) error {
+			time.Sleep(time.Minute)
+			return errors.New("boom")
+		})
+		began := time.Now()
+		_, result := start(t, m)
+		if err := result(); err == nil || err.Error() != "reporter: boom" {
+			t.Errorf("Run returned %v", err)
+		}
+		if took := time.Since(began) - time.Minute; took != 25*time.Second {
+			t.Errorf("it took %s to stop", took)
+		}
+	})
+}

@@ -26,6 +26,8 @@ type Backend interface {
 	Mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error)
 	// RESTClient returns a client for requests about a kind.
 	RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error)
+	// Forget drops what Mapping knows of a kind: the API server answered 404.
+	Forget(gvk schema.GroupVersionKind)
 }
 
 // Options configures New. The zero value works.
@@ -51,7 +53,7 @@ func New(b Backend, o Options) *Cache {
 	return &Cache{backend: b, hooks: o.Hooks, informers: map[schema.GroupVersionKind]*informer{}}
 }
 
-// Validate returns an error that names every type that a handle was asked for and that the scheme does not know.
+// Validate returns an error that names every type that a handle was asked for and that cannot be cached.
 func (c *Cache) Validate() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +64,7 @@ func (c *Cache) Validate() error {
 // goroutines has returned. A cache runs once.
 func (c *Cache) Run(ctx context.Context) error {
 	var running sync.WaitGroup
-	if err := c.open(func(i *informer) { running.Go(func() { i.shared.RunWithContext(ctx) }) }); err != nil {
+	if err := c.open(func(i *informer) { running.Go(func() { i.run(ctx) }) }); err != nil {
 		return err
 	}
 	<-ctx.Done()

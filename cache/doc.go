@@ -16,10 +16,16 @@
 // # Guarantees
 //
 // S4: an informer that cannot list (its API is missing, it is forbidden, its objects cannot be decoded, the API server
-// cannot be reached) delays nobody else, and [Handle.State] says why it fails. It is tried again every 4 seconds at most,
+// cannot be reached) delays nobody else, and [Handle.State] says why it fails. It is tried again every 3 seconds at most,
 // for as long as it takes: a CRD may be installed, or a right granted, later.
 //
 // S7: one LIST and one WATCH per kind, however many handles.
+//
+// S2: no final state is lost when a watch breaks, its version is too old, or the kind is not served for a while: what was
+// deleted meanwhile comes as a delete with the last known state (client-go's DeletedFinalStateUnknown).
+//
+// S5: a CRD that appears later is synced within 5 seconds. One that is removed parks its informer, with the last known state
+// readable, and is listed anew within 5 seconds of its return, if it does not come and go more than once in two minutes.
 //
 // S9: a read never answers from an unsynced store: it waits until its context ends, and then says what it waited for.
 //

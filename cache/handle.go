@@ -37,7 +37,7 @@ type Handle[T Object] struct {
 }
 
 // For declares that objects of type T are to be kept, and returns a handle for them. All handles of one type share one
-// informer. It makes no request. A type that the scheme does not know is reported by Validate, by the manager's Run and by
+// informer. It makes no request. A type that the scheme does not know, or whose list type it does not know, is reported by Validate, by the manager's Run and by
 // every read.
 func For[T Object](c *Cache) *Handle[T] {
 	t := reflect.TypeFor[T]()
@@ -49,6 +49,9 @@ func For[T Object](c *Cache) *Handle[T] {
 	if err != nil {
 		return &Handle[T]{cache: c, err: c.reject(fmt.Errorf("cache.For[%s]: the scheme does not know the type; add its package with AddToScheme: %w", t, err))}
 	}
+	if list := listKind(kinds[0]); !c.backend.Scheme().Recognizes(list) {
+		return &Handle[T]{cache: c, err: c.reject(fmt.Errorf("cache.For[%s]: the scheme knows the type but not %s, which lists need; add it to the scheme", t, list.Kind))}
+	}
 	return &Handle[T]{cache: c, gvk: kinds[0], informer: c.informerFor(kinds[0], example)}
 }
 
@@ -57,6 +60,9 @@ func For[T Object](c *Cache) *Handle[T] {
 func (h *Handle[T]) Get(ctx context.Context, key types.NamespacedName) (T, error) {
 	if err := h.WaitForSync(ctx); err != nil {
 		return *new(T), fmt.Errorf("get %s %s: %w", h.gvk.Kind, key, err)
+	}
+	if err := h.fits(key.Namespace, true); err != nil {
+		return *new(T), fmt.Errorf("get %s: %w", key.Name, err)
 	}
 	name := key.Name
 	if key.Namespace != "" {
@@ -67,7 +73,7 @@ func (h *Handle[T]) Get(ctx context.Context, key types.NamespacedName) (T, error
 		return *new(T), fmt.Errorf("get %s %s: %w", h.gvk.Kind, key, err)
 	}
 	if !found {
-		return *new(T), apierrors.NewNotFound(h.resource(ctx), key.Name)
+		return *new(T), apierrors.NewNotFound(h.resource(), key.Name)
 	}
 	return copyOf[T](obj), nil
 }
@@ -84,6 +90,9 @@ type ListOptions struct {
 func (h *Handle[T]) List(ctx context.Context, o ListOptions) ([]T, error) {
 	if err := h.WaitForSync(ctx); err != nil {
 		return nil, fmt.Errorf("list %s: %w", h.gvk.Kind, err)
+	}
+	if err := h.fits(o.Namespace, false); err != nil {
+		return nil, fmt.Errorf("list: %w", err)
 	}
 	if o.Selector == nil {
 		o.Selector = labels.Everything()
@@ -109,7 +118,7 @@ func (h *Handle[T]) OwnerRef(obj T) *metav1ac.OwnerReferenceApplyConfiguration {
 }
 
 // WaitForSync returns nil once the initial list is in the local copy. If ctx ends before, the error says where the informer
-// stands.
+// stands; if the cache stops before, that is the error.
 func (h *Handle[T]) WaitForSync(ctx context.Context) error {
 	if h.err != nil {
 		return h.err
@@ -124,6 +133,8 @@ func (h *Handle[T]) WaitForSync(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("not synced: %s: %w", h.State(), context.Cause(ctx))
+	case <-h.informer.stopped:
+		return fmt.Errorf("not synced, and never will be: %s", h.State())
 	}
 }
 
@@ -140,6 +151,9 @@ func (h *Handle[T]) GroupVersionKind() schema.GroupVersionKind { return h.gvk }
 
 // Namespaced says whether objects of the kind live in namespaces. It asks the API server if that is not known yet.
 func (h *Handle[T]) Namespaced(ctx context.Context) (bool, error) {
+	if h.err != nil {
+		return false, h.err
+	}
 	m, err := h.cache.backend.Mapping(ctx, h.gvk)
 	if err != nil {
 		return false, err
@@ -159,10 +173,18 @@ func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
 // String names the kind.
 func (h *Handle[T]) String() string { return h.State().Kind }
 
-// resource names the kind's resource in errors.
-func (h *Handle[T]) resource(ctx context.Context) schema.GroupResource {
-	if m, err := h.cache.backend.Mapping(ctx, h.gvk); err == nil {
-		return m.Resource.GroupResource()
+// fits says what is wrong with a namespace for the kind. It must be synced.
+func (h *Handle[T]) fits(namespace string, one bool) error {
+	switch namespaced := h.informer.mapping.Load().Scope.Name() == meta.RESTScopeNameNamespace; {
+	case namespaced && namespace == "" && one:
+		return fmt.Errorf("%s is a namespaced kind: name the namespace", h.gvk.Kind)
+	case !namespaced && namespace != "":
+		return fmt.Errorf("%s is a cluster-scoped kind: leave the namespace empty, not %q", h.gvk.Kind, namespace)
 	}
-	return schema.GroupResource{Group: h.gvk.Group, Resource: h.gvk.Kind}
+	return nil
+}
+
+// resource names the kind's resource in errors. It must be synced.
+func (h *Handle[T]) resource() schema.GroupResource {
+	return h.informer.mapping.Load().Resource.GroupResource()
 }

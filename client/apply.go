@@ -5,7 +5,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,8 +45,14 @@ func (h *Handle[T]) applyOptions() metav1.ApplyOptions {
 
 // applier is client-go's own applying client for the object's namespace.
 func (h *Handle[T]) applier(ctx context.Context, desired ApplyConfiguration) (*gentype.ClientWithApply[T, ApplyConfiguration], error) {
-	if desired == nil || desired.GetName() == nil || *desired.GetName() == "" {
-		return nil, errors.New("apply: the configuration has no name")
+	if h.err != nil {
+		return nil, h.err
+	}
+	if isNil(desired) || desired.GetName() == nil || *desired.GetName() == "" {
+		return nil, fmt.Errorf("apply %s: the configuration has no name", h.gvk.Kind)
+	}
+	if k, ok := desired.(interface{ GetKind() *string }); ok && k.GetKind() != nil && *k.GetKind() != h.gvk.Kind {
+		return nil, fmt.Errorf("apply %s: the configuration is of a %s, not of a %s", *desired.GetName(), *k.GetKind(), h.gvk.Kind)
 	}
 	var namespace string
 	if ns := desired.GetNamespace(); ns != nil {

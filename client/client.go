@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 )
 
 // Options configures New. The zero value works.
@@ -24,14 +27,17 @@ type Options struct {
 	// It must not be changed after New.
 	Scheme *runtime.Scheme
 	// FieldOwner is the field manager of every write, which server-side apply needs. Default: "setpoint". At most 128
-	// printable characters, as the API server demands.
+	// bytes of printable characters, as the API server demands.
 	FieldOwner string
 }
 
 // Validate names the field that is wrong.
 func (o Options) Validate() error {
 	if len(o.FieldOwner) > 128 {
-		return fmt.Errorf("client.Options.FieldOwner: %d characters, at most 128 are allowed", len(o.FieldOwner))
+		return fmt.Errorf("client.Options.FieldOwner has %d bytes, at most 128 are allowed", len(o.FieldOwner))
+	}
+	if strings.ContainsFunc(o.FieldOwner, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("client.Options.FieldOwner is %q, only printable characters are allowed", o.FieldOwner)
 	}
 	return nil
 }
@@ -52,7 +58,7 @@ type Client struct {
 }
 
 // New makes a client of a copy of cfg. It makes no request. QPS 0 in cfg means no client-side limit, where client-go's
-// default would be 5 requests per second.
+// default would be 5 requests per second; a limit holds for the requests of all kinds together, watches excepted.
 func New(cfg *rest.Config, o Options) (*Client, error) {
 	if cfg == nil {
 		return nil, errors.New("client.New: the rest.Config is nil; client.LoadConfig finds one")
@@ -63,6 +69,13 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 	cfg = rest.CopyConfig(cfg)
 	if cfg.QPS == 0 {
 		cfg.QPS = -1
+	}
+	if cfg.QPS > 0 && cfg.RateLimiter == nil {
+		// One for all kinds: each would get its own.
+		if cfg.Burst == 0 {
+			cfg.Burst = rest.DefaultBurst
+		}
+		cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, cfg.Burst)
 	}
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = rest.DefaultKubernetesUserAgent()

@@ -31,25 +31,38 @@ func LoadConfig(path string) (*rest.Config, error) {
 }
 
 func loadConfig(path string) (*rest.Config, error) {
+	const kubeconfig = clientcmd.RecommendedConfigPathEnvVar
+	where := os.Getenv(kubeconfig)
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	switch {
 	case path != "":
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("cannot read the kubeconfig: %w; give the path of an existing file, or none to use KUBECONFIG, the pod's service account or ~/.kube/config", err)
 		}
-		rules.ExplicitPath = path
-	case os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "":
+		rules.ExplicitPath, where = path, path
+	case where == "":
 		cfg, err := rest.InClusterConfig()
-		if !errors.Is(err, rest.ErrNotInCluster) {
-			return cfg, err
+		if err == nil {
+			return cfg, nil
 		}
+		if !errors.Is(err, rest.ErrNotInCluster) {
+			return nil, fmt.Errorf("cannot use the pod's service account: %w", err)
+		}
+		where = clientcmd.RecommendedHomeFile
 	}
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		return nil, fmt.Errorf("no cluster is configured: looked at %s and for a pod's service account; set KUBECONFIG or give the path of a kubeconfig", rules.GetDefaultFilename())
+	// Not the deferred loader: it takes the pod's service account where a kubeconfig that was asked for is empty.
+	var cfg *rest.Config
+	merged, err := rules.Load()
+	if err == nil {
+		cfg, err = clientcmd.NewNonInteractiveClientConfig(*merged, "", nil, rules).ClientConfig()
 	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot use the kubeconfig %s: %w", rules.GetDefaultFilename(), err)
+	switch {
+	case clientcmd.IsEmptyConfig(err) && (path != "" || os.Getenv(kubeconfig) != ""):
+		return nil, fmt.Errorf("no cluster is configured in the kubeconfig %s, or it does not exist; name another file", where)
+	case clientcmd.IsEmptyConfig(err):
+		return nil, fmt.Errorf("no cluster is configured: there is no pod's service account and nothing in %s; set KUBECONFIG or give the path of a kubeconfig", where)
+	case err != nil:
+		return nil, fmt.Errorf("cannot use the kubeconfig %s: %w", where, err)
 	}
 	return cfg, nil
 }

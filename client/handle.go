@@ -54,12 +54,12 @@ func newObject[T Object]() T {
 	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:forcetypeassert // T is a pointer type, seen by kindOf
 }
 
-// Served returns nil if the API server serves the kind, a *[NotServedError] if not, and else why it cannot be known.
+// Served asks the API server whether it serves the kind now: nil, a *[NotServedError], or why it cannot be known.
 func (h *Handle[T]) Served(ctx context.Context) error {
 	if h.err != nil {
 		return h.err
 	}
-	_, err := h.client.Mapping(ctx, h.gvk)
+	_, err := h.client.askMapping(ctx, h.gvk)
 	return err
 }
 
@@ -74,7 +74,7 @@ func (h *Handle[T]) GetLive(ctx context.Context, key types.NamespacedName) (T, e
 
 // Create creates the object and returns it as stored.
 func (h *Handle[T]) Create(ctx context.Context, obj T) (T, error) {
-	c, err := h.typed(ctx, obj.GetNamespace())
+	c, err := h.typedFor(ctx, "create", obj)
 	if err != nil {
 		return *new(T), err
 	}
@@ -84,7 +84,7 @@ func (h *Handle[T]) Create(ctx context.Context, obj T) (T, error) {
 // Update replaces the object, status excepted, and returns it as stored. The API server refuses it (conflict) if the
 // object's resourceVersion is no longer the newest.
 func (h *Handle[T]) Update(ctx context.Context, obj T) (T, error) {
-	c, err := h.typed(ctx, obj.GetNamespace())
+	c, err := h.typedFor(ctx, "update", obj)
 	if err != nil {
 		return *new(T), err
 	}
@@ -93,7 +93,7 @@ func (h *Handle[T]) Update(ctx context.Context, obj T) (T, error) {
 
 // UpdateStatus replaces the object's status, and returns the object as stored.
 func (h *Handle[T]) UpdateStatus(ctx context.Context, obj T) (T, error) {
-	c, err := h.typed(ctx, obj.GetNamespace())
+	c, err := h.typedFor(ctx, "update the status of", obj)
 	if err != nil {
 		return *new(T), err
 	}
@@ -122,6 +122,23 @@ func (h *Handle[T]) Delete(ctx context.Context, key types.NamespacedName, precon
 		o.Preconditions = &preconditions[i]
 	}
 	return c.Delete(ctx, key.Name, o)
+}
+
+// typedFor is typed, in the namespace of an object that may be nil.
+func (h *Handle[T]) typedFor(ctx context.Context, what string, obj T) (*gentype.Client[T], error) {
+	if h.err == nil && isNil(obj) {
+		return nil, fmt.Errorf("%s %s: the object is nil", what, h.gvk.Kind)
+	}
+	if h.err != nil {
+		return nil, h.err
+	}
+	return h.typed(ctx, obj.GetNamespace())
+}
+
+// isNil says whether v is nil or a nil pointer.
+func isNil(v any) bool {
+	r := reflect.ValueOf(v)
+	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
 // typed is client-go's own client for T in one namespace.

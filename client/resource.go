@@ -39,9 +39,20 @@ func (c *Client) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (*met
 	if m := c.knownMapping(gvk); m != nil {
 		return m, nil
 	}
+	return c.askMapping(ctx, gvk)
+}
+
+// Forget drops what Mapping has kept of a kind: the next call asks the API server.
+func (c *Client) Forget(gvk schema.GroupVersionKind) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.mappings, gvk)
+}
+
+func (c *Client) askMapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	list, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, gvk.GroupVersion().String())
 	if apierrors.IsNotFound(err) {
-		return nil, &NotServedError{Kind: gvk, Host: c.config.Host}
+		list, err = &metav1.APIResourceList{}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("asking the API server at %s for %s: %w", c.config.Host, gvk.GroupVersion(), err)
@@ -51,6 +62,7 @@ func (c *Client) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (*met
 			return c.keepMapping(gvk, r), nil
 		}
 	}
+	c.Forget(gvk)
 	return nil, &NotServedError{Kind: gvk, Host: c.config.Host}
 }
 

@@ -5,6 +5,7 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -51,6 +52,14 @@ type Kind interface {
 func Owner(of Kind) Handler[types.NamespacedName] { return owner{of} }
 
 type owner struct{ kind Kind }
+
+// CheckType refuses a missing kind.
+func (o owner) CheckType(Object) error {
+	if o.kind == nil {
+		return errors.New("handler.Owner was given no kind")
+	}
+	return nil
+}
 
 func (o owner) Keys(ctx context.Context, e Event) ([]types.NamespacedName, error) {
 	var keys []types.NamespacedName

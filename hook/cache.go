@@ -9,6 +9,8 @@ import "time"
 type Phase string
 
 const (
+	// NotStarted: the cache does not run yet.
+	NotStarted Phase = "not started"
 	// Waiting: the API server does not serve the kind (yet).
 	Waiting Phase = "waiting for its API"
 	// Syncing: the initial list is under way.
@@ -17,6 +19,8 @@ const (
 	Synced Phase = "synced"
 	// Failing: the API server refuses to list or watch, or cannot be reached. What was read before stays readable.
 	Failing Phase = "failing"
+	// Stopped: the cache has run. What was read before stays readable, and grows old.
+	Stopped Phase = "stopped"
 )
 
 // InformerState is where one informer stands, and since when.
@@ -42,6 +46,7 @@ func (s InformerState) String() string {
 
 // Cache is what package cache reports.
 type Cache struct {
-	// InformerState is called when an informer begins to wait or fail, when the reason changes, and when it recovers.
+	// InformerState is called when an informer begins to wait or fail, when the reason changes, and when it recovers: it is
+	// then Syncing or Synced, without Err. It is not called when all goes well.
 	InformerState func(InformerState)
 }

@@ -13,7 +13,7 @@
 //
 // S8: a handler or filter that panics or returns an error loses nothing: the event is tried again, with backoff, on a goroutine
 // of the source and not on the informer's. At most one event waits per object; of several that failed, the oldest Old and the
-// newest New are kept. Failures go to the hook.
+// newest New are kept, and states between them are not mapped. Failures go to the hook; State counts what is pending.
 //
 // # Concurrency
 //

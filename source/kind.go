@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 
 	toolscache "k8s.io/client-go/tools/cache"
 
@@ -28,6 +30,8 @@ type kind[T cache.Object, K comparable] struct {
 	handler handler.Handler[K]
 	filters []handler.Filter
 	synced  chan struct{} // closed by Run
+	ran     atomic.Bool
+	retries atomic.Pointer[retries[K]] // set by Run
 }
 
 func (k *kind[T, K]) Validate() error {
@@ -55,10 +59,22 @@ func (k *kind[T, K]) Validate() error {
 }
 
 func (k *kind[T, K]) Synced() <-chan struct{} { return k.synced }
-func (k *kind[T, K]) State() string           { return k.objects.State().String() }
 func (k *kind[T, K]) String() string          { return "Kind(" + k.objects.String() + ")" }
 
+func (k *kind[T, K]) State() string {
+	state := k.objects.State().String()
+	if r := k.retries.Load(); r != nil {
+		if n := r.len(); n > 0 {
+			state += fmt.Sprintf("; the handler has failed for %d objects, to be tried again", n)
+		}
+	}
+	return state
+}
+
 func (k *kind[T, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
+	if k.ran.Swap(true) {
+		return fmt.Errorf("%s: the source has run before, or was given to two controllers; make one for each", k)
+	}
 	informer := k.objects.Informer()
 	if informer == nil {
 		return fmt.Errorf("%s: %w", k, k.objects.State().Err)
@@ -73,13 +89,14 @@ func (k *kind[T, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error 
 	}
 	registration, err := informer.AddEventHandlerWithOptions(d.events(ctx, again.add), toolscache.HandlerOptions{})
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // everything stops, the cache has been faster
+		}
 		return fmt.Errorf("%s: %w", k, err)
 	}
-	joined := make(chan struct{})
-	go func() {
-		defer close(joined)
-		again.run(ctx)
-	}()
+	k.retries.Store(again)
+	var retrying sync.WaitGroup
+	retrying.Go(func() { again.run(ctx) })
 	select {
 	case <-registration.HasSyncedChecker().Done():
 		close(k.synced)
@@ -87,7 +104,7 @@ func (k *kind[T, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error 
 	case <-ctx.Done():
 	}
 	err = toolscache.ShutDownEventHandler(informer, registration)
-	<-joined
+	retrying.Wait()
 	return err
 }
 
@@ -137,9 +154,15 @@ func (d *delivery[K]) events(ctx context.Context, failed func(handler.Event)) to
 	}
 }
 
-// try delivers an event, and reports whether that went well.
+// try delivers an event, and reports whether that went well. Once ctx is done nobody needs it any more.
 func (d *delivery[K]) try(ctx context.Context, e handler.Event) bool {
+	if ctx.Err() != nil {
+		return true
+	}
 	keys, err := d.keys(ctx, e)
+	if err != nil && ctx.Err() != nil {
+		return true
+	}
 	if err != nil {
 		if d.hooks.HandlerFailed != nil {
 			d.hooks.HandlerFailed(d.source, e.Key().String(), err)

@@ -80,34 +80,50 @@ func (r *retries[K]) run(ctx context.Context) {
 
 var errHandler = errors.New("the handler failed again")
 
+// try delivers what is pending for an object, and reports whether that went well.
 func (r *retries[K]) try(ctx context.Context, key types.NamespacedName) bool {
 	e, ok := r.take(key)
-	if !ok || r.delivery.try(ctx, e) {
+	if !ok {
 		return true
 	}
-	// A newer event may have failed meanwhile: what we hold is the earlier one.
+	if e.Op == handler.Update && e.Old.GetUID() != e.New.GetUID() { // S3
+		if !r.delivery.try(ctx, handler.Event{Op: handler.Delete, Old: e.Old, Stale: true}) {
+			r.putBack(e)
+			return false
+		}
+		e = handler.Event{Op: handler.Create, New: e.New}
+	}
+	if !r.delivery.try(ctx, e) {
+		r.putBack(e)
+		return false
+	}
+	return true
+}
+
+// putBack keeps an event that was taken. Another may have failed meanwhile, which is the later one.
+func (r *retries[K]) putBack(e handler.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if newer, ok := r.pending[key]; ok {
-		e = merge(e, newer)
+	if later, ok := r.pending[e.Key()]; ok {
+		e = merge(e, later)
 	}
-	r.pending[key] = e
-	return false
+	r.pending[e.Key()] = e
+}
+
+func (r *retries[K]) len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.pending)
 }
 
 // merge makes one event of two about one object, of which nothing was delivered: from the oldest Old to the newest New.
 func merge(earlier, later handler.Event) handler.Event {
-	e := handler.Event{
-		Old: earlier.Old, New: later.New,
-		Initial: earlier.Initial && later.Initial,
-		Stale:   earlier.Stale || later.Stale,
-	}
-	if e.Old == nil && e.New == nil {
-		e.Old = later.Old // created and deleted in between: the last known state
-	}
+	e := handler.Event{Old: earlier.Old, New: later.New, Initial: earlier.Initial && later.Initial}
 	switch {
+	case e.Old == nil && e.New == nil: // created and deleted in between: the last known state
+		e.Op, e.Old, e.Stale = handler.Delete, later.Old, later.Stale
 	case e.New == nil:
-		e.Op = handler.Delete
+		e.Op, e.Stale = handler.Delete, earlier.Stale || later.Stale
 	case e.Old == nil:
 		e.Op = handler.Create
 	default:

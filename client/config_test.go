@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/setpoint-dev/setpoint/client"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const kubeconfig = `
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://HOST:6443"}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+users: [{name: u, user: {token: secret}}]
+current-context: x
+`
+
+// elsewhere keeps the test from finding the configuration of whoever runs it, and returns the file that stands for the one
+// below the home directory.
+func elsewhere(t *testing.T) (home string) {
+	t.Helper()
+	for _, name := range []string{"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"} {
+		t.Setenv(name, "")
+	}
+	before := clientcmd.RecommendedHomeFile
+	t.Cleanup(func() { clientcmd.RecommendedHomeFile = before })
+	clientcmd.RecommendedHomeFile = filepath.Join(t.TempDir(), "home", ".kube", "config")
+	return clientcmd.RecommendedHomeFile
+}
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLoadConfig(t *testing.T) {
+	home := elsewhere(t)
+	dir := t.TempDir()
+	at := func(name string) string {
+		return write(t, filepath.Join(dir, name), strings.Replace(kubeconfig, "HOST", name, 1))
+	}
+	check := func(path, host string) {
+		t.Helper()
+		cfg, err := client.LoadConfig(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg.Host != "https://"+host+":6443" || cfg.BearerToken != "secret" || cfg.QPS != -1 {
+			t.Errorf("got %s with QPS %v, want %s without a limit", cfg.Host, cfg.QPS, host)
+		}
+	}
+	write(t, home, strings.Replace(kubeconfig, "HOST", "home", 1))
+	check("", "home")
+	t.Setenv("KUBECONFIG", filepath.Join(dir, "missing")+string(filepath.ListSeparator)+at("env"))
+	check("", "env")
+	check(at("path"), "path")
+}
+
+func TestLoadConfigErrors(t *testing.T) {
+	dir := t.TempDir()
+	broken := write(t, filepath.Join(dir, "broken"), "clusters: [")
+	dangling := write(t, filepath.Join(dir, "dangling"), strings.Replace(kubeconfig, "current-context: x", "current-context: gone", 1))
+	empty := write(t, filepath.Join(dir, "empty"), "")
+	missing := filepath.Join(dir, "missing")
+	for name, c := range map[string]struct {
+		path, env string
+		inPod     bool
+		want      []string
+	}{
+		"path missing":           {path: missing, want: []string{"cannot read the kubeconfig", missing, "give the path"}},
+		"path broken":            {path: broken, want: []string{"cannot use the kubeconfig", broken}},
+		"path dangling":          {path: dangling, want: []string{"cannot use the kubeconfig", dangling, "context: gone"}},
+		"path empty":             {path: empty, want: []string{"no cluster is configured in the kubeconfig", empty}},
+		"path empty in a pod":    {path: empty, inPod: true, want: []string{"no cluster is configured in the kubeconfig", empty}},
+		"KUBECONFIG missing":     {env: missing, want: []string{missing, "does not exist"}},
+		"KUBECONFIG broken":      {env: broken, want: []string{"cannot use the kubeconfig", broken}},
+		"nothing anywhere":       {want: []string{"no cluster is configured", "set KUBECONFIG", "config"}},
+		"a pod without a token":  {inPod: true, want: []string{"cannot use the pod's service account", "token"}},
+		"KUBECONFIG before pods": {env: broken, inPod: true, want: []string{broken}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			elsewhere(t)
+			t.Setenv("KUBECONFIG", c.env)
+			if c.inPod {
+				t.Setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+				t.Setenv("KUBERNETES_SERVICE_PORT", "443")
+			}
+			_, err := client.LoadConfig(c.path)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q lacks %q", err, want)
+				}
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q is more than one line", err)
+			}
+		})
+	}
+}

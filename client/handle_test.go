@@ -1,0 +1,305 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+func newClient(t *testing.T, api *fakeapi.Server, o client.Options) *client.Client {
+	t.Helper()
+	c, err := client.New(api.Config(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func name(namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+// wants fails the test unless err has all the words.
+func wants(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error; want one with %q", words)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q lacks %q", err, w)
+		}
+	}
+}
+
+func TestHandle(t *testing.T) {
+	api := fakeapi.New(fakeapi.Deployments)
+	ctx, deployments := t.Context(), client.For[*appsv1.Deployment](newClient(t, api, client.Options{FieldOwner: "test"}))
+	key := name("default", "web")
+	ok := func(d *appsv1.Deployment, err error) *appsv1.Deployment {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := ok(deployments.Create(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}))
+	d.Labels = map[string]string{"app": "web"}
+	d = ok(deployments.Update(ctx, d))
+	d.Status.Replicas = 3
+	d = ok(deployments.UpdateStatus(ctx, d))
+	ok(deployments.Apply(ctx, appsac.Deployment("web", "default").WithSpec(appsac.DeploymentSpec().WithReplicas(2))))
+	ok(deployments.ApplyStatus(ctx, appsac.Deployment("web", "default").WithStatus(appsac.DeploymentStatus().WithReadyReplicas(1))))
+	ok(deployments.Patch(ctx, key, types.MergePatchType, []byte(`{"metadata":{"labels":{"more":"x"}}}`)))
+	if _, err := deployments.Update(ctx, d); !apierrors.IsConflict(err) {
+		t.Errorf("an update of an old version: %v", err)
+	}
+	d = ok(deployments.GetLive(ctx, key))
+	if d.Labels["app"] != "web" || d.Labels["more"] != "x" || d.Status.Replicas != 3 || d.Status.ReadyReplicas != 1 || *d.Spec.Replicas != 2 {
+		t.Errorf("got %+v", d)
+	}
+	other := types.UID("other")
+	if err := deployments.Delete(ctx, key, metav1.Preconditions{UID: &other}); !apierrors.IsConflict(err) {
+		t.Errorf("deleting another one: %v", err)
+	}
+	if err := deployments.Delete(ctx, key, metav1.Preconditions{UID: &d.UID}); err != nil {
+		t.Error(err)
+	}
+	if _, err := deployments.GetLive(ctx, key); !apierrors.IsNotFound(err) {
+		t.Errorf("after the deletion: %v", err)
+	}
+	for _, r := range api.Requests() {
+		if r.Verb == "discover" || r.Verb == "get" || r.Verb == "delete" {
+			continue
+		}
+		if got := r.Query.Get("fieldManager"); got != "test" {
+			t.Errorf("%s: the field owner is %q", r, got)
+		}
+		if force := r.Query.Get("force") == "true"; force != (r.Verb == "apply") {
+			t.Errorf("%s: forced: %v", r, force)
+		}
+	}
+	if n := len(api.Requests()) - api.Count("", fakeapi.Deployments); n != 1 {
+		t.Errorf("%d requests for discovery, want 1", n)
+	}
+}
+
+func TestHandleMistakes(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Namespaces)
+	c, ctx := newClient(t, api, client.Options{}), t.Context()
+	maps, namespaces, secrets := client.For[*corev1.ConfigMap](c), client.For[*corev1.Namespace](c), client.For[*corev1.Secret](c)
+	for what, call := range map[string]struct {
+		do   func() error
+		want []string
+	}{
+		"no namespace":           {func() error { _, err := maps.GetLive(ctx, name("", "a")); return err }, []string{"ConfigMap is a namespaced kind", "name the namespace"}},
+		"no namespace, deleting": {func() error { return maps.Delete(ctx, name("", "a")) }, []string{"name the namespace"}},
+		"no namespace, patching": {func() error {
+			_, err := maps.Patch(ctx, name("", "a"), types.MergePatchType, []byte("{}"))
+			return err
+		}, []string{"name the namespace"}},
+		"no namespace, creating": {func() error { _, err := maps.Create(ctx, &corev1.ConfigMap{}); return err }, []string{"name the namespace"}},
+		"a namespace too many":   {func() error { _, err := namespaces.GetLive(ctx, name("x", "a")); return err }, []string{"Namespace is a cluster-scoped kind", `"x"`}},
+		"apply without a name":   {func() error { _, err := maps.Apply(ctx, coreac.ConfigMap("", "default")); return err }, []string{"apply ConfigMap", "no name"}},
+		"apply nil":              {func() error { _, err := maps.Apply(ctx, nil); return err }, []string{"apply ConfigMap", "no name"}},
+		"apply a nil pointer": {func() error {
+			_, err := maps.ApplyStatus(ctx, (*coreac.ConfigMapApplyConfiguration)(nil))
+			return err
+		}, []string{"apply ConfigMap", "no name"}},
+		"apply without a namespace": {func() error {
+			_, err := maps.Apply(ctx, coreac.ConfigMap("a", "").WithNamespace(""))
+			return err
+		}, []string{"apply a", "name the namespace"}},
+		"apply another kind": {func() error { _, err := maps.Apply(ctx, coreac.Secret("a", "default")); return err }, []string{"apply a", "of a Secret, not of a ConfigMap"}},
+		"create nil":         {func() error { _, err := maps.Create(ctx, nil); return err }, []string{"create ConfigMap", "nil"}},
+		"update nil":         {func() error { _, err := maps.Update(ctx, nil); return err }, []string{"update ConfigMap", "nil"}},
+		"update status nil":  {func() error { _, err := maps.UpdateStatus(ctx, nil); return err }, []string{"status of ConfigMap", "nil"}},
+		"not served":         {func() error { _, err := secrets.GetLive(ctx, name("default", "a")); return err }, []string{"does not serve Secret of v1", "install its CRD", fakeapi.Host}},
+	} {
+		t.Run(what, func(t *testing.T) { wants(t, call.do(), call.want...) })
+	}
+}
+
+func TestUnknownType(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	c, ctx := newClient(t, api, client.Options{Scheme: runtime.NewScheme()}), t.Context()
+	h := client.For[*corev1.ConfigMap](c)
+	_, applied := h.Apply(ctx, coreac.ConfigMap("a", "default"))
+	_, created := h.Create(ctx, &corev1.ConfigMap{})
+	_, updated := h.UpdateStatus(ctx, nil)
+	_, read := h.GetLive(ctx, name("default", "a"))
+	for _, err := range []error{applied, created, updated, read, h.Served(ctx), h.Delete(ctx, name("default", "a"))} {
+		wants(t, err, "client.For[*v1.ConfigMap]", "the scheme does not know the type", "AddToScheme")
+	}
+	if _, err := client.For[client.Object](c).GetLive(ctx, name("default", "a")); err == nil {
+		t.Error("an interface passed as a kind")
+	} else {
+		wants(t, err, "give a pointer to an API type")
+	}
+	if n := len(api.Requests()); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func TestServed(t *testing.T) {
+	api := fakeapi.New()
+	c, ctx := newClient(t, api, client.Options{}), t.Context()
+	deployments := client.For[*appsv1.Deployment](c)
+	absent := func() {
+		t.Helper()
+		err := deployments.Served(ctx)
+		var notServed *client.NotServedError
+		if !errors.As(err, &notServed) || notServed.Kind.Kind != "Deployment" || !meta.IsNoMatchError(err) {
+			t.Errorf("got %v", err)
+		}
+		wants(t, err, "does not serve Deployment of apps/v1", "install its CRD")
+	}
+	absent()
+	api.Serve(fakeapi.Deployments)
+	if err := deployments.Served(ctx); err != nil {
+		t.Error(err)
+	}
+	api.Withdraw(fakeapi.Deployments)
+	absent()
+
+	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no") })
+	if err := deployments.Served(ctx); !apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
+		t.Errorf("got %v", err)
+	}
+	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+	wants(t, deployments.Served(ctx), fakeapi.Host, "apps/v1", "refused")
+}
+
+// TestMapping shows that an answer is kept until it is forgotten, and that a kind that came back as another resource is found.
+func TestMapping(t *testing.T) {
+	api := fakeapi.New(fakeapi.Deployments)
+	c, ctx := newClient(t, api, client.Options{}), t.Context()
+	kind := appsv1.SchemeGroupVersion.WithKind("Deployment")
+	mapping := func() *meta.RESTMapping {
+		t.Helper()
+		m, err := c.Mapping(ctx, kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	if m := mapping(); m.Resource.Resource != "deployments" || m.Scope.Name() != meta.RESTScopeNameNamespace {
+		t.Errorf("got %+v", m)
+	}
+	mapping()
+	if n := len(api.Requests()); n != 1 {
+		t.Errorf("%d requests, want 1", n)
+	}
+	api.Withdraw(fakeapi.Deployments)
+	api.Serve(fakeapi.Resource{Group: "apps", Version: "v1", Kind: "Deployment", Name: "rollouts"})
+	c.Forget(kind)
+	if m := mapping(); m.Resource.Resource != "rollouts" || m.Scope.Name() != meta.RESTScopeNameRoot {
+		t.Errorf("got %+v", m)
+	}
+}
+
+// widget is a custom kind.
+type widget struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+}
+
+func (w *widget) DeepCopyObject() runtime.Object {
+	return &widget{TypeMeta: w.TypeMeta, ObjectMeta: *w.ObjectMeta.DeepCopy()}
+}
+
+// TestWire shows that built-in kinds travel as protobuf and custom ones as JSON.
+func TestWire(t *testing.T) {
+	widgets := fakeapi.Resource{Group: "example.com", Version: "v1", Kind: "widget", Name: "widgets", Namespaced: true}
+	s := runtime.NewScheme()
+	s.AddKnownTypes(schema.GroupVersion{Group: "example.com", Version: "v1"}, &widget{})
+	metav1.AddToGroupVersion(s, schema.GroupVersion{Group: "example.com", Version: "v1"})
+	if err := corev1.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	api := fakeapi.New(fakeapi.ConfigMaps, widgets)
+	c, ctx, meta := newClient(t, api, client.Options{Scheme: s}), t.Context(), metav1.ObjectMeta{Namespace: "default", Name: "a"}
+	if _, err := client.For[*corev1.ConfigMap](c).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta}); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := client.For[*widget](c).Create(ctx, &widget{ObjectMeta: meta}); err != nil || w.UID == "" {
+		t.Fatal(w, err)
+	}
+	want := map[string]string{"configmaps": runtime.ContentTypeProtobuf, "widgets": runtime.ContentTypeJSON}
+	for _, r := range api.Requests() {
+		if r.Verb != "create" {
+			continue
+		}
+		if got := r.Header.Get("Content-Type"); got != want[r.Resource.Resource] {
+			t.Errorf("%s goes as %q", r, got)
+		}
+		if agent := r.Header.Get("User-Agent"); !strings.HasPrefix(agent, "client.test/") {
+			t.Errorf("%s comes from %q", r, agent)
+		}
+	}
+}
+
+func TestNew(t *testing.T) {
+	if _, err := client.New(nil, client.Options{}); err == nil {
+		t.Error("no configuration, no error")
+	} else {
+		wants(t, err, "nil", "LoadConfig")
+	}
+	_, err := client.New(&rest.Config{}, client.Options{FieldOwner: strings.Repeat("x", 129)})
+	wants(t, err, "client.Options.FieldOwner", "128")
+	_, err = client.New(&rest.Config{}, client.Options{FieldOwner: "a\nb"})
+	wants(t, err, "client.Options.FieldOwner", "printable")
+	_, err = client.New(&rest.Config{Host: "http://a b"}, client.Options{})
+	wants(t, err, "client.New")
+	cfg := &rest.Config{Host: fakeapi.Host}
+	c, err := client.New(cfg, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.QPS != 0 || c.Config().QPS != -1 {
+		t.Errorf("QPS: the caller's is now %v, ours is %v", cfg.QPS, c.Config().QPS)
+	}
+	c.Close()
+}
+
+// TestRateLimit shows that a limit asked for holds for all kinds together.
+func TestRateLimit(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+	cfg := api.Config()
+	cfg.QPS, cfg.Burst = 0.001, 3 // two discoveries of v1 and one read
+	c, err := client.New(cfg, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	if err := client.For[*corev1.ConfigMap](c).Served(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.For[*corev1.Secret](c).Served(ctx); err != nil {
+		t.Fatal(err)
+	}
+	limiter := c.Config().RateLimiter
+	if limiter == nil || !limiter.TryAccept() || limiter.TryAccept() {
+		t.Error("want a limiter of which two of three tokens are used")
+	}
+}

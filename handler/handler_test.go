@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package handler_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/handler"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func pod(change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "1", ResourceVersion: "1", Generation: 1}}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+func generation(n int64) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Generation = n } }
+func version(v string) func(*corev1.Pod)   { return func(p *corev1.Pod) { p.ResourceVersion = v } }
+func uid(u types.UID) func(*corev1.Pod)    { return func(p *corev1.Pod) { p.UID = u } }
+func labels(l map[string]string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Labels = l }
+}
+func annotations(a map[string]string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations = a }
+}
+
+// owned makes p's controlling owner the named one.
+func owned(apiVersion, kind, name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		controller := true
+		p.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "example.com/v1", Kind: "Site", Name: "not-the-controller"},
+			{APIVersion: apiVersion, Kind: kind, Name: name, Controller: &controller},
+		}
+	}
+}
+
+func update(before, after *corev1.Pod) handler.Event {
+	return handler.Event{Op: handler.Update, Old: before, New: after}
+}
+
+func key(namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+func TestChange(t *testing.T) {
+	x := map[string]string{"x": "x"}
+	for _, c := range []struct {
+		name   string
+		filter handler.Change
+		event  handler.Event
+		keep   bool
+	}{
+		{"generation: status only", handler.GenerationChanged, update(pod(), pod(version("2"))), false},
+		{"generation: spec", handler.GenerationChanged, update(pod(), pod(generation(2))), true},
+		{"generation: the kind has none", handler.GenerationChanged, update(pod(generation(0)), pod(generation(0))), true},
+		{"labels: the same", handler.LabelsChanged, update(pod(labels(x)), pod(labels(map[string]string{"x": "x"}), version("2"))), false},
+		{"labels: none and nil", handler.LabelsChanged, update(pod(labels(nil)), pod(labels(map[string]string{}))), false},
+		{"labels: one gone", handler.LabelsChanged, update(pod(labels(x)), pod()), true},
+		{"labels: annotation", handler.LabelsChanged, update(pod(), pod(annotations(x))), false},
+		{"annotations: the same", handler.AnnotationsChanged, update(pod(annotations(x)), pod(annotations(x), labels(x))), false},
+		{"annotations: one more", handler.AnnotationsChanged, update(pod(), pod(annotations(x))), true},
+		{"version: a resync", handler.ResourceVersionChanged, update(pod(), pod()), false},
+		{"version: a change", handler.ResourceVersionChanged, update(pod(), pod(version("2"))), true},
+		{"unknown", handler.Change(99), update(pod(), pod()), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := c.filter.Keep(c.event); got != c.keep {
+				t.Errorf("keep: %v, want %v", got, c.keep)
+			}
+			before, _ := c.event.Old.(*corev1.Pod)
+			for what, e := range map[string]handler.Event{
+				"a create":          {Op: handler.Create, New: c.event.New},
+				"a delete":          {Op: handler.Delete, Old: c.event.Old},
+				"a new uid":         update(before, pod(uid("2"), generation(before.Generation))),
+				"a new uid, merged": {Op: handler.Update, Old: pod(uid("0")), New: c.event.New},
+			} {
+				if !c.filter.Keep(e) {
+					t.Errorf("%s is dropped", what)
+				}
+			}
+		})
+	}
+}
+
+func TestFilterNames(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range []handler.Filter{
+		handler.GenerationChanged, handler.LabelsChanged, handler.AnnotationsChanged, handler.ResourceVersionChanged, handler.Change(9),
+		handler.Where(func(_, _ *corev1.Pod) bool { return true }),
+	} {
+		if f.String() == "" || seen[f.String()] {
+			t.Errorf("%T is called %q", f, f)
+		}
+		seen[f.String()] = true
+	}
+}
+
+func TestWhere(t *testing.T) {
+	var before, after *corev1.Pod
+	f := handler.Where(func(o, n *corev1.Pod) bool {
+		before, after = o, n
+		return n != nil
+	})
+	a, b := pod(), pod(version("2"))
+	if !f.Keep(update(a, b)) || before != a || after != b {
+		t.Errorf("update: %v, %v", before, after)
+	}
+	if !f.Keep(handler.Event{Op: handler.Create, New: b}) || before != nil || after != b {
+		t.Errorf("create: %v, %v", before, after)
+	}
+	if f.Keep(handler.Event{Op: handler.Delete, Old: a}) || before != a || after != nil {
+		t.Errorf("delete: %v, %v", before, after)
+	}
+}
+
+// site is a kind.
+type site struct {
+	namespaced bool
+	err        error
+}
+
+func (site) GroupVersionKind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Site"}
+}
+
+func (s site) Namespaced(context.Context) (bool, error) { return s.namespaced, s.err }
+
+func TestKeys(t *testing.T) {
+	sites := handler.Owner(site{namespaced: true})
+	byLabel := handler.Map(func(_ context.Context, p *corev1.Pod) ([]types.NamespacedName, error) {
+		if p.Labels["site"] == "" {
+			return nil, nil
+		}
+		return []types.NamespacedName{key(p.Namespace, p.Labels["site"])}, nil
+	})
+	of := func(name string) *corev1.Pod { return pod(owned("example.com/v1", "Site", name)) }
+	label := func(name string) *corev1.Pod { return pod(labels(map[string]string{"site": name})) }
+	for _, c := range []struct {
+		name    string
+		handler handler.Handler[types.NamespacedName]
+		event   handler.Event
+		want    []types.NamespacedName
+	}{
+		{"self", handler.Self(), handler.Event{Op: handler.Create, New: pod()}, []types.NamespacedName{key("default", "a")}},
+		{"self, deleted", handler.Self(), handler.Event{Op: handler.Delete, Old: pod()}, []types.NamespacedName{key("default", "a")}},
+		{"owner", sites, handler.Event{Op: handler.Create, New: of("x")}, []types.NamespacedName{key("default", "x")}},
+		{"owner, deleted", sites, handler.Event{Op: handler.Delete, Old: of("x")}, []types.NamespacedName{key("default", "x")}},
+		{"owner, the same", sites, update(of("x"), of("x")), []types.NamespacedName{key("default", "x")}},
+		{"owner, changed hands", sites, update(of("x"), of("y")), []types.NamespacedName{key("default", "x"), key("default", "y")}},
+		{"owner, orphaned", sites, update(of("x"), pod()), []types.NamespacedName{key("default", "x")}},
+		{"owner, adopted", sites, update(pod(), of("x")), []types.NamespacedName{key("default", "x")}},
+		{"owner, other version", sites, handler.Event{New: pod(owned("example.com/v2", "Site", "x"))}, []types.NamespacedName{key("default", "x")}},
+		{"owner, other group", sites, handler.Event{New: pod(owned("other.com/v1", "Site", "x"))}, nil},
+		{"owner, other kind", sites, handler.Event{New: pod(owned("example.com/v1", "Page", "x"))}, nil},
+		{"owner, broken version", sites, handler.Event{New: pod(owned("a/b/c", "Site", "x"))}, nil},
+		{"owner, no controller", sites, handler.Event{New: pod()}, nil},
+		{"owner, cluster-scoped", handler.Owner(site{}), handler.Event{New: of("x")}, []types.NamespacedName{key("", "x")}},
+		{"owner, nothing to ask", handler.Owner(site{err: errors.New("down")}), handler.Event{New: pod()}, nil},
+		{"map", byLabel, handler.Event{Op: handler.Create, New: label("x")}, []types.NamespacedName{key("default", "x")}},
+		{"map, a reference moved", byLabel, update(label("x"), label("y")), []types.NamespacedName{key("default", "x"), key("default", "y")}},
+		{"map, a reference dropped", byLabel, update(label("x"), pod()), []types.NamespacedName{key("default", "x")}},
+		{"map, nothing", byLabel, update(pod(), pod()), nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := c.handler.Keys(t.Context(), c.event)
+			if err != nil || !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got %v, %v, want %v", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestKeysErrors(t *testing.T) {
+	down := errors.New("down")
+	owner := handler.Owner(site{err: down})
+	if keys, err := owner.Keys(t.Context(), handler.Event{New: pod(owned("example.com/v1", "Site", "x"))}); !errors.Is(err, down) || keys != nil || !strings.Contains(err.Error(), "default/a") {
+		t.Errorf("got %v, %v", keys, err)
+	}
+	m := handler.Map(func(_ context.Context, p *corev1.Pod) ([]string, error) {
+		if p.ResourceVersion == "2" {
+			return nil, down
+		}
+		return []string{"x"}, nil
+	})
+	if keys, err := m.Keys(t.Context(), update(pod(), pod(version("2")))); !errors.Is(err, down) || keys != nil {
+		t.Errorf("got %v, %v", keys, err)
+	}
+}
+
+func TestCheckType(t *testing.T) {
+	m := handler.Map(func(context.Context, *corev1.Pod) ([]string, error) { return nil, nil })
+	w := handler.Where(func(_, _ *corev1.Pod) bool { return true })
+	for _, part := range []any{m, w} {
+		c, ok := part.(handler.TypeChecker)
+		if !ok {
+			t.Fatalf("%T does not check", part)
+		}
+		if err := c.CheckType((*corev1.Pod)(nil)); err != nil {
+			t.Error(err)
+		}
+		err := c.CheckType((*corev1.Secret)(nil))
+		if err == nil || !strings.Contains(err.Error(), "*v1.Pod") || !strings.Contains(err.Error(), "*v1.Secret") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if c, ok := handler.Owner(nil).(handler.TypeChecker); !ok || c.CheckType(pod()) == nil {
+		t.Error("an owner of no kind passes")
+	}
+	if _, err := m.Keys(t.Context(), handler.Event{New: &corev1.Secret{}}); err == nil {
+		t.Error("a secret was mapped as a pod")
+	}
+}
+
+func TestEvent(t *testing.T) {
+	if e := update(pod(), pod(version("2"))); e.Object().GetResourceVersion() != "2" || e.Key() != key("default", "a") {
+		t.Errorf("got %v, %v", e.Object(), e.Key())
+	}
+	for op, want := range map[handler.Op]string{handler.Create: "create", handler.Update: "update", handler.Delete: "delete", 9: "Op(9)"} {
+		if op.String() != want {
+			t.Errorf("got %q, want %q", op, want)
+		}
+	}
+}

@@ -64,10 +64,7 @@ func startProcess(name string, cmd *exec.Cmd, input []byte, d *runDir, o Options
 		return nil, fmt.Errorf("envtest: cannot start %s: %w", name, err)
 	}
 	go p.wait(o.Progress)
-	if _, err := p.stdin.Write(input); err != nil {
-		<-p.done // it has closed its standard input, so it ends
-		return nil, p.ended()
-	}
+	_, _ = p.stdin.Write(input) // should it have ended already, ready tells why
 	return p, nil
 }
 

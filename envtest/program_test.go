@@ -1,0 +1,302 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux || darwin
+
+package envtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// fakeGo puts a go command first in PATH that runs a script, with the arguments of go, and returns the directory of
+// a module to build, a cache directory and a file to which the script can write.
+func fakeGo(t *testing.T, script string) (src source, cache, log string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, sub := range []string{"bin", "src", "cache"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log = filepath.Join(dir, "log")
+	text := "#!/bin/sh\nLOG=" + log + "\n" + script + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "bin", "go"), []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "src", "go.mod"), []byte("module fake\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return source{dir: filepath.Join(dir, "src")}, filepath.Join(dir, "cache"), log
+}
+
+// builds is a go command that builds a program which echoes.
+const builds = `
+echo "$*" >>$LOG
+case $1 in
+list) echo a; echo b;;
+build)
+	while test $# -gt 2; do shift; test $1 = -o && out=$2; done
+	printf '#!/bin/sh\necho built\n' >$out; chmod +x $out;;
+esac`
+
+func cached(t *testing.T, cache string) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(cache, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for _, name := range all {
+		if filepath.Ext(name) != ".lock" {
+			files = append(files, filepath.Base(name))
+		}
+	}
+	return files
+}
+
+// E1: a program is built once, and again only when its source changes; only the finished program is kept.
+func TestBuildOnce(t *testing.T) {
+	src, cache, log := fakeGo(t, builds)
+	ctx := t.Context()
+	var out buffer
+	first, err := cachedProgram(ctx, cache, src, &progressReport{out: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "building the control plane, Kubernetes "+KubernetesVersion) || !strings.Contains(got, cost) {
+		t.Errorf("a quick build says %q, want one line with the cost", got)
+	}
+	if name := filepath.Base(first); !strings.HasPrefix(name, KubernetesVersion+"-"+runtime.Version()+"-") {
+		t.Errorf("the program's name %s does not say its versions", name)
+	}
+	again, err := cachedProgram(ctx, cache, src, &progressReport{out: &out})
+	if err != nil || again != first {
+		t.Errorf("the second time: %s, %v", again, err)
+	}
+	if text, _ := os.ReadFile(log); strings.Count(string(text), "build") != 2 { // "build -v -buildvcs=false"
+		t.Errorf("go was run like this:\n%s", text)
+	}
+	if err := os.WriteFile(filepath.Join(src.dir, "main.go"), []byte("package main\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := cachedProgram(ctx, cache, src, &progressReport{out: &out})
+	if err != nil || changed == first {
+		t.Errorf("after a change of the source: %s, %v", changed, err)
+	}
+	if files := cached(t, cache); len(files) != 2 {
+		t.Errorf("in the cache: %v, want two programs", files)
+	}
+}
+
+// E1: builds at the same time wait for one another.
+func TestBuildConcurrently(t *testing.T) {
+	// The script builds only when the other caller waits: then that one opens the pipe for writing, and closes it.
+	src, cache, log := fakeGo(t, "test $1 = list && cat ${LOG}.pipe"+builds)
+	if err := syscall.Mkfifo(log+".pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var waiters sync.WaitGroup
+	out := writerFunc(func(line string) {
+		if strings.Contains(line, "waiting for another process") {
+			if err := os.WriteFile(log+".pipe", nil, 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 2 {
+		waiters.Go(func() {
+			if _, err := cachedProgram(t.Context(), cache, src, &progressReport{out: out}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	waiters.Wait()
+	if text, _ := os.ReadFile(log); strings.Count(string(text), "list") != 1 {
+		t.Errorf("built more than once:\n%s", text)
+	}
+}
+
+type writerFunc func(string)
+
+func (f writerFunc) Write(p []byte) (int, error) { f(string(p)); return len(p), nil }
+
+// E1: a wait for another's build can be given up.
+func TestBuildWaitCancelled(t *testing.T) {
+	src, cache, log := fakeGo(t, `echo $$ >>$LOG.started; cat $LOG.pipe`)
+	if err := syscall.Mkfifo(log+".pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first, stopFirst := context.WithCancel(t.Context())
+	second, stopSecond := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { // this one builds, for as long as nobody writes to the pipe
+		_, err := cachedProgram(first, cache, src, &progressReport{out: &buffer{}})
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the build of the control plane was stopped") {
+			t.Errorf("the build: %v", err)
+		}
+	})
+	// Opening the other end returns when go is there.
+	pipe, err := os.OpenFile(log+".pipe", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	_, err = cachedProgram(second, cache, src, &progressReport{out: writerFunc(func(string) { stopSecond() })})
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), ".lock") {
+		t.Errorf("the wait: %v", err)
+	}
+	stopFirst()
+	done.Wait()
+	if files := cached(t, cache); len(files) > 0 {
+		t.Errorf("a cancelled build leaves %v", files)
+	}
+	// go is dead, and so is what it had started: nobody reads the pipe.
+	if _, err := pipe.WriteString("x"); err == nil {
+		t.Error("somebody still reads the pipe")
+	}
+}
+
+// Each failure has one clear sentence that names the thing and what to do; nothing is left in the cache.
+func TestBuildFails(t *testing.T) {
+	for name, test := range map[string]struct {
+		script string
+		want   []string
+	}{
+		"full disk": {
+			`test $1 = list && exit; echo "# k8s.io/api/core/v1" >&2; echo "compile: writing output: write /x/_pkg_.a: no space left on device" >&2; exit 1`,
+			[]string{"the disk is full", "GOCACHE", "_pkg_.a"}},
+		"full disk, downloading": {
+			`echo "go: k8s.io/api@v0.36.3: write /m/api.zip: no space left on device" >&2; exit 1`,
+			[]string{"the disk is full", "GOMODCACHE"}},
+		"no network": {
+			`echo 'go: k8s.io/api@v0.36.3: Get "https://proxy.golang.org/k8s.io/api/@v/v0.36.3.zip": dial tcp: lookup proxy.golang.org: no such host' >&2; exit 1`,
+			[]string{"cannot be downloaded", "GOPROXY", programVariable, "k8s.io/api"}},
+		"Go too old": {
+			`echo "go: go.mod requires go >= 1.26.0 (running go 1.24.1; GOTOOLCHAIN=local)" >&2; exit 1`,
+			[]string{"too old", "go >= 1.26.0", "GOTOOLCHAIN"}},
+		"GOPROXY=off": {
+			`echo "go: k8s.io/api@v0.36.3: module lookup disabled by GOPROXY=off" >&2; exit 1`,
+			[]string{"GOPROXY", programVariable}},
+		"something else": {
+			`echo "go: strange" >&2; exit 3`,
+			[]string{"exit status 3", "go: strange"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			src, cache, _ := fakeGo(t, test.script)
+			_, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &buffer{}})
+			for _, part := range test.want {
+				if !strings.Contains(errorText(err), part) {
+					t.Errorf("%v\nwant it to say %q", err, part)
+				}
+			}
+			if files := cached(t, cache); len(files) > 0 {
+				t.Errorf("left in the cache: %v", files)
+			}
+		})
+	}
+}
+
+func TestNoGo(t *testing.T) {
+	src, cache, _ := fakeGo(t, "")
+	t.Setenv("PATH", t.TempDir())
+	_, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &buffer{}})
+	if !errors.Is(err, errNoGo) {
+		t.Errorf("without a go command: %v", err)
+	}
+}
+
+// A build that was killed leaves a directory; the next one clears it away.
+func TestBuildAfterKilled(t *testing.T) {
+	src, cache, _ := fakeGo(t, builds)
+	key, err := src.key()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("%s-%s-%s-%s-%s.tmp", KubernetesVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH, key)
+	if err := os.Mkdir(filepath.Join(cache, name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &buffer{}}); err != nil {
+		t.Fatal(err)
+	}
+	if files := cached(t, cache); len(files) != 1 || strings.HasSuffix(files[0], ".tmp") {
+		t.Errorf("in the cache: %v", files)
+	}
+}
+
+// E1: what the user has set for other builds does not reach this one.
+func TestBuildEnvironment(t *testing.T) {
+	t.Setenv("GOFLAGS", "-mod=vendor -p=1 -race -modcacherw")
+	t.Setenv("GOOS", "plan9")
+	t.Setenv("GOWORK", "/some/go.work")
+	t.Setenv("GOPROXY", "https://example.com")
+	env := strings.Join(buildEnvironment("/scratch"), "\n") + "\n"
+	for _, want := range []string{"GOFLAGS=-p=1 -modcacherw\n", "GOWORK=off\n", "CGO_ENABLED=0\n", "GOTMPDIR=/scratch\n", "GOPROXY=https://example.com\n"} {
+		if !strings.Contains(env, want) {
+			t.Errorf("no %q in\n%s", want, env)
+		}
+	}
+	if strings.Contains(env, "GOOS=") || strings.Contains(env, "/some/go.work") {
+		t.Errorf("too much in\n%s", env)
+	}
+}
+
+func TestProgramVariable(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		file:                         "not an executable file",
+		dir:                          "not an executable file",
+		filepath.Join(dir, "nobody"): "no such file",
+	} {
+		t.Setenv(programVariable, path)
+		_, err := Program(t.Context(), &buffer{})
+		if text := errorText(err); !strings.Contains(text, programVariable+"="+path) || !strings.Contains(text, want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if err := os.Chmod(file, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(programVariable, file)
+	if got, err := Program(t.Context(), &buffer{}); got != file || err != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// E4: a file that is some other program is named.
+func TestStrangeProgram(t *testing.T) {
+	for text, want := range map[string]string{
+		"#!/bin/sh\necho hello\n":                 "it is not the control plane program",
+		"#!/bin/sh\necho what? >&2\nexit 7\n":     "exit status 7",
+		"#!/bin/sh\necho '{\"error\": \"no\"}'\n": "etcd does not start: no",
+	} {
+		file := filepath.Join(t.TempDir(), "strange")
+		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(programVariable, file)
+		t.Setenv("TMPDIR", t.TempDir())
+		c, err := Start(testContext(t), Options{})
+		if err == nil {
+			c.Stop()
+		}
+		if !strings.Contains(errorText(err), want) {
+			t.Errorf("%s: %v, want it to say %q", text, err, want)
+		}
+	}
+}

@@ -64,7 +64,7 @@ func wantSteps(t *testing.T, stdout string, steps ...string) {
 // the control plane does not count.
 func wantSentence(t *testing.T, stderr string, words ...string) {
 	t.Helper()
-	stderr = regexp.MustCompile(`(?m)^setpoint: .*\n`).ReplaceAllString(stderr, "")
+	stderr = withoutProgress(stderr)
 	if !strings.HasPrefix(stderr, "website: ") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("want one line, got:\n%s", stderr)
 	}
@@ -75,10 +75,17 @@ func wantSentence(t *testing.T, stderr string, words ...string) {
 	}
 }
 
+func withoutProgress(stderr string) string {
+	return regexp.MustCompile(`(?m)^setpoint: .*\n`).ReplaceAllString(stderr, "")
+}
+
 func TestOnce(t *testing.T) {
 	code, stdout, stderr := execute(t.Context(), "-once")
 	if code != exitOK {
 		t.Fatalf("exit status %d\n%s\n%s", code, stdout, stderr)
+	}
+	if warnings := withoutProgress(stderr); warnings != "" {
+		t.Errorf("beside the table it printed:\n%s", warnings)
 	}
 	wantSteps(t, stdout, append([]string{"start", "control plane", "CRD", "no kubelet"}, storySteps...)...)
 }
@@ -108,7 +115,7 @@ func TestBadInput(t *testing.T) {
 		"address of no use":      {[]string{"-http", "nowhere"}, exitFailure, []string{"nowhere", "-http"}},
 		"no such kubeconfig":     {[]string{"-kubeconfig", "no/such/file"}, exitFailure, []string{"no/such/file", "-kubeconfig"}},
 		"kubeconfig is not YAML": {[]string{"-kubeconfig", write("bad", "{")}, exitFailure, []string{filepath.Join(dir, "bad")}},
-		"nobody there":           {[]string{"-kubeconfig", write("dead", deadKubeconfig)}, exitFailure, []string{"https://127.0.0.1:1", "refused"}},
+		"nobody there":           {[]string{"-kubeconfig", "testdata/dead.kubeconfig"}, exitFailure, []string{"https://127.0.0.1:1", "refused"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := execute(t.Context(), c.args...)
@@ -119,10 +126,6 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 }
-
-const deadKubeconfig = `{apiVersion: v1, kind: Config, current-context: x,
-clusters: [{name: x, cluster: {server: "https://127.0.0.1:1"}}],
-contexts: [{name: x, context: {cluster: x}}]}`
 
 // The cluster of somebody else: it runs on, and what the program made there is gone, the CRD apart.
 func TestYourCluster(t *testing.T) {

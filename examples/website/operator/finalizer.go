@@ -42,18 +42,20 @@ func (r *reconciler) finalize(ctx context.Context, site *v1alpha1.Website) error
 	return r.removeFinalizer(ctx, site, i)
 }
 
-// removeFinalizer takes the i-th finalizer off, whoever put it there, provided that the list is still the one that was read.
+// removeFinalizer takes the i-th finalizer off, whoever put it there: provided that it is still this site, and still ours at
+// that place. Everything else about the site may have changed since it was read.
 func (r *reconciler) removeFinalizer(ctx context.Context, site *v1alpha1.Website, i int) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid":             site.UID,
-		"resourceVersion": site.ResourceVersion,
-		"finalizers":      slices.Delete(slices.Clone(site.Finalizers), i, i+1),
-	}})
+	path := fmt.Sprintf("/metadata/finalizers/%d", i)
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": site.UID},
+		{"op": "test", "path": path, "value": v1alpha1.Finalizer},
+		{"op": "remove", "path": path},
+	})
 	if err != nil {
 		return err
 	}
 	key := types.NamespacedName{Namespace: site.Namespace, Name: site.Name}
-	_, err = client.For[*v1alpha1.Website](r.client).Patch(ctx, key, types.MergePatchType, patch)
+	_, err = client.For[*v1alpha1.Website](r.client).Patch(ctx, key, types.JSONPatchType, patch)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("removing the finalizer: %w", err)
 	}

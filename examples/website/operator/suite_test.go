@@ -32,6 +32,7 @@ func TestOperator(t *testing.T) {
 	ginkgoWaitsForSignals := goleak.IgnoreAnyFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler.(*InterruptHandler).registerForInterrupts.func2")
 	before := goleak.IgnoreCurrent()
 	RegisterFailHandler(Fail)
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyTimeout(20 * time.Second)
 	SetDefaultConsistentlyDuration(time.Second)
 	RunSpecs(t, "Website operator")

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/gexec"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// The program of the image, as the manifests run it.
+var _ = Describe("The program", Ordered, func() {
+	var program, kubeconfig string
+	run := func(args ...string) *gexec.Session {
+		GinkgoHelper()
+		session, err := gexec.Start(exec.Command(program, args...), GinkgoWriter, GinkgoWriter)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { session.Kill().Wait() })
+		return session
+	}
+	BeforeAll(func() {
+		var err error
+		program, err = gexec.Build("../cmd/operator")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(gexec.CleanupBuildArtifacts)
+
+		kubeconfig = filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		Expect(clientcmd.WriteToFile(api.Config{
+			Clusters:       map[string]*api.Cluster{"x": {Server: account.Host, CertificateAuthorityData: account.CAData}},
+			AuthInfos:      map[string]*api.AuthInfo{"x": {Token: account.BearerToken}},
+			Contexts:       map[string]*api.Context{"x": {Cluster: "x", AuthInfo: "x"}},
+			CurrentContext: "x",
+		}, kubeconfig)).To(Succeed())
+	})
+
+	It("leads, serves Websites, and exits in peace when it is asked to", func(ctx SpecContext) {
+		session := run("-kubeconfig", kubeconfig, "-leader-elect", "-lease-namespace", systemNamespace, "-http", "127.0.0.1:0")
+		namespace, err := cluster.Namespace(ctx, "program")
+		Expect(err).NotTo(HaveOccurred())
+		expectWorld(ctx, create(ctx, siteIn(namespace, 1, "one")), 1, "one")
+
+		session.Signal(syscall.SIGTERM)
+		Eventually(session).Should(gexec.Exit(0))
+	})
+
+	DescribeTable("says in one sentence what is wrong",
+		func(words string, args ...string) {
+			session := run(args...)
+			Eventually(session).Should(gexec.Exit(1))
+			Expect(session.Err).To(gbytes.Say(`^operator: ` + words + `[^\n]*\n$`))
+		},
+		Entry("no such kubeconfig", `.*no/such/file.*give the path`, "-kubeconfig", "no/such/file"),
+		Entry("not an address", `cannot listen on nowhere.*-http`, "-kubeconfig", "../testdata/dead.kubeconfig", "-http", "nowhere"),
+		Entry("nobody there", `.*https://127\.0\.0\.1:1.*refused`, "-kubeconfig", "../testdata/dead.kubeconfig"),
+	)
+})

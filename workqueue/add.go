@@ -3,21 +3,33 @@
 
 package workqueue
 
-// add adds a key at once: it is delivered once more (W2, W3). It returns the number of the delivery that holds the
-// key, or 0 if it is not held.
-func (c *core[K]) add(w *who[K], class uint8, r *Reason, now int64) uint64 {
+// merges tells whether an add of the entry changes nothing: it is ready, in no lower class (W2).
+func (c *core[K]) merges(i uint32, class uint8) bool {
+	if i == 0 {
+		return false
+	}
+	e := c.entries.at(i)
+	return e.state == Ready && e.class >= class && !c.shut
+}
+
+// add adds a key, whose entry is i, or none, at once: it is delivered once more (W2, W3). It returns the number of the
+// delivery that holds the key, or 0 if it is not held.
+func (c *core[K]) add(w *who[K], i uint32, class uint8, r *Reason, now int64) uint64 {
 	if c.shut {
-		c.dropped[dropLate]++
+		c.drop(dropLate)
 		return 0
 	}
 	if c.due.next() <= now {
 		c.promote(now)
 	}
-	i, e := c.enter(w, now)
+	if i == 0 {
+		i = c.create(w, now)
+	}
+	e := c.entries.at(i)
 	c.note(i, e, r, now)
 	switch {
-	case e.state == Held:
-		e.adds++
+	case e.state == Held && (c.withdrawable || c.minInterval > 0):
+		c.ext(i, e).adds++
 		e.coming = urgentMost(e.coming, class)
 		c.debounce(i, e, now)
 		return e.delivery
@@ -49,7 +61,7 @@ func (c *core[K]) debounce(i uint32, e *entry[K], now int64) {
 // addAfter gives a key a due time from outside; of several the earliest wins (W4).
 func (c *core[K]) addAfter(w *who[K], class uint8, r *Reason, delay, now int64) {
 	if c.shut {
-		c.dropped[dropLate]++
+		c.drop(dropLate)
 		return
 	}
 	i, e := c.enter(w, now)
@@ -86,12 +98,12 @@ func (c *core[K]) inBackoff(w *who[K]) (uint64, bool) {
 // fail counts one more failure of a key, which need not be held, and returns how many it has now.
 func (c *core[K]) fail(w *who[K], now int64) int {
 	if c.shut {
-		c.dropped[dropLate]++
+		c.drop(dropLate)
 		return 0
 	}
-	_, e := c.enter(w, now)
-	e.attempts = more(e.attempts)
-	return int(e.attempts)
+	x := c.ext(c.enter(w, now))
+	x.attempts = more(x.attempts)
+	return int(x.attempts)
 }
 
 func more(n uint32) uint32 { return n + uint32(min(1, ^n)) }
@@ -103,7 +115,9 @@ func (c *core[K]) clear(w *who[K]) {
 		return
 	}
 	e := c.entries.at(i)
-	e.attempts = 0
+	if e.extra != 0 {
+		c.extras.at(e.extra).attempts = 0
+	}
 	if e.state == Idle {
 		c.forget(i, e)
 	}
@@ -131,7 +145,7 @@ func (c *core[K]) wake(w *who[K], now int64) bool {
 // requeue makes a key ready whatever it waits for; one that is held is delivered once more.
 func (c *core[K]) requeue(w *who[K], now int64) {
 	if c.shut {
-		c.dropped[dropLate]++
+		c.drop(dropLate)
 		return
 	}
 	if c.due.next() <= now {

@@ -29,11 +29,14 @@ type core[K comparable] struct {
 	normal, urgent uint8 // the classes that Normal and Interactive are in
 	minInterval    int64
 	maxWait        int64
+	withdrawable   bool // adds of held keys are told to the host, who may withdraw them
 
 	pausedAll bool
 	shut      bool
+	observed  bool // somebody wants to know what became ready
 
 	fresh   int             // keys that became ready since the shell last looked
+	news    bool            // readied or dropped is not zero
 	readied [maxClasses]int // the same by class
 	dropped [numDrops]int   // what was dropped since the shell last looked
 }
@@ -67,8 +70,6 @@ type entry[K comparable] struct {
 	since      int64  // since when it is in its state
 	hash       uint32
 	prev, next uint32 // in its flow, or among the held
-	attempts   uint32 // failures in a row
-	adds       uint32 // held: immediate adds that were not withdrawn
 	tenant     uint32
 	extra      uint32
 	state      State
@@ -87,6 +88,8 @@ type extra struct {
 	calm    int64 // MinInterval: when the adds so far make it ready, or never
 	latest  int64 // MinInterval: calm is not put off beyond this
 
+	attempts     uint32 // failures in a row
+	adds         uint32 // held: immediate adds, as far as they can still be withdrawn or are put off by MinInterval
 	outsideClass uint8
 	taken        noteList // of the delivery that holds the key
 	pending      noteList // of the next delivery
@@ -131,9 +134,15 @@ type who[K comparable] struct {
 
 // enter returns the entry of a key, a new idle one if need be.
 func (c *core[K]) enter(w *who[K], now int64) (uint32, *entry[K]) {
-	if i := c.find(w.key, w.hash); i != 0 {
-		return i, c.entries.at(i)
+	i := c.find(w.key, w.hash)
+	if i == 0 {
+		i = c.create(w, now)
 	}
+	return i, c.entries.at(i)
+}
+
+// create makes an idle entry for a key that has none.
+func (c *core[K]) create(w *who[K], now int64) uint32 {
 	i, e := c.entries.take()
 	e.key, e.hash, e.since = w.key, w.hash, now
 	e.coming, e.flags = noClass, flagUsed
@@ -143,7 +152,7 @@ func (c *core[K]) enter(w *who[K], now int64) (uint32, *entry[K]) {
 	c.index.insert(w.hash, i)
 	c.counts[Idle]++
 	c.most = max(c.most, c.index.n)
-	return i, e
+	return i
 }
 
 // forget removes an idle entry that holds nothing any more.
@@ -182,6 +191,14 @@ func (c *core[K]) ext(i uint32, e *entry[K]) *extra {
 	e.extra, x = c.extras.take()
 	x.entry, x.outside, x.own, x.calm, x.latest = i, never, never, never, never
 	return x
+}
+
+// attempts returns how often in a row a key has failed.
+func (c *core[K]) attempts(e *entry[K]) uint32 {
+	if e.extra == 0 {
+		return 0
+	}
+	return c.extras.at(e.extra).attempts
 }
 
 func (c *core[K]) dropExtra(e *entry[K]) {
@@ -252,7 +269,6 @@ func (c *core[K]) ready(i uint32, e *entry[K], class uint8, now int64) {
 		class = c.normal
 	}
 	c.cancelOwn(e)
-	e.adds = 0
 	e.flags &^= flagOwed | flagWoken | flagBackoff
 	if e.is(flagPaused) {
 		e.coming = class
@@ -269,15 +285,21 @@ func (c *core[K]) ready(i uint32, e *entry[K], class uint8, now int64) {
 	c.turn(e, Ready, now)
 	c.push(i, e)
 	c.fresh++
-	c.readied[class]++
+	if c.observed {
+		c.news = true
+		c.readied[class]++
+	}
 }
 
-// cancelOwn ends the timer that the key's own settle had set, and a debounce: the delivery they were for is certain.
+// cancelOwn ends the timer that the key's own settle had set, and what waits for MinInterval: the delivery that they
+// were for is certain.
 func (c *core[K]) cancelOwn(e *entry[K]) {
 	if e.extra == 0 {
 		return
 	}
-	if x := c.extras.at(e.extra); x.own != never || x.calm != never {
+	x := c.extras.at(e.extra)
+	x.adds = 0
+	if x.own != never || x.calm != never {
 		x.own, x.calm, x.latest = never, never, never
 		c.setDue(e, x)
 	}
@@ -306,12 +328,18 @@ func (c *core[K]) rest(i uint32, e *entry[K], now int64) {
 		e.coming = noClass
 		e.flags &^= flagBackoff
 		c.turn(e, Idle, now)
-		if e.attempts == 0 {
+		if c.attempts(e) == 0 {
 			c.forget(i, e)
-		} else if e.extra != 0 {
-			c.dropExtra(e)
+			return
 		}
+		c.notes.clear(&c.extras.at(e.extra).pending)
 	}
+}
+
+// drop counts what was dropped.
+func (c *core[K]) drop(why int) {
+	c.dropped[why]++
+	c.news = true
 }
 
 // dropAtEnd drops an entry that is in no list, if the queue is shut down.
@@ -319,7 +347,7 @@ func (c *core[K]) dropAtEnd(i uint32, e *entry[K], why int) {
 	if !c.shut {
 		return
 	}
-	c.dropped[why]++
+	c.drop(why)
 	c.turn(e, Idle, e.since)
 	c.forget(i, e)
 }

@@ -32,14 +32,14 @@
 //
 // # States
 //
-//	          AddWith{After}                  Get                Done
-//	 unknown ───────────────▶ waiting ─▶ ready ───▶ held ─────────────▶ forgotten
-//	        ╲                          ↗    ▲        │ ╲
-//	         ──────────── Add ────────      │        │  ─ Retry, After ─▶ waiting
-//	                                        │        │
-//	                    Wake, RequeueNow    │        │ Park
-//	                              parked ◀──┼────────╯
-//	                                        │ Add while held, Release
+//	         AddWith{After}                  Get                Done
+//	unknown ───────────────▶ waiting ─▶ ready ───▶ held ─────────────▶ forgotten
+//	       ╲                          ↗    ▲        │ ╲
+//	        ──────────── Add ────────      │        │  ─ Retry, After ─▶ waiting
+//	                                       │        │
+//	                   Wake, RequeueNow    │        │ Park
+//	                             parked ◀──┼────────╯
+//	                                       │ Add while held, Release
 //
 // A paused key is in a state of its own until it is resumed. The verbs are those of Queue and Item.
 //

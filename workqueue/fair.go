@@ -102,7 +102,11 @@ func (f *fair) newTenant(name string) uint32 {
 	return i
 }
 
+// reweigh gives a tenant without keys its weight; what is served from now on counts with it.
 func (f *fair) reweigh(i uint32, weight float64) {
+	if f.tenants[i].weight == weight {
+		return
+	}
 	f.tenants[i].weight = weight
 	n := uint32(len(f.classes))
 	for k := i * n; k < (i+1)*n; k++ {

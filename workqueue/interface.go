@@ -34,8 +34,8 @@ func (r *RateLimiting[K]) AddAfter(key K, d time.Duration) { r.q.AddWith(key, Ho
 // AddRateLimited counts a failure of the key and adds it after its backoff.
 func (r *RateLimiting[K]) AddRateLimited(key K) {
 	q := r.q
-	w, ok := q.who(key)
-	if !ok {
+	w := who[K]{key: key}
+	if !q.prepare(&w) {
 		return
 	}
 	q.mu.Lock()
@@ -67,8 +67,8 @@ func (r *RateLimiting[K]) Get() (key K, shutdown bool) {
 // Done ends what Get has begun. For a key that is not held it has no effect, and is counted and reported to the hooks.
 func (r *RateLimiting[K]) Done(key K) {
 	q := r.q
-	w, ok := q.who(key)
-	if !ok {
+	w := who[K]{key: key}
+	if !q.prepare(&w) {
 		return
 	}
 	q.mu.Lock()

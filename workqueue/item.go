@@ -156,15 +156,20 @@ func (i Item[K]) settle(v verdict, err error) error {
 
 // settleLocked settles a held key and unlocks.
 func (q *Queue[K]) settleLocked(i uint32, e *entry[K], v verdict, err error) {
-	now := q.now()
-	held, class, attempt := now-e.since, e.class, e.attempts
+	var now int64
+	if q.core.observed || v.outcome != hook.QueueDone || q.core.needsNow(e) {
+		now = q.now()
+	}
+	if q.hooks.Settled == nil {
+		q.core.settle(i, e, v, now)
+		q.unlock()
+		return
+	}
+	ev := hook.QueueSettled{
+		Queue: q.o.Name, Class: int(q.o.Classes[e.class].Class), Outcome: v.outcome, Held: time.Duration(now - e.since),
+		Delay: time.Duration(v.delay), Attempt: int(q.core.attempts(e)) + 1, Err: err,
+	}
 	q.core.settle(i, e, v, now)
 	q.unlock()
-	if q.o.Hooks != nil && q.o.Hooks.Settled != nil {
-		ev := hook.QueueSettled{
-			Queue: q.o.Name, Class: int(q.o.Classes[class].Class), Outcome: v.outcome,
-			Held: time.Duration(held), Delay: time.Duration(v.delay), Attempt: int(attempt) + 1, Err: err,
-		}
-		q.report("Settled", func(h *hook.Queue) { h.Settled(ev) })
-	}
+	q.tellSettled(ev)
 }

@@ -21,16 +21,24 @@ type note struct {
 // notes is the store of all keys' reasons.
 type notes struct {
 	slab slab[note]
-	most uint32 // how many of the newest a list keeps
+	most uint32 // how many of the newest a list keeps, at least 1
 	off  bool
 }
 
 func (s *notes) add(l *noteList, r *Reason, now int64, held bool) {
-	i, n := s.slab.take()
+	var i uint32
+	var n *note
+	if l.n > s.most {
+		i = s.unlinkSecond(l)
+		n = s.slab.at(i)
+	} else {
+		i, n = s.slab.take()
+	}
 	n.Reason, n.at, n.held = *r, now, held
 	s.link(l, i, n)
 }
 
+// link appends a note to a list that has room for it.
 func (s *notes) link(l *noteList, i uint32, n *note) {
 	n.next = 0
 	if l.n == 0 {
@@ -40,14 +48,19 @@ func (s *notes) link(l *noteList, i uint32, n *note) {
 	}
 	l.tail = i
 	l.n++
-	if l.n > s.most+1 {
-		first := s.slab.at(l.head)
-		second := first.next
-		first.next = s.slab.at(second).next
-		s.slab.put(second)
-		l.n--
-		l.dropped++
+}
+
+// unlinkSecond drops the oldest reason but the first of a full list, which has at least two, and returns its place.
+func (s *notes) unlinkSecond(l *noteList) uint32 {
+	first := s.slab.at(l.head)
+	second := first.next
+	first.next = s.slab.at(second).next
+	if l.tail == second {
+		l.tail = l.head
 	}
+	l.n--
+	l.dropped++
+	return second
 }
 
 // move appends all of src to dst.
@@ -56,6 +69,9 @@ func (s *notes) move(dst, src *noteList) {
 	for i := src.head; i != 0; {
 		n := s.slab.at(i)
 		next := n.next
+		if dst.n > s.most {
+			s.slab.put(s.unlinkSecond(dst))
+		}
 		s.link(dst, i, n)
 		i = next
 	}

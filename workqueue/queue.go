@@ -22,6 +22,7 @@ type Queue[K comparable] struct {
 	seed   maphash.Seed
 	unsure bool // a K may be unequal to itself, or impossible to hash
 	class  [256]uint8
+	hooks  hook.Queue // all nil if there are none
 
 	mu      sync.Mutex // guards what follows
 	core    core[K]
@@ -68,7 +69,11 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 	q.core.normal, q.core.urgent = q.classOf(Normal), q.classOf(Interactive)
 	q.core.minInterval, q.core.maxWait = int64(o.MinInterval), int64(o.MaxWait)
 	q.core.notes.off, q.core.notes.most = o.Reasons < 0, uint32(max(o.Reasons, 0))
-	q.opened()
+	if o.Hooks != nil {
+		q.hooks, q.core.observed = *o.Hooks, true
+	}
+	q.core.withdrawable = o.AddedWhileHeld != nil
+	q.tellOpened()
 	return q, nil
 }
 
@@ -85,66 +90,99 @@ func (q *Queue[K]) nowIfDueLocked() int64 {
 
 func (q *Queue[K]) classOf(c Class) uint8 { return q.class[uint8(c)] }
 
-// who works out what the core needs to know of a key. It calls the host's funcs: not under the lock.
-func (q *Queue[K]) who(key K) (who[K], bool) {
-	w := who[K]{key: key, weight: 1}
-	if q.unsure && !sound(key) {
+// prepare works out what the core needs to know of a key. It calls the host's funcs: not under the lock.
+func (q *Queue[K]) prepare(w *who[K]) bool {
+	if q.unsure && !sound(w.key) {
 		q.rejectUnsound()
-		return w, false
+		return false
 	}
-	w.hash = uint32(maphash.Comparable(q.seed, key))
+	w.hash = uint32(maphash.Comparable(q.seed, w.key))
 	if q.o.Tenant != nil {
-		w.tenant, w.weight = q.tenantOf(key)
+		w.tenant, w.weight = q.tenantOf(w.key)
 	}
-	return w, true
+	return true
 }
 
 // Add adds a key at once. While the key is queued already, it does nothing (W2); while it is held, the key is
 // delivered once more after it was settled (W3); while it is paused or parked, the add is remembered. After
 // ShutDown, and for a key that is not equal to itself, the add is dropped and counted.
-func (q *Queue[K]) Add(key K) { q.AddWith(key, How{}) }
+func (q *Queue[K]) Add(key K) {
+	if q.o.Tenant != nil || q.unsure {
+		q.addNow(key, &How{})
+		return
+	}
+	hash := uint32(maphash.Comparable(q.seed, key))
+	q.mu.Lock()
+	i := q.core.find(key, hash)
+	if q.core.merges(i, q.core.normal) {
+		q.mu.Unlock()
+		return
+	}
+	q.addLocked(&who[K]{key: key, hash: hash, weight: 1}, i, &How{})
+}
 
 // AddWith adds a key as how says.
 func (q *Queue[K]) AddWith(key K, how How) {
-	w, ok := q.who(key)
-	if !ok {
+	if how.After > 0 {
+		q.addLater(key, &how)
+		return
+	}
+	q.addNow(key, &how)
+}
+
+func (q *Queue[K]) addNow(key K, how *How) {
+	w := who[K]{key: key}
+	if !q.prepare(&w) {
 		return
 	}
 	q.mu.Lock()
-	if how.After > 0 {
-		q.core.addAfter(&w, q.classOf(how.Class), reasonIn(&how), int64(how.After), q.now())
-		q.unlock()
-		q.delayed(how)
-		return
+	q.addLocked(&w, q.core.find(key, w.hash), how)
+}
+
+// addLocked adds a key, whose entry is i, or none, at once, and unlocks.
+func (q *Queue[K]) addLocked(w *who[K], i uint32, how *How) {
+	if q.o.SkipInBackoff != nil {
+		if q.skipLocked(w, how) {
+			q.unlock()
+			return
+		}
+		i = q.core.find(w.key, w.hash)
 	}
-	if q.o.SkipInBackoff != nil && q.skipLocked(&w, how) {
-		q.unlock()
-		return
-	}
-	delivery := q.core.add(&w, q.classOf(how.Class), reasonIn(&how), q.now())
+	delivery := q.core.add(w, i, q.classOf(how.Class), reasonIn(how), q.now())
 	q.unlock()
 	if delivery != 0 && q.o.AddedWhileHeld != nil {
-		q.addedWhileHeld(key, delivery, how)
+		q.addedWhileHeld(w.key, delivery, how)
 	}
+}
+
+func (q *Queue[K]) addLater(key K, how *How) {
+	w := who[K]{key: key}
+	if !q.prepare(&w) {
+		return
+	}
+	q.mu.Lock()
+	q.core.addAfter(&w, q.classOf(how.Class), reasonIn(how), int64(how.After), q.now())
+	q.unlock()
+	q.tellDelayed(how)
 }
 
 // reasonIn returns how's reason, or nil if there is none.
 func reasonIn(how *How) *Reason {
-	if how.Reason == (Reason{At: how.Reason.At}) {
-		return nil
+	if r := &how.Reason; r.Source != "" || r.Event != "" || r.Object != "" || r.UID != "" || r.ResourceVersion != "" {
+		return r
 	}
-	return &how.Reason
+	return nil
 }
 
 // skipLocked asks SkipInBackoff, without the lock, as often as the key's state changes meanwhile.
-func (q *Queue[K]) skipLocked(w *who[K], how How) bool {
+func (q *Queue[K]) skipLocked(w *who[K], how *How) bool {
 	for asked := uint64(0); ; {
 		delivery, in := q.core.inBackoff(w)
 		if !in || delivery == asked {
 			return false
 		}
 		q.mu.Unlock()
-		skip := q.skipInBackoff(w.key, delivery, how)
+		skip := q.skipInBackoff(w.key, delivery, *how)
 		q.mu.Lock()
 		if now, in := q.core.inBackoff(w); skip && in && now == delivery {
 			return true
@@ -155,36 +193,55 @@ func (q *Queue[K]) skipLocked(w *who[K], how How) bool {
 	}
 }
 
-// AddAll adds many keys under one lock, as AddWith does.
+// AddAll adds many keys under one lock, as AddWith does, those last that SkipInBackoff has to be asked about.
 func (q *Queue[K]) AddAll(keys []K, how How) {
-	if q.o.AddedWhileHeld != nil || q.o.SkipInBackoff != nil || how.After > 0 {
-		for _, key := range keys {
-			q.AddWith(key, how)
+	ws := make([]who[K], 0, len(keys))
+	for _, key := range keys {
+		w := who[K]{key: key}
+		if q.prepare(&w) {
+			ws = append(ws, w)
 		}
+	}
+	if how.After > 0 {
+		q.addAllLater(ws, &how)
 		return
 	}
-	var ws []who[K]
-	if q.o.Tenant != nil || q.unsure {
-		ws = make([]who[K], 0, len(keys))
-		for _, key := range keys {
-			if w, ok := q.who(key); ok {
-				ws = append(ws, w)
-			}
-		}
-	}
+	var asked []K // keys in backoff, about which SkipInBackoff has to be asked
+	var held []K  // and keys that were held, of which AddedWhileHeld is told
+	var deliveries []uint64
 	class, reason := q.classOf(how.Class), reasonIn(&how)
 	q.mu.Lock()
 	now := q.now()
 	for i := range ws {
-		q.core.add(&ws[i], class, reason, now)
-	}
-	if ws == nil {
-		for _, key := range keys {
-			w := who[K]{key: key, hash: uint32(maphash.Comparable(q.seed, key))}
-			q.core.add(&w, class, reason, now)
+		if _, in := q.core.inBackoff(&ws[i]); in && q.o.SkipInBackoff != nil {
+			asked = append(asked, ws[i].key)
+			continue
+		}
+		d := q.core.add(&ws[i], q.core.find(ws[i].key, ws[i].hash), class, reason, now)
+		if d != 0 && q.o.AddedWhileHeld != nil {
+			held, deliveries = append(held, ws[i].key), append(deliveries, d)
 		}
 	}
 	q.unlock()
+	for i, key := range held {
+		q.addedWhileHeld(key, deliveries[i], &how)
+	}
+	for _, key := range asked {
+		q.addNow(key, &how)
+	}
+}
+
+func (q *Queue[K]) addAllLater(ws []who[K], how *How) {
+	class, reason := q.classOf(how.Class), reasonIn(how)
+	q.mu.Lock()
+	now := q.now()
+	for i := range ws {
+		q.core.addAfter(&ws[i], class, reason, int64(how.After), now)
+	}
+	q.unlock()
+	for range ws {
+		q.tellDelayed(how)
+	}
 }
 
 // Get waits until a key is ready, takes it and returns it: it is held by the caller alone (W1), who must settle it.
@@ -195,8 +252,8 @@ func (q *Queue[K]) Get(ctx context.Context) (Item[K], bool) {
 	}
 	q.mu.Lock()
 	for {
-		if item, ok := q.takeLocked(); ok {
-			return item, true
+		if i := q.core.take(q.takeTimeLocked()); i != 0 {
+			return q.handOut(i), true
 		}
 		if q.core.shut {
 			q.unlock()
@@ -214,20 +271,24 @@ func (q *Queue[K]) Get(ctx context.Context) (Item[K], bool) {
 	}
 }
 
-// takeLocked takes a key and unlocks, or does neither.
-func (q *Queue[K]) takeLocked() (Item[K], bool) {
-	now := q.now()
-	i := q.core.take(now)
-	if i == 0 {
-		return Item[K]{}, false
+// takeTimeLocked is the time for core.take, or 0 where it makes no difference.
+func (q *Queue[K]) takeTimeLocked() int64 {
+	if q.core.observed || q.core.due.next() != never {
+		return q.now()
 	}
+	return 0
+}
+
+// handOut makes the Item of an entry that was taken, and unlocks.
+func (q *Queue[K]) handOut(i uint32) Item[K] {
 	e := q.core.entries.at(i)
-	item := Item[K]{q: q, key: e.key, index: i, delivery: e.delivery, attempt: e.attempts, class: e.class, queued: q.core.queued}
+	item := Item[K]{q: q, key: e.key, index: i, delivery: e.delivery, attempt: q.core.attempts(e), class: e.class, queued: q.core.queued}
+	since := e.since
 	q.unlock()
-	if q.o.Hooks != nil && q.o.Hooks.Taken != nil {
-		q.report("Taken", func(h *hook.Queue) {
-			h.Taken(hook.QueueTaken{Queue: q.o.Name, Class: int(item.Class()), Waited: time.Duration(now - item.queued), Attempt: item.Attempt()})
+	if q.hooks.Taken != nil {
+		q.tellTaken(hook.QueueTaken{
+			Queue: q.o.Name, Class: int(item.Class()), Waited: time.Duration(since - item.queued), Attempt: item.Attempt(),
 		})
 	}
-	return item, true
+	return item
 }

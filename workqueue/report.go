@@ -44,49 +44,87 @@ type news struct {
 	dropped [numDrops]int
 }
 
-// newsLocked takes the core's news. Without hooks nobody is interested in keys that became ready.
-func (q *Queue[K]) newsLocked() (n news, any bool) {
-	if q.core.dropped != [numDrops]int{} {
-		n.dropped, any = q.core.dropped, true
-		q.core.dropped = [numDrops]int{}
-		for d := range n.dropped {
-			q.stats.dropped[d] += n.dropped[d]
-		}
+// newsLocked takes the core's news.
+func (q *Queue[K]) newsLocked() news {
+	n := news{q.core.readied, q.core.dropped}
+	q.core.news, q.core.readied, q.core.dropped = false, [maxClasses]int{}, [numDrops]int{}
+	for d, keys := range n.dropped {
+		q.stats.dropped[d] += keys
 	}
-	if q.o.Hooks == nil {
-		return n, false
-	}
-	if q.core.readied != [maxClasses]int{} {
-		n.readied, any = q.core.readied, true
-		q.core.readied = [maxClasses]int{}
-	}
-	return n, any
+	return n
 }
 
 // tell reports the news to the hooks.
-func (q *Queue[K]) tell(n news) {
-	if q.o.Hooks.Added != nil {
-		for i, keys := range n.readied {
+func (q *Queue[K]) tell(n *news) {
+	if q.hooks.Added != nil {
+		for i, keys := range n.readied[:len(q.o.Classes)] {
 			if keys > 0 {
-				ev := hook.QueueAdded{Queue: q.o.Name, Class: int(q.o.Classes[i].Class), Keys: keys}
-				q.report("Added", func(h *hook.Queue) { h.Added(ev) })
+				q.tellAdded(hook.QueueAdded{Queue: q.o.Name, Class: int(q.o.Classes[i].Class), Keys: keys})
 			}
 		}
 	}
-	if q.o.Hooks.Dropped != nil {
+	if q.hooks.Dropped != nil {
 		for d, keys := range n.dropped {
 			if keys > 0 {
-				ev := hook.QueueDropped{Queue: q.o.Name, Why: dropNames[d], Keys: keys}
-				q.report("Dropped", func(h *hook.Queue) { h.Dropped(ev) })
+				q.tellDropped(hook.QueueDropped{Queue: q.o.Name, Why: dropNames[d], Keys: keys})
 			}
 		}
 	}
 }
 
-// report calls a hook, and recovers its panic.
-func (q *Queue[K]) report(name string, call func(*hook.Queue)) {
-	defer q.recovered("Hooks." + name)
-	call(q.o.Hooks)
+func (q *Queue[K]) tellAdded(e hook.QueueAdded) {
+	defer q.recovered("Hooks.Added")
+	q.hooks.Added(e)
+}
+
+func (q *Queue[K]) tellDropped(e hook.QueueDropped) {
+	defer q.recovered("Hooks.Dropped")
+	q.hooks.Dropped(e)
+}
+
+func (q *Queue[K]) tellTaken(e hook.QueueTaken) {
+	defer q.recovered("Hooks.Taken")
+	q.hooks.Taken(e)
+}
+
+func (q *Queue[K]) tellSettled(e hook.QueueSettled) {
+	defer q.recovered("Hooks.Settled")
+	q.hooks.Settled(e)
+}
+
+func (q *Queue[K]) tellDelayed(how *How) {
+	if q.hooks.Delayed == nil {
+		return
+	}
+	defer q.recovered("Hooks.Delayed")
+	q.hooks.Delayed(hook.QueueDelayed{Queue: q.o.Name, Class: int(q.o.Classes[q.classOf(how.Class)].Class), Delay: how.After})
+}
+
+func (q *Queue[K]) tellOpened() {
+	if q.hooks.Opened == nil {
+		return
+	}
+	defer q.recovered("Hooks.Opened")
+	q.hooks.Opened(hook.QueueOpened{Queue: q.o.Name, Stats: q.queueStats})
+}
+
+func (q *Queue[K]) tellClosed() {
+	if q.hooks.Closed == nil {
+		return
+	}
+	defer q.recovered("Hooks.Closed")
+	q.hooks.Closed(hook.QueueClosed{Queue: q.o.Name})
+}
+
+// misusedLocked counts a call that broke the contract, unlocks, and reports it.
+func (q *Queue[K]) misusedLocked(what string) {
+	q.stats.misused++
+	q.unlock()
+	if q.hooks.Misused == nil {
+		return
+	}
+	defer q.recovered("Hooks.Misused")
+	q.hooks.Misused(hook.QueueMisused{Queue: q.o.Name, What: what})
 }
 
 // recovered is deferred around each call of the host's code.
@@ -96,37 +134,15 @@ func (q *Queue[K]) recovered(name string) {
 		return
 	}
 	q.stats.panics.Add(1)
-	if q.o.Hooks != nil && q.o.Hooks.Panicked != nil {
+	if q.hooks.Panicked != nil {
 		defer func() { _ = recover() }() // the hook that reports panics has panicked: the count must do
-		q.o.Hooks.Panicked(hook.QueuePanicked{Queue: q.o.Name, Func: name, Value: v, Stack: debug.Stack()})
-	}
-}
-
-func (q *Queue[K]) opened() {
-	if q.o.Hooks != nil && q.o.Hooks.Opened != nil {
-		q.report("Opened", func(h *hook.Queue) { h.Opened(hook.QueueOpened{Queue: q.o.Name, Stats: q.queueStats}) })
-	}
-}
-
-func (q *Queue[K]) delayed(how How) {
-	if q.o.Hooks != nil && q.o.Hooks.Delayed != nil {
-		ev := hook.QueueDelayed{Queue: q.o.Name, Class: int(q.o.Classes[q.classOf(how.Class)].Class), Delay: how.After}
-		q.report("Delayed", func(h *hook.Queue) { h.Delayed(ev) })
-	}
-}
-
-// misusedLocked counts a call that broke the contract, unlocks, and reports it.
-func (q *Queue[K]) misusedLocked(what string) {
-	q.stats.misused++
-	q.unlock()
-	if q.o.Hooks != nil && q.o.Hooks.Misused != nil {
-		q.report("Misused", func(h *hook.Queue) { h.Misused(hook.QueueMisused{Queue: q.o.Name, What: what}) })
+		q.hooks.Panicked(hook.QueuePanicked{Queue: q.o.Name, Func: name, Value: v, Stack: debug.Stack()})
 	}
 }
 
 func (q *Queue[K]) rejectUnsound() {
 	q.mu.Lock()
-	q.core.dropped[dropUnequal]++
+	q.core.drop(dropUnequal)
 	q.unlock()
 }
 
@@ -142,9 +158,9 @@ func (q *Queue[K]) tenantOf(key K) (name string, weight float64) {
 	return name, weight
 }
 
-func (q *Queue[K]) addedWhileHeld(key K, delivery uint64, how How) {
+func (q *Queue[K]) addedWhileHeld(key K, delivery uint64, how *How) {
 	defer q.recovered("AddedWhileHeld")
-	q.o.AddedWhileHeld(key, delivery, how)
+	q.o.AddedWhileHeld(key, delivery, *how)
 }
 
 func (q *Queue[K]) skipInBackoff(key K, delivery uint64, how How) bool {

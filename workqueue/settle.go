@@ -24,33 +24,40 @@ type verdict struct {
 	keep    bool   // Done: do not forget the failures (client-go's Done does not)
 }
 
+// needsNow tells whether settling e as done needs the time. Reading the clock takes as long as all the rest.
+func (c *core[K]) needsNow(e *entry[K]) bool {
+	return c.due.next() != never || e.extra != 0 || e.flags != flagUsed
+}
+
 // settle ends a delivery.
 func (c *core[K]) settle(i uint32, e *entry[K], v verdict, now int64) {
 	if c.due.next() <= now {
 		c.promote(now)
 	}
-	c.heldSince -= e.since
-	c.unlink(&c.held.head, &c.held.tail, e)
-	switch v.outcome {
-	case hook.QueuePark, hook.QueueRelease:
+	if c.observed {
+		c.heldSince -= e.since
+		c.unlink(&c.held.head, &c.held.tail, e)
+	}
+	if v.outcome == hook.QueuePark || v.outcome == hook.QueueRelease {
 		c.giveBack(i, e, v, now)
 		return
-	case hook.QueueRetry:
-		e.attempts = more(e.attempts)
-	default:
-		if !v.keep {
-			e.attempts = 0
-		}
 	}
-	var x *extra
-	if e.extra != 0 {
-		x = c.extras.at(e.extra)
+	timed := v.outcome == hook.QueueRetry || v.outcome == hook.QueueAfter
+	owed := e.is(flagOwed)
+	if timed || e.extra != 0 {
+		x := c.ext(i, e)
+		owed = owed || x.adds > 0 && x.calm == never
+		x.adds = 0
 		c.notes.clear(&x.taken)
 		c.notes.settleHeld(&x.pending)
+		switch {
+		case v.outcome == hook.QueueRetry:
+			x.attempts = more(x.attempts)
+		case !v.keep:
+			x.attempts = 0
+		}
 	}
-	owed := e.is(flagOwed) || e.adds > 0 && (x == nil || x.calm == never)
 	e.flags &^= flagWoken | flagBackoff
-	timed := v.outcome == hook.QueueRetry || v.outcome == hook.QueueAfter
 	switch {
 	case owed:
 		c.ready(i, e, e.coming, now)
@@ -66,7 +73,6 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict, now int64) {
 		}
 		fallthrough
 	default:
-		e.adds = 0
 		c.rest(i, e, now)
 	}
 }
@@ -90,10 +96,10 @@ func (c *core[K]) giveBack(i uint32, e *entry[K], v verdict, now int64) {
 		}
 		c.dropAtEnd(i, e, why)
 	case v.outcome == hook.QueuePark && !e.is(flagWoken):
-		e.class, e.coming, e.adds = class, noClass, 0
+		e.class, e.coming = class, noClass
 		e.flags &^= flagOwed
 		x := c.ext(i, e)
-		x.parked = v.why
+		x.parked, x.adds = v.why, 0
 		x.calm, x.latest = never, never
 		if v.delay > 0 {
 			x.own = after(now, v.delay)
@@ -110,22 +116,26 @@ func (c *core[K]) giveBack(i uint32, e *entry[K], v verdict, now int64) {
 
 // withdraw takes back n of the immediate adds that came while the key was held (W3).
 func (c *core[K]) withdraw(e *entry[K], n int) bool {
-	if n < 0 || uint64(n) > uint64(e.adds) {
+	if n == 0 {
+		return true
+	}
+	if n < 0 || e.extra == 0 || !c.withdrawable {
 		return false
 	}
-	e.adds -= uint32(n)
-	if e.adds > 0 || n == 0 {
+	x := c.extras.at(e.extra)
+	if uint64(n) > uint64(x.adds) {
+		return false
+	}
+	x.adds -= uint32(n)
+	if x.adds > 0 {
 		return true
 	}
 	if !e.is(flagOwed) {
 		e.coming = noClass
 	}
-	if e.extra != 0 {
-		x := c.extras.at(e.extra)
-		c.notes.withdraw(&x.pending)
-		x.calm, x.latest = never, never
-		c.setDue(e, x)
-	}
+	c.notes.withdraw(&x.pending)
+	x.calm, x.latest = never, never
+	c.setDue(e, x)
 	return true
 }
 
@@ -161,7 +171,7 @@ func (c *core[K]) dropDelays(e *entry[K]) {
 	}
 	x := c.extras.at(e.extra)
 	if x.outside != never {
-		c.dropped[dropDelayed]++
+		c.drop(dropDelayed)
 	}
 	x.outside, x.own, x.calm, x.latest = never, never, never, never
 	c.notes.clear(&x.later)

@@ -6,8 +6,6 @@ package workqueue
 import (
 	"context"
 	"fmt"
-
-	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // ShutDown ends the queue: adds are dropped and counted from now on, keys that wait, are parked or paused are dropped
@@ -22,8 +20,8 @@ func (q *Queue[K]) ShutDown() {
 		q.timer.Stop()
 	}
 	q.unlock()
-	if first && q.o.Hooks != nil && q.o.Hooks.Closed != nil {
-		q.report("Closed", func(h *hook.Queue) { h.Closed(hook.QueueClosed{Queue: q.o.Name}) })
+	if first {
+		q.tellClosed()
 	}
 }
 

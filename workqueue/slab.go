@@ -4,7 +4,7 @@
 package workqueue
 
 const (
-	chunkBits = 7
+	chunkBits = 8
 	chunkLen  = 1 << chunkBits
 )
 

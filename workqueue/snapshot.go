@@ -73,7 +73,8 @@ type KeyState[K comparable] struct {
 	State  State
 	Class  Class // of a key that has none yet: Normal
 	Tenant string
-	// Since is when the key came into its state.
+	// Since is when the key came into its state. Of a held key it is known, and else zero, only if Options.Hooks is
+	// set: without hooks the queue does not read the clock when a key is taken.
 	Since time.Time
 	// Due is when the key becomes ready by itself, or is added again if it is ready or held; zero: not.
 	Due time.Time
@@ -132,8 +133,8 @@ func (q *Queue[K]) Snapshot() Snapshot[K] {
 
 // Look returns what the queue knows of one key, or false if it does not know it. It is cheap.
 func (q *Queue[K]) Look(key K) (KeyState[K], bool) {
-	w, ok := q.who(key)
-	if !ok {
+	w := who[K]{key: key}
+	if !q.prepare(&w) {
 		return KeyState[K]{}, false
 	}
 	q.mu.Lock()
@@ -148,8 +149,11 @@ func (q *Queue[K]) Look(key K) (KeyState[K], bool) {
 
 func (q *Queue[K]) stateLocked(e *entry[K]) KeyState[K] {
 	k := KeyState[K]{
-		Key: e.key, State: e.state, Since: q.start.Add(time.Duration(e.since)), Attempts: int(e.attempts),
-		Paused: e.is(flagPaused), Again: e.is(flagOwed) || e.adds > 0, Tenant: q.core.fair.tenants[e.tenant].name,
+		Key: e.key, State: e.state, Attempts: int(q.core.attempts(e)),
+		Paused: e.is(flagPaused), Again: e.is(flagOwed), Tenant: q.core.fair.tenants[e.tenant].name,
+	}
+	if e.state != Held || q.core.observed {
+		k.Since = q.start.Add(time.Duration(e.since))
 	}
 	switch {
 	case e.state == Ready || e.state == Held || e.state == Parked:
@@ -161,6 +165,7 @@ func (q *Queue[K]) stateLocked(e *entry[K]) KeyState[K] {
 		return k
 	}
 	x := q.core.extras.at(e.extra)
+	k.Again = k.Again || x.adds > 0
 	if due := min(x.outside, x.own, x.calm); due != never {
 		k.Due = q.start.Add(time.Duration(due))
 	}

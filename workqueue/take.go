@@ -80,6 +80,9 @@ func (c *core[K]) take(now int64) uint32 {
 
 func (c *core[K]) hold(i uint32, e *entry[K], now int64) {
 	c.turn(e, Held, now)
+	if !c.observed {
+		return // then there is no clock to read, and nobody asks for the oldest
+	}
 	c.heldSince += now
 	e.prev, e.next = c.held.tail, 0
 	if c.held.tail == 0 {

@@ -6,8 +6,8 @@ package workqueue
 // Wake ends a Park: the key is ready. A key that is held will not be parked by its Park to come. It tells whether the
 // key was one or the other; others are left alone.
 func (q *Queue[K]) Wake(key K) bool {
-	w, ok := q.who(key)
-	if !ok {
+	w := who[K]{key: key}
+	if !q.prepare(&w) {
 		return false
 	}
 	q.mu.Lock()
@@ -18,7 +18,7 @@ func (q *Queue[K]) Wake(key K) bool {
 // Pause keeps a key from being delivered until Resume, whether the queue knows it yet or not. Adds and due times
 // meanwhile are remembered. One that is held stays so until it is settled. After ShutDown it has no effect.
 func (q *Queue[K]) Pause(key K) {
-	if w, ok := q.who(key); ok {
+	if w := (who[K]{key: key}); q.prepare(&w) {
 		q.mu.Lock()
 		defer q.unlock()
 		q.core.pause(&w, q.now())
@@ -27,7 +27,7 @@ func (q *Queue[K]) Pause(key K) {
 
 // Resume ends a Pause. The key is ready if it was when it was paused or has been added or become due since.
 func (q *Queue[K]) Resume(key K) {
-	if w, ok := q.who(key); ok {
+	if w := (who[K]{key: key}); q.prepare(&w) {
 		q.mu.Lock()
 		defer q.unlock()
 		q.core.resume(&w, q.now())
@@ -54,7 +54,7 @@ func (q *Queue[K]) pauseAll(to bool) {
 // Interactive. One that is held is delivered once more at once after it is settled, however it is settled; that
 // cannot be withdrawn. A paused key stays paused and is ready when it is resumed. The number of its failures stays.
 func (q *Queue[K]) RequeueNow(key K) {
-	if w, ok := q.who(key); ok {
+	if w := (who[K]{key: key}); q.prepare(&w) {
 		q.mu.Lock()
 		defer q.unlock()
 		q.core.requeue(&w, q.now())
@@ -63,7 +63,7 @@ func (q *Queue[K]) RequeueNow(key K) {
 
 // Forget forgets a key's failures, so that its next backoff is the first again. It changes nothing else.
 func (q *Queue[K]) Forget(key K) {
-	if w, ok := q.who(key); ok {
+	if w := (who[K]{key: key}); q.prepare(&w) {
 		q.mu.Lock()
 		defer q.unlock()
 		q.core.clear(&w)

@@ -101,6 +101,11 @@ func (q *Queue[K]) leftLocked(w *waiter, woken bool) {
 // unlock ends every use of the core: it wakes as many waiters as keys have become ready, sets the timer if anybody
 // waits, unlocks, and reports what has happened.
 func (q *Queue[K]) unlock() {
+	if q.waiters.n == 0 && q.drained == nil && !q.core.news {
+		q.core.fresh = 0
+		q.mu.Unlock()
+		return
+	}
 	var wakes *waiter
 	if q.waiters.n > 0 {
 		wakes = q.waiters.pop(q.wakesLocked())
@@ -117,15 +122,19 @@ func (q *Queue[K]) unlock() {
 	if q.drained != nil && q.drainedLocked() {
 		drained, q.drained = q.drained, nil
 	}
-	news, any := q.newsLocked()
+	had := q.core.news
+	var n news
+	if had {
+		n = q.newsLocked()
+	}
 	q.mu.Unlock()
 
 	wake(wakes)
 	if drained != nil {
 		close(drained)
 	}
-	if any {
-		q.tell(news)
+	if had {
+		q.tell(&n)
 	}
 }
 

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench compares Setpoint's workqueue with those of client-go and controller-runtime, in one run and in turns,
+// so that what else the machine does meets all three, and prints ratios: the median over the rounds of each round's.
+//
+//	GOWORK=off go run . [-rounds 7]
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"text/tabwriter"
+)
+
+func main() {
+	rounds := flag.Int("rounds", 7, "how often each measurement is made")
+	only := flag.String("only", "", "one of: time, memory, size, tenants, failures (default: all)")
+	flag.Parse()
+	fmt.Printf("%s %s/%s, %d processors\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0))
+	parts := []struct {
+		name string
+		run  func(w *tabwriter.Writer, rounds int)
+	}{{"time", times}, {"memory", memory}, {"size", sizes}, {"tenants", tenants}, {"failures", failures}}
+	for _, p := range parts {
+		if *only == "" || *only == p.name {
+			fmt.Println()
+			w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+			p.run(w, *rounds)
+			w.Flush()
+		}
+	}
+}
+
+// times prints the time per operation of all measurements, plain and with extras.
+func times(w *tabwriter.Writer, rounds int) {
+	for _, extras := range []bool{false, true} {
+		title := "plain FIFO"
+		if extras {
+			title = "classes, tenants, reasons, metrics"
+		}
+		fmt.Fprintf(w, "%s\tsetpoint\tallocs\tclient-go\tallocs\tratio\tmost\t\tcontroller-runtime\tallocs\tfaster\tleast\t\n", title)
+		for _, m := range measurements {
+			row(w, m, extras, rounds)
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+func row(w *tabwriter.Writer, m measurement, extras bool, rounds int) {
+	results := make([][]result, len(makers))
+	for round := range rounds {
+		for i := range makers {
+			which := (i + round) % len(makers) // nobody always comes first
+			q := makers[which].make(m.base, extras)
+			results[which] = append(results[which], m.run(q))
+			q.Close()
+		}
+	}
+	var toClientGo, toRuntime []float64
+	for r := range rounds {
+		toClientGo = append(toClientGo, results[0][r].ns/results[1][r].ns)
+		toRuntime = append(toRuntime, results[2][r].ns/results[0][r].ns)
+	}
+	ratio, faster, most := median(toClientGo), median(toRuntime), m.plain
+	if extras {
+		most = m.extras
+	}
+	col := func(i int) string {
+		var ns, allocs []float64
+		for _, r := range results[i] {
+			ns, allocs = append(ns, r.ns), append(allocs, r.allocs)
+		}
+		return fmt.Sprintf("%.0f ns\t%.2f", median(ns), median(allocs))
+	}
+	fmt.Fprintf(w, "%s\t%s\t%s\t%.2f\t%.1f\t%s\t%s\t%.1f ×\t%.0f ×\t%s\n", m.name, col(0), col(1), ratio, most,
+		verdict(ratio <= most), col(2), faster, m.faster, verdict(faster >= m.faster))
+}
+
+func verdict(ok bool) string {
+	if ok {
+		return "ok"
+	}
+	return "MISSED"
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	n := len(v)
+	return (v[n/2] + v[(n-1)/2]) / 2
+}

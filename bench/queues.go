@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	clientgo "k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+type key = types.NamespacedName
+
+// queue is what all three can do.
+type queue interface {
+	Add(key)
+	AddAfter(key, time.Duration)
+	// Next takes a key and settles it: failed if fail says so, else done. It returns false after Close, when
+	// nothing is left.
+	Next(fail func(key) bool) bool
+	Len() int
+	Close()
+}
+
+// maker makes one of the three. Base is the first backoff; with extras, all that it offers is on: classes or
+// priorities, tenants, reasons, metrics.
+type maker struct {
+	name string
+	make func(base time.Duration, extras bool) queue
+}
+
+var makers = []maker{{"setpoint", newOurs}, {"client-go", newClientGo}, {"controller-runtime", newControllerRuntime}}
+
+const longest = time.Millisecond // of the backoffs
+
+var background = context.Background()
+
+type ours struct {
+	q     *workqueue.Queue[key]
+	how   workqueue.How
+	plain bool
+}
+
+func newOurs(base time.Duration, extras bool) queue {
+	o := workqueue.Options[key]{Backoff: workqueue.Exponential{Base: base, Max: longest}, Reasons: -1}
+	var how workqueue.How
+	if extras {
+		o.Name = "bench"
+		o.Classes = workqueue.ThreeClasses()
+		o.Tenant = func(k key) string { return k.Namespace }
+		o.Reasons = 0
+		o.Hooks = countingHooks()
+		how.Class = workqueue.Interactive
+		how.Reason = workqueue.Reason{Source: "pods", Event: "Update", Object: "default/pod", ResourceVersion: "12345"}
+	}
+	q, err := workqueue.New(o)
+	if err != nil {
+		panic(err)
+	}
+	return &ours{q, how, !extras}
+}
+
+func (o *ours) Add(k key) {
+	if o.plain {
+		o.q.Add(k)
+		return
+	}
+	o.q.AddWith(k, o.how)
+}
+
+func (o *ours) AddAfter(k key, d time.Duration) {
+	how := o.how
+	how.After = d
+	o.q.AddWith(k, how)
+}
+
+func (o *ours) Next(fail func(key) bool) bool {
+	item, ok := o.q.Get(background)
+	if !ok {
+		return false
+	}
+	if fail(item.Key()) {
+		_, _ = item.Retry(nil)
+	} else {
+		_ = item.Done()
+	}
+	return true
+}
+
+func (o *ours) Len() int { return o.q.Len().Ready }
+func (o *ours) Close()   { o.q.ShutDown() }
+
+// interfaced is a queue of client-go or controller-runtime.
+type interfaced struct {
+	clientgo.TypedRateLimitingInterface[key]
+}
+
+func (q interfaced) Next(fail func(key) bool) bool {
+	k, shutdown := q.Get()
+	if shutdown {
+		return false
+	}
+	if fail(k) {
+		q.AddRateLimited(k)
+	} else {
+		q.Forget(k)
+	}
+	q.Done(k)
+	return true
+}
+
+func (q interfaced) Close() { q.ShutDown() }
+
+func newClientGo(base time.Duration, extras bool) queue {
+	c := clientgo.TypedRateLimitingQueueConfig[key]{}
+	if extras {
+		c.Name, c.MetricsProvider = "bench", new(counters)
+	}
+	limiter := clientgo.NewTypedItemExponentialFailureRateLimiter[key](base, longest)
+	return interfaced{clientgo.NewTypedRateLimitingQueueWithConfig(limiter, c)}
+}
+
+func newControllerRuntime(base time.Duration, extras bool) queue {
+	name := ""
+	if extras {
+		name = "bench"
+	}
+	return interfaced{priorityqueue.New(name, func(o *priorityqueue.Opts[key]) {
+		o.RateLimiter = clientgo.NewTypedItemExponentialFailureRateLimiter[key](base, longest)
+		o.MetricProvider = new(counters)
+	})}
+}
+
+// counters are the cheapest metrics that still count: a metrics library costs all three the same on top.
+type counters struct{ n [7]counter }
+
+type counter struct{ v atomic.Int64 }
+
+func (c *counter) Inc()              { c.v.Add(1) }
+func (c *counter) Dec()              { c.v.Add(-1) }
+func (c *counter) Set(float64)       {}
+func (c *counter) Observe(s float64) { c.v.Add(int64(s * 1e9)) }
+
+func (c *counters) NewDepthMetric(string) clientgo.GaugeMetric            { return &c.n[0] }
+func (c *counters) NewAddsMetric(string) clientgo.CounterMetric           { return &c.n[1] }
+func (c *counters) NewLatencyMetric(string) clientgo.HistogramMetric      { return &c.n[2] }
+func (c *counters) NewWorkDurationMetric(string) clientgo.HistogramMetric { return &c.n[3] }
+func (c *counters) NewUnfinishedWorkSecondsMetric(string) clientgo.SettableGaugeMetric {
+	return &c.n[4]
+}
+func (c *counters) NewLongestRunningProcessorSecondsMetric(string) clientgo.SettableGaugeMetric {
+	return &c.n[5]
+}
+func (c *counters) NewRetriesMetric(string) clientgo.CounterMetric { return &c.n[6] }
+
+// countingHooks feed the same counters.
+func countingHooks() *hook.Queue {
+	c := new(counters)
+	return &hook.Queue{
+		Added: func(e hook.QueueAdded) { c.n[0].v.Add(int64(e.Keys)); c.n[1].v.Add(int64(e.Keys)) },
+		Taken: func(e hook.QueueTaken) { c.n[0].Dec(); c.n[2].Observe(e.Waited.Seconds()) },
+		Settled: func(e hook.QueueSettled) {
+			c.n[3].Observe(e.Held.Seconds())
+			if e.Outcome == hook.QueueRetry {
+				c.n[6].Inc()
+			}
+		},
+		Delayed: func(hook.QueueDelayed) { c.n[6].Inc() },
+	}
+}

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// These benchmarks are for finding out where the time goes; package bench compares.
+
+func everything() Options[name] {
+	return Options[name]{
+		Name:    "everything",
+		Classes: ThreeClasses(),
+		Tenant:  func(k name) string { return k.Namespace },
+		Hooks: &hook.Queue{
+			Added: func(hook.QueueAdded) {}, Taken: func(hook.QueueTaken) {},
+			Settled: func(hook.QueueSettled) {}, Delayed: func(hook.QueueDelayed) {},
+		},
+	}
+}
+
+func benchKeys(n int) []name {
+	keys := make([]name, n)
+	for i := range keys {
+		keys[i] = name{fmt.Sprintf("namespace-%d", i%100), fmt.Sprintf("object-%d", i)}
+	}
+	return keys
+}
+
+var benchHow = How{Class: Interactive, Reason: Reason{Source: "pods", Event: "Update", Object: "default/pod", ResourceVersion: "12345"}}
+
+func BenchmarkCycle(b *testing.B) {
+	for which, o := range map[string]Options[name]{"plain": {}, "everything": everything()} {
+		b.Run(which, func(b *testing.B) {
+			q, keys := newQueue(b, o), benchKeys(1024)
+			how := How{}
+			if which != "plain" {
+				how = benchHow
+			}
+			for i := 0; b.Loop(); i++ {
+				q.AddWith(keys[i&1023], how)
+				item, _ := q.Get(ctx)
+				_ = item.Done()
+			}
+		})
+	}
+}
+
+func BenchmarkDuplicate(b *testing.B) {
+	for which, o := range map[string]Options[name]{"plain": {}, "everything": everything()} {
+		b.Run(which, func(b *testing.B) {
+			q, keys := newQueue(b, o), benchKeys(1024)
+			how := How{}
+			if which != "plain" {
+				how = benchHow
+			}
+			for i := 0; b.Loop(); i++ {
+				if which == "plain" {
+					q.Add(keys[i&1023])
+				} else {
+					q.AddWith(keys[i&1023], how)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,404 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+var trials = flag.Int("trials", 300, "random inputs of TestModel")
+
+// FuzzModel runs random operations on the queue and on the model, and compares what each delivery and each call
+// returns, and the whole state. It covers W1 to W5, W8, W9 and W11; the order among classes and tenants too.
+func FuzzModel(f *testing.F) {
+	f.Add([]byte("plain: add, add, take, settle"))
+	f.Add([]byte{0x3f, 0, 1, 0, 2, 2, 0, 3, 0, 16, 5, 1, 1, 2, 2, 3, 4, 9, 11, 40, 2, 2, 2, 2})
+	f.Add([]byte{0xff, 0, 1, 0, 9, 2, 0, 4, 0, 0, 1, 16, 200, 2, 0, 6, 3, 9, 1, 2, 0, 7, 0, 17, 0, 2, 2})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 400 {
+			t.Skip()
+		}
+		synctest.Test(t, func(t *testing.T) { newTrial(t, &data).run() })
+	})
+}
+
+// TestModel does what FuzzModel does with long random inputs, the same ones each time.
+func TestModel(t *testing.T) {
+	for seed := range uint64(*trials) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		data := make([]byte, 100+r.IntN(600))
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		synctest.Test(t, func(t *testing.T) { newTrial(t, &data).run() })
+	}
+}
+
+// trial is one run of FuzzModel.
+type trial struct {
+	t     *testing.T
+	data  *[]byte
+	q     *Queue[int]
+	m     *model
+	items []Item[int]    // held
+	stale []Item[int]    // settled
+	seen  map[uint64]int // adds that AddedWhileHeld saw, by delivery
+	drops int
+	skip  bool
+	log   []string
+}
+
+func (tr *trial) byte() int {
+	if len(*tr.data) == 0 {
+		return 0
+	}
+	b := (*tr.data)[0]
+	*tr.data = (*tr.data)[1:]
+	return int(b)
+}
+
+type linear struct{}
+
+func (linear) Delay(n int) time.Duration { return time.Duration(n-1) * 3 }
+
+func newTrial(t *testing.T, data *[]byte) *trial {
+	tr := &trial{t: t, data: data, seen: map[uint64]int{}}
+	tr.m = &model{keys: map[int]*modelKey{}, tenant: func(int) string { return "" }, weight: func(string) float64 { return 1 }}
+	mode := tr.byte()
+	o := Options[int]{Name: "fuzz", Backoff: linear{}, Reasons: 2}
+	shares := []Share{{Normal, 1}}
+	if mode&1 != 0 {
+		o.Classes = []Share{{Interactive, 8}, {Background, 1}, {Normal, 2.5}}
+		shares = []Share{{Background, 1}, {Normal, 2.5}, {Interactive, 8}}
+	}
+	if mode&2 != 0 {
+		o.Tenant = func(k int) string { return fmt.Sprint(k % 3) }
+		tr.m.tenant = o.Tenant
+	}
+	if mode&2 != 0 && mode&4 != 0 {
+		o.TenantWeight = func(name string) float64 { return map[string]float64{"0": 1, "1": 3, "2": 0.7}[name] }
+		tr.m.weight = o.TenantWeight
+	}
+	if mode&8 != 0 {
+		o.MinInterval, o.MaxWait = 4, 10
+		tr.m.calm, tr.m.wait = 4, 10
+	}
+	if mode&16 != 0 {
+		o.Reasons = -1
+	}
+	if mode&32 != 0 {
+		o.SkipInBackoff = func(int, uint64, How) bool { return tr.skip }
+	}
+	if mode&64 != 0 {
+		o.AddedWhileHeld = func(_ int, delivery uint64, _ How) { tr.seen[delivery]++ }
+		tr.m.told = true
+	}
+	o.Hooks = &hook.Queue{Dropped: func(d hook.QueueDropped) { tr.drops += d.Keys }}
+	for i, s := range shares {
+		tr.m.classes = append(tr.m.classes, modelClass{class: s.Class, weight: s.Weight, flows: map[string]*modelFlow{}})
+		if s.Class <= Normal {
+			tr.m.normal = i
+		}
+		tr.m.urgent = i
+	}
+	tr.m.reasons = o.Reasons
+	tr.q = newQueue(t, o)
+	return tr
+}
+
+func (tr *trial) class(c Class) int {
+	for i := len(tr.m.classes) - 1; i > 0; i-- {
+		if tr.m.classes[i].class <= c {
+			return i
+		}
+	}
+	return 0
+}
+
+func (tr *trial) run() {
+	for step := 0; len(*tr.data) > 0; step++ {
+		op, arg := tr.byte(), tr.byte()
+		key, class := arg&7, Class(arg>>3%3)-1
+		how := How{Class: class}
+		if arg&0x80 != 0 {
+			how.Reason.Event = fmt.Sprint("r", step)
+		}
+		tr.log = append(tr.log, fmt.Sprintf("%d(%d)", op%24, arg))
+		switch op % 24 {
+		case 0, 1, 2:
+			tr.add(key, how)
+		case 3:
+			how.After = time.Duration(arg>>4) + 1
+			tr.q.AddWith(key, how)
+			tr.m.addAfter(key, tr.class(class), how.Reason.Event, how.After)
+		case 4:
+			tr.addAll(key, how)
+		case 5, 6, 7:
+			tr.take()
+		case 8, 9, 10, 11, 12, 13:
+			tr.settle(op%24-8, arg)
+		case 14:
+			tr.withdraw(arg)
+		case 15:
+			tr.same("Wake", tr.q.Wake(key), tr.m.wake(key))
+		case 16:
+			tr.q.Pause(key)
+			tr.m.pause(key)
+		case 17:
+			tr.q.Resume(key)
+			tr.m.resume(key)
+		case 18:
+			tr.pauseAll(arg)
+		case 19:
+			tr.q.RequeueNow(key)
+			tr.m.requeue(key)
+		case 20:
+			tr.rateLimited(key, arg)
+		case 21, 22:
+			d := time.Duration(arg % 16)
+			time.Sleep(d)
+			tr.m.advance(d)
+		case 23:
+			tr.rare(key, arg)
+		}
+		tr.compare()
+	}
+	tr.finish()
+}
+
+func (tr *trial) add(key int, how How) {
+	tr.q.AddWith(key, how)
+	if tr.skip && tr.q.o.SkipInBackoff != nil {
+		if k := tr.m.keys[key]; k != nil && k.state == Waiting && k.backoff {
+			return
+		}
+	}
+	tr.m.add(key, tr.class(how.Class), how.Reason.Event)
+}
+
+func (tr *trial) addAll(key int, how How) {
+	keys := []int{key, (key + 3) & 7, key}
+	tr.q.AddAll(keys, how)
+	var last []int // what SkipInBackoff has to be asked about comes last
+	for _, k := range keys {
+		if m := tr.m.keys[k]; tr.q.o.SkipInBackoff != nil && m != nil && m.state == Waiting && m.backoff {
+			last = append(last, k)
+			continue
+		}
+		tr.m.add(k, tr.class(how.Class), how.Reason.Event)
+	}
+	for _, k := range last {
+		if m := tr.m.keys[k]; !tr.skip || m.state != Waiting || !m.backoff {
+			tr.m.add(k, tr.class(how.Class), how.Reason.Event)
+		}
+	}
+}
+
+func (tr *trial) take() {
+	want := tr.m.take()
+	if want == nil {
+		return // compare checks that nothing is ready here either
+	}
+	item, ok := tr.q.Get(ctx)
+	if !ok {
+		tr.t.Fatalf("%v: Get returned false, want %d", tr.log, want.key)
+	}
+	got := fmt.Sprint(item.Key(), item.Attempt(), item.Class(), item.Delivery(), item.Queued().Sub(tr.q.start), texts(item.Reasons()), item.ReasonsDropped())
+	exp := fmt.Sprint(want.key, want.attempts+1, tr.m.classes[want.class].class, want.delivery, want.queued, want.taken.texts(), want.taken.dropped)
+	tr.same("Get", got, exp)
+	tr.items = append(tr.items, item)
+}
+
+func (tr *trial) settle(what, arg int) {
+	if len(tr.items) == 0 {
+		return
+	}
+	n := arg % len(tr.items)
+	item := tr.items[n]
+	k := tr.m.keys[item.Key()]
+	tr.items = slices.Delete(tr.items, n, n+1)
+	tr.stale = append(tr.stale, item)
+	d := time.Duration(arg >> 4)
+	var err error
+	switch what {
+	case 0:
+		err = item.Done()
+		tr.m.settle(k, hook.QueueDone, 0, false)
+	case 1:
+		d, err = item.Retry(nil)
+		tr.same("Retry", d, linear{}.Delay(item.Attempt()))
+		tr.m.settle(k, hook.QueueRetry, d, false)
+	case 2:
+		d, err = item.RetryNotBefore(nil, d)
+		tr.m.settle(k, hook.QueueRetry, d, false)
+	case 3:
+		err = item.After(d)
+		tr.m.settle(k, hook.QueueAfter, d, false)
+	case 4:
+		err = item.Park("p", d)
+		tr.m.settle(k, hook.QueuePark, d, false)
+	case 5:
+		err = item.Release()
+		tr.m.settle(k, hook.QueueRelease, 0, false)
+	}
+	tr.same("settle", err, error(nil))
+}
+
+func (tr *trial) withdraw(arg int) {
+	if len(tr.items) == 0 {
+		return
+	}
+	item := tr.items[arg%len(tr.items)]
+	n := (arg >> 4) - 1
+	if arg&8 != 0 {
+		n = tr.seen[item.Delivery()]
+		tr.seen[item.Delivery()] = 0
+	}
+	ok := tr.m.withdraw(tr.m.keys[item.Key()], n)
+	tr.same("Withdraw", item.Withdraw(n) == nil, ok)
+}
+
+func (tr *trial) pauseAll(arg int) {
+	if arg&1 != 0 {
+		tr.q.PauseAll()
+	} else {
+		tr.q.ResumeAll()
+	}
+	if !tr.m.shut {
+		tr.m.pausedAll = arg&1 != 0
+	}
+}
+
+func (tr *trial) rateLimited(key, arg int) {
+	r := tr.q.Interface()
+	if arg&0x40 == 0 {
+		r.AddRateLimited(key)
+		if n := tr.m.fail(key); n > 1 {
+			tr.m.addAfter(key, tr.m.normal, "", linear{}.Delay(n))
+		} else if n == 1 {
+			tr.add2(key)
+		}
+		return
+	}
+	if k := tr.m.keys[key]; k != nil && k.state == Held {
+		tr.items = slices.DeleteFunc(tr.items, func(i Item[int]) bool { return i.Key() == key })
+		tr.m.settle(k, hook.QueueDone, 0, true)
+	}
+	r.Done(key)
+}
+
+// add2 is the add that AddRateLimited without a delay has made already.
+func (tr *trial) add2(key int) {
+	if k := tr.m.keys[key]; tr.skip && tr.q.o.SkipInBackoff != nil && k.state == Waiting && k.backoff {
+		return
+	}
+	tr.m.add(key, tr.m.normal, "")
+}
+
+func (tr *trial) rare(key, arg int) {
+	switch {
+	case arg > 250:
+		tr.q.ShutDown()
+		tr.m.shutDown()
+	case arg > 200:
+		tr.q.Forget(key)
+		tr.m.forget(key)
+	case arg > 150:
+		tr.skip = !tr.skip
+	default:
+		for _, item := range tr.stale {
+			_, err := item.Retry(nil)
+			tr.same("settled twice", err, ErrNotHeld)
+		}
+	}
+}
+
+func (tr *trial) same(what string, got, want any) {
+	tr.t.Helper()
+	if got != want {
+		tr.t.Fatalf("%v: %s: got %v, want %v", tr.log, what, got, want)
+	}
+}
+
+func texts(rs []Reason) []string {
+	var out []string
+	for _, r := range rs {
+		out = append(out, r.Event)
+	}
+	return out
+}
+
+func (r modelReasons) texts() []string {
+	var out []string
+	for _, x := range r.list {
+		out = append(out, x.text)
+	}
+	return out
+}
+
+// compare compares the whole state.
+func (tr *trial) compare() {
+	tr.t.Helper()
+	s := tr.q.Snapshot()
+	tr.same("Len", s.Len, tr.m.len())
+	tr.same("number of keys", len(s.Keys), len(tr.m.keys))
+	tr.same("dropped", tr.drops, tr.m.dropped)
+	for _, got := range s.Keys {
+		k := tr.m.keys[got.Key]
+		if k == nil {
+			tr.t.Fatalf("%v: unknown key %+v", tr.log, got)
+		}
+		class := Normal
+		if k.state == Ready || k.state == Held || k.state == Parked {
+			class = tr.m.classes[k.class].class
+		} else if k.coming >= 0 {
+			class = tr.m.classes[k.coming].class
+		} else {
+			class = tr.m.classes[tr.class(Normal)].class
+		}
+		want := KeyState[int]{Key: k.key, State: k.state, Class: class, Tenant: tr.m.tenant(k.key), Attempts: k.attempts,
+			Paused: k.paused, Again: k.owed || k.adds > 0, Since: tr.q.start.Add(k.since)}
+		if k.due != far {
+			want.Due = tr.q.start.Add(k.due)
+		}
+		if k.state == Parked {
+			want.ParkReason = "p"
+		}
+		reasons := slices.Concat(k.taken.texts(), k.pending.texts(), k.later.texts())
+		want.ReasonsDropped = k.taken.dropped + k.pending.dropped + k.later.dropped
+		tr.same("reasons", fmt.Sprint(texts(got.Reasons)), fmt.Sprint(reasons))
+		got.Reasons = nil
+		tr.same("state", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
+	}
+}
+
+// finish shuts down, takes and settles everything, and checks that nothing is left.
+func (tr *trial) finish() {
+	tr.q.ShutDown()
+	tr.m.shutDown()
+	for len(tr.items) > 0 || tr.q.Len().Ready > 0 {
+		tr.take()
+		tr.settle(0, 0)
+		tr.compare()
+	}
+	if err := tr.q.Drain(ctx); err != nil {
+		tr.t.Fatal(err)
+	}
+	for key := range 8 {
+		tr.q.Forget(key)
+	}
+	if n := tr.q.core.index.n; n != 0 {
+		tr.t.Fatalf("%v: %d entries are left", tr.log, n)
+	}
+	tr.same("extras", tr.q.core.extras.live(), 0)
+	tr.same("reasons", tr.q.core.notes.slab.live(), 0)
+}

@@ -1,0 +1,263 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"time"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// The verbs of the queue, in terms of the model. See model_test.go.
+
+func (m *model) add(key, class int, reason string) (held uint64) {
+	if m.shut {
+		m.dropped++
+		return 0
+	}
+	k := m.get(key)
+	k.pending.add(m.reasons, reason, k.state == Held)
+	switch {
+	case k.state == Held && (m.told || m.calm > 0):
+		k.adds++
+		k.coming = max(k.coming, class)
+		m.debounce(k)
+		held = k.delivery
+	case m.calm > 0 && (k.state == Idle || k.state == Waiting):
+		k.coming = max(k.coming, class)
+		m.debounce(k)
+		if k.state == Idle {
+			m.turn(k, Waiting)
+		}
+	default:
+		m.owe(k, class)
+	}
+	m.sync(k)
+	return held
+}
+
+func (m *model) debounce(k *modelKey) {
+	if m.calm == 0 {
+		return
+	}
+	if k.latest == far {
+		k.latest = m.now + m.wait
+	}
+	k.calm = min(m.now+m.calm, k.latest)
+}
+
+func (m *model) addAfter(key, class int, reason string, d time.Duration) {
+	if m.shut {
+		m.dropped++
+		return
+	}
+	k := m.get(key)
+	if k.outside == far {
+		k.outClass = -1
+	}
+	k.outClass = max(k.outClass, class)
+	k.outside = min(k.outside, m.now+min(d, far-1-m.now))
+	k.later.add(m.reasons, reason, false)
+	m.sync(k)
+	if k.state == Idle {
+		m.turn(k, Waiting)
+	}
+}
+
+func (m *model) fail(key int) int {
+	if m.shut {
+		m.dropped++
+		return 0
+	}
+	k := m.get(key)
+	k.attempts++
+	return k.attempts
+}
+
+func (m *model) forget(key int) {
+	if k := m.keys[key]; k != nil {
+		k.attempts = 0
+		if k.state == Idle {
+			delete(m.keys, key)
+		}
+	}
+}
+
+func (m *model) wake(key int) bool {
+	k := m.keys[key]
+	switch {
+	case k == nil:
+		return false
+	case k.state == Parked:
+		k.pending.add(m.reasons, EventWoken, false)
+		m.ready(k, k.class)
+		m.sync(k)
+		return true
+	case k.state == Held:
+		k.woken = true
+		return true
+	}
+	return false
+}
+
+func (m *model) requeue(key int) {
+	if m.shut {
+		m.dropped++
+		return
+	}
+	k := m.get(key)
+	k.pending.add(m.reasons, EventRequeueNow, false)
+	switch k.state {
+	case Parked:
+		m.ready(k, max(k.class, m.urgent))
+	case Held:
+		k.woken = true
+		fallthrough
+	default:
+		m.owe(k, m.urgent)
+	}
+	m.sync(k)
+}
+
+func (m *model) pause(key int) {
+	if m.shut {
+		return
+	}
+	k := m.get(key)
+	k.paused = true
+	switch k.state {
+	case Ready:
+		m.removed(k)
+		k.coming, k.owed = k.class, true
+		m.turn(k, Paused)
+	case Idle, Waiting:
+		m.turn(k, Paused)
+	}
+}
+
+func (m *model) resume(key int) {
+	k := m.keys[key]
+	if k == nil {
+		return
+	}
+	k.paused = false
+	if k.state != Paused {
+		return
+	}
+	if k.owed {
+		m.ready(k, k.coming)
+	} else {
+		m.rest(k)
+	}
+	m.sync(k)
+}
+
+func (m *model) settle(k *modelKey, outcome hook.QueueOutcome, d time.Duration, keep bool) {
+	defer func() { m.sync(k) }()
+	switch outcome {
+	case hook.QueuePark, hook.QueueRelease:
+		m.giveBack(k, outcome, d)
+		return
+	case hook.QueueRetry:
+		k.attempts++
+	default:
+		if !keep {
+			k.attempts = 0
+		}
+	}
+	k.taken = modelReasons{}
+	for i := range k.pending.list {
+		k.pending.list[i].held = false
+	}
+	timed := outcome == hook.QueueRetry || outcome == hook.QueueAfter
+	k.woken, k.backoff = false, false
+	switch {
+	case k.owed || k.adds > 0 && k.calm == far:
+		m.ready(k, k.coming)
+		return
+	case timed && d <= 0:
+		k.pending.add(m.reasons, outcome.String(), false)
+		m.ready(k, max(k.coming, m.normal))
+		return
+	case timed:
+		k.own = m.now + min(d, far-1-m.now)
+		k.backoff = outcome == hook.QueueRetry
+	}
+	k.adds = 0
+	m.rest(k)
+}
+
+func (m *model) giveBack(k *modelKey, outcome hook.QueueOutcome, d time.Duration) {
+	class := max(k.class, k.coming)
+	k.taken.addAll(m.reasons, &k.pending)
+	k.pending, k.taken = k.taken, modelReasons{}
+	for i := range k.pending.list {
+		k.pending.list[i].held = false
+	}
+	switch {
+	case m.shut:
+		m.drop(k)
+	case outcome == hook.QueuePark && !k.woken:
+		k.class, k.coming, k.adds, k.owed = class, -1, 0, false
+		k.calm, k.latest = far, far
+		if d > 0 {
+			k.own = m.now + min(d, far-1-m.now)
+		}
+		m.turn(k, Parked)
+	default:
+		if outcome == hook.QueuePark {
+			k.pending.add(m.reasons, EventWoken, false)
+		}
+		m.ready(k, class)
+	}
+}
+
+func (m *model) withdraw(k *modelKey, n int) bool {
+	if n == 0 {
+		return true
+	}
+	if n < 0 || n > k.adds || !m.told {
+		return false
+	}
+	k.adds -= n
+	if k.adds > 0 {
+		return true
+	}
+	if !k.owed {
+		k.coming = -1
+	}
+	var kept []modelReason
+	for _, r := range k.pending.list {
+		if !r.held {
+			kept = append(kept, r)
+		}
+	}
+	k.pending.list = kept
+	k.calm, k.latest = far, far
+	m.sync(k)
+	return true
+}
+
+func (m *model) shutDown() {
+	if m.shut {
+		return
+	}
+	m.shut = true
+	for _, k := range m.keys {
+		switch {
+		case k.state == Waiting || k.state == Parked || k.state == Paused:
+			m.drop(k)
+		case k.state == Ready && m.pausedAll:
+			m.removed(k)
+			m.drop(k)
+		case k.state != Idle:
+			if k.outside != far {
+				m.dropped++
+			}
+			k.outside, k.own, k.calm, k.latest = far, far, far, far
+			k.later = modelReasons{}
+			m.sync(k)
+		}
+	}
+}

@@ -191,3 +191,9 @@ func (s *Server) deleteLocked(r *Request, t *table, old, options *unstructured.U
 	u.SetGeneration(old.GetGeneration() + 1)
 	return r.answer(http.StatusOK, s.appendLocked(t, "MODIFIED", old, u))
 }
+
+// Answer answers a request that another server has intercepted.
+func (s *Server) Answer(r *Request) (*http.Response, error) {
+	h := r.http.Clone(r.http.Context())
+	return s.RoundTrip(h)
+}

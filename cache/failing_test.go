@@ -1,0 +1,273 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// TestS4_MissingAPIDelaysNobody: an API that is not served delays nobody, its state is visible, and (S5) it is synced within
+// 5 seconds of its appearance, whenever that is.
+func TestS4_MissingAPIDelaysNobody(t *testing.T) {
+	for wait := 10 * time.Minute; wait < 10*time.Minute+4*time.Second; wait += 250 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			api := fakeapi.New(fakeapi.ConfigMaps)
+			c, told := newCache(t, api)
+			maps, deployments := cache.For[*corev1.ConfigMap](c), cache.For[*appsv1.Deployment](c)
+			defer start(t, c)()
+			if took := synced(t, maps); took != 0 {
+				t.Errorf("the other informer took %s", took)
+			}
+			time.Sleep(wait)
+			s := deployments.State()
+			if s.Phase != hook.Waiting || !meta.IsNoMatchError(s.Err) || time.Since(s.Since) != wait {
+				t.Errorf("got %s since %s", s, s.Since)
+			}
+			api.Serve(fakeapi.Deployments)
+			api.Put(fakeapi.Deployments, deployment("a"))
+			if took := synced(t, deployments); took > 5*time.Second {
+				t.Errorf("synced %s after the API appeared", took)
+			}
+			if _, err := deployments.Get(t.Context(), key("a")); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			if s := deployments.State(); s.Phase != hook.Synced || s.Err != nil {
+				t.Errorf("got %s", s)
+			}
+			if got := told.take(); got != "waiting for its API, syncing" {
+				t.Errorf("the hook was told: %s", got)
+			}
+			if got := maps.State(); got.Phase != hook.Synced || time.Since(got.Since) < wait {
+				t.Errorf("got %s since %s", got, got.Since)
+			}
+		})
+	}
+}
+
+// TestS4_Failing: what an API server refuses is said in the state, delays nobody, is tried again for as long as it takes, and
+// may recover.
+func TestS4_Failing(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer answer
+		phase  hook.Phase
+		reason string
+	}{
+		"watch forbidden": {forbid, hook.Failing, "no right to watch"},
+		"list forbidden":  {noStreaming(forbid), hook.Failing, "no right to list"},
+		"refused":         {refuse, hook.Failing, "connection refused"},
+		"overloaded": {func(r *fakeapi.Request) (*http.Response, error) {
+			return r.Fail(http.StatusTooManyRequests, "slow down")
+		}, hook.Failing, "slow down"},
+		"broken": {func(r *fakeapi.Request) (*http.Response, error) {
+			return r.Fail(http.StatusInternalServerError, "boom")
+		}, hook.Failing, "boom"},
+		"expired without a version":  {func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusGone, "too old") }, hook.Failing, "too old"},
+		"no JSON":                    {func(r *fakeapi.Request) (*http.Response, error) { return r.Send("<html>") }, hook.Failing, "json parse error"},
+		"invalid, and not streaming": {noStreaming(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusBadRequest, "what?") }), hook.Failing, "what?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+				api.Intercept(only(fakeapi.Secrets, c.answer))
+				all, told := newCache(t, api)
+				maps, secrets := cache.For[*corev1.ConfigMap](all), cache.For[*corev1.Secret](all)
+				defer start(t, all)()
+				if took := synced(t, maps); took != 0 {
+					t.Errorf("the other informer took %s", took)
+				}
+				time.Sleep(10 * time.Minute)
+				s := secrets.State()
+				if s.Phase != c.phase || s.Err == nil || !strings.Contains(s.Err.Error(), c.reason) {
+					t.Errorf("got %s, want %s with %q", s, c.phase, c.reason)
+				}
+				if n := api.Count("", fakeapi.Secrets); n < 600/3 || n > 600+10 {
+					t.Errorf("%d requests in 10 minutes", n)
+				}
+				api.Intercept(nil)
+				if took := synced(t, secrets); took > 5*time.Second {
+					t.Errorf("synced %s after the trouble", took)
+				}
+				synctest.Wait()
+				if s := secrets.State(); s.Phase != hook.Synced {
+					t.Errorf("got %s", s)
+				}
+				if got := told.take(); !strings.HasPrefix(got, string(c.phase)) || !strings.HasSuffix(got, ", syncing") {
+					t.Errorf("the hook was told: %s", got)
+				}
+			})
+		})
+	}
+}
+
+// TestS4_StopsAtOnce: stopping takes no time in any of these states, and leaves nothing behind (the bubble would not end).
+func TestS4_StopsAtOnce(t *testing.T) {
+	for name, a := range map[string]answer{
+		"refused":      refuse,
+		"list refused": noStreaming(refuse),
+		"forbidden":    forbid,
+		"hangs":        hang,
+		"list hangs":   noStreaming(hang),
+		"watch hangs":  noStreaming(onWatch(hang)),
+		"ends at once": func(r *fakeapi.Request) (*http.Response, error) { return r.Send("") },
+		"in the stream": func(r *fakeapi.Request) (*http.Response, error) {
+			return r.Send(errorEvent(http.StatusInternalServerError))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				api.Intercept(a)
+				c, _ := newCache(t, api)
+				cache.For[*corev1.ConfigMap](c)
+				stop := start(t, c)
+				time.Sleep(10 * time.Minute)
+				begin := time.Now()
+				stop()
+				if took := time.Since(begin); took != 0 {
+					t.Errorf("stopping took %s", took)
+				}
+			})
+		})
+	}
+}
+
+// TestRunJoinsLists: client-go leaves a list that is under way to itself when it stops. We wait for it.
+func TestRunJoinsLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		var ended bool
+		api.Intercept(noStreaming(only(fakeapi.ConfigMaps, func(r *fakeapi.Request) (*http.Response, error) {
+			_, err := r.Hang()
+			time.Sleep(time.Second) // a transport that is slow to notice
+			ended = true
+			return nil, err
+		})))
+		c, _ := newCache(t, api)
+		cache.For[*corev1.ConfigMap](c)
+		stop := start(t, c)
+		time.Sleep(time.Minute)
+		stop()
+		if !ended {
+			t.Error("Run returned before the list did")
+		}
+	})
+}
+
+// TestS4_Undecodable: an object that cannot be decoded makes its informer fail; what was read before stays readable.
+func TestS4_Undecodable(t *testing.T) {
+	broken := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"data": int64(5)}}}
+	broken.SetNamespace("default")
+	broken.SetName("broken")
+	for name, streaming := range map[string]bool{"streaming": true, "listing": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+				if !streaming {
+					api.Intercept(noStreaming(nil))
+				}
+				api.Put(fakeapi.ConfigMaps, configMap("a", "1"))
+				c, _ := newCache(t, api)
+				maps, secrets := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Secret](c)
+				defer start(t, c)()
+				synced(t, maps)
+				synced(t, secrets)
+				api.Put(fakeapi.ConfigMaps, broken.DeepCopy())
+				api.Put(fakeapi.ConfigMaps, configMap("a", "2"))
+				time.Sleep(10 * time.Minute)
+				if s := maps.State(); s.Phase != hook.Failing || s.Err == nil {
+					t.Errorf("got %s", s)
+				}
+				if s := secrets.State(); s.Phase != hook.Synced {
+					t.Errorf("the other is %s", s)
+				}
+				if m, err := maps.Get(t.Context(), key("a")); err != nil || m.Data["data"] != "1" {
+					t.Errorf("got %v, %v; want the last known state", m, err)
+				}
+				api.Put(fakeapi.ConfigMaps, configMap("broken"))
+				time.Sleep(5 * time.Second)
+				if m, err := maps.Get(t.Context(), key("a")); err != nil || m.Data["data"] != "2" || maps.State().Phase != hook.Synced {
+					t.Errorf("got %v, %v, %s", m, err, maps.State())
+				}
+			})
+		})
+	}
+}
+
+func errorEvent(code int32) string {
+	return `{"type":"ERROR","object":{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"` +
+		string(map[int32]metav1.StatusReason{410: metav1.StatusReasonExpired, 500: metav1.StatusReasonInternalError}[code]) + `","message":"in the stream","code":` +
+		map[int32]string{410: "410", 500: "500"}[code] + `}}`
+}
+
+// TestPace: an API server that ends each stream at once, in whatever way, is not asked more than once a second.
+func TestPace(t *testing.T) {
+	const added = `{"type":"ADDED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"default","resourceVersion":"1"}}}`
+	const bookmark = `{"type":"BOOKMARK","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"1"}}}`
+	send := func(body string) answer {
+		return onWatch(func(r *fakeapi.Request) (*http.Response, error) { return r.Send(body) })
+	}
+	for name, a := range map[string]answer{
+		"initial stream without an end": send(added),
+		"initial stream with 410":       send(errorEvent(410)),
+		"initial stream with 500":       send(errorEvent(500)),
+		"nothing":                       send(""),
+		"half an event":                 send(added[:20]),
+		"watch with a bookmark":         noStreaming(send(bookmark)),
+		"watch with 410":                noStreaming(send(errorEvent(410))),
+		"watch with 500":                noStreaming(send(errorEvent(500))),
+		"watch with nothing":            noStreaming(send("")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				api.Intercept(a)
+				c, _ := newCache(t, api)
+				maps := cache.For[*corev1.ConfigMap](c)
+				defer start(t, c)()
+				time.Sleep(10 * time.Minute)
+				if n := api.Count("", fakeapi.ConfigMaps); n > 606 || n < 20 {
+					t.Errorf("%d requests in 10 minutes", n)
+				}
+				api.Intercept(nil)
+				if took := synced(t, maps); took > time.Minute {
+					t.Errorf("synced %s after the trouble", took)
+				}
+				time.Sleep(time.Minute)
+				api.Put(fakeapi.ConfigMaps, configMap("b"))
+				synctest.Wait()
+				if _, err := maps.Get(t.Context(), key("b")); err != nil {
+					t.Errorf("after the trouble: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestStateOfUnknownType: what cannot be cached says so everywhere.
+func TestStateOfUnknownType(t *testing.T) {
+	c, _ := newCache(t, fakeapi.New())
+	h := cache.For[*unstructured.Unstructured](c)
+	if s := h.State(); s.Phase != hook.Failing || s.Err == nil || h.Informer() != nil {
+		t.Errorf("got %s", s)
+	}
+	if _, err := h.Get(t.Context(), key("a")); err == nil || apierrors.IsNotFound(err) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newCache makes a cache of the API server, and a record of what its hook was told.
+func newCache(t *testing.T, api *fakeapi.Server) (*cache.Cache, *states) {
+	t.Helper()
+	c, err := client.New(api.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := &states{}
+	return cache.New(c, cache.Options{Hooks: &hook.Cache{InformerState: told.add}}), told
+}
+
+// states is what the hook was told.
+type states struct {
+	mu   sync.Mutex
+	list []hook.InformerState
+}
+
+func (s *states) add(state hook.InformerState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, state)
+}
+
+// take returns the phases since the last take, in one line.
+func (s *states) take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var phases []string
+	for _, state := range s.list {
+		phases = append(phases, string(state.Phase))
+	}
+	s.list = nil
+	return strings.Join(phases, ", ")
+}
+
+// start runs the cache until the function that it returns is called, which joins it.
+func start(t *testing.T, c *cache.Cache) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	return sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// synced waits for a handle and says how long that took.
+func synced[T cache.Object](t *testing.T, h *cache.Handle[T]) time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	begin := time.Now()
+	if err := h.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return time.Since(begin)
+}
+
+func key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "default", Name: name}
+}
+
+func configMap(name string, data ...string) *corev1.ConfigMap {
+	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"name": name}}}
+	for _, d := range data {
+		c.Data = map[string]string{"data": d}
+	}
+	return c
+}
+
+func deployment(name string) *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+}
+
+// events writes down what an informer tells its handlers: "add a", "update a", "delete a", "missed a".
+type events struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func record[T cache.Object](t *testing.T, h *cache.Handle[T]) *events {
+	t.Helper()
+	e := &events{}
+	add := func(what string, obj any) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+			what, obj = "missed", missed.Obj
+		}
+		e.list = append(e.list, what+" "+obj.(metav1.Object).GetName())
+	}
+	_, err := h.Informer().AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { add("add", obj) },
+		UpdateFunc: func(_, obj any) { add("update", obj) },
+		DeleteFunc: func(obj any) { add("delete", obj) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// take returns the events since the last take, in one line.
+func (e *events) take() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := strings.Join(e.list, ", ")
+	e.list = nil
+	return s
+}
+
+type answer = func(*fakeapi.Request) (*http.Response, error)
+
+// only answers the requests for one resource.
+func only(of fakeapi.Resource, a answer) answer {
+	return func(r *fakeapi.Request) (*http.Response, error) {
+		if r.Resource.Resource != of.Name {
+			return nil, nil
+		}
+		return a(r)
+	}
+}
+
+// noStreaming refuses to stream initial lists, as an API server without the feature does, and leaves the rest to a.
+func noStreaming(a answer) answer {
+	return func(r *fakeapi.Request) (*http.Response, error) {
+		if r.Streaming() {
+			return r.Fail(http.StatusUnprocessableEntity, "sendInitialEvents is forbidden")
+		}
+		if a == nil {
+			return nil, nil
+		}
+		return a(r)
+	}
+}
+
+func refuse(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() }
+
+func hang(r *fakeapi.Request) (*http.Response, error) { return r.Hang() }
+
+func forbid(r *fakeapi.Request) (*http.Response, error) {
+	return r.Fail(http.StatusForbidden, "no right to "+r.Verb)
+}
+
+// onWatch answers watches.
+func onWatch(a answer) answer {
+	return func(r *fakeapi.Request) (*http.Response, error) {
+		if r.Verb != "watch" {
+			return nil, nil
+		}
+		return a(r)
+	}
+}

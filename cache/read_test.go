@@ -1,0 +1,281 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// TestS7_OneListOneWatch: however many handles there are, and whenever they are made, a kind is listed and watched once.
+func TestS7_OneListOneWatch(t *testing.T) {
+	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+				api.Intercept(a)
+				c, _ := newCache(t, api)
+				var handles []*cache.Handle[*corev1.ConfigMap]
+				for range 5 {
+					handles = append(handles, cache.For[*corev1.ConfigMap](c))
+				}
+				defer start(t, c)()
+				synctest.Wait()
+				for range 5 {
+					handles = append(handles, cache.For[*corev1.ConfigMap](c))
+				}
+				for _, h := range handles {
+					synced(t, h)
+					if h.Informer() != handles[0].Informer() {
+						t.Error("a handle has an informer of its own")
+					}
+				}
+				time.Sleep(time.Minute)
+				lists, watches := api.Count("list", fakeapi.ConfigMaps), api.Count("watch", fakeapi.ConfigMaps)
+				if name == "streaming" && (lists != 0 || watches != 1) || name == "listing" && (lists != 1 || watches != 2) { // 2: one was refused
+					t.Errorf("%d lists and %d watches", lists, watches)
+				}
+				if n := api.Watches(); n != 1 {
+					t.Errorf("%d watches are open", n)
+				}
+				if n := api.Count("", fakeapi.Secrets); n != 0 {
+					t.Errorf("%d requests for a kind that nobody declared", n)
+				}
+				if n := len(c.States()); n != 1 || c.String() != "cache of 1 kinds" {
+					t.Errorf("%d states, %s", n, c)
+				}
+			})
+		})
+	}
+}
+
+// TestS9_ReadWaits: a read waits for the initial list, and if its context ends before, the error says where the informer stands.
+func TestS9_ReadWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api.Intercept(hang)
+		c, _ := newCache(t, api)
+		maps := cache.For[*corev1.ConfigMap](c)
+		late := errors.New("too late")
+		read := func(want string) {
+			t.Helper()
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, late)
+			defer cancel()
+			_, got := maps.Get(ctx, key("a"))
+			_, listed := maps.List(ctx, cache.ListOptions{})
+			for _, err := range []error{got, listed} {
+				if !errors.Is(err, late) || !strings.Contains(err.Error(), "ConfigMap") || !strings.Contains(err.Error(), "not synced") || !strings.Contains(err.Error(), want) {
+					t.Errorf("%v lacks %q", err, want)
+				}
+			}
+		}
+		read("not started")
+		stop := start(t, c)
+		read("syncing")
+		api.Intercept(forbid)
+		api.CutWatches()
+		stop()
+		_, err := maps.Get(context.Background(), key("a"))
+		if err == nil || !strings.Contains(err.Error(), "never will be") || !strings.Contains(err.Error(), "stopped") {
+			t.Errorf("after the cache's end: %v", err)
+		}
+	})
+}
+
+func TestS9_ReadWaitsAndReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api.Intercept(forbid)
+		c, _ := newCache(t, api)
+		maps := cache.For[*corev1.ConfigMap](c)
+		type result struct {
+			m   *corev1.ConfigMap
+			err error
+		}
+		got := make(chan result, 1)
+		go func() {
+			m, err := maps.Get(context.Background(), key("a"))
+			got <- result{m, err}
+		}()
+		stop := start(t, c)
+		time.Sleep(time.Hour)
+		select {
+		case r := <-got:
+			t.Fatalf("answered %v, %v from an unsynced store", r.m, r.err)
+		default:
+		}
+		api.Intercept(nil)
+		if r := <-got; r.err != nil || r.m.Name != "a" {
+			t.Errorf("got %v, %v", r.m, r.err)
+		}
+		stop()
+		if m, err := maps.Get(context.Background(), key("a")); err != nil || m.Name != "a" {
+			t.Errorf("the last known state after the end: %v, %v", m, err)
+		}
+	})
+}
+
+func TestReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Namespaces)
+		for _, name := range []string{"a", "b"} {
+			api.Put(fakeapi.ConfigMaps, configMap(name, name))
+		}
+		elsewhere := configMap("a")
+		elsewhere.Namespace = "other"
+		api.Put(fakeapi.ConfigMaps, elsewhere)
+		api.Put(fakeapi.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+		c, _ := newCache(t, api)
+		ctx, maps, namespaces := t.Context(), cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Namespace](c)
+		defer start(t, c)()
+
+		m, err := maps.Get(ctx, key("a"))
+		if err != nil || m.Data["data"] != "a" {
+			t.Fatalf("got %v, %v", m, err)
+		}
+		m.Data["data"] = "changed"
+		m.Labels["name"] = "changed"
+		list := func(o cache.ListOptions) string {
+			t.Helper()
+			objects, err := maps.List(ctx, o)
+			if err != nil {
+				t.Error(err)
+			}
+			var names []string
+			for _, o := range objects {
+				names = append(names, o.Namespace+"/"+o.Name+"="+o.Labels["name"])
+				o.Labels["name"] = "changed"
+			}
+			slices.Sort(names)
+			return strings.Join(names, " ")
+		}
+		// Twice: the objects of the first round were changed, which must not reach the store.
+		for range 2 {
+			if got := list(cache.ListOptions{}); got != "default/a=a default/b=b other/a=a" {
+				t.Errorf("all: %s", got)
+			}
+		}
+		if got := list(cache.ListOptions{Namespace: "default"}); got != "default/a=a default/b=b" {
+			t.Errorf("one namespace: %s", got)
+		}
+		if got := list(cache.ListOptions{Namespace: "default", Selector: labels.SelectorFromSet(labels.Set{"name": "b"})}); got != "default/b=b" {
+			t.Errorf("selected: %s", got)
+		}
+		if m, err := maps.Get(ctx, key("a")); err != nil || m.Data["data"] != "a" || m.Labels["name"] != "a" {
+			t.Errorf("a copy reached the store: %v, %v", m, err)
+		}
+		if n, err := namespaces.Get(ctx, types.NamespacedName{Name: "default"}); err != nil || n.Name != "default" {
+			t.Errorf("got %v, %v", n, err)
+		}
+		for what, err := range map[string]error{
+			`configmaps "none" not found`:                                                  second(maps.Get(ctx, key("none"))),
+			"get a: ConfigMap is a namespaced kind: name the namespace":                    second(maps.Get(ctx, types.NamespacedName{Name: "a"})),
+			`get a: Namespace is a cluster-scoped kind: leave the namespace empty`:         second(namespaces.Get(ctx, key("a"))),
+			`list: Namespace is a cluster-scoped kind: leave the namespace empty, not "x"`: second(namespaces.List(ctx, cache.ListOptions{Namespace: "x"})),
+		} {
+			if err == nil || !strings.Contains(err.Error(), what) || apierrors.IsNotFound(err) != strings.HasSuffix(what, "not found") {
+				t.Errorf("got %v, want %s", err, what)
+			}
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestHandle(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Namespaces)
+	c, _ := newCache(t, api)
+	maps := cache.For[*corev1.ConfigMap](c)
+	if got := maps.String(); got != "ConfigMap.v1" || maps.GroupVersionKind().Kind != "ConfigMap" {
+		t.Errorf("got %s", got)
+	}
+	if yes, err := maps.Namespaced(t.Context()); !yes || err != nil {
+		t.Errorf("config maps are namespaced: %v, %v", yes, err)
+	}
+	if yes, err := cache.For[*corev1.Namespace](c).Namespaced(t.Context()); yes || err != nil {
+		t.Errorf("namespaces are namespaced: %v, %v", yes, err)
+	}
+	m := configMap("a")
+	m.UID = "uid"
+	r := maps.OwnerRef(m)
+	if *r.APIVersion != "v1" || *r.Kind != "ConfigMap" || *r.Name != "a" || *r.UID != "uid" || !*r.Controller || !*r.BlockOwnerDeletion {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// TestValidate: what cannot be cached is named, all of it, and every use of such a handle says the same.
+func TestValidate(t *testing.T) {
+	noLists := runtime.NewScheme()
+	noLists.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{})
+	api := fakeapi.New()
+	b, err := client.New(api.Config(), client.Options{Scheme: noLists})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cache.New(b, cache.Options{})
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	noList, unknown, notAPointer := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Secret](c), cache.For[cache.Object](c)
+	wants := []string{
+		"cache.For[*v1.ConfigMap]: the scheme knows the type but not ConfigMapList",
+		"cache.For[*v1.Secret]: the scheme does not know the type",
+		"cache.For[cache.Object]: give a pointer",
+	}
+	err = c.Validate()
+	for _, want := range wants {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %q", err, want)
+		}
+	}
+	ctx := t.Context()
+	for i, errs := range [][]error{
+		{noList.WaitForSync(ctx), second(noList.Get(ctx, key("a"))), second(noList.List(ctx, cache.ListOptions{})), second(noList.Namespaced(ctx)), noList.State().Err},
+		{unknown.WaitForSync(ctx), second(unknown.Get(ctx, key("a"))), second(unknown.List(ctx, cache.ListOptions{})), second(unknown.Namespaced(ctx)), unknown.State().Err},
+		{notAPointer.WaitForSync(ctx), second(notAPointer.Get(ctx, key("a"))), second(notAPointer.List(ctx, cache.ListOptions{})), second(notAPointer.Namespaced(ctx)), notAPointer.State().Err},
+	} {
+		for _, err := range errs {
+			if err == nil || !strings.Contains(err.Error(), wants[i]) {
+				t.Errorf("%v lacks %q", err, wants[i])
+			}
+		}
+	}
+	if n := len(api.Requests()); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func TestRunTwice(t *testing.T) {
+	c, _ := newCache(t, fakeapi.New())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := c.Run(ctx); err == nil || !strings.Contains(err.Error(), "make a new one") {
+		t.Errorf("got %v", err)
+	}
+	// A kind that is declared after the end is never synced, and does not hang those who wait with a context.
+	if err := cache.For[*corev1.ConfigMap](c).WaitForSync(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// TestS2_BrokenWatch: after a broken watch everything goes on from where it was, without a list.
+func TestS2_BrokenWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		for _, name := range []string{"a", "b"} {
+			api.Put(fakeapi.ConfigMaps, configMap(name))
+		}
+		c, told := newCache(t, api)
+		maps := cache.For[*corev1.ConfigMap](c)
+		events := record(t, maps)
+		defer start(t, c)()
+		synced(t, maps)
+		time.Sleep(time.Minute) // client-go lists anew after a watch of less than a second without an event
+		events.take()
+		api.Intercept(refuse)
+		api.CutWatches()
+		time.Sleep(10 * time.Minute)
+		if s := maps.State(); s.Phase != hook.Failing {
+			t.Errorf("got %s", s)
+		}
+		api.Remove(fakeapi.ConfigMaps, "default", "a")
+		api.Put(fakeapi.ConfigMaps, configMap("b", "1"))
+		api.Put(fakeapi.ConfigMaps, configMap("c"))
+		api.Intercept(nil)
+		time.Sleep(3 * time.Second)
+		if got := events.take(); got != "delete a, update b, add c" {
+			t.Errorf("got %s", got)
+		}
+		if n := api.Count("list", fakeapi.ConfigMaps); n != 0 {
+			t.Errorf("%d lists", n)
+		}
+		if got := told.take(); got != "failing, synced" {
+			t.Errorf("the hook was told: %s", got)
+		}
+	})
+}
+
+// TestS2_Expired: changes that were missed because the version was too old (410) come with the new list, deletes included.
+func TestS2_Expired(t *testing.T) {
+	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				api.Intercept(a)
+				for _, name := range []string{"a", "b", "c"} {
+					api.Put(fakeapi.ConfigMaps, configMap(name))
+				}
+				c, told := newCache(t, api)
+				maps := cache.For[*corev1.ConfigMap](c)
+				events := record(t, maps)
+				defer start(t, c)()
+				synced(t, maps)
+				synctest.Wait()
+				events.take()
+				api.Intercept(refuse)
+				api.CutWatches()
+				time.Sleep(time.Minute)
+				before := api.Object(fakeapi.ConfigMaps, "default", "b").GetUID()
+				api.Remove(fakeapi.ConfigMaps, "default", "a")
+				api.Remove(fakeapi.ConfigMaps, "default", "b")
+				api.Put(fakeapi.ConfigMaps, configMap("b"))
+				api.Put(fakeapi.ConfigMaps, configMap("d"))
+				api.Expire()
+				api.Intercept(a)
+				time.Sleep(5 * time.Second)
+				// Order differs: lists are in any order, missed deletes come last or first.
+				got := events.take()
+				for _, want := range []string{"missed a", "update b", "add d"} {
+					if !strings.Contains(got, want) {
+						t.Errorf("%s lacks %s", got, want)
+					}
+				}
+				if b, err := maps.Get(t.Context(), key("b")); err != nil || b.UID == before {
+					t.Errorf("got %v, %v", b, err)
+				}
+				if got := told.take(); got != "failing, synced" {
+					t.Errorf("the hook was told: %s", got)
+				}
+			})
+		})
+	}
+}
+
+// TestS2_TooLargeVersion: an API server that was put back to an older state is listed anew.
+func TestS2_TooLargeVersion(t *testing.T) {
+	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				newer, older := fakeapi.New(fakeapi.ConfigMaps), fakeapi.New(fakeapi.ConfigMaps)
+				for _, name := range []string{"a", "b", "c", "d"} {
+					newer.Put(fakeapi.ConfigMaps, configMap(name))
+				}
+				older.Put(fakeapi.ConfigMaps, configMap("a"))
+				older.Intercept(a)
+				newer.Intercept(a)
+				c, _ := newCache(t, newer)
+				maps := cache.For[*corev1.ConfigMap](c)
+				defer start(t, c)()
+				synced(t, maps)
+				synctest.Wait()
+				newer.Intercept(older.Answer)
+				newer.CutWatches()
+				time.Sleep(10 * time.Second)
+				if list, err := maps.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 1 {
+					t.Errorf("got %v, %v", list, err)
+				}
+			})
+		})
+	}
+}
+
+// TestS5_Removed: a kind whose CRD is removed parks its informer, with the last known state readable; when it comes back, no
+// delete is lost and nothing is started anew.
+func TestS5_Removed(t *testing.T) {
+	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Deployments, fakeapi.ConfigMaps)
+				api.Intercept(a)
+				for _, name := range []string{"a", "b"} {
+					api.Put(fakeapi.Deployments, deployment(name))
+				}
+				c, told := newCache(t, api)
+				deployments, maps := cache.For[*appsv1.Deployment](c), cache.For[*corev1.ConfigMap](c)
+				events := record(t, deployments)
+				defer start(t, c)()
+				synced(t, deployments)
+				time.Sleep(3 * time.Minute)
+				if got := events.take(); got != "add a, add b" && got != "add b, add a" {
+					t.Errorf("got %s", got)
+				}
+				api.Withdraw(fakeapi.Deployments)
+				time.Sleep(10 * time.Minute)
+				if s := deployments.State(); s.Phase != hook.Waiting || !meta.IsNoMatchError(s.Err) {
+					t.Errorf("got %s", s)
+				}
+				if _, err := deployments.Get(t.Context(), key("a")); err != nil {
+					t.Errorf("the last known state: %v", err)
+				}
+				if s := maps.State(); s.Phase != hook.Synced {
+					t.Errorf("the other is %s", s)
+				}
+				api.Serve(fakeapi.Deployments)
+				api.Put(fakeapi.Deployments, deployment("b"))
+				api.Put(fakeapi.Deployments, deployment("c"))
+				time.Sleep(5 * time.Second)
+				got := events.take()
+				for _, want := range []string{"missed a", "update b", "add c"} {
+					if !strings.Contains(got, want) {
+						t.Errorf("%s lacks %s", got, want)
+					}
+				}
+				if got := told.take(); got != "waiting for its API, synced" {
+					t.Errorf("the hook was told: %s", got)
+				}
+				api.Remove(fakeapi.Deployments, "default", "b")
+				synctest.Wait()
+				if got := events.take(); got != "delete b" {
+					t.Errorf("afterwards: %s", got)
+				}
+			})
+		})
+	}
+}
+
+// TestS5_ReturnsAsAnotherResource: the plural may be another one when the kind comes back.
+func TestS5_ReturnsAsAnotherResource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Deployments)
+		c, _ := newCache(t, api)
+		deployments := cache.For[*appsv1.Deployment](c)
+		defer start(t, c)()
+		synced(t, deployments)
+		time.Sleep(3 * time.Minute)
+		api.Withdraw(fakeapi.Deployments)
+		renamed := fakeapi.Deployments
+		renamed.Name = "rollouts"
+		api.Serve(renamed)
+		api.Put(renamed, deployment("a"))
+		time.Sleep(5 * time.Second)
+		if _, err := deployments.Get(t.Context(), key("a")); err != nil {
+			t.Error(err)
+		}
+	})
+}

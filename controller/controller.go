@@ -129,7 +129,7 @@ func (c *Controller[K]) named(err error) []error {
 	if err == nil {
 		return nil
 	}
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what is joined here, not further down
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{fmt.Errorf("controller %q: %w", c.name, err)}
 	}

@@ -28,9 +28,9 @@
 // C1: one Reconcile per key at a time. C2: an error requeues with backoff, a success resets it. C3: RequeueAfter replaces the
 // timer that this controller set before for the key. C4: a terminal error is not retried, and is logged and hooked. C5: a
 // panic in Reconcile is an error with its stack; the end of its goroutine (runtime.Goexit) is an error, too. Neither the key
-// nor the worker is lost. C8: on a stop no new key is taken, and running Reconciles go on, on a live context, until the grace time is
-// over; then their context is cancelled with a cause, and an error after that does not count as a failure: the key is due in
-// the next term.
+// nor the worker is lost. C8: on a stop no new key is taken, and running Reconciles go on, on a live context, until the grace
+// time is over; then their context is cancelled with a cause, and an error after that does not count as a failure: the key is
+// due in the next term.
 //
 // # Concurrency
 //

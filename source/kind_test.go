@@ -1,0 +1,331 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+func done(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// TestS1_ReadyWhenHandled: the store has the initial list long before the handler has seen it; the source is ready only then.
+func TestS1_ReadyWhenHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		s.put("a", "b", "c")
+		l.fail = func(handler.Event) error {
+			time.Sleep(time.Second)
+			return nil
+		}
+		src := source.Kind(s.maps, l)
+		s.start(src, l, nil)
+		if err := s.maps.WaitForSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for handled := range 3 {
+			synctest.Wait()
+			if n := len(l.takeAdded()); done(src.Synced()) || n != min(handled, 1) {
+				t.Fatalf("after %d of 3 objects: synced %v, %d keys more", handled, done(src.Synced()), n)
+			}
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if !done(src.Synced()) {
+			t.Error("not synced after all 3 objects")
+		}
+	})
+}
+
+// TestS1_NotReadyWithoutAList: a source whose kind cannot be listed is not ready, and says why.
+func TestS1_NotReadyWithoutAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		s.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") })
+		src := source.Kind(s.maps, l)
+		s.start(src, l, nil)
+		time.Sleep(time.Hour)
+		if done(src.Synced()) || !strings.Contains(src.State(), "no right") {
+			t.Errorf("synced: %v, %s", done(src.Synced()), src.State())
+		}
+		s.put("a")
+		s.api.Intercept(nil)
+		<-src.Synced()
+		if got := l.take(); got != "create a -> initial" {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+func TestEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		s.put("a=1")
+		src := source.Kind(s.maps, l)
+		s.start(src, l, nil)
+		<-src.Synced()
+		uid, version := s.api.Object(fakeapi.ConfigMaps, "default", "a").GetUID(), s.api.Version()
+		s.put("a=2", "b=1")
+		s.remove("a")
+		synctest.Wait()
+		if got := l.take(); got != "create a ->1 initial, update a 1>2, create b ->1, delete a 2>-" {
+			t.Errorf("got %s", got)
+		}
+		added := l.takeAdded()
+		if len(added) != 4 {
+			t.Fatalf("%d keys", len(added))
+		}
+		// The initial list is Background, all else Normal; each has its reason.
+		for i, want := range []workqueue.Class{workqueue.Background, workqueue.Normal, workqueue.Normal, workqueue.Normal} {
+			if added[i].Class != want || added[i].After != 0 {
+				t.Errorf("key %d: class %s, after %s", i, added[i].Class, added[i].After)
+			}
+		}
+		want := workqueue.Reason{Source: "Kind(ConfigMap.v1)", Event: "create", Object: "default/a", UID: string(uid), ResourceVersion: version}
+		if added[0].Reason != want {
+			t.Errorf("got %+v", added[0].Reason)
+		}
+	})
+}
+
+// TestLateSource: a source that is added when the informer is synced long since gets the initial list as well.
+func TestLateSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		s.put("a=1")
+		stop := s.run(s.cache.Run)
+		time.Sleep(time.Hour)
+		src := source.Kind(s.maps, l)
+		s.run(func(ctx context.Context) error { return src.Run(ctx, l, nil) })
+		<-src.Synced()
+		if got := l.take(); got != "create a ->1 initial" || l.takeAdded()[0].Class != workqueue.Background {
+			t.Errorf("got %s", got)
+		}
+		s.stops[1]()
+		stop()
+		if err := source.Kind(s.maps, l).Run(t.Context(), l, nil); err == nil || !strings.Contains(err.Error(), "Kind(ConfigMap.v1)") || !strings.Contains(err.Error(), "stopped") {
+			t.Errorf("a source of a cache that has stopped: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := source.Kind(s.maps, l).Run(ctx, l, nil); err != nil {
+			t.Errorf("a source that is stopped with its cache: %v", err)
+		}
+	})
+}
+
+// TestS3_NewUID: a name that returned with a new uid, which the informer shows as an update, is a delete and a create.
+func TestS3_NewUID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		s.put("a=1", "b=1")
+		// A filter that would drop the update must see none.
+		src := source.Kind(s.maps, l, handler.Where(func(before, after *corev1.ConfigMap) bool { return before == nil || after == nil }))
+		s.start(src, l, nil)
+		<-src.Synced()
+		time.Sleep(time.Minute)
+		l.take()
+		s.missing(func() {
+			s.remove("a")
+			s.put("a=2", "b=2")
+		})
+		if got := l.take(); got != "delete a 1>- stale, create a ->2" {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+// missing makes changes that the watch misses, and waits until they were seen.
+func (s *setup) missing(change func()) {
+	s.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+	s.api.CutWatches()
+	synctest.Wait()
+	change()
+	s.api.Expire()
+	s.api.Intercept(nil)
+	time.Sleep(5 * time.Second)
+}
+
+// TestS2_MissedDelete: what was deleted while nobody watched is a delete with the last known state, marked as stale.
+func TestS2_MissedDelete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		s.put("a=1", "b=1")
+		src := source.Kind(s.maps, l)
+		s.start(src, l, nil)
+		<-src.Synced()
+		time.Sleep(time.Minute)
+		l.take()
+		l.takeAdded()
+		s.missing(func() {
+			s.put("a=2")
+			s.remove("a")
+		})
+		// b comes again, as it was: in the background.
+		if got := l.take(); got != "update b 1>1, delete a 1>- stale" && got != "delete a 1>- stale, update b 1>1" {
+			t.Errorf("got %s", got)
+		}
+		for _, how := range l.takeAdded() {
+			if want := map[string]workqueue.Class{"update": workqueue.Background, "delete": workqueue.Normal}[how.Reason.Event]; how.Class != want {
+				t.Errorf("%+v", how)
+			}
+		}
+	})
+}
+
+// TestFilters: an event goes on if every filter keeps it; what was dropped is told to the hook, with the filter's name.
+func TestFilters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		s.put("a=1")
+		dropped := map[string]int{}
+		src := source.Kind(s.maps, l, handler.LabelsChanged, handler.Where(func(_, after *corev1.ConfigMap) bool { return after == nil || after.Name != "hidden" }))
+		s.start(src, l, &hook.Source{Dropped: func(source, filter string) { dropped[source+": "+filter]++ }})
+		<-src.Synced()
+		s.put("a=2", "a=3", "hidden=1", "hidden=2")
+		s.remove("a")
+		synctest.Wait()
+		if got := l.take(); got != "create a ->1 initial, delete a 3>-" {
+			t.Errorf("got %s", got)
+		}
+		if len(dropped) != 2 || dropped["Kind(ConfigMap.v1): labels changed"] != 3 || dropped["Kind(ConfigMap.v1): where(*v1.ConfigMap)"] != 1 {
+			t.Errorf("dropped %v", dropped)
+		}
+	})
+}
+
+// TestStop: once Run has returned the handler is not called, and it was not left in the middle.
+func TestStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		s.put("a", "b", "c")
+		var calls atomic.Int32
+		var inside atomic.Bool
+		l.fail = func(handler.Event) error {
+			inside.Store(true)
+			calls.Add(1)
+			time.Sleep(time.Minute) // whatever the context says
+			inside.Store(false)
+			return errors.New("failed")
+		}
+		src := source.Kind(s.maps, l)
+		failed := 0
+		stop := s.start(src, l, &hook.Source{HandlerFailed: func(_, _ string, _ error) { failed++ }})
+		time.Sleep(time.Second)
+		stop()
+		if inside.Load() || calls.Load() != 1 {
+			t.Errorf("Run returned after %d calls, within one: %v", calls.Load(), inside.Load())
+		}
+		if failed != 0 {
+			t.Error("a failure after the stop was reported")
+		}
+		s.put("a=1", "d")
+		time.Sleep(time.Hour)
+		if n := calls.Load(); n != 1 || done(src.Synced()) {
+			t.Errorf("%d calls, synced: %v", n, done(src.Synced()))
+		}
+		// The cache goes on for others.
+		if m, err := s.maps.Get(t.Context(), name{Namespace: "default", Name: "d"}); err != nil {
+			t.Error(m, err)
+		}
+	})
+}
+
+// TestStopWithoutACache: a source whose cache never ran stops as well.
+func TestStopWithoutACache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		stop := s.run(func(ctx context.Context) error { return source.Kind(s.maps, l).Run(ctx, l, nil) })
+		time.Sleep(time.Hour)
+		stop()
+	})
+}
+
+func TestRunTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		src := source.Kind(s.maps, l)
+		s.start(src, l, nil)
+		<-src.Synced()
+		if err := src.Run(t.Context(), l, nil); err == nil || !strings.Contains(err.Error(), "two controllers") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestValidate(t *testing.T) {
+	s, l := newSetup(t), &log{}
+	pods := func(context.Context, *corev1.Pod) ([]name, error) { return nil, nil }
+	var none *cache.Handle[*corev1.ConfigMap]
+	for _, c := range []struct {
+		src  source.Source[name]
+		want []string
+	}{
+		{source.Kind(s.maps, l, handler.GenerationChanged), nil},
+		{source.Kind(none, handler.Handler[name](l)), []string{"give a handle and a handler"}},
+		{source.Kind[*corev1.ConfigMap, name](s.maps, nil), []string{"give a handle and a handler"}},
+		{source.Kind(s.maps, handler.Map(pods)), []string{"Kind(ConfigMap.v1)", "*v1.Pod", "*v1.ConfigMap"}},
+		{source.Kind(s.maps, handler.Owner(nil)), []string{"Kind(ConfigMap.v1)", "no kind"}},
+		{
+			source.Kind(s.maps, handler.Map(pods), nil, handler.Where(func(_, _ *corev1.Secret) bool { return true })),
+			[]string{"*v1.Pod", "a filter is nil", "*v1.Secret"},
+		},
+	} {
+		err := c.src.Validate()
+		if (err != nil) != (len(c.want) > 0) {
+			t.Errorf("got %v, want %q", err, c.want)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q lacks %q", err, want)
+			}
+		}
+	}
+}
+
+func TestUnknownType(t *testing.T) {
+	b, err := client.New(fakeapi.New().Config(), client.Options{Scheme: runtime.NewScheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &log{}
+	src := source.Kind(cache.For[*corev1.ConfigMap](cache.New(b, cache.Options{})), l)
+	if err := src.Run(t.Context(), l, nil); err == nil || !strings.Contains(err.Error(), "the scheme does not know the type") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type name = types.NamespacedName
+
+func configMap(name string, data ...string) *corev1.ConfigMap {
+	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	for _, d := range data {
+		c.Data = map[string]string{"data": d}
+	}
+	return c
+}
+
+// setup is a cache of config maps in a bubble.
+type setup struct {
+	t     *testing.T
+	api   *fakeapi.Server
+	cache *cache.Cache
+	maps  *cache.Handle[*corev1.ConfigMap]
+	stops []func()
+}
+
+func newSetup(t *testing.T) *setup {
+	t.Helper()
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	c, err := client.New(api.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &setup{t: t, api: api, cache: cache.New(c, cache.Options{})}
+	s.maps = cache.For[*corev1.ConfigMap](s.cache)
+	return s
+}
+
+// put stores config maps, each with the data given after an equals sign.
+func (s *setup) put(objects ...string) {
+	for _, o := range objects {
+		name, data, _ := strings.Cut(o, "=")
+		s.api.Put(fakeapi.ConfigMaps, configMap(name, data))
+	}
+}
+
+func (s *setup) remove(name string) { s.api.Remove(fakeapi.ConfigMaps, "default", name) }
+
+// run runs something until stop is called.
+func (s *setup) run(f func(ctx context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- f(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			s.t.Error(err)
+		}
+	})
+	s.stops = append(s.stops, stop)
+	return stop
+}
+
+// start runs the cache and a source.
+func (s *setup) start(src source.Source[name], q source.Queue[name], h *hook.Source) (stop func()) {
+	s.t.Helper()
+	if err := src.Validate(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.run(s.cache.Run)
+	return s.run(func(ctx context.Context) error { return src.Run(ctx, q, h) })
+}
+
+// stop stops all, in reverse order.
+func (s *setup) stop() {
+	for _, stop := range slices.Backward(s.stops) {
+		stop()
+	}
+}
+
+// log is a handler and a queue that write down what they get.
+type log struct {
+	mu     sync.Mutex
+	events []string
+	added  []workqueue.How
+	// fail says with what a handler fails, if it does.
+	fail func(e handler.Event) error
+}
+
+func describe(e handler.Event) string {
+	data := func(o handler.Object) string {
+		if o == nil {
+			return "-"
+		}
+		return o.(*corev1.ConfigMap).Data["data"]
+	}
+	s := fmt.Sprintf("%s %s %s>%s", e.Op, e.Key().Name, data(e.Old), data(e.New))
+	if e.Initial {
+		s += " initial"
+	}
+	if e.Stale {
+		s += " stale"
+	}
+	return s
+}
+
+// Keys implements handler.Handler.
+func (l *log) Keys(_ context.Context, e handler.Event) ([]name, error) {
+	if l.fail != nil {
+		if err := l.fail(e); err != nil {
+			return nil, err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, describe(e))
+	return []name{e.Key()}, nil
+}
+
+// AddAll implements source.Queue.
+func (l *log) AddAll(keys []name, how workqueue.How) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for range keys {
+		l.added = append(l.added, how)
+	}
+}
+
+// take returns the events since the last take, in order and in one line.
+func (l *log) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := strings.Join(l.events, ", ")
+	l.events = nil
+	return s
+}
+
+func (l *log) takeAdded() []workqueue.How {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	added := l.added
+	l.added = nil
+	return added
+}

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/handler"
+)
+
+// FuzzS8_Merge lives the life of one object, byte by byte, with each event failing: what is pending in the end must be one
+// event that covers the first state that was delivered and the last one that there is.
+func FuzzS8_Merge(f *testing.F) {
+	for _, seed := range []string{"c", "u", "cu", "cd", "cdc", "cudcu", "xcx", "eud", "ed", "edc", "exu", "edcd", "edcds", "esc"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, life string) {
+		var now handler.Object // the object, or nil
+		if life != "" && life[0] == 'e' {
+			now = state(0, 0) // it existed before, delivered
+		}
+		first := now // what is known from before, or the first that came and went: somebody may have to clean up after it
+		uid := 0
+		var pending handler.Event
+		failed := false
+		deliver := func(e handler.Event) {
+			if failed {
+				e = merge(pending, e)
+			}
+			pending, failed = e, true
+		}
+		for i, step := range life {
+			before := now
+			switch {
+			case step == 'c' && now == nil:
+				uid++
+				now = state(uid, i)
+				deliver(handler.Event{Op: handler.Create, New: now})
+			case step == 'u' && now != nil:
+				now = state(uid, i)
+				deliver(handler.Event{Op: handler.Update, Old: before, New: now})
+			case step == 'd' && now != nil, step == 's' && now != nil:
+				now = nil
+				deliver(handler.Event{Op: handler.Delete, Old: before, Stale: step == 's'})
+			case step == 'x' && now != nil: // S3: replaced while nobody looked
+				uid++
+				now = state(uid, i)
+				deliver(handler.Event{Op: handler.Delete, Old: before, Stale: true})
+				deliver(handler.Event{Op: handler.Create, New: now})
+			}
+			if before != nil && first == nil && (now == nil || now.GetUID() != before.GetUID()) {
+				first = before
+			}
+		}
+		if !failed {
+			return
+		}
+		want := handler.Event{Old: first, New: now}
+		if pending.Old != want.Old || pending.New != want.New {
+			t.Errorf("got %v > %v, want %v > %v", pending.Old, pending.New, want.Old, want.New)
+		}
+		op := map[[2]bool]handler.Op{{false, true}: handler.Create, {true, true}: handler.Update, {true, false}: handler.Delete}[[2]bool{want.Old != nil, want.New != nil}]
+		if pending.Op != op {
+			t.Errorf("got %s, want %s", pending.Op, op)
+		}
+		if pending.Stale && pending.Op != handler.Delete {
+			t.Errorf("a stale %s", pending.Op)
+		}
+	})
+}
+
+func state(uid, version int) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: types.UID(fmt.Sprint(uid)), ResourceVersion: fmt.Sprint(version)}}
+}
+
+func TestMerge(t *testing.T) {
+	a, b, c := state(1, 1), state(1, 2), state(1, 3)
+	for _, m := range []struct {
+		name                 string
+		earlier, later, want handler.Event
+	}{
+		{"create, update", handler.Event{Op: handler.Create, New: a, Initial: true}, handler.Event{Op: handler.Update, Old: a, New: b}, handler.Event{Op: handler.Create, New: b}},
+		{"update, update", handler.Event{Op: handler.Update, Old: a, New: b}, handler.Event{Op: handler.Update, Old: b, New: c}, handler.Event{Op: handler.Update, Old: a, New: c}},
+		{"update, delete", handler.Event{Op: handler.Update, Old: a, New: b}, handler.Event{Op: handler.Delete, Old: c, Stale: true}, handler.Event{Op: handler.Delete, Old: a, Stale: true}},
+		{"create, delete", handler.Event{Op: handler.Create, New: a}, handler.Event{Op: handler.Delete, Old: b}, handler.Event{Op: handler.Delete, Old: b}},
+		{"delete, create", handler.Event{Op: handler.Delete, Old: a, Stale: true}, handler.Event{Op: handler.Create, New: b}, handler.Event{Op: handler.Update, Old: a, New: b}},
+		{"initial, twice", handler.Event{Op: handler.Create, New: a, Initial: true}, handler.Event{Op: handler.Create, New: b, Initial: true}, handler.Event{Op: handler.Create, New: b, Initial: true}},
+	} {
+		if got := merge(m.earlier, m.later); got != m.want {
+			t.Errorf("%s: got %+v, want %+v", m.name, got, m.want)
+		}
+	}
+}

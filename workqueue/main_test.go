@@ -14,6 +14,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var ctx = context.Background()
 
+func contextWithCancel() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) }
+
 type name struct{ Namespace, Name string }
 
 func newQueue[K comparable](t testing.TB, o Options[K]) *Queue[K] {

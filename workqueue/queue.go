@@ -265,6 +265,7 @@ func (q *Queue[K]) Get(ctx context.Context) (Item[K], bool) {
 		q.mu.Lock()
 		q.leftLocked(w, woken)
 		if ctx.Err() != nil {
+			q.core.fresh++ // if this one was woken, another must be instead
 			q.unlock()
 			return Item[K]{}, false
 		}

@@ -84,14 +84,13 @@ func (q *Queue[K]) wait(ctx context.Context, w *waiter) (woken bool) {
 	return false
 }
 
-// leftLocked takes w out of the list. One that was woken, but has not seen its token, passes it on.
+// leftLocked takes w out of the list.
 func (q *Queue[K]) leftLocked(w *waiter, woken bool) {
 	q.armed = never // the timer may have fired: set it anew
 	switch {
 	case w.listed:
 		q.waiters.remove(w)
 	case !woken:
-		q.core.fresh++
 		return // its token is still to come: leave it to the garbage collector
 	}
 	w.next = q.waiters.spare

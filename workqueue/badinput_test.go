@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// What the package's doc says of bad input.
+
+func TestBadInput_Delays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{})
+		for _, d := range []time.Duration{0, -1, math.MinInt64} {
+			q.AddWith("a", How{After: d})
+			settled(t, mustGet(t, q).After(d))
+			d, err := mustGet(t, q).RetryNotBefore(nil, d)
+			settled(t, err)
+			time.Sleep(d)
+			settled(t, mustGet(t, q).Park("", d))
+			q.Wake("a")
+			settled(t, mustGet(t, q).Done())
+			wantLen(t, q, Len{})
+		}
+		q.AddWith("a", How{After: math.MaxInt64})
+		q.Add("a")
+		settled(t, mustGet(t, q).After(math.MaxInt64))
+		wantLen(t, q, Len{Waiting: 1})
+		time.Sleep(1000 * time.Hour)
+		wantLen(t, q, Len{Waiting: 1})
+		q.Add("a")
+		_, err := mustGet(t, q).RetryNotBefore(nil, math.MaxInt64)
+		settled(t, err)
+		wantLen(t, q, Len{Waiting: 1})
+		q.ShutDown()
+		wantLen(t, q, Len{})
+	})
+}
+
+type floats struct{ f float64 }
+
+func TestBadInput_UnequalKeys(t *testing.T) {
+	q := newQueue(t, Options[any]{})
+	dropped := 0
+	for _, key := range []any{math.NaN(), floats{math.NaN()}, [2]any{1, math.NaN()}, []int{1}, map[int]int{}} {
+		q.Add(key)
+		q.AddWith(key, How{After: time.Second})
+		q.AddAll([]any{key, key}, How{})
+		q.Pause(key)
+		q.Resume(key)
+		q.RequeueNow(key)
+		q.Forget(key)
+		q.Wake(key)
+		q.Interface().Done(key)
+		q.Interface().AddRateLimited(key)
+		if _, ok := q.Look(key); ok {
+			t.Errorf("%v was found", key)
+		}
+		dropped += 12
+	}
+	q.Add(1.5)
+	q.Add(floats{1})
+	if got := order(t, q); !slices.Equal(got, []any{1.5, floats{1}}) {
+		t.Errorf("deliveries: %v", got)
+	}
+	if got := q.Snapshot().Dropped["not equal to itself"]; got != dropped || q.Len().Total() != 0 {
+		t.Errorf("%d were dropped, want %d; lengths %+v", got, dropped, q.Len())
+	}
+}
+
+func TestBadInput_Panics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reported []string
+		boom := func() { panic("boom") }
+		o := Options[string]{
+			Tenant:         func(string) string { boom(); return "x" },
+			TenantWeight:   func(string) float64 { boom(); return 5 },
+			Backoff:        panicking{},
+			AddedWhileHeld: func(string, uint64, How) { boom() },
+			SkipInBackoff:  func(string, uint64, How) bool { boom(); return true },
+			Hooks: &hook.Queue{
+				Opened: func(hook.QueueOpened) { boom() }, Closed: func(hook.QueueClosed) { boom() },
+				Added: func(hook.QueueAdded) { boom() }, Delayed: func(hook.QueueDelayed) { boom() },
+				Taken: func(hook.QueueTaken) { boom() }, Settled: func(hook.QueueSettled) { boom() },
+				Dropped: func(hook.QueueDropped) { boom() }, Misused: func(hook.QueueMisused) { boom() },
+				Panicked: func(p hook.QueuePanicked) {
+					if p.Value != "boom" || !strings.Contains(string(p.Stack), "TestBadInput_Panics") {
+						t.Errorf("reported %+v", p)
+					}
+					reported = append(reported, p.Func)
+					boom()
+				},
+			},
+		}
+		q := newQueue(t, o)
+		q.Add("a")
+		item := mustGet(t, q)
+		q.Add("a")
+		d, err := item.Retry(errors.New("no"))
+		settled(t, err)
+		if d != 0 {
+			t.Errorf("delay is %v, want none", d)
+		}
+		_, err = mustGet(t, q).RetryNotBefore(nil, time.Second)
+		settled(t, err)
+		q.Add("a") // SkipInBackoff panics: the add counts
+		item = mustGet(t, q)
+		settled(t, item.Done())
+		_ = item.Done()
+		q.AddWith("b", How{After: time.Second})
+		q.ShutDown()
+		settled(t, q.Drain(ctx))
+		slices.Sort(reported)
+		want := []string{"AddedWhileHeld", "Backoff", "Hooks.Added", "Hooks.Closed", "Hooks.Delayed", "Hooks.Dropped",
+			"Hooks.Misused", "Hooks.Opened", "Hooks.Settled", "Hooks.Taken", "SkipInBackoff", "Tenant"}
+		if got := slices.Compact(slices.Clone(reported)); !slices.Equal(got, want) {
+			t.Errorf("reported %v, want %v", got, want)
+		}
+		if n := q.Snapshot().Panics; n != len(reported) {
+			t.Errorf("%d panics were counted, %d reported", n, len(reported))
+		}
+	})
+}
+
+type panicking struct{}
+
+func (panicking) Delay(int) time.Duration { panic("boom") }
+
+func TestBadInput_Weights(t *testing.T) {
+	for _, w := range []float64{0, -1, math.NaN(), math.Inf(1), 1e-7, 1e7} {
+		if _, err := New(Options[int]{Classes: []Share{{Normal, w}}}); err == nil {
+			t.Errorf("a class with weight %v was accepted", w)
+		}
+		weights := map[string]float64{"0": w, "1": 1} // from TenantWeight it counts as 1
+		q := newQueue(t, Options[int]{
+			Tenant:       func(k int) string { return string(rune('0' + k%2)) },
+			TenantWeight: func(tenant string) float64 { return weights[tenant] },
+		})
+		q.AddAll([]int{0, 2, 4, 6, 1, 3, 5, 7}, How{})
+		if got := order(t, q); !slices.Equal(got, []int{0, 1, 2, 3, 4, 5, 6, 7}) {
+			t.Errorf("weight %v: order is %v", w, got)
+		}
+	}
+}
+
+func TestBadInput_ContextIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{})
+		q.Add("a")
+		over, cancel := contextWithCancel()
+		cancel()
+		if _, ok := q.Get(over); ok {
+			t.Error("a key was taken with a context that is done")
+		}
+		wantLen(t, q, Len{Ready: 1})
+	})
+}
+
+// TestWakeIsPassedOn: a waiter that was woken, but whose context is done, wakes another one instead.
+func TestWakeIsPassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[int]{})
+		over, cancel := contextWithCancel()
+		var taken atomic.Int32
+		for _, c := range []context.Context{ctx, over} {
+			go func() {
+				if _, ok := q.Get(c); ok {
+					taken.Add(1)
+				}
+			}()
+			synctest.Wait()
+		}
+		q.mu.Lock() // what Add does, but that the context ends before the waiter runs
+		w := q.waiters.pop(1)
+		q.core.add(&who[int]{key: 1}, 0, 0, nil, q.now())
+		q.core.fresh = 0
+		cancel()
+		w.token <- struct{}{}
+		q.mu.Unlock()
+		synctest.Wait()
+		if taken.Load() != 1 {
+			t.Error("the wake was lost: a key is ready, and a worker waits")
+		}
+		q.ShutDown()
+	})
+}
+
+// TestGetUnderCancellation does the same with many goroutines and no order.
+func TestGetUnderCancellation(t *testing.T) {
+	for range 300 {
+		q := newQueue(t, Options[int]{})
+		over, cancel := contextWithCancel()
+		var taken sync.WaitGroup
+		var workers sync.WaitGroup
+		taken.Add(4)
+		for i := range 8 {
+			c := ctx
+			if i%2 == 0 {
+				c = over
+			}
+			workers.Go(func() {
+				if item, ok := q.Get(c); ok {
+					taken.Done()
+					_ = item.Done()
+				}
+			})
+		}
+		workers.Go(cancel)
+		for k := range 4 {
+			q.Add(k)
+		}
+		taken.Wait() // four workers are not cancelled: the keys are taken, or a wake was lost
+		q.ShutDown()
+		workers.Wait()
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for want, o := range map[string]Options[int]{
+		"Classes has 9":     {Classes: make([]Share, 9)},
+		"Classes[0].Weight": {Classes: []Share{{Normal, 0}}},
+		"Classes[1].Class":  {Classes: []Share{{Normal, 1}, {Normal, 2}}},
+		"TenantWeight":      {TenantWeight: func(string) float64 { return 1 }},
+		"Backoff: Base":     {Backoff: Exponential{Base: -1}},
+		"Backoff: Max":      {Backoff: Exponential{Base: 2, Max: 1}},
+		"Backoff: Jitter":   {Backoff: Exponential{Jitter: math.NaN()}},
+		"Limiter":           {Limiter: rate.NewLimiter(1, 0)},
+		"MinInterval":       {MinInterval: -1},
+		"MaxWait is 1ns":    {MinInterval: 2, MaxWait: 1},
+		"MaxWait is set":    {MaxWait: 1},
+		"Reasons":           {Reasons: maxReasons + 1},
+	} {
+		o.Name = "web"
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), `workqueue "web": `+want) {
+			t.Errorf("error is %v, want one with %q", err, want)
+		}
+	}
+	for _, o := range []Options[int]{
+		{}, {Classes: ThreeClasses(), MinInterval: 1, MaxWait: 1, Reasons: -5},
+		{Limiter: rate.NewLimiter(rate.Inf, 0)}, {Backoff: Exponential{Base: time.Hour}},
+	} {
+		if err := o.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,442 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// One test for each guarantee of the package's doc, but for W6 and W7, which are in fair_test.go.
+
+func TestW1_OneHolder(t *testing.T) {
+	q := newQueue(t, Options[int]{})
+	var holders [4]atomic.Int32
+	var deliveries atomic.Int64
+	var workers, adders sync.WaitGroup
+	for range 8 {
+		workers.Go(func() {
+			for {
+				item, ok := q.Get(ctx)
+				if !ok {
+					return
+				}
+				if holders[item.Key()].Add(1) > 1 {
+					t.Errorf("key %d is held twice", item.Key())
+				}
+				deliveries.Add(1)
+				runtime.Gosched()
+				holders[item.Key()].Add(-1)
+				if item.Done() != nil {
+					t.Error("Done failed")
+				}
+			}
+		})
+	}
+	for range 4 {
+		adders.Go(func() {
+			for i := range 2000 {
+				q.Add(i & 3)
+			}
+		})
+	}
+	adders.Wait()
+	settled(t, q.Drain(ctx))
+	workers.Wait()
+	if deliveries.Load() < 4 {
+		t.Errorf("only %d deliveries", deliveries.Load())
+	}
+}
+
+func TestW2_AddsBeforeTakingMerge(t *testing.T) {
+	q := newQueue(t, Options[name]{})
+	a := name{"x", "a"}
+	q.Add(a)
+	q.AddWith(a, How{Reason: Reason{Event: "Update"}})
+	q.AddAll([]name{a, a, {"x", "b"}}, How{})
+	wantLen(t, q, Len{Ready: 2})
+	if got := order(t, q); !slices.Equal(got, []name{a, {"x", "b"}}) {
+		t.Errorf("deliveries: %v", got)
+	}
+}
+
+func TestW3_AddWhileHeld(t *testing.T) {
+	for _, settle := range []func(Item[string]) error{
+		Item[string].Done,
+		func(i Item[string]) error { _, err := i.Retry(nil); return err },
+		func(i Item[string]) error { return i.After(time.Hour) },
+	} {
+		q := newQueue(t, Options[string]{})
+		q.Add("a")
+		item := mustGet(t, q)
+		for range 3 {
+			q.Add("a")
+		}
+		wantLen(t, q, Len{Held: 1})
+		settled(t, settle(item))
+		wantLen(t, q, Len{Ready: 1})
+		if got := order(t, q); len(got) != 1 {
+			t.Errorf("deliveries: %v, want one", got)
+		}
+		wantLen(t, q, Len{})
+	}
+}
+
+func TestW3_Withdraw(t *testing.T) {
+	var q *Queue[string]
+	seen := map[uint64]int{}
+	q = newQueue(t, Options[string]{AddedWhileHeld: func(_ string, delivery uint64, how How) { seen[delivery]++ }})
+	add := func() Item[string] {
+		q.Add("a")
+		item := mustGet(t, q)
+		q.AddWith("a", How{Reason: Reason{Event: "own"}})
+		q.AddWith("a", How{Reason: Reason{Event: "own"}})
+		return item
+	}
+
+	item := add()
+	if n := seen[item.Delivery()]; n != 2 {
+		t.Fatalf("AddedWhileHeld saw %d adds, want 2", n)
+	}
+	settled(t, item.Withdraw(2))
+	settled(t, item.Done())
+	wantLen(t, q, Len{})
+
+	item = add() // one of two is withdrawn
+	settled(t, item.Withdraw(1))
+	settled(t, item.Done())
+	wantLen(t, q, Len{Ready: 1})
+	order(t, q)
+
+	item = add() // all are, but then there is another one
+	settled(t, item.Withdraw(2))
+	q.AddWith("a", How{Reason: Reason{Event: "other"}})
+	settled(t, item.Done())
+	item = mustGet(t, q)
+	if r := item.Reasons(); len(r) != 1 || r[0].Event != "other" {
+		t.Errorf("reasons are %v, want the one that was not withdrawn", r)
+	}
+	if item.Withdraw(1) == nil || item.Withdraw(-1) == nil {
+		t.Error("withdrew what was not there")
+	}
+	settled(t, item.Done())
+	if !errors.Is(item.Withdraw(0), ErrNotHeld) {
+		t.Error("withdrew from an item that was settled")
+	}
+}
+
+func TestW4_DueTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{})
+		start := time.Now()
+		at := func(want time.Duration) Item[string] {
+			t.Helper()
+			item, _ := q.Get(ctx)
+			if got := time.Since(start); got != want {
+				t.Fatalf("delivered after %v, want %v", got, want)
+			}
+			return item
+		}
+		q.AddWith("a", How{After: 3 * time.Second})
+		q.AddWith("a", How{After: 2 * time.Second}) // the earliest wins
+		q.AddWith("a", How{After: 4 * time.Second})
+		q.Add("a")
+		settled(t, at(0).After(time.Second))             // it still fires after another delivery:
+		settled(t, at(time.Second).After(5*time.Second)) // the key's own timer is at 6 s now,
+		settled(t, at(2*time.Second).Done())             // and a delivery cancels it
+		wantLen(t, q, Len{})
+
+		q.AddWith("b", How{After: time.Second})
+		time.Sleep(500 * time.Millisecond)
+		q.Add("b")
+		item := at(2500 * time.Millisecond)
+		time.Sleep(time.Second) // it is due while held
+		wantLen(t, q, Len{Held: 1})
+		settled(t, item.Done())
+		wantLen(t, q, Len{Ready: 1})
+		settled(t, at(3500*time.Millisecond).After(time.Hour)) // a later After replaces an earlier one
+		q.Add("b")
+		settled(t, at(3500*time.Millisecond).After(2*time.Hour))
+		settled(t, at(3500*time.Millisecond+2*time.Hour).Done())
+	})
+}
+
+func TestW4_AddDoesNotCancelAddAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newQueue(t, Options[string]{}).Interface()
+		r.AddAfter("a", time.Second)
+		r.Add("a")
+		for range 2 {
+			key, _ := r.Get()
+			r.Done(key)
+		}
+		if r.Len() != 0 || r.Queue().Len().Total() != 0 {
+			t.Error("there was not exactly one delivery for each")
+		}
+	})
+}
+
+func TestW5_Order(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[int]{})
+		q.AddWith(5, How{After: 2})
+		q.AddWith(4, How{After: 1})
+		q.AddWith(6, How{After: 2})
+		q.Add(1)
+		q.Add(2)
+		time.Sleep(2) // nobody has waited for 4, 5 and 6: they were ready before 3 all the same
+		q.Add(3)
+		q.Add(1)
+		if got := order(t, q); !slices.Equal(got, []int{1, 2, 4, 5, 6, 3}) {
+			t.Errorf("order is %v", got)
+		}
+	})
+}
+
+func TestW5_Class(t *testing.T) {
+	q := newQueue(t, Options[string]{Classes: ThreeClasses()})
+	class := func(want Class) Item[string] {
+		t.Helper()
+		item := mustGet(t, q)
+		if item.Class() != want {
+			t.Errorf("class of %v is %v, want %v", item.Key(), item.Class(), want)
+		}
+		return item
+	}
+	q.AddWith("a", How{Class: Background})
+	q.AddWith("a", How{Class: Interactive})
+	q.AddWith("a", How{Class: Normal}) // keeps the highest
+	item := class(Interactive)
+	q.AddWith("a", How{Class: Background}) // starts anew once taken
+	settled(t, item.Done())
+	settled(t, class(Background).Done())
+
+	// A key that is raised goes to the end of its new class.
+	q.AddWith("low", How{Class: Background})
+	q.AddWith("n1", How{})
+	q.AddWith("low", How{})
+	q.AddWith("n2", How{})
+	if got := order(t, q); !slices.Equal(got, []string{"n1", "low", "n2"}) {
+		t.Errorf("order is %v", got)
+	}
+
+	q.AddWith("a", How{Class: 100}) // classes that are not configured
+	settled(t, class(Interactive).Done())
+	q.AddWith("a", How{Class: -100})
+	settled(t, class(Background).Done())
+}
+
+func TestW8_ShutDownAndDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{})
+		for _, key := range []string{"held", "parked", "ready", "paused"} {
+			q.Add(key)
+		}
+		held := mustGet(t, q)
+		settled(t, mustGet(t, q).Park("waits", 0))
+		q.Pause("paused")
+		q.AddWith("waiting", How{After: time.Hour})
+		q.Add("held")
+		wantLen(t, q, Len{Ready: 1, Waiting: 1, Held: 1, Parked: 1, Paused: 1})
+
+		var done atomic.Int32
+		var drains sync.WaitGroup
+		for range 5 {
+			drains.Go(func() {
+				if err := q.Drain(ctx); err != nil {
+					t.Error(err)
+				}
+				done.Add(1)
+			})
+			drains.Go(q.ShutDown)
+		}
+		synctest.Wait()
+		wantLen(t, q, Len{Ready: 1, Held: 1})
+		q.Add("late")
+		settled(t, mustGet(t, q).Done())
+		synctest.Wait()
+		if done.Load() != 0 {
+			t.Error("Drain has returned although a key is held")
+		}
+		settled(t, held.Done())
+		synctest.Wait()
+		if done.Load() != 0 {
+			t.Error("Drain has returned although a key that was added while it was held is ready")
+		}
+		settled(t, mustGet(t, q).Done())
+		drains.Wait()
+		if _, ok := q.Get(ctx); ok || done.Load() != 5 {
+			t.Errorf("Get %v, %d drains have returned", ok, done.Load())
+		}
+		want := map[string]int{"waiting at shutdown": 1, "parked at shutdown": 1, "paused at shutdown": 1, "added after shutdown": 1}
+		if got := q.Snapshot().Dropped; fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("dropped %v, want %v", got, want)
+		}
+	})
+}
+
+func TestW8_DrainGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{Name: "web"})
+		q.Add("a")
+		q.Add("b")
+		item := mustGet(t, q)
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		err := q.Drain(short)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error is %v", err)
+		}
+		settled(t, item.After(time.Hour)) // what would have to wait is dropped
+		settled(t, mustGet(t, q).Release())
+		settled(t, q.Drain(short))
+	})
+}
+
+func TestW9_SettledTwice(t *testing.T) {
+	q := newQueue(t, Options[string]{})
+	q.Add("a")
+	old := mustGet(t, q)
+	settled(t, old.Done())
+	for i := range 2 { // once while the key is unknown, once while another delivery holds it
+		for what, err := range settleAll(old) {
+			if !errors.Is(err, ErrNotHeld) {
+				t.Errorf("%d: %s of an item that is settled returned %v", i, what, err)
+			}
+		}
+		if i == 0 {
+			wantLen(t, q, Len{})
+			q.Add("a")
+			mustGet(t, q)
+		}
+	}
+	wantLen(t, q, Len{Held: 1})
+	if n := q.Snapshot().Misused; n != 12 {
+		t.Errorf("%d misuses were counted, want 12", n)
+	}
+	q.Interface().Done("unknown")
+	wantLen(t, q, Len{Held: 1})
+	for what, err := range settleAll(Item[string]{}) {
+		if !errors.Is(err, ErrNotHeld) {
+			t.Errorf("%s of the zero item returned %v", what, err)
+		}
+	}
+}
+
+func settleAll(i Item[string]) map[string]error {
+	_, retry := i.Retry(nil)
+	_, notBefore := i.RetryNotBefore(nil, 1)
+	return map[string]error{"Done": i.Done(), "Retry": retry, "RetryNotBefore": notBefore,
+		"After": i.After(1), "Park": i.Park("", 1), "Release": i.Release()}
+}
+
+func TestW10_NoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // a bubble does not end before its goroutines have
+		before := runtime.NumGoroutine()
+		q := newQueue(t, Options[string]{MinInterval: time.Second})
+		q.Add("a")
+		q.AddWith("b", How{After: time.Second})
+		if n := runtime.NumGoroutine(); n != before {
+			t.Errorf("%d goroutines with a queue, %d without", n, before)
+		}
+		var taken atomic.Int32
+		waiting, cancel := context.WithCancel(ctx)
+		for range 3 { // two get a key when it is due, one waits in vain
+			go func() {
+				if _, ok := q.Get(waiting); ok {
+					taken.Add(1)
+				}
+			}()
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if taken.Load() != 2 {
+			t.Errorf("%d keys were taken, want 2", taken.Load())
+		}
+		cancel()
+		synctest.Wait()
+		if n := runtime.NumGoroutine(); n != before {
+			t.Errorf("%d goroutines are left, %d were there before", n, before)
+		}
+		q.AddWith("c", How{After: time.Hour}) // and it can be dropped without shutting it down
+	})
+}
+
+func TestW11_Snapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{Name: "web", Classes: ThreeClasses(), Tenant: func(k string) string { return k[:1] }})
+		q.AddWith("a1", How{After: time.Minute, Reason: Reason{Event: "Tick"}})
+		q.AddWith("b1", How{Class: Background, Reason: Reason{Event: "Create"}})
+		_, err := mustGet(t, q).Retry(nil)
+		settled(t, err)
+		time.Sleep(time.Minute) // nobody waits: what is due must be seen as ready all the same
+		s := q.Snapshot()
+		if s.Len != (Len{Ready: 2}) || s.Name != "web" || !s.At.Equal(time.Now()) || len(s.Keys) != 2 {
+			t.Errorf("snapshot: %+v", s)
+		}
+		slices.SortFunc(s.Keys, func(a, b KeyState[string]) int { return int(a.Key[0]) - int(b.Key[0]) })
+		a, b := s.Keys[0], s.Keys[1]
+		if a.Key != "a1" || a.Tenant != "a" || a.State != Ready || a.Class != Normal || a.Reasons[0].Event != "Tick" || !a.Since.Equal(s.At) {
+			t.Errorf("a1 is %+v", a)
+		}
+		if b.Attempts != 1 || b.Reasons[0].Event != EventRetry || !b.Since.Equal(q.start.Add(5*time.Millisecond)) {
+			t.Errorf("b1 is %+v", b)
+		}
+		if k, ok := q.Look("a1"); !ok || fmt.Sprint(k) != fmt.Sprint(a) {
+			t.Errorf("Look: %+v, %v", k, ok)
+		}
+	})
+}
+
+func TestW11_SnapshotIsOneMoment(t *testing.T) {
+	q := newQueue(t, Options[int]{})
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range 4 {
+		q.Add(i)
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				item, _ := q.Get(ctx)
+				if item.Attempt()%2 == 1 {
+					_, _ = item.RetryNotBefore(nil, time.Nanosecond)
+				} else {
+					q.Add(item.Key())
+					_ = item.Done()
+				}
+			}
+		})
+	}
+	for range 500 {
+		s := q.Snapshot()
+		var n Len
+		for _, k := range s.Keys {
+			switch k.State {
+			case Ready:
+				n.Ready++
+			case Waiting:
+				n.Waiting++
+			case Held:
+				n.Held++
+			}
+		}
+		if n != s.Len || len(s.Keys) != 4 { // a key is always somewhere
+			t.Fatalf("snapshot of %+v has keys %+v", s.Len, s.Keys)
+		}
+	}
+	close(stop)
+	wg.Wait()
+}

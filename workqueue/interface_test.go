@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	clientgo "k8s.io/client-go/util/workqueue"
+)
+
+var _ clientgo.TypedRateLimitingInterface[name] = (*RateLimiting[name])(nil)
+
+// TestInterface_SameAsClientGo runs the same random operations on both queues and compares all that they return.
+func TestInterface_SameAsClientGo(t *testing.T) {
+	for seed := range uint64(300) {
+		synctest.Test(t, func(t *testing.T) { sameAsClientGo(t, seed) })
+	}
+}
+
+func sameAsClientGo(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 3))
+	var ours clientgo.TypedRateLimitingInterface[int] = newQueue(t, Options[int]{Backoff: Exponential{Base: time.Millisecond}}).Interface()
+	theirs := clientgo.NewTypedRateLimitingQueue(clientgo.DefaultTypedItemBasedRateLimiter[int]())
+	both := []clientgo.TypedRateLimitingInterface[int]{ours, theirs}
+	held := map[int]bool{}
+	for step := range 200 {
+		time.Sleep(1 + time.Duration(r.IntN(1000))) // no two due times are the same: client-go's order would be undefined
+		key, op := r.IntN(6), r.IntN(9)
+		d := time.Duration(r.IntN(20_000_000))
+		if op == 6 && ours.Len() == 0 || op == 7 && !held[key] {
+			continue
+		}
+		var got [2]int
+		for i, q := range both {
+			switch op {
+			case 0, 1:
+				q.Add(key)
+			case 2:
+				q.AddAfter(key, d)
+			case 3:
+				q.AddRateLimited(key)
+			case 4:
+				q.Forget(key)
+			case 5:
+				got[i] = q.NumRequeues(key)
+			case 6:
+				if q.Len() == 0 {
+					t.Fatalf("seed %d, step %d: client-go has nothing", seed, step)
+				}
+				got[i], _ = q.Get()
+				held[got[i]] = true
+			case 7:
+				q.Done(key)
+			}
+		}
+		switch op {
+		case 7:
+			delete(held, key)
+		case 8:
+			time.Sleep(d)
+		}
+		synctest.Wait()
+		if got[0] != got[1] || ours.Len() != theirs.Len() {
+			t.Fatalf("seed %d, step %d, operation %d on %d: returned %v, lengths %d and %d", seed, step, op, key, got, ours.Len(), theirs.Len())
+		}
+	}
+	for _, q := range both {
+		q.ShutDown()
+	}
+	// What was queued, and added while held, is yielded after ShutDown too.
+	for done := false; !done; {
+		for key := range held {
+			ours.Done(key)
+			theirs.Done(key)
+			delete(held, key)
+		}
+		a, end := ours.Get()
+		b, theirEnd := theirs.Get()
+		if a != b || end != theirEnd {
+			t.Fatalf("seed %d: after ShutDown: %d, %v and %d, %v", seed, a, end, b, theirEnd)
+		}
+		done = end
+		if !end {
+			held[a] = true
+		}
+	}
+}
+
+func TestInterface_Drain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newQueue(t, Options[string]{}).Interface()
+		r.Add("a")
+		r.Add("b")
+		a, _ := r.Get()
+		var drained atomic.Int32
+		for range 3 { // client-go wakes only one of them
+			go func() { r.ShutDownWithDrain(); drained.Add(1) }()
+		}
+		synctest.Wait()
+		r.Done(a)
+		r.Add("c")
+		synctest.Wait()
+		if drained.Load() != 0 || r.Len() != 1 || !r.ShuttingDown() {
+			t.Errorf("%d have returned although a key is queued", drained.Load())
+		}
+		b, shutdown := r.Get()
+		if b != "b" || shutdown {
+			t.Errorf("Get after ShutDownWithDrain: %q, %v", b, shutdown)
+		}
+		r.Done(b)
+		synctest.Wait()
+		if _, shutdown := r.Get(); drained.Load() != 3 || !shutdown {
+			t.Errorf("%d have returned, shutdown %v", drained.Load(), shutdown)
+		}
+	})
+}
+
+func TestInterface_ShutDownEndsDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newQueue(t, Options[string]{}).Interface()
+		r.Add("a")
+		r.Get()
+		r.ShutDown()
+		for range 2 {
+			go r.ShutDownWithDrain()
+		}
+		synctest.Wait()
+		r.ShutDown()
+		synctest.Wait()
+		r.ShutDown()
+	})
+}
+
+func TestInterface_DoneWithoutGet(t *testing.T) {
+	q := newQueue(t, Options[string]{})
+	r := q.Interface()
+	r.Add("a")
+	r.Done("a")
+	r.Done("b")
+	if r.Len() != 1 || q.Snapshot().Misused != 2 { // client-go has it twice now
+		t.Errorf("%d keys are queued, %d misuses counted", r.Len(), q.Snapshot().Misused)
+	}
+}
+
+func TestInterface_SameKeyBothWays(t *testing.T) {
+	q := newQueue(t, Options[string]{})
+	r := q.Interface()
+	q.Add("a")
+	item := mustGet(t, q)
+	r.Done("a") // settles it
+	if item.Done() != ErrNotHeld {
+		t.Error("the item was still held")
+	}
+	r.AddRateLimited("a")
+	r.AddRateLimited("a")
+	if n := r.NumRequeues("a"); n != 2 {
+		t.Errorf("NumRequeues is %d, want 2", n)
+	}
+	r.Forget("a")
+	if n := r.NumRequeues("a"); n != 0 {
+		t.Errorf("NumRequeues after Forget is %d", n)
+	}
+	r.ShutDown()
+	r.AddRateLimited("b")
+	if q.Len().Total() != 0 {
+		t.Errorf("lengths after ShutDown: %+v", q.Len())
+	}
+}

@@ -62,8 +62,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, o.StartTimeout,
-		fmt.Errorf("the control plane did not start within %v: see the lines below, or raise Options.StartTimeout", o.StartTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.StartTimeout, o.startTimeoutCause())
 	defer cancel()
 	p, err := startPlane(ctx, commands, o)
 	if err != nil {

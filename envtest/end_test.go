@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // waitDead returns when no process has the lock file open any more: neither the helper nor a child of it.
@@ -130,6 +132,54 @@ func TestKilledChild(t *testing.T) {
 	}
 	if exists(t, c.plane.dir.path) {
 		t.Error("the data is still there")
+	}
+}
+
+// The API server comes back where it was, with its data; in between its address refuses connections.
+func TestRestartAPIServer(t *testing.T) {
+	needProgram(t)
+	ctx := testContext(t)
+	c, err := Start(ctx, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stop()
+	host := c.Config().Host
+	create(ctx, t, c.dynamic.Resource(configMaps).Namespace("default"), object("v1", "ConfigMap", "kept"))
+	for range 2 { // the second time nothing happens
+		if err := c.StopAPIServer(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Namespace(ctx, "none"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("without an API server: %v", err)
+	}
+	// Somebody else takes the port.
+	address := strings.TrimPrefix(host, "https://")
+	thief, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartAPIServer(ctx); !strings.Contains(errorText(err), "address already in use") || !strings.Contains(errorText(err), address) {
+		t.Errorf("with its port taken: %v", err)
+	}
+	thief.Close()
+	for range 2 {
+		if err := c.StartAPIServer(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.Config().Host != host {
+		t.Errorf("it is at %s now, was at %s", c.Config().Host, host)
+	}
+	if _, err := c.dynamic.Resource(configMaps).Namespace("default").Get(ctx, "kept", metav1.GetOptions{}); err != nil {
+		t.Errorf("its data: %v", err)
+	}
+	if err := c.Stop(); err != nil {
+		t.Error(err)
+	}
+	if err := c.StartAPIServer(ctx); !strings.Contains(errorText(err), "has been stopped") {
+		t.Errorf("after Stop: %v", err)
 	}
 }
 

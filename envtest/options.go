@@ -66,6 +66,10 @@ func (o Options) Validate() error {
 	return nil
 }
 
+func (o Options) startTimeoutCause() error {
+	return fmt.Errorf("the control plane did not start within %v: see its last lines, or raise Options.StartTimeout", o.StartTimeout)
+}
+
 func (o Options) withDefaults() Options {
 	if o.Progress == nil {
 		o.Progress = os.Stderr

@@ -48,6 +48,7 @@ type plane struct {
 	keys     keys
 	config   *rest.Config
 
+	change    sync.Mutex // held while processes are started or stopped after the start
 	mu        sync.Mutex // guards processes
 	processes []*process // in the order in which they were started
 }
@@ -78,7 +79,12 @@ func (p *plane) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server, err := p.commands.apiServer(ctx, p.dir, url, "127.0.0.1:0", p.keys)
+	return p.serve(ctx, url, "127.0.0.1:0")
+}
+
+// serve starts kube-apiserver and returns when it is ready.
+func (p *plane) serve(ctx context.Context, etcd, listen string) error {
+	server, err := p.commands.apiServer(ctx, p.dir, etcd, listen, p.keys)
 	if err != nil {
 		return err
 	}
@@ -87,10 +93,12 @@ func (p *plane) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.config = &rest.Config{
-		Host:            "https://" + address,
-		TLSClientConfig: rest.TLSClientConfig{CAData: p.ca.pem, CertData: p.keys.admin.cert, KeyData: p.keys.admin.key},
-		QPS:             -1,
+	if p.config == nil {
+		p.config = &rest.Config{
+			Host:            "https://" + address,
+			TLSClientConfig: rest.TLSClientConfig{CAData: p.ca.pem, CertData: p.keys.admin.cert, KeyData: p.keys.admin.key},
+			QPS:             -1,
+		}
 	}
 	return p.waitReady(ctx, server)
 }
@@ -128,8 +136,7 @@ func (p *plane) waitReady(ctx context.Context, server *process) error {
 		_, err := c.discovery.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
 		return err
 	}
-	_, err = server.probed(ctx)
-	return err
+	return server.probed(ctx)
 }
 
 // finish starts the controllers and waits for what is made after kube-apiserver is ready.
@@ -181,9 +188,14 @@ func (p *plane) dead() error {
 
 // stop ends the processes, the last started first, and removes their data.
 func (p *plane) stop(timeout time.Duration) error {
+	p.change.Lock()
+	defer p.change.Unlock()
 	var errs []error
 	for _, one := range slices.Backward(p.list()) {
 		errs = append(errs, one.stop(timeout))
 	}
+	p.mu.Lock()
+	p.processes = nil
+	p.mu.Unlock()
 	return errors.Join(append(errs, p.dir.remove())...)
 }

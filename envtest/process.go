@@ -34,7 +34,7 @@ type process struct {
 	tail     *tail
 	reported chan report   // has at most one
 	probe    func() error  // for a process that reports nothing: nil when it serves
-	address  string        // where a process with a probe serves
+	address  string        // where it serves, known when it is ready or before
 	done     chan struct{} // closed when the process has ended
 	err      error         // how it ended; written before done is closed
 	up       atomic.Bool   // it has been ready
@@ -80,7 +80,7 @@ func (p *process) wait(progress io.Writer) {
 // ready waits until the process says where it listens.
 func (p *process) ready(ctx context.Context) (string, error) {
 	if p.probe != nil {
-		return p.probed(ctx)
+		return p.address, p.probed(ctx)
 	}
 	select {
 	case r := <-p.reported:
@@ -99,7 +99,7 @@ func (p *process) ready(ctx context.Context) (string, error) {
 }
 
 // probed asks until the process serves: there is nothing to wait on but the answer.
-func (p *process) probed(ctx context.Context) (string, error) {
+func (p *process) probed(ctx context.Context) error {
 	const between = 20 * time.Millisecond
 	timer := time.NewTimer(between)
 	defer timer.Stop()
@@ -107,16 +107,16 @@ func (p *process) probed(ctx context.Context) (string, error) {
 		err := p.probe()
 		if err == nil {
 			p.up.Store(true)
-			return p.address, nil
+			return nil
 		}
 		timer.Reset(between)
 		select {
 		case <-timer.C:
 		case <-p.done:
 			p.stopping.Store(true)
-			return "", p.ended()
+			return p.ended()
 		case <-ctx.Done():
-			return "", fmt.Errorf("envtest: %s is not ready: %w: %w%s", p.name, context.Cause(ctx), err, p.lastLines())
+			return fmt.Errorf("envtest: %s is not ready: %w: %w%s", p.name, context.Cause(ctx), err, p.lastLines())
 		}
 	}
 }
@@ -126,6 +126,7 @@ func (p *process) take(r report) (string, error) {
 		p.stopping.Store(true)
 		return "", fmt.Errorf("envtest: %s does not start: %s%s", p.name, r.Error, p.lastLines())
 	}
+	p.address = r.Address
 	p.up.Store(true)
 	return r.Address, nil
 }

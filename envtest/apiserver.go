@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+var errNotOurs = errors.New("envtest: an existing cluster's API server is not ours to stop: leave Options.Kubeconfig empty")
+
+// StopAPIServer ends kube-apiserver as a crash would, at once, and returns when it has ended. Its address refuses
+// connections until StartAPIServer; etcd keeps the data. Stopping it again changes nothing.
+func (c *Cluster) StopAPIServer() error {
+	if c.plane == nil {
+		return errNotOurs
+	}
+	return c.plane.stopAPIServer(c.options)
+}
+
+// StartAPIServer starts kube-apiserver again, with its data and at its address, and returns when it is ready. Starting
+// one that runs changes nothing.
+func (c *Cluster) StartAPIServer(ctx context.Context) error {
+	if c.plane == nil {
+		return errNotOurs
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.options.StartTimeout, c.options.startTimeoutCause())
+	defer cancel()
+	return c.plane.startAPIServer(ctx, c.options)
+}
+
+func (p *plane) stopAPIServer(o Options) error {
+	p.change.Lock()
+	defer p.change.Unlock()
+	server := p.find(apiServerName)
+	if server == nil {
+		return nil
+	}
+	p.remove(server)
+	return server.stop(o.StopTimeout)
+}
+
+func (p *plane) startAPIServer(ctx context.Context, o Options) error {
+	p.change.Lock()
+	defer p.change.Unlock()
+	etcd := p.find(etcdName)
+	switch {
+	case etcd == nil:
+		return errors.New("envtest: the control plane has been stopped: start another one")
+	case p.find(apiServerName) != nil:
+		return nil
+	}
+	if err := p.serve(ctx, etcd.address, strings.TrimPrefix(p.config.Host, "https://")); err != nil {
+		if server := p.find(apiServerName); server != nil {
+			p.remove(server)
+			err = errors.Join(err, server.stop(o.StopTimeout))
+		}
+		return fmt.Errorf("%w\nkube-apiserver has to listen where it did, at %s: free that port, or start another control plane", err, p.config.Host)
+	}
+	return nil
+}
+
+func (p *plane) find(name string) *process {
+	for _, one := range p.list() {
+		if one.name == name {
+			return one
+		}
+	}
+	return nil
+}
+
+func (p *plane) remove(one *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.processes = slices.DeleteFunc(p.processes, func(other *process) bool { return other == one })
+}

@@ -5,10 +5,8 @@ package envtest
 
 import (
 	"errors"
-	"fmt"
 	"os/exec"
 	"strings"
-	"syscall"
 )
 
 var (
@@ -58,30 +56,33 @@ func (o *goOutput) String() string {
 	return o.tail.String()
 }
 
-// causes are what go's output tells of, and what to do about it. The first match counts.
+// elsewhere is the remedy of machines that cannot build.
+const elsewhere = "or set " + programVariable + " to a control plane program built elsewhere"
+
+// causes are what go's output tells of, and what to do about it. The first match counts, and the line with it is told.
 var causes = []struct {
-	signs []string
-	what  string
+	signs        []string
+	what, remedy string
 }{
 	{[]string{"no space left on device", "disk quota exceeded"},
-		"the disk is full: free some space, or set XDG_CACHE_HOME, GOCACHE and GOMODCACHE to directories on another disk"},
+		"the disk is full", "free 2 GB, or set XDG_CACHE_HOME, GOCACHE and GOMODCACHE to directories on another disk"},
 	{[]string{"requires go >=", "toolchain not available", "unknown directive: toolchain", "invalid go version"},
-		"the go command is too old, or may not download a newer one: install the Go version named below, or unset GOTOOLCHAIN"},
+		"the go command is too old, or may not download a newer one", "install the Go that it asks for, or unset GOTOOLCHAIN"},
 	{[]string{"dial tcp", "dial unix", "no such host", "connection refused", "i/o timeout", "network is unreachable", "TLS handshake timeout", "proxyconnect", "connection reset by peer", "unexpected EOF"},
-		"its modules cannot be downloaded: connect to the network, set GOPROXY to a module proxy that can be reached, or set " + programVariable + " to a control plane program built elsewhere"},
+		"its modules cannot be downloaded", "connect to the network, set GOPROXY to a module proxy that can be reached, " + elsewhere},
 	{[]string{"module lookup disabled by GOPROXY=off", "cannot find module providing package"},
-		"its modules are not there and may not be downloaded: unset GOPROXY and GOFLAGS, or set " + programVariable + " to a control plane program built elsewhere"},
+		"its modules are not there and may not be downloaded", "unset GOPROXY and GOFLAGS, " + elsewhere},
 	{[]string{"SECURITY ERROR", "checksum mismatch"},
-		"a downloaded module is not what it should be: do not use it; see below"},
+		"a downloaded module is not what it should be", "do not use it, find out who changed it, and empty the module cache with go clean -modcache"},
 	{[]string{"unknown revision", "404 Not Found", "410 Gone", "403 Forbidden"},
-		"the module proxy does not have one of its modules: set GOPROXY to one that does, or set " + programVariable + " to a control plane program built elsewhere"},
+		"the module proxy does not have one of its modules", "set GOPROXY to one that does, " + elsewhere},
 	{[]string{"permission denied", "read-only file system"},
-		"a directory cannot be written: set XDG_CACHE_HOME, GOCACHE and GOMODCACHE to directories that can be"},
+		"a directory cannot be written", "set XDG_CACHE_HOME, GOCACHE and GOMODCACHE to directories that can be"},
 	{[]string{"cannot allocate memory", "signal: killed", "out of memory"},
-		"there is not enough memory: about 2 GB are needed; set GOFLAGS=-p=1 to use less"},
+		"there is not enough memory", "provide 2 GB, or set GOFLAGS=-p=1 to need less"},
 }
 
-// buildError says in one sentence why a build failed and what to do, followed by what go wrote.
+// buildError says in one sentence why a build failed and what to do. Where the cause is not known, what go wrote follows.
 func buildError(err error, output string) error {
 	if errors.Is(err, exec.ErrNotFound) {
 		return errNoGo
@@ -89,26 +90,23 @@ func buildError(err error, output string) error {
 	if output == "" {
 		output = err.Error()
 	}
-	what := fmt.Sprintf("go says so below (%v)", err)
 	for _, c := range causes {
-		if containsAny(output, c.signs) || c.what == causes[0].what && errors.Is(err, syscall.ENOSPC) {
-			what = c.what
-			break
+		for line := range strings.Lines(output) {
+			if containsAny(line, c.signs) {
+				return &buildFailure{text: c.what + " (" + strings.TrimSpace(line) + "): " + c.remedy, err: err}
+			}
 		}
 	}
-	return &buildFailure{what: what, output: output, err: err}
+	return &buildFailure{text: "go failed (" + err.Error() + "): see what it wrote, mend that, and start again\n  " + strings.ReplaceAll(output, "\n", "\n  "), err: err}
 }
 
 // buildFailure keeps the cause for errors.Is.
 type buildFailure struct {
-	what, output string
-	err          error
+	text string
+	err  error
 }
 
-func (f *buildFailure) Error() string {
-	return "envtest: cannot build the control plane: " + f.what + "\n  " + strings.ReplaceAll(f.output, "\n", "\n  ")
-}
-
+func (f *buildFailure) Error() string { return "envtest: cannot build the control plane: " + f.text }
 func (f *buildFailure) Unwrap() error { return f.err }
 
 func containsAny(s string, signs []string) bool {

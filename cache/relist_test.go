@@ -4,6 +4,7 @@
 package cache_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -57,7 +58,13 @@ func TestS2_BrokenWatch(t *testing.T) {
 
 // TestS2_Expired: changes that were missed because the version was too old (410) come with the new list, deletes included.
 func TestS2_Expired(t *testing.T) {
-	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
+	inTheAnswer := onWatch(func(r *fakeapi.Request) (*http.Response, error) {
+		if r.Query.Get("resourceVersion") == "" {
+			return nil, nil
+		}
+		return r.Fail(http.StatusGone, "too old")
+	})
+	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil), "410 in the answer": inTheAnswer} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := fakeapi.New(fakeapi.ConfigMaps)
@@ -129,11 +136,40 @@ func TestS2_TooLargeVersion(t *testing.T) {
 	}
 }
 
+// TestS2_AnotherServer: a kind that was not served for a while is listed anew, though the API server that serves it then would
+// go on from the old version: it may never have had what we know.
+func TestS2_AnotherServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, after := fakeapi.New(fakeapi.Deployments), fakeapi.New(fakeapi.Deployments)
+		before.Put(fakeapi.Deployments, deployment("a"))
+		for _, name := range []string{"b", "c", "d"} {
+			after.Put(fakeapi.Deployments, deployment(name))
+		}
+		c, _ := newCache(t, before)
+		deployments := cache.For[*appsv1.Deployment](c)
+		events := record(t, deployments)
+		defer start(t, c)()
+		synced(t, deployments)
+		time.Sleep(3 * time.Minute)
+		events.take()
+		before.Withdraw(fakeapi.Deployments)
+		time.Sleep(time.Minute)
+		before.Intercept(after.Answer)
+		time.Sleep(5 * time.Second)
+		if list, err := deployments.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 3 {
+			t.Errorf("got %v, %v", list, err)
+		}
+		if got := events.take(); !strings.Contains(got, "missed a") {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
 // TestS5_Removed: a kind whose CRD is removed parks its informer, with the last known state readable; when it comes back, no
 // delete is lost and nothing is started anew.
 func TestS5_Removed(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
-		t.Run(name, func(t *testing.T) {
+		for away := 10 * time.Minute; away < 10*time.Minute+30*time.Second; away += 7 * time.Second {
 			synctest.Test(t, func(t *testing.T) {
 				api := fakeapi.New(fakeapi.Deployments, fakeapi.ConfigMaps)
 				api.Intercept(a)
@@ -150,7 +186,7 @@ func TestS5_Removed(t *testing.T) {
 					t.Errorf("got %s", got)
 				}
 				api.Withdraw(fakeapi.Deployments)
-				time.Sleep(10 * time.Minute)
+				time.Sleep(away)
 				if s := deployments.State(); s.Phase != hook.Waiting || !meta.IsNoMatchError(s.Err) {
 					t.Errorf("got %s", s)
 				}
@@ -167,7 +203,7 @@ func TestS5_Removed(t *testing.T) {
 				got := events.take()
 				for _, want := range []string{"missed a", "update b", "add c"} {
 					if !strings.Contains(got, want) {
-						t.Errorf("%s lacks %s", got, want)
+						t.Errorf("%s, away for %s: %s lacks %s", name, away, got, want)
 					}
 				}
 				if got := told.take(); got != "waiting for its API, synced" {
@@ -179,7 +215,7 @@ func TestS5_Removed(t *testing.T) {
 					t.Errorf("afterwards: %s", got)
 				}
 			})
-		})
+		}
 	}
 }
 

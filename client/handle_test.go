@@ -225,7 +225,7 @@ type widget struct {
 }
 
 func (w *widget) DeepCopyObject() runtime.Object {
-	return &widget{TypeMeta: w.TypeMeta, ObjectMeta: *w.ObjectMeta.DeepCopy()}
+	return &widget{TypeMeta: w.TypeMeta, ObjectMeta: *w.DeepCopy()}
 }
 
 // TestWire shows that built-in kinds travel as protobuf and custom ones as JSON.

@@ -9,6 +9,8 @@
 //
 // S1: a source is ready only when its handler has seen every object of the initial list.
 //
+// S2: what was deleted unseen is a delete with the last known state, marked as stale.
+//
 // S3: a name that returns with a new UID is a delete and a create, also where the informer saw an update.
 //
 // S8: a handler or filter that panics or returns an error loses nothing: the event is tried again, with backoff, on a goroutine

@@ -42,7 +42,7 @@ func (e Exponential) Delay(n int) time.Duration {
 	if n < 1 {
 		n = 1
 	}
-	if n <= 62 && base <= most>>(n-1) {
+	if n <= 63 && base <= most>>(n-1) {
 		d = base << (n - 1)
 	}
 	if e.Jitter > 0 {

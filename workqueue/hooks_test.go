@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// TestHooks checks what the seven standard workqueue metrics are made of.
+func TestHooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log []string
+		var stats func() hook.QueueStats
+		note := func(format string, args ...any) { log = append(log, fmt.Sprintf(format, args...)) }
+		wrong := errors.New("no")
+		q := newQueue(t, Options[string]{Name: "web", Classes: ThreeClasses(), Hooks: &hook.Queue{
+			Opened:  func(e hook.QueueOpened) { stats = e.Stats; note("opened %s", e.Queue) },
+			Closed:  func(e hook.QueueClosed) { note("closed %s", e.Queue) },
+			Added:   func(e hook.QueueAdded) { note("added %d of %d", e.Keys, e.Class) },
+			Delayed: func(e hook.QueueDelayed) { note("delayed %v of %d", e.Delay, e.Class) },
+			Taken:   func(e hook.QueueTaken) { note("taken after %v, attempt %d, %d", e.Waited, e.Attempt, e.Class) },
+			Settled: func(e hook.QueueSettled) {
+				note("%v after %v, delay %v, attempt %d, error %v", e.Outcome, e.Held, e.Delay, e.Attempt, e.Err)
+			},
+			Dropped: func(e hook.QueueDropped) { note("dropped %d %s", e.Keys, e.Why) },
+			Misused: func(e hook.QueueMisused) { note("misused %s", e.What) },
+		}})
+		want := func(lines ...string) {
+			t.Helper()
+			if fmt.Sprint(log) != fmt.Sprint(lines) {
+				t.Errorf("hooks saw\n%q, want\n%q", log, lines)
+			}
+			log = nil
+		}
+		want("opened web")
+		q.Add("a")
+		q.Add("a")
+		q.AddAll([]string{"b", "c"}, How{Class: Background})
+		want("added 1 of 0", "added 2 of -1")
+		q.AddWith("d", How{After: time.Second})
+		want("delayed 1s of 0")
+		time.Sleep(2 * time.Second)
+		item := mustGet(t, q)
+		want("added 1 of 0", "taken after 2s, attempt 1, 0") // d has become ready
+		time.Sleep(time.Second)
+		other := mustGet(t, q)
+		s := stats()
+		if s.Ready != 2 || s.Held != 2 || !maps.Equal(s.ReadyByClass, map[int]int{1: 0, 0: 1, -1: 1}) || s.Longest != time.Second || s.Unfinished != time.Second {
+			t.Errorf("stats are %+v", s)
+		}
+		time.Sleep(time.Second)
+		if s := stats(); s.Longest != 2*time.Second || s.Unfinished != 3*time.Second {
+			t.Errorf("stats are %+v", s)
+		}
+		log = nil
+		_, err := item.Retry(wrong)
+		settled(t, err)
+		settled(t, other.Done())
+		want("Retry after 2s, delay 5ms, attempt 1, error no", "Done after 1s, delay 0s, attempt 1, error <nil>")
+		_ = item.Done()
+		want("misused Done of an item that is not held")
+		if s := stats(); s.Unfinished != 0 || s.Longest != 0 || s.Waiting != 1 {
+			t.Errorf("stats are %+v", s)
+		}
+		q.ShutDown()
+		q.ShutDown()
+		want("dropped 1 waiting at shutdown", "closed web")
+		q.Add("e")
+		want("dropped 1 added after shutdown")
+	})
+}
+
+// TestHooksMayUseTheQueue: they are not called under the lock.
+func TestHooksMayUseTheQueue(t *testing.T) {
+	var q *Queue[string]
+	calls := 0
+	use := func() {
+		if calls++; q != nil && calls < 100 {
+			q.Add("other")
+			q.Len()
+		}
+	}
+	q = newQueue(t, Options[string]{
+		Tenant: func(k string) string { return "" }, Backoff: using(use), AddedWhileHeld: func(string, uint64, How) { use() },
+		Hooks: &hook.Queue{
+			Added: func(hook.QueueAdded) { use() }, Taken: func(hook.QueueTaken) { use() }, Settled: func(hook.QueueSettled) { use() },
+			Delayed: func(hook.QueueDelayed) { use() }, Dropped: func(hook.QueueDropped) { use() },
+			Closed: func(hook.QueueClosed) { use() }, Misused: func(hook.QueueMisused) { use() },
+		},
+	})
+	q.Add("a")
+	item := mustGet(t, q)
+	q.Add("a")
+	q.AddWith("b", How{After: time.Hour})
+	_, err := item.Retry(nil)
+	settled(t, err)
+	_ = item.Done()
+	order(t, q)
+	settled(t, q.Drain(ctx))
+	if calls < 10 {
+		t.Errorf("only %d calls", calls)
+	}
+}
+
+type using func()
+
+func (u using) Delay(int) time.Duration { u(); return 0 }
+
+// TestNoAllocation: nothing is allocated once the queue has the memory it needs.
+func TestNoAllocation(t *testing.T) {
+	keys := benchKeys(64)
+	o := everything()
+	o.Backoff = Exponential{Base: 1, Max: 1}
+	for which, o := range map[string]Options[name]{"plain": {}, "everything": o} {
+		q := newQueue(t, o)
+		cycle := func() {
+			for _, k := range keys {
+				q.AddWith(k, benchHow)
+				q.AddWith(k, benchHow)
+				q.AddWith(k, How{After: 1})
+			}
+			for i := range 3 * len(keys) {
+				item, _ := q.Get(ctx)
+				switch i % 3 {
+				case 0:
+					_, _ = item.Retry(nil)
+				case 1:
+					_ = item.After(1)
+				default:
+					_ = item.Done()
+				}
+			}
+			for q.Len().Total() > 0 {
+				item, _ := q.Get(ctx)
+				_ = item.Done()
+			}
+		}
+		for range 5 {
+			cycle()
+		}
+		if n := testing.AllocsPerRun(20, cycle); n > 0 {
+			t.Errorf("%s: %v allocations for %d keys", which, n, len(keys))
+		}
+	}
+}
+
+// TestMemory: what a key has used is used again, and given back after a peak.
+func TestMemory(t *testing.T) {
+	q := newQueue(t, Options[int]{Backoff: Exponential{Base: 1, Max: 1}})
+	fill := func(n int) {
+		for k := range n {
+			q.AddWith(k, benchHow)
+			if k%2 == 0 {
+				q.AddWith(k, How{After: time.Hour, Reason: benchHow.Reason})
+			}
+		}
+	}
+	fill(10_000)
+	used := q.core.entries.used
+	for range 10_000 {
+		settled(t, mustGet(t, q).Done())
+	}
+	wantLen(t, q, Len{Waiting: 5000})
+	fill(10_000)
+	if q.core.entries.used != used {
+		t.Errorf("room for %d entries, there was enough with %d", q.core.entries.used, used)
+	}
+	fail := func(n int) { // keys that fail, and are then gone
+		for k := range n {
+			q.Add(-k - 1)
+			item := mustGet(t, q)
+			_, err := item.Retry(nil)
+			settled(t, err)
+			item, _ = q.Get(ctx)
+			settled(t, item.Done())
+		}
+	}
+	order(t, q)
+	fail(20_000)
+	if q.core.entries.used != used {
+		t.Errorf("room for %d entries after many keys have come and gone, %d were enough", q.core.entries.used, used)
+	}
+
+	q = newQueue(t, Options[int]{})
+	for k := range 100_000 {
+		q.Add(k)
+	}
+	order(t, q)
+	q.Add(1)
+	order(t, q)
+	q.Add(1)
+	if n := len(q.core.entries.chunks); n > 1 {
+		t.Errorf("%d chunks are kept for one key", n)
+	}
+	if got := order(t, q); len(got) != 1 {
+		t.Errorf("deliveries: %v", got)
+	}
+}

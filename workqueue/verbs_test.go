@@ -1,0 +1,406 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+func events(rs []Reason) []string {
+	var out []string
+	for _, r := range rs {
+		out = append(out, r.Event)
+	}
+	return out
+}
+
+func TestPark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{Classes: ThreeClasses()})
+		q.AddWith("a", How{Class: Interactive, Reason: Reason{Event: "Update"}})
+		_, err := mustGet(t, q).Retry(nil)
+		settled(t, err)
+		q.AddWith("a", How{Class: Interactive, Reason: Reason{Event: "Create"}})
+		settled(t, mustGet(t, q).Park("cache is behind", 0))
+		q.AddWith("a", How{Class: Background, Reason: Reason{Event: "Update"}}) // is remembered, does not wake
+		time.Sleep(time.Hour)
+		wantLen(t, q, Len{Parked: 1})
+		if k, _ := q.Look("a"); k.ParkReason != "cache is behind" {
+			t.Errorf("parked because %q", k.ParkReason)
+		}
+		if !q.Wake("a") || q.Wake("a") || q.Wake("b") {
+			t.Error("Wake does not know who is parked")
+		}
+		item := mustGet(t, q)
+		if item.Class() != Interactive || item.Attempt() != 2 || fmt.Sprint(events(item.Reasons())) != "[Create Update Woken]" {
+			t.Errorf("woken with class %v, attempt %d, reasons %v", item.Class(), item.Attempt(), events(item.Reasons()))
+		}
+
+		start := time.Now()
+		settled(t, item.Park("again", time.Minute)) // bounded
+		item, _ = q.Get(ctx)
+		if r := item.Reasons(); time.Since(start) != time.Minute || r[len(r)-1].Event != EventParkExpired {
+			t.Errorf("after %v: %v", time.Since(start), r)
+		}
+		if !q.Wake("a") {
+			t.Error("a wake of a held key is not remembered")
+		}
+		settled(t, item.Park("too late", 0))
+		settled(t, mustGet(t, q).Done())
+		wantLen(t, q, Len{})
+	})
+}
+
+func TestRelease(t *testing.T) {
+	q := newQueue(t, Options[string]{})
+	q.AddWith("a", How{Reason: Reason{Event: "Update"}})
+	q.Add("b")
+	settled(t, mustGet(t, q).Release())
+	settled(t, mustGet(t, q).Done()) // b: a is at the end
+	item := mustGet(t, q)
+	if item.Attempt() != 1 || fmt.Sprint(events(item.Reasons())) != "[Update]" {
+		t.Errorf("attempt %d, reasons %v", item.Attempt(), item.Reasons())
+	}
+	q.ShutDown()
+	settled(t, item.Release())
+	settled(t, q.Drain(ctx))
+	if n := q.Snapshot().Dropped["waiting at shutdown"]; n != 1 {
+		t.Errorf("%d were dropped, want 1", n)
+	}
+}
+
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{})
+		q.Add("ready")
+		q.AddWith("waiting", How{After: time.Second})
+		for _, key := range []string{"ready", "waiting", "unknown"} {
+			q.Pause(key)
+		}
+		wantLen(t, q, Len{Paused: 3})
+		time.Sleep(time.Minute)
+		q.Add("unknown")
+		wantLen(t, q, Len{Paused: 3})
+		for _, key := range []string{"unknown", "ready", "waiting", "never seen"} {
+			q.Resume(key)
+		}
+		if got := order(t, q); !slices.Equal(got, []string{"unknown", "ready", "waiting"}) {
+			t.Errorf("order is %v", got)
+		}
+
+		q.Add("held")
+		item := mustGet(t, q)
+		q.Pause("held")
+		wantLen(t, q, Len{Held: 1})
+		settled(t, item.After(time.Hour))
+		wantLen(t, q, Len{Paused: 1})
+		q.Resume("held")
+		wantLen(t, q, Len{Waiting: 1}) // its timer goes on
+
+		q.Pause("idle")
+		q.Resume("idle")
+		wantLen(t, q, Len{Waiting: 1})
+	})
+}
+
+func TestPauseAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{})
+		got := make(chan string, 3)
+		for range 3 {
+			go func() {
+				item, _ := q.Get(ctx)
+				got <- item.Key()
+			}()
+		}
+		q.PauseAll()
+		q.AddAll([]string{"a", "b"}, How{})
+		q.AddWith("c", How{After: time.Second})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		wantLen(t, q, Len{Ready: 3})
+		if len(got) != 0 || !q.Snapshot().Paused {
+			t.Errorf("%d deliveries while all is paused", len(got))
+		}
+		q.ResumeAll()
+		synctest.Wait()
+		wantLen(t, q, Len{Held: 3})
+
+		q.PauseAll()
+		q.Add("d")
+		q.Add("a")
+		q.ShutDown() // nobody would ever take d
+		wantLen(t, q, Len{Held: 3})
+		q.ResumeAll()
+		q.Pause("a")
+		for range 3 {
+			key := <-got
+			q.Interface().Done(key)
+		}
+		settled(t, q.Drain(ctx))
+		if n := q.Snapshot().Dropped["paused at shutdown"]; n != 2 {
+			t.Errorf("%d were dropped, want d and a", n)
+		}
+	})
+}
+
+func TestRequeueNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{Classes: ThreeClasses(), MinInterval: time.Minute})
+		now := func(key string) Item[string] {
+			t.Helper()
+			q.RequeueNow(key)
+			item := mustGet(t, q)
+			if item.Key() != key || item.Class() != Interactive {
+				t.Errorf("got %v in class %v", item.Key(), item.Class())
+			}
+			return item
+		}
+		item := now("unknown")
+		_, err := item.RetryNotBefore(nil, time.Hour)
+		settled(t, err)
+		item = now("unknown")
+		if item.Attempt() != 2 {
+			t.Errorf("attempt is %d", item.Attempt())
+		}
+		settled(t, item.Park("", 0))
+		item = now("unknown")
+		q.RequeueNow("unknown") // held: once more, however it is settled
+		if item.Withdraw(1) == nil {
+			t.Error("RequeueNow could be withdrawn")
+		}
+		settled(t, item.Park("", 0))
+		item = mustGet(t, q)
+		settled(t, item.Done())
+		q.Add("debounced")
+		wantLen(t, q, Len{Waiting: 1})
+		settled(t, now("debounced").Done())
+		q.Pause("paused")
+		q.RequeueNow("paused")
+		wantLen(t, q, Len{Paused: 1})
+		q.Resume("paused")
+		settled(t, mustGet(t, q).Done())
+		wantLen(t, q, Len{})
+	})
+}
+
+func TestMinInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{MinInterval: 10 * time.Second, MaxWait: 25 * time.Second})
+		start := time.Now()
+		at := func(want time.Duration) Item[string] {
+			t.Helper()
+			item, _ := q.Get(ctx)
+			if got := time.Since(start); got != want*time.Second {
+				t.Fatalf("delivered after %v, want %v s", got, int(want))
+			}
+			return item
+		}
+		q.Add("a")
+		time.Sleep(4 * time.Second)
+		q.Add("a") // puts it off
+		settled(t, at(14).Done())
+
+		for range 6 { // 14, 19, ... 39: but to 39 at most
+			q.Add("a")
+			time.Sleep(5 * time.Second)
+		}
+		item := at(44)
+		if item.Queued().Sub(start) != 39*time.Second {
+			t.Errorf("ready after %v", item.Queued().Sub(start))
+		}
+		q.Add("a") // while held: the interval counts from here
+		time.Sleep(4 * time.Second)
+		settled(t, item.Done())
+		settled(t, at(54).After(time.Second)) // timers of its own are not delayed
+		settled(t, at(55).Done())
+		wantLen(t, q, Len{})
+
+		fixed := newQueue(t, Options[string]{MinInterval: 10 * time.Second})
+		fixed.Add("a")
+		time.Sleep(9 * time.Second)
+		fixed.Add("a") // without MaxWait nothing is put off
+		time.Sleep(time.Second)
+		wantLen(t, fixed, Len{Ready: 1})
+	})
+}
+
+func TestReasons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, test := range []struct {
+			keep, adds int
+			want       string
+			dropped    int
+		}{{0, 20, "[0 12 13 14 15 16 17 18 19]", 11}, {1, 3, "[0 2]", 1}, {2, 3, "[0 1 2]", 0}, {-1, 3, "[]", 0}} {
+			q := newQueue(t, Options[string]{Reasons: test.keep})
+			for i := range test.adds {
+				q.AddWith("a", How{Reason: Reason{Event: fmt.Sprint(i)}})
+				time.Sleep(time.Second)
+			}
+			q.Add("a") // no reason
+			item := mustGet(t, q)
+			got := item.Reasons()
+			if fmt.Sprint(events(got)) != test.want || item.ReasonsDropped() != test.dropped {
+				t.Errorf("keep %d: %v, %d dropped, want %s, %d", test.keep, events(got), item.ReasonsDropped(), test.want, test.dropped)
+			}
+			if test.keep >= 0 && !got[0].At.Equal(q.start) {
+				t.Errorf("first reason is of %v, want %v", got[0].At, q.start)
+			}
+			q.AddWith("a", How{Reason: Reason{Event: "next"}, After: time.Second})
+			if fmt.Sprint(events(item.Reasons())) != test.want {
+				t.Errorf("reasons have changed: %v", item.Reasons())
+			}
+			settled(t, item.Done())
+			if item.Reasons() != nil {
+				t.Error("a settled item has reasons")
+			}
+		}
+	})
+}
+
+// TestReasonOfDelay: the reason of a delayed add belongs to the delivery at that time.
+func TestReasonOfDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{})
+		q.AddWith("a", How{After: time.Second, Reason: Reason{Event: "later"}})
+		q.AddWith("a", How{Reason: Reason{Event: "now"}})
+		for _, want := range []string{"[now]", "[later]"} {
+			item, _ := q.Get(ctx)
+			if got := fmt.Sprint(events(item.Reasons())); got != want {
+				t.Errorf("reasons are %s, want %s", got, want)
+			}
+			settled(t, item.Done())
+		}
+	})
+}
+
+func TestRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{Backoff: Exponential{Base: time.Second, Max: 3 * time.Second}})
+		q.Add("a")
+		for i, want := range []time.Duration{1, 2, 3, 3} {
+			item, _ := q.Get(ctx)
+			if item.Attempt() != i+1 {
+				t.Errorf("attempt is %d, want %d", item.Attempt(), i+1)
+			}
+			if d, err := item.Retry(errors.New("no")); err != nil || d != want*time.Second {
+				t.Errorf("delay is %v, %v, want %v s", d, err, int(want))
+			}
+		}
+		item, _ := q.Get(ctx)
+		if d, _ := item.RetryNotBefore(nil, time.Hour); d != time.Hour {
+			t.Errorf("delay is %v, want an hour", d)
+		}
+		item, _ = q.Get(ctx)
+		settled(t, item.After(0)) // a success
+		if item = mustGet(t, q); item.Attempt() != 1 {
+			t.Errorf("attempt after a success is %d", item.Attempt())
+		}
+		_, err := item.Retry(nil)
+		settled(t, err)
+		q.Forget("a")
+		if item, _ = q.Get(ctx); item.Attempt() != 1 {
+			t.Errorf("attempt after Forget is %d", item.Attempt())
+		}
+	})
+}
+
+func TestLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[int]{Limiter: rate.NewLimiter(10, 2)})
+		var got []time.Duration
+		for key := range 4 {
+			q.Add(key)
+			d, err := mustGet(t, q).Retry(nil)
+			settled(t, err)
+			got = append(got, d.Round(time.Millisecond))
+		}
+		const ms = time.Millisecond
+		if !slices.Equal(got, []time.Duration{5 * ms, 5 * ms, 100 * ms, 200 * ms}) {
+			t.Errorf("delays are %v", got)
+		}
+	})
+}
+
+func TestExponential(t *testing.T) {
+	for _, test := range []struct {
+		e    Exponential
+		n    int
+		want time.Duration
+	}{
+		{Exponential{}, 1, 5 * time.Millisecond},
+		{Exponential{}, 0, 5 * time.Millisecond},
+		{Exponential{}, 18, 655360 * time.Millisecond},
+		{Exponential{}, 19, 1000 * time.Second},
+		{Exponential{}, 1 << 40, 1000 * time.Second},
+		{Exponential{Base: time.Hour}, 5, time.Hour},
+		{Exponential{Base: 1, Max: 1<<63 - 1}, 63, 1 << 62},
+		{Exponential{Base: 1, Max: 1<<63 - 1}, 64, 1<<63 - 1},
+		{Exponential{Base: 3, Max: 10}, 2, 6},
+		{Exponential{Base: 3, Max: 10}, 3, 10},
+	} {
+		if got := test.e.Delay(test.n); got != test.want {
+			t.Errorf("%+v: delay after %d failures is %v, want %v", test.e, test.n, got, test.want)
+		}
+	}
+	jittered := Exponential{Base: time.Second, Jitter: 0.5}
+	for range 100 {
+		if d := jittered.Delay(1); d < time.Second/2 || d > time.Second {
+			t.Errorf("jittered delay is %v", d)
+		}
+	}
+}
+
+func TestSkipInBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q *Queue[string]
+		own := func(key string, delivery uint64, how How) bool {
+			if q.Len().Total() == 0 { // it may use the queue
+				t.Error("called for a key that is not there")
+			}
+			return how.Reason.Source == "own"
+		}
+		q = newQueue(t, Options[string]{SkipInBackoff: own, Backoff: Exponential{Base: time.Hour}})
+		q.AddWith("a", How{Reason: Reason{Source: "own"}}) // not in backoff
+		_, err := mustGet(t, q).Retry(nil)
+		settled(t, err)
+		q.AddWith("a", How{Reason: Reason{Source: "own"}})
+		q.AddAll([]string{"a"}, How{Reason: Reason{Source: "own"}})
+		wantLen(t, q, Len{Waiting: 1})
+		q.AddAll([]string{"a", "b"}, How{Reason: Reason{Source: "other"}})
+		wantLen(t, q, Len{Ready: 2})
+	})
+}
+
+// TestSkipInBackoffAsksAgain: the key was delivered again while the question was being answered.
+func TestSkipInBackoffAsksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q *Queue[string]
+		var asked []uint64
+		q = newQueue(t, Options[string]{SkipInBackoff: func(_ string, delivery uint64, _ How) bool {
+			asked = append(asked, delivery)
+			if len(asked) == 1 {
+				q.RequeueNow("a")
+				_, err := mustGet(t, q).RetryNotBefore(nil, time.Hour)
+				settled(t, err)
+			}
+			return delivery == 1 // of the first one it would be the key's own doing
+		}})
+		q.Add("a")
+		_, err := mustGet(t, q).RetryNotBefore(nil, time.Hour)
+		settled(t, err)
+		q.Add("a")
+		wantLen(t, q, Len{Ready: 1})
+		if !slices.Equal(asked, []uint64{1, 2}) {
+			t.Errorf("asked about deliveries %v", asked)
+		}
+	})
+}

@@ -73,7 +73,7 @@ func TestS4_Failing(t *testing.T) {
 		"list forbidden":  {noStreaming(forbid), hook.Failing, "no right to list"},
 		"refused":         {refuse, hook.Failing, "connection refused"},
 		"overloaded": {func(r *fakeapi.Request) (*http.Response, error) {
-			return r.Fail(http.StatusTooManyRequests, "slow down")
+			return overloaded(r, 1)
 		}, hook.Failing, "slow down"},
 		"broken": {func(r *fakeapi.Request) (*http.Response, error) {
 			return r.Fail(http.StatusInternalServerError, "boom")
@@ -122,6 +122,7 @@ func TestS4_StopsAtOnce(t *testing.T) {
 		"refused":      refuse,
 		"list refused": noStreaming(refuse),
 		"forbidden":    forbid,
+		"overloaded":   func(r *fakeapi.Request) (*http.Response, error) { return overloaded(r, 3600) },
 		"hangs":        hang,
 		"list hangs":   noStreaming(hang),
 		"watch hangs":  noStreaming(onWatch(hang)),
@@ -144,6 +145,35 @@ func TestS4_StopsAtOnce(t *testing.T) {
 					t.Errorf("stopping took %s", took)
 				}
 			})
+		})
+	}
+}
+
+// overloaded answers 429 and asks to be left alone for a while.
+func overloaded(r *fakeapi.Request, seconds int32) (*http.Response, error) {
+	return r.FailWith(metav1.Status{
+		Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "slow down",
+		Details: &metav1.StatusDetails{RetryAfterSeconds: seconds},
+	})
+}
+
+// TestS4_RetryAfter: a pause that the API server asks for is kept, up to a bound, and is no secret meanwhile.
+func TestS4_RetryAfter(t *testing.T) {
+	for asked, want := range map[int32]int{10: 61, 3600: 21} {
+		synctest.Test(t, func(t *testing.T) {
+			api := fakeapi.New(fakeapi.ConfigMaps)
+			api.Intercept(only(fakeapi.ConfigMaps, func(r *fakeapi.Request) (*http.Response, error) { return overloaded(r, asked) }))
+			c, _ := newCache(t, api)
+			maps := cache.For[*corev1.ConfigMap](c)
+			defer start(t, c)()
+			synctest.Wait()
+			if s := maps.State(); s.Phase != hook.Failing || !strings.Contains(s.Err.Error(), "slow down") {
+				t.Errorf("at once: %s", s)
+			}
+			time.Sleep(10*time.Minute + time.Second)
+			if n := api.Count("", fakeapi.ConfigMaps); n != want {
+				t.Errorf("%d requests in 10 minutes, want %d", n, want)
+			}
 		})
 	}
 }
@@ -216,8 +246,8 @@ func errorEvent(code int32) string {
 		map[int32]string{410: "410", 500: "500"}[code] + `}}`
 }
 
-// TestPace: an API server that ends each stream at once, in whatever way, is not asked more than once a second.
-func TestPace(t *testing.T) {
+// TestS4_Pace: an API server that ends each stream at once, in whatever way, is not asked more than once a second.
+func TestS4_Pace(t *testing.T) {
 	const added = `{"type":"ADDED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"default","resourceVersion":"1"}}}`
 	const bookmark = `{"type":"BOOKMARK","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"1"}}}`
 	send := func(body string) answer {

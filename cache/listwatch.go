@@ -122,7 +122,7 @@ func (l *listerWatcher) persist(ctx context.Context, o metav1.ListOptions, do fu
 		default:
 			l.report(hook.Failing, err)
 		}
-		if err := sleep(ctx, pause.Step()); err != nil {
+		if err := sleep(ctx, max(pause.Step(), askedFor(err))); err != nil {
 			return missed, err
 		}
 	}
@@ -138,7 +138,8 @@ func (l *listerWatcher) once(ctx context.Context, do func(context.Context, *rest
 	if err != nil {
 		return err
 	}
-	err = do(ctx, c.Get().Resource(mapping.Resource.Resource))
+	// Without MaxRetries client-go makes the request up to 10 times more, unseen, if the API server says when (Retry-After).
+	err = do(ctx, c.Get().MaxRetries(0).Resource(mapping.Resource.Resource))
 	if apierrors.IsNotFound(err) {
 		// The kind is gone, or served as another resource now.
 		l.backend.Forget(l.gvk)
@@ -160,6 +161,12 @@ func forReflector(err error, o metav1.ListOptions) bool {
 	default:
 		return false
 	}
+}
+
+// askedFor is how long the API server wants to be left alone (Retry-After).
+func askedFor(err error) time.Duration {
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return min(time.Duration(seconds)*time.Second, 30*time.Second)
 }
 
 func notServed(err error) bool {

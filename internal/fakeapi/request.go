@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -49,11 +50,15 @@ func (r *Request) Fail(code int, message string) (*http.Response, error) {
 	return r.FailWith(metav1.Status{Code: int32(code), Reason: reasons[code], Message: message}) //nolint:gosec // an HTTP code
 }
 
-// FailWith answers with the Status given.
+// FailWith answers with the Status given, and with a Retry-After header if it says so.
 func (r *Request) FailWith(s metav1.Status) (*http.Response, error) {
 	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	s.Status = metav1.StatusFailure
-	return r.answer(int(s.Code), &s)
+	resp, err := r.answer(int(s.Code), &s)
+	if err == nil && s.Details != nil && s.Details.RetryAfterSeconds > 0 {
+		resp.Header.Set("Retry-After", strconv.Itoa(int(s.Details.RetryAfterSeconds)))
+	}
+	return resp, err
 }
 
 // Refuse answers as if nobody listened.

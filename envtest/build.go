@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -37,7 +38,7 @@ func build(ctx context.Context, src source, path string, report *progressReport)
 	}
 	defer os.RemoveAll(scratch)
 
-	report.line("building the control plane, Kubernetes %s, once: %s", KubernetesVersion, cost)
+	report.line("building the control plane, Kubernetes %s, once: %s%s", KubernetesVersion, cost, insideTest())
 	report.begin("downloading", 0)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() { defer close(stopped); report.run(stop) }()
@@ -62,6 +63,14 @@ func build(ctx context.Context, src source, path string, report *progressReport)
 		return buildError(err, "")
 	}
 	return nil
+}
+
+// insideTest is what else there is to know when a test builds: go test ends it after 10 minutes unless told otherwise.
+func insideTest() string {
+	if limit := flag.Lookup("test.timeout"); limit != nil && limit.Value.String() != "0s" {
+		return fmt.Sprintf("; go test gives this test %s, which is short on a busy machine: \"go run %s/envtest/cluster fetch\" builds it beforehand", limit.Value, modulePath)
+	}
+	return ""
 }
 
 func outcome(err error) string {
@@ -90,7 +99,11 @@ func publish(from, to string) error {
 func untilSignal(parent context.Context) (ctx context.Context, end func(last func())) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		if !signal.Ignored(s) { // as it is for a program in the background of a shell script
+			signal.Notify(signals, s)
+		}
+	}
 	over, joined := make(chan struct{}), make(chan struct{})
 	var got os.Signal // written before joined is closed
 	go func() {

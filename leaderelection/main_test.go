@@ -162,3 +162,6 @@ func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
+
+// CloseIdleConnections does nothing: there are none. Without it, client-go warns of a transport that it does not know.
+func (r *replica) CloseIdleConnections() {}

@@ -48,16 +48,17 @@ func findAssets(o Options) (commands, error) {
 	return &assets{dir: dir, options: o}, nil
 }
 
-// supervise runs "$@" until standard input ends, then removes what $1 and $2 name, unless they are empty. The reader
-// is a shell of its own, because only one that has nothing else to do can wait for a pipe; it reads with a builtin,
-// so that no further process is left over. File 3 is the lock, which all of them hold.
+// supervise runs "$@" until standard input ends, and then removes what $1 and $2 name, unless they are empty. The
+// reader is a shell of its own, because only one that has nothing else to do can wait for a pipe; it reads with a
+// builtin, so that killing it leaves nothing over. File 3 is the lock, which all of them hold.
 const supervise = `exec 4<&0; data=$1; lock=$2; shift 2
 "$@" </dev/null >&2 4<&- &
 child=$!
-{ while read -r line; do :; done; kill -KILL $child; } <&4 2>/dev/null &
+trap 'kill -KILL $child 2>/dev/null; wait $child; test -z "$data" || rm -rf "$data" "$lock"; exit 0' TERM
+{ while read -r line; do :; done; kill -TERM $$; } <&4 4<&- &
 reader=$!
 wait $child; status=$?
-if kill -0 $reader 2>/dev/null; then kill -KILL $reader 2>/dev/null; else test -z "$data" || rm -rf "$data" "$lock"; fi
+kill -KILL $reader 2>/dev/null
 exit $status`
 
 func (a *assets) start(name string, d *runDir, data, lock string, args ...string) (*process, error) {

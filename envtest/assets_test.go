@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux || darwin
+
+package envtest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// fakeAsset is a binary that says that it runs, in a pipe, and then blocks until it is killed.
+func fakeAsset(t *testing.T, name, script string) *assets {
+	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir())
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return &assets{dir: dir, options: Options{Progress: &buffer{}}.withDefaults()}
+}
+
+func fifo(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// E5, for given binaries: when the pipe closes, the shell kills its binary and removes the data.
+func TestSupervisedEnds(t *testing.T) {
+	running, never := fifo(t), fifo(t)
+	a := fakeAsset(t, etcdName, "echo $1 >"+running+"; read line <"+never)
+	d, err := newRunDir(runParent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := a.start(etcdName, d, d.path, d.lock.Name(), "an argument")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(running); err != nil || string(text) != "an argument\n" {
+		t.Fatalf("%q, %v", text, err)
+	}
+	dead := waitDead(t, d.lock.Name())
+	if err := d.lock.Close(); err != nil { // as if we had died, but for the pipe
+		t.Fatal(err)
+	}
+	if err := p.stop(p.cmd.WaitDelay); err != nil {
+		t.Error(err)
+	}
+	dead()
+	if exists(t, d.path) || exists(t, d.lock.Name()) {
+		t.Error("the data or its lock is still there")
+	}
+}
+
+// E4, for given binaries: the shell passes on how its binary ended and what it said.
+func TestSupervisedFails(t *testing.T) {
+	a := fakeAsset(t, etcdName, "echo out; echo err >&2; exit 7")
+	d, err := newRunDir(runParent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.remove()
+	p, err := a.etcd(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.ready(testContext(t))
+	for _, part := range []string{"etcd", "exit status 7", "out", "err"} {
+		if !strings.Contains(errorText(err), part) {
+			t.Errorf("%v, want it to say %q", err, part)
+		}
+	}
+	if err := p.stop(p.cmd.WaitDelay); err != nil {
+		t.Error(err)
+	}
+}
+
+// E1: given binaries are used when they are asked for, and must be there.
+func TestFindAssets(t *testing.T) {
+	a := fakeAsset(t, etcdName, "")
+	t.Setenv(assetsVariable, "")
+	if _, err := findAssets(Options{}); !strings.Contains(errorText(err), assetsVariable) {
+		t.Errorf("without the variable: %v", err)
+	}
+	t.Setenv(assetsVariable, a.dir)
+	if _, err := findAssets(Options{}); !strings.Contains(errorText(err), a.dir+": kube-apiserver: no such file") {
+		t.Errorf("without kube-apiserver: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(a.dir, apiServerName), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := findAssets(Options{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := findAssets(Options{Controllers: true}); !strings.Contains(errorText(err), "kube-controller-manager") {
+		t.Errorf("without kube-controller-manager: %v", err)
+	}
+	// They are not looked at unless asked for.
+	t.Setenv(programVariable, "/no/such/program")
+	if _, err := findCommands(t.Context(), Options{}); !strings.Contains(errorText(err), programVariable) {
+		t.Errorf("not asked for: %v", err)
+	}
+}
+
+// The whole, with real binaries, where there are some: E1.
+func TestKubebuilderAssets(t *testing.T) {
+	needProgram(t)
+	if os.Getenv(assetsVariable) == "" {
+		t.Skip(assetsVariable + " is not set")
+	}
+	ctx := testContext(t)
+	c, err := Start(ctx, Options{UseKubebuilderAssets: true, CRDs: []string{"testdata/lamps.yaml"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := c.Namespace(ctx, "assets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(ctx, t, c.dynamic.Resource(lamps).Namespace(name), object("envtest.setpoint.dev/v1", "Lamp", "desk"))
+	if err := c.Stop(); err != nil {
+		t.Error(err)
+	}
+	if exists(t, c.plane.dir.path) {
+		t.Error("its data is still there")
+	}
+}

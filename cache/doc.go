@@ -16,8 +16,8 @@
 // # Guarantees
 //
 // S4: an informer that cannot list (its API is missing, it is forbidden, its objects cannot be decoded, the API server
-// cannot be reached) delays nobody else, and [Handle.State] says why it fails. It is tried again every 3 seconds at least
-// (where the API server asks for a longer pause: up to 30), for as long as it takes: a CRD may be installed, or a right
+// cannot be reached) delays nobody else, and [Handle.State] says why it fails. It is tried again after 3 seconds at most
+// (up to 30, where the API server asks for a longer pause), for as long as it takes: a CRD may be installed, or a right
 // granted, later.
 //
 // S7: one LIST and one WATCH per kind, however many handles.

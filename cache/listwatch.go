@@ -28,7 +28,7 @@ const longestWait = 3 * time.Second
 
 // listerWatcher lists and watches one kind for client-go's reflector. A request that fails for a reason that may pass is
 // made again here, not there: the reflector's own backoff sleeps up to 30 seconds and, while it streams the initial list,
-// does not heed its context.
+// does not heed its context. Errors inside a stream are the reflector's: it lists anew, after a pause of up to 30 seconds.
 type listerWatcher struct {
 	backend Backend
 	gvk     schema.GroupVersionKind

@@ -4,6 +4,7 @@
 package cache_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -78,6 +79,9 @@ func TestS4_Failing(t *testing.T) {
 		"broken": {func(r *fakeapi.Request) (*http.Response, error) {
 			return r.Fail(http.StatusInternalServerError, "boom")
 		}, hook.Failing, "boom"},
+		"overloaded in the stream": {func(r *fakeapi.Request) (*http.Response, error) {
+			return r.Send(addedEvent + errorEvent(http.StatusTooManyRequests))
+		}, hook.Failing, "in the stream"},
 		"expired without a version":  {func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusGone, "too old") }, hook.Failing, "too old"},
 		"no JSON":                    {func(r *fakeapi.Request) (*http.Response, error) { return r.Send("<html>") }, hook.Failing, "json parse error"},
 		"invalid, and not streaming": {noStreaming(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusBadRequest, "what?") }), hook.Failing, "what?"},
@@ -126,7 +130,11 @@ func TestS4_StopsAtOnce(t *testing.T) {
 		"hangs":        hang,
 		"list hangs":   noStreaming(hang),
 		"watch hangs":  noStreaming(onWatch(hang)),
-		"ends at once": func(r *fakeapi.Request) (*http.Response, error) { return r.Send("") },
+		"overloaded in the stream": func(r *fakeapi.Request) (*http.Response, error) {
+			return r.Send(addedEvent + errorEvent(http.StatusTooManyRequests))
+		},
+		"an endless list": onWatch(func(r *fakeapi.Request) (*http.Response, error) { return r.SendAndHang(addedEvent) }),
+		"ends at once":    func(r *fakeapi.Request) (*http.Response, error) { return r.Send("") },
 		"in the stream": func(r *fakeapi.Request) (*http.Response, error) {
 			return r.Send(errorEvent(http.StatusInternalServerError))
 		},
@@ -240,25 +248,25 @@ func TestS4_Undecodable(t *testing.T) {
 	}
 }
 
+const addedEvent = `{"type":"ADDED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"default","resourceVersion":"1"}}}`
+
 func errorEvent(code int32) string {
-	return `{"type":"ERROR","object":{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"` +
-		string(map[int32]metav1.StatusReason{410: metav1.StatusReasonExpired, 500: metav1.StatusReasonInternalError}[code]) + `","message":"in the stream","code":` +
-		map[int32]string{410: "410", 500: "500"}[code] + `}}`
+	reasons := map[int32]metav1.StatusReason{410: metav1.StatusReasonExpired, 429: metav1.StatusReasonTooManyRequests, 500: metav1.StatusReasonInternalError}
+	return fmt.Sprintf(`{"type":"ERROR","object":{"apiVersion":"v1","kind":"Status","status":"Failure","reason":%q,"message":"in the stream","code":%d}}`, reasons[code], code)
 }
 
 // TestS4_Pace: an API server that ends each stream at once, in whatever way, is not asked more than once a second.
 func TestS4_Pace(t *testing.T) {
-	const added = `{"type":"ADDED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"default","resourceVersion":"1"}}}`
 	const bookmark = `{"type":"BOOKMARK","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"1"}}}`
 	send := func(body string) answer {
 		return onWatch(func(r *fakeapi.Request) (*http.Response, error) { return r.Send(body) })
 	}
 	for name, a := range map[string]answer{
-		"initial stream without an end": send(added),
+		"initial stream without an end": send(addedEvent),
 		"initial stream with 410":       send(errorEvent(410)),
 		"initial stream with 500":       send(errorEvent(500)),
 		"nothing":                       send(""),
-		"half an event":                 send(added[:20]),
+		"half an event":                 send(addedEvent[:20]),
 		"watch with a bookmark":         noStreaming(send(bookmark)),
 		"watch with 410":                noStreaming(send(errorEvent(410))),
 		"watch with 500":                noStreaming(send(errorEvent(500))),
@@ -284,6 +292,35 @@ func TestS4_Pace(t *testing.T) {
 				synctest.Wait()
 				if _, err := maps.Get(t.Context(), key("b")); err != nil {
 					t.Errorf("after the trouble: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestBrokenStreaming: where streams of initial lists break, plain lists do.
+func TestBrokenStreaming(t *testing.T) {
+	for name, body := range map[string]string{"ends": addedEvent, "ends at once": "", "fails": addedEvent + errorEvent(http.StatusInternalServerError)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				api.Put(fakeapi.ConfigMaps, configMap("b"))
+				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+					if r.Streaming() {
+						return r.Send(body)
+					}
+					return nil, nil
+				})
+				c, _ := newCache(t, api)
+				maps := cache.For[*corev1.ConfigMap](c)
+				defer start(t, c)()
+				if took := synced(t, maps); took != 0 {
+					t.Errorf("synced after %s", took)
+				}
+				api.Put(fakeapi.ConfigMaps, configMap("c"))
+				synctest.Wait()
+				if list, err := maps.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 2 {
+					t.Errorf("got %v, %v; want b and c", list, err)
 				}
 			})
 		})

@@ -5,6 +5,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -28,7 +29,7 @@ const longestWait = 3 * time.Second
 
 // listerWatcher lists and watches one kind for client-go's reflector. A request that fails for a reason that may pass is
 // made again here, not there: the reflector's own backoff sleeps up to 30 seconds and, while it streams the initial list,
-// does not heed its context. Errors inside a stream are the reflector's: it lists anew, after a pause of up to 30 seconds.
+// does not heed its context. Errors inside a watch are the reflector's: it lists anew, after a pause of up to 30 seconds.
 type listerWatcher struct {
 	backend Backend
 	gvk     schema.GroupVersionKind
@@ -88,6 +89,9 @@ func (l *listerWatcher) watch(ctx context.Context, o metav1.ListOptions) (w watc
 	o.Watch = true
 	missed, err := l.persist(ctx, o, func(ctx context.Context, req *rest.Request) (err error) {
 		w, err = req.SpecificallyVersionedParams(&o, metav1.ParameterCodec, metav1.SchemeGroupVersion).Watch(ctx)
+		if err == nil && o.SendInitialEvents != nil {
+			w, err = readInitial(ctx, w)
+		}
 		return err
 	})
 	if err == nil && missed && o.SendInitialEvents == nil {
@@ -151,13 +155,17 @@ func (l *listerWatcher) once(ctx context.Context, do func(context.Context, *rest
 }
 
 // forReflector tells the errors that make the reflector ask for something else: a version, or a page, that is too old or too
-// new, and a streamed initial list that the API server does not offer. All else it would only ask for again.
+// new, and a streamed initial list that the API server does not offer, or that fails half way: then it asks for a plain list.
+// All else it would only ask for again.
 func forReflector(err error, o metav1.ListOptions) bool {
+	var inStream streamError
 	switch {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
 		return o.ResourceVersion != "" || o.Continue != ""
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return o.SendInitialEvents != nil
+	case errors.As(err, &inStream):
+		return !apierrors.IsTooManyRequests(err)
 	default:
 		return false
 	}

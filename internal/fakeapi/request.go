@@ -77,6 +77,20 @@ func (r *Request) Send(body string) (*http.Response, error) {
 	return r.respond(http.StatusOK, io.NopCloser(strings.NewReader(body))), nil
 }
 
+// SendAndHang does as Send, and then leaves the stream open until the client gives up.
+func (r *Request) SendAndHang(body string) (*http.Response, error) {
+	return r.respond(http.StatusOK, io.NopCloser(io.MultiReader(strings.NewReader(body), untilDone{r}))), nil
+}
+
+// untilDone is a reader of nothing that ends with the request's context.
+type untilDone struct{ r *Request }
+
+// Read implements io.Reader.
+func (u untilDone) Read([]byte) (int, error) {
+	<-u.r.http.Context().Done()
+	return 0, u.r.http.Context().Err()
+}
+
 func (r *Request) answer(code int, body any) (*http.Response, error) {
 	data, err := json.Marshal(body)
 	if err != nil {

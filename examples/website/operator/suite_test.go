@@ -33,7 +33,7 @@ func TestOperator(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	RegisterFailHandler(Fail)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	SetDefaultConsistentlyDuration(time.Second)
 	RunSpecs(t, "Website operator")
 	goleak.VerifyNone(t, before, ginkgoWaitsForSignals)

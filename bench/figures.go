@@ -38,7 +38,7 @@ func perKey(m maker, n int) float64 {
 		return float64(s.HeapAlloc)
 	}
 	before := heap()
-	q := m.make(time.Millisecond, false)
+	q := m.make(time.Millisecond, plain)
 	for _, k := range keys[:n] {
 		q.Add(k)
 	}
@@ -66,7 +66,7 @@ func sizes(w *tabwriter.Writer, rounds int) {
 
 // cycleAt adds keys at the end and takes them at the front, in random order of memory, as controllers do.
 func cycleAt(m maker, n int) float64 {
-	q := m.make(time.Millisecond, false)
+	q := m.make(time.Millisecond, plain)
 	defer q.Close()
 	for _, k := range keys[:n] {
 		q.Add(k)
@@ -86,7 +86,7 @@ func cycleAt(m maker, n int) float64 {
 
 // delayedAt adds keys with a due time while n others wait, which takes time in the order of log n.
 func delayedAt(n int) result {
-	q := newOurs(time.Millisecond, false)
+	q := newOurs(time.Millisecond, plain)
 	defer q.Close()
 	for i, k := range keys[:n] {
 		q.AddAfter(k, time.Hour+time.Duration(i*7919%n)*time.Millisecond)
@@ -112,7 +112,7 @@ func tenants(w *tabwriter.Writer, _ int) {
 		all = append(all, key{Namespace: fmt.Sprintf("small-%d", i), Name: "only"})
 	}
 	for _, m := range makers {
-		q := m.make(time.Millisecond, true)
+		q := m.make(time.Millisecond, extras)
 		for _, k := range all {
 			q.Add(k)
 		}

@@ -29,11 +29,23 @@ type queue interface {
 	Close()
 }
 
-// maker makes one of the three. Base is the first backoff; with extras, all that it offers is on: classes or
-// priorities, tenants, reasons, metrics.
+// mode says what is on.
+type mode int
+
+const (
+	plain    mode = iota // first in, first out, and nothing else; of ours, reasons off
+	defaults             // what comes without options
+	extras               // all there is: classes, tenants, reasons; metrics
+)
+
+var modes = map[mode]string{
+	plain: "plain FIFO, reasons off", defaults: "without options", extras: "classes, tenants, reasons, metrics",
+}
+
+// maker makes one of the three. Base is the first backoff.
 type maker struct {
 	name string
-	make func(base time.Duration, extras bool) queue
+	make func(base time.Duration, m mode) queue
 }
 
 var makers = []maker{{"setpoint", newOurs}, {"client-go", newClientGo}, {"controller-runtime", newControllerRuntime}}
@@ -48,14 +60,16 @@ type ours struct {
 	plain bool
 }
 
-func newOurs(base time.Duration, extras bool) queue {
-	o := workqueue.Options[key]{Backoff: workqueue.Exponential{Base: base, Max: longest}, Reasons: -1}
+func newOurs(base time.Duration, m mode) queue {
+	o := workqueue.Options[key]{Backoff: workqueue.Exponential{Base: base, Max: longest}}
+	if m == plain {
+		o.Reasons = -1
+	}
 	var how workqueue.How
-	if extras {
+	if m == extras {
 		o.Name = "bench"
 		o.Classes = workqueue.ThreeClasses()
 		o.Tenant = func(k key) string { return k.Namespace }
-		o.Reasons = 0
 		o.Hooks = countingHooks()
 		how.Class = workqueue.Interactive
 		how.Reason = workqueue.Reason{Source: "pods", Event: "Update", Object: "default/pod", ResourceVersion: "12345"}
@@ -64,7 +78,7 @@ func newOurs(base time.Duration, extras bool) queue {
 	if err != nil {
 		panic(err)
 	}
-	return &ours{q, how, !extras}
+	return &ours{q, how, m != extras}
 }
 
 func (o *ours) Add(k key) {
@@ -118,18 +132,18 @@ func (q interfaced) Next(fail func(key) bool) bool {
 
 func (q interfaced) Close() { q.ShutDown() }
 
-func newClientGo(base time.Duration, extras bool) queue {
+func newClientGo(base time.Duration, m mode) queue {
 	c := clientgo.TypedRateLimitingQueueConfig[key]{}
-	if extras {
+	if m == extras {
 		c.Name, c.MetricsProvider = "bench", new(counters)
 	}
 	limiter := clientgo.NewTypedItemExponentialFailureRateLimiter[key](base, longest)
 	return interfaced{clientgo.NewTypedRateLimitingQueueWithConfig(limiter, c)}
 }
 
-func newControllerRuntime(base time.Duration, extras bool) queue {
+func newControllerRuntime(base time.Duration, m mode) queue {
 	name := ""
-	if extras {
+	if m == extras {
 		name = "bench"
 	}
 	return interfaced{priorityqueue.New(name, func(o *priorityqueue.Opts[key]) {

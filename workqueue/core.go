@@ -5,7 +5,8 @@ package workqueue
 
 // core is the queue's state: which key is in which state, in what order, and when it is due. It has no lock and no
 // clock and calls nobody's code: the shell around it (Queue) holds the lock and passes the time, in nanoseconds since
-// the queue was made, and never a smaller one than before.
+// the queue was made, and never a smaller one than before; or 0 where it is only a record of since when something is
+// so, which nobody wants (stamped).
 //
 // Every key that is known has one entry. An entry is in exactly one State; ready ones are linked in their flow's
 // list, held ones in the order in which they were taken. What most keys do not have (due times, reasons) is in an
@@ -34,6 +35,7 @@ type core[K comparable] struct {
 	pausedAll bool
 	shut      bool
 	observed  bool // somebody wants to know what became ready
+	stamped   bool // somebody wants to know since when
 
 	fresh   int             // keys that became ready since the shell last looked
 	news    bool            // readied or dropped is not zero

@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-var trials = flag.Int("trials", 300, "random inputs of TestModel")
+var trials = flag.Int("trials", 100, "random inputs of TestModel")
 
 // FuzzModel runs random operations on the queue and on the model, and compares what each delivery and each call
 // returns, and the whole state. It covers W1 to W5, W8, W9 and W11; the order among classes and tenants too.

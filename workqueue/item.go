@@ -44,9 +44,9 @@ func (i Item[K]) Class() Class {
 	return i.q.o.Classes[i.class].Class
 }
 
-// Queued returns when the key became ready.
+// Queued returns when the key became ready, or the zero time if Options.Reasons says that nobody wants to know.
 func (i Item[K]) Queued() time.Time {
-	if i.q == nil {
+	if i.q == nil || !i.q.core.stamped {
 		return time.Time{}
 	}
 	return i.q.start.Add(time.Duration(i.queued))

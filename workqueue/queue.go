@@ -72,6 +72,7 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 	if o.Hooks != nil {
 		q.hooks, q.core.observed = *o.Hooks, true
 	}
+	q.core.stamped = q.core.observed || !q.core.notes.off
 	q.core.withdrawable = o.AddedWhileHeld != nil
 	q.tellOpened()
 	return q, nil
@@ -80,7 +81,7 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 // now is the time since the queue was made.
 func (q *Queue[K]) now() int64 { return int64(time.Since(q.start)) }
 
-// nowIfDue is now where something may be due, else 0, which saves reading the clock.
+// nowIfDueLocked is now where something may be due, else 0, which saves reading the clock.
 func (q *Queue[K]) nowIfDueLocked() int64 {
 	if q.core.due.next() == never {
 		return 0
@@ -148,7 +149,11 @@ func (q *Queue[K]) addLocked(w *who[K], i uint32, how *How) {
 		}
 		i = q.core.find(w.key, w.hash)
 	}
-	delivery := q.core.add(w, i, q.classOf(how.Class), reasonIn(how), q.now())
+	var now int64
+	if q.core.stamped || q.core.due.next() != never || q.core.minInterval > 0 {
+		now = q.now()
+	}
+	delivery := q.core.add(w, i, q.classOf(how.Class), reasonIn(how), now)
 	q.unlock()
 	if delivery != 0 && q.o.AddedWhileHeld != nil {
 		q.addedWhileHeld(w.key, delivery, how)

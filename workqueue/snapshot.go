@@ -73,8 +73,8 @@ type KeyState[K comparable] struct {
 	State  State
 	Class  Class // of a key that has none yet: Normal
 	Tenant string
-	// Since is when the key came into its state. Of a held key it is known, and else zero, only if Options.Hooks is
-	// set: without hooks the queue does not read the clock when a key is taken.
+	// Since is when the key came into its state. It is zero for a held key if Options.Hooks is not set (the queue
+	// does not read the clock then when a key is taken), and for all keys if Options.Reasons is negative besides.
 	Since time.Time
 	// Due is when the key becomes ready by itself, or is added again if it is ready or held; zero: not.
 	Due time.Time
@@ -152,7 +152,7 @@ func (q *Queue[K]) stateLocked(e *entry[K]) KeyState[K] {
 		Key: e.key, State: e.state, Attempts: int(q.core.attempts(e)),
 		Paused: e.is(flagPaused), Again: e.is(flagOwed), Tenant: q.core.fair.tenants[e.tenant].name,
 	}
-	if e.state != Held || q.core.observed {
+	if q.core.observed || q.core.stamped && e.state != Held {
 		k.Since = q.start.Add(time.Duration(e.since))
 	}
 	switch {

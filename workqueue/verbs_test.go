@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/setpoint-dev/setpoint/hook"
 )
 
 func events(rs []Reason) []string {
@@ -261,6 +263,37 @@ func TestReasons(t *testing.T) {
 			settled(t, item.Done())
 			if item.Reasons() != nil {
 				t.Error("a settled item has reasons")
+			}
+		}
+	})
+}
+
+// TestSinceWhen: what is known of times depends on what is asked for.
+func TestSinceWhen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for want, o := range map[string]Options[string]{
+			"queued, ready":       {},
+			"nothing":             {Reasons: -1},
+			"queued, ready, held": {Reasons: -1, Hooks: &hook.Queue{}},
+		} {
+			q := newQueue(t, o)
+			time.Sleep(time.Second)
+			now := time.Now()
+			q.Add("a")
+			ready, _ := q.Look("a")
+			item := mustGet(t, q)
+			held, _ := q.Look("a")
+			got := "nothing"
+			switch {
+			case held.Since.Equal(now) && ready.Since.Equal(now) && item.Queued().Equal(now):
+				got = "queued, ready, held"
+			case held.Since.IsZero() && ready.Since.Equal(now) && item.Queued().Equal(now):
+				got = "queued, ready"
+			case !held.Since.IsZero() || !ready.Since.IsZero() || !item.Queued().IsZero():
+				got = "nonsense"
+			}
+			if got != want {
+				t.Errorf("known: %s, want %s", got, want)
 			}
 		}
 	})

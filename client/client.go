@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -117,4 +118,6 @@ func (c *Client) HTTPClient() *http.Client { return c.http }
 func (c *Client) Scheme() *runtime.Scheme { return c.scheme }
 
 // Close closes idle connections. Requests under way go on.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() {
+	utilnet.CloseIdleConnectionsFor(c.http.Transport) // http.Client does not look into client-go's wrappers
+}

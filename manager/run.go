@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 const (
@@ -32,7 +31,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	if err := m.validate(ctx, r.failed); err != nil {
 		return err
 	}
-	defer utilnet.CloseIdleConnectionsFor(m.client.HTTPClient().Transport) // http.Client does not look into client-go's wrappers
+	defer m.client.Close()
 	ctx = logr.NewContextWithSlogLogger(ctx, m.logger())
 	alive := context.WithoutCancel(ctx) // the stages end one after another, not all with ctx
 	caches, everywhere, leader := newStage(alive, r), newStage(alive, r), newStage(alive, r)

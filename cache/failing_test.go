@@ -138,11 +138,17 @@ func TestS4_StopsAtOnce(t *testing.T) {
 		"in the stream": func(r *fakeapi.Request) (*http.Response, error) {
 			return r.Send(errorEvent(http.StatusInternalServerError))
 		},
+		"discovery hangs":   hang,
+		"discovery refused": refuse,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := fakeapi.New(fakeapi.ConfigMaps)
-				api.Intercept(a)
+				if strings.HasPrefix(name, "discovery") {
+					api.Intercept(a)
+				} else {
+					api.Intercept(only(fakeapi.ConfigMaps, a))
+				}
 				c, _ := newCache(t, api)
 				cache.For[*corev1.ConfigMap](c)
 				stop := start(t, c)

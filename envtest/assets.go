@@ -106,7 +106,7 @@ func (a *assets) apiServer(ctx context.Context, d *runDir, etcd, address string,
 	files := map[string][]byte{"ca.crt": k.ca.pem, "server.crt": k.server.cert, "server.key": k.server.key}
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(d.path, name), content, 0o600); err != nil {
-			return nil, fmt.Errorf("envtest: cannot write the control plane's data: %w", err)
+			return nil, dataError(err)
 		}
 	}
 	const tries = 5
@@ -177,7 +177,7 @@ func (a *assets) controllerManager(d *runDir, host string, k keys) (*process, er
 		Contexts:       map[string]*api.Context{name: {Cluster: name, AuthInfo: name}},
 		CurrentContext: name,
 	}, path); err != nil {
-		return nil, fmt.Errorf("envtest: cannot write the control plane's data: %w", err)
+		return nil, dataError(err)
 	}
 	p, err := a.start(controllerManagerName, d, "", "",
 		"--kubeconfig="+path, "--leader-elect=false", "--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=1000",

@@ -120,7 +120,7 @@ func (p *plane) makeKeys() error {
 		return err
 	}
 	if err := os.WriteFile(p.keys.tokenKey, signing, 0o600); err != nil {
-		return fmt.Errorf("envtest: cannot write the control plane's data: %w", err)
+		return dataError(err)
 	}
 	return nil
 }

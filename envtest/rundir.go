@@ -29,7 +29,7 @@ func runParent() string {
 // newRunDir makes a directory below parent, after it has removed those that others left there.
 func newRunDir(parent string) (*runDir, error) {
 	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return nil, fmt.Errorf("envtest: cannot make a directory for the control plane's data: %w: set TMPDIR to one that can be written", err)
+		return nil, dataError(err)
 	}
 	info, err := os.Lstat(parent)
 	if err == nil && !info.IsDir() {
@@ -45,7 +45,7 @@ func newRunDir(parent string) (*runDir, error) {
 	for {
 		lock, err := os.CreateTemp(parent, "*.lock")
 		if err != nil {
-			return nil, fmt.Errorf("envtest: cannot make a directory for the control plane's data: %w", err)
+			return nil, dataError(err)
 		}
 		d := &runDir{path: strings.TrimSuffix(lock.Name(), ".lock"), lock: lock}
 		err = d.claim()
@@ -58,6 +58,10 @@ func newRunDir(parent string) (*runDir, error) {
 			return nil, err
 		}
 	}
+}
+
+func dataError(err error) error {
+	return fmt.Errorf("envtest: cannot write the control plane's data: %w: free some space, or set TMPDIR to a directory that can be written", err)
 }
 
 // errSwept says that somebody else's sweep took our lock file for an abandoned one, before we had locked it.

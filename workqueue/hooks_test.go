@@ -48,8 +48,8 @@ func TestHooks(t *testing.T) {
 		q.AddWith("d", How{After: time.Second})
 		want("delayed 1s of 0")
 		time.Sleep(2 * time.Second)
-		item := mustGet(t, q)
-		want("added 1 of 0", "taken after 2s, attempt 1, 0") // d has become ready
+		item := mustGet(t, q) // d has become ready
+		want("added 1 of 0", "taken after 2s, attempt 1, 0")
 		time.Sleep(time.Second)
 		other := mustGet(t, q)
 		s := stats()
@@ -71,10 +71,9 @@ func TestHooks(t *testing.T) {
 			t.Errorf("stats are %+v", s)
 		}
 		q.ShutDown()
-		q.ShutDown()
-		want("dropped 1 waiting at shutdown", "closed web")
 		q.Add("e")
-		want("dropped 1 added after shutdown")
+		q.ShutDown()
+		want("dropped 1 waiting at shutdown", "closed web", "dropped 1 added after shutdown")
 	})
 }
 

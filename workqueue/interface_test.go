@@ -69,9 +69,12 @@ func sameAsClientGo(t *testing.T, seed uint64) {
 			t.Fatalf("seed %d, step %d, operation %d on %d: returned %v, lengths %d and %d", seed, step, op, key, got, ours.Len(), theirs.Len())
 		}
 	}
-	for _, q := range both {
-		q.ShutDown()
-	}
+	sameAfterShutDown(t, seed, ours, theirs, held)
+}
+
+func sameAfterShutDown(t *testing.T, seed uint64, ours, theirs clientgo.TypedRateLimitingInterface[int], held map[int]bool) {
+	ours.ShutDown()
+	theirs.ShutDown()
 	// What was queued, and added while held, is yielded after ShutDown too.
 	for done := false; !done; {
 		for key := range held {

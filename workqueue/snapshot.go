@@ -106,7 +106,7 @@ type Snapshot[K comparable] struct {
 	Keys []KeyState[K]
 }
 
-// Snapshot returns a copy of the whole state. It holds the lock for as long as it takes to copy (about 0.1 s for a
+// Snapshot returns a copy of the whole state. It holds the lock for as long as it takes to copy (some 0.3 s for a
 // million keys): for debugging and tests, not for each key's sake; see Look.
 func (q *Queue[K]) Snapshot() Snapshot[K] {
 	q.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -130,10 +131,12 @@ func TestInvalidCRDs(t *testing.T) {
 	}
 }
 
-// E3: the garbage collector learns of a CRD that was installed after the start within seconds.
+// E3: the garbage collector learns of a CRD that was installed after the start within seconds, and not at its own
+// second look, 30 s after the start.
 func TestOwnedByNewTypeIsCollected(t *testing.T) {
 	c := sharedCluster(t)
-	ctx := testContext(t)
+	ctx, cancel := context.WithTimeout(testContext(t), 20*time.Second)
+	defer cancel()
 	if err := c.InstallCRDs(ctx, "testdata/fuses.yaml"); err != nil {
 		t.Fatal(err)
 	}

@@ -33,15 +33,6 @@ func waitDead(t *testing.T, lock string) func() {
 	}
 }
 
-func exists(t *testing.T, path string) bool {
-	t.Helper()
-	_, err := os.Stat(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
-	return err == nil
-}
-
 // E5: a killed test binary leaves no child and no data.
 func TestKilledParent(t *testing.T) {
 	needProgram(t)
@@ -181,13 +172,6 @@ func TestRestartAPIServer(t *testing.T) {
 	if err := c.StartAPIServer(ctx); !strings.Contains(errorText(err), "has been stopped") {
 		t.Errorf("after Stop: %v", err)
 	}
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return "nil"
-	}
-	return err.Error()
 }
 
 func TestRunDirOfAnother(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -30,17 +31,15 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if err := stopShared(); err != nil {
+	code := m.Run()
+	// As goleak.VerifyTestMain, but after the shared control plane has ended.
+	for _, err := range []error{stopShared(), goleak.Find()} {
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			code = 1
+			code = max(code, 1)
 		}
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-		os.Exit(code)
-	}))
+	}
+	os.Exit(code)
 }
 
 // buffer is an io.Writer for many goroutines.
@@ -59,6 +58,22 @@ func (b *buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return "nil"
+	}
+	return err.Error()
+}
+
+func exists(t *testing.T, path string) bool {
+	t.Helper()
+	_, err := os.Stat(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
 }
 
 // testTimeout only keeps a broken test from hanging.

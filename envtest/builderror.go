@@ -65,7 +65,7 @@ var causes = []struct {
 	what, remedy string
 }{
 	{[]string{"no space left on device", "disk quota exceeded"},
-		"the disk is full", "free 2 GB, or set XDG_CACHE_HOME, GOCACHE and GOMODCACHE to directories on another disk"},
+		"the disk is full", "free 4 GB, or set XDG_CACHE_HOME, GOCACHE and GOMODCACHE to directories on another disk"},
 	{[]string{"requires go >=", "toolchain not available", "unknown directive: toolchain", "invalid go version"},
 		"the go command is too old, or may not download a newer one", "install the Go that it asks for, or unset GOTOOLCHAIN"},
 	{[]string{"dial tcp", "dial unix", "no such host", "connection refused", "i/o timeout", "network is unreachable", "TLS handshake timeout", "proxyconnect", "connection reset by peer", "unexpected EOF"},

@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -51,7 +52,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	controllers := flags.Bool("controllers", true, "also run kube-controller-manager")
 	logs := flags.Bool("logs", false, "show what the processes log")
 	if err := flags.Parse(args); err != nil {
-		if err == flag.ErrHelp {
+		if errors.Is(err, flag.ErrHelp) {
 			return nil
 		}
 		return fmt.Errorf("see -help")

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -165,11 +166,14 @@ func (m *Manager) validate(ctx context.Context, fail func(error)) error {
 // cacheHooks logs informers that wait, fail or recover.
 func (m *Manager) cacheHooks() *hook.Cache {
 	return &hook.Cache{InformerState: func(s hook.InformerState) {
-		if s.Err != nil {
+		switch {
+		case apierrors.IsTooManyRequests(s.Err): // also of a CRD that was installed a moment ago
+			m.logger().Info("the API server asks an informer to wait", "kind", s.Kind, "err", s.Err)
+		case s.Err != nil:
 			m.logger().Warn("an informer is "+string(s.Phase), "kind", s.Kind, "err", s.Err)
-			return
+		default:
+			m.logger().Info("an informer is well again", "kind", s.Kind)
 		}
-		m.logger().Info("an informer is well again", "kind", s.Kind)
 	}}
 }
 

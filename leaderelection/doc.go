@@ -18,8 +18,9 @@
 // resourceVersion that it read.
 //
 // L5: losing a term does not end the process if lead returns before the Lease expires, LeaseDuration after the last renewal
-// was sent. Otherwise Run returns an error then, and the process should exit. A term is lost when it could not be renewed for
-// RenewDeadline, or as soon as another holder is read.
+// was sent. Otherwise Run returns an error then, and the process should exit. A term is lost RetryPeriod and
+// RenewDeadline after the last renewal that succeeded was sent, however late its answer came and even if the process was
+// suspended meanwhile, or as soon as another holder is read.
 //
 // # What it stands on
 //

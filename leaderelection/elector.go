@@ -86,6 +86,7 @@ func (e *Elector) term(ctx context.Context, lead Lead) (lost bool, err error) {
 	hold, letGo := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer letGo(nil)
 	l := e.lock(func() { letGo(ErrLost) })
+	defer l.close()
 	defer context.AfterFunc(ctx, func() {
 		if l.renewed().IsZero() {
 			letGo(errStopped)
@@ -170,15 +171,18 @@ func (e *Elector) end(ctx context.Context, l *lock, done <-chan ended) (lost boo
 	}
 }
 
-// lock makes the lock of one term. stolen is called when somebody else is seen to hold a Lease that was ours.
-func (e *Elector) lock(stolen func()) *lock {
+// lock makes the lock of one term. lost is called when somebody else is seen to hold a Lease that was ours, and when it could
+// not be renewed in time.
+func (e *Elector) lock(lost func()) *lock {
 	return &lock{
 		LeaseLock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: e.o.Namespace, Name: e.o.Lease},
 			Client:     e.leases,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: e.o.Identity},
 		},
-		stolen: stolen,
+		stolen: lost,
+		trust:  e.o.RetryPeriod + e.o.RenewDeadline,
+		lapse:  lost,
 		leader: func(holder string) {
 			if e.o.Hooks.Leader != nil {
 				e.o.Hooks.Leader(e.o.Lease, holder)

@@ -12,15 +12,18 @@ import (
 )
 
 // lock is client-go's lock on a Lease, which also notes since when the Lease is ours, and who else holds it. Only client-go's
-// elector calls its methods, one at a time, except for renewed.
+// elector calls its methods, one at a time, except for renewed and close.
 type lock struct {
 	*resourcelock.LeaseLock
 	stolen func()              // called when somebody else holds the Lease that was ours; client-go would go on until RenewDeadline
 	leader func(holder string) // called when somebody else holds the Lease, at first and when it is another one
 	holder string              // as last read or written
+	trust  time.Duration       // for how long the Lease may be taken as ours after a request that made it ours was sent
+	lapse  func()              // called then. client-go counts from the answer, which may be late, or from when it wakes up
 
-	mu   sync.Mutex // guards last
-	last time.Time
+	mu    sync.Mutex // guards what follows
+	last  time.Time
+	timer *time.Timer // to lapse; nil until the Lease is ours
 }
 
 // renewed returns when the last request that made the Lease ours was sent, or the zero time if none was answered yet.
@@ -36,6 +39,20 @@ func (l *lock) held(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = sent
+	if l.timer == nil {
+		l.timer = time.AfterFunc(time.Until(sent.Add(l.trust)), l.lapse)
+	} else {
+		l.timer.Reset(time.Until(sent.Add(l.trust)))
+	}
+}
+
+// close stops the timer.
+func (l *lock) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer != nil {
+		l.timer.Stop()
+	}
 }
 
 // Create makes the Lease, held by us.

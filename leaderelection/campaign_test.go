@@ -5,6 +5,7 @@ package leaderelection_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
@@ -71,33 +72,68 @@ func TestStopBeforeTheStart(t *testing.T) {
 
 // TestStopAtTheMomentOfAcquiring: whichever comes first, Run returns and the Lease is free.
 func TestStopAtTheMomentOfAcquiring(t *testing.T) {
-	for _, after := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			api := fakeapi.New(fakeapi.Leases)
-			a := newReplica(t, api, "a")
-			ctx, cancel := context.WithCancel(t.Context())
-			through := func(req *http.Request) (*http.Response, error) {
-				if req.Method != http.MethodPost {
-					return api.RoundTrip(req)
-				}
-				if !after {
-					defer cancel() // while the answer is on its way
-				}
-				resp, err := api.RoundTrip(req)
-				if after {
-					time.AfterFunc(0, cancel) // when it has arrived, or a little earlier or later
-				}
-				return resp, err
-			}
-			a.line.Store(&through)
-			ok(t, a.Run(ctx, untilStopped))
-			if h := holder(t, api); h != "" {
-				a.want(t) // the answer was lost: it cannot know that the Lease is its own
-			} else if last := a.events[len(a.events)-1]; last != "released operator: false" {
-				t.Errorf("the last event is %s", last)
-			}
-		})
+	for name, verb := range map[string]string{"a new Lease": http.MethodPost, "one that is free": http.MethodPut} {
+		for _, stopped := range []time.Duration{-500 * time.Millisecond, -1, 0} { // after the answer has come
+			t.Run(fmt.Sprintf("%s, %s", name, stopped), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					api := fakeapi.New(fakeapi.Leases)
+					if verb == http.MethodPut {
+						give(api, "")
+					}
+					a := newReplica(t, api, "a")
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					through := func(req *http.Request) (*http.Response, error) {
+						resp, err := api.RoundTrip(req)
+						if req.Method != verb || ctx.Err() != nil {
+							return resp, err
+						}
+						if stopped == 0 {
+							time.AfterFunc(0, cancel) // or a little earlier or later
+							return resp, err
+						}
+						cancel()
+						select {
+						case <-time.After(-stopped):
+							return resp, err
+						case <-req.Context().Done():
+							return nil, req.Context().Err()
+						}
+					}
+					a.line.Store(&through)
+					ok(t, a.Run(ctx, untilStopped))
+					if h := holder(t, api); h != "" || len(a.events) == 0 {
+						t.Fatalf("%q holds the Lease, events are %q", h, a.events)
+					}
+					if last := a.events[len(a.events)-1]; last != "released operator: false" {
+						t.Errorf("the last event is %s", last)
+					}
+				})
+			})
+		}
 	}
+}
+
+// TestStopWhileAcquiringIsNotAnswered: what was asked for last is not waited for long.
+func TestStopWhileAcquiringIsNotAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newReplica(t, api, "a")
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if isLease(r, "create") {
+				return r.Hang()
+			}
+			return nil, nil
+		})
+		stop, result := a.start(t, neverLead(t))
+		pass(seconds(0.5))
+		began := time.Now()
+		stop()
+		ok(t, result())
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %s to stop", took)
+		}
+	})
 }
 
 func TestReleaseFailsSoon(t *testing.T) {

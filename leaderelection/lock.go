@@ -55,8 +55,27 @@ func (l *lock) close() {
 	}
 }
 
+// answerLimit is for how long a request that may make the Lease ours is waited for when the campaign has been stopped.
+const answerLimit = time.Second
+
+// untilAnswered returns a context for a request that may make the Lease ours. It outlives ctx by answerLimit: if nobody waited
+// for the answer, nobody would know that there is a Lease to release, and rivals would wait for it to expire.
+func (l *lock) untilAnswered(ctx context.Context) (context.Context, func()) {
+	if !l.renewed().IsZero() {
+		return ctx, func() {} // it is ours already: releasing it does not depend on the answer
+	}
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(answerLimit, cancel) })
+	return longer, func() {
+		stop()
+		cancel()
+	}
+}
+
 // Create makes the Lease, held by us.
 func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	ctx, cancel := l.untilAnswered(ctx)
+	defer cancel()
 	sent := time.Now()
 	err := l.LeaseLock.Create(ctx, r)
 	if err == nil {
@@ -67,6 +86,8 @@ func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 
 // Update acquires or renews the Lease.
 func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	ctx, cancel := l.untilAnswered(ctx)
+	defer cancel()
 	sent := time.Now()
 	err := l.LeaseLock.Update(ctx, r)
 	if err == nil {

@@ -173,10 +173,14 @@ func overloaded(r *fakeapi.Request, seconds int32) (*http.Response, error) {
 
 // TestS4_RetryAfter: a pause that the API server asks for is kept, up to a bound, and is no secret meanwhile.
 func TestS4_RetryAfter(t *testing.T) {
-	for asked, want := range map[int32]int{10: 61, 3600: 21} {
+	for asked, want := range map[int32]int{10: 61, 3600: 21, -10: 61, -3600: 21} { // negative: of discovery
 		synctest.Test(t, func(t *testing.T) {
 			api := fakeapi.New(fakeapi.ConfigMaps)
-			api.Intercept(only(fakeapi.ConfigMaps, func(r *fakeapi.Request) (*http.Response, error) { return overloaded(r, asked) }))
+			if asked > 0 {
+				api.Intercept(only(fakeapi.ConfigMaps, func(r *fakeapi.Request) (*http.Response, error) { return overloaded(r, asked) }))
+			} else {
+				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return overloaded(r, -asked) })
+			}
 			c, _ := newCache(t, api)
 			maps := cache.For[*corev1.ConfigMap](c)
 			defer start(t, c)()
@@ -185,7 +189,11 @@ func TestS4_RetryAfter(t *testing.T) {
 				t.Errorf("at once: %s", s)
 			}
 			time.Sleep(10*time.Minute + time.Second)
-			if n := api.Count("", fakeapi.ConfigMaps); n != want {
+			n := api.Count("", fakeapi.ConfigMaps)
+			if asked < 0 {
+				n = len(api.Requests())
+			}
+			if n != want {
 				t.Errorf("%d requests in 10 minutes, want %d", n, want)
 			}
 		})

@@ -50,11 +50,10 @@ func (c *Client) Forget(gvk schema.GroupVersionKind) {
 }
 
 func (c *Client) askMapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
-	list, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, gvk.GroupVersion().String())
-	if apierrors.IsNotFound(err) {
-		list, err = &metav1.APIResourceList{}, nil
-	}
-	if err != nil {
+	var list metav1.APIResourceList
+	// Without MaxRetries client-go makes the request up to 10 times more, unseen, if the API server says when (Retry-After).
+	err := c.discovery.RESTClient().Get().MaxRetries(0).AbsPath(apiPath(gvk.Group), gvk.Group, gvk.Version).Do(ctx).Into(&list)
+	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("asking the API server at %s for %s: %w", c.config.Host, gvk.GroupVersion(), err)
 	}
 	for _, r := range list.APIResources {
@@ -99,14 +98,19 @@ func (c *Client) RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error)
 	return r, nil
 }
 
+// apiPath is where the API server serves a group.
+func apiPath(group string) string {
+	if group == "" {
+		return "/api"
+	}
+	return "/apis"
+}
+
 func (c *Client) configFor(gvk schema.GroupVersionKind) *rest.Config {
 	cfg := rest.CopyConfig(c.config)
 	gv := gvk.GroupVersion()
 	cfg.GroupVersion = &gv
-	cfg.APIPath = "/apis"
-	if gv.Group == "" {
-		cfg.APIPath = "/api"
-	}
+	cfg.APIPath = apiPath(gvk.Group)
 	cfg.NegotiatedSerializer = c.codecs.WithoutConversion()
 	if c.speaksProtobuf(gvk) {
 		cfg.ContentType = runtime.ContentTypeProtobuf

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"sync"
 
@@ -43,9 +44,13 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 	var running sync.WaitGroup
 	sources := c.openSources(func(s source.Source[K]) {
 		running.Go(func() {
-			if err := c.runSource(run, s, hooks); err != nil {
-				stop(err)
-			}
+			failure := named(s, errSourceExited) // unless runSource returns
+			defer func() {
+				if failure != nil {
+					stop(failure)
+				}
+			}()
+			failure = c.runSource(run, s, hooks)
 		})
 	})
 	if err := c.waitForSync(run, sources); err != nil {
@@ -79,9 +84,16 @@ func (c *Controller[K]) closeSources() {
 	c.start = nil
 }
 
-// runSource runs a source. Its error names it.
-func (c *Controller[K]) runSource(ctx context.Context, s source.Source[K], hooks *hook.Source) error {
-	err := s.Validate() // Watch may have come after the controller's Validate
+var errSourceExited = errors.New("the source ended its goroutine with runtime.Goexit; it should return an error instead")
+
+// runSource runs a source. Its error names it. A panic is one, with its stack.
+func (c *Controller[K]) runSource(ctx context.Context, s source.Source[K], hooks *hook.Source) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = named(s, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	err = s.Validate() // Watch may have come after the controller's Validate
 	if err == nil {
 		err = s.Run(ctx, c.queue, hooks)
 	}

@@ -6,6 +6,7 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -111,6 +114,34 @@ func TestWhatCannotStartEndsTheController(t *testing.T) {
 					t.Errorf("Run returned %v, want %s", err, test.want)
 				}
 			})
+		})
+	}
+}
+
+// wild is a source whose Run ends in an odd way.
+type wild struct {
+	*fakeSource
+	end func()
+}
+
+func (w wild) Run(context.Context, source.Queue[string], *hook.Source) error {
+	w.end()
+	return nil
+}
+
+// TestC5_ASourceThatPanicsOrExitsEndsTheController, and not the process, and not in silence.
+func TestC5_ASourceThatPanicsOrExitsEndsTheController(t *testing.T) {
+	for want, end := range map[string]func(){
+		"panic: boom\n": func() { panic("boom") },
+		"the source ended its goroutine with runtime.Goexit": runtime.Goexit,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newController(noting(&calls{}), controller.Options{})
+			c.Watch(wild{newSource("wild"), end})
+			err := c.Run(t.Context())
+			if want := `controller "test": Fake(wild): ` + want; err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("Run returned %v, want %s", err, want)
+			}
 		})
 	}
 }

@@ -4,6 +4,7 @@
 package handler
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -86,6 +87,9 @@ func (w where[T]) Keep(e Event) bool {
 }
 
 func (w where[T]) CheckType(example Object) error {
+	if w == nil {
+		return errors.New("handler.Where was given no function")
+	}
 	_, err := as[T](example)
 	return err
 }

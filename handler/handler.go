@@ -26,6 +26,14 @@ type Func[K comparable] func(ctx context.Context, e Event) ([]K, error)
 // Keys calls f.
 func (f Func[K]) Keys(ctx context.Context, e Event) ([]K, error) { return f(ctx, e) }
 
+// CheckType refuses a nil function.
+func (f Func[K]) CheckType(Object) error {
+	if f == nil {
+		return errors.New("handler.Func is nil")
+	}
+	return nil
+}
+
 // TypeChecker is what a Handler or a Filter may implement to refuse a source of the wrong type before anything runs.
 type TypeChecker interface {
 	// CheckType returns an error that names both types if events about objects like example are not for it.
@@ -55,7 +63,7 @@ type owner struct{ kind Kind }
 
 // CheckType refuses a missing kind.
 func (o owner) CheckType(Object) error {
-	if o.kind == nil {
+	if v := reflect.ValueOf(o.kind); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return errors.New("handler.Owner was given no kind")
 	}
 	return nil
@@ -128,6 +136,9 @@ func (m mapper[T, K]) Keys(ctx context.Context, e Event) ([]K, error) {
 }
 
 func (m mapper[T, K]) CheckType(example Object) error {
+	if m == nil {
+		return errors.New("handler.Map was given no function")
+	}
 	_, err := as[T](example)
 	return err
 }

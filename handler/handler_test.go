@@ -219,8 +219,12 @@ func TestCheckType(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if c, ok := handler.Owner(nil).(handler.TypeChecker); !ok || c.CheckType(pod()) == nil {
-		t.Error("an owner of no kind passes")
+	for _, nothing := range []any{
+		handler.Owner(nil), handler.Owner((*site)(nil)), handler.Func[string](nil), handler.Map[*corev1.Pod, string](nil), handler.Where[*corev1.Pod](nil),
+	} {
+		if c, ok := nothing.(handler.TypeChecker); !ok || c.CheckType(pod()) == nil {
+			t.Errorf("a %T of nothing passes", nothing)
+		}
 	}
 	if _, err := m.Keys(t.Context(), handler.Event{New: &corev1.Secret{}}); err == nil {
 		t.Error("a secret was mapped as a pod")

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -59,7 +60,13 @@ func (k *kind[T, K]) Validate() error {
 }
 
 func (k *kind[T, K]) Synced() <-chan struct{} { return k.synced }
-func (k *kind[T, K]) String() string          { return "Kind(" + k.objects.String() + ")" }
+
+func (k *kind[T, K]) String() string {
+	if k.objects == nil {
+		return "Kind(" + reflect.TypeFor[T]().String() + ")"
+	}
+	return "Kind(" + k.objects.String() + ")"
+}
 
 func (k *kind[T, K]) State() string {
 	state := k.objects.State().String()
@@ -82,7 +89,9 @@ func (k *kind[T, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error 
 	if h == nil {
 		h = &hook.Source{}
 	}
-	d := &delivery[K]{source: k.String(), handler: k.handler, filters: k.filters, queue: q, hooks: h}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	d := &delivery[K]{source: k.String(), handler: k.handler, filters: k.filters, queue: q, hooks: h, exited: func() { end(errExited) }}
 	again, err := newRetries(d)
 	if err != nil {
 		return err
@@ -105,8 +114,14 @@ func (k *kind[T, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error 
 	}
 	err = toolscache.ShutDownEventHandler(informer, registration)
 	retrying.Wait()
+	if errors.Is(context.Cause(ctx), errExited) {
+		return fmt.Errorf("%s: %w", k, errExited)
+	}
 	return err
 }
+
+// errExited ends a source: the goroutine that brings it its events is gone.
+var errExited = errors.New("a handler or filter ended its goroutine, with runtime.Goexit or testing.T.FailNow; return an error instead")
 
 // delivery takes one source's events to the queue.
 type delivery[K comparable] struct {
@@ -115,6 +130,7 @@ type delivery[K comparable] struct {
 	filters []handler.Filter
 	queue   Queue[K]
 	hooks   *hook.Source
+	exited  func() // called when the handler or a filter has ended its goroutine
 }
 
 // events is the informer's end. What could not be delivered goes to failed.
@@ -175,13 +191,22 @@ func (d *delivery[K]) try(ctx context.Context, e handler.Event) bool {
 	return true
 }
 
-// keys asks the filters and the handler. A panic is an error with its stack (S8).
+// keys asks the filters and the handler. A panic is an error with its stack (S8); the end of its goroutine ends the source.
 func (d *delivery[K]) keys(ctx context.Context, e handler.Event) (keys []K, err error) {
+	exited := true // unless ask returns, or panics
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		} else if exited {
+			d.exited()
 		}
 	}()
+	keys, err = d.ask(ctx, e)
+	exited = false
+	return keys, err
+}
+
+func (d *delivery[K]) ask(ctx context.Context, e handler.Event) ([]K, error) {
 	for _, f := range d.filters {
 		if !f.Keep(e) {
 			if d.hooks.Dropped != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	goruntime "runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -300,11 +301,16 @@ func TestValidate(t *testing.T) {
 		{source.Kind[*corev1.ConfigMap, name](s.maps, nil), []string{"give a handle and a handler"}},
 		{source.Kind(s.maps, handler.Map(pods)), []string{"Kind(ConfigMap.v1)", "*v1.Pod", "*v1.ConfigMap"}},
 		{source.Kind(s.maps, handler.Owner(nil)), []string{"Kind(ConfigMap.v1)", "no kind"}},
+		{source.Kind(s.maps, handler.Owner(none)), []string{"Kind(ConfigMap.v1)", "no kind"}},
+		{source.Kind(s.maps, handler.Func[name](nil)), []string{"Kind(ConfigMap.v1)", "handler.Func"}},
 		{
 			source.Kind(s.maps, handler.Map(pods), nil, handler.Where(func(_, _ *corev1.Secret) bool { return true })),
 			[]string{"*v1.Pod", "a filter is nil", "*v1.Secret"},
 		},
 	} {
+		if c.src.String() == "" {
+			t.Error("it has no name")
+		}
 		err := c.src.Validate()
 		if (err != nil) != (len(c.want) > 0) {
 			t.Errorf("got %v, want %q", err, c.want)
@@ -315,6 +321,32 @@ func TestValidate(t *testing.T) {
 				t.Errorf("%q lacks %q", err, want)
 			}
 		}
+	}
+}
+
+// TestS8_AHandlerThatExitsEndsTheSource: it takes the informer's goroutine with it, or that for failed events, so that nothing
+// would come any more. It must not be in silence.
+func TestS8_AHandlerThatExitsEndsTheSource(t *testing.T) {
+	for name, at := range map[string]int32{"at once": 1, "tried again": 2} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, l := newSetup(t), &log{}
+				defer s.stop()
+				s.put("a")
+				var calls atomic.Int32
+				l.fail = func(handler.Event) error {
+					if calls.Add(1) == at {
+						goruntime.Goexit()
+					}
+					return errors.New("failed")
+				}
+				s.run(s.cache.Run)
+				err := source.Kind(s.maps, l).Run(t.Context(), l, nil)
+				if err == nil || !strings.HasPrefix(err.Error(), "Kind(ConfigMap.v1): a handler or filter ended its goroutine") {
+					t.Errorf("Run returned %v", err)
+				}
+			})
+		})
 	}
 }
 

@@ -28,7 +28,7 @@ type Object interface {
 }
 
 // Handle reads objects of one type from the local copy. It is safe for concurrent use. What it returns are copies: they
-// belong to the caller.
+// belong to the caller. Their TypeMeta is empty, as in every informer; GroupVersionKind says the kind.
 type Handle[T Object] struct {
 	cache    *Cache
 	gvk      schema.GroupVersionKind
@@ -37,8 +37,8 @@ type Handle[T Object] struct {
 }
 
 // For declares that objects of type T are to be kept, and returns a handle for them. All handles of one type share one
-// informer. It makes no request. A type that the scheme does not know, or whose list type it does not know, is reported by Validate, by the manager's Run and by
-// every read.
+// informer. It makes no request. A type that the scheme does not know, or whose list type it does not know, is reported by
+// Validate, by the manager's Run and by every read.
 func For[T Object](c *Cache) *Handle[T] {
 	t := reflect.TypeFor[T]()
 	if t.Kind() != reflect.Pointer {
@@ -55,8 +55,9 @@ func For[T Object](c *Cache) *Handle[T] {
 	return &Handle[T]{cache: c, gvk: kinds[0], informer: c.informerFor(kinds[0], example)}
 }
 
-// Get returns a copy of one object. It waits for the initial list until ctx ends. An object that is not there is an error
-// for which apierrors.IsNotFound is true.
+// Get returns a copy of one object. An object that is not there is an error for which apierrors.IsNotFound is true. It waits
+// for the initial list until ctx ends. In a Reconcile that is when the grace time of a stop is over, so a kind that is not
+// served would hold the worker until then: declare what is read, by Watch or Reads of the controller, and workers start later.
 func (h *Handle[T]) Get(ctx context.Context, key types.NamespacedName) (T, error) {
 	if err := h.WaitForSync(ctx); err != nil {
 		return *new(T), fmt.Errorf("get %s %s: %w", h.gvk.Kind, key, err)
@@ -86,7 +87,7 @@ type ListOptions struct {
 	Selector labels.Selector
 }
 
-// List returns copies of the objects, in no particular order. It waits for the initial list until ctx ends.
+// List returns copies of the objects, in no particular order. It waits for the initial list until ctx ends, as Get does.
 func (h *Handle[T]) List(ctx context.Context, o ListOptions) ([]T, error) {
 	if err := h.WaitForSync(ctx); err != nil {
 		return nil, fmt.Errorf("list %s: %w", h.gvk.Kind, err)

@@ -19,8 +19,8 @@ import (
 var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // InstallCRDs applies the CustomResourceDefinitions in the files, or in the directories' files (*.yaml, *.yml, *.json;
-// not recursive), and returns when each is established and discovery has it, so that it can be used at once. Other
-// objects are an error.
+// not recursive), and returns when each is established and discovery has it, so that objects can be made at once. A watch
+// may be refused for a second more ("storage is (re)initializing"); informers try again. Other objects are an error.
 func (c *Cluster) InstallCRDs(ctx context.Context, paths ...string) error {
 	manifests, err := readManifests(paths...)
 	if err != nil {

@@ -25,7 +25,8 @@ type Change uint8
 
 const (
 	// GenerationChanged drops updates of status and metadata only: the API server counts up metadata.generation when the
-	// spec changes and when a deletion is requested. Use it on what is reconciled, not on what is waited for.
+	// spec changes and when a deletion is requested. Use it on what is reconciled, not on what is waited for. Of kinds that
+	// have no generation, such as ConfigMap and Secret, it keeps every update.
 	GenerationChanged Change = iota + 1
 	// LabelsChanged drops updates that left the labels alone.
 	LabelsChanged

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -62,7 +63,7 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	if name == "" {
 		c.complain(errors.New("give it a name"))
 	}
-	if r == nil {
+	if f, ok := r.(Func[K]); r == nil || ok && f == nil {
 		c.complain(errors.New("the reconciler is nil"))
 	}
 	return c
@@ -100,13 +101,19 @@ func (c *Controller[K]) Watch(s source.Source[K]) {
 
 // Reads declares what Reconcile reads without watching it: workers start when it is synced, too. Call it before the start.
 func (c *Controller[K]) Reads(r ...Readable) {
-	if slices.Contains(r, nil) {
+	if slices.ContainsFunc(r, isNil) {
 		c.complain(errors.New("Reads was given nothing to read"))
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reads = append(c.reads, r...)
+}
+
+// isNil is true also of a nil *cache.Handle.
+func isNil(r Readable) bool {
+	v := reflect.ValueOf(r)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Validate returns an error that names everything that is wrong with how the controller was put together, one line each.

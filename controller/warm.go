@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
@@ -115,24 +116,54 @@ func named(whose fmt.Stringer, err error) error {
 	return fmt.Errorf("%s: %w", whose, err)
 }
 
+// patience is after how long the log says what the workers wait for; it says so again each minute.
+const patience = 10 * time.Second
+
 // waitForSync returns nil when all sources and readables are synced, an error when one cannot be or when ctx ends before.
 func (c *Controller[K]) waitForSync(ctx context.Context, sources []source.Source[K]) error {
 	for _, s := range sources {
-		select {
-		case <-s.Synced():
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := c.wait(ctx, s, func(ctx context.Context) error { return synced(ctx, s) }); err != nil {
+			return err
 		}
 	}
 	c.mu.Lock()
 	reads := c.reads
 	c.mu.Unlock()
 	for _, r := range reads {
-		if err := r.WaitForSync(ctx); err != nil {
+		if err := c.wait(ctx, r, r.WaitForSync); err != nil {
 			return named(r, err)
 		}
 	}
 	return nil
+}
+
+// synced returns nil when the source is synced, and where it stands when ctx ends before.
+func synced[K comparable](ctx context.Context, s source.Source[K]) error {
+	select {
+	case <-s.Synced():
+		return nil
+	case <-ctx.Done():
+		return errors.New(s.State())
+	}
+}
+
+// wait calls until, which returns nil when what the workers wait for is there, or an error when its context ends.
+func (c *Controller[K]) wait(ctx context.Context, what fmt.Stringer, until func(context.Context) error) error {
+	for pause := patience; ; pause = time.Minute {
+		limited, cancel := context.WithTimeout(ctx, pause)
+		err := until(limited)
+		late := limited.Err() != nil && ctx.Err() == nil
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !late:
+			return err
+		}
+		c.logger(ctx).Warn("the workers wait until it is synced", "source", what.String(), "state", err.Error())
+	}
 }
 
 // sourceHooks logs the failures of handlers where nobody observes them.

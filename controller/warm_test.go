@@ -6,6 +6,7 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -58,6 +59,39 @@ func TestWorkersWaitUntilAllIsSynced(t *testing.T) {
 		wantTimes(t, seen, 2*time.Hour)
 		ok(t, stop())
 	})
+}
+
+// TestALongWaitIsLogged: what keeps the workers from starting is said after 10 s, and again each minute.
+func TestALongWaitIsLogged(t *testing.T) {
+	for name, watch := range map[string]func(*controller.Controller[string]){
+		`source=Fake(never) state=well`: func(c *controller.Controller[string]) {
+			never := newSource("never")
+			never.hold = make(chan struct{})
+			c.Watch(never)
+		},
+		`source=Secrets state="context deadline exceeded"`: func(c *controller.Controller[string]) {
+			c.Reads(&reads{name: "Secrets", synced: make(chan struct{})})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var lines log
+				c := newController(noting(&calls{}), controller.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+				watch(c)
+				stop := start(t, c)
+				for _, step := range []struct {
+					after time.Duration
+					lines int
+				}{{9 * time.Second, 0}, {2 * time.Second, 1}, {58 * time.Second, 1}, {2 * time.Second, 2}} {
+					time.Sleep(step.after)
+					if n := strings.Count(lines.String(), name); n != step.lines {
+						t.Errorf("%d lines after %s more, want %d:\n%s", n, step.after, step.lines, &lines)
+					}
+				}
+				ok(t, stop())
+			})
+		})
+	}
 }
 
 func TestStopWhileNothingSyncs(t *testing.T) {
@@ -211,6 +245,13 @@ controller "": Fake(keys): the handler is nil`)
 		t.Errorf("Run says\n%v\nwant\n%s", err, want)
 	}
 	c.Queue().Add("a") // there is one, even so
+
+	c = controller.NewWithQueue("nil", controller.Func[string](nil), controller.Options{}, workqueue.Options[string]{})
+	c.Reads((*reads)(nil))
+	want = "controller \"nil\": the reconciler is nil\ncontroller \"nil\": Reads was given nothing to read"
+	if err := c.Validate(); err == nil || err.Error() != want {
+		t.Errorf("Validate says\n%v\nwant\n%s", err, want)
+	}
 }
 
 func TestNew(t *testing.T) {

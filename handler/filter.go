@@ -55,6 +55,14 @@ func (c Change) Keep(e Event) bool {
 	}
 }
 
+// CheckType refuses a value that is none of the constants.
+func (c Change) CheckType(Object) error {
+	if c < GenerationChanged || c > ResourceVersionChanged {
+		return fmt.Errorf("handler.%s is not a filter: use one of the constants", c)
+	}
+	return nil
+}
+
 // String names the filter.
 func (c Change) String() string {
 	switch c {

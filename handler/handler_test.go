@@ -220,7 +220,7 @@ func TestCheckType(t *testing.T) {
 		}
 	}
 	for _, nothing := range []any{
-		handler.Owner(nil), handler.Owner((*site)(nil)), handler.Func[string](nil), handler.Map[*corev1.Pod, string](nil), handler.Where[*corev1.Pod](nil),
+		handler.Owner(nil), handler.Owner((*site)(nil)), handler.Func[string](nil), handler.Map[*corev1.Pod, string](nil), handler.Where[*corev1.Pod](nil), handler.Change(0), handler.Change(77),
 	} {
 		if c, ok := nothing.(handler.TypeChecker); !ok || c.CheckType(pod()) == nil {
 			t.Errorf("a %T of nothing passes", nothing)

@@ -45,6 +45,9 @@ func For[T Object](c *Cache) *Handle[T] {
 		return &Handle[T]{cache: c, err: c.reject(fmt.Errorf("cache.For[%s]: give a pointer to an API type, such as *corev1.Pod", t))}
 	}
 	example := reflect.New(t.Elem()).Interface().(T) //nolint:forcetypeassert // a pointer to T's element is a T
+	if _, anyKind := any(example).(runtime.Unstructured); anyKind {
+		return &Handle[T]{cache: c, err: c.reject(fmt.Errorf("cache.For[%s]: the type says no kind; give the Go type of one", t))}
+	}
 	kinds, _, err := c.backend.Scheme().ObjectKinds(example)
 	if err != nil {
 		return &Handle[T]{cache: c, err: c.reject(fmt.Errorf("cache.For[%s]: the scheme does not know the type; add its package with AddToScheme: %w", t, err))}

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -240,7 +241,9 @@ func TestValidate(t *testing.T) {
 		"cache.For[*v1.ConfigMap]: the scheme knows the type but not ConfigMapList",
 		"cache.For[*v1.Secret]: the scheme does not know the type",
 		"cache.For[cache.Object]: give a pointer",
+		"cache.For[*unstructured.Unstructured]: the type says no kind",
 	}
+	cache.For[*unstructured.Unstructured](c)
 	err = c.Validate()
 	for _, want := range wants {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -43,6 +43,9 @@ func kindOf[T Object](s *runtime.Scheme) (schema.GroupVersionKind, error) {
 	if t.Kind() != reflect.Pointer {
 		return schema.GroupVersionKind{}, fmt.Errorf("client.For[%s]: give a pointer to an API type, such as *corev1.Pod", t)
 	}
+	if _, anyKind := any(newObject[T]()).(runtime.Unstructured); anyKind {
+		return schema.GroupVersionKind{}, fmt.Errorf("client.For[%s]: the type says no kind; give the Go type of one", t)
+	}
 	kinds, _, err := s.ObjectKinds(newObject[T]())
 	if err != nil {
 		return schema.GroupVersionKind{}, fmt.Errorf("client.For[%s]: the scheme does not know the type; add its package with AddToScheme: %w", t, err)

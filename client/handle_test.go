@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -151,6 +152,7 @@ func TestUnknownType(t *testing.T) {
 	for _, err := range []error{applied, created, updated, read, h.Served(ctx), h.Delete(ctx, name("default", "a"))} {
 		wants(t, err, "client.For[*v1.ConfigMap]", "the scheme does not know the type", "AddToScheme")
 	}
+	wants(t, client.For[*unstructured.Unstructured](c).Served(ctx), "client.For[*unstructured.Unstructured]: the type says no kind")
 	if _, err := client.For[client.Object](c).GetLive(ctx, name("default", "a")); err == nil {
 		t.Error("an interface passed as a kind")
 	} else {

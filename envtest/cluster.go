@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -126,6 +127,13 @@ func newClients(cfg *rest.Config) (clients, error) {
 	return c, nil
 }
 
+// closeConnection closes it, if there is one. The method of http.Client does not see through client-go's wrappers.
+func (c clients) closeConnection() {
+	if c.http != nil {
+		utilnet.CloseIdleConnectionsFor(c.http.Transport)
+	}
+}
+
 // Stop ends every process, removes their data and returns when both are done. On an existing cluster it deletes the
 // namespaces that Namespace has made, and does not wait until they are gone. It reports processes that had ended by
 // themselves before. Every call returns the same.
@@ -136,9 +144,7 @@ func (c *Cluster) Stop() error {
 		} else {
 			c.stopErr = c.deleteNamespaces()
 		}
-		if c.http != nil {
-			c.http.CloseIdleConnections()
-		}
+		c.closeConnection()
 	})
 	return c.stopErr
 }

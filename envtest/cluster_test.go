@@ -5,6 +5,11 @@ package envtest
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,6 +107,51 @@ func TestCRDsAreServed(t *testing.T) {
 	_ = groups
 }
 
+// What InstallCRDs has installed can be watched at once, in each version that is served, as informers do it.
+func TestCRDsAreWatchable(t *testing.T) {
+	c := sharedCluster(t)
+	ctx := testContext(t)
+	text, err := os.ReadFile("testdata/lamps.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := filepath.Join(t.TempDir(), "candles.yaml") // new to the API server, whichever tests have run
+	text = []byte(strings.NewReplacer("lamps", "candles", "lamp", "candle", "Lamp", "Candle").Replace(string(text)))
+	if err := os.WriteFile(fresh, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.InstallCRDs(ctx, fresh); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"v1", "v1beta1"} {
+		stream, err := c.discovery.RESTClient().Get().AbsPath("apis/envtest.setpoint.dev", version, "candles").
+			Param("watch", "true").Param("sendInitialEvents", "true").Param("allowWatchBookmarks", "true").
+			Param("resourceVersionMatch", "NotOlderThan").MaxRetries(0).Stream(ctx) // client-go would hide a refusal
+		if err != nil {
+			t.Errorf("%s: the first watch is refused: %v", version, err)
+			continue
+		}
+		stream.Close()
+	}
+}
+
+// E4: a prefix that no namespace can have is refused in one sentence, and one that the API server would shorten.
+func TestNamespacePrefix(t *testing.T) {
+	for _, prefix := range []string{"Bad_Name", "", "-a", "a.b", strings.Repeat("a", 58)} {
+		name, err := new(Cluster).Namespace(t.Context(), prefix)
+		if name != "" || !strings.Contains(errorText(err), fmt.Sprintf("prefix %q", prefix)) {
+			t.Errorf("%q: %q, %v, want an error that says it", prefix, name, err)
+		}
+	}
+	c := sharedCluster(t)
+	ctx := testContext(t)
+	longest := strings.Repeat("a", 57)
+	name, err := c.Namespace(ctx, longest)
+	if err != nil || !strings.HasPrefix(name, longest+"-") {
+		t.Errorf("the longest prefix: %q, %v", name, err)
+	}
+}
+
 // E4: a CRD file that is wrong is named, with what is wrong about it, and nothing is left running.
 func TestInvalidCRDs(t *testing.T) {
 	c := sharedCluster(t)
@@ -185,7 +235,7 @@ func clientFor(t *testing.T, cfg *rest.Config, err error) dynamic.Interface {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(made.http.CloseIdleConnections)
+	t.Cleanup(made.closeConnection)
 	return made.dynamic
 }
 
@@ -291,6 +341,38 @@ func TestParallelStarts(t *testing.T) {
 	pod := object("v1", "Pod", "lonely")
 	pod.Object["spec"] = map[string]any{"containers": []any{map[string]any{"name": "a", "image": "b"}}}
 	create(ctx, t, clusters[0].dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace("default"), pod)
+}
+
+// Stop closes the connection to a cluster that lives on.
+func TestStopClosesItsConnection(t *testing.T) {
+	closed := make(chan struct{}, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, "{}")
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	server.Start()
+	defer server.Close()
+	made, err := newClients(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{clients: made}
+	if _, err := c.discovery.ServerVersion(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-closed:
+	case <-testContext(t).Done():
+		t.Error("the connection is still open")
+	}
 }
 
 func TestKubeconfigIsComplete(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,8 +20,8 @@ import (
 var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // InstallCRDs applies the CustomResourceDefinitions in the files, or in the directories' files (*.yaml, *.yml, *.json;
-// not recursive), and returns when each is established and discovery has it, so that objects can be made at once. A watch
-// may be refused for a second more ("storage is (re)initializing"); informers try again. Other objects are an error.
+// not recursive), and returns when each is established, discovery has it and its served versions can be watched, so that
+// objects and informers can be made at once. Other objects are an error.
 func (c *Cluster) InstallCRDs(ctx context.Context, paths ...string) error {
 	manifests, err := readManifests(paths...)
 	if err != nil {
@@ -53,7 +54,10 @@ func (c *Cluster) InstallCRDs(ctx context.Context, paths ...string) error {
 			return c.checkAlive(fmt.Errorf("envtest: %s: CRD %s is not established: %w", m.where, m.object.GetName(), err))
 		}
 	}
-	return c.waitDiscovered(ctx, served)
+	if err := c.waitDiscovered(ctx, served); err != nil {
+		return err
+	}
+	return c.waitWatchable(ctx, served)
 }
 
 // established says whether a CRD's types are served, and adds them to served.
@@ -108,19 +112,13 @@ func (c *Cluster) backdate(ctx context.Context, crd *unstructured.Unstructured) 
 
 // waitDiscovered asks discovery until it has the types. It cannot be watched, and is a moment behind.
 func (c *Cluster) waitDiscovered(ctx context.Context, wanted map[schema.GroupVersionResource]bool) error {
-	const between = 10 * time.Millisecond
-	timer := time.NewTimer(between)
-	defer timer.Stop()
 	for {
 		missing, err := c.missing(wanted)
 		if err == nil && len(missing) == 0 {
 			return nil
 		}
-		timer.Reset(between)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return c.checkAlive(fmt.Errorf("envtest: CRDs are established but not served: %v: %w", missing, context.Cause(ctx)))
+		if err := pause(ctx, betweenTries); err != nil {
+			return c.checkAlive(fmt.Errorf("envtest: CRDs are established but not served: %v: %w", missing, err))
 		}
 	}
 }
@@ -148,4 +146,59 @@ func (c *Cluster) missing(wanted map[schema.GroupVersionResource]bool) ([]schema
 		}
 	}
 	return missing, nil
+}
+
+// waitWatchable returns when each of the types can be watched. kube-apiserver sets up the storage of a type when it is
+// first asked for, and until then refuses a watch ("storage is (re)initializing") for a whole second; a list it answers at
+// once. So each type is listed first, and mostly there is nothing to wait for.
+func (c *Cluster) waitWatchable(ctx context.Context, types map[schema.GroupVersionResource]bool) error {
+	for gvr := range types {
+		_, _ = c.dynamic.Resource(gvr).List(ctx, metav1.ListOptions{Limit: 1}) // what is wrong, the watch will say
+	}
+	for gvr := range types {
+		if err := c.watchable(ctx, gvr); err != nil {
+			return c.checkAlive(fmt.Errorf("envtest: CRDs are served but %s cannot be watched: %w", gvr.GroupResource(), err))
+		}
+	}
+	return nil
+}
+
+// watchable returns when a watch is accepted. Whoever may not watch a type need not wait for it.
+func (c *Cluster) watchable(ctx context.Context, gvr schema.GroupVersionResource) error {
+	for {
+		// From version 0: as informers' watches, streamed or not, it is for the watch cache to answer.
+		stream, err := c.discovery.RESTClient().Get().AbsPath("apis", gvr.Group, gvr.Version, gvr.Resource).
+			Param("watch", "true").Param("resourceVersion", "0").MaxRetries(0).Stream(ctx)
+		if err == nil {
+			return stream.Close()
+		}
+		if apierrors.IsForbidden(err) {
+			return nil
+		}
+		if !apierrors.IsTooManyRequests(err) && !apierrors.IsNotFound(err) && !apierrors.IsServiceUnavailable(err) {
+			return causeOf(ctx, err)
+		}
+		wait := betweenTries
+		if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+			wait = max(wait, time.Duration(seconds)*time.Second)
+		}
+		if ended := pause(ctx, wait); ended != nil {
+			return fmt.Errorf("%w: %w", err, ended)
+		}
+	}
+}
+
+// betweenTries is the time between two questions whose answer cannot be watched.
+const betweenTries = 10 * time.Millisecond
+
+// pause returns after d, or earlier with why ctx ended.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
@@ -25,8 +26,13 @@ var (
 )
 
 // Namespace makes a namespace that no other test has, named prefix, a dash and a random part, and returns its name
-// (E2). With Options.Controllers it returns when pods can be made there. Stop removes it, with everything else.
+// (E2). prefix consists of lower-case letters, digits and dashes, at most 57 of them, and does not begin with a dash.
+// With Options.Controllers it returns when pods can be made there. Stop removes it, with everything else.
 func (c *Cluster) Namespace(ctx context.Context, prefix string) (string, error) {
+	// As long as the API server makes it, which would shorten the prefix rather than refuse it.
+	if wrong := validation.IsDNS1123Label(prefix + "-00000"); len(wrong) > 0 {
+		return "", fmt.Errorf("envtest: no namespace can be named after the prefix %q: use lower-case letters, digits and dashes, at most 57, the first no dash", prefix)
+	}
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"generateName": prefix + "-"},
 	}}

@@ -131,7 +131,7 @@ func (p *plane) waitReady(ctx context.Context, server *process) error {
 	if err != nil {
 		return err
 	}
-	defer c.http.CloseIdleConnections()
+	defer c.closeConnection()
 	server.probe = func() error {
 		_, err := c.discovery.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
 		return err

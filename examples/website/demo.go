@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
@@ -103,10 +102,7 @@ func (d *demo) operate(ctx context.Context) error {
 	if err := d.installCRD(ctx, c); err != nil {
 		return err
 	}
-	if err := watchable(ctx, c); err != nil {
-		return err
-	}
-	d.table.row("CRD", "websites.%s can be watched", v1alpha1.SchemeGroupVersion.Group)
+	d.table.row("CRD", "websites.%s is served", v1alpha1.SchemeGroupVersion.Group)
 	mgr, err := operator.New(d.cluster.Config(), operator.Options{Health: d.health, Logger: d.log})
 	if err != nil {
 		return err
@@ -153,15 +149,4 @@ func (d *demo) installCRD(ctx context.Context, c *client.Client) error {
 		return fmt.Errorf("the CRD in %s is another one: %w", file, err)
 	}
 	return nil
-}
-
-// watchable waits until Websites can be watched: the API server takes a second or so over a new CRD.
-func watchable(ctx context.Context, c *client.Client) error {
-	view := cache.New(c, cache.Options{})
-	websites := cache.For[*v1alpha1.Website](view)
-	return beside(ctx, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("no longer waited for"))
-		defer cancel()
-		return websites.WaitForSync(ctx)
-	}, view.Run)
 }

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/rest"
@@ -50,13 +51,28 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 	if err != nil || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodRunning {
 		return controller.Result{}, err
 	}
-	_, err = client.For[*corev1.Pod](r.client).ApplyStatus(ctx, coreac.Pod(pod.Name, pod.Namespace).
-		WithUID(pod.UID).
-		WithStatus(coreac.PodStatus().
-			WithPhase(corev1.PodRunning).
-			WithConditions(coreac.PodCondition().WithType(corev1.PodReady).WithStatus(corev1.ConditionTrue))))
+	_, err = client.For[*corev1.Pod](r.client).ApplyStatus(ctx,
+		coreac.Pod(pod.Name, pod.Namespace).WithUID(pod.UID).WithStatus(running(pod)))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return controller.Result{}, nil // deleted in between
 	}
 	return controller.Result{}, err
+}
+
+// running is the status of a pod all of whose containers run and are ready, as of now.
+func running(pod *corev1.Pod) *coreac.PodStatusApplyConfiguration {
+	now := metav1.Now()
+	status := coreac.PodStatus().
+		WithPhase(corev1.PodRunning).
+		WithStartTime(now).
+		WithConditions(coreac.PodCondition().WithType(corev1.PodReady).WithStatus(corev1.ConditionTrue))
+	for _, c := range pod.Spec.Containers {
+		status.WithContainerStatuses(coreac.ContainerStatus().
+			WithName(c.Name).
+			WithImage(c.Image).
+			WithStarted(true).
+			WithReady(true).
+			WithState(coreac.ContainerState().WithRunning(coreac.ContainerStateRunning().WithStartedAt(now))))
+	}
+	return status
 }

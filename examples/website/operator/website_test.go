@@ -34,6 +34,17 @@ var _ = Describe("A Website", func() {
 		startOperator()
 		site := create(ctx, siteIn(namespace, 2, "<h1>one</h1>"))
 		expectWorld(ctx, site, 2, "<h1>one</h1>")
+		// What kubectl counts as ready, it counts by container.
+		pods, err := clientset.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(pods.Items).To(HaveLen(2))
+		for _, pod := range pods.Items {
+			Expect(pod.Status.ContainerStatuses).To(HaveLen(len(pod.Spec.Containers)))
+			for i, c := range pod.Status.ContainerStatuses {
+				Expect(c.Name).To(Equal(pod.Spec.Containers[i].Name))
+				Expect(c.Ready && c.State.Running != nil).To(BeTrue(), "%s is not ready", c.Name)
+			}
+		}
 	})
 
 	It("is followed when it changes, down to no server and up again", func(ctx SpecContext) {

@@ -127,7 +127,7 @@ func newClients(cfg *rest.Config) (clients, error) {
 	return c, nil
 }
 
-// closeConnection closes it, if there is one. The method of http.Client does not see through client-go's wrappers.
+// closeConnection may be called without one. http.Client's own method does not see through client-go's wrappers.
 func (c clients) closeConnection() {
 	if c.http != nil {
 		utilnet.CloseIdleConnectionsFor(c.http.Transport)

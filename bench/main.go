@@ -77,8 +77,11 @@ func row(w *tabwriter.Writer, m measurement, on mode, rounds int) {
 		}
 		return fmt.Sprintf("%.0f ns\t%.2f", median(ns), median(allocs))
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%.2f\t%.1f\t%s\t%s\t%.1f ×\t", m.name, col(0), col(1), ratio, most,
-		verdict(ratio <= most), col(2), faster)
+	bound, ok := "", ""
+	if most > 0 {
+		bound, ok = fmt.Sprintf("%.1f", most), verdict(ratio <= most)
+	}
+	fmt.Fprintf(w, "%s\t%s\t%s\t%.2f\t%s\t%s\t%s\t%.1f ×\t", m.name, col(0), col(1), ratio, bound, ok, col(2), faster)
 	if m.faster > 0 && on == plain {
 		fmt.Fprintf(w, "%.0f ×\t%s", m.faster, verdict(faster >= m.faster))
 	}

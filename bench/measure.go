@@ -18,7 +18,7 @@ type measurement struct {
 	base time.Duration // first backoff
 	run  func(q queue) result
 	// At most this much of client-go's time, plain and with extras; plain, at least this many times faster than
-	// controller-runtime (0: no bound).
+	// controller-runtime. 0: no bound.
 	plain, extras, faster float64
 }
 
@@ -35,6 +35,7 @@ var measurements = []measurement{
 	{"drain 100,000, 8 workers", time.Millisecond, drain(8), 0.8, 1.0, 5},
 	{"drain 100,000, 64 workers", time.Millisecond, drain(64), 0.8, 1.0, 5},
 	{"duplicate adds", time.Millisecond, duplicates, 0.8, 1.0, 5},
+	{"duplicate adds, new reasons", time.Millisecond, renewed, 0, 0, 0},
 	{"100,000 delayed adds", time.Millisecond, delayed, 0.8, 1.0, 3},
 	{"fail three times, succeed", time.Nanosecond, failing, 0.8, 1.0, 3},
 }
@@ -143,6 +144,14 @@ func duplicates(q queue) result {
 		}
 		_ = q.Len() // makes controller-runtime do what its adds have only noted
 	})
+}
+
+// renewed is duplicates with a reason that is not like the one before, which then has to be recorded each time.
+func renewed(q queue) result {
+	if o, ok := q.(*ours); ok {
+		q = &renewing{ours: o}
+	}
+	return duplicates(q)
 }
 
 func delayed(q queue) result {

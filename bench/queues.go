@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -88,6 +89,28 @@ func (o *ours) Add(k key) {
 	}
 	o.q.AddWith(k, o.how)
 }
+
+// renewing gives each add a reason of its own, unless all is off.
+type renewing struct {
+	*ours
+	n int
+}
+
+func (r *renewing) Add(k key) {
+	if !r.plain {
+		r.n++
+		r.how.Reason.ResourceVersion = versions[r.n/1024&1023] // each of the 1024 keys gets another one than last time
+	}
+	r.ours.Add(k)
+}
+
+var versions = func() []string {
+	vs := make([]string, 1024)
+	for i := range vs {
+		vs[i] = strconv.Itoa(1_000_000 + i)
+	}
+	return vs
+}()
 
 func (o *ours) AddAfter(k key, d time.Duration) {
 	how := o.how

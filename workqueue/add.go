@@ -12,6 +12,34 @@ func (c *core[K]) merges(i uint32, class uint8) bool {
 	return e.state == Ready && e.class >= class && !c.shut
 }
 
+// repeats counts the reason for an add of the entry if it equals the newest one, so that it need not be recorded.
+// Not so if the entry has a due time: that may have come, with a reason that is to be recorded first.
+func (c *core[K]) repeats(i uint32, r *Reason) bool {
+	if i == 0 || c.shut {
+		return false
+	}
+	e := c.entries.at(i)
+	if e.extra == 0 || c.due.has(e.extra) {
+		return false
+	}
+	return c.notes.repeats(&c.extras.at(e.extra).pending, r, e.state == Held)
+}
+
+// addNeedsNow tells whether an add of the entry needs the time. Reading the clock takes as long as all the rest.
+func (c *core[K]) addNeedsNow(i uint32, r *Reason) bool {
+	if c.due.next() != never || c.minInterval > 0 {
+		return true
+	}
+	if !c.stamped {
+		return false
+	}
+	if i == 0 || r != nil && !c.notes.off {
+		return true
+	}
+	s := c.entries.at(i).state
+	return s == Idle || s == Waiting
+}
+
 // add adds a key, whose entry is i, or none, at once: it is delivered once more (W2, W3). It returns the number of the
 // delivery that holds the key, or 0 if it is not held.
 func (c *core[K]) add(w *who[K], i uint32, class uint8, r *Reason, now int64) uint64 {
@@ -106,7 +134,8 @@ func (c *core[K]) fail(w *who[K], now int64) int {
 	return int(x.attempts)
 }
 
-func more(n uint32) uint32 { return n + uint32(min(1, ^n)) }
+// more returns n+1, or n if there is no such number.
+func more(n uint32) uint32 { return n + min(1, ^n) }
 
 // clear forgets a key's failures.
 func (c *core[K]) clear(w *who[K]) {

@@ -31,6 +31,9 @@ func (c Class) String() string {
 	return "class " + itoa(int(c))
 }
 
+// MarshalText returns String.
+func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
 // Share gives a class its weight: a class with weight 4 is served four times as often as one with weight 1 while
 // both have ready keys.
 type Share struct {

@@ -130,7 +130,7 @@ func (tr *trial) run() {
 		key, class := arg&7, Class(arg>>3%3)-1
 		how := How{Class: class}
 		if arg&0x80 != 0 {
-			how.Reason.Event = fmt.Sprint("r", step)
+			how.Reason.Event = fmt.Sprint("r", step/16)
 		}
 		tr.log = append(tr.log, fmt.Sprintf("%d(%d)", op%24, arg))
 		switch op % 24 {
@@ -329,7 +329,7 @@ func (tr *trial) same(what string, got, want any) {
 func texts(rs []Reason) []string {
 	var out []string
 	for _, r := range rs {
-		out = append(out, r.Event)
+		out = append(out, fmt.Sprint(r.Event, "+", r.Repeats))
 	}
 	return out
 }
@@ -337,7 +337,7 @@ func texts(rs []Reason) []string {
 func (r modelReasons) texts() []string {
 	var out []string
 	for _, x := range r.list {
-		out = append(out, x.text)
+		out = append(out, fmt.Sprint(x.text, "+", x.repeats))
 	}
 	return out
 }
@@ -354,7 +354,7 @@ func (tr *trial) compare() {
 		if k == nil {
 			tr.t.Fatalf("%v: unknown key %+v", tr.log, got)
 		}
-		class := Normal
+		var class Class
 		if k.state == Ready || k.state == Held || k.state == Parked {
 			class = tr.m.classes[k.class].class
 		} else if k.coming >= 0 {

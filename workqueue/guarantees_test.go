@@ -194,7 +194,7 @@ func TestW5_Order(t *testing.T) {
 		q.AddWith(6, How{After: 2})
 		q.Add(1)
 		q.Add(2)
-		time.Sleep(2) // nobody has waited for 4, 5 and 6: they were ready before 3 all the same
+		time.Sleep(2 * time.Nanosecond) // nobody has waited for 4, 5 and 6: they were ready before 3 all the same
 		q.Add(3)
 		q.Add(1)
 		if got := order(t, q); !slices.Equal(got, []int{1, 2, 4, 5, 6, 3}) {

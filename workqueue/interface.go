@@ -68,7 +68,7 @@ func (r *RateLimiting[K]) Get() (key K, shutdown bool) {
 func (r *RateLimiting[K]) Done(key K) {
 	q := r.q
 	w := who[K]{key: key}
-	if !q.prepare(&w) {
+	if !q.identify(&w) {
 		return
 	}
 	q.mu.Lock()

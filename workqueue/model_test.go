@@ -63,8 +63,9 @@ type modelReasons struct {
 }
 
 type modelReason struct {
-	text string
-	held bool
+	text    string
+	repeats int
+	held    bool
 }
 
 type modelClass struct {
@@ -113,7 +114,15 @@ func (r *modelReasons) add(most int, text string, held bool) {
 	if most < 0 || text == "" {
 		return
 	}
-	r.list = append(r.list, modelReason{text, held})
+	if n := len(r.list); n > 0 && r.list[n-1].text == text && r.list[n-1].held == held {
+		r.list[n-1].repeats++
+		return
+	}
+	r.append(most, modelReason{text, 0, held})
+}
+
+func (r *modelReasons) append(most int, x modelReason) {
+	r.list = append(r.list, x)
 	if len(r.list) > most+1 {
 		r.list = slices.Delete(r.list, 1, 2)
 		r.dropped++
@@ -122,7 +131,7 @@ func (r *modelReasons) add(most int, text string, held bool) {
 
 func (r *modelReasons) addAll(most int, from *modelReasons) {
 	for _, x := range from.list {
-		r.add(most, x.text, x.held)
+		r.append(most, x)
 	}
 	r.dropped += from.dropped
 	*from = modelReasons{}

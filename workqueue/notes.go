@@ -25,7 +25,23 @@ type notes struct {
 	off  bool
 }
 
+// repeats counts a reason instead of recording it, if it equals the newest one and can be withdrawn if that can.
+func (s *notes) repeats(l *noteList, r *Reason, held bool) bool {
+	if l.n == 0 {
+		return false
+	}
+	n := s.slab.at(l.tail)
+	if n.held != held || !n.equal(r) {
+		return false
+	}
+	n.Repeats++
+	return true
+}
+
 func (s *notes) add(l *noteList, r *Reason, now int64, held bool) {
+	if s.repeats(l, r, held) {
+		return
+	}
 	var i uint32
 	var n *note
 	if l.n > s.most {
@@ -35,6 +51,7 @@ func (s *notes) add(l *noteList, r *Reason, now int64, held bool) {
 		i, n = s.slab.take()
 	}
 	n.Reason, n.at, n.held = *r, now, held
+	n.Repeats = 0
 	s.link(l, i, n)
 }
 

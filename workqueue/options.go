@@ -38,12 +38,13 @@ type Options[K comparable] struct {
 
 	// Tenant says whose key it is, for instance its namespace or its cluster. Ready keys of the tenants of one
 	// class leave in proportion to the tenants' weights (W7), however many keys each of them has. It must always
-	// return the same for the same key. Default nil: all keys share one tenant, "".
+	// return the same for the same key: an add of a key that the queue knows does not ask again. Default nil: all
+	// keys share one tenant, "".
 	Tenant func(key K) string
 
 	// TenantWeight gives a tenant its weight, relative to the others; what is not between 0.000001 and 1000000
-	// counts as 1. It is called at each add and should be quick; a tenant that has keys keeps the weight that it
-	// started with. Default nil: all weights are 1.
+	// counts as 1. It is called wherever Tenant is and should be quick; a tenant that has keys keeps the weight that
+	// it started with. Default nil: all weights are 1.
 	TenantWeight func(tenant string) float64
 
 	// Backoff says how long a key waits after a failure. Default Exponential{}.
@@ -64,7 +65,7 @@ type Options[K comparable] struct {
 	MaxWait time.Duration
 
 	// Reasons is how many reasons a key keeps besides its first one: the newest. The number of those between, which
-	// are dropped, is kept too. Default 0: 8. At most 1000. Negative: none are recorded at all, and unless Hooks is
+	// are dropped, is kept too. Equal ones in a row are one (Reason.Repeats). Default 0: 8. At most 1000. Negative: none are recorded at all, and unless Hooks is
 	// set neither is since when a key is in its state (Item.Queued, KeyState.Since): an add then does not read the
 	// clock, which takes about a fifth of the time of adding, taking and settling a key.
 	Reasons int

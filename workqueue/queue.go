@@ -91,24 +91,39 @@ func (q *Queue[K]) nowIfDueLocked() int64 {
 
 func (q *Queue[K]) classOf(c Class) uint8 { return q.class[uint8(c)] }
 
-// prepare works out what the core needs to know of a key. It calls the host's funcs: not under the lock.
-func (q *Queue[K]) prepare(w *who[K]) bool {
+// identify works out what it takes to find a key's entry.
+func (q *Queue[K]) identify(w *who[K]) bool {
 	if q.unsure && !sound(w.key) {
 		q.rejectUnsound()
 		return false
 	}
 	w.hash = uint32(maphash.Comparable(q.seed, w.key))
-	if q.o.Tenant != nil {
+	return true
+}
+
+// prepare works out what it takes to make a key's entry. It calls the host's funcs: not under the lock.
+func (q *Queue[K]) prepare(w *who[K]) bool {
+	if !q.identify(w) {
+		return false
+	}
+	q.assign(w)
+	return true
+}
+
+// assign gives a key its tenant, unless it has it. It calls the host's funcs: not under the lock.
+func (q *Queue[K]) assign(w *who[K]) {
+	if q.o.Tenant == nil {
+		w.weight = 1
+	} else if w.weight == 0 {
 		w.tenant, w.weight = q.tenantOf(w.key)
 	}
-	return true
 }
 
 // Add adds a key at once. While the key is queued already, it does nothing (W2); while it is held, the key is
 // delivered once more after it was settled (W3); while it is paused or parked, the add is remembered. After
 // ShutDown, and for a key that is not equal to itself, the add is dropped and counted.
 func (q *Queue[K]) Add(key K) {
-	if q.o.Tenant != nil || q.unsure {
+	if q.unsure {
 		q.addNow(key, &How{})
 		return
 	}
@@ -119,7 +134,7 @@ func (q *Queue[K]) Add(key K) {
 		q.mu.Unlock()
 		return
 	}
-	q.addLocked(&who[K]{key: key, hash: hash, weight: 1}, i, &How{})
+	q.addLocked(&who[K]{key: key, hash: hash}, i, &How{})
 }
 
 // AddWith adds a key as how says.
@@ -132,16 +147,30 @@ func (q *Queue[K]) AddWith(key K, how How) {
 }
 
 func (q *Queue[K]) addNow(key K, how *How) {
-	w := who[K]{key: key}
-	if !q.prepare(&w) {
+	if q.unsure && !sound(key) {
+		q.rejectUnsound()
 		return
 	}
+	hash, reason := uint32(maphash.Comparable(q.seed, key)), reasonIn(how)
 	q.mu.Lock()
-	q.addLocked(&w, q.core.find(key, w.hash), how)
+	i := q.core.find(key, hash)
+	if q.core.merges(i, q.classOf(how.Class)) && (reason == nil || q.core.repeats(i, reason)) {
+		q.mu.Unlock()
+		return
+	}
+	q.addLocked(&who[K]{key: key, hash: hash}, i, how)
 }
 
 // addLocked adds a key, whose entry is i, or none, at once, and unlocks.
 func (q *Queue[K]) addLocked(w *who[K], i uint32, how *How) {
+	if q.o.Tenant == nil {
+		w.weight = 1
+	} else if i == 0 { // it need not be asked about a key that has an entry
+		q.mu.Unlock()
+		q.assign(w)
+		q.mu.Lock()
+		i = q.core.find(w.key, w.hash)
+	}
 	if q.o.SkipInBackoff != nil {
 		if q.skipLocked(w, how) {
 			q.unlock()
@@ -149,11 +178,15 @@ func (q *Queue[K]) addLocked(w *who[K], i uint32, how *How) {
 		}
 		i = q.core.find(w.key, w.hash)
 	}
+	reason := reasonIn(how)
+	if reason != nil && q.core.repeats(i, reason) {
+		reason = nil
+	}
 	var now int64
-	if q.core.stamped || q.core.due.next() != never || q.core.minInterval > 0 {
+	if q.core.addNeedsNow(i, reason) {
 		now = q.now()
 	}
-	delivery := q.core.add(w, i, q.classOf(how.Class), reasonIn(how), now)
+	delivery := q.core.add(w, i, q.classOf(how.Class), reason, now)
 	q.unlock()
 	if delivery != 0 && q.o.AddedWhileHeld != nil {
 		q.addedWhileHeld(w.key, delivery, how)
@@ -187,6 +220,7 @@ func (q *Queue[K]) skipLocked(w *who[K], how *How) bool {
 			return false
 		}
 		q.mu.Unlock()
+		q.assign(w) // it may be unknown by the time that the lock is held again
 		skip := q.skipInBackoff(w.key, delivery, *how)
 		q.mu.Lock()
 		if now, in := q.core.inBackoff(w); skip && in && now == delivery {

@@ -7,7 +7,8 @@ import "time"
 
 // Reason says why a key was added. It is for people and for reports: the queue itself never looks into it, except
 // that it records nothing for the zero Reason. The queue records reasons of its own, with Source "queue" and one of
-// the Event constants, for a delivery that nobody else asked for.
+// the Event constants, for a delivery that nobody else asked for. A reason that differs from the newest one of the
+// same delivery by At alone is not recorded but counted, in Repeats of that one.
 type Reason struct {
 	// Source names what reported it, such as a source of the controller.
 	Source string
@@ -18,8 +19,17 @@ type Reason struct {
 	// UID and ResourceVersion are those of Object, as far as known.
 	UID             string
 	ResourceVersion string
-	// At is when the key was added with this reason. The queue sets it where it is zero.
+	// At is when the key was first added with this reason. The queue sets it where it is zero.
 	At time.Time
+	// Repeats is how many more times in a row it was the reason. The queue sets it. (Reasons of adds that
+	// Item.Withdraw can withdraw are counted apart from others.)
+	Repeats int `json:",omitzero"`
+}
+
+// equal tells whether two reasons differ by no more than At and Repeats. What differs most often comes first.
+func (r *Reason) equal(s *Reason) bool {
+	return r.ResourceVersion == s.ResourceVersion && r.Object == s.Object && r.UID == s.UID && r.Event == s.Event &&
+		r.Source == s.Source
 }
 
 // Events of the reasons that the queue records itself.

@@ -211,5 +211,5 @@ func sound[K comparable](key K) (ok bool) {
 			ok = false
 		}
 	}()
-	return key == key //nolint:staticcheck // not so for what holds a NaN
+	return key == key // not so for what holds a NaN
 }

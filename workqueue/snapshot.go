@@ -44,6 +44,9 @@ func (s State) String() string {
 	return "state " + itoa(int(s))
 }
 
+// MarshalText returns String.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 func itoa(i int) string { return strconv.Itoa(i) }
 
 // Len is how many keys are in each state. A paused key that is held counts as held.
@@ -75,9 +78,9 @@ type KeyState[K comparable] struct {
 	Tenant string
 	// Since is when the key came into its state. It is zero for a held key if Options.Hooks is not set (the queue
 	// does not read the clock then when a key is taken), and for all keys if Options.Reasons is negative besides.
-	Since time.Time
+	Since time.Time `json:",omitzero"`
 	// Due is when the key becomes ready by itself, or is added again if it is ready or held; zero: not.
-	Due time.Time
+	Due time.Time `json:",omitzero"`
 	// Attempts is the number of failures in a row.
 	Attempts int
 	// Paused tells that the key was paused; one that is held or parked will be paused when that is over.
@@ -134,7 +137,7 @@ func (q *Queue[K]) Snapshot() Snapshot[K] {
 // Look returns what the queue knows of one key, or false if it does not know it. It is cheap.
 func (q *Queue[K]) Look(key K) (KeyState[K], bool) {
 	w := who[K]{key: key}
-	if !q.prepare(&w) {
+	if !q.identify(&w) {
 		return KeyState[K]{}, false
 	}
 	q.mu.Lock()

@@ -4,8 +4,10 @@
 package workqueue
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -36,6 +38,20 @@ func TestW11_Snapshot(t *testing.T) {
 			t.Errorf("Look: %+v, %v", k, ok)
 		}
 	})
+}
+
+// TestSnapshotJSON: in JSON, states and classes have their names, and what is not set is left out.
+func TestSnapshotJSON(t *testing.T) {
+	q := newQueue(t, Options[string]{Reasons: -1, Classes: ThreeClasses()})
+	q.AddWith("a", How{Class: Background})
+	q.AddWith("b", How{After: time.Hour})
+	for key, want := range map[string]string{"a": `"State":"ready","Class":"background"`, "b": `"State":"waiting","Class":"normal"`} {
+		k, _ := q.Look(key)
+		got, err := json.Marshal(k)
+		if err != nil || !strings.Contains(string(got), want) || strings.Contains(string(got), "Since") || strings.Contains(string(got), "Due") != (key == "b") {
+			t.Errorf("%s is %s, %v", key, got, err)
+		}
+	}
 }
 
 func TestW11_SnapshotIsOneMoment(t *testing.T) {

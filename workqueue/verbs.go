@@ -7,7 +7,7 @@ package workqueue
 // key was one or the other; others are left alone.
 func (q *Queue[K]) Wake(key K) bool {
 	w := who[K]{key: key}
-	if !q.prepare(&w) {
+	if !q.identify(&w) {
 		return false
 	}
 	q.mu.Lock()
@@ -27,7 +27,7 @@ func (q *Queue[K]) Pause(key K) {
 
 // Resume ends a Pause. The key is ready if it was when it was paused or has been added or become due since.
 func (q *Queue[K]) Resume(key K) {
-	if w := (who[K]{key: key}); q.prepare(&w) {
+	if w := (who[K]{key: key}); q.identify(&w) {
 		q.mu.Lock()
 		defer q.unlock()
 		q.core.resume(&w, q.now())
@@ -63,7 +63,7 @@ func (q *Queue[K]) RequeueNow(key K) {
 
 // Forget forgets a key's failures, so that its next backoff is the first again. It changes nothing else.
 func (q *Queue[K]) Forget(key K) {
-	if w := (who[K]{key: key}); q.prepare(&w) {
+	if w := (who[K]{key: key}); q.identify(&w) {
 		q.mu.Lock()
 		defer q.unlock()
 		q.core.clear(&w)

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What is spared when a key is added again.
+
+// TestReasons_Repeats: a reason equal to the newest one is counted, wherever it comes from.
+func TestReasons_Repeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{AddedWhileHeld: func(string, uint64, How) {}})
+		add := func(event string, after time.Duration) {
+			time.Sleep(time.Second)
+			q.AddWith("a", How{After: after, Reason: Reason{Event: event, At: time.Now(), Repeats: 7}})
+		}
+		want := func(want string) {
+			t.Helper()
+			k, _ := q.Look("a")
+			if got := fmt.Sprint(texts(k.Reasons)); got != want {
+				t.Errorf("reasons: %s, want %s", got, want)
+			}
+		}
+		for _, event := range []string{"x", "x", "y", "x", "x", "x"} {
+			add(event, 0)
+		}
+		want("[x+1 y+0 x+2]")
+		if k, _ := q.Look("a"); !k.Reasons[2].At.Equal(q.start.Add(4 * time.Second)) {
+			t.Errorf("the first of the repeated ones was at %v", k.Reasons[2].At)
+		}
+		q.RequeueNow("a")
+		q.RequeueNow("a")
+		want("[x+1 y+0 x+2 RequeueNow+1]")
+		add("y", 3*time.Second)
+		add("y", 0) // the other y is for later, but will be between this and the next one
+		add("y", 0)
+		want("[x+1 y+0 x+2 RequeueNow+1 y+1 y+0]")
+		add("y", 0)
+		want("[x+1 y+0 x+2 RequeueNow+1 y+1 y+1]")
+
+		item := mustGet(t, q)
+		q.RequeueNow("a")
+		add("x", 0)
+		add("x", 0)
+		want("[x+1 y+0 x+2 RequeueNow+1 y+1 y+1 RequeueNow+0 x+1]")
+		settled(t, item.Withdraw(2))
+		want("[x+1 y+0 x+2 RequeueNow+1 y+1 y+1 RequeueNow+0]")
+		settled(t, item.Done())
+		want("[RequeueNow+0]")
+		q.ShutDown()
+		add("x", 0)
+		want("[RequeueNow+0]")
+	})
+}
+
+// TestTenantOnce: an add of a key that the queue knows does not ask for its tenant.
+func TestTenantOnce(t *testing.T) {
+	asked := 0
+	q := newQueue(t, Options[string]{Backoff: Exponential{Base: time.Hour}, Tenant: func(k string) string { asked++; return k[:1] }})
+	want := func(n int) {
+		t.Helper()
+		if k, _ := q.Look("a"); k.Tenant != "a" || asked != n {
+			t.Errorf("tenant %q, asked %d times, want %d", k.Tenant, asked, n)
+		}
+	}
+	q.Add("a")
+	want(1)
+	q.Add("a")
+	q.AddWith("a", How{Class: Interactive, Reason: Reason{Event: "x"}})
+	want(1)
+	item := mustGet(t, q)
+	q.Add("a")
+	want(1)
+	settled(t, item.Done())
+	settled(t, mustGet(t, q).Done())
+	q.Add("a")
+	want(2)
+}
+
+// TestTenantOfKeyForgottenMeanwhile: the key is settled, and forgotten, while SkipInBackoff is asked about it.
+func TestTenantOfKeyForgottenMeanwhile(t *testing.T) {
+	var q *Queue[string]
+	q = newQueue(t, Options[string]{
+		Backoff: Exponential{Base: time.Hour}, Tenant: func(k string) string { return k[:1] },
+		SkipInBackoff: func(k string, _ uint64, _ How) bool {
+			q.RequeueNow(k)
+			settled(t, mustGet(t, q).Done())
+			return false
+		},
+	})
+	q.Add("a")
+	_, err := mustGet(t, q).Retry(nil)
+	settled(t, err)
+	q.Add("a")
+	if k, ok := q.Look("a"); !ok || k.State != Ready || k.Tenant != "a" {
+		t.Errorf("the key is %+v, %v", k, ok)
+	}
+}

@@ -14,12 +14,8 @@ func (c *core[K]) merges(i uint32, class uint8) bool {
 
 // repeats counts the reason for an add of the entry if it equals the newest one, so that it need not be recorded.
 // Not so if the entry has a due time: that may have come, with a reason that is to be recorded first.
-func (c *core[K]) repeats(i uint32, r *Reason) bool {
-	if i == 0 || c.shut {
-		return false
-	}
-	e := c.entries.at(i)
-	if e.extra == 0 || c.due.has(e.extra) {
+func (c *core[K]) repeats(e *entry[K], r *Reason) bool {
+	if e.extra == 0 || c.shut || c.due.has(e.extra) {
 		return false
 	}
 	return c.notes.repeats(&c.extras.at(e.extra).pending, r, e.state == Held)

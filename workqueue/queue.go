@@ -124,7 +124,7 @@ func (q *Queue[K]) assign(w *who[K]) {
 // ShutDown, and for a key that is not equal to itself, the add is dropped and counted.
 func (q *Queue[K]) Add(key K) {
 	if q.unsure {
-		q.addNow(key, &How{})
+		q.AddWith(key, How{})
 		return
 	}
 	hash := uint32(maphash.Comparable(q.seed, key))
@@ -143,22 +143,18 @@ func (q *Queue[K]) AddWith(key K, how How) {
 		q.addLater(key, &how)
 		return
 	}
-	q.addNow(key, &how)
-}
-
-func (q *Queue[K]) addNow(key K, how *How) {
 	if q.unsure && !sound(key) {
 		q.rejectUnsound()
 		return
 	}
-	hash, reason := uint32(maphash.Comparable(q.seed, key)), reasonIn(how)
+	hash, reason := uint32(maphash.Comparable(q.seed, key)), reasonIn(&how)
 	q.mu.Lock()
 	i := q.core.find(key, hash)
-	if q.core.merges(i, q.classOf(how.Class)) && (reason == nil || q.core.repeats(i, reason)) {
+	if q.core.merges(i, q.classOf(how.Class)) && (reason == nil || q.core.repeats(q.core.entries.at(i), reason)) {
 		q.mu.Unlock()
 		return
 	}
-	q.addLocked(&who[K]{key: key, hash: hash}, i, how)
+	q.addLocked(&who[K]{key: key, hash: hash}, i, &how)
 }
 
 // addLocked adds a key, whose entry is i, or none, at once, and unlocks.
@@ -179,7 +175,7 @@ func (q *Queue[K]) addLocked(w *who[K], i uint32, how *How) {
 		i = q.core.find(w.key, w.hash)
 	}
 	reason := reasonIn(how)
-	if reason != nil && q.core.repeats(i, reason) {
+	if reason != nil && i != 0 && q.core.repeats(q.core.entries.at(i), reason) {
 		reason = nil
 	}
 	var now int64
@@ -266,7 +262,7 @@ func (q *Queue[K]) AddAll(keys []K, how How) {
 		q.addedWhileHeld(key, deliveries[i], &how)
 	}
 	for _, key := range asked {
-		q.addNow(key, &how)
+		q.AddWith(key, how)
 	}
 }
 

@@ -216,6 +216,7 @@ func TestW5_Class(t *testing.T) {
 	q.AddWith("a", How{Class: Background})
 	q.AddWith("a", How{Class: Interactive})
 	q.AddWith("a", How{Class: Normal}) // keeps the highest
+	q.AddWith("a", How{Class: Normal, Reason: Reason{Source: "test"}})
 	item := class(Interactive)
 	q.AddWith("a", How{Class: Background}) // starts anew once taken
 	settled(t, item.Done())

@@ -10,4 +10,7 @@
 //	source.Kind(websites, handler.Self(), handler.GenerationChanged)
 //	source.Kind(deployments, handler.Owner(websites))
 //	source.Kind(secrets, handler.Map(func(ctx context.Context, s *corev1.Secret) ([]types.NamespacedName, error) { … }))
+//
+// Handlers: Self, Owner and AnyOwner, Map (one function for the old and the new state), Funcs (one for each operation), Func (the
+// whole event). Filters: the constants of Change, Where, and And, Or, Not and Named to combine them.
 package handler

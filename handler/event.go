@@ -64,6 +64,18 @@ func (e Event) Object() Object {
 	return e.Old
 }
 
+// states returns the states that the event has, the old one first; of a resync, which has one state twice, that one.
+func (e Event) states() []Object {
+	switch {
+	case e.Old == nil:
+		return []Object{e.New}
+	case e.New == nil || e.Old == e.New:
+		return []Object{e.Old}
+	default:
+		return []Object{e.Old, e.New}
+	}
+}
+
 // Key returns the namespace and name of the event's object.
 func (e Event) Key() types.NamespacedName { return keyOf(e.Object()) }
 

@@ -79,10 +79,16 @@ func (c Change) String() string {
 	}
 }
 
-// Where keeps the events for which keep returns true. old is nil for a create, new for a delete.
-func Where[T Object](keep func(old, new T) bool) Filter { return where[T](keep) }
+// Where keeps the events for which keep returns true. old is nil for a create, new for a delete. Reports call it by its type;
+// Named gives it a better name.
+func Where[T Object](keep func(old, new T) bool) Filter {
+	return where[T]{keep: keep, name: "where(" + reflect.TypeFor[T]().String() + ")"}
+}
 
-type where[T Object] func(old, new T) bool
+type where[T Object] struct {
+	keep func(old, new T) bool
+	name string
+}
 
 func (w where[T]) Keep(e Event) bool {
 	var before, after T
@@ -92,15 +98,15 @@ func (w where[T]) Keep(e Event) bool {
 	if e.New != nil {
 		after, _ = e.New.(T)
 	}
-	return w(before, after)
+	return w.keep(before, after)
 }
 
 func (w where[T]) CheckType(example Object) error {
-	if w == nil {
+	if w.keep == nil {
 		return errors.New("handler.Where was given no function")
 	}
 	_, err := as[T](example)
 	return err
 }
 
-func (w where[T]) String() string { return fmt.Sprintf("where(%s)", reflect.TypeFor[T]()) }
+func (w where[T]) String() string { return w.name }

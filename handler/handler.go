@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"reflect"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -47,97 +45,53 @@ func Self() Handler[types.NamespacedName] {
 	})
 }
 
-// Kind is an API kind of known scope. A *cache.Handle is one.
-type Kind interface {
-	// GroupVersionKind returns the kind.
-	GroupVersionKind() schema.GroupVersionKind
-	// Namespaced says whether objects of the kind live in namespaces. It may have to ask the API server the first time.
-	Namespaced(ctx context.Context) (bool, error)
+// Funcs makes a Handler of a function for each operation. What has no function makes nothing due. Who has to know more, such
+// as whether a create is one of the initial list, makes a Func of the whole event instead.
+type Funcs[T Object, K comparable] struct {
+	// Create is called for an object that is new to us. The initial list comes as creates.
+	Create func(ctx context.Context, obj T) ([]K, error)
+	// Update is called for an object that changed, or that a resync brought again as it was.
+	Update func(ctx context.Context, old, new T) ([]K, error)
+	// Delete is called for an object that is gone, with its last known state.
+	Delete func(ctx context.Context, obj T) ([]K, error)
 }
 
-// Owner makes the controlling owner due if it is of the given kind, in any version of its group. The owner is looked up in
-// the old and in the new state, so that the former owner of an object that changed hands is due as well.
-func Owner(of Kind) Handler[types.NamespacedName] { return owner{of} }
-
-type owner struct{ kind Kind }
-
-// CheckType refuses a missing kind.
-func (o owner) CheckType(Object) error {
-	if v := reflect.ValueOf(o.kind); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return errors.New("handler.Owner was given no kind")
+// Keys calls the function of the event's operation.
+func (f Funcs[T, K]) Keys(ctx context.Context, e Event) ([]K, error) {
+	switch {
+	case e.Old == nil:
+		return call(ctx, f.Create, e.New)
+	case e.New == nil:
+		return call(ctx, f.Delete, e.Old)
+	case f.Update == nil:
+		return nil, nil
 	}
-	return nil
+	before, err := as[T](e.Old)
+	if err != nil {
+		return nil, err
+	}
+	after, err := as[T](e.New)
+	if err != nil {
+		return nil, err
+	}
+	return f.Update(ctx, before, after)
 }
 
-func (o owner) Keys(ctx context.Context, e Event) ([]types.NamespacedName, error) {
-	var keys []types.NamespacedName
-	for _, obj := range []Object{e.Old, e.New} {
-		ref := o.ref(obj)
-		if ref == nil {
-			continue
-		}
-		namespaced, err := o.kind.Namespaced(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("owner of %s: %w", e.Key(), err)
-		}
-		key := types.NamespacedName{Name: ref.Name}
-		if namespaced {
-			key.Namespace = obj.GetNamespace()
-		}
-		if len(keys) == 0 || keys[0] != key {
-			keys = append(keys, key)
-		}
+func call[T Object, K comparable](ctx context.Context, f func(context.Context, T) ([]K, error), obj Object) ([]K, error) {
+	if f == nil {
+		return nil, nil
 	}
-	return keys, nil
+	t, err := as[T](obj)
+	if err != nil {
+		return nil, err
+	}
+	return f(ctx, t)
 }
 
-// ref is the object's controlling owner, if it is of our kind.
-func (o owner) ref(obj Object) *metav1.OwnerReference {
-	if obj == nil {
-		return nil
-	}
-	ref := metav1.GetControllerOf(obj)
-	want := o.kind.GroupVersionKind()
-	if ref == nil || ref.Kind != want.Kind {
-		return nil
-	}
-	gv, err := schema.ParseGroupVersion(ref.APIVersion)
-	if err != nil || gv.Group != want.Group {
-		return nil
-	}
-	return ref
-}
-
-// Map makes due what f says of the object. Of an update both states are mapped, so that a reference that was dropped still
-// makes its former target due.
-func Map[T Object, K comparable](f func(ctx context.Context, obj T) ([]K, error)) Handler[K] {
-	return mapper[T, K](f)
-}
-
-type mapper[T Object, K comparable] func(ctx context.Context, obj T) ([]K, error)
-
-func (m mapper[T, K]) Keys(ctx context.Context, e Event) ([]K, error) {
-	var keys []K
-	for _, obj := range []Object{e.Old, e.New} {
-		if obj == nil {
-			continue
-		}
-		t, err := as[T](obj)
-		if err != nil {
-			return nil, err
-		}
-		more, err := m(ctx, t)
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, more...)
-	}
-	return keys, nil
-}
-
-func (m mapper[T, K]) CheckType(example Object) error {
-	if m == nil {
-		return errors.New("handler.Map was given no function")
+// CheckType refuses functions of another type, and to have none at all.
+func (f Funcs[T, K]) CheckType(example Object) error {
+	if f.Create == nil && f.Update == nil && f.Delete == nil {
+		return errors.New("handler.Funcs has no function")
 	}
 	_, err := as[T](example)
 	return err

@@ -50,6 +50,13 @@ func owned(apiVersion, kind, name string) func(*corev1.Pod) {
 	}
 }
 
+// others adds an owner that is not the controlling one.
+func others(apiVersion, name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{APIVersion: apiVersion, Kind: "Site", Name: name})
+	}
+}
+
 func update(before, after *corev1.Pod) handler.Event {
 	return handler.Event{Op: handler.Update, Old: before, New: after}
 }
@@ -171,10 +178,15 @@ func TestKeys(t *testing.T) {
 		{"owner, broken version", sites, handler.Event{New: pod(owned("a/b/c", "Site", "x"))}, nil},
 		{"owner, no controller", sites, handler.Event{New: pod()}, nil},
 		{"owner, cluster-scoped", handler.Owner(site{}), handler.Event{New: of("x")}, []types.NamespacedName{key("", "x")}},
+		{"owner, another one does not control", sites, handler.Event{New: pod(others("example.com/v1", "x"))}, nil},
+		{"any owner", handler.AnyOwner(site{namespaced: true}), handler.Event{New: of("x")}, []types.NamespacedName{key("default", "not-the-controller"), key("default", "x")}},
+		{"any owner, several versions", handler.AnyOwner(site{}), handler.Event{New: pod(others("example.com/v1", "x"), others("example.com/v2", "y"), others("other.com/v2", "z"))}, []types.NamespacedName{key("", "x"), key("", "y")}},
+		{"any owner, one gone", handler.AnyOwner(site{}), update(pod(others("example.com/v1", "x"), others("example.com/v1", "y")), pod(others("example.com/v1", "y"))), []types.NamespacedName{key("", "x"), key("", "y")}},
 		{"owner, nothing to ask", handler.Owner(site{err: errors.New("down")}), handler.Event{New: pod()}, nil},
 		{"map", byLabel, handler.Event{Op: handler.Create, New: label("x")}, []types.NamespacedName{key("default", "x")}},
 		{"map, a reference moved", byLabel, update(label("x"), label("y")), []types.NamespacedName{key("default", "x"), key("default", "y")}},
 		{"map, a reference dropped", byLabel, update(label("x"), pod()), []types.NamespacedName{key("default", "x")}},
+		{"map, the same", byLabel, update(label("x"), label("x")), []types.NamespacedName{key("default", "x")}},
 		{"map, nothing", byLabel, update(pod(), pod()), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -206,7 +218,8 @@ func TestKeysErrors(t *testing.T) {
 func TestCheckType(t *testing.T) {
 	m := handler.Map(func(context.Context, *corev1.Pod) ([]string, error) { return nil, nil })
 	w := handler.Where(func(_, _ *corev1.Pod) bool { return true })
-	for _, part := range []any{m, w} {
+	f := handler.Funcs[*corev1.Pod, string]{Delete: func(context.Context, *corev1.Pod) ([]string, error) { return nil, nil }}
+	for _, part := range []any{m, w, f, handler.And(w), handler.Or(handler.LabelsChanged, w), handler.Not(w), handler.Named("w", w), handler.Not(handler.And(w))} {
 		c, ok := part.(handler.TypeChecker)
 		if !ok {
 			t.Fatalf("%T does not check", part)
@@ -221,6 +234,7 @@ func TestCheckType(t *testing.T) {
 	}
 	for _, nothing := range []any{
 		handler.Owner(nil), handler.Owner((*site)(nil)), handler.Func[string](nil), handler.Map[*corev1.Pod, string](nil), handler.Where[*corev1.Pod](nil), handler.Change(0), handler.Change(77),
+		handler.Funcs[*corev1.Pod, string]{}, handler.And(), handler.Or(), handler.Or(handler.LabelsChanged, nil), handler.Not(nil), handler.Not(handler.Change(7)), handler.Named("", handler.LabelsChanged), handler.Named("nothing", nil),
 	} {
 		if c, ok := nothing.(handler.TypeChecker); !ok || c.CheckType(pod()) == nil {
 			t.Errorf("a %T of nothing passes", nothing)

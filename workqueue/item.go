@@ -70,7 +70,7 @@ func (i Item[K]) reasons() ([]Reason, int) {
 	if i.q == nil {
 		return nil, 0
 	}
-	i.q.mu.Lock()
+	i.q.lock()
 	defer i.q.mu.Unlock()
 	e, ok := i.q.core.heldBy(i.index, i.delivery)
 	if !ok || e.extra == 0 {
@@ -127,7 +127,7 @@ func (i Item[K]) Withdraw(n int) error {
 		return ErrNotHeld
 	}
 	q := i.q
-	q.mu.Lock()
+	q.lock()
 	defer q.mu.Unlock()
 	e, ok := q.core.heldBy(i.index, i.delivery)
 	if !ok {
@@ -144,7 +144,7 @@ func (i Item[K]) settle(v verdict, err error) error {
 	if q == nil {
 		return ErrNotHeld
 	}
-	q.mu.Lock()
+	q.lock()
 	e, ok := q.core.heldBy(i.index, i.delivery)
 	if !ok {
 		q.misusedLocked(v.outcome.String() + " of an item that is not held")

@@ -141,7 +141,7 @@ func (q *Queue[K]) recovered(name string) {
 }
 
 func (q *Queue[K]) rejectUnsound() {
-	q.mu.Lock()
+	q.lock()
 	q.core.drop(dropUnequal)
 	q.unlock()
 }

@@ -38,7 +38,7 @@ func (r *RateLimiting[K]) AddRateLimited(key K) {
 	if !q.prepare(&w) {
 		return
 	}
-	q.lock()
+	q.mu.Lock()
 	n := q.core.fail(&w, q.now())
 	q.unlock()
 	if n > 0 {
@@ -71,7 +71,7 @@ func (r *RateLimiting[K]) Done(key K) {
 	if !q.identify(&w) {
 		return
 	}
-	q.lock()
+	q.mu.Lock()
 	i := q.core.find(key, w.hash)
 	if i == 0 || q.core.entries.at(i).state != Held {
 		q.misusedLocked("Done of a key that is not held")
@@ -84,7 +84,7 @@ func (r *RateLimiting[K]) Done(key K) {
 func (r *RateLimiting[K]) ShutDown() {
 	q := r.q
 	q.ShutDown()
-	q.lock()
+	q.mu.Lock()
 	forced := q.forced
 	q.forced = nil
 	q.unlock()
@@ -97,7 +97,7 @@ func (r *RateLimiting[K]) ShutDown() {
 func (r *RateLimiting[K]) ShutDownWithDrain() {
 	q := r.q
 	q.ShutDown()
-	q.lock()
+	q.mu.Lock()
 	if q.forced == nil {
 		q.forced = make(chan struct{})
 	}

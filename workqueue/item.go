@@ -70,7 +70,7 @@ func (i Item[K]) reasons() ([]Reason, int) {
 	if i.q == nil {
 		return nil, 0
 	}
-	i.q.lock()
+	i.q.mu.Lock()
 	defer i.q.mu.Unlock()
 	e, ok := i.q.core.heldBy(i.index, i.delivery)
 	if !ok || e.extra == 0 {
@@ -127,7 +127,7 @@ func (i Item[K]) Withdraw(n int) error {
 		return ErrNotHeld
 	}
 	q := i.q
-	q.lock()
+	q.mu.Lock()
 	defer q.mu.Unlock()
 	e, ok := q.core.heldBy(i.index, i.delivery)
 	if !ok {

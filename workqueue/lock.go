@@ -10,7 +10,7 @@ const (
 	between = 3000
 )
 
-// lock locks the queue's lock. It is held for some 50 ns, mostly by a worker that wants it again at once. While other
+// lock locks the queue's lock for a worker, who holds it for some 50 ns and wants it again at once. While other
 // goroutines could run, Mutex.Lock parks without looking twice, which costs far more than that at both ends; and
 // looking again too soon takes the lock, and all that it guards, from one processor's cache to the other's each time.
 func (q *Queue[K]) lock() {

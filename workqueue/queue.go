@@ -128,7 +128,7 @@ func (q *Queue[K]) Add(key K) {
 		return
 	}
 	hash := uint32(maphash.Comparable(q.seed, key))
-	q.lock()
+	q.mu.Lock()
 	i := q.core.find(key, hash)
 	if q.core.merges(i, q.core.normal) {
 		q.mu.Unlock()
@@ -148,7 +148,7 @@ func (q *Queue[K]) AddWith(key K, how How) {
 		return
 	}
 	hash, reason := uint32(maphash.Comparable(q.seed, key)), reasonIn(&how)
-	q.lock()
+	q.mu.Lock()
 	i := q.core.find(key, hash)
 	if q.core.merges(i, q.classOf(how.Class)) && (reason == nil || q.core.repeats(q.core.entries.at(i), reason)) {
 		q.mu.Unlock()
@@ -164,7 +164,7 @@ func (q *Queue[K]) addLocked(w *who[K], i uint32, how *How) {
 	} else if i == 0 { // it need not be asked about a key that has an entry
 		q.mu.Unlock()
 		q.assign(w)
-		q.lock()
+		q.mu.Lock()
 		i = q.core.find(w.key, w.hash)
 	}
 	if q.o.SkipInBackoff != nil {
@@ -194,7 +194,7 @@ func (q *Queue[K]) addLater(key K, how *How) {
 	if !q.prepare(&w) {
 		return
 	}
-	q.lock()
+	q.mu.Lock()
 	q.core.addAfter(&w, q.classOf(how.Class), reasonIn(how), int64(how.After), q.now())
 	q.unlock()
 	q.tellDelayed(how)
@@ -218,7 +218,7 @@ func (q *Queue[K]) skipLocked(w *who[K], how *How) bool {
 		q.mu.Unlock()
 		q.assign(w) // it may be unknown by the time that the lock is held again
 		skip := q.skipInBackoff(w.key, delivery, *how)
-		q.lock()
+		q.mu.Lock()
 		if now, in := q.core.inBackoff(w); skip && in && now == delivery {
 			return true
 		}
@@ -245,7 +245,7 @@ func (q *Queue[K]) AddAll(keys []K, how How) {
 	var held []K  // and keys that were held, of which AddedWhileHeld is told
 	var deliveries []uint64
 	class, reason := q.classOf(how.Class), reasonIn(&how)
-	q.lock()
+	q.mu.Lock()
 	now := q.now()
 	for i := range ws {
 		if _, in := q.core.inBackoff(&ws[i]); in && q.o.SkipInBackoff != nil {
@@ -268,7 +268,7 @@ func (q *Queue[K]) AddAll(keys []K, how How) {
 
 func (q *Queue[K]) addAllLater(ws []who[K], how *How) {
 	class, reason := q.classOf(how.Class), reasonIn(how)
-	q.lock()
+	q.mu.Lock()
 	now := q.now()
 	for i := range ws {
 		q.core.addAfter(&ws[i], class, reason, int64(how.After), now)

@@ -141,7 +141,7 @@ func (q *Queue[K]) recovered(name string) {
 }
 
 func (q *Queue[K]) rejectUnsound() {
-	q.lock()
+	q.mu.Lock()
 	q.core.drop(dropUnequal)
 	q.unlock()
 }

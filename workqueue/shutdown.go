@@ -12,7 +12,7 @@ import (
 // and counted now, and Get returns what is ready until there is nothing left, then false. It does not wait. It may be
 // called any number of times, by any goroutine (W8).
 func (q *Queue[K]) ShutDown() {
-	q.lock()
+	q.mu.Lock()
 	first := !q.core.shut
 	if first {
 		q.core.promote(q.now())
@@ -27,7 +27,7 @@ func (q *Queue[K]) ShutDown() {
 
 // ShuttingDown tells whether the queue was shut down.
 func (q *Queue[K]) ShuttingDown() bool {
-	q.lock()
+	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.core.shut
 }
@@ -50,7 +50,7 @@ func (q *Queue[K]) Drain(ctx context.Context) error {
 
 // whenDrained returns a channel that is closed once the queue is drained.
 func (q *Queue[K]) whenDrained() <-chan struct{} {
-	q.lock()
+	q.mu.Lock()
 	defer q.unlock()
 	if q.drained == nil {
 		q.drained = make(chan struct{})

@@ -59,7 +59,7 @@ func (l Len) Total() int { return l.Ready + l.Waiting + l.Held + l.Parked + l.Pa
 
 // Len returns how many keys are in each state. It is cheap.
 func (q *Queue[K]) Len() Len {
-	q.lock()
+	q.mu.Lock()
 	defer q.unlock()
 	return q.lenLocked(q.nowIfDueLocked())
 }
@@ -112,7 +112,7 @@ type Snapshot[K comparable] struct {
 // Snapshot returns a copy of the whole state. It holds the lock for as long as it takes to copy (some 0.3 s for a
 // million keys): for debugging and tests, not for each key's sake; see Look.
 func (q *Queue[K]) Snapshot() Snapshot[K] {
-	q.lock()
+	q.mu.Lock()
 	defer q.unlock()
 	now := q.now()
 	s := Snapshot[K]{
@@ -140,7 +140,7 @@ func (q *Queue[K]) Look(key K) (KeyState[K], bool) {
 	if !q.identify(&w) {
 		return KeyState[K]{}, false
 	}
-	q.lock()
+	q.mu.Lock()
 	defer q.unlock()
 	q.core.promote(q.nowIfDueLocked())
 	i := q.core.find(key, w.hash)
@@ -184,7 +184,7 @@ func (q *Queue[K]) stateLocked(e *entry[K]) KeyState[K] {
 
 // queueStats are the figures for hook.QueueOpened.
 func (q *Queue[K]) queueStats() hook.QueueStats {
-	q.lock()
+	q.mu.Lock()
 	defer q.unlock()
 	now := q.now()
 	l := q.lenLocked(now)

@@ -10,7 +10,7 @@ func (q *Queue[K]) Wake(key K) bool {
 	if !q.identify(&w) {
 		return false
 	}
-	q.lock()
+	q.mu.Lock()
 	defer q.unlock()
 	return q.core.wake(&w, q.now())
 }
@@ -19,7 +19,7 @@ func (q *Queue[K]) Wake(key K) bool {
 // meanwhile are remembered. One that is held stays so until it is settled. After ShutDown it has no effect.
 func (q *Queue[K]) Pause(key K) {
 	if w := (who[K]{key: key}); q.prepare(&w) {
-		q.lock()
+		q.mu.Lock()
 		defer q.unlock()
 		q.core.pause(&w, q.now())
 	}
@@ -28,7 +28,7 @@ func (q *Queue[K]) Pause(key K) {
 // Resume ends a Pause. The key is ready if it was when it was paused or has been added or become due since.
 func (q *Queue[K]) Resume(key K) {
 	if w := (who[K]{key: key}); q.identify(&w) {
-		q.lock()
+		q.mu.Lock()
 		defer q.unlock()
 		q.core.resume(&w, q.now())
 	}
@@ -42,7 +42,7 @@ func (q *Queue[K]) PauseAll() { q.pauseAll(true) }
 func (q *Queue[K]) ResumeAll() { q.pauseAll(false) }
 
 func (q *Queue[K]) pauseAll(to bool) {
-	q.lock()
+	q.mu.Lock()
 	defer q.unlock()
 	if !q.core.shut {
 		q.core.pausedAll = to
@@ -55,7 +55,7 @@ func (q *Queue[K]) pauseAll(to bool) {
 // cannot be withdrawn. A paused key stays paused and is ready when it is resumed. The number of its failures stays.
 func (q *Queue[K]) RequeueNow(key K) {
 	if w := (who[K]{key: key}); q.prepare(&w) {
-		q.lock()
+		q.mu.Lock()
 		defer q.unlock()
 		q.core.requeue(&w, q.now())
 	}
@@ -64,7 +64,7 @@ func (q *Queue[K]) RequeueNow(key K) {
 // Forget forgets a key's failures, so that its next backoff is the first again. It changes nothing else.
 func (q *Queue[K]) Forget(key K) {
 	if w := (who[K]{key: key}); q.identify(&w) {
-		q.lock()
+		q.mu.Lock()
 		defer q.unlock()
 		q.core.clear(&w)
 	}

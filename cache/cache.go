@@ -8,10 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -24,10 +28,19 @@ type Backend interface {
 	// Mapping says as which resource a kind is served. For a kind that is not served it returns an error for which
 	// meta.IsNoMatchError is true, and asks again at the next call.
 	Mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error)
-	// RESTClient returns a client for requests about a kind.
-	RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error)
+	// MappingWithin is Mapping, but an answer of the API server that is no older than age will do. Its error may have a method
+	// Asked() time.Time that says how old it is.
+	MappingWithin(ctx context.Context, gvk schema.GroupVersionKind, age time.Duration) (*meta.RESTMapping, error)
+	// Known is Mapping without a request: nil if it has not been asked for, or was forgotten.
+	Known(gvk schema.GroupVersionKind) *meta.RESTMapping
 	// Forget drops what Mapping knows of a kind: the API server answered 404.
 	Forget(gvk schema.GroupVersionKind)
+	// RESTClient returns a client for requests about a kind that the scheme knows.
+	RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error)
+	// Dynamic returns a client for unstructured objects.
+	Dynamic() (dynamic.Interface, error)
+	// Metadata returns a client for the metadata of objects.
+	Metadata() (metadata.Interface, error)
 }
 
 // Options configures New. The zero value works.
@@ -36,21 +49,29 @@ type Options struct {
 	Hooks *hook.Cache
 }
 
-// Cache owns informers, one for each kind that a handle was made for.
+// Cache owns informers, one for each scope that a handle was made for.
 type Cache struct {
 	backend Backend
-	hooks   *hook.Cache
+	hooks   hook.Cache
 
 	mu        sync.Mutex // guards what follows
-	informers map[schema.GroupVersionKind]*informer
+	informers map[key]*informer
 	broken    []error         // what For could not make a handle of
 	start     func(*informer) // while Run runs; nil before and after
+	join      func(func())    // runs a function that Run joins; nil before and after
 	ran       bool
+	changed   chan struct{} // closed, and made anew, when the state of an informer changes
+
+	indexes atomic.Int64 // names those that were declared
 }
 
 // New makes a cache. It starts nothing and makes no request.
 func New(b Backend, o Options) *Cache {
-	return &Cache{backend: b, hooks: o.Hooks, informers: map[schema.GroupVersionKind]*informer{}}
+	c := &Cache{backend: b, informers: map[key]*informer{}, changed: make(chan struct{})}
+	if o.Hooks != nil {
+		c.hooks = *o.Hooks
+	}
+	return c
 }
 
 // Validate returns an error that names every type that a handle was asked for and that cannot be cached.
@@ -64,7 +85,11 @@ func (c *Cache) Validate() error {
 // goroutines has returned. A cache runs once.
 func (c *Cache) Run(ctx context.Context) error {
 	var running sync.WaitGroup
-	if err := c.open(func(i *informer) { running.Go(func() { i.run(ctx) }) }); err != nil {
+	start := func(i *informer) {
+		ctx, i.cancel = context.WithCancel(ctx) //nolint:fatcontext // one for each informer
+		running.Go(func() { i.run(ctx) })
+	}
+	if err := c.open(start, running.Go); err != nil {
 		return err
 	}
 	<-ctx.Done()
@@ -73,13 +98,13 @@ func (c *Cache) Run(ctx context.Context) error {
 	return nil
 }
 
-func (c *Cache) open(start func(*informer)) error {
+func (c *Cache) open(start func(*informer), join func(func())) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ran {
 		return errors.New("this cache has run before; make a new one")
 	}
-	c.ran, c.start = true, start
+	c.ran, c.start, c.join = true, start, join
 	for _, i := range c.informers {
 		start(i)
 	}
@@ -89,22 +114,75 @@ func (c *Cache) open(start func(*informer)) error {
 func (c *Cache) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.start = nil
+	c.start, c.join = nil, nil
 }
 
-// informerFor returns the one informer of a kind, and starts it if the cache is running.
-func (c *Cache) informerFor(gvk schema.GroupVersionKind, example Object) *informer {
+// acquire returns the one informer of a key, and starts it if the cache is running. It must be released.
+func (c *Cache) acquire(k key, example Object) *informer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i := c.informers[gvk]; i != nil {
-		return i
+	i := c.informers[k]
+	if i == nil {
+		i = newInformer(c, k, example)
+		c.informers[k] = i
+		if c.start != nil {
+			c.start(i)
+		}
 	}
-	i := newInformer(c.backend, c.hooks, gvk, example)
-	c.informers[gvk] = i
-	if c.start != nil {
-		c.start(i)
-	}
+	i.refs++
 	return i
+}
+
+// release gives an informer back. The last one stops it (S6).
+func (c *Cache) release(i *informer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i.refs--
+	if i.refs > 0 || i.foreign {
+		return
+	}
+	delete(c.informers, i.key)
+	if i.cancel != nil {
+		i.cancel()
+	}
+	c.changedLocked()
+}
+
+// later runs f on a goroutine that Run joins, or at once if Run does not run.
+func (c *Cache) later(f func()) {
+	if !c.joined(f) {
+		f()
+	}
+}
+
+func (c *Cache) joined(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.join == nil {
+		return false
+	}
+	c.join(f)
+	return true
+}
+
+// Changed returns a channel that is closed when the state of an informer changes next. Take the channel, look at the states,
+// then wait for it.
+func (c *Cache) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed
+}
+
+// tellChanged wakes those who wait for a change.
+func (c *Cache) tellChanged() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changedLocked()
+}
+
+func (c *Cache) changedLocked() {
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 func (c *Cache) reject(err error) error {
@@ -114,20 +192,31 @@ func (c *Cache) reject(err error) error {
 	return err
 }
 
-// States returns where each informer stands, in no particular order.
+// States returns where each informer stands, in no particular order. It counts the objects of each and estimates their size,
+// which costs a walk over them.
 func (c *Cache) States() []hook.InformerState {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	states := make([]hook.InformerState, 0, len(c.informers))
-	for _, i := range c.informers {
-		states = append(states, i.state())
+	states := []hook.InformerState{}
+	for _, i := range c.all() {
+		s := i.state()
+		s.Objects, s.Bytes = i.size()
+		states = append(states, s)
 	}
 	return states
+}
+
+func (c *Cache) all() []*informer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]*informer, 0, len(c.informers))
+	for _, i := range c.informers {
+		all = append(all, i)
+	}
+	return all
 }
 
 // String counts the informers.
 func (c *Cache) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return fmt.Sprintf("cache of %d kinds", len(c.informers))
+	return fmt.Sprintf("cache of %d informers", len(c.informers))
 }

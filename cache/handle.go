@@ -5,16 +5,16 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
+	"sync/atomic"
+	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 
@@ -27,89 +27,83 @@ type Object interface {
 	runtime.Object
 }
 
-// Handle reads objects of one type from the local copy. It is safe for concurrent use. What it returns are copies: they
-// belong to the caller. Their TypeMeta is empty, as in every informer; GroupVersionKind says the kind.
+// Handle reads objects of one type and scope from the local copy. It is safe for concurrent use. What it returns are copies:
+// they belong to the caller. The TypeMeta of typed objects is empty, as in every informer; GroupVersionKind says the kind.
 type Handle[T Object] struct {
 	cache    *Cache
 	gvk      schema.GroupVersionKind
-	informer *informer
-	err      error // why the type cannot be cached; each read returns it
+	group    *group
+	resync   time.Duration
+	shared   bool         // reads return what the store holds
+	released *atomic.Bool // a view shares it with its handle
+	err      error        // why the type cannot be cached; each read returns it
 }
 
-// For declares that objects of type T are to be kept, and returns a handle for them. All handles of one type share one
-// informer. It makes no request. A type that the scheme does not know, or whose list type it does not know, is reported by
+// For declares that all objects of type T are to be kept, and returns a handle for them. All handles of one type and scope share
+// one informer. It makes no request. A type that the scheme does not know, or whose list type it does not know, is reported by
 // Validate, by the manager's Run and by every read.
-func For[T Object](c *Cache) *Handle[T] {
+func For[T Object](c *Cache) *Handle[T] { return declare[T](c, Scope{}, "cache.For") }
+
+// ForScope is For, for a part of the objects, or for objects in another form: unstructured, or metadata only.
+func ForScope[T Object](c *Cache, s Scope) *Handle[T] { return declare[T](c, s, "cache.ForScope") }
+
+func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
+	h := &Handle[T]{cache: c, resync: s.Resync, released: &atomic.Bool{}}
 	t := reflect.TypeFor[T]()
+	fail := func(err error) *Handle[T] {
+		h.err = c.reject(fmt.Errorf("%s[%s]: %w", who, t, err))
+		return h
+	}
 	if t.Kind() != reflect.Pointer {
-		return &Handle[T]{cache: c, err: c.reject(fmt.Errorf("cache.For[%s]: give a pointer to an API type, such as *corev1.Pod", t))}
+		return fail(errors.New("give a pointer to an API type, such as *corev1.Pod"))
 	}
 	example := reflect.New(t.Elem()).Interface().(T) //nolint:forcetypeassert // a pointer to T's element is a T
-	if _, anyKind := any(example).(runtime.Unstructured); anyKind {
-		return &Handle[T]{cache: c, err: c.reject(fmt.Errorf("cache.For[%s]: the type says no kind; give the Go type of one", t))}
+	if err := s.Validate(); err != nil {
+		return fail(err)
 	}
-	kinds, _, err := c.backend.Scheme().ObjectKinds(example)
+	gvk, err := s.kindOf(c.backend.Scheme(), example)
 	if err != nil {
-		return &Handle[T]{cache: c, err: c.reject(fmt.Errorf("cache.For[%s]: the scheme does not know the type; add its package with AddToScheme: %w", t, err))}
+		return fail(err)
 	}
-	if list := listKind(kinds[0]); !c.backend.Scheme().Recognizes(list) {
-		return &Handle[T]{cache: c, err: c.reject(fmt.Errorf("cache.For[%s]: the scheme knows the type but not %s, which lists need; add it to the scheme", t, list.Kind))}
+	if s.Transform != nil {
+		if err := s.Transform.check(example); err != nil {
+			return fail(err)
+		}
 	}
-	return &Handle[T]{cache: c, gvk: kinds[0], informer: c.informerFor(kinds[0], example)}
+	f := formOf(t)
+	if f != typed {
+		example.GetObjectKind().SetGroupVersionKind(gvk)
+	}
+	h.gvk, h.group = gvk, newGroup(c, s.key(gvk, f), s, example)
+	return h
 }
 
-// Get returns a copy of one object. An object that is not there is an error for which apierrors.IsNotFound is true. It waits
-// for the initial list until ctx ends. In a Reconcile that is when the grace time of a stop is over, so a kind that is not
-// served would hold the worker until then: declare what is read, by Watch or Reads of the controller, and workers start later.
-func (h *Handle[T]) Get(ctx context.Context, key types.NamespacedName) (T, error) {
-	if err := h.WaitForSync(ctx); err != nil {
-		return *new(T), fmt.Errorf("get %s %s: %w", h.gvk.Kind, key, err)
+// Release gives the handle's informers back. An informer that nobody else has stops: its goroutines and its memory are gone soon
+// after. Reads return an error from then on; subscriptions go on until they are closed. Releasing twice is the same as once, and
+// a view that Shared returned is released with its handle.
+func (h *Handle[T]) Release() {
+	if h.err == nil && !h.released.Swap(true) {
+		h.group.letGo()
 	}
-	if err := h.fits(key.Namespace, true); err != nil {
-		return *new(T), fmt.Errorf("get %s: %w", key.Name, err)
-	}
-	name := key.Name
-	if key.Namespace != "" {
-		name = key.Namespace + "/" + key.Name
-	}
-	obj, found, err := h.informer.shared.GetIndexer().GetByKey(name)
-	if err != nil {
-		return *new(T), fmt.Errorf("get %s %s: %w", h.gvk.Kind, key, err)
-	}
-	if !found {
-		return *new(T), apierrors.NewNotFound(h.resource(), key.Name)
-	}
-	return copyOf[T](obj), nil
 }
 
-// ListOptions narrows a List. The zero value is everything.
-type ListOptions struct {
-	// Namespace to list. Default: all.
-	Namespace string
-	// Selector of labels. Default: all.
-	Selector labels.Selector
+// usable returns an error after Release.
+func (h *Handle[T]) usable() error {
+	if h.err != nil {
+		return h.err
+	}
+	if h.released.Load() {
+		return fmt.Errorf("the handle for %s was released; declare another with cache.For", h.group.key.kind())
+	}
+	return nil
 }
 
-// List returns copies of the objects, in no particular order. It waits for the initial list until ctx ends, as Get does.
-func (h *Handle[T]) List(ctx context.Context, o ListOptions) ([]T, error) {
-	if err := h.WaitForSync(ctx); err != nil {
-		return nil, fmt.Errorf("list %s: %w", h.gvk.Kind, err)
-	}
-	if err := h.fits(o.Namespace, false); err != nil {
-		return nil, fmt.Errorf("list: %w", err)
-	}
-	if o.Selector == nil {
-		o.Selector = labels.Everything()
-	}
-	var list []T
-	err := toolscache.ListAllByNamespace(h.informer.shared.GetIndexer(), o.Namespace, o.Selector, func(obj any) {
-		list = append(list, copyOf[T](obj))
-	})
-	return list, err
-}
-
-func copyOf[T Object](obj any) T {
-	return obj.(T).DeepCopyObject().(T) //nolint:forcetypeassert // the store of T's informer holds nothing else
+// Shared returns a view of the handle whose reads return the objects in the local copy themselves, not copies. They must not be
+// changed: others read them at the same time. It saves a deep copy for each object.
+func (h *Handle[T]) Shared() *Handle[T] {
+	view := *h
+	view.shared = true
+	return &view
 }
 
 // OwnerRef returns a reference that makes obj, which must come from the API server, the controlling owner of whatever
@@ -121,74 +115,104 @@ func (h *Handle[T]) OwnerRef(obj T) *metav1ac.OwnerReferenceApplyConfiguration {
 		WithController(true).WithBlockOwnerDeletion(true)
 }
 
+// LastWrite returns who wrote an object of the local copy last, if its managedFields, which are not kept, said so.
+func (h *Handle[T]) LastWrite(obj T) (Write, bool) {
+	if h.usable() != nil {
+		return Write{}, false
+	}
+	for _, i := range h.group.members.Load().by {
+		if w, ok := i.writes.of(obj.GetUID()); ok {
+			return w, true
+		}
+	}
+	return Write{}, false
+}
+
 // WaitForSync returns nil once the initial list is in the local copy. If ctx ends before, the error says where the informer
 // stands; if the cache stops before, that is the error.
 func (h *Handle[T]) WaitForSync(ctx context.Context) error {
-	if h.err != nil {
-		return h.err
+	if err := h.usable(); err != nil {
+		return err
 	}
-	select {
-	case <-h.informer.synced():
-		return nil
-	default:
-	}
-	select {
-	case <-h.informer.synced():
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("not synced: %s: %w", h.State(), context.Cause(ctx))
-	case <-h.informer.stopped:
-		return fmt.Errorf("not synced, and never will be: %s", h.State())
-	}
+	return h.group.await(ctx, (*informer).hasSynced)
 }
 
-// State returns where the informer stands.
-func (h *Handle[T]) State() hook.InformerState {
-	if h.err != nil {
-		return hook.InformerState{Kind: reflect.TypeFor[T]().String(), Phase: hook.Failing, Err: h.err}
+// Settled returns nil once there is nothing to wait for: the initial list is in the local copy, or State says why it cannot be
+// had, for now. It returns an error when ctx ends, or the cache stops, before.
+func (h *Handle[T]) Settled(ctx context.Context) error {
+	if err := h.usable(); err != nil {
+		return err
 	}
-	return h.informer.state()
+	return h.group.await(ctx, (*informer).settled)
 }
+
+// Stale returns nil while the local copy follows the API server, and otherwise why what is read may be old or cannot be read.
+func (h *Handle[T]) Stale() error {
+	if err := h.usable(); err != nil {
+		return err
+	}
+	behind := h.group.first(func(i *informer) bool {
+		phase, _, _ := i.at()
+		return phase != hook.Synced
+	})
+	if behind == nil {
+		return nil
+	}
+	return errors.New(behind.state().String())
+}
+
+// State returns where the informer stands; see hook.InformerState for a handle that has several. It counts the objects, which
+// costs a walk over their names.
+func (h *Handle[T]) State() hook.InformerState {
+	switch err := h.usable(); {
+	case h.err != nil:
+		return hook.InformerState{Kind: reflect.TypeFor[T]().String(), Phase: hook.Failing, Err: h.err}
+	case err != nil:
+		return hook.InformerState{Kind: h.group.key.kind(), Phase: hook.Stopped, Err: err}
+	}
+	return h.group.state(true)
+}
+
+// Resync returns how often sources of the handle deliver every object again; 0 is never.
+func (h *Handle[T]) Resync() time.Duration { return h.resync }
 
 // GroupVersionKind returns the kind of T.
 func (h *Handle[T]) GroupVersionKind() schema.GroupVersionKind { return h.gvk }
 
-// Namespaced says whether objects of the kind live in namespaces. It asks the API server if that is not known yet.
-func (h *Handle[T]) Namespaced(ctx context.Context) (bool, error) {
+// Namespaced says whether objects of the kind live in namespaces. It makes no request: before the kind has been found at the API
+// server for the first time the answer is an error.
+func (h *Handle[T]) Namespaced() (bool, error) {
 	if h.err != nil {
 		return false, h.err
 	}
-	m, err := h.cache.backend.Mapping(ctx, h.gvk)
-	if err != nil {
-		return false, err
+	m := h.group.mapping()
+	if m == nil {
+		return false, fmt.Errorf("whether %s lives in namespaces is not known yet: %s", h.gvk.Kind, h.group.state(false))
 	}
 	return m.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
-// Informer returns client-go's informer underneath, for event handlers and indexers of your own. It must not be run: the
-// cache does that. It is nil if the scheme does not know T.
+// Informer returns client-go's informer underneath, for event handlers and indexers of your own. It must not be run: the cache
+// does that, and from now on it never stops it before its own end. It is nil where the scheme does not know T, after Release, and
+// where the scope has Namespaces or Names: there are several, then.
 func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
-	if h.informer == nil {
+	if h.usable() != nil {
 		return nil
 	}
-	return h.informer.shared
-}
-
-// String names the kind.
-func (h *Handle[T]) String() string { return h.State().Kind }
-
-// fits says what is wrong with a namespace for the kind. It must be synced.
-func (h *Handle[T]) fits(namespace string, one bool) error {
-	switch namespaced := h.informer.mapping.Load().Scope.Name() == meta.RESTScopeNameNamespace; {
-	case namespaced && namespace == "" && one:
-		return fmt.Errorf("%s is a namespaced kind: name the namespace", h.gvk.Kind)
-	case !namespaced && namespace != "":
-		return fmt.Errorf("%s is a cluster-scoped kind: leave the namespace empty, not %q", h.gvk.Kind, namespace)
+	one := h.group.members.Load().everything
+	if one == nil {
+		return nil
 	}
-	return nil
+	return h.cache.acquire(one.key, h.group.example).shared // and never released
 }
 
-// resource names the kind's resource in errors. It must be synced.
-func (h *Handle[T]) resource() schema.GroupResource {
-	return h.informer.mapping.Load().Resource.GroupResource()
+// String names the kind, and the scope if it is not everything.
+func (h *Handle[T]) String() string {
+	if h.err != nil {
+		return reflect.TypeFor[T]().String()
+	}
+	if scope := h.group.key.String(); scope != "" {
+		return h.group.key.kind() + " (" + scope + ")"
+	}
+	return h.group.key.kind()
 }

@@ -5,12 +5,12 @@ package cache
 
 import (
 	"context"
+	"encoding/json"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -18,12 +18,19 @@ import (
 
 // informer is a client-go informer with a state that can be asked for.
 type informer struct {
-	gvk     schema.GroupVersionKind
+	key     key
+	cache   *Cache
 	shared  toolscache.SharedIndexInformer
-	hooks   *hook.Cache
-	lw      *listerWatcher
+	lw      *listerWatcher                   // nil of a foreign one
+	foreign bool                             // the host program's: it is never started or stopped here
 	mapping atomic.Pointer[meta.RESTMapping] // how the kind was served last; set before it is synced
 	stopped chan struct{}                    // closed by run
+
+	writes             writes
+	bad, untransformed undecodable
+
+	refs   int                // guarded by the cache's mutex
+	cancel context.CancelFunc // guarded by the cache's mutex; nil before it runs
 
 	mu    sync.Mutex // guards what follows
 	phase hook.Phase
@@ -31,14 +38,20 @@ type informer struct {
 	since time.Time
 }
 
-func newInformer(b Backend, h *hook.Cache, gvk schema.GroupVersionKind, example Object) *informer {
-	i := &informer{gvk: gvk, hooks: h, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
-	i.lw = newListerWatcher(b, gvk, i.report, i.mapping.Store)
+func newInformer(c *Cache, k key, example Object) *informer {
+	i := &informer{key: k, cache: c, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
+	i.lw = newListerWatcher(i)
 	i.shared = toolscache.NewSharedIndexInformerWithOptions(i.lw.listWatch(), example, toolscache.SharedIndexInformerOptions{
-		Indexers:          toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc},
-		ObjectDescription: gvk.String(),
+		Indexers:          builtInIndexers(),
+		ObjectDescription: k.gvk.String(),
 	})
-	_ = i.shared.SetWatchErrorHandlerWithContext(logUnlessStopped) // cannot fail: it has not started
+	if report := c.hooks.Undecodable; report != nil {
+		tell := func(object string, err error) { report(k.kind(), object, err) }
+		i.bad.report, i.untransformed.report = tell, tell
+	}
+	// These cannot fail: it has not started.
+	_ = i.shared.SetWatchErrorHandlerWithContext(logUnlessStopped)
+	_ = i.shared.SetTransform(i.transform)
 	return i
 }
 
@@ -59,6 +72,7 @@ func (i *informer) run(ctx context.Context) {
 	i.lw.join()
 	i.set(hook.Stopped, nil)
 	close(i.stopped)
+	i.cache.tellChanged()
 }
 
 // noticeSync takes down when the informer was synced.
@@ -68,11 +82,19 @@ func (i *informer) noticeSync(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
+	if i.setSynced() {
+		i.cache.tellChanged()
+	}
+}
+
+func (i *informer) setSynced() (news bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.phase == hook.Syncing {
-		i.phase, i.since = hook.Synced, time.Now()
+	if i.phase != hook.Syncing {
+		return false
 	}
+	i.phase, i.since = hook.Synced, time.Now()
+	return true
 }
 
 // report takes down what the ListerWatcher meets: Waiting or Failing with the error, or Syncing when a request went well.
@@ -80,34 +102,80 @@ func (i *informer) report(phase hook.Phase, err error) {
 	if phase == hook.Syncing && i.hasSynced() {
 		phase = hook.Synced
 	}
-	if news := i.set(phase, err); news && i.hooks != nil && i.hooks.InformerState != nil {
-		i.hooks.InformerState(i.state())
+	if news := i.set(phase, err); news && i.cache.hooks.InformerState != nil {
+		i.cache.hooks.InformerState(i.state())
 	}
 }
 
 // set says whether that was news of trouble, or of its end.
 func (i *informer) set(phase hook.Phase, err error) (news bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if phase == i.phase && (err == nil || err.Error() == i.err.Error()) {
-		return false
+	news, changed := i.change(phase, err)
+	if changed {
+		i.cache.tellChanged()
 	}
-	news = err != nil || i.err != nil
-	i.phase, i.err, i.since = phase, err, time.Now()
 	return news
 }
 
-func (i *informer) state() hook.InformerState {
+func (i *informer) change(phase hook.Phase, err error) (news, changed bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	s := hook.InformerState{Kind: i.gvk.Kind + "." + i.gvk.Version, Phase: i.phase, Err: i.err, Since: i.since}
-	if i.gvk.Group != "" {
-		s.Kind += "." + i.gvk.Group
+	if phase == i.phase && (err == nil || err.Error() == i.err.Error()) {
+		return false, false
 	}
-	if s.Phase == hook.Syncing && i.hasSynced() {
-		s.Phase = hook.Synced // noticeSync is about to say so
+	news = err != nil || i.err != nil
+	i.phase, i.err, i.since = phase, err, time.Now()
+	return news, true
+}
+
+// at returns the phase, the error and since when.
+func (i *informer) at() (hook.Phase, error, time.Time) { //nolint:revive // the error is a part of the state, not of the call
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	phase := i.phase
+	switch {
+	case i.foreign && i.shared.IsStopped():
+		phase = hook.Stopped
+	case i.foreign && !i.hasSynced():
+		phase = hook.Syncing
+	case phase == hook.Syncing && i.hasSynced():
+		phase = hook.Synced // noticeSync is about to say so
 	}
+	return phase, i.err, i.since
+}
+
+// state is all but the size.
+func (i *informer) state() hook.InformerState {
+	s := hook.InformerState{Kind: i.key.kind(), Scope: i.key.String()}
+	s.Phase, s.Err, s.Since = i.at()
+	s.ResourceVersion = i.shared.GetStore().LastStoreSyncResourceVersion()
+	if i.foreign {
+		return s
+	}
+	s.Lists, s.Watches, s.Quiet = i.lw.lists.Load(), i.lw.watches.Load(), i.lw.quiet.Load()
+	few, all := i.bad.some()
+	more, others := i.untransformed.some()
+	s.Undecodable, s.UndecodableCount = append(few, more...), all+others
 	return s
+}
+
+// size counts the objects, and estimates from a sample of them how long they are as JSON.
+func (i *informer) size() (objects int, bytes int64) {
+	const sample = 50
+	keys := i.shared.GetStore().ListKeys()
+	var seen, length int64
+	for _, k := range keys[:min(len(keys), sample)] {
+		obj, found, err := i.shared.GetStore().GetByKey(k)
+		if err != nil || !found {
+			continue
+		}
+		if text, err := json.Marshal(obj); err == nil {
+			seen, length = seen+1, length+int64(len(text))
+		}
+	}
+	if seen == 0 {
+		return len(keys), 0
+	}
+	return len(keys), length * int64(len(keys)) / seen
 }
 
 // synced is closed when the initial list is in the store.
@@ -120,4 +188,10 @@ func (i *informer) hasSynced() bool {
 	default:
 		return false
 	}
+}
+
+// settled says whether there is nothing to wait for: it is synced, or says why it is not.
+func (i *informer) settled() bool {
+	phase, _, _ := i.at()
+	return i.hasSynced() || phase == hook.Waiting || phase == hook.Failing
 }

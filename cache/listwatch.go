@@ -6,7 +6,9 @@ package cache
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -17,35 +19,41 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// longestWait is the longest pause between two tries, jitter included. A CRD that returns must be listed within 5 seconds, and
-// the reflector waits for up to 1.6 seconds before it lists anew.
-const longestWait = 3 * time.Second
+const (
+	// longestWait is the longest pause between two tries, jitter included. A CRD that returns must be listed within 5 seconds,
+	// and the reflector waits for up to 1.6 seconds before it lists anew.
+	longestWait = 3 * time.Second
+	// askAgain is how old the answer may be that a group-version does not serve a kind: all informers of a cache share it.
+	askAgain = 4 * time.Second
+	// unanswered is how long a request may go without an answer before that is said.
+	unanswered = 30 * time.Second
+)
 
 // listerWatcher lists and watches one kind for client-go's reflector. A request that fails for a reason that may pass is
 // made again here, not there: the reflector's own backoff sleeps up to 30 seconds and, while it streams the initial list,
 // does not heed its context. Errors inside a watch are the reflector's: it lists anew, after a pause of up to 30 seconds.
 type listerWatcher struct {
-	backend Backend
-	gvk     schema.GroupVersionKind
-	report  func(hook.Phase, error)
-	mapped  func(*meta.RESTMapping)
+	informer *informer
+	requests requests
 	// pace bounds what the reflector asks for. It asks again at once when a stream ends after its first event, however
 	// often that happens.
 	pace *rate.Limiter
 
-	mu     sync.Mutex     // guards joined, and the Add of lists
-	joined bool           // no list may begin
-	lists  sync.WaitGroup // those under way
+	lists, watches, quiet atomic.Int64
+	listing               atomic.Bool // an initial list is under way, so the store lacks objects that we have seen
+
+	mu      sync.Mutex     // guards joined, and the Add of running
+	joined  bool           // no list may begin
+	running sync.WaitGroup // the lists under way
 }
 
-func newListerWatcher(b Backend, gvk schema.GroupVersionKind, report func(hook.Phase, error), mapped func(*meta.RESTMapping)) *listerWatcher {
-	return &listerWatcher{backend: b, gvk: gvk, report: report, mapped: mapped, pace: rate.NewLimiter(rate.Every(time.Second), 5)}
+func newListerWatcher(i *informer) *listerWatcher {
+	return &listerWatcher{informer: i, requests: i.requests(), pace: rate.NewLimiter(rate.Every(time.Second), 5)}
 }
 
 func (l *listerWatcher) listWatch() *toolscache.ListWatch {
@@ -57,15 +65,15 @@ func (l *listerWatcher) join() {
 	l.mu.Lock()
 	l.joined = true
 	l.mu.Unlock()
-	l.lists.Wait()
+	l.running.Wait()
 }
 
-// begin says whether a list may begin. It must then end with lists.Done.
+// begin says whether a list may begin. It must then end with running.Done.
 func (l *listerWatcher) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.joined {
-		l.lists.Add(1)
+		l.running.Add(1)
 	}
 	return !l.joined
 }
@@ -74,80 +82,157 @@ func (l *listerWatcher) list(ctx context.Context, o metav1.ListOptions) (list ru
 	if !l.begin() {
 		return nil, context.Canceled
 	}
-	defer l.lists.Done()
-	_, err = l.persist(ctx, o, func(ctx context.Context, req *rest.Request) (err error) {
-		list, err = l.backend.Scheme().New(listKind(l.gvk))
-		if err != nil {
-			return err
-		}
-		return req.SpecificallyVersionedParams(&o, metav1.ParameterCodec, metav1.SchemeGroupVersion).Do(ctx).Into(list)
+	defer l.running.Done()
+	l.beginListing(o)
+	err = l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
+		list, err = l.requests.list(ctx, m, l.narrow(o))
+		return err
 	})
-	return list, err
+	if err != nil {
+		return nil, err
+	}
+	l.trim(list)
+	if o.Continue == "" {
+		l.lists.Add(1)
+	}
+	return list, nil
+}
+
+// trim drops what is not kept as soon as it is read, so that it is never there for all objects at once.
+func (l *listerWatcher) trim(list runtime.Object) {
+	_ = meta.EachListItem(list, func(obj runtime.Object) error { // fails only if it is no list
+		if o, ok := obj.(Object); ok {
+			l.informer.trim(o)
+		}
+		return nil
+	})
 }
 
 func (l *listerWatcher) watch(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
 	o.Watch = true
-	missed, err := l.persist(ctx, o, func(ctx context.Context, req *rest.Request) (err error) {
-		w, err = req.SpecificallyVersionedParams(&o, metav1.ParameterCodec, metav1.SchemeGroupVersion).Watch(ctx)
-		if err == nil && o.SendInitialEvents != nil {
-			w, err = readInitial(ctx, w)
-		}
+	initial := o.SendInitialEvents != nil
+	if initial {
+		l.beginListing(o)
+	} else {
+		l.endListing()
+	}
+	err = l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
+		w, err = l.open(ctx, m, o)
 		return err
 	})
-	if err == nil && missed && o.SendInitialEvents == nil {
-		w.Stop()
-		return nil, apierrors.NewResourceExpired(l.gvk.Kind + " was not served for a while: its objects are listed anew")
+	if err != nil {
+		return nil, err
 	}
-	return w, err
+	l.watches.Add(1)
+	if initial {
+		l.lists.Add(1)
+	}
+	return w, nil
 }
 
-// persist makes a request until it succeeds, ctx ends, or the reflector is the one to deal with the error. missed says that
-// the API was gone in between, so that a watch cannot be trusted to go on where it was.
-func (l *listerWatcher) persist(ctx context.Context, o metav1.ListOptions, do func(context.Context, *rest.Request) error) (missed bool, err error) {
+// open opens a watch, and reads its initial list, if there is one.
+func (l *listerWatcher) open(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (watch.Interface, error) {
+	w, err := l.requests.watch(ctx, m, l.narrow(o))
+	if err != nil {
+		return nil, err
+	}
+	s := watchOver(w, func() {
+		l.quiet.Add(1)
+		l.informer.report(hook.Failing, errQuiet)
+	})
+	if o.SendInitialEvents != nil {
+		if err := s.readInitial(ctx, l.informer.trim); err != nil {
+			s.Stop()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+var errQuiet = fmt.Errorf("the watch has shown neither event nor bookmark for %s; it is started anew", quietLimit)
+
+// narrow makes a request one for what the informer is for.
+func (l *listerWatcher) narrow(o metav1.ListOptions) metav1.ListOptions {
+	o.LabelSelector, o.FieldSelector = l.informer.key.labels, l.informer.key.fieldSelector()
+	return o
+}
+
+// beginListing takes down that all objects come anew.
+func (l *listerWatcher) beginListing(o metav1.ListOptions) {
+	if o.Continue != "" {
+		return
+	}
+	l.listing.Store(true)
+	l.informer.bad.reset()
+	if l.lists.Load() > 0 {
+		// Not for the first time: the kind may have come back as something else, in another scope for example.
+		l.informer.cache.backend.Forget(l.informer.key.gvk)
+	}
+}
+
+// endListing takes down that they have come.
+func (l *listerWatcher) endListing() {
+	l.listing.Store(false)
+	if l.informer.writes.due() {
+		l.informer.writes.prune(l.informer.shared.GetStore())
+	}
+}
+
+// persist makes a request until it succeeds, ctx ends, or the reflector is the one to deal with the error.
+func (l *listerWatcher) persist(ctx context.Context, o metav1.ListOptions, do func(context.Context, *meta.RESTMapping) error) error {
 	if o.Continue == "" {
 		if err := sleep(ctx, l.pace.Reserve().Delay()); err != nil {
-			return false, err
+			return err
 		}
 	}
 	pause := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 10, Cap: longestWait * 9 / 10}
 	for {
 		err := l.once(ctx, do)
+		delay := askedFor(err)
 		switch {
 		case err == nil:
-			l.report(hook.Syncing, nil)
-			return missed, nil
+			l.informer.report(hook.Syncing, nil)
+			return nil
 		case ctx.Err() != nil:
-			return missed, ctx.Err()
+			return ctx.Err()
 		case forReflector(err, o):
-			return missed, err
+			return err
 		case notServed(err):
-			missed = true
-			l.report(hook.Waiting, err)
+			l.informer.report(hook.Waiting, err)
+			if o.Watch && o.SendInitialEvents == nil {
+				// What is served next may be other objects: the reflector lists anew, and so waits here again.
+				return apierrors.NewResourceExpired(l.informer.key.gvk.Kind + " is not served: its objects will be listed anew")
+			}
+			delay = untilAskedAgain(err)
 		default:
-			l.report(hook.Failing, err)
+			l.informer.report(hook.Failing, err)
+			delay = max(delay, pause.Step())
 		}
-		if err := sleep(ctx, max(pause.Step(), askedFor(err))); err != nil {
-			return missed, err
+		if err := sleep(ctx, delay); err != nil {
+			return err
 		}
 	}
 }
 
-func (l *listerWatcher) once(ctx context.Context, do func(context.Context, *rest.Request) error) error {
-	mapping, err := l.backend.Mapping(ctx, l.gvk)
+func (l *listerWatcher) once(ctx context.Context, do func(context.Context, *meta.RESTMapping) error) error {
+	i := l.informer
+	answered := afterwards(unanswered, func() {
+		i.report(hook.Failing, fmt.Errorf("the API server has not answered for %s", unanswered))
+	})
+	defer answered()
+	mapping, err := i.cache.backend.MappingWithin(ctx, i.key.gvk, askAgain)
 	if err != nil {
 		return err
 	}
-	l.mapped(mapping)
-	c, err := l.backend.RESTClient(l.gvk)
-	if err != nil {
-		return err
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot && i.key.place.namespace != "" {
+		return fmt.Errorf("%s is a cluster-scoped kind: its cache.Scope must not say a namespace", i.key.gvk.Kind)
 	}
-	// Without MaxRetries client-go makes the request up to 10 times more, unseen, if the API server says when (Retry-After).
-	err = do(ctx, c.Get().MaxRetries(0).Resource(mapping.Resource.Resource))
+	i.mapping.Store(mapping)
+	err = do(ctx, mapping)
 	if apierrors.IsNotFound(err) {
 		// The kind is gone, or served as another resource now.
-		l.backend.Forget(l.gvk)
-		if _, gone := l.backend.Mapping(ctx, l.gvk); meta.IsNoMatchError(gone) {
+		i.cache.backend.Forget(i.key.gvk)
+		if _, gone := i.cache.backend.MappingWithin(ctx, i.key.gvk, askAgain); meta.IsNoMatchError(gone) {
 			return gone // says it better
 		}
 	}
@@ -177,12 +262,35 @@ func askedFor(err error) time.Duration {
 	return min(time.Duration(seconds)*time.Second, 30*time.Second)
 }
 
+// untilAskedAgain is how long to wait until the API server may be asked for a kind again that it does not serve.
+func untilAskedAgain(err error) time.Duration {
+	var answer interface{ Asked() time.Time }
+	if !errors.As(err, &answer) {
+		return longestWait
+	}
+	return time.Until(answer.Asked().Add(askAgain))
+}
+
 func notServed(err error) bool {
 	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 }
 
 func listKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 	return gvk.GroupVersion().WithKind(gvk.Kind + "List")
+}
+
+// afterwards calls f after d, unless the function that it returns is called before. Once that has returned, f does not run.
+func afterwards(d time.Duration, f func()) (stop func()) {
+	done := make(chan struct{})
+	timer := time.AfterFunc(d, func() {
+		defer close(done)
+		f()
+	})
+	return func() {
+		if !timer.Stop() {
+			<-done
+		}
+	}
 }
 
 // sleep returns nil after d, or ctx's error as soon as it is done.

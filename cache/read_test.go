@@ -59,7 +59,7 @@ func TestS7_OneListOneWatch(t *testing.T) {
 				if n := api.Count("", fakeapi.Secrets); n != 0 {
 					t.Errorf("%d requests for a kind that nobody declared", n)
 				}
-				if n := len(c.States()); n != 1 || c.String() != "cache of 1 kinds" {
+				if n := len(c.States()); n != 1 || c.String() != "cache of 1 informers" {
 					t.Errorf("%d states, %s", n, c)
 				}
 			})
@@ -78,7 +78,7 @@ func TestS9_ReadWaits(t *testing.T) {
 		late := errors.New("too late")
 		read := func(want string) {
 			t.Helper()
-			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, late)
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, late)
 			defer cancel()
 			_, got := maps.Get(ctx, key("a"))
 			_, listed := maps.List(ctx, cache.ListOptions{})
@@ -101,36 +101,60 @@ func TestS9_ReadWaits(t *testing.T) {
 	})
 }
 
-func TestS9_ReadWaitsAndReads(t *testing.T) {
+// TestS9_ReadSaysWhy: what cannot be listed cannot be read, and a read says so at once; WaitForSync waits.
+func TestS9_ReadSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
 		api.Put(fakeapi.ConfigMaps, configMap("a"))
 		api.Intercept(forbid)
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
-		type result struct {
-			m   *corev1.ConfigMap
-			err error
+		defer start(t, c)()
+		if err := maps.Settled(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		got := make(chan result, 1)
-		go func() {
-			m, err := maps.Get(context.Background(), key("a"))
-			got <- result{m, err}
-		}()
-		stop := start(t, c)
+		if m, err := maps.Get(t.Context(), key("a")); err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "failing") {
+			t.Errorf("answered %v, %v from an unsynced store", m, err)
+		}
+		waited := make(chan error, 1)
+		go func() { waited <- maps.WaitForSync(context.Background()) }()
 		time.Sleep(time.Hour)
 		select {
-		case r := <-got:
-			t.Fatalf("answered %v, %v from an unsynced store", r.m, r.err)
+		case err := <-waited:
+			t.Errorf("did not wait: %v", err)
 		default:
 		}
 		api.Intercept(nil)
-		if r := <-got; r.err != nil || r.m.Name != "a" {
-			t.Errorf("got %v, %v", r.m, r.err)
+		if err := <-waited; err != nil {
+			t.Error(err)
 		}
-		stop()
-		if m, err := maps.Get(context.Background(), key("a")); err != nil || m.Name != "a" {
-			t.Errorf("the last known state after the end: %v, %v", m, err)
+		if m, err := maps.Get(t.Context(), key("a")); err != nil || m.Name != "a" || maps.Stale() != nil {
+			t.Errorf("got %v, %v, %v", m, err, maps.Stale())
+		}
+	})
+}
+
+// TestS9_LastKnownState: after the API server has gone away, and after the cache has stopped, reads answer from the last known
+// state, and Stale says so.
+func TestS9_LastKnownState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		c, _ := newCache(t, api)
+		maps := cache.For[*corev1.ConfigMap](c)
+		stop := start(t, c)
+		synced(t, maps)
+		api.Intercept(refuse)
+		api.CutWatches()
+		time.Sleep(time.Minute)
+		for _, want := range []string{"failing", "stopped"} {
+			if err := maps.Stale(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+			if m, err := maps.Get(t.Context(), key("a")); err != nil || m.Name != "a" {
+				t.Errorf("the last known state: %v, %v", m, err)
+			}
+			stop()
 		}
 	})
 }
@@ -189,9 +213,9 @@ func TestReads(t *testing.T) {
 		}
 		for what, err := range map[string]error{
 			`configmaps "none" not found`:                                                  second(maps.Get(ctx, key("none"))),
-			"get a: ConfigMap is a namespaced kind: name the namespace":                    second(maps.Get(ctx, types.NamespacedName{Name: "a"})),
-			`get a: Namespace is a cluster-scoped kind: leave the namespace empty`:         second(namespaces.Get(ctx, key("a"))),
-			`list: Namespace is a cluster-scoped kind: leave the namespace empty, not "x"`: second(namespaces.List(ctx, cache.ListOptions{Namespace: "x"})),
+			"get ConfigMap /a: ConfigMap is a namespaced kind: name the namespace":                    second(maps.Get(ctx, types.NamespacedName{Name: "a"})),
+			`get Namespace default/a: Namespace is a cluster-scoped kind: leave the namespace empty`:         second(namespaces.Get(ctx, key("a"))),
+			`list Namespace: Namespace is a cluster-scoped kind: leave the namespace empty, not "x"`: second(namespaces.List(ctx, cache.ListOptions{Namespace: "x"})),
 		} {
 			if err == nil || !strings.Contains(err.Error(), what) || apierrors.IsNotFound(err) != strings.HasSuffix(what, "not found") {
 				t.Errorf("got %v, want %s", err, what)
@@ -209,10 +233,17 @@ func TestHandle(t *testing.T) {
 	if got := maps.String(); got != "ConfigMap.v1" || maps.GroupVersionKind().Kind != "ConfigMap" {
 		t.Errorf("got %s", got)
 	}
-	if yes, err := maps.Namespaced(t.Context()); !yes || err != nil {
+	if _, err := maps.Namespaced(); err == nil || !strings.Contains(err.Error(), "not known yet") {
+		t.Errorf("before anybody asked: %v", err)
+	}
+	namespaces := cache.For[*corev1.Namespace](c)
+	defer start(t, c)()
+	synced(t, maps)
+	synced(t, namespaces)
+	if yes, err := maps.Namespaced(); !yes || err != nil {
 		t.Errorf("config maps are namespaced: %v, %v", yes, err)
 	}
-	if yes, err := cache.For[*corev1.Namespace](c).Namespaced(t.Context()); yes || err != nil {
+	if yes, err := namespaces.Namespaced(); yes || err != nil {
 		t.Errorf("namespaces are namespaced: %v, %v", yes, err)
 	}
 	m := configMap("a")
@@ -252,9 +283,9 @@ func TestValidate(t *testing.T) {
 	}
 	ctx := t.Context()
 	for i, errs := range [][]error{
-		{noList.WaitForSync(ctx), second(noList.Get(ctx, key("a"))), second(noList.List(ctx, cache.ListOptions{})), second(noList.Namespaced(ctx)), noList.State().Err},
-		{unknown.WaitForSync(ctx), second(unknown.Get(ctx, key("a"))), second(unknown.List(ctx, cache.ListOptions{})), second(unknown.Namespaced(ctx)), unknown.State().Err},
-		{notAPointer.WaitForSync(ctx), second(notAPointer.Get(ctx, key("a"))), second(notAPointer.List(ctx, cache.ListOptions{})), second(notAPointer.Namespaced(ctx)), notAPointer.State().Err},
+		{noList.WaitForSync(ctx), second(noList.Get(ctx, key("a"))), second(noList.List(ctx, cache.ListOptions{})), second(noList.Namespaced()), noList.State().Err},
+		{unknown.WaitForSync(ctx), second(unknown.Get(ctx, key("a"))), second(unknown.List(ctx, cache.ListOptions{})), second(unknown.Namespaced()), unknown.State().Err},
+		{notAPointer.WaitForSync(ctx), second(notAPointer.Get(ctx, key("a"))), second(notAPointer.List(ctx, cache.ListOptions{})), second(notAPointer.Namespaced()), notAPointer.State().Err},
 	} {
 		for _, err := range errs {
 			if err == nil || !strings.Contains(err.Error(), wants[i]) {

@@ -169,7 +169,7 @@ func TestS2_AnotherServer(t *testing.T) {
 // delete is lost and nothing is started anew.
 func TestS5_Removed(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
-		for away := 10 * time.Minute; away < 10*time.Minute+30*time.Second; away += 7 * time.Second {
+		for away := 10*time.Minute + 1300*time.Millisecond; away < 10*time.Minute+30*time.Second; away += 7 * time.Second {
 			synctest.Test(t, func(t *testing.T) {
 				api := fakeapi.New(fakeapi.Deployments, fakeapi.ConfigMaps)
 				api.Intercept(a)

@@ -53,7 +53,8 @@ type Client struct {
 	discovery  discovery.DiscoveryInterfaceWithContext
 	fieldOwner string
 
-	mu       sync.Mutex // guards mappings and rests
+	mu       sync.Mutex // guards what follows
+	versions map[schema.GroupVersion]*groupVersion
 	mappings map[schema.GroupVersionKind]*meta.RESTMapping
 	rests    map[schema.GroupVersionKind]rest.Interface
 }
@@ -103,6 +104,7 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		params:     runtime.NewParameterCodec(o.Scheme),
 		discovery:  disco,
 		fieldOwner: o.FieldOwner,
+		versions:   map[schema.GroupVersion]*groupVersion{},
 		mappings:   map[schema.GroupVersionKind]*meta.RESTMapping{},
 		rests:      map[schema.GroupVersionKind]rest.Interface{},
 	}, nil

@@ -62,7 +62,8 @@ func (h *Handle[T]) Served(ctx context.Context) error {
 	if h.err != nil {
 		return h.err
 	}
-	_, err := h.client.askMapping(ctx, h.gvk)
+	h.client.Forget(h.gvk)
+	_, err := h.client.Mapping(ctx, h.gvk)
 	return err
 }
 

@@ -6,13 +6,17 @@ package client
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 )
 
@@ -20,6 +24,8 @@ import (
 type NotServedError struct {
 	Kind schema.GroupVersionKind
 	Host string // of the API server
+
+	asked time.Time
 }
 
 // Error says which kind is missing where, and what to do.
@@ -33,53 +39,129 @@ func (e *NotServedError) Is(target error) bool {
 	return ok
 }
 
+// Asked returns when the API server answered that.
+func (e *NotServedError) Asked() time.Time { return e.asked }
+
 // Mapping says as which resource, and in which scope, the API server serves a kind. The answer is kept. A kind that is
 // not served gives a *[NotServedError] and is asked for again at the next call.
 func (c *Client) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
-	if m := c.knownMapping(gvk); m != nil {
+	return c.MappingWithin(ctx, gvk, 0)
+}
+
+// MappingWithin is Mapping, but for a kind that is not served it is content with an answer that is no older than age, whoever
+// got it: callers that wait for kinds of one group-version ask once for all of them.
+func (c *Client) MappingWithin(ctx context.Context, gvk schema.GroupVersionKind, age time.Duration) (*meta.RESTMapping, error) {
+	if m := c.Known(gvk); m != nil {
 		return m, nil
 	}
-	return c.askMapping(ctx, gvk)
+	g := c.groupVersion(gvk.GroupVersion())
+	select { // one after another: who comes second has an answer
+	case g.turn <- struct{}{}:
+		defer func() { <-g.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if m := c.Known(gvk); m != nil {
+		return m, nil
+	}
+	if c.doubtful(g) || time.Since(g.asked) >= age {
+		g.asked = time.Time{}
+		if err := c.ask(ctx, gvk.GroupVersion()); err != nil {
+			return nil, err
+		}
+		g.asked = time.Now()
+	}
+	if m := c.Known(gvk); m != nil {
+		return m, nil
+	}
+	return nil, &NotServedError{Kind: gvk, Host: c.config.Host, asked: g.asked}
+}
+
+// Known is Mapping without a request: nil for a kind that was not found yet, or was forgotten.
+func (c *Client) Known(gvk schema.GroupVersionKind) *meta.RESTMapping {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mappings[gvk]
 }
 
 // Forget drops what Mapping has kept of a kind: the next call asks the API server.
 func (c *Client) Forget(gvk schema.GroupVersionKind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.mappings, gvk)
+	if g := c.versions[gvk.GroupVersion()]; g != nil && c.mappings[gvk] != nil {
+		delete(c.mappings, gvk)
+		g.doubtful = true
+	}
 }
 
-func (c *Client) askMapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
+// groupVersion is what the API server said of a group-version.
+type groupVersion struct {
+	turn  chan struct{} // holds one: whoever asks
+	asked time.Time     // of whoever has the turn: when the last answer came
+
+	doubtful bool // guarded by the client's mutex: the last answer says nothing about what is served now
+}
+
+func (c *Client) doubtful(g *groupVersion) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	doubtful := g.doubtful
+	g.doubtful = false
+	return doubtful || g.asked.IsZero()
+}
+
+func (c *Client) groupVersion(gv schema.GroupVersion) *groupVersion {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := c.versions[gv]
+	if g == nil {
+		g = &groupVersion{turn: make(chan struct{}, 1)}
+		c.versions[gv] = g
+	}
+	return g
+}
+
+// ask keeps the mapping of every kind of a group-version.
+func (c *Client) ask(ctx context.Context, gv schema.GroupVersion) error {
 	var list metav1.APIResourceList
 	// Without MaxRetries client-go makes the request up to 10 times more, unseen, if the API server says when (Retry-After).
-	err := c.discovery.RESTClient().Get().MaxRetries(0).AbsPath(apiPath(gvk.Group), gvk.Group, gvk.Version).Do(ctx).Into(&list)
+	err := c.discovery.RESTClient().Get().MaxRetries(0).AbsPath(apiPath(gv.Group), gv.Group, gv.Version).Do(ctx).Into(&list)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("asking the API server at %s for %s: %w", c.config.Host, gvk.GroupVersion(), err)
+		return fmt.Errorf("asking the API server at %s for %s: %w", c.config.Host, gv, err)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.mappings, func(gvk schema.GroupVersionKind, _ *meta.RESTMapping) bool { return gvk.GroupVersion() == gv })
 	for _, r := range list.APIResources {
-		if r.Kind == gvk.Kind && !strings.Contains(r.Name, "/") { // a slash is a subresource
-			return c.keepMapping(gvk, r), nil
+		gvk := gv.WithKind(r.Kind)
+		if strings.Contains(r.Name, "/") || c.mappings[gvk] != nil { // a slash is a subresource
+			continue
 		}
+		m := &meta.RESTMapping{Resource: gv.WithResource(r.Name), GroupVersionKind: gvk, Scope: meta.RESTScopeRoot}
+		if r.Namespaced {
+			m.Scope = meta.RESTScopeNamespace
+		}
+		c.mappings[gvk] = m
 	}
-	c.Forget(gvk)
-	return nil, &NotServedError{Kind: gvk, Host: c.config.Host}
+	return nil
 }
 
-func (c *Client) knownMapping(gvk schema.GroupVersionKind) *meta.RESTMapping {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.mappings[gvk]
+// Dynamic returns client-go's client for unstructured objects. It makes no request.
+func (c *Client) Dynamic() (dynamic.Interface, error) {
+	d, err := dynamic.NewForConfigAndClient(c.config, c.http)
+	if err != nil {
+		return nil, fmt.Errorf("a dynamic client: %w", err)
+	}
+	return d, nil
 }
 
-func (c *Client) keepMapping(gvk schema.GroupVersionKind, r metav1.APIResource) *meta.RESTMapping {
-	m := &meta.RESTMapping{Resource: gvk.GroupVersion().WithResource(r.Name), GroupVersionKind: gvk, Scope: meta.RESTScopeRoot}
-	if r.Namespaced {
-		m.Scope = meta.RESTScopeNamespace
+// Metadata returns client-go's client for the metadata of objects. It makes no request.
+func (c *Client) Metadata() (metadata.Interface, error) {
+	m, err := metadata.NewForConfigAndClient(c.config, c.http)
+	if err != nil {
+		return nil, fmt.Errorf("a metadata client: %w", err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mappings[gvk] = m
-	return m
+	return m, nil
 }
 
 // RESTClient returns client-go's REST client for a kind: protobuf where its Go type can do it, else JSON. It makes no

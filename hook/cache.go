@@ -3,7 +3,10 @@
 
 package hook
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Phase is where an informer stands.
 type Phase string
@@ -23,23 +26,50 @@ const (
 	Stopped Phase = "stopped"
 )
 
-// InformerState is where one informer stands, and since when.
+// InformerState is where one informer stands, and since when. Where a handle has several informers, it is the worst phase of
+// theirs and the sum of their numbers.
 type InformerState struct {
 	// Kind is the informer's kind, in the form Kind.version.group.
 	Kind string
+	// Scope says what of the kind is kept, and in which form; empty for all objects in their usual form.
+	Scope string
 	// Phase is where it stands.
 	Phase Phase
 	// Since is when it came there.
 	Since time.Time
 	// Err is why it is Waiting or Failing, else nil.
 	Err error
+
+	// Lists and Watches count the initial lists that were read to their end, streamed ones included, and the watches that were
+	// opened. More than one list means that a watch could not go on where it had ended.
+	Lists, Watches int64
+	// Quiet counts the watches that were given up because nothing came for 3 minutes, not even a bookmark.
+	Quiet int64
+	// ResourceVersion is how far the local copy has come; empty if that is not known.
+	ResourceVersion string
+	// Undecodable names objects that do not fit their Go type, with the reason; at most 10 of them, UndecodableCount of all.
+	// The copy keeps the last state of them that did fit, if there was one.
+	Undecodable      []string
+	UndecodableCount int
+
+	// Objects counts the objects in the local copy, and Bytes estimates their size when serialized, from a sample. Both are
+	// counted where somebody asks for a state; a hook is not told.
+	Objects int
+	Bytes   int64
 }
 
 // String says it in one line.
 func (s InformerState) String() string {
-	text := s.Kind + ": " + string(s.Phase)
+	text := s.Kind
+	if s.Scope != "" {
+		text += " (" + s.Scope + ")"
+	}
+	text += ": " + string(s.Phase)
 	if s.Err != nil {
 		text += ": " + s.Err.Error()
+	}
+	if len(s.Undecodable) > 0 {
+		text += fmt.Sprintf("; %d objects cannot be decoded, such as %s", s.UndecodableCount, s.Undecodable[0])
 	}
 	return text
 }
@@ -49,4 +79,6 @@ type Cache struct {
 	// InformerState is called when an informer begins to wait or fail, when the reason changes, and when it recovers: it is
 	// then Syncing or Synced, without Err. It is not called when all goes well.
 	InformerState func(InformerState)
+	// Undecodable is called for an object that does not fit its Go type, each time it comes.
+	Undecodable func(kind, object string, err error)
 }

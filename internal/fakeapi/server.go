@@ -29,6 +29,7 @@ type Server struct {
 	intercept func(*Request) (*http.Response, error)
 	cut       chan struct{} // closed, and made anew, to end all watches
 	watches   int
+	silent    bool // no bookmarks
 }
 
 // New makes a server that serves the given resources.
@@ -106,6 +107,13 @@ func (s *Server) Count(verb string, of Resource) int {
 		}
 	}
 	return n
+}
+
+// Silence ends the bookmarks that watches begun from now on would get each minute.
+func (s *Server) Silence() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent = true
 }
 
 // Watches returns how many watches are open.

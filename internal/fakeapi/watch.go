@@ -25,6 +25,7 @@ type stream struct {
 	request *Request
 	table   *table
 	timeout <-chan time.Time
+	idle    <-chan time.Time // when the next bookmark is due; nil for a request that allows none
 	closed  chan struct{}
 	close   func()
 	cut     chan struct{}
@@ -49,6 +50,9 @@ func (s *Server) watchLocked(r *Request, t *table) (*http.Response, error) {
 	if n, err := strconv.Atoi(r.Query.Get("timeoutSeconds")); err == nil && n > 0 {
 		w.timeout = time.After(time.Duration(n) * time.Second)
 	}
+	if r.Query.Get("allowWatchBookmarks") == "true" && !s.silent {
+		w.idle = time.After(bookmarkEvery)
+	}
 	from, _ := strconv.ParseInt(r.Query.Get("resourceVersion"), 10, 64)
 	switch {
 	case r.Streaming() || from == 0:
@@ -58,7 +62,9 @@ func (s *Server) watchLocked(r *Request, t *table) (*http.Response, error) {
 			}
 		}
 		if r.Streaming() {
-			w.frame(watch.Bookmark, s.bookmarkLocked(t))
+			b := s.bookmarkLocked(t)
+			b.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+			w.frame(watch.Bookmark, b)
 		}
 	case from < t.oldest:
 		w.frame(watch.Error, &metav1.Status{
@@ -79,7 +85,6 @@ func (s *Server) bookmarkLocked(t *table) *unstructured.Unstructured {
 	u.SetAPIVersion(t.gv().String())
 	u.SetKind(t.Kind)
 	u.SetResourceVersion(strconv.FormatInt(s.version, 10))
-	u.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	return u
 }
 
@@ -109,9 +114,21 @@ func (w *stream) Read(p []byte) (int, error) {
 			w.ended = true
 		case <-w.timeout:
 			w.ended = true
+		case <-w.idle:
+			w.idle = time.After(bookmarkEvery)
+			w.bookmark()
 		}
 	}
 	return w.frames.Read(p)
+}
+
+// bookmarkEvery is how often an API server says that a watch has missed nothing.
+const bookmarkEvery = time.Minute
+
+func (w *stream) bookmark() {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	w.frame(watch.Bookmark, w.server.bookmarkLocked(w.table))
 }
 
 // Close implements io.Closer.

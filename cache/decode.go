@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// Custom resources are decoded object by object: one that does not fit its Go type, because the schema of its CRD is wider than
+// the type, is named in the state and left out; what was known of it before stays. client-go would fail the whole list, and the
+// watch with it.
+
+// speaksProtobuf tells a built-in kind from a custom one: only the former's Go type can be read from protobuf.
+func (i *informer) speaksProtobuf() bool {
+	obj, err := i.cache.backend.Scheme().New(i.key.gvk)
+	if err != nil {
+		return false
+	}
+	_, ok := obj.(interface {
+		Marshal() ([]byte, error)
+		Unmarshal(data []byte) error
+	})
+	return ok
+}
+
+// decode makes an object of its JSON.
+func (i *informer) decode(raw []byte) (Object, error) {
+	obj, err := i.cache.backend.Scheme().New(i.key.gvk)
+	if err != nil {
+		return nil, err
+	}
+	o, ok := obj.(Object)
+	if !ok {
+		return nil, fmt.Errorf("%T has no metadata", obj)
+	}
+	var failure error
+	if p := recovered(func() { failure = utiljson.Unmarshal(raw, o) }); p != nil { // a method UnmarshalJSON may do anything
+		failure = p
+	}
+	return o, failure
+}
+
+// decodeEach decodes a list that could not be decoded as a whole. The error is returned if that was not for an object in it.
+func (i *informer) decodeEach(result rest.Result, list runtime.Object, whole error) (runtime.Object, error) {
+	raw, err := result.Raw()
+	if err != nil {
+		return nil, errors.Join(whole, err)
+	}
+	var parts struct {
+		metav1.ListMeta `json:"metadata"`
+
+		Items []json.RawMessage `json:"items"`
+	}
+	if json.Unmarshal(raw, &parts) != nil {
+		return nil, whole // not JSON at all
+	}
+	var items []runtime.Object
+	for _, item := range parts.Items {
+		o, err := i.decode(item)
+		if err == nil {
+			items = append(items, o)
+			continue
+		}
+		name, known := i.lastKnown(item)
+		i.bad.add(name, err)
+		if known != nil {
+			items = append(items, known)
+		}
+	}
+	l, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, err
+	}
+	l.SetResourceVersion(parts.ResourceVersion)
+	l.SetContinue(parts.Continue)
+	l.SetRemainingItemCount(parts.RemainingItemCount)
+	return list, meta.SetList(list, items)
+}
+
+// lastKnown returns the metadata of an object that cannot be decoded, and what the store has of it, or nil.
+func (i *informer) lastKnown(raw []byte) (name *metav1.PartialObjectMetadata, known Object) {
+	name = &metav1.PartialObjectMetadata{}
+	_ = utiljson.Unmarshal(raw, name) // it has a name, at least
+	key, _ := toolscache.MetaNamespaceKeyFunc(name)
+	stored, found, err := i.shared.GetStore().GetByKey(key)
+	if err != nil || !found {
+		return name, nil
+	}
+	known, _ = stored.(Object)
+	if known != nil && known.GetUID() != name.GetUID() {
+		return name, nil
+	}
+	return name, known
+}
+
+// watchJSON makes a watch of the body of its answer.
+func (i *informer) watchJSON(ctx context.Context, body io.ReadCloser) watch.Interface {
+	// 500 says that the cause is not known, as in client-go's own watches.
+	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")
+	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), &eventDecoder{i, json.NewDecoder(body), body}, reporter)
+}
+
+// eventDecoder implements watch.Decoder.
+type eventDecoder struct {
+	informer *informer
+	frames   *json.Decoder
+	body     io.Closer
+}
+
+// Decode returns the next event whose object can be decoded. A delete of one that cannot is one of its last known state.
+func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
+	for {
+		var frame struct {
+			Type   watch.EventType `json:"type"`
+			Object json.RawMessage `json:"object"`
+		}
+		if err := d.frames.Decode(&frame); err != nil {
+			return "", nil, err
+		}
+		if frame.Type == watch.Error {
+			status := &metav1.Status{}
+			return frame.Type, status, utiljson.Unmarshal(frame.Object, status)
+		}
+		o, err := d.informer.decode(frame.Object)
+		if err == nil {
+			d.informer.bad.fits(o)
+			return frame.Type, o, nil
+		}
+		name, known := d.informer.lastKnown(frame.Object)
+		if frame.Type != watch.Deleted {
+			d.informer.bad.add(name, err)
+			continue
+		}
+		d.informer.bad.fits(name)
+		if known != nil {
+			return frame.Type, known, nil
+		}
+	}
+}
+
+// Close implements watch.Decoder.
+func (d *eventDecoder) Close() { _ = d.body.Close() }

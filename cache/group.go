@@ -1,0 +1,257 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// group is the informers of one handle's scope: one, or one for each namespace or name. It lives until the handle and every
+// subscription have let it go.
+type group struct {
+	cache   *Cache
+	key     key // of everything; members have it at their place
+	scope   Scope
+	example Object
+	members atomic.Pointer[members] // replaced, never changed
+
+	mu            sync.Mutex // guards what follows, and the replacing of members
+	refs          int
+	subscriptions map[*Subscription]struct{}
+	indexers      toolscache.Indexers
+	untell        func()
+}
+
+// members is the informers of a group. Most groups have the one of everything.
+type members struct {
+	everything *informer
+	by         map[place]*informer
+}
+
+func newGroup(c *Cache, k key, s Scope, example Object) *group {
+	g := &group{cache: c, key: k, scope: s, example: example, refs: 1, subscriptions: map[*Subscription]struct{}{}, indexers: toolscache.Indexers{}}
+	g.members.Store(&members{})
+	untell := s.tell(g.follow)
+	g.mu.Lock()
+	g.untell = untell
+	g.mu.Unlock()
+	g.follow()
+	return g
+}
+
+// follow makes the members those that the scope wants now.
+func (g *group) follow() {
+	for _, left := range g.update() {
+		g.cache.later(left.retire)
+	}
+}
+
+// departure is a member that left its group, with the registrations of the subscriptions that saw it.
+type departure struct {
+	group    *group
+	informer *informer
+	seen     map[*Subscription]toolscache.ResourceEventHandlerRegistration
+}
+
+// update brings new members in, and returns those that left.
+func (g *group) update() (left []departure) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	wanted := map[place]bool{}
+	if g.refs > 0 {
+		wanted = g.scope.places()
+	}
+	now := map[place]*informer{}
+	for p, i := range g.members.Load().by {
+		if wanted[p] {
+			now[p] = i
+		} else {
+			left = append(left, departure{g, i, g.leaveLocked(i)})
+		}
+	}
+	for p := range wanted {
+		if now[p] == nil {
+			now[p] = g.joinLocked(p)
+		}
+	}
+	g.members.Store(&members{everything: now[place{}], by: now})
+	return left
+}
+
+func (g *group) joinLocked(p place) *informer {
+	i := g.cache.acquire(g.key.at(p), g.example)
+	_ = i.shared.AddIndexers(g.indexers) // the names are unique; it fails only if the informer has stopped
+	for s := range g.subscriptions {
+		s.join(i)
+	}
+	return i
+}
+
+func (g *group) leaveLocked(i *informer) map[*Subscription]toolscache.ResourceEventHandlerRegistration {
+	seen := map[*Subscription]toolscache.ResourceEventHandlerRegistration{}
+	for s := range g.subscriptions {
+		if r := s.leave(i); r != nil {
+			seen[s] = r
+		}
+	}
+	return seen
+}
+
+// retire ends a member: what it had is gone for each subscription, which hears of it as of a missed delete.
+func (d departure) retire() {
+	for s, registration := range d.seen {
+		_ = toolscache.ShutDownEventHandler(d.informer.shared, registration) // fails only if it has stopped
+		for _, obj := range d.informer.shared.GetStore().List() {
+			if s.isClosed() {
+				break
+			}
+			name, _ := toolscache.MetaNamespaceKeyFunc(obj)
+			s.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: name, Obj: obj})
+		}
+	}
+	d.group.cache.release(d.informer)
+}
+
+// hold keeps the group alive. It must be let go.
+func (g *group) hold() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refs++
+}
+
+// letGo ends the group if nobody else holds it.
+func (g *group) letGo() {
+	g.mu.Lock()
+	g.refs--
+	last, untell := g.refs == 0, g.untell
+	g.mu.Unlock()
+	if last {
+		untell()
+		g.follow()
+	}
+}
+
+// member returns the informer that keeps what has this name.
+func (g *group) member(name types.NamespacedName) (*informer, error) {
+	m := g.members.Load()
+	if m.everything != nil {
+		return m.everything, nil
+	}
+	for _, p := range [...]place{{namespace: name.Namespace}, {name.Namespace, name.Name}} {
+		if i := m.by[p]; i != nil {
+			return i, nil
+		}
+	}
+	return nil, fmt.Errorf("%s is outside the scope of this handle; widen its cache.Scope, or use another handle", name)
+}
+
+// within returns the informers that keep what is in a namespace; all of them if it is empty.
+func (g *group) within(namespace string) ([]*informer, error) {
+	var list []*informer
+	for p, i := range g.members.Load().by {
+		if namespace == "" || p.namespace == "" || p.namespace == namespace {
+			list = append(list, i)
+		}
+	}
+	if namespace != "" && len(list) == 0 {
+		return nil, fmt.Errorf("the namespace %s is outside the scope of this handle; widen its cache.Scope, or use another handle", namespace)
+	}
+	return list, nil
+}
+
+// state merges where the members stand.
+func (g *group) state(sized bool) hook.InformerState {
+	members := g.members.Load().by
+	all := hook.InformerState{Kind: g.key.kind(), Scope: g.key.String(), Phase: hook.Synced}
+	if len(members) != 1 {
+		all.Scope = fmt.Sprintf("%d informers", len(members))
+	}
+	for _, i := range members {
+		s := i.state()
+		if sized {
+			s.Objects, s.Bytes = i.size()
+		}
+		if len(members) == 1 {
+			return s
+		}
+		all = merge(all, s)
+	}
+	return all
+}
+
+// merge adds a member's state to that of the others.
+func merge(all, s hook.InformerState) hook.InformerState {
+	if worse(s.Phase) > worse(all.Phase) || all.Since.IsZero() {
+		all.Phase, all.Err, all.Since = s.Phase, s.Err, s.Since
+		if s.Err != nil {
+			all.Err = fmt.Errorf("%s: %w", s.Scope, s.Err)
+		}
+	}
+	all.Lists, all.Watches, all.Quiet = all.Lists+s.Lists, all.Watches+s.Watches, all.Quiet+s.Quiet
+	all.Undecodable = append(all.Undecodable, s.Undecodable...)
+	all.Undecodable = all.Undecodable[:min(len(all.Undecodable), 10)]
+	all.UndecodableCount += s.UndecodableCount
+	all.Objects, all.Bytes = all.Objects+s.Objects, all.Bytes+s.Bytes
+	return all
+}
+
+// worse orders the phases.
+func worse(p hook.Phase) int {
+	switch p {
+	case hook.Synced:
+		return 0
+	case hook.Syncing:
+		return 1
+	case hook.NotStarted:
+		return 2
+	case hook.Waiting:
+		return 3
+	case hook.Failing:
+		return 4
+	default:
+		return 5
+	}
+}
+
+// await waits until every member fulfils a condition that the state of the cache tells of. It returns an error when ctx ends, or
+// when a member has stopped.
+func (g *group) await(ctx context.Context, done func(*informer) bool) error {
+	for {
+		changed := g.cache.Changed()
+		waiting := g.first(func(i *informer) bool { return !done(i) })
+		if waiting == nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-waiting.synced():
+			if !done(waiting) {
+				return fmt.Errorf("not synced: %s", waiting.state())
+			}
+		case <-waiting.stopped:
+			if !done(waiting) {
+				return fmt.Errorf("not synced, and never will be: %s", waiting.state())
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("not synced: %s: %w", waiting.state(), context.Cause(ctx))
+		}
+	}
+}
+
+func (g *group) first(is func(*informer) bool) *informer {
+	for _, i := range g.members.Load().by {
+		if is(i) {
+			return i
+		}
+	}
+	return nil
+}

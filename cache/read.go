@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// Get returns a copy of one object. An object that is not there is an error for which apierrors.IsNotFound is true; one outside
+// the handle's scope is another error, except that nobody can tell whether selectors keep it out.
+//
+// While the initial list is under way it waits, until ctx ends. Where the list cannot be had, because the kind is not served or
+// may not be read, it returns the reason at once (S9); WaitForSync waits for that, too. Once there was a list, reads answer from
+// the last known state, and Stale says if that may be old.
+func (h *Handle[T]) Get(ctx context.Context, name types.NamespacedName) (T, error) {
+	obj, err := h.get(ctx, name)
+	if err != nil {
+		return *new(T), fmt.Errorf("get %s %s: %w", h.gvk.Kind, name, err)
+	}
+	if obj == nil {
+		return *new(T), h.notFound(name)
+	}
+	return h.give(obj), nil
+}
+
+// get returns nil for an object that is not there.
+func (h *Handle[T]) get(ctx context.Context, name types.NamespacedName) (any, error) {
+	if err := h.usable(); err != nil {
+		return nil, err
+	}
+	i, err := h.group.member(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.readable(ctx); err != nil {
+		return nil, err
+	}
+	if err := i.fits(name.Namespace, true); err != nil {
+		return nil, err
+	}
+	if err := i.bad.of(name); err != nil {
+		return nil, fmt.Errorf("it cannot be decoded: %w", err)
+	}
+	obj, _, err := i.shared.GetStore().GetByKey(storeKey(name))
+	return obj, err
+}
+
+// storeKey is how client-go's store names an object.
+func storeKey(name types.NamespacedName) string {
+	if name.Namespace == "" {
+		return name.Name
+	}
+	return name.Namespace + "/" + name.Name
+}
+
+// notFound says that an object is not there, and among which it was looked for.
+func (h *Handle[T]) notFound(name types.NamespacedName) error {
+	resource, _ := meta.UnsafeGuessKindToResource(h.gvk) // it is only for the message
+	if m := h.group.mapping(); m != nil {
+		resource = m.Resource
+	}
+	err := apierrors.NewNotFound(resource.GroupResource(), name.Name)
+	k := h.group.key
+	if k.labels != "" || k.fields != "" {
+		err.ErrStatus.Message += " among those of this handle (" + k.String() + ")"
+	}
+	return err
+}
+
+// ListOptions narrows a List. The zero value is everything in the handle's scope.
+type ListOptions struct {
+	// Namespace to list. Default: all.
+	Namespace string
+	// Selector of labels. Default: all.
+	Selector labels.Selector
+	// Limit is the largest number of objects. Which ones is not defined. Default 0: no limit.
+	Limit int
+}
+
+// List returns copies of the objects, in no particular order. It waits and fails as Get does.
+func (h *Handle[T]) List(ctx context.Context, o ListOptions) ([]T, error) {
+	return collect(h.All(ctx, o))
+}
+
+// All iterates over copies of the objects that there are now, in no particular order. It waits and fails as Get does; an error is
+// the only thing that it yields then.
+func (h *Handle[T]) All(ctx context.Context, o ListOptions) iter.Seq2[T, error] {
+	return h.all(ctx, o, func(i *informer) ([]any, error) {
+		if o.Namespace == "" {
+			return i.shared.GetIndexer().List(), nil
+		}
+		return i.shared.GetIndexer().ByIndex(toolscache.NamespaceIndex, o.Namespace)
+	})
+}
+
+func (h *Handle[T]) all(ctx context.Context, o ListOptions, of func(*informer) ([]any, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		found, err := h.find(ctx, o, of)
+		if err != nil {
+			yield(*new(T), fmt.Errorf("list %s: %w", h.gvk.Kind, err))
+			return
+		}
+		n := 0
+		for _, objects := range found {
+			for _, obj := range objects {
+				if !o.matches(obj) {
+					continue
+				}
+				if n++; !yield(h.give(obj), nil) || n == o.Limit {
+					return
+				}
+			}
+		}
+	}
+}
+
+// find returns what the members of the scope have.
+func (h *Handle[T]) find(ctx context.Context, o ListOptions, of func(*informer) ([]any, error)) ([][]any, error) {
+	if err := h.usable(); err != nil {
+		return nil, err
+	}
+	if o.Limit < 0 {
+		return nil, fmt.Errorf("cache.ListOptions.Limit is %d, it must not be negative", o.Limit)
+	}
+	members, err := h.group.within(o.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	var found [][]any
+	for _, i := range members {
+		if err := i.readable(ctx); err != nil {
+			return nil, err
+		}
+		if err := i.fits(o.Namespace, false); err != nil {
+			return nil, err
+		}
+		objects, err := of(i)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, objects)
+	}
+	return found, nil
+}
+
+// matches says whether an object of the store is wanted.
+func (o ListOptions) matches(obj any) bool {
+	if o.Namespace == "" && (o.Selector == nil || o.Selector.Empty()) {
+		return true
+	}
+	m, ok := obj.(Object)
+	return ok && (o.Namespace == "" || m.GetNamespace() == o.Namespace) && (o.Selector == nil || o.Selector.Matches(labels.Set(m.GetLabels())))
+}
+
+// collect makes a list of an iteration.
+func collect[T Object](all func(func(T, error) bool)) ([]T, error) {
+	var list []T
+	for obj, err := range all {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, obj)
+	}
+	return list, nil
+}
+
+// give returns an object of the store, or a copy.
+func (h *Handle[T]) give(obj any) T {
+	o := obj.(T) //nolint:forcetypeassert // the store of T's informer holds nothing else
+	if h.shared {
+		return o
+	}
+	return o.DeepCopyObject().(T) //nolint:forcetypeassert // as above
+}
+
+// readable returns nil when the informer has a list to answer from, and waits for one that is under way.
+func (i *informer) readable(ctx context.Context) error {
+	for !i.hasSynced() {
+		changed := i.cache.Changed()
+		switch phase, _, _ := i.at(); phase {
+		case hook.Waiting, hook.Failing:
+			return fmt.Errorf("not synced: %s", i.state())
+		case hook.Stopped:
+			return fmt.Errorf("not synced, and never will be: %s", i.state())
+		}
+		select {
+		case <-changed:
+		case <-i.synced():
+		case <-ctx.Done():
+			return fmt.Errorf("not synced: %s: %w", i.state(), context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// fits says what is wrong with a namespace for the kind.
+func (i *informer) fits(namespace string, one bool) error {
+	m := i.mapping.Load()
+	if m == nil { // a foreign informer
+		return nil
+	}
+	switch namespaced := m.Scope.Name() == meta.RESTScopeNameNamespace; {
+	case namespaced && namespace == "" && one:
+		return fmt.Errorf("%s is a namespaced kind: name the namespace", i.key.gvk.Kind)
+	case !namespaced && namespace != "":
+		return fmt.Errorf("%s is a cluster-scoped kind: leave the namespace empty, not %q", i.key.gvk.Kind, namespace)
+	}
+	return nil
+}
+
+// mapping returns how the kind was served last, or nil if nobody has asked yet.
+func (g *group) mapping() *meta.RESTMapping {
+	for _, i := range g.members.Load().by {
+		if m := i.mapping.Load(); m != nil {
+			return m
+		}
+	}
+	return g.cache.backend.Known(g.key.gvk)
+}

@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Scope says which objects of a kind a handle is for, and what is kept of them. The zero value is all of them, without
+// managedFields. Handles of equal scopes share their informers.
+type Scope struct {
+	// Kind says the kind where T does not: for *unstructured.Unstructured and *metav1.PartialObjectMetadata. For any other T
+	// it must be empty, or what the scheme says.
+	Kind schema.GroupVersionKind
+	// Namespaces narrows a namespaced kind to these, each with an informer of its own. Default: all namespaces.
+	Namespaces *Set[string]
+	// Names narrows to single objects, each with an informer of its own, so that a right to these names is enough. It excludes
+	// Namespaces. Default: all objects.
+	Names *Set[types.NamespacedName]
+	// Labels selects by labels, at the API server. An object that comes to match is a create to the sources of the handle,
+	// one that ceases to a delete. Default: all.
+	Labels labels.Selector
+	// Fields selects by those fields that the API server can select by: metadata.name and metadata.namespace, and a few of
+	// some kinds. Default: all.
+	Fields fields.Selector
+	// Transform changes objects before they are kept, to drop what nobody reads. Handles share informers if it is the same
+	// *Transform. Default: none.
+	Transform *Transform
+	// KeepManagedFields keeps metadata.managedFields, which the Extract functions of apply configurations need. Default: they
+	// are dropped, up to 60 % of an object, and Handle.LastWrite says who wrote last.
+	KeepManagedFields bool
+	// ReadOnly also drops the annotation kubectl.kubernetes.io/last-applied-configuration. An Update with an object that was
+	// read through such a handle would lose it, so it must be used for reading only. Default: it is kept.
+	ReadOnly bool
+	// Resync is how often each source of the handle delivers every object again, unchanged, give or take a tenth.
+	// Default: never.
+	Resync time.Duration
+}
+
+// Validate names the field that is wrong.
+func (s Scope) Validate() error {
+	switch {
+	case s.Namespaces != nil && s.Names != nil:
+		return errors.New("cache.Scope has both Namespaces and Names; a name says its namespace, so give Names alone")
+	case s.Resync < 0:
+		return fmt.Errorf("cache.Scope.Resync is %s, it must not be negative", s.Resync)
+	}
+	return nil
+}
+
+// form is what objects are decoded into.
+type form uint8
+
+const (
+	typed form = iota
+	untyped
+	metadataOnly
+)
+
+func formOf(t reflect.Type) form {
+	switch t {
+	case reflect.TypeFor[*unstructured.Unstructured]():
+		return untyped
+	case reflect.TypeFor[*metav1.PartialObjectMetadata]():
+		return metadataOnly
+	default:
+		return typed
+	}
+}
+
+// String names the form where it is not the usual one.
+func (f form) String() string {
+	switch f {
+	case untyped:
+		return "unstructured"
+	case metadataOnly:
+		return "metadata"
+	default:
+		return "typed"
+	}
+}
+
+// place is what one informer of a scope is for: everything, a namespace, or one object.
+type place struct{ namespace, name string }
+
+// key is what informers are shared by.
+type key struct {
+	gvk               schema.GroupVersionKind
+	form              form
+	place             place
+	labels, fields    string
+	transform         *Transform
+	keepManagedFields bool
+	readOnly          bool
+}
+
+func (s Scope) key(gvk schema.GroupVersionKind, f form) key {
+	k := key{gvk: gvk, form: f, transform: s.Transform, keepManagedFields: s.KeepManagedFields, readOnly: s.ReadOnly}
+	if s.Labels != nil {
+		k.labels = s.Labels.String()
+	}
+	if s.Fields != nil {
+		k.fields = s.Fields.String()
+	}
+	return k
+}
+
+// at returns the key of a part of the scope.
+func (k key) at(p place) key {
+	k.place = p
+	return k
+}
+
+// fieldSelector selects what k is for, apart from the namespace.
+func (k key) fieldSelector() string {
+	if k.place.name == "" {
+		return k.fields
+	}
+	byName := fields.OneTermEqualSelector("metadata.name", k.place.name).String()
+	if k.fields == "" {
+		return byName
+	}
+	return k.fields + "," + byName
+}
+
+// kind is the kind in the form Kind.version.group.
+func (k key) kind() string {
+	return strings.TrimSuffix(k.gvk.Kind+"."+k.gvk.Version+"."+k.gvk.Group, ".")
+}
+
+// String says in words what of the kind is kept, and as what. It is empty for all objects as usual.
+func (k key) String() string {
+	var words []string
+	add := func(format, value string) {
+		if value != "" {
+			words = append(words, fmt.Sprintf(format, value))
+		}
+	}
+	if k.form != typed {
+		words = append(words, k.form.String())
+	}
+	add("name %s", k.place.name)
+	add("namespace %s", k.place.namespace)
+	add("labels %s", k.labels)
+	add("fields %s", k.fields)
+	if k.transform != nil {
+		add("transform %s", k.transform.name)
+	}
+	if k.keepManagedFields {
+		words = append(words, "with managedFields")
+	}
+	if k.readOnly {
+		words = append(words, "read-only")
+	}
+	return strings.Join(words, ", ")
+}
+
+// places is what the scope consists of now.
+func (s Scope) places() map[place]bool {
+	p := map[place]bool{}
+	switch {
+	case s.Namespaces != nil:
+		for _, namespace := range s.Namespaces.Elements() {
+			p[place{namespace: namespace}] = true
+		}
+	case s.Names != nil:
+		for _, name := range s.Names.Elements() {
+			p[place{name.Namespace, name.Name}] = true
+		}
+	default:
+		p[place{}] = true
+	}
+	return p
+}
+
+// tell has f called when places changes, until the function that it returns is called.
+func (s Scope) tell(f func()) (end func()) {
+	switch {
+	case s.Namespaces != nil:
+		return s.Namespaces.tell(f)
+	case s.Names != nil:
+		return s.Names.tell(f)
+	default:
+		return func() {}
+	}
+}
+
+// kindOf finds the kind of an example of T, in the scheme or the scope, and says what is wrong with it.
+func (s Scope) kindOf(scheme *runtime.Scheme, example Object) (schema.GroupVersionKind, error) {
+	if f := formOf(reflect.TypeOf(example)); f != typed {
+		if s.Kind.Kind == "" || s.Kind.Version == "" {
+			return s.Kind, errors.New("the type says no kind; give cache.Scope.Kind, with its version")
+		}
+		return s.Kind, nil
+	}
+	kinds, _, err := scheme.ObjectKinds(example)
+	if err != nil {
+		return s.Kind, fmt.Errorf("the scheme does not know the type; add its package with AddToScheme: %w", err)
+	}
+	kind := kinds[0]
+	for _, k := range kinds {
+		if k == s.Kind {
+			kind = k
+		}
+	}
+	if s.Kind != (schema.GroupVersionKind{}) && s.Kind != kind {
+		return kind, fmt.Errorf("cache.Scope.Kind is %s, but the type is of %s; leave it empty", s.Kind, kind)
+	}
+	if list := listKind(kind); !scheme.Recognizes(list) {
+		return kind, fmt.Errorf("the scheme knows the type but not %s, which lists need; add it to the scheme", list.Kind)
+	}
+	return kind, nil
+}

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Transform changes objects before they are kept. NewTransform makes one.
+type Transform struct {
+	name  string
+	check func(Object) error
+	apply func(Object)
+}
+
+// NewTransform makes a transform of a function that changes an object in place, for handles of T. The name is for reports. The
+// function must not keep the object, must be safe for concurrent use, and may see an object more than once, its own result
+// included. If it panics, the object is kept as the function left it, and the state names it.
+func NewTransform[T Object](name string, change func(T)) *Transform {
+	return &Transform{
+		name: name,
+		check: func(o Object) error {
+			if change == nil {
+				return fmt.Errorf("the transform %q has no function", name)
+			}
+			if _, ok := o.(T); !ok {
+				return fmt.Errorf("the transform %q is for %s", name, reflect.TypeFor[T]())
+			}
+			return nil
+		},
+		apply: func(o Object) {
+			if obj, ok := o.(T); ok {
+				change(obj)
+			}
+		},
+	}
+}
+
+// transform is client-go's TransformFunc of the informer. It may see an object more than once: twice in an initial list.
+func (i *informer) transform(obj any) (any, error) {
+	if o, ok := obj.(Object); ok {
+		i.trim(o)
+	}
+	return obj, nil
+}
+
+// trim drops what is not kept of an object.
+func (i *informer) trim(o Object) {
+	if !i.key.keepManagedFields {
+		if entries := managedFields(o); len(entries) > 0 {
+			i.writes.keep(o.GetUID(), entries)
+			o.SetManagedFields(nil)
+		}
+	}
+	if a := o.GetAnnotations(); i.key.readOnly && a[corev1.LastAppliedConfigAnnotation] != "" {
+		delete(a, corev1.LastAppliedConfigAnnotation)
+		o.SetAnnotations(a)
+	}
+	if i.key.transform != nil {
+		if err := recovered(func() { i.key.transform.apply(o) }); err != nil {
+			i.untransformed.add(o, fmt.Errorf("transform %q: %w", i.key.transform.name, err))
+		} else {
+			i.untransformed.fits(o)
+		}
+	}
+}
+
+// recovered calls f and returns its panic as an error.
+func recovered(f func()) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.Join(err, fmt.Errorf("panic: %v", p))
+		}
+	}()
+	f()
+	return nil
+}

@@ -13,7 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -25,18 +24,22 @@ type Controller[K comparable] struct {
 	queue      *workqueue.Queue[K]
 	synced     chan struct{} // closed by Warm
 
-	mu      sync.Mutex // guards what follows
-	wrong   []error    // what Validate reports
-	sources []source.Source[K]
-	reads   []Readable
-	start   func(source.Source[K]) // while Warm runs
+	mu      sync.Mutex         // guards what follows
+	wrong   []error            // what Validate reports
+	watches []*watching[K]     // replaced, never changed
+	reads   []Readable         // replaced, never changed
+	start   func(*watching[K]) // while Warm runs
 	warmed  bool
 }
 
-// Readable is something that a Reconciler reads. A *cache.Handle is one.
+// Readable is something that a Reconciler reads. A *cache.Handle is one, and so is every source.
 type Readable interface {
 	// WaitForSync returns nil once it can be read, or an error when ctx ends before.
 	WaitForSync(ctx context.Context) error
+	// Settled returns nil once it is synced, or is in trouble that Stale names; and an error when ctx ends before.
+	Settled(ctx context.Context) error
+	// Stale returns nil while what is read follows the API server, otherwise why it may be old.
+	Stale() error
 	// String names it.
 	String() string
 }
@@ -84,22 +87,8 @@ func (c *Controller[K]) Name() string { return c.name }
 // Queue returns the controller's queue, for a look at it and to make keys due from elsewhere. It must not be taken from.
 func (c *Controller[K]) Queue() *workqueue.Queue[K] { return c.queue }
 
-// Watch adds a source, at any time until Warm ends. Workers start when the sources that were there at the start are synced. A
-// source that is added later and cannot start ends Warm with its error, as those of the start do.
-func (c *Controller[K]) Watch(s source.Source[K]) {
-	if s == nil {
-		c.complain(errors.New("Watch was given no source"))
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sources = append(c.sources, s)
-	if c.start != nil {
-		c.start(s)
-	}
-}
-
-// Reads declares what Reconcile reads without watching it: workers start when it is synced, too. Call it before the start.
+// Reads declares what Reconcile reads without watching it: workers start when it is settled, too, and Stale looks at it. Call it
+// before the start.
 func (c *Controller[K]) Reads(r ...Readable) {
 	if slices.ContainsFunc(r, isNil) {
 		c.complain(errors.New("Reads was given nothing to read"))
@@ -107,7 +96,7 @@ func (c *Controller[K]) Reads(r ...Readable) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reads = append(c.reads, r...)
+	c.reads = append(slices.Clip(c.reads), r...)
 }
 
 // isNil is true also of a nil *cache.Handle.
@@ -119,10 +108,10 @@ func isNil(r Readable) bool {
 // Validate returns an error that names everything that is wrong with how the controller was put together, one line each.
 func (c *Controller[K]) Validate() error {
 	c.mu.Lock()
-	wrong, sources := slices.Clone(c.wrong), slices.Clone(c.sources)
+	wrong, watches := slices.Clone(c.wrong), c.watches
 	c.mu.Unlock()
-	for _, s := range sources {
-		wrong = append(wrong, named(s, s.Validate()))
+	for _, w := range watches {
+		wrong = append(wrong, named(w.source, w.source.Validate()))
 	}
 	var all []error
 	for _, err := range wrong {
@@ -147,7 +136,8 @@ func (c *Controller[K]) named(err error) []error {
 	return all
 }
 
-// Synced is closed when Warm has every source synced and everything readable: the controller could lead.
+// Synced is closed when the controller could lead: when every source and everything that it Reads is synced, or in trouble that
+// it names (S9). It stays closed.
 func (c *Controller[K]) Synced() <-chan struct{} { return c.synced }
 
 // Run warms and leads at once, until ctx is done: for a controller without a manager. Whoever runs the cache must keep it

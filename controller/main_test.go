@@ -6,6 +6,7 @@ package controller_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ type fakeSource struct {
 	name    string
 	initial []string      // delivered at the start
 	hold    chan struct{} // if any, keeps the source from being synced until it is closed
+	trouble error         // if any, why the source is not synced while it is held: it settles
 	wrong   error         // what Validate returns
 	broken  error         // what Run returns at once
 	ends    bool          // Run returns at once, without an error
@@ -38,10 +40,39 @@ func newSource(name string, initial ...string) *fakeSource {
 	return &fakeSource{name: name, initial: initial, synced: make(chan struct{}), queue: make(chan source.Queue[string], 1)}
 }
 
-func (f *fakeSource) Validate() error         { return f.wrong }
-func (f *fakeSource) Synced() <-chan struct{} { return f.synced }
-func (f *fakeSource) State() string           { return "well" }
-func (f *fakeSource) String() string          { return "Fake(" + f.name + ")" }
+func (f *fakeSource) Validate() error     { return f.wrong }
+func (f *fakeSource) State() source.State { return source.State{Source: f.String()} }
+func (f *fakeSource) String() string      { return "Fake(" + f.name + ")" }
+
+func (f *fakeSource) WaitForSync(ctx context.Context) error {
+	select {
+	case <-f.synced:
+		return nil
+	default:
+	}
+	select {
+	case <-f.synced:
+		return nil
+	case <-ctx.Done():
+		return errors.New("not synced: well")
+	}
+}
+
+func (f *fakeSource) Settled(ctx context.Context) error {
+	if f.trouble != nil {
+		return nil
+	}
+	return f.WaitForSync(ctx)
+}
+
+func (f *fakeSource) Stale() error {
+	select {
+	case <-f.synced:
+		return nil
+	default:
+		return f.trouble
+	}
+}
 
 func (f *fakeSource) Run(ctx context.Context, q source.Queue[string], _ *hook.Source) error {
 	if f.broken != nil || f.ends {
@@ -63,9 +94,26 @@ func (f *fakeSource) Run(ctx context.Context, q source.Queue[string], _ *hook.So
 
 // reads is something to read that is synced when it is closed.
 type reads struct {
-	name   string
-	synced chan struct{}
-	err    error
+	name    string
+	synced  chan struct{}
+	err     error
+	trouble error // if any, why it is not synced until it is closed: it settles
+}
+
+func (r *reads) Settled(ctx context.Context) error {
+	if r.trouble != nil {
+		return nil
+	}
+	return r.WaitForSync(ctx)
+}
+
+func (r *reads) Stale() error {
+	select {
+	case <-r.synced:
+		return nil
+	default:
+		return r.trouble
+	}
 }
 
 func (r *reads) String() string { return r.name }

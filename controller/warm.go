@@ -6,14 +6,8 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/source"
 )
 
 // Warm keeps the controller current until ctx is done: its sources run and fill the queue, whether anybody takes from it or
@@ -41,138 +35,100 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 	defer c.queue.ShutDown()
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	hooks := c.sourceHooks(ctx)
-	var running sync.WaitGroup
-	sources := c.openSources(func(s source.Source[K]) {
-		running.Go(func() {
-			failure := named(s, errSourceExited) // unless runSource returns
-			defer func() {
-				if failure != nil {
-					stop(failure)
-				}
-			}()
-			failure = c.runSource(run, s, hooks)
-		})
-	})
-	if err := c.waitForSync(run, sources); err != nil {
-		stop(err) // or run is done already
-	} else {
+	closeSources := c.runSources(run, stop)
+	var overseen sync.WaitGroup
+	if c.settleAll(run, &overseen, stop) {
 		close(c.synced)
 	}
 	<-run.Done()
-	c.closeSources()
-	running.Wait()
+	closeSources()
+	overseen.Wait()
 	if cause := context.Cause(run); !errors.Is(cause, context.Cause(ctx)) {
 		return cause
 	}
 	return nil
 }
 
-// openSources starts the sources, and from now on those that Watch adds.
-func (c *Controller[K]) openSources(start func(source.Source[K])) []source.Source[K] {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.start = start
-	for _, s := range c.sources {
-		start(s)
+// settleAll returns true when all that the controller watches and reads is settled (S9), false when ctx ends before.
+func (c *Controller[K]) settleAll(ctx context.Context, overseen *sync.WaitGroup, failed func(error)) bool {
+	var settled []chan struct{}
+	for _, r := range c.readables() {
+		done := make(chan struct{})
+		settled = append(settled, done)
+		overseen.Go(func() {
+			if err := c.oversee(ctx, r, done); err != nil {
+				failed(err)
+			}
+		})
 	}
-	return c.sources[:len(c.sources):len(c.sources)]
-}
-
-func (c *Controller[K]) closeSources() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.start = nil
-}
-
-var errSourceExited = errors.New("the source ended its goroutine with runtime.Goexit; it should return an error instead")
-
-// runSource runs a source. Its error names it. A panic is one, with its stack.
-func (c *Controller[K]) runSource(ctx context.Context, s source.Source[K], hooks *hook.Source) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = named(s, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
-		}
-	}()
-	err = s.Validate() // Watch may have come after the controller's Validate
-	if err == nil {
-		err = s.Run(ctx, c.queue, hooks)
-	}
-	if err == nil && ctx.Err() == nil {
+	for _, done := range settled {
 		select {
-		case <-s.Synced():
-		default:
-			err = errors.New("the source has ended before it was synced")
+		case <-done:
+		case <-ctx.Done():
+			return false
 		}
 	}
-	return named(s, err)
-}
-
-// named makes err, if any, say whose it is, if it does not yet.
-func named(whose fmt.Stringer, err error) error {
-	if err == nil || strings.Contains(err.Error(), whose.String()) {
-		return err
-	}
-	return fmt.Errorf("%s: %w", whose, err)
-}
-
-// patience is after how long the log says what the workers wait for; it says so again each minute.
-const patience = 10 * time.Second
-
-// waitForSync returns nil when all sources and readables are synced, an error when one cannot be or when ctx ends before.
-func (c *Controller[K]) waitForSync(ctx context.Context, sources []source.Source[K]) error {
-	for _, s := range sources {
-		if err := c.wait(ctx, s, func(ctx context.Context) error { return synced(ctx, s) }); err != nil {
-			return err
+	for w := c.unsettled(); w != nil; w = c.unsettled() {
+		select {
+		case <-w.settled:
+		case <-w.ended:
+		case <-w.removed:
+		case <-ctx.Done():
+			return false
 		}
 	}
+	return ctx.Err() == nil
+}
+
+func (c *Controller[K]) readables() []Readable {
 	c.mu.Lock()
-	reads := c.reads
-	c.mu.Unlock()
-	for _, r := range reads {
-		if err := c.wait(ctx, r, r.WaitForSync); err != nil {
-			return named(r, err)
+	defer c.mu.Unlock()
+	return c.reads
+}
+
+// unsettled returns a source for which the workers have to wait, if there is one.
+func (c *Controller[K]) unsettled() *watching[K] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.watches {
+		if !closed(w.settled) && !closed(w.ended) {
+			return w
 		}
 	}
 	return nil
 }
 
-// synced returns nil when the source is synced, and where it stands when ctx ends before.
-func synced[K comparable](ctx context.Context, s source.Source[K]) error {
-	select {
-	case <-s.Synced():
-		return nil
-	case <-ctx.Done():
-		return errors.New(s.State())
-	}
-}
+// patience is after how long the log says what the workers wait for; it says so again each minute.
+const patience = 10 * time.Second
 
-// wait calls until, which returns nil when what the workers wait for is there, or an error when its context ends.
-func (c *Controller[K]) wait(ctx context.Context, what fmt.Stringer, until func(context.Context) error) error {
+// oversee closes settled when workers need not wait for what the controller watches or reads. The log has what keeps them waiting
+// for long, what they do not wait for because it is in trouble, and that it is well again. It returns when it is synced, when ctx
+// ends, or with an error when it never can be.
+func (c *Controller[K]) oversee(ctx context.Context, what Readable, settled chan<- struct{}) error {
+	log := c.logger(ctx).With("source", what.String())
 	for pause := patience; ; pause = time.Minute {
 		limited, cancel := context.WithTimeout(ctx, pause)
-		err := until(limited)
-		late := limited.Err() != nil && ctx.Err() == nil
+		err := what.Settled(limited)
+		late := limited.Err() != nil
 		cancel()
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case !late:
-			return err
+		if err == nil {
+			break
 		}
-		c.logger(ctx).Warn("the workers wait until it is synced", "source", what.String(), "state", err.Error())
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !late {
+			return named(what, err)
+		}
+		log.Warn("the workers wait until it is synced", "state", err.Error())
 	}
-}
-
-// sourceHooks logs the failures of handlers where nobody observes them.
-func (c *Controller[K]) sourceHooks(ctx context.Context) *hook.Source {
-	if c.o.SourceHooks != nil {
-		return c.o.SourceHooks
+	trouble := what.Stale()
+	if trouble != nil {
+		log.Warn("it is not synced; the workers do not wait for it", "err", trouble)
 	}
-	log := c.logger(ctx)
-	return &hook.Source{HandlerFailed: func(source, object string, err error) {
-		log.Error("a handler failed; the event is tried again", "source", source, "object", object, "err", err)
-	}}
+	close(settled)
+	if trouble != nil && what.WaitForSync(ctx) == nil && what.Stale() == nil {
+		log.Info("it is synced now")
+	}
+	return nil
 }

@@ -146,7 +146,7 @@ func (site) GroupVersionKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Site"}
 }
 
-func (s site) Namespaced(context.Context) (bool, error) { return s.namespaced, s.err }
+func (s site) Namespaced() (bool, error) { return s.namespaced, s.err }
 
 func TestKeys(t *testing.T) {
 	sites := handler.Owner(site{namespaced: true})

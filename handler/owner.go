@@ -19,12 +19,14 @@ import (
 type Kind interface {
 	// GroupVersionKind returns the kind.
 	GroupVersionKind() schema.GroupVersionKind
-	// Namespaced says whether objects of the kind live in namespaces. It may have to ask the API server the first time.
-	Namespaced(ctx context.Context) (bool, error)
+	// Namespaced says whether objects of the kind live in namespaces. It makes no request: an error means that it is not known
+	// yet.
+	Namespaced() (bool, error)
 }
 
 // Owner makes the controlling owner due if it is of the given kind, in any version of its group. The owner is looked up in
-// the old and in the new state, so that the former owner of an object that changed hands is due as well.
+// the old and in the new state, so that the former owner of an object that changed hands is due as well. An event that comes
+// before the scope of the owner's kind is known is tried again, as every event whose handler fails.
 func Owner(of Kind) Handler[types.NamespacedName] { return owner{kind: of} }
 
 // AnyOwner is Owner for all owner references, of which an object may have several, and not only the controlling one. What
@@ -44,14 +46,14 @@ func (o owner) CheckType(Object) error {
 	return nil
 }
 
-func (o owner) Keys(ctx context.Context, e Event) ([]types.NamespacedName, error) {
+func (o owner) Keys(_ context.Context, e Event) ([]types.NamespacedName, error) {
 	var keys []types.NamespacedName
 	for _, obj := range e.states() {
 		for _, ref := range obj.GetOwnerReferences() {
 			if !o.follows(ref) {
 				continue
 			}
-			namespaced, err := o.kind.Namespaced(ctx)
+			namespaced, err := o.kind.Namespaced()
 			if err != nil {
 				return nil, fmt.Errorf("owner of %s: %w", e.Key(), err)
 			}

@@ -8,58 +8,33 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"runtime/debug"
-	"sync"
-	"sync/atomic"
+	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Kind delivers the changes of all objects of the handle's kind: first each object that there is, then each change. An
-// event goes to the handler if every filter keeps it.
+// Kind delivers the changes of the handle's objects: first each object that there is, then each change. An event goes to the
+// handler if every filter keeps it. Where the handle says so, each object comes again from time to time, as an update that changes
+// nothing (a resync). Release the handle, if at all, when the source has stopped.
 func Kind[T cache.Object, K comparable](objects *cache.Handle[T], h handler.Handler[K], filters ...handler.Filter) Source[K] {
-	return &kind[T, K]{objects: objects, handler: h, filters: filters, synced: make(chan struct{})}
+	return &kind[T, K]{objects: objects, feed: newFeed[T](h, filters)}
 }
 
 type kind[T cache.Object, K comparable] struct {
 	objects *cache.Handle[T]
-	handler handler.Handler[K]
-	filters []handler.Filter
-	synced  chan struct{} // closed by Run
-	ran     atomic.Bool
-	retries atomic.Pointer[retries[K]] // set by Run
+	feed    *feed[K]
 }
 
 func (k *kind[T, K]) Validate() error {
-	if k.objects == nil || k.handler == nil {
+	if k.objects == nil || k.feed.handler == nil {
 		return errors.New("source.Kind: give a handle and a handler")
 	}
-	var example T
-	errs := []error{}
-	check := func(part any) {
-		if c, ok := part.(handler.TypeChecker); ok {
-			if err := c.CheckType(example); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", k, err))
-			}
-		}
-	}
-	check(k.handler)
-	for _, f := range k.filters {
-		if f == nil {
-			errs = append(errs, fmt.Errorf("%s: a filter is nil", k))
-			continue
-		}
-		check(f)
-	}
-	return errors.Join(errs...)
+	return k.feed.validate(k.String(), *new(T))
 }
-
-func (k *kind[T, K]) Synced() <-chan struct{} { return k.synced }
 
 func (k *kind[T, K]) String() string {
 	if k.objects == nil {
@@ -68,165 +43,78 @@ func (k *kind[T, K]) String() string {
 	return "Kind(" + k.objects.String() + ")"
 }
 
-func (k *kind[T, K]) State() string {
-	state := k.objects.State().String()
-	if r := k.retries.Load(); r != nil {
-		if n := r.len(); n > 0 {
-			state += fmt.Sprintf("; the handler has failed for %d objects, to be tried again", n)
-		}
-	}
-	return state
-}
-
 func (k *kind[T, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
-	if k.ran.Swap(true) {
-		return fmt.Errorf("%s: the source has run before, or was given to two controllers; make one for each", k)
-	}
-	informer := k.objects.Informer()
-	if informer == nil {
-		return fmt.Errorf("%s: %w", k, k.objects.State().Err)
-	}
-	if h == nil {
-		h = &hook.Source{}
-	}
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	d := &delivery[K]{source: k.String(), handler: k.handler, filters: k.filters, queue: q, hooks: h, exited: func() { end(errExited) }}
-	again, err := newRetries(d)
-	if err != nil {
-		return err
-	}
-	registration, err := informer.AddEventHandlerWithOptions(d.events(ctx, again.add), toolscache.HandlerOptions{})
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // everything stops, the cache has been faster
+	subscribe := func(events toolscache.ResourceEventHandler) (subscription, error) {
+		s, err := k.objects.Subscribe(events)
+		if err != nil {
+			return nil, err // and not a subscription that is a nil pointer
 		}
-		return fmt.Errorf("%s: %w", k, err)
+		return s, nil
 	}
-	k.retries.Store(again)
-	var retrying sync.WaitGroup
-	retrying.Go(func() { again.run(ctx) })
-	select {
-	case <-registration.HasSyncedChecker().Done():
-		close(k.synced)
-		<-ctx.Done()
-	case <-ctx.Done():
-	}
-	err = toolscache.ShutDownEventHandler(informer, registration)
-	retrying.Wait()
-	if errors.Is(context.Cause(ctx), errExited) {
-		return fmt.Errorf("%s: %w", k, errExited)
-	}
-	return err
+	return k.feed.run(ctx, k.String(), q, h, subscribe, k.resync)
 }
 
-// errExited ends a source: the goroutine that brings it its events is gone.
-var errExited = errors.New("a handler or filter ended its goroutine, with runtime.Goexit or testing.T.FailNow; return an error instead")
-
-// delivery takes one source's events to the queue.
-type delivery[K comparable] struct {
-	source  string
-	handler handler.Handler[K]
-	filters []handler.Filter
-	queue   Queue[K]
-	hooks   *hook.Source
-	exited  func() // called when the handler or a filter has ended its goroutine
-}
-
-// events is the informer's end. What could not be delivered goes to failed.
-func (d *delivery[K]) events(ctx context.Context, failed func(handler.Event)) toolscache.ResourceEventHandler {
-	deliver := func(e handler.Event) {
-		if !d.try(ctx, e) {
-			failed(e)
-		}
+// resync delivers every object again, at the handle's interval, until ctx ends.
+func (k *kind[T, K]) resync(ctx context.Context, d *delivery[K]) {
+	every := k.objects.Resync()
+	if every <= 0 {
+		return
 	}
-	return toolscache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, initial bool) {
-			if o, ok := obj.(handler.Object); ok {
-				deliver(handler.Event{Op: handler.Create, New: o, Initial: initial})
-			}
-		},
-		UpdateFunc: func(before, after any) {
-			o, ok1 := before.(handler.Object)
-			n, ok2 := after.(handler.Object)
+	for sleep(ctx, jittered(every)) {
+		for obj, err := range k.objects.Shared().All(ctx, cache.ListOptions{}) {
 			switch {
-			case !ok1 || !ok2: // not an API object: nothing to map
-			case o.GetUID() != n.GetUID(): // S3
-				deliver(handler.Event{Op: handler.Delete, Old: o, Stale: true})
-				deliver(handler.Event{Op: handler.Create, New: n})
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				d.report("", fmt.Errorf("resync: %w", err)) // there will be another
 			default:
-				deliver(handler.Event{Op: handler.Update, Old: o, New: n})
+				d.retries.deliver(ctx, handler.Event{Op: handler.Update, Old: obj, New: obj})
 			}
-		},
-		DeleteFunc: func(obj any) {
-			tombstone, stale := obj.(toolscache.DeletedFinalStateUnknown)
-			if stale {
-				obj = tombstone.Obj
-			}
-			if o, ok := obj.(handler.Object); ok {
-				deliver(handler.Event{Op: handler.Delete, Old: o, Stale: stale})
-			}
-		},
+		}
 	}
 }
 
-// try delivers an event, and reports whether that went well. Once ctx is done nobody needs it any more.
-func (d *delivery[K]) try(ctx context.Context, e handler.Event) bool {
-	if ctx.Err() != nil {
+// sleep waits, and reports whether it was not cut short by the end of ctx.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
 		return true
-	}
-	keys, err := d.keys(ctx, e)
-	if err != nil && ctx.Err() != nil {
-		return true
-	}
-	if err != nil {
-		if d.hooks.HandlerFailed != nil {
-			d.hooks.HandlerFailed(d.source, e.Key().String(), err)
-		}
+	case <-ctx.Done():
 		return false
 	}
-	if len(keys) > 0 {
-		d.queue.AddAll(keys, d.how(e))
-	}
-	return true
 }
 
-// keys asks the filters and the handler. A panic is an error with its stack (S8); the end of its goroutine ends the source.
-func (d *delivery[K]) keys(ctx context.Context, e handler.Event) (keys []K, err error) {
-	exited := true // unless ask returns, or panics
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		} else if exited {
-			d.exited()
-		}
-	}()
-	keys, err = d.ask(ctx, e)
-	exited = false
-	return keys, err
+func (k *kind[T, K]) WaitForSync(ctx context.Context) error {
+	return wait(ctx, k.State, k.feed.synced, k.feed.synced)
 }
 
-func (d *delivery[K]) ask(ctx context.Context, e handler.Event) ([]K, error) {
-	for _, f := range d.filters {
-		if !f.Keep(e) {
-			if d.hooks.Dropped != nil {
-				d.hooks.Dropped(d.source, f.String())
-			}
-			return nil, nil
-		}
+func (k *kind[T, K]) Settled(ctx context.Context) error {
+	if err := k.objects.Settled(ctx); err != nil {
+		return err
 	}
-	return d.handler.Keys(ctx, e)
+	if k.objects.Stale() != nil {
+		return nil
+	}
+	return k.WaitForSync(ctx) // what the store has, the handler is about to see
 }
 
-// how says with which urgency and for what reason an event makes keys due.
-func (d *delivery[K]) how(e handler.Event) workqueue.How {
-	o := e.Object()
-	class := workqueue.Normal
-	if e.Initial || (e.Op == handler.Update && e.Old.GetResourceVersion() == o.GetResourceVersion()) {
-		class = workqueue.Background // the initial list, or a resync
+func (k *kind[T, K]) Stale() error {
+	if err := k.objects.Stale(); err != nil {
+		return err
 	}
-	return workqueue.How{Class: class, Reason: workqueue.Reason{
-		Source: d.source, Event: e.Op.String(), Object: e.Key().String(),
-		UID: string(o.GetUID()), ResourceVersion: o.GetResourceVersion(),
-	}}
+	return k.feed.stale()
+}
+
+func (k *kind[T, K]) State() State {
+	informers := k.objects.State()
+	s := State{Source: k.String(), Phase: informers.Phase, Err: informers.Err}
+	if s.Phase == hook.Synced && !closed(k.feed.synced) {
+		s.Phase = hook.Syncing
+	}
+	if n := len(informers.Undecodable); n > 0 {
+		s.Note = fmt.Sprintf("%d objects cannot be decoded, such as %s", informers.UndecodableCount, informers.Undecodable[0])
+	}
+	return k.feed.count(s)
 }

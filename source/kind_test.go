@@ -26,12 +26,18 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-func done(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
+// isSynced says whether a source is.
+func isSynced(src source.Source[name]) bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return src.WaitForSync(ctx) == nil
+}
+
+// synced waits until a source is.
+func synced(t *testing.T, src source.Source[name]) {
+	t.Helper()
+	if err := src.WaitForSync(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -52,13 +58,13 @@ func TestS1_ReadyWhenHandled(t *testing.T) {
 		}
 		for handled := range 3 {
 			synctest.Wait()
-			if n := len(l.takeAdded()); done(src.Synced()) || n != min(handled, 1) {
-				t.Fatalf("after %d of 3 objects: synced %v, %d keys more", handled, done(src.Synced()), n)
+			if n := len(l.takeAdded()); isSynced(src) || n != min(handled, 1) {
+				t.Fatalf("after %d of 3 objects: synced %v, %d keys more", handled, isSynced(src), n)
 			}
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
-		if !done(src.Synced()) {
+		if !isSynced(src) {
 			t.Error("not synced after all 3 objects")
 		}
 	})
@@ -73,12 +79,12 @@ func TestS1_NotReadyWithoutAList(t *testing.T) {
 		src := source.Kind(s.maps, l)
 		s.start(src, l, nil)
 		time.Sleep(time.Hour)
-		if done(src.Synced()) || !strings.Contains(src.State(), "no right") {
-			t.Errorf("synced: %v, %s", done(src.Synced()), src.State())
+		if isSynced(src) || !strings.Contains(src.State().String(), "no right") {
+			t.Errorf("synced: %v, %s", isSynced(src), src.State())
 		}
 		s.put("a")
 		s.api.Intercept(nil)
-		<-src.Synced()
+		synced(t, src)
 		if got := l.take(); got != "create a -> initial" {
 			t.Errorf("got %s", got)
 		}
@@ -92,7 +98,7 @@ func TestEvents(t *testing.T) {
 		s.put("a=1")
 		src := source.Kind(s.maps, l)
 		s.start(src, l, nil)
-		<-src.Synced()
+		synced(t, src)
 		uid, version := s.api.Object(fakeapi.ConfigMaps, "default", "a").GetUID(), s.api.Version()
 		s.put("a=2", "b=1")
 		s.remove("a")
@@ -127,7 +133,7 @@ func TestLateSource(t *testing.T) {
 		time.Sleep(time.Hour)
 		src := source.Kind(s.maps, l)
 		s.run(func(ctx context.Context) error { return src.Run(ctx, l, nil) })
-		<-src.Synced()
+		synced(t, src)
 		if got := l.take(); got != "create a ->1 initial" || l.takeAdded()[0].Class != workqueue.Background {
 			t.Errorf("got %s", got)
 		}
@@ -153,7 +159,7 @@ func TestS3_NewUID(t *testing.T) {
 		// A filter that would drop the update must see none.
 		src := source.Kind(s.maps, l, handler.Where(func(before, after *corev1.ConfigMap) bool { return before == nil || after == nil }))
 		s.start(src, l, nil)
-		<-src.Synced()
+		synced(t, src)
 		time.Sleep(time.Minute)
 		l.take()
 		s.missing(func() {
@@ -185,7 +191,7 @@ func TestS2_MissedDelete(t *testing.T) {
 		s.put("a=1", "b=1")
 		src := source.Kind(s.maps, l)
 		s.start(src, l, nil)
-		<-src.Synced()
+		synced(t, src)
 		time.Sleep(time.Minute)
 		l.take()
 		l.takeAdded()
@@ -214,7 +220,7 @@ func TestFilters(t *testing.T) {
 		dropped := map[string]int{}
 		src := source.Kind(s.maps, l, handler.LabelsChanged, handler.Where(func(_, after *corev1.ConfigMap) bool { return after == nil || after.Name != "hidden" }))
 		s.start(src, l, &hook.Source{Dropped: func(source, filter string) { dropped[source+": "+filter]++ }})
-		<-src.Synced()
+		synced(t, src)
 		s.put("a=2", "a=3", "hidden=1", "hidden=2")
 		s.remove("a")
 		synctest.Wait()
@@ -255,8 +261,8 @@ func TestStop(t *testing.T) {
 		}
 		s.put("a=1", "d")
 		time.Sleep(time.Hour)
-		if n := calls.Load(); n != 1 || done(src.Synced()) {
-			t.Errorf("%d calls, synced: %v", n, done(src.Synced()))
+		if n := calls.Load(); n != 1 || isSynced(src) {
+			t.Errorf("%d calls, synced: %v", n, isSynced(src))
 		}
 		// The cache goes on for others.
 		if m, err := s.maps.Get(t.Context(), name{Namespace: "default", Name: "d"}); err != nil {
@@ -281,7 +287,7 @@ func TestRunTwice(t *testing.T) {
 		defer s.stop()
 		src := source.Kind(s.maps, l)
 		s.start(src, l, nil)
-		<-src.Synced()
+		synced(t, src)
 		if err := src.Run(t.Context(), l, nil); err == nil || !strings.Contains(err.Error(), "two controllers") {
 			t.Errorf("got %v", err)
 		}

@@ -25,15 +25,17 @@ func FuzzS8_Merge(f *testing.F) {
 		if life != "" && life[0] == 'e' {
 			now = state(0, 0) // it existed before, delivered
 		}
-		first := now // what is known from before, or the first that came and went: somebody may have to clean up after it
+		var gone handler.Object // the last state of an object that is deleted
+		first := now            // what is known from before, or the first that came and went: somebody may have to clean up after it
 		uid := 0
-		var pending handler.Event
+		var pending unseen
 		failed := false
 		deliver := func(e handler.Event) {
+			u := unseen{Event: e}
 			if failed {
-				e = merge(pending, e)
+				u = merge(pending, u)
 			}
-			pending, failed = e, true
+			pending, failed = u, true
 		}
 		for i, step := range life {
 			before := now
@@ -46,7 +48,7 @@ func FuzzS8_Merge(f *testing.F) {
 				now = state(uid, i)
 				deliver(handler.Event{Op: handler.Update, Old: before, New: now})
 			case step == 'd' && now != nil, step == 's' && now != nil:
-				now = nil
+				now, gone = nil, before
 				deliver(handler.Event{Op: handler.Delete, Old: before, Stale: step == 's'})
 			case step == 'x' && now != nil: // S3: replaced while nobody looked
 				uid++
@@ -65,6 +67,13 @@ func FuzzS8_Merge(f *testing.F) {
 		if pending.Old != want.Old || pending.New != want.New {
 			t.Errorf("got %v > %v, want %v > %v", pending.Old, pending.New, want.Old, want.New)
 		}
+		last := pending.last // of a delete
+		if last == nil {
+			last = pending.Old
+		}
+		if now == nil && last != gone {
+			t.Errorf("the last known state is %v, want %v", last, gone)
+		}
 		op := map[[2]bool]handler.Op{{false, true}: handler.Create, {true, true}: handler.Update, {true, false}: handler.Delete}[[2]bool{want.Old != nil, want.New != nil}]
 		if pending.Op != op {
 			t.Errorf("got %s, want %s", pending.Op, op)
@@ -81,18 +90,22 @@ func state(uid, version int) *corev1.ConfigMap {
 
 func TestMerge(t *testing.T) {
 	a, b, c := state(1, 1), state(1, 2), state(1, 3)
+	type event = handler.Event
 	for _, m := range []struct {
-		name                 string
-		earlier, later, want handler.Event
+		name           string
+		earlier, later event
+		want           unseen
 	}{
-		{"create, update", handler.Event{Op: handler.Create, New: a, Initial: true}, handler.Event{Op: handler.Update, Old: a, New: b}, handler.Event{Op: handler.Create, New: b}},
-		{"update, update", handler.Event{Op: handler.Update, Old: a, New: b}, handler.Event{Op: handler.Update, Old: b, New: c}, handler.Event{Op: handler.Update, Old: a, New: c}},
-		{"update, delete", handler.Event{Op: handler.Update, Old: a, New: b}, handler.Event{Op: handler.Delete, Old: c, Stale: true}, handler.Event{Op: handler.Delete, Old: a, Stale: true}},
-		{"create, delete", handler.Event{Op: handler.Create, New: a}, handler.Event{Op: handler.Delete, Old: b}, handler.Event{Op: handler.Delete, Old: b}},
-		{"delete, create", handler.Event{Op: handler.Delete, Old: a, Stale: true}, handler.Event{Op: handler.Create, New: b}, handler.Event{Op: handler.Update, Old: a, New: b}},
-		{"initial, twice", handler.Event{Op: handler.Create, New: a, Initial: true}, handler.Event{Op: handler.Create, New: b, Initial: true}, handler.Event{Op: handler.Create, New: b, Initial: true}},
+		{"create, update", event{Op: handler.Create, New: a, Initial: true}, event{Op: handler.Update, Old: a, New: b}, unseen{Event: event{Op: handler.Create, New: b}}},
+		{"update, update", event{Op: handler.Update, Old: a, New: b}, event{Op: handler.Update, Old: b, New: c}, unseen{Event: event{Op: handler.Update, Old: a, New: c}}},
+		{"update, delete", event{Op: handler.Update, Old: a, New: b}, event{Op: handler.Delete, Old: c, Stale: true}, unseen{Event: event{Op: handler.Delete, Old: a, Stale: true}, last: c}},
+		{"create, delete", event{Op: handler.Create, New: a}, event{Op: handler.Delete, Old: b}, unseen{Event: event{Op: handler.Delete, Old: b}}},
+		{"delete, create", event{Op: handler.Delete, Old: a, Stale: true}, event{Op: handler.Create, New: b}, unseen{Event: event{Op: handler.Update, Old: a, New: b}}},
+		{"resync, delete", event{Op: handler.Update, Old: a, New: a}, event{Op: handler.Delete, Old: b}, unseen{Event: event{Op: handler.Delete, Old: b}}},
+		{"update, resync", event{Op: handler.Update, Old: a, New: b}, event{Op: handler.Update, Old: a, New: a}, unseen{Event: event{Op: handler.Update, Old: a, New: b}}},
+		{"initial, twice", event{Op: handler.Create, New: a, Initial: true}, event{Op: handler.Create, New: b, Initial: true}, unseen{Event: event{Op: handler.Create, New: b, Initial: true}}},
 	} {
-		if got := merge(m.earlier, m.later); got != m.want {
+		if got := merge(unseen{Event: m.earlier}, unseen{Event: m.later}); got != m.want {
 			t.Errorf("%s: got %+v, want %+v", m.name, got, m.want)
 		}
 	}

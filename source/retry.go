@@ -18,13 +18,17 @@ import (
 // firstRetry is how long a failed event waits the first time.
 const firstRetry = 100 * time.Millisecond
 
-// retries tries failed events again, with backoff, at most one per object (S8).
+// retries keeps the events of one object in order, and tries failed ones again, with backoff, at most one per object (S8). While
+// an event of an object is being tried, or waits to be, later ones are merged with it: the handler is never asked about a later
+// change and then about an earlier one.
 type retries[K comparable] struct {
 	delivery *delivery[K]
-	objects  *workqueue.Queue[types.NamespacedName]
+	objects  *workqueue.Queue[types.NamespacedName] // those that may have something pending
 
-	mu      sync.Mutex // guards pending
-	pending map[types.NamespacedName]handler.Event
+	mu      sync.Mutex // guards what follows
+	pending map[types.NamespacedName]unseen
+	trying  map[types.NamespacedName]struct{} // what is tried is not in pending
+	failure error                             // the last one
 }
 
 func newRetries[K comparable](d *delivery[K]) (*retries[K], error) {
@@ -36,30 +40,78 @@ func newRetries[K comparable](d *delivery[K]) (*retries[K], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &retries[K]{delivery: d, objects: objects, pending: map[types.NamespacedName]handler.Event{}}, nil
+	return &retries[K]{delivery: d, objects: objects, pending: map[types.NamespacedName]unseen{}, trying: map[types.NamespacedName]struct{}{}}, nil
 }
 
-// add takes an event that failed.
-func (r *retries[K]) add(e handler.Event) {
-	r.keep(e)
-	r.objects.AddWith(e.Key(), workqueue.How{After: firstRetry})
-}
-
-func (r *retries[K]) keep(e handler.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if earlier, ok := r.pending[e.Key()]; ok {
-		e = merge(earlier, e)
+// deliver takes an event to the queue, now, with what is pending of its object, or, if that fails, later.
+func (r *retries[K]) deliver(ctx context.Context, e handler.Event) {
+	u, ok := r.begin(e)
+	if !ok {
+		return // whoever tries an earlier one sees to it
 	}
-	r.pending[e.Key()] = e
+	if rest, ok := r.try(ctx, u); r.end(rest, ok) {
+		r.objects.AddWith(e.Key(), workqueue.How{After: firstRetry})
+	}
 }
 
-func (r *retries[K]) take(key types.NamespacedName) (handler.Event, bool) {
+// begin returns what is to be tried, or false if that has to wait for what is being tried.
+func (r *retries[K]) begin(e handler.Event) (unseen, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e, ok := r.pending[key]
+	key, u := e.Key(), unseen{Event: e}
+	if earlier, ok := r.pending[key]; ok {
+		u = merge(earlier, u)
+	}
+	if _, ok := r.trying[key]; ok {
+		r.pending[key] = u
+		return unseen{}, false
+	}
 	delete(r.pending, key)
-	return e, ok
+	r.trying[key] = struct{}{}
+	return u, true
+}
+
+// take returns what is pending of an object, if anything is.
+func (r *retries[K]) take(key types.NamespacedName) (unseen, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	u, ok := r.pending[key]
+	if _, busy := r.trying[key]; busy || !ok {
+		return unseen{}, false
+	}
+	delete(r.pending, key)
+	r.trying[key] = struct{}{}
+	return u, true
+}
+
+// end says how a try went, and returns whether anything is pending of its object now: what failed, and what came meanwhile.
+func (r *retries[K]) end(rest unseen, delivered bool) (pending bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := rest.Key()
+	delete(r.trying, key)
+	later, pending := r.pending[key]
+	switch {
+	case !delivered && pending:
+		r.pending[key] = merge(rest, later)
+	case !delivered:
+		r.pending[key] = rest
+	}
+	return pending || !delivered
+}
+
+// try delivers, and reports whether that went well, or else what is left to deliver.
+func (r *retries[K]) try(ctx context.Context, u unseen) (rest unseen, ok bool) {
+	for i, e := range u.events() {
+		if r.delivery.try(ctx, e) {
+			continue
+		}
+		if i > 0 {
+			u = unseen{Event: e} // the one before it is done
+		}
+		return u, false
+	}
+	return u, true
 }
 
 // run tries until ctx is done.
@@ -70,64 +122,84 @@ func (r *retries[K]) run(ctx context.Context) {
 		if !ok {
 			return
 		}
-		if r.try(ctx, item.Key()) {
+		u, ok := r.take(item.Key())
+		if !ok { // it was delivered meanwhile, or whoever tries it sees to it
 			_ = item.Done() // cannot fail: settled once, here
 			continue
 		}
-		_, _ = item.Retry(errHandler)
+		if rest, ok := r.try(ctx, u); r.end(rest, ok) {
+			_, _ = item.Retry(errHandler)
+			continue
+		}
+		_ = item.Done()
 	}
 }
 
 var errHandler = errors.New("the handler failed again")
 
-// try delivers what is pending for an object, and reports whether that went well.
-func (r *retries[K]) try(ctx context.Context, key types.NamespacedName) bool {
-	e, ok := r.take(key)
-	if !ok {
-		return true
-	}
-	if e.Op == handler.Update && e.Old.GetUID() != e.New.GetUID() { // S3
-		if !r.delivery.try(ctx, handler.Event{Op: handler.Delete, Old: e.Old, Stale: true}) {
-			r.putBack(e)
-			return false
-		}
-		e = handler.Event{Op: handler.Create, New: e.New}
-	}
-	if !r.delivery.try(ctx, e) {
-		r.putBack(e)
-		return false
-	}
-	return true
-}
-
-// putBack keeps an event that was taken. Another may have failed meanwhile, which is the later one.
-func (r *retries[K]) putBack(e handler.Event) {
+// failed takes the reason of a failure down.
+func (r *retries[K]) failed(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if later, ok := r.pending[e.Key()]; ok {
-		e = merge(e, later)
-	}
-	r.pending[e.Key()] = e
+	r.failure = err
 }
 
-func (r *retries[K]) len() int {
+// state returns how many events are to be tried again, and the last failure, if any are.
+func (r *retries[K]) state() (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.pending)
+	if len(r.pending) == 0 {
+		return 0, nil // what came while another was being tried has not failed, but will be gone in a moment
+	}
+	return len(r.pending), r.failure
 }
 
-// merge makes one event of two about one object, of which nothing was delivered: from the oldest Old to the newest New.
-func merge(earlier, later handler.Event) handler.Event {
-	e := handler.Event{Old: earlier.Old, New: later.New, Initial: earlier.Initial && later.Initial}
+// unseen is what the handler has not mapped of one object: one event, from the oldest Old to the newest New.
+type unseen struct {
+	handler.Event
+	// last is, of a delete, the last known state if that is not Old.
+	last handler.Object
+}
+
+// merge makes one of two about one object, which follow each other, and of which nothing was delivered.
+func merge(earlier, later unseen) unseen {
+	switch { // a resync says nothing that the other one does not, and may have come late
+	case earlier.Old == earlier.New:
+		return later
+	case later.Old == later.New:
+		return earlier
+	}
+	e := unseen{Event: handler.Event{Old: earlier.Old, New: later.New, Initial: earlier.Initial && later.Initial}}
+	gone := later.last
+	if gone == nil {
+		gone = later.Old
+	}
 	switch {
 	case e.Old == nil && e.New == nil: // created and deleted in between: the last known state
-		e.Op, e.Old, e.Stale = handler.Delete, later.Old, later.Stale
+		e.Op, e.Old, e.Stale = handler.Delete, gone, later.Stale
 	case e.New == nil:
 		e.Op, e.Stale = handler.Delete, earlier.Stale || later.Stale
+		if gone != e.Old {
+			e.last = gone
+		}
 	case e.Old == nil:
 		e.Op = handler.Create
 	default:
 		e.Op = handler.Update
 	}
 	return e
+}
+
+// events returns what is to be delivered, of which the handler has to map each state: at most two events.
+func (u unseen) events() []handler.Event {
+	switch {
+	case u.Op == handler.Update && u.Old.GetUID() != u.New.GetUID(): // S3
+		return []handler.Event{{Op: handler.Delete, Old: u.Old, Stale: true}, {Op: handler.Create, New: u.New}}
+	case u.Op == handler.Delete && u.last != nil && u.Old.GetUID() != u.last.GetUID(): // S3
+		return []handler.Event{{Op: handler.Delete, Old: u.Old, Stale: true}, {Op: handler.Delete, Old: u.last, Stale: u.Stale}}
+	case u.Op == handler.Delete && u.last != nil:
+		return []handler.Event{{Op: handler.Update, Old: u.Old, New: u.last}, {Op: handler.Delete, Old: u.last, Stale: u.Stale}}
+	default:
+		return []handler.Event{u.Event}
+	}
 }

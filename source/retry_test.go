@@ -87,20 +87,20 @@ func TestS8_Retried(t *testing.T) {
 					until = time.Now().Add(time.Minute)
 					s.put("a=1")
 					s.start(src, l, f.hook())
-					<-src.Synced() // the handler has seen it, if not handled it
+					synced(t, src) // the handler has seen it, if not handled it
 					s.put("b=1")
 					synctest.Wait()
 					if got := l.take(); got != "create b ->1" {
 						t.Errorf("at first: %s", got)
 					}
-					if got := src.State(); got != "ConfigMap.v1: synced; the handler has failed for 1 objects, to be tried again" {
+					if got := src.State().String(); !strings.HasPrefix(got, "Kind(ConfigMap.v1): synced; the handler has failed for 1 event, to be tried again: ") || !strings.HasSuffix(got, "broken") {
 						t.Errorf("state: %s", got)
 					}
 					time.Sleep(10 * time.Minute)
 					if got := strings.TrimSuffix(l.take(), " initial"); got != "create a ->1" {
 						t.Errorf("later: %s", got)
 					}
-					if got := src.State(); got != "ConfigMap.v1: synced" {
+					if got := src.State().String(); got != "Kind(ConfigMap.v1): synced" {
 						t.Errorf("state: %s", got)
 					}
 					told := f.take()
@@ -129,7 +129,7 @@ func TestS8_OnePerObject(t *testing.T) {
 		want   string
 	}{
 		{"updates", func(s *setup) { s.put("a=2", "a=3", "a=4") }, "update a 1>4"},
-		{"update and delete", func(s *setup) { s.put("a=2"); s.remove("a") }, "delete a 1>-"},
+		{"update and delete", func(s *setup) { s.put("a=2"); s.remove("a") }, "update a 1>2, delete a 2>-"},
 		{"create and update", func(s *setup) { s.put("b=2", "b=3") }, "create b ->3"},
 		{"create and delete", func(s *setup) { s.put("b=2"); s.remove("b") }, "delete b 2>-"},
 		{"S3: delete and create", func(s *setup) { s.remove("a"); s.put("a=2") }, "delete a 1>- stale, create a ->2"},
@@ -143,7 +143,7 @@ func TestS8_OnePerObject(t *testing.T) {
 				s.put("a=1")
 				src := source.Kind(s.maps, l)
 				s.start(src, l, nil)
-				<-src.Synced()
+				synced(t, src)
 				l.take()
 				begin := time.Now()
 				l.fail = func(handler.Event) error {
@@ -175,7 +175,7 @@ func TestS8_FailsWhileRetried(t *testing.T) {
 		s.put("a=1")
 		src := source.Kind(s.maps, l)
 		s.start(src, l, nil)
-		<-src.Synced()
+		synced(t, src)
 		l.take()
 		begin := time.Now()
 		l.fail = func(e handler.Event) error {

@@ -16,17 +16,24 @@ type Queue[K comparable] interface {
 	AddAll(keys []K, how workqueue.How)
 }
 
-// Source delivers keys of type K. It is given to one controller.
+// Source delivers keys of type K. It is given to one controller, once. All methods but Run may be called at any time, by
+// anybody.
 type Source[K comparable] interface {
 	// Validate says, before anything runs, what is wrong with how the source was put together.
 	Validate() error
-	// Run delivers to q until ctx is done, joins what it started, and returns. It is called once. An error means that the
-	// source could not start; trouble with the API server is not one (see State).
+	// Run delivers to q until ctx is done, joins what it started, and returns: nothing is delivered after that. It is called
+	// once. An error means that the source could not start; trouble with the API server is not one (see State).
 	Run(ctx context.Context, q Queue[K], h *hook.Source) error
-	// Synced is closed when every object of the initial list has been handled.
-	Synced() <-chan struct{}
-	// State says, in one line, where the source stands.
-	State() string
+	// WaitForSync returns nil once everything that there was at the start has been handled, and an error that says where the
+	// source stands when ctx ends before.
+	WaitForSync(ctx context.Context) error
+	// Settled returns nil once the source is synced, or is in trouble that Stale and State name; and an error that says where
+	// it stands when ctx ends before.
+	Settled(ctx context.Context) error
+	// Stale returns nil while the source brings every change as it happens; otherwise why it does not.
+	Stale() error
+	// State says where the source stands. It is for people, and not for every Reconcile: counting takes time.
+	State() State
 	// String names the source in reports.
 	String() string
 }

@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+)
+
+// staleKey is under which the context of a Reconcile has the function that Stale calls.
+type staleKey struct{}
+
+// Stale says, in a Reconcile, which of the things that its controller watches or reads may be older than the API server's state,
+// and why: one error that joins one for each, or nil if there are none. What is read meanwhile is the last known state (S9). A
+// Reconcile that must not act on such may return it, to be called again. For other contexts it is nil.
+func Stale(ctx context.Context) error {
+	if stale, ok := ctx.Value(staleKey{}).(func() error); ok {
+		return stale()
+	}
+	return nil
+}
+
+func (c *Controller[K]) stale() error {
+	c.mu.Lock()
+	watches, reads := c.watches, c.reads
+	c.mu.Unlock()
+	var all []error
+	for _, w := range watches {
+		all = append(all, named(w.source, w.source.Stale()))
+	}
+	for _, r := range reads {
+		all = append(all, named(r, r.Stale()))
+	}
+	return errors.Join(all...)
+}

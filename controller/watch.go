@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+// watching is a source that the controller watches.
+type watching[K comparable] struct {
+	source  source.Source[K]
+	settled chan struct{} // closed when workers need not wait for the source
+	removed chan struct{} // closed by Unwatch
+	ended   chan struct{} // closed when the source has returned, with err
+	err     error
+	stop    context.CancelFunc // ends the source; set when it starts, under the controller's mutex
+}
+
+// Watch adds a source, at any time until Warm ends. Workers start when the sources that were added before are settled. A source
+// that is added later and cannot start ends Warm with its error, as those of the start do.
+func (c *Controller[K]) Watch(s source.Source[K]) {
+	if s == nil {
+		c.complain(errors.New("Watch was given no source"))
+		return
+	}
+	w := &watching[K]{source: s, settled: make(chan struct{}), removed: make(chan struct{}), ended: make(chan struct{})}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watches = append(slices.Clip(c.watches), w)
+	if c.start != nil {
+		c.start(w)
+	}
+}
+
+// Unwatch stops a source that Watch was given, waits until it has returned, and forgets it: nothing of it is left, but keys that
+// it made due stay so. It returns the source's error, if any, or one that says that it still runs when ctx ends before. It may be
+// called at any time, also in a Reconcile, but not by a handler, a filter or a poll of the source itself, which it waits for.
+func (c *Controller[K]) Unwatch(ctx context.Context, s source.Source[K]) error {
+	w, running := c.forget(s)
+	switch {
+	case w == nil:
+		return errors.Join(c.named(fmt.Errorf("%v is not watched", s))...)
+	case !running:
+		return nil
+	}
+	w.stop()
+	select {
+	case <-w.ended:
+		return errors.Join(c.named(w.err)...)
+	case <-ctx.Done():
+		return errors.Join(c.named(fmt.Errorf("%s has not stopped yet: %w", s, context.Cause(ctx)))...)
+	}
+}
+
+func (c *Controller[K]) forget(s source.Source[K]) (w *watching[K], running bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.watches, func(w *watching[K]) bool {
+		return reflect.TypeOf(s).Comparable() && w.source == s
+	})
+	if s == nil || i < 0 {
+		return nil, false
+	}
+	w = c.watches[i]
+	c.watches = slices.Delete(slices.Clone(c.watches), i, i+1)
+	close(w.removed)
+	return w, w.stop != nil
+}
+
+// runSources runs the sources, and those that Watch adds, until ctx is done. It calls failed if one cannot. close has Watch start
+// none any more, and waits until all have returned.
+func (c *Controller[K]) runSources(ctx context.Context, failed func(error)) (close func()) {
+	hooks := c.sourceHooks(ctx)
+	var running sync.WaitGroup
+	start := func(w *watching[K]) {
+		ctx, stop := context.WithCancel(ctx)
+		w.stop = stop
+		running.Go(func() { c.watch(ctx, w, hooks, failed) })
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.start = start
+	for _, w := range c.watches {
+		start(w)
+	}
+	return func() {
+		c.closeSources()
+		running.Wait()
+	}
+}
+
+func (c *Controller[K]) closeSources() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.start = nil
+}
+
+var errSourceExited = errors.New("the source ended its goroutine with runtime.Goexit; it should return an error instead")
+
+// watch runs one source, and reports how it gets synced.
+func (c *Controller[K]) watch(ctx context.Context, w *watching[K], hooks *hook.Source, failed func(error)) {
+	var overseen sync.WaitGroup
+	overseen.Go(func() {
+		if err := c.oversee(ctx, w.source, w.settled); err != nil {
+			failed(err)
+		}
+	})
+	w.err = named(w.source, errSourceExited) // unless runSource returns
+	defer func() {
+		if w.err != nil && !closed(w.removed) {
+			failed(w.err)
+		}
+		w.stop()
+		overseen.Wait()
+		close(w.ended)
+	}()
+	w.err = c.runSource(ctx, w.source, hooks)
+}
+
+// runSource runs a source. Its error names it. A panic is one, with its stack.
+func (c *Controller[K]) runSource(ctx context.Context, s source.Source[K], hooks *hook.Source) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = named(s, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	err = s.Validate() // Watch may have come after the controller's Validate
+	if err == nil {
+		err = s.Run(ctx, c.queue, hooks)
+	}
+	if err == nil && ctx.Err() == nil && !isSynced(ctx, s) {
+		err = errors.New("the source has ended before it was synced")
+	}
+	return named(s, err)
+}
+
+// isSynced asks without waiting.
+func isSynced(ctx context.Context, r Readable) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return r.WaitForSync(ctx) == nil
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// named makes err, if any, say whose it is, if it does not yet.
+func named(whose fmt.Stringer, err error) error {
+	if err == nil || strings.Contains(err.Error(), whose.String()) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", whose, err)
+}
+
+// sourceHooks logs the failures of handlers and polls where nobody observes them.
+func (c *Controller[K]) sourceHooks(ctx context.Context) *hook.Source {
+	if c.o.SourceHooks != nil {
+		return c.o.SourceHooks
+	}
+	log := c.logger(ctx)
+	return &hook.Source{
+		HandlerFailed: func(source, object string, err error) {
+			log.Error("a handler failed; the event is tried again", "source", source, "object", object, "err", err)
+		},
+		PollFailed: func(source string, err error) {
+			log.Error("a poll failed; it is tried again", "source", source, "err", err)
+		},
+	}
+}

@@ -1,0 +1,274 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// Channel is a source of events that the program brings from elsewhere: a webhook, a message queue, another informer. NewChannel
+// makes one. It holds a bounded number of events; whoever sends chooses what happens when it is full: [Channel.Send] waits,
+// [Channel.TrySend] drops and counts. Events go to the handler one by one, in the order in which they came. One whose handler
+// fails is tried again, with backoff, while others go on; it takes up room until then.
+type Channel[E any, K comparable] struct {
+	name    string
+	keys    func(ctx context.Context, event E) ([]K, error)
+	room    chan struct{}               // has an element for each event that is held
+	wrong   error                       // what Validate reports
+	drops   *drops                      // of dropFull and dropStopped
+	hooks   atomic.Pointer[hook.Source] // set by Run
+	ran     atomic.Bool
+	started chan struct{} // closed by Run
+	ended   chan struct{} // closed by Run
+	order   *workqueue.Queue[uint64]
+
+	mu      sync.Mutex // guards what follows
+	last    uint64
+	events  map[uint64]held[E]
+	over    bool
+	failure error // the last one
+}
+
+// held is an event that waits.
+type held[E any] struct {
+	event  E
+	failed bool
+}
+
+// Reasons for which a channel drops an event.
+const (
+	dropFull = iota
+	dropStopped
+)
+
+// NewChannel makes a source that holds up to size events, at least 1. keys says what an event makes due; it should not block for
+// long, and an error means that the keys are not known. The name is for reports.
+func NewChannel[E any, K comparable](name string, size int, keys func(ctx context.Context, event E) ([]K, error)) *Channel[E, K] {
+	c := &Channel[E, K]{
+		name: name, keys: keys, drops: newDrops("the channel is full", "the source has stopped"),
+		room: make(chan struct{}, max(size, 1)), started: make(chan struct{}), ended: make(chan struct{}), events: map[uint64]held[E]{},
+	}
+	var err error
+	c.order, err = workqueue.New(workqueue.Options[uint64]{
+		Name:    c.String() + " events",
+		Backoff: workqueue.Exponential{Base: firstRetry, Max: time.Minute},
+		Reasons: -1,
+	})
+	switch {
+	case err != nil:
+		c.wrong = err
+	case name == "":
+		c.wrong = errors.New("source.NewChannel: give it a name")
+	case size < 1:
+		c.wrong = fmt.Errorf("%s: %d events of room, must be at least 1", c, size)
+	case keys == nil:
+		c.wrong = fmt.Errorf("%s: give it a function that says what an event makes due", c)
+	}
+	return c
+}
+
+// Send hands an event over. It waits while the channel is full, until ctx ends: also when the source does not run yet. It
+// returns an error, and the event is not taken, when ctx ends before there is room or the source has stopped.
+func (c *Channel[E, K]) Send(ctx context.Context, event E) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: not sent: %w", c, context.Cause(ctx))
+	}
+	select {
+	case c.room <- struct{}{}:
+	case <-c.ended:
+		return fmt.Errorf("%s: not sent: %w", c, errStopped)
+	case <-ctx.Done():
+		return fmt.Errorf("%s: not sent, there is no room: %w", c, context.Cause(ctx))
+	}
+	if !c.hold(event) {
+		return fmt.Errorf("%s: not sent: %w", c, errStopped)
+	}
+	return nil
+}
+
+// TrySend hands an event over if there is room, and says whether there was; it never waits. What it does not take is counted.
+func (c *Channel[E, K]) TrySend(event E) bool {
+	select {
+	case c.room <- struct{}{}:
+	default:
+		c.drop(dropFull)
+		return false
+	}
+	if !c.hold(event) {
+		c.drop(dropStopped)
+		return false
+	}
+	return true
+}
+
+func (c *Channel[E, K]) drop(reason int) {
+	c.drops.add(reason)
+	if h := c.hooks.Load(); h != nil && h.Dropped != nil {
+		h.Dropped(c.String(), c.drops.reasons[reason])
+	}
+}
+
+// hold takes an event for which there is room, unless the source has stopped.
+func (c *Channel[E, K]) hold(event E) bool {
+	c.mu.Lock()
+	over := c.over
+	if !over {
+		c.last++
+		c.events[c.last] = held[E]{event: event}
+	}
+	n := c.last
+	c.mu.Unlock()
+	if over {
+		<-c.room
+		return false
+	}
+	c.order.Add(n)
+	return true
+}
+
+// Run implements Source.
+func (c *Channel[E, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
+	if c.ran.Swap(true) {
+		return errRan(c.String())
+	}
+	if h == nil {
+		h = &hook.Source{}
+	}
+	c.hooks.Store(h)
+	defer c.close()
+	close(c.started)
+	for {
+		item, ok := c.order.Get(ctx)
+		if !ok {
+			return nil
+		}
+		if err := c.handle(ctx, q, item.Key()); err != nil {
+			_, _ = item.Retry(err) // cannot fail: settled once, here
+			continue
+		}
+		_ = item.Done()
+	}
+}
+
+// handle takes one event to the queue. An error means that it is to be tried again.
+func (c *Channel[E, K]) handle(ctx context.Context, q Queue[K], n uint64) error {
+	keys, err := c.ask(ctx, c.event(n))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return err // nobody needs to hear of it
+	case err != nil:
+		c.fail(n, err)
+		if h := c.hooks.Load(); h.HandlerFailed != nil {
+			h.HandlerFailed(c.String(), "", err)
+		}
+		return err
+	case len(keys) > 0:
+		q.AddAll(keys, workqueue.How{Reason: workqueue.Reason{Source: c.String(), Event: "event"}})
+	}
+	c.forget(n)
+	<-c.room
+	return nil
+}
+
+// ask calls the handler. A panic is an error with its stack (S8).
+func (c *Channel[E, K]) ask(ctx context.Context, event E) (keys []K, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return c.keys(ctx, event)
+}
+
+func (c *Channel[E, K]) event(n uint64) E {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.events[n].event
+}
+
+func (c *Channel[E, K]) fail(n uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.events[n]
+	e.failed = true
+	c.events[n], c.failure = e, err
+}
+
+func (c *Channel[E, K]) forget(n uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.events, n)
+}
+
+// close drops what is held, and has those who send return.
+func (c *Channel[E, K]) close() {
+	c.order.ShutDown()
+	c.mu.Lock()
+	n := len(c.events)
+	c.over, c.events = true, nil
+	c.mu.Unlock()
+	close(c.ended)
+	for range n {
+		<-c.room
+		c.drop(dropStopped)
+	}
+}
+
+// Validate implements Source.
+func (c *Channel[E, K]) Validate() error { return c.wrong }
+
+// WaitForSync returns nil once the source runs: there is no initial list.
+func (c *Channel[E, K]) WaitForSync(ctx context.Context) error {
+	return wait(ctx, c.State, c.started, c.started)
+}
+
+// Settled is WaitForSync.
+func (c *Channel[E, K]) Settled(ctx context.Context) error { return c.WaitForSync(ctx) }
+
+// Stale implements Source. A channel is stale when it does not run.
+func (c *Channel[E, K]) Stale() error {
+	switch {
+	case closed(c.ended):
+		return errStopped
+	case closed(c.started):
+		return nil
+	default:
+		return errNotRunning
+	}
+}
+
+// State implements Source.
+func (c *Channel[E, K]) State() State {
+	s := State{Source: c.String(), Phase: hook.NotStarted, Dropped: c.drops.snapshot()}
+	switch {
+	case closed(c.ended):
+		s.Phase = hook.Stopped
+	case closed(c.started):
+		s.Phase = hook.Synced
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.Pending = len(c.events)
+	for _, e := range c.events {
+		if e.failed {
+			s.Retrying++
+		}
+	}
+	if s.Retrying > 0 {
+		s.Failure = c.failure
+	}
+	return s
+}
+
+// String names the source.
+func (c *Channel[E, K]) String() string { return "Channel(" + c.name + ")" }

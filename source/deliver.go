@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// errExited ends a source: the goroutine that brings it its events is gone.
+var errExited = errors.New("a handler or filter ended its goroutine, with runtime.Goexit or testing.T.FailNow; return an error instead")
+
+// delivery takes one source's events to the queue.
+type delivery[K comparable] struct {
+	feed    *feed[K]
+	source  string
+	queue   Queue[K]
+	hooks   *hook.Source
+	retries *retries[K]
+	exited  func() // called when the handler or a filter has ended its goroutine
+}
+
+// events is the informer's end.
+func (d *delivery[K]) events(ctx context.Context) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if o := d.object(obj); o != nil {
+				d.retries.deliver(ctx, handler.Event{Op: handler.Create, New: o, Initial: initial})
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			o, n := d.object(before), d.object(after)
+			switch {
+			case o == nil || n == nil:
+			case o.GetUID() != n.GetUID(): // S3
+				d.retries.deliver(ctx, handler.Event{Op: handler.Delete, Old: o, Stale: true})
+				d.retries.deliver(ctx, handler.Event{Op: handler.Create, New: n})
+			default:
+				d.retries.deliver(ctx, handler.Event{Op: handler.Update, Old: o, New: n})
+			}
+		},
+		DeleteFunc: func(obj any) {
+			tombstone, stale := obj.(toolscache.DeletedFinalStateUnknown)
+			if stale {
+				obj = tombstone.Obj
+			}
+			if o := d.object(obj); o != nil {
+				d.retries.deliver(ctx, handler.Event{Op: handler.Delete, Old: o, Stale: stale})
+			}
+		},
+	}
+}
+
+// object is what an event is about; nil if it is of the wrong type, which is counted.
+func (d *delivery[K]) object(obj any) handler.Object {
+	o := d.feed.object(obj)
+	if o == nil {
+		d.drop(len(d.feed.filters))
+	}
+	return o
+}
+
+func (d *delivery[K]) drop(reason int) {
+	d.feed.drops.add(reason)
+	if d.hooks.Dropped != nil {
+		d.hooks.Dropped(d.source, d.feed.drops.reasons[reason])
+	}
+}
+
+func (d *delivery[K]) report(object string, err error) {
+	if d.hooks.HandlerFailed != nil {
+		d.hooks.HandlerFailed(d.source, object, err)
+	}
+}
+
+// try delivers an event, and reports whether that went well. Once ctx is done nobody needs it any more.
+func (d *delivery[K]) try(ctx context.Context, e handler.Event) bool {
+	if ctx.Err() != nil {
+		return true
+	}
+	keys, err := d.keys(ctx, e)
+	if err != nil && ctx.Err() != nil {
+		return true
+	}
+	if err != nil {
+		d.retries.failed(err)
+		d.report(e.Key().String(), err)
+		return false
+	}
+	if len(keys) > 0 {
+		d.queue.AddAll(keys, d.how(e))
+	}
+	return true
+}
+
+// keys asks the filters and the handler. A panic is an error with its stack (S8); the end of its goroutine ends the source.
+func (d *delivery[K]) keys(ctx context.Context, e handler.Event) (keys []K, err error) {
+	exited := true // unless ask returns, or panics
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		} else if exited {
+			d.exited()
+		}
+	}()
+	keys, err = d.ask(ctx, e)
+	exited = false
+	return keys, err
+}
+
+func (d *delivery[K]) ask(ctx context.Context, e handler.Event) ([]K, error) {
+	for i, f := range d.feed.filters {
+		if !f.Keep(e) {
+			d.drop(i)
+			return nil, nil
+		}
+	}
+	return d.feed.handler.Keys(ctx, e)
+}
+
+// how says with which urgency and for what reason an event makes keys due.
+func (d *delivery[K]) how(e handler.Event) workqueue.How {
+	o := e.Object()
+	class := workqueue.Normal
+	if e.Initial || (e.Op == handler.Update && e.Old.GetResourceVersion() == o.GetResourceVersion()) {
+		class = workqueue.Background // the initial list, or a resync
+	}
+	return workqueue.How{Class: class, Reason: workqueue.Reason{
+		Source: d.source, Event: e.Op.String(), Object: e.Key().String(),
+		UID: string(o.GetUID()), ResourceVersion: o.GetResourceVersion(),
+	}}
+}

@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// EventSource is an informer that somebody else runs. Each of client-go's is one; those of other frameworks are, too.
+type EventSource interface {
+	AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error)
+	RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error
+	HasSyncedChecker() toolscache.DoneChecker
+}
+
+// Informer delivers the changes of an informer's objects, which are of type T, as Kind does for a handle:
+//
+//	source.Informer[*corev1.Pod](factory.Core().V1().Pods().Informer(), handler.Self())
+//
+// Whoever owns the informer runs it. An informer does not say why it is not synced, nor that it cannot watch any more: unlike a
+// handle that is failing, one that never gets synced keeps the workers of its controller waiting. If it has a method IsStopped,
+// as client-go's have, State says when it has stopped. What is not a T is dropped, and counted.
+func Informer[T handler.Object, K comparable](informer EventSource, h handler.Handler[K], filters ...handler.Filter) Source[K] {
+	return &informerSource[T, K]{informer: informer, feed: newFeed[T](h, filters)}
+}
+
+type informerSource[T handler.Object, K comparable] struct {
+	informer EventSource
+	feed     *feed[K]
+}
+
+func (i *informerSource[T, K]) Validate() error {
+	if isNil(i.informer) || i.feed.handler == nil {
+		return errors.New("source.Informer: give an informer and a handler")
+	}
+	return i.feed.validate(i.String(), *new(T))
+}
+
+// isNil is true also of a pointer that is nil.
+func isNil(i EventSource) bool {
+	v := reflect.ValueOf(i)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+func (i *informerSource[T, K]) String() string {
+	return "Informer(" + reflect.TypeFor[T]().String() + ")"
+}
+
+func (i *informerSource[T, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
+	return i.feed.run(ctx, i.String(), q, h, i.subscribe, nil)
+}
+
+func (i *informerSource[T, K]) subscribe(events toolscache.ResourceEventHandler) (subscription, error) {
+	g := &gate{handler: events}
+	r, err := i.informer.AddEventHandlerWithOptions(g, toolscache.HandlerOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return &registration{i.informer, r, g}, nil
+}
+
+func (i *informerSource[T, K]) WaitForSync(ctx context.Context) error {
+	return wait(ctx, i.State, i.feed.synced, i.feed.synced)
+}
+
+func (i *informerSource[T, K]) Settled(ctx context.Context) error { return i.WaitForSync(ctx) }
+
+func (i *informerSource[T, K]) Stale() error {
+	if i.stopped() {
+		return errors.New("the informer has stopped")
+	}
+	return i.feed.stale()
+}
+
+func (i *informerSource[T, K]) stopped() bool {
+	s, ok := i.informer.(interface{ IsStopped() bool })
+	return ok && s.IsStopped()
+}
+
+func (i *informerSource[T, K]) State() State {
+	s := State{Source: i.String(), Phase: hook.NotStarted}
+	switch {
+	case closed(i.feed.ended) || i.stopped():
+		s.Phase = hook.Stopped
+	case closed(i.feed.synced):
+		s.Phase, s.Note = hook.Synced, "an informer does not say whether it still follows the API server"
+	case i.feed.ran.Load():
+		s.Phase, s.Note = hook.Syncing, "an informer does not say why it is not synced"
+	}
+	return i.feed.count(s)
+}
+
+// registration is an event handler of an informer that may know nothing of client-go's ways to wait for the end of one.
+type registration struct {
+	informer EventSource
+	handle   toolscache.ResourceEventHandlerRegistration
+	gate     *gate
+}
+
+func (r *registration) WaitForSync(ctx context.Context) error {
+	select {
+	case <-r.handle.HasSyncedChecker().Done():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (r *registration) Close() {
+	_ = r.informer.RemoveEventHandler(r.handle) // fails for an informer that has stopped, if at all
+	r.gate.close()
+	if s, ok := r.handle.(interface{ ShutdownChan() <-chan struct{} }); ok {
+		<-s.ShutdownChan() // its goroutines have returned
+	}
+}
+
+// gate lets events pass until it is closed.
+type gate struct {
+	handler toolscache.ResourceEventHandler
+	calls   sync.WaitGroup
+
+	mu   sync.Mutex // guards shut, and the Add of calls
+	shut bool
+}
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut {
+		return false
+	}
+	g.calls.Add(1)
+	return true
+}
+
+// close waits for calls under way; there are none after that.
+func (g *gate) close() {
+	g.mu.Lock()
+	g.shut = true
+	g.mu.Unlock()
+	g.calls.Wait()
+}
+
+func (g *gate) OnAdd(obj any, initial bool) {
+	if g.enter() {
+		defer g.calls.Done()
+		g.handler.OnAdd(obj, initial)
+	}
+}
+
+func (g *gate) OnUpdate(before, after any) {
+	if g.enter() {
+		defer g.calls.Done()
+		g.handler.OnUpdate(before, after)
+	}
+}
+
+func (g *gate) OnDelete(obj any) {
+	if g.enter() {
+		defer g.calls.Done()
+		g.handler.OnDelete(obj)
+	}
+}

@@ -96,7 +96,7 @@ func (c *core[K]) addAfter(w *who[K], class uint8, r *Reason, delay, now int64) 
 	x.outsideClass = urgentMost(x.outsideClass, class)
 	x.outside = min(x.outside, after(now, delay))
 	if r != nil && !c.notes.off {
-		c.notes.add(&x.later, r, now, false)
+		c.notes.record(&x.later, r, now, false)
 	}
 	c.setDue(e, x)
 	if e.state == Idle {

@@ -227,14 +227,14 @@ func (c *core[K]) turn(e *entry[K], to State, now int64) {
 // note records a reason, if there is one, of the key's next delivery.
 func (c *core[K]) note(i uint32, e *entry[K], r *Reason, now int64) {
 	if r != nil && !c.notes.off {
-		c.notes.add(&c.ext(i, e).pending, r, now, e.state == Held)
+		c.notes.record(&c.ext(i, e).pending, r, now, e.state == Held)
 	}
 }
 
 // noteOwn records a reason of the queue itself.
 func (c *core[K]) noteOwn(i uint32, e *entry[K], event string, now int64) {
 	if !c.notes.off {
-		c.notes.add(&c.ext(i, e).pending, &Reason{Source: sourceQueue, Event: event}, now, false)
+		c.notes.record(&c.ext(i, e).pending, &Reason{Source: sourceQueue, Event: event}, now, false)
 	}
 }
 

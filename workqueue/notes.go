@@ -3,12 +3,16 @@
 
 package workqueue
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
-// noteList holds a key's reasons: the first and the newest few, and how many between them were dropped.
+// noteList holds a key's reasons: the first and the newest few, and how many between them were dropped. Those after
+// the first are a ring, in which the newest is followed by the oldest: the place of the next once the list is full.
 type noteList struct {
-	head, tail uint32
-	n, dropped uint32
+	first, newest uint32
+	n, dropped    uint32
 }
 
 type note struct {
@@ -30,7 +34,7 @@ func (s *notes) repeats(l *noteList, r *Reason, held bool) bool {
 	if l.n == 0 {
 		return false
 	}
-	n := s.slab.at(l.tail)
+	n := s.slab.at(l.newest)
 	if n.held != held || !n.equal(r) {
 		return false
 	}
@@ -38,95 +42,109 @@ func (s *notes) repeats(l *noteList, r *Reason, held bool) bool {
 	return true
 }
 
-func (s *notes) add(l *noteList, r *Reason, now int64, held bool) {
-	if s.repeats(l, r, held) {
-		return
+// record records a reason, unless it repeats the newest one.
+func (s *notes) record(l *noteList, r *Reason, now int64, held bool) {
+	if !s.repeats(l, r, held) {
+		s.add(l, r, now, held)
 	}
-	var i uint32
+}
+
+// add records a reason that does not repeat the newest one.
+func (s *notes) add(l *noteList, r *Reason, now int64, held bool) {
 	var n *note
 	if l.n > s.most {
-		i = s.unlinkSecond(l)
-		n = s.slab.at(i)
+		l.newest = s.slab.at(l.newest).next
+		l.dropped++
+		n = s.slab.at(l.newest)
 	} else {
+		var i uint32
 		i, n = s.slab.take()
+		s.link(l, i, n)
 	}
 	n.Reason, n.at, n.held = *r, now, held
 	n.Repeats = 0
-	s.link(l, i, n)
 }
 
 // link appends a note to a list that has room for it.
 func (s *notes) link(l *noteList, i uint32, n *note) {
-	n.next = 0
-	if l.n == 0 {
-		l.head = i
-	} else {
-		s.slab.at(l.tail).next = i
+	switch l.n {
+	case 0:
+		l.first = i
+	case 1:
+		n.next = i
+	default:
+		newest := s.slab.at(l.newest)
+		n.next, newest.next = newest.next, i
 	}
-	l.tail = i
+	l.newest = i
 	l.n++
 }
 
-// unlinkSecond drops the oldest reason but the first of a full list, which has at least two, and returns its place.
-func (s *notes) unlinkSecond(l *noteList) uint32 {
-	first := s.slab.at(l.head)
-	second := first.next
-	first.next = s.slab.at(second).next
-	if l.tail == second {
-		l.tail = l.head
+// dropSecond drops the oldest reason but the first of a full list, which has at least two.
+func (s *notes) dropSecond(l *noteList) {
+	newest := s.slab.at(l.newest)
+	second := newest.next
+	newest.next = s.slab.at(second).next
+	if l.newest == second {
+		l.newest = l.first
 	}
+	s.slab.put(second)
 	l.n--
 	l.dropped++
-	return second
+}
+
+// all yields the notes of a list, oldest first. They may be put back or linked elsewhere as they come.
+func (s *notes) all(l noteList) iter.Seq2[uint32, *note] {
+	return func(yield func(uint32, *note) bool) {
+		if l.n == 0 {
+			return
+		}
+		i, next := l.first, s.slab.at(l.newest).next
+		for range l.n {
+			if !yield(i, s.slab.at(i)) {
+				return
+			}
+			i, next = next, s.slab.at(next).next
+		}
+	}
 }
 
 // move appends all of src to dst.
 func (s *notes) move(dst, src *noteList) {
-	dropped := src.dropped
-	for i := src.head; i != 0; {
-		n := s.slab.at(i)
-		next := n.next
+	for i, n := range s.all(*src) {
 		if dst.n > s.most {
-			s.slab.put(s.unlinkSecond(dst))
+			s.dropSecond(dst)
 		}
 		s.link(dst, i, n)
-		i = next
 	}
+	dst.dropped += src.dropped
 	*src = noteList{}
-	dst.dropped += dropped
 }
 
 // withdraw takes out what came from adds that are withdrawn.
 func (s *notes) withdraw(l *noteList) {
-	old := *l
-	*l = noteList{dropped: old.dropped}
-	for i := old.head; i != 0; {
-		n := s.slab.at(i)
-		next := n.next
+	left := noteList{dropped: l.dropped}
+	for i, n := range s.all(*l) {
 		if n.held {
 			s.slab.put(i)
 		} else {
-			s.link(l, i, n)
+			s.link(&left, i, n)
 		}
-		i = next
 	}
+	*l = left
 }
 
 func (s *notes) clear(l *noteList) {
-	for i := l.head; i != 0; {
-		next := s.slab.at(i).next
+	for i := range s.all(*l) {
 		s.slab.put(i)
-		i = next
 	}
 	*l = noteList{}
 }
 
 // settleHeld makes the reasons in l ones that can no longer be withdrawn.
 func (s *notes) settleHeld(l *noteList) {
-	for i := l.head; i != 0; {
-		n := s.slab.at(i)
+	for _, n := range s.all(*l) {
 		n.held = false
-		i = n.next
 	}
 }
 
@@ -136,14 +154,12 @@ func (s *notes) copyOf(l *noteList, start time.Time) []Reason {
 		return nil
 	}
 	out := make([]Reason, 0, l.n)
-	for i := l.head; i != 0; {
-		n := s.slab.at(i)
+	for _, n := range s.all(*l) {
 		r := n.Reason
 		if r.At.IsZero() {
 			r.At = start.Add(time.Duration(n.at))
 		}
 		out = append(out, r)
-		i = n.next
 	}
 	return out
 }

@@ -150,11 +150,28 @@ func (q *Queue[K]) AddWith(key K, how How) {
 	hash, reason := uint32(maphash.Comparable(q.seed, key)), reasonIn(&how)
 	q.mu.Lock()
 	i := q.core.find(key, hash)
-	if q.core.merges(i, q.classOf(how.Class)) && (reason == nil || q.core.repeats(q.core.entries.at(i), reason)) {
+	if q.core.merges(i, q.classOf(how.Class)) && (reason == nil || q.notedLocked(i, reason)) {
 		q.mu.Unlock()
 		return
 	}
 	q.addLocked(&who[K]{key: key, hash: hash}, i, &how)
+}
+
+// notedLocked counts or records the reason for an add of a ready key that changes nothing else. Not so for its first
+// reason, nor if the key has a due time: that may have come, with a reason that is to be recorded before.
+func (q *Queue[K]) notedLocked(i uint32, r *Reason) bool {
+	c := &q.core
+	if c.notes.off {
+		return true
+	}
+	x := c.entries.at(i).extra
+	if x == 0 || c.due.has(x) {
+		return false
+	}
+	if l := &c.extras.at(x).pending; !c.notes.repeats(l, r, false) {
+		c.notes.add(l, r, q.now(), false)
+	}
+	return true
 }
 
 // addLocked adds a key, whose entry is i, or none, at once, and unlocks.

@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"debug":           {},
 	"envtest":         {"client"},
 	"envtest/cluster": {"envtest"},
-	"envtest/fault":   {"client"},
+	"envtest/fault":   {},
 	"envtest/sim":     {"client", "manager", "leaderelection"},
 
 	"internal/fakeapi": {}, // for our own tests

@@ -11,7 +11,8 @@
 //
 // A [Cluster] belongs to whoever started it: two Starts never share anything, in one process or in two. Tests that
 // share one on purpose give each test its own [Cluster.Namespace]. There is no kubelet and no scheduler: pods stay
-// Pending unless the test itself writes their status.
+// Pending unless the test itself writes their status. Package envtest/fault stands between a client and the API server where
+// a test needs requests that are late, refused or cut.
 //
 // # Where the program comes from
 //

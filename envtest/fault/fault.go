@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Fault is a rule that is in force, with its counters. Its methods may be called from many goroutines, also after
+// Remove.
+type Fault struct {
+	proxy *Proxy
+	rule  Rule
+
+	// The rest is guarded by proxy.mu.
+	removed  bool
+	released uint64 // what has a stamp up to this is no longer withheld
+	hits     int
+	ended    int
+	held     map[*exchange]struct{}
+}
+
+// Add puts a rule in force.
+func (p *Proxy) Add(r Rule) *Fault {
+	r.Times, r.Delay, r.CutAfter, r.Lag = max(r.Times, 0), max(r.Delay, 0), max(r.CutAfter, 0), max(r.Lag, 0)
+	r.Match.Verbs, r.Match.Groups, r.Match.Resources = slices.Clone(r.Match.Verbs), slices.Clone(r.Match.Groups), slices.Clone(r.Match.Resources)
+	f := &Fault{proxy: p, rule: r, held: map[*exchange]struct{}{}}
+	p.mu.Lock()
+	p.faults = append(p.faults, f)
+	candidates := slices.Clone(p.underWay) // later ones meet f when they arrive
+	p.mu.Unlock()
+	if !r.answers() {
+		return f
+	}
+	for _, x := range candidates {
+		if r.Match.matches(p.copyOf(&x.request)) {
+			p.mu.Lock()
+			if !x.ended {
+				f.attachLocked(x)
+			}
+			p.mu.Unlock()
+		}
+	}
+	return f
+}
+
+// attachLocked counts a request that matches and has f apply to it, unless f is used up.
+func (f *Fault) attachLocked(x *exchange) bool {
+	if f.removed || f.rule.Times > 0 && f.hits >= f.rule.Times {
+		return false
+	}
+	f.hits++
+	x.faults = append(x.faults, attachment{f, time.Now()})
+	f.proxy.broadcastLocked()
+	return true
+}
+
+// Remove ends the rule: what it withholds goes on at once, and nothing more will match. Connections that it has cut
+// stay cut.
+func (f *Fault) Remove() {
+	p := f.proxy
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.removed = true
+	p.faults = slices.DeleteFunc(p.faults, func(other *Fault) bool { return other == f })
+	p.broadcastLocked()
+}
+
+// Release lets go what Rule.Hold and Rule.Freeze withhold now: the requests, and the parts of answers that have arrived.
+// What arrives later is withheld again.
+func (f *Fault) Release() {
+	p := f.proxy
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.released = p.stamp
+	p.broadcastLocked()
+}
+
+// Hits returns how many requests have matched.
+func (f *Fault) Hits() int {
+	f.proxy.mu.Lock()
+	defer f.proxy.mu.Unlock()
+	return f.hits
+}
+
+// WaitHits returns nil when n requests have matched since the rule was added, or an error when ctx ends or the proxy is
+// stopped before.
+func (f *Fault) WaitHits(ctx context.Context, n int) error {
+	return f.wait(ctx, n, "matched", func() int { return f.hits })
+}
+
+// WaitHeld returns nil when n requests are being withheld by Rule.Hold, or have a part of their answer withheld by
+// Rule.Freeze, at the same time; or an error as WaitHits does.
+func (f *Fault) WaitHeld(ctx context.Context, n int) error {
+	return f.wait(ctx, n, "held", func() int { return len(f.held) })
+}
+
+// WaitEnded returns nil when n requests that have matched are over, and Proxy.Requests says how; or an error as WaitHits
+// does.
+func (f *Fault) WaitEnded(ctx context.Context, n int) error {
+	return f.wait(ctx, n, "ended", func() int { return f.ended })
+}
+
+// wait calls countLocked until it returns n.
+func (f *Fault) wait(ctx context.Context, n int, what string, countLocked func() int) error {
+	last, stopped := 0, false
+	err := f.proxy.wait(ctx, nil, func(time.Time) (bool, time.Time) {
+		last, stopped = countLocked(), f.proxy.stopped
+		return last >= n || stopped, time.Time{}
+	})
+	if err == nil && last < n {
+		err = errStopped
+	}
+	if err != nil {
+		return fmt.Errorf("fault: waiting for %d requests that are %s by the rule, there were %d of %d hits; look at Requests: %w", n, what, last, f.Hits(), err)
+	}
+	return nil
+}
+
+// wait returns nil when readyLocked, which is called with p.mu held, says that it is ready; else it calls it again when
+// anything changes, wake receives, or the time comes that it returns, if any. It returns why ctx ended if that is earlier.
+func (p *Proxy) wait(ctx context.Context, wake <-chan struct{}, readyLocked func(now time.Time) (ready bool, at time.Time)) error {
+	for {
+		p.mu.Lock()
+		ready, at := readyLocked(time.Now())
+		changed := p.changed
+		p.mu.Unlock()
+		switch {
+		case ready:
+			return nil
+		case ctx.Err() != nil:
+			return cause(ctx)
+		}
+		var due <-chan time.Time
+		if !at.IsZero() {
+			due = time.After(time.Until(at))
+		}
+		select {
+		case <-changed:
+		case <-wake:
+		case <-due:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// cause returns why ctx ended, so that errors.Is finds the context's own error, too.
+func cause(ctx context.Context) error {
+	if err := context.Cause(ctx); !errors.Is(err, ctx.Err()) {
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	return ctx.Err()
+}

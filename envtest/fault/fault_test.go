@@ -1,0 +1,571 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// memory is a network of one listener at a time, made of net.Pipe, so that it works in a bubble.
+type memory struct {
+	mu     sync.Mutex // guards accept
+	accept chan net.Conn
+}
+
+func (m *memory) listen(string, string) (net.Listener, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.accept = make(chan net.Conn)
+	return &memoryListener{m, m.accept, make(chan struct{}), sync.Once{}}, nil
+}
+
+func (m *memory) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	m.mu.Lock()
+	accept := m.accept
+	m.mu.Unlock()
+	ours, theirs := net.Pipe()
+	select {
+	case accept <- theirs:
+		return ours, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+type memoryListener struct {
+	*memory
+	accept chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *memoryListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.accept:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (l *memoryListener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
+func (l *memoryListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 6443} }
+
+// upstream is an API server in memory: it is called with each request, and writes the answer's body.
+type upstream func(h *http.Request, body io.Writer)
+
+func (u upstream) RoundTrip(h *http.Request) (*http.Response, error) {
+	r, w := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		u(h, w)
+		w.Close()
+	}()
+	return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{},
+		ContentLength: -1, Request: h, Body: joined{r, done}}, nil
+}
+
+type joined struct {
+	*io.PipeReader
+	done chan struct{}
+}
+
+func (j joined) Close() error { err := j.PipeReader.Close(); <-j.done; return err }
+
+// world is a proxy in a bubble, with a client.
+type world struct {
+	*Proxy
+	t      *testing.T
+	client *http.Client
+}
+
+// inBubble runs a test with HTTP/1.1 and with HTTP/2, each in a bubble.
+func inBubble(t *testing.T, u upstream, o Options, test func(*world)) {
+	for _, protocol := range []string{"http/1.1", "h2"} {
+		t.Run(protocol, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var network memory
+				p, err := start(t.Context(), &rest.Config{Host: "http://api", Transport: u}, o, network.listen)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer p.Stop()
+				roots := x509.NewCertPool()
+				roots.AppendCertsFromPEM(p.identity.pem)
+				transport := &http.Transport{
+					DialContext:     network.dial,
+					TLSClientConfig: &tls.Config{RootCAs: roots, NextProtos: []string{protocol}, ServerName: "127.0.0.1"},
+					Protocols:       new(http.Protocols),
+				}
+				transport.Protocols.SetHTTP1(protocol == "http/1.1")
+				transport.Protocols.SetHTTP2(protocol == "h2")
+				defer transport.CloseIdleConnections()
+				test(&world{p, t, &http.Client{Transport: transport}})
+			})
+		})
+	}
+}
+
+// do sends a request; the caller closes the answer.
+func (w *world) do(ctx context.Context, method, path string) (*http.Response, error) {
+	h, err := http.NewRequestWithContext(ctx, method, "https://127.0.0.1:6443"+path, strings.NewReader("body"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.client.Do(h)
+}
+
+func (w *world) mustDo(method, path string) *http.Response {
+	w.t.Helper()
+	answer, err := w.do(w.t.Context(), method, path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { answer.Body.Close() })
+	return answer
+}
+
+// async sends a request and returns where its error, or that of reading the answer, will be.
+func (w *world) async(method, path string) <-chan error {
+	result := make(chan error, 1)
+	go func() {
+		answer, err := w.do(w.t.Context(), method, path)
+		if err == nil {
+			_, err = io.ReadAll(answer.Body)
+			answer.Body.Close()
+		}
+		result <- err
+	}()
+	return result
+}
+
+// readExactly reads one part of n bytes.
+func (w *world) readExactly(r io.Reader, n int) string {
+	w.t.Helper()
+	b := make([]byte, n)
+	if _, err := io.ReadFull(r, b); err != nil {
+		w.t.Fatal(err)
+	}
+	return string(b)
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) effects() string {
+	var all []string
+	for _, r := range w.Requests(Match{}) {
+		all = append(all, strings.Join(r.Effects, ", "))
+	}
+	return strings.Join(all, "; ")
+}
+
+// still reports whether a request has no result, everything having come to rest.
+func still(result <-chan error) bool {
+	synctest.Wait()
+	select {
+	case <-result:
+		return false
+	default:
+		return true
+	}
+}
+
+const pods = "/api/v1/pods"
+
+func writeAll(body io.Writer, parts ...string) {
+	for _, p := range parts {
+		if _, err := io.WriteString(body, p); err != nil {
+			return
+		}
+	}
+}
+
+func hello(_ *http.Request, body io.Writer) { writeAll(body, "hello") }
+
+// ticker writes a, b, c 100 ms apart, and waits for its request's end.
+func ticker(h *http.Request, body io.Writer) {
+	for _, part := range []string{"a", "b", "c"} {
+		writeAll(body, part)
+		time.Sleep(100 * time.Millisecond)
+	}
+	<-h.Context().Done()
+}
+
+func TestDelay(t *testing.T) {
+	inBubble(t, hello, Options{}, func(w *world) {
+		w.Add(Rule{Match: Match{Verbs: []string{"list"}}, Delay: 500 * time.Millisecond, Times: 1})
+		for _, want := range []time.Duration{0, 500 * time.Millisecond, 0} {
+			path := pods
+			if want == 0 {
+				path = "/version"
+			}
+			began := time.Now()
+			answer := w.mustDo("GET", path)
+			if got := w.readExactly(answer.Body, 5); got != "hello" {
+				w.t.Errorf("the answer is %q", got)
+			}
+			if got := time.Since(began); got != want {
+				w.t.Errorf("%s took %v, want %v", path, got, want)
+			}
+		}
+		if got := w.effects(); got != "; delay 500ms; " {
+			w.t.Errorf("effects %q", got)
+		}
+	})
+}
+
+func TestRemoveEndsDelay(t *testing.T) {
+	inBubble(t, hello, Options{}, func(w *world) {
+		f := w.Add(Rule{Delay: time.Hour})
+		began := time.Now()
+		result := w.async("POST", pods)
+		if !still(result) {
+			w.t.Fatal("the request is not delayed")
+		}
+		f.Remove()
+		w.must(<-result)
+		if got := time.Since(began); got != 0 {
+			w.t.Errorf("it took %v", got)
+		}
+	})
+}
+
+// A part of an answer arrives later by the lag, not after the one before it by the lag.
+func TestLag(t *testing.T) {
+	inBubble(t, ticker, Options{}, func(w *world) {
+		w.Add(Rule{Lag: 500 * time.Millisecond})
+		began := time.Now()
+		answer := w.mustDo("GET", pods+"?watch=true")
+		for i, want := range []string{"a", "b", "c"} {
+			if got := w.readExactly(answer.Body, 1); got != want {
+				w.t.Errorf("part %d is %q, want %q", i, got, want)
+			}
+			if got, want := time.Since(began), time.Duration(500+100*i)*time.Millisecond; got != want {
+				w.t.Errorf("part %d came after %v, want %v", i, got, want)
+			}
+		}
+		if got := w.effects(); got != "lag 500ms" {
+			w.t.Errorf("effects %q", got)
+		}
+	})
+}
+
+// What arrives at once leaves at once.
+func TestLagKeepsThroughput(t *testing.T) {
+	const n = 5000
+	many := func(_ *http.Request, body io.Writer) {
+		for range n {
+			writeAll(body, "0123456789")
+		}
+	}
+	inBubble(t, many, Options{}, func(w *world) {
+		w.Add(Rule{Lag: 300 * time.Millisecond})
+		w.Add(Rule{Lag: 200 * time.Millisecond})
+		began := time.Now()
+		content, err := io.ReadAll(w.mustDo("GET", pods+"?watch=true").Body)
+		w.must(err)
+		if string(content) != strings.Repeat("0123456789", n) {
+			w.t.Errorf("%d bytes arrived, or in another order", len(content))
+		}
+		if got := time.Since(began); got != 500*time.Millisecond {
+			w.t.Errorf("it took %v", got)
+		}
+	})
+}
+
+// Rules that are added while a watch is open apply to it from then on, and no longer once they are removed.
+func TestAnswersUnderWay(t *testing.T) {
+	inBubble(t, ticker, Options{}, func(w *world) {
+		answer := w.mustDo("GET", pods+"?watch=true")
+		began := time.Now()
+		w.readExactly(answer.Body, 1)
+		lag := w.Add(Rule{Match: Match{Verbs: []string{"watch"}}, Lag: time.Second})
+		other := w.Add(Rule{Match: Match{Verbs: []string{"list"}}, Lag: time.Second})
+		w.readExactly(answer.Body, 1)
+		if got := time.Since(began); got != 1100*time.Millisecond {
+			w.t.Errorf("the second part came after %v", got)
+		}
+		lag.Remove()
+		w.readExactly(answer.Body, 1)
+		if got := time.Since(began); got != 1100*time.Millisecond {
+			w.t.Errorf("the third part came after %v", got)
+		}
+		w.Add(Rule{CutAfter: time.Second})
+		if _, err := answer.Body.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+			w.t.Errorf("a connection that is cut ends with %v", err)
+		}
+		if got := time.Since(began); got != 2100*time.Millisecond {
+			w.t.Errorf("the connection was cut after %v", got)
+		}
+		if lag.Hits() != 1 || other.Hits() != 0 {
+			w.t.Errorf("%d and %d hits", lag.Hits(), other.Hits())
+		}
+	})
+}
+
+func TestCutAfter(t *testing.T) {
+	inBubble(t, ticker, Options{}, func(w *world) {
+		f := w.Add(Rule{Match: Match{Verbs: []string{"watch"}}, CutAfter: 150 * time.Millisecond})
+		for range 3 {
+			began := time.Now()
+			content, err := io.ReadAll(w.mustDo("GET", pods+"?watch=true").Body)
+			if string(content) != "ab" || err == nil {
+				w.t.Errorf("got %q, %v", content, err)
+			}
+			if got := time.Since(began); got != 150*time.Millisecond {
+				w.t.Errorf("the watch lived for %v", got)
+			}
+		}
+		w.must(f.WaitEnded(w.t.Context(), 3))
+		if got := w.effects(); got != "cut; cut; cut" {
+			w.t.Errorf("effects %q", got)
+		}
+	})
+}
+
+func TestFreeze(t *testing.T) {
+	inBubble(t, ticker, Options{}, func(w *world) {
+		answer := w.mustDo("GET", pods+"?watch=true")
+		w.readExactly(answer.Body, 1)
+		freeze := w.Add(Rule{Freeze: true})
+		w.must(freeze.WaitHeld(w.t.Context(), 1)) // b
+		read := make(chan string)
+		go func() {
+			for range 2 {
+				read <- w.readExactly(answer.Body, 1)
+			}
+		}()
+		synctest.Wait()
+		select {
+		case got := <-read:
+			w.t.Fatalf("%q got through", got)
+		default:
+		}
+		freeze.Release()
+		if got := <-read; got != "b" {
+			w.t.Errorf("got %q", got)
+		}
+		w.must(freeze.WaitHeld(w.t.Context(), 1)) // c
+		freeze.Remove()
+		if got := <-read; got != "c" {
+			w.t.Errorf("got %q", got)
+		}
+		if got := w.effects(); got != "freeze" {
+			w.t.Errorf("effects %q", got)
+		}
+	})
+}
+
+// The header of an answer is withheld, too, though the API server has executed the request.
+func TestFreezeWrite(t *testing.T) {
+	executed := make(chan string, 1)
+	inBubble(t, func(h *http.Request, _ io.Writer) {
+		body, _ := io.ReadAll(h.Body)
+		executed <- string(body)
+	}, Options{}, func(w *world) {
+		freeze := w.Add(Rule{Freeze: true})
+		result := w.async("POST", pods)
+		w.must(freeze.WaitHeld(w.t.Context(), 1))
+		if got := <-executed; got != "body" {
+			w.t.Errorf("the API server got %q", got)
+		}
+		if !still(result) {
+			w.t.Fatal("the answer got through")
+		}
+		freeze.Remove()
+		w.must(<-result)
+	})
+}
+
+// The API server has to wait when the line is full, whatever the size, and goes on when there is room.
+func TestBufferSize(t *testing.T) {
+	for _, size := range []int{1, 100, 100_000} {
+		written := 0
+		inBubble(t, func(_ *http.Request, body io.Writer) {
+			for range 100 {
+				writeAll(body, strings.Repeat("x", 10_000))
+				written += 10_000
+			}
+		}, Options{BufferSize: size}, func(w *world) {
+			written = 0
+			freeze := w.Add(Rule{Freeze: true})
+			result := w.async("GET", pods)
+			w.must(freeze.WaitHeld(w.t.Context(), 1))
+			synctest.Wait()
+			if written > size+2*10_000 {
+				w.t.Errorf("%d bytes were read with room for %d", written, size)
+			}
+			freeze.Remove()
+			w.must(<-result)
+			if written != 1_000_000 {
+				w.t.Errorf("%d bytes were read in the end", written)
+			}
+		})
+	}
+}
+
+func TestHold(t *testing.T) {
+	arrived := make(chan string, 10)
+	inBubble(t, func(h *http.Request, _ io.Writer) { arrived <- h.Method }, Options{}, func(w *world) {
+		hold := w.Add(Rule{Match: Match{Verbs: []string{"create"}}, Hold: true, Times: 3})
+		first, second := w.async("POST", pods), w.async("POST", pods)
+		w.must(hold.WaitHeld(w.t.Context(), 2))
+		w.must(<-w.async("DELETE", pods+"/p")) // does not match
+		if got := <-arrived; got != "DELETE" || !still(first) || !still(second) {
+			w.t.Fatalf("a held %s got through", got)
+		}
+		hold.Release()
+		w.must(<-first)
+		w.must(<-second)
+		third := w.async("POST", pods) // held again
+		w.must(hold.WaitHeld(w.t.Context(), 1))
+		if !still(third) {
+			w.t.Fatal("the third request is not held")
+		}
+		w.must(<-w.async("POST", pods)) // Times is used up
+		hold.Remove()
+		w.must(<-third)
+		if hold.Hits() != 3 {
+			w.t.Errorf("%d hits", hold.Hits())
+		}
+		if got := w.Counts(); got[Kind{Verb: "create", Resource: "pods"}] != 4 || got[Kind{Verb: "delete", Resource: "pods"}] != 1 || len(got) != 2 {
+			w.t.Errorf("counts %v", got)
+		}
+		for range 4 {
+			<-arrived
+		}
+	})
+}
+
+// A client that gives up ends its request, whatever that is waiting for.
+func TestClientGivesUp(t *testing.T) {
+	for name, rule := range map[string]Rule{
+		"hold": {Hold: true}, "hang": {Hang: true}, "delay 1h0m0s": {Delay: time.Hour}, "freeze": {Freeze: true}, "lag 1h0m0s": {Lag: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hello, Options{}, func(w *world) {
+				f := w.Add(rule)
+				ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
+				defer cancel()
+				if _, err := w.do(ctx, "POST", pods); !errors.Is(err, context.DeadlineExceeded) {
+					w.t.Fatalf("the request ends with %v", err)
+				}
+				w.must(f.WaitEnded(w.t.Context(), 1))
+				if got := w.effects(); got != name {
+					w.t.Errorf("effects %q", got)
+				}
+			})
+		})
+	}
+}
+
+func TestCutAndLose(t *testing.T) {
+	executed := make(chan bool, 10)
+	inBubble(t, func(*http.Request, io.Writer) { executed <- true }, Options{}, func(w *world) {
+		w.Add(Rule{Cut: true, Times: 1})
+		f := w.Add(Rule{Lose: true, Times: 2}) // the first time the request does not get there
+		for i, want := range []int{0, 1, 1} {
+			_, err := w.do(w.t.Context(), "POST", pods)
+			if (err == nil) != (i == 2) || len(executed) != want {
+				w.t.Errorf("request %d: %v; executed %d times", i, err, len(executed))
+			}
+			for len(executed) > 0 {
+				<-executed
+			}
+		}
+		w.must(f.WaitEnded(w.t.Context(), 2))
+		if got := w.effects(); got != "cut; lose; " {
+			w.t.Errorf("effects %q", got)
+		}
+	})
+}
+
+// Cut ends requests under way, held ones and open watches, and none that do not match.
+func TestCutUnderWay(t *testing.T) {
+	inBubble(t, ticker, Options{}, func(w *world) {
+		hold := w.Add(Rule{Match: Match{Verbs: []string{"create"}}, Hold: true})
+		held := w.async("POST", pods)
+		watch := w.async("GET", pods+"?watch=true")
+		other := w.async("GET", "/api/v1/secrets?watch=true")
+		w.must(hold.WaitHeld(w.t.Context(), 1))
+		synctest.Wait()
+		if n := w.Cut(Match{Resources: []string{"pods"}}); n != 2 {
+			w.t.Errorf("%d were cut", n)
+		}
+		if <-held == nil || <-watch == nil {
+			w.t.Error("a request that was cut succeeded")
+		}
+		if !still(other) {
+			w.t.Error("the other one ended")
+		}
+		if n := w.Cut(Match{}); n != 1 {
+			w.t.Errorf("then %d were cut", n)
+		}
+		<-other
+	})
+}
+
+// A Wait ends with its context, with the proxy, and says how far it has come.
+func TestWaitEnds(t *testing.T) {
+	inBubble(t, hello, Options{}, func(w *world) {
+		f := w.Add(Rule{})
+		w.must(<-w.async("POST", pods))
+		w.must(f.WaitHits(w.t.Context(), 1))
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
+		defer cancel()
+		if err := f.WaitHits(ctx, 2); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 of 1 hits") {
+			w.t.Errorf("got %v", err)
+		}
+		result := make(chan error)
+		go func() { result <- f.WaitHeld(w.t.Context(), 1) }()
+		synctest.Wait()
+		w.Stop()
+		if err := <-result; !errors.Is(err, errStopped) {
+			w.t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestLog(t *testing.T) {
+	inBubble(t, hello, Options{LogSize: 2}, func(w *world) {
+		f := w.Add(Rule{})
+		for _, name := range []string{"a", "b", "c"} {
+			w.must(<-w.async("DELETE", pods+"/"+name))
+		}
+		w.must(f.WaitEnded(w.t.Context(), 3))
+		log := w.Requests(Match{})
+		if len(log) != 2 || log[0].Name != "b" || log[1].Name != "c" || log[1].Status != 200 || log[1].Ended.IsZero() {
+			w.t.Errorf("log %+v", log)
+		}
+		if got := w.Requests(Match{Name: "b"}); len(got) != 1 {
+			w.t.Errorf("log of b %+v", got)
+		}
+	})
+}
+
+func TestOptionsValidate(t *testing.T) {
+	for _, o := range []Options{{LogSize: -1}, {BufferSize: -1}} {
+		if _, err := Start(t.Context(), &rest.Config{Host: "api"}, o); err == nil || !strings.Contains(err.Error(), "Options.") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}

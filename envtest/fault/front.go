@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// front is what clients connect to, from one Up to the next Down.
+type front struct {
+	proxy    *Proxy
+	server   *http.Server
+	listener net.Listener
+	cancel   context.CancelCauseFunc
+	serving  sync.WaitGroup // the goroutine of server
+	open     sync.WaitGroup // one per connection, counted by serving
+	handlers sync.WaitGroup // one per request; nothing is added once closed
+
+	mu     sync.Mutex // guards conns
+	conns  map[net.Conn]struct{}
+	closed bool // guarded by proxy.mu
+}
+
+type connKey struct{} // of the net.Conn of a request, in its context
+
+// serve has listener served until close. Requests end with ctx.
+func serve(ctx context.Context, listener net.Listener, cert *certificate, p *Proxy) *front {
+	ctx, cancel := context.WithCancelCause(ctx)
+	f := &front{proxy: p, listener: listener, cancel: cancel, conns: map[net.Conn]struct{}{}}
+	f.server = &http.Server{
+		Handler:     f,
+		TLSConfig:   &tls.Config{Certificates: []tls.Certificate{cert.pair}, MinVersion: tls.VersionTLS12},
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+		ConnState:   f.connState,
+		ErrorLog:    log.New(io.Discard, "", 0), // broken connections are what the proxy is for
+	}
+	f.serving.Go(func() { _ = f.server.ServeTLS(listener, "", "") }) // it ends with close
+	return f
+}
+
+// connState is called with the first and the last state of each connection, and those between.
+func (f *front) connState(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		f.open.Add(1)
+		f.mu.Lock()
+		f.conns[c] = struct{}{}
+		f.mu.Unlock()
+	case http.StateClosed, http.StateHijacked:
+		f.mu.Lock()
+		delete(f.conns, c)
+		f.mu.Unlock()
+		f.open.Done()
+	case http.StateActive, http.StateIdle:
+	}
+}
+
+// close refuses new connections, resets those that there are, and returns when all their requests have ended.
+func (f *front) close(cause error) {
+	f.proxy.mu.Lock()
+	f.closed = true
+	f.proxy.mu.Unlock()
+	_ = f.listener.Close()
+	f.serving.Wait() // now there are no new connections
+	f.mu.Lock()
+	for c := range f.conns {
+		reset(c)
+	}
+	f.mu.Unlock()
+	f.cancel(cause)
+	_ = f.server.Close() // what it says about connections that are broken does not matter
+	f.open.Wait()
+	f.handlers.Wait()
+}
+
+// reset breaks a connection as if the network had failed: what is on its way is dropped, the other side gets no
+// farewell.
+func reset(c net.Conn) {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if t, ok := c.(interface{ SetLinger(seconds int) error }); ok {
+		_ = t.SetLinger(0) // makes Close send a reset
+	}
+	_ = c.Close()
+}
+
+// certificate is one for the loopback interface that is its own authority.
+type certificate struct {
+	pair tls.Certificate
+	pem  []byte
+}
+
+func newCertificate() (*certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(now.UnixNano()),
+		Subject:               pkix.Name{CommonName: "fault"},
+		NotBefore:             now.Add(-time.Hour), // a clock may be set back a little
+		NotAfter:              now.Add(365 * 24 * time.Hour),
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return &certificate{
+		pair: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
+		pem:  pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+	}, nil
+}

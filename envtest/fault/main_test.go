@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func encodePEM(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
+}
+
+func writeFile(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// plugin is a credential plugin that says one token.
+func plugin(t *testing.T, token string) *api.ExecConfig {
+	t.Helper()
+	answer := t.TempDir() + "/answer.json"
+	writeFile(t, answer, `{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "`+token+`"}}`)
+	return &api.ExecConfig{
+		Command: "cat", Args: []string{answer}, APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: api.NeverExecInteractiveMode,
+	}
+}

@@ -1,0 +1,493 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// testTimeout only keeps a broken test from hanging.
+const testTimeout = time.Minute
+
+func testContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// apiServer is an HTTPS server that speaks HTTP/2.
+func apiServer(t *testing.T, handler http.HandlerFunc) *rest.Config {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
+	s.EnableHTTP2 = true
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // Stop breaks connections that are just being made
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: encodePEM(s.Certificate())}}
+}
+
+// proxied starts a proxy for target.
+func proxied(t *testing.T, target *rest.Config) *Proxy {
+	t.Helper()
+	p, err := Start(testContext(t), target, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Stop)
+	return p
+}
+
+// through returns a client of cfg's user through p, or of target's if cfg is nil, that speaks a protocol ("" for
+// client-go's choice).
+func through(t *testing.T, p *Proxy, cfg *rest.Config, protocol string) (*http.Client, *rest.Config) {
+	t.Helper()
+	if cfg == nil {
+		cfg = p.origin
+	}
+	cfg, err := p.ConfigOf(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if protocol != "" {
+		cfg.NextProtos = []string{protocol}
+	}
+	return ownClient(t, cfg), cfg
+}
+
+// ownClient returns a client whose connections are its own and closed at the end.
+func ownClient(t *testing.T, cfg *rest.Config) *http.Client {
+	t.Helper()
+	own, err := newClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.close)
+	return &http.Client{Transport: own.transport}
+}
+
+func get(ctx context.Context, t *testing.T, c *http.Client, url string) (string, error) {
+	t.Helper()
+	h, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := c.Do(h)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	content, err := io.ReadAll(answer.Body)
+	return string(content), err
+}
+
+// open starts a watch and reads its first byte.
+func open(ctx context.Context, t *testing.T, c *http.Client, url string) io.ReadCloser {
+	t.Helper()
+	h, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := c.Do(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	if _, err := io.ReadFull(answer.Body, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return answer.Body
+}
+
+// watched writes one byte and waits for the end of its request.
+func watched(w http.ResponseWriter, h *http.Request) {
+	fmt.Fprint(w, "x")
+	_ = http.NewResponseController(w).Flush()
+	<-h.Context().Done()
+}
+
+// eachProtocol runs a test with HTTP/1.1 and HTTP/2.
+func eachProtocol(t *testing.T, test func(t *testing.T, protocol string)) {
+	for _, protocol := range []string{"http/1.1", "h2"} {
+		t.Run(protocol, func(t *testing.T) { test(t, protocol) })
+	}
+}
+
+// A cut is a reset: of the connection with HTTP/1.1, of the one stream with HTTP/2.
+func TestReset(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		p := proxied(t, apiServer(t, watched))
+		client, cfg := through(t, p, nil, protocol)
+		ctx := testContext(t)
+		pods := open(ctx, t, client, cfg.Host+"/api/v1/pods?watch=true")
+		secrets := open(ctx, t, client, cfg.Host+"/api/v1/secrets?watch=true")
+		if n := p.Cut(Match{Resources: []string{"pods"}}); n != 1 {
+			t.Fatalf("%d cut", n)
+		}
+		_, err := io.ReadAll(pods)
+		if protocol == "h2" {
+			if err == nil || !strings.Contains(err.Error(), "stream error") || !strings.Contains(err.Error(), "INTERNAL_ERROR") {
+				t.Errorf("the stream ends with %v", err)
+			}
+		} else if !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the connection ends with %v", err)
+		}
+		if got := p.Requests(Match{})[0].Proto; (got == "HTTP/2.0") != (protocol == "h2") {
+			t.Errorf("the proxy was spoken to with %s", got)
+		}
+		p.Add(Rule{Cut: true})
+		if _, err := get(ctx, t, client, cfg.Host+"/version"); err == nil {
+			t.Error("a request that is cut succeeds")
+		}
+		freeze := p.Add(Rule{Match: Match{Resources: []string{"secrets"}}, Freeze: true}) // it is there still
+		if freeze.Hits() != 1 {
+			t.Errorf("the other watch has ended, too")
+		}
+		secrets.Close()
+	})
+}
+
+// A stream whose client does not read is cut as well.
+func TestCutOfFullStream(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		p := proxied(t, apiServer(t, func(w http.ResponseWriter, _ *http.Request) {
+			for {
+				if _, err := w.Write(make([]byte, 1<<16)); err != nil {
+					return
+				}
+			}
+		}))
+		client, cfg := through(t, p, nil, protocol)
+		ctx := testContext(t)
+		f := p.Add(Rule{})
+		body := open(ctx, t, client, cfg.Host+"/api/v1/pods?watch=true")
+		if n := p.Cut(Match{}); n != 1 {
+			t.Fatalf("%d cut", n)
+		}
+		if err := f.WaitEnded(ctx, 1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, body); err == nil {
+			t.Error("it ends without an error")
+		}
+	})
+}
+
+func TestDownAndUp(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		p := proxied(t, apiServer(t, watched))
+		client, cfg := through(t, p, nil, protocol)
+		ctx := testContext(t)
+		hold := p.Add(Rule{Match: Match{Resources: []string{"secrets"}}, Hold: true})
+		body := open(ctx, t, client, cfg.Host+"/api/v1/pods?watch=true")
+		held := make(chan error, 1)
+		go func() {
+			_, err := get(ctx, t, client, cfg.Host+"/api/v1/secrets")
+			held <- err
+		}()
+		if err := hold.WaitHeld(ctx, 1); err != nil {
+			t.Fatal(err)
+		}
+		p.Down()
+		p.Down()
+		if _, err := io.ReadAll(body); err == nil {
+			t.Error("the watch ends without an error")
+		}
+		if err := <-held; err == nil {
+			t.Error("the held request succeeds")
+		}
+		if _, err := get(ctx, t, client, cfg.Host+"/version"); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("while it is down, got %v", err)
+		}
+		if err := errors.Join(p.Up(), p.Up()); err != nil {
+			t.Fatal(err)
+		}
+		open(ctx, t, client, cfg.Host+"/api/v1/pods?watch=true").Close()
+		p.Stop()
+		p.Stop()
+		if err := p.Up(); !errors.Is(err, errStopped) {
+			t.Errorf("Up after Stop returns %v", err)
+		}
+		if _, err := p.Config(); !errors.Is(err, errStopped) {
+			t.Errorf("Config after Stop returns %v", err)
+		}
+	})
+}
+
+// Stop, and the end of the context that Start was given, end what is held, open, hanging or frozen. Nothing is left (goleak).
+func TestEnd(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		for name, rule := range map[string]Rule{"open": {}, "held": {Hold: true}, "hanging": {Hang: true}, "frozen": {Freeze: true}, "delayed": {Delay: time.Hour}, "late": {Lag: time.Hour}} {
+			for _, how := range []string{"stop", "context"} {
+				t.Run(name+"/"+how, func(t *testing.T) {
+					ctx, cancel := context.WithCancel(testContext(t))
+					p, err := Start(ctx, apiServer(t, watched), Options{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer p.Stop()
+					client, cfg := through(t, p, nil, protocol)
+					f := p.Add(rule)
+					result := make(chan error, 1)
+					go func() {
+						_, err := get(testContext(t), t, client, cfg.Host+"/api/v1/pods?watch=true")
+						result <- err
+					}()
+					if err := f.WaitHits(testContext(t), 1); err != nil {
+						t.Fatal(err)
+					}
+					if how == "stop" {
+						p.Stop()
+					}
+					cancel()
+					if err := <-result; err == nil {
+						t.Error("the request succeeds")
+					}
+				})
+			}
+		}
+	})
+}
+
+// What the API server has compressed arrives compressed; what the client has not asked for is not compressed.
+func TestCompressionIsUntouched(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		var packed bytes.Buffer
+		z := gzip.NewWriter(&packed)
+		fmt.Fprint(z, strings.Repeat("hello ", 100_000))
+		z.Close()
+		p := proxied(t, apiServer(t, func(w http.ResponseWriter, h *http.Request) {
+			if h.Header.Get("Accept-Encoding") != "gzip" {
+				fmt.Fprintf(w, "Accept-Encoding %q", h.Header["Accept-Encoding"])
+				return
+			}
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write(packed.Bytes())
+		}))
+		client, cfg := through(t, p, nil, protocol)
+		ctx := testContext(t)
+		if got, err := get(ctx, t, client, cfg.Host+"/"); err != nil || got != "Accept-Encoding []" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		h, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Header.Set("Accept-Encoding", "gzip")
+		answer, err := client.Do(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		got, err := io.ReadAll(answer.Body)
+		if err != nil || !bytes.Equal(got, packed.Bytes()) || answer.Header.Get("Content-Encoding") != "gzip" {
+			t.Errorf("%d bytes, %v, want %d; %v", len(got), err, packed.Len(), answer.Header)
+		}
+	})
+}
+
+// A request reaches the API server as it was: method, path behind the prefix, query, headers, body.
+func TestRequestIsUntouched(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		target := apiServer(t, func(w http.ResponseWriter, h *http.Request) {
+			body, _ := io.ReadAll(h.Body)
+			fmt.Fprintf(w, "%s %s %s %s %q %d %s", h.Method, h.RequestURI, h.UserAgent(), h.Header.Get("Impersonate-User"), h.Header["X-Forwarded-For"], len(body), body[:5])
+		})
+		target.Host += "/prefix"
+		p := proxied(t, target)
+		client, cfg := through(t, p, nil, protocol)
+		const path = "/apis/a.dev/v1/things/a%2Fb?x=1;y&fieldManager=me"
+		h, err := http.NewRequestWithContext(testContext(t), http.MethodPatch, cfg.Host+path, strings.NewReader(strings.Repeat("large", 1<<18)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Header.Set("User-Agent", "me")
+		h.Header.Set("Impersonate-User", "jane")
+		answer, err := client.Do(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		got, err := io.ReadAll(answer.Body)
+		want := fmt.Sprintf(`PATCH /prefix%s me jane [] %d large`, path, 5<<18)
+		if err != nil || string(got) != want {
+			t.Errorf("got  %s, %v\nwant %s", got, err, want)
+		}
+	})
+}
+
+// client-go decodes a refusal as one of the API server, in the format it has asked for.
+func TestRefuse(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		p := proxied(t, apiServer(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not refused", http.StatusTeapot) }))
+		for _, mediaType := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
+			client, cfg := through(t, p, nil, protocol)
+			cfg.ContentType = mediaType
+			cfg.GroupVersion = &schema.GroupVersion{Version: "v1"}
+			cfg.APIPath, cfg.NegotiatedSerializer = "/api", scheme.Codecs.WithoutConversion()
+			answers := &recorder{RoundTripper: client.Transport}
+			pods, err := rest.RESTClientForConfigAndClient(cfg, &http.Client{Transport: answers})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := p.Add(Rule{Match: Match{Config: cfg}, Times: 2, Refuse: apierrors.NewTooManyRequests("slow down", 7)})
+			for _, verb := range []string{"GET", "POST"} {
+				err = pods.Verb(verb).Resource("pods").MaxRetries(0).Do(testContext(t)).Error()
+				seconds, suggested := apierrors.SuggestsClientDelay(err)
+				if !apierrors.IsTooManyRequests(err) || seconds != 7 || !suggested || err.Error() != "slow down" {
+					t.Errorf("%s: %s is refused with %v, %d s", mediaType, verb, err, seconds)
+				}
+				if got := answers.last; got.Get("Content-Type") != mediaType || got.Get("Retry-After") != "7" {
+					t.Errorf("%s: the header is %v", mediaType, got)
+				}
+			}
+			if err := pods.Get().Resource("pods").Do(testContext(t)).Error(); err == nil || f.Hits() != 2 {
+				t.Errorf("after %d hits: %v", f.Hits(), err)
+			}
+			p.Add(Rule{Match: Match{Config: cfg}, Refuse: &apierrors.StatusError{ErrStatus: metav1.Status{Message: "no code"}}})
+			if err := pods.Get().Resource("pods").Do(testContext(t)).Error(); apierrors.ReasonForError(err) != "" || err.Error() != "no code" || answers.status != 500 {
+				t.Errorf("%s: refused with %v, %d", mediaType, err, answers.status)
+			}
+		}
+	})
+}
+
+// recorder keeps the header of the last answer.
+type recorder struct {
+	http.RoundTripper
+	last   http.Header
+	status int
+}
+
+func (r *recorder) RoundTrip(h *http.Request) (*http.Response, error) {
+	answer, err := r.RoundTripper.RoundTrip(h)
+	if err == nil {
+		r.last, r.status = answer.Header, answer.StatusCode
+	}
+	return answer, err
+}
+
+func TestUpgradeIsRefused(t *testing.T) {
+	p := proxied(t, apiServer(t, watched))
+	client, cfg := through(t, p, nil, "http/1.1")
+	h, err := http.NewRequestWithContext(testContext(t), http.MethodPost, cfg.Host+"/api/v1/namespaces/a/pods/b/exec", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Header.Set("Connection", "Upgrade")
+	h.Header.Set("Upgrade", "websocket")
+	answer, err := client.Do(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != 501 || !strings.Contains(string(body), "does not carry upgraded connections") {
+		t.Errorf("%d %s", answer.StatusCode, body)
+	}
+}
+
+// An API server that is away is a connection that breaks.
+func TestUnreachable(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	s.Close()
+	p := proxied(t, &rest.Config{Host: s.URL})
+	client, cfg := through(t, p, nil, "")
+	f := p.Add(Rule{})
+	if got, err := get(testContext(t), t, client, cfg.Host+"/version"); err == nil {
+		t.Errorf("got %q", got)
+	}
+	if err := f.WaitEnded(testContext(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Requests(Match{})[0]; len(got.Effects) != 1 || !strings.HasPrefix(got.Effects[0], "unreachable: ") || got.Status != 0 {
+		t.Errorf("the log says %+v", got)
+	}
+}
+
+// Each client of one proxy is who its configuration says.
+func TestCredentials(t *testing.T) {
+	target := apiServer(t, func(w http.ResponseWriter, h *http.Request) {
+		user, _, _ := h.BasicAuth()
+		fmt.Fprintf(w, "%s%s", strings.TrimPrefix(h.Header.Get("Authorization"), "Basic "), user)
+	})
+	withToken := rest.CopyConfig(target)
+	withToken.BearerToken = "jane"
+	withFile := rest.CopyConfig(target)
+	withFile.BearerTokenFile = t.TempDir() + "/token"
+	writeFile(t, withFile.BearerTokenFile, "joe")
+	withPlugin := rest.CopyConfig(target)
+	withPlugin.ExecProvider = plugin(t, "kim")
+	p := proxied(t, withToken)
+	own := func() *rest.Config { // its own token, which the proxy does not know
+		cfg, err := p.Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.BearerToken = "service account"
+		return cfg
+	}()
+	anonymous := rest.CopyConfig(own)
+	anonymous.BearerToken = ""
+	for _, c := range []struct {
+		of, as *rest.Config
+		want   string
+	}{{of: withToken, want: "Bearer jane"}, {of: withFile, want: "Bearer joe"}, {of: withPlugin, want: "Bearer kim"},
+		{as: own, want: "Bearer service account"}, {as: anonymous, want: ""}} {
+		var client *http.Client
+		cfg := c.as
+		if c.of != nil {
+			client, cfg = through(t, p, c.of, "")
+		} else {
+			client = ownClient(t, cfg)
+		}
+		if got, err := get(testContext(t), t, client, cfg.Host+"/"); err != nil || got != c.want {
+			t.Errorf("the API server sees %q, %v, want %q", got, err, c.want)
+		}
+	}
+	if _, err := p.ConfigOf(own); err == nil || !strings.Contains(err.Error(), "leads to the proxy itself") {
+		t.Errorf("a configuration through the proxy is accepted: %v", err)
+	}
+}
+
+// The configuration is one that leads nowhere but through the proxy.
+func TestConfigOf(t *testing.T) {
+	p := proxied(t, apiServer(t, watched))
+	cfg := rest.CopyConfig(p.origin)
+	cfg.Username, cfg.Password, cfg.ServerName, cfg.UserAgent, cfg.QPS = "u", "p", "example.com", "me", 3
+	cfg.Impersonate.UserName = "jane"
+	got, err := p.ConfigOf(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := p.ConfigOf(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Username != "" || got.ServerName != "" || got.Host == cfg.Host || bytes.Equal(got.CAData, cfg.CAData) {
+		t.Errorf("something of the API server's is left: %v", got)
+	}
+	if got.UserAgent != "me" || got.QPS != 3 || got.Impersonate.UserName != "jane" {
+		t.Errorf("something of the client's is missing: %v", got)
+	}
+	if got.BearerToken == again.BearerToken {
+		t.Error("two clients have the same token")
+	}
+}

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+import (
+	"fmt"
+)
+
+// Options are those of a Proxy. The zero value works.
+type Options struct {
+	// LogSize is how many requests Proxy.Requests remembers, the latest. Default: 10000.
+	LogSize int
+
+	// BufferSize is how many bytes of one answer Rule.Lag and Rule.Freeze withhold, before the API server has to wait.
+	// Default: 16 MiB.
+	BufferSize int
+}
+
+// Validate names the field that is wrong, if any.
+func (o Options) Validate() error {
+	switch {
+	case o.LogSize < 0:
+		return fmt.Errorf("fault: Options.LogSize is %d: it must not be negative", o.LogSize)
+	case o.BufferSize < 0:
+		return fmt.Errorf("fault: Options.BufferSize is %d: it must not be negative", o.BufferSize)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.LogSize == 0 {
+		o.LogSize = 10_000
+	}
+	if o.BufferSize == 0 {
+		o.BufferSize = 16 << 20
+	}
+	return o
+}

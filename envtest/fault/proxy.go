@@ -1,0 +1,215 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+
+	"k8s.io/client-go/rest"
+)
+
+var (
+	errCut     = errors.New("fault: the connection was cut by a rule")
+	errDown    = errors.New("fault: the proxy is down")
+	errStopped = errors.New("fault: the proxy has been stopped")
+	errEnded   = errors.New("fault: the request has ended")
+)
+
+// Proxy stands before an API server. Its methods may be called from many goroutines.
+type Proxy struct {
+	options   Options
+	target    *url.URL
+	identity  *certificate
+	origin    *rest.Config
+	anonymous *client                // for requests with credentials of the client's own, or none
+	open      func() (*front, error) // at the address of the first call
+
+	change sync.Mutex // held by Down, Up and Stop while they work; guards front
+	front  *front     // nil: down
+
+	mu       sync.Mutex    // guards what follows, and what the types below say
+	changed  chan struct{} // closed and replaced when something has changed that somebody may wait for
+	stopped  bool
+	stamp    uint64 // of the latest arrival: a request, or a part of an answer
+	host     string
+	clients  map[string]*client // by token
+	faults   []*Fault
+	underWay []*exchange // in the order of their arrival
+	log      []*Request
+	counts   map[Kind]int
+}
+
+// Start starts a proxy for the API server of target, on a port of the loopback interface. When ctx ends, so do the
+// requests that are under way and those that come later; Stop has to be called nevertheless.
+func Start(ctx context.Context, target *rest.Config, o Options) (*Proxy, error) {
+	return start(ctx, target, o, net.Listen)
+}
+
+func start(ctx context.Context, target *rest.Config, o Options, listen func(network, address string) (net.Listener, error)) (*Proxy, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	at, _, err := rest.DefaultServerUrlFor(target)
+	if err != nil {
+		return nil, fmt.Errorf("fault: target.Host is %q: %w", target.Host, err)
+	}
+	cert, err := newCertificate()
+	if err != nil {
+		return nil, fmt.Errorf("fault: cannot make a certificate: %w", err)
+	}
+	p := &Proxy{
+		options: o.withDefaults(), target: at, identity: cert, origin: rest.CopyConfig(target),
+		changed: make(chan struct{}), clients: map[string]*client{}, counts: map[Kind]int{},
+	}
+	anonymous := rest.AnonymousClientConfig(target)
+	anonymous.Transport = target.Transport
+	if p.anonymous, err = newClient(anonymous); err != nil {
+		return nil, err
+	}
+	address := "127.0.0.1:0"
+	p.open = func() (*front, error) {
+		listener, err := listen("tcp", address)
+		if err != nil {
+			return nil, fmt.Errorf("fault: cannot listen at %s: %w", address, err)
+		}
+		address = listener.Addr().String()
+		return serve(ctx, listener, cert, p), nil
+	}
+	if p.front, err = p.open(); err != nil {
+		return nil, err
+	}
+	p.host = "https://" + address
+	return p, nil
+}
+
+// Stop cuts every connection and returns when all that the proxy has started has ended. Held requests are let go first,
+// but not passed on. Calling it again changes nothing.
+func (p *Proxy) Stop() {
+	p.mu.Lock()
+	p.stopped = true
+	p.broadcastLocked()
+	p.mu.Unlock()
+	p.takeDown(errStopped)
+	p.mu.Lock()
+	clients := []*client{p.anonymous}
+	for _, c := range p.clients {
+		clients = append(clients, c)
+	}
+	p.mu.Unlock()
+	for _, c := range clients {
+		c.close()
+	}
+}
+
+// Down has the proxy's port refuse connections, as that of a machine on which nothing listens, and cuts those that
+// there are. It returns when their requests have ended. Rules and counters stay. Down again changes nothing.
+func (p *Proxy) Down() { p.takeDown(errDown) }
+
+func (p *Proxy) takeDown(cause error) {
+	p.change.Lock()
+	defer p.change.Unlock()
+	if p.front != nil {
+		p.front.close(cause)
+		p.front = nil
+	}
+}
+
+// Up undoes Down, on the same port. It fails when another program has taken the port meanwhile.
+func (p *Proxy) Up() error {
+	p.change.Lock()
+	defer p.change.Unlock()
+	p.mu.Lock()
+	stopped := p.stopped
+	p.mu.Unlock()
+	switch {
+	case stopped:
+		return errStopped
+	case p.front != nil:
+		return nil
+	}
+	var err error
+	p.front, err = p.open()
+	return err
+}
+
+// Cut breaks the connections of matching requests that are under way (see Rule.Cut), at once, and returns how many.
+func (p *Proxy) Cut(m Match) int {
+	p.mu.Lock()
+	candidates := slices.Clone(p.underWay)
+	p.mu.Unlock()
+	n := 0
+	for _, x := range candidates {
+		if m.matches(p.copyOf(&x.request)) && x.cut() {
+			n++
+		}
+	}
+	return n
+}
+
+// Kind is what Counts counts by.
+type Kind struct{ Verb, Group, Resource, Subresource string }
+
+// Counts returns how many requests have arrived so far, by kind. Those whose path names no resource count with their
+// verb alone.
+func (p *Proxy) Counts() map[Kind]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	counts := make(map[Kind]int, len(p.counts))
+	for k, n := range p.counts {
+		counts[k] = n
+	}
+	return counts
+}
+
+// Requests returns the matching requests in the order of their arrival, of the last Options.LogSize ones.
+func (p *Proxy) Requests(m Match) []Request {
+	p.mu.Lock()
+	all := make([]Request, len(p.log))
+	for i, r := range p.log {
+		all[i] = r.copyLocked()
+	}
+	p.mu.Unlock()
+	return slices.DeleteFunc(all, func(r Request) bool { return !m.matches(r) })
+}
+
+func (p *Proxy) copyOf(r *Request) Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return r.copyLocked()
+}
+
+func (r *Request) copyLocked() Request {
+	c := *r
+	c.Effects = slices.Clone(r.Effects)
+	return c
+}
+
+// noteLocked records an effect once.
+func (r *Request) noteLocked(effect string) {
+	if !slices.Contains(r.Effects, effect) {
+		r.Effects = append(r.Effects, effect)
+	}
+}
+
+func (p *Proxy) broadcastLocked() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// ServeHTTP is how the proxy's own server calls it; http.ErrAbortHandler has it break the connection.
+func (f *front) ServeHTTP(w http.ResponseWriter, h *http.Request) {
+	x := f.begin(w, h)
+	if x == nil {
+		panic(http.ErrAbortHandler)
+	}
+	defer f.handlers.Done()
+	x.serve(h)
+}

@@ -1,0 +1,253 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// keys is a queue that writes down what is due.
+type keys struct {
+	mu   sync.Mutex
+	keys []string
+	how  []workqueue.How
+}
+
+func (k *keys) AddAll(keys []string, how workqueue.How) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.keys = append(k.keys, keys...)
+	k.how = append(k.how, how)
+}
+
+func (k *keys) take() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	text := strings.Join(k.keys, " ")
+	k.keys = nil
+	return text
+}
+
+// run runs a source until stop is called.
+func run(t *testing.T, src source.Source[string], q *keys, h *hook.Source) (stop func()) {
+	t.Helper()
+	if err := src.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- src.Run(ctx, q, h) }()
+	synctest.Wait()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func numbers(_ context.Context, n int) ([]string, error) { return []string{fmt.Sprint(n)}, nil }
+
+// TestChannel: what is sent before the source runs, and while it does, is delivered in order.
+func TestChannel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, q := source.NewChannel("orders", 3, numbers), &keys{}
+		for n := range 3 {
+			if err := c.Send(t.Context(), n); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := c.State().String(); got != "Channel(orders): not started; 3 events pending" || c.Stale() == nil {
+			t.Errorf("before: %s, %v", got, c.Stale())
+		}
+		stop := run(t, c, q, nil)
+		if err := errors.Join(c.WaitForSync(t.Context()), c.Settled(t.Context()), c.Stale()); err != nil {
+			t.Error(err)
+		}
+		if !c.TrySend(3) {
+			t.Error("there was room")
+		}
+		synctest.Wait()
+		if got := q.take(); got != "0 1 2 3" {
+			t.Errorf("got %s", got)
+		}
+		want := workqueue.Reason{Source: "Channel(orders)", Event: "event"}
+		if q.how[0].Reason != want || q.how[0].Class != workqueue.Normal {
+			t.Errorf("got %+v", q.how[0])
+		}
+		if got := c.State().String(); got != "Channel(orders): synced" {
+			t.Error(got)
+		}
+		stop()
+		if err := c.Send(t.Context(), 4); err == nil || c.TrySend(4) || c.Stale() == nil {
+			t.Error("sent after the end")
+		}
+		if got := c.State().String(); got != "Channel(orders): stopped; dropped: 1 (the source has stopped)" {
+			t.Error(got)
+		}
+		if err := c.Run(t.Context(), q, nil); err == nil {
+			t.Error("it ran twice")
+		}
+	})
+}
+
+// TestChannelIsBounded: when there is no room, Send waits until there is or its context ends, and TrySend drops and counts; also
+// before the source runs.
+func TestChannelIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var told []string
+		h := &hook.Source{Dropped: func(source, reason string) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, source+": "+reason)
+		}}
+		slow := func(ctx context.Context, n int) ([]string, error) {
+			time.Sleep(time.Second)
+			return numbers(ctx, n)
+		}
+		c, q := source.NewChannel("orders", 2, slow), &keys{}
+		short := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			return c.Send(ctx, 9)
+		}
+		if err := errors.Join(c.Send(t.Context(), 0), c.Send(t.Context(), 1)); err != nil {
+			t.Error(err)
+		}
+		began := time.Now()
+		if err := short(); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 10*time.Second {
+			t.Errorf("got %v after %s", err, time.Since(began))
+		}
+		if c.TrySend(9) {
+			t.Error("there was no room")
+		}
+		stop := run(t, c, q, h)
+		began = time.Now()
+		if err := c.Send(t.Context(), 2); err != nil || time.Since(began) != time.Second {
+			t.Errorf("got %v after %s, want room after 1s", err, time.Since(began))
+		}
+		if c.TrySend(9) {
+			t.Error("there was no room")
+		}
+		time.Sleep(time.Minute)
+		if got := q.take(); got != "0 1 2" {
+			t.Errorf("got %s", got)
+		}
+		want := map[string]int64{"the channel is full": 2}
+		if s := c.State(); !reflect.DeepEqual(s.Dropped, want) || s.Pending != 0 {
+			t.Errorf("got %+v", s)
+		}
+		if !slices.Equal(told, []string{"Channel(orders): the channel is full"}) { // of the first, nobody could be told
+			t.Errorf("told %q", told)
+		}
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.Send(cancelled, 3); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		stop()
+	})
+}
+
+// TestChannelEndsWhileSomeoneSends: nobody hangs, and what is not delivered is counted or told to whom sent it.
+func TestChannelEndsWhileSomeoneSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := func(ctx context.Context, _ int) ([]string, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		c, q := source.NewChannel("orders", 2, stuck), &keys{}
+		failed := 0
+		stop := run(t, c, q, &hook.Source{HandlerFailed: func(string, string, error) { failed++ }})
+		var sending sync.WaitGroup
+		errs := make([]error, 5)
+		for n := range errs {
+			sending.Go(func() { errs[n] = c.Send(context.Background(), n) })
+		}
+		synctest.Wait()
+		stop()
+		sending.Wait()
+		refused := 0
+		for _, err := range errs {
+			if err != nil {
+				refused++
+			}
+		}
+		if dropped := c.State().Dropped["the source has stopped"]; refused != 3 || dropped != 2 || failed != 0 {
+			t.Errorf("%d refused, %d dropped, %d failures", refused, dropped, failed)
+		}
+	})
+}
+
+// TestS8_ChannelRetries: an event whose handler fails or panics is tried again, with backoff, while others go on.
+func TestS8_ChannelRetries(t *testing.T) {
+	for what, fail := range map[string]func() error{
+		"error": func() error { return errors.New("broken") },
+		"panic": func() error { panic("broken") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, tries := time.Now(), 0
+				c, q, f := source.NewChannel("orders", 2, func(ctx context.Context, n int) ([]string, error) {
+					if n == 1 && time.Since(began) < time.Minute {
+						tries++
+						return nil, fail()
+					}
+					return numbers(ctx, n)
+				}), &keys{}, &failures{}
+				stop := run(t, c, q, f.hook())
+				for n := range 5 { // 1 takes up room, and the others pass
+					if err := c.Send(t.Context(), n); err != nil {
+						t.Error(err)
+					}
+				}
+				synctest.Wait()
+				if got := q.take(); got != "0 2 3 4" {
+					t.Errorf("at first: %s", got)
+				}
+				if s := c.State(); s.Retrying != 1 || s.Pending != 1 || s.Failure == nil || !strings.Contains(s.String(), "failed for 1 event, to be tried again: ") {
+					t.Errorf("got %s", s)
+				}
+				time.Sleep(3 * time.Minute)
+				if got := q.take(); got != "1" || tries < 5 || tries > 15 {
+					t.Errorf("later: %q after %d tries", got, tries)
+				}
+				if told := f.take(); len(told) != tries || !strings.Contains(told[0], "broken") {
+					t.Errorf("told %d of %d", len(told), tries)
+				}
+				if s := c.State().String(); s != "Channel(orders): synced" {
+					t.Error(s)
+				}
+				stop()
+			})
+		})
+	}
+}
+
+func TestChannelValidate(t *testing.T) {
+	for want, c := range map[string]*source.Channel[int, string]{
+		"":           source.NewChannel("orders", 1, numbers),
+		"name":       source.NewChannel("", 1, numbers),
+		"at least 1": source.NewChannel("orders", 0, numbers),
+		"function":   source.NewChannel[int, string]("orders", 1, nil),
+	} {
+		if err := c.Validate(); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}

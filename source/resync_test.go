@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// TestResync: each object comes again at the handle's interval, give or take a tenth, as an update that changes nothing, in the
+// background; not before the source is synced, and not after its end.
+func TestResync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		s.maps = cache.ForScope[*corev1.ConfigMap](s.cache, cache.Scope{Resync: time.Hour})
+		s.put("a=1", "b=1")
+		src := source.Kind(s.maps, l)
+		stop := s.start(src, l, nil)
+		synced(t, src)
+		l.take()
+		l.takeAdded()
+		time.Sleep(53 * time.Minute)
+		if got := l.take(); got != "" {
+			t.Errorf("too early: %s", got)
+		}
+		time.Sleep(14 * time.Minute)
+		got := strings.Split(l.take(), ", ")
+		slices.Sort(got)
+		if !slices.Equal(got, []string{"update a 1>1", "update b 1>1"}) {
+			t.Errorf("got %s", got)
+		}
+		for _, how := range l.takeAdded() {
+			if how.Class != workqueue.Background {
+				t.Errorf("got %+v", how)
+			}
+		}
+		s.remove("a")
+		s.put("b=2")
+		time.Sleep(23 * time.Hour)
+		l.take()
+		time.Sleep(24 * time.Hour)
+		if n := strings.Count(l.take(), "update b 2>2"); n < 21 || n > 27 {
+			t.Errorf("%d resyncs in a day", n)
+		}
+		stop()
+		time.Sleep(24 * time.Hour)
+		if got := l.take(); got != "" {
+			t.Errorf("after the end: %s", got)
+		}
+		s.stop()
+	})
+}
+
+// TestS8_ResyncAndFailures: a resync that fails is tried again; it neither replaces a change that failed before, nor gets in the
+// way of one that comes later.
+func TestS8_ResyncAndFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		s.maps = cache.ForScope[*corev1.ConfigMap](s.cache, cache.Scope{Resync: time.Hour})
+		s.put("a=1")
+		src := source.Kind(s.maps, l)
+		s.start(src, l, nil)
+		synced(t, src)
+		l.take()
+		began := time.Now()
+		l.fail = func(handler.Event) error {
+			if time.Since(began) < 3*time.Hour {
+				return errors.New("failed")
+			}
+			return nil
+		}
+		time.Sleep(90 * time.Minute) // a resync has failed
+		s.put("a=2")
+		time.Sleep(time.Hour) // and another
+		if s := src.State(); s.Retrying != 1 || s.Failure == nil {
+			t.Errorf("got %s", s)
+		}
+		time.Sleep(45 * time.Minute)
+		if got := l.take(); got != "update a 1>2, update a 2>2" && got != "update a 1>2" {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+// TestS8_LaterEventsKeepTheOrder: an event that comes while an earlier one of its object waits to be tried again is tried at
+// once, with it: the handler never sees a later change before an earlier one, and no state that it has mapped is forgotten.
+func TestS8_LaterEventsKeepTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		s.put("a=1")
+		src := source.Kind(s.maps, l)
+		s.start(src, l, nil)
+		synced(t, src)
+		l.take()
+		l.fail = func(e handler.Event) error { // it cannot cope with 2
+			if e.New != nil && e.New.(*corev1.ConfigMap).Data["data"] == "2" {
+				return errors.New("failed")
+			}
+			return nil
+		}
+		s.put("a=2")
+		synctest.Wait()
+		if got := l.take(); got != "" {
+			t.Errorf("2 was handled: %s", got)
+		}
+		s.put("a=3")
+		synctest.Wait()
+		if got := l.take(); got != "update a 1>3" { // at once
+			t.Errorf("got %s", got)
+		}
+		s.put("a=2")
+		synctest.Wait()
+		s.put("b=1") // others pass
+		s.remove("a")
+		synctest.Wait()
+		if got := l.take(); got != "create b ->1" { // the update from 3 to 2 fails still
+			t.Errorf("got %s", got)
+		}
+		l.fail = nil
+		time.Sleep(time.Minute)
+		if got := l.take(); got != "update a 3>2, delete a 2>-" {
+			t.Errorf("got %s", got)
+		}
+		if s := src.State(); s.Retrying != 0 {
+			t.Errorf("got %s", s)
+		}
+	})
+}
+
+// TestS8_WhatComesDuringATry: an event that comes while one of its object is being tried is delivered after it, whether that
+// succeeds or not.
+func TestS8_WhatComesDuringATry(t *testing.T) {
+	for name, succeeds := range map[string]bool{"succeeds": true, "fails": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, l := newSetup(t), &log{}
+				defer s.stop()
+				src := source.Kind(s.maps, l)
+				s.start(src, l, nil)
+				synced(t, src)
+				tries := 0
+				l.fail = func(handler.Event) error {
+					switch tries++; tries {
+					case 1:
+						return errors.New("failed")
+					case 2: // a retry, off the informer's goroutine
+						time.Sleep(time.Second)
+						if !succeeds {
+							return errors.New("failed")
+						}
+					}
+					return nil
+				}
+				s.put("a=1")
+				time.Sleep(500 * time.Millisecond)
+				s.put("a=2", "b=1") // the informer's goroutine does not wait
+				synctest.Wait()
+				if got := l.take(); got != "create b ->1" {
+					t.Errorf("during the try: %s", got)
+				}
+				time.Sleep(time.Minute)
+				want := "create a ->1, update a 1>2"
+				if !succeeds {
+					want = "create a ->2"
+				}
+				if got := l.take(); got != want {
+					t.Errorf("got %s, want %s", got, want)
+				}
+			})
+		})
+	}
+}

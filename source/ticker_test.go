@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// TestTicker: it polls at once, and then at the interval, give or take a tenth.
+func TestTicker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Time
+		src, q := source.Ticker("buckets", time.Minute, func(context.Context) ([]string, error) {
+			at = append(at, time.Now())
+			return []string{fmt.Sprint(len(at))}, nil
+		}), &keys{}
+		if s := src.State().String(); s != "Ticker(buckets): not started" || src.Stale() == nil {
+			t.Errorf("before: %s", s)
+		}
+		began := time.Now()
+		stop := run(t, src, q, nil)
+		if err := errors.Join(src.WaitForSync(t.Context()), src.Settled(t.Context()), src.Stale()); err != nil || !at[0].Equal(began) {
+			t.Errorf("got %v, the first poll was after %s", err, at[0].Sub(began))
+		}
+		time.Sleep(time.Hour)
+		stop()
+		if n := len(at); n < 54 || n > 67 || q.take() == "" {
+			t.Errorf("%d polls in an hour", n)
+		}
+		varied := false
+		for i := range at[1:] {
+			pause := at[i+1].Sub(at[i])
+			if pause < 54*time.Second || pause > 66*time.Second {
+				t.Errorf("a pause of %s", pause)
+			}
+			varied = varied || pause != time.Minute
+		}
+		if !varied {
+			t.Error("no jitter")
+		}
+		want := workqueue.Reason{Source: "Ticker(buckets)", Event: "poll"}
+		if q.how[0].Class != workqueue.Background || q.how[1].Class != workqueue.Normal || q.how[1].Reason != want {
+			t.Errorf("got %+v", q.how[:2])
+		}
+		if s := src.State().String(); s != "Ticker(buckets): stopped" || src.Stale() == nil {
+			t.Errorf("after: %s", s)
+		}
+		if err := src.Run(t.Context(), q, nil); err == nil {
+			t.Error("it ran twice")
+		}
+	})
+}
+
+// TestTickerRetries: a poll that fails or panics is tried again with backoff; the source is settled, and says why it is stale.
+func TestTickerRetries(t *testing.T) {
+	for what, fail := range map[string]func() ([]string, error){
+		"error": func() ([]string, error) { return []string{"wrong"}, errors.New("broken") },
+		"panic": func() ([]string, error) { panic("broken") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var at []time.Duration
+				began, until := time.Now(), time.Minute
+				src, q := source.Ticker("buckets", 10*time.Second, func(context.Context) ([]string, error) {
+					at = append(at, time.Since(began))
+					if time.Since(began) < until {
+						return fail()
+					}
+					return []string{"right"}, nil
+				}), &keys{}
+				told := 0
+				stop := run(t, src, q, &hook.Source{PollFailed: func(source string, err error) {
+					told++
+					if source != "Ticker(buckets)" || !strings.Contains(err.Error(), "broken") {
+						t.Errorf("told %s: %v", source, err)
+					}
+				}})
+				defer stop()
+				if err := src.Settled(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if s := src.State(); s.Phase != hook.Failing || !strings.HasPrefix(s.String(), "Ticker(buckets): failing: the last 1 polls failed: ") || src.Stale() == nil {
+					t.Errorf("got %s", s)
+				}
+				if err := src.WaitForSync(t.Context()); err != nil || time.Since(began) < until {
+					t.Errorf("synced after %s: %v", time.Since(began), err)
+				}
+				synctest.Wait()
+				if src.Stale() != nil || src.State().Phase != hook.Synced || q.take() != "right" || told != len(at)-1 {
+					t.Errorf("%v, %s, told %d of %v", src.Stale(), src.State(), told, at)
+				}
+				want := []time.Duration{0, 1, 3, 7, 15, 25, 35, 45, 55, 65}
+				for i, d := range at {
+					if d != want[i]*time.Second {
+						t.Errorf("tried after %v", at)
+						break
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestTickerDoesNotOverlap: ticks that come during a poll are skipped and counted.
+func TestTickerDoesNotOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var begun []time.Time
+		running := 0
+		src, q := source.Ticker("buckets", time.Minute, func(ctx context.Context) ([]string, error) {
+			begun = append(begun, time.Now())
+			if running++; running > 1 {
+				t.Error("two polls at once")
+			}
+			defer func() { running-- }()
+			select {
+			case <-time.After(150 * time.Second):
+			case <-ctx.Done():
+			}
+			return nil, ctx.Err()
+		}), &keys{}
+		told := 0
+		stop := run(t, src, q, &hook.Source{Dropped: func(string, string) { told++ }})
+		if err := src.Stale(); err == nil || src.State().Phase != hook.Syncing {
+			t.Errorf("while the first poll runs: %v, %s", err, src.State())
+		}
+		time.Sleep(10*time.Minute + time.Second)
+		if s := src.State(); len(begun) != 4 || s.Dropped["the poll before was still running"] != int64(told) || told != 6 {
+			t.Errorf("%d polls, told %d, %s", len(begun), told, s)
+		}
+		at := time.Now()
+		stop() // does not wait for the interval, nor for the poll
+		if !at.Equal(time.Now()) {
+			t.Errorf("it took %s to stop", time.Since(at))
+		}
+	})
+}
+
+func TestTickerValidate(t *testing.T) {
+	poll := func(context.Context) ([]string, error) { return nil, nil }
+	for want, src := range map[string]source.Source[string]{
+		"":             source.Ticker("buckets", time.Second, poll),
+		"name":         source.Ticker("", time.Second, poll),
+		"at least 1ms": source.Ticker("buckets", 0, poll),
+		"function":     source.Ticker[string]("buckets", time.Second, nil),
+	} {
+		if err := src.Validate(); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}

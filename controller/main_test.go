@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,8 @@ type fakeSource struct {
 	wrong   error         // what Validate returns
 	broken  error         // what Run returns at once
 	ends    bool          // Run returns at once, without an error
+	fails   chan error    // if any, brings what Run returns later
+	ended   atomic.Bool   // Run has returned
 
 	synced chan struct{}
 	queue  chan source.Queue[string] // gets the queue when the source runs
@@ -75,6 +78,7 @@ func (f *fakeSource) Stale() error {
 }
 
 func (f *fakeSource) Run(ctx context.Context, q source.Queue[string], _ *hook.Source) error {
+	defer f.ended.Store(true)
 	if f.broken != nil || f.ends {
 		return f.broken
 	}
@@ -88,8 +92,21 @@ func (f *fakeSource) Run(ctx context.Context, q source.Queue[string], _ *hook.So
 	}
 	close(f.synced)
 	f.queue <- q
-	<-ctx.Done()
-	return nil
+	select {
+	case err := <-f.fails:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+func done(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // reads is something to read that is synced when it is closed.

@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// TestUnwatch: a source that is not watched any more has ended, keys that it made due are reconciled, and others go on.
+func TestUnwatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &calls{began: time.Now()}
+		c := newController(func(_ context.Context, key string) (controller.Result, error) {
+			time.Sleep(time.Second)
+			seen.note(key)
+			return controller.Result{}, nil
+		}, controller.Options{})
+		first, second := newSource("first", "a", "b", "c"), newSource("second")
+		c.Watch(first)
+		c.Watch(second)
+		stop := start(t, c)
+		synctest.Wait()
+		ok(t, c.Unwatch(t.Context(), first))
+		if !first.ended.Load() || second.ended.Load() {
+			t.Errorf("ended: %v, %v", first.ended.Load(), second.ended.Load())
+		}
+		(<-second.queue).AddAll([]string{"d"}, workqueue.How{})
+		time.Sleep(time.Minute)
+		if !slices.Equal(seen.keys, []string{"a", "b", "c", "d"}) {
+			t.Errorf("reconciled %v", seen.keys)
+		}
+		if err := c.Unwatch(t.Context(), first); err == nil || err.Error() != `controller "test": Fake(first) is not watched` {
+			t.Errorf("twice: %v", err)
+		}
+		ok(t, stop())
+		ok(t, c.Unwatch(t.Context(), second)) // it has ended with the controller
+		if err := c.Unwatch(t.Context(), nil); err == nil {
+			t.Error("nothing was unwatched")
+		}
+	})
+}
+
+func TestUnwatchBeforeTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newController(noting(&calls{}), controller.Options{})
+		wrong := newSource("wrong")
+		wrong.wrong = errFlaky
+		c.Watch(wrong)
+		ok(t, c.Unwatch(t.Context(), wrong))
+		ok(t, c.Validate())
+		stop := start(t, c)
+		synctest.Wait()
+		if !done(c.Synced()) {
+			t.Error("not synced")
+		}
+		ok(t, stop())
+	})
+}
+
+// TestUnwatchWhatTheWorkersWaitFor: they do not wait for it any more.
+func TestUnwatchWhatTheWorkersWaitFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &calls{began: time.Now()}
+		c := newController(noting(seen), controller.Options{})
+		never := newSource("never")
+		never.hold = make(chan struct{})
+		c.Watch(never)
+		c.Watch(newSource("well", "a"))
+		stop := start(t, c)
+		time.Sleep(time.Minute)
+		wantTimes(t, seen)
+		ok(t, c.Unwatch(t.Context(), never))
+		synctest.Wait()
+		wantTimes(t, seen, time.Minute)
+		ok(t, stop())
+	})
+}
+
+// stubborn is a source that takes its time to end.
+type stubborn struct {
+	*fakeSource
+	takes time.Duration
+	err   error
+}
+
+func (s stubborn) Run(ctx context.Context, q source.Queue[string], h *hook.Source) error {
+	_ = s.fakeSource.Run(ctx, q, h)
+	time.Sleep(s.takes)
+	return s.err
+}
+
+// TestUnwatchJoins: Unwatch waits for the source, as long as its context allows, and returns its error, which does not end the
+// controller.
+func TestUnwatchJoins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newController(noting(&calls{}), controller.Options{})
+		quick, slow := &stubborn{newSource("quick"), time.Second, errFlaky}, &stubborn{newSource("slow"), time.Hour, nil}
+		c.Watch(quick)
+		c.Watch(slow)
+		stop := start(t, c)
+		synctest.Wait()
+		began := time.Now()
+		if err := c.Unwatch(t.Context(), quick); err == nil || err.Error() != `controller "test": Fake(quick): the network is down` || time.Since(began) != time.Second {
+			t.Errorf("got %v after %s", err, time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := c.Unwatch(ctx, slow); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "Fake(slow) has not stopped yet") {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took != time.Minute+time.Second {
+			t.Errorf("it took %s", took)
+		}
+		ok(t, stop()) // waits for it
+		if took := time.Since(began); took != time.Hour+time.Second {
+			t.Errorf("the controller returned after %s, the source after an hour", took)
+		}
+	})
+}
+
+// TestUnwatchInAReconcile is how a controller of controllers does it.
+func TestUnwatchInAReconcile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c *controller.Controller[string]
+		src := newSource("keys", "a")
+		unwatched := false
+		c = newController(func(ctx context.Context, _ string) (controller.Result, error) {
+			unwatched = true
+			return controller.Result{}, c.Unwatch(ctx, src)
+		}, controller.Options{})
+		c.Watch(src)
+		stop := start(t, c)
+		synctest.Wait()
+		if !unwatched || !src.ended.Load() {
+			t.Error("it is watched still")
+		}
+		ok(t, stop())
+	})
+}
+
+// TestASourceThatFailsLaterEndsTheController, with an error that names it.
+func TestASourceThatFailsLaterEndsTheController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newController(noting(&calls{}), controller.Options{})
+		src := newSource("keys")
+		src.fails = make(chan error)
+		c.Watch(src)
+		result := make(chan error, 1)
+		go func() { result <- c.Run(t.Context()) }()
+		time.Sleep(time.Hour)
+		src.fails <- errFlaky
+		if err := <-result; err == nil || err.Error() != `controller "test": Fake(keys): the network is down` {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+// TestS9_WorkersDoNotWaitForTrouble: what is watched or read and cannot be had does not keep the workers; the log says so, and
+// when it is well again; a Reconcile learns what is stale.
+func TestS9_WorkersDoNotWaitForTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines log
+		var stale error
+		seen := &calls{began: time.Now()}
+		c := newController(func(ctx context.Context, key string) (controller.Result, error) {
+			seen.note(key)
+			stale = controller.Stale(ctx)
+			return controller.Result{}, nil
+		}, controller.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+		broken, secrets := newSource("broken"), &reads{name: "Secrets", synced: make(chan struct{}), trouble: errors.New("Secrets: failing: no right")}
+		broken.hold, broken.trouble = make(chan struct{}), errors.New("failing: no such API")
+		well := newSource("well", "a")
+		c.Watch(broken)
+		c.Watch(well)
+		c.Reads(secrets)
+		stop := start(t, c)
+		synctest.Wait()
+		wantTimes(t, seen, 0)
+		if stale == nil || stale.Error() != "Fake(broken): failing: no such API\nSecrets: failing: no right" {
+			t.Errorf("stale: %v", stale)
+		}
+		for _, line := range []string{
+			`level=WARN msg="it is not synced; the workers do not wait for it" controller=test source=Fake(broken) err="failing: no such API"`,
+			`level=WARN msg="it is not synced; the workers do not wait for it" controller=test source=Secrets err="Secrets: failing: no right"`,
+		} {
+			if strings.Count(lines.String(), line) != 1 {
+				t.Errorf("no line\n%s\nin\n%s", line, &lines)
+			}
+		}
+		if strings.Contains(lines.String(), "synced now") {
+			t.Errorf("too early:\n%s", &lines)
+		}
+		time.Sleep(time.Hour)
+		close(broken.hold)
+		synctest.Wait()
+		(<-well.queue).AddAll([]string{"b"}, workqueue.How{})
+		synctest.Wait()
+		if stale == nil || stale.Error() != "Secrets: failing: no right" {
+			t.Errorf("stale: %v", stale)
+		}
+		close(secrets.synced)
+		synctest.Wait()
+		c.Queue().Add("c")
+		synctest.Wait()
+		if stale != nil {
+			t.Errorf("stale: %v", stale)
+		}
+		for _, name := range []string{"Fake(broken)", "Secrets"} {
+			if line := `level=INFO msg="it is synced now" controller=test source=` + name; strings.Count(lines.String(), line) != 1 {
+				t.Errorf("no line\n%s\nin\n%s", line, &lines)
+			}
+		}
+		ok(t, stop())
+	})
+	if err := controller.Stale(t.Context()); err != nil {
+		t.Errorf("outside of a Reconcile: %v", err)
+	}
+}

@@ -86,8 +86,9 @@ func (c *Cache) Validate() error {
 func (c *Cache) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	start := func(i *informer) {
-		ctx, i.cancel = context.WithCancel(ctx) //nolint:fatcontext // one for each informer
-		running.Go(func() { i.run(ctx) })
+		own, cancel := context.WithCancel(ctx)
+		i.cancel = cancel
+		running.Go(func() { i.run(own) })
 	}
 	if err := c.open(start, running.Go); err != nil {
 		return err
@@ -125,8 +126,11 @@ func (c *Cache) acquire(k key, example Object) *informer {
 	if i == nil {
 		i = newInformer(c, k, example)
 		c.informers[k] = i
-		if c.start != nil {
+		switch {
+		case c.start != nil:
 			c.start(i)
+		case c.ran:
+			i.tooLate()
 		}
 	}
 	i.refs++

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -109,11 +110,11 @@ func (i *informer) lastKnown(raw []byte) (name *metav1.PartialObjectMetadata, kn
 	return name, known
 }
 
-// watchJSON makes a watch of the body of its answer.
-func (i *informer) watchJSON(ctx context.Context, body io.ReadCloser) watch.Interface {
+// watchJSON makes a watch of the body of its answer, which may begin with the initial list.
+func (i *informer) watchJSON(ctx context.Context, body io.ReadCloser, initial bool) watch.Interface {
 	// 500 says that the cause is not known, as in client-go's own watches.
 	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")
-	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), &eventDecoder{i, json.NewDecoder(body), body}, reporter)
+	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), &eventDecoder{informer: i, frames: json.NewDecoder(body), body: body, initial: initial}, reporter)
 }
 
 // eventDecoder implements watch.Decoder.
@@ -121,6 +122,8 @@ type eventDecoder struct {
 	informer *informer
 	frames   *json.Decoder
 	body     io.Closer
+	initial  bool // the initial list is not complete: what does not come in it is deleted
+	closed   atomic.Bool
 }
 
 // Decode returns the next event whose object can be decoded. A delete of one that cannot is one of its last known state.
@@ -131,6 +134,9 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 			Object json.RawMessage `json:"object"`
 		}
 		if err := d.frames.Decode(&frame); err != nil {
+			if d.closed.Load() {
+				err = io.EOF // an end, not an error that makes the reflector list anew
+			}
 			return "", nil, err
 		}
 		if frame.Type == watch.Error {
@@ -140,19 +146,23 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 		o, err := d.informer.decode(frame.Object)
 		if err == nil {
 			d.informer.bad.fits(o)
+			d.initial = d.initial && frame.Type != watch.Bookmark
 			return frame.Type, o, nil
 		}
 		name, known := d.informer.lastKnown(frame.Object)
-		if frame.Type != watch.Deleted {
+		if frame.Type == watch.Deleted {
+			d.informer.bad.fits(name)
+		} else {
 			d.informer.bad.add(name, err)
-			continue
 		}
-		d.informer.bad.fits(name)
-		if known != nil {
+		if known != nil && (d.initial || frame.Type == watch.Deleted) {
 			return frame.Type, known, nil
 		}
 	}
 }
 
 // Close implements watch.Decoder.
-func (d *eventDecoder) Close() { _ = d.body.Close() }
+func (d *eventDecoder) Close() {
+	d.closed.Store(true)
+	_ = d.body.Close()
+}

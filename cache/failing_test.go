@@ -45,10 +45,10 @@ func TestS4_MissingAPIDelaysNobody(t *testing.T) {
 			if took := synced(t, deployments); took > 5*time.Second {
 				t.Errorf("synced %s after the API appeared", took)
 			}
+			synctest.Wait()
 			if _, err := deployments.Get(t.Context(), key("a")); err != nil {
 				t.Error(err)
 			}
-			synctest.Wait()
 			if s := deployments.State(); s.Phase != hook.Synced || s.Err != nil {
 				t.Errorf("got %s", s)
 			}

@@ -75,6 +75,12 @@ func (i *informer) run(ctx context.Context) {
 	i.cache.tellChanged()
 }
 
+// tooLate makes an informer one that has stopped: the cache has.
+func (i *informer) tooLate() {
+	i.phase = hook.Stopped // nobody else has it yet
+	close(i.stopped)
+}
+
 // noticeSync takes down when the informer was synced.
 func (i *informer) noticeSync(ctx context.Context) {
 	select {

@@ -112,23 +112,27 @@ type events struct {
 func record[T cache.Object](t *testing.T, h *cache.Handle[T]) *events {
 	t.Helper()
 	e := &events{}
-	add := func(what string, obj any) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-			what, obj = "missed", missed.Obj
-		}
-		e.list = append(e.list, what+" "+obj.(metav1.Object).GetName())
-	}
-	_, err := h.Informer().AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { add("add", obj) },
-		UpdateFunc: func(_, obj any) { add("update", obj) },
-		DeleteFunc: func(obj any) { add("delete", obj) },
-	})
-	if err != nil {
+	if _, err := h.Informer().AddEventHandler(e.handler()); err != nil {
 		t.Fatal(err)
 	}
 	return e
+}
+
+func (e *events) handler() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { e.add("add", obj) },
+		UpdateFunc: func(_, obj any) { e.add("update", obj) },
+		DeleteFunc: func(obj any) { e.add("delete", obj) },
+	}
+}
+
+func (e *events) add(what string, obj any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		what, obj = "missed", missed.Obj
+	}
+	e.list = append(e.list, what+" "+obj.(metav1.Object).GetName())
 }
 
 // take returns the events since the last take, in one line.
@@ -181,4 +185,15 @@ func onWatch(a answer) answer {
 		}
 		return a(r)
 	}
+}
+
+// subscribe makes a subscription that writes down its events.
+func subscribe[T cache.Object](t *testing.T, h *cache.Handle[T]) (*cache.Subscription, *events) {
+	t.Helper()
+	e := &events{}
+	s, err := h.Subscribe(e.handler())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, e
 }

@@ -212,9 +212,9 @@ func TestReads(t *testing.T) {
 			t.Errorf("got %v, %v", n, err)
 		}
 		for what, err := range map[string]error{
-			`configmaps "none" not found`:                                                  second(maps.Get(ctx, key("none"))),
-			"get ConfigMap /a: ConfigMap is a namespaced kind: name the namespace":                    second(maps.Get(ctx, types.NamespacedName{Name: "a"})),
-			`get Namespace default/a: Namespace is a cluster-scoped kind: leave the namespace empty`:         second(namespaces.Get(ctx, key("a"))),
+			`configmaps "none" not found`:                                                            second(maps.Get(ctx, key("none"))),
+			"get ConfigMap /a: ConfigMap is a namespaced kind: name the namespace":                   second(maps.Get(ctx, types.NamespacedName{Name: "a"})),
+			`get Namespace default/a: Namespace is a cluster-scoped kind: leave the namespace empty`: second(namespaces.Get(ctx, key("a"))),
 			`list Namespace: Namespace is a cluster-scoped kind: leave the namespace empty, not "x"`: second(namespaces.List(ctx, cache.ListOptions{Namespace: "x"})),
 		} {
 			if err == nil || !strings.Contains(err.Error(), what) || apierrors.IsNotFound(err) != strings.HasSuffix(what, "not found") {
@@ -308,8 +308,8 @@ func TestRunTwice(t *testing.T) {
 	if err := c.Run(ctx); err == nil || !strings.Contains(err.Error(), "make a new one") {
 		t.Errorf("got %v", err)
 	}
-	// A kind that is declared after the end is never synced, and does not hang those who wait with a context.
-	if err := cache.For[*corev1.ConfigMap](c).WaitForSync(ctx); !errors.Is(err, context.Canceled) {
+	// A kind that is declared after the end is never synced, and says so.
+	if err := cache.For[*corev1.ConfigMap](c).WaitForSync(t.Context()); err == nil || !strings.Contains(err.Error(), "never will be: ConfigMap.v1: stopped") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -77,7 +77,7 @@ func (r typedRequests) watch(ctx context.Context, m *meta.RESTMapping, o metav1.
 	if err != nil {
 		return nil, err
 	}
-	return r.watchJSON(ctx, body), nil
+	return r.watchJSON(ctx, body, o.SendInitialEvents != nil), nil
 }
 
 // untypedRequests are for unstructured objects.

@@ -9,6 +9,7 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Transform changes objects before they are kept. NewTransform makes one.
@@ -51,6 +52,12 @@ func (i *informer) transform(obj any) (any, error) {
 
 // trim drops what is not kept of an object.
 func (i *informer) trim(o Object) {
+	switch i.key.form {
+	case typed: // lists of custom resources have it, watches do not
+		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	case metadataOnly: // it comes as a PartialObjectMetadata
+		o.GetObjectKind().SetGroupVersionKind(i.key.gvk)
+	}
 	if !i.key.keepManagedFields {
 		if entries := managedFields(o); len(entries) > 0 {
 			i.writes.keep(o.GetUID(), entries)

@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -44,6 +45,20 @@ func (r *Request) String() string {
 
 // Streaming says whether the request is a watch that asks for the initial list as events.
 func (r *Request) Streaming() bool { return r.Query.Get("sendInitialEvents") == "true" }
+
+func (r *Request) metadataOnly() bool {
+	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
+}
+
+// form returns an object as the request wants it.
+func (r *Request) form(o *unstructured.Unstructured) *unstructured.Unstructured {
+	if !r.metadataOnly() {
+		return o
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": o.Object["metadata"],
+	}}
+}
 
 // Fail answers with a Status of the code's usual reason.
 func (r *Request) Fail(code int, message string) (*http.Response, error) {

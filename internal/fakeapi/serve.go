@@ -110,11 +110,15 @@ func (s *Server) listLocked(r *Request, t *table) (*http.Response, error) {
 	items := []any{}
 	for _, o := range t.sorted() {
 		if matches(r, o) {
-			items = append(items, o.Object)
+			items = append(items, r.form(o).Object)
 		}
 	}
+	apiVersion, kind := t.gv().String(), t.Kind+"List"
+	if r.metadataOnly() {
+		apiVersion, kind = "meta.k8s.io/v1", "PartialObjectMetadataList"
+	}
 	return r.answer(http.StatusOK, map[string]any{
-		"apiVersion": t.gv().String(), "kind": t.Kind + "List", "items": items,
+		"apiVersion": apiVersion, "kind": kind, "items": items,
 		"metadata": map[string]any{"resourceVersion": strconv.FormatInt(s.version, 10)},
 	})
 }

@@ -89,6 +89,9 @@ func (s *Server) bookmarkLocked(t *table) *unstructured.Unstructured {
 }
 
 func (w *stream) frame(kind watch.EventType, object any) {
+	if o, ok := object.(*unstructured.Unstructured); ok {
+		object = w.request.form(o)
+	}
 	_ = json.NewEncoder(&w.frames).Encode(map[string]any{"type": kind, "object": object}) // a buffer takes everything
 }
 

@@ -1,0 +1,211 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// managed returns a config map that two managers wrote, and kubectl applied.
+func managed(name string) *corev1.ConfigMap {
+	m := configMap(name, "1")
+	m.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "other": "x"}
+	for n, manager := range []string{"kubectl", "operator", "first"} {
+		m.ManagedFields = append(m.ManagedFields, metav1.ManagedFieldsEntry{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")},
+			Time: &metav1.Time{Time: time.Unix([]int64{100, 300, 200}[n], 0)},
+		})
+	}
+	m.ManagedFields[1].Operation = metav1.ManagedFieldsOperationUpdate
+	return m
+}
+
+// TestKept: managedFields are dropped and who wrote last is known; last-applied goes only where a handle is for reading; both
+// stay where they are asked for.
+func TestKept(t *testing.T) {
+	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				api.Intercept(a)
+				api.Put(fakeapi.ConfigMaps, managed("a"))
+				c, _ := newCache(t, api)
+				usual, all := cache.For[*corev1.ConfigMap](c), cache.ForScope[*corev1.ConfigMap](c, cache.Scope{KeepManagedFields: true})
+				reading := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{ReadOnly: true})
+				raw := cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}})
+				defer start(t, c)()
+				synced(t, raw)
+				api.Put(fakeapi.ConfigMaps, managed("b"))
+				for _, name := range []string{"a", "b"} {
+					for h, want := range map[*cache.Handle[*corev1.ConfigMap]]struct{ fields, annotations int }{usual: {0, 2}, all: {3, 2}, reading: {0, 1}} {
+						synced(t, h)
+						synctest.Wait()
+						m, err := h.Get(t.Context(), key(name))
+						if err != nil || len(m.ManagedFields) != want.fields || len(m.Annotations) != want.annotations || m.Data["data"] != "1" {
+							t.Errorf("%s: got %v, %v", h, m, err)
+						}
+						w, known := h.LastWrite(m)
+						if known == (h == all) || known && (w.Manager != "operator" || w.Operation != "Update" || w.Time.Unix() != 300) {
+							t.Errorf("%s: written by %v, %v", h, w, known)
+						}
+					}
+					u, err := raw.Get(t.Context(), key(name))
+					if w, known := raw.LastWrite(u); err != nil || !known || w.Manager != "operator" || w.Time.Unix() != 300 || len(u.GetManagedFields()) != 0 {
+						t.Errorf("got %v, %v, %v", u, w, err)
+					}
+				}
+				if len(c.States()) != 4 {
+					t.Errorf("got %v", c.States())
+				}
+			})
+		})
+	}
+}
+
+// TestTransform: a transform changes what is kept; it is shared by identity; its panic is named, and keeps nothing from working.
+func TestTransform(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a", "secret"))
+		api.Put(fakeapi.ConfigMaps, configMap("bad", "secret"))
+		c, _ := newCache(t, api)
+		noData := cache.NewTransform("no data", func(m *corev1.ConfigMap) {
+			if m.Name == "bad" {
+				panic("boom")
+			}
+			m.Data = nil
+		})
+		maps := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: noData})
+		same := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: noData})
+		defer start(t, c)()
+		synced(t, maps)
+		synced(t, same)
+		if len(c.States()) != 1 {
+			t.Errorf("got %v", c.States())
+		}
+		api.Put(fakeapi.ConfigMaps, configMap("later", "secret"))
+		synctest.Wait()
+		for name, want := range map[string]int{"a": 0, "later": 0, "bad": 1} {
+			if m, err := maps.Get(t.Context(), key(name)); err != nil || len(m.Data) != want {
+				t.Errorf("got %v, %v", m, err)
+			}
+		}
+		s := maps.State()
+		if s.UndecodableCount != 1 || !strings.Contains(s.String(), `(transform no data): synced; 1 objects cannot be decoded, such as default/bad: transform "no data": panic: boom`) {
+			t.Errorf("got %s", s)
+		}
+		if s.Objects != 3 || s.Bytes < 300 || s.Bytes > 3000 || s.ResourceVersion == "" {
+			t.Errorf("%d objects, %d bytes, version %s", s.Objects, s.Bytes, s.ResourceVersion)
+		}
+	})
+}
+
+// TestShared: a view returns what the store holds, a handle copies.
+func TestShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a", "1"))
+		c, _ := newCache(t, api)
+		maps := cache.For[*corev1.ConfigMap](c)
+		view := maps.Shared()
+		defer start(t, c)()
+		get := func(h *cache.Handle[*corev1.ConfigMap]) *corev1.ConfigMap {
+			m, err := h.Get(t.Context(), key("a"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		if get(view) != get(view) || get(maps) == get(maps) || get(maps) == get(view) {
+			t.Error("the wrong one copies")
+		}
+		for m, err := range view.All(t.Context(), cache.ListOptions{}) {
+			if err != nil || m != get(view) {
+				t.Errorf("got %v, %v", m, err)
+			}
+		}
+		view.Release()
+		if _, err := maps.Get(t.Context(), key("a")); err == nil {
+			t.Error("the handle outlives its view's Release")
+		}
+	})
+}
+
+// TestIndex: objects are found by declared values and by their owners, in a namespace, and at most so many; an index function
+// that panics is an error of the reads by it until its object is gone.
+func TestIndex(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		owned := configMap("a", "red")
+		owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "p-uid"}, {APIVersion: "v1", Kind: "Pod", Name: "q", UID: "q-uid"}}
+		other := in("other", "b")
+		other.Data = map[string]string{"data": "red"}
+		api.Put(fakeapi.ConfigMaps, owned)
+		api.Put(fakeapi.ConfigMaps, other)
+		api.Put(fakeapi.ConfigMaps, configMap("c", "blue"))
+		c, _ := newCache(t, api)
+		maps := cache.For[*corev1.ConfigMap](c)
+		byColour := func(m *corev1.ConfigMap) []string {
+			if m.Data["data"] == "none" {
+				panic("boom")
+			}
+			return []string{m.Data["data"]}
+		}
+		colour := cache.NewIndex(maps, "colour", byColour)
+		defer start(t, c)()
+		synced(t, maps)
+		late := cache.NewIndex(maps, "colour", byColour)
+		count := func(x *cache.Index[*corev1.ConfigMap], value string, o cache.ListOptions) int {
+			t.Helper()
+			list, err := x.List(t.Context(), value, o)
+			if err != nil {
+				t.Error(err)
+			}
+			return len(list)
+		}
+		for _, x := range []*cache.Index[*corev1.ConfigMap]{colour, late} {
+			if count(x, "red", cache.ListOptions{}) != 2 || count(x, "red", cache.ListOptions{Namespace: "other"}) != 1 ||
+				count(x, "red", cache.ListOptions{Limit: 1}) != 1 || count(x, "green", cache.ListOptions{}) != 0 {
+				t.Error("the index does not find what it should")
+			}
+		}
+		for uid, want := range map[string]int{"p-uid": 1, "q-uid": 1, "x": 0} {
+			n := 0
+			for m, err := range maps.Owned(t.Context(), types.UID(uid), cache.ListOptions{Namespace: "default"}) {
+				if err != nil || m.Name != "a" {
+					t.Errorf("got %v, %v", m, err)
+				}
+				n++
+			}
+			if n != want {
+				t.Errorf("%d objects are owned by %s", n, uid)
+			}
+		}
+		api.Put(fakeapi.ConfigMaps, configMap("c", "none"))
+		synctest.Wait()
+		if _, err := colour.List(t.Context(), "red", cache.ListOptions{}); err == nil || !strings.Contains(err.Error(), `default/c: the index "colour" failed: panic: boom`) {
+			t.Errorf("got %v", err)
+		}
+		api.Remove(fakeapi.ConfigMaps, "default", "c")
+		synctest.Wait()
+		if count(colour, "red", cache.ListOptions{}) != 2 {
+			t.Error("the index does not recover")
+		}
+		if _, err := maps.List(t.Context(), cache.ListOptions{Limit: -1}); err == nil {
+			t.Error("a negative limit is accepted")
+		}
+	})
+}

@@ -1,0 +1,450 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// in returns a config map of a namespace.
+func in(namespace, name string) *corev1.ConfigMap {
+	m := configMap(name)
+	m.Namespace = namespace
+	return m
+}
+
+// names reads a handle, and returns what it has in one line.
+func names[T cache.Object](t *testing.T, h *cache.Handle[T]) string {
+	t.Helper()
+	list, err := h.List(t.Context(), cache.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, o := range list {
+		all = append(all, o.GetNamespace()+"/"+o.GetName())
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+// TestScopeNamespaces: a handle keeps the namespaces of its set, which may change while it runs; what leaves the scope is a
+// delete to a subscription, what enters it an add. Handles share the informers of the namespaces that they have in common.
+func TestScopeNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		for _, namespace := range []string{"a", "b", "c"} {
+			api.Put(fakeapi.ConfigMaps, in(namespace, "x"))
+		}
+		c, _ := newCache(t, api)
+		set := cache.NewSet("a", "b")
+		maps := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: set})
+		other := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("b", "c")})
+		seen, e := subscribe(t, maps)
+		defer start(t, c)()
+		synced(t, maps)
+		synced(t, other)
+		if err := seen.WaitForSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := names(t, maps); got != "a/x b/x" || api.Watches() != 3 {
+			t.Errorf("%s, and %d watches", got, api.Watches())
+		}
+		if got := e.take(); got != "add x, add x" {
+			t.Errorf("got %s", got)
+		}
+		set.Replace("b", "c")
+		synctest.Wait()
+		if got := e.take(); got != "missed x, add x" && got != "add x, missed x" {
+			t.Errorf("got %s", got)
+		}
+		if got := names(t, maps); got != "b/x c/x" || api.Watches() != 2 {
+			t.Errorf("%s, and %d watches", got, api.Watches())
+		}
+		if _, err := maps.Get(t.Context(), types.NamespacedName{Namespace: "a", Name: "x"}); err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "outside the scope") {
+			t.Errorf("what left the scope: %v", err)
+		}
+		if _, err := maps.List(t.Context(), cache.ListOptions{Namespace: "a"}); err == nil || !strings.Contains(err.Error(), "outside the scope") {
+			t.Errorf("what left the scope: %v", err)
+		}
+		set.Remove("b", "c")
+		synctest.Wait()
+		if got := names(t, maps); got != "" || e.take() != "missed x, missed x" || api.Watches() != 2 {
+			t.Errorf("%s, and %d watches", got, api.Watches())
+		}
+		set.Add("a")
+		synced(t, maps)
+		if m, err := maps.Get(t.Context(), types.NamespacedName{Namespace: "a", Name: "x"}); err != nil || m.Namespace != "a" {
+			t.Errorf("what came back: %v, %v", m, err)
+		}
+		seen.Close()
+	})
+}
+
+// TestScopeNames: a handle of single objects watches these and no others.
+func TestScopeNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		for _, name := range []string{"a", "b", "c"} {
+			api.Put(fakeapi.ConfigMaps, configMap(name))
+		}
+		c, _ := newCache(t, api)
+		set := cache.NewSet(key("a"), key("none"))
+		maps := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: set})
+		defer start(t, c)()
+		synced(t, maps)
+		if got := names(t, maps); got != "default/a" {
+			t.Errorf("got %s", got)
+		}
+		for _, r := range api.Requests() {
+			if r.Verb == "watch" && !strings.HasPrefix(r.Query.Get("fieldSelector"), "metadata.name=") || r.Verb != "discover" && r.Namespace != "default" {
+				t.Errorf("got %s %s", r, r.Query)
+			}
+		}
+		if _, err := maps.Get(t.Context(), key("b")); err == nil || !strings.Contains(err.Error(), "outside the scope") {
+			t.Errorf("got %v", err)
+		}
+		if _, err := maps.Get(t.Context(), key("none")); !apierrors.IsNotFound(err) {
+			t.Errorf("got %v", err)
+		}
+		set.Add(key("b"))
+		synced(t, maps)
+		if got := names(t, maps); got != "default/a default/b" {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+// TestScopeSelectors: an object enters and leaves a selector as an add and a delete, and a read says among which it looked.
+func TestScopeSelectors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		m := configMap("a")
+		api.Put(fakeapi.ConfigMaps, m)
+		c, _ := newCache(t, api)
+		maps := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"in": "yes"}), Fields: fields.OneTermEqualSelector("metadata.namespace", "default")})
+		e := record(t, maps)
+		defer start(t, c)()
+		synced(t, maps)
+		if _, err := maps.Get(t.Context(), key("a")); !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "labels in=yes, fields metadata.namespace=default") {
+			t.Errorf("got %v", err)
+		}
+		for _, label := range []string{"yes", "no", "yes"} {
+			m.Labels["in"] = label
+			api.Put(fakeapi.ConfigMaps, m)
+			synctest.Wait()
+		}
+		if got := e.take(); got != "add a, delete a, add a" {
+			t.Errorf("got %s", got)
+		}
+		if s := maps.State(); !strings.Contains(s.String(), "(labels in=yes, fields metadata.namespace=default): synced") {
+			t.Errorf("got %s", s)
+		}
+	})
+}
+
+// TestForms: the same kind typed, unstructured and as metadata only, each with its own informer.
+func TestForms(t *testing.T) {
+	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				api.Intercept(a)
+				api.Put(fakeapi.ConfigMaps, configMap("a", "1"))
+				c, _ := newCache(t, api)
+				scope := cache.Scope{Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}
+				typed, raw := cache.For[*corev1.ConfigMap](c), cache.ForScope[*unstructured.Unstructured](c, scope)
+				meta := cache.ForScope[*metav1.PartialObjectMetadata](c, scope)
+				defer start(t, c)()
+				synced(t, typed)
+				synced(t, raw)
+				synced(t, meta)
+				api.Put(fakeapi.ConfigMaps, configMap("a", "2"))
+				synctest.Wait()
+				if m, err := typed.Get(t.Context(), key("a")); err != nil || m.Data["data"] != "2" || m.Kind != "" {
+					t.Errorf("got %v, %v", m, err)
+				}
+				u, err := raw.Get(t.Context(), key("a"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if data, _, _ := unstructured.NestedString(u.Object, "data", "data"); data != "2" || u.GetKind() != "ConfigMap" || u.GetAPIVersion() != "v1" {
+					t.Errorf("got %v", u)
+				}
+				p, err := meta.Get(t.Context(), key("a"))
+				if err != nil || p.Labels["name"] != "a" || p.Kind != "ConfigMap" || p.APIVersion != "v1" {
+					t.Errorf("got %v, %v", p, err)
+				}
+				if s := meta.State().String(); s != "ConfigMap.v1 (metadata): synced" {
+					t.Errorf("got %s", s)
+				}
+			})
+		})
+	}
+}
+
+// TestScopeBad: what is wrong with a scope is said by Validate, by reads, and by the state, in one sentence.
+func TestScopeBad(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Namespaces)
+	c, _ := newCache(t, api)
+	pods := cache.NewTransform("pods only", func(*corev1.Pod) {})
+	for want, h := range map[string]*cache.Handle[*corev1.ConfigMap]{
+		"cache.Scope has both Namespaces and Names":                 cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("a"), Names: cache.NewSet(key("a"))}),
+		"cache.Scope.Resync is -1ns, it must not be negative":       cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Resync: -1}),
+		"cache.Scope.Kind is /v1, Kind=Pod, but the type is of /v1": cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}}),
+		`the transform "pods only" is for *v1.Pod`:                  cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: pods}),
+		`the transform "nothing" has no function`:                   cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: cache.NewTransform[*corev1.ConfigMap]("nothing", nil)}),
+	} {
+		_, read := h.Get(t.Context(), key("a"))
+		_, subscribed := h.Subscribe(nil)
+		for _, err := range []error{read, subscribed, c.Validate(), h.State().Err, h.WaitForSync(t.Context()), h.Settled(t.Context()), h.Stale()} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		}
+		h.Release()
+		if h.Informer() != nil || h.String() != "*v1.ConfigMap" {
+			t.Error(h)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Namespaces)
+		c, _ := newCache(t, api)
+		namespaces := cache.ForScope[*corev1.Namespace](c, cache.Scope{Namespaces: cache.NewSet("a")})
+		defer start(t, c)()
+		if err := namespaces.Settled(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s := namespaces.State(); s.Phase != hook.Failing || !strings.Contains(s.String(), "Namespace is a cluster-scoped kind: its cache.Scope must not say a namespace") {
+			t.Errorf("got %s", s)
+		}
+	})
+}
+
+// TestS6_Release: the last release stops an informer, with its watch and its goroutines; handles and subscriptions keep it.
+func TestS6_Release(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Deployments)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		c, _ := newCache(t, api)
+		defer start(t, c)()
+		first, second := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.ConfigMap](c)
+		seen, e := subscribe(t, second)
+		synced(t, first)
+		for _, release := range []func(){first.Release, first.Release, second.Release, second.Release} {
+			if api.Watches() != 1 {
+				t.Fatalf("%d watches", api.Watches())
+			}
+			release()
+			synctest.Wait()
+		}
+		if _, err := second.Get(t.Context(), key("a")); err == nil || !strings.Contains(err.Error(), "the handle for ConfigMap.v1 was released; declare another with cache.For") {
+			t.Errorf("a read after Release: %v", err)
+		}
+		if s := second.State(); s.Phase != hook.Stopped {
+			t.Errorf("got %s", s)
+		}
+		api.Put(fakeapi.ConfigMaps, configMap("b"))
+		synctest.Wait()
+		if got := e.take(); got != "add a, add b" {
+			t.Errorf("the subscription after Release: %s", got)
+		}
+		seen.Close()
+		seen.Close()
+		synctest.Wait()
+		if api.Watches() != 0 || len(c.States()) != 0 {
+			t.Errorf("%d watches, %v", api.Watches(), c.States())
+		}
+		third := cache.For[*corev1.ConfigMap](c)
+		synced(t, third)
+		if got := names(t, third); got != "default/a default/b" {
+			t.Errorf("a new informer has %s", got)
+		}
+	})
+}
+
+// TestS6_NeverStarted: a handle that is released before the cache runs costs no request.
+func TestS6_NeverStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		c, _ := newCache(t, api)
+		maps := cache.For[*corev1.ConfigMap](c)
+		seen, _ := subscribe(t, maps)
+		maps.Release()
+		seen.Close()
+		stop := start(t, c)
+		time.Sleep(time.Minute)
+		stop()
+		if n := len(api.Requests()); n != 0 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// TestS6_AfterTheEnd: what is released, closed or changed after the cache has run does not hang and does nothing.
+func TestS6_AfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		c, _ := newCache(t, api)
+		set := cache.NewSet("a")
+		maps := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: set})
+		seen, _ := subscribe(t, maps)
+		start(t, c)()
+		set.Replace("b")
+		if err := seen.WaitForSync(t.Context()); err == nil || !strings.Contains(err.Error(), "never will be") {
+			t.Errorf("got %v", err)
+		}
+		if _, err := cache.For[*corev1.ConfigMap](c).Get(t.Context(), key("a")); err == nil {
+			t.Error("a handle that was made too late answers")
+		}
+		seen.Close()
+		maps.Release()
+		if _, err := maps.Subscribe(nil); err == nil || !strings.Contains(err.Error(), "released") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestS7_Many: 50 handles with a subscription each cost one list and one watch; 1,000 scopes come and go without a trace.
+func TestS7_Many(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Deployments)
+		c, _ := newCache(t, api)
+		defer start(t, c)()
+		for range 50 {
+			h := cache.For[*appsv1.Deployment](c)
+			seen, _ := subscribe(t, h)
+			defer seen.Close()
+			synced(t, h)
+		}
+		if lists, watches := api.Count("list", fakeapi.Deployments), api.Count("watch", fakeapi.Deployments); lists != 0 || watches != 1 {
+			t.Errorf("%d lists and %d watches", lists, watches)
+		}
+		for range 1000 {
+			h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("a", "b")})
+			seen, _ := subscribe(t, h)
+			h.Release()
+			seen.Close()
+		}
+		synctest.Wait()
+		if n := api.Watches(); n != 1 || len(c.States()) != 1 {
+			t.Errorf("%d watches, %v", n, c.States())
+		}
+	})
+}
+
+// TestS5_OneQuestion: however many informers wait for kinds of one group-version, it is asked for every 4 seconds.
+func TestS5_OneQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		c, _ := newCache(t, api)
+		var handles []*cache.Handle[*appsv1.Deployment]
+		for _, namespace := range strings.Fields("a b c d e f g h i j") {
+			handles = append(handles, cache.ForScope[*appsv1.Deployment](c, cache.Scope{Namespaces: cache.NewSet(namespace)}))
+			cache.ForScope[*appsv1.StatefulSet](c, cache.Scope{Namespaces: cache.NewSet(namespace)})
+		}
+		defer start(t, c)()
+		questions := func() (n int) {
+			for _, r := range api.Requests() {
+				if r.Verb == "discover" && r.Resource.Group == "apps" {
+					n++
+				}
+			}
+			return n
+		}
+		time.Sleep(time.Minute)
+		if n := questions(); n < 15 || n > 16 {
+			t.Errorf("asked %d times in a minute", n)
+		}
+		before := questions()
+		api.Serve(fakeapi.Deployments)
+		for _, h := range handles {
+			synced(t, h)
+		}
+		if n := questions() - before; n != 1 {
+			t.Errorf("asked %d times when it had come", n)
+		}
+		api.Withdraw(fakeapi.Deployments)
+		before = questions()
+		time.Sleep(time.Minute)
+		if n := questions() - before; n > 16 {
+			t.Errorf("asked %d times in the minute after it had gone", n)
+		}
+	})
+}
+
+// TestQuiet: a watch that shows nothing for 3 minutes is given up, reported, and started anew.
+func TestQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		c, told := newCache(t, api)
+		maps := cache.For[*corev1.ConfigMap](c)
+		defer start(t, c)()
+		synced(t, maps)
+		time.Sleep(4 * time.Minute)
+		if s := maps.State(); s.Quiet != 0 || s.Watches != 1 {
+			t.Errorf("with bookmarks: %d quiet of %d", s.Quiet, s.Watches)
+		}
+		api.Silence()
+		api.CutWatches()
+		time.Sleep(4 * time.Minute)
+		s := maps.State()
+		if s.Quiet != 1 || s.Watches < 3 || s.Phase != hook.Synced {
+			t.Errorf("without bookmarks: %d quiet of %d, %d lists, %s", s.Quiet, s.Watches, s.Lists, s)
+		}
+		if got := told.take(); got != "failing, synced" {
+			t.Errorf("the hook was told: %s", got)
+		}
+	})
+}
+
+// TestSettled: a handle is settled when it is synced or says why it is not.
+func TestSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Deployments)
+		api.Intercept(only(fakeapi.ConfigMaps, hang))
+		c, _ := newCache(t, api)
+		maps, deployments, missing := cache.For[*corev1.ConfigMap](c), cache.For[*appsv1.Deployment](c), cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: schema.GroupVersionKind{Group: "x", Version: "v1", Kind: "X"}})
+		defer start(t, c)()
+		for name, settled := range map[string]func(context.Context) error{"synced": deployments.Settled, "waiting": missing.Settled} {
+			if err := settled(t.Context()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		begin := time.Now()
+		if err := maps.Settled(t.Context()); err != nil || time.Since(begin) != 30*time.Second {
+			t.Errorf("an API server that does not answer: %v after %s", err, time.Since(begin))
+		}
+		changed := c.Changed()
+		select {
+		case <-changed:
+			t.Error("nothing has changed")
+		default:
+		}
+		api.Intercept(nil)
+		api.CutWatches()
+		maps.Release()
+		<-changed
+	})
+}

@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+// cluster is an API server in memory, and a cache of it that runs until the test ends.
+func cluster(t *testing.T, resources ...fakeapi.Resource) (*fakeapi.Server, *cache.Cache) {
+	t.Helper()
+	api := fakeapi.New(resources...)
+	cl, err := client.New(api.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cache.New(cl, cache.Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		ok(t, <-done)
+	})
+	return api, c
+}
+
+func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
+
+// TestS9_OneForbiddenKindAmongSeveral: with the cache itself. A kind that may not be listed and one that is not served do not stop
+// the workers of their own controller. Reads of the others go on; reads say what is stale; all recover.
+func TestS9_OneForbiddenKindAmongSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, all := cluster(t, fakeapi.ConfigMaps, fakeapi.Secrets)
+		forbidden := func(r *fakeapi.Request) (*http.Response, error) {
+			if r.Resource.Resource == fakeapi.Secrets.Name {
+				return r.Fail(http.StatusForbidden, "no right")
+			}
+			return nil, nil
+		}
+		api.Intercept(forbidden)
+		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")})
+		maps, secrets, deployments := cache.For[*corev1.ConfigMap](all), cache.For[*corev1.Secret](all), cache.For[*appsv1.Deployment](all)
+		var mu sync.Mutex
+		var keys []string
+		var stale error
+		c := controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			keys, stale = append(keys, key.Name), controller.Stale(ctx)
+			_, err := maps.Get(ctx, key)
+			return controller.Result{}, err
+		}), controller.Options{Logger: silent})
+		c.Watch(source.Kind(maps, handler.Self()))
+		c.Watch(source.Kind(secrets, handler.Self()))
+		c.Reads(deployments)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		next := func(want string, parts ...string) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(keys, []string{want}) {
+				t.Errorf("reconciled %q, want %s", keys, want)
+			}
+			keys = nil
+			if (stale != nil) != (len(parts) > 0) {
+				t.Errorf("stale: %v", stale)
+			}
+			for _, part := range parts {
+				if !strings.Contains(fmt.Sprint(stale), part) {
+					t.Errorf("stale: %v, want %q", stale, part)
+				}
+			}
+		}
+		put := func(name string) { api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named(name)}) }
+
+		next("a", "Secret.v1: failing", "no right", "Deployment.v1.apps: waiting")
+		api.Intercept(nil)
+		api.Serve(fakeapi.Deployments)
+		time.Sleep(10 * time.Second)
+		put("b")
+		next("b")
+
+		// What was synced and fails now is stale, and is read as it was.
+		api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s")})
+		next("s") // the ConfigMap s is not found: an error, and it is due again
+		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("s")})
+		time.Sleep(time.Minute)
+		keys = nil
+		api.Intercept(forbidden)
+		api.CutWatches()
+		time.Sleep(time.Minute)
+		put("c")
+		next("c", "Secret.v1: failing", "no right")
+		if s, err := secrets.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "s"}); err != nil {
+			t.Error(s, err)
+		}
+		api.Intercept(nil)
+		time.Sleep(time.Minute)
+		keys = nil
+		put("d")
+		next("d")
+		cancel()
+		ok(t, <-ended)
+	})
+}
+
+// mapper is something big that a source holds.
+type mapper struct {
+	memory [1 << 16]byte
+	calls  int
+}
+
+func (m *mapper) keys(_ context.Context, c *corev1.ConfigMap) ([]types.NamespacedName, error) {
+	m.calls++
+	return []types.NamespacedName{{Namespace: c.Namespace, Name: c.Name}}, nil
+}
+
+// TestS6_ThousandWatches: sources that are added and removed, half with an informer that others have and half with one of their
+// own, leave no goroutine, no memory and no watch behind.
+func TestS6_ThousandWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, all := cluster(t, fakeapi.ConfigMaps)
+		for _, name := range []string{"a", "b"} {
+			api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named(name)})
+		}
+		shared := cache.For[*corev1.ConfigMap](all)
+		c := controller.New("test", controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{}, nil
+		}), controller.Options{Logger: silent})
+		c.Watch(source.Kind(shared, handler.Self()))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		<-c.Synced()
+		var left []weak.Pointer[mapper]
+		watchOnce := func(objects *cache.Handle[*corev1.ConfigMap]) {
+			m := &mapper{}
+			left = append(left, weak.Make(m))
+			src := source.Kind(objects, handler.Map(m.keys), handler.Where(func(_, _ *corev1.ConfigMap) bool { return m.calls >= 0 }))
+			c.Watch(src)
+			ok(t, src.WaitForSync(t.Context()))
+			ok(t, c.Unwatch(t.Context(), src))
+			if m.calls == 0 {
+				t.Error("a source saw nothing")
+			}
+		}
+		rounds := func(n int) {
+			for range n {
+				watchOnce(shared)
+				own := cache.ForScope[*corev1.ConfigMap](all, cache.Scope{Names: cache.NewSet(types.NamespacedName{Namespace: "default", Name: "a"})})
+				watchOnce(own)
+				own.Release()
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		rounds(10)
+		goroutines, watches, heap := runtime.NumGoroutine(), api.Watches(), heapNow()
+		rounds(500)
+		if n := runtime.NumGoroutine(); n != goroutines {
+			t.Errorf("%d goroutines, %d before", n, goroutines)
+		}
+		if n := api.Watches(); n != watches || n != 1 {
+			t.Errorf("%d watches, %d before", n, watches)
+		}
+		if grown := heapNow() - heap; grown > 8<<20 { // one of the mappers alone would be 64 MB; the API server keeps a log
+			t.Errorf("the heap has grown by %d kB", grown>>10)
+		}
+		alive := 0
+		for _, m := range left {
+			if m.Value() != nil {
+				alive++
+			}
+		}
+		if alive > 0 {
+			t.Errorf("%d of %d sources are still held", alive, len(left))
+		}
+		cancel()
+		ok(t, <-ended)
+	})
+}
+
+func heapNow() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

@@ -5,8 +5,10 @@ package main
 
 import (
 	"fmt"
+	"hash/maphash"
 	"math"
 	"runtime"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -50,17 +52,20 @@ func perKey(m maker, n int) float64 {
 
 // sizes prints what it costs to add a key, take another and settle it while many are queued.
 func sizes(w *tabwriter.Writer, rounds int) {
-	fmt.Fprintln(w, "add, take, settle while queued\tsetpoint\t(cycle)\tclient-go\t(cycle)\tsetpoint, delayed\t(add)\tallocs\t")
+	fmt.Fprintln(w, "add, take, settle while queued\tsetpoint\tclient-go\tbare map\tbare array\tsetpoint, delayed add\tallocs\t")
 	for _, n := range []int{1_000, 10_000, 100_000, 999_000} {
-		var ours, theirs, late []float64
+		var ours, theirs, bare, array, late []float64
 		var allocs float64
 		for range rounds {
 			ours = append(ours, cycleAt(makers[0], n))
 			theirs = append(theirs, cycleAt(makers[1], n))
+			bare = append(bare, mapAt(n))
+			array = append(array, arrayAt(n))
 			r := delayedAt(n)
 			late, allocs = append(late, r.ns), r.allocs
 		}
-		fmt.Fprintf(w, "%d\t%.0f ns\t\t%.0f ns\t\t%.0f ns\t\t%.2f\t\n", n, median(ours), median(theirs), median(late), allocs)
+		fmt.Fprintf(w, "%d\t%.0f ns\t%.0f ns\t%.0f ns\t%.0f ns\t%.0f ns\t%.2f\t\n",
+			n, median(ours), median(theirs), median(bare), median(array), median(late), allocs)
 	}
 }
 
@@ -78,6 +83,58 @@ func cycleAt(m maker, n int) float64 {
 			q.Add(keys[next%(n+1000)])
 			next++
 			q.Next(never)
+		}
+	}
+	do(10_000)
+	return timed(ops, func() { do(ops) }).ns
+}
+
+// mapAt is the floor of cycleAt for a Go map: add a key if it is not there, take out the one added longest ago. It
+// shows how much of what grows with n is the processor's caches, whoever asks them.
+func mapAt(n int) float64 {
+	m := make(map[key]struct{}, n)
+	for _, k := range keys[:n] {
+		m[k] = struct{}{}
+	}
+	const ops = 100_000
+	next := n
+	do := func(ops int) {
+		for range ops {
+			k := keys[next%(n+1000)]
+			if _, ok := m[k]; !ok {
+				m[k] = struct{}{}
+			}
+			delete(m, keys[(next-n)%(n+1000)])
+			next++
+		}
+	}
+	do(10_000)
+	return timed(ops, func() { do(ops) }).ns
+}
+
+// arrayAt is the floor of cycleAt for any hash table with 8 bytes per slot: the hashes of the two keys, and for each a
+// lock and an access to its slot.
+func arrayAt(n int) float64 {
+	size := 1
+	for size < n*4/3 {
+		size *= 2
+	}
+	slots := make([]uint64, size)
+	seed := maphash.MakeSeed()
+	var mu sync.Mutex
+	touch := func(k key) {
+		h := maphash.Comparable(seed, k)
+		mu.Lock()
+		slots[h&uint64(size-1)]++
+		mu.Unlock()
+	}
+	const ops = 100_000
+	next := n
+	do := func(ops int) {
+		for range ops {
+			touch(keys[next%(n+1000)])
+			touch(keys[(next-n)%(n+1000)])
+			next++
 		}
 	}
 	do(10_000)

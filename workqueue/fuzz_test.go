@@ -92,6 +92,9 @@ func newTrial(t *testing.T, data *[]byte) *trial {
 		o.MinInterval, o.MaxWait = 4, 10
 		tr.m.calm, tr.m.wait = 4, 10
 	}
+	if mode&128 != 0 {
+		o.Reasons = 1
+	}
 	if mode&16 != 0 {
 		o.Reasons = -1
 	}

@@ -80,14 +80,11 @@ func (s *notes) link(l *noteList, i uint32, n *note) {
 	l.n++
 }
 
-// dropSecond drops the oldest reason but the first of a full list, which has at least two.
+// dropSecond drops the oldest reason but the first of a full list, which has at least two, to make room for link.
 func (s *notes) dropSecond(l *noteList) {
 	newest := s.slab.at(l.newest)
 	second := newest.next
 	newest.next = s.slab.at(second).next
-	if l.newest == second {
-		l.newest = l.first
-	}
 	s.slab.put(second)
 	l.n--
 	l.dropped++

@@ -253,6 +253,10 @@ func TestReasons(t *testing.T) {
 			if test.keep >= 0 && !got[0].At.Equal(q.start) {
 				t.Errorf("first reason is of %v, want %v", got[0].At, q.start)
 			}
+			newest := q.start.Add(time.Duration(test.adds-1) * time.Second)
+			if test.keep >= 0 && !got[len(got)-1].At.Equal(newest) {
+				t.Errorf("newest reason is of %v, want %v", got[len(got)-1].At, newest)
+			}
 			q.AddWith("a", How{Reason: Reason{Event: "next"}, After: time.Second})
 			if fmt.Sprint(events(item.Reasons())) != test.want {
 				t.Errorf("reasons have changed: %v", item.Reasons())

@@ -17,8 +17,8 @@ func (m *Manager) Add(c Controller) {
 		m.complain(errors.New("Add was given no controller"))
 		return
 	}
-	unique, running := m.claim(c)
-	if !unique {
+	r, running := m.claim(c)
+	if r == nil {
 		m.complain(fmt.Errorf("two controllers are named %q; give each a name of its own", c.Name()))
 		return
 	}
@@ -29,15 +29,15 @@ func (m *Manager) Add(c Controller) {
 		}
 	}
 	name := fmt.Sprintf("controller %q", c.Name())
-	m.addEverywhere(runnable{"the sources of " + name, c.Warm})
-	m.addLeading(leading{name, c.Lead})
+	m.addEverywhere(runnable{name: "the sources of " + name, run: r.runWarm, of: r})
+	m.addLeading(leading{name: name, run: func(take, work context.Context) error { return r.runLead(take, work, m.o.Grace) }, of: r})
 }
 
 // AddEverywhere adds a function that runs on every replica, leader or not, until its context is done. It may return earlier;
 // an error ends the manager's Run. It may be added before Run or while it runs: then the function starts at once.
 func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error) {
 	if m.usable("AddEverywhere", name, run) {
-		m.addEverywhere(runnable{name, run})
+		m.addEverywhere(runnable{name: name, run: run})
 	}
 }
 
@@ -46,7 +46,7 @@ func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error
 // before Run or while it runs: then the function starts at once where this replica leads.
 func (m *Manager) AddLeaderOnly(name string, run func(ctx context.Context) error) {
 	if m.usable("AddLeaderOnly", name, run) {
-		m.addLeading(leading{name, func(take, _ context.Context) error { return run(take) }})
+		m.addLeading(leading{name: name, run: func(take, _ context.Context) error { return run(take) }})
 	}
 }
 
@@ -63,21 +63,24 @@ func (m *Manager) usable(method, name string, run func(ctx context.Context) erro
 }
 
 // claim takes a controller in, unless another has its name, and says whether Run has begun.
-func (m *Manager) claim(c Controller) (unique, running bool) {
+func (m *Manager) claim(c Controller) (r *removable, running bool) {
 	name := c.Name()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if slices.Contains(m.names, name) {
-		return false, m.ran
+	if slices.ContainsFunc(m.controllers, func(r *removable) bool { return r.Name() == name }) {
+		return nil, m.ran
 	}
-	m.names = append(m.names, name)
-	m.controllers = append(m.controllers, c)
-	return true, m.ran
+	r = &removable{Controller: c, removed: make(chan struct{})}
+	m.controllers = append(m.controllers, r)
+	return r, m.ran
 }
 
 func (m *Manager) addEverywhere(r runnable) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if r.of != nil && closed(r.of.removed) {
+		return
+	}
 	m.everywhere = append(m.everywhere, r)
 	if m.startEverywhere != nil {
 		m.startEverywhere(r)
@@ -87,9 +90,21 @@ func (m *Manager) addEverywhere(r runnable) {
 func (m *Manager) addLeading(l leading) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if l.of != nil && closed(l.of.removed) {
+		return
+	}
 	m.leaderOnly = append(m.leaderOnly, l)
 	if m.startLeading != nil {
 		m.startLeading(l)
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

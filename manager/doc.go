@@ -22,7 +22,7 @@
 //	everywhere   AddEverywhere's functions, and each controller's Warm: on every replica
 //	leader       AddLeaderOnly's functions, and each controller's Lead: on the leader, or at once without leader election
 //
-// A replica campaigns when all of its controllers are synced, or after two minutes. On a stop, controllers take no new key;
+// A replica campaigns when all of its controllers could lead, or after two minutes. On a stop, controllers take no new key;
 // running Reconciles go on, under a Lease that is still renewed, until the grace time is over, and then their context ends.
 // The Lease is released when they have returned. The failure of one function stops all. A term that is lost stops only what
 // is the leader's, which starts again in the next term.
@@ -34,8 +34,8 @@
 // stands below it in the table has returned or is overdue. M3: when Run's context ends, in whatever phase, with caches that
 // never sync and an API server that refuses connections too, Run ends within the grace time and 3 more seconds. M4: every
 // error carries the name of what failed; a panic is one, with its stack. M5: no globals, no init, no os.Exit, no flags: two
-// managers in one process do not meet. M6: controllers and functions can be added at any time before Run returns. (They
-// cannot be stopped one by one yet.)
+// managers in one process do not meet. M6: controllers and functions can be added at any time before Run returns, and
+// controllers removed. (A function that is to stop earlier than the manager has to return by itself.)
 //
 // # Concurrency
 //

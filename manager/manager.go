@@ -32,7 +32,8 @@ type Controller interface {
 	Warm(ctx context.Context) error
 	// Lead acts for one term: it takes new work until take is done, and does it on work. It joins what it started.
 	Lead(take, work context.Context) error
-	// Synced is closed when the controller could lead.
+	// Synced is closed when the controller could lead: nothing that it needs is still on its way. What cannot be had, for now,
+	// does not keep it.
 	Synced() <-chan struct{}
 }
 
@@ -48,8 +49,7 @@ type Manager struct {
 	wrong           []error    // what Run reports instead of running
 	ran             bool       // Run has begun
 	log             *slog.Logger
-	controllers     []Controller
-	names           []string // of the controllers
+	controllers     []*removable
 	everywhere      []runnable
 	leaderOnly      []leading
 	fail            func(error)    // once Run has begun, ends it
@@ -61,12 +61,14 @@ type Manager struct {
 type runnable struct {
 	name string
 	run  func(ctx context.Context) error
+	of   *removable // if it is a controller's
 }
 
 // leading is what runs in each term.
 type leading struct {
 	name string
 	run  func(take, work context.Context) error
+	of   *removable // if it is a controller's
 }
 
 // New makes a manager for the API server that a copy of cfg names. It starts nothing and makes no request. What is wrong with
@@ -121,8 +123,8 @@ func (m *Manager) Cache() *cache.Cache { return m.cache }
 // Client returns the manager's client.
 func (m *Manager) Client() *client.Client { return m.client }
 
-// Ready is closed when every controller that was added before Run is synced: the replica leads, or could. It stays open when
-// Run fails before.
+// Ready is closed when every controller that was added before Run could lead: each of its sources and handles is synced, or in
+// trouble that the log names, such as a kind that is not served. It stays open when Run fails before.
 func (m *Manager) Ready() <-chan struct{} { return m.ready }
 
 func (m *Manager) logger() *slog.Logger {

@@ -5,7 +5,6 @@ package manager
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -54,7 +53,7 @@ func (m *Manager) stop(stages ...*stage) {
 	}
 }
 
-// becomeReady closes Ready when all controllers are synced that were there at the start.
+// becomeReady closes Ready when all controllers could lead that were there at the start, and are still.
 func (m *Manager) becomeReady(ctx context.Context) error {
 	m.mu.Lock()
 	controllers := m.controllers[:len(m.controllers):len(m.controllers)]
@@ -62,6 +61,7 @@ func (m *Manager) becomeReady(ctx context.Context) error {
 	for _, c := range controllers {
 		select {
 		case <-c.Synced():
+		case <-c.removed:
 		case <-ctx.Done():
 			return nil
 		}
@@ -90,11 +90,8 @@ func (m *Manager) campaign(ctx context.Context, r *report) error {
 // lead runs for one term what only a leader may. It returns when all of it has. Errors are reported at once, so that what
 // runs outside of the term stops, too.
 func (m *Manager) lead(take, work context.Context, r *report) error {
-	work, cancel := context.WithCancelCause(work)
-	defer cancel(nil)
-	over := fmt.Errorf("the grace time of %s is over: %w", m.o.Grace, context.Canceled)
-	defer context.AfterFunc(take, func() { time.AfterFunc(m.o.Grace, func() { cancel(over) }) })()
-
+	work, cancel := withGrace(take, work, m.o.Grace)
+	defer cancel()
 	term := newStage(take, r)
 	defer term.end()
 	m.openTerm(func(l leading) {

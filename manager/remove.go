@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Remove stops one controller that was added, at any time: it takes no new key, its running Reconciles have the grace time to
+// finish, then its sources stop, and its name is free again. It returns nil when all of it has returned, the controller's error if
+// it ends with one, or an error that says what still runs when ctx ends before; it goes on stopping then. It must not be called in
+// a Reconcile of the controller itself, which it waits for.
+func (m *Manager) Remove(ctx context.Context, c Controller) error {
+	if c == nil {
+		return errors.New("Remove was given no controller")
+	}
+	r := m.forget(c.Name())
+	if r == nil {
+		return fmt.Errorf("no controller %q was added", c.Name())
+	}
+	err := errors.Join(r.lead.end(ctx), r.warm.end(ctx))
+	if err != nil {
+		return fmt.Errorf("controller %q: %w", c.Name(), err)
+	}
+	return nil
+}
+
+// removable is a controller that was added.
+type removable struct {
+	Controller
+	removed    chan struct{} // closed by Remove
+	warm, lead phase
+}
+
+// runWarm is Warm until the controller is removed.
+func (r *removable) runWarm(ctx context.Context) error { return r.warm.run(ctx, r.Warm) }
+
+// runLead is Lead until the controller is removed.
+func (r *removable) runLead(take, work context.Context, grace time.Duration) error {
+	return r.lead.run(take, func(take context.Context) error {
+		work, cancel := withGrace(take, work, grace)
+		defer cancel()
+		return r.Lead(take, work)
+	})
+}
+
+// withGrace returns a context that ends with work, and, at the latest, when the grace time since the end of take is over.
+func withGrace(take, work context.Context, grace time.Duration) (context.Context, func()) {
+	work, cancel := context.WithCancelCause(work)
+	over := fmt.Errorf("the grace time of %s is over: %w", grace, context.Canceled)
+	stop := context.AfterFunc(take, func() { time.AfterFunc(grace, func() { cancel(over) }) })
+	return work, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// forget takes a controller out of everything that would start it.
+func (m *Manager) forget(name string) *removable {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.IndexFunc(m.controllers, func(r *removable) bool { return r.Name() == name })
+	if i < 0 {
+		return nil
+	}
+	r := m.controllers[i]
+	close(r.removed)
+	m.controllers = slices.Delete(slices.Clone(m.controllers), i, i+1) // becomeReady may be going through the old one
+	m.everywhere = slices.DeleteFunc(m.everywhere, func(f runnable) bool { return f.of == r })
+	m.leaderOnly = slices.DeleteFunc(m.leaderOnly, func(l leading) bool { return l.of == r })
+	return r
+}
+
+// phase is one of a controller's functions. It runs once at a time, and can be ended for good.
+type phase struct {
+	mu       sync.Mutex // guards what follows
+	over     bool
+	stop     context.CancelFunc // ends the call under way
+	returned chan struct{}      // closed when that has returned, with err
+	err      error              // if it was ended
+}
+
+// run calls f, with a context that ends when the phase does, unless it has been ended.
+func (p *phase) run(ctx context.Context, f func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	returned := make(chan struct{})
+	if !p.begin(stop, returned) {
+		return nil
+	}
+	defer close(returned)
+	return p.result(f(ctx))
+}
+
+func (p *phase) begin(stop context.CancelFunc, returned chan struct{}) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stop, p.returned = stop, returned
+	return !p.over
+}
+
+// result keeps the error for end, if it is that which wants to know.
+func (p *phase) result(err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over {
+		return err
+	}
+	if !errors.Is(err, context.Canceled) { // it was asked to stop, and says so
+		p.err = err
+	}
+	return nil
+}
+
+// end has the call under way return, and waits for that until ctx ends. There will be no other.
+func (p *phase) end(ctx context.Context) error {
+	p.mu.Lock()
+	p.over = true
+	stop, returned := p.stop, p.returned
+	p.mu.Unlock()
+	if stop == nil {
+		return nil
+	}
+	stop()
+	select {
+	case <-returned:
+	case <-ctx.Done():
+		return fmt.Errorf("it has not stopped yet: %w", context.Cause(ctx))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}

@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+// TestM6_Remove: a controller that is removed stops, the others go on, and another can take its name, in this term and the next.
+func TestM6_Remove(t *testing.T) {
+	for name, options := range map[string]func(*manager.Options){"elected": elected, "alone": nil} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var keys []string
+				api := newAPI()
+				m := newManager(api, options)
+				maps := cache.For[*corev1.ConfigMap](m.Cache())
+				add := func(name, as string) *controller.Controller[types.NamespacedName] {
+					c := controller.New(name, controller.Func[types.NamespacedName](func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
+						mu.Lock()
+						defer mu.Unlock()
+						keys = append(keys, as+" "+key.Name)
+						return controller.Result{}, nil
+					}), controller.Options{Logger: silent})
+					c.Watch(source.Kind(maps, handler.Self()))
+					m.Add(c)
+					return c
+				}
+				first := add("website", "first")
+				add("other", "other")
+				stop, result := start(t, m)
+				pass(time.Minute)
+				put(api, "a")
+				pass(time.Minute)
+				ok(t, m.Remove(t.Context(), first))
+				put(api, "b")
+				pass(time.Minute)
+				add("website", "second")
+				pass(time.Minute)
+				slices.Sort(keys)
+				if want := []string{"first a", "other a", "other b", "second a", "second b"}; !slices.Equal(keys, want) {
+					t.Errorf("reconciled %q, want %q", keys, want)
+				}
+				if name == "elected" {
+					keys = nil
+					api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+					pass(time.Minute)
+					api.Intercept(nil)
+					pass(time.Minute)
+					put(api, "c")
+					pass(time.Minute)
+					slices.Sort(keys)
+					if slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, "first") }) || !slices.Contains(keys, "second c") {
+						t.Errorf("in the next term: %q", keys)
+					}
+				}
+				stop()
+				ok(t, result())
+			})
+		})
+	}
+}
+
+// TestM6_RemoveWaits: for running Reconciles, which have the grace time, and then for the sources; as long as its context allows.
+func TestM6_RemoveWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		m := newManager(newAPI(), nil)
+		c, stuck := newFake("website", &d), newFake("stuck", &diary{})
+		c.lead = func(take, work context.Context) error {
+			<-take.Done()
+			d.note("no new key")
+			<-work.Done()
+			d.note("lead ends: %v", context.Cause(work))
+			return nil
+		}
+		c.warm = d.until("warm", time.Second)
+		stuck.warm = (&diary{}).until("", time.Hour)
+		m.Add(c)
+		m.Add(stuck)
+		stop, result := start(t, m)
+		pass(time.Minute)
+		began := time.Now()
+		ok(t, m.Remove(t.Context(), c))
+		if took := time.Since(began); took != 26*time.Second {
+			t.Errorf("Remove returned after %s, want the grace time and the second that Warm takes", took)
+		}
+		d.want(t, "warm starts", "no new key", "lead ends: the grace time of 25s is over: context canceled", "warm ends")
+		if err := m.Remove(t.Context(), c); err == nil || err.Error() != `no controller "website" was added` {
+			t.Errorf("twice: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := m.Remove(ctx, stuck); !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), `controller "stuck": it has not stopped yet`) {
+			t.Errorf("got %v", err)
+		}
+		pass(2 * time.Hour)
+		stop()
+		ok(t, result())
+		if err := m.Remove(t.Context(), nil); err == nil {
+			t.Error("nothing was removed")
+		}
+	})
+}
+
+// TestM6_RemoveBeforeRun: what is removed is not started, not waited for, and not validated.
+func TestM6_RemoveBeforeRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		m := newManager(newAPI(), nil)
+		before, while := newFake("before", &d), newFake("while", &d)
+		before.wrong = errors.New("boom")
+		while.synced = make(chan struct{}) // never
+		m.Add(before)
+		m.Add(while)
+		ok(t, m.Remove(t.Context(), before))
+		stop, result := start(t, m)
+		pass(time.Minute)
+		if isReady(m) {
+			t.Error("ready before its controller")
+		}
+		ok(t, m.Remove(t.Context(), while))
+		pass(time.Minute)
+		if !isReady(m) {
+			t.Error("not ready: it waits for a controller that was removed")
+		}
+		slices.Sort(d.events[:2])
+		d.want(t, "lead while starts", "warm while starts", "lead while ends", "warm while ends")
+		stop()
+		ok(t, result())
+	})
+}
+
+// TestM6_WhatIsRemovedMayFail: its error is for whoever removes it.
+func TestM6_WhatIsRemovedMayFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(newAPI(), nil)
+		c := newFake("website", &diary{})
+		c.warm = func(ctx context.Context) error {
+			<-ctx.Done()
+			return errors.New("boom")
+		}
+		m.Add(c)
+		stop, result := start(t, m)
+		pass(time.Minute)
+		if err := m.Remove(t.Context(), c); err == nil || err.Error() != `controller "website": boom` {
+			t.Errorf("got %v", err)
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
+// TestM6_RemoveWhileItStartsAndStops adds and removes from many goroutines, for the race detector.
+func TestM6_RemoveWhileItStartsAndStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(newAPI(), elected)
+		var changing sync.WaitGroup
+		for n := range 10 {
+			changing.Go(func() {
+				for range 20 {
+					c := newFake(string(rune('a'+n)), &diary{})
+					m.Add(c)
+					time.Sleep(time.Duration(n) * time.Millisecond)
+					ok(t, m.Remove(t.Context(), c))
+				}
+			})
+		}
+		stop, result := start(t, m)
+		time.Sleep(50 * time.Millisecond)
+		stop()
+		ok(t, result())
+		changing.Wait()
+	})
+}

@@ -65,8 +65,12 @@ type Cache struct {
 	indexes atomic.Int64 // names those that were declared
 }
 
-// New makes a cache. It starts nothing and makes no request.
+// New makes a cache. It starts nothing and makes no request. Without a Backend (nil) it is for informers that list and watch by
+// themselves: those of Adopt, and of an InformerFactory with a client of its own.
 func New(b Backend, o Options) *Cache {
+	if b == nil {
+		b = noBackend{}
+	}
 	c := &Cache{backend: b, informers: map[key]*informer{}, changed: make(chan struct{})}
 	if o.Hooks != nil {
 		c.hooks = *o.Hooks
@@ -142,7 +146,7 @@ func (c *Cache) release(i *informer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i.refs--
-	if i.refs > 0 || i.foreign {
+	if i.refs > 0 {
 		return
 	}
 	delete(c.informers, i.key)

@@ -58,6 +58,9 @@ func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
 		return fail(errors.New("give a pointer to an API type, such as *corev1.Pod"))
 	}
 	example := reflect.New(t.Elem()).Interface().(T) //nolint:forcetypeassert // a pointer to T's element is a T
+	if !c.hasBackend() {
+		return fail(errNoBackend)
+	}
 	if err := s.Validate(); err != nil {
 		return fail(err)
 	}
@@ -186,6 +189,9 @@ func (h *Handle[T]) Namespaced() (bool, error) {
 		return false, h.err
 	}
 	m := h.group.mapping()
+	if m == nil && h.group.key.foreign != nil {
+		return false, fmt.Errorf("whether %s lives in namespaces is not known (yet); give cache.AdoptOptions.Scope", h.gvk.Kind)
+	}
 	if m == nil {
 		return false, fmt.Errorf("whether %s lives in namespaces is not known yet: %s", h.gvk.Kind, h.group.state(false))
 	}

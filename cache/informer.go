@@ -21,7 +21,7 @@ type informer struct {
 	key     key
 	cache   *Cache
 	shared  toolscache.SharedIndexInformer
-	lw      *listerWatcher                   // nil of a foreign one
+	lw      *listerWatcher                   // nil of one that was not made here
 	foreign bool                             // the host program's: it is never started or stopped here
 	mapping atomic.Pointer[meta.RESTMapping] // how the kind was served last; set before it is synced
 	stopped chan struct{}                    // closed by run
@@ -39,6 +39,9 @@ type informer struct {
 }
 
 func newInformer(c *Cache, k key, example Object) *informer {
+	if k.foreign != nil {
+		return newForeign(c, k)
+	}
 	i := &informer{key: k, cache: c, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
 	i.lw = newListerWatcher(i)
 	i.shared = toolscache.NewSharedIndexInformerWithOptions(i.lw.listWatch(), example, toolscache.SharedIndexInformerOptions{
@@ -64,12 +67,19 @@ func logUnlessStopped(ctx context.Context, r *toolscache.Reflector, err error) {
 
 // run runs the informer until ctx is done, and joins it.
 func (i *informer) run(ctx context.Context) {
+	if i.foreign {
+		i.attend(ctx)
+		return
+	}
 	i.set(hook.Syncing, nil)
 	var noticing sync.WaitGroup
 	noticing.Go(func() { i.noticeSync(ctx) })
 	i.shared.RunWithContext(ctx)
+	<-ctx.Done() // it returns at once if somebody else has run it
 	noticing.Wait()
-	i.lw.join()
+	if i.lw != nil {
+		i.lw.join()
+	}
 	i.set(hook.Stopped, nil)
 	close(i.stopped)
 	i.cache.tellChanged()
@@ -133,11 +143,11 @@ func (i *informer) change(phase hook.Phase, err error) (news, changed bool) {
 	return news, true
 }
 
-// at returns the phase, the error and since when.
-func (i *informer) at() (hook.Phase, error, time.Time) { //nolint:revive // the error is a part of the state, not of the call
+// at returns the phase, since when, and why.
+func (i *informer) at() (phase hook.Phase, since time.Time, why error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	phase := i.phase
+	phase = i.phase
 	switch {
 	case i.foreign && i.shared.IsStopped():
 		phase = hook.Stopped
@@ -146,15 +156,15 @@ func (i *informer) at() (hook.Phase, error, time.Time) { //nolint:revive // the 
 	case phase == hook.Syncing && i.hasSynced():
 		phase = hook.Synced // noticeSync is about to say so
 	}
-	return phase, i.err, i.since
+	return phase, i.since, i.err
 }
 
 // state is all but the size.
 func (i *informer) state() hook.InformerState {
 	s := hook.InformerState{Kind: i.key.kind(), Scope: i.key.String()}
-	s.Phase, s.Err, s.Since = i.at()
+	s.Phase, s.Since, s.Err = i.at()
 	s.ResourceVersion = i.shared.GetStore().LastStoreSyncResourceVersion()
-	if i.foreign {
+	if i.lw == nil {
 		return s
 	}
 	s.Lists, s.Watches, s.Quiet = i.lw.lists.Load(), i.lw.watches.Load(), i.lw.quiet.Load()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -31,7 +32,11 @@ func (h *Handle[T]) Get(ctx context.Context, name types.NamespacedName) (T, erro
 	if obj == nil {
 		return *new(T), h.notFound(name)
 	}
-	return h.give(obj), nil
+	o, err := h.give(obj)
+	if err != nil {
+		return o, fmt.Errorf("get %s %s: %w", h.gvk.Kind, name, err)
+	}
+	return o, nil
 }
 
 // get returns nil for an object that is not there.
@@ -117,7 +122,8 @@ func (h *Handle[T]) all(ctx context.Context, o ListOptions, of func(*informer) (
 				if !o.matches(obj) {
 					continue
 				}
-				if n++; !yield(h.give(obj), nil) || n == o.Limit {
+				given, err := h.give(obj)
+				if n++; !yield(given, err) || n == o.Limit || err != nil {
 					return
 				}
 			}
@@ -175,13 +181,16 @@ func collect[T Object](all func(func(T, error) bool)) ([]T, error) {
 	return list, nil
 }
 
-// give returns an object of the store, or a copy.
-func (h *Handle[T]) give(obj any) T {
-	o := obj.(T) //nolint:forcetypeassert // the store of T's informer holds nothing else
-	if h.shared {
-		return o
+// give returns an object of the store, or a copy. It fails for an adopted informer that holds objects of another type.
+func (h *Handle[T]) give(obj any) (T, error) {
+	o, ok := obj.(T)
+	if !ok {
+		return o, misfit(reflect.TypeFor[T](), obj)
 	}
-	return o.DeepCopyObject().(T) //nolint:forcetypeassert // as above
+	if h.shared {
+		return o, nil
+	}
+	return o.DeepCopyObject().(T), nil //nolint:forcetypeassert // a copy is of the same type
 }
 
 // readable returns nil when the informer has a list to answer from, and waits for one that is under way.

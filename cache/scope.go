@@ -105,6 +105,7 @@ type key struct {
 	transform         *Transform
 	keepManagedFields bool
 	readOnly          bool
+	foreign           *foreign // of an informer that was not made here
 }
 
 func (s Scope) key(gvk schema.GroupVersionKind, f form) key {
@@ -164,6 +165,9 @@ func (k key) String() string {
 	}
 	if k.readOnly {
 		words = append(words, "read-only")
+	}
+	if k.foreign != nil {
+		words = append(words, k.foreign.String())
 	}
 	return strings.Join(words, ", ")
 }

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// foreign is an informer that was not made here. It makes a key of its own: nothing else may be shared with it.
+type foreign struct {
+	shared toolscache.SharedIndexInformer
+	of     reflect.Type // of its objects
+	ours   bool         // to run; the host program's are not
+}
+
+func (f *foreign) String() string {
+	if f.ours {
+		return "made by its caller: it does not say why it fails"
+	}
+	return "adopted: it does not say why it fails"
+}
+
+// misfit says that the objects in the store are of another type.
+func (f *foreign) misfit() error {
+	for _, name := range f.shared.GetStore().ListKeys() {
+		obj, found, err := f.shared.GetStore().GetByKey(name)
+		if err == nil && found {
+			return misfit(f.of, obj)
+		}
+	}
+	return nil
+}
+
+// misfit says that an object is of another type.
+func misfit(t reflect.Type, obj any) error {
+	if reflect.TypeOf(obj) == t {
+		return nil
+	}
+	return fmt.Errorf("the informer was given for %s, but it holds %T; name that type, or give another informer", t, obj)
+}
+
+// addIndexers adds the indexes that every informer has here, where they are missing.
+func (f *foreign) addIndexers() {
+	missing := builtInIndexers()
+	for name := range f.shared.GetIndexer().GetIndexers() {
+		delete(missing, name)
+	}
+	_ = f.shared.AddIndexers(missing) // it fails if it has stopped, or another cache has just added them
+}
+
+// newForeign makes a record of an informer that was not made here.
+func newForeign(c *Cache, k key) *informer {
+	i := &informer{key: k, cache: c, shared: k.foreign.shared, foreign: !k.foreign.ours, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
+	if i.foreign {
+		i.phase = hook.Synced // when it is; see at
+	}
+	return i
+}
+
+// attend learns of an adopted informer what it does not say itself, until ctx is done.
+func (i *informer) attend(ctx context.Context) {
+	var learning sync.WaitGroup
+	learning.Go(func() { i.learnMapping(ctx) })
+	select {
+	case <-i.synced():
+		if err := i.key.foreign.misfit(); err != nil {
+			i.report(hook.Failing, err)
+		}
+		i.cache.tellChanged()
+	case <-ctx.Done():
+	}
+	learning.Wait()
+}
+
+// learnMapping asks how the kind is served, until there is an answer.
+func (i *informer) learnMapping(ctx context.Context) {
+	for i.mapping.Load() == nil && i.cache.hasBackend() && ctx.Err() == nil {
+		m, err := i.cache.backend.MappingWithin(ctx, i.key.gvk, askAgain)
+		if err == nil {
+			i.mapping.CompareAndSwap(nil, m)
+			i.cache.tellChanged()
+			return
+		}
+		_ = sleep(ctx, max(untilAskedAgain(err), time.Second)) // its error is ctx's
+	}
+}

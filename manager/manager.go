@@ -45,6 +45,8 @@ type Manager struct {
 	elector *leaderelection.Elector
 	ready   chan struct{}
 
+	informers func() *cache.InformerFactory // made at its first use
+
 	mu              sync.Mutex // guards what follows
 	wrong           []error    // what Run reports instead of running
 	ran             bool       // Run has begun
@@ -92,6 +94,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 		m.client, _ = client.New(cfg, client.Options{Scheme: o.Scheme}) // so that handles can be made; Run refuses
 	}
 	m.cache = cache.New(m.client, cache.Options{Hooks: m.cacheHooks()})
+	m.informers = sync.OnceValue(m.newInformerFactory)
 	if o.LeaderElection != nil && o.LeaderElection.Validate() == nil {
 		le := *o.LeaderElection
 		if le.Hooks == nil {

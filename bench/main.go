@@ -5,6 +5,8 @@
 // so that what else the machine does meets all three, and prints ratios: the median over the rounds of each round's.
 //
 //	GOWORK=off go run . [-rounds 7] [-cpu]
+//
+// With -only informers it compares what it costs to bring a controller's cache up instead, against a control plane.
 package main
 
 import (
@@ -18,9 +20,14 @@ import (
 
 func main() {
 	rounds := flag.Int("rounds", 7, "how often each measurement is made")
-	only := flag.String("only", "", "one of: time, memory, size, tenants, failures (default: all)")
+	only := flag.String("only", "", "one of: time, memory, size, tenants, failures (default: all these), informers")
 	cpu := flag.Bool("cpu", false, "measure processor time instead of elapsed time")
+	informers := newInformers()
 	flag.Parse()
+	if informers.contestant != "" {
+		informers.main()
+		return
+	}
 	if *cpu {
 		clock = cpuClock
 	}
@@ -28,9 +35,9 @@ func main() {
 	parts := []struct {
 		name string
 		run  func(w *tabwriter.Writer, rounds int)
-	}{{"time", times}, {"memory", memory}, {"size", sizes}, {"tenants", tenants}, {"failures", failures}}
+	}{{"time", times}, {"memory", memory}, {"size", sizes}, {"tenants", tenants}, {"failures", failures}, {"informers", informers.run}}
 	for _, p := range parts {
-		if *only == "" || *only == p.name {
+		if *only == "" && p.name != "informers" || *only == p.name {
 			fmt.Println()
 			w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 			p.run(w, *rounds)

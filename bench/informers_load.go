@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/setpoint-dev/setpoint/envtest"
+)
+
+// namespaces is how many the objects are spread over.
+const namespaces = 100
+
+func namespaceOf(i int) string { return fmt.Sprintf("bench-%d", i%namespaces) }
+
+// loaded tells an object that was loaded from those of the control plane itself.
+func loaded(namespace string) bool { return strings.HasPrefix(namespace, "bench-") }
+
+// startControlPlane starts a control plane for all, and writes a kubeconfig.
+func startControlPlane(ctx context.Context, kubeconfig string) (stop func() error, err error) {
+	cluster, err := envtest.Start(ctx, envtest.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if err := cluster.WriteKubeconfig(kubeconfig); err != nil {
+		_ = cluster.Stop() //nolint:contextcheck // what stops must outlive the context that asked for the start
+		return nil, err
+	}
+	return cluster.Stop, nil
+}
+
+// load creates the ConfigMaps, unless they are there.
+func load(ctx context.Context, kubeconfig string, objects int) error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
+	}
+	cfg.QPS, cfg.ContentType = -1, runtime.ContentTypeProtobuf
+	c, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	last := objects - 1
+	if _, err := c.CoreV1().ConfigMaps(namespaceOf(last)).Get(ctx, objectOf(last), metav1.GetOptions{}); err == nil {
+		return nil
+	}
+	start := time.Now()
+	for i := range namespaces {
+		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(i)}}
+		if _, err := c.CoreV1().Namespaces().Create(ctx, n, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	if err := create(ctx, c, objects); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "created %d ConfigMaps in %s\n", objects, time.Since(start).Round(time.Second))
+	return nil
+}
+
+func objectOf(i int) string { return fmt.Sprintf("object-%d", i) }
+
+// create creates the ConfigMaps, the last one last.
+func create(ctx context.Context, c kubernetes.Interface, objects int) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	text := strings.Repeat("0123456789", 100)
+	one := func(i int) {
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: objectOf(i), Namespace: namespaceOf(i)}, Data: map[string]string{"text": text}}
+		if _, err := c.CoreV1().ConfigMaps(m.Namespace).Create(ctx, m, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			cancel(err)
+		}
+	}
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range 32 {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(objects-1) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				one(int(i))
+			}
+		})
+	}
+	workers.Wait()
+	one(objects - 1)
+	return context.Cause(ctx)
+}

@@ -5,7 +5,6 @@ package cache
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -55,7 +54,12 @@ func NewInformerFactory(c *Cache, client kubernetes.Interface) *InformerFactory 
 // included, as in client-go; handles of cache.For keep to the cache's own. An informer made by newFunc does not say why it is
 // not synced, and may take up to a minute to stop while the API server refuses it: client-go's backoff does not end earlier.
 func (f *InformerFactory) InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) toolscache.SharedIndexInformer {
-	return f.once(obj, func() product { return f.construct(obj, newFunc) }).shared
+	return f.once(obj, func() product {
+		if newFunc == nil {
+			return f.construct(obj, nil)
+		}
+		return f.construct(obj, newFunc(f.client, 0))
+	}).shared
 }
 
 // once returns what the first call for the type of obj has made.
@@ -70,16 +74,10 @@ func (f *InformerFactory) once(obj runtime.Object, how func() product) product {
 	return get()
 }
 
-// construct has the cache run an informer that newFunc makes.
-func (f *InformerFactory) construct(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) product {
-	fail := func(err error) { _ = f.cache.reject(fmt.Errorf("InformerFactory.InformerFor(%T): %w", obj, err)) }
-	if newFunc == nil {
-		fail(errors.New("give a constructor"))
-		return product{}
-	}
-	shared := newFunc(f.client, 0)
+// construct has the cache run an informer that was made for it.
+func (f *InformerFactory) construct(obj runtime.Object, shared toolscache.SharedIndexInformer) product {
 	if isNil(shared) {
-		fail(errors.New("the constructor returned no informer"))
+		_ = f.cache.reject(fmt.Errorf("InformerFactory.InformerFor(%T): there is no constructor, or it returned no informer", obj))
 		return product{}
 	}
 	k := key{form: formOf(reflect.TypeOf(obj)), foreign: &foreign{shared: shared, of: reflect.TypeOf(obj), ours: true}}
@@ -115,7 +113,7 @@ func (a accessors) standard(obj runtime.Object, newFunc internalinterfaces.NewIn
 		_ = a.cache.reject(fmt.Errorf("InformerFactory for %T: give cache.NewInformerFactory a client, or the cache a Backend whose scheme knows the type", obj))
 		return product{shared: pinned{newFunc(nil, 0)}} // it never runs
 	}
-	p := a.construct(obj, newFunc)
+	p := a.construct(obj, ownResync{newFunc(a.client, resyncCheck)})
 	p.shared = pinned{p.shared}
 	return p
 }

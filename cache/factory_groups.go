@@ -43,7 +43,7 @@ import (
 // error.
 func (f *InformerFactory) ForResource(of schema.GroupVersionResource) (informers.GenericInformer, error) {
 	// client-go says which resources are built in; what it makes of them never runs, unless the cache cannot list them.
-	standard, err := informers.NewSharedInformerFactory(f.client, 0).ForResource(of)
+	standard, err := informers.NewSharedInformerFactory(f.client, resyncCheck).ForResource(of)
 	obj := builtIn(of)
 	if err != nil || obj == nil {
 		return nil, fmt.Errorf("%s is not a built-in resource; use cache.For with its Go type, or cache.ForScope with *unstructured.Unstructured", of)

@@ -44,10 +44,11 @@ func newInformer(c *Cache, k key, example Object) *informer {
 	}
 	i := &informer{key: k, cache: c, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
 	i.lw = newListerWatcher(i)
-	i.shared = toolscache.NewSharedIndexInformerWithOptions(i.lw.listWatch(), example, toolscache.SharedIndexInformerOptions{
+	i.shared = ownResync{toolscache.NewSharedIndexInformerWithOptions(i.lw.listWatch(), example, toolscache.SharedIndexInformerOptions{
+		ResyncPeriod:      resyncCheck,
 		Indexers:          builtInIndexers(),
 		ObjectDescription: k.gvk.String(),
-	})
+	})}
 	if report := c.hooks.Undecodable; report != nil {
 		tell := func(object string, err error) { report(k.kind(), object, err) }
 		i.bad.report, i.untransformed.report = tell, tell

@@ -8,6 +8,7 @@
 //	c := controller.New("website", &reconciler{…}, controller.Options{Workers: 8})
 //	c.Watch(source.Kind(websites, handler.Self(), handler.GenerationChanged))
 //	c.Watch(source.Kind(deployments, handler.Owner(websites)))
+//	c.Reads(secrets) // read, not watched: still waited for
 //	mgr.Add(c)
 //
 // A controller has two phases. [Controller.Warm] keeps it current: sources run and the queue fills, on every replica.
@@ -32,8 +33,13 @@
 // time is over; then their context is cancelled with a cause, and an error after that does not count as a failure: the key is
 // due in the next term.
 //
+// S9: workers start when everything that is watched or read is synced, or in trouble that the log names (its API is missing or
+// forbidden, say): one such kind does not stop the workers of its own controller. What is read meanwhile is the last known state,
+// and [Stale] says so in a Reconcile. The log says when it is synced after all.
+//
 // # Concurrency
 //
-// Lead starts one goroutine per worker and joins it; Warm starts one per source and joins it. Reconcile is called by as many
-// goroutines at once as there are workers, never twice at once for one key.
+// Lead starts one goroutine per worker and joins it; Warm starts one per source, and one more for it and for each thing that is
+// read until it is synced, and joins them. Reconcile is called by as many goroutines at once as there are workers, never twice at
+// once for one key. Sources may be watched and unwatched at any time; [Controller.Unwatch] joins the source's goroutines.
 package controller

@@ -4,8 +4,8 @@
 // Package handler says what an event means: which keys it makes due, and which events cannot matter.
 //
 // A [Handler] turns an [Event] into keys; a [Filter] drops events before that. Both are called off the queue's lock, and by
-// two goroutines at once: one for what is new, one for events that failed and are tried again. New events of one object come
-// one after another. The objects in an event are shared: they must not be changed.
+// several goroutines at once: one for what is new, one for events that failed and are tried again, one for resyncs. Events of one
+// object come one after another. The objects in an event are shared: they must not be changed.
 //
 //	source.Kind(websites, handler.Self(), handler.GenerationChanged)
 //	source.Kind(deployments, handler.Owner(websites))

@@ -38,13 +38,7 @@ func (d *delivery[K]) events(ctx context.Context) toolscache.ResourceEventHandle
 			}
 		},
 		UpdateFunc: func(before, after any) {
-			o, n := d.object(before), d.object(after)
-			switch {
-			case o == nil || n == nil:
-			case o.GetUID() != n.GetUID(): // S3
-				d.retries.deliver(ctx, handler.Event{Op: handler.Delete, Old: o, Stale: true})
-				d.retries.deliver(ctx, handler.Event{Op: handler.Create, New: n})
-			default:
+			if o, n := d.object(before), d.object(after); o != nil && n != nil {
 				d.retries.deliver(ctx, handler.Event{Op: handler.Update, Old: o, New: n})
 			}
 		},

@@ -48,7 +48,7 @@ func (x *exchange) sever() bool {
 
 // cutInTime cuts the request when the first Rule.CutAfter has passed, unless ctx ends before.
 func (x *exchange) cutInTime(ctx context.Context) {
-	err := x.proxy.wait(ctx, nil, func(now time.Time) (bool, time.Time) {
+	err := x.proxy.wait(ctx, &x.proxy.rules, nil, func(now time.Time) (bool, time.Time) {
 		var first time.Time
 		for _, f := range x.faults {
 			if f.rule.CutAfter == 0 || f.removed {

@@ -133,7 +133,7 @@ func (x *exchange) end() {
 		delete(f.held, x)
 		f.ended++
 	}
-	p.broadcastLocked()
+	p.counters.broadcastLocked()
 }
 
 // before applies what happens before the API server sees the request. It returns errors.StatusError for a request to
@@ -155,7 +155,7 @@ func (x *exchange) before(ctx context.Context) error {
 			return errCut
 		case r.Hang:
 			x.note("hang")
-			return p.wait(ctx, nil, func(time.Time) (bool, time.Time) { return false, time.Time{} })
+			return p.wait(ctx, &p.rules, nil, func(time.Time) (bool, time.Time) { return false, time.Time{} })
 		}
 	}
 	return nil
@@ -164,7 +164,7 @@ func (x *exchange) before(ctx context.Context) error {
 func (x *exchange) holdAndDelay(ctx context.Context, f attachment) error {
 	if f.rule.Hold {
 		x.note("hold")
-		err := x.proxy.wait(ctx, nil, func(time.Time) (bool, time.Time) {
+		err := x.proxy.wait(ctx, &x.proxy.rules, nil, func(time.Time) (bool, time.Time) {
 			return !x.withheldLocked(f, x.stamp), time.Time{}
 		})
 		if err != nil {
@@ -176,7 +176,7 @@ func (x *exchange) holdAndDelay(ctx context.Context, f attachment) error {
 	}
 	x.note("delay " + f.rule.Delay.String())
 	due := time.Now().Add(f.rule.Delay)
-	return x.proxy.wait(ctx, nil, func(now time.Time) (bool, time.Time) { return f.removed || !now.Before(due), due })
+	return x.proxy.wait(ctx, &x.proxy.rules, nil, func(now time.Time) (bool, time.Time) { return f.removed || !now.Before(due), due })
 }
 
 // withheldLocked reports whether f withholds what has this stamp, and has f count it.
@@ -186,7 +186,7 @@ func (x *exchange) withheldLocked(f attachment, stamp uint64) bool {
 	switch {
 	case withheld && !counted:
 		f.held[x] = struct{}{}
-		x.proxy.broadcastLocked()
+		x.proxy.counters.broadcastLocked()
 	case !withheld && counted:
 		delete(f.held, x)
 	}

@@ -42,6 +42,7 @@ func (p *Proxy) Add(r Rule) *Fault {
 			p.mu.Lock()
 			if !x.ended {
 				f.attachLocked(x)
+				p.rules.broadcastLocked()
 			}
 			p.mu.Unlock()
 		}
@@ -50,14 +51,13 @@ func (p *Proxy) Add(r Rule) *Fault {
 }
 
 // attachLocked counts a request that matches and has f apply to it, unless f is used up.
-func (f *Fault) attachLocked(x *exchange) bool {
+func (f *Fault) attachLocked(x *exchange) {
 	if f.removed || f.rule.Times > 0 && f.hits >= f.rule.Times {
-		return false
+		return
 	}
 	f.hits++
 	x.faults = append(x.faults, attachment{f, time.Now()})
-	f.proxy.broadcastLocked()
-	return true
+	f.proxy.counters.broadcastLocked()
 }
 
 // Remove ends the rule: what it withholds goes on at once, and nothing more will match. Connections that it has cut
@@ -68,7 +68,7 @@ func (f *Fault) Remove() {
 	defer p.mu.Unlock()
 	f.removed = true
 	p.faults = slices.DeleteFunc(p.faults, func(other *Fault) bool { return other == f })
-	p.broadcastLocked()
+	p.rules.broadcastLocked()
 }
 
 // Release lets go what Rule.Hold and Rule.Freeze withhold now: the requests, and the parts of answers that have arrived.
@@ -78,7 +78,7 @@ func (f *Fault) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f.released = p.stamp
-	p.broadcastLocked()
+	p.rules.broadcastLocked()
 }
 
 // Hits returns how many requests have matched.
@@ -109,7 +109,7 @@ func (f *Fault) WaitEnded(ctx context.Context, n int) error {
 // wait calls countLocked until it returns n.
 func (f *Fault) wait(ctx context.Context, n int, what string, countLocked func() int) error {
 	last, stopped := 0, false
-	err := f.proxy.wait(ctx, nil, func(time.Time) (bool, time.Time) {
+	err := f.proxy.wait(ctx, &f.proxy.counters, nil, func(time.Time) (bool, time.Time) {
 		last, stopped = countLocked(), f.proxy.stopped
 		return last >= n || stopped, time.Time{}
 	})
@@ -122,13 +122,21 @@ func (f *Fault) wait(ctx context.Context, n int, what string, countLocked func()
 	return nil
 }
 
+// notice is closed and replaced when there is news.
+type notice chan struct{}
+
+func (n *notice) broadcastLocked() {
+	close(*n)
+	*n = make(notice)
+}
+
 // wait returns nil when readyLocked, which is called with p.mu held, says that it is ready; else it calls it again when
-// anything changes, wake receives, or the time comes that it returns, if any. It returns why ctx ended if that is earlier.
-func (p *Proxy) wait(ctx context.Context, wake <-chan struct{}, readyLocked func(now time.Time) (ready bool, at time.Time)) error {
+// there is news, wake receives, or the time comes that it returns, if any. It returns why ctx ended if that is earlier.
+func (p *Proxy) wait(ctx context.Context, news *notice, wake <-chan struct{}, readyLocked func(now time.Time) (ready bool, at time.Time)) error {
 	for {
 		p.mu.Lock()
 		ready, at := readyLocked(time.Now())
-		changed := p.changed
+		changed := *news
 		p.mu.Unlock()
 		switch {
 		case ready:

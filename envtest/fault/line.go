@@ -16,13 +16,13 @@ type line struct {
 	x    *exchange
 	body io.ReadCloser
 	fill sync.WaitGroup // the goroutine that reads body, joined in Close
-	more chan struct{}  // room for one: parts or closed have changed
+	more chan struct{}  // holds one: parts may have one more
+	room chan struct{}  // holds one: parts may have one less, or the line is closed
 
 	// These are guarded by x.proxy.mu.
-	parts   []part
-	size    int  // bytes in parts
-	waiting bool // put waits for room
-	closed  bool
+	parts  []part
+	size   int // bytes in parts
+	closed bool
 }
 
 // part is what arrived at once: the header (no data), a chunk, or the end (err).
@@ -35,7 +35,7 @@ type part struct {
 
 // newLine returns a line with the header in it, which reads body until it is closed.
 func newLine(x *exchange, body io.ReadCloser) *line {
-	l := &line{x: x, body: body, more: make(chan struct{}, 1)}
+	l := &line{x: x, body: body, more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 	l.put(nil, nil)
 	l.fill.Go(l.read)
 	return l
@@ -61,29 +61,32 @@ func (l *line) read() {
 // put adds a part, once there is room for it. It reports whether the line is still open.
 func (l *line) put(data []byte, err error) bool {
 	p := l.x.proxy
+	defer wake(l.more)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l.size > 0 && l.size+len(data) > p.options.BufferSize && !l.closed {
-		l.waiting = true
-		changed := p.changed
 		p.mu.Unlock()
-		<-changed // next and Close say so
+		<-l.room
 		p.mu.Lock()
 	}
 	p.stamp++
 	l.parts = append(l.parts, part{p.stamp, time.Now(), data, err})
 	l.size += len(data)
+	return !l.closed
+}
+
+// wake has the one who receives from c look again, now or as soon as it does. It never waits.
+func wake(c chan<- struct{}) {
 	select {
-	case l.more <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
-	return !l.closed
 }
 
 // next takes the first part from the line when it is time for it.
 func (l *line) next(ctx context.Context) (part, error) {
 	var first part
-	err := l.x.proxy.wait(ctx, l.more, func(now time.Time) (bool, time.Time) {
+	err := l.x.proxy.wait(ctx, &l.x.proxy.rules, l.more, func(now time.Time) (bool, time.Time) {
 		if len(l.parts) == 0 {
 			return false, time.Time{}
 		}
@@ -93,13 +96,10 @@ func (l *line) next(ctx context.Context) (part, error) {
 			l.parts[0] = part{}
 			l.parts = l.parts[1:]
 			l.size -= len(first.data)
-			if l.waiting {
-				l.waiting = false
-				l.x.proxy.broadcastLocked()
-			}
 		}
 		return ready, at
 	})
+	wake(l.room)
 	return first, err
 }
 
@@ -154,8 +154,8 @@ func (l *line) Close() error {
 	p := l.x.proxy
 	p.mu.Lock()
 	l.closed = true
-	p.broadcastLocked()
 	p.mu.Unlock()
+	wake(l.room)
 	err := l.body.Close()
 	l.fill.Wait()
 	return err

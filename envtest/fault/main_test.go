@@ -6,6 +6,7 @@ package fault
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"os"
 	"testing"
 
@@ -13,7 +14,17 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	code := m.Run()
+	// As goleak.VerifyTestMain, but after the shared control plane has ended.
+	for _, err := range []error{stopShared(), goleak.Find()} {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
 
 func encodePEM(c *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})

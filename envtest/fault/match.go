@@ -32,8 +32,8 @@ type Match struct {
 	// Default: any client.
 	Config *rest.Config
 
-	// Func decides about requests to which all the rest applies. It is called from many goroutines, once per request,
-	// and must not wait. Default: true.
+	// Func decides about requests to which all the rest applies. It is called from many goroutines and must
+	// not wait. Default: true.
 	Func func(*Request) bool
 }
 

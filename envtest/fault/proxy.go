@@ -35,8 +35,9 @@ type Proxy struct {
 	change sync.Mutex // held by Down, Up and Stop while they work; guards front
 	front  *front     // nil: down
 
-	mu       sync.Mutex    // guards what follows, and what the types below say
-	changed  chan struct{} // closed and replaced when something has changed that somebody may wait for
+	mu       sync.Mutex // guards what follows, and what the types below say
+	rules    notice     // to requests under way: rules that apply to them have changed
+	counters notice     // to those who wait for a Fault's counters
 	stopped  bool
 	stamp    uint64 // of the latest arrival: a request, or a part of an answer
 	host     string
@@ -67,7 +68,7 @@ func start(ctx context.Context, target *rest.Config, o Options, listen func(netw
 	}
 	p := &Proxy{
 		options: o.withDefaults(), target: at, identity: cert, origin: rest.CopyConfig(target),
-		changed: make(chan struct{}), clients: map[string]*client{}, counts: map[Kind]int{},
+		rules: make(notice), counters: make(notice), clients: map[string]*client{}, counts: map[Kind]int{},
 	}
 	anonymous := rest.AnonymousClientConfig(target)
 	anonymous.Transport = target.Transport
@@ -95,7 +96,7 @@ func start(ctx context.Context, target *rest.Config, o Options, listen func(netw
 func (p *Proxy) Stop() {
 	p.mu.Lock()
 	p.stopped = true
-	p.broadcastLocked()
+	p.counters.broadcastLocked()
 	p.mu.Unlock()
 	p.takeDown(errStopped)
 	p.mu.Lock()
@@ -197,11 +198,6 @@ func (r *Request) noteLocked(effect string) {
 	if !slices.Contains(r.Effects, effect) {
 		r.Effects = append(r.Effects, effect)
 	}
-}
-
-func (p *Proxy) broadcastLocked() {
-	close(p.changed)
-	p.changed = make(chan struct{})
 }
 
 // ServeHTTP is how the proxy's own server calls it; http.ErrAbortHandler has it break the connection.

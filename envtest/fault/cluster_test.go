@@ -1,0 +1,447 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/envtest"
+)
+
+// The tests that need one share a control plane; each has a namespace and a proxy of its own.
+var (
+	shared = sync.OnceValues(func() (*envtest.Cluster, error) {
+		return envtest.Start(context.Background(), envtest.Options{})
+	})
+	sharedUsed atomic.Bool
+)
+
+func stopShared() error {
+	if !sharedUsed.Load() {
+		return nil
+	}
+	c, err := shared()
+	if err != nil {
+		return nil // told already
+	}
+	return c.Stop()
+}
+
+// cluster is a namespace behind a proxy.
+type cluster struct {
+	*envtest.Cluster
+	*Proxy
+	namespace string
+	direct    kubernetes.Interface
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it needs a control plane")
+	}
+	sharedUsed.Store(true)
+	c, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace, err := c.Namespace(testContext(t), "fault")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{c, proxied(t, c.Config()), namespace, clientset(t, c.Config())}
+}
+
+func clientset(t *testing.T, cfg *rest.Config) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfigAndClient(cfg, ownClient(t, cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// through returns a configuration of the admin with this format and protocol.
+func (c *cluster) through(t *testing.T, mediaType, protocol string) *rest.Config {
+	t.Helper()
+	cfg, err := c.Proxy.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.ContentType = mediaType; mediaType != "" {
+		cfg.AcceptContentTypes = mediaType + ",application/json"
+	}
+	if protocol != "" {
+		cfg.NextProtos = []string{protocol}
+	}
+	return cfg
+}
+
+func (c *cluster) create(ctx context.Context, t *testing.T, client kubernetes.Interface, name string) {
+	t.Helper()
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := client.CoreV1().ConfigMaps(c.namespace).Create(ctx, object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const protobuf = "application/vnd.kubernetes.protobuf"
+
+// eachFormat runs a test with what client-go offers.
+func eachFormat(t *testing.T, test func(t *testing.T, mediaType, protocol string)) {
+	for _, mediaType := range []string{"application/json", protobuf} {
+		eachProtocol(t, func(t *testing.T, protocol string) {
+			t.Run(mediaType, func(t *testing.T) { test(t, mediaType, protocol) })
+		})
+	}
+}
+
+func TestClientset(t *testing.T) {
+	c := newCluster(t)
+	eachFormat(t, func(t *testing.T, mediaType, protocol string) {
+		ctx := testContext(t)
+		cfg := c.through(t, mediaType, protocol)
+		seen := c.Add(Rule{Match: Match{Config: cfg}})
+		maps := clientset(t, cfg).CoreV1().ConfigMaps(c.namespace)
+		watcher, err := maps.Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer watcher.Stop()
+		made, err := maps.Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "a-"}, Data: map[string]string{"large": strings.Repeat("x", 500_000)},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := <-watcher.ResultChan(); e.Type != watch.Added || e.Object.(*corev1.ConfigMap).UID != made.UID {
+			t.Errorf("the watch has %v %v", e.Type, e.Object)
+		}
+		list, err := maps.List(ctx, metav1.ListOptions{}) // large enough to be compressed
+		if err != nil || len(list.Items) != 1 || list.Items[0].Data["large"] != made.Data["large"] {
+			t.Errorf("the list has %v, %v", len(list.Items), err)
+		}
+		if err := maps.Delete(ctx, made.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if e := <-watcher.ResultChan(); e.Type != watch.Deleted {
+			t.Errorf("the watch has %v %v", e.Type, e.Object)
+		}
+		if _, err := maps.Get(ctx, made.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("got %v", err)
+		}
+		watcher.Stop()
+		if err := seen.WaitEnded(ctx, 5); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range c.Requests(Match{Config: cfg}) {
+			got = append(got, fmt.Sprintf("%s %s %s %d", r.Verb, r.Resource, r.Name, r.Status))
+		}
+		want := []string{"watch configmaps  200", "create configmaps  201", "list configmaps  200",
+			"delete configmaps " + made.Name + " 200", "get configmaps " + made.Name + " 404"}
+		if !slices.Equal(got, want) {
+			t.Errorf("the log is\n%s, want\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+	if n := c.Counts()[Kind{Verb: "list", Resource: "configmaps"}]; n != 4 {
+		t.Errorf("%d lists are counted", n)
+	}
+}
+
+func TestDynamicClient(t *testing.T) {
+	c := newCluster(t)
+	ctx := testContext(t)
+	cfg := c.through(t, "", "")
+	client, err := dynamic.NewForConfigAndClient(cfg, ownClient(t, cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespaces := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+	f := c.Add(Rule{Match: Match{Resources: []string{"namespaces"}, Name: c.namespace, Verbs: []string{"patch"}}, Times: 1,
+		Refuse: apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, c.namespace, errors.New("somebody was faster"))})
+	patch := []byte(`{"metadata": {"labels": {"a": "b"}}}`)
+	if _, err := namespaces.Patch(ctx, c.namespace, "application/merge-patch+json", patch, metav1.PatchOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("got %v", err)
+	}
+	var patched *unstructured.Unstructured
+	if patched, err = namespaces.Patch(ctx, c.namespace, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil || patched.GetLabels()["a"] != "b" {
+		t.Errorf("got %v, %v", patched, err)
+	}
+	if f.Hits() != 1 {
+		t.Errorf("%d hits", f.Hits())
+	}
+}
+
+// The typed clients see a 429 as one of the API server's, whether they read, write or watch.
+func TestRefuseClientset(t *testing.T) {
+	c := newCluster(t)
+	eachFormat(t, func(t *testing.T, mediaType, protocol string) {
+		cfg := c.through(t, mediaType, protocol)
+		f := c.Add(Rule{Match: Match{Config: cfg}, Refuse: apierrors.NewTooManyRequests("slow down", 7)})
+		defer f.Remove()
+		client := clientset(t, cfg).CoreV1().RESTClient()
+		_, watching := client.Get().Resource("pods").Param("watch", "true").MaxRetries(0).Watch(testContext(t))
+		for what, err := range map[string]error{
+			"list":   client.Get().Resource("pods").MaxRetries(0).Do(testContext(t)).Error(),
+			"create": client.Post().Resource("namespaces").Body(&corev1.Namespace{}).MaxRetries(0).Do(testContext(t)).Error(),
+			"watch":  watching,
+		} {
+			if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds != 7 {
+				t.Errorf("%s: got %v, to be repeated after %d s", what, err, seconds)
+			}
+		}
+		if f.Hits() != 3 {
+			t.Errorf("%d requests were refused", f.Hits())
+		}
+	})
+}
+
+// client-go itself repeats a request that is refused with Retry-After.
+func TestRetryAfter(t *testing.T) {
+	c := newCluster(t)
+	f := c.Add(Rule{Times: 1, Refuse: apierrors.NewTooManyRequests("slow down", 1)})
+	if _, err := clientset(t, c.through(t, "", "")).CoreV1().ConfigMaps(c.namespace).List(testContext(t), metav1.ListOptions{}); err != nil {
+		t.Error(err)
+	}
+	if n := c.Counts()[Kind{Verb: "list", Resource: "configmaps"}]; f.Hits() != 1 || n != 2 {
+		t.Errorf("%d of %d lists were refused", f.Hits(), n)
+	}
+}
+
+// A write whose answer is lost has happened.
+func TestLoseClientset(t *testing.T) {
+	c := newCluster(t)
+	eachFormat(t, func(t *testing.T, mediaType, protocol string) {
+		ctx := testContext(t)
+		cfg := c.through(t, mediaType, protocol)
+		name := fmt.Sprintf("lost-%d", len(c.Requests(Match{})))
+		c.Add(Rule{Match: Match{Config: cfg}, Lose: true, Times: 1})
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		maps := clientset(t, cfg).CoreV1().ConfigMaps(c.namespace)
+		_, err := maps.Create(ctx, object, metav1.CreateOptions{})
+		if err == nil || apierrors.ReasonForError(err) != "" {
+			t.Errorf("the answer arrived: %v", err)
+		}
+		if _, err := maps.Create(ctx, object, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+			t.Errorf("the second create ends with %v", err)
+		}
+	})
+}
+
+// watching is an informer for the config maps of the namespace, through the proxy.
+type watching struct {
+	lister cache.GenericLister
+	added  chan string
+}
+
+func (c *cluster) informer(t *testing.T, cfg *rest.Config) *watching {
+	t.Helper()
+	factory := informers.NewSharedInformerFactoryWithOptions(clientset(t, cfg), 0, informers.WithNamespace(c.namespace))
+	generic, err := factory.ForResource(corev1.SchemeGroupVersion.WithResource("configmaps"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watching{lister: generic.Lister(), added: make(chan string, 100)}
+	if _, err := generic.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(o any) { w.added <- o.(*corev1.ConfigMap).Name }}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(testContext(t))
+	t.Cleanup(func() { cancel(); factory.Shutdown() })
+	open := c.Add(Rule{Match: Match{Config: cfg, Verbs: []string{"watch"}}})
+	factory.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), generic.Informer().HasSynced) {
+		t.Fatal("the informer does not sync")
+	}
+	if err := open.WaitHits(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *watching) has(name, namespace string) bool {
+	_, err := w.lister.ByNamespace(namespace).Get(name)
+	return err == nil
+}
+
+func (w *watching) next(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	select {
+	case name := <-w.added:
+		return name
+	case <-ctx.Done():
+		t.Fatal("no event arrives")
+		return ""
+	}
+}
+
+// An informer does not see what its watch has not brought yet, though the API server has it: while the answer is frozen,
+// nor while it is in the delay line.
+func TestInformerIsBehind(t *testing.T) {
+	c := newCluster(t)
+	eachFormat(t, func(t *testing.T, mediaType, protocol string) {
+		ctx := testContext(t)
+		cfg := c.through(t, mediaType, protocol)
+		informer := c.informer(t, cfg)
+		for len(informer.added) > 0 { // of the tests before, and the first ones
+			<-informer.added
+		}
+		name := fmt.Sprintf("late-%d", len(c.Requests(Match{})))
+		watch := Match{Config: cfg, Verbs: []string{"watch"}, Resources: []string{"configmaps"}}
+		freeze, lag := c.Add(Rule{Match: watch, Freeze: true}), c.Add(Rule{Match: watch, Lag: time.Hour})
+		c.create(ctx, t, c.direct, name)
+		if err := freeze.WaitHeld(ctx, 1); err != nil { // the event is in the proxy now
+			t.Fatal(err)
+		}
+		if informer.has(name, c.namespace) {
+			t.Error("the event got through while its watch was frozen")
+		}
+		freeze.Remove()
+		other := clientset(t, c.through(t, mediaType, protocol)) // is not late
+		if _, err := other.CoreV1().ConfigMaps(c.namespace).Get(ctx, name, metav1.GetOptions{}); err != nil || informer.has(name, c.namespace) {
+			t.Errorf("the live read says %v; the informer has it: %v", err, informer.has(name, c.namespace))
+		}
+		lag.Remove()
+		for informer.next(ctx, t) != name {
+		}
+	})
+}
+
+// An informer whose watches are cut again and again gets everything in the end.
+func TestInformerRecovers(t *testing.T) {
+	for name, breaks := range map[string]func(ctx context.Context, t *testing.T, c *cluster, m Match){
+		"now": func(_ context.Context, t *testing.T, c *cluster, m Match) {
+			if n := c.Cut(m); n != 1 {
+				t.Errorf("%d watches were cut", n)
+			}
+		},
+		"in time": func(ctx context.Context, t *testing.T, c *cluster, m Match) {
+			f := c.Add(Rule{Match: m, CutAfter: 50 * time.Millisecond})
+			defer f.Remove()
+			if err := f.WaitEnded(ctx, 2); err != nil { // the one that is open, and the next
+				t.Error(err)
+			}
+		},
+		"down": func(ctx context.Context, t *testing.T, c *cluster, m Match) {
+			ended := c.Add(Rule{Match: m})
+			c.Down()
+			if err := c.Up(); err != nil {
+				t.Error(err)
+			}
+			if err := ended.WaitHits(ctx, 1); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // client-go takes its time
+			c := newCluster(t)
+			ctx := testContext(t)
+			cfg := c.through(t, "", "")
+			informer := c.informer(t, cfg)
+			object := "after-" + strings.ReplaceAll(name, " ", "-")
+			breaks(ctx, t, c, Match{Config: cfg, Verbs: []string{"watch"}})
+			c.create(ctx, t, c.direct, object)
+			for informer.next(ctx, t) != object {
+			}
+		})
+	}
+}
+
+// Users of one proxy are who they are, at the same time.
+func TestIdentities(t *testing.T) {
+	c := newCluster(t)
+	ctx := testContext(t)
+	jane, err := c.ConfigFor("jane", "devs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	joe, err := c.ConfigFor("joe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asJim := c.Cluster.Config()
+	asJim.Impersonate.UserName = "jim"
+	account, err := c.direct.CoreV1().ServiceAccounts(c.namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := c.direct.CoreV1().ServiceAccounts(c.namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := map[string]kubernetes.Interface{}
+	for name, cfg := range map[string]*rest.Config{"jane": jane, "joe": joe} {
+		cfg, err := c.ConfigOf(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		users[name] = clientset(t, cfg)
+	}
+	cfg, err := c.ConfigOf(asJim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	httpClient, err := rest.HTTPClientFor(withoutCache(cfg)) // ownClient would leave the impersonation out
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer httpClient.CloseIdleConnections()
+	if users["jim"], err = kubernetes.NewForConfigAndClient(cfg, httpClient); err != nil {
+		t.Fatal(err)
+	}
+	robot := c.through(t, "", "")
+	robot.BearerToken = token.Status.Token
+	users["system:serviceaccount:"+c.namespace+":robot"] = clientset(t, robot)
+
+	hold := c.Add(Rule{Hold: true})
+	var asked sync.WaitGroup
+	for want, client := range users {
+		asked.Go(func() {
+			review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+			if err != nil || review.Status.UserInfo.Username != want {
+				t.Errorf("got %v, %v, want %q", review, err, want)
+			} else if want == "jane" && !slices.Contains(review.Status.UserInfo.Groups, "devs") {
+				t.Errorf("jane's groups are %v", review.Status.UserInfo.Groups)
+			}
+			_, err = client.CoreV1().Secrets(c.namespace).List(ctx, metav1.ListOptions{})
+			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"`+want+`"`) {
+				t.Errorf("%s lists secrets: %v", want, err)
+			}
+		})
+	}
+	if err := hold.WaitHeld(ctx, len(users)); err != nil {
+		t.Error(err)
+	}
+	hold.Remove()
+	asked.Wait()
+}
+
+func withoutCache(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Proxy = http.ProxyFromEnvironment
+	return cfg
+}

@@ -166,6 +166,7 @@ func (i *informer) state() hook.InformerState {
 	s.Phase, s.Since, s.Err = i.at()
 	s.ResourceVersion = i.shared.GetStore().LastStoreSyncResourceVersion()
 	if i.lw == nil {
+		s.Scope += unknown
 		return s
 	}
 	s.Lists, s.Watches, s.Quiet = i.lw.lists.Load(), i.lw.watches.Load(), i.lw.quiet.Load()

@@ -25,7 +25,7 @@ func managed(name string) *corev1.ConfigMap {
 	m.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "other": "x"}
 	for n, manager := range []string{"kubectl", "operator", "first"} {
 		m.ManagedFields = append(m.ManagedFields, metav1.ManagedFieldsEntry{
-			Manager: manager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")},
+			Manager: manager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1("{}"),
 			Time: &metav1.Time{Time: time.Unix([]int64{100, 300, 200}[n], 0)},
 		})
 	}
@@ -129,7 +129,7 @@ func TestShared(t *testing.T) {
 			}
 			return m
 		}
-		if get(view) != get(view) || get(maps) == get(maps) || get(maps) == get(view) {
+		if seen, copied := get(view), get(maps); seen != get(view) || copied == get(maps) || copied == seen {
 			t.Error("the wrong one copies")
 		}
 		for m, err := range view.All(t.Context(), cache.ListOptions{}) {

@@ -13,8 +13,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
@@ -219,23 +221,66 @@ func TestS5_Removed(t *testing.T) {
 	}
 }
 
-// TestS5_ReturnsAsAnotherResource: the plural may be another one when the kind comes back.
+// TestS5_ReturnsAsAnotherResource: the plural may be another one when the kind comes back, also before the first list.
 func TestS5_ReturnsAsAnotherResource(t *testing.T) {
+	for name, known := range map[string]bool{"listed": false, "known but not listed": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Deployments)
+				b, err := client.New(api.Config(), client.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := cache.New(b, cache.Options{})
+				deployments := cache.For[*appsv1.Deployment](c)
+				if known {
+					if _, err := b.Mapping(t.Context(), deployments.GroupVersionKind()); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					defer start(t, c)()
+					synced(t, deployments)
+				}
+				time.Sleep(3 * time.Minute)
+				api.Withdraw(fakeapi.Deployments)
+				renamed := fakeapi.Deployments
+				renamed.Name = "rollouts"
+				api.Serve(renamed)
+				api.Put(renamed, deployment("a"))
+				if known {
+					defer start(t, c)()
+				}
+				time.Sleep(5 * time.Second)
+				if _, err := deployments.Get(t.Context(), key("a")); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestS5_ReturnsInAnotherScope: the kind may live in namespaces no longer when it comes back, even where the watch goes on.
+func TestS5_ReturnsInAnotherScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Deployments)
 		c, _ := newCache(t, api)
 		deployments := cache.For[*appsv1.Deployment](c)
 		defer start(t, c)()
 		synced(t, deployments)
-		time.Sleep(3 * time.Minute)
+		time.Sleep(3*time.Minute + time.Second)
 		api.Withdraw(fakeapi.Deployments)
-		renamed := fakeapi.Deployments
-		renamed.Name = "rollouts"
-		api.Serve(renamed)
-		api.Put(renamed, deployment("a"))
+		everywhere := fakeapi.Deployments
+		everywhere.Namespaced = false
+		api.Serve(everywhere)
+		d := deployment("a")
+		d.Namespace = ""
+		api.Put(everywhere, d)
 		time.Sleep(5 * time.Second)
-		if _, err := deployments.Get(t.Context(), key("a")); err != nil {
+		if _, err := deployments.Get(t.Context(), types.NamespacedName{Name: "a"}); err != nil {
 			t.Error(err)
+		}
+		if namespaced, err := deployments.Namespaced(); namespaced || err != nil {
+			t.Errorf("namespaced: %v, %v", namespaced, err)
 		}
 	})
 }

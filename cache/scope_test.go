@@ -433,7 +433,9 @@ func TestSettled(t *testing.T) {
 			}
 		}
 		begin := time.Now()
-		if err := maps.Settled(t.Context()); err != nil || time.Since(begin) != 30*time.Second {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := maps.Settled(ctx); err != nil || time.Since(begin) != 30*time.Second {
 			t.Errorf("an API server that does not answer: %v after %s", err, time.Since(begin))
 		}
 		changed := c.Changed()

@@ -107,7 +107,7 @@ func (s *stream) readInitial(ctx context.Context, trim func(Object)) error {
 			return err
 		}
 		s.see()
-		if o, ok := e.Object.(Object); ok {
+		if o, ok := e.Object.(Object); ok && e.Type != watch.Bookmark {
 			trim(o)
 		}
 		events = append(events, e)

@@ -9,6 +9,7 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -52,6 +53,7 @@ func (i *informer) transform(obj any) (any, error) {
 
 // trim drops what is not kept of an object.
 func (i *informer) trim(o Object) {
+	i.learnScope(o)
 	switch i.key.form {
 	case typed: // lists of custom resources have it, watches do not
 		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
@@ -75,6 +77,21 @@ func (i *informer) trim(o Object) {
 			i.untransformed.fits(o)
 		}
 	}
+}
+
+// learnScope corrects the mapping by an object: a CRD may have come back with another scope, and the watch have gone on.
+func (i *informer) learnScope(o Object) {
+	m := i.mapping.Load()
+	if m == nil || (m.Scope.Name() == meta.RESTScopeNameNamespace) == (o.GetNamespace() != "") {
+		return
+	}
+	other := *m
+	other.Scope = meta.RESTScopeRoot
+	if o.GetNamespace() != "" {
+		other.Scope = meta.RESTScopeNamespace
+	}
+	i.mapping.Store(&other)
+	i.cache.backend.Forget(i.key.gvk)
 }
 
 // recovered calls f and returns its panic as an error.

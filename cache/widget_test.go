@@ -32,7 +32,7 @@ type Widget struct {
 
 func (w *Widget) DeepCopyObject() runtime.Object {
 	c := *w
-	w.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	w.DeepCopyInto(&c.ObjectMeta)
 	return &c
 }
 

@@ -12,8 +12,9 @@ import (
 type staleKey struct{}
 
 // Stale says, in a Reconcile, which of the things that its controller watches or reads may be older than the API server's state,
-// and why: one error that joins one for each, or nil if there are none. What is read meanwhile is the last known state (S9). A
-// Reconcile that must not act on such may return it, to be called again. For other contexts it is nil.
+// and why: one error that joins one for each, or nil if there are none. What is read meanwhile is the last known state (S9), and a
+// read of what was never synced waits for its context. A Reconcile that must not act on such may return the error, to be called
+// again. For other contexts it is nil.
 func Stale(ctx context.Context) error {
 	if stale, ok := ctx.Value(staleKey{}).(func() error); ok {
 		return stale()

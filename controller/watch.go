@@ -63,6 +63,18 @@ func (c *Controller[K]) Unwatch(ctx context.Context, s source.Source[K]) error {
 	}
 }
 
+// Sources returns where each source that is watched stands, in the order of Watch. It is for people: counting takes time.
+func (c *Controller[K]) Sources() []source.State {
+	c.mu.Lock()
+	watches := c.watches
+	c.mu.Unlock()
+	states := make([]source.State, 0, len(watches))
+	for _, w := range watches {
+		states = append(states, w.source.State())
+	}
+	return states
+}
+
 func (c *Controller[K]) forget(s source.Source[K]) (w *watching[K], running bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,11 +123,6 @@ var errSourceExited = errors.New("the source ended its goroutine with runtime.Go
 // watch runs one source, and reports how it gets synced.
 func (c *Controller[K]) watch(ctx context.Context, w *watching[K], hooks *hook.Source, failed func(error)) {
 	var overseen sync.WaitGroup
-	overseen.Go(func() {
-		if err := c.oversee(ctx, w.source, w.settled); err != nil {
-			failed(err)
-		}
-	})
 	w.err = named(w.source, errSourceExited) // unless runSource returns
 	defer func() {
 		if w.err != nil && !closed(w.removed) {
@@ -125,7 +132,26 @@ func (c *Controller[K]) watch(ctx context.Context, w *watching[K], hooks *hook.S
 		overseen.Wait()
 		close(w.ended)
 	}()
+	if err := validate(w.source); err != nil { // Watch may have come after the controller's Validate
+		w.err = err
+		return
+	}
+	overseen.Go(func() {
+		if err := c.oversee(ctx, w.source, w.settled); err != nil {
+			failed(err)
+		}
+	})
 	w.err = c.runSource(ctx, w.source, hooks)
+}
+
+// validate asks a source. Its error names it. A panic is one, with its stack.
+func validate[K comparable](s source.Source[K]) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = named(s, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	return named(s, s.Validate())
 }
 
 // runSource runs a source. Its error names it. A panic is one, with its stack.
@@ -135,10 +161,7 @@ func (c *Controller[K]) runSource(ctx context.Context, s source.Source[K], hooks
 			err = named(s, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 		}
 	}()
-	err = s.Validate() // Watch may have come after the controller's Validate
-	if err == nil {
-		err = s.Run(ctx, c.queue, hooks)
-	}
+	err = s.Run(ctx, c.queue, hooks)
 	if err == nil && ctx.Err() == nil && !isSynced(ctx, s) {
 		err = errors.New("the source has ended before it was synced")
 	}

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
@@ -34,6 +36,9 @@ func TestUnwatch(t *testing.T) {
 		stop := start(t, c)
 		synctest.Wait()
 		ok(t, c.Unwatch(t.Context(), first))
+		if states := c.Sources(); len(states) != 1 || states[0].Source != "Fake(second)" {
+			t.Errorf("the sources are %v", states)
+		}
 		if !first.ended.Load() || second.ended.Load() {
 			t.Errorf("ended: %v, %v", first.ended.Load(), second.ended.Load())
 		}
@@ -150,6 +155,31 @@ func TestUnwatchInAReconcile(t *testing.T) {
 		ok(t, stop())
 	})
 }
+
+// TestWatchLaterWhatIsWrong: a source that is wrong is asked nothing more than that.
+func TestWatchLaterWhatIsWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for want, src := range map[string]source.Source[string]{
+			"give a handle and a handler": source.Kind[*corev1.ConfigMap, string](nil, nil),
+			"panic: boom":                 unfit{newSource("unfit")},
+		} {
+			c := newController(noting(&calls{}), controller.Options{})
+			result := make(chan error, 1)
+			go func() { result <- c.Run(t.Context()) }()
+			synctest.Wait()
+			c.Watch(src)
+			if err := <-result; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Run returned %v, want %s", err, want)
+			}
+		}
+	})
+}
+
+// unfit is a source that nothing may be asked.
+type unfit struct{ *fakeSource }
+
+func (unfit) Validate() error               { panic("boom") }
+func (unfit) Settled(context.Context) error { panic("asked for more") }
 
 // TestASourceThatFailsLaterEndsTheController, with an error that names it.
 func TestASourceThatFailsLaterEndsTheController(t *testing.T) {

@@ -125,6 +125,7 @@ type foreign struct {
 	handlers []toolscache.ResourceEventHandler
 	removed  int
 	synced   done
+	added    chan struct{} // if any, is closed when there is a handler
 }
 
 type done chan struct{}
@@ -138,6 +139,9 @@ func (f *foreign) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.handlers = append(f.handlers, h)
+	if f.added != nil {
+		close(f.added)
+	}
 	return f.synced, nil
 }
 
@@ -197,6 +201,25 @@ func TestForeignInformer(t *testing.T) {
 			t.Errorf("after the end: %s", got)
 		}
 	})
+}
+
+// TestDroppingDoesNotAllocate: most events are dropped, where filters are used.
+func TestDroppingDoesNotAllocate(t *testing.T) {
+	s, l := newSetup(t), &log{}
+	f := &foreign{synced: make(done), added: make(chan struct{})}
+	src := source.Informer[*corev1.ConfigMap](f, l, handler.GenerationChanged, handler.Where(func(_, _ *corev1.ConfigMap) bool { return false }))
+	stop := s.run(func(ctx context.Context) error {
+		return src.Run(ctx, l, &hook.Source{Dropped: func(string, string) {}})
+	})
+	<-f.added
+	before, after := configMap("a", "1"), configMap("a", "2")
+	if n := testing.AllocsPerRun(1000, func() { f.handlers[0].OnUpdate(before, after) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if n := src.State().Dropped["where(*v1.ConfigMap)"]; n != 1001 {
+		t.Errorf("%d dropped", n)
+	}
+	stop()
 }
 
 func TestInformerValidate(t *testing.T) {

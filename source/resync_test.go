@@ -24,18 +24,18 @@ import (
 func TestResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
-		s.maps = cache.ForScope[*corev1.ConfigMap](s.cache, cache.Scope{Resync: time.Hour})
+		s.maps = cache.ForScope[*corev1.ConfigMap](s.cache, cache.Scope{Resync: time.Minute})
 		s.put("a=1", "b=1")
 		src := source.Kind(s.maps, l)
 		stop := s.start(src, l, nil)
 		synced(t, src)
 		l.take()
 		l.takeAdded()
-		time.Sleep(53 * time.Minute)
+		time.Sleep(53 * time.Second)
 		if got := l.take(); got != "" {
 			t.Errorf("too early: %s", got)
 		}
-		time.Sleep(14 * time.Minute)
+		time.Sleep(14 * time.Second)
 		got := strings.Split(l.take(), ", ")
 		slices.Sort(got)
 		if !slices.Equal(got, []string{"update a 1>1", "update b 1>1"}) {
@@ -48,14 +48,14 @@ func TestResync(t *testing.T) {
 		}
 		s.remove("a")
 		s.put("b=2")
-		time.Sleep(23 * time.Hour)
+		time.Sleep(23 * time.Minute)
 		l.take()
-		time.Sleep(24 * time.Hour)
+		time.Sleep(24 * time.Minute)
 		if n := strings.Count(l.take(), "update b 2>2"); n < 21 || n > 27 {
-			t.Errorf("%d resyncs in a day", n)
+			t.Errorf("%d resyncs in 24 minutes", n)
 		}
 		stop()
-		time.Sleep(24 * time.Hour)
+		time.Sleep(24 * time.Minute)
 		if got := l.take(); got != "" {
 			t.Errorf("after the end: %s", got)
 		}

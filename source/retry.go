@@ -102,7 +102,8 @@ func (r *retries[K]) end(rest unseen, delivered bool) (pending bool) {
 
 // try delivers, and reports whether that went well, or else what is left to deliver.
 func (r *retries[K]) try(ctx context.Context, u unseen) (rest unseen, ok bool) {
-	for i, e := range u.events() {
+	events, n := u.events()
+	for i, e := range events[:n] {
 		if r.delivery.try(ctx, e) {
 			continue
 		}
@@ -190,16 +191,16 @@ func merge(earlier, later unseen) unseen {
 	return e
 }
 
-// events returns what is to be delivered, of which the handler has to map each state: at most two events.
-func (u unseen) events() []handler.Event {
+// events returns what is to be delivered, of which the handler has to map each state: the first n of two.
+func (u unseen) events() (events [2]handler.Event, n int) {
 	switch {
 	case u.Op == handler.Update && u.Old.GetUID() != u.New.GetUID(): // S3
-		return []handler.Event{{Op: handler.Delete, Old: u.Old, Stale: true}, {Op: handler.Create, New: u.New}}
+		return [2]handler.Event{{Op: handler.Delete, Old: u.Old, Stale: true}, {Op: handler.Create, New: u.New}}, 2
 	case u.Op == handler.Delete && u.last != nil && u.Old.GetUID() != u.last.GetUID(): // S3
-		return []handler.Event{{Op: handler.Delete, Old: u.Old, Stale: true}, {Op: handler.Delete, Old: u.last, Stale: u.Stale}}
+		return [2]handler.Event{{Op: handler.Delete, Old: u.Old, Stale: true}, {Op: handler.Delete, Old: u.last, Stale: u.Stale}}, 2
 	case u.Op == handler.Delete && u.last != nil:
-		return []handler.Event{{Op: handler.Update, Old: u.Old, New: u.last}, {Op: handler.Delete, Old: u.last, Stale: u.Stale}}
+		return [2]handler.Event{{Op: handler.Update, Old: u.Old, New: u.last}, {Op: handler.Delete, Old: u.last, Stale: u.Stale}}, 2
 	default:
-		return []handler.Event{u.Event}
+		return [2]handler.Event{u.Event}, 1
 	}
 }

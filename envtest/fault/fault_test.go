@@ -203,6 +203,9 @@ func hello(_ *http.Request, body io.Writer) { writeAll(body, "hello") }
 
 // ticker writes a, b, c 100 ms apart, and waits for its request's end.
 func ticker(h *http.Request, body io.Writer) {
+	if h.URL.RawQuery == "quick" {
+		return
+	}
 	for _, part := range []string{"a", "b", "c"} {
 		writeAll(body, part)
 		time.Sleep(100 * time.Millisecond)
@@ -342,6 +345,48 @@ func TestCutAfter(t *testing.T) {
 	})
 }
 
+// Of several CutAfter the earliest counts, a removed one does not.
+func TestCutAfterSeveral(t *testing.T) {
+	inBubble(t, ticker, Options{}, func(w *world) {
+		for _, d := range []time.Duration{50, 150, 120, 200} {
+			f := w.Add(Rule{CutAfter: d * time.Millisecond})
+			if d == 50 {
+				defer f.Remove()
+				w.must(<-w.async("GET", "/version?quick")) // is over before
+				f.Remove()
+			}
+		}
+		began := time.Now()
+		_, err := io.ReadAll(w.mustDo("GET", pods+"?watch=true").Body)
+		if got := time.Since(began); err == nil || got != 120*time.Millisecond {
+			w.t.Errorf("the watch lived for %v, %v", got, err)
+		}
+		late := w.mustDo("GET", pods+"?watch=true")
+		removed := w.Add(Rule{CutAfter: 10 * time.Millisecond})
+		removed.Remove()
+		if _, err := io.ReadAll(late.Body); err == nil || time.Since(began) != 240*time.Millisecond {
+			w.t.Errorf("the second watch was cut after %v, %v", time.Since(began), err)
+		}
+	})
+}
+
+// An answer that fills the line ends with its client.
+func TestFullLineEnds(t *testing.T) {
+	inBubble(t, func(_ *http.Request, body io.Writer) {
+		writeAll(body, strings.Repeat("x", 1_000_000))
+	}, Options{BufferSize: 1}, func(w *world) {
+		freeze := w.Add(Rule{Freeze: true})
+		result := w.async("GET", pods)
+		w.must(freeze.WaitHeld(w.t.Context(), 1))
+		synctest.Wait()
+		w.Cut(Match{})
+		if <-result == nil {
+			w.t.Error("the request succeeds")
+		}
+		w.must(freeze.WaitEnded(w.t.Context(), 1))
+	})
+}
+
 func TestFreeze(t *testing.T) {
 	inBubble(t, ticker, Options{}, func(w *world) {
 		answer := w.mustDo("GET", pods+"?watch=true")
@@ -470,6 +515,11 @@ func TestClientGivesUp(t *testing.T) {
 					w.t.Fatalf("the request ends with %v", err)
 				}
 				w.must(f.WaitEnded(w.t.Context(), 1))
+				ctx, cancel = context.WithTimeout(w.t.Context(), time.Second)
+				defer cancel()
+				if err := f.WaitHeld(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+					w.t.Errorf("it is held still: %v", err)
+				}
 				if got := w.effects(); got != name {
 					w.t.Errorf("effects %q", got)
 				}

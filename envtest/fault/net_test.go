@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -265,6 +266,31 @@ func TestEnd(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Stop closes the connections to the API server, too.
+func TestStopClosesConnections(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	closed := make(chan struct{}, 1)
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	s.Start()
+	defer s.Close()
+	p := proxied(t, &rest.Config{Host: s.URL})
+	client, cfg := through(t, p, nil, "")
+	ctx := testContext(t)
+	if _, err := get(ctx, t, client, cfg.Host+"/version"); err != nil {
+		t.Fatal(err)
+	}
+	p.Stop()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+		t.Error("the connection is open after Stop")
+	}
 }
 
 // What the API server has compressed arrives compressed; what the client has not asked for is not compressed.

@@ -15,6 +15,9 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
+// unknown is what the state of an informer says that was not made here.
+const unknown = "; it does not say whether it can list and watch"
+
 // foreign is an informer that was not made here. It makes a key of its own: nothing else may be shared with it.
 type foreign struct {
 	shared toolscache.SharedIndexInformer
@@ -24,9 +27,9 @@ type foreign struct {
 
 func (f *foreign) String() string {
 	if f.ours {
-		return "made by its caller: it does not say why it fails"
+		return "made by its caller"
 	}
-	return "adopted: it does not say why it fails"
+	return "adopted"
 }
 
 // misfit says that the objects in the store are of another type.

@@ -101,7 +101,7 @@ func TestFamiliar_NamespaceListers(t *testing.T) {
 func TestFamiliar_GeneratedListers(t *testing.T) {
 	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
 		api.Put(fakeapi.ConfigMaps, configMap("a"))
-		var lister corelisters.ConfigMapLister = corelisters.NewConfigMapLister(f.Core().V1().ConfigMaps().TypedInformer().GetIndexer())
+		lister := corelisters.NewConfigMapLister(f.Core().V1().ConfigMaps().TypedInformer().GetIndexer())
 		run()
 		if obj, err := lister.ConfigMaps("default").Get("a"); err != nil || obj.Name != "a" {
 			t.Errorf("got %v, %v", obj, err)
@@ -247,10 +247,14 @@ func TestFamiliar_WaitForCacheSync(t *testing.T) {
 		seen := must(informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}))
 		synced := make(chan bool)
 		go func() { synced <- toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced, seen.HasSynced) }()
-		go func() { synced <- toolscache.WaitFor(t.Context(), "test", informer.HasSyncedChecker(), seen.HasSyncedChecker()) }()
+		go func() {
+			synced <- toolscache.WaitFor(t.Context(), "test", informer.HasSyncedChecker(), seen.HasSyncedChecker())
+		}()
 		run()
-		if !<-synced || !<-synced {
-			t.Error("it is not synced")
+		for range 2 {
+			if !<-synced {
+				t.Error("it is not synced")
+			}
 		}
 		for kind, ok := range f.WaitForCacheSync(t.Context().Done()) {
 			if !ok {

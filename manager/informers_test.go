@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// TestS7_InformerFactory: a component that is built on client-go's factory, and starts and awaits it, runs beside a controller
+// in one manager: they share one LIST and one WATCH, and both stop with the manager (M1).
+func TestS7_InformerFactory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		put(api, "a")
+		m := newManager(api, nil)
+		factory := m.InformerFactory()
+		if m.InformerFactory() != factory {
+			t.Error("there is another factory at each call")
+		}
+		maps := factory.Core().V1().ConfigMaps()
+		lister := maps.Lister()
+		reconciled := make(chan string, 10)
+		configMaps(m, "test", func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
+			reconciled <- key.Name
+			return controller.Result{}, nil
+		})
+		listed := make(chan string, 1)
+		m.AddEverywhere("component", func(ctx context.Context) error {
+			defer factory.Shutdown()
+			factory.StartWithContext(ctx)
+			if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
+				return err
+			}
+			obj, err := lister.ConfigMaps("default").Get("a")
+			if err != nil {
+				return err
+			}
+			listed <- obj.Name
+			<-ctx.Done()
+			return nil
+		})
+		if n := len(api.Requests()); n != 0 {
+			t.Errorf("%d requests before the manager runs", n)
+		}
+		stop, result := start(t, m)
+		if got := <-listed + <-reconciled; got != "aa" {
+			t.Errorf("got %s", got)
+		}
+		if n := api.Count("", fakeapi.ConfigMaps); n != 1 { // the watch has brought the list
+			t.Errorf("%d requests", n)
+		}
+		stop()
+		ok(t, result())
+		if !maps.Informer().IsStopped() {
+			t.Error("the informer outlives the manager")
+		}
+	})
+}
+
+// TestInformerFactory_Client: a caller's constructor is given a clientset of the manager, and its informer stops with it.
+func TestInformerFactory_Client(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		put(api, "a")
+		m := newManager(api, nil)
+		informer := m.InformerFactory().InformerFor(&corev1.ConfigMap{}, func(c kubernetes.Interface, resync time.Duration) toolscache.SharedIndexInformer {
+			if _, err := c.CoreV1().ConfigMaps("default").Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
+				t.Errorf("the client: %v", err)
+			}
+			return coreinformers.NewConfigMapInformer(c, "default", resync, toolscache.Indexers{})
+		})
+		stop, result := start(t, m)
+		synctest.Wait()
+		if n := len(informer.GetStore().ListKeys()); n != 1 || !informer.HasSynced() {
+			t.Errorf("the informer has %d objects", n)
+		}
+		stop()
+		ok(t, result())
+		if !informer.IsStopped() {
+			t.Error("the informer outlives the manager")
+		}
+	})
+}

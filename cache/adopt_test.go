@@ -5,6 +5,7 @@ package cache_test
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -82,7 +83,7 @@ func TestAdopt_UnitTest(t *testing.T) {
 		f := cache.NewInformerFactory(c, clientset)
 		maps := cache.Adopt[*corev1.ConfigMap](c, f.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
 		var got keys
-		ctl := controller.New("test", &got, controller.Options{})
+		ctl := controller.New("test", &got, controller.Options{Logger: slog.New(slog.DiscardHandler)})
 		ctl.Watch(source.Kind(maps, handler.Self()))
 		defer start(t, c)()
 		defer run(ctl.Run)()
@@ -112,7 +113,7 @@ func TestAdopt_HostsFactory(t *testing.T) {
 		c := cache.New(nil, cache.Options{})
 		maps := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
 		var got keys
-		ctl := controller.New("test", &got, controller.Options{})
+		ctl := controller.New("test", &got, controller.Options{Logger: slog.New(slog.DiscardHandler)})
 		src := source.Kind(maps, handler.Self())
 		ctl.Watch(src)
 		defer start(t, c)()
@@ -234,7 +235,7 @@ func TestAdopt_WrongType(t *testing.T) {
 		wrong := cache.Adopt[*corev1.Secret](c, informer, cache.AdoptOptions{})
 		right := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
 		src := source.Kind(wrong, handler.Self())
-		ctl := controller.New("test", &keys{}, controller.Options{})
+		ctl := controller.New("test", &keys{}, controller.Options{Logger: slog.New(slog.DiscardHandler)})
 		ctl.Watch(src)
 		if err := c.Validate(); err != nil {
 			t.Fatalf("before it can be known: %v", err)
@@ -386,7 +387,7 @@ func TestAdopt_Owner(t *testing.T) {
 		deployments := cache.Adopt[*appsv1.Deployment](c, f.Apps().V1().Deployments().Informer(), cache.AdoptOptions{Scope: meta.RESTScopeNamespace})
 		maps := cache.Adopt[*corev1.ConfigMap](c, f.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
 		var got keys
-		ctl := controller.New("test", &got, controller.Options{})
+		ctl := controller.New("test", &got, controller.Options{Logger: slog.New(slog.DiscardHandler)})
 		ctl.Watch(source.Kind(maps, handler.Owner(deployments)))
 		defer start(t, c)()
 		defer run(ctl.Run)()

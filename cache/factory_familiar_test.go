@@ -248,7 +248,8 @@ func TestFamiliar_WaitForCacheSync(t *testing.T) {
 		synced := make(chan bool)
 		go func() { synced <- toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced, seen.HasSynced) }()
 		go func() {
-			synced <- toolscache.WaitFor(t.Context(), "test", informer.HasSyncedChecker(), seen.HasSyncedChecker())
+			synced <- toolscache.WaitFor(t.Context(), "", // without a log
+				informer.HasSyncedChecker(), seen.HasSyncedChecker())
 		}()
 		run()
 		for range 2 {

@@ -52,6 +52,7 @@ func TestS7_FactoryShares(t *testing.T) {
 		defer start(t, c)()
 		synced(t, maps)
 		synced(t, secrets)
+		synctest.Wait()
 		if obj, err := lister.ConfigMaps("default").Get("a"); err != nil || obj.Name != "a" {
 			t.Errorf("the lister says %v, %v", obj, err)
 		}

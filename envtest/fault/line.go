@@ -99,7 +99,9 @@ func (l *line) next(ctx context.Context) (part, error) {
 		}
 		return ready, at
 	})
-	wake(l.room)
+	if err == nil {
+		wake(l.room)
+	}
 	return first, err
 }
 

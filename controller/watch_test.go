@@ -44,6 +44,7 @@ func TestUnwatch(t *testing.T) {
 		}
 		(<-second.queue).AddAll([]string{"d"}, workqueue.How{})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if !slices.Equal(seen.keys, []string{"a", "b", "c", "d"}) {
 			t.Errorf("reconciled %v", seen.keys)
 		}
@@ -86,6 +87,7 @@ func TestUnwatchWhatTheWorkersWaitFor(t *testing.T) {
 		c.Watch(newSource("well", "a"))
 		stop := start(t, c)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		wantTimes(t, seen)
 		ok(t, c.Unwatch(t.Context(), never))
 		synctest.Wait()

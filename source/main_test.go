@@ -128,8 +128,11 @@ func describe(e handler.Event) string {
 
 // Keys implements handler.Handler.
 func (l *log) Keys(_ context.Context, e handler.Event) ([]name, error) {
-	if l.fail != nil {
-		if err := l.fail(e); err != nil {
+	l.mu.Lock()
+	fail := l.fail
+	l.mu.Unlock()
+	if fail != nil {
+		if err := fail(e); err != nil {
 			return nil, err
 		}
 	}
@@ -137,6 +140,13 @@ func (l *log) Keys(_ context.Context, e handler.Event) ([]name, error) {
 	defer l.mu.Unlock()
 	l.events = append(l.events, describe(e))
 	return []name{e.Key()}, nil
+}
+
+// failWith has the handler fail from now on, while it runs.
+func (l *log) failWith(fail func(e handler.Event) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail = fail
 }
 
 // AddAll implements source.Queue.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,12 +77,12 @@ func TestS8_ResyncAndFailures(t *testing.T) {
 		synced(t, src)
 		l.take()
 		began := time.Now()
-		l.fail = func(handler.Event) error {
+		l.failWith(func(handler.Event) error {
 			if time.Since(began) < 3*time.Hour {
 				return errors.New("failed")
 			}
 			return nil
-		}
+		})
 		time.Sleep(90 * time.Minute) // a resync has failed
 		s.put("a=2")
 		time.Sleep(time.Hour) // and another
@@ -106,12 +107,12 @@ func TestS8_LaterEventsKeepTheOrder(t *testing.T) {
 		s.start(src, l, nil)
 		synced(t, src)
 		l.take()
-		l.fail = func(e handler.Event) error { // it cannot cope with 2
+		l.failWith(func(e handler.Event) error { // it cannot cope with 2
 			if e.New != nil && e.New.(*corev1.ConfigMap).Data["data"] == "2" {
 				return errors.New("failed")
 			}
 			return nil
-		}
+		})
 		s.put("a=2")
 		synctest.Wait()
 		if got := l.take(); got != "" {
@@ -130,7 +131,7 @@ func TestS8_LaterEventsKeepTheOrder(t *testing.T) {
 		if got := l.take(); got != "create b ->1" { // the update from 3 to 2 fails still
 			t.Errorf("got %s", got)
 		}
-		l.fail = nil
+		l.failWith(nil)
 		time.Sleep(time.Minute)
 		if got := l.take(); got != "update a 3>2, delete a 2>-" {
 			t.Errorf("got %s", got)
@@ -152,9 +153,9 @@ func TestS8_WhatComesDuringATry(t *testing.T) {
 				src := source.Kind(s.maps, l)
 				s.start(src, l, nil)
 				synced(t, src)
-				tries := 0
-				l.fail = func(handler.Event) error {
-					switch tries++; tries {
+				var tries atomic.Int32
+				l.failWith(func(handler.Event) error {
+					switch tries.Add(1) {
 					case 1:
 						return errors.New("failed")
 					case 2: // a retry, off the informer's goroutine
@@ -164,7 +165,7 @@ func TestS8_WhatComesDuringATry(t *testing.T) {
 						}
 					}
 					return nil
-				}
+				})
 				s.put("a=1")
 				time.Sleep(500 * time.Millisecond)
 				s.put("a=2", "b=1") // the informer's goroutine does not wait

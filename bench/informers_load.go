@@ -74,13 +74,16 @@ func load(ctx context.Context, kubeconfig string, objects int) error {
 
 func objectOf(i int) string { return fmt.Sprintf("object-%d", i) }
 
-// create creates the ConfigMaps, the last one last.
+// create creates the ConfigMaps, the last one last. They have two labels, and 200 bytes of managedFields for one manager, which is
+// little.
 func create(ctx context.Context, c kubernetes.Interface, objects int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	text := strings.Repeat("0123456789", 100)
 	one := func(i int) {
-		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: objectOf(i), Namespace: namespaceOf(i)}, Data: map[string]string{"text": text}}
+		m := &corev1.ConfigMap{Data: map[string]string{"text": text}}
+		m.Namespace, m.Name = namespaceOf(i), objectOf(i)
+		m.Labels = map[string]string{"app.kubernetes.io/name": m.Name, "app.kubernetes.io/managed-by": "bench"}
 		if _, err := c.CoreV1().ConfigMaps(m.Namespace).Create(ctx, m, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			cancel(err)
 		}

@@ -65,9 +65,10 @@ type Options[K comparable] struct {
 	MaxWait time.Duration
 
 	// Reasons is how many reasons a key keeps besides its first one: the newest. The number of those between, which
-	// are dropped, is kept too. Equal ones in a row are one (Reason.Repeats). Default 0: 8. At most 1000. Negative: none are recorded at all, and unless Hooks is
-	// set neither is since when a key is in its state (Item.Queued, KeyState.Since): an add then does not read the
-	// clock, which takes about a fifth of the time of adding, taking and settling a key.
+	// are dropped, is kept too. Equal ones in a row are one (Reason.Repeats). Default 0: 8. At most 1000. Negative:
+	// none are recorded at all, and unless Hooks is set neither is since when a key is in its state (Item.Queued,
+	// KeyState.Since): an add then does not read the clock, which takes about a fifth of the time of adding, taking
+	// and settling a key.
 	Reasons int
 
 	// Hooks observe the queue. Default nil: nothing is observed.

@@ -301,7 +301,9 @@ func TestAdopt_Generated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sources := fcache.NewFakeControllerSource()
 		defer sources.Shutdown()
-		sources.Add(&Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "1"}})
+		sources.Add(&Widget{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "a", UID: "1", OwnerReferences: []metav1.OwnerReference{{UID: "2"}},
+		}})
 		informer := toolscache.NewSharedIndexInformer(sources, &Widget{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
 		kind := schema.GroupVersionKind{Group: "test.dev", Version: "v1", Kind: "Widget"}
 		h := cache.Adopt[*Widget](cache.New(nil, cache.Options{}), toolscache.NewTypedSharedIndexInformer[*Widget](informer),
@@ -313,6 +315,11 @@ func TestAdopt_Generated(t *testing.T) {
 		}
 		if ref := h.OwnerRef(obj); *ref.APIVersion != "test.dev/v1" || *ref.Kind != "Widget" {
 			t.Errorf("got %v", ref)
+		}
+		for owned, err := range h.Owned(t.Context(), "2", cache.ListOptions{}) {
+			if err != nil || owned.Name != "a" {
+				t.Errorf("owned: %v, %v", owned, err)
+			}
 		}
 		if _, err := h.Get(t.Context(), types.NamespacedName{Name: "a"}); err == nil || apierrors.IsNotFound(err) {
 			t.Errorf("a namespaced kind without a namespace: %v", err)

@@ -222,6 +222,27 @@ func TestFactory_InformerFor(t *testing.T) {
 	})
 }
 
+// TestFactory_RunsAlready: an informer that its maker runs himself is followed, and not taken for one that has stopped.
+func TestFactory_RunsAlready(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		informer := coreinformers.NewConfigMapInformer(fake.NewClientset(configMap("a")), "", 0, toolscache.Indexers{})
+		defer runs(informer)()
+		synctest.Wait()
+		c := cache.New(nil, cache.Options{})
+		f := cache.NewInformerFactory(c, nil)
+		f.InformerFor(&corev1.ConfigMap{}, func(kubernetes.Interface, time.Duration) toolscache.SharedIndexInformer { return informer })
+		maps := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
+		defer start(t, c)()
+		synctest.Wait()
+		if s := maps.State(); s.Phase != hook.Synced {
+			t.Errorf("got %s", s)
+		}
+		for obj, err := range maps.Owned(t.Context(), "1", cache.ListOptions{}) {
+			t.Errorf("owned: %v, %v", obj, err)
+		}
+	})
+}
+
 // TestFactory_WaitForCacheSync: it waits for what was asked for until that is synced, or its context or the cache ends.
 func TestFactory_WaitForCacheSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -329,6 +350,9 @@ func TestFactory_SchemeWithout(t *testing.T) {
 func TestFactory_NoBackend(t *testing.T) {
 	c := cache.New(nil, cache.Options{})
 	maps := cache.For[*corev1.ConfigMap](c)
+	if c.Validate() == nil {
+		t.Fatal("Validate finds nothing")
+	}
 	if _, err := maps.Get(t.Context(), key("a")); err == nil || !strings.Contains(err.Error(), "the cache has no Backend") {
 		t.Errorf("Get says %v", err)
 	}

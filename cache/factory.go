@@ -88,7 +88,6 @@ func (f *InformerFactory) construct(obj runtime.Object, shared toolscache.Shared
 	if k.gvk.Kind == "" {
 		k.gvk.Kind = reflect.TypeOf(obj).String() // it is only for reports
 	}
-	k.foreign.addIndexers()
 	example, _ := obj.(Object)
 	return product{f.cache.acquire(f.cache.existing(k), example), shared}
 }

@@ -39,7 +39,8 @@ var mayImport = map[string][]string{
 	"envtest/fault":   {},
 	"envtest/sim":     {"client", "manager", "leaderelection"},
 
-	"internal/fakeapi": {}, // for our own tests
+	"internal/fakeapi":  {}, // for our own tests
+	"internal/scenario": {}, // it has tests only
 }
 
 // onlyIn says where production code may import a package, and why not elsewhere. A name ending in a slash stands for

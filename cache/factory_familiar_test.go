@@ -181,13 +181,13 @@ func TestFamiliar_LastKnownVersion(t *testing.T) {
 		if n := api.Count("list", fakeapi.ConfigMaps) - lists; asked("watch") != last || n != 0 {
 			t.Errorf("after the watch broke it watches from %s, with %d lists; it had come to %s", asked("watch"), n, last)
 		}
-		// client-go lists anew after a watch that brings an error.
+		// A version that is too old makes it list anew.
 		var once atomic.Bool
 		api.Intercept(noStreaming(onWatch(func(r *fakeapi.Request) (*http.Response, error) {
 			if once.Swap(true) {
 				return nil, nil
 			}
-			return r.Send(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError"}}`)
+			return r.Send(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}`)
 		})))
 		api.CutWatches()
 		time.Sleep(time.Minute)

@@ -36,7 +36,7 @@ const (
 
 // listerWatcher lists and watches one kind for client-go's reflector. A request that fails for a reason that may pass is
 // made again here, not there: the reflector's own backoff sleeps up to 30 seconds and, while it streams the initial list,
-// does not heed its context. Errors inside a watch are the reflector's: it lists anew, after a pause of up to 30 seconds.
+// does not heed its context. A watch that breaks is a stream's business.
 type listerWatcher struct {
 	informer *informer
 	requests requests
@@ -60,7 +60,8 @@ func (l *listerWatcher) listWatch() *toolscache.ListWatch {
 	return &toolscache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.watch}
 }
 
-// join waits for lists under way. The reflector makes them on a goroutine that it does not wait for when it stops.
+// join waits for what is under way. The reflector makes lists on a goroutine that it does not wait for when it stops, and a
+// stream has one of its own.
 func (l *listerWatcher) join() {
 	l.mu.Lock()
 	l.joined = true
@@ -68,7 +69,7 @@ func (l *listerWatcher) join() {
 	l.running.Wait()
 }
 
-// begin says whether a list may begin. It must then end with running.Done.
+// begin says whether a list or a stream may begin. It must then end with running.Done.
 func (l *listerWatcher) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,48 +109,58 @@ func (l *listerWatcher) trim(list runtime.Object) {
 	})
 }
 
-func (l *listerWatcher) watch(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
-	o.Watch = true
-	initial := o.SendInitialEvents != nil
-	if initial {
-		l.beginListing(o)
-	} else {
-		l.endListing()
+func (l *listerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if !l.begin() {
+		return nil, context.Canceled
 	}
-	err = l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
-		w, err = l.open(ctx, m, o)
-		return err
-	})
+	defer l.running.Done()
+	s, w, err := l.stream(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	l.watches.Add(1)
-	if initial {
-		l.lists.Add(1)
-	}
-	return w, nil
-}
-
-// open opens a watch, and reads its initial list, if there is one.
-func (l *listerWatcher) open(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (watch.Interface, error) {
-	w, err := l.requests.watch(ctx, m, l.narrow(o))
-	if err != nil {
-		return nil, err
-	}
-	s := watchOver(w, func() {
-		l.quiet.Add(1)
-		l.informer.report(hook.Failing, errQuiet)
-	})
-	if o.SendInitialEvents != nil {
-		if err := s.readInitial(ctx, l.informer.trim); err != nil {
-			s.Stop()
-			return nil, err
-		}
-	}
+	l.running.Go(func() { s.run(ctx, w) })
 	return s, nil
 }
 
-var errQuiet = fmt.Errorf("the watch has shown neither event nor bookmark for %s; it is started anew", quietLimit)
+// stream opens the first watch of a stream, with its initial list if that is asked for.
+func (l *listerWatcher) stream(ctx context.Context, o metav1.ListOptions) (*stream, watch.Interface, error) {
+	o.Watch = true
+	s := newStream(l, o)
+	if o.SendInitialEvents == nil {
+		l.endListing()
+		w, err := l.open(ctx, o)
+		return s, w, err
+	}
+	l.beginListing(o)
+	var w watch.Interface
+	err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
+		if w, err = l.requests.watch(ctx, m, l.narrow(o)); err != nil {
+			return err
+		}
+		if err = s.readInitial(ctx, w, l.informer.trim); err != nil {
+			w.Stop()
+		}
+		return err
+	})
+	s.options.SendInitialEvents, s.options.ResourceVersionMatch = nil, ""
+	if err == nil {
+		l.watches.Add(1)
+		l.lists.Add(1)
+	}
+	return s, w, err
+}
+
+// open opens a watch that goes on where another was.
+func (l *listerWatcher) open(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
+	err = l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
+		w, err = l.requests.watch(ctx, m, l.narrow(o))
+		return err
+	})
+	if err == nil {
+		l.watches.Add(1)
+	}
+	return w, err
+}
 
 // narrow makes a request one for what the informer is for.
 func (l *listerWatcher) narrow(o metav1.ListOptions) metav1.ListOptions {
@@ -245,7 +256,7 @@ func (l *listerWatcher) once(ctx context.Context, do func(context.Context, *meta
 func forReflector(err error, o metav1.ListOptions) bool {
 	var inStream streamError
 	switch {
-	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
+	case onlyListHelps(err):
 		return o.ResourceVersion != "" || o.Continue != ""
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return o.SendInitialEvents != nil

@@ -6,91 +6,146 @@ package cache
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// quietLimit is how long a watch may show nothing. An API server that offers bookmarks sends one about every minute.
-const quietLimit = 3 * time.Minute
+const (
+	// quietLimit is how long a watch may show nothing. An API server that offers bookmarks sends one about every minute.
+	quietLimit = 3 * time.Minute
+	// fruitless is how many watches in a row may break without an event before the reflector lists anew.
+	fruitless = 3
+)
 
-// stream is a watch that ends when it has been quiet for too long, and whose initial list may have been read to its end before:
-// the reflector would deal with an error in it by itself, and sleep through a stop for some.
+var errQuiet = fmt.Errorf("the watch has shown neither event nor bookmark for %s; it is started anew", quietLimit)
+
+// stream is a watch that goes on where it was when its connection breaks, or has been quiet for too long. The reflector would
+// do that, too, but after pauses of up to 30 seconds that grow with each break. What it ends with is an error that makes the
+// reflector list anew.
 type stream struct {
-	watch.Interface
-	initial chan watch.Event // nil once it has been given out
-	begun   time.Time
-	seen    atomic.Int64 // when something came last, in nanoseconds after begun
-
-	mu    sync.Mutex // guards what follows
-	quiet *time.Timer
-	over  bool          // nobody looks any more
-	ended chan struct{} // closed when a watch that was too quiet has been ended
+	lw      *listerWatcher
+	options metav1.ListOptions // of the next watch
+	initial chan watch.Event   // the initial list, if it was asked for; nil once it has been given out
+	events  chan watch.Event
+	stop    func()
+	stopped chan struct{}
 }
 
-// watchOver returns w as a stream. It calls report before it ends a watch that has been quiet for too long.
-func watchOver(w watch.Interface, report func()) *stream {
-	s := &stream{Interface: w, begun: time.Now()}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.quiet = time.AfterFunc(quietLimit, func() {
-		if !s.tooQuiet() {
-			return
-		}
-		defer close(s.ended)
-		report()
-		w.Stop()
-	})
+func newStream(l *listerWatcher, o metav1.ListOptions) *stream {
+	s := &stream{lw: l, options: o, events: make(chan watch.Event), stopped: make(chan struct{})}
+	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	return s
 }
 
-// tooQuiet says whether the watch must end now; if not, it looks again later. The timer is not set anew for each event.
-func (s *stream) tooQuiet() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
-		return false
-	}
-	if since := time.Since(s.begun) - time.Duration(s.seen.Load()); since < quietLimit {
-		s.quiet.Reset(quietLimit - since)
-		return false
-	}
-	s.over, s.ended = true, make(chan struct{})
-	return true
-}
-
-// Stop implements watch.Interface. Nothing is reported after it.
-func (s *stream) Stop() {
-	if ending := s.end(); ending != nil {
-		<-ending
-	}
-	s.Interface.Stop()
-}
-
-func (s *stream) end() chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.over = true
-	s.quiet.Stop()
-	return s.ended
-}
+// Stop implements watch.Interface.
+func (s *stream) Stop() { s.stop() }
 
 // ResultChan returns the channel of the next event. The reflector calls it before each.
 func (s *stream) ResultChan() <-chan watch.Event {
-	s.see()
 	if len(s.initial) > 0 {
 		return s.initial
 	}
 	s.initial = nil
-	return s.Interface.ResultChan()
+	return s.events
 }
 
-func (s *stream) see() { s.seen.Store(int64(time.Since(s.begun))) }
+// run gives out the events of w, and of those that follow it, until the stream is stopped, ctx ends, or only a list can help.
+func (s *stream) run(ctx context.Context, w watch.Interface) {
+	defer close(s.events)
+	broken := 0 // watches in a row that gave nothing
+	for {
+		began := s.options.ResourceVersion
+		last, ended := s.relay(ctx, w)
+		w.Stop()
+		if broken++; s.options.ResourceVersion != began {
+			broken = 0
+		}
+		if ended || (last != nil && (onlyListHelps(last) || broken >= fruitless)) {
+			if last != nil {
+				s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(last)})
+			}
+			return
+		}
+		var err error
+		if w, err = s.lw.open(ctx, s.options); err != nil {
+			s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(err)})
+			return
+		}
+	}
+}
+
+// relay gives out the events of one watch. ended says that nobody wants more; otherwise the watch has, with an error or without.
+func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ended bool) { //nolint:revive // the error is not one of the call
+	quiet := time.NewTimer(quietLimit)
+	defer quiet.Stop()
+	seen := time.Now()
+	for {
+		select {
+		case e, open := <-w.ResultChan():
+			switch {
+			case !open:
+				return nil, false
+			case e.Type == watch.Error:
+				return apierrors.FromObject(e.Object), false
+			}
+			seen = time.Now()
+			if o, err := meta.Accessor(e.Object); err == nil {
+				s.options.ResourceVersion = o.GetResourceVersion()
+			}
+			if !s.give(ctx, e) {
+				return nil, true
+			}
+		case <-quiet.C:
+			// The timer is not set anew for each event.
+			if since := time.Since(seen); since < quietLimit {
+				quiet.Reset(quietLimit - since)
+				continue
+			}
+			s.lw.quiet.Add(1)
+			s.lw.informer.report(hook.Failing, errQuiet)
+			return nil, false
+		case <-s.stopped:
+			return nil, true
+		case <-ctx.Done():
+			return nil, true
+		}
+	}
+}
+
+// give gives an event to the reflector, and says whether it wanted it.
+func (s *stream) give(ctx context.Context, e watch.Event) bool {
+	select {
+	case s.events <- e:
+		return true
+	case <-s.stopped:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// onlyListHelps tells the errors after which a watch cannot go on where it was.
+func onlyListHelps(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+// statusOf makes an error one that can be an event.
+func statusOf(err error) *metav1.Status {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		s := status.Status()
+		return &s
+	}
+	return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: err.Error()}
+}
 
 // streamError is an error that came, or an end that came too early, when the API server had accepted a request for a stream.
 type streamError struct{ error }
@@ -98,20 +153,20 @@ type streamError struct{ error }
 // Unwrap returns what the API server said.
 func (e streamError) Unwrap() error { return e.error }
 
-// readInitial reads the initial list to its end, and has each object trimmed as it comes.
-func (s *stream) readInitial(ctx context.Context, trim func(Object)) error {
+// readInitial reads the initial list of w to its end, and has each object trimmed as it comes.
+func (s *stream) readInitial(ctx context.Context, w watch.Interface, trim func(Object)) error {
 	var events []watch.Event
 	for {
-		e, err := next(ctx, s.Interface)
+		e, err := next(ctx, w)
 		if err != nil {
 			return err
 		}
-		s.see()
 		if o, ok := e.Object.(Object); ok && e.Type != watch.Bookmark {
 			trim(o)
 		}
 		events = append(events, e)
-		if endsInitial(e) {
+		if o := endsInitial(e); o != nil {
+			s.options.ResourceVersion = o.GetResourceVersion()
 			break
 		}
 	}
@@ -123,6 +178,8 @@ func (s *stream) readInitial(ctx context.Context, trim func(Object)) error {
 }
 
 func next(ctx context.Context, w watch.Interface) (watch.Event, error) {
+	quiet := time.NewTimer(quietLimit)
+	defer quiet.Stop()
 	select {
 	case e, open := <-w.ResultChan():
 		switch {
@@ -132,12 +189,18 @@ func next(ctx context.Context, w watch.Interface) (watch.Event, error) {
 			return e, streamError{apierrors.FromObject(e.Object)}
 		}
 		return e, nil
+	case <-quiet.C:
+		return watch.Event{}, streamError{errQuiet}
 	case <-ctx.Done():
 		return watch.Event{}, ctx.Err()
 	}
 }
 
-func endsInitial(e watch.Event) bool {
+// endsInitial returns the bookmark, if it is one, that ends the initial list.
+func endsInitial(e watch.Event) metav1.Object {
 	o, err := meta.Accessor(e.Object)
-	return e.Type == watch.Bookmark && err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
+	if e.Type == watch.Bookmark && err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+		return o
+	}
+	return nil
 }

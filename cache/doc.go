@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cache keeps local copies of API objects: informers, shared by everyone who asks for the same kind, and typed
+// Package cache keeps local copies of API objects: informers, shared by everyone who asks for the same scope, and typed
 // handles that read from them.
 //
 // # Usage
@@ -10,29 +10,57 @@
 //	websites := cache.For[*v1alpha1.Website](c) // declares the kind; the manager's Run, or c.Run, starts its informer
 //	site, err := websites.Get(ctx, key)         // a copy; waits for the initial list
 //
-// A handle is a declaration: what no handle was made for is neither listed nor watched, ever. Underneath are client-go's
-// SharedIndexInformers; [Handle.Informer] gives them out to code that knows them.
+// A handle is a declaration: what no handle was made for is neither listed nor watched, ever. [ForScope] narrows it:
+//
+//	tls := cache.ForScope[*corev1.Secret](c, cache.Scope{Names: cache.NewSet(key)})            // this Secret, no others
+//	pods := cache.ForScope[*corev1.Pod](c, cache.Scope{Labels: selector, Namespaces: tenants}) // tenants may change at any time
+//	jobs := cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: jobKind})       // metadata only
+//
+// Reads return copies; [Handle.Shared] is a view whose reads do not. [NewIndex] declares an index, [Handle.Owned] is one that is
+// always there. [Handle.State] and [Cache.States] say where each informer stands, [Cache.Changed] when that changes. [Handle.Release]
+// gives an informer back.
+//
+// Underneath are client-go's SharedIndexInformers; [Handle.Informer] gives them out to code that knows them, and
+// [NewInformerFactory] gives them out as client-go's informer factory does. [Adopt] makes a handle of an informer that the host
+// program runs.
+//
+// # What is kept
+//
+// Objects are kept without managedFields, unless [Scope] says otherwise: [Handle.LastWrite] knows the newest entry. An Update with
+// such an object leaves the managedFields at the API server alone. Built-in kinds are read as protobuf, custom ones as JSON. The
+// initial list is streamed where the API server can do that. Resyncs are off.
 //
 // # Guarantees
 //
-// S4: an informer that cannot list (its API is missing, it is forbidden, its objects cannot be decoded, the API server
-// cannot be reached) delays nobody else, and [Handle.State] says why it fails. It is tried again after 3 seconds at most
-// (up to 30, where the API server asks for a longer pause), for as long as it takes: a CRD may be installed, or a right
-// granted, later.
-//
-// S7: one LIST and one WATCH per kind, however many handles.
-//
 // S2: no final state is lost when a watch breaks, its version is too old, or the kind is not served for a while: what was
-// deleted meanwhile comes as a delete with the last known state (client-go's DeletedFinalStateUnknown).
+// deleted meanwhile comes as a delete with the last known state (client-go's DeletedFinalStateUnknown). So does what leaves a
+// scope because its namespace or name was taken out. A watch that breaks, or shows neither event nor bookmark for 3 minutes, goes
+// on where it was.
 //
-// S5: a CRD that appears later is synced within 5 seconds. One that is removed parks its informer, with the last known state
-// readable, and is listed anew within 5 seconds of its return, if it does not come and go more than once in two minutes.
+// S4: an informer that cannot list (its API is missing, it is forbidden, the API server cannot be reached or does not answer for
+// 30 seconds) delays nobody else, and [Handle.State] says why it fails. It is tried again after 4 seconds at most (up to 30,
+// where the API server asks for a longer pause), for as long as it takes: a CRD may be installed, or a right granted, later. A
+// right that is revoked is noticed when the watch ends, after at most 10 minutes. An object of a custom resource that does not
+// fit its Go type is named in the state and reported; all others are kept, and of it the last state that did fit.
 //
-// S9: a read never answers from an unsynced store: it waits until its context ends, and then says what it waited for.
+// S5: a CRD that appears later is synced within 5 seconds; its group-version is asked for every 4 seconds, once for all informers
+// that wait for it. One that is removed parks its informer, with the last known state readable, and is listed anew within 5
+// seconds of its return, if it does not come and go more than once in two minutes (client-go's reflector pauses for up to 30
+// seconds between lists). It may come back with another plural name or scope.
+//
+// S6: the last release stops an informer: its watch, its goroutines and its memory are gone soon after.
+//
+// S7: one LIST and one WATCH per scope, however many handles. Scopes of several namespaces or names share what they have in
+// common.
+//
+// S9: a read never answers from an unsynced store: it waits while the initial list is under way, until its context ends, and then
+// says what it waited for. Where the list cannot be had, it returns the reason at once. Once there was a list, reads answer from
+// the last known state, and [Handle.Stale] says if that may be old.
 //
 // # Concurrency
 //
-// Everything is safe for concurrent use. [Cache.Run] starts one goroutine per informer (and client-go more below it) and
-// joins them all before it returns. Waiting and backoff happen in our own ListerWatcher, which ends with its context:
-// client-go's reflector would sleep up to 30 seconds through a stop.
+// Everything is safe for concurrent use. [Cache.Run] starts two goroutines per informer (and client-go more below them) and joins
+// them all before it returns. Waiting and backoff happen in our own ListerWatcher, which ends with its context: client-go's
+// reflector would sleep up to 30 seconds through a stop. A [Set] may be changed, and a handle released, from anywhere, callbacks
+// included; a [Subscription] must not be closed from its own callback.
 package cache

@@ -22,7 +22,8 @@ import (
 const (
 	// quietLimit is how long a watch may show nothing. An API server that offers bookmarks sends one about every minute.
 	quietLimit = 3 * time.Minute
-	// fruitless is how many watches in a row may break without an event before the reflector lists anew.
+	// fruitless is how many watches in a row may break at once and without an event before the reflector lists anew: the next
+	// event may be one that cannot be read.
 	fruitless = 3
 )
 
@@ -63,10 +64,10 @@ func (s *stream) run(ctx context.Context, w watch.Interface) {
 	defer close(s.events)
 	broken := 0 // watches in a row that gave nothing
 	for {
-		began := s.options.ResourceVersion
+		from, began := s.options.ResourceVersion, time.Now()
 		last, ended := s.relay(ctx, w)
 		w.Stop()
-		if broken++; s.options.ResourceVersion != began {
+		if broken++; s.options.ResourceVersion != from || time.Since(began) > time.Second {
 			broken = 0
 		}
 		if ended || (last != nil && (onlyListHelps(last) || broken >= fruitless)) {

@@ -20,9 +20,24 @@
 // always there. [Handle.State] and [Cache.States] say where each informer stands, [Cache.Changed] when that changes. [Handle.Release]
 // gives an informer back.
 //
-// Underneath are client-go's SharedIndexInformers; [Handle.Informer] gives them out to code that knows them, and
-// [NewInformerFactory] gives them out as client-go's informer factory does. [Adopt] makes a handle of an informer that the host
-// program runs.
+// # client-go's informers and factories
+//
+// Underneath are client-go's SharedIndexInformers; [Handle.Informer] gives them out to code that knows them. An [InformerFactory]
+// is a client-go SharedInformerFactory over the cache, for components that take one: its listers and the handles share one LIST
+// and one WATCH (S7). The cache runs its informers and never stops them before its own end, so Start and Shutdown do nothing, and
+// WaitForCacheSync waits for the cache to run. They are without managedFields, as all are here.
+//
+// [Adopt] makes a handle of an informer that the host program runs, of whichever factory:
+//
+//	pods := cache.Adopt[*corev1.Pod](c, factory.Core().V1().Pods().Informer(), cache.AdoptOptions{})
+//
+// The host starts its factory after that, and stops it. Release takes off our event handlers and nothing else.
+//
+// A unit test needs no server: a cache without a Backend, a factory with a fake clientset, and handles that adopt its informers.
+//
+//	c := cache.New(nil, cache.Options{})
+//	factory := cache.NewInformerFactory(c, fake.NewClientset(objects...))
+//	pods := cache.Adopt[*corev1.Pod](c, factory.Core().V1().Pods().Informer(), cache.AdoptOptions{})
 //
 // # What is kept
 //
@@ -54,7 +69,8 @@
 // common.
 //
 // S9: a read never answers from an unsynced store: it waits while the initial list is under way, until its context ends, and then
-// says what it waited for. Where the list cannot be had, it returns the reason at once. Once there was a list, reads answer from
+// says what it waited for. Where the list cannot be had, it returns the reason at once. In a Reconcile, what its controller neither
+// watches nor declares cannot be read ([Declarations]). Once there was a list, reads answer from
 // the last known state, and [Handle.Stale] says if that may be old.
 //
 // # Concurrency

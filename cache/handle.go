@@ -198,8 +198,8 @@ func (h *Handle[T]) Namespaced() (bool, error) {
 	return m.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
-// Informer returns client-go's informer underneath, for event handlers and indexers of your own. It must not be run: the cache
-// does that, and from now on it never stops it before its own end. It is nil where the scheme does not know T, after Release, and
+// Informer returns client-go's informer underneath, for event handlers and indexers of your own. The cache
+// runs it, and from now on never stops it before its own end; to run it does nothing. It is nil where the scheme does not know T, after Release, and
 // where the scope has Namespaces or Names: there are several, then.
 func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
 	if h.usable() != nil {
@@ -209,16 +209,13 @@ func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
 	if one == nil {
 		return nil
 	}
-	return h.cache.acquire(one.key, h.group.example).shared // and never released
+	return pinned{h.cache.acquire(one.key, h.group.example).shared} // and never released
 }
 
 // String names the kind, and the scope if it is not everything.
 func (h *Handle[T]) String() string {
-	if h.err != nil {
+	if h.group == nil {
 		return reflect.TypeFor[T]().String()
 	}
-	if scope := h.group.key.String(); scope != "" {
-		return h.group.key.kind() + " (" + scope + ")"
-	}
-	return h.group.key.kind()
+	return h.group.String()
 }

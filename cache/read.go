@@ -44,6 +44,9 @@ func (h *Handle[T]) get(ctx context.Context, name types.NamespacedName) (any, er
 	if err := h.usable(); err != nil {
 		return nil, err
 	}
+	if err := h.group.declaredIn(ctx); err != nil {
+		return nil, err
+	}
 	i, err := h.group.member(name)
 	if err != nil {
 		return nil, err
@@ -134,6 +137,9 @@ func (h *Handle[T]) all(ctx context.Context, o ListOptions, of func(*informer) (
 // find returns what the members of the scope have.
 func (h *Handle[T]) find(ctx context.Context, o ListOptions, of func(*informer) ([]any, error)) ([][]any, error) {
 	if err := h.usable(); err != nil {
+		return nil, err
+	}
+	if err := h.group.declaredIn(ctx); err != nil {
 		return nil, err
 	}
 	if o.Limit < 0 {

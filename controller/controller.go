@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -23,6 +24,7 @@ type Controller[K comparable] struct {
 	o          Options
 	queue      *workqueue.Queue[K]
 	synced     chan struct{} // closed by Warm
+	declared   cache.Declarations
 
 	mu      sync.Mutex         // guards what follows
 	wrong   []error            // what Validate reports
@@ -62,6 +64,7 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 		c.complain(err)
 		c.queue, _ = workqueue.New(workqueue.Options[K]{}) // so that Queue is never nil; Run refuses
 	}
+	c.declareLocked() // nobody else has it yet
 	c.complain(o.Validate())
 	if name == "" {
 		c.complain(errors.New("give it a name"))
@@ -87,8 +90,9 @@ func (c *Controller[K]) Name() string { return c.name }
 // Queue returns the controller's queue, for a look at it and to make keys due from elsewhere. It must not be taken from.
 func (c *Controller[K]) Queue() *workqueue.Queue[K] { return c.queue }
 
-// Reads declares what Reconcile reads without watching it: workers start when it is settled, too, and Stale looks at it. Call it
-// before the start.
+// Reads declares what Reconcile reads without watching it: workers start when it is settled, too, and Stale looks at it. A handle
+// that is neither watched nor declared cannot be read in a Reconcile: it would be a watch that nobody sees. Call it before the
+// start.
 func (c *Controller[K]) Reads(r ...Readable) {
 	if slices.ContainsFunc(r, isNil) {
 		c.complain(errors.New("Reads was given nothing to read"))
@@ -97,6 +101,23 @@ func (c *Controller[K]) Reads(r ...Readable) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reads = append(slices.Clip(c.reads), r...)
+	c.declareLocked()
+}
+
+// declareLocked allows Reconcile to read what is watched and what was given to Reads.
+func (c *Controller[K]) declareLocked() {
+	var of []cache.Declared
+	for _, w := range c.watches {
+		if k, ok := w.source.(interface{ Handle() cache.Declared }); ok {
+			of = append(of, k.Handle())
+		}
+	}
+	for _, r := range c.reads {
+		if d, ok := r.(cache.Declared); ok {
+			of = append(of, d)
+		}
+	}
+	c.declared.Set(fmt.Sprintf("the controller %q", c.name), of...)
 }
 
 // isNil is true also of a nil *cache.Handle.

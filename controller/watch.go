@@ -38,6 +38,7 @@ func (c *Controller[K]) Watch(s source.Source[K]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watches = append(slices.Clip(c.watches), w)
+	c.declareLocked()
 	if c.start != nil {
 		c.start(w)
 	}
@@ -86,6 +87,7 @@ func (c *Controller[K]) forget(s source.Source[K]) (w *watching[K], running bool
 	}
 	w = c.watches[i]
 	c.watches = slices.Delete(slices.Clone(c.watches), i, i+1)
+	c.declareLocked()
 	close(w.removed)
 	return w, w.stop != nil
 }

@@ -28,7 +28,7 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 		return nil
 	}
 	log := c.logger(work)
-	work = context.WithValue(work, staleKey{}, c.stale)
+	work = c.declared.Context(context.WithValue(work, staleKey{}, c.stale))
 	var workers sync.WaitGroup
 	for range c.o.Workers {
 		startWorker(&workers, func() bool { return c.processNextItem(take, work, log) })

@@ -43,6 +43,9 @@ func (k *kind[T, K]) String() string {
 	return "Kind(" + k.objects.String() + ")"
 }
 
+// Handle returns what is watched, so that a controller knows that it may be read.
+func (k *kind[T, K]) Handle() cache.Declared { return k.objects }
+
 func (k *kind[T, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
 	subscribe := func(events toolscache.ResourceEventHandler) (subscription, error) {
 		s, err := k.objects.Subscribe(events)

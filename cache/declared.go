@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+)
+
+// Declarations says what may be read in a context. A controller makes one of what it watches and of what was given to its Reads, so
+// that a read of anything else, which nobody would wait for, is an error in the first Reconcile that does it, and not a hidden
+// watch. The zero value declares nothing; it is safe for concurrent use.
+type Declarations struct {
+	now atomic.Pointer[declarations]
+}
+
+type declarations struct {
+	who    string
+	groups []*group
+}
+
+// Declared is what can be declared. A *Handle is one.
+type Declared interface{ scope() *group }
+
+func (h *Handle[T]) scope() *group {
+	if h == nil {
+		return nil
+	}
+	return h.group
+}
+
+// Set makes the declarations of who (named in errors) these and no others. Handles of equal scopes count as the same.
+func (d *Declarations) Set(who string, of ...Declared) {
+	n := &declarations{who: who}
+	for _, o := range of {
+		if g := o.scope(); g != nil {
+			n.groups = append(n.groups, g)
+		}
+	}
+	d.now.Store(n)
+}
+
+// Context returns a context in which what is not declared cannot be read from a cache.
+func (d *Declarations) Context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, declarationsKey{}, d)
+}
+
+type declarationsKey struct{}
+
+// declaredIn returns an error that names the missing declaration, if the context is one with declarations.
+func (g *group) declaredIn(ctx context.Context) error {
+	d, ok := ctx.Value(declarationsKey{}).(*Declarations)
+	if !ok {
+		return nil
+	}
+	n := d.now.Load()
+	if n == nil {
+		n = &declarations{who: "whoever reads"}
+	}
+	if slices.Contains(n.groups, g) || slices.ContainsFunc(n.groups, g.sameScope) {
+		return nil
+	}
+	return fmt.Errorf("%s neither watches nor reads %s by declaration; give the handle to its Reads", n.who, g)
+}
+
+// sameScope says whether two groups keep the same.
+func (g *group) sameScope(other *group) bool {
+	return g.key == other.key && g.cache == other.cache &&
+		g.scope.Namespaces == other.scope.Namespaces && g.scope.Names == other.scope.Names
+}
+
+// String names the kind, and the scope if it is not everything.
+func (g *group) String() string {
+	if scope := g.key.String(); scope != "" {
+		return g.key.kind() + " (" + scope + ")"
+	}
+	return g.key.kind()
+}

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+// TestS9_UndeclaredRead: what a controller neither watches nor declares cannot be read in its Reconcile, and the error names it.
+// Handles of one scope count as the same; outside of a Reconcile everything can be read.
+func TestS9_UndeclaredRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, all := cluster(t, fakeapi.ConfigMaps, fakeapi.Secrets, fakeapi.Pods)
+		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")})
+		maps, secrets, pods := cache.For[*corev1.ConfigMap](all), cache.For[*corev1.Secret](all), cache.For[*corev1.Pod](all)
+		some := cache.ForScope[*corev1.ConfigMap](all, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"a": "b"})})
+		index := cache.NewIndex(pods, "node", func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
+		var mu sync.Mutex
+		got := map[string]error{}
+		read := func(ctx context.Context) {
+			mu.Lock()
+			defer mu.Unlock()
+			key := types.NamespacedName{Namespace: "default", Name: "a"}
+			_, got["watched"] = maps.Shared().Get(ctx, key)
+			_, got["another handle"] = cache.For[*corev1.ConfigMap](all).Get(ctx, key)
+			_, got["declared"] = secrets.List(ctx, cache.ListOptions{})
+			_, got["another scope"] = some.List(ctx, cache.ListOptions{})
+			_, got["get"] = pods.Get(ctx, key)
+			_, got["index"] = index.List(ctx, "n", cache.ListOptions{})
+		}
+		c := controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			read(ctx)
+			return controller.Result{}, nil
+		}), controller.Options{Logger: silent})
+		c.Watch(source.Kind(maps, handler.Self()))
+		c.Reads(secrets)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		synctest.Wait()
+		cancel()
+		ok(t, <-done)
+		const missing = `the controller "test" neither watches nor reads `
+		for what, want := range map[string]string{
+			"watched": "", "another handle": "", "declared": "", "another scope": missing + "ConfigMap.v1 (labels a=b) by declaration; give the handle to its Reads",
+			"get": "get Pod default/a: " + missing + "Pod.v1 by declaration", "index": missing + "Pod.v1",
+		} {
+			if err := got[what]; (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want %s", what, err, want)
+			}
+		}
+		read(t.Context())
+		for what, err := range got {
+			if err != nil && what != "get" { // there is no pod
+				t.Errorf("outside of a Reconcile, %s: %v", what, err)
+			}
+		}
+	})
+}

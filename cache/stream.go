@@ -85,7 +85,7 @@ func (s *stream) run(ctx context.Context, w watch.Interface) {
 }
 
 // relay gives out the events of one watch. ended says that nobody wants more; otherwise the watch has, with an error or without.
-func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ended bool) { //nolint:revive // the error is not one of the call
+func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ended bool) {
 	quiet := time.NewTimer(quietLimit)
 	defer quiet.Stop()
 	seen := time.Now()

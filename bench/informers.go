@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -45,7 +46,7 @@ type bounds struct {
 // what comes without options.
 var targets = []bounds{
 	{"setpoint, shared", "client-go", 1.05, 1.1, 1.0},
-	{"setpoint", "client-go, copying", 1.05, 1.1, 0},
+	{"setpoint", "client-go, copying", 1.05, 1.1, 1.0},
 	{"setpoint", "client-go", 0, 0, 1.0},
 	{"setpoint", "controller-runtime", 0, 0, 0.8},
 	{"controller-runtime", "client-go, copying", 0, 0, 0},
@@ -55,11 +56,12 @@ var targets = []bounds{
 func (p *informers) run(w *tabwriter.Writer, rounds int) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err == nil {
-		defer os.RemoveAll(dir)
-		err = p.runIn(dir, w, rounds)
+		err = errors.Join(p.runIn(dir, w, rounds), os.RemoveAll(dir))
 	}
 	if err != nil {
+		w.Flush()
 		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 }
 

@@ -6,7 +6,9 @@
 //
 //	GOWORK=off go run . [-rounds 7] [-cpu]
 //
-// With -only informers it compares what it costs to bring a controller's cache up instead, against a control plane.
+// Instead, it compares what it costs to bring a controller's cache up, against a control plane that it starts:
+//
+//	GOWORK=off go run . -only informers [-rounds 7] [-objects 100000] [-kubeconfig file] [-profile directory]
 package main
 
 import (

@@ -199,14 +199,8 @@ func (i *informer) size() (objects int, bytes int64) {
 // synced is closed when the initial list is in the store.
 func (i *informer) synced() <-chan struct{} { return i.shared.HasSyncedChecker().Done() }
 
-func (i *informer) hasSynced() bool {
-	select {
-	case <-i.synced():
-		return true
-	default:
-		return false
-	}
-}
+// hasSynced asks on each read, so it does not make a channel checker as synced does.
+func (i *informer) hasSynced() bool { return i.shared.HasSynced() }
 
 // settled says whether there is nothing to wait for: it is synced, or says why it is not.
 func (i *informer) settled() bool {

@@ -35,14 +35,15 @@ var errQuiet = fmt.Errorf("the watch has shown neither event nor bookmark for %s
 type stream struct {
 	lw      *listerWatcher
 	options metav1.ListOptions // of the next watch
-	initial chan watch.Event   // the initial list, if it was asked for; nil once it has been given out
+	initial eventList          // what has not been given out of the initial list
+	turn    chan watch.Event   // has room for one of that
 	events  chan watch.Event
 	stop    func()
 	stopped chan struct{}
 }
 
 func newStream(l *listerWatcher, o metav1.ListOptions) *stream {
-	s := &stream{lw: l, options: o, events: make(chan watch.Event), stopped: make(chan struct{})}
+	s := &stream{lw: l, options: o, turn: make(chan watch.Event, 1), events: make(chan watch.Event), stopped: make(chan struct{})}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	return s
 }
@@ -52,11 +53,37 @@ func (s *stream) Stop() { s.stop() }
 
 // ResultChan returns the channel of the next event. The reflector calls it before each.
 func (s *stream) ResultChan() <-chan watch.Event {
-	if len(s.initial) > 0 {
-		return s.initial
+	if len(s.turn) == 0 && len(s.initial) > 0 {
+		s.turn <- s.initial.take() // there is room
 	}
-	s.initial = nil
+	if len(s.turn) > 0 {
+		return s.turn
+	}
 	return s.events
+}
+
+// eventList is a list of events in chunks: it never copies them.
+type eventList [][]watch.Event
+
+func (l *eventList) add(e watch.Event) {
+	last := len(*l) - 1
+	if last < 0 || len((*l)[last]) == cap((*l)[last]) {
+		*l = append(*l, make([]watch.Event, 0, 512))
+		last++
+	}
+	(*l)[last] = append((*l)[last], e)
+}
+
+// take takes the first event, of which there must be one, so that the list does not keep it.
+func (l *eventList) take() watch.Event {
+	first := (*l)[0]
+	e := first[0]
+	first[0] = watch.Event{}
+	if (*l)[0] = first[1:]; len(first) == 1 {
+		(*l)[0] = nil
+		*l = (*l)[1:]
+	}
+	return e
 }
 
 // run gives out the events of w, and of those that follow it, until the stream is stopped, ctx ends, or only a list can help.
@@ -156,31 +183,27 @@ func (e streamError) Unwrap() error { return e.error }
 
 // readInitial reads the initial list of w to its end, and has each object trimmed as it comes.
 func (s *stream) readInitial(ctx context.Context, w watch.Interface, trim func(Object)) error {
-	var events []watch.Event
+	s.initial = nil // of a list that failed half way
+	quiet := time.NewTimer(quietLimit)
+	defer quiet.Stop()
 	for {
-		e, err := next(ctx, w)
+		e, err := next(ctx, w, quiet.C)
 		if err != nil {
 			return err
 		}
 		if o, ok := e.Object.(Object); ok && e.Type != watch.Bookmark {
 			trim(o)
 		}
-		events = append(events, e)
+		quiet.Reset(quietLimit)
+		s.initial.add(e)
 		if o := endsInitial(e); o != nil {
 			s.options.ResourceVersion = o.GetResourceVersion()
-			break
+			return nil
 		}
 	}
-	s.initial = make(chan watch.Event, len(events))
-	for _, e := range events {
-		s.initial <- e // there is room
-	}
-	return nil
 }
 
-func next(ctx context.Context, w watch.Interface) (watch.Event, error) {
-	quiet := time.NewTimer(quietLimit)
-	defer quiet.Stop()
+func next(ctx context.Context, w watch.Interface, quiet <-chan time.Time) (watch.Event, error) {
 	select {
 	case e, open := <-w.ResultChan():
 		switch {
@@ -190,7 +213,7 @@ func next(ctx context.Context, w watch.Interface) (watch.Event, error) {
 			return e, streamError{apierrors.FromObject(e.Object)}
 		}
 		return e, nil
-	case <-quiet.C:
+	case <-quiet:
 		return watch.Event{}, streamError{errQuiet}
 	case <-ctx.Done():
 		return watch.Event{}, ctx.Err()

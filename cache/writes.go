@@ -4,6 +4,8 @@
 package cache
 
 import (
+	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,15 +30,16 @@ type Write struct {
 type writes struct {
 	mu      sync.Mutex // guards what follows
 	last    map[types.UID]kept
-	names   map[string]string // each manager's name once
+	names   []string          // of managers
+	ids     map[string]uint16 // their places in names
 	seq     uint32
 	pruneAt int
 }
 
 type kept struct {
-	manager string
-	seconds int64
+	seconds uint32
 	seq     uint32
+	manager uint16
 	applied bool
 }
 
@@ -51,16 +54,16 @@ func (w *writes) keep(uid types.UID, entries []metav1.ManagedFieldsEntry) {
 	newest := newestOf(entries)
 	k := kept{applied: newest.Operation == metav1.ManagedFieldsOperationApply}
 	if newest.Time != nil {
-		k.seconds = newest.Time.Unix()
+		k.seconds = uint32(newest.Time.Unix())
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.last == nil {
-		w.last, w.names, w.pruneAt = map[types.UID]kept{}, map[string]string{}, firstPrune
+		w.last, w.ids, w.names, w.pruneAt = map[types.UID]kept{}, map[string]uint16{}, []string{""}, firstPrune
 	}
 	w.seq++
 	k.seq = w.seq
-	k.manager = w.internLocked(newest.Manager)
+	k.manager = w.idLocked(newest.Manager)
 	w.last[uid] = k
 }
 
@@ -101,15 +104,15 @@ func newestOf(entries []metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
 	return newest
 }
 
-// internLocked keeps each name once, if there are not too many of them.
-func (w *writes) internLocked(name string) string {
-	if same, ok := w.names[name]; ok {
-		return same
+// idLocked keeps each name once. If there are too many, further ones are not kept.
+func (w *writes) idLocked(name string) uint16 {
+	id, ok := w.ids[name]
+	if !ok && len(w.names) <= math.MaxUint16 {
+		name = strings.Clone(name) // and not the object that it is a part of
+		id = uint16(len(w.names))
+		w.ids[name], w.names = id, append(w.names, name)
 	}
-	if len(w.names) < 1000 {
-		w.names[name] = name
-	}
-	return name
+	return id
 }
 
 func (w *writes) of(uid types.UID) (Write, bool) {
@@ -123,7 +126,7 @@ func (w *writes) of(uid types.UID) (Write, bool) {
 	if k.applied {
 		operation = metav1.ManagedFieldsOperationApply
 	}
-	return Write{Manager: k.manager, Operation: operation, Time: time.Unix(k.seconds, 0)}, true
+	return Write{Manager: w.names[k.manager], Operation: operation, Time: time.Unix(int64(k.seconds), 0)}, true
 }
 
 // due says whether there are so many that prune is worth its time.

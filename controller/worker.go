@@ -84,7 +84,7 @@ func (c *Controller[K]) processNextItem(take, work context.Context, log *slog.Lo
 		_ = item.Release() // cannot fail: it was taken just now
 		return false
 	}
-	log = log.With("key", item.Key(), "attempt", item.Attempt())
+	log = newItemLog(log.Handler(), item)
 	if c.o.Hooks.Reconciling != nil {
 		c.o.Hooks.Reconciling(c.name)
 	}

@@ -247,6 +247,10 @@ func (q *Queue[K]) skipLocked(w *who[K], how *How) bool {
 
 // AddAll adds many keys under one lock, as AddWith does, those last that SkipInBackoff has to be asked about.
 func (q *Queue[K]) AddAll(keys []K, how How) {
+	if len(keys) == 1 {
+		q.AddWith(keys[0], how)
+		return
+	}
 	ws := make([]who[K], 0, len(keys))
 	for _, key := range keys {
 		w := who[K]{key: key}

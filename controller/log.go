@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// itemLog is the logger of one Reconcile. Most log nothing, so its attributes are formatted when the first line is.
+type itemLog[K comparable] struct {
+	slog.Logger
+
+	base    slog.Handler
+	key     K
+	attempt int
+}
+
+func newItemLog[K comparable](base slog.Handler, item workqueue.Item[K]) *slog.Logger {
+	l := &itemLog[K]{base: base, key: item.Key(), attempt: item.Attempt()}
+	l.Logger = *slog.New(l)
+	return &l.Logger
+}
+
+func (l *itemLog[K]) with() slog.Handler {
+	return l.base.WithAttrs([]slog.Attr{slog.Any("key", l.key), slog.Int("attempt", l.attempt)})
+}
+
+// Enabled implements slog.Handler.
+func (l *itemLog[K]) Enabled(ctx context.Context, level slog.Level) bool {
+	return l.base.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler.
+func (l *itemLog[K]) Handle(ctx context.Context, r slog.Record) error {
+	return l.with().Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (l *itemLog[K]) WithAttrs(attrs []slog.Attr) slog.Handler { return l.with().WithAttrs(attrs) }
+
+// WithGroup implements slog.Handler.
+func (l *itemLog[K]) WithGroup(name string) slog.Handler { return l.with().WithGroup(name) }

@@ -80,8 +80,11 @@ func TestS4_Failing(t *testing.T) {
 			return r.Fail(http.StatusInternalServerError, "boom")
 		}, hook.Failing, "boom"},
 		"overloaded in the stream": {func(r *fakeapi.Request) (*http.Response, error) {
-			return r.Send(addedEvent + errorEvent(http.StatusTooManyRequests))
-		}, hook.Failing, "in the stream"},
+			if r.Streaming() {
+				return r.Send(strings.Replace(addedEvent, "ConfigMap", "Secret", 1) + errorEvent(http.StatusTooManyRequests))
+			}
+			return overloaded(r, 1)
+		}, hook.Failing, "slow down"},
 		"expired without a version":  {func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusGone, "too old") }, hook.Failing, "too old"},
 		"no JSON":                    {func(r *fakeapi.Request) (*http.Response, error) { return r.Send("<html>") }, hook.Failing, "json parse error"},
 		"invalid, and not streaming": {noStreaming(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusBadRequest, "what?") }), hook.Failing, "what?"},

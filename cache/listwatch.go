@@ -114,43 +114,22 @@ func (l *listerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.
 		return nil, context.Canceled
 	}
 	defer l.running.Done()
-	s, w, err := l.stream(ctx, o)
+	o.Watch = true
+	if o.SendInitialEvents == nil {
+		l.endListing()
+	} else {
+		l.beginListing(o)
+	}
+	w, err := l.open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
+	s := newStream(l, o)
 	l.running.Go(func() { s.run(ctx, w) })
 	return s, nil
 }
 
-// stream opens the first watch of a stream, with its initial list if that is asked for.
-func (l *listerWatcher) stream(ctx context.Context, o metav1.ListOptions) (*stream, watch.Interface, error) {
-	o.Watch = true
-	s := newStream(l, o)
-	if o.SendInitialEvents == nil {
-		l.endListing()
-		w, err := l.open(ctx, o)
-		return s, w, err
-	}
-	l.beginListing(o)
-	var w watch.Interface
-	err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
-		if w, err = l.requests.watch(ctx, m, l.narrow(o)); err != nil {
-			return err
-		}
-		if err = s.readInitial(ctx, w, l.informer.trim); err != nil {
-			w.Stop()
-		}
-		return err
-	})
-	s.options.SendInitialEvents, s.options.ResourceVersionMatch = nil, ""
-	if err == nil {
-		l.watches.Add(1)
-		l.lists.Add(1)
-	}
-	return s, w, err
-}
-
-// open opens a watch that goes on where another was.
+// open opens a watch.
 func (l *listerWatcher) open(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
 	err = l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
 		w, err = l.requests.watch(ctx, m, l.narrow(o))
@@ -251,17 +230,14 @@ func (l *listerWatcher) once(ctx context.Context, do func(context.Context, *meta
 }
 
 // forReflector tells the errors that make the reflector ask for something else: a version, or a page, that is too old or too
-// new, and a streamed initial list that the API server does not offer, or that fails half way: then it asks for a plain list.
-// All else it would only ask for again.
+// new, and a streamed initial list that the API server does not offer: then it asks for a plain list. All else it would only ask
+// for again.
 func forReflector(err error, o metav1.ListOptions) bool {
-	var inStream streamError
 	switch {
 	case onlyListHelps(err):
 		return o.ResourceVersion != "" || o.Continue != ""
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return o.SendInitialEvents != nil
-	case errors.As(err, &inStream):
-		return !apierrors.IsTooManyRequests(err)
 	default:
 		return false
 	}

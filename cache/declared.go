@@ -32,7 +32,8 @@ func (h *Handle[T]) scope() *group {
 	return h.group
 }
 
-// Set makes the declarations of who (named in errors) these and no others. Handles of equal scopes count as the same.
+// Set makes the declarations of who (named in errors) these and no others. Handles of equal scopes count as the same: of Sets,
+// only one and the same is equal.
 func (d *Declarations) Set(who string, of ...Declared) {
 	n := &declarations{who: who}
 	for _, o := range of {

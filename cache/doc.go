@@ -25,7 +25,10 @@
 // Underneath are client-go's SharedIndexInformers; [Handle.Informer] gives them out to code that knows them. An [InformerFactory]
 // is a client-go SharedInformerFactory over the cache, for components that take one: its listers and the handles share one LIST
 // and one WATCH (S7). The cache runs its informers and never stops them before its own end, so Start and Shutdown do nothing, and
-// WaitForCacheSync waits for the cache to run. They are without managedFields, as all are here.
+// WaitForCacheSync waits for the cache to run. Their objects are without managedFields.
+//
+// A lister answers from what is there, synced or not, as client-go's do, and S9 does not hold for it. A controller that uses one
+// gives a handle of all objects of the kind to its Reads: its workers wait for that, and it is the same informer.
 //
 // [Adopt] makes a handle of an informer that the host program runs, of whichever factory:
 //
@@ -39,11 +42,13 @@
 //	factory := cache.NewInformerFactory(c, fake.NewClientset(objects...))
 //	pods := cache.Adopt[*corev1.Pod](c, factory.Core().V1().Pods().Informer(), cache.AdoptOptions{})
 //
+// No API server says there whether a kind lives in namespaces. A handle that handler.Owner is given needs [AdoptOptions].Scope.
+//
 // # What is kept
 //
 // Objects are kept without managedFields, unless [Scope] says otherwise: [Handle.LastWrite] knows the newest entry. An Update with
 // such an object leaves the managedFields at the API server alone. Built-in kinds are read as protobuf, custom ones as JSON. The
-// initial list is streamed where the API server can do that. Resyncs are off.
+// initial list is streamed where the API server can do that. Resyncs are off, unless [Scope].Resync says how often.
 //
 // # Guarantees
 //

@@ -118,7 +118,8 @@ func (h *Handle[T]) OwnerRef(obj T) *metav1ac.OwnerReferenceApplyConfiguration {
 		WithController(true).WithBlockOwnerDeletion(true)
 }
 
-// LastWrite returns who wrote an object of the local copy last, if its managedFields, which are not kept, said so.
+// LastWrite returns who wrote an object of the local copy last, if its managedFields, which are not kept, said so. Where
+// Scope.KeepManagedFields keeps them it knows nothing: they are in the object.
 func (h *Handle[T]) LastWrite(obj T) (Write, bool) {
 	if h.usable() != nil {
 		return Write{}, false
@@ -198,8 +199,8 @@ func (h *Handle[T]) Namespaced() (bool, error) {
 	return m.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
-// Informer returns client-go's informer underneath, for event handlers and indexers of your own. The cache
-// runs it, and from now on never stops it before its own end; to run it does nothing. It is nil where the scheme does not know T, after Release, and
+// Informer returns client-go's informer underneath, for event handlers and indexers of your own. The cache runs it, and from now
+// on never stops it before its own end; to run it does nothing. It is nil where the scheme does not know T, after Release, and
 // where the scope has Namespaces or Names: there are several, then.
 func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
 	if h.usable() != nil {

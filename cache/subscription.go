@@ -24,8 +24,9 @@ type Subscription struct {
 
 // Subscribe has handler called for each object of the scope, and for each change from now on. Objects that enter the scope are
 // adds; those that leave it, because a namespace was taken out of it for example, are deletes. The handler must not change the
-// objects. It is called from one goroutine per informer, and one more for what leaves. The subscription keeps the informers
-// alive, even after the handle's Release, and must be closed. It may be made before the cache runs.
+// objects. It is called from one goroutine per informer, and one more for what leaves. A panic of it on an informer's goroutine
+// ends the process, as with client-go. The subscription keeps the informers alive, even after the handle's Release, and must be
+// closed. It may be made before the cache runs.
 func (h *Handle[T]) Subscribe(handler toolscache.ResourceEventHandler) (*Subscription, error) {
 	if h.err != nil {
 		return nil, h.err

@@ -103,11 +103,11 @@ func (i *informer) lastKnown(raw []byte) (name *metav1.PartialObjectMetadata, kn
 	if err != nil || !found {
 		return name, nil
 	}
-	known, _ = stored.(Object)
-	if known != nil && known.GetUID() != name.GetUID() {
+	if known, _ = stored.(Object); known == nil || known.GetUID() != name.GetUID() {
 		return name, nil
 	}
-	return name, known
+	copied, _ := known.DeepCopyObject().(Object) // it will be trimmed, while others read the one in the store
+	return name, copied
 }
 
 // watchJSON makes a watch of the body of its answer, which may begin with the initial list.

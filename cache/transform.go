@@ -54,6 +54,7 @@ func (i *informer) transform(obj any) (any, error) {
 // trim drops what is not kept of an object.
 func (i *informer) trim(o Object) {
 	i.learnScope(o)
+	intern(o)
 	switch i.key.form {
 	case typed: // lists of custom resources have it, watches do not
 		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})

@@ -84,19 +84,19 @@ func (e *entry[K]) is(flag uint8) bool { return e.flags&flag != 0 }
 
 // extra is what only some entries have.
 type extra struct {
-	entry   uint32
-	outside int64 // due time set from outside (W4), or never
-	own     int64 // due time set by the key's own settle (W4), or never
-	calm    int64 // MinInterval: when the adds so far make it ready, or never
-	latest  int64 // MinInterval: calm is not put off beyond this
+	entry    uint32
+	attempts uint32 // failures in a row
+	outside  int64  // due time set from outside (W4), or never
+	own      int64  // due time set by the key's own settle (W4), or never
+	calm     int64  // MinInterval: when the adds so far make it ready, or never
+	latest   int64  // MinInterval: calm is not put off beyond this
 
-	attempts     uint32 // failures in a row
-	adds         uint32 // held: immediate adds, as far as they can still be withdrawn or are put off by MinInterval
-	outsideClass uint8
+	parked       string
 	taken        noteList // of the delivery that holds the key
 	pending      noteList // of the next delivery
 	later        noteList // of the delivery at outside
-	parked       string
+	adds         uint32   // held: immediate adds, as far as they can still be withdrawn or are put off by MinInterval
+	outsideClass uint8
 }
 
 // list is a list of entries, oldest first.
@@ -178,7 +178,7 @@ func (c *core[K]) shrink() {
 	if 8*c.most < int(c.entries.used) && c.entries.used > 8*chunkLen {
 		c.entries.reset()
 		c.extras.reset()
-		c.notes.slab.reset()
+		c.notes.reset()
 		c.due.reset()
 		c.index = table{}
 	}

@@ -77,7 +77,7 @@ func (i Item[K]) reasons() ([]Reason, int) {
 		return nil, 0
 	}
 	taken := &i.q.core.extras.at(e.extra).taken
-	return i.q.core.notes.copyOf(taken, i.q.start), int(taken.dropped)
+	return i.q.core.notes.copyOf(taken), int(taken.dropped)
 }
 
 // Done settles the key as dealt with: its failures are forgotten. Use it also for what should not be tried again.

@@ -5,6 +5,7 @@ package workqueue
 
 import (
 	"iter"
+	"math"
 	"time"
 )
 
@@ -15,18 +16,56 @@ type noteList struct {
 	n, dropped    uint32
 }
 
+// note is a Reason in 72 bytes.
 type note struct {
-	Reason
-	at   int64 // when it was recorded
-	next uint32
-	held bool // from an add that can still be withdrawn
+	object, uid, version string
+	at                   int64 // when it was recorded, or, if it is given, Reason.At; both counted from start
+	next                 uint32
+	cause                uint32
+	repeats              uint32
+	held                 bool // from an add that can still be withdrawn
+	given                bool // the host has set Reason.At
 }
 
 // notes is the store of all keys' reasons.
 type notes struct {
-	slab slab[note]
-	most uint32 // how many of the newest a list keeps, at least 1
-	off  bool
+	slab   slab[note]
+	causes causes
+	start  time.Time // what times count from
+	most   uint32    // how many of the newest a list keeps, at least 1
+	off    bool
+}
+
+func newNotes(most int, start time.Time) notes {
+	return notes{causes: newCauses(), start: start, most: uint32(max(most, 0)), off: most < 0}
+}
+
+// write makes n the note of a reason.
+func (s *notes) write(n *note, r *Reason, now int64, held bool) {
+	n.object, n.uid, n.version, n.cause = r.Object, r.UID, r.ResourceVersion, s.causeOf(r)
+	n.at, n.repeats, n.held, n.given = now, 0, held, false
+	if !r.At.IsZero() {
+		n.at, n.given = int64(r.At.Round(0).Sub(s.start)), true
+	}
+}
+
+// read returns the reason that n is the note of.
+func (s *notes) read(n *note) Reason {
+	c := &s.causes.byID[n.cause]
+	r := Reason{
+		Source: c.source, Event: c.event, Object: n.object, UID: n.uid, ResourceVersion: n.version,
+		At: s.start, Repeats: int(n.repeats),
+	}
+	if n.given {
+		r.At = r.At.Round(0) // it was counted by the wall clock
+	}
+	r.At = r.At.Add(time.Duration(n.at))
+	return r
+}
+
+// same tells whether a reason differs from n's by no more than At and Repeats. What differs most often comes first.
+func (s *notes) same(n *note, r *Reason) bool {
+	return n.version == r.ResourceVersion && n.object == r.Object && n.uid == r.UID && s.causes.byID[n.cause].of(r)
 }
 
 // repeats counts a reason instead of recording it, if it equals the newest one and can be withdrawn if that can.
@@ -35,10 +74,12 @@ func (s *notes) repeats(l *noteList, r *Reason, held bool) bool {
 		return false
 	}
 	n := s.slab.at(l.newest)
-	if n.held != held || !n.equal(r) {
+	if n.held != held || !s.same(n, r) {
 		return false
 	}
-	n.Repeats++
+	if n.repeats < math.MaxInt32 {
+		n.repeats++
+	}
 	return true
 }
 
@@ -61,8 +102,7 @@ func (s *notes) add(l *noteList, r *Reason, now int64, held bool) {
 		i, n = s.slab.take()
 		s.link(l, i, n)
 	}
-	n.Reason, n.at, n.held = *r, now, held
-	n.Repeats = 0
+	s.write(n, r, now, held)
 }
 
 // link appends a note to a list that has room for it.
@@ -145,18 +185,20 @@ func (s *notes) settleHeld(l *noteList) {
 	}
 }
 
-// copyOf returns the reasons in l; those without a time get the one at which they were recorded, counted from start.
-func (s *notes) copyOf(l *noteList, start time.Time) []Reason {
+// copyOf returns the reasons in l.
+func (s *notes) copyOf(l *noteList) []Reason {
 	if l.n == 0 {
 		return nil
 	}
 	out := make([]Reason, 0, l.n)
 	for _, n := range s.all(*l) {
-		r := n.Reason
-		if r.At.IsZero() {
-			r.At = start.Add(time.Duration(n.at))
-		}
-		out = append(out, r)
+		out = append(out, s.read(n))
 	}
 	return out
+}
+
+// reset gives all memory back; no list refers to a note any more.
+func (s *notes) reset() {
+	s.slab.reset()
+	s.causes = newCauses()
 }

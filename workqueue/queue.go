@@ -68,7 +68,7 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 	q.core = newCore[K](shares, len(shares) == 1 && o.Tenant == nil)
 	q.core.normal, q.core.urgent = q.classOf(Normal), q.classOf(Interactive)
 	q.core.minInterval, q.core.maxWait = int64(o.MinInterval), int64(o.MaxWait)
-	q.core.notes.off, q.core.notes.most = o.Reasons < 0, uint32(max(o.Reasons, 0))
+	q.core.notes = newNotes(o.Reasons, q.start)
 	if o.Hooks != nil {
 		q.hooks, q.core.observed = *o.Hooks, true
 	}

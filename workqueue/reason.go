@@ -19,17 +19,13 @@ type Reason struct {
 	// UID and ResourceVersion are those of Object, as far as known.
 	UID             string
 	ResourceVersion string
-	// At is when the key was first added with this reason. The queue sets it where it is zero.
+	// At is when the key was first added with this reason. The queue sets it where it is zero. One that is set
+	// comes back as the same instant, but in the local time zone, without a monotonic clock reading, and cut to
+	// within 292 years of when the queue was made.
 	At time.Time
-	// Repeats is how many more times in a row it was the reason. The queue sets it. (Reasons of adds that
-	// Item.Withdraw can withdraw are counted apart from others.)
+	// Repeats is how many more times in a row it was the reason, counted up to 2147483647. The queue sets it.
+	// (Reasons of adds that Item.Withdraw can withdraw are counted apart from others.)
 	Repeats int `json:",omitzero"`
-}
-
-// equal tells whether two reasons differ by no more than At and Repeats. What differs most often comes first.
-func (r *Reason) equal(s *Reason) bool {
-	return r.ResourceVersion == s.ResourceVersion && r.Object == s.Object && r.UID == s.UID && r.Event == s.Event &&
-		r.Source == s.Source
 }
 
 // Events of the reasons that the queue records itself.

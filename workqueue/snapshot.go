@@ -176,7 +176,7 @@ func (q *Queue[K]) stateLocked(e *entry[K]) KeyState[K] {
 		k.ParkReason = x.parked
 	}
 	for _, l := range []*noteList{&x.taken, &x.pending, &x.later} {
-		k.Reasons = append(k.Reasons, q.core.notes.copyOf(l, q.start)...)
+		k.Reasons = append(k.Reasons, q.core.notes.copyOf(l)...)
 		k.ReasonsDropped += int(l.dropped)
 	}
 	return k

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// TestSizes: what is kept of each queued key is small; see designs/0002.
+func TestSizes(t *testing.T) {
+	for what, size := range map[string][2]uintptr{
+		"entry": {unsafe.Sizeof(entry[name]{}), 72},
+		"note":  {unsafe.Sizeof(note{}), 72},
+		"extra": {unsafe.Sizeof(extra{}), 112},
+	} {
+		if size[0] > size[1] {
+			t.Errorf("%s has %d bytes, at most %d are good", what, size[0], size[1])
+		}
+	}
+}
+
+// TestReasons_AsGiven: a reason comes back as it was given, but for the place of its time.
+func TestReasons_AsGiven(t *testing.T) {
+	q := newQueue(t, Options[string]{})
+	at := time.Date(2001, 2, 3, 4, 5, 6, 789, time.FixedZone("far", 9*3600))
+	give := []Reason{
+		{Source: "pods", Event: "Update", Object: "a/b", UID: "u", ResourceVersion: "1", At: at},
+		{Source: "pods", Event: "Update", Object: "a/b", UID: "u", ResourceVersion: "2", At: time.Now()},
+		{Object: "a/b", At: at.AddDate(9000, 0, 0)},
+		{Event: "pods", At: at.AddDate(-1990, 0, 0)},
+		{Source: "pods"},
+	}
+	for _, r := range give {
+		q.AddWith("a", How{Reason: r})
+	}
+	got := mustGet(t, q).Reasons()
+	for i, r := range got {
+		want := give[i]
+		wantAt := want.At
+		switch i {
+		case 2:
+			wantAt = q.start.Round(0).Add(math.MaxInt64)
+		case 3:
+			wantAt = q.start.Round(0).Add(math.MinInt64)
+		case 4:
+			if wantAt = r.At; r.At.Before(q.start) || r.At.After(time.Now()) {
+				t.Errorf("reason %d was recorded at %v", i, r.At)
+			}
+		}
+		if !r.At.Equal(wantAt) || r.At.Location() != time.Local {
+			t.Errorf("reason %d is of %v, want %v", i, r.At, wantAt)
+		}
+		r.At, want.At = time.Time{}, time.Time{}
+		if r != want {
+			t.Errorf("reason %d is %+v, want %+v", i, r, want)
+		}
+	}
+	if len(got) != len(give) {
+		t.Errorf("%d reasons, want %d", len(got), len(give))
+	}
+}
+
+// TestReasons_EachFieldCounts: reasons that differ in one field are two.
+func TestReasons_EachFieldCounts(t *testing.T) {
+	same := Reason{Source: "a", Event: "b", Object: "c", UID: "d", ResourceVersion: "e"}
+	for _, change := range []func(*Reason) *string{
+		func(r *Reason) *string { return &r.Source }, func(r *Reason) *string { return &r.Event },
+		func(r *Reason) *string { return &r.Object }, func(r *Reason) *string { return &r.UID },
+		func(r *Reason) *string { return &r.ResourceVersion },
+	} {
+		q, other := newQueue(t, Options[string]{}), same
+		*change(&other) = "z"
+		for _, r := range []Reason{same, other, other, same} {
+			q.AddWith("a", How{Reason: r})
+		}
+		other.Repeats = 1
+		got := mustGet(t, q).Reasons()
+		for i := range got {
+			got[i].At = time.Time{}
+		}
+		if !slices.Equal(got, []Reason{same, other, same}) {
+			t.Errorf("reasons: %+v", got)
+		}
+	}
+}
+
+// TestReasons_RepeatsEnd: the count of repeats stays at its greatest value.
+func TestReasons_RepeatsEnd(t *testing.T) {
+	q := newQueue(t, Options[string]{})
+	q.AddWith("a", benchHow)
+	q.core.notes.slab.at(1).repeats = math.MaxInt32 - 1
+	for range 3 {
+		q.AddWith("a", benchHow)
+	}
+	if r := mustGet(t, q).Reasons(); len(r) != 1 || r[0].Repeats != math.MaxInt32 {
+		t.Errorf("reasons: %+v", r)
+	}
+}
+
+// TestReasons_ManyCauses: what the host puts into Source and Event may differ each time. Those that are still
+// recorded stay, the others are forgotten.
+func TestReasons_ManyCauses(t *testing.T) {
+	q := newQueue(t, Options[int]{})
+	add := func(key, i int) {
+		q.AddWith(key, How{Reason: Reason{Source: fmt.Sprint("s", i), Event: fmt.Sprint("e", i)}})
+	}
+	const stay, pass = 3000, 20_000
+	for i := range stay {
+		add(i, i)
+	}
+	for i := stay; i < stay+pass; i++ {
+		add(-1, i) // of which the first and the newest eight stay
+	}
+	if n := len(q.core.notes.causes.byID); n > 3*stay {
+		t.Errorf("%d causes are remembered, of %d reasons", n, stay+9)
+	}
+	for i := range stay {
+		k, _ := q.Look(i)
+		if r := k.Reasons; len(r) != 1 || r[0].Source != fmt.Sprint("s", i) || r[0].Event != fmt.Sprint("e", i) {
+			t.Fatalf("the reasons of %d are %+v", i, r)
+		}
+	}
+	k, _ := q.Look(-1)
+	for i, r := range k.Reasons {
+		want := stay
+		if i > 0 {
+			want = stay + pass - len(k.Reasons) + i
+		}
+		if r.Source != fmt.Sprint("s", want) || r.Event != fmt.Sprint("e", want) {
+			t.Errorf("reason %d is %+v, want that of %d", i, r, want)
+		}
+	}
+	order(t, q)
+	for i := range 3 * pass {
+		add(-1, i)
+		settled(t, mustGet(t, q).Done())
+	}
+	if n := len(q.core.notes.causes.byID); n > minCauses+1 {
+		t.Errorf("%d causes are remembered of none that are recorded", n)
+	}
+}

@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"workqueue":       {"hook"},
 	"handler":         {"workqueue"},
 	"cache":           {"hook"},
-	"client":          {"hook"},
+	"client":          {"hook", "internal/apipath", "internal/peek"},
 	"source":          {"handler", "workqueue", "cache", "hook"},
 	"controller":      {"source", "handler", "workqueue", "cache", "client", "hook"},
 	"leaderelection":  {"client", "hook"},
@@ -39,7 +39,9 @@ var mayImport = map[string][]string{
 	"envtest/fault":   {},
 	"envtest/sim":     {"client", "manager", "leaderelection"},
 
+	"internal/apipath":  {},
 	"internal/fakeapi":  {}, // for our own tests
+	"internal/peek":     {},
 	"internal/scenario": {}, // it has tests only
 }
 

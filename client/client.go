@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // Options configures New. The zero value works.
@@ -30,6 +32,8 @@ type Options struct {
 	// FieldOwner is the field manager of every write, which server-side apply needs. Default: "setpoint". At most 128
 	// bytes of printable characters, as the API server demands.
 	FieldOwner string
+	// Hooks are told of requests. Default: nobody is.
+	Hooks *hook.Client
 }
 
 // Validate names the field that is wrong.
@@ -88,6 +92,9 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 	if o.FieldOwner == "" {
 		o.FieldOwner = "setpoint"
 	}
+	if err := keepLedger(cfg, o.Hooks); err != nil {
+		return nil, fmt.Errorf("client.New: %w", err)
+	}
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("client.New: %w", err)
@@ -110,8 +117,22 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 	}, nil
 }
 
-// Config returns a copy of the configuration that the client was made of.
+// Config returns a copy of the configuration that the client was made of. Clients built from it keep the ledger, too.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// ConfigFor is Config with a user agent that names the controller, for the API server's audit log and metrics:
+// "<as configured> controller/<name>". Clients built from it share connections with others wherever client-go's transport
+// cache can tell that the configurations are alike: not where there is a Proxy func.
+func (c *Client) ConfigFor(controller string) *rest.Config {
+	cfg := c.Config()
+	cfg.UserAgent += " controller/" + strings.Map(func(r rune) rune {
+		if r <= ' ' || r >= unicode.MaxASCII { // a header cannot have it
+			return '_'
+		}
+		return r
+	}, controller)
+	return cfg
+}
 
 // HTTPClient returns the http.Client of all requests, for other clients of the same API server.
 func (c *Client) HTTPClient() *http.Client { return c.http }

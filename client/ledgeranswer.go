@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/peek"
+)
+
+const (
+	// firstLook is how much of an answer is kept before it is looked at for the first time, unless it ends before.
+	firstLook = 4 << 10
+	// answerLimit is how much is kept at most. An object's metadata is near its beginning.
+	answerLimit = 1 << 20
+)
+
+// answer is the body of the answer to a write. The caller reads it as if it was not there.
+type answer struct {
+	io.ReadCloser
+	exchange
+
+	format  peek.Format
+	gzip    bool
+	getBody func() (io.ReadCloser, error) // the request's
+	sentAs  string                        // its Content-Type
+
+	mu   sync.Mutex // guards what follows: a body may be closed while it is read
+	seen *[]byte    // what the caller has read so far; nil at first
+	next int        // how much of it there must be for another look
+	done bool       // nothing more needs to be seen
+}
+
+// Read implements io.Reader.
+func (a *answer) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if look, end := a.see(p[:max(n, 0)], err); look {
+		a.look(end)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (a *answer) Close() error {
+	err := a.ReadCloser.Close()
+	if a.finish() {
+		a.look("it was closed before its end")
+	}
+	return err
+}
+
+// see keeps what the caller has read. look says that nobody else looks at it any more, and that it is time to; end is why
+// there will be no more, empty if all of it is there.
+func (a *answer) see(p []byte, err error) (look bool, end string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done {
+		return false, ""
+	}
+	if a.seen == nil {
+		a.seen = a.buffer()
+	}
+	*a.seen = append(*a.seen, p[:min(len(p), answerLimit+1-len(*a.seen))]...)
+	switch {
+	case err == nil && len(*a.seen) < a.next:
+		return false, ""
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		end = "it was cut off: " + err.Error()
+	case len(*a.seen) > answerLimit:
+		end = "it has more than 1 MiB, and not at its beginning what was looked for"
+	default:
+		a.next *= 4
+		obj, _ := a.peek(*a.seen)
+		if !obj.Stored() {
+			return false, ""
+		}
+	}
+	a.done = true
+	return true, end
+}
+
+func (a *answer) finish() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	first := !a.done
+	a.done = true
+	return first
+}
+
+// peek reads one object as far as there is something that tells it.
+func (a *answer) peek(data []byte) (peek.Object, bool) {
+	if a.gzip || a.record.Verb == "deletecollection" { // only the whole will do; the ledger never changes the verb
+		return peek.Object{}, false
+	}
+	return peek.Read(a.format, data, peek.Options{Enough: true})
+}
+
+// look reads what was seen and enters it in the ledger. It is called once.
+func (a *answer) look(end string) {
+	var data []byte
+	if a.seen != nil {
+		defer a.release(a.seen)
+		data = *a.seen
+	}
+	defer func() { a.seen = nil }()
+	if a.gzip {
+		var err error
+		if data, err = inflate(data); err != nil && end == "" {
+			end = "it cannot be decompressed: " + err.Error()
+		}
+	}
+	if a.record.Verb == "deletecollection" {
+		a.collection(data, end)
+	} else {
+		a.object(data, end)
+	}
+	a.report()
+}
+
+// object enters one object.
+func (a *answer) object(data []byte, end string) {
+	obj, whole := peek.Read(a.format, data, peek.Options{Enough: true})
+	if string(obj.Kind) == "Table" && whole {
+		obj, whole = only(a.format, data)
+	}
+	unchanged := obj.Stored() && a.named(obj.ResourceVersion)
+	a.update(func(r *record) {
+		w := &r.Write
+		switch {
+		case obj.Stored() || whole && end == "":
+			judge(w, &obj)
+		case len(data) == 0 && end == "":
+			w.Unknown = "the answer is empty"
+		case end != "":
+			w.Unknown = "the answer was not read: " + end
+		default:
+			w.Unknown = "the answer is not an object, or not a whole one"
+		}
+		if w.UID == "" {
+			w.UID = toUID(a.precondition)
+		}
+		if w.Effect == Stored && w.Verb != "create" && (unchanged || a.ledger.madeLocked(r)) {
+			w.Effect = Unchanged
+		}
+	})
+}
+
+// only reads the object in the only row of a Table.
+func only(f peek.Format, data []byte) (obj peek.Object, whole bool) {
+	rows := 0
+	peek.Read(f, data, peek.Options{Each: func(row peek.Object) { obj = row; rows++ }})
+	return obj, rows == 1
+}
+
+// named says whether the request was for the very version that the answer has.
+func (a *answer) named(version []byte) bool {
+	if a.record.Verb != "update" && a.record.Verb != "patch" {
+		return false
+	}
+	same := false
+	a.sent(a.getBody, func(body []byte) {
+		if !bytes.Contains(body, version) {
+			return // the usual case, and a quick one
+		}
+		obj, _ := peek.Read(peek.FormatOf(a.sentAs), body, peek.Options{Enough: true})
+		same = obj.Metadata && bytes.Equal(obj.ResourceVersion, version)
+	})
+	return same
+}
+
+// collection enters the objects that a deletecollection has listed.
+func (a *answer) collection(data []byte, end string) {
+	var items []Write
+	obj, whole := peek.Read(a.format, data, peek.Options{Each: func(item peek.Object) {
+		w := Write{
+			Request: a.record.Request, UID: types.UID(item.UID), Effect: Accepted,
+			Unknown: "a deletecollection does not tell whether an object is gone or only marked, nor its version",
+		}
+		w.Name = string(item.Name)
+		if item.Namespace != nil {
+			w.Namespace = string(item.Namespace)
+		}
+		items = append(items, w)
+	}})
+	list := obj.IsList() && whole
+	a.update(func(r *record) {
+		if free := maxWrites - a.ledger.writes; len(items) > free {
+			a.ledger.lostWrites += len(items) - free
+			items = items[:free]
+		}
+		a.ledger.writes += len(items)
+		r.items = items
+		switch {
+		case list:
+			r.write, r.Effect, r.Unknown = false, "", ""
+		case end != "":
+			r.Unknown = "the answer was not read: " + end
+		default:
+			r.Unknown = "the answer does not list what was deleted"
+		}
+	})
+}
+
+// inflate decompresses what a caller has asked to get compressed.
+func inflate(data []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	plain, err := io.ReadAll(io.LimitReader(z, answerLimit))
+	if err == nil && len(plain) == answerLimit {
+		err = errors.New("it has more than 1 MiB")
+	}
+	return plain, err
+}

@@ -1,0 +1,238 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/apipath"
+	"github.com/setpoint-dev/setpoint/internal/peek"
+)
+
+// ledgerTransport enters requests in the ledger of their context. It changes neither requests nor answers.
+type ledgerTransport struct {
+	base    http.RoundTripper
+	prefix  string // of all paths: what a proxy in front of the API server adds
+	hooks   hook.Client
+	buffers sync.Pool // of *[]byte
+}
+
+// keepLedger puts a ledgerTransport into cfg: below all that wraps, so that nothing waits between it and the connection. One
+// is enough: a config that comes from a Client has it already.
+func keepLedger(cfg *rest.Config, hooks *hook.Client) error {
+	server, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return err
+	}
+	if hooks == nil {
+		hooks = &hook.Client{}
+	}
+	prefix, own := strings.TrimSuffix(server.Path, "/"), *hooks
+	cfg.WrapTransport = transport.Wrappers(func(base http.RoundTripper) http.RoundTripper {
+		for rt := base; rt != nil; {
+			if _, ok := rt.(*ledgerTransport); ok {
+				return base
+			}
+			wrapper, ok := rt.(utilnet.RoundTripperWrapper)
+			if !ok {
+				break
+			}
+			rt = wrapper.WrappedRoundTripper()
+		}
+		return &ledgerTransport{base: base, prefix: prefix, hooks: own}
+	}, cfg.WrapTransport)
+	return nil
+}
+
+// WrappedRoundTripper lets client-go find the transport below, to close its idle connections for instance.
+func (t *ledgerTransport) WrappedRoundTripper() http.RoundTripper { return t.base }
+
+// RoundTrip implements http.RoundTripper.
+func (t *ledgerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	l, _ := req.Context().Value(ledgerKey{}).(*Ledger)
+	if l == nil {
+		return t.base.RoundTrip(req)
+	}
+	e := exchange{ledgerTransport: t, ledger: l}
+	request, precondition := t.read(req)
+	e.record, e.precondition = l.enter(request), precondition
+	unsent := req.Context().Err() != nil
+	resp, err := t.base.RoundTrip(req)
+	if err != nil {
+		e.failed(err, unsent || neverSent(err))
+		return resp, err
+	}
+	e.answered(req, resp)
+	return resp, nil
+}
+
+// read says what a request is, and the uid that it insists on when it deletes.
+func (t *ledgerTransport) read(req *http.Request) (Request, string) {
+	path := req.URL.Path
+	if below, ok := strings.CutPrefix(path, t.prefix); ok && strings.HasPrefix(below, "/") {
+		path = below
+	}
+	target := apipath.Parse(req.Method, path, req.URL.RawQuery)
+	r := Request{
+		Verb: target.Verb, Group: target.Group, Version: target.Version, Resource: target.Resource, Subresource: target.Subresource,
+		Namespace: target.Namespace, Name: target.Name, Path: req.URL.Path, Started: time.Now(),
+	}
+	if r.Resource == "namespaces" {
+		r.Namespace = ""
+	}
+	if !r.mutates() {
+		return r, ""
+	}
+	r.DryRun = strings.Contains(req.URL.RawQuery, "dryRun") && req.URL.Query().Get("dryRun") != ""
+	if !strings.HasPrefix(r.Verb, "delete") && r.Subresource != "eviction" {
+		return r, ""
+	}
+	var uid string
+	t.sent(req.GetBody, func(body []byte) {
+		o, _ := peek.Read(peek.FormatOf(req.Header.Get("Content-Type")), body, peek.Options{})
+		r.DryRun = r.DryRun || o.DryRun
+		uid = string(o.Precondition)
+	})
+	return r, uid
+}
+
+// sent shows f the beginning of a request's body, if the request can give it once more.
+func (t *ledgerTransport) sent(getBody func() (io.ReadCloser, error), f func([]byte)) {
+	if getBody == nil {
+		return
+	}
+	body, err := getBody()
+	if err != nil {
+		return
+	}
+	defer body.Close()
+	buf := t.buffer()
+	defer t.release(buf)
+	all := (*buf)[:cap(*buf)]
+	n := 0
+	for err == nil && n < len(all) {
+		var more int
+		more, err = body.Read(all[n:])
+		n += more
+	}
+	f(all[:n])
+}
+
+// buffer returns an empty buffer of at least 16 KiB.
+func (t *ledgerTransport) buffer() *[]byte {
+	if buf, ok := t.buffers.Get().(*[]byte); ok {
+		return buf
+	}
+	buf := make([]byte, 0, 16<<10)
+	return &buf
+}
+
+func (t *ledgerTransport) release(buf *[]byte) {
+	if cap(*buf) <= 64<<10 { // the rare large one is not worth its memory
+		*buf = (*buf)[:0]
+		t.buffers.Put(buf)
+	}
+}
+
+// neverSent says whether an error came before there was a connection to send anything over.
+func neverSent(err error) bool {
+	var op *net.OpError
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") || errors.As(err, &certificate)
+}
+
+// exchange is one request with a ledger.
+type exchange struct {
+	*ledgerTransport
+
+	ledger       *Ledger
+	record       *record
+	precondition string // the uid
+}
+
+// failed enters that there is no answer.
+func (e *exchange) failed(err error, unsent bool) {
+	e.update(func(r *record) {
+		r.Took, r.Err = time.Since(r.Started), err
+		switch {
+		case unsent:
+			r.write, r.Effect, r.Unknown = false, "", ""
+		case r.write:
+			r.Effect, r.Unknown = Uncertain, "there was no answer: "+err.Error()
+		}
+	})
+	e.report()
+}
+
+// answered enters the head of the answer, and sees to it that the body of a write is looked at while the caller reads it.
+func (e *exchange) answered(req *http.Request, resp *http.Response) {
+	mayHaveWritten := false
+	e.update(func(r *record) {
+		r.Took, r.Status = time.Since(r.Started), resp.StatusCode
+		switch code := resp.StatusCode; {
+		case !r.write:
+		case code >= 200 && code < 300:
+			mayHaveWritten = true
+			r.Effect, r.Unknown = Accepted, "the answer is not read yet"
+		case code >= 500 && code != http.StatusNotImplemented:
+			r.Effect, r.Unknown = Uncertain, "the answer is "+resp.Status
+		default:
+			r.write, r.Effect, r.Unknown = false, "", ""
+		}
+	})
+	if !mayHaveWritten {
+		e.report()
+		return
+	}
+	format, encoding := peek.FormatOf(resp.Header.Get("Content-Type")), resp.Header.Get("Content-Encoding")
+	switch {
+	case resp.Body == nil || resp.Body == http.NoBody || resp.ContentLength == 0:
+		e.unread("the answer is empty")
+	case format == peek.Unknown:
+		e.unread(fmt.Sprintf("the answer is %q, which cannot be read", resp.Header.Get("Content-Type")))
+	case encoding != "" && encoding != "identity" && encoding != "gzip":
+		e.unread(fmt.Sprintf("the answer is encoded as %q, which cannot be read", encoding))
+	default:
+		resp.Body = &answer{
+			ReadCloser: resp.Body, exchange: *e, format: format, gzip: encoding == "gzip",
+			getBody: req.GetBody, sentAs: req.Header.Get("Content-Type"), next: firstLook,
+		}
+	}
+}
+
+// unread enters why the answer to a write does not tell the version.
+func (e *exchange) unread(why string) {
+	e.update(func(r *record) { r.Unknown, r.UID = why, toUID(e.precondition) })
+	e.report()
+}
+
+func (e *exchange) update(f func(*record)) {
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	f(e.record)
+}
+
+// report calls the hook.
+func (e *exchange) report() {
+	if e.hooks.Requested == nil {
+		return
+	}
+	e.ledger.mu.Lock()
+	event := e.record.event(e.ledger.origin.Controller, e.record.Unknown)
+	e.ledger.mu.Unlock()
+	e.hooks.Requested(event)
+}

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import "time"
+
+// APIRequest is a request to the API server that was made on behalf of a controller.
+type APIRequest struct {
+	// Controller is the controller's name.
+	Controller string
+	// Verb is that of the API server, such as get, list, create or deletecollection; for a path that names no resource the HTTP
+	// method in lower case.
+	Verb string
+	// Group, Version, Resource and Subresource are those of the path.
+	Group, Version, Resource, Subresource string
+	// DryRun says that nothing was to be stored.
+	DryRun bool
+	// Status is the HTTP status of the answer, 0 if there was none.
+	Status int
+	// Took is how long it was until the answer began, or the error came.
+	Took time.Duration
+	// Err is why there was no answer.
+	Err error
+	// Unknown is, for a write, why it cannot be told which version it has made, or whether it was done at all.
+	Unknown string
+}
+
+// Client is what package client reports.
+type Client struct {
+	// Requested is called after each request with a ledger in its context: when the answer began and, for a write, was read.
+	Requested func(APIRequest)
+}

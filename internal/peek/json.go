@@ -1,0 +1,352 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package peek
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+)
+
+func readJSON(data []byte, o Options) (Object, bool) {
+	s := jsonScanner{data: data, Options: o}
+	obj := s.root()
+	return obj, !s.bad
+}
+
+// jsonScanner goes through JSON once. After an error, or where the input ends, it is bad, and everything returns at once.
+type jsonScanner struct {
+	Options
+
+	data  []byte
+	at    int
+	fresh bool // no element of the innermost object or array was read yet
+	bad   bool
+}
+
+// root reads an object. As in encoding/json, the last of several fields of one name counts.
+func (s *jsonScanner) root() Object {
+	var obj Object
+	for s.enter('{'); s.more('}'); {
+		switch string(s.key()) {
+		case "kind":
+			obj.Kind = s.text()
+		case "metadata":
+			s.metadata(&obj)
+			if s.Enough && obj.Stored() {
+				return obj
+			}
+		case "status":
+			obj.Status = s.text()
+		case "details":
+			s.details(&obj)
+		case "items":
+			s.each(false)
+		case "rows":
+			s.each(true)
+		case "dryRun":
+			obj.DryRun = s.notEmpty()
+		case "preconditions":
+			s.preconditions(&obj)
+		case "deleteOptions":
+			s.deleteOptions(&obj)
+		default:
+			s.skip()
+		}
+	}
+	return obj
+}
+
+func (s *jsonScanner) metadata(obj *Object) {
+	*obj = Object{
+		Kind: obj.Kind, Status: obj.Status, StatusName: obj.StatusName, StatusUID: obj.StatusUID,
+		DryRun: obj.DryRun, Precondition: obj.Precondition,
+	}
+	if !s.is('{') {
+		s.skip()
+		return
+	}
+	for s.enter('{'); s.more('}'); {
+		switch string(s.key()) {
+		case "name":
+			obj.Name = s.text()
+		case "namespace":
+			obj.Namespace = s.text()
+		case "uid":
+			obj.UID = s.text()
+		case "resourceVersion":
+			obj.ResourceVersion = s.text()
+		case "generation":
+			obj.Generation = s.integer()
+		case "deletionTimestamp":
+			obj.Deleting = !s.is('n')
+			s.skip()
+		case "deletionGracePeriodSeconds":
+			obj.Grace = s.integer()
+		case "finalizers":
+			obj.Finalizers = s.notEmpty()
+		default:
+			s.skip()
+		}
+	}
+	obj.Metadata = !s.bad
+}
+
+func (s *jsonScanner) details(obj *Object) {
+	obj.StatusName, obj.StatusUID = nil, nil
+	if !s.is('{') {
+		s.skip()
+		return
+	}
+	for s.enter('{'); s.more('}'); {
+		switch string(s.key()) {
+		case "name":
+			obj.StatusName = s.text()
+		case "uid":
+			obj.StatusUID = s.text()
+		default:
+			s.skip()
+		}
+	}
+}
+
+func (s *jsonScanner) preconditions(obj *Object) {
+	obj.Precondition = nil
+	if !s.is('{') {
+		s.skip()
+		return
+	}
+	for s.enter('{'); s.more('}'); {
+		if string(s.key()) == "uid" {
+			obj.Precondition = s.text()
+		} else {
+			s.skip()
+		}
+	}
+}
+
+func (s *jsonScanner) deleteOptions(obj *Object) {
+	obj.DryRun, obj.Precondition = false, nil
+	if !s.is('{') {
+		s.skip()
+		return
+	}
+	for s.enter('{'); s.more('}'); {
+		switch string(s.key()) {
+		case "dryRun":
+			obj.DryRun = s.notEmpty()
+		case "preconditions":
+			s.preconditions(obj)
+		default:
+			s.skip()
+		}
+	}
+}
+
+// each reads the items of a list, or the rows of a Table.
+func (s *jsonScanner) each(rows bool) {
+	if s.Each == nil || !s.is('[') {
+		s.skip()
+		return
+	}
+	inner := Options{}
+	outer := s.Options
+	s.Options = inner
+	defer func() { s.Options = outer }()
+	for s.enter('['); s.more(']'); {
+		if !s.is('{') {
+			s.skip()
+			continue
+		}
+		if !rows {
+			if obj := s.root(); !s.bad {
+				outer.Each(obj)
+			}
+			continue
+		}
+		for s.enter('{'); s.more('}'); {
+			if string(s.key()) != "object" || !s.is('{') {
+				s.skip()
+			} else if obj := s.root(); !s.bad {
+				outer.Each(obj)
+			}
+		}
+	}
+}
+
+// enter reads what an object or array begins with.
+func (s *jsonScanner) enter(open byte) {
+	if !s.is(open) {
+		s.bad = true
+		return
+	}
+	s.at++
+	s.fresh = true
+}
+
+// more says whether another element follows in the innermost object or array, and reads what is before it.
+func (s *jsonScanner) more(end byte) bool {
+	switch {
+	case s.is(end):
+		s.at++
+		s.fresh = false
+		return false
+	case s.fresh && !s.bad:
+		s.fresh = false
+		return true
+	case s.is(','):
+		s.at++
+		return true
+	}
+	s.bad = true
+	return false
+}
+
+// is skips space and says whether c comes next.
+func (s *jsonScanner) is(c byte) bool {
+	for ; !s.bad && s.at < len(s.data); s.at++ {
+		switch b := s.data[s.at]; b {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return b == c
+		}
+	}
+	return false
+}
+
+func (s *jsonScanner) key() []byte {
+	if !s.is('"') {
+		s.bad = true
+		return nil
+	}
+	key := s.text()
+	if !s.is(':') {
+		s.bad = true
+		return nil
+	}
+	s.at++
+	return key
+}
+
+// text reads a string; any other value is skipped and nil.
+func (s *jsonScanner) text() []byte {
+	if !s.is('"') {
+		s.skip()
+		return nil
+	}
+	raw, escaped := s.quoted()
+	if s.bad {
+		return nil
+	}
+	if !escaped {
+		return raw[1 : len(raw)-1]
+	}
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		s.bad = true
+		return nil
+	}
+	return []byte(text)
+}
+
+// quoted reads a string with its quotes.
+func (s *jsonScanner) quoted() (raw []byte, escaped bool) {
+	start := s.at
+	s.at++
+	for {
+		end := bytes.IndexByte(s.data[s.at:], '"')
+		if end < 0 {
+			s.bad = true
+			return nil, false
+		}
+		backslash := bytes.IndexByte(s.data[s.at:s.at+end], '\\')
+		if backslash < 0 {
+			s.at += end + 1
+			return s.data[start:s.at], escaped
+		}
+		escaped = true
+		s.at += backslash + 2
+		if s.at > len(s.data) {
+			s.bad = true
+			return nil, false
+		}
+	}
+}
+
+// integer reads a whole number; any other value is skipped and 0.
+func (s *jsonScanner) integer() int64 {
+	s.is(0) // skips space
+	start := s.at
+	s.skip()
+	if s.bad {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(s.data[start:s.at]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// notEmpty skips a value and says whether it is an array with something in it.
+func (s *jsonScanner) notEmpty() bool {
+	if !s.is('[') {
+		s.skip()
+		return false
+	}
+	some := false
+	for s.enter('['); s.more(']'); {
+		some = true
+		s.skip()
+	}
+	return some
+}
+
+// skip skips a value, whatever it is.
+func (s *jsonScanner) skip() {
+	switch {
+	case s.bad:
+	case s.is('"'):
+		s.quoted()
+	case s.is('{') || s.is('['):
+		s.nested()
+	default:
+		start := s.at
+		for s.at < len(s.data) && !delimits(s.data[s.at]) {
+			s.at++
+		}
+		s.bad = s.at == start || s.at == len(s.data) // a number may go on
+	}
+}
+
+// nested skips an object or array. Most of an object's metadata is skipped here, so that it has a loop of its own.
+func (s *jsonScanner) nested() {
+	data, at := s.data, s.at
+	for depth := 0; at < len(data); at++ {
+		switch data[at] {
+		case '"':
+			for at++; at < len(data) && data[at] != '"'; at++ {
+				if data[at] == '\\' {
+					at++
+				}
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				s.at = at + 1
+				return
+			}
+		}
+	}
+	s.at, s.bad = len(data), true
+}
+
+func delimits(c byte) bool {
+	switch c {
+	case ',', ':', '}', ']', '{', '[', '"', ' ', '\t', '\r', '\n':
+		return true
+	}
+	return false
+}

@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package peek
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+var protobufMagic = []byte("k8s\x00")
+
+// The numbers of the fields that are read, of the generated.proto files of k8s.io/apimachinery v0.37.
+const (
+	unknownTypeMeta = 1 // runtime.Unknown
+	unknownRaw      = 2
+	typeMetaKind    = 2 // runtime.TypeMeta
+
+	objectMetadata = 1 // of every object and list, and of Status
+	listItems      = 2
+
+	metaName            = 1 // ObjectMeta
+	metaNamespace       = 3
+	metaUID             = 5
+	metaResourceVersion = 6
+	metaGeneration      = 7
+	metaDeletion        = 9
+	metaGrace           = 10
+	metaFinalizers      = 14
+
+	statusStatus  = 2 // Status
+	statusDetails = 5
+	detailsName   = 1 // StatusDetails
+	detailsUID    = 6
+
+	optionsPreconditions = 2 // DeleteOptions
+	optionsDryRun        = 5
+	preconditionsUID     = 1 // Preconditions
+	evictionOptions      = 2 // Eviction
+)
+
+func readProtobuf(data []byte, o Options) (Object, bool) {
+	data, ok := bytes.CutPrefix(data, protobufMagic)
+	if !ok {
+		return Object{}, false
+	}
+	var obj Object
+	for f := (fields{rest: data}); ; {
+		if !f.next() {
+			return obj, f.whole
+		}
+		switch f.number {
+		case unknownTypeMeta:
+			for t := (fields{rest: f.bytes}); t.next(); {
+				if t.number == typeMetaKind {
+					obj.Kind = t.bytes
+				}
+			}
+		case unknownRaw:
+			readMessage(&obj, f.bytes, o)
+			if f.cut || o.Enough && obj.Stored() {
+				return obj, !f.cut
+			}
+		}
+	}
+}
+
+// readMessage reads an object of the kind that obj has.
+func readMessage(obj *Object, data []byte, o Options) {
+	switch kind := string(obj.Kind); {
+	case kind == "DeleteOptions":
+		readDeleteOptions(obj, data)
+		return
+	case obj.IsList():
+		readList(data, o)
+		return
+	}
+	for f := (fields{rest: data}); f.next(); {
+		switch {
+		case f.number == objectMetadata && string(obj.Kind) == "Status": // that of a list, and empty
+			obj.Metadata = !f.cut
+		case f.number == objectMetadata:
+			readMetadata(obj, f)
+			if o.Enough && obj.Stored() {
+				return
+			}
+		case string(obj.Kind) == "Status" && f.number == statusStatus:
+			obj.Status = f.bytes
+		case string(obj.Kind) == "Status" && f.number == statusDetails:
+			for d := (fields{rest: f.bytes}); d.next(); {
+				switch d.number {
+				case detailsName:
+					obj.StatusName = d.bytes
+				case detailsUID:
+					obj.StatusUID = d.bytes
+				}
+			}
+		case string(obj.Kind) == "Eviction" && f.number == evictionOptions:
+			readDeleteOptions(obj, f.bytes)
+		}
+	}
+}
+
+func readList(data []byte, o Options) {
+	for f := (fields{rest: data}); o.Each != nil && f.next(); {
+		if f.number == listItems && !f.cut {
+			var item Object
+			readMessage(&item, f.bytes, Options{})
+			o.Each(item)
+		}
+	}
+}
+
+func readMetadata(obj *Object, in fields) {
+	m := fields{rest: in.bytes}
+	for m.next() {
+		if m.cut {
+			break
+		}
+		switch m.number {
+		case metaName:
+			obj.Name = m.bytes
+		case metaNamespace:
+			obj.Namespace = m.bytes
+		case metaUID:
+			obj.UID = m.bytes
+		case metaResourceVersion:
+			obj.ResourceVersion = m.bytes
+		case metaGeneration:
+			obj.Generation = int64(m.value) //nolint:gosec // a varint is the two's complement
+		case metaDeletion:
+			obj.Deleting = true
+		case metaGrace:
+			obj.Grace = int64(m.value) //nolint:gosec // a varint is the two's complement
+		case metaFinalizers:
+			obj.Finalizers = true
+		}
+	}
+	obj.Metadata = m.whole && !in.cut
+}
+
+func readDeleteOptions(obj *Object, data []byte) {
+	for f := (fields{rest: data}); f.next(); {
+		switch f.number {
+		case optionsDryRun:
+			obj.DryRun = true
+		case optionsPreconditions:
+			for p := (fields{rest: f.bytes}); p.next(); {
+				if p.number == preconditionsUID {
+					obj.Precondition = p.bytes
+				}
+			}
+		}
+	}
+}
+
+// fields goes through the fields of a message.
+type fields struct {
+	rest   []byte
+	number uint64
+	value  uint64 // of a varint
+	bytes  []byte // of a string, message or the like
+	cut    bool   // there should be more of bytes
+	whole  bool   // after the last next: the message was read to its end
+}
+
+// next reads a field. A field of bytes that the input cuts off is the last one.
+func (f *fields) next() bool {
+	f.value, f.bytes, f.whole = 0, nil, !f.cut && len(f.rest) == 0
+	if len(f.rest) == 0 {
+		return false
+	}
+	tag, n := binary.Uvarint(f.rest)
+	if n <= 0 {
+		return false
+	}
+	f.rest, f.number = f.rest[n:], tag>>3
+	switch tag & 7 {
+	case 0:
+		f.value, n = binary.Uvarint(f.rest)
+		return n > 0 && f.skip(n)
+	case 1:
+		return f.skip(8)
+	case 2:
+		length, n := binary.Uvarint(f.rest)
+		if n <= 0 {
+			return false
+		}
+		f.rest = f.rest[n:]
+		f.cut = length > uint64(len(f.rest))
+		length = min(length, uint64(len(f.rest)))
+		f.bytes, f.rest = f.rest[:length], f.rest[length:]
+		return true
+	case 5:
+		return f.skip(4)
+	}
+	return false
+}
+
+func (f *fields) skip(n int) bool {
+	if n > len(f.rest) {
+		return false
+	}
+	f.rest = f.rest[n:]
+	return true
+}

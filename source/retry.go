@@ -49,7 +49,11 @@ func (r *retries[K]) deliver(ctx context.Context, e handler.Event) {
 	if !ok {
 		return // whoever tries an earlier one sees to it
 	}
-	if rest, ok := r.try(ctx, u); r.end(rest, ok) {
+	switch rest, ok := r.try(ctx, u); {
+	case !r.end(rest, ok):
+	case ok:
+		r.objects.Add(e.Key()) // what came meanwhile has not failed
+	default:
 		r.objects.AddWith(e.Key(), workqueue.How{After: firstRetry})
 	}
 }
@@ -128,11 +132,15 @@ func (r *retries[K]) run(ctx context.Context) {
 			_ = item.Done() // cannot fail: settled once, here
 			continue
 		}
-		if rest, ok := r.try(ctx, u); r.end(rest, ok) {
+		switch rest, ok := r.try(ctx, u); {
+		case !r.end(rest, ok):
+			_ = item.Done()
+		case ok: // what came meanwhile has not failed
+			_ = item.Done()
+			r.objects.Add(item.Key())
+		default:
 			_, _ = item.Retry(errHandler)
-			continue
 		}
-		_ = item.Done()
 	}
 }
 

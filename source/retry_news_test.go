@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+// TestS8_NewsIsNotPunished: what comes while an event is tried again, and that goes well, is tried at once, and not after the
+// pause that the failures before have earned.
+func TestS8_NewsIsNotPunished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		s.put("a=1")
+		src := source.Kind(s.maps, l)
+		s.start(src, l, nil)
+		synced(t, src)
+		l.take()
+		var well atomic.Bool
+		trying := make(chan struct{}, 1)
+		l.failWith(func(e handler.Event) error {
+			switch {
+			case e.New.(*corev1.ConfigMap).Data["data"] != "2":
+				return nil
+			case !well.Load():
+				return errors.New("failed")
+			}
+			trying <- struct{}{}
+			time.Sleep(time.Second) // slow, and goes well
+			return nil
+		})
+		s.put("a=2")
+		time.Sleep(10 * time.Minute) // the pauses are a minute now
+		well.Store(true)
+		<-trying
+		s.put("a=3")
+		time.Sleep(2 * time.Second)
+		if got := l.take(); got != "update a 1>2, update a 2>3" {
+			t.Errorf("got %s", got)
+		}
+	})
+}

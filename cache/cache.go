@@ -88,18 +88,20 @@ func (c *Cache) Validate() error {
 // Run starts the informers, those that are declared later included, and blocks until ctx is done and each of their
 // goroutines has returned. A cache runs once.
 func (c *Cache) Run(ctx context.Context) error {
-	var running sync.WaitGroup
+	var informers, others sync.WaitGroup
 	start := func(i *informer) {
 		own, cancel := context.WithCancel(ctx)
 		i.cancel = cancel
-		running.Go(func() { i.run(own) })
+		informers.Go(func() { i.run(own) })
 	}
-	if err := c.open(start, running.Go); err != nil {
+	if err := c.open(start, others.Go); err != nil {
 		return err
 	}
 	<-ctx.Done()
 	c.close()
-	running.Wait()
+	informers.Wait()
+	c.closeOthers() // not before: an informer waits for its callbacks, and one may change a Set
+	others.Wait()
 	return nil
 }
 
@@ -119,7 +121,13 @@ func (c *Cache) open(start func(*informer), join func(func())) error {
 func (c *Cache) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.start, c.join = nil, nil
+	c.start = nil
+}
+
+func (c *Cache) closeOthers() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.join = nil
 }
 
 // acquire returns the one informer of a key, and starts it if the cache is running. It must be released.
@@ -156,7 +164,7 @@ func (c *Cache) release(i *informer) {
 	c.changedLocked()
 }
 
-// later runs f on a goroutine that Run joins, or at once if Run does not run.
+// later runs f on a goroutine that Run joins, or at once if Run does not run: then no informer does, nor a callback of one.
 func (c *Cache) later(f func()) {
 	if !c.joined(f) {
 		f()

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"sync/atomic"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
@@ -114,7 +116,7 @@ func (i *informer) lastKnown(raw []byte) (name *metav1.PartialObjectMetadata, kn
 func (i *informer) watchJSON(ctx context.Context, body io.ReadCloser, initial bool) watch.Interface {
 	// 500 says that the cause is not known, as in client-go's own watches.
 	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")
-	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), &eventDecoder{informer: i, frames: json.NewDecoder(body), body: body, initial: initial}, reporter)
+	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), &eventDecoder{informer: i, frames: json.NewDecoder(body), body: body, initial: initial, ahead: map[types.NamespacedName]bool{}}, reporter)
 }
 
 // eventDecoder implements watch.Decoder.
@@ -122,11 +124,14 @@ type eventDecoder struct {
 	informer *informer
 	frames   *json.Decoder
 	body     io.Closer
-	initial  bool // the initial list is not complete: what does not come in it is deleted
+	initial  bool                          // the initial list is not complete: what does not come in it is deleted
+	most     int                           // of ahead, before it is looked through
+	ahead    map[types.NamespacedName]bool // what the store may not have yet
 	closed   atomic.Bool
 }
 
-// Decode returns the next event whose object can be decoded. A delete of one that cannot is one of its last known state.
+// Decode returns the next event whose object can be decoded. A delete of one that cannot is one of its last known state, or of
+// its metadata, if that state has not reached the store yet.
 func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 	for {
 		var frame struct {
@@ -146,12 +151,16 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 		o, err := d.informer.decode(frame.Object)
 		if err == nil {
 			d.informer.bad.fits(o)
+			d.decoded(o)
 			d.initial = d.initial && frame.Type != watch.Bookmark
 			return frame.Type, o, nil
 		}
 		name, known := d.informer.lastKnown(frame.Object)
 		if frame.Type == watch.Deleted {
 			d.informer.bad.fits(name)
+			if known == nil && d.ahead[nameOf(name)] {
+				known = d.informer.metadataOf(name)
+			}
 		} else {
 			d.informer.bad.add(name, err)
 		}
@@ -159,6 +168,35 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 			return frame.Type, known, nil
 		}
 	}
+}
+
+// decoded takes down what the store will have soon.
+func (d *eventDecoder) decoded(o Object) {
+	if len(d.ahead) >= d.most {
+		maps.DeleteFunc(d.ahead, func(name types.NamespacedName, _ bool) bool {
+			_, there, _ := d.informer.shared.GetStore().GetByKey(storeKey(name))
+			return there
+		})
+		d.most = max(1024, 2*len(d.ahead))
+	}
+	d.ahead[nameOf(o)] = true
+}
+
+func nameOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// metadataOf makes an object that has nothing else.
+func (i *informer) metadataOf(name *metav1.PartialObjectMetadata) Object {
+	raw, err := json.Marshal(map[string]any{"metadata": name.ObjectMeta})
+	if err != nil {
+		return nil
+	}
+	o, err := i.decode(raw)
+	if err != nil {
+		return nil
+	}
+	return o
 }
 
 // Close implements watch.Decoder.

@@ -50,8 +50,10 @@ func newGroup(c *Cache, k key, s Scope, example Object) *group {
 
 // follow makes the members those that the scope wants now.
 func (g *group) follow() {
-	for _, left := range g.update() {
-		g.cache.later(left.retire)
+	left := g.update()
+	g.cache.tellChanged() // who waits may be waiting for one that has left
+	for _, d := range left {
+		g.cache.later(d.retire)
 	}
 }
 
@@ -121,11 +123,14 @@ func (d departure) retire() {
 	d.group.cache.release(d.informer)
 }
 
-// hold keeps the group alive. It must be let go.
-func (g *group) hold() {
+// hold keeps the group alive, unless it has ended. It must be let go.
+func (g *group) hold() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.refs++
+	if g.refs > 0 {
+		g.refs++
+	}
+	return g.refs > 0
 }
 
 // letGo ends the group if nobody else holds it.
@@ -238,13 +243,18 @@ func (g *group) await(ctx context.Context, done func(*informer) bool) error {
 				return fmt.Errorf("not synced: %s", waiting.state())
 			}
 		case <-waiting.stopped:
-			if !done(waiting) {
+			if !done(waiting) && g.has(waiting) {
 				return fmt.Errorf("not synced, and never will be: %s", waiting.state())
 			}
 		case <-ctx.Done():
 			return fmt.Errorf("not synced: %s: %w", waiting.state(), context.Cause(ctx))
 		}
 	}
+}
+
+// has says whether an informer is a member now.
+func (g *group) has(i *informer) bool {
+	return g.first(func(other *informer) bool { return other == i }) != nil
 }
 
 func (g *group) first(is func(*informer) bool) *informer {

@@ -45,7 +45,6 @@ type listerWatcher struct {
 	pace *rate.Limiter
 
 	lists, watches, quiet atomic.Int64
-	listing               atomic.Bool // an initial list is under way, so the store lacks objects that we have seen
 
 	mu      sync.Mutex     // guards joined, and the Add of running
 	joined  bool           // no list may begin
@@ -152,8 +151,7 @@ func (l *listerWatcher) beginListing(o metav1.ListOptions) {
 	if o.Continue != "" {
 		return
 	}
-	l.listing.Store(true)
-	l.informer.bad.reset()
+	l.informer.bad.beginList()
 	if l.lists.Load() > 0 {
 		// Not for the first time: the kind may have come back as something else, in another scope for example.
 		l.informer.cache.backend.Forget(l.informer.key.gvk)
@@ -162,9 +160,16 @@ func (l *listerWatcher) beginListing(o metav1.ListOptions) {
 
 // endListing takes down that they have come.
 func (l *listerWatcher) endListing() {
-	l.listing.Store(false)
+	l.informer.bad.endList()
+	l.prune()
+}
+
+// prune drops what is known of objects that are gone.
+func (l *listerWatcher) prune() {
+	store := l.informer.shared.GetStore()
+	l.informer.untransformed.prune(store)
 	if l.informer.writes.due() {
-		l.informer.writes.prune(l.informer.shared.GetStore())
+		l.informer.writes.prune(store)
 	}
 }
 

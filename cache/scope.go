@@ -25,10 +25,11 @@ type Scope struct {
 	// Kind says the kind where T does not: for *unstructured.Unstructured and *metav1.PartialObjectMetadata. For any other T
 	// it must be empty, or what the scheme says.
 	Kind schema.GroupVersionKind
-	// Namespaces narrows a namespaced kind to these, each with an informer of its own. Default: all namespaces.
+	// Namespaces narrows a namespaced kind to these, each with an informer of its own. "" in it stands for all of them.
+	// Default: all namespaces.
 	Namespaces *Set[string]
 	// Names narrows to single objects, each with an informer of its own, so that a right to these names is enough. It excludes
-	// Namespaces. Default: all objects.
+	// Namespaces. An empty name is that of no object. Default: all objects.
 	Names *Set[types.NamespacedName]
 	// Labels selects by labels, at the API server. An object that comes to match is a create to the sources of the handle,
 	// one that ceases to a delete. Default: all.
@@ -55,6 +56,10 @@ func (s Scope) Validate() error {
 	switch {
 	case s.Namespaces != nil && s.Names != nil:
 		return errors.New("cache.Scope has both Namespaces and Names; a name says its namespace, so give Names alone")
+	case s.Labels != nil && !s.Labels.Empty() && s.Labels.String() == "":
+		return errors.New("cache.Scope.Labels selects nothing, as labels.Nothing() does, which cannot be said to the API server; leave it nil for all objects")
+	case s.Fields != nil && !s.Fields.Empty() && s.Fields.String() == "":
+		return errors.New("cache.Scope.Fields selects nothing, as fields.Nothing() does, which cannot be said to the API server; leave it nil for all objects")
 	case s.Resync < 0:
 		return fmt.Errorf("cache.Scope.Resync is %s, it must not be negative", s.Resync)
 	}
@@ -180,9 +185,14 @@ func (s Scope) places() map[place]bool {
 		for _, namespace := range s.Namespaces.Elements() {
 			p[place{namespace: namespace}] = true
 		}
+		if p[place{}] {
+			return map[place]bool{{}: true} // all namespaces, each object once
+		}
 	case s.Names != nil:
 		for _, name := range s.Names.Elements() {
-			p[place{name.Namespace, name.Name}] = true
+			if name.Name != "" { // else the place would be a whole namespace
+				p[place{name.Namespace, name.Name}] = true
+			}
 		}
 	default:
 		p[place{}] = true

@@ -11,7 +11,7 @@ import (
 
 // Set holds the namespaces, or the names, of a [Scope]. It may be changed at any time, by several goroutines, and may belong to
 // several scopes: their informers come and go with it. What leaves a scope is a delete to its sources, with the last known
-// state. NewSet makes one; an empty set is a scope of nothing.
+// state. An empty set is a scope of nothing. NewSet makes one; the zero value is empty, too.
 type Set[E comparable] struct {
 	mu       sync.Mutex // guards what follows
 	elements map[E]struct{}
@@ -20,10 +20,8 @@ type Set[E comparable] struct {
 
 // NewSet makes a set of the elements.
 func NewSet[E comparable](elements ...E) *Set[E] {
-	s := &Set[E]{elements: map[E]struct{}{}, told: map[*func()]struct{}{}}
-	for _, e := range elements {
-		s.elements[e] = struct{}{}
-	}
+	s := &Set[E]{}
+	s.Add(elements...)
 	return s
 }
 
@@ -71,6 +69,9 @@ func (s *Set[E]) change(do func()) {
 func (s *Set[E]) changed(do func()) []*func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.elements == nil {
+		s.elements = map[E]struct{}{}
+	}
 	do()
 	return slices.Collect(maps.Keys(s.told))
 }
@@ -79,6 +80,9 @@ func (s *Set[E]) changed(do func()) []*func() {
 func (s *Set[E]) tell(f func()) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.told == nil {
+		s.told = map[*func()]struct{}{}
+	}
 	s.told[&f] = struct{}{}
 	return func() {
 		s.mu.Lock()

@@ -73,6 +73,9 @@ func (s *stream) run(ctx context.Context, w watch.Interface) {
 			s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(last)})
 			return
 		}
+		if time.Since(began) > time.Minute { // so that the store has what the reflector was given
+			s.lw.prune()
+		}
 		var err error
 		if w, err = s.lw.open(ctx, s.options); err != nil {
 			s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(err)})
@@ -145,13 +148,14 @@ func (s *stream) patience() time.Duration {
 func (s *stream) note(e watch.Event) {
 	o, err := meta.Accessor(e.Object)
 	switch {
-	case err != nil:
+	case err != nil || o.GetResourceVersion() == "": // what follows on that would lack deletes
 	case s.options.SendInitialEvents == nil:
 		s.options.ResourceVersion = o.GetResourceVersion()
 	case e.Type == watch.Bookmark && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true":
 		s.options.ResourceVersion = o.GetResourceVersion()
 		s.options.SendInitialEvents, s.options.ResourceVersionMatch = nil, ""
 		s.lw.lists.Add(1)
+		s.lw.informer.bad.endList()
 	}
 }
 

@@ -35,7 +35,9 @@ func (h *Handle[T]) Subscribe(handler toolscache.ResourceEventHandler) (*Subscri
 		return nil, err
 	}
 	s := &Subscription{group: h.group, handler: handler, registrations: map[*informer]toolscache.ResourceEventHandlerRegistration{}}
-	h.group.hold()
+	if !h.group.hold() {
+		return nil, h.usable() // it has just been released
+	}
 	if err := h.group.subscribe(s); err != nil {
 		h.group.letGo()
 		return nil, err
@@ -89,18 +91,35 @@ func (s *Subscription) leave(i *informer) toolscache.ResourceEventHandlerRegistr
 }
 
 // WaitForSync returns nil when the handler has seen every object of the initial lists of the informers that there were at the
-// call, or an error when ctx ends or the subscription is closed.
+// call, and have not left the scope since. It returns an error when ctx ends or the cache stops.
 func (s *Subscription) WaitForSync(ctx context.Context) error {
 	for i, r := range s.now() {
-		select {
-		case <-r.HasSyncedChecker().Done():
-		case <-i.stopped:
-			return errors.New("not synced, and never will be: " + i.state().String())
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := s.await(ctx, i, r); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (s *Subscription) await(ctx context.Context, i *informer, r toolscache.ResourceEventHandlerRegistration) error {
+	for {
+		changed := s.group.cache.Changed()
+		if s.at(i) != r {
+			return nil // it has left the scope
+		}
+		select {
+		case <-r.HasSyncedChecker().Done():
+			return nil
+		case <-changed:
+			continue
+		case <-i.stopped:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if s.at(i) == r {
+			return errors.New("not synced, and never will be: " + i.state().String())
+		}
+	}
 }
 
 func (s *Subscription) now() map[*informer]toolscache.ResourceEventHandlerRegistration {
@@ -111,6 +130,12 @@ func (s *Subscription) now() map[*informer]toolscache.ResourceEventHandlerRegist
 		now[i] = r
 	}
 	return now
+}
+
+func (s *Subscription) at(i *informer) toolscache.ResourceEventHandlerRegistration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.registrations[i]
 }
 
 func (s *Subscription) isClosed() bool {

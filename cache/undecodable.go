@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // undecodable is the objects that do not fit their Go type.
@@ -19,8 +20,14 @@ type undecodable struct {
 	report func(object string, err error) // called off the lock
 	n      atomic.Int64                   // of objects, so that nobody has to lock as long as there is none
 
-	mu      sync.Mutex // guards objects
-	objects map[types.NamespacedName]error
+	mu      sync.Mutex // guards what follows
+	objects map[types.NamespacedName]undecoded
+	list    int // counts the initial lists
+}
+
+type undecoded struct {
+	err  error
+	list int // the last one that had it
 }
 
 func (u *undecodable) add(o metav1.Object, err error) {
@@ -35,9 +42,9 @@ func (u *undecodable) put(name types.NamespacedName, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.objects == nil {
-		u.objects = map[types.NamespacedName]error{}
+		u.objects = map[types.NamespacedName]undecoded{}
 	}
-	u.objects[name] = err
+	u.objects[name] = undecoded{err, u.list}
 	u.n.Store(int64(len(u.objects)))
 }
 
@@ -52,12 +59,34 @@ func (u *undecodable) fits(o metav1.Object) {
 	u.n.Store(int64(len(u.objects)))
 }
 
-// reset forgets all: an initial list begins.
-func (u *undecodable) reset() {
+// beginList takes down that all objects come anew.
+func (u *undecodable) beginList() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	clear(u.objects)
-	u.n.Store(0)
+	u.list++
+}
+
+// endList forgets those that have not come anew. Until then, a read must not take them for objects that are not there (S9).
+func (u *undecodable) endList() {
+	u.drop(func(_ types.NamespacedName, o undecoded) bool { return o.list < u.list })
+}
+
+// prune forgets those that a store does not have.
+func (u *undecodable) prune(store toolscache.Store) {
+	u.drop(func(name types.NamespacedName, _ undecoded) bool {
+		_, there, _ := store.GetByKey(storeKey(name))
+		return !there
+	})
+}
+
+func (u *undecodable) drop(gone func(types.NamespacedName, undecoded) bool) {
+	if u.n.Load() == 0 {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(u.objects, gone)
+	u.n.Store(int64(len(u.objects)))
 }
 
 // of returns why an object cannot be decoded, or nil.
@@ -67,7 +96,7 @@ func (u *undecodable) of(name types.NamespacedName) error {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.objects[name]
+	return u.objects[name].err
 }
 
 // all returns a copy.
@@ -77,7 +106,11 @@ func (u *undecodable) all() map[types.NamespacedName]error {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return maps.Clone(u.objects)
+	all := make(map[types.NamespacedName]error, len(u.objects))
+	for name, o := range u.objects {
+		all[name] = o.err
+	}
+	return all
 }
 
 // some returns a few of them in words, in a fixed order, and how many there are.

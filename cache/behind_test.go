@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// TestS2_DeletedRightAfter: the delete of an object that cannot be decoded is not lost when the store does not have yet what was
+// known of it.
+func TestS2_DeletedRightAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(widgets)
+		c, _ := widgetCache(t, api)
+		h := cache.For[*Widget](c)
+		seen, e := subscribe(t, h)
+		defer seen.Close()
+		defer start(t, c)()
+		synced(t, h)
+		api.Intercept(onWatch(func(r *fakeapi.Request) (*http.Response, error) {
+			api.Intercept(nil)
+			event := func(kind string, version int, size string) string {
+				return fmt.Sprintf(`{"type":%q,"object":{"metadata":{"namespace":"default","name":"odd","uid":"1","labels":{"a":"b"},"resourceVersion":"%d"},"size":%s}}`, kind, version, size)
+			}
+			return r.SendAndHang(event("ADDED", 5, "1") + event("MODIFIED", 6, `"large"`) + event("DELETED", 7, `"large"`))
+		}))
+		api.CutWatches()
+		time.Sleep(time.Minute)
+		if _, err := h.Get(t.Context(), key("odd")); !apierrors.IsNotFound(err) {
+			t.Errorf("got %v", err)
+		}
+		if got := e.take(); got != "add odd, delete odd" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// TestS9_UndecodableWhileListing: while a list is under way, what could not be decoded before is not an object that is not there.
+func TestS9_UndecodableWhileListing(t *testing.T) {
+	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(widgets)
+				api.Intercept(a)
+				api.Put(widgets, widget("odd", "large"))
+				api.Put(widgets, widget("gone", "large"))
+				c, _ := widgetCache(t, api)
+				h := cache.For[*Widget](c)
+				defer start(t, c)()
+				synced(t, h)
+				relist := func() {
+					api.Put(widgets, widget("other", int64(1)))
+					api.Expire()
+					api.CutWatches()
+					time.Sleep(time.Minute)
+				}
+				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+					if r.Verb == "list" || r.Streaming() {
+						return r.Refuse()
+					}
+					return onWatch(func(r *fakeapi.Request) (*http.Response, error) {
+						return r.Send(`{"type":"ERROR","object":{"code":410,"reason":"Expired","status":"Failure"}}`)
+					})(r)
+				})
+				relist()
+				if _, err := h.Get(t.Context(), key("odd")); err == nil || apierrors.IsNotFound(err) {
+					t.Errorf("got %v; %s", err, h.State())
+				}
+				api.Remove(widgets, "default", "gone")
+				api.Intercept(a)
+				relist()
+				if _, err := h.Get(t.Context(), key("odd")); err == nil || apierrors.IsNotFound(err) || h.State().UndecodableCount != 1 {
+					t.Errorf("got %v; %s", err, h.State())
+				}
+			})
+		})
+	}
+}
+
+// TestS2_NoVersion: after an object without a version the watch goes on from the last one that there was, so that no delete is
+// missed.
+func TestS2_NoVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(widgets)
+		api.Put(widgets, widget("a", int64(1)))
+		c, _ := widgetCache(t, api)
+		h := cache.For[*Widget](c)
+		defer start(t, c)()
+		synced(t, h)
+		api.Intercept(onWatch(func(r *fakeapi.Request) (*http.Response, error) {
+			api.Intercept(nil)
+			api.Remove(widgets, "default", "a")
+			return r.Send(`{"type":"ADDED","object":{"metadata":{"namespace":"default","name":"b"}}}`)
+		}))
+		api.CutWatches()
+		time.Sleep(time.Minute)
+		if _, err := h.Get(t.Context(), key("a")); !apierrors.IsNotFound(err) {
+			t.Errorf("got %v; %s", err, h.State())
+		}
+	})
+}
+
+// TestS6_Churn: of objects that came and went nothing is kept, also if the watch never has to be listed anew.
+func TestS6_Churn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		c, _ := newCache(t, api)
+		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: cache.NewTransform("fails", func(*corev1.ConfigMap) { panic("it fails") })})
+		defer start(t, c)()
+		synced(t, h)
+		first := &corev1.ConfigMap{}
+		for n := range 13000 {
+			m := managed(fmt.Sprint("m", n))
+			stored := api.Put(fakeapi.ConfigMaps, m)
+			if n == 0 {
+				first.UID = stored.GetUID()
+			}
+			api.Remove(fakeapi.ConfigMaps, "default", m.Name)
+		}
+		synctest.Wait()
+		if _, ok := h.LastWrite(first); !ok {
+			t.Error("nobody knows who wrote the object")
+		}
+		time.Sleep(time.Hour)
+		if _, ok := h.LastWrite(first); ok || h.State().UndecodableCount != 0 || h.State().Lists != 1 {
+			t.Errorf("of what is gone a write is kept (%t); %s", ok, h.State())
+		}
+	})
+}

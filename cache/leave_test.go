@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// TestScopeNothingToWaitFor: who waits for a namespace that cannot be listed does not wait any more when it has left the scope,
+// whether somebody else has its informer or not.
+func TestScopeNothingToWaitFor(t *testing.T) {
+	for name, elsewhere := range map[string]bool{"stopped": false, "kept elsewhere": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+					if r.Namespace != "forbidden" {
+						return nil, nil
+					}
+					return forbid(r)
+				})
+				c, _ := newCache(t, api)
+				set := cache.NewSet("default", "forbidden")
+				h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: set})
+				if elsewhere {
+					cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("forbidden")})
+				}
+				seen, _ := subscribe(t, h)
+				defer seen.Close()
+				defer start(t, c)()
+				time.Sleep(time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				ended := make(chan error, 2)
+				go func() { ended <- h.WaitForSync(ctx) }()
+				go func() { ended <- seen.WaitForSync(ctx) }()
+				synctest.Wait()
+				set.Remove("forbidden")
+				for range 2 {
+					if err := <-ended; err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestScopeChangedByACallbackAtTheEnd: a callback may change a Set while the cache stops, and waits for it.
+func TestScopeChangedByACallbackAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		c, _ := newCache(t, api)
+		set := cache.NewSet("default")
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: set}).Subscribe(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) {
+				<-ctx.Done()
+				time.Sleep(time.Second)
+				set.Remove("default")
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error)
+		go func() { ended <- c.Run(ctx) }()
+		synctest.Wait()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestScopeOfNothing: what selects nothing is not taken for everything.
+func TestScopeOfNothing(t *testing.T) {
+	for name, s := range map[string]cache.Scope{"labels": {Labels: labels.Nothing()}, "fields": {Fields: fields.Nothing()}} {
+		if s.Validate() == nil {
+			t.Errorf("%s that select nothing are accepted", name)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		c, _ := newCache(t, api)
+		set := &cache.Set[types.NamespacedName]{}
+		named := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: set})
+		all := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("default", "")})
+		defer start(t, c)()
+		for _, element := range []types.NamespacedName{{}, {Namespace: "default"}} {
+			set.Add(element)
+			if list, err := named.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 0 {
+				t.Errorf("%q is the name of %d objects, %v", element, len(list), err)
+			}
+		}
+		if list, err := all.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 1 {
+			t.Errorf("all namespaces, and one of them, have %d objects, %v", len(list), err)
+		}
+	})
+}

@@ -25,7 +25,7 @@ type Request struct {
 	Subresource string
 	// Namespace is empty for cluster-scoped kinds, namespaces included.
 	Namespace string
-	// Name is empty for lists, unless the field selector asks for one name. That of a created object is in its Write.
+	// Name is empty for lists, unless the field selector asks for one name. For a create it is what the answer says.
 	Name string
 	// Path is the URL's, as sent.
 	Path string

@@ -36,11 +36,11 @@ var mayImport = map[string][]string{
 	"debug":           {},
 	"envtest":         {"client"},
 	"envtest/cluster": {"envtest"},
-	"envtest/fault":   {},
+	"envtest/fault":   {"internal/apipath"},
 	"envtest/sim":     {"client", "manager", "leaderelection"},
 
 	"internal/apipath":  {},
-	"internal/fakeapi":  {}, // for our own tests
+	"internal/fakeapi":  {"internal/apipath"}, // for our own tests
 	"internal/peek":     {},
 	"internal/scenario": {}, // it has tests only
 }

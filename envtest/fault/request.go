@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/fields"
+	"github.com/setpoint-dev/setpoint/internal/apipath"
 )
 
 // Request is one request as the API server understands it, and what has become of it. Those that are handed out are
@@ -53,72 +53,14 @@ type Request struct {
 	token string // of the client, see Match.Config
 }
 
-// parse follows the rules of request.RequestInfoFactory in k8s.io/apiserver v0.36.
 func parse(h *http.Request) Request {
-	r := Request{
-		Verb: strings.ToLower(h.Method), Path: h.URL.Path, Query: h.URL.Query(),
+	t := apipath.Parse(h.Method, h.URL.Path, h.URL.RawQuery)
+	return Request{
+		Verb: t.Verb, Group: t.Group, Version: t.Version, Resource: t.Resource, Subresource: t.Subresource,
+		Namespace: t.Namespace, Name: t.Name, Path: h.URL.Path, Query: h.URL.Query(),
 		UserAgent: h.UserAgent(), Proto: h.Proto, Started: time.Now(), token: bearerToken(h.Header),
 	}
-	parts := strings.Split(strings.Trim(h.URL.Path, "/"), "/")
-	switch {
-	case parts[0] == "api" && len(parts) >= 3:
-		r.Version, parts = parts[1], parts[2:]
-	case parts[0] == "apis" && len(parts) >= 4:
-		r.Group, r.Version, parts = parts[1], parts[2], parts[3:]
-	default:
-		return r
-	}
-	r.Verb = verbs[h.Method]
-	deprecatedWatch := parts[0] == "watch" && len(parts) > 1 // /api/v1/watch/pods
-	if deprecatedWatch {
-		parts = parts[1:]
-	}
-	r.parseResource(parts)
-	switch {
-	case deprecatedWatch:
-		r.Verb = "watch"
-	case r.Verb == "get" && r.Name == "":
-		r.parseList()
-	case r.Verb == "delete" && r.Name == "":
-		r.Verb = "deletecollection"
-	}
-	return r
 }
-
-var verbs = map[string]string{
-	http.MethodGet: "get", http.MethodHead: "get", http.MethodPost: "create", http.MethodPut: "update",
-	http.MethodPatch: "patch", http.MethodDelete: "delete",
-}
-
-// parseResource reads [namespaces/<namespace>/]<resource>[/<name>[/<subresource>]].
-func (r *Request) parseResource(parts []string) {
-	if parts[0] == "namespaces" && len(parts) > 1 {
-		r.Namespace = parts[1]
-		if len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" { // these two are subresources of a namespace
-			parts = parts[2:]
-		}
-	}
-	r.Resource = parts[0]
-	if len(parts) > 1 {
-		r.Name = parts[1]
-	}
-	if len(parts) > 2 {
-		r.Subresource = parts[2]
-	}
-}
-
-func (r *Request) parseList() {
-	r.Verb = "list"
-	if watch, ok := r.Query["watch"]; ok && !isFalse(watch[0]) {
-		r.Verb = "watch"
-	}
-	if selector, err := fields.ParseSelector(r.Query.Get("fieldSelector")); err == nil {
-		r.Name, _ = selector.RequiresExactMatch("metadata.name")
-	}
-}
-
-// isFalse reads a query parameter as Kubernetes does: there, and neither of these, is true.
-func isFalse(value string) bool { return value == "0" || strings.EqualFold(value, "false") }
 
 func bearerToken(header http.Header) string {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(header.Get("Authorization")), " ")

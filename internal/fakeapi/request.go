@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/internal/apipath"
 )
 
 // Request is a request that the server got.
@@ -141,50 +143,33 @@ var reasons = map[int]metav1.StatusReason{
 // parse reads a request. It returns nil for a path that no API server has.
 func parse(h *http.Request) *Request {
 	r := &Request{Query: h.URL.Query(), Header: h.Header.Clone(), http: h}
-	parts := strings.Split(strings.Trim(h.URL.Path, "/"), "/")
+	t := apipath.Parse(h.Method, h.URL.Path, h.URL.RawQuery)
+	if t.Resource == "" {
+		return r.discovery(h.URL.Path)
+	}
+	r.Resource = schema.GroupVersionResource{Group: t.Group, Version: t.Version, Resource: t.Resource}
+	r.Verb, r.Namespace, r.Name, r.Subresource = t.Verb, t.Namespace, t.Name, t.Subresource
 	switch {
-	case len(parts) >= 2 && parts[0] == "api":
-		r.Resource.Version = parts[1]
-		parts = parts[2:]
-	case len(parts) >= 3 && parts[0] == "apis":
-		r.Resource.Group, r.Resource.Version = parts[1], parts[2]
-		parts = parts[3:]
-	default:
-		return nil
+	case r.Verb == "list" || r.Verb == "watch":
+		r.Name = "" // if there is one, it comes from the field selector
+	case r.Verb == "patch" && strings.HasPrefix(h.Header.Get("Content-Type"), "application/apply-patch"):
+		r.Verb = "apply"
 	}
-	if len(parts) == 0 {
-		r.Verb = "discover"
-		return r
+	if t.Resource == "namespaces" {
+		r.Namespace = ""
 	}
-	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
-		r.Namespace = parts[1]
-		parts = parts[2:]
-	}
-	parts = append(parts, "", "")
-	r.Resource.Resource, r.Name, r.Subresource = parts[0], parts[1], parts[2]
-	r.Verb = verb(h, r)
 	return r
 }
 
-func verb(h *http.Request, r *Request) string {
-	switch {
-	case h.Method == http.MethodGet && r.Query.Get("watch") != "" && r.Query.Get("watch") != "false" && r.Query.Get("watch") != "0":
-		return "watch"
-	case h.Method == http.MethodGet && r.Name == "":
-		return "list"
-	case h.Method == http.MethodGet:
-		return "get"
-	case h.Method == http.MethodPost:
-		return "create"
-	case h.Method == http.MethodPut:
-		return "update"
-	case h.Method == http.MethodPatch && strings.HasPrefix(h.Header.Get("Content-Type"), "application/apply-patch"):
-		return "apply"
-	case h.Method == http.MethodPatch:
-		return "patch"
-	case h.Method == http.MethodDelete:
-		return "delete"
+func (r *Request) discovery(path string) *Request {
+	switch parts := strings.Split(strings.Trim(path, "/"), "/"); {
+	case len(parts) == 2 && parts[0] == "api":
+		r.Resource.Version = parts[1]
+	case len(parts) == 3 && parts[0] == "apis":
+		r.Resource.Group, r.Resource.Version = parts[1], parts[2]
 	default:
-		return strings.ToLower(h.Method)
+		return nil
 	}
+	r.Verb = "discover"
+	return r
 }

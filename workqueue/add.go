@@ -15,10 +15,10 @@ func (c *core[K]) merges(i uint32, class uint8) bool {
 // repeats counts the reason for an add of the entry if it equals the newest one, so that it need not be recorded.
 // Not so if the entry has a due time: that may have come, with a reason that is to be recorded first.
 func (c *core[K]) repeats(e *entry[K], r *Reason) bool {
-	if e.extra == 0 || c.shut || c.due.has(e.extra) {
+	if c.shut || c.extra(e) != nil && c.due.has(e.extra) {
 		return false
 	}
-	return c.notes.repeats(&c.extras.at(e.extra).pending, r, e.state == Held)
+	return c.counted(e, r, e.state == Held)
 }
 
 // addNeedsNow tells whether an add of the entry needs the time. Reading the clock takes as long as all the rest.
@@ -140,8 +140,8 @@ func (c *core[K]) clear(w *who[K]) {
 		return
 	}
 	e := c.entries.at(i)
-	if e.extra != 0 {
-		c.extras.at(e.extra).attempts = 0
+	if x := c.extra(e); x != nil {
+		x.attempts = 0
 	}
 	if e.state == Idle {
 		c.forget(i, e)

@@ -9,8 +9,8 @@ package workqueue
 // so, which nobody wants (stamped).
 //
 // Every key that is known has one entry. An entry is in exactly one State; ready ones are linked in their flow's
-// list, held ones in the order in which they were taken. What most keys do not have (due times, reasons) is in an
-// extra. An entry that holds nothing any more is forgotten.
+// list, held ones in the order in which they were taken. What most keys do not have (due times, several reasons) is
+// in an extra. An entry that holds nothing any more is forgotten.
 type core[K comparable] struct {
 	entries slab[entry[K]]
 	index   table
@@ -63,6 +63,7 @@ const (
 	flagPaused              // Pause was called
 	flagWoken               // held: Wake was called, so that Park does not park
 	flagBackoff             // waiting after Retry
+	flagOnly                // instead of an extra, it has one note: see extra.go
 )
 
 // entry is what is known of one key.
@@ -73,7 +74,7 @@ type entry[K comparable] struct {
 	hash       uint32
 	prev, next uint32 // in its flow, or among the held
 	tenant     uint32
-	extra      uint32
+	extra      uint32 // or, with flagOnly, a note
 	state      State
 	class      uint8 // ready, held, parked: its class
 	coming     uint8 // others: the class it will have when it becomes ready, or noClass
@@ -81,23 +82,6 @@ type entry[K comparable] struct {
 }
 
 func (e *entry[K]) is(flag uint8) bool { return e.flags&flag != 0 }
-
-// extra is what only some entries have.
-type extra struct {
-	entry    uint32
-	attempts uint32 // failures in a row
-	outside  int64  // due time set from outside (W4), or never
-	own      int64  // due time set by the key's own settle (W4), or never
-	calm     int64  // MinInterval: when the adds so far make it ready, or never
-	latest   int64  // MinInterval: calm is not put off beyond this
-
-	parked       string
-	taken        noteList // of the delivery that holds the key
-	pending      noteList // of the next delivery
-	later        noteList // of the delivery at outside
-	adds         uint32   // held: immediate adds, as far as they can still be withdrawn or are put off by MinInterval
-	outsideClass uint8
-}
 
 // list is a list of entries, oldest first.
 type list struct{ head, tail uint32 }
@@ -161,9 +145,7 @@ func (c *core[K]) create(w *who[K], now int64) uint32 {
 func (c *core[K]) forget(i uint32, e *entry[K]) {
 	c.counts[Idle]--
 	c.index.remove(e.hash, i)
-	if e.extra != 0 {
-		c.dropExtra(e)
-	}
+	c.dropExtra(e)
 	if !c.plain {
 		c.fair.leave(e.tenant)
 	}
@@ -185,57 +167,10 @@ func (c *core[K]) shrink() {
 	c.most = 0
 }
 
-func (c *core[K]) ext(i uint32, e *entry[K]) *extra {
-	if e.extra != 0 {
-		return c.extras.at(e.extra)
-	}
-	var x *extra
-	e.extra, x = c.extras.take()
-	x.entry, x.outside, x.own, x.calm, x.latest = i, never, never, never, never
-	return x
-}
-
-// attempts returns how often in a row a key has failed.
-func (c *core[K]) attempts(e *entry[K]) uint32 {
-	if e.extra == 0 {
-		return 0
-	}
-	return c.extras.at(e.extra).attempts
-}
-
-func (c *core[K]) dropExtra(e *entry[K]) {
-	x := c.extras.at(e.extra)
-	c.due.set(e.extra, never)
-	c.notes.clear(&x.taken)
-	c.notes.clear(&x.pending)
-	c.notes.clear(&x.later)
-	c.extras.put(e.extra)
-	e.extra = 0
-}
-
-// setDue tells the heap when the entry is due next.
-func (c *core[K]) setDue(e *entry[K], x *extra) {
-	c.due.set(e.extra, min(x.outside, x.own, x.calm))
-}
-
 func (c *core[K]) turn(e *entry[K], to State, now int64) {
 	c.counts[e.state]--
 	c.counts[to]++
 	e.state, e.since = to, now
-}
-
-// note records a reason, if there is one, of the key's next delivery.
-func (c *core[K]) note(i uint32, e *entry[K], r *Reason, now int64) {
-	if r != nil && !c.notes.off {
-		c.notes.record(&c.ext(i, e).pending, r, now, e.state == Held)
-	}
-}
-
-// noteOwn records a reason of the queue itself.
-func (c *core[K]) noteOwn(i uint32, e *entry[K], event string, now int64) {
-	if !c.notes.off {
-		c.notes.record(&c.ext(i, e).pending, &Reason{Source: sourceQueue, Event: event}, now, false)
-	}
 }
 
 // urgentMost returns the higher of two classes, either of which may be none.
@@ -296,10 +231,10 @@ func (c *core[K]) ready(i uint32, e *entry[K], class uint8, now int64) {
 // cancelOwn ends the timer that the key's own settle had set, and what waits for MinInterval: the delivery that they
 // were for is certain.
 func (c *core[K]) cancelOwn(e *entry[K]) {
-	if e.extra == 0 {
+	x := c.extra(e)
+	if x == nil {
 		return
 	}
-	x := c.extras.at(e.extra)
 	x.adds = 0
 	if x.own != never || x.calm != never {
 		x.own, x.calm, x.latest = never, never, never
@@ -318,7 +253,8 @@ func (c *core[K]) raise(i uint32, e *entry[K], class uint8) {
 
 // rest puts an entry that is in no list, and has nothing to deliver now, where it belongs.
 func (c *core[K]) rest(i uint32, e *entry[K], now int64) {
-	due := e.extra != 0 && c.due.has(e.extra)
+	x := c.extra(e)
+	due := x != nil && c.due.has(e.extra)
 	switch {
 	case e.is(flagPaused):
 		c.turn(e, Paused, now)
@@ -330,11 +266,11 @@ func (c *core[K]) rest(i uint32, e *entry[K], now int64) {
 		e.coming = noClass
 		e.flags &^= flagBackoff
 		c.turn(e, Idle, now)
-		if c.attempts(e) == 0 {
+		if x == nil || x.attempts == 0 {
 			c.forget(i, e)
 			return
 		}
-		c.notes.clear(&c.extras.at(e.extra).pending)
+		c.notes.clear(&x.pending)
 	}
 }
 

@@ -73,11 +73,14 @@ func (i Item[K]) reasons() ([]Reason, int) {
 	i.q.mu.Lock()
 	defer i.q.mu.Unlock()
 	e, ok := i.q.core.heldBy(i.index, i.delivery)
-	if !ok || e.extra == 0 {
+	if !ok {
 		return nil, 0
 	}
-	taken := &i.q.core.extras.at(e.extra).taken
-	return i.q.core.notes.copyOf(taken), int(taken.dropped)
+	taken := i.q.core.only(e)
+	if x := i.q.core.extra(e); x != nil {
+		taken = x.taken
+	}
+	return i.q.core.notes.copyOf(&taken), int(taken.dropped)
 }
 
 // Done settles the key as dealt with: its failures are forgotten. Use it also for what should not be tried again.

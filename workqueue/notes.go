@@ -68,12 +68,13 @@ func (s *notes) same(n *note, r *Reason) bool {
 	return n.version == r.ResourceVersion && n.object == r.Object && n.uid == r.UID && s.causes.byID[n.cause].of(r)
 }
 
-// repeats counts a reason instead of recording it, if it equals the newest one and can be withdrawn if that can.
-func (s *notes) repeats(l *noteList, r *Reason, held bool) bool {
-	if l.n == 0 {
+// repeats counts a reason instead of recording it, if it equals the newest one of its list, which may be none, and can
+// be withdrawn if that can.
+func (s *notes) repeats(newest uint32, r *Reason, held bool) bool {
+	if newest == 0 {
 		return false
 	}
-	n := s.slab.at(l.newest)
+	n := s.slab.at(newest)
 	if n.held != held || !s.same(n, r) {
 		return false
 	}
@@ -85,9 +86,16 @@ func (s *notes) repeats(l *noteList, r *Reason, held bool) bool {
 
 // record records a reason, unless it repeats the newest one.
 func (s *notes) record(l *noteList, r *Reason, now int64, held bool) {
-	if !s.repeats(l, r, held) {
+	if !s.repeats(l.newest, r, held) {
 		s.add(l, r, now, held)
 	}
+}
+
+// single records a reason that is in no list.
+func (s *notes) single(r *Reason, now int64) uint32 {
+	i, n := s.slab.take()
+	s.write(n, r, now, false)
+	return i
 }
 
 // add records a reason that does not repeat the newest one.

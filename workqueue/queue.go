@@ -158,18 +158,22 @@ func (q *Queue[K]) AddWith(key K, how How) {
 }
 
 // notedLocked counts or records the reason for an add of a ready key that changes nothing else. Not so for its first
-// reason, nor if the key has a due time: that may have come, with a reason that is to be recorded before.
+// reasons, nor if the key has a due time: that may have come, with a reason that is to be recorded before.
 func (q *Queue[K]) notedLocked(i uint32, r *Reason) bool {
 	c := &q.core
 	if c.notes.off {
 		return true
 	}
-	x := c.entries.at(i).extra
-	if x == 0 || c.due.has(x) {
+	e := c.entries.at(i)
+	x := c.extra(e)
+	if x == nil {
+		return c.counted(e, r, false)
+	}
+	if c.due.has(e.extra) {
 		return false
 	}
-	if l := &c.extras.at(x).pending; !c.notes.repeats(l, r, false) {
-		c.notes.add(l, r, q.now(), false)
+	if !c.counted(e, r, false) {
+		c.notes.add(&x.pending, r, q.now(), false)
 	}
 	return true
 }

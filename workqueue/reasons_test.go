@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 )
@@ -52,6 +53,9 @@ func TestReasons_AsGiven(t *testing.T) {
 			if wantAt = r.At; r.At.Before(q.start) || r.At.After(time.Now()) {
 				t.Errorf("reason %d was recorded at %v", i, r.At)
 			}
+		}
+		if i < 4 && r.At != r.At.Round(0) {
+			t.Errorf("reason %d has a monotonic clock reading: %v", i, r.At)
 		}
 		if !r.At.Equal(wantAt) || r.At.Location() != time.Local {
 			t.Errorf("reason %d is of %v, want %v", i, r.At, wantAt)
@@ -144,4 +148,132 @@ func TestReasons_ManyCauses(t *testing.T) {
 	if n := len(q.core.notes.causes.byID); n > minCauses+1 {
 		t.Errorf("%d causes are remembered of none that are recorded", n)
 	}
+}
+
+// TestReasons_NoCause: a reason without a cause does not get the id of a cause that is forgotten.
+func TestReasons_NoCause(t *testing.T) {
+	q := newQueue(t, Options[int]{})
+	q.AddWith(1, How{Reason: Reason{Source: "sixteen letters."}}) // has the place in recent that no cause has
+	settled(t, mustGet(t, q).Done())
+	add := func(from, to int) {
+		for i := from; i < to; i++ {
+			q.AddWith(2, How{Reason: Reason{Event: fmt.Sprint("e", i)}})
+		}
+	}
+	add(0, minCauses) // makes the queue forget it
+	q.AddWith(1, How{Reason: Reason{Object: "a/b"}})
+	add(minCauses, 2*minCauses) // uses its id again
+	k, _ := q.Look(1)
+	if r := k.Reasons; len(r) != 1 || r[0].Source+r[0].Event != "" || r[0].Object != "a/b" {
+		t.Errorf("reasons: %+v", r)
+	}
+}
+
+// TestReasons_SinceDone: with a reason too, a key that was added while it was held is ready since it was settled.
+func TestReasons_SinceDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{})
+		q.AddWith("a", benchHow)
+		item := mustGet(t, q)
+		q.Add("a")
+		time.Sleep(time.Second)
+		settled(t, item.Done())
+		if at := mustGet(t, q).Queued(); !at.Equal(time.Now()) {
+			t.Errorf("ready since %v, want %v", at, time.Now())
+		}
+	})
+}
+
+// TestReasons_One: a key with one reason and nothing else takes no extra, whatever state it is in; with anything more
+// it does, and the reason stays the one of its delivery.
+func TestReasons_One(t *testing.T) {
+	q := newQueue(t, Options[string]{AddedWhileHeld: func(string, uint64, How) {}})
+	want := func(extras int, want string) {
+		t.Helper()
+		k, _ := q.Look("a")
+		if got := fmt.Sprint(texts(k.Reasons)); got != want {
+			t.Errorf("reasons: %s, want %s", got, want)
+		}
+		if got := q.core.extras.live(); got != extras {
+			t.Errorf("%d extras, want %d", got, extras)
+		}
+		if got := q.core.notes.slab.live(); got != len(k.Reasons) {
+			t.Errorf("%d notes for %d reasons", got, len(k.Reasons))
+		}
+	}
+	x, y := How{Reason: Reason{Event: "x"}}, How{Reason: Reason{Event: "y"}}
+	q.AddWith("a", x)
+	q.AddWith("a", x)
+	q.AddAll([]string{"a", "a"}, x)
+	q.Pause("a")
+	q.AddWith("a", x)
+	want(0, "[x+4]")
+	q.Resume("a")
+	item := mustGet(t, q)
+	q.Wake("a")
+	q.Pause("a")
+	settled(t, item.Withdraw(0))
+	if item.Withdraw(1) == nil {
+		t.Error("an add was withdrawn that was none")
+	}
+	want(0, "[x+4]")
+	settled(t, item.Release())
+	want(0, "[x+4]")
+	q.Resume("a")
+	item = mustGet(t, q)
+	want(0, "[x+4]")
+	settled(t, item.Done())
+	want(0, "[]")
+
+	q.RequeueNow("a")
+	item = mustGet(t, q)
+	q.Add("a")
+	settled(t, item.Withdraw(1))
+	want(1, "[RequeueNow+0]")
+	q = newQueue(t, Options[string]{})
+	q.RequeueNow("a")
+	item = mustGet(t, q)
+	q.RequeueNow("a") // is not one of the present delivery
+	want(1, "[RequeueNow+0 RequeueNow+0]")
+	q = newQueue(t, Options[string]{})
+	q.AddWith("a", x)
+	item = mustGet(t, q)
+	q.Add("a")
+	settled(t, item.Done())
+	want(0, "[]")
+	settled(t, mustGet(t, q).Done())
+	q = newQueue(t, Options[string]{AddedWhileHeld: func(string, uint64, How) {}})
+
+	q.Add("a")
+	item = mustGet(t, q)
+	q.AddWith("a", x) // a reason of the next delivery alone
+	want(1, "[x+0]")
+	if r := item.Reasons(); r != nil {
+		t.Errorf("reasons of a delivery without any: %v", r)
+	}
+	settled(t, item.Withdraw(1))
+	settled(t, item.Done())
+	want(0, "[]")
+
+	for what, end := range map[string]func(Item[string]) string{
+		"add":     func(i Item[string]) string { q.AddWith("a", x); _ = i.Done(); return "[x+0]" },
+		"another": func(i Item[string]) string { q.AddWith("a", y); _ = i.Release(); return "[x+0 y+0]" },
+		"later":   func(i Item[string]) string { q.AddWith("a", How{After: time.Hour}); _ = i.Release(); return "[x+0]" },
+		"park":    func(i Item[string]) string { _ = i.Park("", 0); return "[x+0]" },
+		"woken":   func(i Item[string]) string { q.Wake("a"); _ = i.Park("", 0); return "[x+0 Woken+0]" },
+		"retry":   func(i Item[string]) string { _, _ = i.RetryNotBefore(nil, time.Hour); return "[]" },
+		"after":   func(i Item[string]) string { _ = i.After(0); return "[After+0]" },
+	} {
+		q.AddWith("a", x)
+		item := mustGet(t, q)
+		if got := fmt.Sprint(texts(item.Reasons())); got != "[x+0]" {
+			t.Errorf("%s: delivered for %s", what, got)
+		}
+		want(1, end(item))
+		q = newQueue(t, q.o)
+	}
+	q.AddWith("a", x)
+	q.ShutDown()
+	settled(t, mustGet(t, q).Release())
+	want(0, "[]")
 }

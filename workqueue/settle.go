@@ -26,7 +26,7 @@ type verdict struct {
 
 // needsNow tells whether settling e as done needs the time. Reading the clock takes as long as all the rest.
 func (c *core[K]) needsNow(e *entry[K]) bool {
-	return c.due.next() != never || e.extra != 0 || e.flags != flagUsed
+	return c.due.next() != never || c.extra(e) != nil || e.flags&^flagOnly != flagUsed
 }
 
 // settle ends a delivery.
@@ -44,6 +44,9 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict, now int64) {
 	}
 	timed := v.outcome == hook.QueueRetry || v.outcome == hook.QueueAfter
 	owed := e.is(flagOwed)
+	if e.is(flagOnly) {
+		c.dropExtra(e)
+	}
 	if timed || e.extra != 0 {
 		x := c.ext(i, e)
 		owed = owed || x.adds > 0 && x.calm == never
@@ -80,8 +83,10 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict, now int64) {
 // giveBack settles a delivery that did not come to anything: its reasons, class and attempts stay.
 func (c *core[K]) giveBack(i uint32, e *entry[K], v verdict, now int64) {
 	class := urgentMost(e.class, e.coming)
-	if e.extra != 0 {
-		x := c.extras.at(e.extra)
+	if v.outcome == hook.QueuePark {
+		c.ext(i, e) // while its only reason is one of the present delivery
+	}
+	if x := c.extra(e); x != nil {
 		taken := x.taken
 		x.taken = noteList{}
 		c.notes.move(&taken, &x.pending)
@@ -119,11 +124,8 @@ func (c *core[K]) withdraw(e *entry[K], n int) bool {
 	if n == 0 {
 		return true
 	}
-	if n < 0 || e.extra == 0 || !c.withdrawable {
-		return false
-	}
-	x := c.extras.at(e.extra)
-	if uint64(n) > uint64(x.adds) {
+	x := c.extra(e)
+	if n < 0 || x == nil || !c.withdrawable || uint64(n) > uint64(x.adds) {
 		return false
 	}
 	x.adds -= uint32(n)
@@ -166,10 +168,10 @@ func (c *core[K]) shutDown() {
 }
 
 func (c *core[K]) dropDelays(e *entry[K]) {
-	if e.extra == 0 {
+	x := c.extra(e)
+	if x == nil {
 		return
 	}
-	x := c.extras.at(e.extra)
 	if x.outside != never {
 		c.drop(dropDelayed)
 	}

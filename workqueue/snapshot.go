@@ -164,10 +164,12 @@ func (q *Queue[K]) stateLocked(e *entry[K]) KeyState[K] {
 	case e.coming != noClass:
 		k.Class = q.o.Classes[e.coming].Class
 	}
-	if e.extra == 0 {
+	x := q.core.extra(e)
+	if x == nil {
+		only := q.core.only(e)
+		k.Reasons = q.core.notes.copyOf(&only)
 		return k
 	}
-	x := q.core.extras.at(e.extra)
 	k.Again = k.Again || x.adds > 0
 	if due := min(x.outside, x.own, x.calm); due != never {
 		k.Due = q.start.Add(time.Duration(due))

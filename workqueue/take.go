@@ -70,8 +70,7 @@ func (c *core[K]) take(now int64) uint32 {
 	c.deliveries++
 	e.delivery = c.deliveries
 	e.coming = noClass
-	if e.extra != 0 {
-		x := c.extras.at(e.extra)
+	if x := c.extra(e); x != nil {
 		x.taken, x.pending = x.pending, noteList{}
 	}
 	c.hold(i, e, now)

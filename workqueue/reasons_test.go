@@ -232,7 +232,7 @@ func TestReasons_One(t *testing.T) {
 	want(1, "[RequeueNow+0]")
 	q = newQueue(t, Options[string]{})
 	q.RequeueNow("a")
-	item = mustGet(t, q)
+	mustGet(t, q)
 	q.RequeueNow("a") // is not one of the present delivery
 	want(1, "[RequeueNow+0 RequeueNow+0]")
 	q = newQueue(t, Options[string]{})

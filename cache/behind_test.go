@@ -80,7 +80,7 @@ func TestS9_UndecodableWhileListing(t *testing.T) {
 				api.Remove(widgets, "default", "gone")
 				api.Intercept(a)
 				relist()
-				if _, err := h.Get(t.Context(), key("odd")); err == nil || apierrors.IsNotFound(err) || h.State().UndecodableCount != 1 {
+				if _, err := h.Get(t.Context(), key("odd")); err == nil || apierrors.IsNotFound(err) || h.State().BrokenCount != 1 {
 					t.Errorf("got %v; %s", err, h.State())
 				}
 			})
@@ -133,7 +133,7 @@ func TestS6_Churn(t *testing.T) {
 			t.Error("nobody knows who wrote the object")
 		}
 		time.Sleep(time.Hour)
-		if _, ok := h.LastWrite(first); ok || h.State().UndecodableCount != 0 || h.State().Lists != 1 {
+		if _, ok := h.LastWrite(first); ok || h.State().BrokenCount != 0 || h.State().Lists != 1 {
 			t.Errorf("of what is gone a write is kept (%t); %s", ok, h.State())
 		}
 	})

@@ -64,7 +64,7 @@ func (g *group) declaredIn(ctx context.Context) error {
 	if slices.Contains(n.groups, g) || slices.ContainsFunc(n.groups, g.sameScope) {
 		return nil
 	}
-	return fmt.Errorf("%s neither watches nor reads %s by declaration; give the handle to its Reads", n.who, g)
+	return fmt.Errorf("%s neither watches %s nor declares that it reads it; give the handle to its Reads", n.who, g)
 }
 
 // sameScope says whether two groups keep the same.
@@ -75,7 +75,7 @@ func (g *group) sameScope(other *group) bool {
 
 // String names the kind, and the scope if it is not everything.
 func (g *group) String() string {
-	if scope := g.key.String(); scope != "" {
+	if scope := g.describe(); scope != "" {
 		return g.key.kind() + " (" + scope + ")"
 	}
 	return g.key.kind()

@@ -81,7 +81,7 @@ func (i *informer) decodeEach(result rest.Result, list runtime.Object, whole err
 			continue
 		}
 		name, known := i.lastKnown(item)
-		i.bad.add(name, err)
+		i.bad.add(name, fmt.Errorf("it cannot be decoded: %w", err))
 		if known != nil {
 			items = append(items, known)
 		}
@@ -162,7 +162,7 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 				known = d.informer.metadataOf(name)
 			}
 		} else {
-			d.informer.bad.add(name, err)
+			d.informer.bad.add(name, fmt.Errorf("it cannot be decoded: %w", err))
 		}
 		if known != nil && (d.initial || frame.Type == watch.Deleted) {
 			return frame.Type, known, nil

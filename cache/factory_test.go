@@ -391,6 +391,7 @@ func TestFactory_FakeClientset(t *testing.T) {
 		if obj, err := maps.Get(t.Context(), key("a")); err != nil || obj.Name != "a" {
 			t.Errorf("the handle says %v, %v", obj, err)
 		}
+		synctest.Wait() // for the watches
 		if n := len(clientset.Actions()); n != 4 {
 			t.Errorf("%d requests: %v", n, clientset.Actions())
 		}

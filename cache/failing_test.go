@@ -246,7 +246,7 @@ func TestS4_Undecodable(t *testing.T) {
 				api.Put(fakeapi.ConfigMaps, broken.DeepCopy())
 				api.Put(fakeapi.ConfigMaps, configMap("a", "2"))
 				time.Sleep(10 * time.Minute)
-				if s := maps.State(); s.Phase != hook.Synced || s.UndecodableCount != 1 || !strings.Contains(s.String(), "1 objects cannot be decoded, such as default/broken: json:") {
+				if s := maps.State(); s.Phase != hook.Synced || s.BrokenCount != 1 || !strings.Contains(s.String(), "broken objects: 1, such as default/broken: it cannot be decoded: json:") {
 					t.Errorf("got %s", s)
 				}
 				if s := secrets.State(); s.Phase != hook.Synced {

@@ -6,8 +6,11 @@ package cache
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -28,6 +31,7 @@ type group struct {
 	refs          int
 	subscriptions map[*Subscription]struct{}
 	indexers      toolscache.Indexers
+	wrong         error // what of the scope could not be followed
 	untell        func()
 }
 
@@ -69,8 +73,9 @@ func (g *group) update() (left []departure) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	wanted := map[place]bool{}
+	g.wrong = nil
 	if g.refs > 0 {
-		wanted = g.scope.places()
+		wanted, g.wrong = g.scope.places()
 	}
 	now := map[place]*informer{}
 	for p, i := range g.members.Load().by {
@@ -156,7 +161,10 @@ func (g *group) member(name types.NamespacedName) (*informer, error) {
 			return i, nil
 		}
 	}
-	return nil, fmt.Errorf("%s is outside the scope of this handle; widen its cache.Scope, or use another handle", name)
+	if name.Namespace == "" && g.scope.Namespaces != nil {
+		return nil, fmt.Errorf("%s is a namespaced kind: name the namespace", g.key.gvk.Kind)
+	}
+	return nil, fmt.Errorf("%s is outside the scope of this handle; widen its cache.Scope, or use another handle", storeKey(name))
 }
 
 // within returns the informers that keep what is in a namespace; all of them if it is empty.
@@ -176,21 +184,60 @@ func (g *group) within(namespace string) ([]*informer, error) {
 // state merges where the members stand.
 func (g *group) state(sized bool) hook.InformerState {
 	members := g.members.Load().by
-	all := hook.InformerState{Kind: g.key.kind(), Scope: g.key.String(), Phase: hook.Synced}
-	if len(members) != 1 {
-		all.Scope = fmt.Sprintf("%d informers", len(members))
+	all := hook.InformerState{Kind: g.key.kind(), Scope: g.describe(), Phase: hook.Synced}
+	if err := g.mistake(); err != nil {
+		all.Phase, all.Err, all.Since = hook.Failing, err, time.Now()
 	}
 	for _, i := range members {
 		s := i.state()
 		if sized {
 			s.Objects, s.Bytes = i.size()
 		}
-		if len(members) == 1 {
+		if len(members) == 1 && all.Err == nil {
 			return s
 		}
 		all = merge(all, s)
 	}
 	return all
+}
+
+// mistake returns what is wrong with the scope.
+func (g *group) mistake() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.wrong
+}
+
+// describe says in words what of the kind is kept, and as what. It is empty for all objects as usual.
+func (g *group) describe() string {
+	words := g.key.String()
+	add := func(text string) { words = strings.TrimPrefix(words+", "+text, ", ") }
+	switch s := g.scope; {
+	case selectsNothing(s.Labels) || selectsNothing(s.Fields):
+		add("nothing")
+	case s.Namespaces != nil:
+		add(list("namespace", s.Namespaces.Elements()))
+	case s.Names != nil:
+		var names []string
+		for _, name := range s.Names.Elements() {
+			names = append(names, storeKey(name))
+		}
+		add(list("name", names))
+	}
+	return words
+}
+
+// list names a few things, or counts them.
+func list(what string, names []string) string {
+	slices.Sort(names)
+	switch {
+	case len(names) == 1:
+		return what + " " + names[0]
+	case len(names) < 4 && len(names) > 0:
+		return what + "s " + strings.Join(names, " ")
+	default:
+		return fmt.Sprintf("%d %ss", len(names), what)
+	}
 }
 
 // merge adds a member's state to that of the others.
@@ -202,9 +249,9 @@ func merge(all, s hook.InformerState) hook.InformerState {
 		}
 	}
 	all.Lists, all.Watches, all.Quiet = all.Lists+s.Lists, all.Watches+s.Watches, all.Quiet+s.Quiet
-	all.Undecodable = append(all.Undecodable, s.Undecodable...)
-	all.Undecodable = all.Undecodable[:min(len(all.Undecodable), 10)]
-	all.UndecodableCount += s.UndecodableCount
+	all.Broken = append(all.Broken, s.Broken...)
+	all.Broken = all.Broken[:min(len(all.Broken), 10)]
+	all.BrokenCount += s.BrokenCount
 	all.Objects, all.Bytes = all.Objects+s.Objects, all.Bytes+s.Bytes
 	return all
 }

@@ -121,8 +121,11 @@ func (h *Handle[T]) OwnerRef(obj T) *metav1ac.OwnerReferenceApplyConfiguration {
 // LastWrite returns who wrote an object of the local copy last, if its managedFields, which are not kept, said so. Where
 // Scope.KeepManagedFields keeps them it knows nothing: they are in the object.
 func (h *Handle[T]) LastWrite(obj T) (Write, bool) {
-	if h.usable() != nil {
+	if h.usable() != nil || any(obj) == any(*new(T)) {
 		return Write{}, false
+	}
+	if entries := managedFields(obj); len(entries) > 0 { // the scope keeps them
+		return writeOf(newestOf(entries)), true
 	}
 	for _, i := range h.group.members.Load().by {
 		if w, ok := i.writes.of(obj.GetUID()); ok {
@@ -153,6 +156,9 @@ func (h *Handle[T]) Settled(ctx context.Context) error {
 // Stale returns nil while the local copy follows the API server, and otherwise why what is read may be old or cannot be read.
 func (h *Handle[T]) Stale() error {
 	if err := h.usable(); err != nil {
+		return err
+	}
+	if err := h.group.mistake(); err != nil {
 		return err
 	}
 	behind := h.group.first(func(i *informer) bool {

@@ -36,7 +36,7 @@ func builtInIndexers() toolscache.Indexers {
 type Index[T Object] struct {
 	handle *Handle[T]
 	id     string
-	bad    undecodable // objects for which the function panicked
+	bad    broken // objects for which the function panicked
 }
 
 // NewIndex declares an index on the objects of a handle: values returns those that an object can be found by, none if it cannot
@@ -44,12 +44,18 @@ type Index[T Object] struct {
 // lives as long as its informers. If the function panics, the object cannot be found by the index, and reads by it return an
 // error that names the object, until the function has gone well for it or it is deleted.
 func NewIndex[T Object](h *Handle[T], name string, values func(T) []string) *Index[T] {
-	x := &Index[T]{handle: h}
-	if h.err != nil {
-		return x
+	if h == nil {
+		h = &Handle[T]{err: fmt.Errorf("cache.NewIndex(%q) was given no handle", name)}
 	}
-	if values == nil {
+	x := &Index[T]{handle: h}
+	switch {
+	case h.err != nil:
+		return x
+	case values == nil:
 		h.err = h.cache.reject(fmt.Errorf("cache.NewIndex(%s, %q) was given no function", h, name))
+		return x
+	case name == "":
+		h.err = h.cache.reject(fmt.Errorf("cache.NewIndex(%s) was given no name", h))
 		return x
 	}
 	x.id = h.group.addIndex(name, func(obj any) ([]string, error) {

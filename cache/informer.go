@@ -6,6 +6,7 @@ package cache
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +28,7 @@ type informer struct {
 	stopped chan struct{}                    // closed by run
 
 	writes             writes
-	bad, untransformed undecodable
+	bad, untransformed broken
 
 	refs   int                // guarded by the cache's mutex
 	cancel context.CancelFunc // guarded by the cache's mutex; nil before it runs
@@ -49,7 +50,7 @@ func newInformer(c *Cache, k key, example Object) *informer {
 		Indexers:          builtInIndexers(),
 		ObjectDescription: k.gvk.String(),
 	})}
-	if report := c.hooks.Undecodable; report != nil {
+	if report := c.hooks.BrokenObject; report != nil {
 		tell := func(object string, err error) { report(k.kind(), object, err) }
 		i.bad.report, i.untransformed.report = tell, tell
 	}
@@ -136,12 +137,25 @@ func (i *informer) set(phase hook.Phase, err error) (news bool) {
 func (i *informer) change(phase hook.Phase, err error) (news, changed bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if phase == i.phase && (err == nil || err.Error() == i.err.Error()) {
+	if phase == i.phase && (err == nil || sameReason(err, i.err)) {
 		return false, false
 	}
 	news = err != nil || i.err != nil
 	i.phase, i.err, i.since = phase, err, time.Now()
 	return news, true
+}
+
+// sameReason compares errors without their digits: those are ports, streams and times.
+func sameReason(a, b error) bool {
+	words := func(err error) string {
+		return strings.Map(func(r rune) rune {
+			if r >= '0' && r <= '9' {
+				return -1
+			}
+			return r
+		}, err.Error())
+	}
+	return a != nil && b != nil && words(a) == words(b)
 }
 
 // at returns the phase, since when, and why.
@@ -172,7 +186,7 @@ func (i *informer) state() hook.InformerState {
 	s.Lists, s.Watches, s.Quiet = i.lw.lists.Load(), i.lw.watches.Load(), i.lw.quiet.Load()
 	few, all := i.bad.some()
 	more, others := i.untransformed.some()
-	s.Undecodable, s.UndecodableCount = append(few, more...), all+others
+	s.Broken, s.BrokenCount = append(few, more...), all+others
 	return s
 }
 

@@ -222,6 +222,9 @@ func (l *listerWatcher) once(ctx context.Context, do func(context.Context, *meta
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot && i.key.place.namespace != "" {
 		return fmt.Errorf("%s is a cluster-scoped kind: its cache.Scope must not say a namespace", i.key.gvk.Kind)
 	}
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace && i.key.place.name != "" && i.key.place.namespace == "" {
+		return fmt.Errorf("%s is a namespaced kind: the names in its cache.Scope must say their namespaces, as %q does not", i.key.gvk.Kind, i.key.place.name)
+	}
 	i.mapping.Store(mapping)
 	err = do(ctx, mapping)
 	if apierrors.IsNotFound(err) {

@@ -27,7 +27,7 @@ import (
 func (h *Handle[T]) Get(ctx context.Context, name types.NamespacedName) (T, error) {
 	obj, err := h.get(ctx, name)
 	if err != nil {
-		return *new(T), fmt.Errorf("get %s %s: %w", h.gvk.Kind, name, err)
+		return *new(T), fmt.Errorf("get %s %s: %w", h.what(), storeKey(name), err)
 	}
 	if obj == nil {
 		return *new(T), h.notFound(name)
@@ -37,6 +37,14 @@ func (h *Handle[T]) Get(ctx context.Context, name types.NamespacedName) (T, erro
 		return o, fmt.Errorf("get %s %s: %w", h.gvk.Kind, name, err)
 	}
 	return o, nil
+}
+
+// what names the kind in errors.
+func (h *Handle[T]) what() string {
+	if h.gvk.Kind == "" {
+		return reflect.TypeFor[T]().String()
+	}
+	return h.gvk.Kind
 }
 
 // get returns nil for an object that is not there.
@@ -58,7 +66,7 @@ func (h *Handle[T]) get(ctx context.Context, name types.NamespacedName) (any, er
 		return nil, err
 	}
 	if err := i.bad.of(name); err != nil {
-		return nil, fmt.Errorf("it cannot be decoded: %w", err)
+		return nil, err
 	}
 	obj, _, err := i.shared.GetStore().GetByKey(storeKey(name))
 	return obj, err
@@ -116,7 +124,7 @@ func (h *Handle[T]) all(ctx context.Context, o ListOptions, of func(*informer) (
 	return func(yield func(T, error) bool) {
 		found, err := h.find(ctx, o, of)
 		if err != nil {
-			yield(*new(T), fmt.Errorf("list %s: %w", h.gvk.Kind, err))
+			yield(*new(T), fmt.Errorf("list %s: %w", h.what(), err))
 			return
 		}
 		n := 0

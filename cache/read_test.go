@@ -213,7 +213,7 @@ func TestReads(t *testing.T) {
 		}
 		for what, err := range map[string]error{
 			`configmaps "none" not found`:                                                            second(maps.Get(ctx, key("none"))),
-			"get ConfigMap /a: ConfigMap is a namespaced kind: name the namespace":                   second(maps.Get(ctx, types.NamespacedName{Name: "a"})),
+			"get ConfigMap a: ConfigMap is a namespaced kind: name the namespace":                    second(maps.Get(ctx, types.NamespacedName{Name: "a"})),
 			`get Namespace default/a: Namespace is a cluster-scoped kind: leave the namespace empty`: second(namespaces.Get(ctx, key("a"))),
 			`list Namespace: Namespace is a cluster-scoped kind: leave the namespace empty, not "x"`: second(namespaces.List(ctx, cache.ListOptions{Namespace: "x"})),
 		} {

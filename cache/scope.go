@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Scope says which objects of a kind a handle is for, and what is kept of them. The zero value is all of them, without
@@ -25,14 +27,14 @@ type Scope struct {
 	// Kind says the kind where T does not: for *unstructured.Unstructured and *metav1.PartialObjectMetadata. For any other T
 	// it must be empty, or what the scheme says.
 	Kind schema.GroupVersionKind
-	// Namespaces narrows a namespaced kind to these, each with an informer of its own. "" in it stands for all of them.
-	// Default: all namespaces.
+	// Namespaces narrows a namespaced kind to these, each with an informer of its own. "" in it stands for all of them, as
+	// metav1.NamespaceAll does. What can be no namespace adds nothing, and State and Stale say so. Default: all namespaces.
 	Namespaces *Set[string]
 	// Names narrows to single objects, each with an informer of its own, so that a right to these names is enough. It excludes
-	// Namespaces. An empty name is that of no object. Default: all objects.
+	// Namespaces. What can be no name adds nothing, as there. Default: all objects.
 	Names *Set[types.NamespacedName]
 	// Labels selects by labels, at the API server. An object that comes to match is a create to the sources of the handle,
-	// one that ceases to a delete. Default: all.
+	// one that ceases to a delete. labels.Nothing() is a scope of nothing. Default: all.
 	Labels labels.Selector
 	// Fields selects by those fields that the API server can select by: metadata.name and metadata.namespace, and a few of
 	// some kinds. Default: all.
@@ -56,10 +58,6 @@ func (s Scope) Validate() error {
 	switch {
 	case s.Namespaces != nil && s.Names != nil:
 		return errors.New("cache.Scope has both Namespaces and Names; a name says its namespace, so give Names alone")
-	case s.Labels != nil && !s.Labels.Empty() && s.Labels.String() == "":
-		return errors.New("cache.Scope.Labels selects nothing, as labels.Nothing() does, which cannot be said to the API server; leave it nil for all objects")
-	case s.Fields != nil && !s.Fields.Empty() && s.Fields.String() == "":
-		return errors.New("cache.Scope.Fields selects nothing, as fields.Nothing() does, which cannot be said to the API server; leave it nil for all objects")
 	case s.Resync < 0:
 		return fmt.Errorf("cache.Scope.Resync is %s, it must not be negative", s.Resync)
 	}
@@ -177,27 +175,58 @@ func (k key) String() string {
 	return strings.Join(words, ", ")
 }
 
-// places is what the scope consists of now.
-func (s Scope) places() map[place]bool {
-	p := map[place]bool{}
+// places is what the scope consists of now. What cannot be a namespace or a name is left out, and is an error: it must not make
+// the scope wider than somebody meant.
+func (s Scope) places() (p map[place]bool, wrong error) {
+	p = map[place]bool{}
 	switch {
+	case selectsNothing(s.Labels) || selectsNothing(s.Fields):
 	case s.Namespaces != nil:
 		for _, namespace := range s.Namespaces.Elements() {
+			if bad := validation.IsDNS1123Label(namespace); namespace != "" && len(bad) > 0 {
+				wrong = fmt.Errorf("cache.Scope.Namespaces has %q, which is no namespace: %s", namespace, bad[0])
+				continue
+			}
 			p[place{namespace: namespace}] = true
 		}
 		if p[place{}] {
-			return map[place]bool{{}: true} // all namespaces, each object once
+			return map[place]bool{{}: true}, wrong // all namespaces, each object once
 		}
 	case s.Names != nil:
 		for _, name := range s.Names.Elements() {
-			if name.Name != "" { // else the place would be a whole namespace
-				p[place{name.Namespace, name.Name}] = true
+			if err := nameable(name); err != nil {
+				wrong = fmt.Errorf("cache.Scope.Names has %q, %w", storeKey(name), err)
+				continue
 			}
+			p[place{name.Namespace, name.Name}] = true
 		}
 	default:
 		p[place{}] = true
 	}
-	return p
+	return p, wrong
+}
+
+// nameable says whether an object can have this name.
+func nameable(name types.NamespacedName) error {
+	if name.Name == "" {
+		return errors.New("which has no name")
+	}
+	if bad := path.IsValidPathSegmentName(name.Name); len(bad) > 0 {
+		return fmt.Errorf("which is no name: it %s", bad[0])
+	}
+	if bad := validation.IsDNS1123Label(name.Namespace); name.Namespace != "" && len(bad) > 0 {
+		return fmt.Errorf("whose namespace is none: %s", bad[0])
+	}
+	return nil
+}
+
+// selectsNothing recognizes labels.Nothing and fields.Nothing, whose text is that of everything.
+func selectsNothing(selector interface {
+	Empty() bool
+	String() string
+}) bool {
+	v := reflect.ValueOf(selector)
+	return v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()) && !selector.Empty() && selector.String() == ""
 }
 
 // tell has f called when places changes, until the function that it returns is called.

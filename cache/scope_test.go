@@ -450,3 +450,75 @@ func TestSettled(t *testing.T) {
 		<-changed
 	})
 }
+
+// TestScopeNothing: what selects nothing, or can be no namespace or name, must not make a scope of everything; a mistake is in
+// State, Stale and no read.
+func TestScopeNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api.Put(fakeapi.ConfigMaps, in("other", "a"))
+		c, _ := newCache(t, api)
+		defer start(t, c)()
+		var none cache.Set[string]
+		for want, s := range map[string]cache.Scope{
+			"ConfigMap.v1 (nothing): synced":                                            {Labels: labels.Nothing()},
+			"ConfigMap.v1 (fields metadata.name=a, nothing): synced":                    {Labels: labels.Nothing(), Fields: fields.OneTermEqualSelector("metadata.name", "a")},
+			"ConfigMap.v1 (nothing): synced.":                                           {Fields: fields.Nothing()},
+			"ConfigMap.v1 (0 namespaces): synced":                                       {Namespaces: &none},
+			`cache.Scope.Namespaces has "NO NAME", which is no namespace: `:             {Namespaces: cache.NewSet("NO NAME")},
+			`cache.Scope.Names has "default/", which has no name`:                       {Names: cache.NewSet(key(""))},
+			`cache.Scope.Names has "", which has no name`:                               {Names: cache.NewSet(types.NamespacedName{})},
+			`cache.Scope.Names has "../a", whose namespace is none: `:                   {Names: cache.NewSet(types.NamespacedName{Namespace: "..", Name: "a"})},
+			`cache.Scope.Names has "default/a/b", which is no name: it may not contain`: {Names: cache.NewSet(key("a/b"))},
+			`the names in its cache.Scope must say their namespaces, as "a" does not`:   {Names: cache.NewSet(types.NamespacedName{Name: "a"})},
+		} {
+			h := cache.ForScope[*corev1.ConfigMap](c, s)
+			if err := h.Settled(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			mistake := !strings.HasPrefix(want, "ConfigMap")
+			list, err := h.List(t.Context(), cache.ListOptions{})
+			if s := h.State(); len(list) != 0 || !strings.Contains(s.String()+".", want) || (h.Stale() != nil) != mistake || (s.Phase == hook.Failing) != mistake {
+				t.Errorf("%s: %d objects, %v; %s, stale: %v", want, len(list), err, s, h.Stale())
+			}
+			h.Release()
+		}
+		none.Add("default")
+		some := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("default", "other", "NO NAME")})
+		if got := names(t, some); got != "default/a other/a" || some.Stale() == nil {
+			t.Errorf("got %s", got)
+		}
+		for want, h := range map[string]*cache.Handle[*corev1.ConfigMap]{
+			"ConfigMap.v1 (namespace default)":                    cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: &none}),
+			"ConfigMap.v1 (4 namespaces)":                         cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("a", "b", "c", "d")}),
+			"ConfigMap.v1 (read-only, names default/a default/b)": cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: cache.NewSet(key("b"), key("a")), ReadOnly: true}),
+		} {
+			if h.String() != want {
+				t.Errorf("got %s, want %s", h, want)
+			}
+		}
+	})
+}
+
+// TestNil: nil where there should be something is an error, not a panic.
+func TestNil(t *testing.T) {
+	c, _ := newCache(t, fakeapi.New(fakeapi.ConfigMaps))
+	maps := cache.For[*corev1.ConfigMap](c)
+	if _, err := maps.Subscribe(nil); err == nil || !strings.Contains(err.Error(), "subscribe to ConfigMap.v1: the handler is nil") {
+		t.Errorf("got %v", err)
+	}
+	if w, ok := maps.LastWrite(nil); ok {
+		t.Errorf("got %v", w)
+	}
+	all := func(*corev1.ConfigMap) []string { return nil }
+	for want, x := range map[string]*cache.Index[*corev1.ConfigMap]{
+		`cache.NewIndex("x") was given no handle`:                 cache.NewIndex(nil, "x", all),
+		`cache.NewIndex(ConfigMap.v1) was given no name`:          cache.NewIndex(cache.For[*corev1.ConfigMap](c), "", all),
+		`cache.NewIndex(ConfigMap.v1, "x") was given no function`: cache.NewIndex[*corev1.ConfigMap](cache.For[*corev1.ConfigMap](c), "x", nil),
+	} {
+		if _, err := x.List(t.Context(), "", cache.ListOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}

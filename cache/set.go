@@ -11,7 +11,7 @@ import (
 
 // Set holds the namespaces, or the names, of a [Scope]. It may be changed at any time, by several goroutines, and may belong to
 // several scopes: their informers come and go with it. What leaves a scope is a delete to its sources, with the last known
-// state. An empty set is a scope of nothing. NewSet makes one; the zero value is empty, too.
+// state. The zero value is an empty set, which is a scope of nothing.
 type Set[E comparable] struct {
 	mu       sync.Mutex // guards what follows
 	elements map[E]struct{}

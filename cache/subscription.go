@@ -6,6 +6,7 @@ package cache
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	toolscache "k8s.io/client-go/tools/cache"
@@ -33,6 +34,9 @@ func (h *Handle[T]) Subscribe(handler toolscache.ResourceEventHandler) (*Subscri
 	}
 	if err := h.usable(); err != nil {
 		return nil, err
+	}
+	if handler == nil {
+		return nil, fmt.Errorf("subscribe to %s: the handler is nil", h)
 	}
 	s := &Subscription{group: h.group, handler: handler, registrations: map[*informer]toolscache.ResourceEventHandlerRegistration{}}
 	if !h.group.hold() {

@@ -73,7 +73,7 @@ func (i *informer) trim(o Object) {
 	}
 	if i.key.transform != nil {
 		if err := recovered(func() { i.key.transform.apply(o) }); err != nil {
-			i.untransformed.add(o, fmt.Errorf("transform %q: %w", i.key.transform.name, err))
+			i.untransformed.add(o, fmt.Errorf("the transform %q failed: %w", i.key.transform.name, err))
 		} else {
 			i.untransformed.fits(o)
 		}

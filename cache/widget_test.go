@@ -61,7 +61,7 @@ func widgetCache(t *testing.T, api *fakeapi.Server) (*cache.Cache, *broken) {
 		t.Fatal(err)
 	}
 	b := &broken{}
-	return cache.New(c, cache.Options{Hooks: &hook.Cache{Undecodable: b.add}}), b
+	return cache.New(c, cache.Options{Hooks: &hook.Cache{BrokenObject: b.add}}), b
 }
 
 type broken struct{ events }
@@ -80,7 +80,7 @@ func widget(name string, size any) *unstructured.Unstructured {
 	return u
 }
 
-// TestS4_Undecodable: among a thousand objects the one that does not fit its Go type is named, and the 999 are kept; it may get
+// TestS4_OneUndecodable: among a thousand objects the one that does not fit its Go type is named, and the 999 are kept; it may get
 // better, come back worse, and go.
 func TestS4_OneUndecodable(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
@@ -108,13 +108,13 @@ func TestS4_OneUndecodable(t *testing.T) {
 					synctest.Wait()
 					s := h.State()
 					_, err := h.Get(t.Context(), key("odd"))
-					if s.UndecodableCount != 1 || !strings.HasPrefix(s.Undecodable[0], "default/odd: ") || s.Phase != hook.Synced {
+					if s.BrokenCount != 1 || !strings.HasPrefix(s.Broken[0], "default/odd: ") || s.Phase != hook.Synced {
 						t.Errorf("got %s", s)
 					}
 					if err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "get Widget default/odd: it cannot be decoded: json: cannot unmarshal string") {
 						t.Errorf("got %v", err)
 					}
-					if got := told.take(); !strings.HasPrefix(got, "Widget.v1.test.dev default/odd: json: cannot unmarshal string") {
+					if got := told.take(); !strings.HasPrefix(got, "Widget.v1.test.dev default/odd: it cannot be decoded: json: cannot unmarshal string") {
 						t.Errorf("the hook was told: %s", got)
 					}
 					if got := e.take(); strings.Contains(got, " odd") {
@@ -126,7 +126,7 @@ func TestS4_OneUndecodable(t *testing.T) {
 					t.Helper()
 					api.Put(widgets, widget("odd", int64(5)))
 					synctest.Wait()
-					if w, err := h.Get(t.Context(), key("odd")); err != nil || w.Size != 5 || h.State().UndecodableCount != 0 {
+					if w, err := h.Get(t.Context(), key("odd")); err != nil || w.Size != 5 || h.State().BrokenCount != 0 {
 						t.Errorf("got %v, %v, %s", w, err, h.State())
 					}
 					if got := e.take(); got != want {
@@ -156,7 +156,7 @@ func TestS4_OneUndecodable(t *testing.T) {
 				if got := e.take(); got != "delete odd" {
 					t.Errorf("the subscription got %q", got)
 				}
-				if _, err := h.Get(t.Context(), key("odd")); !apierrors.IsNotFound(err) || h.State().UndecodableCount != 0 {
+				if _, err := h.Get(t.Context(), key("odd")); !apierrors.IsNotFound(err) || h.State().BrokenCount != 0 {
 					t.Errorf("got %v, %s", err, h.State())
 				}
 				seen.Close()

@@ -94,6 +94,14 @@ func managedFields(o Object) []metav1.ManagedFieldsEntry {
 	return entries
 }
 
+func writeOf(e metav1.ManagedFieldsEntry) Write {
+	w := Write{Manager: e.Manager, Operation: e.Operation}
+	if e.Time != nil {
+		w.Time = e.Time.Time
+	}
+	return w
+}
+
 func newestOf(entries []metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
 	newest := entries[0]
 	for _, e := range entries[1:] {

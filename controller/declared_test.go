@@ -55,10 +55,10 @@ func TestS9_UndeclaredRead(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		ok(t, <-done)
-		const missing = `the controller "test" neither watches nor reads `
+		const missing = `the controller "test" neither watches `
 		for what, want := range map[string]string{
-			"watched": "", "another handle": "", "declared": "", "another scope": missing + "ConfigMap.v1 (labels a=b) by declaration; give the handle to its Reads",
-			"get": "get Pod default/a: " + missing + "Pod.v1 by declaration", "index": missing + "Pod.v1",
+			"watched": "", "another handle": "", "declared": "", "another scope": missing + "ConfigMap.v1 (labels a=b) nor declares that it reads it; give the handle to its Reads",
+			"get": "get Pod default/a: " + missing + "Pod.v1 nor", "index": missing + "Pod.v1",
 		} {
 			if err := got[what]; (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got %v, want %s", what, err, want)

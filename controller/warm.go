@@ -8,6 +8,9 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/source"
 )
 
 // Warm keeps the controller current until ctx is done: its sources run and fill the queue, whether anybody takes from it or
@@ -98,6 +101,20 @@ func (c *Controller[K]) unsettled() *watching[K] {
 	return nil
 }
 
+// stateOf says where something stands that is watched or read.
+func stateOf(what Readable) string {
+	switch s := what.(type) {
+	case interface{ State() source.State }:
+		return s.State().String()
+	case interface{ State() hook.InformerState }:
+		return s.State().String()
+	}
+	if err := what.Stale(); err != nil {
+		return err.Error()
+	}
+	return "not synced"
+}
+
 // patience is after how long the log says what the workers wait for; it says so again each minute.
 const patience = 10 * time.Second
 
@@ -120,15 +137,15 @@ func (c *Controller[K]) oversee(ctx context.Context, what Readable, settled chan
 		if !late {
 			return named(what, err)
 		}
-		log.Warn("the workers wait until it is synced", "state", err.Error())
+		log.Warn("the workers wait until a source is synced", "state", stateOf(what))
 	}
 	trouble := what.Stale()
 	if trouble != nil {
-		log.Warn("it is not synced; the workers do not wait for it", "err", trouble)
+		log.Warn("a source is not synced; the workers do not wait for it", "err", trouble)
 	}
 	close(settled)
 	if trouble != nil && what.WaitForSync(ctx) == nil && what.Stale() == nil {
-		log.Info("it is synced now")
+		log.Info("a source is synced now")
 	}
 	return nil
 }

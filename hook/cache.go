@@ -47,10 +47,11 @@ type InformerState struct {
 	Quiet int64
 	// ResourceVersion is how far the local copy has come; empty if that is not known.
 	ResourceVersion string
-	// Undecodable names objects that do not fit their Go type, with the reason; at most 10 of them, UndecodableCount of all.
-	// The copy keeps the last state of them that did fit, if there was one.
-	Undecodable      []string
-	UndecodableCount int
+	// Broken names objects that do not fit their Go type, of which the copy keeps the last state that did fit, if there was one;
+	// and objects that the scope's transform panicked over, which are kept as it left them. Each with the reason; at most 10 of
+	// them, BrokenCount of all.
+	Broken      []string
+	BrokenCount int
 
 	// Objects counts the objects in the local copy, and Bytes estimates their size when serialized, from a sample. Both are
 	// counted where somebody asks for a state; a hook is not told.
@@ -68,8 +69,11 @@ func (s InformerState) String() string {
 	if s.Err != nil {
 		text += ": " + s.Err.Error()
 	}
-	if len(s.Undecodable) > 0 {
-		text += fmt.Sprintf("; %d objects cannot be decoded, such as %s", s.UndecodableCount, s.Undecodable[0])
+	if s.Phase == NotStarted {
+		text += ": its cache does not run yet"
+	}
+	if len(s.Broken) > 0 {
+		text += fmt.Sprintf("; broken objects: %d, such as %s", s.BrokenCount, s.Broken[0])
 	}
 	return text
 }
@@ -79,6 +83,7 @@ type Cache struct {
 	// InformerState is called when an informer begins to wait or fail, when the reason changes, and when it recovers: it is
 	// then Syncing or Synced, without Err. It is not called when all goes well.
 	InformerState func(InformerState)
-	// Undecodable is called for an object that does not fit its Go type, each time it comes.
-	Undecodable func(kind, object string, err error)
+	// BrokenObject is called for an object that does not fit its Go type, or that the transform panicked over: when it comes
+	// first, when the reason changes, and after each initial list.
+	BrokenObject func(kind, object string, err error)
 }

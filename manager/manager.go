@@ -170,16 +170,25 @@ func (m *Manager) validate(ctx context.Context, fail func(error)) error {
 
 // cacheHooks logs informers that wait, fail or recover.
 func (m *Manager) cacheHooks() *hook.Cache {
-	return &hook.Cache{InformerState: func(s hook.InformerState) {
-		switch {
-		case apierrors.IsTooManyRequests(s.Err): // also of a CRD that was installed a moment ago
-			m.logger().Info("the API server asks an informer to wait", "kind", s.Kind, "err", s.Err)
-		case s.Err != nil:
-			m.logger().Warn("an informer is "+string(s.Phase), "kind", s.Kind, "err", s.Err)
-		default:
-			m.logger().Info("an informer is well again", "kind", s.Kind)
-		}
-	}}
+	return &hook.Cache{
+		InformerState: func(s hook.InformerState) {
+			log := m.logger().With("kind", s.Kind)
+			if s.Scope != "" {
+				log = log.With("scope", s.Scope)
+			}
+			switch {
+			case apierrors.IsTooManyRequests(s.Err): // also of a CRD that was installed a moment ago
+				log.Info("the API server asks an informer to wait", "err", s.Err)
+			case s.Err != nil:
+				log.Warn("an informer is "+string(s.Phase), "err", s.Err)
+			default:
+				log.Info("an informer is well again")
+			}
+		},
+		BrokenObject: func(kind, object string, err error) {
+			m.logger().Warn("an object is broken; all others are kept up to date", "kind", kind, "object", object, "err", err)
+		},
+	}
 }
 
 // leaderElectionHooks logs terms.

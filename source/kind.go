@@ -116,8 +116,8 @@ func (k *kind[T, K]) State() State {
 	if s.Phase == hook.Synced && !closed(k.feed.synced) {
 		s.Phase = hook.Syncing
 	}
-	if n := len(informers.Undecodable); n > 0 {
-		s.Note = fmt.Sprintf("%d objects cannot be decoded, such as %s", informers.UndecodableCount, informers.Undecodable[0])
+	if n := len(informers.Broken); n > 0 {
+		s.Note = fmt.Sprintf("broken objects: %d, such as %s", informers.BrokenCount, informers.Broken[0])
 	}
 	return k.feed.count(s)
 }

@@ -237,7 +237,7 @@ var _ = Describe("Informers", func() {
 		w.createLamp(ctx, "last", int64(999))
 		m.until(ctx, func(seen map[types.NamespacedName]string) bool { return len(seen) == 999 })
 		odd := types.NamespacedName{Namespace: w.namespace, Name: "odd"}
-		Expect(h.State().Undecodable).To(ConsistOf(HavePrefix(odd.String() + ": json: cannot unmarshal string into Go struct field Lamp.watts of type int")))
+		Expect(h.State().Broken).To(ConsistOf(HavePrefix(odd.String() + ": it cannot be decoded: json: cannot unmarshal string into Go struct field Lamp.watts of type int")))
 		_, err := h.Get(ctx, odd)
 		Expect(err).To(MatchError(ContainSubstring("it cannot be decoded")))
 		Expect(apierrors.IsNotFound(err)).To(BeFalse())
@@ -246,7 +246,7 @@ var _ = Describe("Informers", func() {
 		_, err = w.dynamic.Resource(lamps).Namespace(w.namespace).Patch(ctx, "odd", types.MergePatchType, []byte(`{"watts":60}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		m.follows(ctx, w.dynamic.Resource(lamps))
-		Expect(h.State().Undecodable).To(BeEmpty())
+		Expect(h.State().Broken).To(BeEmpty())
 		w.removeCRD(ctx)
 	}, NodeTimeout(patience))
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -211,7 +211,7 @@ func nameable(name types.NamespacedName) error {
 	if name.Name == "" {
 		return errors.New("which has no name")
 	}
-	if bad := path.IsValidPathSegmentName(name.Name); len(bad) > 0 {
+	if bad := content.IsPathSegmentName(name.Name); len(bad) > 0 {
 		return fmt.Errorf("which is no name: it %s", bad[0])
 	}
 	if bad := validation.IsDNS1123Label(name.Namespace); name.Namespace != "" && len(bad) > 0 {

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -63,6 +64,8 @@ func (k *kind[T, K]) resync(ctx context.Context, d *delivery[K]) {
 	if every <= 0 {
 		return
 	}
+	over, cancel := context.WithCancel(ctx)
+	cancel() // a Get with it does not wait
 	for sleep(ctx, jittered(every)) {
 		for obj, err := range k.objects.Shared().All(ctx, cache.ListOptions{}) {
 			switch {
@@ -71,7 +74,13 @@ func (k *kind[T, K]) resync(ctx context.Context, d *delivery[K]) {
 			case err != nil:
 				d.report("", fmt.Errorf("resync: %w", err)) // there will be another
 			default:
-				d.retries.deliver(ctx, handler.Event{Op: handler.Update, Old: obj, New: obj})
+				d.retries.deliverLatest(ctx, handler.Event{Op: handler.Update, Old: obj, New: obj}, func() handler.Object {
+					now, err := k.objects.Shared().Get(over, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
+					if err != nil {
+						return nil // it is gone
+					}
+					return now
+				})
 			}
 		}
 	}

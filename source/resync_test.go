@@ -185,3 +185,34 @@ func TestS8_WhatComesDuringATry(t *testing.T) {
 		})
 	}
 }
+
+// TestS8_ResyncBringsNothingBack: what is deleted while a resync is under way is not an update after its delete.
+func TestS8_ResyncBringsNothingBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		s.maps = cache.ForScope[*corev1.ConfigMap](s.cache, cache.Scope{Resync: time.Minute})
+		s.put("a=1", "b=1")
+		src := source.Kind(s.maps, l)
+		s.start(src, l, nil)
+		synced(t, src)
+		l.take()
+		first := make(chan string, 10)
+		l.failWith(func(e handler.Event) error {
+			if e.Op == handler.Update {
+				first <- e.Key().Name
+				time.Sleep(10 * time.Second)
+			}
+			return nil
+		})
+		one, other := <-first, "a"
+		if one == "a" {
+			other = "b"
+		}
+		s.remove(other)
+		time.Sleep(30 * time.Second)
+		if got, want := l.take(), "delete "+other+" 1>-, update "+one+" 1>1"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}

@@ -44,8 +44,12 @@ func newRetries[K comparable](d *delivery[K]) (*retries[K], error) {
 }
 
 // deliver takes an event to the queue, now, with what is pending of its object, or, if that fails, later.
-func (r *retries[K]) deliver(ctx context.Context, e handler.Event) {
-	u, ok := r.begin(e)
+func (r *retries[K]) deliver(ctx context.Context, e handler.Event) { r.deliverLatest(ctx, e, nil) }
+
+// deliverLatest delivers, of a resync, the object as it is when its turn has come, if it is there still: the store has each change
+// before its event comes here. latest is called under the lock and must not wait.
+func (r *retries[K]) deliverLatest(ctx context.Context, e handler.Event, latest func() handler.Object) {
+	u, ok := r.begin(e, latest)
 	if !ok {
 		return // whoever tries an earlier one sees to it
 	}
@@ -59,9 +63,16 @@ func (r *retries[K]) deliver(ctx context.Context, e handler.Event) {
 }
 
 // begin returns what is to be tried, or false if that has to wait for what is being tried.
-func (r *retries[K]) begin(e handler.Event) (unseen, bool) {
+func (r *retries[K]) begin(e handler.Event, latest func() handler.Object) (unseen, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if latest != nil {
+		o := latest()
+		if o == nil {
+			return unseen{}, false
+		}
+		e.Old, e.New = o, o
+	}
 	key, u := e.Key(), unseen{Event: e}
 	if earlier, ok := r.pending[key]; ok {
 		u = merge(earlier, u)

@@ -98,8 +98,7 @@ func (i *informer) decodeEach(result rest.Result, list runtime.Object, whole err
 
 // lastKnown returns the metadata of an object that cannot be decoded, and what the store has of it, or nil.
 func (i *informer) lastKnown(raw []byte) (name *metav1.PartialObjectMetadata, known Object) {
-	name = &metav1.PartialObjectMetadata{}
-	_ = utiljson.Unmarshal(raw, name) // it has a name, at least
+	name = identify(raw)
 	key, _ := toolscache.MetaNamespaceKeyFunc(name)
 	stored, found, err := i.shared.GetStore().GetByKey(key)
 	if err != nil || !found {
@@ -110,6 +109,22 @@ func (i *informer) lastKnown(raw []byte) (name *metav1.PartialObjectMetadata, kn
 	}
 	copied, _ := known.DeepCopyObject().(Object) // it will be trimmed, while others read the one in the store
 	return name, copied
+}
+
+// identify reads what identifies an object, and its version. Its other metadata may be what cannot be decoded.
+func identify(raw []byte) *metav1.PartialObjectMetadata {
+	var o struct {
+		Metadata struct {
+			Namespace       string    `json:"namespace"`
+			Name            string    `json:"name"`
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	_ = utiljson.Unmarshal(raw, &o) // nothing more can be done
+	m := &metav1.PartialObjectMetadata{}
+	m.Namespace, m.Name, m.UID, m.ResourceVersion = o.Metadata.Namespace, o.Metadata.Name, o.Metadata.UID, o.Metadata.ResourceVersion
+	return m
 }
 
 // watchJSON makes a watch of the body of its answer, which may begin with the initial list.

@@ -65,7 +65,7 @@ func (g *group) follow() {
 type departure struct {
 	group    *group
 	informer *informer
-	seen     map[*Subscription]toolscache.ResourceEventHandlerRegistration
+	seen     map[*Subscription]*registration
 }
 
 // update brings new members in, and returns those that left.
@@ -98,13 +98,15 @@ func (g *group) joinLocked(p place) *informer {
 	i := g.cache.acquire(g.key.at(p), g.example)
 	_ = i.shared.AddIndexers(g.indexers) // the names are unique; it fails only if the informer has stopped
 	for s := range g.subscriptions {
-		s.join(i)
+		if !s.isLeaving(i) { // else retire joins it again
+			s.join(i)
+		}
 	}
 	return i
 }
 
-func (g *group) leaveLocked(i *informer) map[*Subscription]toolscache.ResourceEventHandlerRegistration {
-	seen := map[*Subscription]toolscache.ResourceEventHandlerRegistration{}
+func (g *group) leaveLocked(i *informer) map[*Subscription]*registration {
+	seen := map[*Subscription]*registration{}
 	for s := range g.subscriptions {
 		if r := s.leave(i); r != nil {
 			seen[s] = r
@@ -115,17 +117,32 @@ func (g *group) leaveLocked(i *informer) map[*Subscription]toolscache.ResourceEv
 
 // retire ends a member: what it had is gone for each subscription, which hears of it as of a missed delete.
 func (d departure) retire() {
-	for s, registration := range d.seen {
-		_ = toolscache.ShutDownEventHandler(d.informer.shared, registration) // fails only if it has stopped
-		for _, obj := range d.informer.shared.GetStore().List() {
+	for s, r := range d.seen {
+		_ = toolscache.ShutDownEventHandler(d.informer.shared, r.ResourceEventHandlerRegistration) // fails only if it has stopped
+		for name, obj := range r.handled() {
 			if s.isClosed() {
 				break
 			}
-			name, _ := toolscache.MetaNamespaceKeyFunc(obj)
-			s.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: name, Obj: obj})
+			stored, _, _ := d.informer.shared.GetStore().GetByKey(storeKey(name))
+			if newer, ok := stored.(Object); ok && newer.GetUID() == obj.GetUID() {
+				obj = newer
+			}
+			s.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: storeKey(name), Obj: obj})
 		}
+		d.group.retired(s, d.informer)
 	}
 	d.group.cache.release(d.informer)
+}
+
+// retired ends a departure for a subscription. If the informer is a member again, it hears of it again from now on.
+func (g *group) retired(s *Subscription, i *informer) {
+	defer s.retiring.Done()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s.forgetLeaving(i)
+	if _, open := g.subscriptions[s]; open && g.has(i) {
+		s.join(i)
+	}
 }
 
 // hold keeps the group alive, unless it has ended. It must be let go.

@@ -107,3 +107,69 @@ func TestScopeOfAll(t *testing.T) {
 		}
 	})
 }
+
+// TestScopeLeavesWhileHandled: what was deleted while a callback was under way is a delete, also if its namespace leaves the scope
+// before the callback has returned; Close waits for that.
+func TestScopeLeavesWhileHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api.Put(fakeapi.ConfigMaps, configMap("b"))
+		c, _ := newCache(t, api)
+		set, e := cache.NewSet("default"), &events{}
+		seen, err := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: set}).Subscribe(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    e.handler().(toolscache.ResourceEventHandlerFuncs).AddFunc,
+			UpdateFunc: func(any, any) { time.Sleep(time.Minute) },
+			DeleteFunc: e.handler().(toolscache.ResourceEventHandlerFuncs).DeleteFunc,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer start(t, c)()
+		synctest.Wait()
+		e.take()
+		api.Put(fakeapi.ConfigMaps, configMap("b", "1"))
+		synctest.Wait()
+		api.Remove(fakeapi.ConfigMaps, "default", "a")
+		synctest.Wait()
+		set.Remove("default")
+		time.Sleep(2 * time.Minute)
+		if got := e.take(); got != "missed a, missed b" && got != "missed b, missed a" {
+			t.Errorf("got %s", got)
+		}
+		set.Add("default")
+		synctest.Wait()
+		api.Put(fakeapi.ConfigMaps, configMap("b", "2"))
+		synctest.Wait()
+		set.Remove("default")
+		synctest.Wait()
+		begin := time.Now()
+		seen.Close()
+		if took := time.Since(begin); took < 30*time.Second {
+			t.Errorf("Close took %s, while a callback was under way", took)
+		}
+	})
+}
+
+// TestScopeLeavesAndReturns: a namespace that leaves the scope and comes back at once is there in the end.
+func TestScopeLeavesAndReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		c, _ := newCache(t, api)
+		set := cache.NewSet("default")
+		seen, e := subscribe(t, cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: set}))
+		defer seen.Close()
+		defer start(t, c)()
+		synctest.Wait()
+		e.take()
+		for range 1000 {
+			set.Remove("default")
+			set.Add("default")
+			synctest.Wait()
+			if got := e.take(); got != "missed a, add a" {
+				t.Fatalf("got %q", got)
+			}
+		}
+	})
+}

@@ -229,6 +229,9 @@ func selectsNothing(selector interface {
 	return v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()) && !selector.Empty() && selector.String() == ""
 }
 
+// changes says whether places may change.
+func (s Scope) changes() bool { return s.Namespaces != nil || s.Names != nil }
+
 // tell has f called when places changes, until the function that it returns is called.
 func (s Scope) tell(f func()) (end func()) {
 	switch {

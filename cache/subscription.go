@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	toolscache "k8s.io/client-go/tools/cache"
@@ -17,8 +18,11 @@ type Subscription struct {
 	group   *group
 	handler toolscache.ResourceEventHandler
 
+	retiring sync.WaitGroup // what tells the handler of informers that have left; added to under the group's mutex
+
 	mu            sync.Mutex // guards what follows
-	registrations map[*informer]toolscache.ResourceEventHandlerRegistration
+	registrations map[*informer]*registration
+	leaving       map[*informer]bool
 	closed        bool
 	failed        error // why a registration failed
 }
@@ -38,7 +42,7 @@ func (h *Handle[T]) Subscribe(handler toolscache.ResourceEventHandler) (*Subscri
 	if handler == nil {
 		return nil, fmt.Errorf("subscribe to %s: the handler is nil", h)
 	}
-	s := &Subscription{group: h.group, handler: handler, registrations: map[*informer]toolscache.ResourceEventHandlerRegistration{}}
+	s := &Subscription{group: h.group, handler: handler, registrations: map[*informer]*registration{}, leaving: map[*informer]bool{}}
 	if !h.group.hold() {
 		return nil, h.usable() // it has just been released
 	}
@@ -58,7 +62,9 @@ func (g *group) subscribe(s *Subscription) error {
 	if err := s.failure(); err != nil {
 		for _, i := range g.members.Load().by {
 			if r := s.leave(i); r != nil {
-				_ = i.shared.RemoveEventHandler(r) // it has stopped, or nobody waits for it
+				s.forgetLeaving(i)
+				s.retiring.Done()
+				_ = i.shared.RemoveEventHandler(r.ResourceEventHandlerRegistration) // it has stopped, or nobody waits for it
 			}
 		}
 		return err
@@ -69,7 +75,9 @@ func (g *group) subscribe(s *Subscription) error {
 
 // join registers the handler with an informer. The group's mutex is held: nothing here calls the handler.
 func (s *Subscription) join(i *informer) {
-	r, err := i.shared.AddEventHandlerWithOptions(s.handler, toolscache.HandlerOptions{})
+	r := &registration{handler: s.handler, changes: s.group.scope.changes()}
+	var err error
+	r.ResourceEventHandlerRegistration, err = i.shared.AddEventHandlerWithOptions(r, toolscache.HandlerOptions{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -85,13 +93,29 @@ func (s *Subscription) failure() error {
 	return s.failed
 }
 
-// leave forgets an informer and returns the registration with it.
-func (s *Subscription) leave(i *informer) toolscache.ResourceEventHandlerRegistration {
+// leave forgets an informer and returns the registration with it, of which the group's retired must be told.
+func (s *Subscription) leave(i *informer) *registration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.registrations[i]
-	delete(s.registrations, i)
+	if r != nil {
+		delete(s.registrations, i)
+		s.leaving[i] = true
+		s.retiring.Add(1)
+	}
 	return r
+}
+
+func (s *Subscription) isLeaving(i *informer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leaving[i]
+}
+
+func (s *Subscription) forgetLeaving(i *informer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.leaving, i)
 }
 
 // WaitForSync returns nil when the handler has seen every object of the initial lists of the informers that there were at the
@@ -105,7 +129,7 @@ func (s *Subscription) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-func (s *Subscription) await(ctx context.Context, i *informer, r toolscache.ResourceEventHandlerRegistration) error {
+func (s *Subscription) await(ctx context.Context, i *informer, r *registration) error {
 	for {
 		changed := s.group.cache.Changed()
 		if s.at(i) != r {
@@ -126,17 +150,13 @@ func (s *Subscription) await(ctx context.Context, i *informer, r toolscache.Reso
 	}
 }
 
-func (s *Subscription) now() map[*informer]toolscache.ResourceEventHandlerRegistration {
+func (s *Subscription) now() map[*informer]*registration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := make(map[*informer]toolscache.ResourceEventHandlerRegistration, len(s.registrations))
-	for i, r := range s.registrations {
-		now[i] = r
-	}
-	return now
+	return maps.Clone(s.registrations)
 }
 
-func (s *Subscription) at(i *informer) toolscache.ResourceEventHandlerRegistration {
+func (s *Subscription) at(i *informer) *registration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.registrations[i]
@@ -155,8 +175,9 @@ func (s *Subscription) Close() {
 		return
 	}
 	for i, r := range s.now() {
-		_ = toolscache.ShutDownEventHandler(i.shared, r) // fails only if the informer has stopped
+		_ = toolscache.ShutDownEventHandler(i.shared, r.ResourceEventHandlerRegistration) // fails only if the informer has stopped
 	}
+	s.retiring.Wait()
 	s.group.letGo()
 }
 

@@ -22,7 +22,8 @@ type Transform struct {
 
 // NewTransform makes a transform of a function that changes an object in place, for handles of T. The name is for reports. The
 // function must not keep the object, must be safe for concurrent use, and may see an object more than once, its own result
-// included. If it panics, the object is kept as the function left it, and the state names it.
+// included. If it panics, or changes what identifies the object, the object is kept as the function left it, but for that, and the
+// state names it.
 func NewTransform[T Object](name string, change func(T)) *Transform {
 	return &Transform{
 		name: name,
@@ -72,12 +73,26 @@ func (i *informer) trim(o Object) {
 		o.SetAnnotations(a)
 	}
 	if i.key.transform != nil {
-		if err := recovered(func() { i.key.transform.apply(o) }); err != nil {
-			i.untransformed.add(o, fmt.Errorf("the transform %q failed: %w", i.key.transform.name, err))
-		} else {
-			i.untransformed.fits(o)
-		}
+		i.apply(o)
 	}
+}
+
+// apply applies the transform. What identifies the object stays: client-go has looked at that before.
+func (i *informer) apply(o Object) {
+	namespace, name, uid, version := o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
+	err := recovered(func() { i.key.transform.apply(o) })
+	if err == nil && (o.GetNamespace() != namespace || o.GetName() != name || o.GetUID() != uid || o.GetResourceVersion() != version) {
+		err = errors.New("it changed the object's name, namespace, UID or resource version")
+	}
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	o.SetUID(uid)
+	o.SetResourceVersion(version)
+	if err != nil {
+		i.untransformed.add(o, fmt.Errorf("the transform %q failed: %w", i.key.transform.name, err))
+		return
+	}
+	i.untransformed.fits(o)
 }
 
 // learnScope corrects the mapping by an object: a CRD may have come back with another scope, and the watch have gone on.

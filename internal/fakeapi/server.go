@@ -60,6 +60,7 @@ func (s *Server) Withdraw(resources ...Resource) {
 	defer s.mu.Unlock()
 	for _, r := range resources {
 		if t := s.tables[r.gvr()]; t != nil {
+			s.version += int64(len(t.objects)) // each of its objects is deleted
 			delete(s.tables, r.gvr())
 			close(t.gone)
 		}

@@ -122,7 +122,7 @@ func (t *ledgerTransport) sent(getBody func() (io.ReadCloser, error), f func([]b
 	defer body.Close()
 	buf := t.buffer()
 	defer t.release(buf)
-	all := (*buf)[:cap(*buf)]
+	all := (*buf)[:bufferSize]
 	n := 0
 	for err == nil && n < len(all) {
 		var more int
@@ -132,17 +132,20 @@ func (t *ledgerTransport) sent(getBody func() (io.ReadCloser, error), f func([]b
 	f(all[:n])
 }
 
-// buffer returns an empty buffer of at least 16 KiB.
+// bufferSize is how large a buffer is at first, and how much of a request's body is looked at.
+const bufferSize = 16 << 10
+
+// buffer returns an empty buffer of at least bufferSize.
 func (t *ledgerTransport) buffer() *[]byte {
 	if buf, ok := t.buffers.Get().(*[]byte); ok {
 		return buf
 	}
-	buf := make([]byte, 0, 16<<10)
+	buf := make([]byte, 0, bufferSize)
 	return &buf
 }
 
 func (t *ledgerTransport) release(buf *[]byte) {
-	if cap(*buf) <= 64<<10 { // the rare large one is not worth its memory
+	if cap(*buf) <= 256<<10 { // the rare large one is not worth its memory
 		*buf = (*buf)[:0]
 		t.buffers.Put(buf)
 	}

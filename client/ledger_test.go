@@ -132,7 +132,7 @@ func TestLedgerWrites(t *testing.T) {
 		"patch":                  {"PATCH " + pods + `/p | {"metadata":{"labels":{}}}`, ok(plain), "patch pods ns/p stored p u@7"},
 		"scale":                  {"PUT /apis/apps/v1/namespaces/ns/deployments/d/scale", ok(`{"kind":"Scale","metadata":{"name":"d","uid":"u","resourceVersion":"8"}}`), "update deployments.apps/scale ns/d stored d u@8"},
 		"same version named":     {"PUT " + pods + `/p | {"metadata":{"resourceVersion":"7"}}`, ok(plain), "update pods ns/p unchanged p u@7"},
-		"other version named":    {"PUT " + pods + `/p | {"metadata":{"resourceVersion":"6"}}`, ok(plain), "update pods ns/p stored p u@7"},
+		"other version named":    {"PUT " + pods + `/p | {"metadata":{"resourceVersion":"6","labels":{"a":"7"}}}`, ok(plain), "update pods ns/p stored p u@7"},
 		"patch names version":    {"PATCH " + pods + `/p | {"metadata":{"resourceVersion":"7"}}`, ok(plain), "patch pods ns/p unchanged p u@7"},
 		"eviction":               {"POST " + pods + `/p/eviction | {"kind":"Eviction"}`, reply{code: 201, body: strings.NewReader(success)}, "create pods/eviction ns/p accepted p @: the answer is a Status, which does not tell what has become of the object"},
 		"eviction of one uid":    {"POST " + pods + `/p/eviction | {"deleteOptions":{"preconditions":{"uid":"pre"}}}`, ok(success), "create pods/eviction ns/p accepted p pre@: the answer is a Status, which does not tell what has become of the object"},

@@ -203,7 +203,7 @@ func (e *exchange) answered(req *http.Request, resp *http.Response) {
 	}
 	format, encoding := peek.FormatOf(resp.Header.Get("Content-Type")), resp.Header.Get("Content-Encoding")
 	switch {
-	case resp.Body == nil || resp.Body == http.NoBody || resp.ContentLength == 0:
+	case resp.Body == nil || resp.Body == http.NoBody:
 		e.unread("the answer is empty")
 	case format == peek.Unknown:
 		e.unread(fmt.Sprintf("the answer is %q, which cannot be read", resp.Header.Get("Content-Type")))

@@ -316,7 +316,7 @@ func (s *jsonScanner) skip() {
 		for s.at < len(s.data) && !delimits(s.data[s.at]) {
 			s.at++
 		}
-		s.bad = s.at == start || s.at == len(s.data) // a number may go on
+		s.bad = s.at == start
 	}
 }
 

@@ -55,7 +55,7 @@ func pod() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "p", GenerateName: "p-", Namespace: "ns", UID: "u1", ResourceVersion: "77", Generation: 3,
-			Labels: map[string]string{"name": "not me", "uid": `a "quoted" \ one`}, CreationTimestamp: now,
+			Labels: map[string]string{"name": "not me", "uid": `an odd " and { and \`}, CreationTimestamp: now,
 			DeletionTimestamp: &now, DeletionGracePeriodSeconds: &grace, Finalizers: []string{"a/b"},
 			OwnerReferences: []metav1.OwnerReference{{Name: "owner", UID: "other", Kind: "X"}},
 			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:name":{}}}`)}},
@@ -312,7 +312,7 @@ func TestReadOddCBOR(t *testing.T) {
 			t.Errorf("%x is %s (whole: %v), want %s", data, text(got), whole, text(want))
 		}
 	}
-	for _, data := range []string{"", "\xa1", "\xa1\x64kind", "\xa1\x64kin", "\xbf", "\xa1\x01\x1c", "\xa1\x61x\x5b\xff\xff\xff\xff\xff\xff\xff\xff", "\xa1\x61x" + strings.Repeat("\x81", 1<<20), "\xbb\xff\xff\xff\xff\xff\xff\xff\xff"} {
+	for _, data := range []string{"", "\xa1", "\xa1\x64kind", "\xa1\x64kin", "\xbf", "\xa1\x01\x1c", "\xa1\x61x\x5b\xff\xff\xff\xff\xff\xff\xff\xff", "\xa1\x61x" + strings.Repeat("\x81", 20_000) + "\x00", "\xbb\xff\xff\xff\xff\xff\xff\xff\xff"} {
 		if got, whole := peek.Read(peek.CBOR, []byte(data), peek.Options{}); whole || got.Metadata {
 			t.Errorf("%.20x is %s and whole", data, text(got))
 		}

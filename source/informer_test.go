@@ -250,7 +250,9 @@ func TestS9_SettledInTrouble(t *testing.T) {
 		}
 		s.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") })
 		s.start(src, l, nil)
-		if err := src.Settled(t.Context()); err != nil || isSynced(src) {
+		long, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		if err := src.Settled(long); err != nil || isSynced(src) {
 			t.Errorf("settled: %v, synced: %v", err, isSynced(src))
 		}
 		if err := src.Stale(); err == nil || !strings.Contains(err.Error(), "no right") {

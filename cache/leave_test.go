@@ -108,8 +108,8 @@ func TestScopeOfAll(t *testing.T) {
 	})
 }
 
-// TestScopeLeavesWhileHandled: what was deleted while a callback was under way is a delete, also if its namespace leaves the scope
-// before the callback has returned; Close waits for that.
+// TestScopeLeavesWhileHandled (S2): what was deleted while a callback was under way is a delete, also if its namespace leaves
+// the scope before the callback has returned; Close waits for that.
 func TestScopeLeavesWhileHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)

@@ -48,7 +48,7 @@ func names[T cache.Object](t *testing.T, h *cache.Handle[T]) string {
 	return strings.Join(all, " ")
 }
 
-// TestScopeNamespaces: a handle keeps the namespaces of its set, which may change while it runs; what leaves the scope is a
+// TestScopeNamespaces (S2): a handle keeps the namespaces of its set, which may change while it runs; what leaves the scope is a
 // delete to a subscription, what enters it an add. Handles share the informers of the namespaces that they have in common.
 func TestScopeNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -393,7 +393,7 @@ func TestS5_OneQuestion(t *testing.T) {
 	})
 }
 
-// TestQuiet: a watch that shows nothing for 3 minutes is given up, reported, and started anew.
+// TestQuiet (S4): a watch that shows nothing for 3 minutes is given up, reported, and started anew.
 func TestQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -419,7 +419,7 @@ func TestQuiet(t *testing.T) {
 	})
 }
 
-// TestSettled: a handle is settled when it is synced or says why it is not.
+// TestSettled (S4): a handle is settled when it is synced or says why it is not.
 func TestSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Deployments)

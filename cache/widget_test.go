@@ -80,8 +80,8 @@ func widget(name string, size any) *unstructured.Unstructured {
 	return u
 }
 
-// TestS4_OneUndecodable: among a thousand objects the one that does not fit its Go type is named, and the 999 are kept; it may get
-// better, come back worse, and go.
+// TestS4_OneUndecodable (and S2, of what was known of it): among a thousand objects the one that does not
+// fit its Go type is named, and the 999 are kept; it may get better, come back worse, and go.
 func TestS4_OneUndecodable(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {

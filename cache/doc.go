@@ -80,7 +80,7 @@
 //
 // # Concurrency
 //
-// Everything is safe for concurrent use. [Cache.Run] starts two goroutines per informer (and client-go more below them) and joins
+// Everything is safe for concurrent use. [Cache.Run] starts three goroutines per informer (and client-go more below them) and joins
 // them all before it returns. Waiting and backoff happen in our own ListerWatcher, which ends with its context: client-go's
 // reflector would sleep up to 30 seconds through a stop. A [Set] may be changed, and a handle released, from anywhere, callbacks
 // included; a [Subscription] must not be closed from its own callback.

@@ -91,21 +91,10 @@ func (l *listerWatcher) list(ctx context.Context, o metav1.ListOptions) (list ru
 	if err != nil {
 		return nil, err
 	}
-	l.trim(list)
 	if o.Continue == "" {
 		l.lists.Add(1)
 	}
 	return list, nil
-}
-
-// trim drops what is not kept as soon as it is read, so that it is never there for all objects at once.
-func (l *listerWatcher) trim(list runtime.Object) {
-	_ = meta.EachListItem(list, func(obj runtime.Object) error { // fails only if it is no list
-		if o, ok := obj.(Object); ok {
-			l.informer.trim(o)
-		}
-		return nil
-	})
 }
 
 func (l *listerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {

@@ -21,7 +21,7 @@ type Write struct {
 	Manager string
 	// Operation is Apply or Update.
 	Operation metav1.ManagedFieldsOperationType
-	// Time is when, in whole seconds.
+	// Time is when, in whole seconds; zero if the entry does not say.
 	Time time.Time
 }
 
@@ -134,7 +134,11 @@ func (w *writes) of(uid types.UID) (Write, bool) {
 	if k.applied {
 		operation = metav1.ManagedFieldsOperationApply
 	}
-	return Write{Manager: w.names[k.manager], Operation: operation, Time: time.Unix(int64(k.seconds), 0)}, true
+	write := Write{Manager: w.names[k.manager], Operation: operation}
+	if k.seconds > 0 {
+		write.Time = time.Unix(int64(k.seconds), 0)
+	}
+	return write, true
 }
 
 // due says whether there are so many that prune is worth its time.

@@ -43,7 +43,8 @@ type InformerState struct {
 	// Lists and Watches count the initial lists that were read to their end, streamed ones included, and the watches that were
 	// opened. More than one list means that a watch could not go on where it had ended.
 	Lists, Watches int64
-	// Quiet counts the watches that were given up because nothing came for 3 minutes, not even a bookmark.
+	// Quiet counts the watches that were given up because nothing came for 3 minutes, not even a bookmark; or for 30 seconds
+	// before the initial list was complete.
 	Quiet int64
 	// ResourceVersion is how far the local copy has come; empty if that is not known.
 	ResourceVersion string

@@ -109,14 +109,14 @@ func after(now, d int64) int64 {
 	return now + min(d, never-1-now)
 }
 
-// inBackoff returns the number of the delivery after which a key waits in backoff.
+// inBackoff returns the number of the delivery after which a key waits in backoff, be it paused meanwhile.
 func (c *core[K]) inBackoff(w *who[K]) (uint64, bool) {
 	i := c.find(w.key, w.hash)
 	if i == 0 {
 		return 0, false
 	}
 	e := c.entries.at(i)
-	return e.delivery, e.state == Waiting && e.is(flagBackoff)
+	return e.delivery, e.is(flagBackoff) && (e.state == Waiting || e.state == Paused && !e.is(flagOwed))
 }
 
 // fail counts one more failure of a key, which need not be held, and returns how many it has now.
@@ -168,7 +168,7 @@ func (c *core[K]) wake(w *who[K], now int64) bool {
 }
 
 // requeue makes a key ready whatever it waits for; one that is held is delivered once more.
-func (c *core[K]) requeue(w *who[K], now int64) {
+func (c *core[K]) requeue(w *who[K], r *Reason, now int64) {
 	if c.shut {
 		c.drop(dropLate)
 		return
@@ -177,7 +177,9 @@ func (c *core[K]) requeue(w *who[K], now int64) {
 		c.promote(now)
 	}
 	i, e := c.enter(w, now)
-	c.noteOwn(i, e, EventRequeueNow, now)
+	if r != nil {
+		c.record(i, e, r, now, false)
+	}
 	if e.state == Parked {
 		c.ready(i, e, urgentMost(e.class, c.urgent), now)
 		return

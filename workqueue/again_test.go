@@ -102,3 +102,11 @@ func TestTenantOfKeyForgottenMeanwhile(t *testing.T) {
 		t.Errorf("the key is %+v, %v", k, ok)
 	}
 }
+
+func texts(rs []Reason) []string {
+	var out []string
+	for _, r := range rs {
+		out = append(out, fmt.Sprint(r.Event, "+", r.Repeats))
+	}
+	return out
+}

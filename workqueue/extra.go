@@ -15,7 +15,7 @@ type extra struct {
 	calm     int64  // MinInterval: when the adds so far make it ready, or never
 	latest   int64  // MinInterval: calm is not put off beyond this
 
-	parked       string
+	why          string   // parked: why; in backoff: the Event of the delivery after it, if not EventRetry
 	taken        noteList // of the delivery that holds the key
 	pending      noteList // of the next delivery
 	later        noteList // of the delivery at outside

@@ -162,8 +162,14 @@ func (tr *trial) run() {
 		case 18:
 			tr.pauseAll(arg)
 		case 19:
-			tr.q.RequeueNow(key)
-			tr.m.requeue(key)
+			why := Reason{Source: "queue", Event: EventRequeueNow}
+			if arg&0x40 != 0 {
+				why = how.Reason
+				tr.q.RequeueNowFor(key, why)
+			} else {
+				tr.q.RequeueNow(key)
+			}
+			tr.m.requeue(key, why.Event)
 		case 20:
 			tr.rateLimited(key, arg)
 		case 21, 22:
@@ -181,7 +187,7 @@ func (tr *trial) run() {
 func (tr *trial) add(key int, how How) {
 	tr.q.AddWith(key, how)
 	if tr.skip && tr.q.o.SkipInBackoff != nil {
-		if k := tr.m.keys[key]; k != nil && k.state == Waiting && k.backoff {
+		if k := tr.m.keys[key]; k != nil && k.inBackoff() {
 			return
 		}
 	}
@@ -193,14 +199,14 @@ func (tr *trial) addAll(key int, how How) {
 	tr.q.AddAll(keys, how)
 	var last []int // what SkipInBackoff has to be asked about comes last
 	for _, k := range keys {
-		if m := tr.m.keys[k]; tr.q.o.SkipInBackoff != nil && m != nil && m.state == Waiting && m.backoff {
+		if m := tr.m.keys[k]; tr.q.o.SkipInBackoff != nil && m != nil && m.inBackoff() {
 			last = append(last, k)
 			continue
 		}
 		tr.m.add(k, tr.class(how.Class), how.Reason.Event)
 	}
 	for _, k := range last {
-		if m := tr.m.keys[k]; !tr.skip || m.state != Waiting || !m.backoff {
+		if m := tr.m.keys[k]; !tr.skip || !m.inBackoff() {
 			tr.m.add(k, tr.class(how.Class), how.Reason.Event)
 		}
 	}
@@ -234,11 +240,18 @@ func (tr *trial) settle(what, arg int) {
 		err = item.Done()
 		tr.m.settle(k, hook.QueueDone, 0, false)
 	case 1:
+		k.why = ""
 		d, err = item.Retry(nil)
 		tr.same("Retry", d, linear{}.Delay(item.Attempt()))
 		tr.m.settle(k, hook.QueueRetry, d, false)
 	case 2:
-		d, err = item.RetryNotBefore(nil, d)
+		how, want := Again{NotBefore: d, Event: []string{"", "x"}[arg>>1&1]}, max(d, linear{}.Delay(item.Attempt()))
+		if arg&1 != 0 && d > 0 {
+			how.NotBefore, how.Exactly, want = 100, d, d
+		}
+		k.why = how.Event
+		d, err = item.RetryWith(nil, how)
+		tr.same("RetryWith", d, want)
 		tr.m.settle(k, hook.QueueRetry, d, false)
 	case 3:
 		err = item.After(d)
@@ -298,7 +311,7 @@ func (tr *trial) rateLimited(key, arg int) {
 
 // add2 is the add that AddRateLimited without a delay has made already.
 func (tr *trial) add2(key int) {
-	if k := tr.m.keys[key]; tr.skip && tr.q.o.SkipInBackoff != nil && k.state == Waiting && k.backoff {
+	if k := tr.m.keys[key]; tr.skip && tr.q.o.SkipInBackoff != nil && k.inBackoff() {
 		return
 	}
 	tr.m.add(key, tr.m.normal, "")
@@ -327,22 +340,6 @@ func (tr *trial) same(what string, got, want any) {
 	if got != want {
 		tr.t.Fatalf("%v: %s: got %v, want %v", tr.log, what, got, want)
 	}
-}
-
-func texts(rs []Reason) []string {
-	var out []string
-	for _, r := range rs {
-		out = append(out, fmt.Sprint(r.Event, "+", r.Repeats))
-	}
-	return out
-}
-
-func (r modelReasons) texts() []string {
-	var out []string
-	for _, x := range r.list {
-		out = append(out, fmt.Sprint(x.text, "+", x.repeats))
-	}
-	return out
 }
 
 // compare compares the whole state.

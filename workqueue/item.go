@@ -14,8 +14,8 @@ import (
 var ErrNotHeld = errors.New("workqueue: the item is not held: it was settled before")
 
 // Item is a key that a worker has taken. It is a small value that may be copied and handed on; all copies are one
-// token. Settle it exactly once, with Done, Retry, RetryNotBefore, After, Park or Release: until then nobody else gets
-// the key. A second settling has no effect, returns ErrNotHeld and is counted and reported to the hooks (W9).
+// token. Settle it exactly once, with Done, Retry (RetryNotBefore, RetryWith), After, Park or Release: until then nobody
+// else gets the key. A second settling has no effect, returns ErrNotHeld and is counted and reported to the hooks (W9).
 // Settling works after ShutDown too; what would then have to wait is dropped and counted.
 type Item[K comparable] struct {
 	q        *Queue[K]
@@ -91,15 +91,35 @@ func (i Item[K]) Done() error {
 // Retry settles the key as failed: it is ready again after Options.Backoff, or, where that is longer, as soon as
 // Options.Limiter allows, or at once if it was added while it was held. It returns the delay. The error is only passed
 // to the hooks and may be nil.
-func (i Item[K]) Retry(err error) (time.Duration, error) { return i.RetryNotBefore(err, 0) }
+func (i Item[K]) Retry(err error) (time.Duration, error) { return i.RetryWith(err, Again{}) }
 
 // RetryNotBefore is Retry with a delay of at least d.
 func (i Item[K]) RetryNotBefore(err error, d time.Duration) (time.Duration, error) {
+	return i.RetryWith(err, Again{NotBefore: d})
+}
+
+// Again says how a key that has failed is tried again. The zero Again is that of Retry.
+type Again struct {
+	// NotBefore is the least delay. Default 0: that of Retry.
+	NotBefore time.Duration
+	// Exactly, if it is positive, is the delay instead of NotBefore, Options.Backoff and Options.Limiter, such as one that
+	// a server has asked for. The failure counts all the same.
+	Exactly time.Duration
+	// Event is the Event of the reason (its Source is "queue") of a delivery for which the delay was waited for, to tell
+	// why. Default EventRetry.
+	Event string
+}
+
+// RetryWith is Retry as how says.
+func (i Item[K]) RetryWith(err error, how Again) (time.Duration, error) {
 	if i.q == nil {
 		return 0, ErrNotHeld
 	}
-	d = max(d, i.q.backoff(i.Attempt()))
-	return d, i.settle(verdict{outcome: hook.QueueRetry, delay: int64(d)}, err)
+	d := how.Exactly
+	if d <= 0 {
+		d = max(how.NotBefore, i.q.backoff(i.Attempt()))
+	}
+	return d, i.settle(verdict{outcome: hook.QueueRetry, delay: int64(d), why: how.Event}, err)
 }
 
 // After settles the key as dealt with, to be delivered again after d, or before if it is added. Its failures are

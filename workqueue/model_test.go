@@ -4,6 +4,7 @@
 package workqueue
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -39,6 +40,7 @@ type modelKey struct {
 	adds        int
 	owed        bool
 	paused      bool
+	why         string // the event of the last Retry, if not EventRetry
 	woken       bool
 	backoff     bool
 	class       int // ready, held, parked
@@ -60,6 +62,14 @@ type modelKey struct {
 type modelReasons struct {
 	list    []modelReason
 	dropped int
+}
+
+func (r modelReasons) texts() []string {
+	var out []string
+	for _, x := range r.list {
+		out = append(out, fmt.Sprint(x.text, "+", x.repeats))
+	}
+	return out
 }
 
 type modelReason struct {
@@ -94,6 +104,11 @@ func (m *model) get(key int) *modelKey {
 		m.keys[key] = k
 	}
 	return k
+}
+
+// inBackoff says whether k waits after Retry, paused or not.
+func (k *modelKey) inBackoff() bool {
+	return k.backoff && (k.state == Waiting || k.state == Paused && !k.owed)
 }
 
 func (m *model) list(s State) []*modelKey {
@@ -174,6 +189,8 @@ func (m *model) fire(k *modelKey) {
 			k.pending.add(m.reasons, EventParkExpired, false)
 			m.ready(k, k.class)
 			return
+		case k.backoff && k.why != "":
+			k.pending.add(m.reasons, k.why, false)
 		case k.backoff:
 			k.pending.add(m.reasons, EventRetry, false)
 		default:

@@ -101,13 +101,13 @@ func (m *model) wake(key int) bool {
 	return false
 }
 
-func (m *model) requeue(key int) {
+func (m *model) requeue(key int, why string) {
 	if m.shut {
 		m.dropped++
 		return
 	}
 	k := m.get(key)
-	k.pending.add(m.reasons, EventRequeueNow, false)
+	k.pending.add(m.reasons, why, false)
 	switch k.state {
 	case Parked:
 		m.ready(k, max(k.class, m.urgent))
@@ -177,7 +177,11 @@ func (m *model) settle(k *modelKey, outcome hook.QueueOutcome, d time.Duration, 
 		m.ready(k, k.coming)
 		return
 	case timed && d <= 0:
-		k.pending.add(m.reasons, outcome.String(), false)
+		event := outcome.String()
+		if outcome == hook.QueueRetry && k.why != "" {
+			event = k.why
+		}
+		k.pending.add(m.reasons, event, false)
 		m.ready(k, max(k.coming, m.normal))
 		return
 	case timed:

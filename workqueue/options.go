@@ -79,8 +79,8 @@ type Options[K comparable] struct {
 	// run a little after that Item was settled. Default nil.
 	AddedWhileHeld func(key K, delivery uint64, how How)
 
-	// SkipInBackoff is asked about each immediate add of a key that waits after Retry. True drops the add: the key
-	// waits on. Delivery is that of the Item that was retried. Default nil: an add makes such a key ready.
+	// SkipInBackoff is asked about each immediate add of a key that waits after Retry, paused or not. True drops the
+	// add: the key waits on. Delivery is that of the Item that was retried. Default nil: an add makes such a key ready.
 	SkipInBackoff func(key K, delivery uint64, how How) bool
 }
 

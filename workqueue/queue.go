@@ -147,7 +147,7 @@ func (q *Queue[K]) AddWith(key K, how How) {
 		q.rejectUnsound()
 		return
 	}
-	hash, reason := uint32(maphash.Comparable(q.seed, key)), reasonIn(&how)
+	hash, reason := uint32(maphash.Comparable(q.seed, key)), reasonIn(&how.Reason)
 	q.mu.Lock()
 	i := q.core.find(key, hash)
 	if q.core.merges(i, q.classOf(how.Class)) && (reason == nil || q.notedLocked(i, reason)) {
@@ -195,7 +195,7 @@ func (q *Queue[K]) addLocked(w *who[K], i uint32, how *How) {
 		}
 		i = q.core.find(w.key, w.hash)
 	}
-	reason := reasonIn(how)
+	reason := reasonIn(&how.Reason)
 	if reason != nil && i != 0 && q.core.repeats(q.core.entries.at(i), reason) {
 		reason = nil
 	}
@@ -216,14 +216,14 @@ func (q *Queue[K]) addLater(key K, how *How) {
 		return
 	}
 	q.mu.Lock()
-	q.core.addAfter(&w, q.classOf(how.Class), reasonIn(how), int64(how.After), q.now())
+	q.core.addAfter(&w, q.classOf(how.Class), reasonIn(&how.Reason), int64(how.After), q.now())
 	q.unlock()
 	q.tellDelayed(how)
 }
 
-// reasonIn returns how's reason, or nil if there is none.
-func reasonIn(how *How) *Reason {
-	if r := &how.Reason; r.Source != "" || r.Event != "" || r.Object != "" || r.UID != "" || r.ResourceVersion != "" {
+// reasonIn returns r, or nil if it is the zero Reason.
+func reasonIn(r *Reason) *Reason {
+	if r.Source != "" || r.Event != "" || r.Object != "" || r.UID != "" || r.ResourceVersion != "" {
 		return r
 	}
 	return nil
@@ -269,7 +269,7 @@ func (q *Queue[K]) AddAll(keys []K, how How) {
 	var asked []K // keys in backoff, about which SkipInBackoff has to be asked
 	var held []K  // and keys that were held, of which AddedWhileHeld is told
 	var deliveries []uint64
-	class, reason := q.classOf(how.Class), reasonIn(&how)
+	class, reason := q.classOf(how.Class), reasonIn(&how.Reason)
 	q.mu.Lock()
 	now := q.now()
 	for i := range ws {
@@ -292,7 +292,7 @@ func (q *Queue[K]) AddAll(keys []K, how How) {
 }
 
 func (q *Queue[K]) addAllLater(ws []who[K], how *How) {
-	class, reason := q.classOf(how.Class), reasonIn(how)
+	class, reason := q.classOf(how.Class), reasonIn(&how.Reason)
 	q.mu.Lock()
 	now := q.now()
 	for i := range ws {

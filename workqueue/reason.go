@@ -7,7 +7,7 @@ import "time"
 
 // Reason says why a key was added. It is for people and for reports: the queue itself never looks into it, except
 // that it records nothing for the zero Reason. The queue records reasons of its own, with Source "queue" and one of
-// the Event constants, for a delivery that nobody else asked for. A reason that differs from the newest one of the
+// the Event constants, or Again.Event, for a delivery that nobody else asked for. A reason that differs from the newest one of the
 // same delivery by At alone is not recorded but counted, in Repeats of that one.
 type Reason struct {
 	// Source names what reported it, such as a source of the controller.

@@ -3,7 +3,11 @@
 
 package workqueue
 
-import "github.com/setpoint-dev/setpoint/hook"
+import (
+	"cmp"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
 
 const sourceQueue = "queue"
 
@@ -20,9 +24,12 @@ func (c *core[K]) heldBy(i uint32, delivery uint64) (*entry[K], bool) {
 type verdict struct {
 	outcome hook.QueueOutcome
 	delay   int64  // Retry, After: how long to wait; Park: how long at most, zero without bound
-	why     string // Park
+	why     string // Park: the reason; Retry: the Event of the next delivery, if not EventRetry
 	keep    bool   // Done: do not forget the failures (client-go's Done does not)
 }
+
+// event is that of the delivery after a Retry or After.
+func (v *verdict) event() string { return cmp.Or(v.why, v.outcome.String()) }
 
 // needsNow tells whether settling e as done needs the time. Reading the clock takes as long as all the rest.
 func (c *core[K]) needsNow(e *entry[K]) bool {
@@ -65,11 +72,11 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict, now int64) {
 	case owed:
 		c.ready(i, e, e.coming, now)
 	case timed && v.delay <= 0:
-		c.noteOwn(i, e, v.outcome.String(), now)
+		c.noteOwn(i, e, v.event(), now)
 		c.ready(i, e, urgentMost(e.coming, c.normal), now)
 	case timed:
 		x := c.ext(i, e)
-		x.own = after(now, v.delay)
+		x.own, x.why = after(now, v.delay), v.why
 		c.setDue(e, x)
 		if v.outcome == hook.QueueRetry {
 			e.flags |= flagBackoff
@@ -104,7 +111,7 @@ func (c *core[K]) giveBack(i uint32, e *entry[K], v verdict, now int64) {
 		e.class, e.coming = class, noClass
 		e.flags &^= flagOwed
 		x := c.ext(i, e)
-		x.parked, x.adds = v.why, 0
+		x.why, x.adds = v.why, 0
 		x.calm, x.latest = never, never
 		if v.delay > 0 {
 			x.own = after(now, v.delay)

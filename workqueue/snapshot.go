@@ -175,7 +175,7 @@ func (q *Queue[K]) stateLocked(e *entry[K]) KeyState[K] {
 		k.Due = q.start.Add(time.Duration(due))
 	}
 	if e.state == Parked {
-		k.ParkReason = x.parked
+		k.ParkReason = x.why
 	}
 	for _, l := range []*noteList{&x.taken, &x.pending, &x.later} {
 		k.Reasons = append(k.Reasons, q.core.notes.copyOf(l)...)

@@ -3,6 +3,8 @@
 
 package workqueue
 
+import "cmp"
+
 // push links a ready entry to the end of its flow.
 func (c *core[K]) push(i uint32, e *entry[K]) {
 	k := uint32(0)
@@ -124,7 +126,7 @@ func (c *core[K]) fireOwn(i uint32, e *entry[K], x *extra, at int64) {
 	}
 	event := EventAfter
 	if e.is(flagBackoff) {
-		event = EventRetry
+		event = cmp.Or(x.why, EventRetry)
 	}
 	c.noteOwn(i, e, event, at)
 	c.owe(i, e, c.normal, at)

@@ -54,10 +54,15 @@ func (q *Queue[K]) pauseAll(to bool) {
 // Interactive. One that is held is delivered once more at once after it is settled, however it is settled; that
 // cannot be withdrawn. A paused key stays paused and is ready when it is resumed. The number of its failures stays.
 func (q *Queue[K]) RequeueNow(key K) {
+	q.RequeueNowFor(key, Reason{Source: sourceQueue, Event: EventRequeueNow})
+}
+
+// RequeueNowFor is RequeueNow for a reason of the host. The zero Reason is not recorded.
+func (q *Queue[K]) RequeueNowFor(key K, why Reason) {
 	if w := (who[K]{key: key}); q.prepare(&w) {
 		q.mu.Lock()
 		defer q.unlock()
-		q.core.requeue(&w, q.now())
+		q.core.requeue(&w, reasonIn(&why), q.now())
 	}
 }
 

@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestPauseWithTheOtherVerbs: whatever is done to a key that is paused, it is not delivered until it is resumed, and then with all
+// that it was owed.
+func TestPauseWithTheOtherVerbs(t *testing.T) {
+	park := func(t *testing.T, i Item[string]) { settled(t, i.Park("behind", time.Minute)) }
+	retry := func(t *testing.T, i Item[string]) {
+		_, err := i.RetryWith(nil, Again{Exactly: time.Minute, Event: "Conflict"})
+		settled(t, err)
+	}
+	for _, test := range []struct {
+		name    string
+		held    func(q *Queue[string]) // while the key is held
+		settle  func(t *testing.T, i Item[string])
+		then    func(q *Queue[string])
+		paused  string // what Look says then
+		resumed string // and after Resume
+		reasons string // of the next delivery
+	}{
+		{"paused while parked: resuming does not wake it", nil, park,
+			func(q *Queue[string]) { q.Pause("a") }, "parked, to be paused", "parked", "[add ParkExpired]"},
+		{"woken while parked and paused", nil, park,
+			func(q *Queue[string]) { q.Pause("a"); q.Wake("a") }, "paused, owed", "ready", "[add Woken]"},
+		{"requeued while parked and paused", nil, park,
+			func(q *Queue[string]) { q.Pause("a"); q.RequeueNow("a") }, "paused, owed", "ready", "[add RequeueNow]"},
+		{"expired while parked and paused", nil, park,
+			func(q *Queue[string]) { q.Pause("a"); time.Sleep(time.Minute) }, "paused, owed", "ready", "[add ParkExpired]"},
+		{"added while parked and paused", nil, park,
+			func(q *Queue[string]) { q.Pause("a"); q.AddWith("a", How{Reason: Reason{Event: "more"}}) }, "parked, to be paused", "parked", "[add more ParkExpired]"},
+		{"resumed, then woken", nil, park,
+			func(q *Queue[string]) { q.Pause("a"); q.Resume("a"); q.Wake("a") }, "ready", "ready", "[add Woken]"},
+		{"paused while held, then parked",
+			func(q *Queue[string]) { q.Pause("a") }, park, nil, "parked, to be paused", "parked", "[add ParkExpired]"},
+		{"paused and woken while held, then parked",
+			func(q *Queue[string]) { q.Pause("a"); q.Wake("a") }, park, nil, "paused, owed", "ready", "[add Woken]"},
+		{"paused and requeued while held, then parked",
+			func(q *Queue[string]) { q.Pause("a"); q.RequeueNow("a") }, park, nil, "paused, owed", "ready", "[add RequeueNow Woken]"},
+		{"paused while held, then released",
+			func(q *Queue[string]) { q.Pause("a") }, func(t *testing.T, i Item[string]) { settled(t, i.Release()) }, nil, "paused, owed", "ready", "[add]"},
+		{"paused while held, then done",
+			func(q *Queue[string]) { q.Pause("a") }, func(t *testing.T, i Item[string]) { settled(t, i.Done()) }, nil, "paused", "unknown", ""},
+		{"paused while held, then retried",
+			func(q *Queue[string]) { q.Pause("a") }, retry, nil, "paused", "waiting", "[Conflict]"},
+		{"due while paused in backoff", nil, retry,
+			func(q *Queue[string]) { q.Pause("a"); time.Sleep(time.Minute) }, "paused, owed", "ready", "[Conflict]"},
+		{"woken while paused in backoff", nil, retry,
+			func(q *Queue[string]) { q.Pause("a"); q.Wake("a") }, "paused", "waiting", "[Conflict]"},
+		{"requeued while paused in backoff", nil, retry,
+			func(q *Queue[string]) { q.Pause("a"); q.RequeueNow("a") }, "paused, owed", "ready", "[RequeueNow]"},
+		{"added while paused in backoff", nil, retry,
+			func(q *Queue[string]) { q.Pause("a"); q.AddWith("a", How{Reason: Reason{Event: "more"}}) }, "paused, owed", "ready", "[more]"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue(t, Options[string]{})
+				q.AddWith("a", How{Reason: Reason{Event: "add"}})
+				item := mustGet(t, q)
+				if test.held != nil {
+					test.held(q)
+				}
+				test.settle(t, item)
+				if test.then != nil {
+					test.then(q)
+				}
+				if got := stands(q); got != test.paused {
+					t.Fatalf("paused: %s, want %s", got, test.paused)
+				}
+				q.Resume("a")
+				if got := stands(q); got != test.resumed {
+					t.Fatalf("resumed: %s, want %s", got, test.resumed)
+				}
+				if test.resumed == "unknown" {
+					return
+				}
+				item, _ = q.Get(ctx)
+				if got := fmt.Sprint(events(item.Reasons())); got != test.reasons {
+					t.Errorf("the reasons are %s, want %s", got, test.reasons)
+				}
+				settled(t, item.Done())
+				wantLen(t, q, Len{})
+			})
+		})
+	}
+}
+
+// stands says where key a stands.
+func stands(q *Queue[string]) string {
+	k, ok := q.Look("a")
+	if !ok {
+		return "unknown"
+	}
+	s := k.State.String()
+	if k.Paused && k.State != Paused {
+		s += ", to be paused"
+	}
+	if k.Again {
+		s += ", owed"
+	}
+	return s
+}
+
+// TestSkipInBackoffWhilePaused: what is dropped in backoff is dropped also while the key is paused, unless it is owed a delivery
+// anyway.
+func TestSkipInBackoffWhilePaused(t *testing.T) {
+	q := newQueue(t, Options[string]{
+		Backoff: Exponential{Base: time.Hour}, SkipInBackoff: func(_ string, _ uint64, how How) bool { return how.Reason.Event == "own" },
+	})
+	q.Add("a")
+	_, err := mustGet(t, q).Retry(nil)
+	settled(t, err)
+	q.Pause("a")
+	q.AddWith("a", How{Reason: Reason{Event: "own"}})
+	q.Resume("a")
+	wantLen(t, q, Len{Waiting: 1})
+	q.Pause("a")
+	q.AddWith("a", How{Reason: Reason{Event: "other"}})
+	q.AddWith("a", How{Reason: Reason{Event: "own"}})
+	q.Resume("a")
+	if k, _ := q.Look("a"); k.State != Ready || fmt.Sprint(events(k.Reasons)) != "[other own]" {
+		t.Errorf("the key is %+v", k)
+	}
+}
+
+// TestRetryWith: how long, why, and what else may come first.
+func TestRetryWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{Backoff: Exponential{Base: time.Second, Max: time.Second}})
+		q.Add("a")
+		for i, test := range []struct {
+			again Again
+			delay time.Duration
+			event string
+		}{
+			{Again{}, time.Second, EventRetry},
+			{Again{NotBefore: time.Millisecond, Event: "Conflict"}, time.Second, "Conflict"},
+			{Again{NotBefore: time.Minute}, time.Minute, EventRetry},
+			{Again{NotBefore: time.Minute, Exactly: time.Millisecond, Event: "After"}, time.Millisecond, "After"},
+			{Again{Exactly: -1}, time.Second, EventRetry},
+		} {
+			start := time.Now()
+			d, err := mustGet(t, q).RetryWith(nil, test.again)
+			settled(t, err)
+			if k, _ := q.Look("a"); d != test.delay || k.ParkReason != "" {
+				t.Errorf("%+v: a delay of %s, want %s; %+v", test.again, d, test.delay, k)
+			}
+			item, _ := q.Get(ctx)
+			want := Reason{Source: "queue", Event: test.event, At: start.Add(test.delay)}
+			if got := item.Reasons(); len(got) != 1 || got[0] != want || item.Attempt() != i+2 {
+				t.Errorf("%+v: attempt %d, reasons %+v, want %+v", test.again, item.Attempt(), got, want)
+			}
+			settled(t, item.Release())
+		}
+
+		item := mustGet(t, q)
+		q.AddWith("a", How{Reason: Reason{Event: "Update"}})
+		_, err := item.RetryWith(nil, Again{Event: "Conflict"})
+		settled(t, err)
+		if got := fmt.Sprint(events(mustGet(t, q).Reasons())); got != "[Update]" {
+			t.Errorf("reasons after an add that came first: %s", got)
+		}
+		if _, err := item.RetryWith(nil, Again{}); err != ErrNotHeld {
+			t.Errorf("settled twice: %v", err)
+		}
+		if _, err := (Item[string]{}).RetryWith(nil, Again{}); err != ErrNotHeld {
+			t.Errorf("the zero item: %v", err)
+		}
+	})
+}
+
+type noBackoff struct{}
+
+func (noBackoff) Delay(int) time.Duration { return 0 }
+
+// TestRetryWith_AtOnce: a retry without delay says why, too; and its event is not that of a later one.
+func TestRetryWith_AtOnce(t *testing.T) {
+	q := newQueue(t, Options[string]{Backoff: noBackoff{}})
+	q.Add("a")
+	for _, event := range []string{"Conflict", ""} {
+		_, err := mustGet(t, q).RetryWith(nil, Again{Event: event})
+		settled(t, err)
+	}
+	if got := fmt.Sprint(events(mustGet(t, q).Reasons())); got != "[Retry]" {
+		t.Errorf("reasons: %s", got)
+	}
+}
+
+// TestRequeueNowFor: the reason is the host's.
+func TestRequeueNowFor(t *testing.T) {
+	q := newQueue(t, Options[string]{AddedWhileHeld: func(string, uint64, How) {}})
+	why := Reason{Source: "annotation", Event: "Requeue", Object: "x/a", UID: "u", ResourceVersion: "7"}
+	q.Add("a")
+	item := mustGet(t, q)
+	q.RequeueNowFor("a", why)
+	settled(t, item.Withdraw(0))
+	settled(t, item.Park("behind", 0))
+	item = mustGet(t, q) // it was asked for while the key was held
+	got := item.Reasons()
+	if len(got) != 2 || got[1].Event != EventWoken {
+		t.Fatalf("reasons: %+v", got)
+	}
+	if got[0].At = (time.Time{}); got[0] != why {
+		t.Errorf("the reason is %+v, want %+v", got[0], why)
+	}
+	settled(t, item.Done())
+	q.RequeueNowFor("a", Reason{})
+	if got := mustGet(t, q).Reasons(); got != nil {
+		t.Errorf("the zero reason is %+v", got)
+	}
+}

@@ -92,7 +92,8 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 	if o.FieldOwner == "" {
 		o.FieldOwner = "setpoint"
 	}
-	if err := keepLedger(cfg, o.Hooks); err != nil {
+	codecs := serializer.NewCodecFactory(o.Scheme)
+	if err := keepLedger(cfg, o.Hooks, codecs); err != nil {
 		return nil, fmt.Errorf("client.New: %w", err)
 	}
 	httpClient, err := rest.HTTPClientFor(cfg)
@@ -107,7 +108,7 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		config:     cfg,
 		http:       httpClient,
 		scheme:     o.Scheme,
-		codecs:     serializer.NewCodecFactory(o.Scheme),
+		codecs:     codecs,
 		params:     runtime.NewParameterCodec(o.Scheme),
 		discovery:  disco,
 		fieldOwner: o.FieldOwner,

@@ -22,7 +22,7 @@
 //
 // A [Client] puts a transport into its configuration that takes down the requests of a context:
 //
-//	l := client.NewLedger(client.Origin{Controller: "website", Key: "shop/front", ReconcileID: id})
+//	l := client.NewLedger(client.Origin{Controller: "website", Key: key, Run: run, Delivery: n})
 //	err := reconcile(client.WithLedger(ctx, l))
 //	for _, w := range l.Writes() { … } // which object, which version, and what has become of it
 //

@@ -5,19 +5,36 @@ package client
 
 import (
 	"context"
+	"strconv"
 	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Origin is on whose behalf requests are made.
 type Origin struct {
-	// Controller is the controller's name.
+	// Controller is the controller's name. If there is one, requests say it in their user agent, as those of
+	// [Client.ConfigFor] do.
 	Controller string
-	// Key is what is reconciled, in the controller's own words.
-	Key string
-	// ReconcileID tells one Reconcile of the key from another.
-	ReconcileID string
+	// Key is what is reconciled.
+	Key any
+	// Run tells one start of the controller from another, and Delivery one Reconcile of it from another.
+	Run      string
+	Delivery uint64
 	// Term names the term of leadership under which it runs, empty for none.
 	Term string
+	// Decode is asked whether the objects of a resource that were written are wanted, as [Write.Object]. Default: none are.
+	// It is called by whoever makes the request.
+	Decode func(schema.GroupResource) bool
+}
+
+// ReconcileID tells one Reconcile from all others: Run and Delivery. It is put together at each call.
+func (o Origin) ReconcileID() string {
+	if o.Run == "" && o.Delivery == 0 {
+		return ""
+	}
+	return o.Run + "-" + strconv.FormatUint(o.Delivery, 10)
 }
 
 // How much a ledger keeps. Writes are needed one by one, to wait for them; reads only tell what has happened.
@@ -31,23 +48,17 @@ const (
 // documentation for what a ledger knows and what it cannot know.
 type Ledger struct {
 	origin Origin
+	wrote  atomic.Bool
 
-	mu      sync.Mutex // guards what follows, and what the records say
-	records []*record
-	first   [4]*record // room for the first ones
-	fresh   []record   // made together, because allocations are what a request costs most
-	reads   int        // kept
-	writes  int        // kept: requests that may be writes, and what they have written if that is more than one object
+	mu            sync.Mutex // guards what follows, and what the records say
+	first, last   *record
+	reads, writes int32 // kept; writes are requests that may be writes, and what they have written if that is more than one object
 
-	lostReads, lostWrites int
+	lostReads, lostWrites int32
 }
 
 // NewLedger makes an empty ledger.
-func NewLedger(o Origin) *Ledger {
-	l := &Ledger{origin: o}
-	l.records = l.first[:0]
-	return l
-}
+func NewLedger(o Origin) *Ledger { return &Ledger{origin: o} }
 
 type ledgerKey struct{}
 
@@ -60,12 +71,16 @@ func WithLedger(ctx context.Context, l *Ledger) context.Context {
 // Origin returns what NewLedger was given.
 func (l *Ledger) Origin() Origin { return l.origin }
 
+// Wrote says whether there was a request that may have written something, whatever has become of it. Where it says no, Writes
+// is empty. It takes no lock.
+func (l *Ledger) Wrote() bool { return l.wrote.Load() }
+
 // Writes returns what was written so far, or may have been, requests under way included. The slice is the caller's.
 func (l *Ledger) Writes() []Write {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []Write
-	for _, r := range l.records {
+	for r := l.first; r != nil; r = r.newer {
 		if r.write {
 			all = append(all, r.Write)
 		}
@@ -79,9 +94,9 @@ func (l *Ledger) Writes() []Write {
 func (l *Ledger) Requests() []Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make([]Request, len(l.records))
-	for i, r := range l.records {
-		all[i] = r.Request
+	all := make([]Request, 0, l.reads+l.writes)
+	for r := l.first; r != nil; r = r.newer {
+		all = append(all, r.Request)
 	}
 	return all
 }
@@ -91,37 +106,36 @@ func (l *Ledger) Requests() []Request {
 func (l *Ledger) LeftOut() (reads, writes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lostReads, l.lostWrites
+	return int(l.lostReads), int(l.lostWrites)
 }
 
 // enter makes a record of a request that begins.
-func (l *Ledger) enter(r Request) *record {
+func (l *Ledger) enter(r *record) {
 	mutates := r.mutates()
+	if mutates && !r.DryRun {
+		r.write, r.Effect, r.Unknown = true, Pending, "there is no answer yet"
+		l.wrote.Store(true)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.fresh) == 0 {
-		l.fresh = make([]record, len(l.first))
-	}
-	rec := &l.fresh[0]
-	l.fresh = l.fresh[1:]
-	rec.Request = r
-	if mutates && !r.DryRun {
-		rec.write, rec.Effect, rec.Unknown = true, Pending, "there is no answer yet"
-	}
 	switch {
 	case mutates && l.writes < maxWrites:
 		l.writes++
 	case mutates:
 		l.lostWrites++
-		return rec
+		return
 	case l.reads < maxReads:
 		l.reads++
 	default:
 		l.lostReads++
-		return rec
+		return
 	}
-	l.records = append(l.records, rec)
-	return rec
+	if r.older = l.last; r.older != nil {
+		r.older.newer = r
+	} else {
+		l.first = r
+	}
+	l.last = r
 }
 
 // record is one request in a ledger, whose mutex guards it.
@@ -130,12 +144,13 @@ type record struct {
 
 	write bool    // it is a write, or may be
 	items []Write // of a deletecollection
+
+	older, newer *record
 }
 
 // madeLocked says whether an earlier write in the ledger has made this version of the object. It looks at the newest ones.
 func (l *Ledger) madeLocked(w *record) bool {
-	for i := len(l.records) - 1; i >= max(0, len(l.records)-64); i-- {
-		r := l.records[i]
+	for r, n := l.last, 0; r != nil && n < 64; r, n = r.older, n+1 {
 		if r != w && r.write && r.UID == w.UID && r.ResourceVersion == w.ResourceVersion && r.Resource == w.Resource && r.Group == w.Group {
 			return true
 		}

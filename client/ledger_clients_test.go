@@ -126,7 +126,7 @@ func TestLedgerOfEveryClient(t *testing.T) {
 		}, []string{"patch deployments.apps ns/d stored", "delete deployments.apps ns/d gone"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := client.NewLedger(client.Origin{Controller: "web", Key: "ns/m", ReconcileID: "1", Term: "t"})
+			l := client.NewLedger(client.Origin{Controller: "web", Key: "ns/m", Run: "r", Delivery: 1, Term: "t"})
 			if err := test.do(client.WithLedger(t.Context(), l), c.ConfigFor("web")); err != nil {
 				t.Fatal(err)
 			}

@@ -8,8 +8,10 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"net/http"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/internal/peek"
@@ -24,23 +26,31 @@ const (
 
 // answer is the body of the answer to a write. The caller reads it as if it was not there.
 type answer struct {
-	io.ReadCloser
 	exchange
 
-	format  peek.Format
-	gzip    bool
-	getBody func() (io.ReadCloser, error) // the request's
-	sentAs  string                        // its Content-Type
+	format      peek.Format
+	contentType string
+	gzip        bool
+	decode      bool                          // the object is wanted, not only what tells it
+	getBody     func() (io.ReadCloser, error) // the request's
+	sentAs      string                        // its Content-Type
 
-	mu   sync.Mutex // guards what follows: a body may be closed while it is read
-	seen *[]byte    // what the caller has read so far; nil at first
-	next int        // how much of it there must be for another look
-	done bool       // nothing more needs to be seen
+	mu   sync.Mutex    // guards what follows: a body may be closed while it is read
+	body io.ReadCloser // nil when it was closed: a ledger is not to keep it
+	seen *[]byte       // what the caller has read so far; nil at first
+	next int           // how much of it there must be for another look
+	done bool          // nothing more needs to be seen
 }
 
 // Read implements io.Reader.
 func (a *answer) Read(p []byte) (int, error) {
-	n, err := a.ReadCloser.Read(p)
+	a.mu.Lock()
+	body := a.body
+	a.mu.Unlock()
+	if body == nil {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	n, err := body.Read(p)
 	if look, end := a.see(p[:max(n, 0)], err); look {
 		a.look(end)
 	}
@@ -49,7 +59,14 @@ func (a *answer) Read(p []byte) (int, error) {
 
 // Close implements io.Closer.
 func (a *answer) Close() error {
-	err := a.ReadCloser.Close()
+	a.mu.Lock()
+	body := a.body
+	a.body = nil
+	a.mu.Unlock()
+	if body == nil {
+		return nil
+	}
+	err := body.Close()
 	if a.finish() {
 		a.look("it was closed before its end")
 	}
@@ -97,7 +114,7 @@ func (a *answer) finish() bool {
 
 // peek reads one object as far as there is something that tells it.
 func (a *answer) peek(data []byte) (peek.Object, bool) {
-	if a.gzip || a.record.Verb == "deletecollection" { // only the whole will do; the ledger never changes the verb
+	if a.gzip || a.decode || a.record.Verb == "deletecollection" { // only the whole will do; the ledger never changes the verb
 		return peek.Object{}, false
 	}
 	return peek.Read(a.format, data, peek.Options{Enough: true})
@@ -110,7 +127,7 @@ func (a *answer) look(end string) {
 		defer a.release(a.seen)
 		data = *a.seen
 	}
-	defer func() { a.seen = nil }()
+	defer func() { a.seen, a.getBody = nil, nil }()
 	if a.gzip {
 		var err error
 		if data, err = inflate(data); err != nil && end == "" {
@@ -132,11 +149,16 @@ func (a *answer) object(data []byte, end string) {
 		obj, whole = only(a.format, data)
 	}
 	unchanged := obj.Stored() && a.named(obj.ResourceVersion)
+	var decoded runtime.Object
+	if a.decode && end == "" && obj.Stored() {
+		decoded = a.decoded(data, string(obj.Kind))
+	}
 	a.update(func(r *record) {
 		w := &r.Write
 		switch {
 		case obj.Stored() || whole && end == "":
 			judge(w, &obj)
+			w.Object = decoded
 		case len(data) == 0 && end == "":
 			w.Unknown = "the answer is empty"
 		case end != "":
@@ -192,11 +214,11 @@ func (a *answer) collection(data []byte, end string) {
 	}})
 	list := obj.IsList() && whole
 	a.update(func(r *record) {
-		if free := maxWrites - a.ledger.writes; len(items) > free {
-			a.ledger.lostWrites += len(items) - free
+		if free := int(maxWrites - a.ledger.writes); len(items) > free {
+			a.ledger.lostWrites += int32(len(items) - free) //nolint:gosec // at most what 1 MiB can hold
 			items = items[:free]
 		}
-		a.ledger.writes += len(items)
+		a.ledger.writes += int32(len(items))
 		r.items = items
 		switch {
 		case list:

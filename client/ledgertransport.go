@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
@@ -27,13 +28,17 @@ import (
 type ledgerTransport struct {
 	base    http.RoundTripper
 	prefix  string // of all paths: what a proxy in front of the API server adds
+	scheme  string // and host: of all requests that do not go elsewhere
+	host    string
+	origin  string // scheme://host
+	codecs  serializer.CodecFactory
 	hooks   hook.Client
 	buffers sync.Pool // of *[]byte
 }
 
 // keepLedger puts a ledgerTransport into cfg: below all that wraps, so that nothing waits between it and the connection. One
 // is enough: a config that comes from a Client has it already.
-func keepLedger(cfg *rest.Config, hooks *hook.Client) error {
+func keepLedger(cfg *rest.Config, hooks *hook.Client, codecs serializer.CodecFactory) error {
 	server, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
 		return err
@@ -53,7 +58,9 @@ func keepLedger(cfg *rest.Config, hooks *hook.Client) error {
 			}
 			rt = wrapper.WrappedRoundTripper()
 		}
-		return &ledgerTransport{base: base, prefix: prefix, hooks: own}
+		return &ledgerTransport{
+			base: base, prefix: prefix, scheme: server.Scheme, host: server.Host, origin: server.Scheme + "://" + server.Host, codecs: codecs, hooks: own,
+		}
 	}, cfg.WrapTransport)
 	return nil
 }
@@ -68,8 +75,7 @@ func (t *ledgerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.base.RoundTrip(req)
 	}
 	e := exchange{ledgerTransport: t, ledger: l}
-	request, precondition := t.read(req)
-	e.record, e.precondition = l.enter(request), precondition
+	e.begin(req)
 	unsent := req.Context().Err() != nil
 	resp, err := t.base.RoundTrip(req)
 	if err != nil {
@@ -78,6 +84,25 @@ func (t *ledgerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	e.answered(req, resp)
 	return resp, nil
+}
+
+// begin enters a request. What it may write is looked at later in the same piece of memory.
+func (e *exchange) begin(req *http.Request) {
+	request, precondition := e.read(req)
+	if request.mutates() {
+		m := &mutation{}
+		e.record, e.answer = &m.record, &m.answer
+	} else {
+		e.record = &record{}
+	}
+	e.record.Request, e.precondition = request, precondition
+	e.ledger.enter(e.record)
+}
+
+// mutation is what a request that may write takes.
+type mutation struct {
+	record record
+	answer answer
 }
 
 // read says what a request is, and the uid that it insists on when it deletes.
@@ -89,7 +114,10 @@ func (t *ledgerTransport) read(req *http.Request) (Request, string) {
 	target := apipath.Parse(req.Method, path, req.URL.RawQuery)
 	r := Request{
 		Verb: target.Verb, Group: target.Group, Version: target.Version, Resource: target.Resource, Subresource: target.Subresource,
-		Namespace: target.Namespace, Name: target.Name, Path: req.URL.Path, Started: time.Now(),
+		Namespace: target.Namespace, Name: target.Name, Host: t.origin, Path: req.URL.Path, Started: time.Now(),
+	}
+	if req.URL.Host != t.host || req.URL.Scheme != t.scheme {
+		r.Host = req.URL.Scheme + "://" + req.URL.Host
 	}
 	if r.Resource == "namespaces" {
 		r.Namespace = ""
@@ -164,7 +192,8 @@ type exchange struct {
 
 	ledger       *Ledger
 	record       *record
-	precondition string // the uid
+	answer       *answer // for what may write
+	precondition string  // the uid
 }
 
 // failed enters that there is no answer.
@@ -210,10 +239,12 @@ func (e *exchange) answered(req *http.Request, resp *http.Response) {
 	case encoding != "" && encoding != "identity" && encoding != "gzip":
 		e.unread(fmt.Sprintf("the answer is encoded as %q, which cannot be read", encoding))
 	default:
-		resp.Body = &answer{
-			ReadCloser: resp.Body, exchange: *e, format: format, gzip: encoding == "gzip",
-			getBody: req.GetBody, sentAs: req.Header.Get("Content-Type"), next: firstLook,
-		}
+		a := e.answer
+		a.exchange, a.body, a.next = *e, resp.Body, firstLook
+		a.format, a.contentType, a.gzip = format, resp.Header.Get("Content-Type"), encoding == "gzip"
+		a.getBody, a.sentAs = req.GetBody, req.Header.Get("Content-Type")
+		a.decode = e.wanted()
+		resp.Body = a
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -27,8 +28,8 @@ type Request struct {
 	Namespace string
 	// Name is empty for lists, unless the field selector asks for one name. For a create it is what the answer says.
 	Name string
-	// Path is the URL's, as sent.
-	Path string
+	// Host and Path are the URL's, as sent: scheme://host, and the path.
+	Host, Path string
 	// DryRun says that the API server was asked to store nothing.
 	DryRun bool
 	// Started is when the request was made. Took is how long it was until the answer began, or the error came; 0 as long as
@@ -103,6 +104,10 @@ type Write struct {
 	Effect Effect
 	// Unknown is why UID, ResourceVersion or Effect cannot be told; else empty.
 	Unknown string
+	// Object is the object as answered, if [Origin].Decode asks for it: typed if the scheme knows its kind, else, if it is JSON,
+	// unstructured. Nil if it cannot be decoded, is larger than 1 MiB, was not read to its end, or if the answer is not the whole
+	// object, such as a Scale, a Table or metadata. It is shared: do not change it.
+	Object runtime.Object
 }
 
 func (r *Request) event(controller, unknown string) hook.APIRequest {

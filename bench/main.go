@@ -9,6 +9,10 @@
 // Instead, it compares what it costs to bring a controller's cache up, against a control plane that it starts:
 //
 //	GOWORK=off go run . -only informers [-rounds 7] [-objects 100000] [-kubeconfig file] [-profile directory]
+//
+// Or what a Reconcile costs that does nothing, from queue to queue:
+//
+//	GOWORK=off go run . -only reconcile [-rounds 7] [-deliveries 200000] [-profile directory]
 package main
 
 import (
@@ -22,9 +26,10 @@ import (
 
 func main() {
 	rounds := flag.Int("rounds", 7, "how often each measurement is made")
-	only := flag.String("only", "", "one of: time, memory, size, tenants, failures (default: all these), informers")
+	only := flag.String("only", "", "one of: time, memory, size, tenants, failures (default: all these), informers, reconcile")
 	cpu := flag.Bool("cpu", false, "measure processor time instead of elapsed time")
 	informers := newInformers()
+	reconciles := newReconciles(informers)
 	flag.Parse()
 	if informers.contestant != "" {
 		informers.main()
@@ -37,9 +42,12 @@ func main() {
 	parts := []struct {
 		name string
 		run  func(w *tabwriter.Writer, rounds int)
-	}{{"time", times}, {"memory", memory}, {"size", sizes}, {"tenants", tenants}, {"failures", failures}, {"informers", informers.run}}
-	for _, p := range parts {
-		if *only == "" && p.name != "informers" || *only == p.name {
+	}{
+		{"time", times}, {"memory", memory}, {"size", sizes}, {"tenants", tenants}, {"failures", failures},
+		{"informers", informers.run}, {"reconcile", reconciles.run},
+	}
+	for i, p := range parts {
+		if *only == "" && i < 5 || *only == p.name {
 			fmt.Println()
 			w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 			p.run(w, *rounds)

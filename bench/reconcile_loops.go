@@ -1,0 +1,279 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"sync"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	clientinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	clientgo "k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	crclient "sigs.k8s.io/controller-runtime/pkg/client"
+	crcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	crmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	crsource "sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// loop reconciles a mill's objects until ctx is done.
+type loop struct {
+	name string
+	run  func(ctx context.Context, m *mill, workers int) error
+}
+
+// loops do the same:
+//
+//   - The barest loop is client-go's queue and indexer and nothing else: no copy, no logger, and a panic ends the process. With a
+//     lister, its keys are namespace and name, as everybody else's are, and its reads those of generated listers.
+//   - The careful loop is what one writes by hand and would put into production: each key has a func of its own that recovers, a
+//     logger with the key in its context, and a copy of the object.
+//   - setpoint and controller-runtime with their defaults, reasons and metrics included.
+//
+// Those that log have klog, whose loggers format nothing until a line is written, and nobody writes one.
+var loops = []loop{
+	{"barest loop", barestLoop},
+	{"barest loop, lister", barestListerLoop},
+	{"careful loop", carefulLoop},
+	{"setpoint", setpointLoop(false)},
+	{"setpoint, shared", setpointLoop(true)},
+	{"controller-runtime", controllerRuntimeLoop},
+}
+
+func barestLoop(ctx context.Context, m *mill, workers int) error {
+	h, err := newHandLoop(m, toolscache.ObjectName.String)
+	if err != nil {
+		return err
+	}
+	indexer := h.informer.GetIndexer()
+	return h.run(ctx, workers, h.barest(func(key string) error {
+		obj, exists, err := indexer.GetByKey(key)
+		if err != nil || !exists {
+			return err
+		}
+		return m.reconciled(obj.(*corev1.ConfigMap))
+	}))
+}
+
+func barestListerLoop(ctx context.Context, m *mill, workers int) error {
+	h, err := newHandLoop(m, func(n toolscache.ObjectName) toolscache.ObjectName { return n })
+	if err != nil {
+		return err
+	}
+	lister := h.factory.Core().V1().ConfigMaps().Lister()
+	return h.run(ctx, workers, h.barest(func(name toolscache.ObjectName) error {
+		o, err := lister.ConfigMaps(name.Namespace).Get(name.Name)
+		if err != nil {
+			return err
+		}
+		return m.reconciled(o)
+	}))
+}
+
+func carefulLoop(ctx context.Context, m *mill, workers int) error {
+	h, err := newHandLoop(m, toolscache.ObjectName.String)
+	if err != nil {
+		return err
+	}
+	indexer := h.informer.GetIndexer()
+	return h.run(ctx, workers, h.careful(ctx, func(_ context.Context, key string) error {
+		obj, exists, err := indexer.GetByKey(key)
+		if err != nil || !exists {
+			return err
+		}
+		return m.reconciled(obj.(*corev1.ConfigMap).DeepCopy())
+	}))
+}
+
+// handLoop is a loop over client-go's queue and indexer.
+type handLoop[K comparable] struct {
+	queue    clientgo.TypedRateLimitingInterface[K]
+	factory  clientinformers.SharedInformerFactory
+	informer toolscache.SharedIndexInformer
+}
+
+func newHandLoop[K comparable](m *mill, keyOf func(toolscache.ObjectName) K) (*handLoop[K], error) {
+	c, err := kubernetes.NewForConfig(m.api.Config())
+	if err != nil {
+		return nil, err
+	}
+	h := &handLoop[K]{queue: clientgo.NewTypedRateLimitingQueue(clientgo.DefaultTypedControllerRateLimiter[K]())}
+	h.factory = clientinformers.NewSharedInformerFactory(c, 0)
+	h.informer = h.factory.Core().V1().ConfigMaps().Informer()
+	enqueue := func(obj any) {
+		if name, err := toolscache.DeletionHandlingObjectToName(obj); err == nil {
+			h.queue.Add(keyOf(name))
+		}
+	}
+	_, err = h.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: enqueue, UpdateFunc: func(_, after any) { enqueue(after) }, DeleteFunc: enqueue,
+	})
+	var keys []K
+	for i := range mills {
+		keys = append(keys, keyOf(toolscache.ObjectName(millKey(i))))
+	}
+	m.add = func(i int) { h.queue.Add(keys[i]) }
+	return h, err
+}
+
+// barest returns a func that takes a key and settles it.
+func (h *handLoop[K]) barest(reconcile func(K) error) func() bool {
+	return func() bool {
+		key, shutdown := h.queue.Get()
+		if shutdown {
+			return false
+		}
+		if err := reconcile(key); err != nil {
+			h.queue.AddRateLimited(key)
+		} else {
+			h.queue.Forget(key)
+		}
+		h.queue.Done(key)
+		return true
+	}
+}
+
+// careful does, too.
+func (h *handLoop[K]) careful(ctx context.Context, reconcile func(context.Context, K) error) func() bool {
+	log := klog.LoggerWithValues(klog.Background(), "controller", "configmaps")
+	sync := func(key K) (err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+		}()
+		return reconcile(klog.NewContext(ctx, klog.LoggerWithValues(log, "key", key)), key)
+	}
+	return func() bool {
+		key, shutdown := h.queue.Get()
+		if shutdown {
+			return false
+		}
+		defer h.queue.Done(key)
+		if err := sync(key); err != nil {
+			log.Error(err, "reconcile failed", "key", key)
+			h.queue.AddRateLimited(key)
+			return true
+		}
+		h.queue.Forget(key)
+		return true
+	}
+}
+
+func (h *handLoop[K]) run(ctx context.Context, workers int, next func() bool) error {
+	h.factory.StartWithContext(ctx)
+	defer h.factory.Shutdown()
+	defer h.queue.ShutDown()
+	if !toolscache.WaitForCacheSync(ctx.Done(), h.informer.HasSynced) {
+		return nil
+	}
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			for next() {
+			}
+		})
+	}
+	<-ctx.Done()
+	h.queue.ShutDown()
+	running.Wait()
+	return nil
+}
+
+func setpointLoop(shared bool) func(context.Context, *mill, int) error {
+	return func(ctx context.Context, m *mill, workers int) error {
+		c, err := client.New(m.api.Config(), client.Options{})
+		if err != nil {
+			return err
+		}
+		informers := cache.New(c, cache.Options{})
+		objects := cache.For[*corev1.ConfigMap](informers)
+		reads := objects
+		if shared {
+			reads = objects.Shared()
+		}
+		reconciler := controller.Func[key](func(ctx context.Context, k key) (controller.Result, error) {
+			o, err := reads.Get(ctx, k)
+			if err != nil {
+				return controller.Result{}, err
+			}
+			return controller.Result{}, m.reconciled(o)
+		})
+		log := slog.New(logr.ToSlogHandler(klog.Background()))
+		ctrl := controller.New("configmaps", reconciler, controller.Options{Workers: workers, Logger: log})
+		ctrl.Watch(source.Kind(objects, handler.Self()))
+		m.add = setpointAdds(m, ctrl.Queue())
+		return runWithCache(ctx, informers, ctrl.Run)
+	}
+}
+
+// setpointAdds adds keys with reasons such as the events of a source have.
+func setpointAdds(m *mill, q *workqueue.Queue[key]) func(int) {
+	keys, hows := make([]key, mills), make([]workqueue.How, mills)
+	for i := range mills {
+		keys[i] = millKey(i)
+		o := m.api.Object(fakeapi.ConfigMaps, keys[i].Namespace, keys[i].Name)
+		hows[i].Reason = workqueue.Reason{
+			Source: "Kind(ConfigMap.v1)", Event: "update", Object: keys[i].String(), UID: string(o.GetUID()), ResourceVersion: o.GetResourceVersion(),
+		}
+	}
+	return func(i int) { q.AddWith(keys[i], hows[i]) }
+}
+
+func controllerRuntimeLoop(ctx context.Context, m *mill, workers int) error {
+	o := crmanager.Options{Metrics: server.Options{BindAddress: "0"}, Logger: klog.Background(), MapperProvider: configMapMapper}
+	o.Controller.SkipNameValidation = new(true) // the name is as that of the round before
+	mgr, err := crmanager.New(m.api.Config(), o)
+	if err != nil {
+		return err
+	}
+	var requests []reconcile.Request
+	for i := range mills {
+		requests = append(requests, reconcile.Request{NamespacedName: millKey(i)})
+	}
+	adds := crsource.Func(func(_ context.Context, q clientgo.TypedRateLimitingInterface[reconcile.Request]) error {
+		m.add = func(i int) { q.Add(requests[i]) }
+		return nil
+	})
+	c := mgr.GetClient()
+	err = builder.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}).WatchesRawSource(adds).WithOptions(crcontroller.Options{MaxConcurrentReconciles: workers}).
+		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			var o corev1.ConfigMap
+			if err := c.Get(ctx, req.NamespacedName, &o); err != nil {
+				return reconcile.Result{}, crclient.IgnoreNotFound(err)
+			}
+			return reconcile.Result{}, m.reconciled(&o)
+		}))
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// configMapMapper saves controller-runtime the discovery.
+func configMapMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	return mapper, nil
+}

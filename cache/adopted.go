@@ -63,6 +63,7 @@ func (f *foreign) addIndexers() {
 // newForeign makes a record of an informer that was not made here.
 func newForeign(c *Cache, k key) *informer {
 	i := &informer{key: k, cache: c, shared: k.foreign.shared, foreign: !k.foreign.ours, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
+	i.guessResource()
 	if i.foreign {
 		i.phase = hook.Synced // when it is; see at
 	}

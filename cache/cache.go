@@ -62,7 +62,8 @@ type Cache struct {
 	ran       bool
 	changed   chan struct{} // closed, and made anew, when the state of an informer changes
 
-	indexes atomic.Int64 // names those that were declared
+	indexes atomic.Int64           // names those that were declared
+	server  atomic.Pointer[string] // what host has found
 }
 
 // New makes a cache. It starts nothing and makes no request. Without a Backend (nil) it is for informers that list and watch by

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -26,6 +27,10 @@ type informer struct {
 	foreign bool                             // the host program's: it is never started or stopped here
 	mapping atomic.Pointer[meta.RESTMapping] // how the kind was served last; set before it is synced
 	stopped chan struct{}                    // closed by run
+
+	guess    schema.GroupResource // as what the kind is served, while mapping is nil
+	anyGroup bool                 // the group of guess is not known
+	waiters  waiters
 
 	writes             writes
 	bad, untransformed broken
@@ -44,6 +49,7 @@ func newInformer(c *Cache, k key, example Object) *informer {
 		return newForeign(c, k)
 	}
 	i := &informer{key: k, cache: c, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
+	i.guessResource()
 	i.lw = newListerWatcher(i)
 	i.shared = ownResync{toolscache.NewSharedIndexInformerWithOptions(i.lw.listWatch(), example, toolscache.SharedIndexInformerOptions{
 		ResyncPeriod:      resyncCheck,
@@ -58,6 +64,12 @@ func newInformer(c *Cache, k key, example Object) *informer {
 	_ = i.shared.SetWatchErrorHandlerWithContext(logUnlessStopped)
 	_ = i.shared.SetTransform(i.transform)
 	return i
+}
+
+// guessResource takes down as what the kind is probably served.
+func (i *informer) guessResource() {
+	plural, _ := meta.UnsafeGuessKindToResource(i.key.gvk)
+	i.guess = plural.GroupResource()
 }
 
 // logUnlessStopped keeps a stop from being logged as a failed watch.

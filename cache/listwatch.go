@@ -45,6 +45,7 @@ type listerWatcher struct {
 	pace *rate.Limiter
 
 	lists, watches, quiet atomic.Int64
+	listed                atomic.Value // a string: the version of the last list of everything
 
 	mu      sync.Mutex     // guards joined, and the Add of running
 	joined  bool           // no list may begin
@@ -93,6 +94,9 @@ func (l *listerWatcher) list(ctx context.Context, o metav1.ListOptions) (list ru
 	}
 	if o.Continue == "" {
 		l.lists.Add(1)
+	}
+	if m, err := meta.ListAccessor(list); err == nil {
+		l.listed.Store(m.GetResourceVersion())
 	}
 	return list, nil
 }

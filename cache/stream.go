@@ -154,6 +154,7 @@ func (s *stream) note(e watch.Event) {
 	case e.Type == watch.Bookmark && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true":
 		s.options.ResourceVersion = o.GetResourceVersion()
 		s.options.SendInitialEvents, s.options.ResourceVersionMatch = nil, ""
+		s.lw.listed.Store(o.GetResourceVersion())
 		s.lw.lists.Add(1)
 		s.lw.informer.bad.endList()
 	}

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// verdict is whether an informer shows what was written.
+type verdict uint8
+
+const (
+	shown   verdict = iota
+	behind          // it will
+	unclear         // nobody can tell, or it will not soon
+)
+
+// shows says whether the informer shows what was written, and if that is unclear, why.
+func (i *informer) shows(w *Written, s *Scope) (verdict, error) {
+	at := i.shared.GetStore().LastStoreSyncResourceVersion()
+	if !w.Gone && !w.Marked && past(at, w.ResourceVersion) { // by far the most frequent
+		return shown, nil
+	}
+	v, why := i.judge(w, s, at)
+	if v != behind {
+		return v, why
+	}
+	switch phase, _, _ := i.at(); phase {
+	case hook.Synced, hook.Syncing:
+		return behind, nil
+	default:
+		return unclear, fmt.Errorf("%s is not known to have the write of %s: %s", i.key.kind(), w, i.state())
+	}
+}
+
+// judge is shows for an informer that follows the API server.
+func (i *informer) judge(w *Written, s *Scope, at string) (verdict, error) {
+	for _, version := range [...]string{at, w.ResourceVersion} {
+		if version != "" && !number(version) {
+			return i.judgeByName(w, version)
+		}
+	}
+	stored := i.stored(w)
+	if w.Gone || w.Marked {
+		return i.judgeEnd(w, s, at, stored)
+	}
+	switch {
+	case w.ResourceVersion == "":
+		return unclear, fmt.Errorf("the version of the write of %s is not known, so nobody can tell whether %s shows it", w, i.key.kind())
+	case stored == nil && i.hasSynced() && s.excludes(w, i.key.gvk):
+		return shown, nil
+	case stored == nil:
+		return behind, nil
+	case stored.GetResourceVersion() == w.ResourceVersion || past(stored.GetResourceVersion(), w.ResourceVersion):
+		return shown, nil // another UID and a newer version is what came after it
+	default:
+		return behind, nil
+	}
+}
+
+// judgeEnd is judge for what is gone, or perhaps only marked.
+func (i *informer) judgeEnd(w *Written, s *Scope, at string, stored Object) (verdict, error) {
+	switch {
+	case stored != nil && (w.UID == "" || stored.GetUID() == w.UID):
+		if w.Marked && stored.GetDeletionTimestamp() != nil {
+			return shown, nil
+		}
+		if err := i.bad.of(nameOf(stored)); w.Marked && err != nil {
+			return unclear, fmt.Errorf("%s cannot show that %s is marked for deletion: %w", i.key.kind(), w, err)
+		}
+		return behind, nil
+	case !i.hasSynced():
+		return behind, nil
+	case w.ResourceVersion == "", at == "", past(at, w.ResourceVersion), s.excludes(w, i.key.gvk):
+		return shown, nil
+	default:
+		return behind, nil // it may not have come yet
+	}
+}
+
+// judgeByName is judge where a version is not a number.
+func (i *informer) judgeByName(w *Written, version string) (verdict, error) {
+	stored := i.stored(w)
+	there := stored != nil && (w.UID == "" || stored.GetUID() == w.UID)
+	switch {
+	case !w.Gone && !w.Marked && there && stored.GetResourceVersion() == w.ResourceVersion:
+		return shown, nil
+	case w.Marked && there && stored.GetDeletionTimestamp() != nil:
+		return shown, nil
+	case (w.Gone || w.Marked) && w.ResourceVersion == "" && !there && i.hasSynced():
+		return shown, nil
+	}
+	return unclear, fmt.Errorf("nobody can tell whether %s shows the write of %s: the version %q is not a number", i.key.kind(), w, version)
+}
+
+// stored returns what the store has at the name, or nil.
+func (i *informer) stored(w *Written) Object {
+	obj, found, err := i.shared.GetStore().GetByKey(storeKey(types.NamespacedName{Namespace: w.Namespace, Name: w.Name}))
+	if err != nil || !found {
+		return nil
+	}
+	o, _ := obj.(Object)
+	return o
+}
+
+// past says whether version a is b or a later one. It is false of what is not a number.
+func past(a, b string) bool {
+	c, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && c >= 0
+}
+
+func number(version string) bool {
+	_, err := resourceversion.CompareResourceVersion(version, version)
+	return err == nil
+}

@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// Written is a state of an object that somebody has written, as the API server has answered.
+type Written struct {
+	// Host is the scheme and host that the request went to, such as https://10.0.0.1:6443. Empty is any.
+	Host string
+	// Resource is what was written. Whether it was of the core API's events or of those of events.k8s.io makes no difference.
+	Resource schema.GroupResource
+	// Namespace and Name say which. The namespace is empty for a cluster-scoped object.
+	Namespace, Name string
+	// UID is the object's. Empty is not known: then any object of that name is taken for it.
+	UID types.UID
+	// ResourceVersion is the one that the write has made, or the last one known before it. Empty is not known, which only does
+	// for what is Gone or Marked.
+	ResourceVersion string
+	// Gone says that the object was deleted. It is shown when the store has no object with that UID at that name, and is past
+	// ResourceVersion, if there is one.
+	Gone bool
+	// Marked says that the object was deleted or marked for deletion; which of both, and at which version, is not known (a
+	// deletecollection, an eviction). It is shown when the store has no such object, or one that is marked.
+	Marked bool
+	// Object is what was answered, for selectors: of its own kind, or its metadata. Default: not known.
+	Object runtime.Object
+}
+
+func (w *Written) at() place { return place{w.Namespace, w.Name} }
+
+// String names the object as in client-go's stores.
+func (w *Written) String() string {
+	return storeKey(types.NamespacedName{Namespace: w.Namespace, Name: w.Name})
+}
+
+// Behind says whether the declared informers that keep the object show what was written. It returns nil and nil if each does, or
+// if there is none. A gap is an informer that follows the API server but does not show it yet; wait for it, for a bounded time,
+// and ask again. The error is of an informer for which waiting is no use, and says why: it fails, or versions are not numbers.
+// It may be called from anywhere, is cheap where there is nothing to wait for, and makes no request.
+func (d *Declarations) Behind(w Written) (gap *Gap, unknowable error) {
+	n := d.now.Load()
+	if n == nil {
+		return nil, nil
+	}
+	for _, g := range n.groups {
+		i := g.keeper(&w)
+		if i == nil {
+			continue
+		}
+		switch v, why := i.shows(&w, &g.scope); {
+		case v == unclear && unknowable == nil:
+			unknowable = why
+		case v == behind && gap == nil:
+			gap = &Gap{informer: i, scope: &g.scope, written: w}
+		}
+	}
+	return gap, unknowable
+}
+
+// Selects says whether a declared scope of a resource has label or field selectors, so that Behind wants Written.Object.
+func (d *Declarations) Selects(r schema.GroupResource) bool {
+	n := d.now.Load()
+	if n == nil {
+		return false
+	}
+	for _, g := range n.groups {
+		if g.key.labels == "" && g.key.fields == "" {
+			continue
+		}
+		if g.first(func(i *informer) bool { return i.serves(r) }) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Relisted says whether a declared informer that keeps the object has listed everything at the version that was written or
+// later, so that it may have merged that change with others into one event. In doubt it has.
+func (d *Declarations) Relisted(w Written) bool {
+	n := d.now.Load()
+	if n == nil {
+		return false
+	}
+	for _, g := range n.groups {
+		if i := g.keeper(&w); i != nil && i.relisted(w.ResourceVersion) {
+			return true
+		}
+	}
+	return false
+}
+
+func (i *informer) relisted(version string) bool {
+	if i.lw == nil {
+		return true
+	}
+	at, ok := i.lw.listed.Load().(string)
+	c, err := resourceversion.CompareResourceVersion(at, version)
+	return !ok || err != nil || c >= 0
+}
+
+// keeper returns the informer of the group that keeps the object, or nil.
+func (g *group) keeper(w *Written) *informer {
+	m := g.members.Load()
+	i := m.everything
+	if i == nil && len(m.by) > 0 {
+		if i = m.by[place{namespace: w.Namespace}]; i == nil {
+			i = m.by[w.at()]
+		}
+	}
+	if i == nil || !i.serves(w.Resource) {
+		return nil
+	}
+	if w.Host != "" {
+		if host := g.cache.host(); host != "" && host != w.Host {
+			return nil
+		}
+	}
+	return i
+}
+
+// serves says whether the informer is for a resource, in any version and form. Before the API server has said as what the kind
+// is served, the usual plural is taken.
+func (i *informer) serves(r schema.GroupResource) bool {
+	if m := i.mapping.Load(); m != nil {
+		return m.Resource.Resource == r.Resource && sameGroup(r.Resource, m.Resource.Group, r.Group)
+	}
+	return i.guess.Resource == r.Resource && (i.anyGroup || sameGroup(r.Resource, i.guess.Group, r.Group))
+}
+
+// sameGroup knows that events are served, and stored once, in two groups.
+func sameGroup(resource, a, b string) bool {
+	const newer = "events.k8s.io"
+	return a == b || resource == "events" && (a == "" && b == newer || a == newer && b == "")
+}
+
+// host returns scheme://host of the API server, or "" if it is not known.
+func (c *Cache) host() string {
+	if known := c.server.Load(); known != nil {
+		return *known
+	}
+	host := c.findHost()
+	c.server.Store(&host)
+	return host
+}
+
+func (c *Cache) findHost() string {
+	if !c.hasBackend() {
+		return ""
+	}
+	for gvk := range c.backend.Scheme().AllKnownTypes() {
+		r, err := c.backend.RESTClient(gvk)
+		if err != nil {
+			continue
+		}
+		if u := r.Get().URL(); u != nil {
+			return u.Scheme + "://" + u.Host
+		}
+	}
+	return ""
+}

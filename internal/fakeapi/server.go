@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,6 +31,7 @@ type Server struct {
 	cut       chan struct{} // closed, and made anew, to end all watches
 	watches   int
 	silent    bool // no bookmarks
+	lag       time.Duration
 }
 
 // New makes a server that serves the given resources.
@@ -115,6 +117,13 @@ func (s *Server) Silence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.silent = true
+}
+
+// Lag has watches tell of each change this long after it was made. Lists are up to date.
+func (s *Server) Lag(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lag = d
 }
 
 // Watches returns how many watches are open.

@@ -35,6 +35,7 @@ type table struct {
 type event struct {
 	kind          watch.EventType
 	version       int64
+	at            time.Time
 	before, after *unstructured.Unstructured
 }
 
@@ -108,7 +109,7 @@ func (s *Server) appendLocked(t *table, kind watch.EventType, before, after *uns
 	} else {
 		t.objects[keyOf(after)] = after
 	}
-	t.events = append(t.events, event{kind: kind, version: s.version, before: before, after: after})
+	t.events = append(t.events, event{kind: kind, version: s.version, at: time.Now(), before: before, after: after})
 	close(t.changed)
 	t.changed = make(chan struct{})
 	return after.DeepCopy()

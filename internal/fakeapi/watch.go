@@ -101,12 +101,13 @@ func (w *stream) Read(p []byte) (int, error) {
 		if w.ended {
 			return 0, io.EOF
 		}
-		changed := w.take()
+		changed, late := w.take()
 		if w.frames.Len() > 0 {
 			break
 		}
 		select {
 		case <-changed:
+		case <-late:
 		case <-w.closed:
 			return 0, http.ErrBodyReadAfterClose
 		case <-w.request.http.Context().Done():
@@ -131,7 +132,11 @@ const bookmarkEvery = time.Minute
 func (w *stream) bookmark() {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
-	w.frame(watch.Bookmark, w.server.bookmarkLocked(w.table))
+	b := w.server.bookmarkLocked(w.table)
+	if w.next < len(w.table.events) { // what is late has not been seen yet
+		b.SetResourceVersion(strconv.FormatInt(w.table.events[w.next].version-1, 10))
+	}
+	w.frame(watch.Bookmark, b)
 }
 
 // Close implements io.Closer.
@@ -140,12 +145,15 @@ func (w *stream) Close() error {
 	return nil
 }
 
-// take frames the events that are new, and returns what is closed when there are more.
-func (w *stream) take() <-chan struct{} {
+// take frames the events that are new, and returns what is closed when there are more, and what tells when the next is due.
+func (w *stream) take() (changed <-chan struct{}, late <-chan time.Time) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	for ; w.next < len(w.table.events); w.next++ {
 		e := w.table.events[w.next]
+		if left := w.server.lag - time.Since(e.at); left > 0 {
+			return w.table.changed, time.After(left)
+		}
 		was, is := e.before != nil && matches(w.request, e.before), e.kind != watch.Deleted && matches(w.request, e.after)
 		switch {
 		case is && !was:
@@ -156,7 +164,7 @@ func (w *stream) take() <-chan struct{} {
 			w.frame(watch.Deleted, e.after)
 		}
 	}
-	return w.table.changed
+	return w.table.changed, nil
 }
 
 // matches says whether an object is in the request's namespace and has the labels and fields that it selects.

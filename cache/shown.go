@@ -4,6 +4,7 @@
 package cache
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -52,7 +53,8 @@ func (i *informer) judge(w *Written, s *Scope, at string) (verdict, error) {
 	}
 	switch {
 	case w.ResourceVersion == "":
-		return unclear, fmt.Errorf("the version of the write of %s is not known, so nobody can tell whether %s shows it", w, i.key.kind())
+		reason := cmp.Or(w.Unknown, "its version is not known")
+		return unclear, fmt.Errorf("nobody can tell whether %s shows the write of %s: %s", i.key.kind(), w, reason)
 	case stored == nil && i.hasSynced() && s.excludes(w, i.key.gvk):
 		return shown, nil
 	case stored == nil:

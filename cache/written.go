@@ -29,6 +29,9 @@ type Written struct {
 	// Marked says that the object was deleted or marked for deletion; which of both, and at which version, is not known (a
 	// deletecollection, an eviction). It is shown when the store has no such object, or one that is marked.
 	Marked bool
+	// Unknown is what of it is not known, in words, such as "there was no answer". It only goes into the error where there is
+	// neither a ResourceVersion nor Gone or Marked, so that nobody can tell. Default: nothing is said.
+	Unknown string
 	// Object is what was answered, for selectors: of its own kind, or its metadata. Default: not known.
 	Object runtime.Object
 }

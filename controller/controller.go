@@ -7,10 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -23,8 +26,13 @@ type Controller[K comparable] struct {
 	reconciler Reconciler[K]
 	o          Options
 	queue      *workqueue.Queue[K]
+	run        string        // begins each reconcile ID
 	synced     chan struct{} // closed by Warm
 	declared   cache.Declarations
+	selects    func(schema.GroupResource) bool // declared.Selects
+	journal    journal[K]
+	news       news[K]
+	ownEvents  atomic.Int64 // how many did not end a backoff
 
 	mu      sync.Mutex         // guards what follows
 	wrong   []error            // what Validate reports
@@ -54,12 +62,13 @@ func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller
 
 // NewWithQueue makes a controller with keys of any type and a queue as q says. q.Name defaults to the controller's name.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
-	c := &Controller[K]{name: name, reconciler: r, o: o.withDefaults(), synced: make(chan struct{})}
+	c := &Controller[K]{name: name, reconciler: r, o: o.withDefaults(), run: fmt.Sprintf("%08x", rand.Uint32()), synced: make(chan struct{})}
 	if q.Name == "" {
 		q.Name = name
 	}
+	c.selects = c.declared.Selects
 	var err error
-	c.queue, err = workqueue.New(q)
+	c.queue, err = workqueue.New(c.withOwnEvents(q))
 	if err != nil {
 		c.complain(err)
 		c.queue, _ = workqueue.New(workqueue.Options[K]{}) // so that Queue is never nil; Run refuses

@@ -17,25 +17,67 @@
 //
 // Each worker loops over processNextItem: take a key, call Reconcile, settle the key in exactly one way:
 //
-//	returned                     settled as
-//	Result{}, nil                Done: attempts are forgotten
-//	Result{RequeueAfter: d}, nil After d: as Done, and due again after d
-//	any, err                     Retry: due again after a backoff that doubles, and not before RequeueAfter
-//	any, Terminal(err)           Done: reported, not retried
-//	any, err, ctx has ended      Release: as it was, for whoever takes it next
+//	returned                       settled as
+//	Result{}, nil                  Done: attempts are forgotten
+//	Result{RequeueAfter: d}, nil   After d: as Done, and due again after d
+//	any, err                       Retry: due again after a backoff that doubles, and not before RequeueAfter
+//	any, RetryAfter(err, d)        Retry: due again after d
+//	any, Terminal(err)             Done: reported, not retried
+//	any, err, ctx has ended        Release: as it was, for whoever takes it next
+//
+// # What a Reconcile may count on
+//
+// Its reads show what its key has written before (C6), if its requests were made with its context, by a client that was built
+// from the configuration of a [client.Client]: that client's ledger knows the versions that were written. Before a key is
+// reconciled again, every informer that the controller watches or Reads must show them. Until then the key is parked, and the
+// workers go on with others.
+//
+//	what was written                       is shown when
+//	an object, at a version                the informer's store is at that version, or has that object at it or a newer one
+//	a delete, or the last finalizer taken  the store does not have the object of that UID any more
+//	a delete that only marks               the store has the object at the version of the mark
+//	deletecollection, eviction             the object of that UID is gone or marked
+//	what is outside an informer's scope    is not waited for: another namespace or name, or selectors exclude the object and the
+//	                                       store does not have it
+//	what nobody watches or Reads           is not waited for
+//
+// Where it cannot be known (an informer that is failing, versions that are no numbers, a write whose answer was lost) or is not shown
+// within [Options].ReadYourWrites, the Reconcile starts all the same: [Stale] says what it may not see, and hook.Controller.Awaited
+// is told. Reads within the same Reconcile are not covered: use what the write returned. Nor is what other keys, other controllers
+// and other processes write. With client-go's fake clientsets, which have no transport, nothing is waited for.
 //
 // # Guarantees
 //
 // C1: one Reconcile per key at a time. C2: an error requeues with backoff, a success resets it. C3: RequeueAfter replaces the
 // timer that this controller set before for the key. C4: a terminal error is not retried, and is logged and hooked. C5: a
 // panic in Reconcile is an error with its stack; the end of its goroutine (runtime.Goexit) is an error, too. Neither the key
-// nor the worker is lost. C8: on a stop no new key is taken, and running Reconciles go on, on a live context, until the grace
-// time is over; then their context is cancelled with a cause, and an error after that does not count as a failure: the key is
-// due in the next term.
+// nor the worker is lost.
+//
+// C6: read your writes. In one process, Reconcile(key) starts only when every informer that its controller watches or declared
+// shows the writes of the previous Reconcile(key), per object by UID and version; the key waits, the worker does not.
+//
+// C7: after an error, the key's own writes do not cut its backoff short, whether their events arrive before or after its end. After
+// a relist, which may merge several changes, and wherever it is in doubt, they do; other changes always do. After a success an own
+// write wakes the key as any change does.
+//
+// C8: on a stop no new key is taken, and running Reconciles go on, on a live context, until the grace time is over; then their
+// context is cancelled with a cause, and an error after that does not count as a failure: the key is due in the next term.
+//
+// C9: a Reconcile that is over its deadline, or runs for longer than [Options].SlowAfter, is reported once, with the stack of its
+// goroutine.
+//
+// C10: every Reconcile has at least one recorded reason: of the events that made its key due, of the error that it is a retry of
+// ([EventRetryConflict] and so on), or of the queue's own ([workqueue.EventAfter]).
 //
 // S9: workers start when everything that is watched or read is synced, or in trouble that the log names (its API is missing or
 // forbidden, say): one such kind does not stop the workers of its own controller. What is read meanwhile is the last known state,
 // and [Stale] says so in a Reconcile. The log says when it is synced after all.
+//
+// # The log
+//
+// The context of a Reconcile carries a logger with controller, key, reconcileID and attempt (logr.FromContextAsSlogLogger,
+// klog.FromContext). Errors are logged at level error, but for what is normal: conflicts, "already exists" and requests for a pause
+// are logged at level info, and retried.
 //
 // # Concurrency
 //

@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -14,19 +15,20 @@ import (
 type itemLog[K comparable] struct {
 	slog.Logger
 
-	base    slog.Handler
-	key     K
-	attempt int
-}
-
-func newItemLog[K comparable](base slog.Handler, item workqueue.Item[K]) *slog.Logger {
-	l := &itemLog[K]{base: base, key: item.Key(), attempt: item.Attempt()}
-	l.Logger = *slog.New(l)
-	return &l.Logger
+	base slog.Handler
+	item workqueue.Item[K]
+	run  string
 }
 
 func (l *itemLog[K]) with() slog.Handler {
-	return l.base.WithAttrs([]slog.Attr{slog.Any("key", l.key), slog.Int("attempt", l.attempt)})
+	return l.base.WithAttrs([]slog.Attr{
+		slog.Any("key", l.item.Key()), slog.Int("attempt", l.item.Attempt()), slog.String("reconcileID", reconcileID(l.run, l.item.Delivery())),
+	})
+}
+
+// reconcileID tells one Reconcile from all others, also of another process.
+func reconcileID(run string, delivery uint64) string {
+	return client.Origin{Run: run, Delivery: delivery}.ReconcileID()
 }
 
 // Enabled implements slog.Handler.

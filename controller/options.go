@@ -16,6 +16,20 @@ import (
 type Options struct {
 	// Workers is how many Reconciles run at once, each for another key. Default: 1.
 	Workers int
+	// ReadYourWrites is for how long a key is put off at most while an informer does not show what its last Reconcile has
+	// written (C6). After that it is reconciled all the same, and Stale says what is missing. Negative: it is never put off.
+	// Default: 30 s.
+	ReadYourWrites time.Duration
+	// Deadline is how long one Reconcile may take. Its context ends then, with a cause that says so; an error that it returns
+	// is retried. Default: as long as it likes.
+	Deadline time.Duration
+	// SlowAfter is after how long a Reconcile that still runs is reported, once, with the stack of its goroutine (C9); so is one
+	// that is over its Deadline. Negative: it is not. Default: 1 minute.
+	SlowAfter time.Duration
+	// Interrupt has a running Reconcile cancelled when the generation of the object that its key names moves on, and the key
+	// reconciled anew: at most this many times in a row, so that one gets to its end. The cause of its context is then an
+	// *Interruption. Default 0: it is left alone, and the key is reconciled once more after it.
+	Interrupt int
 	// Grace is for how long running Reconciles may go on after Run is asked to stop. A manager has a grace time of its own
 	// and does not look at this one. Default: 25 s, which is less than the 30 s that Kubernetes gives a pod.
 	Grace time.Duration
@@ -33,6 +47,12 @@ func (o Options) Validate() error {
 	if o.Workers < 0 {
 		wrong = append(wrong, fmt.Errorf("controller.Options.Workers: %d, must not be negative", o.Workers))
 	}
+	if o.Deadline < 0 {
+		wrong = append(wrong, fmt.Errorf("controller.Options.Deadline: %s, must not be negative", o.Deadline))
+	}
+	if o.Interrupt < 0 {
+		wrong = append(wrong, fmt.Errorf("controller.Options.Interrupt: %d, must not be negative", o.Interrupt))
+	}
 	if o.Grace < 0 {
 		wrong = append(wrong, fmt.Errorf("controller.Options.Grace: %s, must not be negative", o.Grace))
 	}
@@ -42,6 +62,12 @@ func (o Options) Validate() error {
 func (o Options) withDefaults() Options {
 	if o.Workers == 0 {
 		o.Workers = 1
+	}
+	if o.ReadYourWrites == 0 {
+		o.ReadYourWrites = 30 * time.Second
+	}
+	if o.SlowAfter == 0 {
+		o.SlowAfter = time.Minute
 	}
 	if o.Grace == 0 {
 		o.Grace = 25 * time.Second

@@ -5,7 +5,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -29,24 +28,4 @@ type Result struct {
 	// RequeueAfter asks for another Reconcile of the key after this time, if positive. It replaces what an earlier Reconcile
 	// of the key had asked for; events make the key due earlier. Together with an error it is the earliest time of the retry.
 	RequeueAfter time.Duration
-}
-
-// Terminal marks an error that no retry will mend, such as an invalid spec. The key is not retried: it waits for the next
-// event. Terminal(nil) is nil.
-func Terminal(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &terminalError{err}
-}
-
-type terminalError struct{ err error }
-
-func (t *terminalError) Error() string { return t.err.Error() }
-func (t *terminalError) Unwrap() error { return t.err }
-
-// IsTerminal says whether err, or an error that it wraps, was marked by [Terminal].
-func IsTerminal(err error) bool {
-	var t *terminalError
-	return errors.As(err, &t)
 }

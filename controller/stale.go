@@ -8,18 +8,23 @@ import (
 	"errors"
 )
 
-// staleKey is under which the context of a Reconcile has the function that Stale calls.
-type staleKey struct{}
+// staleKey is under which the context of a Reconcile has the function that Stale calls, and doubtsKey what it does not see.
+type (
+	staleKey  struct{}
+	doubtsKey struct{}
+)
 
 // Stale says, in a Reconcile, which of the things that its controller watches or reads may be older than the API server's state,
-// and why: one error that joins one for each, or nil if there are none. What is read meanwhile is the last known state (S9), and a
-// read of what was never synced waits for its context. A Reconcile that must not act on such may return the error, to be called
-// again. For other contexts it is nil.
+// and why, and what its key's last Reconcile has written without being shown: one error that joins one for each, or nil if there
+// are none. What is read meanwhile is the last known state (S9, C6), and a read of what was never synced waits for its context. A
+// Reconcile that must not act on such may return the error, to be called again. For other contexts it is nil.
 func Stale(ctx context.Context) error {
-	if stale, ok := ctx.Value(staleKey{}).(func() error); ok {
-		return stale()
+	stale, ok := ctx.Value(staleKey{}).(func() error)
+	if !ok {
+		return nil
 	}
-	return nil
+	doubts, _ := ctx.Value(doubtsKey{}).(error)
+	return errors.Join(doubts, stale())
 }
 
 func (c *Controller[K]) stale() error {

@@ -5,7 +5,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -65,15 +65,6 @@ func (c *Controller[K]) logger(ctx context.Context) *slog.Logger {
 	return log.With("controller", c.name)
 }
 
-// ending is how one Reconcile ended.
-type ending struct {
-	result  Result
-	outcome hook.Outcome
-	err     error
-}
-
-var errExited = errors.New("the reconciler ended its goroutine, with runtime.Goexit or testing.T.FailNow; return an error instead")
-
 // processNextItem takes a key, reconciles it and settles it. It returns false when there is nothing more to take.
 func (c *Controller[K]) processNextItem(take, work context.Context, log *slog.Logger) bool {
 	item, ok := c.queue.Get(take)
@@ -84,67 +75,62 @@ func (c *Controller[K]) processNextItem(take, work context.Context, log *slog.Lo
 		_ = item.Release() // cannot fail: it was taken just now
 		return false
 	}
-	log = newItemLog(log.Handler(), item)
+	past := c.journal.take(item.Key())
+	var doubts error
+	if past != nil {
+		var parked bool
+		if parked, doubts = c.putOff(item, past); parked {
+			return true
+		}
+	}
+	ctx, r := c.begin(work, item, log)
+	if past != nil {
+		r.givenUp = past.givenUp
+	}
+	if doubts != nil {
+		ctx = context.WithValue(ctx, doubtsKey{}, doubts)
+	}
 	if c.o.Hooks.Reconciling != nil {
 		c.o.Hooks.Reconciling(c.name)
 	}
 	started := time.Now()
 	end := ending{outcome: hook.Panicked, err: errExited} // unless reconcile returns
 	defer func() {                                        // so that the key is settled even if it does not
-		c.settle(log, item, end)
+		c.settle(ctx, r, end)
 		if c.o.Hooks.Reconciled != nil {
 			c.o.Hooks.Reconciled(hook.Reconcile{Controller: c.name, Took: time.Since(started), Outcome: end.outcome, Err: end.err})
 		}
 	}()
-	end = c.reconcile(logr.NewContextWithSlogLogger(work, log), item.Key())
+	end = c.reconcile(ctx, r)
 	return true
 }
 
-// reconcile calls Reconcile, and says how it ended. A panic is an error with its stack (C5).
-func (c *Controller[K]) reconcile(ctx context.Context, key K) (end ending) {
-	defer func() {
-		if p := recover(); p != nil {
-			end = ending{outcome: hook.Panicked, err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
-		}
-	}()
-	result, err := c.reconciler.Reconcile(ctx, key)
-	if err == nil && result.RequeueAfter < 0 {
-		err = fmt.Errorf("the reconciler returned a negative RequeueAfter, %s", result.RequeueAfter)
-	}
-	end = ending{result, hook.Failed, err}
-	switch {
-	case err == nil && result.RequeueAfter > 0:
-		end.outcome = hook.RequeuedAfter
-	case err == nil:
-		end.outcome = hook.Succeeded
-	case ctx.Err() != nil: // C8: whatever the error says, it may be because of that
-		end.outcome = hook.Interrupted
-	case IsTerminal(err):
-		end.outcome = hook.FailedTerminally
-	}
-	return end
+// running is one Reconcile.
+type running[K comparable] struct {
+	itemLog[K]
+
+	ledger  *client.Ledger
+	givenUp []client.Write // what the key has written and was not shown in time
 }
 
-// settle gives the key back to the queue, in exactly one way.
-func (c *Controller[K]) settle(log *slog.Logger, item workqueue.Item[K], end ending) {
-	var lost error // why the item could not be settled
-	switch end.outcome {
-	case hook.Succeeded:
-		lost = item.Done()
-	case hook.RequeuedAfter:
-		lost = item.After(end.result.RequeueAfter)
-	case hook.FailedTerminally:
-		log.Error("reconcile failed for good", "err", end.err)
-		lost = item.Done()
-	case hook.Interrupted:
-		log.Info("reconcile interrupted", "err", end.err)
-		lost = item.Release()
-	default:
-		var delay time.Duration
-		delay, lost = item.RetryNotBefore(end.err, end.result.RequeueAfter)
-		log.Error("reconcile failed", "err", end.err, "retryAfter", delay)
-	}
-	if lost != nil {
-		log.Error("the key could not be settled", "err", lost)
-	}
+// begin makes what a Reconcile is given.
+func (c *Controller[K]) begin(work context.Context, item workqueue.Item[K], log *slog.Logger) (context.Context, *running[K]) {
+	r := &running[K]{itemLog: itemLog[K]{base: log.Handler(), item: item, run: c.run}}
+	r.Logger = *slog.New(&r.itemLog)
+	r.ledger = client.NewLedger(client.Origin{Controller: c.name, Key: r, Run: c.run, Delivery: item.Delivery(), Decode: c.selects})
+	return logr.NewContextWithSlogLogger(client.WithLedger(work, r.ledger), &r.Logger), r
+}
+
+// String returns the key.
+func (r *running[K]) String() string { return fmt.Sprint(r.item.Key()) }
+
+// reconcile calls Reconcile, and says how it ended. A panic is an error with its stack (C5).
+func (c *Controller[K]) reconcile(ctx context.Context, r *running[K]) (end ending) {
+	defer func() {
+		if p := recover(); p != nil {
+			end = ending{outcome: hook.Panicked, err: &PanicError{Value: p, Stack: debug.Stack()}}
+		}
+	}()
+	result, err := c.reconciler.Reconcile(ctx, r.item.Key())
+	return judge(ctx, result, err)
 }

@@ -36,8 +36,23 @@ type Reconcile struct {
 	Err error
 }
 
+// Awaited is the end of a wait for a key's own writes, or that there was nothing to wait for although they may not be seen.
+type Awaited struct {
+	// Controller is the controller's name.
+	Controller string
+	// Took is for how long the key was put off.
+	Took time.Duration
+	// Expired says that it was put off for as long as it may be.
+	Expired bool
+	// Doubts is what of its writes the Reconcile that starts now may not see, and why; nil if it sees all.
+	Doubts error
+}
+
 // Controller is what package controller reports.
 type Controller struct {
+	// Awaited is called when a key that was put off because of its own writes is reconciled after all, and when one is that
+	// may not see them.
+	Awaited func(Awaited)
 	// Reconciling is called before a Reconcile function is.
 	Reconciling func(controller string)
 	// Reconciled is called after it.

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// mostGivenUp is how many writes are remembered that were not shown within the bound.
+const mostGivenUp = 100
+
+// putOff parks a key whose last Reconcile has written what an informer does not show yet (C6), and reports whether it did. If it
+// did not, doubts is what the Reconcile that starts now has to know: it may not see what was written.
+func (c *Controller[K]) putOff(item workqueue.Item[K], p *past) (parked bool, doubts error) {
+	if p.unnotify != nil {
+		p.unnotify()
+		p.unnotify = nil
+	}
+	gap, unknown := c.behind(p)
+	p.doubts = errors.Join(p.doubts, unknown)
+	if gap == nil && p.since.IsZero() {
+		if p.doubts != nil {
+			c.tellAwaited(hook.Awaited{Doubts: p.doubts})
+		}
+		return false, errors.Join(p.doubts, c.stillMissing(p))
+	}
+	now := time.Now()
+	if p.since.IsZero() {
+		p.since = now
+	}
+	left := c.o.ReadYourWrites - now.Sub(p.since)
+	if gap == nil || left <= 0 {
+		if gap != nil {
+			p.doubts = errors.Join(p.doubts, fmt.Errorf("not shown within %s: %s", c.o.ReadYourWrites, gap))
+			p.givenUp = append(p.givenUp, p.awaited[max(0, len(p.awaited)-mostGivenUp):]...)
+			p.givenUp = p.givenUp[max(0, len(p.givenUp)-mostGivenUp):]
+		}
+		c.tellAwaited(hook.Awaited{Took: now.Sub(p.since), Expired: gap != nil, Doubts: p.doubts})
+		return false, errors.Join(p.doubts, c.stillMissing(p))
+	}
+	p.missing = gap.String()
+	p.unnotify = gap.Notify(func() { c.queue.Wake(item.Key()) })
+	pause := min(left, time.Second<<min(p.checks, 10))
+	p.checks++
+	c.journal.put(item.Key(), p)    // before anybody else can take the key
+	_ = item.Park(p.missing, pause) // cannot fail: it was taken just now
+	return true, nil
+}
+
+// gap is something that is not shown yet.
+type gap interface {
+	String() string
+	Notify(f func()) (cancel func())
+}
+
+// behind takes from what is awaited whatever is shown, or cannot be waited for, which unknown says; and returns the first thing
+// that has to be waited for, if any. It begins with the newest write: mostly, all others are shown when it is.
+func (c *Controller[K]) behind(p *past) (first gap, unknown error) {
+	if p.answers != nil {
+		p.awaited, p.answers = awaited(p.answers)
+	}
+	for n := len(p.awaited); n > 0; n = len(p.awaited) {
+		w := &p.awaited[n-1]
+		if w.Effect == client.Pending {
+			return unanswered{w}, unknown
+		}
+		missing, why := c.declared.Behind(written(w))
+		if why != nil {
+			if w.Unknown != "" {
+				why = errors.New(w.Unknown)
+			}
+			unknown = errors.Join(unknown, fmt.Errorf("%s: %w", w, why))
+		}
+		if missing != nil {
+			return missing, unknown
+		}
+		p.awaited = p.awaited[:n-1]
+	}
+	return nil, unknown
+}
+
+// stillMissing says which of the writes that were given up are not shown now.
+func (c *Controller[K]) stillMissing(p *past) error {
+	var all []error
+	var missing []client.Write
+	for i := range p.givenUp {
+		w := &p.givenUp[i]
+		if gap, _ := c.declared.Behind(written(w)); gap != nil {
+			missing = append(missing, *w)
+			all = append(all, errors.New(gap.String()))
+		}
+	}
+	p.givenUp = missing
+	return errors.Join(all...)
+}
+
+// unanswered is a write that a Reconcile has left behind, under way: it can only be asked about.
+type unanswered struct{ *client.Write }
+
+func (u unanswered) String() string       { return u.Write.String() + ": there is no answer yet" }
+func (u unanswered) Notify(func()) func() { return func() {} }
+
+// awaited returns what was written, and the ledger if it has to be asked again.
+func awaited(l *client.Ledger) (writes []client.Write, again *client.Ledger) {
+	writes = l.Writes()
+	for i := range writes {
+		if writes[i].Effect == client.Pending {
+			again = l
+		}
+	}
+	return writes, again
+}
+
+// written puts a write of the ledger in the words of the cache.
+func written(w *client.Write) cache.Written {
+	return cache.Written{
+		Host: w.Host, Resource: schema.GroupResource{Group: w.Group, Resource: w.Resource}, Namespace: w.Namespace, Name: w.Name,
+		UID: w.UID, ResourceVersion: w.ResourceVersion, Object: w.Object,
+		Gone:   w.Effect == client.Gone,
+		Marked: w.Effect == client.Accepted && (w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction"),
+	}
+}
+
+func (c *Controller[K]) tellAwaited(a hook.Awaited) {
+	if c.o.Hooks.Awaited != nil {
+		a.Controller = c.name
+		c.o.Hooks.Awaited(a)
+	}
+}

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// Events of the reasons of retries, besides workqueue.EventRetry for all other errors: why a key is reconciled once more.
+const (
+	EventRetryConflict      = "RetryConflict"      // somebody else has changed the object meanwhile
+	EventRetryAlreadyExists = "RetryAlreadyExists" // what was to be created is there
+	EventRetryAfter         = "RetryAfter"         // the error said when: see RetryAfter
+	EventRetryDeadline      = "RetryDeadline"      // the Reconcile was over its deadline
+	EventRetryPanic         = "RetryPanic"         // the Reconcile has panicked
+)
+
+// ending is how one Reconcile ended.
+type ending struct {
+	result  Result
+	outcome hook.Outcome
+	err     error
+}
+
+var errExited = errors.New("the reconciler ended its goroutine, with runtime.Goexit or testing.T.FailNow; return an error instead")
+
+// judge says what it means that a Reconcile on ctx has returned that.
+func judge(ctx context.Context, result Result, err error) ending {
+	if err == nil && result.RequeueAfter < 0 {
+		err = fmt.Errorf("the reconciler returned a negative RequeueAfter, %s", result.RequeueAfter)
+	}
+	end := ending{result, hook.Failed, err}
+	switch {
+	case err == nil && result.RequeueAfter > 0:
+		end.outcome = hook.RequeuedAfter
+	case err == nil:
+		end.outcome = hook.Succeeded
+	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errDeadline): // C8: whatever the error says, it may be because of that
+		end.outcome = hook.Interrupted
+	case IsTerminal(err):
+		end.outcome = hook.FailedTerminally
+	}
+	return end
+}
+
+// settle gives the key back to the queue, in exactly one way, and keeps what its next Reconcile depends on.
+func (c *Controller[K]) settle(ctx context.Context, r *running[K], end ending) {
+	p := c.leave(r, end)
+	reasons := c.news.take(r.item.Key(), r.item.Delivery())
+	var lost error // why the item could not be settled
+	switch end.outcome {
+	case hook.Succeeded:
+		lost = r.item.Done()
+	case hook.RequeuedAfter:
+		lost = r.item.After(end.result.RequeueAfter)
+	case hook.FailedTerminally:
+		r.Error("reconcile failed for good", "err", end.err)
+		lost = r.item.Done()
+	case hook.Interrupted:
+		r.Info("reconcile interrupted", "err", end.err, "cause", context.Cause(ctx))
+		lost = r.item.Release()
+	default:
+		c.withdraw(r.item, p.made, reasons)
+		lost = c.retry(ctx, r, end)
+	}
+	if lost != nil {
+		r.Error("the key could not be settled", "err", lost)
+	}
+}
+
+// leave puts down what the Reconcile leaves behind, before anybody else can take the key. It returns nil where that is nothing:
+// never for one that is retried.
+func (c *Controller[K]) leave(r *running[K], end ending) *past {
+	failed := end.outcome == hook.Failed || end.outcome == hook.Panicked
+	wrote := r.ledger.Wrote()
+	if !failed && !wrote && end.outcome != hook.FailedTerminally && len(r.givenUp) == 0 {
+		return nil
+	}
+	p := &past{delivery: r.item.Delivery(), givenUp: r.givenUp}
+	if wrote {
+		p.awaited, p.answers = awaited(r.ledger)
+		if _, left := r.ledger.LeftOut(); left > 0 {
+			p.doubts = fmt.Errorf("%d of its writes: there were too many to remember them", left)
+		}
+	}
+	if failed {
+		p.made = madeBy(p.awaited)
+	}
+	if end.err != nil && end.outcome != hook.Interrupted {
+		p.failure = &Failure{
+			At: time.Now(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Err: end.err.Error(), Terminal: end.outcome == hook.FailedTerminally,
+		}
+	}
+	if c.o.ReadYourWrites < 0 {
+		p.awaited, p.answers = nil, nil
+	}
+	if c.journal.put(r.item.Key(), p) {
+		c.sweep()
+	}
+	return p
+}
+
+// sweep forgets the pasts that nothing depends on any more. Most keys that write are woken by it, and their past is taken then.
+func (c *Controller[K]) sweep() {
+	c.journal.sweep(func(p *past) bool {
+		if p.failure != nil || !p.since.IsZero() || p.answers != nil {
+			return false
+		}
+		now := *p
+		gap, _ := c.behind(&now)
+		return gap == nil && c.stillMissing(&now) == nil
+	})
+	c.news.sweep(func(key K) bool {
+		state, _ := c.queue.Look(key)
+		return state.State == workqueue.Held
+	})
+}
+
+// retry settles a key whose Reconcile has failed, and logs it.
+func (c *Controller[K]) retry(ctx context.Context, r *running[K], end ending) error {
+	delay, lost := r.item.RetryWith(end.err, howToRetry(ctx, end))
+	var panicked *PanicError
+	switch {
+	case end.outcome == hook.Panicked && errors.As(end.err, &panicked):
+		r.Error("reconcile panicked", "err", end.err, "retryAfter", delay, "stack", string(panicked.Stack))
+	case isNormal(end.err):
+		r.Info("reconcile is tried again", "err", end.err, "retryAfter", delay)
+	default:
+		r.Error("reconcile failed", "err", end.err, "retryAfter", delay)
+	}
+	return lost
+}
+
+// howToRetry says when a failed Reconcile is tried again, and for what reason.
+func howToRetry(ctx context.Context, end ending) workqueue.Again {
+	again := workqueue.Again{NotBefore: end.result.RequeueAfter}
+	if seconds, ok := apierrors.SuggestsClientDelay(end.err); ok {
+		again.NotBefore = max(again.NotBefore, time.Duration(seconds)*time.Second)
+	}
+	var at *retryAfterError
+	switch {
+	case end.outcome == hook.Panicked:
+		again.Event = EventRetryPanic
+	case errors.As(end.err, &at):
+		again.Exactly, again.Event = max(at.after, again.NotBefore), EventRetryAfter
+	case errors.Is(context.Cause(ctx), errDeadline):
+		again.Event = EventRetryDeadline
+	case apierrors.IsConflict(end.err):
+		again.Event = EventRetryConflict
+	case apierrors.IsAlreadyExists(end.err):
+		again.Event = EventRetryAlreadyExists
+	}
+	return again
+}
+
+// errDeadline is the cause of a context that is over the deadline of its Reconcile.
+var errDeadline = errors.New("the Reconcile is over its deadline")

@@ -12,5 +12,5 @@
 //	source.Kind(secrets, handler.Map(func(ctx context.Context, s *corev1.Secret) ([]types.NamespacedName, error) { … }))
 //
 // Handlers: Self, Owner and AnyOwner, Map (one function for the old and the new state), Funcs (one for each operation), Func (the
-// whole event). Filters: the constants of Change, Where, and And, Or, Not and Named to combine them.
+// whole event). One whose keys are those of the objects themselves says so (Identity). Filters: the constants of Change, Where, and And, Or, Not and Named to combine them.
 package handler

@@ -38,12 +38,23 @@ type TypeChecker interface {
 	CheckType(example Object) error
 }
 
-// Self makes the object itself due.
-func Self() Handler[types.NamespacedName] {
-	return Func[types.NamespacedName](func(_ context.Context, e Event) ([]types.NamespacedName, error) {
-		return []types.NamespacedName{e.Key()}, nil
-	})
+// Identity is what a Handler implements if an object has a key of its own: if what is reconciled under that key is the object. What
+// its annotations ask of the controller is then heeded, whatever the filters drop. Self implements it.
+type Identity[K comparable] interface {
+	// Identity returns the object's own key, or false if it has none. It is called for each event, once, and must be quick.
+	Identity(o Object) (key K, ok bool)
 }
+
+// Self makes the object itself due.
+func Self() Handler[types.NamespacedName] { return self{} }
+
+type self struct{}
+
+func (self) Keys(_ context.Context, e Event) ([]types.NamespacedName, error) {
+	return []types.NamespacedName{e.Key()}, nil
+}
+
+func (self) Identity(o Object) (types.NamespacedName, bool) { return keyOf(o), true }
 
 // Funcs makes a Handler of a function for each operation. What has no function makes nothing due. Who has to know more, such
 // as whether a create is one of the initial list, makes a Func of the whole event instead.

@@ -198,6 +198,22 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestIdentity: only handlers by whose keys objects go themselves say so.
+func TestIdentity(t *testing.T) {
+	self, ok := handler.Self().(handler.Identity[types.NamespacedName])
+	if !ok {
+		t.Fatal("Self is none")
+	}
+	if got, ok := self.Identity(pod()); !ok || got != key("default", "a") {
+		t.Errorf("got %v, %v", got, ok)
+	}
+	for _, other := range []any{handler.Owner(site{}), handler.Map(func(context.Context, *corev1.Pod) ([]types.NamespacedName, error) { return nil, nil })} {
+		if _, ok := other.(handler.Identity[types.NamespacedName]); ok {
+			t.Errorf("%T is one", other)
+		}
+	}
+}
+
 func TestKeysErrors(t *testing.T) {
 	down := errors.New("down")
 	owner := handler.Owner(site{err: down})

@@ -27,6 +27,20 @@ type delivery[K comparable] struct {
 	hooks   *hook.Source
 	retries *retries[K]
 	exited  func() // called when the handler or a filter has ended its goroutine
+
+	identity handler.Identity[K] // of the handler, if the queue wants to see the events
+	observer Observer[K]         // the queue, if identity is not nil
+}
+
+// newDelivery shows the events to the queue if both it and the handler want that.
+func newDelivery[K comparable](f *feed[K], source string, q Queue[K], h *hook.Source, exited func()) *delivery[K] {
+	d := &delivery[K]{feed: f, source: source, queue: q, hooks: h, exited: exited}
+	identity, isIdentity := f.handler.(handler.Identity[K])
+	observer, isObserver := q.(Observer[K])
+	if isIdentity && isObserver {
+		d.identity, d.observer = identity, observer
+	}
+	return d
 }
 
 // events is the informer's end.
@@ -34,12 +48,12 @@ func (d *delivery[K]) events(ctx context.Context) toolscache.ResourceEventHandle
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if o := d.object(obj); o != nil {
-				d.retries.deliver(ctx, handler.Event{Op: handler.Create, New: o, Initial: initial})
+				d.deliver(ctx, handler.Event{Op: handler.Create, New: o, Initial: initial})
 			}
 		},
 		UpdateFunc: func(before, after any) {
 			if o, n := d.object(before), d.object(after); o != nil && n != nil {
-				d.retries.deliver(ctx, handler.Event{Op: handler.Update, Old: o, New: n})
+				d.deliver(ctx, handler.Event{Op: handler.Update, Old: o, New: n})
 			}
 		},
 		DeleteFunc: func(obj any) {
@@ -48,9 +62,39 @@ func (d *delivery[K]) events(ctx context.Context) toolscache.ResourceEventHandle
 				obj = tombstone.Obj
 			}
 			if o := d.object(obj); o != nil {
-				d.retries.deliver(ctx, handler.Event{Op: handler.Delete, Old: o, Stale: stale})
+				d.deliver(ctx, handler.Event{Op: handler.Delete, Old: o, Stale: stale})
 			}
 		},
+	}
+}
+
+// deliver takes an event from the informer to the queue.
+func (d *delivery[K]) deliver(ctx context.Context, e handler.Event) {
+	if d.identity != nil && e.Old != e.New { // else it is a resync
+		if err := d.observe(e); err != nil {
+			d.report(e.Key().String(), err)
+		}
+	}
+	d.retries.deliver(ctx, e)
+}
+
+// observe shows an event to the queue. A panic of the handler is an error, and nothing is shown.
+func (d *delivery[K]) observe(e handler.Event) (err error) {
+	exited := true
+	defer d.caught(&exited, &err)
+	if key, ok := d.identity.Identity(e.Object()); ok {
+		d.observer.Observe(key, e)
+	}
+	exited = false
+	return nil
+}
+
+// caught is deferred around the host's code. A panic is an error with its stack (S8); the end of its goroutine ends the source.
+func (d *delivery[K]) caught(exited *bool, err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+	} else if *exited { // it has neither returned nor panicked
+		d.exited()
 	}
 }
 
@@ -96,16 +140,10 @@ func (d *delivery[K]) try(ctx context.Context, e handler.Event) bool {
 	return true
 }
 
-// keys asks the filters and the handler. A panic is an error with its stack (S8); the end of its goroutine ends the source.
+// keys asks the filters and the handler.
 func (d *delivery[K]) keys(ctx context.Context, e handler.Event) (keys []K, err error) {
-	exited := true // unless ask returns, or panics
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		} else if exited {
-			d.exited()
-		}
-	}()
+	exited := true
+	defer d.caught(&exited, &err)
 	keys, err = d.ask(ctx, e)
 	exited = false
 	return keys, err

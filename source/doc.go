@@ -28,6 +28,11 @@
 // S9: a source that cannot list, because its API is missing or forbidden, is settled: its State and Stale say why, and workers do
 // not wait for it.
 //
+// # What no filter hides
+//
+// A queue that is an [Observer] is shown each event of Kind and Informer before the filters, if the handler says whose key it is
+// (handler.Identity, as handler.Self does). So a controller heeds the annotations of what it reconciles.
+//
 // # Concurrency
 //
 // [Source.Run] starts a goroutine for failed events, and one for resyncs, and joins them; informers call on goroutines of their

@@ -90,7 +90,7 @@ func (f *feed[K]) run(ctx context.Context, name string, q Queue[K], h *hook.Sour
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	d := &delivery[K]{feed: f, source: name, queue: q, hooks: h, exited: func() { end(errExited) }}
+	d := newDelivery(f, name, q, h, func() { end(errExited) })
 	again, err := newRetries(d)
 	if err != nil {
 		return err

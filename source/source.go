@@ -6,6 +6,7 @@ package source
 import (
 	"context"
 
+	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -14,6 +15,16 @@ import (
 type Queue[K comparable] interface {
 	// AddAll makes keys due. It does not wait for workers.
 	AddAll(keys []K, how workqueue.How)
+}
+
+// Observer is what a Queue may be besides, to see the events of the objects whose keys it is given, and not only the keys.
+type Observer[K comparable] interface {
+	// Observe is called by Kind and Informer, if their handler is a handler.Identity, with the object's own key and the event
+	// as the informer brings it, before any filter sees it, and before it makes the key due. Resyncs are not shown, nor is an
+	// event again whose handler has failed. The events of one object come in their order, one after another; those of
+	// different objects overlap. Of an Update, Old and New may be different objects of one name (S3). It must be quick: the
+	// informer waits.
+	Observe(key K, e handler.Event)
 }
 
 // Source delivers keys of type K. It is given to one controller, once. All methods but Run may be called at any time, by

@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// observer is a queue that writes down, in one list, what it is shown and what it is given.
+type observer struct {
+	mu  sync.Mutex
+	log []string
+}
+
+func (o *observer) say(s string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.log = append(o.log, s)
+}
+
+// Observe implements source.Observer.
+func (o *observer) Observe(key name, e handler.Event) { o.say("saw " + key.Name + ": " + describe(e)) }
+
+// AddAll implements source.Queue.
+func (o *observer) AddAll(keys []name, _ workqueue.How) {
+	for _, key := range keys {
+		o.say("due " + key.Name)
+	}
+}
+
+func (o *observer) take() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	log := o.log
+	o.log = nil
+	return log
+}
+
+func (o *observer) want(t *testing.T, want string) {
+	t.Helper()
+	if got := strings.Join(o.take(), ", "); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+// own maps an object to its own key, where it has one; mapping is in between, and may fail.
+type own struct {
+	handler.Handler[name]
+	identity func(o handler.Object) (name, bool)
+}
+
+func (h own) Identity(o handler.Object) (name, bool) { return h.identity(o) }
+
+func self(fail func(e handler.Event) error) own {
+	return own{
+		handler.Func[name](func(ctx context.Context, e handler.Event) ([]name, error) {
+			if err := fail(e); err != nil {
+				return nil, err
+			}
+			return handler.Self().Keys(ctx, e)
+		}),
+		func(o handler.Object) (name, bool) { return name{Name: o.GetName()}, o.GetName() != "nobody" },
+	}
+}
+
+var none = handler.Named("none", handler.Where(func(_, _ *corev1.ConfigMap) bool { return false }))
+
+// TestObserver: the queue sees each event before the filters, and before the key is due; for either kind of informer.
+func TestObserver(t *testing.T) {
+	for kind, informer := range map[string]bool{"Kind": false, "Informer": true} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, all, filtered, other := newSetup(t), &observer{}, &observer{}, &observer{}
+				s.put("a=1")
+				from := func(h handler.Handler[name], filters ...handler.Filter) source.Source[name] {
+					return source.Kind(s.maps, h, filters...)
+				}
+				if informer {
+					f, i := s.factory()
+					ctx, cancel := context.WithCancel(t.Context())
+					defer f.Shutdown()
+					defer cancel()
+					f.StartWithContext(ctx)
+					from = func(h handler.Handler[name], filters ...handler.Filter) source.Source[name] {
+						return source.Informer[*corev1.ConfigMap](i, h, filters...)
+					}
+				}
+				defer s.stop()
+				s.run(s.cache.Run)
+				for src, q := range map[source.Source[name]]*observer{
+					from(handler.Self()):                          all,
+					from(handler.Self(), none):                    filtered,
+					from(handler.Func[name](handler.Self().Keys)): other, // may be of anything
+				} {
+					s.run(func(ctx context.Context) error { return src.Run(ctx, q, nil) })
+					synced(t, src)
+				}
+				s.put("a=2")
+				s.remove("a")
+				s.put("b=1")
+				synctest.Wait()
+				all.want(t, "saw a: create a ->1 initial, due a, saw a: update a 1>2, due a, saw a: delete a 2>-, due a, saw b: create b ->1, due b")
+				filtered.want(t, "saw a: create a ->1 initial, saw a: update a 1>2, saw a: delete a 2>-, saw b: create b ->1")
+				other.want(t, "due a, due a, due a, due b")
+			})
+		})
+	}
+}
+
+// TestObserver_Once: neither a resync nor an event that is tried again is shown, and what was merged meanwhile was shown one by
+// one, when it came.
+func TestObserver_Once(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, o := newSetup(t), &observer{}
+		defer s.stop()
+		s.maps = cache.ForScope[*corev1.ConfigMap](s.cache, cache.Scope{Resync: time.Hour})
+		until := time.Now().Add(time.Minute)
+		src := source.Kind(s.maps, self(func(handler.Event) error {
+			if time.Now().Before(until) {
+				return errors.New("not yet")
+			}
+			return nil
+		}))
+		s.put("a=1", "nobody=1")
+		s.start(src, o, nil)
+		synced(t, src)
+		s.put("a=2", "a=3")
+		synctest.Wait()
+		o.want(t, "saw a: create a ->1 initial, saw a: update a 1>2, saw a: update a 2>3")
+		time.Sleep(30 * time.Minute)
+		if got := o.take(); len(got) != 2 || strings.Contains(strings.Join(got, ""), "saw") {
+			t.Errorf("after the failures: %v", got)
+		}
+		time.Sleep(40 * time.Minute)
+		if got := o.take(); len(got) != 2 || strings.Contains(strings.Join(got, ""), "saw") {
+			t.Errorf("after a resync: %v", got)
+		}
+	})
+}
+
+// TestS3_Observer: a name that returned with a new UID, in one update, is shown as the informer brings it.
+func TestS3_Observer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f, o := newSetup(t), &foreign{synced: make(done)}, &observer{}
+		src := source.Informer[*corev1.ConfigMap](f, handler.Self())
+		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, o, nil) })
+		synctest.Wait()
+		before, after := configMap("a", "1"), configMap("a", "2")
+		before.UID, after.UID = "u", "v"
+		f.handlers[0].OnUpdate(before, after)
+		f.handlers[0].OnUpdate(after, after) // a resync
+		o.want(t, "saw a: update a 1>2, due a, due a, due a")
+		stop()
+	})
+}
+
+// seen is a queue that counts what it sees.
+type seen struct{ n int }
+
+func (s *seen) Observe(name, handler.Event)      { s.n++ }
+func (s *seen) AddAll(_ []name, _ workqueue.How) {}
+
+// TestObservingDoesNotAllocate: what is dropped costs as little as before.
+func TestObservingDoesNotAllocate(t *testing.T) {
+	s, f, q := newSetup(t), &foreign{synced: make(done), added: make(chan struct{})}, &seen{}
+	src := source.Informer[*corev1.ConfigMap](f, handler.Self(), none)
+	stop := s.run(func(ctx context.Context) error { return src.Run(ctx, q, nil) })
+	<-f.added
+	before, after := configMap("a", "1"), configMap("a", "2")
+	if n := testing.AllocsPerRun(1000, func() { f.handlers[0].OnUpdate(before, after) }); n != 0 || q.n != 1001 {
+		t.Errorf("%v allocations, %d seen", n, q.n)
+	}
+	stop()
+}
+
+// TestS8_Observer: where a handler fails to say whose key it is, that is reported, and the key is due all the same.
+func TestS8_Observer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, o, f := newSetup(t), &observer{}, &failures{}
+		defer s.stop()
+		h := own{handler.Self(), func(handler.Object) (name, bool) { panic("broken") }}
+		src := source.Kind(s.maps, h)
+		s.put("a=1")
+		s.start(src, o, f.hook())
+		synced(t, src)
+		o.want(t, "due a")
+		if got := f.take(); len(got) != 1 || !strings.HasPrefix(got[0], "Kind(ConfigMap.v1) default/a: panic: broken\n") {
+			t.Errorf("reported: %q", got)
+		}
+	})
+}
+
+// TestObserver_Exited: a handler that ends the informer's goroutine ends its source, which says so.
+func TestObserver_Exited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &foreign{synced: make(done)}
+		src := source.Informer[*corev1.ConfigMap](f, own{handler.Self(), func(handler.Object) (name, bool) {
+			runtime.Goexit()
+			return name{}, true
+		}})
+		ended := make(chan error)
+		go func() { ended <- src.Run(t.Context(), &observer{}, nil) }()
+		synctest.Wait()
+		go f.handlers[0].OnAdd(configMap("a"), false)
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "runtime.Goexit") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

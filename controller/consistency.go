@@ -6,6 +6,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -113,10 +114,8 @@ func (u unanswered) Notify(func()) func() { return func() {} }
 // awaited returns what was written, and the ledger if it has to be asked again.
 func awaited(l *client.Ledger) (writes []client.Write, again *client.Ledger) {
 	writes = l.Writes()
-	for i := range writes {
-		if writes[i].Effect == client.Pending {
-			again = l
-		}
+	if slices.ContainsFunc(writes, func(w client.Write) bool { return w.Effect == client.Pending }) {
+		again = l
 	}
 	return writes, again
 }

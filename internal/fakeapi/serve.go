@@ -185,7 +185,10 @@ func (s *Server) deleteLocked(r *Request, t *table, old, options *unstructured.U
 	}
 	if len(old.GetFinalizers()) == 0 {
 		s.removeLocked(t, old)
-		return r.answer(http.StatusOK, &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
+		return r.answer(http.StatusOK, &metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
+			Details: &metav1.StatusDetails{Name: old.GetName(), Kind: t.Name, UID: old.GetUID()},
+		})
 	}
 	if old.GetDeletionTimestamp() != nil {
 		return r.answer(http.StatusOK, old)

@@ -1,0 +1,388 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// rig is a controller of ConfigMaps that writes Secrets, with an API server in memory whose watches lag.
+type rig struct {
+	t       *testing.T
+	api     *fakeapi.Server
+	client  *client.Client
+	maps    *cache.Handle[*corev1.ConfigMap]
+	secrets *cache.Handle[*corev1.Secret]
+	control *controller.Controller[types.NamespacedName]
+	filters []handler.Filter
+	began   time.Time
+
+	mu      sync.Mutex // guards what follows
+	steps   []func(ctx context.Context, key types.NamespacedName) (controller.Result, error)
+	at      []time.Duration
+	keys    []string
+	stale   []error
+	awaited []hook.Awaited
+	ends    []hook.Outcome
+}
+
+const lag = 500 * time.Millisecond
+
+// newRig makes one in which the n-th Reconcile of the key "a" is the n-th step. Those of other keys, and any further ones, do
+// nothing.
+func newRig(t *testing.T, o controller.Options, q workqueue.Options[types.NamespacedName], filters []handler.Filter, steps ...func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error)) *rig {
+	t.Helper()
+	r := &rig{t: t, filters: filters}
+	var all *cache.Cache
+	r.api, all = cluster(t, fakeapi.ConfigMaps, fakeapi.Secrets)
+	var err error
+	if r.client, err = client.New(r.api.Config(), client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	r.maps, r.secrets = cache.For[*corev1.ConfigMap](all), cache.For[*corev1.Secret](all)
+	for _, step := range steps {
+		r.steps = append(r.steps, func(ctx context.Context, key types.NamespacedName) (controller.Result, error) { return step(r, ctx, key) })
+	}
+	if o.Logger == nil {
+		o.Logger = silent
+	}
+	o.Hooks = &hook.Controller{
+		Awaited: func(a hook.Awaited) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.awaited = append(r.awaited, a)
+		},
+		Reconciled: func(e hook.Reconcile) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.ends = append(r.ends, e.Outcome)
+		},
+	}
+	r.control = controller.NewWithQueue("test", controller.Func[types.NamespacedName](r.reconcile), o, q)
+	r.control.Watch(source.Kind(r.maps, handler.Self(), filters...))
+	r.control.Reads(r.secrets)
+	r.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")})
+	return r
+}
+
+// start runs it until the test ends.
+func (r *rig) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	synctest.Wait() // the cache has what there is
+	ended := make(chan error, 1)
+	r.began = time.Now()
+	r.api.Lag(lag)
+	go func() { ended <- r.control.Run(ctx) }()
+	r.t.Cleanup(func() {
+		cancel()
+		ok(r.t, <-ended)
+	})
+}
+
+func (r *rig) reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+	r.mu.Lock()
+	r.at = append(r.at, time.Since(r.began))
+	r.keys = append(r.keys, key.Name)
+	r.stale = append(r.stale, controller.Stale(ctx))
+	var step func(ctx context.Context, key types.NamespacedName) (controller.Result, error)
+	if key.Name == "a" && len(r.steps) > 0 {
+		step, r.steps = r.steps[0], r.steps[1:]
+	}
+	r.mu.Unlock()
+	if step == nil {
+		return controller.Result{}, nil
+	}
+	return step(ctx, key)
+}
+
+// after waits, and returns when the key a was reconciled.
+func (r *rig) after(d time.Duration) (at []time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, key := range r.keys {
+		if key == "a" {
+			at = append(at, r.at[i])
+		}
+	}
+	return at
+}
+
+func (r *rig) want(got []time.Duration, want ...time.Duration) {
+	r.t.Helper()
+	if !slices.Equal(got, want) {
+		r.t.Errorf("reconciled at %v, want %v", got, want)
+	}
+}
+
+func (r *rig) secret() *client.Handle[*corev1.Secret] { return client.For[*corev1.Secret](r.client) }
+
+func (r *rig) update(ctx context.Context, m *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+	return client.For[*corev1.ConfigMap](r.client).Update(ctx, m)
+}
+
+func (r *rig) delete(ctx context.Context, key types.NamespacedName) error {
+	return client.For[*corev1.ConfigMap](r.client).Delete(ctx, key)
+}
+
+// createSecret is a step.
+func createSecret(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+	_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)})
+	return controller.Result{RequeueAfter: time.Millisecond}, err
+}
+
+// seeSecret is a step: the Secret must be in the cache.
+func seeSecret(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+	if _, err := r.secrets.Get(ctx, key); err != nil {
+		r.t.Errorf("own write is not seen: %v", err)
+	}
+	return controller.Result{}, nil
+}
+
+// TestC6_KeyWaitsForItsWrites: a key that is due at once is put off until the informer shows what it has written; with a stated
+// reason, without the worker, and with the reasons for which it was due.
+func TestC6_KeyWaitsForItsWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, createSecret, seeSecret)
+		r.start()
+		r.want(r.after(100*time.Millisecond), 0)
+		look, _ := r.control.Queue().Look(types.NamespacedName{Namespace: "default", Name: "a"})
+		if look.State != workqueue.Parked || !strings.Contains(look.ParkReason, "Secret.v1") || !strings.Contains(look.ParkReason, "default/a") {
+			t.Errorf("the key is %+v", look)
+		}
+		if len(look.Reasons) == 0 || look.Reasons[0].Event != workqueue.EventAfter {
+			t.Errorf("it waits without the reason for which it was due: %+v", look.Reasons)
+		}
+		r.control.Queue().Add(types.NamespacedName{Namespace: "default", Name: "b"}) // for the only worker
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if !slices.Contains(r.keys, "b") {
+			t.Error("another key waits, too")
+		}
+		r.want(r.after(time.Minute), 0, lag)
+		if len(r.awaited) != 1 || r.awaited[0].Took != lag-time.Millisecond || r.awaited[0].Expired || r.awaited[0].Doubts != nil {
+			t.Errorf("the hook was told %+v", r.awaited)
+		}
+		if slices.ContainsFunc(r.stale, func(err error) bool { return err != nil }) {
+			t.Errorf("stale: %v", r.stale)
+		}
+	})
+}
+
+// TestC6_DeleteAndRecreate: a name that was deleted and created again is shown when the new object is.
+func TestC6_DeleteAndRecreate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var uid types.UID
+		again := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			ok(t, r.secret().Delete(ctx, key))
+			s, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)})
+			ok(t, err)
+			uid = s.UID
+			return controller.Result{RequeueAfter: time.Millisecond}, nil
+		}
+		see := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			if s, err := r.secrets.Get(ctx, key); err != nil || s.UID != uid {
+				t.Errorf("the cache has %v, %v, want the object %s", s, err, uid)
+			}
+			return controller.Result{}, nil
+		}
+		gone := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			see(r, ctx, key)
+			ok(t, r.secret().Delete(ctx, key))
+			return controller.Result{RequeueAfter: time.Millisecond}, nil
+		}
+		missing := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			if _, err := r.secrets.Get(ctx, key); !apierrors.IsNotFound(err) {
+				t.Errorf("the cache still has it: %v", err)
+			}
+			return controller.Result{}, nil
+		}
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, createSecret, again, gone, missing)
+		r.start()
+		r.want(r.after(time.Minute), 0, lag, 2*lag, 3*lag)
+	})
+}
+
+// TestC6_Bound: an informer that does not show a write in time delays the key no longer than it may. Stale says what is missing,
+// for as long as it is, and the hook is told. Other writes of the key are waited for as ever.
+func TestC6_Bound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		create := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			r.api.Lag(time.Hour)
+			return createSecret(r, ctx, key)
+		}
+		later := func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{RequeueAfter: time.Second}, nil
+		}
+		caughtUp := func(r *rig, _ context.Context, _ types.NamespacedName) (controller.Result, error) {
+			r.api.Lag(0)
+			r.api.CutWatches()
+			return controller.Result{RequeueAfter: time.Second}, nil
+		}
+		r := newRig(t, controller.Options{ReadYourWrites: 10 * time.Second}, workqueue.Options[types.NamespacedName]{}, nil, create, later, caughtUp)
+		r.start()
+		ms := time.Millisecond
+		r.want(r.after(time.Minute), 0, 10*time.Second+ms, 11*time.Second+ms, 12*time.Second+ms)
+		if len(r.awaited) != 1 || !r.awaited[0].Expired || r.awaited[0].Took != 10*time.Second {
+			t.Errorf("the hook was told %+v", r.awaited)
+		}
+		for i, stale := range r.stale {
+			missing := i == 1 || i == 2
+			if missing != (stale != nil) || missing && !strings.Contains(stale.Error(), "default/a") {
+				t.Errorf("stale in Reconcile %d: %v", i, stale)
+			}
+		}
+	})
+}
+
+// TestC6_NotKnown: what cannot be known is not waited for. Stale says so, once, and the hook is told.
+func TestC6_NotKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+				if q.Verb == "create" {
+					return q.Fail(http.StatusGatewayTimeout, "no answer")
+				}
+				return nil, nil
+			})
+			defer r.api.Intercept(nil)
+			_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)})
+			if err == nil {
+				t.Error("the answer was not lost")
+			}
+			return controller.Result{RequeueAfter: time.Millisecond}, nil
+		}
+		once := func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{RequeueAfter: time.Millisecond}, nil
+		}
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, lost, once)
+		r.start()
+		r.want(r.after(time.Minute), 0, time.Millisecond, 2*time.Millisecond)
+		if len(r.awaited) != 1 || r.awaited[0].Doubts == nil || r.awaited[0].Took != 0 {
+			t.Errorf("the hook was told %+v", r.awaited)
+		}
+		if r.stale[0] != nil || r.stale[1] == nil || !strings.Contains(r.stale[1].Error(), "504") || r.stale[2] != nil {
+			t.Errorf("stale: %v", r.stale)
+		}
+	})
+}
+
+// TestC6_UnansweredWrite: a Reconcile that leaves a request behind, in a goroutine of its own, is followed by one that sees it.
+func TestC6_UnansweredWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var left sync.WaitGroup
+		leave := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			held := make(chan struct{})
+			r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+				if q.Verb == "create" {
+					close(held)
+					time.Sleep(2 * time.Second)
+				}
+				return nil, nil
+			})
+			left.Go(func() {
+				_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)})
+				ok(t, err)
+			})
+			<-held
+			return controller.Result{RequeueAfter: time.Millisecond}, nil
+		}
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, leave, seeSecret)
+		r.start()
+		at := r.after(time.Minute)
+		left.Wait()
+		if len(at) != 2 || at[1] < 2*time.Second+lag || at[1] > 5*time.Second {
+			t.Errorf("reconciled at %v, want the second after the write is shown", at)
+		}
+	})
+}
+
+// TestC6_SwitchedOff: with a negative bound nothing is waited for.
+func TestC6_SwitchedOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blind := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			if _, err := r.secrets.Get(ctx, key); !apierrors.IsNotFound(err) {
+				t.Errorf("the cache lags by %s and has it: %v", lag, err)
+			}
+			return controller.Result{}, nil
+		}
+		r := newRig(t, controller.Options{ReadYourWrites: -1}, workqueue.Options[types.NamespacedName]{}, nil, createSecret, blind)
+		r.start()
+		r.want(r.after(time.Minute), 0, time.Millisecond)
+	})
+}
+
+// TestC6_WakesByRelist: what was created and deleted unseen, between two lists, is waited for until the list has come.
+func TestC6_WakesByRelist(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		churn := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			r.api.Lag(time.Hour)
+			s, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)})
+			ok(t, err)
+			ok(t, r.secret().Delete(ctx, key, metav1.Preconditions{UID: &s.UID}))
+			time.AfterFunc(3*time.Second, func() {
+				r.api.Expire()
+				r.api.Lag(0)
+				r.api.CutWatches()
+			})
+			return controller.Result{RequeueAfter: time.Millisecond}, nil
+		}
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, churn)
+		r.start()
+		at := r.after(time.Minute)
+		if len(at) != 2 || at[1] < 3*time.Second || at[1] > 10*time.Second {
+			t.Errorf("reconciled at %v, want the second soon after the list", at)
+		}
+		if len(r.awaited) != 1 || r.awaited[0].Expired {
+			t.Errorf("the hook was told %+v", r.awaited)
+		}
+	})
+}
+
+// TestC6_LeavesNothingBehind: keys that write and are never due again are forgotten.
+func TestC6_LeavesNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *rig
+		r = newRig(t, controller.Options{Workers: 4}, workqueue.Options[types.NamespacedName]{}, nil)
+		r.control = controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)})
+			return controller.Result{}, err
+		}), controller.Options{Logger: silent})
+		r.control.Reads(r.secrets)
+		r.start()
+		for i := range 5000 {
+			r.control.Queue().Add(types.NamespacedName{Namespace: "default", Name: "k" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676))})
+			if i%100 == 0 {
+				time.Sleep(time.Second)
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := r.control.Remembered(); n > 1000 {
+			t.Errorf("the past of %d keys is kept", n)
+		}
+	})
+}

@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// backoff is what a failed key waits for in these tests: longer than the lag of the watches.
+var backoff = workqueue.Options[types.NamespacedName]{Backoff: workqueue.Exponential{Base: 10 * time.Second, Max: 10 * time.Second}}
+
+// touch returns a step that changes the object itself, takes a while, and fails or not.
+func touch(takes time.Duration, err error) func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+	return func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+		r.touch(ctx, key)
+		time.Sleep(takes)
+		return controller.Result{}, err
+	}
+}
+
+func (r *rig) touch(ctx context.Context, key types.NamespacedName) {
+	r.t.Helper()
+	m, err := r.maps.Get(ctx, key)
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	m.Data = map[string]string{"at": time.Now().String()}
+	if _, err := r.update(ctx, m); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// TestC7_OwnWritesDoNotCutTheBackoff: whether their events come before the Reconcile ends or after it.
+func TestC7_OwnWritesDoNotCutTheBackoff(t *testing.T) {
+	for name, takes := range map[string]time.Duration{"event while it runs": 2 * lag, "event in the backoff": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, controller.Options{}, backoff, nil, touch(takes, errFlaky), touch(takes, errFlaky))
+				r.start()
+				second := takes + 10*time.Second
+				r.want(r.after(time.Minute), 0, second, second+takes+10*time.Second)
+			})
+		})
+	}
+}
+
+// TestC7_OthersCutTheBackoff: somebody else's write does, before or after the end, also of the same object at the same time.
+func TestC7_OthersCutTheBackoff(t *testing.T) {
+	others := func(r *rig) {
+		m := &corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"by": "somebody else"}}
+		r.api.Put(fakeapi.ConfigMaps, m)
+	}
+	for name, test := range map[string]struct {
+		takes time.Duration
+		when  time.Duration
+		want  time.Duration
+	}{
+		"while it runs":  {2 * lag, time.Millisecond, 2 * lag},
+		"in the backoff": {0, time.Second, time.Second + lag},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, controller.Options{}, backoff, nil, touch(test.takes, errFlaky))
+				time.AfterFunc(test.when, func() { others(r) })
+				r.start()
+				r.want(r.after(time.Minute), 0, test.want)
+			})
+		})
+	}
+}
+
+// TestC7_DeleteAndRecreateIsNotItsOwn: the event of an own delete is, that of what somebody else created since is not.
+func TestC7_DeleteAndRecreateIsNotItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remove := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			ok(t, r.delete(ctx, key))
+			return controller.Result{}, errFlaky
+		}
+		r := newRig(t, controller.Options{}, backoff, nil, remove)
+		time.AfterFunc(5*time.Second, func() { r.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")}) })
+		r.start()
+		r.want(r.after(time.Minute), 0, 5*time.Second+lag)
+	})
+}
+
+// TestC7_AfterARelistItWakes: one event may then stand for several changes.
+func TestC7_AfterARelistItWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		relist := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			r.api.Lag(time.Hour)
+			r.touch(ctx, key)
+			time.AfterFunc(time.Second, func() {
+				r.api.Expire()
+				r.api.Lag(0)
+				r.api.CutWatches()
+			})
+			return controller.Result{}, errFlaky
+		}
+		r := newRig(t, controller.Options{}, backoff, nil, relist)
+		r.start()
+		if at := r.after(time.Minute); len(at) != 2 || at[1] < time.Second || at[1] > 9*time.Second {
+			t.Errorf("reconciled at %v, want the second after the relist", at)
+		}
+	})
+}
+
+// TestC7_AfterASuccessOwnWritesWake: many operators count on it.
+func TestC7_AfterASuccessOwnWritesWake(t *testing.T) {
+	for name, takes := range map[string]time.Duration{"event while it runs": 2 * lag, "event after it": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, controller.Options{}, backoff, nil, touch(takes, nil))
+				r.start()
+				r.want(r.after(time.Minute), 0, max(lag, takes))
+			})
+		})
+	}
+}
+
+// TestC7_TheUsersOwnQuestions: a queue that was given the same questions still asks them.
+func TestC7_TheUsersOwnQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told, asked int
+		q := backoff
+		q.AddedWhileHeld = func(types.NamespacedName, uint64, workqueue.How) { told++ }
+		q.SkipInBackoff = func(types.NamespacedName, uint64, workqueue.How) bool {
+			asked++
+			return true
+		}
+		r := newRig(t, controller.Options{}, q, nil, touch(2*lag, errFlaky))
+		time.AfterFunc(5*time.Second, func() { r.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")}) })
+		r.start()
+		r.want(r.after(time.Minute), 0, 2*lag+10*time.Second)
+		if told != 1 || asked != 1 {
+			t.Errorf("told of %d, asked about %d, want 1 and 1", told, asked)
+		}
+	})
+}
+
+var (
+	maps     = schema.GroupResource{Resource: "configmaps"}
+	conflict = apierrors.NewConflict(maps, "a", errors.New("it has changed"))
+	exists   = apierrors.NewAlreadyExists(maps, "a")
+	tooMany  = apierrors.NewTooManyRequests("later", 30)
+)
+
+// TestRetries: when, for what recorded reason, and how loudly.
+func TestRetries(t *testing.T) {
+	for name, test := range map[string]struct {
+		err    error
+		after  time.Duration
+		event  string
+		silent bool
+	}{
+		"any error":               {errFlaky, 10 * time.Second, workqueue.EventRetry, false},
+		"conflict":                {conflict, 10 * time.Second, controller.EventRetryConflict, true},
+		"conflict, wrapped":       {errors.Join(conflict), 10 * time.Second, controller.EventRetryConflict, true},
+		"conflict and more":       {errors.Join(conflict, errFlaky), 10 * time.Second, controller.EventRetryConflict, false},
+		"already exists":          {exists, 10 * time.Second, controller.EventRetryAlreadyExists, true},
+		"too many requests":       {tooMany, 30 * time.Second, workqueue.EventRetry, true},
+		"RetryAfter":              {controller.RetryAfter(errFlaky, time.Second), time.Second, controller.EventRetryAfter, false},
+		"RetryAfter, long":        {controller.RetryAfter(errFlaky, time.Hour), time.Hour, controller.EventRetryAfter, false},
+		"RetryAfter of zero":      {controller.RetryAfter(errFlaky, 0), 10 * time.Second, workqueue.EventRetry, false},
+		"RetryAfter of conflicts": {controller.RetryAfter(conflict, time.Second), time.Second, controller.EventRetryAfter, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out log
+				var event string
+				r := newRig(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))}, backoff, nil, func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+					return controller.Result{}, test.err
+				}, func(r *rig, _ context.Context, key types.NamespacedName) (controller.Result, error) {
+					look, _ := r.control.Queue().Look(key)
+					event = look.Reasons[0].Event
+					return controller.Result{}, nil
+				})
+				r.start()
+				r.want(r.after(2*time.Hour), 0, test.after)
+				if event != test.event {
+					t.Errorf("the recorded reason is %q, want %q", event, test.event)
+				}
+				if quiet := !strings.Contains(out.String(), "level=ERROR"); quiet != test.silent {
+					t.Errorf("the log has %s", out.String())
+				}
+			})
+		})
+	}
+}

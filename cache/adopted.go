@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -63,7 +64,11 @@ func (f *foreign) addIndexers() {
 // newForeign makes a record of an informer that was not made here.
 func newForeign(c *Cache, k key) *informer {
 	i := &informer{key: k, cache: c, shared: k.foreign.shared, foreign: !k.foreign.ours, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
-	i.guessResource()
+	kind := k.gvk
+	if kind.Version == "" && k.foreign.of.Kind() == reflect.Pointer { // only the type says something
+		kind.Kind = k.foreign.of.Elem().Name()
+	}
+	i.guess = *usualPlural(kind)
 	if i.foreign {
 		i.phase = hook.Synced // when it is; see at
 	}
@@ -80,17 +85,23 @@ func (i *informer) attend(ctx context.Context) {
 			i.report(hook.Failing, err)
 		}
 		i.cache.tellChanged()
+		i.waiters.look()
+		<-ctx.Done()
 	case <-ctx.Done():
 	}
 	learning.Wait()
+	i.waiters.end(true)
 }
 
 // learnMapping asks how the kind is served, until there is an answer.
 func (i *informer) learnMapping(ctx context.Context) {
-	for i.mapping.Load() == nil && i.cache.hasBackend() && ctx.Err() == nil {
+	for i.cache.hasBackend() && ctx.Err() == nil {
 		m, err := i.cache.backend.MappingWithin(ctx, i.key.gvk, askAgain)
 		if err == nil {
-			i.mapping.CompareAndSwap(nil, m)
+			if given := i.mapping.Load(); given != nil { // its resource is a guess, its scope is not
+				m = &meta.RESTMapping{Resource: m.Resource, GroupVersionKind: m.GroupVersionKind, Scope: given.Scope}
+			}
+			i.mapping.Store(m)
 			i.cache.tellChanged()
 			return
 		}

@@ -152,17 +152,25 @@ func (c *Cache) acquire(k key, example Object) *informer {
 
 // release gives an informer back. The last one stops it (S6).
 func (c *Cache) release(i *informer) {
+	if unattended := c.forget(i); unattended {
+		i.waiters.end(false)
+	}
+}
+
+// forget says whether it was the last one to let go of an informer that nobody runs or attends to.
+func (c *Cache) forget(i *informer) (unattended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i.refs--
 	if i.refs > 0 {
-		return
+		return false
 	}
 	delete(c.informers, i.key)
 	if i.cancel != nil {
 		i.cancel()
 	}
 	c.changedLocked()
+	return i.cancel == nil
 }
 
 // later runs f on a goroutine that Run joins, or at once if Run does not run: then no informer does, nor a callback of one.

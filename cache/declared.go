@@ -37,6 +37,9 @@ func (h *Handle[T]) scope() *group {
 func (d *Declarations) Set(who string, of ...Declared) {
 	n := &declarations{who: who}
 	for _, o := range of {
+		if o == nil {
+			continue
+		}
 		if g := o.scope(); g != nil {
 			n.groups = append(n.groups, g)
 		}

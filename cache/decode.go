@@ -179,10 +179,29 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 		} else {
 			d.informer.bad.add(name, fmt.Errorf("it cannot be decoded: %w", err))
 		}
-		if known != nil && (d.initial || frame.Type == watch.Deleted) {
+		switch {
+		case known != nil && frame.Type == watch.Deleted:
+			known.SetResourceVersion(name.ResourceVersion) // of the delete, so that the store is where the watch is
 			return frame.Type, known, nil
+		case known != nil && d.initial:
+			return frame.Type, known, nil
+		case d.initial:
+			continue
+		}
+		if here := d.informer.bookmark(name.ResourceVersion); here != nil {
+			return watch.Bookmark, here, nil
 		}
 	}
+}
+
+// bookmark makes an event of what cannot be decoded: that the watch has come to its version (C6).
+func (i *informer) bookmark(version string) Object {
+	if version == "" {
+		return nil
+	}
+	here := &metav1.PartialObjectMetadata{}
+	here.ResourceVersion = version
+	return i.metadataOf(here)
 }
 
 // decoded takes down what the store will have soon.

@@ -57,6 +57,7 @@ func (g *group) follow() {
 	left := g.update()
 	g.cache.tellChanged() // who waits may be waiting for one that has left
 	for _, d := range left {
+		d.informer.waiters.look()
 		g.cache.later(d.retire)
 	}
 }

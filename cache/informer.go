@@ -28,9 +28,9 @@ type informer struct {
 	mapping atomic.Pointer[meta.RESTMapping] // how the kind was served last; set before it is synced
 	stopped chan struct{}                    // closed by run
 
-	guess    schema.GroupResource // as what the kind is served, while mapping is nil
-	anyGroup bool                 // the group of guess is not known
-	waiters  waiters
+	guess   schema.GroupResource                 // as what the kind is served, while mapping is nil
+	learned atomic.Pointer[schema.GroupResource] // what an informer that was not made here keeps for certain
+	waiters waiters
 
 	writes             writes
 	bad, untransformed broken
@@ -49,7 +49,7 @@ func newInformer(c *Cache, k key, example Object) *informer {
 		return newForeign(c, k)
 	}
 	i := &informer{key: k, cache: c, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
-	i.guessResource()
+	i.guess = *usualPlural(k.gvk)
 	i.lw = newListerWatcher(i)
 	i.shared = ownResync{toolscache.NewSharedIndexInformerWithOptions(i.lw.listWatch(), example, toolscache.SharedIndexInformerOptions{
 		ResyncPeriod:      resyncCheck,
@@ -66,10 +66,11 @@ func newInformer(c *Cache, k key, example Object) *informer {
 	return i
 }
 
-// guessResource takes down as what the kind is probably served.
-func (i *informer) guessResource() {
-	plural, _ := meta.UnsafeGuessKindToResource(i.key.gvk)
-	i.guess = plural.GroupResource()
+// usualPlural is as what a kind is served, most likely.
+func usualPlural(gvk schema.GroupVersionKind) *schema.GroupResource {
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	r := plural.GroupResource()
+	return &r
 }
 
 // logUnlessStopped keeps a stop from being logged as a failed watch.
@@ -95,6 +96,7 @@ func (i *informer) run(ctx context.Context) {
 		i.lw.join()
 	}
 	i.set(hook.Stopped, nil)
+	i.waiters.end(false) // client-go has joined its callbacks
 	close(i.stopped)
 	i.cache.tellChanged()
 }
@@ -114,6 +116,7 @@ func (i *informer) noticeSync(ctx context.Context) {
 	}
 	if i.setSynced() {
 		i.cache.tellChanged()
+		i.waiters.look()
 	}
 }
 
@@ -142,6 +145,7 @@ func (i *informer) set(phase hook.Phase, err error) (news bool) {
 	news, changed := i.change(phase, err)
 	if changed {
 		i.cache.tellChanged()
+		i.waiters.look()
 	}
 	return news
 }

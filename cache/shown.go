@@ -36,7 +36,7 @@ func (i *informer) shows(w *Written, s *Scope) (verdict, error) {
 	case hook.Synced, hook.Syncing:
 		return behind, nil
 	default:
-		return unclear, fmt.Errorf("%s is not known to have the write of %s: %s", i.key.kind(), w, i.state())
+		return unclear, fmt.Errorf("%s is not known to show the write of %s: %s", i.key.kind(), w.String(), i.state())
 	}
 }
 
@@ -54,7 +54,7 @@ func (i *informer) judge(w *Written, s *Scope, at string) (verdict, error) {
 	switch {
 	case w.ResourceVersion == "":
 		reason := cmp.Or(w.Unknown, "its version is not known")
-		return unclear, fmt.Errorf("nobody can tell whether %s shows the write of %s: %s", i.key.kind(), w, reason)
+		return unclear, fmt.Errorf("nobody can tell whether %s shows the write of %s: %s", i.key.kind(), w.String(), reason)
 	case stored == nil && i.hasSynced() && s.excludes(w, i.key.gvk):
 		return shown, nil
 	case stored == nil:
@@ -74,7 +74,7 @@ func (i *informer) judgeEnd(w *Written, s *Scope, at string, stored Object) (ver
 			return shown, nil
 		}
 		if err := i.bad.of(nameOf(stored)); w.Marked && err != nil {
-			return unclear, fmt.Errorf("%s cannot show that %s is marked for deletion: %w", i.key.kind(), w, err)
+			return unclear, fmt.Errorf("%s cannot show that %s is marked for deletion: %w", i.key.kind(), w.String(), err)
 		}
 		return behind, nil
 	case !i.hasSynced():
@@ -98,7 +98,7 @@ func (i *informer) judgeByName(w *Written, version string) (verdict, error) {
 	case (w.Gone || w.Marked) && w.ResourceVersion == "" && !there && i.hasSynced():
 		return shown, nil
 	}
-	return unclear, fmt.Errorf("nobody can tell whether %s shows the write of %s: the version %q is not a number", i.key.kind(), w, version)
+	return unclear, fmt.Errorf("nobody can tell whether %s shows the write of %s: the version %q is not a number", i.key.kind(), w.String(), version)
 }
 
 // stored returns what the store has at the name, or nil.

@@ -137,8 +137,12 @@ func TestS4_OneUndecodable(t *testing.T) {
 				// What was known of it stays, also over a relist.
 				api.Put(widgets, widget("odd", "larger"))
 				odd()
-				api.Expire()
+				api.Intercept(refuse)
 				api.CutWatches()
+				synctest.Wait()
+				api.Put(widgets, widget("w0", int64(0))) // which the watch misses
+				api.Expire()
+				api.Intercept(a)
 				time.Sleep(10 * time.Second)
 				if h.State().Lists != 2 {
 					t.Errorf("%d lists", h.State().Lists)

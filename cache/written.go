@@ -61,7 +61,7 @@ func (d *Declarations) Behind(w Written) (gap *Gap, unknowable error) {
 		case v == unclear && unknowable == nil:
 			unknowable = why
 		case v == behind && gap == nil:
-			gap = &Gap{informer: i, scope: &g.scope, written: w}
+			gap = &Gap{group: g, informer: i, written: w}
 		}
 	}
 	return gap, unknowable
@@ -117,7 +117,7 @@ func (g *group) keeper(w *Written) *informer {
 			i = m.by[w.at()]
 		}
 	}
-	if i == nil || !i.serves(w.Resource) {
+	if i == nil || !i.serves(w.Resource) && !i.recognizes(w) {
 		return nil
 	}
 	if w.Host != "" {
@@ -134,7 +134,7 @@ func (i *informer) serves(r schema.GroupResource) bool {
 	if m := i.mapping.Load(); m != nil {
 		return m.Resource.Resource == r.Resource && sameGroup(r.Resource, m.Resource.Group, r.Group)
 	}
-	return i.guess.Resource == r.Resource && (i.anyGroup || sameGroup(r.Resource, i.guess.Group, r.Group))
+	return i.guess.Resource == r.Resource && (i.key.gvk.Version == "" || sameGroup(r.Resource, i.guess.Group, r.Group))
 }
 
 // sameGroup knows that events are served, and stored once, in two groups.

@@ -11,6 +11,7 @@ import (
 
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 )
@@ -30,13 +31,21 @@ type EventSource interface {
 // handle that is failing, one that never gets synced keeps the workers of its controller waiting. If it has a method IsStopped,
 // as client-go's have, State says when it has stopped. What is not a T is dropped, and counted.
 func Informer[T handler.Object, K comparable](informer EventSource, h handler.Handler[K], filters ...handler.Filter) Source[K] {
-	return &informerSource[T, K]{informer: informer, feed: newFeed[T](h, filters)}
+	i := &informerSource[T, K]{informer: informer, feed: newFeed[T](h, filters)}
+	if shared, ok := informer.(toolscache.SharedIndexInformer); ok {
+		i.watched = cache.WatchedInformer[T](shared)
+	}
+	return i
 }
 
 type informerSource[T handler.Object, K comparable] struct {
 	informer EventSource
 	feed     *feed[K]
+	watched  *cache.Watched // nil of what is no informer of client-go's
 }
+
+// Handle returns what is watched, so that a controller waits until it shows what was written.
+func (i *informerSource[T, K]) Handle() cache.Declared { return i.watched }
 
 func (i *informerSource[T, K]) Validate() error {
 	if isNil(i.informer) || i.feed.handler == nil {
@@ -65,7 +74,7 @@ func (i *informerSource[T, K]) subscribe(events toolscache.ResourceEventHandler)
 	if err != nil {
 		return nil, err
 	}
-	return &registration{i.informer, r, g}, nil
+	return &registration{i.informer, r, g, i.watched}, nil
 }
 
 func (i *informerSource[T, K]) WaitForSync(ctx context.Context) error {
@@ -104,6 +113,7 @@ type registration struct {
 	informer EventSource
 	handle   toolscache.ResourceEventHandlerRegistration
 	gate     *gate
+	watched  *cache.Watched
 }
 
 func (r *registration) WaitForSync(ctx context.Context) error {
@@ -121,6 +131,7 @@ func (r *registration) Close() {
 	if s, ok := r.handle.(interface{ ShutdownChan() <-chan struct{} }); ok {
 		<-s.ShutdownChan() // its goroutines have returned
 	}
+	r.watched.Release()
 }
 
 // gate lets events pass until it is closed.

@@ -140,7 +140,7 @@ func TestS4_OneUndecodable(t *testing.T) {
 				api.Intercept(refuse)
 				api.CutWatches()
 				synctest.Wait()
-				api.Put(widgets, widget("w0", int64(0))) // which the watch misses
+				api.Put(widgets, widget("w0", int64(7))) // which the watch misses
 				api.Expire()
 				api.Intercept(a)
 				time.Sleep(10 * time.Second)

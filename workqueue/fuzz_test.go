@@ -222,7 +222,7 @@ func (tr *trial) take() {
 		tr.t.Fatalf("%v: Get returned false, want %d", tr.log, want.key)
 	}
 	got := fmt.Sprint(item.Key(), item.Attempt(), item.Class(), item.Delivery(), item.Queued().Sub(tr.q.start), texts(item.Reasons()), item.ReasonsDropped())
-	exp := fmt.Sprint(want.key, want.attempts+1, tr.m.classes[want.class].class, want.delivery, want.queued, want.taken.texts(), want.taken.dropped)
+	exp := fmt.Sprint(want.key, want.attempts+1, tr.m.classes[want.class].class, want.delivery, want.queued, orAdded(tr.q, want.taken.texts()), want.taken.dropped)
 	tr.same("Get", got, exp)
 	tr.items = append(tr.items, item)
 }
@@ -370,7 +370,11 @@ func (tr *trial) compare() {
 		if k.state == Parked {
 			want.ParkReason = "p"
 		}
-		reasons := slices.Concat(k.taken.texts(), k.pending.texts(), k.later.texts())
+		taken := k.taken.texts()
+		if k.state == Held {
+			taken = orAdded(tr.q, taken)
+		}
+		reasons := slices.Concat(taken, k.pending.texts(), k.later.texts())
 		want.ReasonsDropped = k.taken.dropped + k.pending.dropped + k.later.dropped
 		tr.same("reasons", fmt.Sprint(texts(got.Reasons)), fmt.Sprint(reasons))
 		got.Reasons = nil
@@ -396,4 +400,12 @@ func (tr *trial) finish() {
 	tr.same("entries", tr.q.core.entries.live(), 0)
 	tr.same("extras", tr.q.core.extras.live(), 0)
 	tr.same("reasons", tr.q.core.notes.slab.live(), 0)
+}
+
+// orAdded is what is told of a delivery without a reason.
+func orAdded(q *Queue[int], taken []string) []string {
+	if len(taken) == 0 && !q.core.notes.off {
+		return []string{EventAdded + "+0"}
+	}
+	return taken
 }

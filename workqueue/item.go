@@ -52,8 +52,8 @@ func (i Item[K]) Queued() time.Time {
 	return i.q.start.Add(time.Duration(i.queued))
 }
 
-// Reasons returns a copy of the reasons of this delivery: the first and the newest Options.Reasons. It returns nil
-// once the item is settled.
+// Reasons returns a copy of the reasons of this delivery: the first and the newest Options.Reasons; or EventAdded, if
+// it was added without any. It returns nil once the item is settled.
 func (i Item[K]) Reasons() []Reason {
 	r, _ := i.reasons()
 	return r
@@ -79,6 +79,9 @@ func (i Item[K]) reasons() ([]Reason, int) {
 	taken := i.q.core.only(e)
 	if x := i.q.core.extra(e); x != nil {
 		taken = x.taken
+	}
+	if taken.n == 0 && !i.q.core.notes.off {
+		return []Reason{i.q.added(i.queued)}, 0
 	}
 	return i.q.core.notes.copyOf(&taken), int(taken.dropped)
 }

@@ -213,7 +213,7 @@ func TestRequeueNowFor(t *testing.T) {
 	}
 	settled(t, item.Done())
 	q.RequeueNowFor("a", Reason{})
-	if got := mustGet(t, q).Reasons(); got != nil {
+	if got := mustGet(t, q).Reasons(); len(got) != 1 || got[0].Event != EventAdded {
 		t.Errorf("the zero reason is %+v", got)
 	}
 }

@@ -28,8 +28,10 @@ type Reason struct {
 	Repeats int `json:",omitzero"`
 }
 
-// Events of the reasons that the queue records itself.
+// Events of the reasons that the queue gives itself.
 const (
+	EventAdded = "Added" // it was added, and nobody said why
+
 	EventRetry       = "Retry"       // the delay of Retry is over
 	EventAfter       = "After"       // the delay of After is over
 	EventWoken       = "Woken"       // Wake ended a Park
@@ -44,6 +46,15 @@ type How struct {
 	Class Class
 	// After is how long to wait first; zero or less: not at all.
 	After time.Duration
-	// Reason says why. The zero Reason is not recorded.
+	// Reason says why. The zero Reason is not recorded; a delivery that has no other is told as EventAdded.
 	Reason Reason
+}
+
+// added is the reason of a delivery that has none, and became ready at a time.
+func (q *Queue[K]) added(at int64) Reason {
+	r := Reason{Source: sourceQueue, Event: EventAdded}
+	if at != 0 {
+		r.At = q.start.Add(time.Duration(at))
+	}
+	return r
 }

@@ -164,10 +164,9 @@ func (q *Queue[K]) stateLocked(e *entry[K]) KeyState[K] {
 	case e.coming != noClass:
 		k.Class = q.o.Classes[e.coming].Class
 	}
+	k.Reasons, k.ReasonsDropped = q.reasonsLocked(e)
 	x := q.core.extra(e)
 	if x == nil {
-		only := q.core.only(e)
-		k.Reasons = q.core.notes.copyOf(&only)
 		return k
 	}
 	k.Again = k.Again || x.adds > 0
@@ -177,11 +176,26 @@ func (q *Queue[K]) stateLocked(e *entry[K]) KeyState[K] {
 	if e.state == Parked {
 		k.ParkReason = x.why
 	}
-	for _, l := range []*noteList{&x.taken, &x.pending, &x.later} {
-		k.Reasons = append(k.Reasons, q.core.notes.copyOf(l)...)
-		k.ReasonsDropped += int(l.dropped)
-	}
 	return k
+}
+
+// reasonsLocked are all of a key's reasons. A delivery that has none was added without any.
+func (q *Queue[K]) reasonsLocked(e *entry[K]) (all []Reason, dropped int) {
+	var only, none noteList
+	lists := []*noteList{&only, &none, &none}
+	if x := q.core.extra(e); x != nil {
+		lists = []*noteList{&x.taken, &x.pending, &x.later}
+	} else {
+		only = q.core.only(e)
+	}
+	if e.state == Held && lists[0].n == 0 && !q.core.notes.off {
+		all = append(all, q.added(0))
+	}
+	for _, l := range lists {
+		all = append(all, q.core.notes.copyOf(l)...)
+		dropped += int(l.dropped)
+	}
+	return all, dropped
 }
 
 // queueStats are the figures for hook.QueueOpened.

@@ -63,7 +63,9 @@ func newRig(t *testing.T, o controller.Options, q workqueue.Options[types.Namesp
 	}
 	r.maps, r.secrets = cache.For[*corev1.ConfigMap](all), cache.For[*corev1.Secret](all)
 	for _, step := range steps {
-		r.steps = append(r.steps, func(ctx context.Context, key types.NamespacedName) (controller.Result, error) { return step(r, ctx, key) })
+		r.steps = append(r.steps, func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			return step(r, ctx, key)
+		})
 	}
 	if o.Logger == nil {
 		o.Logger = silent
@@ -365,8 +367,7 @@ func TestC6_WakesByRelist(t *testing.T) {
 // TestC6_LeavesNothingBehind: keys that write and are never due again are forgotten.
 func TestC6_LeavesNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r *rig
-		r = newRig(t, controller.Options{Workers: 4}, workqueue.Options[types.NamespacedName]{}, nil)
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil)
 		r.control = controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 			_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)})
 			return controller.Result{}, err

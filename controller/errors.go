@@ -72,7 +72,7 @@ func isNormal(err error) bool {
 	if err == nil {
 		return false
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // it unwraps by itself
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {
 			if !isNormal(err) {
 				return false
@@ -80,7 +80,7 @@ func isNormal(err error) bool {
 		}
 		return len(joined.Unwrap()) > 0
 	}
-	if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // it unwraps by itself
+	if status, ok := err.(apierrors.APIStatus); ok {
 		err, _ := status.(error)
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err)
 	}

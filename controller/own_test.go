@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -161,8 +162,8 @@ var (
 	tooMany  = apierrors.NewTooManyRequests("later", 30)
 )
 
-// TestRetries: when, for what recorded reason, and how loudly.
-func TestRetries(t *testing.T) {
+// TestC10_EveryReconcileHasAReason: retries too. Also when they come, and how loudly.
+func TestC10_EveryReconcileHasAReason(t *testing.T) {
 	for name, test := range map[string]struct {
 		err    error
 		after  time.Duration
@@ -202,4 +203,40 @@ func TestRetries(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestC10_HoweverItBecameDue: there is a reason, in whichever way a key was made due.
+func TestC10_HoweverItBecameDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events []string
+		look := func(result controller.Result, err error) func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+			return func(r *rig, _ context.Context, key types.NamespacedName) (controller.Result, error) {
+				state, _ := r.control.Queue().Look(key)
+				event := "none"
+				if len(state.Reasons) > 0 {
+					event = state.Reasons[0].Source + " " + state.Reasons[0].Event
+				}
+				events = append(events, event)
+				return result, err
+			}
+		}
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil,
+			look(controller.Result{RequeueAfter: time.Second}, nil), look(controller.Result{}, errFlaky),
+			look(controller.Result{}, nil), look(controller.Result{}, nil), look(controller.Result{}, nil), look(controller.Result{}, nil))
+		r.start()
+		key := types.NamespacedName{Namespace: "default", Name: "a"}
+		for _, due := range []func(){
+			func() {},
+			func() { r.control.Queue().Add(key) },
+			func() { r.control.Queue().RequeueNow(key) },
+			func() { r.control.Queue().AddWith(key, workqueue.How{After: time.Second}) },
+		} {
+			due()
+			r.after(time.Minute)
+		}
+		want := []string{"Kind(ConfigMap.v1) Create", "queue After", "queue Retry", "queue Added", "queue RequeueNow", "queue Added"}
+		if !slices.Equal(events, want) {
+			t.Errorf("the reasons are %q, want %q", events, want)
+		}
+	})
 }

@@ -13,6 +13,10 @@
 // Or what a Reconcile costs that does nothing, from queue to queue:
 //
 //	GOWORK=off go run . -only reconcile [-rounds 7] [-deliveries 200000] [-profile directory]
+//
+// Or what controllers make of watches that are late, behind their own writes:
+//
+//	GOWORK=off go run . -only ryw [-cycles 10000] [-keys 200] [-lag 500ms] [-limit 3m] [-kubeconfig file]
 package main
 
 import (
@@ -26,10 +30,10 @@ import (
 
 func main() {
 	rounds := flag.Int("rounds", 7, "how often each measurement is made")
-	only := flag.String("only", "", "one of: time, memory, size, tenants, failures (default: all these), informers, reconcile")
+	only := flag.String("only", "", "one of: time, memory, size, tenants, failures (default: all these), informers, reconcile, ryw")
 	cpu := flag.Bool("cpu", false, "measure processor time instead of elapsed time")
 	informers := newInformers()
-	reconciles := newReconciles(informers)
+	reconciles, ownWrites := newReconciles(informers), newOwnWrites(informers)
 	flag.Parse()
 	if informers.contestant != "" {
 		informers.main()
@@ -44,7 +48,7 @@ func main() {
 		run  func(w *tabwriter.Writer, rounds int)
 	}{
 		{"time", times}, {"memory", memory}, {"size", sizes}, {"tenants", tenants}, {"failures", failures},
-		{"informers", informers.run}, {"reconcile", reconciles.run},
+		{"informers", informers.run}, {"reconcile", reconciles.run}, {"ryw", ownWrites.run},
 	}
 	for i, p := range parts {
 		if *only == "" && i < 5 || *only == p.name {

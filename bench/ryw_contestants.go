@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	clientgo "k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	crclient "sigs.k8s.io/controller-runtime/pkg/client"
+	crcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	crhandler "sigs.k8s.io/controller-runtime/pkg/handler"
+	crmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	crsource "sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+// stormer goes through a storm until ctx is done.
+type stormer struct {
+	name string
+	run  func(ctx context.Context, cfg *rest.Config, st *storm) error
+}
+
+// stormers are both frameworks, each with and without what it has against stale caches. controller-runtime's is
+// EnableReadYourWritesConsistency, off by default: reads wait, in the worker. Setpoint's is on by default: the key waits.
+var stormers = []stormer{
+	{"setpoint", stormSetpoint(0)},
+	{"setpoint, never put off", stormSetpoint(-1)},
+	{"controller-runtime", stormControllerRuntime(false)},
+	{"controller-runtime, read your writes", stormControllerRuntime(true)},
+}
+
+func stormSetpoint(bound time.Duration) func(context.Context, *rest.Config, *storm) error {
+	return func(ctx context.Context, cfg *rest.Config, st *storm) error {
+		c, err := client.New(cfg, client.Options{})
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		informers := cache.New(c, cache.Options{})
+		parents, children := cache.For[*appsv1.Deployment](informers), cache.For[*corev1.ConfigMap](informers)
+		a := access{
+			parent: found(parents.Get), child: found(children.Get),
+			status: client.For[*appsv1.Deployment](c).UpdateStatus,
+			create: client.For[*corev1.ConfigMap](c).Create,
+			update: client.For[*corev1.ConfigMap](c).Update,
+			remove: func(ctx context.Context, m *corev1.ConfigMap) error {
+				return client.For[*corev1.ConfigMap](c).Delete(ctx, key{Namespace: m.Namespace, Name: m.Name})
+			},
+		}
+		var ctrl *controller.Controller[key]
+		reconciler := controller.Func[key](func(ctx context.Context, k key) (controller.Result, error) {
+			after, again, err := st.reconcile(ctx, a, k)
+			if again && after == 0 {
+				ctrl.Queue().Add(k)
+			}
+			return controller.Result{RequeueAfter: after}, err
+		})
+		ctrl = controller.New("storm", reconciler, controller.Options{
+			Workers: workersOfEach, Logger: slog.New(newLogHandler()),
+		})
+		ctrl.Watch(source.Kind(parents, handler.Self()))
+		ctrl.Watch(source.Kind(children, handler.Self()))
+		return runWithCache(ctx, informers, ctrl.Run)
+	}
+}
+
+// found makes an object that is not found nil.
+func found[T cache.Object](get func(context.Context, key) (T, error)) func(context.Context, key) (T, error) {
+	return func(ctx context.Context, k key) (T, error) {
+		o, err := get(ctx, k)
+		if apierrors.IsNotFound(err) {
+			var none T
+			return none, nil
+		}
+		return o, err
+	}
+}
+
+func stormControllerRuntime(consistent bool) func(context.Context, *rest.Config, *storm) error {
+	return func(ctx context.Context, cfg *rest.Config, st *storm) error {
+		o := crmanager.Options{Metrics: server.Options{BindAddress: "0"}, Logger: logr.FromSlogHandler(newLogHandler())}
+		o.Client.Cache = &crclient.CacheOptions{EnableReadYourWritesConsistency: &consistent}
+		o.Controller.SkipNameValidation = new(true)
+		mgr, err := crmanager.New(cfg, o)
+		if err != nil {
+			return err
+		}
+		a := accessOf(mgr.GetClient())
+		var queue clientgo.TypedRateLimitingInterface[reconcile.Request]
+		adds := crsource.Func(func(_ context.Context, q clientgo.TypedRateLimitingInterface[reconcile.Request]) error {
+			queue = q
+			return nil
+		})
+		err = builder.ControllerManagedBy(mgr).For(&appsv1.Deployment{}).Watches(&corev1.ConfigMap{}, &crhandler.EnqueueRequestForObject{}).WatchesRawSource(adds).
+			WithOptions(crcontroller.Options{MaxConcurrentReconciles: workersOfEach}).
+			Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+				after, again, err := st.reconcile(ctx, a, req.NamespacedName)
+				if again && after == 0 {
+					queue.Add(req)
+				}
+				return reconcile.Result{RequeueAfter: after}, err
+			}))
+		if err != nil {
+			return err
+		}
+		return mgr.Start(ctx)
+	}
+}
+
+// accessOf reads and writes with controller-runtime's client.
+func accessOf(c crclient.Client) access {
+	created := func(ctx context.Context, m *corev1.ConfigMap) (*corev1.ConfigMap, error) { return m, c.Create(ctx, m) }
+	updated := func(ctx context.Context, m *corev1.ConfigMap) (*corev1.ConfigMap, error) { return m, c.Update(ctx, m) }
+	return access{
+		parent: found(func(ctx context.Context, k key) (*appsv1.Deployment, error) {
+			d := &appsv1.Deployment{}
+			return d, c.Get(ctx, k, d)
+		}),
+		child: found(func(ctx context.Context, k key) (*corev1.ConfigMap, error) {
+			m := &corev1.ConfigMap{}
+			return m, c.Get(ctx, k, m)
+		}),
+		status: func(ctx context.Context, d *appsv1.Deployment) (*appsv1.Deployment, error) {
+			return d, c.Status().Update(ctx, d)
+		},
+		create: created,
+		update: updated,
+		remove: func(ctx context.Context, m *corev1.ConfigMap) error { return c.Delete(ctx, m) },
+	}
+}

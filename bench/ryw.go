@@ -74,7 +74,7 @@ func (o *ownWrites) runIn(dir string, w *tabwriter.Writer) (err error) {
 		return err
 	}
 	cfg.QPS = -1
-	fmt.Fprintf(w, "%d keys, %d workers\twatches\tcycles\tof\ttime\treconciles\tstale\trefused\texpired\tquiet\tof calm\tof undelayed\tleast\t\t\n", o.keys, workersOfEach)
+	fmt.Fprintf(w, "%d keys, %d workers\twatches\tcycles\tof\ttime\treconciles\tstale\trefused\texpired\tin doubt\tquiet\tof calm\tof undelayed\tleast\t\t\n", o.keys, workersOfEach)
 	for _, s := range stormers {
 		if err := o.compare(ctx, w, cfg, s); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
@@ -104,8 +104,8 @@ func (o *ownWrites) compare(ctx context.Context, w *tabwriter.Writer, cfg *rest.
 		}
 		rates[i] = rate
 		fmt.Fprintf(os.Stderr, "%s, %s: %d cycles in %s\n", s.name, weather.name, st.cycled.Load(), took.Round(time.Millisecond))
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%.1f s\t%d\t%d\t%d\t%d\t%.0f/s\t", s.name, weather.name, st.cycled.Load(), o.keys*weather.cycles,
-			took.Seconds(), st.runs.Load(), st.stale.Load(), st.refused.Load(), st.expired.Load(), rate)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%.1f s\t%d\t%d\t%d\t%d\t%d\t%.0f/s\t", s.name, weather.name, st.cycled.Load(), o.keys*weather.cycles,
+			took.Seconds(), st.runs.Load(), st.stale.Load(), st.refused.Load(), st.expired.Load(), st.doubted.Load(), rate)
 		if weather.lag == 0 {
 			fmt.Fprintln(w, "\t\t\t\t")
 			continue

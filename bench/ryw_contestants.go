@@ -27,6 +27,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -72,7 +73,15 @@ func stormSetpoint(bound time.Duration) func(context.Context, *rest.Config, *sto
 			return controller.Result{RequeueAfter: after}, err
 		})
 		ctrl = controller.New("storm", reconciler, controller.Options{
-			Workers: workersOfEach, Logger: slog.New(newLogHandler()),
+			Workers: workersOfEach, Logger: slog.New(newLogHandler()), ReadYourWrites: bound,
+			Hooks: &hook.Controller{Awaited: func(a hook.Awaited) {
+				if a.Expired {
+					st.expired.Add(1)
+				}
+				if a.Doubts != nil {
+					st.doubted.Add(1)
+				}
+			}},
 		})
 		ctrl.Watch(source.Kind(parents, handler.Self()))
 		ctrl.Watch(source.Kind(children, handler.Self()))

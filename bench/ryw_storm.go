@@ -31,7 +31,7 @@ type storm struct {
 	over  chan struct{} // closed when all cycles are done
 
 	runs, stale, refused, cycled, quietRuns atomic.Int64
-	expired                                 atomic.Int64 // waits that were given up; counted by whoever waits
+	expired, doubted                        atomic.Int64 // waits that were given up, and Reconciles told that they may not see all
 
 	mu      sync.Mutex // guards written, not what it points to
 	written map[key]*wrote

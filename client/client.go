@@ -34,6 +34,10 @@ type Options struct {
 	FieldOwner string
 	// Hooks are told of requests. Default: nobody is.
 	Hooks *hook.Client
+	// Strict refuses requests that may write and whose context carries no term of leadership ([WithTerm]) and is not marked by
+	// [WithoutTerm] either. Default: they are made, and counted ([hook.Client].Unfenced). An event recorder makes requests with
+	// a context of its own: give it a client that is not strict.
+	Strict bool
 }
 
 // Validate names the field that is wrong.
@@ -93,7 +97,7 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		o.FieldOwner = "setpoint"
 	}
 	codecs := serializer.NewCodecFactory(o.Scheme)
-	if err := keepLedger(cfg, o.Hooks, codecs); err != nil {
+	if err := keepLedger(cfg, o, codecs); err != nil {
 		return nil, fmt.Errorf("client.New: %w", err)
 	}
 	httpClient, err := rest.HTTPClientFor(cfg)
@@ -126,12 +130,7 @@ func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 // cache can tell that the configurations are alike: not where there is a Proxy func.
 func (c *Client) ConfigFor(controller string) *rest.Config {
 	cfg := c.Config()
-	cfg.UserAgent += " controller/" + strings.Map(func(r rune) rune {
-		if r <= ' ' || r >= unicode.MaxASCII { // a header cannot have it
-			return '_'
-		}
-		return r
-	}, controller)
+	cfg.UserAgent = userAgentFor(cfg.UserAgent, controller)
 	return cfg
 }
 

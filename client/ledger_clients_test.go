@@ -144,7 +144,7 @@ func TestLedgerOfEveryClient(t *testing.T) {
 				t.Errorf("the requests are %v", l.Requests())
 			}
 			agents := api.Requests()
-			if got := agents[len(agents)-1].Header.Get("User-Agent"); strings.HasSuffix(got, " controller/web") == (name == "handle") {
+			if got := agents[len(agents)-1].Header.Get("User-Agent"); !strings.HasSuffix(got, " controller/web") || strings.Count(got, "controller/") != 1 {
 				t.Errorf("the user agent is %q", got)
 			}
 		})

@@ -24,7 +24,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/peek"
 )
 
-// ledgerTransport enters requests in the ledger of their context. It changes neither requests nor answers.
+// ledgerTransport enters requests in the ledger of their context, and lets them pass while the term in it is trusted. Of a
+// request it changes nothing but the user agent, of an answer nothing.
 type ledgerTransport struct {
 	base    http.RoundTripper
 	prefix  string // of all paths: what a proxy in front of the API server adds
@@ -33,34 +34,43 @@ type ledgerTransport struct {
 	origin  string // scheme://host
 	codecs  serializer.CodecFactory
 	hooks   hook.Client
+	strict  bool // refuse what may write and has no term
+	traced  bool // base is an *http.Transport, which says when it has a connection
+	agents  agents
 	buffers sync.Pool // of *[]byte
 }
 
 // keepLedger puts a ledgerTransport into cfg: below all that wraps, so that nothing waits between it and the connection. One
 // is enough: a config that comes from a Client has it already.
-func keepLedger(cfg *rest.Config, hooks *hook.Client, codecs serializer.CodecFactory) error {
+func keepLedger(cfg *rest.Config, o Options, codecs serializer.CodecFactory) error {
 	server, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
 		return err
 	}
-	if hooks == nil {
-		hooks = &hook.Client{}
+	var hooks hook.Client
+	if o.Hooks != nil {
+		hooks = *o.Hooks
 	}
-	prefix, own := strings.TrimSuffix(server.Path, "/"), *hooks
+	userAgent := cfg.UserAgent
 	cfg.WrapTransport = transport.Wrappers(func(base http.RoundTripper) http.RoundTripper {
+		t := &ledgerTransport{
+			base: base, prefix: strings.TrimSuffix(server.Path, "/"), scheme: server.Scheme, host: server.Host, origin: server.Scheme + "://" + server.Host,
+			codecs: codecs, hooks: hooks, strict: o.Strict, agents: agents{configured: userAgent},
+		}
 		for rt := base; rt != nil; {
-			if _, ok := rt.(*ledgerTransport); ok {
+			switch own := rt.(type) {
+			case *ledgerTransport:
 				return base
+			case *http.Transport:
+				t.traced = true
+				return t
+			case utilnet.RoundTripperWrapper:
+				rt = own.WrappedRoundTripper()
+			default:
+				return t
 			}
-			wrapper, ok := rt.(utilnet.RoundTripperWrapper)
-			if !ok {
-				break
-			}
-			rt = wrapper.WrappedRoundTripper()
 		}
-		return &ledgerTransport{
-			base: base, prefix: prefix, scheme: server.Scheme, host: server.Host, origin: server.Scheme + "://" + server.Host, codecs: codecs, hooks: own,
-		}
+		return t
 	}, cfg.WrapTransport)
 	return nil
 }
@@ -72,14 +82,16 @@ func (t *ledgerTransport) WrappedRoundTripper() http.RoundTripper { return t.bas
 func (t *ledgerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	l, _ := req.Context().Value(ledgerKey{}).(*Ledger)
 	if l == nil {
-		return t.base.RoundTrip(req)
+		resp, _, err := t.send(req, nil, "")
+		return resp, err
 	}
 	e := exchange{ledgerTransport: t, ledger: l}
 	e.begin(req)
-	unsent := req.Context().Err() != nil
-	resp, err := t.base.RoundTrip(req)
+	t.agents.sign(req, l.origin.Controller)
+	ended := req.Context().Err() != nil
+	resp, unsent, err := t.send(req, &e.record.Request, l.origin.Controller)
 	if err != nil {
-		e.failed(err, unsent || neverSent(err))
+		e.failed(err, unsent || ended)
 		return resp, err
 	}
 	e.answered(req, resp)
@@ -181,6 +193,9 @@ func (t *ledgerTransport) release(buf *[]byte) {
 
 // neverSent says whether an error came before there was a connection to send anything over.
 func neverSent(err error) bool {
+	if err == nil {
+		return false // what follows allocates
+	}
 	var op *net.OpError
 	var certificate *tls.CertificateVerificationError
 	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") || errors.As(err, &certificate)

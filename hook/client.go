@@ -30,4 +30,7 @@ type APIRequest struct {
 type Client struct {
 	// Requested is called after each request with a ledger in its context: when the answer began and, for a write, was read.
 	Requested func(APIRequest)
+	// Unfenced is called before each request that may write and has no term of leadership in its context, unless that was on
+	// purpose. Err is why it will be refused, if it will be. Without leader election that is every such request.
+	Unfenced func(APIRequest)
 }

@@ -234,7 +234,7 @@ func TestC10_HoweverItBecameDue(t *testing.T) {
 			due()
 			r.after(time.Minute)
 		}
-		want := []string{"Kind(ConfigMap.v1) Create", "queue After", "queue Retry", "queue Added", "queue RequeueNow", "queue Added"}
+		want := []string{"Kind(ConfigMap.v1) create", "queue After", "queue Retry", "queue Added", "queue RequeueNow", "queue Added"}
 		if !slices.Equal(events, want) {
 			t.Errorf("the reasons are %q, want %q", events, want)
 		}

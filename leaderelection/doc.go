@@ -22,11 +22,17 @@
 // RenewDeadline after the last renewal that succeeded was sent, however late its answer came and even if the process was
 // suspended meanwhile, or as soon as another holder is read.
 //
+// L2 (with package client): what leads is given a [client.Term] in its contexts. Requests that carry it are refused from when
+// the term is lost, or lead has returned. If the process or its machine stood still meanwhile, so that neither was noticed in
+// time, they are refused from when half of the time is over that is left of LeaseDuration after RetryPeriod and RenewDeadline
+// (with the defaults 13.5 s after the last renewal was sent), by the monotonic or the wall clock, whichever says so first. See
+// package client for what is beyond any fence.
+//
 // # What it stands on
 //
 // Acquiring and renewing are client-go's elector on coordination/v1 Leases, so the records are those that every Kubernetes
 // component writes. Releasing is our own: client-go releases before the work has ended, and can free a Lease that is no
-// longer its own. Requests are not fenced: one that is on its way when a term is lost still arrives.
+// longer its own.
 //
 // # Concurrency
 //

@@ -17,13 +17,16 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/setpoint-dev/setpoint/client"
 )
 
 // ErrLost is the cause with which a term's contexts end when the term is lost.
 var ErrLost = errors.New("the term of leadership is lost")
 
 // Lead is what a process does in a term. It should take new work until take is done, and run it on work, which outlives
-// take on a stop and ends with it, cause [ErrLost], when the term is lost. The term lasts until it has returned.
+// take on a stop and ends with it, cause [ErrLost], when the term is lost. The term lasts until it has returned. Both contexts
+// carry it, as a [client.Term].
 type Lead func(take, work context.Context) error
 
 // Elector campaigns for one Lease. Run may be called once at a time.
@@ -65,6 +68,7 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 // exit. An error that lead returned because its contexts ended is none.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	defer utilnet.CloseIdleConnectionsFor(e.http.Transport)
+	ctx = client.WithoutTerm(ctx) // of our own requests: they are what a term is made of
 	for ctx.Err() == nil {
 		lost, err := e.term(ctx, lead)
 		if err != nil || !lost {
@@ -96,11 +100,12 @@ func (e *Elector) term(ctx context.Context, lead Lead) (lost bool, err error) {
 	elector, err := leaderelection.NewLeaderElector(e.config(l, func(term context.Context) {
 		end := ended{err: errExited} // unless lead returns
 		defer func() {
-			end.lost = term.Err() != nil // else it ends now
+			l.leadership().End(errReturned) // before the Lease is released
+			end.lost = term.Err() != nil    // else it ends now
 			done <- end
 			letGo(nil)
 		}()
-		end.err = e.lead(ctx, term, lead)
+		end.err = e.lead(ctx, term, l.leadership(), lead)
 	}))
 	if err != nil {
 		return false, fmt.Errorf("leader election on %s: %w", e, err)
@@ -120,19 +125,24 @@ func (e *Elector) term(ctx context.Context, lead Lead) (lost bool, err error) {
 
 var errStopped = errors.New("the campaign was stopped")
 
+var errReturned = errors.New("what led under it has returned")
+
 var errExited = errors.New("what leads has ended its goroutine with runtime.Goexit; it should return an error instead")
 
 // lead runs one term. client-go cancels term when the Lease is lost, and when hold ends.
-func (e *Elector) lead(ctx, term context.Context, lead Lead) error {
+func (e *Elector) lead(ctx, term context.Context, t *client.Term, lead Lead) error {
 	if ctx.Err() != nil {
 		return nil // nothing to do but to release
 	}
 	if e.o.Hooks.Acquired != nil {
 		e.o.Hooks.Acquired(e.o.Lease)
 	}
-	work, lose := context.WithCancelCause(context.WithoutCancel(ctx))
+	work, lose := context.WithCancelCause(client.WithTerm(context.WithoutCancel(ctx), t))
 	defer lose(nil)
-	defer context.AfterFunc(term, func() { lose(ErrLost) })()
+	defer context.AfterFunc(term, func() {
+		t.End(ErrLost)
+		lose(ErrLost)
+	})()
 	take, stop := context.WithCancelCause(work)
 	defer stop(nil)
 	defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
@@ -174,15 +184,17 @@ func (e *Elector) end(ctx context.Context, l *lock, done <-chan ended) (lost boo
 // lock makes the lock of one term. lost is called when somebody else is seen to hold a Lease that was ours, and when it could
 // not be renewed in time.
 func (e *Elector) lock(lost func()) *lock {
+	w := &written{LeasesGetter: e.leases}
 	return &lock{
 		LeaseLock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: e.o.Namespace, Name: e.o.Lease},
-			Client:     e.leases,
+			Client:     w,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: e.o.Identity},
 		},
-		stolen: lost,
-		trust:  e.o.RetryPeriod + e.o.RenewDeadline,
-		lapse:  lost,
+		written: w,
+		lost:    lost,
+		trust:   e.o.RetryPeriod + e.o.RenewDeadline,
+		fence:   e.o.fence(),
 		leader: func(holder string) {
 			if e.o.Hooks.Leader != nil {
 				e.o.Hooks.Leader(e.o.Lease, holder)

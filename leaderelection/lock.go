@@ -9,21 +9,27 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/setpoint-dev/setpoint/client"
 )
 
 // lock is client-go's lock on a Lease, which also notes since when the Lease is ours, and who else holds it. Only client-go's
-// elector calls its methods, one at a time, except for renewed and close.
+// elector calls its methods, one at a time, except for renewed, leadership, lose and close.
 type lock struct {
 	*resourcelock.LeaseLock
-	stolen func()              // called when somebody else holds the Lease that was ours; client-go would go on until RenewDeadline
-	leader func(holder string) // called when somebody else holds the Lease, at first and when it is another one
-	holder string              // as last read or written
-	trust  time.Duration       // for how long the Lease may be taken as ours after a request that made it ours was sent
-	lapse  func()              // called then. client-go counts from the answer, which may be late, or from when it wakes up
+	written *written
+	leader  func(holder string) // called when somebody else holds the Lease, at first and when it is another one
+	holder  string              // as last read or written
+	trust   time.Duration       // for how long the Lease may be taken as ours after a request that made it ours was sent
+	fence   time.Duration       // and for how long requests pass: later, and ended by two clocks, see client.Term
+	// lost is called then (client-go counts from the answer, which may be late, or from when it wakes up), and when somebody else
+	// holds the Lease that was ours (client-go would go on until RenewDeadline).
+	lost func()
 
 	mu    sync.Mutex // guards what follows
 	last  time.Time
-	timer *time.Timer // to lapse; nil until the Lease is ours
+	term  *client.Term // as timer, nil until the Lease is ours
+	timer *time.Timer  // to lose
 }
 
 // renewed returns when the last request that made the Lease ours was sent, or the zero time if none was answered yet.
@@ -33,17 +39,32 @@ func (l *lock) renewed() time.Time {
 	return l.last
 }
 
+// leadership returns the term, nil until the Lease is ours.
+func (l *lock) leadership() *client.Term {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.term
+}
+
 // held takes down that a request sent at this time has made the Lease ours.
 func (l *lock) held(sent time.Time) {
 	l.holder = l.Identity()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = sent
-	if l.timer == nil {
-		l.timer = time.AfterFunc(time.Until(sent.Add(l.trust)), l.lapse)
+	if l.term == nil {
+		l.term = client.NewTerm(client.Token{Lease: l.written.lease.UID, ResourceVersion: l.written.lease.ResourceVersion}, sent, l.fence)
+		l.timer = time.AfterFunc(time.Until(sent.Add(l.trust)), l.lose)
 	} else {
+		l.term.Extend(sent)
 		l.timer.Reset(time.Until(sent.Add(l.trust)))
 	}
+}
+
+// lose ends the term.
+func (l *lock) lose() {
+	l.leadership().End(ErrLost)
+	l.lost()
 }
 
 // close stops the timer.
@@ -106,7 +127,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	if l.holder != "" && l.holder != l.Identity() {
 		l.leader(l.holder)
 		if !l.renewed().IsZero() {
-			l.stolen()
+			l.lose()
 		}
 	}
 	return record, raw, nil

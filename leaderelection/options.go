@@ -70,6 +70,12 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// fence is for how long after a renewal was sent requests may be made: until half of the time is over that work has to stop.
+// The other half is for what is on its way, and for clocks that do not run at the same rate.
+func (o Options) fence() time.Duration {
+	return o.LeaseDuration - (o.LeaseDuration-o.RenewDeadline-o.RetryPeriod)/2
+}
+
 // Validate names each field that is wrong, after defaults.
 func (o Options) Validate() error {
 	o = o.withDefaults()

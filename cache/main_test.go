@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newCache makes a cache of the API server, and a record of what its hook was told.
-func newCache(t *testing.T, api *fakeapi.Server) (*cache.Cache, *states) {
+func newCache(t testing.TB, api *fakeapi.Server) (*cache.Cache, *states) {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *states) take() string {
 }
 
 // start runs the cache until the function that it returns is called, which joins it.
-func start(t *testing.T, c *cache.Cache) (stop func()) {
+func start(t testing.TB, c *cache.Cache) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -76,7 +76,7 @@ func start(t *testing.T, c *cache.Cache) (stop func()) {
 }
 
 // synced waits for a handle and says how long that took.
-func synced[T cache.Object](t *testing.T, h *cache.Handle[T]) time.Duration {
+func synced[T cache.Object](t testing.TB, h *cache.Handle[T]) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()

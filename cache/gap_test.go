@@ -1,0 +1,271 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// TestC6_Gap: a gap names the informer, where it is, and what it does not show.
+func TestC6_Gap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Namespaces)
+		api.Lag(time.Hour)
+		c, _ := newCache(t, api)
+		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("default"), ReadOnly: true})
+		everywhere := cache.For[*corev1.Namespace](c)
+		d := declared(h, everywhere)
+		defer start(t, c)()
+		synctest.Wait()
+		w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		gap := func(w cache.Written) string {
+			g, err := d.Behind(w)
+			if g == nil || err != nil {
+				t.Fatalf("got %v, %v", g, err)
+			}
+			return g.String()
+		}
+		if got := gap(w); got != "ConfigMap.v1 (namespace default, read-only) is at version 1 and does not show the write of default/a at 2" {
+			t.Errorf("got %q", got)
+		}
+		w.Gone = true
+		if got := gap(w); got != "ConfigMap.v1 (namespace default, read-only) is at version 1 and does not show the deletion of default/a at 2" {
+			t.Errorf("got %q", got)
+		}
+		n := writtenOf(fakeapi.Namespaces, api.Put(fakeapi.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))
+		if got := gap(n); got != "Namespace.v1 is at version 1 and does not show the write of a at 3" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// TestC6_Swallowed: a relist that swallows a delete wakes who waits for it. Who waits for an object that nobody has ever seen is
+// woken by the next event of any other.
+func TestC6_Swallowed(t *testing.T) {
+	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				api.Silence()
+				api.Intercept(a)
+				known := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+				c, _ := newCache(t, api)
+				h := cache.For[*corev1.ConfigMap](c)
+				d := declared(h)
+				defer start(t, c)()
+				synced(t, h)
+				late, release := until()
+				api.Intercept(late)
+				api.CutWatches()
+				synctest.Wait()
+				api.Remove(fakeapi.ConfigMaps, "default", "a")
+				unseen := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("b")))
+				api.Remove(fakeapi.ConfigMaps, "default", "b")
+				api.Expire()
+				n, m := notify(t, d, goneOf(known)), notify(t, d, unseen)
+				api.Intercept(a)
+				release()
+				time.Sleep(10 * time.Second)
+				n.called(1, "it is gone")
+				expect(t, d, unseen, "shown", "the list was newer")
+				api.Put(fakeapi.ConfigMaps, configMap("other"))
+				m.called(1, "something else has happened")
+			})
+		})
+	}
+}
+
+// TestC6_Order: those who wait for versions are woken as the store reaches them, whatever moves it on, and those who do not wait
+// any more are not.
+func TestC6_Order(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		c, _ := newCache(t, api)
+		h := cache.For[*corev1.ConfigMap](c)
+		d := declared(h)
+		defer start(t, c)()
+		synced(t, h)
+		const many = 50
+		var all []*waiting
+		for n := range many { // from the highest version to the lowest, of objects that never are there
+			w := cache.Written{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: fmt.Sprint("ghost", n), UID: "u", ResourceVersion: fmt.Sprint(2 + many - n)}
+			all = append(all, notify(t, d, w))
+			if n%3 == 0 {
+				all[n].cancel()
+				all[n].cancel()
+			}
+		}
+		for at := 2; at < 2+many; at++ {
+			if got := api.Put(fakeapi.ConfigMaps, configMap("a", fmt.Sprint(at))).GetResourceVersion(); got != fmt.Sprint(at) {
+				t.Fatalf("the version is %s, want %d", got, at)
+			}
+			for n, one := range all {
+				want := int32(0)
+				if 2+many-n <= at && n%3 != 0 {
+					want = 1
+				}
+				one.called(want, fmt.Sprintf("at %d, waiting for %d", at, 2+many-n))
+			}
+		}
+	})
+}
+
+// TestC6_Trouble: who waits is woken when waiting is of no use any more: the informer fails or stops, the object leaves the scope,
+// nobody keeps the kind any longer.
+func TestC6_Trouble(t *testing.T) {
+	for name, then := range map[string]func(*trouble){
+		"the informer fails": func(t *trouble) {
+			t.api.Intercept(refuse)
+			t.api.CutWatches()
+			time.Sleep(time.Minute)
+			t.want = "unclear"
+		},
+		"the namespace leaves the scope": func(t *trouble) { t.namespaces.Remove("default") },
+		"the scope is another":           func(t *trouble) { t.namespaces.Replace("other") },
+		"the handle is released":         func(t *trouble) { t.handle.Release() },
+		"the cache stops": func(t *trouble) {
+			t.stop()
+			t.want = "unclear"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				api.Lag(time.Hour)
+				c, _ := newCache(t, api)
+				namespaces := cache.NewSet("default")
+				h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: namespaces})
+				other := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("default")}) // keeps the informer alive
+				stop := start(t, c)
+				defer stop()
+				synced(t, h)
+				d := declared(h)
+				w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+				n, cancelled, elsewhere := notify(t, d, w), notify(t, d, w), notify(t, declared(other), w)
+				cancelled.cancel()
+				stale, _ := d.Behind(w)
+				n.called(0, "before")
+				x := &trouble{api, namespaces, h, stop, "shown"}
+				then(x)
+				n.called(1, name)
+				cancelled.called(0, "cancelled")
+				expect(t, d, w, x.want, name)
+				late := &waiting{t: t}
+				stale.Notify(func() { late.calls.Add(1) })()
+				late.called(1, "who comes late")
+				if x.want == "shown" {
+					elsewhere.called(0, "the informer goes on for others")
+				} else {
+					elsewhere.called(1, name)
+				}
+			})
+		})
+	}
+}
+
+// trouble is what can be done to an informer.
+type trouble struct {
+	api        *fakeapi.Server
+	namespaces *cache.Set[string]
+	handle     *cache.Handle[*corev1.ConfigMap]
+	stop       func()
+	want       string
+}
+
+// TestC6_LastRelease: an informer that stops while somebody waits for it takes everything with it (S6).
+func TestC6_LastRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Lag(time.Hour)
+		c, _ := newCache(t, api)
+		defer start(t, c)()
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		api.Put(fakeapi.ConfigMaps, configMap("a", "1"))
+		for range 10 {
+			names := cache.NewSet(types.NamespacedName{Namespace: "default", Name: "a"})
+			h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: names})
+			synced(t, h)
+			d := declared(h)
+			w.ResourceVersion = "1000"
+			n, m := notify(t, d, w), notify(t, d, w)
+			h.Release()
+			time.Sleep(10 * time.Second)
+			n.called(1, "released")
+			m.called(1, "released")
+		}
+		if after := runtime.NumGoroutine(); after > before {
+			t.Errorf("%d goroutines, %d before", after, before)
+		}
+	})
+}
+
+// TestC6_NoWakeIsLost: whoever registers while the event comes is woken all the same. Run with -race.
+func TestC6_NoWakeIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		c, _ := newCache(t, api)
+		h := cache.For[*corev1.ConfigMap](c)
+		d := declared(h)
+		defer start(t, c)()
+		synced(t, h)
+		client := kubernetes.NewForConfigOrDie(api.Config()).CoreV1().ConfigMaps("default")
+		var writers sync.WaitGroup
+		for writer := range 8 {
+			writers.Go(func() {
+				name := fmt.Sprint("m", writer%4) // two for each object
+				for round := range 100 {
+					var w cache.Written
+					switch {
+					case round%4 == 3:
+						w = goneOf(writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap(name))))
+						_ = client.Delete(t.Context(), name, metav1.DeleteOptions{})
+						w.ResourceVersion = api.Version()
+					default:
+						w = writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap(name, fmt.Sprint(writer, round))))
+					}
+					await(t, d, w, round%2 == 0)
+				}
+			})
+		}
+		writers.Wait()
+	})
+}
+
+// await waits as a controller does, but without its looks from time to time: a wake that is lost is a deadlock, which the bubble
+// reports.
+func await(t *testing.T, d *cache.Declarations, w cache.Written, cancels bool) {
+	for {
+		gap, err := d.Behind(w)
+		if err != nil {
+			t.Errorf("%v", err)
+		}
+		if gap == nil {
+			return
+		}
+		woken := make(chan struct{})
+		if cancels { // in between
+			defer gap.Notify(func() {})()
+			gap.Notify(func() {})()
+		}
+		cancel := gap.Notify(func() { close(woken) })
+		<-woken
+		cancel()
+	}
+}

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// TestC6_Selectors: a write of what a selector excludes, and the store does not have, is not waited for; all others are. The store
+// never has the object here.
+func TestC6_Selectors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gvk := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+		meta := metav1.ObjectMeta{Namespace: "default", Name: "a", Labels: map[string]string{"app": "web"}}
+		typed := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "one"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+		typed.Spec.HostNetwork = true
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		untyped := &unstructured.Unstructured{Object: content}
+		untyped.SetGroupVersionKind(gvk)
+		newer := untyped.DeepCopy()
+		newer.SetAPIVersion("v2")
+		partial := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: meta}
+		scale := &autoscalingv1.Scale{TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"}, ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}
+		bare := &corev1.Pod{ObjectMeta: meta}
+		const in, out = "gap", "shown"
+
+		api := fakeapi.New(fakeapi.Pods)
+		api.Silence()
+		c, _ := newCache(t, api)
+		defer start(t, c)()
+		check := func(s cache.Scope, object runtime.Object, want string) {
+			t.Helper()
+			h := cache.ForScope[*corev1.Pod](c, s)
+			synced(t, h)
+			w := cache.Written{Resource: schema.GroupResource{Resource: "pods"}, Namespace: "default", Name: "a", UID: "never", ResourceVersion: "1000", Object: object}
+			expect(t, declared(h), w, want, h.String())
+			w.Gone = true
+			expect(t, declared(h), w, want, "gone, "+h.String())
+			h.Release()
+		}
+		for selector, want := range map[string]string{"app=web": in, "app": in, "app in (web,db)": in, "app=db": out, "!app": out, "other": out, "app=web,other": out} {
+			parsed, err := labels.Parse(selector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, object := range []runtime.Object{typed, untyped, newer, partial} {
+				check(cache.Scope{Labels: parsed}, object, want)
+			}
+			check(cache.Scope{Labels: parsed}, nil, in)
+			check(cache.Scope{Labels: parsed}, scale, in)
+		}
+		for selector, want := range map[string]struct{ whole, metadata, bare string }{
+			"metadata.name=a":                      {in, in, in},
+			"metadata.name=b":                      {out, out, out},
+			"metadata.namespace!=default":          {out, out, out},
+			"spec.nodeName=one":                    {in, in, out},
+			"spec.nodeName=two":                    {out, in, out},
+			"spec.nodeName!=one":                   {out, in, in},
+			"spec.nodeName!=":                      {in, in, out},
+			"spec.nodeName=":                       {out, in, in},
+			"status.phase=Running":                 {in, in, out},
+			"status.phase!=Running,metadata.name=": {out, out, out},
+			"spec.hostNetwork=true":                {in, in, out},
+			"spec.hostNetwork=false":               {out, in, in}, // what is not there may be false
+			"spec.hostNetwork!=false":              {in, in, in},
+			"status.successful=1":                  {in, in, in}, // of jobs; no path
+			"metadata.labels=x":                    {in, in, in}, // no value
+			"metadata.name.x=y":                    {in, in, in}, // no path
+		} {
+			parsed, err := fields.ParseSelector(selector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := cache.Scope{Fields: parsed}
+			check(s, typed, want.whole)
+			check(s, untyped, want.whole)
+			check(s, partial, want.metadata)
+			check(s, newer, want.metadata) // its fields may be others
+			check(s, bare, want.bare)
+			check(s, nil, in)
+			check(s, scale, in)
+		}
+	})
+}
+
+// TestC6_LeavesTheSelector: what a write takes out of a selector is waited for until the store has dropped it; what it brings in
+// until it is there.
+func TestC6_LeavesTheSelector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api.Lag(lag)
+		c, _ := newCache(t, api)
+		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"name": "a"})})
+		defer start(t, c)()
+		synced(t, h)
+		d := declared(h)
+		for _, r := range []string{"configmaps", "secrets"} {
+			if got := d.Selects(schema.GroupResource{Resource: r}); got != (r == "configmaps") {
+				t.Errorf("Selects(%s) is %t", r, got)
+			}
+		}
+		if declared(cache.For[*corev1.ConfigMap](c)).Selects(schema.GroupResource{Resource: "configmaps"}) || (&cache.Declarations{}).Selects(schema.GroupResource{}) {
+			t.Error("no selector, and yet")
+		}
+		write := func(label, want string) {
+			t.Helper()
+			m := configMap("a", label)
+			m.Labels["name"] = label
+			w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, m))
+			expect(t, d, w, want, "at once, "+label)
+			if want == "gap" {
+				n := notify(t, d, w)
+				time.Sleep(lag)
+				n.called(1, label)
+			}
+			expect(t, d, w, "shown", "later, "+label)
+		}
+		write("b", "gap")
+		write("c", "shown") // it is not there, and will not come
+		write("a", "gap")
+		write("c", "gap")
+		// It is not known what was written: only the version of a bookmark shows that.
+		m := configMap("b")
+		w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, m))
+		w.Object = nil
+		expect(t, d, w, "gap", "unknown")
+		time.Sleep(time.Minute + lag)
+		expect(t, d, w, "shown", "after a bookmark")
+		api.Silence()
+		api.CutWatches()
+		time.Sleep(time.Second)
+		w = writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("b", "2")))
+		w.Object = nil
+		time.Sleep(2 * time.Minute)
+		expect(t, d, w, "gap", "without bookmarks")
+	})
+}

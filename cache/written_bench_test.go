@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// BenchmarkBehind is what it costs to learn that there is nothing to wait for: of one write that one informer shows, of one that
+// no informer keeps, and of one that is shown by the object alone.
+func BenchmarkBehind(b *testing.B) {
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	for n := range 1000 {
+		api.Put(fakeapi.ConfigMaps, configMap(fmt.Sprint("m", n)))
+	}
+	c, _ := newCache(b, api)
+	h := cache.For[*corev1.ConfigMap](c)
+	defer start(b, c)()
+	synced(b, h)
+	var d cache.Declarations
+	d.Set("the benchmark", h)
+	stored := writtenOf(fakeapi.ConfigMaps, api.Object(fakeapi.ConfigMaps, "default", "m7"))
+	other, gone := stored, stored
+	other.Resource.Resource = "secrets"
+	gone.Gone, gone.Name = true, "gone"
+	for name, w := range map[string]cache.Written{"shown": stored, "not kept": other, "gone": gone} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if gap, err := d.Behind(w); gap != nil || err != nil {
+					b.Fatal(gap, err)
+				}
+			}
+		})
+	}
+}

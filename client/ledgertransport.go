@@ -80,7 +80,7 @@ func (t *ledgerTransport) WrappedRoundTripper() http.RoundTripper { return t.bas
 
 // RoundTrip implements http.RoundTripper.
 func (t *ledgerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	l, _ := req.Context().Value(ledgerKey{}).(*Ledger)
+	l := ledgerOf(req.Context())
 	if l == nil {
 		resp, _, err := t.send(req, nil, "")
 		return resp, err

@@ -21,8 +21,8 @@ import (
 const mostGivenUp = 100
 
 // putOff parks a key whose last Reconcile has written what an informer does not show yet (C6), and reports whether it did. If it
-// did not, doubts is what the Reconcile that starts now has to know: it may not see what was written.
-func (c *Controller[K]) putOff(item workqueue.Item[K], p *past) (parked bool, doubts error) {
+// did not, its doubts are what the Reconcile that starts now has to know: it may not see what was written.
+func (c *Controller[K]) putOff(item workqueue.Item[K], p *past) (parked bool) {
 	if p.unnotify != nil {
 		p.unnotify()
 		p.unnotify = nil
@@ -33,7 +33,8 @@ func (c *Controller[K]) putOff(item workqueue.Item[K], p *past) (parked bool, do
 		if p.doubts != nil {
 			c.tellAwaited(hook.Awaited{Doubts: p.doubts})
 		}
-		return false, errors.Join(p.doubts, c.stillMissing(p))
+		p.doubts = errors.Join(p.doubts, c.stillMissing(p))
+		return false
 	}
 	now := time.Now()
 	if p.since.IsZero() {
@@ -47,7 +48,8 @@ func (c *Controller[K]) putOff(item workqueue.Item[K], p *past) (parked bool, do
 			p.givenUp = p.givenUp[max(0, len(p.givenUp)-mostGivenUp):]
 		}
 		c.tellAwaited(hook.Awaited{Took: now.Sub(p.since), Expired: gap != nil, Doubts: p.doubts})
-		return false, errors.Join(p.doubts, c.stillMissing(p))
+		p.doubts = errors.Join(p.doubts, c.stillMissing(p))
+		return false
 	}
 	p.missing = gap.String()
 	p.unnotify = gap.Notify(func() { c.queue.Wake(item.Key()) })
@@ -55,7 +57,7 @@ func (c *Controller[K]) putOff(item workqueue.Item[K], p *past) (parked bool, do
 	p.checks++
 	c.journal.put(item.Key(), p)    // before anybody else can take the key
 	_ = item.Park(p.missing, pause) // cannot fail: it was taken just now
-	return true, nil
+	return true
 }
 
 // gap is something that is not shown yet.

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -29,7 +28,6 @@ type Controller[K comparable] struct {
 	run        string        // begins each reconcile ID
 	synced     chan struct{} // closed by Warm
 	declared   cache.Declarations
-	selects    func(schema.GroupResource) bool // declared.Selects
 	journal    journal[K]
 	news       news[K]
 	ownEvents  atomic.Int64 // how many did not end a backoff
@@ -66,7 +64,6 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	if q.Name == "" {
 		q.Name = name
 	}
-	c.selects = c.declared.Selects
 	var err error
 	c.queue, err = workqueue.New(c.withOwnEvents(q))
 	if err != nil {

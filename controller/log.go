@@ -13,8 +13,6 @@ import (
 
 // itemLog is the logger of one Reconcile. Most log nothing, so its attributes are formatted when the first line is.
 type itemLog[K comparable] struct {
-	slog.Logger
-
 	base slog.Handler
 	item workqueue.Item[K]
 	run  string

@@ -63,17 +63,17 @@ func (c *Controller[K]) settle(ctx context.Context, r *running[K], end ending) {
 	case hook.RequeuedAfter:
 		lost = r.item.After(end.result.RequeueAfter)
 	case hook.FailedTerminally:
-		r.Error("reconcile failed for good", "err", end.err)
+		r.logger().Error("reconcile failed for good", "err", end.err)
 		lost = r.item.Done()
 	case hook.Interrupted:
-		r.Info("reconcile interrupted", "err", end.err, "cause", context.Cause(ctx))
+		r.logger().Info("reconcile interrupted", "err", end.err, "cause", context.Cause(ctx))
 		lost = r.item.Release()
 	default:
 		c.withdraw(r.item, p.made, reasons)
 		lost = c.retry(ctx, r, end)
 	}
 	if lost != nil {
-		r.Error("the key could not be settled", "err", lost)
+		r.logger().Error("the key could not be settled", "err", lost)
 	}
 }
 
@@ -81,14 +81,17 @@ func (c *Controller[K]) settle(ctx context.Context, r *running[K], end ending) {
 // never for one that is retried.
 func (c *Controller[K]) leave(r *running[K], end ending) *past {
 	failed := end.outcome == hook.Failed || end.outcome == hook.Panicked
-	wrote := r.ledger.Wrote()
-	if !failed && !wrote && end.outcome != hook.FailedTerminally && len(r.givenUp) == 0 {
+	wrote := r.wrote()
+	if !failed && wrote == nil && end.outcome != hook.FailedTerminally && (r.past == nil || len(r.past.givenUp) == 0) {
 		return nil
 	}
-	p := &past{delivery: r.item.Delivery(), givenUp: r.givenUp}
-	if wrote {
-		p.awaited, p.answers = awaited(r.ledger)
-		if _, left := r.ledger.LeftOut(); left > 0 {
+	p := &past{delivery: r.item.Delivery()}
+	if r.past != nil {
+		p.givenUp = r.past.givenUp
+	}
+	if wrote != nil {
+		p.awaited, p.answers = awaited(wrote)
+		if _, left := wrote.LeftOut(); left > 0 {
 			p.doubts = fmt.Errorf("%d of its writes: there were too many to remember them", left)
 		}
 	}
@@ -131,11 +134,11 @@ func (c *Controller[K]) retry(ctx context.Context, r *running[K], end ending) er
 	var panicked *PanicError
 	switch {
 	case end.outcome == hook.Panicked && errors.As(end.err, &panicked):
-		r.Error("reconcile panicked", "err", end.err, "retryAfter", delay, "stack", string(panicked.Stack))
+		r.logger().Error("reconcile panicked", "err", end.err, "retryAfter", delay, "stack", string(panicked.Stack))
 	case isNormal(end.err):
-		r.Info("reconcile is tried again", "err", end.err, "retryAfter", delay)
+		r.logger().Info("reconcile is tried again", "err", end.err, "retryAfter", delay)
 	default:
-		r.Error("reconcile failed", "err", end.err, "retryAfter", delay)
+		r.logger().Error("reconcile failed", "err", end.err, "retryAfter", delay)
 	}
 	return lost
 }

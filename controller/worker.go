@@ -5,7 +5,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -13,9 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // Lead lets the controller act for one term: workers take keys until take or work is done, and Reconciles run on work, which
@@ -27,11 +24,10 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	case <-take.Done():
 		return nil
 	}
-	log := c.logger(work)
-	work = c.declared.Context(context.WithValue(work, staleKey{}, c.stale))
+	t, work := c.newTerm(work)
 	var workers sync.WaitGroup
 	for range c.o.Workers {
-		startWorker(&workers, func() bool { return c.processNextItem(take, work, log) })
+		startWorker(&workers, func() bool { return t.processNextItem(take, work) })
 	}
 	workers.Wait()
 	return nil
@@ -66,7 +62,8 @@ func (c *Controller[K]) logger(ctx context.Context) *slog.Logger {
 }
 
 // processNextItem takes a key, reconciles it and settles it. It returns false when there is nothing more to take.
-func (c *Controller[K]) processNextItem(take, work context.Context, log *slog.Logger) bool {
+func (t *term[K]) processNextItem(take, work context.Context) bool {
+	c := t.controller
 	item, ok := c.queue.Get(take)
 	if !ok {
 		return false
@@ -76,53 +73,28 @@ func (c *Controller[K]) processNextItem(take, work context.Context, log *slog.Lo
 		return false
 	}
 	past := c.journal.take(item.Key())
-	var doubts error
-	if past != nil {
-		var parked bool
-		if parked, doubts = c.putOff(item, past); parked {
-			return true
-		}
+	if past != nil && c.putOff(item, past) {
+		return true
 	}
-	ctx, r := c.begin(work, item, log)
-	if past != nil {
-		r.givenUp = past.givenUp
-	}
-	if doubts != nil {
-		ctx = context.WithValue(ctx, doubtsKey{}, doubts)
+	r := &running[K]{Context: work, term: t, item: item, past: past}
+	tell := c.o.Hooks.Reconciled
+	var started time.Time
+	if tell != nil {
+		started = time.Now()
 	}
 	if c.o.Hooks.Reconciling != nil {
 		c.o.Hooks.Reconciling(c.name)
 	}
-	started := time.Now()
 	end := ending{outcome: hook.Panicked, err: errExited} // unless reconcile returns
 	defer func() {                                        // so that the key is settled even if it does not
-		c.settle(ctx, r, end)
-		if c.o.Hooks.Reconciled != nil {
-			c.o.Hooks.Reconciled(hook.Reconcile{Controller: c.name, Took: time.Since(started), Outcome: end.outcome, Err: end.err})
+		c.settle(r, r, end)
+		if tell != nil {
+			tell(hook.Reconcile{Controller: c.name, Took: time.Since(started), Outcome: end.outcome, Err: end.err})
 		}
 	}()
-	end = c.reconcile(ctx, r)
+	end = c.reconcile(r, r)
 	return true
 }
-
-// running is one Reconcile.
-type running[K comparable] struct {
-	itemLog[K]
-
-	ledger  *client.Ledger
-	givenUp []client.Write // what the key has written and was not shown in time
-}
-
-// begin makes what a Reconcile is given.
-func (c *Controller[K]) begin(work context.Context, item workqueue.Item[K], log *slog.Logger) (context.Context, *running[K]) {
-	r := &running[K]{itemLog: itemLog[K]{base: log.Handler(), item: item, run: c.run}}
-	r.Logger = *slog.New(&r.itemLog)
-	r.ledger = client.NewLedger(client.Origin{Controller: c.name, Key: r, Run: c.run, Delivery: item.Delivery(), Decode: c.selects})
-	return logr.NewContextWithSlogLogger(client.WithLedger(work, r.ledger), &r.Logger), r
-}
-
-// String returns the key.
-func (r *running[K]) String() string { return fmt.Sprint(r.item.Key()) }
 
 // reconcile calls Reconcile, and says how it ended. A panic is an error with its stack (C5).
 func (c *Controller[K]) reconcile(ctx context.Context, r *running[K]) (end ending) {

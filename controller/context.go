@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/go-logr/logr"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// running is one Reconcile, and the context that it is given. Most Reconciles read the cache, find nothing to do and return: so
+// the logger and the ledger are made when somebody asks for them, and this is all that is allocated.
+type running[K comparable] struct {
+	context.Context //nolint:containedctx // it is one
+
+	term   *term[K]
+	item   workqueue.Item[K]
+	past   *past // of the key, if it has one
+	log    atomic.Pointer[slog.Logger]
+	ledger atomic.Pointer[client.Ledger]
+}
+
+// term is what all Reconciles of a call of Lead have in common.
+type term[K comparable] struct {
+	controller *Controller[K]
+	log        slog.Handler
+	logKey     any // under which a context carries a logger
+}
+
+// runningKey is under which the context of a Reconcile has itself.
+type runningKey struct{}
+
+// newTerm returns a term, and the context for its Reconciles.
+func (c *Controller[K]) newTerm(work context.Context) (*term[K], context.Context) {
+	t := &term[K]{controller: c, log: c.logger(work).Handler(), logKey: logKey()}
+	work = context.WithValue(work, staleKey{}, c.stale)
+	work = client.WithLedgerOf(work, func(ctx context.Context) *client.Ledger {
+		r, ok := ctx.Value(runningKey{}).(*running[K])
+		if !ok {
+			return nil
+		}
+		return r.requests()
+	})
+	return t, c.declared.Context(work)
+}
+
+// Value implements context.Context.
+func (r *running[K]) Value(key any) any {
+	switch key {
+	case runningKey{}:
+		return r
+	case doubtsKey{}:
+		if r.past == nil {
+			return nil
+		}
+		return r.past.doubts
+	case r.term.logKey:
+		return r.logger()
+	}
+	return r.Context.Value(key)
+}
+
+// logger returns the Reconcile's logger.
+func (r *running[K]) logger() *slog.Logger {
+	if log := r.log.Load(); log != nil {
+		return log
+	}
+	r.log.CompareAndSwap(nil, slog.New(&itemLog[K]{base: r.term.log, item: r.item, run: r.term.controller.run}))
+	return r.log.Load()
+}
+
+// requests returns the Reconcile's ledger.
+func (r *running[K]) requests() *client.Ledger {
+	if l := r.ledger.Load(); l != nil {
+		return l
+	}
+	c := r.term.controller
+	r.ledger.CompareAndSwap(nil, client.NewLedger(client.Origin{
+		Controller: c.name, Key: r.item.Key(), Run: c.run, Delivery: r.item.Delivery(), Decode: c.declared.Selects,
+	}))
+	return r.ledger.Load()
+}
+
+// wrote returns the ledger if it may have a write in it, else nil.
+func (r *running[K]) wrote() *client.Ledger {
+	if l := r.ledger.Load(); l != nil && l.Wrote() {
+		return l
+	}
+	return nil
+}
+
+// String says whose context it is, as package context does for its own.
+func (r *running[K]) String() string { return fmt.Sprintf("reconcile of %v", r.item.Key()) }
+
+// logKey finds out under which key logr looks for a logger. Its type is not exported, so that only logr can put one into a
+// context; but only at the price of an allocation and of a logger that most Reconciles never use.
+func logKey() any {
+	var asked spy
+	logr.FromContextAsSlogLogger(&asked)
+	return asked.key
+}
+
+// spy is a context that notes what it is asked for.
+type spy struct {
+	context.Context //nolint:containedctx // it is one
+
+	key any
+}
+
+// Value implements context.Context.
+func (s *spy) Value(key any) any {
+	s.key = key
+	return nil
+}

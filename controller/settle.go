@@ -53,7 +53,7 @@ func judge(ctx context.Context, result Result, err error) ending {
 }
 
 // settle gives the key back to the queue, in exactly one way, and keeps what its next Reconcile depends on.
-func (c *Controller[K]) settle(ctx context.Context, r *running[K], end ending) {
+func (c *Controller[K]) settle(r *running[K], end ending) {
 	p := c.leave(r, end)
 	reasons := c.news.take(r.item.Key(), r.item.Delivery())
 	var lost error // why the item could not be settled
@@ -66,11 +66,11 @@ func (c *Controller[K]) settle(ctx context.Context, r *running[K], end ending) {
 		r.logger().Error("reconcile failed for good", "err", end.err)
 		lost = r.item.Done()
 	case hook.Interrupted:
-		r.logger().Info("reconcile interrupted", "err", end.err, "cause", context.Cause(ctx))
+		r.logger().Info("reconcile interrupted", "err", end.err, "cause", context.Cause(r))
 		lost = r.item.Release()
 	default:
 		c.withdraw(r.item, p.made, reasons)
-		lost = c.retry(ctx, r, end)
+		lost = c.retry(r, end)
 	}
 	if lost != nil {
 		r.logger().Error("the key could not be settled", "err", lost)
@@ -129,8 +129,8 @@ func (c *Controller[K]) sweep() {
 }
 
 // retry settles a key whose Reconcile has failed, and logs it.
-func (c *Controller[K]) retry(ctx context.Context, r *running[K], end ending) error {
-	delay, lost := r.item.RetryWith(end.err, howToRetry(ctx, end))
+func (c *Controller[K]) retry(r *running[K], end ending) error {
+	delay, lost := r.item.RetryWith(end.err, howToRetry(r, end))
 	var panicked *PanicError
 	switch {
 	case end.outcome == hook.Panicked && errors.As(end.err, &panicked):

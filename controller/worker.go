@@ -85,24 +85,24 @@ func (t *term[K]) processNextItem(take, work context.Context) bool {
 	if c.o.Hooks.Reconciling != nil {
 		c.o.Hooks.Reconciling(c.name)
 	}
-	end := ending{outcome: hook.Panicked, err: errExited} // unless reconcile returns
-	defer func() {                                        // so that the key is settled even if it does not
-		c.settle(r, r, end)
+	end := ending{outcome: hook.Panicked, err: errExited} // unless reconcile returns: the key is settled even if it does not
+	defer func() {                                        //nolint:contextcheck // r is the context
+		c.settle(r, end)
 		if tell != nil {
 			tell(hook.Reconcile{Controller: c.name, Took: time.Since(started), Outcome: end.outcome, Err: end.err})
 		}
 	}()
-	end = c.reconcile(r, r)
+	end = c.reconcile(r) //nolint:contextcheck // r is the context
 	return true
 }
 
 // reconcile calls Reconcile, and says how it ended. A panic is an error with its stack (C5).
-func (c *Controller[K]) reconcile(ctx context.Context, r *running[K]) (end ending) {
+func (c *Controller[K]) reconcile(r *running[K]) (end ending) {
 	defer func() {
 		if p := recover(); p != nil {
 			end = ending{outcome: hook.Panicked, err: &PanicError{Value: p, Stack: debug.Stack()}}
 		}
 	}()
-	result, err := c.reconciler.Reconcile(ctx, r.item.Key())
-	return judge(ctx, result, err)
+	result, err := c.reconciler.Reconcile(r, r.item.Key())
+	return judge(r, result, err)
 }

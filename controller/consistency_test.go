@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
@@ -385,5 +386,45 @@ func TestC6_LeavesNothingBehind(t *testing.T) {
 		if n := r.control.Remembered(); n > 1000 {
 			t.Errorf("the past of %d keys is kept", n)
 		}
+	})
+}
+
+// TestC6_WithClientGosFakes: they have no transport, so there is no ledger; everything else works, and nothing waits.
+func TestC6_WithClientGosFakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clientset := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: named("a")})
+		all := cache.New(nil, cache.Options{})
+		factory := cache.NewInformerFactory(all, clientset)
+		objects := cache.Adopt[*corev1.ConfigMap](all, factory.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
+		var mu sync.Mutex
+		var seen []string
+		c := controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			m, err := objects.Get(ctx, key)
+			if err != nil {
+				return controller.Result{}, err
+			}
+			mu.Lock()
+			seen = append(seen, m.Data["by"])
+			mu.Unlock()
+			if m.Data == nil {
+				m.Data = map[string]string{"by": "us"}
+				_, err = clientset.CoreV1().ConfigMaps(key.Namespace).Update(ctx, m, metav1.UpdateOptions{})
+			}
+			return controller.Result{}, err
+		}), controller.Options{Logger: silent})
+		c.Watch(source.Kind(objects, handler.Self()))
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { ok(t, all.Run(ctx)) })
+		running.Go(func() { ok(t, c.Run(ctx)) })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		mu.Lock()
+		if !slices.Equal(seen, []string{"", "us"}) {
+			t.Errorf("it saw %q, want its own write at once", seen)
+		}
+		mu.Unlock()
+		cancel()
+		running.Wait()
 	})
 }

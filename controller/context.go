@@ -31,7 +31,8 @@ type running[K comparable] struct {
 type term[K comparable] struct {
 	controller *Controller[K]
 	log        slog.Handler
-	logKey     any // under which a context carries a logger
+	logKey     any    // under which a context carries a logger
+	name       string // of the term of leadership
 }
 
 // runningKey is under which the context of a Reconcile has itself.
@@ -40,6 +41,9 @@ type runningKey struct{}
 // newTerm returns a term, and the context for its Reconciles.
 func (c *Controller[K]) newTerm(work context.Context) (*term[K], context.Context) {
 	t := &term[K]{controller: c, log: c.logger(work).Handler(), logKey: logKey()}
+	if leading := client.TermOf(work); leading != nil {
+		t.name = leading.String()
+	}
 	work = context.WithValue(work, staleKey{}, c.stale)
 	work = client.WithLedgerOf(work, func(ctx context.Context) *client.Ledger {
 		r, ok := ctx.Value(runningKey{}).(*running[K])
@@ -83,7 +87,7 @@ func (r *running[K]) requests() *client.Ledger {
 	}
 	c := r.term.controller
 	r.ledger.CompareAndSwap(nil, client.NewLedger(client.Origin{
-		Controller: c.name, Key: r.item.Key(), Run: c.run, Delivery: r.item.Delivery(), Decode: c.declared.Selects,
+		Controller: c.name, Key: r.item.Key(), Run: c.run, Delivery: r.item.Delivery(), Term: r.term.name, Decode: c.declared.Selects,
 	}))
 	return r.ledger.Load()
 }

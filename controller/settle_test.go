@@ -268,3 +268,41 @@ func TestHooks(t *testing.T) {
 		}
 	})
 }
+
+// TestC5_WhateverItPanicsWith: nil, errors, faults of the runtime, and values that panic when they are printed.
+func TestC5_WhateverItPanicsWith(t *testing.T) {
+	var none map[string]int
+	for name, test := range map[string]struct {
+		panics func()
+		is     func(error) bool
+		says   string
+	}{
+		"nil":             {func() { panic(nil) }, func(err error) bool { return errors.As(err, new(*runtime.PanicNilError)) }, "panic called with nil argument"},
+		"an error":        {func() { panic(errFlaky) }, func(err error) bool { return errors.Is(err, errFlaky) }, "panic: the network is down"},
+		"a runtime fault": {func() { none["a"] = 1 }, func(err error) bool { return errors.As(err, new(runtime.Error)) }, "panic: assignment to entry in nil map"},
+		"a nil pointer":   {func() { _ = *(*int)(nil) }, func(err error) bool { return errors.As(err, new(runtime.Error)) }, "nil pointer dereference"},
+		"Terminal":        {func() { panic(controller.Terminal(errFlaky)) }, controller.IsTerminal, "panic: the network is down"},
+		"a bad Stringer":  {func() { panic(badStringer{}) }, func(err error) bool { return err != nil }, "panic: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var seenOutcomes outcomes
+				c, seen := settling(t, controller.Options{Hooks: seenOutcomes.hooks()}, func() (controller.Result, error) {
+					test.panics()
+					return controller.Result{}, nil
+				})
+				stop := start(t, c)
+				time.Sleep(time.Minute)
+				ok(t, stop())
+				wantTimes(t, seen, 0, 5*time.Millisecond) // it is retried
+				if first := seenOutcomes.all[0]; first.Outcome != hook.Panicked || !test.is(first.Err) || !strings.Contains(first.Err.Error(), test.says) {
+					t.Errorf("the hook saw %+v", first)
+				}
+			})
+		})
+	}
+}
+
+type badStringer struct{}
+
+func (badStringer) String() string { panic("no string") }

@@ -6,6 +6,7 @@ package client
 import (
 	"mime"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,22 +28,32 @@ func (e *exchange) wanted() bool {
 
 // decoded returns the object in a whole answer, or nil.
 func (a *answer) decoded(data []byte, kind string) runtime.Object {
-	if kind == "Table" || kind == "PartialObjectMetadata" {
+	var into runtime.Object // where the scheme does not say
+	switch kind {
+	case "Table":
 		return nil
+	case "PartialObjectMetadata":
+		into = &metav1.PartialObjectMetadata{}
 	}
 	mediaType, _, err := mime.ParseMediaType(a.contentType)
 	if err != nil {
 		return nil
 	}
 	if info, ok := runtime.SerializerInfoForMediaType(a.codecs.SupportedMediaTypes(), mediaType); ok {
-		if obj, _, err := info.Serializer.Decode(data, nil, nil); err == nil {
+		if obj, _, err := info.Serializer.Decode(data, nil, into); err == nil && isObject(obj) {
 			return obj
 		}
 	}
 	if a.format == peek.JSON {
-		if obj, _, err := unstructured.UnstructuredJSONScheme.Decode(data, nil, nil); err == nil {
+		if obj, _, err := unstructured.UnstructuredJSONScheme.Decode(data, nil, nil); err == nil && isObject(obj) {
 			return obj
 		}
 	}
 	return nil
+}
+
+// isObject is false for what has an object somewhere inside, such as a Table.
+func isObject(obj runtime.Object) bool {
+	o, ok := obj.(metav1.Object)
+	return ok && o.GetUID() != ""
 }

@@ -222,7 +222,6 @@ func (t *Term) connect(p *passage) (refused error) {
 		return p.refused
 	}
 	if p.refused = t.refusalLocked(); p.refused != nil {
-		p.stage = waiting // if it was further, that has come to nothing: it would not be sent once more
 		delete(t.waiting, p)
 		return p.refused
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 	"time"
@@ -63,9 +64,11 @@ func (l *loop) RoundTrip(*http.Request) (*http.Response, error) {
 
 // trip makes requests of one kind through a transport; each Reconcile has a ledger and makes 10.
 type trip struct {
-	rt  http.RoundTripper
-	req *http.Request
-	buf []byte
+	rt   http.RoundTripper
+	ctx  context.Context // of a request without a ledger
+	req  *http.Request
+	term *client.Term
+	buf  []byte
 }
 
 func newTrip(t testing.TB, base http.RoundTripper, ledger bool, method, body string) *trip {
@@ -90,7 +93,10 @@ func newTrip(t testing.TB, base http.RoundTripper, ledger bool, method, body str
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	return &trip{rt: rt, req: req, buf: make([]byte, 32<<10)}
+	// client-go's requests are traced, too
+	trace := &httptrace.ClientTrace{DNSStart: func(httptrace.DNSStartInfo) {}, DNSDone: func(httptrace.DNSDoneInfo) {}}
+	req = req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
+	return &trip{rt: rt, ctx: req.Context(), req: req, buf: make([]byte, 32<<10)}
 }
 
 func (t *trip) once() {
@@ -106,7 +112,7 @@ func (t *trip) once() {
 
 // reconcile begins one.
 func (t *trip) reconcile() {
-	t.req = t.req.WithContext(client.WithLedger(context.Background(), client.NewLedger(client.Origin{Controller: "c"})))
+	t.req = t.req.WithContext(client.WithLedger(client.WithTerm(t.ctx, t.term), client.NewLedger(client.Origin{Controller: "c"})))
 }
 
 // BenchmarkLedger prints what the ledger adds to a request: nanoseconds and allocations over the same transport without one.
@@ -121,16 +127,27 @@ func BenchmarkLedger(b *testing.B) {
 				if c.name != "write" && contentType != "application/json" {
 					continue
 				}
-				b.Run(fmt.Sprintf("%s/%dKB/%s", c.name, size>>10, contentType[len("application/"):]), func(b *testing.B) { measure(b, base, c.method, c.sends, true) })
+				b.Run(fmt.Sprintf("%s/%dKB/%s", c.name, size>>10, contentType[len("application/"):]), func(b *testing.B) { measure(b, base, c.method, c.sends, true, nil) })
 			}
 		}
 	}
 	base := &loop{header: http.Header{"Content-Type": {"application/json"}}, body: sized(b, 1<<10)["application/json"]}
-	b.Run("without a ledger", func(b *testing.B) { measure(b, base, http.MethodPut, "", false) })
+	b.Run("without a ledger", func(b *testing.B) { measure(b, base, http.MethodPut, "", false, nil) })
 }
 
-func measure(b *testing.B, base http.RoundTripper, method, sends string, reconcile bool) {
+// BenchmarkTerm prints the same for requests that have a ledger and a term.
+func BenchmarkTerm(b *testing.B) {
+	body := sized(b, 1<<10)["application/json"]
+	base := &loop{header: http.Header{"Content-Type": {"application/json"}}, body: body}
+	term := client.NewTerm(client.Token{}, time.Now(), time.Hour)
+	defer term.End(nil)
+	b.Run("read", func(b *testing.B) { measure(b, base, http.MethodGet, "", true, term) })
+	b.Run("update", func(b *testing.B) { measure(b, base, http.MethodPut, string(body), true, term) })
+}
+
+func measure(b *testing.B, base http.RoundTripper, method, sends string, reconcile bool, term *client.Term) {
 	plain, with := newTrip(b, base, false, method, sends), newTrip(b, base, true, method, sends)
+	with.term = term
 	plain.once()
 	if reconcile {
 		with.reconcile()

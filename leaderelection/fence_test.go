@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+)
+
+// fenced returns a handle whose client refuses what has no term.
+func fenced(t *testing.T, api *fakeapi.Server) *client.Handle[*coordinationv1.Lease] {
+	t.Helper()
+	c, err := client.New(api.Config(), client.Options{Strict: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.For[*coordinationv1.Lease](c)
+}
+
+func create(ctx context.Context, h *client.Handle[*coordinationv1.Lease], name string) error {
+	_, err := h.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+	return err
+}
+
+// TestL2_WhatLeadsIsFenced: its requests pass as long as the term lasts, however long that is, and none after it was lost.
+func TestL2_WhatLeadsIsFenced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a, h := newReplica(t, api, "a"), fenced(t, api)
+		var tokens []client.Token
+		stop, result := a.start(t, func(take, work context.Context) error {
+			term := client.TermOf(work)
+			if term == nil || client.TermOf(take) != term {
+				t.Fatal("what leads has no term, or two")
+			}
+			l := lease(t, api)
+			if want := (client.Token{Lease: l.UID, ResourceVersion: l.ResourceVersion}); term.Token() != want || want.Lease == "" {
+				t.Errorf("the token is %s, want %s", term.Token(), want)
+			}
+			tokens = append(tokens, term.Token())
+			if len(tokens) > 1 {
+				return untilStopped(take, work)
+			}
+			for _, name := range []string{"x", "y"} {
+				ok(t, create(work, h, name))
+				time.Sleep(time.Minute)
+				renewed := lease(t, api).Spec.RenewTime.Time
+				if got := term.Until().Sub(renewed).Round(time.Second / 10); got != seconds(13.5) {
+					t.Errorf("the term is trusted until %s after the last renewal", got)
+				}
+			}
+			a.cut()
+			<-work.Done()
+			if err := create(context.WithoutCancel(work), h, "z"); !errors.Is(err, client.ErrFenced) || !errors.Is(err, leaderelection.ErrLost) {
+				t.Errorf("after the term: %v", err)
+			}
+			<-term.Done()
+			a.mend()
+			return nil
+		})
+		pass(3 * time.Minute)
+		stop()
+		ok(t, result())
+		if len(tokens) != 2 || tokens[0].Lease != tokens[1].Lease || tokens[0].ResourceVersion == tokens[1].ResourceVersion {
+			t.Errorf("the tokens are %s", tokens)
+		}
+	})
+}
+
+// TestL2_ATermThatIsStolenEndsAtOnce: before its trust is over, and before the work was told.
+func TestL2_ATermThatIsStolenEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a, h := newReplica(t, api, "a"), fenced(t, api)
+		stop, result := a.start(t, func(_, work context.Context) error {
+			context.AfterFunc(work, func() {
+				if err := client.TermOf(work).Trusted(); !errors.Is(err, leaderelection.ErrLost) {
+					t.Errorf("when the work ends, its term says %v", err)
+				}
+			})
+			time.Sleep(time.Second)
+			give(api, "b")
+			<-work.Done()
+			if err := create(context.WithoutCancel(work), h, "x"); !errors.Is(err, leaderelection.ErrLost) {
+				t.Error(err)
+			}
+			return nil
+		})
+		pass(seconds(8))
+		stop()
+		ok(t, result())
+		synctest.Wait()
+	})
+}
+
+// TestL2_ATermEndsBeforeItsLeaseIsReleased: what has outlived the work cannot write when somebody else can lead.
+func TestL2_ATermEndsBeforeItsLeaseIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a, h := newReplica(t, api, "a"), fenced(t, api)
+		var left context.Context
+		stop, result := a.start(t, func(take, work context.Context) error {
+			left = context.WithoutCancel(work)
+			<-take.Done()
+			return create(work, h, "x")
+		})
+		pass(seconds(5.5))
+		released := 0
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if l := lease(t, api); isLease(r, "update") && client.TermOf(left).Trusted() != nil && *l.Spec.HolderIdentity == "a" {
+				released++
+			}
+			return nil, nil
+		})
+		stop()
+		ok(t, result())
+		if err := create(left, h, "y"); !errors.Is(err, client.ErrFenced) || released != 1 {
+			t.Errorf("after the release: %v; %d releases were made after the end of the term", err, released)
+		}
+		if api.Object(fakeapi.Leases, "default", "x") == nil || api.Object(fakeapi.Leases, "default", "y") != nil {
+			t.Error("not what was written under the term is there, or more")
+		}
+	})
+}
+
+// TestL2_TheElectorNeedsNoTerm: also where its configuration is that of a strict client, and its context has a term.
+func TestL2_TheElectorNeedsNoTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		cfg := api.Config()
+		cfg.Transport = &replica{api: api}
+		c, err := client.New(cfg, client.Options{Strict: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := leaderelection.New(c.Config(), leaderelection.Options{Lease: "operator", Namespace: "default", Identity: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := client.NewTerm(client.Token{Lease: types.UID("other")}, time.Now(), time.Hour)
+		other.End(nil)
+		ctx, stop := context.WithCancel(client.WithTerm(logr.NewContext(t.Context(), logr.Discard()), other))
+		defer stop()
+		led := false
+		ok(t, e.Run(ctx, func(take, work context.Context) error {
+			led = true
+			time.Sleep(time.Minute)
+			if term := client.TermOf(work); term == nil || strings.HasPrefix(term.String(), "other") || term.Trusted() != nil {
+				t.Errorf("the work has the term %v", term)
+			}
+			stop()
+			return untilStopped(take, work)
+		}))
+		if h := holder(t, api); !led || h != "" {
+			t.Errorf("led: %t, and %q holds the Lease", led, h)
+		}
+	})
+}

@@ -7,17 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
-	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 
@@ -42,11 +43,8 @@ type Options struct {
 
 // Validate names the field that is wrong.
 func (o Options) Validate() error {
-	if len(o.FieldOwner) > 128 {
-		return fmt.Errorf("client.Options.FieldOwner has %d bytes, at most 128 are allowed", len(o.FieldOwner))
-	}
-	if strings.ContainsFunc(o.FieldOwner, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return fmt.Errorf("client.Options.FieldOwner is %q, only printable characters are allowed", o.FieldOwner)
+	if err := checkFieldOwner(o.FieldOwner); err != nil {
+		return fmt.Errorf("client.Options.FieldOwner: %w", err)
 	}
 	return nil
 }
@@ -60,15 +58,25 @@ type Client struct {
 	params     runtime.ParameterCodec
 	discovery  discovery.DiscoveryInterfaceWithContext
 	fieldOwner string
+	hooks      hook.Client
+	applied    *appliedMemory
+	warnings   *warnings // nil if somebody else handles them
 
-	mu       sync.Mutex // guards what follows
-	versions map[schema.GroupVersion]*groupVersion
-	mappings map[schema.GroupVersionKind]*meta.RESTMapping
-	rests    map[schema.GroupVersionKind]rest.Interface
+	mu           sync.Mutex // guards what follows
+	versions     map[schema.GroupVersion]*groupVersion
+	mappings     map[schema.GroupVersionKind]*meta.RESTMapping
+	subresources map[schema.GroupVersion]map[string]metav1.APIResource
+	rests        map[schema.GroupVersionKind]rest.Interface
+	dynamics     map[schema.GroupVersionKind]dynamic.Interface
+	metadatas    map[schema.GroupVersionKind]metadata.Interface
 }
 
 // New makes a client of a copy of cfg. It makes no request. QPS 0 in cfg means no client-side limit, where client-go's
 // default would be 5 requests per second; a limit holds for the requests of all kinds together, watches excepted.
+//
+// Warnings that the API server sends along with its answers, of deprecated kinds and unknown fields for instance, are logged
+// once each per client, at level Warn with the logger of the request's context (logr.NewContext), else with slog.Default; after
+// 1000 different ones no more are. A WarningHandler or WarningHandlerWithContext in cfg gets them instead.
 func New(cfg *rest.Config, o Options) (*Client, error) {
 	if cfg == nil {
 		return nil, errors.New("client.New: the rest.Config is nil; client.LoadConfig finds one")
@@ -76,25 +84,16 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	cfg = rest.CopyConfig(cfg)
-	if cfg.QPS == 0 {
-		cfg.QPS = -1
-	}
-	if cfg.QPS > 0 && cfg.RateLimiter == nil {
-		// One for all kinds: each would get its own.
-		if cfg.Burst == 0 {
-			cfg.Burst = rest.DefaultBurst
-		}
-		cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, cfg.Burst)
-	}
-	if cfg.UserAgent == "" {
-		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
-	}
+	cfg = ownConfig(cfg)
+	warnings := handleWarnings(cfg)
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
 	}
 	if o.FieldOwner == "" {
 		o.FieldOwner = "setpoint"
+	}
+	if o.Hooks == nil {
+		o.Hooks = &hook.Client{}
 	}
 	codecs := serializer.NewCodecFactory(o.Scheme)
 	if err := keepLedger(cfg, o, codecs); err != nil {
@@ -109,17 +108,42 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		return nil, fmt.Errorf("client.New: %w", err)
 	}
 	return &Client{
-		config:     cfg,
-		http:       httpClient,
-		scheme:     o.Scheme,
-		codecs:     codecs,
-		params:     runtime.NewParameterCodec(o.Scheme),
-		discovery:  disco,
-		fieldOwner: o.FieldOwner,
-		versions:   map[schema.GroupVersion]*groupVersion{},
-		mappings:   map[schema.GroupVersionKind]*meta.RESTMapping{},
-		rests:      map[schema.GroupVersionKind]rest.Interface{},
+		config:       cfg,
+		http:         httpClient,
+		scheme:       o.Scheme,
+		codecs:       codecs,
+		params:       runtime.NewParameterCodec(o.Scheme),
+		discovery:    disco,
+		fieldOwner:   o.FieldOwner,
+		hooks:        *o.Hooks,
+		applied:      newAppliedMemory(),
+		warnings:     warnings,
+		versions:     map[schema.GroupVersion]*groupVersion{},
+		mappings:     map[schema.GroupVersionKind]*meta.RESTMapping{},
+		subresources: map[schema.GroupVersion]map[string]metav1.APIResource{},
+		rests:        map[schema.GroupVersionKind]rest.Interface{},
+		dynamics:     map[schema.GroupVersionKind]dynamic.Interface{},
+		metadatas:    map[schema.GroupVersionKind]metadata.Interface{},
 	}, nil
+}
+
+// ownConfig is a copy with what New promises about limits, and a user agent.
+func ownConfig(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	if cfg.QPS == 0 {
+		cfg.QPS = -1
+	}
+	if cfg.QPS > 0 && cfg.RateLimiter == nil {
+		// One for all kinds: each would get its own.
+		if cfg.Burst == 0 {
+			cfg.Burst = rest.DefaultBurst
+		}
+		cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, cfg.Burst)
+	}
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	return cfg
 }
 
 // Config returns a copy of the configuration that the client was made of. Clients built from it keep the ledger, too.

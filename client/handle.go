@@ -5,15 +5,16 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/gentype"
 )
 
 // Object is a pointer to an API type, such as *appsv1.Deployment.
@@ -24,37 +25,87 @@ type Object interface {
 
 // Handle reads and writes objects of one type, live: nothing of it comes from a cache. For reads of what a controller
 // watches use package cache. A handle is cheap and safe for concurrent use. Errors are the API server's own
-// (apierrors.IsNotFound and so on work), or a *[NotServedError], or one sentence about what was given.
+// (apierrors.IsNotFound and so on work), or a *[NotServedError], or one sentence about what was given, in which case nothing
+// was sent. Objects that are given are not changed, and objects that are returned are the caller's.
 type Handle[T Object] struct {
-	client *Client
-	gvk    schema.GroupVersionKind
-	err    error // why the type cannot be used; each call returns it
+	target
+	dial dial[T]
 }
 
 // For returns a handle for T. It makes no request. A type that the scheme does not know is reported by every call on the
 // handle.
 func For[T Object](c *Client) *Handle[T] {
-	gvk, err := kindOf[T](c.scheme)
-	return &Handle[T]{client: c, gvk: gvk, err: err}
+	t := target{client: c}
+	if t.gvk, t.err = kindOf[T](c); t.err != nil {
+		t.err = fmt.Errorf("client.For[%s]: %w", reflect.TypeFor[T](), t.err)
+	}
+	return &Handle[T]{target: t, dial: dialFor[T]()}
 }
 
-func kindOf[T Object](s *runtime.Scheme) (schema.GroupVersionKind, error) {
-	t := reflect.TypeFor[T]()
-	if t.Kind() != reflect.Pointer {
-		return schema.GroupVersionKind{}, fmt.Errorf("client.For[%s]: give a pointer to an API type, such as *corev1.Pod", t)
+// ForKind returns a handle for a kind that T does not say: T is *unstructured.Unstructured, or *metav1.PartialObjectMetadata
+// to read, patch, apply and delete objects of which only the metadata is wanted; the latter cannot create or update. For any
+// other T the kind must be one that the scheme has for it. It makes no request.
+func ForKind[T Object](c *Client, kind schema.GroupVersionKind) *Handle[T] {
+	t := target{client: c, gvk: kind}
+	if t.err = checkKind[T](c, kind); t.err != nil {
+		t.err = fmt.Errorf("client.ForKind[%s]: %w", reflect.TypeFor[T](), t.err)
 	}
-	if _, anyKind := any(newObject[T]()).(runtime.Unstructured); anyKind {
-		return schema.GroupVersionKind{}, fmt.Errorf("client.For[%s]: the type says no kind; give the Go type of one", t)
-	}
-	kinds, _, err := s.ObjectKinds(newObject[T]())
+	return &Handle[T]{target: t, dial: dialFor[T]()}
+}
+
+var errSaysNoKind = errors.New("the type says no kind; give the Go type of one, or name it with client.ForKind")
+
+func kindOf[T Object](c *Client) (schema.GroupVersionKind, error) {
+	kinds, err := kindsOf[T](c)
 	if err != nil {
-		return schema.GroupVersionKind{}, fmt.Errorf("client.For[%s]: the scheme does not know the type; add its package with AddToScheme: %w", t, err)
+		return schema.GroupVersionKind{}, err
 	}
 	return kinds[0], nil
 }
 
+func kindsOf[T Object](c *Client) ([]schema.GroupVersionKind, error) {
+	if c == nil {
+		return nil, errors.New("the client is nil; client.New makes one")
+	}
+	if reflect.TypeFor[T]().Kind() != reflect.Pointer {
+		return nil, errors.New("give a pointer to an API type, such as *corev1.Pod")
+	}
+	if anyKind[T]() {
+		return nil, errSaysNoKind
+	}
+	kinds, _, err := c.scheme.ObjectKinds(newObject[T]())
+	if err != nil {
+		return nil, fmt.Errorf("the scheme does not know the type; add its package with AddToScheme: %w", err)
+	}
+	return kinds, nil
+}
+
+func checkKind[T Object](c *Client, kind schema.GroupVersionKind) error {
+	kinds, err := kindsOf[T](c)
+	switch {
+	case kind.Kind == "" || kind.Version == "":
+		return fmt.Errorf("the kind is %q in version %q; name both", kind.Kind, kind.Version)
+	case errors.Is(err, errSaysNoKind):
+		return nil
+	case err != nil:
+		return err
+	case !slices.Contains(kinds, kind):
+		return fmt.Errorf("the type is %s, not %s", said(kinds[0]), said(kind))
+	}
+	return nil
+}
+
+// anyKind says whether objects of any kind can be held by a T.
+func anyKind[T Object]() bool {
+	switch any(*new(T)).(type) {
+	case *metav1.PartialObjectMetadata, *unstructured.Unstructured:
+		return true
+	}
+	return false
+}
+
 func newObject[T Object]() T {
-	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:forcetypeassert // T is a pointer type, seen by kindOf
+	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:forcetypeassert // T is a pointer type, seen by kindsOf
 }
 
 // Served asks the API server whether it serves the kind now: nil, a *[NotServedError], or why it cannot be known.
@@ -69,108 +120,106 @@ func (h *Handle[T]) Served(ctx context.Context) error {
 
 // GetLive reads one object from the API server.
 func (h *Handle[T]) GetLive(ctx context.Context, key types.NamespacedName) (T, error) {
-	c, err := h.typed(ctx, key.Namespace)
+	m, err := h.at(ctx, "get", key)
 	if err != nil {
 		return *new(T), err
 	}
-	return c.Get(ctx, key.Name, metav1.GetOptions{})
+	w, err := h.dial(h.target, m.Resource, key.Namespace)
+	if err != nil {
+		return *new(T), err
+	}
+	obj, err := w.Get(ctx, key.Name, metav1.GetOptions{})
+	return h.answer(ctx, obj, err, "")
+}
+
+// answer makes a nil object of an answer that is an error, and explains it.
+func (h *Handle[T]) answer(ctx context.Context, obj T, err error, subresource string) (T, error) {
+	if err != nil {
+		return *new(T), h.explain(ctx, err, subresource)
+	}
+	return obj, nil
 }
 
 // Create creates the object and returns it as stored.
-func (h *Handle[T]) Create(ctx context.Context, obj T) (T, error) {
-	c, err := h.typedFor(ctx, "create", obj)
-	if err != nil {
-		return *new(T), err
-	}
-	return c.Create(ctx, obj, metav1.CreateOptions{FieldManager: h.client.fieldOwner})
+func (h *Handle[T]) Create(ctx context.Context, obj T, options ...Option) (T, error) {
+	return h.send(ctx, creating, "create", obj, options, func(w wire[T], c call) (T, error) {
+		return w.Create(ctx, obj, c.create())
+	})
 }
 
 // Update replaces the object, status excepted, and returns it as stored. The API server refuses it (conflict) if the
 // object's resourceVersion is no longer the newest.
-func (h *Handle[T]) Update(ctx context.Context, obj T) (T, error) {
-	c, err := h.typedFor(ctx, "update", obj)
-	if err != nil {
-		return *new(T), err
-	}
-	return c.Update(ctx, obj, metav1.UpdateOptions{FieldManager: h.client.fieldOwner})
+func (h *Handle[T]) Update(ctx context.Context, obj T, options ...Option) (T, error) {
+	return h.send(ctx, updating, "update", obj, options, func(w wire[T], c call) (T, error) {
+		return w.Update(ctx, obj, c.update())
+	})
 }
 
-// UpdateStatus replaces the object's status, and returns the object as stored.
-func (h *Handle[T]) UpdateStatus(ctx context.Context, obj T) (T, error) {
-	c, err := h.typedFor(ctx, "update the status of", obj)
-	if err != nil {
-		return *new(T), err
-	}
-	return c.UpdateStatus(ctx, obj, metav1.UpdateOptions{FieldManager: h.client.fieldOwner})
+// UpdateStatus replaces the object's status, and returns the object as stored. It is refused as Update is. Where the kind has
+// no status subresource, the error is a *[NotServedError], although the API server's answer is the one for a missing object.
+func (h *Handle[T]) UpdateStatus(ctx context.Context, obj T, options ...Option) (T, error) {
+	return h.send(ctx, updating, updateStatus, obj, options, func(w wire[T], c call) (T, error) {
+		return w.UpdateStatus(ctx, obj, c.update())
+	})
 }
 
-// Patch changes the object, or the named subresource of it, and returns it as stored. For server-side apply use Apply.
-func (h *Handle[T]) Patch(ctx context.Context, key types.NamespacedName, pt types.PatchType, patch []byte, subresources ...string) (T, error) {
-	c, err := h.typed(ctx, key.Namespace)
+const updateStatus = "update the status of"
+
+// send is a write of a whole object.
+func (h *Handle[T]) send(ctx context.Context, v verb, what string, obj T, options []Option, do func(wire[T], call) (T, error)) (T, error) {
+	c, err := h.call(v, what, options)
 	if err != nil {
 		return *new(T), err
 	}
-	return c.Patch(ctx, key.Name, pt, patch, metav1.PatchOptions{FieldManager: h.client.fieldOwner}, subresources...)
+	m, err := h.of(ctx, what, obj)
+	if err != nil {
+		return *new(T), err
+	}
+	w, err := h.dial(h.target, m.Resource, obj.GetNamespace())
+	if err != nil {
+		return *new(T), err
+	}
+	subresource := ""
+	if what == updateStatus {
+		subresource = "status"
+	}
+	obj, err = do(w, c)
+	return h.answer(ctx, obj, err, subresource)
+}
+
+// Patch changes the object and returns it as stored. For server-side apply use Apply, for subresources [SubresourceOf].
+func (h *Handle[T]) Patch(ctx context.Context, key types.NamespacedName, pt types.PatchType, patch []byte, options ...Option) (T, error) {
+	c, err := h.call(patching, "patch", options)
+	if err != nil {
+		return *new(T), err
+	}
+	m, err := h.at(ctx, "patch", key)
+	if err != nil {
+		return *new(T), err
+	}
+	w, err := h.dial(h.target, m.Resource, key.Namespace)
+	if err != nil {
+		return *new(T), err
+	}
+	obj, err := w.Patch(ctx, key.Name, pt, patch, c.patch())
+	return h.answer(ctx, obj, err, "")
 }
 
 // Delete deletes the object in the background: it returns when the API server has taken the request, and what the object
-// owns is collected later. With a precondition the object is only deleted while it is that very one.
-func (h *Handle[T]) Delete(ctx context.Context, key types.NamespacedName, preconditions ...metav1.Preconditions) error {
-	c, err := h.typed(ctx, key.Namespace)
+// owns is collected later. With [Preconditions] the object is only deleted while it is that very one; see [Propagation] and
+// [GracePeriod], too.
+func (h *Handle[T]) Delete(ctx context.Context, key types.NamespacedName, options ...Option) error {
+	c, err := h.call(deleting, "delete", options)
 	if err != nil {
 		return err
 	}
-	background := metav1.DeletePropagationBackground
-	o := metav1.DeleteOptions{PropagationPolicy: &background}
-	for i := range preconditions {
-		o.Preconditions = &preconditions[i]
-	}
-	return c.Delete(ctx, key.Name, o)
-}
-
-// typedFor is typed, in the namespace of an object that may be nil.
-func (h *Handle[T]) typedFor(ctx context.Context, what string, obj T) (*gentype.Client[T], error) {
-	if h.err == nil && isNil(obj) {
-		return nil, fmt.Errorf("%s %s: the object is nil", what, h.gvk.Kind)
-	}
-	if h.err != nil {
-		return nil, h.err
-	}
-	return h.typed(ctx, obj.GetNamespace())
-}
-
-// isNil says whether v is nil or a nil pointer.
-func isNil(v any) bool {
-	r := reflect.ValueOf(v)
-	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
-}
-
-// typed is client-go's own client for T in one namespace.
-func (h *Handle[T]) typed(ctx context.Context, namespace string) (*gentype.Client[T], error) {
-	m, err := h.mapping(ctx, namespace)
+	m, err := h.at(ctx, "delete", key)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r, err := h.client.RESTClient(h.gvk)
+	w, err := h.dial(h.target, m.Resource, key.Namespace)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return gentype.NewClient(m.Resource.Resource, r, h.client.params, namespace, newObject[T]), nil
-}
-
-func (h *Handle[T]) mapping(ctx context.Context, namespace string) (*meta.RESTMapping, error) {
-	if h.err != nil {
-		return nil, h.err
-	}
-	m, err := h.client.Mapping(ctx, h.gvk)
-	if err != nil {
-		return nil, err
-	}
-	switch namespaced := m.Scope.Name() == meta.RESTScopeNameNamespace; {
-	case namespaced && namespace == "":
-		return nil, fmt.Errorf("%s is a namespaced kind: name the namespace", h.gvk.Kind)
-	case !namespaced && namespace != "":
-		return nil, fmt.Errorf("%s is a cluster-scoped kind: leave the namespace empty, not %q", h.gvk.Kind, namespace)
-	}
-	return m, nil
+	return h.explain(ctx, w.Delete(ctx, key.Name, c.delete), "")
 }

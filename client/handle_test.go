@@ -79,11 +79,13 @@ func TestHandle(t *testing.T) {
 	if d.Labels["app"] != "web" || d.Labels["more"] != "x" || d.Status.Replicas != 3 || d.Status.ReadyReplicas != 1 || *d.Spec.Replicas != 2 {
 		t.Errorf("got %+v", d)
 	}
-	other := types.UID("other")
-	if err := deployments.Delete(ctx, key, metav1.Preconditions{UID: &other}); !apierrors.IsConflict(err) {
+	if err := deployments.Delete(ctx, key, client.Preconditions("other", "")); !apierrors.IsConflict(err) {
 		t.Errorf("deleting another one: %v", err)
 	}
-	if err := deployments.Delete(ctx, key, metav1.Preconditions{UID: &d.UID}); err != nil {
+	if err := deployments.Delete(ctx, key, client.Preconditions(d.UID, "1")); !apierrors.IsConflict(err) {
+		t.Errorf("deleting an old version: %v", err)
+	}
+	if err := deployments.Delete(ctx, key, client.Preconditions(d.UID, d.ResourceVersion)); err != nil {
 		t.Error(err)
 	}
 	if _, err := deployments.GetLive(ctx, key); !apierrors.IsNotFound(err) {
@@ -119,10 +121,13 @@ func TestHandleMistakes(t *testing.T) {
 			_, err := maps.Patch(ctx, name("", "a"), types.MergePatchType, []byte("{}"))
 			return err
 		}, []string{"name the namespace"}},
-		"no namespace, creating": {func() error { _, err := maps.Create(ctx, &corev1.ConfigMap{}); return err }, []string{"name the namespace"}},
-		"a namespace too many":   {func() error { _, err := namespaces.GetLive(ctx, name("x", "a")); return err }, []string{"Namespace is a cluster-scoped kind", `"x"`}},
-		"apply without a name":   {func() error { _, err := maps.Apply(ctx, coreac.ConfigMap("", "default")); return err }, []string{"apply ConfigMap", "no name"}},
-		"apply nil":              {func() error { _, err := maps.Apply(ctx, nil); return err }, []string{"apply ConfigMap", "no name"}},
+		"no namespace, creating": {func() error {
+			_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "a-"}})
+			return err
+		}, []string{"name the namespace"}},
+		"a namespace too many": {func() error { _, err := namespaces.GetLive(ctx, name("x", "a")); return err }, []string{"Namespace is a cluster-scoped kind", `"x"`}},
+		"apply without a name": {func() error { _, err := maps.Apply(ctx, coreac.ConfigMap("", "default")); return err }, []string{"apply ConfigMap", "no name"}},
+		"apply nil":            {func() error { _, err := maps.Apply(ctx, nil); return err }, []string{"apply ConfigMap", "no name"}},
 		"apply a nil pointer": {func() error {
 			_, err := maps.ApplyStatus(ctx, (*coreac.ConfigMapApplyConfiguration)(nil))
 			return err
@@ -131,6 +136,32 @@ func TestHandleMistakes(t *testing.T) {
 			_, err := maps.Apply(ctx, coreac.ConfigMap("a", "").WithNamespace(""))
 			return err
 		}, []string{"apply a", "name the namespace"}},
+		"apply another version": {func() error {
+			_, err := maps.Apply(ctx, coreac.ConfigMap("a", "default").WithAPIVersion("v2"))
+			return err
+		}, []string{"apply a", "of version v2, not of v1"}},
+		"no name":         {func() error { _, err := maps.GetLive(ctx, name("default", "")); return err }, []string{"get ConfigMap", "name is empty"}},
+		"no name, delete": {func() error { return maps.Delete(ctx, name("default", "")) }, []string{"delete ConfigMap", "name is empty"}},
+		"no name, update": {func() error {
+			_, err := maps.Update(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}})
+			return err
+		}, []string{"update ConfigMap", "name is empty"}},
+		"no name, create": {func() error {
+			_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}})
+			return err
+		}, []string{"create ConfigMap", "name is empty"}},
+		"the wrong kind": {func() error {
+			_, err := maps.Create(ctx, &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
+			return err
+		}, []string{"create a", "Secret of v1", "ConfigMap of v1"}},
+		"a negative page": {func() error {
+			_, err := client.Collect(maps.ListLive(ctx, client.ListOptions{PageSize: -1}))
+			return err
+		}, []string{"client.ListOptions.PageSize", "negative"}},
+		"list a namespace too many": {func() error {
+			_, err := client.Collect(namespaces.ListLive(ctx, client.ListOptions{Namespace: "x"}))
+			return err
+		}, []string{"cluster-scoped", `"x"`}},
 		"apply another kind": {func() error { _, err := maps.Apply(ctx, coreac.Secret("a", "default")); return err }, []string{"apply a", "of a Secret, not of a ConfigMap"}},
 		"create nil":         {func() error { _, err := maps.Create(ctx, nil); return err }, []string{"create ConfigMap", "nil"}},
 		"update nil":         {func() error { _, err := maps.Update(ctx, nil); return err }, []string{"update ConfigMap", "nil"}},
@@ -149,10 +180,21 @@ func TestUnknownType(t *testing.T) {
 	_, created := h.Create(ctx, &corev1.ConfigMap{})
 	_, updated := h.UpdateStatus(ctx, nil)
 	_, read := h.GetLive(ctx, name("default", "a"))
-	for _, err := range []error{applied, created, updated, read, h.Served(ctx), h.Delete(ctx, name("default", "a"))} {
+	_, listed := client.Collect(h.ListLive(ctx, client.ListOptions{}))
+	_, patched := h.Patch(ctx, name("default", "a"), types.MergePatchType, nil)
+	_, ensured := h.EnsureFinalizer(ctx, nil, "example.com/a")
+	_, pruned := h.Prune(ctx, nil, nil, nil)
+	_, scaled := client.SubresourceOf[*corev1.ConfigMap](h, "scale").Get(ctx, name("default", "a"))
+	for _, err := range []error{applied, created, updated, read, listed, patched, ensured, pruned, scaled, h.Served(ctx), h.Delete(ctx, name("default", "a"))} {
 		wants(t, err, "client.For[*v1.ConfigMap]", "the scheme does not know the type", "AddToScheme")
 	}
 	wants(t, client.For[*unstructured.Unstructured](c).Served(ctx), "client.For[*unstructured.Unstructured]: the type says no kind")
+	wants(t, client.For[*metav1.PartialObjectMetadata](c).Served(ctx), "the type says no kind", "client.ForKind")
+	wants(t, client.For[*corev1.ConfigMap](nil).Served(ctx), "the client is nil", "client.New")
+	wants(t, client.ForKind[*unstructured.Unstructured](nil, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}).Served(ctx), "the client is nil")
+	wants(t, client.ForKind[*unstructured.Unstructured](c, schema.GroupVersionKind{Kind: "Pod"}).Served(ctx), "client.ForKind[*unstructured.Unstructured]", "name both")
+	known := newClient(t, api, client.Options{})
+	wants(t, client.ForKind[*corev1.ConfigMap](known, corev1.SchemeGroupVersion.WithKind("Pod")).Served(ctx), "ConfigMap of v1, not Pod of v1")
 	if _, err := client.For[client.Object](c).GetLive(ctx, name("default", "a")); err == nil {
 		t.Error("an interface passed as a kind")
 	} else {

@@ -20,23 +20,29 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NotServedError says that the API server does not serve a kind. A CRD that is installed later ends it.
+// NotServedError says that the API server does not serve a kind, or a subresource of it. A CRD that is installed or changed
+// later ends it.
 type NotServedError struct {
-	Kind schema.GroupVersionKind
-	Host string // of the API server
+	Kind        schema.GroupVersionKind
+	Subresource string // such as status; empty if it is the kind that is not served
+	Host        string // of the API server
 
 	asked time.Time
 }
 
 // Error says which kind is missing where, and what to do.
 func (e *NotServedError) Error() string {
+	if e.Subresource != "" {
+		return fmt.Sprintf("the API server at %s does not serve the %s of %s of %s; enable the %s subresource in its CRD, or check the name",
+			e.Host, e.Subresource, e.Kind.Kind, e.Kind.GroupVersion(), e.Subresource)
+	}
 	return fmt.Sprintf("the API server at %s does not serve %s of %s; install its CRD, or check the group and version", e.Host, e.Kind.Kind, e.Kind.GroupVersion())
 }
 
-// Is makes meta.IsNoMatchError true for the error.
+// Is makes meta.IsNoMatchError true for the error, if it is about a kind.
 func (e *NotServedError) Is(target error) bool {
 	_, ok := target.(*meta.NoKindMatchError)
-	return ok
+	return ok && e.Subresource == ""
 }
 
 // Asked returns when the API server answered that.
@@ -132,6 +138,7 @@ func (c *Client) ask(ctx context.Context, gv schema.GroupVersion) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.mappings, func(gvk schema.GroupVersionKind, _ *meta.RESTMapping) bool { return gvk.GroupVersion() == gv })
+	c.subresources[gv] = subresourcesOf(list)
 	for _, r := range list.APIResources {
 		gvk := gv.WithKind(r.Kind)
 		if strings.Contains(r.Name, "/") || c.mappings[gvk] != nil { // a slash is a subresource
@@ -144,6 +151,32 @@ func (c *Client) ask(ctx context.Context, gv schema.GroupVersion) error {
 		c.mappings[gvk] = m
 	}
 	return nil
+}
+
+// subresourcesOf returns the resources that are subresources, by their names, such as deployments/scale.
+func subresourcesOf(list metav1.APIResourceList) map[string]metav1.APIResource {
+	found := map[string]metav1.APIResource{}
+	for _, r := range list.APIResources {
+		if strings.Contains(r.Name, "/") {
+			found[r.Name] = r
+		}
+	}
+	return found
+}
+
+// subresource returns what the API server said of a subresource of a kind, nil if it did not.
+func (c *Client) subresource(gvk schema.GroupVersionKind, name string) *metav1.APIResource {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.mappings[gvk]
+	if m == nil {
+		return nil
+	}
+	r, ok := c.subresources[gvk.GroupVersion()][m.Resource.Resource+"/"+name]
+	if !ok {
+		return nil
+	}
+	return &r
 }
 
 // Dynamic returns client-go's client for unstructured objects. It makes no request.
@@ -167,17 +200,38 @@ func (c *Client) Metadata() (metadata.Interface, error) {
 // RESTClient returns client-go's REST client for a kind: protobuf where its Go type can do it, else JSON. It makes no
 // request.
 func (c *Client) RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error) {
+	return kept(c, c.rests, gvk, "REST", func() (rest.Interface, error) {
+		return rest.RESTClientForConfigAndClient(c.configFor(gvk), c.http)
+	})
+}
+
+// dynamicFor is Dynamic for one kind.
+func (c *Client) dynamicFor(gvk schema.GroupVersionKind) (dynamic.Interface, error) {
+	return kept(c, c.dynamics, gvk, "dynamic", func() (dynamic.Interface, error) {
+		return dynamic.NewForConfigAndClient(c.warningOf(gvk), c.http)
+	})
+}
+
+// metadataFor is Metadata for one kind.
+func (c *Client) metadataFor(gvk schema.GroupVersionKind) (metadata.Interface, error) {
+	return kept(c, c.metadatas, gvk, "metadata", func() (metadata.Interface, error) {
+		return metadata.NewForConfigAndClient(c.warningOf(gvk), c.http)
+	})
+}
+
+// kept makes client-go's client for a kind once. The client's mutex guards the map.
+func kept[V any](c *Client, all map[schema.GroupVersionKind]V, gvk schema.GroupVersionKind, what string, build func() (V, error)) (V, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r := c.rests[gvk]; r != nil {
-		return r, nil
+	if v, ok := all[gvk]; ok {
+		return v, nil
 	}
-	r, err := rest.RESTClientForConfigAndClient(c.configFor(gvk), c.http)
+	v, err := build()
 	if err != nil {
-		return nil, fmt.Errorf("a REST client for %s: %w", gvk, err)
+		return v, fmt.Errorf("a %s client for %s: %w", what, gvk, err)
 	}
-	c.rests[gvk] = r
-	return r, nil
+	all[gvk] = v
+	return v, nil
 }
 
 // apiPath is where the API server serves a group.
@@ -189,7 +243,7 @@ func apiPath(group string) string {
 }
 
 func (c *Client) configFor(gvk schema.GroupVersionKind) *rest.Config {
-	cfg := rest.CopyConfig(c.config)
+	cfg := c.warningOf(gvk)
 	gv := gvk.GroupVersion()
 	cfg.GroupVersion = &gv
 	cfg.APIPath = apiPath(gvk.Group)

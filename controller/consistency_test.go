@@ -345,7 +345,7 @@ func TestC6_WakesByRelist(t *testing.T) {
 			r.api.Lag(time.Hour)
 			s, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)})
 			ok(t, err)
-			ok(t, r.secret().Delete(ctx, key, metav1.Preconditions{UID: &s.UID}))
+			ok(t, r.secret().Delete(ctx, key, client.Preconditions(s.UID, "")))
 			time.AfterFunc(3*time.Second, func() {
 				r.api.Expire()
 				r.api.Lag(0)

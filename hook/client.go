@@ -33,4 +33,14 @@ type Client struct {
 	// Unfenced is called before each request that may write and has no term of leadership in its context, unless that was on
 	// purpose. Err is why it will be refused, if it will be. Without leader election that is every such request.
 	Unfenced func(APIRequest)
+	// Skipped is called for each server-side apply that was not sent because it would have changed nothing.
+	Skipped func(SkippedApply)
+}
+
+// SkippedApply is an apply that was not sent.
+type SkippedApply struct {
+	// Controller is the controller's name; empty if the context has no ledger.
+	Controller string
+	// Group, Version, Resource and Subresource are those of the path that it would have gone to.
+	Group, Version, Resource, Subresource string
 }

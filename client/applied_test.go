@@ -1,0 +1,322 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// applying is one object that is applied again and again, with its live state as a cache would show it.
+type applying struct {
+	t           *testing.T
+	api         *fakeapi.Server
+	deployments *client.Handle[*appsv1.Deployment]
+	skipped     []hook.SkippedApply
+}
+
+func newApplying(t *testing.T) *applying {
+	a := &applying{t: t, api: fakeapi.New(fakeapi.Deployments)}
+	hooks := &hook.Client{Skipped: func(s hook.SkippedApply) { a.skipped = append(a.skipped, s) }}
+	a.deployments = client.For[*appsv1.Deployment](newClient(t, a.api, client.Options{Hooks: hooks}))
+	return a
+}
+
+func replicas(n int32) *appsac.DeploymentApplyConfiguration {
+	return appsac.Deployment("web", "default").WithSpec(appsac.DeploymentSpec().WithReplicas(n))
+}
+
+// live is the object as a cache would show it: without managedFields, and with no kind.
+func (a *applying) live() *appsv1.Deployment {
+	a.t.Helper()
+	d, err := a.deployments.GetLive(a.t.Context(), name("default", "web"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	d.ManagedFields = nil
+	d.TypeMeta = metav1.TypeMeta{}
+	return d
+}
+
+// put is a write of somebody else, in numbers as JSON has them, so that what is not changed stays the same.
+func (a *applying) put(d *appsv1.Deployment) {
+	a.t.Helper()
+	u := &unstructured.Unstructured{}
+	data, err := json.Marshal(d)
+	if err == nil {
+		err = json.Unmarshal(data, &u.Object)
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.api.Put(fakeapi.Deployments, u)
+}
+
+// sends says whether an apply is sent.
+func (a *applying) sends(desired client.ApplyConfiguration, live *appsv1.Deployment, o ...client.Option) bool {
+	a.t.Helper()
+	before, skipped := a.api.Count("apply", fakeapi.Deployments), len(a.skipped)
+	d, err := a.deployments.Apply(a.t.Context(), desired, append(o, client.UnlessAlready(live))...)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	sent := a.api.Count("apply", fakeapi.Deployments) - before
+	if sent+len(a.skipped)-skipped != 1 {
+		a.t.Errorf("%d were sent, %d were skipped", sent, len(a.skipped)-skipped)
+	}
+	if sent == 0 && (d == live || d.UID != live.UID || d.ResourceVersion != live.ResourceVersion) {
+		a.t.Errorf("the result of what was not sent is %+v, want a copy of the live object", d)
+	}
+	return sent == 1
+}
+
+func (a *applying) want(sent bool, desired client.ApplyConfiguration, live *appsv1.Deployment, o ...client.Option) {
+	a.t.Helper()
+	if a.sends(desired, live, o...) != sent {
+		a.t.Errorf("sent: %v, want %v", !sent, sent)
+	}
+}
+
+const (
+	sent    = true
+	skipped = false
+)
+
+func TestUnlessAlready(t *testing.T) {
+	a := newApplying(t)
+	a.want(sent, replicas(1), nil) // it is created
+	a.want(skipped, replicas(1), a.live())
+	a.put(a.live()) // in the form of the Go type, so that further Puts change what they say, and no more
+	a.want(sent, replicas(1), a.live())
+	a.want(skipped, replicas(1), a.live())
+	a.want(sent, replicas(1), nil) // not in the cache: who knows
+	a.want(skipped, replicas(1), a.live())
+
+	// What the API server writes by itself, and others write to the status, does not count.
+	d := a.live()
+	d.Status.Replicas, d.ManagedFields = 7, []metav1.ManagedFieldsEntry{{Manager: "x"}}
+	a.put(d)
+	if d = a.live(); d.Status.Replicas != 7 {
+		t.Fatal("no status")
+	}
+	a.want(skipped, replicas(1), d)
+
+	// A changed request.
+	a.want(sent, replicas(2), a.live())
+	a.want(skipped, replicas(2), a.live())
+	a.want(sent, replicas(1), a.live())
+
+	// A cache that lags behind shows what was answered before: the present request was not its cause.
+	old := a.live()
+	a.want(sent, replicas(2), old)
+	a.want(sent, replicas(1), old)
+
+	// What others change counts, whether it is in the request or not.
+	generation := a.live().Generation
+	for _, change := range []func(*appsv1.Deployment){
+		func(d *appsv1.Deployment) { n := int32(9); d.Spec.Replicas = &n },
+		func(d *appsv1.Deployment) { d.Spec.Paused = true },
+		func(d *appsv1.Deployment) { d.Labels = map[string]string{"a": "b"} },
+		func(d *appsv1.Deployment) { d.Annotations = map[string]string{"a": "b"} },
+		func(d *appsv1.Deployment) { d.Finalizers = []string{"example.com/a"} },
+	} {
+		a.want(skipped, replicas(1), a.live())
+		d := a.live()
+		change(d)
+		a.put(d)
+		a.want(sent, replicas(1), a.live())
+	}
+	if g := a.live().Generation; g != generation+3 {
+		t.Errorf("generation %d, it was %d: two changes of the spec, and one back", g, generation)
+	}
+	d = a.live()
+	d.Annotations = map[string]string{"a": "b", corev1.LastAppliedConfigAnnotation: "{}"}
+	a.want(skipped, replicas(1), d)
+
+	// One that is being deleted, and a new one of the same name.
+	d = a.live()
+	if err := a.deployments.Delete(t.Context(), name("default", "web")); err != nil {
+		t.Fatal(err)
+	}
+	a.want(sent, replicas(1), a.live())
+	a.api.Remove(fakeapi.Deployments, "default", "web")
+	a.want(sent, replicas(1), nil)
+	a.want(sent, replicas(1), d) // the cache still shows the one before
+	a.want(skipped, replicas(1), a.live())
+
+	if s := a.skipped[0]; s != (hook.SkippedApply{Group: "apps", Version: "v1", Resource: "deployments"}) {
+		t.Errorf("got %+v", s)
+	}
+}
+
+// TestUnlessAlreadyIsAskedFor shows what is always sent, and what leaves no trace.
+func TestUnlessAlreadyIsAskedFor(t *testing.T) {
+	a := newApplying(t)
+	a.want(sent, replicas(1), nil, client.DryRun())
+	a.want(sent, replicas(1), a.live())
+	a.want(skipped, replicas(1), a.live())
+	a.want(sent, replicas(1), a.live(), client.DryRun())
+	a.want(skipped, replicas(1), a.live())
+	before := a.api.Count("apply", fakeapi.Deployments)
+	if _, err := a.deployments.Apply(t.Context(), replicas(1)); err != nil || a.api.Count("apply", fakeapi.Deployments) != before+1 {
+		t.Error("without the option it was not sent", err)
+	}
+	// Each field owner has its own.
+	a.want(sent, replicas(1), a.live(), client.FieldOwner("other"))
+	a.want(skipped, replicas(1), a.live(), client.FieldOwner("other"))
+	a.want(skipped, replicas(1), a.live())
+
+	// After an error it is not known what has become of it.
+	live := a.live()
+	a.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		if r.Verb == "apply" {
+			return r.Fail(http.StatusInternalServerError, "perhaps")
+		}
+		return nil, nil
+	})
+	if _, err := a.deployments.Apply(t.Context(), replicas(2), client.UnlessAlready(live)); err == nil {
+		t.Error("no error")
+	}
+	a.api.Intercept(nil)
+	a.want(sent, replicas(1), live)
+
+	// Another client knows nothing: as after a start.
+	if c := client.For[*appsv1.Deployment](newClient(t, a.api, client.Options{})); c != nil {
+		before := a.api.Count("apply", fakeapi.Deployments)
+		if _, err := c.Apply(t.Context(), replicas(1), client.UnlessAlready(a.live())); err != nil || a.api.Count("apply", fakeapi.Deployments) != before+1 {
+			t.Error("another client has not sent it", err)
+		}
+	}
+	if len(a.skipped) == 0 {
+		t.Error("nothing was skipped")
+	}
+}
+
+func TestUnlessAlreadyStatus(t *testing.T) {
+	a := newApplying(t)
+	a.want(sent, replicas(1), nil)
+	apply := func(n int32) int {
+		t.Helper()
+		before := a.api.Count("apply", fakeapi.Deployments)
+		status := appsac.Deployment("web", "default").WithStatus(appsac.DeploymentStatus().WithReplicas(n))
+		if _, err := a.deployments.ApplyStatus(client.WithLedger(t.Context(), client.NewLedger(client.Origin{Controller: "c"})), status, client.UnlessAlready(a.live())); err != nil {
+			t.Fatal(err)
+		}
+		return a.api.Count("apply", fakeapi.Deployments) - before
+	}
+	got := []int{apply(1), apply(1), apply(2), apply(2)}
+	d := a.live()
+	d.Status.ReadyReplicas = 5 // of somebody else
+	a.put(d)
+	got = append(got, apply(2), apply(2))
+	if want := []int{1, 0, 1, 0, 1, 0}; !slices.Equal(got, want) {
+		t.Errorf("got %d, want %d", got, want)
+	}
+	if s := a.skipped[0]; s.Subresource != "status" || s.Controller != "c" {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestUnlessAlreadyUnstructured(t *testing.T) {
+	api := fakeapi.New(widgets)
+	h := client.ForKind[*unstructured.Unstructured](newClient(t, api, client.Options{}), widgetKind)
+	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
+		"namespace": "default", "name": "a", "annotations": map[string]any{corev1.LastAppliedConfigAnnotation: "x"}, "resourceVersion": "",
+	}, "spec": map[string]any{"size": int64(1)}, "status": map[string]any{}}}
+	u.SetGroupVersionKind(widgetKind)
+	live, err := h.Apply(t.Context(), client.UnstructuredConfiguration(u), client.UnlessAlready(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := live.DeepCopy()
+	again, err := h.Apply(t.Context(), client.UnstructuredConfiguration(u), client.UnlessAlready(live))
+	if err != nil || api.Count("apply", widgets) != 1 {
+		t.Errorf("it was sent again; %v", err)
+	}
+	again.SetName("other")
+	if again.SetLabels(map[string]string{"x": "y"}); live.GetName() != before.GetName() || live.GetAnnotations()[corev1.LastAppliedConfigAnnotation] != "x" || live.GetLabels() != nil {
+		t.Errorf("the given object was changed: %v", live)
+	}
+}
+
+// TestUnlessAlreadyForgets shows that an unchanged object is sent again after an hour.
+func TestUnlessAlreadyForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newApplying(t)
+		a.want(sent, replicas(1), nil)
+		time.Sleep(59 * time.Minute)
+		a.want(skipped, replicas(1), a.live())
+		time.Sleep(2 * time.Minute)
+		a.want(sent, replicas(1), a.live())
+		a.want(skipped, replicas(1), a.live())
+	})
+}
+
+func TestUnlessAlreadyConcurrently(t *testing.T) {
+	api := fakeapi.New(fakeapi.Deployments)
+	deployments := client.For[*appsv1.Deployment](newClient(t, api, client.Options{}))
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			var live *appsv1.Deployment
+			for n := range int32(50) {
+				d, err := deployments.Apply(t.Context(), replicas(n/10+int32(i%2)), client.UnlessAlready(live))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				live = d
+			}
+		})
+	}
+	all.Wait()
+	// The last word counts: what was applied last is there, whoever was skipped.
+	live, err := deployments.Apply(t.Context(), replicas(100), client.UnlessAlready(nil))
+	if err != nil || *live.Spec.Replicas != 100 {
+		t.Error(live, err)
+	}
+}
+
+// BenchmarkUnlessAlready is what it costs to find out that nothing has to be sent.
+func BenchmarkUnlessAlready(b *testing.B) {
+	api := fakeapi.New(fakeapi.Deployments)
+	c, err := client.New(api.Config(), client.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	deployments, desired := client.For[*appsv1.Deployment](c), replicas(1)
+	live := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: types.UID("u")}}
+	live.Spec.Template.Spec.Containers = []corev1.Container{{Name: "a", Image: "b", Env: []corev1.EnvVar{{Name: "x", Value: "y"}}}}
+	api.Put(fakeapi.Deployments, live)
+	for range 2 {
+		if live, err = deployments.Apply(b.Context(), desired, client.UnlessAlready(live)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := deployments.Apply(b.Context(), desired, client.UnlessAlready(live)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if n := api.Count("apply", fakeapi.Deployments); n > 2 {
+		b.Errorf("%d were sent", n)
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// TestOptions shows that options are sent, and that those which make no sense are refused before anything is.
+func TestOptions(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{FieldOwner: "usual"}))
+	key, desired := name("default", "a"), coreac.ConfigMap("a", "default")
+	obj, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]func(...client.Option) error{
+		"create": func(o ...client.Option) error { return second(maps.Create(ctx, obj, o...)) },
+		"update": func(o ...client.Option) error { return second(maps.Update(ctx, obj, o...)) },
+		"update the status of": func(o ...client.Option) error {
+			return second(maps.UpdateStatus(ctx, obj, o...))
+		},
+		"patch": func(o ...client.Option) error {
+			return second(maps.Patch(ctx, key, types.MergePatchType, []byte("{}"), o...))
+		},
+		"apply":  func(o ...client.Option) error { return second(maps.Apply(ctx, desired, o...)) },
+		"delete": func(o ...client.Option) error { return maps.Delete(ctx, key, o...) },
+	}
+	takes := map[string][]string{
+		"create": {"DryRun", "FieldOwner"}, "update": {"DryRun", "FieldOwner"}, "update the status of": {"DryRun", "FieldOwner"},
+		"patch": {"DryRun", "FieldOwner"}, "apply": {"DryRun", "FieldOwner", "UnlessAlready"},
+		"delete": {"DryRun", "Preconditions", "Propagation", "GracePeriod"},
+	}
+	options := map[string]client.Option{
+		"DryRun": client.DryRun(), "FieldOwner": client.FieldOwner("mine"), "UnlessAlready": client.UnlessAlready(nil),
+		"Preconditions": client.Preconditions("u", ""), "Propagation": client.Propagation(metav1.DeletePropagationForeground), "GracePeriod": client.GracePeriod(0),
+	}
+	for what, call := range calls {
+		for option, o := range options {
+			before := len(api.Requests())
+			err := call(o, client.Option{})
+			sent := api.Requests()[before:]
+			if !strings.Contains(strings.Join(takes[what], " "), option) {
+				wants(t, err, what+" ConfigMap: client."+option+" is no option of it")
+				if len(sent) != 0 {
+					t.Errorf("%s with %s was sent", what, option)
+				}
+				continue
+			}
+			if len(sent) != 1 {
+				t.Fatalf("%s with %s: %v, %v", what, option, sent, err)
+			}
+			if option == "FieldOwner" && sent[0].Query.Get("fieldManager") != "mine" {
+				t.Errorf("%s: the field owner is %q", what, sent[0].Query.Get("fieldManager"))
+			}
+			if option == "DryRun" && what != "delete" && sent[0].Query.Get("dryRun") != "All" {
+				t.Errorf("%s: no dry run: %v", what, sent[0].Query)
+			}
+		}
+	}
+}
+
+func TestDeleteOptions(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	cfg := api.Config()
+	var body string
+	cfg.WrapTransport = func(rt http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodDelete {
+				data, _ := io.ReadAll(r.Body)
+				body = string(data)
+				r = r.Clone(r.Context())
+				r.Body = io.NopCloser(strings.NewReader(body))
+			}
+			return rt.RoundTrip(r)
+		})
+	}
+	cfg.ContentType = "application/json"
+	c, err := client.New(cfg, client.Options{Scheme: jsonScheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := client.For[*widget](c)
+	api.Serve(widgets)
+	for want, o := range map[string][]client.Option{
+		`{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}`:                                                   nil,
+		`{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Foreground","dryRun":["All"]}`:                                  {client.DryRun(), client.Propagation(metav1.DeletePropagationForeground)},
+		`{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,"propagationPolicy":"Background"}`:                            {client.GracePeriod(time.Hour), client.GracePeriod(0)},
+		`{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"u","resourceVersion":"7"},"propagationPolicy":"Background"}`: {client.Preconditions("u", "7")},
+		`{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"resourceVersion":"7"},"propagationPolicy":"Background"}`:           {client.Preconditions("", "7")},
+	} {
+		_ = h.Delete(t.Context(), name("default", "a"), o...)
+		if got := strings.TrimSpace(body); !strings.Contains(got, strings.TrimPrefix(strings.TrimSuffix(want, "}"), `{"kind":"DeleteOptions","apiVersion":"v1",`)) {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+func TestOptionMistakes(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	ctx, maps, key := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{})), name("default", "a")
+	remove := func(o client.Option) error { return maps.Delete(ctx, key, o) }
+	apply := func(o client.Option) error {
+		return second(maps.Apply(ctx, coreac.ConfigMap("a", "default"), o))
+	}
+	for _, c := range []struct {
+		err  error
+		want []string
+	}{
+		{remove(client.Preconditions("", "")), []string{"delete ConfigMap: client.Preconditions", "neither"}},
+		{remove(client.GracePeriod(time.Millisecond)), []string{"client.GracePeriod", "1ms", "whole seconds"}},
+		{remove(client.GracePeriod(-time.Second)), []string{"client.GracePeriod", "-1s"}},
+		{apply(client.FieldOwner("")), []string{"apply ConfigMap: client.FieldOwner", "empty"}},
+		{apply(client.FieldOwner(strings.Repeat("x", 129))), []string{"client.FieldOwner", "129 bytes"}},
+		{apply(client.FieldOwner("a\n")), []string{"client.FieldOwner", "printable"}},
+		{apply(client.UnlessAlready(&corev1.Secret{})), []string{"apply a", "client.UnlessAlready was given a *v1.Secret, not a *v1.ConfigMap"}},
+		{apply(client.UnlessAlready(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "a"}})), []string{"apply default/a", "another object, x/a"}},
+	} {
+		wants(t, c.err, c.want...)
+	}
+	if n := api.Count("", fakeapi.ConfigMaps); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+func TestPrune(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner", UID: "owner-uid"}}
+	put := func(called string, controller types.UID, change ...func(*corev1.ConfigMap)) {
+		yes := true
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: called, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: controller, Controller: &yes},
+		}}}
+		for _, f := range change {
+			f(m)
+		}
+		api.Put(fakeapi.ConfigMaps, m)
+	}
+	put("wanted", owner.UID)
+	put("old", owner.UID)
+	put("theirs", "other-uid")
+	put("owned", owner.UID, func(m *corev1.ConfigMap) { m.OwnerReferences[0].Controller = nil })
+	put("dying", owner.UID, func(m *corev1.ConfigMap) { m.Finalizers = []string{finalizer} })
+	put("gone", owner.UID)
+	put("replaced", owner.UID)
+	put("protected", owner.UID)
+	if err := maps.Delete(ctx, name("default", "dying")); err != nil {
+		t.Fatal(err)
+	}
+	all, err := client.Collect(maps.ListLive(ctx, client.ListOptions{}))
+	if err != nil || len(all) != 8 {
+		t.Fatal(all, err)
+	}
+	api.Remove(fakeapi.ConfigMaps, "default", "gone")
+	api.Remove(fakeapi.ConfigMaps, "default", "replaced")
+	put("replaced", owner.UID)
+	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		if r.Verb == "delete" && r.Name == "protected" {
+			return r.Fail(http.StatusForbidden, "no right to delete it")
+		}
+		return nil, nil
+	})
+	keep := func(m *corev1.ConfigMap) bool { return m.Name == "wanted" }
+	before := len(api.Requests())
+	deleted, err := maps.Prune(ctx, owner, append(all, nil), keep)
+	wants(t, err, "prune ConfigMap default/protected", "no right to delete it")
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("got %v", err)
+	}
+	if namesOf(deleted) != "old" {
+		t.Errorf("deleted %s", namesOf(deleted))
+	}
+	var asked []string
+	for _, r := range api.Requests()[before:] {
+		asked = append(asked, r.Name)
+	}
+	if want := []string{"gone", "old", "protected", "replaced"}; !slices.Equal(slices.Sorted(slices.Values(asked)), want) {
+		t.Errorf("asked to delete %s, want %s", asked, want)
+	}
+	left, err := client.Collect(maps.ListLive(ctx, client.ListOptions{}))
+	if err != nil || len(left) != 6 {
+		t.Errorf("left: %s, %v", namesOf(left), err)
+	}
+}
+
+func TestPruneMistakes(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
+	none := func(*corev1.ConfigMap) bool { return false }
+	yes, owner := true, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+	owned := []*corev1.ConfigMap{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "a", OwnerReferences: []metav1.OwnerReference{{UID: "u", Controller: &yes}}}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b", OwnerReferences: []metav1.OwnerReference{{UID: "u", Controller: &yes}}}},
+	}
+	_, err := maps.Prune(ctx, nil, nil, none)
+	wants(t, err, "prune ConfigMap", "the owner is nil")
+	_, err = maps.Prune(ctx, (*corev1.Pod)(nil), nil, none)
+	wants(t, err, "prune ConfigMap", "the owner is nil")
+	_, err = maps.Prune(ctx, &corev1.Pod{}, nil, none)
+	wants(t, err, "has no UID")
+	_, err = maps.Prune(ctx, owner, nil, nil)
+	wants(t, err, "keep is nil")
+	_, err = maps.Prune(ctx, owner, owned, none, client.FieldOwner("x"))
+	wants(t, err, "prune ConfigMap: client.FieldOwner is no option of it")
+	_, err = maps.Prune(ctx, owner, owned, none)
+	wants(t, err, "prune ConfigMap default/b", "neither a UID")
+	stopped, stop := context.WithCancelCause(ctx)
+	why := errors.New("enough of it")
+	stop(why)
+	before := len(api.Requests())
+	if _, err = maps.Prune(stopped, owner, owned, none); !errors.Is(err, why) || len(api.Requests()) != before {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// target is one kind at one API server.
+type target struct {
+	client *Client
+	gvk    schema.GroupVersionKind
+	err    error // why the kind cannot be used; each call returns it
+}
+
+// at says where the kind is served, for an object of this name. what is the verb, for errors.
+func (t target) at(ctx context.Context, what string, key types.NamespacedName) (*meta.RESTMapping, error) {
+	if t.err == nil && key.Name == "" {
+		return nil, fmt.Errorf("%s %s: the name is empty", what, t.gvk.Kind)
+	}
+	return t.mapping(ctx, key.Namespace)
+}
+
+// of is at, for an object that may be nil, of another kind, or without a name.
+func (t target) of(ctx context.Context, what string, obj Object) (*meta.RESTMapping, error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	if isNil(obj) {
+		return nil, fmt.Errorf("%s %s: the object is nil", what, t.gvk.Kind)
+	}
+	if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() && gvk != t.gvk {
+		return nil, fmt.Errorf("%s %s: the object says that it is a %s, the handle is for %s", what, obj.GetName(), said(gvk), said(t.gvk))
+	}
+	if what == "create" && obj.GetName() == "" && obj.GetGenerateName() != "" {
+		return t.mapping(ctx, obj.GetNamespace())
+	}
+	return t.at(ctx, what, keyOf(obj))
+}
+
+func said(gvk schema.GroupVersionKind) string {
+	return fmt.Sprintf("%s of %s", gvk.Kind, gvk.GroupVersion())
+}
+
+func keyOf(obj metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// isNil says whether v is nil or a nil pointer.
+func isNil(v any) bool {
+	r := reflect.ValueOf(v)
+	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
+}
+
+// mapping says where the kind is served, in a namespace that must fit its scope.
+func (t target) mapping(ctx context.Context, namespace string) (*meta.RESTMapping, error) {
+	m, err := t.anywhere(ctx, namespace)
+	if err == nil && namespace == "" && m.Scope.Name() == meta.RESTScopeNameNamespace {
+		return nil, fmt.Errorf("%s is a namespaced kind: name the namespace", t.gvk.Kind)
+	}
+	return m, err
+}
+
+// anywhere is mapping, but no namespace stands for all of them.
+func (t target) anywhere(ctx context.Context, namespace string) (*meta.RESTMapping, error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	m, err := t.client.Mapping(ctx, t.gvk)
+	if err == nil && namespace != "" && m.Scope.Name() != meta.RESTScopeNameNamespace {
+		return nil, fmt.Errorf("%s is a cluster-scoped kind: leave the namespace empty, not %q", t.gvk.Kind, namespace)
+	}
+	return m, err
+}
+
+// explain tells an object that is missing from a kind, or a subresource of it, that is not served (any more): the API server's
+// answer to both is 404.
+func (t target) explain(ctx context.Context, err error, subresource string) error {
+	served := func() bool { return subresource == "" || t.client.subresource(t.gvk, subresource) != nil }
+	if !apierrors.IsNotFound(err) || namesObject(err) && served() {
+		return err
+	}
+	t.client.Forget(t.gvk)
+	var not *NotServedError
+	switch _, asked := t.client.Mapping(ctx, t.gvk); {
+	case errors.As(asked, &not):
+		return not
+	case asked == nil && !served():
+		return &NotServedError{Kind: t.gvk, Subresource: subresource, Host: t.client.config.Host}
+	}
+	return err
+}
+
+// namesObject says whether it is the API server's answer for an object that is missing, and not for a path.
+func namesObject(err error) bool {
+	var s apierrors.APIStatus
+	if !errors.As(err, &s) {
+		return false
+	}
+	d := s.Status().Details
+	return d != nil && d.Name != "" && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}

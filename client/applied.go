@@ -42,7 +42,8 @@ const (
 // So it is sent if anybody has changed anything else of the object since, or if the object is a new one of the same name. It is
 // also sent once for each object after a start of the process, after an hour without one, after an error, and when the client
 // has applied more than 100000 other objects in between. A live object that is not whole, because its cache has a Transform,
-// is never the same. What is not seen: another field owner that has come to own a field as well, or has ceased to, without
+// is never the same. A live object that lags behind is believed: what it does not show yet is seen to when it does, since the
+// controller that watches it is woken then. What is not seen at all: another field owner that has come to own a field as well, or has ceased to, without
 // changing its value, or the same field owner in another process that has.
 func UnlessAlready(live Object) Option {
 	return Option{name: "UnlessAlready", fits: applying, set: func(c *call) error {

@@ -69,6 +69,15 @@ func (a *applying) put(d *appsv1.Deployment) {
 	a.api.Put(fakeapi.Deployments, u)
 }
 
+// create applies it, and stores it in the form of the Go type, so that further puts change what they say, and no more.
+func (a *applying) create() {
+	a.t.Helper()
+	a.want(sent, replicas(1), nil)
+	a.want(skipped, replicas(1), a.live())
+	a.put(a.live())
+	a.want(sent, replicas(1), a.live())
+}
+
 // sends says whether an apply is sent.
 func (a *applying) sends(desired client.ApplyConfiguration, live *appsv1.Deployment, o ...client.Option) bool {
 	a.t.Helper()
@@ -101,10 +110,8 @@ const (
 
 func TestUnlessAlready(t *testing.T) {
 	a := newApplying(t)
-	a.want(sent, replicas(1), nil) // it is created
+	a.create()
 	a.want(skipped, replicas(1), a.live())
-	a.put(a.live()) // in the form of the Go type, so that further Puts change what they say, and no more
-	a.want(sent, replicas(1), a.live())
 	a.want(skipped, replicas(1), a.live())
 	a.want(sent, replicas(1), nil) // not in the cache: who knows
 	a.want(skipped, replicas(1), a.live())
@@ -116,6 +123,7 @@ func TestUnlessAlready(t *testing.T) {
 	if d = a.live(); d.Status.Replicas != 7 {
 		t.Fatal("no status")
 	}
+	d.APIVersion, d.Kind = "apps/v1", "Deployment"
 	a.want(skipped, replicas(1), d)
 
 	// A changed request.
@@ -211,7 +219,7 @@ func TestUnlessAlreadyIsAskedFor(t *testing.T) {
 
 func TestUnlessAlreadyStatus(t *testing.T) {
 	a := newApplying(t)
-	a.want(sent, replicas(1), nil)
+	a.create()
 	apply := func(n int32) int {
 		t.Helper()
 		before := a.api.Count("apply", fakeapi.Deployments)
@@ -225,11 +233,14 @@ func TestUnlessAlreadyStatus(t *testing.T) {
 	d := a.live()
 	d.Status.ReadyReplicas = 5 // of somebody else
 	a.put(d)
+	if a.live().Generation != d.Generation {
+		t.Error("the spec was changed, too")
+	}
 	got = append(got, apply(2), apply(2))
 	if want := []int{1, 0, 1, 0, 1, 0}; !slices.Equal(got, want) {
 		t.Errorf("got %d, want %d", got, want)
 	}
-	if s := a.skipped[0]; s.Subresource != "status" || s.Controller != "c" {
+	if s := a.skipped[len(a.skipped)-1]; s.Subresource != "status" || s.Controller != "c" {
 		t.Errorf("got %+v", s)
 	}
 }

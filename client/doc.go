@@ -14,9 +14,18 @@
 // A [Handle] is a few words wide: make one where it is needed, or keep it. Everything here may be used by any number of
 // goroutines at once.
 //
-// Requests are made with client-go's own typed machinery (gentype): protobuf for built-in kinds, JSON for custom ones. A
-// handle asks the API server once for the resource that its kind is served as; a kind that is not served yet is asked
-// for again at the next call, so that a CRD may be installed later.
+// Requests are made with client-go's own typed machinery (gentype): protobuf for built-in kinds, JSON for custom ones; those of
+// [ForKind], for unstructured objects and for metadata, with its dynamic and metadata clients, and those of [SubresourceOf] with
+// the dynamic one. A handle asks the API server once for the resource that its kind is served as; a kind that is not served
+// yet is asked for again at the next call, so that a CRD may be installed later. A kind or a status that is not served is not
+// mistaken for an object that is missing, although the API server's answer to both is 404: see [NotServedError].
+//
+// # Writing
+//
+// A controller applies what it wants ([Handle.Apply]), and what is so already is not sent ([UnlessAlready]). Objects that are no
+// longer wanted are deleted by [Handle.Prune]; what has to be done before an object goes is ensured by [Handle.EnsureFinalizer]
+// and [Handle.RemoveFinalizer]. Conditions are apimachinery's (meta.SetStatusCondition), owner references in the form that
+// apply configurations want are made by cache.Handle.OwnerRef. [DryRun], [FieldOwner] and the other options are for single calls.
 //
 // # The ledger
 //

@@ -30,6 +30,10 @@ type EventSource interface {
 // Whoever owns the informer runs it. An informer does not say why it is not synced, nor that it cannot watch any more: unlike a
 // handle that is failing, one that never gets synced keeps the workers of its controller waiting. If it has a method IsStopped,
 // as client-go's have, State says when it has stopped. What is not a T is dropped, and counted.
+//
+// What a Reconcile has written is waited for, as with a handle, if the informer is a client-go SharedIndexInformer: see
+// cache.Watched for which writes are taken to be of its objects. An EventSource of another type has no store to look into, so
+// nothing is waited for.
 func Informer[T handler.Object, K comparable](informer EventSource, h handler.Handler[K], filters ...handler.Filter) Source[K] {
 	i := &informerSource[T, K]{informer: informer, feed: newFeed[T](h, filters)}
 	if shared, ok := informer.(toolscache.SharedIndexInformer); ok {

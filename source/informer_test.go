@@ -14,10 +14,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
@@ -87,6 +89,56 @@ func TestInformer(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		s.stop()
+	})
+}
+
+// TestC6_Informer: what is written is waited for where the informer is client-go's, until the source ends, which takes off all
+// that was added to the informer.
+func TestC6_Informer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		f, informer := s.factory()
+		ctx, cancel := context.WithCancel(t.Context())
+		f.StartWithContext(ctx)
+		defer f.Shutdown()
+		defer cancel()
+		src := source.Informer[*corev1.ConfigMap](informer, l)
+		var declared cache.Declarations
+		declare := func(src source.Source[name]) {
+			declared.Set("test", src.(interface{ Handle() cache.Declared }).Handle())
+		}
+		declare(src)
+		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, l, nil) })
+		synced(t, src)
+		s.api.Lag(time.Second)
+		s.put("a=1")
+		stored := s.api.Object(fakeapi.ConfigMaps, "default", "a")
+		w := cache.Written{Host: fakeapi.Host, Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: "a", UID: stored.GetUID(), ResourceVersion: stored.GetResourceVersion()}
+		woken := 0
+		wait := func() {
+			t.Helper()
+			gap, err := declared.Behind(w)
+			if gap == nil || err != nil {
+				t.Fatalf("got %v, %v", gap, err)
+			}
+			gap.Notify(func() { woken++ })
+		}
+		wait()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if gap, err := declared.Behind(w); gap != nil || err != nil || woken != 1 {
+			t.Errorf("shown, and yet: %v, %v; woken %d times", gap, err, woken)
+		}
+		w.ResourceVersion = "1000"
+		wait()
+		stop()
+		if gap, err := declared.Behind(w); gap != nil || err != nil || woken != 2 {
+			t.Errorf("the source has ended, and yet: %v, %v; woken %d times", gap, err, woken)
+		}
+		declare(source.Informer[*corev1.ConfigMap](&foreign{}, l))
+		if gap, err := declared.Behind(w); gap != nil || err != nil {
+			t.Errorf("nobody can look into it: %v, %v", gap, err)
+		}
 	})
 }
 

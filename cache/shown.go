@@ -59,7 +59,7 @@ func (i *informer) judge(w *Written, s *Scope, at string) (verdict, error) {
 		return shown, nil
 	case stored == nil:
 		return behind, nil
-	case stored.GetResourceVersion() == w.ResourceVersion || past(stored.GetResourceVersion(), w.ResourceVersion):
+	case past(stored.GetResourceVersion(), w.ResourceVersion):
 		return shown, nil // another UID and a newer version is what came after it
 	default:
 		return behind, nil

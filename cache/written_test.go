@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/features"
@@ -278,8 +279,8 @@ func TestC6_Syncing(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
 		a := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
 		c, _ := newCache(t, api)
-		nothing := cache.For[*corev1.ConfigMap](c)
-		d := declared(nothing)
+		d := declared(cache.For[*corev1.ConfigMap](c))
+		others := declared(cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"name": "other"})}))
 		expect(t, d, a, "unclear", "before the cache runs")
 		late, release := until()
 		api.Intercept(only(fakeapi.ConfigMaps, late))
@@ -287,6 +288,7 @@ func TestC6_Syncing(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, w := range []cache.Written{a, goneOf(a), markedOf(a)} {
 			expect(t, d, w, "gap", "while it lists")
+			expect(t, others, w, "gap", "while it lists what may still have it")
 		}
 		gap, _ := d.Behind(a)
 		if got := gap.String(); got != "ConfigMap.v1 is not synced and does not show the write of default/a at "+a.ResourceVersion {
@@ -299,6 +301,7 @@ func TestC6_Syncing(t *testing.T) {
 		m.called(1, "listed")
 		expect(t, d, a, "shown", "listed")
 		expect(t, d, goneOf(a), "shown", "listed")
+		expect(t, others, a, "shown", "listed")
 	})
 }
 

@@ -50,6 +50,29 @@
 // such an object leaves the managedFields at the API server alone. Built-in kinds are read as protobuf, custom ones as JSON. The
 // initial list is streamed where the API server can do that. Resyncs are off, unless [Scope].Resync says how often.
 //
+// # What a controller waits for
+//
+// [Declarations.Behind] is what read-your-writes (C6, see package controller) asks: does each declared informer that keeps an object
+// show what was written of it? An informer keeps it if it is for the same resource, in whichever API version and form (events of
+// the core API are those of events.k8s.io), of the same API server, and the object's namespace or name is in its scope. It shows
+//
+//   - a stored object once its store is at the version that was written, or has the object at it or a later one, or another of
+//     that name at a later one;
+//   - a deletion once the object of that UID is not in the store, and, if a version is known, the store is past it; where only a
+//     mark may have been set, a mark will do;
+//   - what its selectors exclude once the store does not have it. Selectors of labels and of fields by path are evaluated on the
+//     object that was written. If that is not known, only the store's version says, which a bookmark moves on about every minute.
+//
+// Client-go's store says its version unless the feature AtomicFIFO is off; then the object alone decides. A [Gap] is an informer that
+// is behind, the initial list included: a list may come from an API server that lags. [Gap.Notify] tells of its end. One that
+// fails, or versions that are not numbers, are an error instead: waiting is no use. What cannot be decoded moves the store's version on
+// all the same.
+//
+// An adopted informer does not say what its list options select, nor which API server it asks. It is taken for one of all objects of its
+// kind, as which resource the cache's Backend says, else of the usual plural, at the Backend's API server, else at any. One that is
+// given to source.Informer without a handle is a [Watched], which says what is recognized. A write outside of what such an informer lists is
+// waited for until the bound.
+//
 // # Guarantees
 //
 // S2: no final state is lost when a watch breaks, its version is too old, or the kind is not served for a while: what was

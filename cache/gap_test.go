@@ -265,12 +265,11 @@ func TestC6_NoWakeIsLost(t *testing.T) {
 				name := fmt.Sprint("m", writer%4) // two for each object
 				for round := range 100 {
 					var w cache.Written
-					switch {
-					case round%4 == 3:
+					if round%4 == 3 {
 						w = goneOf(writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap(name))))
 						_ = client.Delete(t.Context(), name, metav1.DeleteOptions{})
 						w.ResourceVersion = api.Version()
-					default:
+					} else {
 						w = writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap(name, fmt.Sprint(writer, round))))
 					}
 					await(t, d, w, round%2 == 0)

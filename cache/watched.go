@@ -17,8 +17,8 @@ import (
 // Nobody says what the informer lists. It is taken to keep the objects of one resource, wherever they are: that of its Go type,
 // if client-go's scheme knows it; else any of the usual plural of the type's name, in whichever group; and of objects without a
 // Go type, that of the first one in its store. A write of an object that is in the store, with its UID, says for certain. Where
-// its list options narrow it to a namespace or by selectors, a write of what they leave out is waited for in vain: Adopt it with a
-// handle that says so, or use a handle of cache.ForScope.
+// its list options narrow it to a namespace or by selectors, a write of what they leave out is waited for in vain, until
+// the bound: use a handle of ForScope there, which knows its scope.
 type Watched struct{ group *group }
 
 // WatchedInformer declares an informer of objects of type T. It starts nothing: an event handler is added to the informer when

@@ -20,8 +20,11 @@ import (
 // excludes says whether the selectors are known to exclude what was written. gvk is what the informer reads. In doubt they do
 // not.
 func (s *Scope) excludes(w *Written, gvk schema.GroupVersionKind) bool {
-	if s.Labels == nil && s.Fields == nil || w.Object == nil {
+	if s.Labels == nil && s.Fields == nil {
 		return false
+	}
+	if w.Object == nil {
+		return w.Subresource == "scale" // it changes no labels: what is absent is excluded, or its own creation is still to come
 	}
 	o, err := meta.Accessor(w.Object)
 	if err != nil {

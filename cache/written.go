@@ -32,6 +32,9 @@ type Written struct {
 	// Unknown is what of it is not known, in words, such as "there was no answer". It only goes into the error where there is
 	// neither a ResourceVersion nor Gone or Marked, so that nobody can tell. Default: nothing is said.
 	Unknown string
+	// Subresource is through which subresource it was written. The answer to a scale says nothing of what selectors look at, but
+	// that has not changed.
+	Subresource string
 	// Object is what was answered, for selectors: of its own kind, or its metadata. Default: not known.
 	Object runtime.Object
 }

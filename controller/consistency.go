@@ -28,7 +28,7 @@ func (c *Controller[K]) putOff(item workqueue.Item[K], p *past) (parked bool) {
 		p.unnotify = nil
 	}
 	gap, unknown := c.behind(p)
-	p.doubts = errors.Join(p.doubts, unknown)
+	p.doubts = errors.Join(p.lost, unknown)
 	if gap == nil && p.since.IsZero() {
 		if p.doubts != nil {
 			c.tellAwaited(hook.Awaited{Doubts: p.doubts})
@@ -66,30 +66,28 @@ type gap interface {
 	Notify(f func()) (cancel func())
 }
 
-// behind takes from what is awaited whatever is shown, or cannot be waited for, which unknown says; and returns the first thing
-// that has to be waited for, if any. It begins with the newest write: mostly, all others are shown when it is.
-func (c *Controller[K]) behind(p *past) (first gap, unknown error) {
+// behind returns the last write that an informer does not show yet, if there is one, and why some cannot be waited for. It asks
+// about the oldest first, and again about all until all are shown: an object that was created and deleted is absent before and
+// after, and only its creation tells the one from the other.
+func (c *Controller[K]) behind(p *past) (last gap, unknown error) {
 	if p.answers != nil {
 		p.awaited, p.answers = awaited(p.answers)
 	}
-	for n := len(p.awaited); n > 0; n = len(p.awaited) {
-		w := &p.awaited[n-1]
+	for i := range p.awaited {
+		w := &p.awaited[i]
 		if w.Effect == client.Pending {
-			return unanswered{w}, unknown
+			last = unanswered{w}
+			continue
 		}
 		missing, why := c.declared.Behind(written(w))
 		if why != nil {
-			if w.Unknown != "" {
-				why = errors.New(w.Unknown)
-			}
 			unknown = errors.Join(unknown, fmt.Errorf("%s: %w", w, why))
 		}
 		if missing != nil {
-			return missing, unknown
+			last = missing
 		}
-		p.awaited = p.awaited[:n-1]
 	}
-	return nil, unknown
+	return last, unknown
 }
 
 // stillMissing says which of the writes that were given up are not shown now.
@@ -126,9 +124,10 @@ func awaited(l *client.Ledger) (writes []client.Write, again *client.Ledger) {
 func written(w *client.Write) cache.Written {
 	return cache.Written{
 		Host: w.Host, Resource: schema.GroupResource{Group: w.Group, Resource: w.Resource}, Namespace: w.Namespace, Name: w.Name,
-		UID: w.UID, ResourceVersion: w.ResourceVersion, Object: w.Object,
-		Gone:   w.Effect == client.Gone,
-		Marked: w.Effect == client.Accepted && (w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction"),
+		UID: w.UID, ResourceVersion: w.ResourceVersion, Object: w.Object, Unknown: w.Unknown,
+		Subresource: w.Subresource,
+		Gone:        w.Effect == client.Gone,
+		Marked:      w.Effect == client.Accepted && (w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction"),
 	}
 }
 

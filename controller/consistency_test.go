@@ -428,3 +428,25 @@ func TestC6_WithClientGosFakes(t *testing.T) {
 		running.Wait()
 	})
 }
+
+// TestC6_AbsentBeforeAndAfter: what a Reconcile has created and deleted again is not taken for gone before it has come.
+func TestC6_AbsentBeforeAndAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		both := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			_, err := createSecret(r, ctx, key)
+			ok(t, err)
+			time.Sleep(lag / 2) // so that the events come in two parts
+			ok(t, r.secret().Delete(ctx, key))
+			return controller.Result{RequeueAfter: time.Millisecond}, nil
+		}
+		gone := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			if _, err := r.secrets.Get(ctx, key); !apierrors.IsNotFound(err) {
+				t.Errorf("the cache has what was deleted: %v", err)
+			}
+			return controller.Result{}, nil
+		}
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, both, gone)
+		r.start()
+		r.want(r.after(time.Minute), 0, lag/2+lag)
+	})
+}

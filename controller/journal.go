@@ -20,6 +20,7 @@ type past struct {
 	made     map[version]*client.Write // of a failed one: what it has written, which does not end its backoff (C7)
 	awaited  []client.Write            // what it has written, and may not be shown yet (C6)
 	answers  *client.Ledger            // where awaited comes from, if there were requests without an answer
+	lost     error                     // what it has written besides, and nobody knows
 	givenUp  []client.Write            // what was not shown within the bound
 
 	since    time.Time // of a key that is put off: since when

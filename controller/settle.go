@@ -92,7 +92,7 @@ func (c *Controller[K]) leave(r *running[K], end ending) *past {
 	if wrote != nil {
 		p.awaited, p.answers = awaited(wrote)
 		if _, left := wrote.LeftOut(); left > 0 {
-			p.doubts = fmt.Errorf("%d of its writes: there were too many to remember them", left)
+			p.lost = fmt.Errorf("%d of its writes: there were too many to remember them", left)
 		}
 	}
 	if failed {

@@ -6,6 +6,8 @@ package scenario_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -207,9 +209,20 @@ func deleteEntries(add func(string, expectation, prepare)) {
 	add("create and delete of a name", waits, onMaps(func(ctx context.Context, w *ownWrites, _ *corev1.ConfigMap) error {
 		return errors.Join(ignore(w.own().Create(ctx, w.configMap("b"))), w.own().Delete(ctx, w.named("b")))
 	}))
-	add("delete of a name that somebody else creates", waits, onMaps(func(ctx context.Context, w *ownWrites, a *corev1.ConfigMap) error {
-		return errors.Join(remove(ctx, w, a), ignore(w.direct.CoreV1().ConfigMaps(w.namespace).Create(ctx, w.configMap("a"), metav1.CreateOptions{})))
-	}))
+	add("delete of a name that somebody else creates", waits, func(w *ownWrites) plan {
+		a := w.there(w.configMap("a"))
+		v := w.maps()
+		all := v.cached
+		v.cached = func(ctx context.Context) (map[string]string, error) {
+			states, err := all(ctx)
+			maps.DeleteFunc(states, func(_, state string) bool { return !strings.HasPrefix(state, string(a.UID)) })
+			return states, err
+		}
+		v.live = func(context.Context) (map[string]string, error) { return nil, nil } // whose the other one is nobody waits for
+		return plan{views: []view{v}, write: func(ctx context.Context) error {
+			return errors.Join(remove(ctx, w, a), ignore(w.direct.CoreV1().ConfigMaps(w.namespace).Create(ctx, w.configMap("a"), metav1.CreateOptions{})))
+		}}
+	})
 	add("delete, dynamic client", waits, onMaps(func(ctx context.Context, w *ownWrites, _ *corev1.ConfigMap) error {
 		return w.dyn.Resource(configMaps).Namespace(w.namespace).Delete(ctx, "a", metav1.DeleteOptions{})
 	}))
@@ -454,15 +467,7 @@ func selectorEntries(add func(string, expectation, prepare)) {
 func subresourceEntries(add func(string, expectation, prepare)) {
 	onSelected := func(selector labels.Selector, o metav1.ListOptions, write func(ctx context.Context, w *ownWrites, d *appsv1.Deployment) error) prepare {
 		return func(w *ownWrites) plan {
-			match := map[string]string{"a": "b"}
-			d, err := w.direct.AppsV1().Deployments(w.namespace).Create(w.ctx, &appsv1.Deployment{
-				ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: w.namespace},
-				Spec: appsv1.DeploymentSpec{
-					Selector: &metav1.LabelSelector{MatchLabels: match},
-					Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: match}, Spec: podSpec()},
-				},
-			}, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
+			d := w.deployment("d")
 			v := viewOf(w, cache.ForScope[*appsv1.Deployment](w.cache, cache.Scope{Labels: selector}), deployments, o)
 			return plan{views: []view{v}, write: func(ctx context.Context) error { return write(ctx, w, d.DeepCopy()) }}
 		}

@@ -14,6 +14,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
+	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
@@ -47,15 +49,17 @@ type ownWrites struct {
 	n       atomic.Int64
 	ended   chan error    // is sent what each Reconcile of a step has returned
 	parked  chan struct{} // is sent to when a key is put off
+	retried chan struct{} // is sent to when a key is to be tried again
 	awaited chan hook.Awaited
-	marking bool // what is marked for deletion counts as gone
+	marking bool        // what is marked for deletion counts as gone
 	other   chan string // is sent the names of other keys that are reconciled
 }
 
 func newOwnWrites(ctx context.Context) *ownWrites {
 	GinkgoHelper()
 	w := &ownWrites{
-		world: newWorld(ctx, cluster.Config()), ended: make(chan error, 100), parked: make(chan struct{}, 100), awaited: make(chan hook.Awaited, 100), other: make(chan string, 100),
+		world: newWorld(ctx, cluster.Config()), ended: make(chan error, 100), parked: make(chan struct{}, 100),
+		retried: make(chan struct{}, 100), awaited: make(chan hook.Awaited, 100), other: make(chan string, 100),
 	}
 	w.key = types.NamespacedName{Namespace: w.namespace, Name: "key"}
 	cfg, http := w.client.ConfigFor("own-writes"), w.client.HTTPClient()
@@ -76,8 +80,11 @@ func newOwnWrites(ctx context.Context) *ownWrites {
 func (w *ownWrites) controller(o controller.Options, q workqueue.Options[types.NamespacedName]) *controller.Controller[types.NamespacedName] {
 	o.Hooks = &hook.Controller{Awaited: func(a hook.Awaited) { w.awaited <- a }}
 	q.Hooks = &hook.Queue{Settled: func(e hook.QueueSettled) {
-		if e.Outcome == hook.QueuePark {
+		switch e.Outcome {
+		case hook.QueuePark:
 			w.parked <- struct{}{}
+		case hook.QueueRetry:
+			w.retried <- struct{}{}
 		}
 	}}
 	return controller.NewWithQueue("own-writes", controller.Func[types.NamespacedName](w.reconcile), o, q)
@@ -85,7 +92,9 @@ func (w *ownWrites) controller(o controller.Options, q workqueue.Options[types.N
 
 func (w *ownWrites) reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 	if key != w.key {
-		w.other <- key.Name
+		if key.Namespace == w.namespace { // other specs have left theirs
+			w.other <- key.Name
+		}
 		return controller.Result{}, nil
 	}
 	n := int(w.n.Add(1))
@@ -278,6 +287,21 @@ func (w *ownWrites) there(m *corev1.ConfigMap) *corev1.ConfigMap {
 	return m
 }
 
+// deployment creates one.
+func (w *ownWrites) deployment(name string) *appsv1.Deployment {
+	GinkgoHelper()
+	match := map[string]string{"a": "b"}
+	d, err := w.direct.AppsV1().Deployments(w.namespace).Create(w.ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: match},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: match}, Spec: podSpec()},
+		},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return d
+}
+
 // maps is a view of all ConfigMaps.
 func (w *ownWrites) maps() view {
 	return viewOf(w, cache.For[*corev1.ConfigMap](w.cache), configMaps, metav1.ListOptions{})
@@ -366,6 +390,70 @@ var _ = Describe("A key that has written (C6)", func() {
 		Expect(s.State).To(Equal(workqueue.Parked))
 		Expect(s.ParkReason).To(SatisfyAll(ContainSubstring("ConfigMap.v1"), ContainSubstring(w.namespace+"/a")))
 		frozen.Remove()
+		Expect(w.next(ctx)).To(Succeed())
+	}, NodeTimeout(patience))
+})
+
+var _ = Describe("A key that has written and failed (C7)", func() {
+	// failing has a key fail after it has written its status, and somebody else change the object later.
+	failing := func(ctx SpecContext, early bool) {
+		w := newOwnWrites(ctx)
+		d := w.deployment("key")
+		h := cache.For[*appsv1.Deployment](w.cache)
+		heard := make(chan string, 100) // the versions that it was made due for while it ran
+		c := w.controller(controller.Options{}, workqueue.Options[types.NamespacedName]{
+			Backoff:        workqueue.Exponential{Base: time.Hour, Max: time.Hour},
+			AddedWhileHeld: func(_ types.NamespacedName, _ uint64, how workqueue.How) { heard <- how.Reason.ResourceVersion },
+		})
+		c.Watch(source.Kind(h, handler.Self()))
+		var frozen *fault.Fault
+		w.steps = append(w.steps, func(ctx context.Context) error {
+			if !early {
+				frozen = w.proxy.Add(fault.Rule{Match: fault.Match{Verbs: []string{"watch"}}, Freeze: true})
+			}
+			d.Status.ObservedGeneration = 1
+			written, err := client.For[*appsv1.Deployment](w.client).UpdateStatus(ctx, d)
+			for version := ""; early && err == nil && version != written.ResourceVersion; {
+				select {
+				case version = <-heard:
+				case <-ctx.Done():
+					err = ctx.Err()
+				}
+			}
+			return errors.Join(errors.New("it fails"), err)
+		}, func(context.Context) error { return nil })
+		w.start(c)
+		Expect(w.next(ctx)).To(MatchError("it fails"))
+		w.eventually(ctx, w.retried)
+		if frozen != nil {
+			frozen.Remove()
+		}
+		w.deployment("other") // its event comes after that of the status
+		Expect(<-w.other).To(Equal("other"))
+		s, known := c.Queue().Look(w.key)
+		Expect(known).To(BeTrue())
+		Expect(s.State).To(Equal(workqueue.Waiting), "%+v", s)
+		Expect(time.Until(s.Due)).To(BeNumerically(">", 50*time.Minute))
+		Expect(w.n.Load()).To(BeEquivalentTo(1))
+		By("somebody else changing the object")
+		_, err := w.direct.AppsV1().Deployments(w.namespace).Patch(ctx, "key", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.next(ctx)).To(Succeed())
+	}
+	It("is not woken by it, when the event comes after its end", func(ctx SpecContext) { failing(ctx, false) }, NodeTimeout(patience))
+	It("is not woken by it, when the event comes before its end", func(ctx SpecContext) { failing(ctx, true) }, NodeTimeout(patience))
+
+	It("is woken by it after a success", func(ctx SpecContext) {
+		w := newOwnWrites(ctx)
+		d := w.deployment("key")
+		c := w.controller(controller.Options{}, workqueue.Options[types.NamespacedName]{})
+		c.Watch(source.Kind(cache.For[*appsv1.Deployment](w.cache), handler.Self()))
+		w.steps = append(w.steps, func(ctx context.Context) error {
+			d.Status.ObservedGeneration = 1
+			return ignore(client.For[*appsv1.Deployment](w.client).UpdateStatus(ctx, d))
+		}, func(context.Context) error { return nil })
+		w.start(c)
+		Expect(w.next(ctx)).To(Succeed())
 		Expect(w.next(ctx)).To(Succeed())
 	}, NodeTimeout(patience))
 })

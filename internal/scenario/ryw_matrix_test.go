@@ -74,6 +74,15 @@ func onMaps(write func(ctx context.Context, w *ownWrites, a *corev1.ConfigMap) e
 	}
 }
 
+// oneByOne has the events of several writes come one by one: between them, a cache shows some of the writes.
+func oneByOne(p prepare) prepare {
+	return func(w *ownWrites) plan {
+		planned := p(w)
+		planned.oneByOne = true
+		return planned
+	}
+}
+
 // clientEntries are writes of all kinds, with all clients.
 func clientEntries(add func(string, expectation, prepare)) {
 	data := map[string]string{"x": "y"}
@@ -203,12 +212,20 @@ func deleteEntries(add func(string, expectation, prepare)) {
 	add("delete and the last finalizer", waits, held(false, func(ctx context.Context, w *ownWrites, a *corev1.ConfigMap) error {
 		return errors.Join(remove(ctx, w, a), ignore(w.own().Patch(ctx, w.named("a"), types.MergePatchType, none)))
 	}))
-	add("delete and create of a name", waits, onMaps(func(ctx context.Context, w *ownWrites, a *corev1.ConfigMap) error {
+	replace := onMaps(func(ctx context.Context, w *ownWrites, a *corev1.ConfigMap) error {
 		return errors.Join(remove(ctx, w, a), ignore(w.own().Create(ctx, w.configMap("a"))))
-	}))
-	add("create and delete of a name", waits, onMaps(func(ctx context.Context, w *ownWrites, _ *corev1.ConfigMap) error {
+	})
+	add("delete and create of a name", waits, replace)
+	add("delete and create of a name, whose events come one by one", waits, oneByOne(replace))
+	add("create and delete of a name", waits, oneByOne(onMaps(func(ctx context.Context, w *ownWrites, _ *corev1.ConfigMap) error {
 		return errors.Join(ignore(w.own().Create(ctx, w.configMap("b"))), w.own().Delete(ctx, w.named("b")))
-	}))
+	})))
+	add("create and delete of a name, with a finalizer", waits, oneByOne(onMaps(func(ctx context.Context, w *ownWrites, _ *corev1.ConfigMap) error {
+		b := w.configMap("b")
+		b.Finalizers = []string{finalizer}
+		_, err := w.own().Create(ctx, b)
+		return errors.Join(err, w.own().Delete(ctx, w.named("b")), ignore(w.own().Patch(ctx, w.named("b"), types.MergePatchType, none)))
+	})))
 	add("delete of a name that somebody else creates", waits, func(w *ownWrites) plan {
 		a := w.there(w.configMap("a"))
 		v := w.maps()
@@ -416,7 +433,7 @@ func selectorEntries(add func(string, expectation, prepare)) {
 		metav1.SetMetaDataLabel(&out.ObjectMeta, "in", "yes")
 		return ignore(w.own().Update(ctx, out))
 	}))
-	add("a selector, the label added and removed", waits, selected(func(ctx context.Context, w *ownWrites, _, out *corev1.ConfigMap) error {
+	add("a selector, the label added and removed", waits, oneByOne(selected(func(ctx context.Context, w *ownWrites, _, out *corev1.ConfigMap) error {
 		metav1.SetMetaDataLabel(&out.ObjectMeta, "in", "yes")
 		out, err := w.own().Update(ctx, out)
 		if err != nil {
@@ -424,7 +441,7 @@ func selectorEntries(add func(string, expectation, prepare)) {
 		}
 		out.Labels = nil
 		return ignore(w.own().Update(ctx, out))
-	}))
+	})))
 	add("a selector, the label removed and added", waits, selected(func(ctx context.Context, w *ownWrites, in, _ *corev1.ConfigMap) error {
 		in.Labels = nil
 		in, err := w.own().Update(ctx, in)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"strings"
 	"sync/atomic"
@@ -78,6 +79,7 @@ func newOwnWrites(ctx context.Context) *ownWrites {
 
 // controller makes it.
 func (w *ownWrites) controller(o controller.Options, q workqueue.Options[types.NamespacedName]) *controller.Controller[types.NamespacedName] {
+	o.Logger = slog.New(slog.DiscardHandler) // what fails here is meant to
 	o.Hooks = &hook.Controller{Awaited: func(a hook.Awaited) { w.awaited <- a }}
 	q.Hooks = &hook.Queue{Settled: func(e hook.QueueSettled) {
 		switch e.Outcome {
@@ -168,11 +170,12 @@ func (w *ownWrites) states(objects []metav1.Object) map[string]string {
 
 // plan is what one spec of the matrix does.
 type plan struct {
-	views   []view                                // what is declared, and has to show the write
-	reads   []controller.Readable                 // what is declared besides
-	watches []source.Source[types.NamespacedName] // what is watched besides
-	freeze  fault.Match                           // which watches show nothing when it writes; default: all
-	write   func(ctx context.Context) error
+	views    []view                                // what is declared, and has to show the write
+	reads    []controller.Readable                 // what is declared besides
+	watches  []source.Source[types.NamespacedName] // what is watched besides
+	freeze   fault.Match                           // which watches show nothing when it writes; default: all
+	oneByOne bool                                  // instead, they show each event some time after it happened, and writes are slow
+	write    func(ctx context.Context) error
 }
 
 // expectation is what is to happen when a key is due again that has just written.
@@ -211,13 +214,20 @@ func (w *ownWrites) run(ctx context.Context, p plan, want expectation) {
 	w.start(c)
 	w.eventually(ctx, c.Synced())
 	p.freeze.Verbs = []string{"watch"}
-	frozen = w.proxy.Add(fault.Rule{Match: p.freeze, Freeze: true})
+	rule := fault.Rule{Match: p.freeze, Freeze: true}
+	if p.oneByOne {
+		rule.Lag, rule.Freeze = 400*time.Millisecond, false
+		w.proxy.Add(fault.Rule{Match: fault.Match{Verbs: []string{"create", "update", "delete"}}, Delay: 100 * time.Millisecond})
+	}
+	frozen = w.proxy.Add(rule)
 	c.Queue().Add(w.key)
 	Expect(w.next(ctx)).To(Succeed())
 	select {
 	case <-w.parked:
 		Expect(want).To(Equal(waits), "it was put off: %s", w.state(c))
-		frozen.Remove()
+		if !p.oneByOne {
+			frozen.Remove()
+		}
 		Expect(w.next(ctx)).To(Succeed())
 		var a hook.Awaited
 		Expect(w.awaited).To(Receive(&a))

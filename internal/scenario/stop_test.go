@@ -6,6 +6,7 @@ package scenario_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -42,6 +43,7 @@ func newStopping(ctx context.Context, point string, o controller.Options) *stopp
 		ends: make(chan hook.Outcome, 10), causes: make(chan error, 10),
 	}
 	s.key = types.NamespacedName{Namespace: s.namespace, Name: "key"}
+	o.Logger = slog.New(slog.DiscardHandler)
 	o.Hooks = &hook.Controller{Reconciled: func(r hook.Reconcile) { s.ends <- r.Outcome }}
 	s.control = controller.New("stopping", controller.Func[types.NamespacedName](s.reconcile), o)
 	s.control.Reads(cache.For[*corev1.ConfigMap](s.cache), cache.For[*corev1.Secret](s.cache))

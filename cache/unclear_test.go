@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// TestC6_Unclear: for an informer that fails, and where versions are not numbers, nobody waits, and the error says why.
+func TestC6_Unclear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+		a := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		c, _ := newCache(t, api)
+		maps, secrets := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Secret](c)
+		d := declared(maps, secrets)
+		api.Intercept(only(fakeapi.Secrets, forbid))
+		stop := start(t, c)
+		defer stop()
+		synced(t, maps)
+		time.Sleep(5 * time.Second)
+		why := func(w cache.Written, want string) {
+			t.Helper()
+			gap, err := d.Behind(w)
+			if gap != nil || err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, %v; want %q", gap, err, want)
+			}
+		}
+		s := a
+		s.Resource.Resource = "secrets"
+		why(s, "Secret.v1 is not known to show the write of default/a: Secret.v1: failing")
+		why(goneOf(s), "failing")
+		odd := a
+		odd.ResourceVersion = "first"
+		why(odd, `the version "first" is not a number`)
+		odd.Gone = true
+		why(odd, `the version "first" is not a number`)
+		unread := a
+		unread.ResourceVersion = ""
+		why(unread, "nobody can tell whether ConfigMap.v1 shows the write of default/a: its version is not known")
+		unread.Unknown = "there was no answer"
+		why(unread, "there was no answer")
+		// A synced informer that fails later is waited for no longer; what it shows, it shows.
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		api.CutWatches()
+		b := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("b")))
+		time.Sleep(time.Minute)
+		expect(t, d, a, "shown", "failing, but it shows it")
+		why(b, "ConfigMap.v1 is not known to show the write of default/b: ConfigMap.v1: failing")
+		stop()
+		why(b, "stopped")
+	})
+}
+
+// TestC6_OddVersions: where the store's own version is not a number, what is equal is shown.
+func TestC6_OddVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Intercept(noStreaming(func(r *fakeapi.Request) (*http.Response, error) {
+			switch {
+			case r.Verb == "list" && r.Resource.Resource == "configmaps":
+				return r.Send(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"x2"},"items":[
+					{"metadata":{"namespace":"default","name":"a","uid":"1","resourceVersion":"x1"}},
+					{"metadata":{"namespace":"default","name":"held","uid":"2","resourceVersion":"x2","deletionTimestamp":"2026-01-01T00:00:00Z"}}]}`)
+			case r.Verb == "watch":
+				return r.Hang()
+			}
+			return nil, nil
+		}))
+		c, _ := newCache(t, api)
+		h := cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}})
+		defer start(t, c)()
+		synced(t, h)
+		d := declared(h)
+		w := cache.Written{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: "a", UID: "1", ResourceVersion: "x1"}
+		expect(t, d, w, "shown", "the very version")
+		w.ResourceVersion = "x0"
+		expect(t, d, w, "unclear", "another")
+		w.ResourceVersion = "7"
+		expect(t, d, w, "unclear", "a number")
+		expect(t, d, goneOf(w), "unclear", "gone")
+		w.UID = "3"
+		expect(t, d, goneOf(w), "shown", "replaced")
+		w.Name, w.UID = "held", "2"
+		expect(t, d, markedOf(w), "shown", "marked")
+		if !d.Relisted(w) {
+			t.Error("not relisted, but who knows")
+		}
+	})
+}
+
+// TestC6_Undecodable: what cannot be decoded moves the store on without a bookmark, also by its delete.
+func TestC6_Undecodable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(widgets)
+		api.Silence()
+		good := writtenOf(widgets, api.Put(widgets, widget("odd", int64(1))))
+		c, _ := widgetCache(t, api)
+		h := cache.For[*Widget](c)
+		defer start(t, c)()
+		synced(t, h)
+		api.Lag(lag)
+		d := declared(h)
+		expect(t, d, good, "shown", "before")
+		bad := writtenOf(widgets, api.Put(widgets, widget("odd", "large")))
+		fresh := writtenOf(widgets, api.Put(widgets, widget("fresh", "large")))
+		expect(t, d, bad, "gap", "at once")
+		expect(t, d, fresh, "gap", "at once")
+		time.Sleep(lag)
+		synctest.Wait()
+		expect(t, d, bad, "shown", "the watch was there")
+		expect(t, d, fresh, "shown", "the watch was there")
+		expect(t, d, markedOf(bad), "unclear", "whether it is marked")
+		for _, w := range []cache.Written{bad, fresh} {
+			api.Remove(widgets, "default", w.Name)
+			after := w
+			after.Gone, after.ResourceVersion, after.Object = true, api.Version(), nil
+			expect(t, d, after, "gap", "deleted "+w.Name)
+			time.Sleep(lag)
+			synctest.Wait()
+			expect(t, d, after, "shown", "deleted "+w.Name)
+		}
+	})
+}
+
+// TestC6_Transformed: what a transform leaves is enough.
+func TestC6_Transformed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		c, _ := newCache(t, api)
+		empties := cache.NewTransform("empties", func(m *corev1.ConfigMap) { *m = corev1.ConfigMap{} })
+		d := declared(cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: empties}))
+		defer start(t, c)()
+		synctest.Wait()
+		w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		synctest.Wait()
+		expect(t, d, w, "shown", "it came")
+		expect(t, d, goneOf(w), "gap", "it has not gone")
+	})
+}
+
+// TestC6_Relisted: after a list an event may stand for several changes; in doubt it does.
+func TestC6_Relisted(t *testing.T) {
+	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				api.Intercept(a)
+				old := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+				c, _ := newCache(t, api)
+				h := cache.For[*corev1.ConfigMap](c)
+				d := declared(h)
+				if !d.Relisted(old) {
+					t.Error("no list yet: who knows")
+				}
+				defer start(t, c)()
+				synced(t, h)
+				w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a", "1")))
+				synctest.Wait()
+				if !d.Relisted(old) || d.Relisted(w) {
+					t.Errorf("listed before: %t, %t", d.Relisted(old), d.Relisted(w))
+				}
+				time.Sleep(time.Minute)
+				api.CutWatches()
+				time.Sleep(time.Minute)
+				if d.Relisted(w) {
+					t.Error("a watch that goes on is no list")
+				}
+				api.Intercept(refuse)
+				api.CutWatches()
+				synctest.Wait()
+				api.Put(fakeapi.ConfigMaps, configMap("a", "2"))
+				api.Expire()
+				api.Intercept(a)
+				time.Sleep(time.Minute)
+				if !d.Relisted(w) {
+					t.Errorf("listed anew: %s", h.State())
+				}
+				w.ResourceVersion = ""
+				elsewhere := w
+				elsewhere.Resource.Resource = "secrets"
+				if !d.Relisted(w) || d.Relisted(elsewhere) || (&cache.Declarations{}).Relisted(w) {
+					t.Error("an unknown version is in doubt, another resource is not")
+				}
+			})
+		})
+	}
+}

@@ -156,9 +156,7 @@ func TestNotServedOrMissing(t *testing.T) {
 		case r.Verb == "discover" && !withStatus:
 			return r.Send(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":[{"name":"deployments","namespaced":true,"kind":"Deployment","verbs":["get"]}]}`)
 		case r.Subresource == "status" && !withStatus:
-			resp, err := r.Send("404 page not found\n")
-			resp.StatusCode, resp.Header = http.StatusNotFound, http.Header{"Content-Type": {"text/plain"}}
-			return resp, err
+			return noPage(r)
 		}
 		return nil, nil
 	})
@@ -197,14 +195,40 @@ func TestNotServedOrMissing(t *testing.T) {
 
 	// A kind that is gone is no missing object either.
 	api.Withdraw(fakeapi.Deployments)
-	for _, err := range []error{
-		second(deployments.GetLive(ctx, name("default", "web"))), second(deployments.Patch(ctx, name("default", "web"), types.MergePatchType, []byte("{}"))),
-		deployments.Delete(ctx, name("default", "web")), second(client.Collect(deployments.ListLive(ctx, client.ListOptions{}))),
+	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		if r.Verb == "discover" {
+			return nil, nil
+		}
+		return noPage(r)
+	})
+	for _, call := range []func() error{
+		func() error { return second(deployments.GetLive(ctx, name("default", "web"))) },
+		func() error {
+			return second(deployments.Patch(ctx, name("default", "web"), types.MergePatchType, []byte("{}")))
+		},
+		func() error { return deployments.Delete(ctx, name("default", "web")) },
+		func() error { return second(client.Collect(deployments.ListLive(ctx, client.ListOptions{}))) },
 	} {
+		err := call()
 		if !meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}
+		if _, err := c.Mapping(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment")); !meta.IsNoMatchError(err) {
+			t.Errorf("it is still known: %v", err)
+		}
+		api.Serve(fakeapi.Deployments)
+		if err := deployments.Served(ctx); err != nil {
+			t.Error(err)
+		}
+		api.Withdraw(fakeapi.Deployments)
 	}
+}
+
+// noPage is the API server's answer for a path that it does not serve.
+func noPage(r *fakeapi.Request) (*http.Response, error) {
+	resp, err := r.Send("404 page not found\n")
+	resp.StatusCode, resp.Header = http.StatusNotFound, http.Header{"Content-Type": {"text/plain"}}
+	return resp, err
 }
 
 func second[T any](_ T, err error) error { return err }

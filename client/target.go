@@ -86,8 +86,7 @@ func (t target) anywhere(ctx context.Context, namespace string) (*meta.RESTMappi
 // explain tells an object that is missing from a kind, or a subresource of it, that is not served (any more): the API server's
 // answer to both is 404.
 func (t target) explain(ctx context.Context, err error, subresource string) error {
-	served := func() bool { return subresource == "" || t.client.subresource(t.gvk, subresource) != nil }
-	if !apierrors.IsNotFound(err) || namesObject(err) && served() {
+	if !apierrors.IsNotFound(err) || namesObject(err) {
 		return err
 	}
 	t.client.Forget(t.gvk)
@@ -95,13 +94,14 @@ func (t target) explain(ctx context.Context, err error, subresource string) erro
 	switch _, asked := t.client.Mapping(ctx, t.gvk); {
 	case errors.As(asked, &not):
 		return not
-	case asked == nil && !served():
+	case asked == nil && subresource != "" && t.client.subresource(t.gvk, subresource) == nil:
 		return &NotServedError{Kind: t.gvk, Subresource: subresource, Host: t.client.config.Host}
 	}
 	return err
 }
 
-// namesObject says whether it is the API server's answer for an object that is missing, and not for a path.
+// namesObject says whether it is the API server's answer for an object that is missing, and not for a path: that is no Status,
+// and what client-go makes of it has this cause.
 func namesObject(err error) bool {
 	var s apierrors.APIStatus
 	if !errors.As(err, &s) {

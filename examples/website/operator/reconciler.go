@@ -67,7 +67,7 @@ func (r *reconciler) apply(ctx context.Context, site *v1alpha1.Website) (*appsv1
 }
 
 // own applies an object of the site. An object of that name that is not the site's is left alone, whoever made it: a
-// server-side apply would take it over without a word.
+// server-side apply would take it over without a word. What is as desired already is not sent.
 func own[T client.Object](ctx context.Context, r *reconciler, cached *cache.Handle[T], site *v1alpha1.Website, desired client.ApplyConfiguration) (T, error) {
 	kind, name := cached.GroupVersionKind().Kind, *desired.GetName()
 	current, err := cached.Get(ctx, types.NamespacedName{Namespace: site.Namespace, Name: name})
@@ -77,7 +77,7 @@ func own[T client.Object](ctx context.Context, r *reconciler, cached *cache.Hand
 	if err == nil && !metav1.IsControlledBy(current, site) {
 		return *new(T), fmt.Errorf("the %s %s/%s exists and does not belong to this Website: delete it, or give the Website another name", kind, site.Namespace, name)
 	}
-	applied, err := client.For[T](r.client).Apply(ctx, desired)
+	applied, err := client.For[T](r.client).Apply(ctx, desired, client.UnlessAlready(current))
 	if err != nil {
 		return *new(T), fmt.Errorf("applying the %s %s/%s: %w", kind, site.Namespace, name, err)
 	}

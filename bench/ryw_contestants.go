@@ -55,14 +55,13 @@ func stormSetpoint(bound time.Duration) func(context.Context, *rest.Config, *sto
 		defer c.Close()
 		informers := cache.New(c, cache.Options{})
 		parents, children := cache.For[*appsv1.Deployment](informers), cache.For[*corev1.ConfigMap](informers)
+		d, m := client.For[*appsv1.Deployment](c), client.For[*corev1.ConfigMap](c)
 		a := access{
 			parent: found(parents.Get), child: found(children.Get),
-			status: client.For[*appsv1.Deployment](c).UpdateStatus,
-			create: client.For[*corev1.ConfigMap](c).Create,
-			update: client.For[*corev1.ConfigMap](c).Update,
-			remove: func(ctx context.Context, m *corev1.ConfigMap) error {
-				return client.For[*corev1.ConfigMap](c).Delete(ctx, key{Namespace: m.Namespace, Name: m.Name})
-			},
+			status: func(ctx context.Context, o *appsv1.Deployment) (*appsv1.Deployment, error) { return d.UpdateStatus(ctx, o) },
+			create: func(ctx context.Context, o *corev1.ConfigMap) (*corev1.ConfigMap, error) { return m.Create(ctx, o) },
+			update: func(ctx context.Context, o *corev1.ConfigMap) (*corev1.ConfigMap, error) { return m.Update(ctx, o) },
+			remove: func(ctx context.Context, o *corev1.ConfigMap) error { return m.Delete(ctx, key{Namespace: o.Namespace, Name: o.Name}) },
 		}
 		var ctrl *controller.Controller[key]
 		reconciler := controller.Func[key](func(ctx context.Context, k key) (controller.Result, error) {

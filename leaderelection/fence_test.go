@@ -138,6 +138,33 @@ func TestL2_ATermEndsBeforeItsLeaseIsReleased(t *testing.T) {
 	})
 }
 
+// TestL2_TheTrustCountsFromWhenARenewalWasSent: not from its answer.
+func TestL2_TheTrustCountsFromWhenARenewalWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newReplica(t, api, "a")
+		slow := func(req *http.Request) (*http.Response, error) {
+			answer, err := api.RoundTrip(req)
+			time.Sleep(seconds(3))
+			return answer, err
+		}
+		a.line.Store(&slow)
+		stop, result := a.start(t, func(take, work context.Context) error {
+			for range 5 { // the first is that of the acquisition
+				written := lease(t, api).Spec.RenewTime.Time
+				if got := client.TermOf(work).Until().Sub(written).Round(time.Second / 10); got > seconds(13.5) {
+					t.Errorf("the term is trusted until %s after the Lease was written", got)
+				}
+				time.Sleep(seconds(5))
+			}
+			return untilStopped(take, work)
+		})
+		pass(time.Minute)
+		stop()
+		ok(t, result())
+	})
+}
+
 // TestL2_TheElectorNeedsNoTerm: also where its configuration is that of a strict client, and its context has a term.
 func TestL2_TheElectorNeedsNoTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -154,7 +181,7 @@ func TestL2_TheElectorNeedsNoTerm(t *testing.T) {
 		}
 		other := client.NewTerm(client.Token{Lease: types.UID("other")}, time.Now(), time.Hour)
 		other.End(nil)
-		ctx, stop := context.WithCancel(client.WithTerm(logr.NewContext(t.Context(), logr.Discard()), other))
+		ctx, stop := context.WithTimeout(client.WithTerm(logr.NewContext(t.Context(), logr.Discard()), other), time.Hour)
 		defer stop()
 		led := false
 		ok(t, e.Run(ctx, func(take, work context.Context) error {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 
@@ -22,7 +23,8 @@ type running[K comparable] struct {
 
 	term   *term[K]
 	item   workqueue.Item[K]
-	past   *past // of the key, if it has one
+	past   *past         // of the key, if it has one
+	since  time.Duration // when it began: see Controller.clock
 	log    atomic.Pointer[slog.Logger]
 	ledger atomic.Pointer[client.Ledger]
 }
@@ -76,7 +78,7 @@ func (r *running[K]) logger() *slog.Logger {
 	if log := r.log.Load(); log != nil {
 		return log
 	}
-	r.log.CompareAndSwap(nil, slog.New(&itemLog[K]{base: r.term.log, item: r.item, run: r.term.controller.run}))
+	r.log.CompareAndSwap(nil, slog.New(&itemLog[K]{base: r.term.controller.levels.handler(r.term.log, r.item.Key()), item: r.item, run: r.term.controller.run}))
 	return r.log.Load()
 }
 
@@ -102,6 +104,29 @@ func (r *running[K]) wrote() *client.Ledger {
 
 // String says whose context it is, as package context does for its own.
 func (r *running[K]) String() string { return fmt.Sprintf("reconcile of %v", r.item.Key()) }
+
+// cancellable returns the context of a Reconcile, which running.cancel can end if that is ever wanted.
+func (c *Controller[K]) cancellable(work context.Context) context.Context {
+	if c.o.Deadline == 0 && c.o.Interrupt == 0 {
+		return work
+	}
+	ctx, cancel := context.WithCancelCause(work)
+	return &cancellable{ctx, cancel}
+}
+
+// cancellable is a context with what ends it.
+type cancellable struct {
+	context.Context //nolint:containedctx // it is one
+
+	cancel context.CancelCauseFunc
+}
+
+// cancel ends the context of the Reconcile.
+func (r *running[K]) cancel(cause error) {
+	if c, ok := r.Context.(*cancellable); ok {
+		c.cancel(cause)
+	}
+}
 
 // logKey finds out under which key logr looks for a logger. Its type is not exported, so that only logr can put one into a
 // context; but only at the price of an allocation and of a logger that most Reconciles never use.

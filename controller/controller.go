@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -31,6 +32,11 @@ type Controller[K comparable] struct {
 	journal    journal[K]
 	news       news[K]
 	ownEvents  atomic.Int64 // how many did not end a backoff
+	began      time.Time    // what its times count from
+	workers    workers[K]
+	pauses     pauses[K]
+	levels     levels[K]
+	interrupts interrupts[K]
 
 	mu      sync.Mutex         // guards what follows
 	wrong   []error            // what Validate reports
@@ -60,7 +66,8 @@ func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller
 
 // NewWithQueue makes a controller with keys of any type and a queue as q says. q.Name defaults to the controller's name.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
-	c := &Controller[K]{name: name, reconciler: r, o: o.withDefaults(), run: fmt.Sprintf("%08x", rand.Uint32()), synced: make(chan struct{})}
+	c := &Controller[K]{name: name, reconciler: r, o: o.withDefaults(), run: fmt.Sprintf("%08x", rand.Uint32()), synced: make(chan struct{}), began: time.Now()}
+	c.workers.want = c.o.Workers
 	if q.Name == "" {
 		q.Name = name
 	}

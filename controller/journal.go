@@ -22,6 +22,7 @@ type past struct {
 	answers  *client.Ledger            // where awaited comes from, if there were requests without an answer
 	lost     error                     // what it has written besides, and nobody knows
 	givenUp  []client.Write            // what was not shown within the bound
+	wrote    []client.Write            // what it has written, if the next one may be interrupted
 
 	since    time.Time // of a key that is put off: since when
 	checks   int       // how often it was

@@ -55,6 +55,9 @@ func judge(ctx context.Context, result Result, err error) ending {
 // settle gives the key back to the queue, in exactly one way, and keeps what its next Reconcile depends on.
 func (c *Controller[K]) settle(r *running[K], end ending) {
 	p := c.leave(r, end)
+	if c.o.Interrupt > 0 {
+		c.interrupts.note(r.item.Key(), end.outcome == hook.Interrupted, isInterruption(context.Cause(r)))
+	}
 	reasons := c.news.take(r.item.Key(), r.item.Delivery())
 	var lost error // why the item could not be settled
 	switch end.outcome {
@@ -97,6 +100,9 @@ func (c *Controller[K]) leave(r *running[K], end ending) *past {
 	}
 	if failed {
 		p.made = madeBy(p.awaited)
+	}
+	if c.o.Interrupt > 0 {
+		p.wrote = p.awaited
 	}
 	if end.err != nil && end.outcome != hook.Interrupted {
 		p.failure = &Failure{
@@ -164,6 +170,3 @@ func howToRetry(ctx context.Context, end ending) workqueue.Again {
 	}
 	return again
 }
-
-// errDeadline is the cause of a context that is over the deadline of its Reconcile.
-var errDeadline = errors.New("the Reconcile is over its deadline")

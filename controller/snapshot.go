@@ -3,6 +3,129 @@
 
 package controller
 
-// Snapshot returns a copy of the queue's state at this moment, a workqueue.Snapshot[K]: every key with its state, due time,
-// attempts and reasons. It is what package debug serves.
-func (c *Controller[K]) Snapshot() any { return c.queue.Snapshot() }
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// Snapshot is what a controller does and what keeps it from doing more. Each part is of one moment, but not all of the same one.
+// Keys are in the order of their text.
+type Snapshot[K comparable] struct {
+	Name string
+	// Workers is how many there are to be (see SetWorkers), Leading whether they may take keys in this term, Paused whether Pause
+	// keeps them from it.
+	Workers         int
+	Leading, Paused bool
+	Progress        Progress
+	Running         []Running[K]
+	PausedKeys      []PausedKey[K]
+	LogLevels       []LogLevel[K]
+	// Awaiting are the keys that wait until their own writes are shown (C6).
+	Awaiting []Awaiting[K]
+	// LastErrors are how the keys failed whose last Reconcile did.
+	LastErrors []LastError[K]
+	Sources    []source.State
+	Queue      workqueue.Snapshot[K]
+}
+
+// Running is a Reconcile that runs.
+type Running[K comparable] struct {
+	Key         K
+	ReconcileID string
+	// Since is when it began, Attempt what it is: 1 after a success.
+	Since   time.Time
+	Attempt int
+	// Slow says that it was reported as slow (C9), Interrupted how often in a row the key was interrupted before.
+	Slow        bool
+	Interrupted int `json:",omitzero"`
+	// Reasons are why the key was due.
+	Reasons []workqueue.Reason
+}
+
+// PausedKey is a key that is paused, and by whom: PauseKey, or annotations.
+type PausedKey[K comparable] struct {
+	Key K
+	By  []string
+}
+
+// LogLevel is the level that SetLogLevel gave a key.
+type LogLevel[K comparable] struct {
+	Key   K
+	Level slog.Level
+}
+
+// Awaiting is a key that waits until its own writes are shown.
+type Awaiting[K comparable] struct {
+	Key K
+	// Since is when it was first put off, For what it waits.
+	Since time.Time
+	For   string
+}
+
+// LastError is how the last Reconcile of a key failed.
+type LastError[K comparable] struct {
+	Key K
+	Failure
+}
+
+// Snapshot returns a Snapshot[K], all of which encoding/json can write if it can write a K. It is what package debug serves. It
+// copies the whole queue: it is for people and tests, not for each Reconcile.
+func (c *Controller[K]) Snapshot() any {
+	s := Snapshot[K]{Name: c.name, Progress: c.Progress(), Sources: c.Sources(), Queue: c.queue.Snapshot()}
+	s.Paused = s.Queue.Paused
+	var slots []*slot[K]
+	slots, s.Workers, s.Leading = c.workers.all()
+	for _, w := range slots {
+		if r, ok := c.runningOn(w); ok {
+			s.Running = append(s.Running, r)
+		}
+	}
+	for key, by := range c.pauses.all() {
+		p := PausedKey[K]{Key: key}
+		for _, b := range by {
+			p.By = append(p.By, b.String())
+		}
+		slices.Sort(p.By)
+		s.PausedKeys = append(s.PausedKeys, p)
+	}
+	for key, level := range c.levels.all() {
+		s.LogLevels = append(s.LogLevels, LogLevel[K]{key, level})
+	}
+	for key, p := range c.journal.all() {
+		if !p.since.IsZero() {
+			s.Awaiting = append(s.Awaiting, Awaiting[K]{key, p.since, p.missing})
+		}
+		if p.failure != nil {
+			s.LastErrors = append(s.LastErrors, LastError[K]{key, *p.failure})
+		}
+	}
+	sortByKey(s.Running, func(r Running[K]) K { return r.Key })
+	sortByKey(s.PausedKeys, func(p PausedKey[K]) K { return p.Key })
+	sortByKey(s.LogLevels, func(l LogLevel[K]) K { return l.Key })
+	sortByKey(s.Awaiting, func(a Awaiting[K]) K { return a.Key })
+	sortByKey(s.LastErrors, func(e LastError[K]) K { return e.Key })
+	return s
+}
+
+// runningOn returns what a worker does, if it does anything.
+func (c *Controller[K]) runningOn(s *slot[K]) (Running[K], bool) {
+	r := s.run.Load()
+	if r == nil {
+		return Running[K]{}, false
+	}
+	limit, _ := c.limits()
+	return Running[K]{
+		Key: r.item.Key(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Since: c.began.Add(r.since), Attempt: r.item.Attempt(),
+		Slow: c.clock()-r.since >= limit, Interrupted: c.interrupts.of(r.item.Key()), Reasons: r.item.Reasons(),
+	}, true
+}
+
+func sortByKey[T, K any](list []T, key func(T) K) {
+	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(fmt.Sprint(key(a)), fmt.Sprint(key(b))) })
+}

@@ -125,8 +125,12 @@ var errSourceExited = errors.New("the source ended its goroutine with runtime.Go
 // watch runs one source, and reports how it gets synced.
 func (c *Controller[K]) watch(ctx context.Context, w *watching[K], hooks *hook.Source, failed func(error)) {
 	var overseen sync.WaitGroup
+	q := &observed[K]{Queue: c.queue, controller: c, source: w.source}
 	w.err = named(w.source, errSourceExited) // unless runSource returns
 	defer func() {
+		if closed(w.removed) || ctx.Err() == nil {
+			q.forget() // not at the end of Warm, when nobody may take what was paused
+		}
 		if w.err != nil && !closed(w.removed) {
 			failed(w.err)
 		}
@@ -143,7 +147,7 @@ func (c *Controller[K]) watch(ctx context.Context, w *watching[K], hooks *hook.S
 			failed(err)
 		}
 	})
-	w.err = c.runSource(ctx, w.source, hooks)
+	w.err = c.runSource(ctx, w.source, q, hooks)
 }
 
 // validate asks a source. Its error names it. A panic is one, with its stack.
@@ -157,13 +161,13 @@ func validate[K comparable](s source.Source[K]) (err error) {
 }
 
 // runSource runs a source. Its error names it. A panic is one, with its stack.
-func (c *Controller[K]) runSource(ctx context.Context, s source.Source[K], hooks *hook.Source) (err error) {
+func (c *Controller[K]) runSource(ctx context.Context, s source.Source[K], q source.Queue[K], hooks *hook.Source) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = named(s, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 		}
 	}()
-	err = s.Run(ctx, c.queue, hooks)
+	err = s.Run(ctx, q, hooks)
 	if err == nil && ctx.Err() == nil && !isSynced(ctx, s) {
 		err = errors.New("the source has ended before it was synced")
 	}

@@ -7,8 +7,6 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
-	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 
@@ -25,28 +23,7 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 		return nil
 	}
 	t, work := c.newTerm(work)
-	var workers sync.WaitGroup
-	for range c.o.Workers {
-		startWorker(&workers, func() bool { return t.processNextItem(take, work) })
-	}
-	workers.Wait()
-	return nil
-}
-
-// startWorker starts a goroutine that calls next until it returns false. A Reconcile that ends the goroutine takes the worker
-// with it; then another takes its place.
-func startWorker(workers *sync.WaitGroup, next func() bool) {
-	workers.Go(func() {
-		exited := true
-		defer func() {
-			if exited {
-				startWorker(workers, next)
-			}
-		}()
-		for next() {
-		}
-		exited = false
-	})
+	return t.employ(take, func(take context.Context, s *slot[K]) bool { return t.processNextItem(take, work, s) })
 }
 
 // logger is the base of every Reconcile's logger.
@@ -62,9 +39,9 @@ func (c *Controller[K]) logger(ctx context.Context) *slog.Logger {
 }
 
 // processNextItem takes a key, reconciles it and settles it. It returns false when there is nothing more to take.
-func (t *term[K]) processNextItem(take, work context.Context) bool {
+func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	c := t.controller
-	item, ok := c.queue.Get(take)
+	item, ok := c.get(take, s)
 	if !ok {
 		return false
 	}
@@ -76,20 +53,18 @@ func (t *term[K]) processNextItem(take, work context.Context) bool {
 	if past != nil && c.putOff(item, past) {
 		return true
 	}
-	r := &running[K]{Context: work, term: t, item: item, past: past}
-	tell := c.o.Hooks.Reconciled
-	var started time.Time
-	if tell != nil {
-		started = time.Now()
-	}
 	if c.o.Hooks.Reconciling != nil {
 		c.o.Hooks.Reconciling(c.name)
 	}
+	r := &running[K]{Context: c.cancellable(work), term: t, item: item, past: past, since: c.clock()}
+	s.begin(r)
 	end := ending{outcome: hook.Panicked, err: errExited} // unless reconcile returns: the key is settled even if it does not
 	defer func() {                                        //nolint:contextcheck // r is the context
+		s.run.Store(nil)
 		c.settle(r, end)
-		if tell != nil {
-			tell(hook.Reconcile{Controller: c.name, Took: time.Since(started), Outcome: end.outcome, Err: end.err})
+		r.cancel(nil)
+		if c.o.Hooks.Reconciled != nil {
+			c.o.Hooks.Reconciled(hook.Reconcile{Controller: c.name, Took: c.clock() - r.since, Outcome: end.outcome, Err: end.err})
 		}
 	}()
 	end = c.reconcile(r) //nolint:contextcheck // r is the context

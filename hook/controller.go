@@ -48,6 +48,20 @@ type Awaited struct {
 	Doubts error
 }
 
+// Slow is a Reconcile that runs for longer than it should.
+type Slow struct {
+	// Controller is the controller's name.
+	Controller string
+	// Key is the key, as text.
+	Key string
+	// ReconcileID is the one in the log.
+	ReconcileID string
+	// Took is for how long it runs.
+	Took time.Duration
+	// Stack is the stack of its goroutine, at most 16 KiB of it.
+	Stack string
+}
+
 // Controller is what package controller reports.
 type Controller struct {
 	// Awaited is called when a key that was put off because of its own writes is reconciled after all, and when one is that
@@ -57,4 +71,6 @@ type Controller struct {
 	Reconciling func(controller string)
 	// Reconciled is called after it.
 	Reconciled func(Reconcile)
+	// Slow is called once for a Reconcile that runs for longer than it should. It still runs: this is another goroutine.
+	Slow func(Slow)
 }

@@ -5,6 +5,7 @@ package source
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -34,6 +35,24 @@ type State struct {
 	Failure error
 	// Dropped counts, since the start and by reason, what was not delivered: the names of filters, for instance.
 	Dropped map[string]int64
+}
+
+// MarshalJSON has errors as text.
+func (s State) MarshalJSON() ([]byte, error) {
+	type plain State
+	return json.Marshal(struct {
+		plain
+
+		Err     string `json:",omitempty"`
+		Failure string `json:",omitempty"`
+	}{plain(s), textOf(s.Err), textOf(s.Failure)})
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // String says it in one line.

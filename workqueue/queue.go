@@ -332,6 +332,16 @@ func (q *Queue[K]) Get(ctx context.Context) (Item[K], bool) {
 	}
 }
 
+// TryGet is Get without waiting: it returns false if no key is ready, or all are paused.
+func (q *Queue[K]) TryGet() (Item[K], bool) {
+	q.lock()
+	if i := q.core.take(q.takeTimeLocked()); i != 0 {
+		return q.handOut(i), true
+	}
+	q.unlock()
+	return Item[K]{}, false
+}
+
 // takeTimeLocked is the time for core.take, or 0 where it makes no difference.
 func (q *Queue[K]) takeTimeLocked() int64 {
 	if q.core.observed || q.core.due.next() != never {

@@ -41,6 +41,13 @@ func (q *Queue[K]) PauseAll() { q.pauseAll(true) }
 // ResumeAll ends PauseAll. Keys that were paused one by one stay paused. After ShutDown it has no effect.
 func (q *Queue[K]) ResumeAll() { q.pauseAll(false) }
 
+// AllPaused tells whether PauseAll holds.
+func (q *Queue[K]) AllPaused() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.core.pausedAll
+}
+
 func (q *Queue[K]) pauseAll(to bool) {
 	q.mu.Lock()
 	defer q.unlock()

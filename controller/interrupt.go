@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// Interruption is the cause of the context of a Reconcile that was cancelled because the object that its key names has moved on (see
+// Options.Interrupt).
+type Interruption struct {
+	// Object is the object's namespace and name.
+	Object string
+	// Generation and ResourceVersion are those that it has now.
+	Generation      int64
+	ResourceVersion string
+}
+
+// Error says it in one sentence.
+func (i *Interruption) Error() string {
+	return fmt.Sprintf("%s has moved on to generation %d, at version %s", i.Object, i.Generation, i.ResourceVersion)
+}
+
+// Unwrap returns context.Canceled.
+func (i *Interruption) Unwrap() error { return context.Canceled }
+
+// interrupt cancels the Reconcile of a key that runs, if one does, because its object has moved on. Not because of what it has
+// written itself, or the one before it, whose events may come after its start; nor where it is in doubt whether it has.
+func (c *Controller[K]) interrupt(key K, o handler.Object) {
+	if state, _ := c.queue.Look(key); state.State != workqueue.Held || state.Paused { // one that is paused is to come to its end
+		return
+	}
+	slots, _, _ := c.workers.all()
+	for _, s := range slots {
+		r := s.run.Load()
+		if r == nil || r.item.Key() != key || c.interrupts.of(key) >= c.o.Interrupt || r.mayHaveMade(o) {
+			continue
+		}
+		r.cancel(&Interruption{
+			Object: handler.Event{New: o}.Key().String(), Generation: o.GetGeneration(), ResourceVersion: o.GetResourceVersion(),
+		})
+	}
+}
+
+// mayHaveMade says whether this version of the object may be what the Reconcile, or the one before it, has written.
+func (r *running[K]) mayHaveMade(o handler.Object) bool {
+	may := func(w client.Write) bool {
+		if w.Effect == client.Pending || w.UID == "" || w.ResourceVersion == "" { // it may have been any version
+			return w.Verb != "create" && w.Namespace == o.GetNamespace() && (w.Name == "" || w.Name == o.GetName())
+		}
+		return w.UID == o.GetUID() && w.ResourceVersion == o.GetResourceVersion()
+	}
+	if r.past != nil && slices.ContainsFunc(r.past.wrote, may) {
+		return true
+	}
+	l := r.wrote()
+	if l == nil {
+		return false
+	}
+	_, lost := l.LeftOut()
+	return lost > 0 || slices.ContainsFunc(l.Writes(), may)
+}
+
+// interrupts counts for each key how often in a row its Reconcile was interrupted.
+type interrupts[K comparable] struct {
+	n atomic.Int64 // how many keys there are: mostly none
+
+	mu   sync.Mutex // guards what follows
+	keys map[K]int
+}
+
+func (i *interrupts[K]) of(key K) int {
+	if i.n.Load() == 0 {
+		return 0
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.keys[key]
+}
+
+// note notes how a Reconcile has ended: one that was cut short has not come to its end, whether it was moved on from or not.
+func (i *interrupts[K]) note(key K, cutShort, movedOn bool) {
+	switch before := i.of(key); {
+	case cutShort && movedOn:
+		i.set(key, before+1)
+	case !cutShort && before > 0:
+		i.set(key, 0)
+	}
+}
+
+func isInterruption(err error) bool {
+	var i *Interruption
+	return errors.As(err, &i)
+}
+
+func (i *interrupts[K]) set(key K, n int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.keys == nil {
+		i.keys = map[K]int{}
+	}
+	if i.keys[key] = n; n == 0 {
+		delete(i.keys, key)
+	}
+	i.n.Store(int64(len(i.keys)))
+}

@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// SetWorkers changes how many Reconciles run at once, at any time: before the controller leads, while it does, and between terms.
+// More start at once. Fewer: those that wait for a key end at once, others when they are done with theirs. The number stays for
+// later terms. It must be at least 1: to have none work, use Pause.
+func (c *Controller[K]) SetWorkers(n int) error {
+	if n < 1 {
+		return fmt.Errorf("controller %q: %d workers: there must be at least 1; to have none work, use Pause", c.name, n)
+	}
+	for _, retire := range c.workers.set(n) {
+		retire()
+	}
+	return nil
+}
+
+var errLeads = errors.New("it leads already; end that term first")
+
+// employ has workers call next with their context and slot until it returns false, which it does when there is nothing more to take
+// in this term. It returns when all have returned.
+func (t *term[K]) employ(take context.Context, next func(take context.Context, s *slot[K]) bool) error {
+	c := t.controller
+	var all, watching sync.WaitGroup
+	hire := func() *slot[K] {
+		ctx, retire := context.WithCancel(take)
+		s := &slot[K]{retire: retire}
+		all.Go(func() { c.work(s, func() bool { return next(ctx, s) }) })
+		return s
+	}
+	if !c.workers.open(hire, c.clock()) {
+		return errLeads
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(take))
+	watching.Go(func() { c.watchdog(ctx, slog.New(t.log)) })
+	all.Wait()
+	stop()
+	watching.Wait()
+	c.workers.close()
+	return nil
+}
+
+// clock is the time since the controller was made. It takes half as long as time.Now.
+func (c *Controller[K]) clock() time.Duration { return time.Since(c.began) }
+
+// workers are those of one term, and how many there are to be.
+type workers[K comparable] struct {
+	mu        sync.Mutex // guards what follows, and slot.retired
+	want      int
+	leading   bool
+	hire      func() *slot[K] // starts one more; nil when there is nothing more to take
+	slots     []*slot[K]      // replaced, never changed
+	resumed   time.Duration   // when the term began, or Resume was called
+	completed time.Duration   // when the last of those that have left had completed a Reconcile
+}
+
+// open begins a term, unless there is one already.
+func (w *workers[K]) open(hire func() *slot[K], now time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.leading {
+		return false
+	}
+	w.leading, w.hire, w.resumed = true, hire, now
+	w.fillLocked()
+	return true
+}
+
+// close ends a term whose workers have all left.
+func (w *workers[K]) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leading = false
+}
+
+// set changes how many there are to be, and returns what has surplus ones leave.
+func (w *workers[K]) set(n int) (retire []context.CancelFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.want = n
+	w.fillLocked()
+	stay := slices.DeleteFunc(slices.Clone(w.slots), func(s *slot[K]) bool { return s.retired })
+	slices.SortStableFunc(stay, func(a, b *slot[K]) int { return a.order() - b.order() })
+	for _, s := range stay[:max(0, len(stay)-n)] {
+		s.retired = true
+		retire = append(retire, s.retire)
+	}
+	return retire
+}
+
+// fillLocked hires as many as are missing. One that is to leave counts until it has left.
+func (w *workers[K]) fillLocked() {
+	for w.hire != nil && len(w.slots) < w.want {
+		w.slots = append(slices.Clip(w.slots), w.hire())
+	}
+}
+
+// work is what one worker does. A Reconcile that ends the goroutine takes the worker with it; then another takes its place.
+func (c *Controller[K]) work(s *slot[K], next func() bool) {
+	exited := true
+	defer func() {
+		s.retire()
+		s.rest(c.clock())
+		c.workers.left(s, exited)
+	}()
+	s.introduce()
+	for next() {
+	}
+	exited = false
+}
+
+// get takes a key for a worker.
+func (c *Controller[K]) get(take context.Context, s *slot[K]) (workqueue.Item[K], bool) {
+	if take.Err() == nil {
+		if item, ok := c.queue.TryGet(); ok {
+			return item, true
+		}
+	}
+	s.rest(c.clock())
+	return c.queue.Get(take)
+}
+
+func (w *workers[K]) left(s *slot[K], exited bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.slots = slices.DeleteFunc(slices.Clone(w.slots), func(other *slot[K]) bool { return other == s })
+	w.completed = max(w.completed, time.Duration(s.completed.Load()))
+	if !exited && !s.retired {
+		w.hire = nil
+	}
+	w.fillLocked()
+}
+
+// all returns what there is to know of the workers.
+func (w *workers[K]) all() (slots []*slot[K], want int, leading bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.slots, w.want, w.leading
+}
+
+// slot is what one worker does.
+type slot[K comparable] struct {
+	retire  context.CancelFunc // has it take no more keys
+	retired bool               // it was called, because there are to be fewer
+
+	goroutine []byte                     // what its stack begins with; set before any run
+	worked    bool                       // the worker's own: completed is not the last one
+	run       atomic.Pointer[running[K]] // nil while it waits for a key
+	completed atomic.Int64               // when the last one had, as a time.Duration; 0: there was none
+
+	reported, ended *running[K] // the watchdog's: the last that was slow, and the last that was over its deadline
+}
+
+// introduce says which goroutine the worker is.
+func (s *slot[K]) introduce() {
+	var buf [64]byte
+	head := buf[:runtime.Stack(buf[:], false)] // goroutine 17 [running]: ...
+	if end := bytes.IndexByte(head, '['); end > 0 {
+		head = head[:end]
+	}
+	s.goroutine = bytes.Clone(head)
+}
+
+// begin notes that a Reconcile begins: the one before has completed, just now.
+func (s *slot[K]) begin(r *running[K]) {
+	if s.worked {
+		s.completed.Store(int64(r.since))
+	}
+	s.worked = true
+	s.run.Store(r)
+}
+
+// rest notes that none begins.
+func (s *slot[K]) rest(now time.Duration) {
+	if s.worked {
+		s.completed.Store(int64(now))
+	}
+	s.worked = false
+}
+
+// order is that in which surplus workers leave: first those that wait for a key.
+func (s *slot[K]) order() int {
+	if s.run.Load() == nil {
+		return 0
+	}
+	return 1
+}

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"time"
+)
+
+// Progress says whether a controller gets anything done.
+type Progress struct {
+	// Ready counts the keys that are ready to be reconciled, Running those that are being reconciled.
+	Ready, Running int
+	// LastCompleted is when a Reconcile returned the last time, in whichever way; zero: none has yet.
+	LastCompleted time.Time `json:",omitzero"`
+	// Stalled is for how long nothing has begun or returned although keys are ready. It is 0 if none are, while the controller does
+	// not lead, and while it is paused.
+	Stalled time.Duration
+	// Longest is for how long the Reconcile runs that has run for longest, and LongestKey its key.
+	Longest    time.Duration
+	LongestKey string `json:",omitempty"`
+}
+
+// Progress returns how the controller gets on. It is cheap, but not for each Reconcile: it looks at each worker.
+func (c *Controller[K]) Progress() Progress {
+	slots, completed, moved := c.workers.progress()
+	now := c.clock()
+	p := Progress{Ready: c.queue.Len().Ready}
+	var longest *running[K]
+	for _, s := range slots {
+		completed = max(completed, time.Duration(s.completed.Load()))
+		r := s.run.Load()
+		if r == nil {
+			continue
+		}
+		p.Running++
+		moved = max(moved, r.since)
+		if longest == nil || r.since < longest.since {
+			p.Longest, longest = now-r.since, r
+		}
+	}
+	if completed > 0 {
+		p.LastCompleted = c.began.Add(completed)
+	}
+	if longest != nil {
+		p.LongestKey = fmt.Sprint(longest.item.Key())
+	}
+	if p.Ready > 0 && moved > 0 && !c.queue.AllPaused() {
+		p.Stalled = now - max(moved, completed)
+	}
+	return p
+}
+
+// Alive returns a check that fails while nothing has begun or completed for the limit although keys are ready (Progress.Stalled), with
+// one sentence that says what holds the workers up. Nothing calls it unless the program does: a liveness probe that does has a process
+// restarted whose workers hang, and with it also those that only wait for something that is slow. The limit must be longer than any
+// Reconcile takes, and positive.
+func (c *Controller[K]) Alive(limit time.Duration) func() error {
+	return func() error {
+		if limit <= 0 {
+			return fmt.Errorf("controller %q: Alive was given a limit of %s, must be positive", c.name, limit)
+		}
+		p := c.Progress()
+		if p.Stalled < limit {
+			return nil
+		}
+		since := time.Now().Add(-p.Longest).Format(time.RFC3339)
+		return fmt.Errorf("controller %q: keys are ready (%d) and no Reconcile has begun or completed for %s; that of %s runs since %s",
+			c.name, p.Ready, p.Stalled, p.LongestKey, since)
+	}
+}
+
+// progress returns the workers, when the last of those that have left had completed a Reconcile, and when the controller was last
+// allowed to begin: 0 while it does not lead.
+func (w *workers[K]) progress() (slots []*slot[K], completed, moved time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.leading {
+		moved = max(1, w.resumed)
+	}
+	return w.slots, w.completed, moved
+}
+
+// resume notes that keys may be taken from now on.
+func (w *workers[K]) resume(now time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.resumed = now
+}

@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// errDeadline is the cause of a context that is over the deadline of its Reconcile.
+var errDeadline = errors.New("the Reconcile is over its deadline")
+
+// deadlineError is errDeadline with the deadline. For callers that ask it is a context.DeadlineExceeded.
+type deadlineError time.Duration
+
+func (d deadlineError) Error() string { return fmt.Sprintf("%s of %s", errDeadline, time.Duration(d)) }
+
+// Is implements what errors.Is asks for.
+func (d deadlineError) Is(target error) bool {
+	return target == errDeadline || target == context.DeadlineExceeded
+}
+
+// watchdog reports Reconciles that are slow, and ends the contexts of those that are over their deadline, until ctx is done (C9). It
+// looks when the next one may be, and so rarely while none runs for long.
+func (c *Controller[K]) watchdog(ctx context.Context, log *slog.Logger) {
+	next := c.patience()
+	if next == math.MaxInt64 {
+		return
+	}
+	timer := time.NewTimer(next)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			timer.Reset(c.inspect(log))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// limits returns after how long a Reconcile is reported, and after how long its context ends.
+func (c *Controller[K]) limits() (report, end time.Duration) {
+	report, end = c.o.SlowAfter, c.o.Deadline
+	if end <= 0 {
+		end = math.MaxInt64
+	}
+	if report < 0 {
+		return math.MaxInt64, end
+	}
+	return min(report, end), end
+}
+
+// patience is how long it takes at least until a Reconcile that begins now concerns the watchdog.
+func (c *Controller[K]) patience() time.Duration { return min(c.limits()) }
+
+// slow is a Reconcile that has come to be over a limit.
+type slow[K comparable] struct {
+	slot        *slot[K]
+	run         *running[K]
+	took        time.Duration
+	report, end bool // which one
+}
+
+// inspect looks at what runs, and returns after how long it has to again.
+func (c *Controller[K]) inspect(log *slog.Logger) (again time.Duration) {
+	var found []slow[K]
+	again, now := c.patience(), c.clock()
+	slots, _, _ := c.workers.all()
+	for _, s := range slots {
+		f, soon := c.look(s, now)
+		again = min(again, soon)
+		if f.report || f.end {
+			found = append(found, f)
+		}
+	}
+	if len(found) == 0 {
+		return again
+	}
+	stacks := allStacks()
+	for i := range found {
+		f := &found[i]
+		if f.report {
+			c.tellSlow(log, f, stacks)
+		}
+		if f.end {
+			f.run.cancel(deadlineError(c.o.Deadline)) // now that it was seen where it is
+		}
+	}
+	return again
+}
+
+// look says what a worker does if that has come to be over a limit since the last time, and after how long it will be.
+func (c *Controller[K]) look(s *slot[K], now time.Duration) (found slow[K], again time.Duration) {
+	report, end := c.limits()
+	again = math.MaxInt64
+	r := s.run.Load()
+	if r == nil {
+		return found, again
+	}
+	found = slow[K]{slot: s, run: r, took: now - r.since}
+	found.report = s.reported != r && found.took >= report
+	found.end = s.ended != r && found.took >= end
+	if found.report {
+		s.reported = r
+	}
+	if found.end {
+		s.ended = r
+	}
+	if s.reported != r {
+		again = report - found.took
+	}
+	if s.ended != r {
+		again = min(again, end-found.took)
+	}
+	return found, again
+}
+
+// tellSlow reports a Reconcile with the stack of its goroutine.
+func (c *Controller[K]) tellSlow(log *slog.Logger, f *slow[K], stacks []byte) {
+	stack := "it has ended meanwhile"
+	if f.slot.run.Load() == f.run {
+		stack = cutStack(stacks, f.slot.goroutine)
+	}
+	key, id := f.run.item.Key(), reconcileID(c.run, f.run.item.Delivery())
+	log.Warn("a reconcile is slow", "key", key, "reconcileID", id, "took", f.took, "stack", stack)
+	if c.o.Hooks.Slow != nil {
+		c.o.Hooks.Slow(hook.Slow{Controller: c.name, Key: fmt.Sprint(key), ReconcileID: id, Took: f.took, Stack: stack})
+	}
+}
+
+const (
+	mostStacks = 64 << 20 // bytes of all goroutines' stacks that are looked through
+	mostStack  = 16 << 10 // bytes of one that are reported
+)
+
+// allStacks returns the stacks of all goroutines.
+func allStacks() []byte {
+	for size := 256 << 10; ; size *= 2 {
+		buf := make([]byte, size)
+		n := runtime.Stack(buf, true)
+		if n < size || size >= mostStacks {
+			return buf[:n]
+		}
+	}
+}
+
+// cutStack returns the stack that begins like that.
+func cutStack(stacks, head []byte) string {
+	i := 0
+	if !bytes.HasPrefix(stacks, head) {
+		i = bytes.Index(stacks, append([]byte("\n\n"), head...)) + 2
+	}
+	if i == 1 {
+		return fmt.Sprintf("not found in %d MiB of all goroutines' stacks", mostStacks>>20)
+	}
+	stack, _, _ := bytes.Cut(stacks[i:], []byte("\n\n"))
+	if len(stack) > mostStack {
+		return string(stack[:mostStack]) + "\n...more was left out"
+	}
+	return string(bytes.TrimSpace(stack))
+}

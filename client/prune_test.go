@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,6 +64,9 @@ func TestPrune(t *testing.T) {
 	wants(t, err, "prune ConfigMap default/protected", "no right to delete it")
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("got %v", err)
+	}
+	if strings.Contains(err.Error(), "replaced") || strings.Contains(err.Error(), "gone") {
+		t.Errorf("%q is about what is no error", err)
 	}
 	if namesOf(deleted) != "old" {
 		t.Errorf("deleted %s", namesOf(deleted))

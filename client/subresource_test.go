@@ -6,6 +6,7 @@ package client_test
 import (
 	"io"
 	"net/http"
+	"reflect"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -77,7 +78,7 @@ func TestSubresource(t *testing.T) {
 	three(scales.Patch(ctx, key, types.MergePatchType, []byte(`{"spec":{"replicas":6}}`)))
 	three(scales.Apply(ctx, autoscalingac.Scale().WithName("web").WithNamespace("default").WithSpec(autoscalingac.ScaleSpec().WithReplicas(7))))
 	e, err := client.SubresourceOf[*policyv1.Eviction](deployments, "evict").Create(ctx, key, &policyv1.Eviction{})
-	if err != nil || e == nil {
+	if err != nil || !reflect.DeepEqual(e, &policyv1.Eviction{}) {
 		t.Error(e, err)
 	}
 	u, err := client.SubresourceOf[*unstructured.Unstructured](deployments, "scale").Get(ctx, key)
@@ -126,5 +127,28 @@ func TestSubresourceMistakes(t *testing.T) {
 	}
 	if _, err := scales.Get(ctx, name("default", "missing")); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestSubresourceLater shows that a subresource that a CRD is given later is found.
+func TestSubresourceLater(t *testing.T) {
+	api, scaled := fakeapi.New(fakeapi.Deployments), false
+	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		switch {
+		case r.Verb == "discover" && scaled:
+			return r.Send(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":[
+				{"name":"deployments","namespaced":true,"kind":"Deployment","verbs":["get"]},{"name":"deployments/scale","kind":"Scale","group":"autoscaling","version":"v1"}]}`)
+		case r.Subresource == "scale":
+			return r.Send(`{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"namespace":"default","name":"web"}}`)
+		}
+		return nil, nil
+	})
+	ctx, key := t.Context(), name("default", "web")
+	scales := client.SubresourceOf[*autoscalingv1.Scale](client.For[*appsv1.Deployment](newClient(t, api, client.Options{})), "scale")
+	_, err := scales.Get(ctx, key)
+	wants(t, err, "does not serve the scale of Deployment")
+	scaled = true
+	if s, err := scales.Get(ctx, key); err != nil || s.Name != "web" {
+		t.Error(s, err)
 	}
 }

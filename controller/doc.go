@@ -73,6 +73,13 @@
 // forbidden, say): one such kind does not stop the workers of its own controller. What is read meanwhile is the last known state,
 // and [Stale] says so in a Reconcile. The log says when it is synced after all.
 //
+// # While it runs
+//
+// [Controller.SetWorkers], [Controller.Pause], [Controller.PauseKey], [Controller.Requeue] and [Controller.SetLogLevel] may be called
+// at any time. Whoever may change an object can pause and requeue it by annotation: [PausedAnnotation], [RequeueAnnotation].
+// [Options].Interrupt has a Reconcile cancelled when its object moves on. [Controller.Progress] and [Controller.Alive] say
+// whether it gets on, [Controller.Snapshot] everything.
+//
 // # The log
 //
 // The context of a Reconcile carries a logger with controller, key, reconcileID and attempt (logr.FromContextAsSlogLogger,

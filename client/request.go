@@ -105,8 +105,8 @@ type Write struct {
 	// Unknown is why UID, ResourceVersion or Effect cannot be told; else empty.
 	Unknown string
 	// Object is the object as answered, if [Origin].Decode asks for it: typed if the scheme knows its kind, else, if it is JSON,
-	// unstructured. Nil if it cannot be decoded, is larger than 1 MiB, was not read to its end, or if the answer is not the whole
-	// object, such as a Scale, a Table or metadata. It is shared: do not change it.
+	// unstructured; a PartialObjectMetadata if that was asked for. Nil if it cannot be decoded, is larger than 1 MiB, was not read
+	// to its end, or if the answer is something else, such as a Scale or a Table. It is shared: do not change it.
 	Object runtime.Object
 }
 

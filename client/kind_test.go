@@ -156,7 +156,10 @@ func TestNotServedOrMissing(t *testing.T) {
 		case r.Verb == "discover" && !withStatus:
 			return r.Send(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":[{"name":"deployments","namespaced":true,"kind":"Deployment","verbs":["get"]}]}`)
 		case r.Subresource == "status" && !withStatus:
-			return noPage(r)
+			return r.FailWith(metav1.Status{
+				Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: `deployments "web" not found`,
+				Details: &metav1.StatusDetails{Name: "web", Group: "apps", Kind: "deployments"},
+			})
 		}
 		return nil, nil
 	})

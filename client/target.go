@@ -86,7 +86,9 @@ func (t target) anywhere(ctx context.Context, namespace string) (*meta.RESTMappi
 // explain tells an object that is missing from a kind, or a subresource of it, that is not served (any more): the API server's
 // answer to both is 404.
 func (t target) explain(ctx context.Context, err error, subresource string) error {
-	if !apierrors.IsNotFound(err) || namesObject(err) {
+	served := func() bool { return subresource == "" || t.client.subresource(t.gvk, subresource) != nil }
+	// Of a custom resource without such a subresource the API server says that the object is not found, by its name.
+	if !apierrors.IsNotFound(err) || namesObject(err) && served() {
 		return err
 	}
 	t.client.Forget(t.gvk)
@@ -94,7 +96,7 @@ func (t target) explain(ctx context.Context, err error, subresource string) erro
 	switch _, asked := t.client.Mapping(ctx, t.gvk); {
 	case errors.As(asked, &not):
 		return not
-	case asked == nil && subresource != "" && t.client.subresource(t.gvk, subresource) == nil:
+	case asked == nil && !served():
 		return &NotServedError{Kind: t.gvk, Subresource: subresource, Host: t.client.config.Host}
 	}
 	return err

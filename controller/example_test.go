@@ -27,8 +27,11 @@ type batches struct {
 
 func (r *batches) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 	batch, err := r.wanted.Get(ctx, key)
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		return controller.Result{}, nil
+	case err != nil:
+		return controller.Result{}, err
 	}
 	if err := controller.Stale(ctx); err != nil {
 		return controller.Result{}, err // one Job too many would be worse than a late one

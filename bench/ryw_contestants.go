@@ -58,10 +58,14 @@ func stormSetpoint(bound time.Duration) func(context.Context, *rest.Config, *sto
 		d, m := client.For[*appsv1.Deployment](c), client.For[*corev1.ConfigMap](c)
 		a := access{
 			parent: found(parents.Get), child: found(children.Get),
-			status: func(ctx context.Context, o *appsv1.Deployment) (*appsv1.Deployment, error) { return d.UpdateStatus(ctx, o) },
+			status: func(ctx context.Context, o *appsv1.Deployment) (*appsv1.Deployment, error) {
+				return d.UpdateStatus(ctx, o)
+			},
 			create: func(ctx context.Context, o *corev1.ConfigMap) (*corev1.ConfigMap, error) { return m.Create(ctx, o) },
 			update: func(ctx context.Context, o *corev1.ConfigMap) (*corev1.ConfigMap, error) { return m.Update(ctx, o) },
-			remove: func(ctx context.Context, o *corev1.ConfigMap) error { return m.Delete(ctx, key{Namespace: o.Namespace, Name: o.Name}) },
+			remove: func(ctx context.Context, o *corev1.ConfigMap) error {
+				return m.Delete(ctx, key{Namespace: o.Namespace, Name: o.Name})
+			},
 		}
 		var ctrl *controller.Controller[key]
 		reconciler := controller.Func[key](func(ctx context.Context, k key) (controller.Result, error) {

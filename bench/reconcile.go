@@ -48,7 +48,7 @@ var reconcileTargets = []struct {
 	{"setpoint, shared", "barest loop", 1.5},
 	{"setpoint", "controller-runtime", 0.5},
 	{"setpoint, shared", "controller-runtime", 0.5},
-	{"setpoint, shared", "barest loop, lister", 0},
+	{"setpoint, shared", "barest loop, string keys", 0},
 	{"careful loop", "barest loop", 0},
 }
 

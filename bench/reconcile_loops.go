@@ -45,60 +45,51 @@ type loop struct {
 
 // loops do the same:
 //
-//   - The barest loop is client-go's queue and indexer and nothing else: no copy, no logger, and a panic ends the process. With a
-//     lister, its keys are namespace and name, as everybody else's are, and its reads those of generated listers.
+//   - The barest loop is client-go's queue and indexer and nothing else: no copy, no logger, and a panic ends the process. Its
+//     keys are namespace and name, as ours and controller-runtime's are. With string keys it saves the hash of one string and making
+//     the store's key.
 //   - The careful loop is what one writes by hand and would put into production: each key has a func of its own that recovers, a
 //     logger with the key in its context, and a copy of the object.
 //   - setpoint and controller-runtime with their defaults, reasons and metrics included.
 //
 // Those that log have klog, whose loggers format nothing until a line is written, and nobody writes one.
 var loops = []loop{
-	{"barest loop", barestLoop},
-	{"barest loop, lister", barestListerLoop},
+	{"barest loop", barestLoop(same[toolscache.ObjectName], toolscache.ObjectName.String)},
+	{"barest loop, string keys", barestLoop(toolscache.ObjectName.String, same[string])},
 	{"careful loop", carefulLoop},
 	{"setpoint", setpointLoop(false)},
 	{"setpoint, shared", setpointLoop(true)},
 	{"controller-runtime", controllerRuntimeLoop},
 }
 
-func barestLoop(ctx context.Context, m *mill, workers int) error {
-	h, err := newHandLoop(m, toolscache.ObjectName.String)
-	if err != nil {
-		return err
-	}
-	indexer := h.informer.GetIndexer()
-	return h.run(ctx, workers, h.barest(func(key string) error {
-		obj, exists, err := indexer.GetByKey(key)
-		if err != nil || !exists {
-			return err
-		}
-		return m.reconciled(obj.(*corev1.ConfigMap))
-	}))
-}
-
-func barestListerLoop(ctx context.Context, m *mill, workers int) error {
-	h, err := newHandLoop(m, func(n toolscache.ObjectName) toolscache.ObjectName { return n })
-	if err != nil {
-		return err
-	}
-	lister := h.factory.Core().V1().ConfigMaps().Lister()
-	return h.run(ctx, workers, h.barest(func(name toolscache.ObjectName) error {
-		o, err := lister.ConfigMaps(name.Namespace).Get(name.Name)
+// barestLoop has keys of namespace and name, or strings.
+func barestLoop[K comparable](keyOf func(toolscache.ObjectName) K, stringOf func(K) string) func(context.Context, *mill, int) error {
+	return func(ctx context.Context, m *mill, workers int) error {
+		h, err := newHandLoop(m, keyOf)
 		if err != nil {
 			return err
 		}
-		return m.reconciled(o)
-	}))
+		indexer := h.informer.GetIndexer()
+		return h.run(ctx, workers, h.barest(func(key K) error {
+			obj, exists, err := indexer.GetByKey(stringOf(key))
+			if err != nil || !exists {
+				return err
+			}
+			return m.reconciled(obj.(*corev1.ConfigMap))
+		}))
+	}
 }
 
+func same[K any](key K) K { return key }
+
 func carefulLoop(ctx context.Context, m *mill, workers int) error {
-	h, err := newHandLoop(m, toolscache.ObjectName.String)
+	h, err := newHandLoop(m, same[toolscache.ObjectName])
 	if err != nil {
 		return err
 	}
 	indexer := h.informer.GetIndexer()
-	return h.run(ctx, workers, h.careful(ctx, func(_ context.Context, key string) error {
-		obj, exists, err := indexer.GetByKey(key)
+	return h.run(ctx, workers, h.careful(ctx, func(_ context.Context, key toolscache.ObjectName) error {
+		obj, exists, err := indexer.GetByKey(key.String())
 		if err != nil || !exists {
 			return err
 		}

@@ -203,7 +203,7 @@ func TestL2_NothingPassesWithoutTrust(t *testing.T) {
 				_, err := f.HTTPClient().Transport.RoundTrip(req)
 				var fenced *client.FencedError
 				if !errors.As(err, &fenced) || fenced.Controller != "web" || fenced.Request.Resource != "pods" || !errors.Is(err, client.ErrFenced) || c.end != errors.Is(err, errLost) {
-					t.Errorf("%s: %v", method, err)
+					t.Fatalf("%s: %v", method, err)
 				}
 				if method == http.MethodPut && err.Error() != c.want {
 					t.Errorf("got  %s\nwant %s", err, c.want)

@@ -1,0 +1,356 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// TestPause: the controller, and single keys, from code. What runs goes on, and nothing is lost.
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &calls{began: time.Now()}
+		c := newController(func(_ context.Context, key string) (controller.Result, error) {
+			seen.note(key)
+			time.Sleep(time.Second)
+			return controller.Result{}, nil
+		}, controller.Options{})
+		c.Pause() // before the start
+		c.PauseKey("b")
+		c.Watch(newSource("keys", "a", "b"))
+		stop := start(t, c)
+		want := func(want string) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if got := strings.Join(seen.keys, ""); got != want {
+				t.Errorf("reconciled %s, want %s", got, want)
+			}
+			seen.keys = nil
+		}
+		want("")
+		c.Resume()
+		want("a")
+		c.Queue().Add("b")
+		c.PauseKey("a")
+		c.Requeue("a")
+		want("")
+		c.ResumeKey("a")
+		c.ResumeKey("b")
+		c.ResumeKey("never paused")
+		want("ab")
+		c.Queue().Add("a")
+		synctest.Wait()
+		c.Queue().Add("a") // it is being reconciled
+		c.PauseKey("a")
+		c.PauseKey("a")
+		want("a")
+		c.ResumeKey("a")
+		want("a")
+		if s := c.Snapshot().(controller.Snapshot[string]); s.PausedKeys != nil || c.Queue().Len().Total() != 0 {
+			t.Errorf("something is left: %+v", s)
+		}
+		ok(t, stop())
+	})
+}
+
+// TestRequeue: at once, whatever the key waits for.
+func TestRequeue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &calls{began: time.Now()}
+		c := newController(func(_ context.Context, key string) (controller.Result, error) {
+			if seen.note(key) == 1 {
+				return controller.Result{}, controller.RetryAfter(errFlaky, time.Hour)
+			}
+			return controller.Result{}, nil
+		}, controller.Options{})
+		c.Watch(newSource("keys", "a"))
+		stop := start(t, c)
+		time.Sleep(time.Minute)
+		c.Requeue("a")
+		c.Requeue("new")
+		time.Sleep(2 * time.Hour)
+		if got := fmt.Sprint(seen.keys, seen.at); got != "[a a new] [0s 1m0s 1m0s]" {
+			t.Errorf("reconciled %s", got)
+		}
+		ok(t, stop())
+	})
+}
+
+// TestLogLevel: of one key, through everything that is made of the Reconcile's logger.
+func TestLogLevel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines log
+		c := newController(func(ctx context.Context, key string) (controller.Result, error) {
+			l := logr.FromContextAsSlogLogger(ctx)
+			l.Debug("plain")
+			l.With("with", 1).WithGroup("group").Debug("derived", "x", 1)
+			l.Info("info")
+			logr.FromContextOrDiscard(ctx).V(4).Info("verbose") // slog.LevelDebug
+			return controller.Result{}, nil
+		}, controller.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+		src := newSource("keys", "a", "b")
+		c.Watch(src)
+		c.SetLogLevel("a", slog.LevelDebug)
+		c.SetLogLevel("b", slog.LevelError)
+		stop := start(t, c)
+		want := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			var got []string
+			for line := range strings.Lines(lines.String()) {
+				_, rest, _ := strings.Cut(line, "msg=")
+				msg, rest, _ := strings.Cut(rest, " ")
+				_, rest, _ = strings.Cut(rest, "key=")
+				key, _, _ := strings.Cut(rest, " ")
+				got = append(got, key+" "+msg)
+			}
+			if got := strings.Join(got, ", "); got != want {
+				t.Errorf("got %s\nwant %s", got, want)
+			}
+			lines.mu.Lock()
+			lines.text.Reset()
+			lines.mu.Unlock()
+		}
+		want("a plain, a derived, a info, a verbose")
+		c.ResetLogLevel("a")
+		c.ResetLogLevel("b")
+		c.Queue().AddAll([]string{"a", "b"}, workqueue.How{})
+		want("a info, b info")
+		if s := c.Snapshot().(controller.Snapshot[string]); s.LogLevels != nil {
+			t.Errorf("got %+v", s.LogLevels)
+		}
+		ok(t, stop())
+	})
+}
+
+// marked is a ConfigMap with annotations: name and value, one after another.
+func marked(name string, data string, annotations ...string) *corev1.ConfigMap {
+	m := &corev1.ConfigMap{ObjectMeta: named(name), Data: map[string]string{"data": data}}
+	for i := 0; i < len(annotations); i += 2 {
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotations[i], annotations[i+1])
+	}
+	return m
+}
+
+// marks is a controller of ConfigMaps, by which it notes what was reconciled why.
+type marks struct {
+	*controller.Controller[types.NamespacedName]
+	api  *fakeapi.Server
+	seen []string
+}
+
+func newMarks(t *testing.T, watch func(*cache.Cache) source.Source[types.NamespacedName]) *marks {
+	api, all := cluster(t, fakeapi.ConfigMaps)
+	m := &marks{api: api}
+	m.Controller = controller.New("test", controller.Func[types.NamespacedName](func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
+		look, _ := m.Queue().Look(key)
+		for _, r := range look.Reasons {
+			s := key.Name + " " + r.Event
+			if strings.HasPrefix(r.Source, "annotation") {
+				s += " by " + r.Source + " of " + r.Object
+			}
+			m.seen = append(m.seen, s)
+		}
+		return controller.Result{}, nil
+	}), controller.Options{Logger: silent})
+	m.Watch(watch(all))
+	return m
+}
+
+func (m *marks) start(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		ok(t, <-ended)
+	})
+}
+
+// put stores an object and wants that reconciled.
+func (m *marks) put(t *testing.T, o *corev1.ConfigMap, want string) {
+	t.Helper()
+	m.api.Put(fakeapi.ConfigMaps, o)
+	m.want(t, want)
+}
+
+func (m *marks) want(t *testing.T, want string) {
+	t.Helper()
+	time.Sleep(time.Second)
+	synctest.Wait()
+	if got := strings.Join(m.seen, ", "); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	m.seen = nil
+}
+
+var views = map[string]func(*cache.Cache) source.Source[types.NamespacedName]{
+	"typed": func(c *cache.Cache) source.Source[types.NamespacedName] {
+		return source.Kind(cache.For[*corev1.ConfigMap](c), handler.Self(), handler.LabelsChanged)
+	},
+	"unstructured": func(c *cache.Cache) source.Source[types.NamespacedName] {
+		return source.Kind(cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")}), handler.Self(), handler.LabelsChanged)
+	},
+}
+
+// TestPausedByAnnotation: on the object itself, through a filter that drops it. A paused object's key is not reconciled even once.
+func TestPausedByAnnotation(t *testing.T) {
+	const paused = controller.PausedAnnotation
+	for name, view := range views {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMarks(t, view)
+				key := types.NamespacedName{Namespace: "default", Name: "a"}
+				m.api.Put(fakeapi.ConfigMaps, marked("a", "1", paused, ""))
+				m.api.Put(fakeapi.ConfigMaps, marked("b", "1", paused, "false"))
+				m.start(t)
+				m.want(t, "b create")
+				s := m.Snapshot().(controller.Snapshot[types.NamespacedName])
+				if len(s.PausedKeys) != 1 || s.PausedKeys[0].Key != key || len(s.PausedKeys[0].By) != 1 || !strings.Contains(s.PausedKeys[0].By[0], "setpoint.dev/paused of default/a, Kind(") {
+					t.Errorf("paused: %+v", s.PausedKeys)
+				}
+				m.put(t, marked("a", "2", paused, "true"), "")
+				m.put(t, marked("a", "2"), "a create") // what it was due for
+				m.put(t, marked("a", "2", paused, "for now"), "")
+				m.Queue().Add(key)
+				m.want(t, "")
+				m.put(t, marked("a", "2", paused, "false"), "a Added")
+				m.put(t, marked("c", "1", paused, "yes"), "")
+
+				m.PauseKey(key) // by code, too: either holds
+				m.put(t, marked("a", "2", paused, "yes"), "")
+				m.Requeue(key)
+				m.ResumeKey(key)
+				m.want(t, "")
+				m.PauseKey(key)
+				m.put(t, marked("a", "2"), "")
+				m.ResumeKey(key)
+				m.want(t, "a RequeueNow")
+
+				m.api.Remove(fakeapi.ConfigMaps, "default", "c")
+				m.want(t, "c create, c delete")
+				m.put(t, marked("c", "1"), "c create") // another one of that name
+				if s := m.Snapshot().(controller.Snapshot[types.NamespacedName]); s.PausedKeys != nil {
+					t.Errorf("still paused: %+v", s.PausedKeys)
+				}
+			})
+		})
+	}
+}
+
+// TestPausedByAnnotation_Unwatched: who does not watch objects any more does not heed them, and has no paused keys left.
+func TestPausedByAnnotation_Unwatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var src source.Source[types.NamespacedName]
+		m := newMarks(t, func(c *cache.Cache) source.Source[types.NamespacedName] {
+			src = views["typed"](c)
+			return src
+		})
+		m.api.Put(fakeapi.ConfigMaps, marked("a", "1", controller.PausedAnnotation, "yes"))
+		m.start(t)
+		m.want(t, "")
+		ok(t, m.Unwatch(t.Context(), src))
+		m.want(t, "a create")
+	})
+}
+
+// TestPausedByAnnotation_StaysAtTheEnd: keys are not let go when the sources stop, before the workers do.
+func TestPausedByAnnotation_StaysAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMarks(t, views["typed"])
+		m.api.Put(fakeapi.ConfigMaps, marked("a", "1", controller.PausedAnnotation, "yes"))
+		warm, cool := context.WithCancel(t.Context())
+		lead, end := context.WithCancel(t.Context())
+		ended := make(chan error, 2)
+		go func() { ended <- m.Warm(warm) }()
+		go func() { ended <- m.Lead(lead, lead) }()
+		m.want(t, "")
+		cool()
+		m.want(t, "")
+		end()
+		ok(t, <-ended)
+		ok(t, <-ended)
+	})
+}
+
+// TestRequeuedByAnnotation: with any new value, through a filter that drops it, with a reason that says so.
+func TestRequeuedByAnnotation(t *testing.T) {
+	const requeue = controller.RequeueAnnotation
+	for name, view := range views {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMarks(t, view)
+				m.api.Put(fakeapi.ConfigMaps, marked("a", "1", requeue, "1"))
+				m.start(t)
+				m.want(t, "a create") // there was nobody to hear of it
+				now := "a requeue by annotation setpoint.dev/requeue of default/a"
+				m.put(t, marked("a", "2", requeue, "1"), "")
+				m.put(t, marked("a", "2", requeue, "2"), now)
+				m.put(t, marked("a", "3", requeue, "2"), "")
+				m.put(t, marked("a", "3"), "")
+				m.put(t, marked("a", "3", requeue, ""), "")
+				m.put(t, marked("a", "3", requeue, "2"), now)
+				m.put(t, marked("a", "3", requeue, "3", controller.PausedAnnotation, ""), "")
+				m.put(t, marked("a", "3", requeue, "3"), now)
+				m.put(t, marked("b", "1", requeue, "1"), "b create")
+			})
+		})
+	}
+}
+
+// TestAnnotationsOfOthers: are not heeded: only those of the object that a key names.
+func TestAnnotationsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMarks(t, func(c *cache.Cache) source.Source[types.NamespacedName] {
+			return source.Kind(cache.For[*corev1.ConfigMap](c), handler.Map(func(_ context.Context, m *corev1.ConfigMap) ([]types.NamespacedName, error) {
+				return []types.NamespacedName{{Name: "owner of " + m.Name}}, nil
+			}))
+		})
+		m.start(t)
+		m.put(t, marked("a", "1", controller.PausedAnnotation, ""), "owner of a create")
+		m.put(t, marked("a", "1", controller.RequeueAnnotation, "1"), "owner of a update")
+	})
+}
+
+// none is a queue's end for events whose objects ask for nothing.
+func TestObservingDoesNotAllocate(t *testing.T) {
+	queue := make(chan source.Queue[string], 1)
+	c := newController(func(context.Context, string) (controller.Result, error) { return controller.Result{}, nil }, controller.Options{Interrupt: 1})
+	src := newSource("keys")
+	src.queue = queue
+	c.Watch(src)
+	stop := start(t, c)
+	observer := (<-queue).(source.Observer[string])
+	typed := handler.Event{Op: handler.Update, Old: marked("a", "1", "x", "y"), New: marked("a", "2", "x", "y")}
+	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
+		"name": "a", "namespace": "default", "annotations": map[string]any{"x": "y"}, "generation": int64(1),
+	}}}
+	for name, e := range map[string]handler.Event{"typed": typed, "unstructured": {Op: handler.Update, Old: u, New: u.DeepCopy()}} {
+		if n := testing.AllocsPerRun(1000, func() { observer.Observe("a", e) }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+	ok(t, stop())
+}

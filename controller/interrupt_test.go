@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+// moving is a controller of one Deployment whose generation moves on.
+type moving struct {
+	*controller.Controller[types.NamespacedName]
+	api    *fakeapi.Server
+	client *client.Client
+	deploy *appsv1.Deployment
+	ended  outcomes
+	seen   []string // the attempt, and why it ended
+}
+
+func newMoving(t *testing.T, o controller.Options, work func(m *moving, ctx context.Context) error, filters ...handler.Filter) *moving {
+	t.Helper()
+	api, all := cluster(t, fakeapi.Deployments)
+	m := &moving{api: api, deploy: &appsv1.Deployment{ObjectMeta: named("a")}}
+	var err error
+	if m.client, err = client.New(api.Config(), client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	m.replicas(1)
+	o.Logger, o.Hooks = silent, m.ended.hooks()
+	m.Controller = controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+		look, _ := m.Queue().Look(key)
+		err := work(m, ctx)
+		m.seen = append(m.seen, fmt.Sprintf("%d: %v", look.Attempts+1, context.Cause(ctx)))
+		return controller.Result{}, err
+	}), o)
+	m.Watch(source.Kind(cache.For[*appsv1.Deployment](all), handler.Self(), filters...))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		ok(t, <-ended)
+	})
+	return m
+}
+
+// replicas moves the generation on, on behalf of somebody else.
+func (m *moving) replicas(n int32) {
+	m.deploy.Spec.Replicas = &n
+	m.api.Put(fakeapi.Deployments, m.deploy)
+}
+
+// minute is work that takes a minute, if it is let.
+func minute(_ *moving, ctx context.Context) error {
+	select {
+	case <-time.After(time.Minute):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (m *moving) want(t *testing.T, outcomes, seen string) {
+	t.Helper()
+	time.Sleep(10 * time.Minute)
+	if got := fmt.Sprint(m.ended.list()); got != outcomes {
+		t.Errorf("ended as %s, want %s", got, outcomes)
+	}
+	if got := fmt.Sprintf("%q", m.seen); got != seen {
+		t.Errorf("got %s, want %s", got, seen)
+	}
+	if n := m.Counted(); n != 0 {
+		t.Errorf("of %d keys it is still counted how often they were interrupted", n)
+	}
+}
+
+// TestInterrupt: a Reconcile whose object moves on is cancelled with a cause that says so, and the key is reconciled anew, which is
+// no failure; not more often in a row than allowed.
+func TestInterrupt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var causes []error
+		m := newMoving(t, controller.Options{Interrupt: 2}, func(m *moving, ctx context.Context) error {
+			err := minute(m, ctx)
+			causes = append(causes, context.Cause(ctx))
+			return err
+		}, handler.Where(func(before, _ *appsv1.Deployment) bool { return before == nil })) // no filter hides it
+		for n := range int32(5) {
+			time.Sleep(10 * time.Second)
+			m.replicas(10 + n)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if s := m.Snapshot().(controller.Snapshot[types.NamespacedName]); len(s.Running) != 1 || s.Running[0].Interrupted != 2 || s.Running[0].Attempt != 1 {
+			t.Errorf("running: %+v", s.Running)
+		}
+		m.want(t, "[interrupted interrupted success]",
+			`["1: default/a has moved on to generation 2, at version 3" "1: default/a has moved on to generation 3, at version 4" "1: <nil>"]`)
+		var i *controller.Interruption
+		if len(causes) != 3 || !errors.As(causes[0], &i) || i.Object != "default/a" || i.Generation != 2 || i.ResourceVersion != "3" || !errors.Is(causes[0], context.Canceled) {
+			t.Errorf("the causes are %#v", causes)
+		}
+	})
+}
+
+// TestInterrupt_CountsAnew: when one has come to its end, the next may be interrupted as often again.
+func TestInterrupt_CountsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t, controller.Options{Interrupt: 1}, minute)
+		for n := range int32(2) {
+			time.Sleep(10 * time.Second)
+			m.replicas(10 + n)
+			time.Sleep(10 * time.Second)
+			m.replicas(20 + n) // for once more
+			time.Sleep(50 * time.Second)
+		}
+		m.want(t, "[interrupted success interrupted success success]", fmt.Sprintf("%q", []string{
+			"1: default/a has moved on to generation 2, at version 3", "1: <nil>",
+			"1: default/a has moved on to generation 4, at version 5", "1: <nil>", "1: <nil>",
+		}))
+	})
+}
+
+// TestInterrupt_Off: that is the default.
+func TestInterrupt_Off(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t, controller.Options{}, minute)
+		time.Sleep(10 * time.Second)
+		m.replicas(2)
+		m.want(t, "[success success]", `["1: <nil>" "1: <nil>"]`)
+	})
+}
+
+// TestInterrupt_OnlyForTheGeneration: other changes, and pauses, have it come to its end.
+func TestInterrupt_OnlyForTheGeneration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t, controller.Options{Interrupt: 1}, minute)
+		time.Sleep(10 * time.Second)
+		m.deploy.Status.Replicas = 1
+		m.deploy.Labels = map[string]string{"x": "y"}
+		m.api.Put(fakeapi.Deployments, m.deploy)
+		time.Sleep(10 * time.Second)
+		m.deploy.Annotations = map[string]string{controller.PausedAnnotation: ""}
+		m.replicas(2) // at once
+		time.Sleep(10 * time.Minute)
+		m.deploy.Annotations = nil
+		m.replicas(2)
+		m.want(t, "[success success]", `["1: <nil>" "1: <nil>"]`)
+	})
+}
+
+// TestInterrupt_NotByOwnWrites: nor where it is in doubt whether it is one.
+func TestInterrupt_NotByOwnWrites(t *testing.T) {
+	update := func(m *moving, ctx context.Context, n int32) error {
+		d := m.deploy.DeepCopy()
+		d.Spec.Replicas = &n
+		_, err := client.For[*appsv1.Deployment](m.client).Update(ctx, d)
+		return err
+	}
+	synctest.Test(t, func(t *testing.T) { // the answer comes before the event
+		first := true
+		m := newMoving(t, controller.Options{Interrupt: 5}, func(m *moving, ctx context.Context) error {
+			if first {
+				first = false
+				m.api.Lag(time.Second)
+				ok(t, update(m, ctx, 7))
+			}
+			return minute(m, ctx)
+		})
+		m.want(t, "[success success]", `["1: <nil>" "1: <nil>"]`)
+	})
+	synctest.Test(t, func(t *testing.T) { // the event comes before the answer
+		first := true
+		m := newMoving(t, controller.Options{Interrupt: 5}, func(m *moving, ctx context.Context) error {
+			if first {
+				first = false
+				m.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+					if r.Verb != "update" {
+						return nil, nil
+					}
+					m.api.Intercept(nil)
+					answer, err := m.api.Answer(r)
+					time.Sleep(10 * time.Second)
+					return answer, err
+				})
+				ok(t, update(m, ctx, 7))
+			}
+			return minute(m, ctx)
+		})
+		m.want(t, "[success success]", `["1: <nil>" "1: <nil>"]`)
+	})
+	synctest.Test(t, func(t *testing.T) { // but somebody else's after it is none
+		first := true
+		m := newMoving(t, controller.Options{Interrupt: 5}, func(m *moving, ctx context.Context) error {
+			if first {
+				first = false
+				ok(t, update(m, ctx, 7))
+			}
+			return minute(m, ctx)
+		})
+		time.Sleep(10 * time.Second)
+		m.replicas(8)
+		m.want(t, "[interrupted success]", `["1: default/a has moved on to generation 3, at version 4" "1: <nil>"]`)
+	})
+}
+
+// TestInterrupt_NotByTheLastWrite: the event of what the Reconcile before has written may come after the start of the next.
+func TestInterrupt_NotByTheLastWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := true
+		m := newMoving(t, controller.Options{Interrupt: 5, ReadYourWrites: -1}, func(m *moving, ctx context.Context) error {
+			if first {
+				first = false
+				m.api.Lag(time.Second)
+				n := int32(7)
+				d := m.deploy.DeepCopy()
+				d.Spec.Replicas = &n
+				_, err := client.For[*appsv1.Deployment](m.client).Update(ctx, d)
+				m.Requeue(types.NamespacedName{Namespace: "default", Name: "a"})
+				return err
+			}
+			return minute(m, ctx)
+		})
+		m.want(t, "[success success success]", `["1: <nil>" "1: <nil>" "1: <nil>"]`)
+	})
+}
+
+// TestInterrupt_AndDeadline: whichever is first says why.
+func TestInterrupt_AndDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t, controller.Options{Interrupt: 1, Deadline: 30 * time.Second, SlowAfter: -1}, minute)
+		time.Sleep(10 * time.Second)
+		m.replicas(2)
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		if got := m.ended.list(); len(got) != 2 || got[0] != hook.Interrupted || got[1] != hook.Failed {
+			t.Errorf("ended as %v", got)
+		}
+		if n := m.Counted(); n != 0 {
+			t.Errorf("%d keys are counted after one has failed by itself", n)
+		}
+		m.Pause()
+	})
+}

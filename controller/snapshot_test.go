@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/debug"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// TestSnapshot: everything is in it, and package debug can show it.
+func TestSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		c := warm(t, func(ctx context.Context, key string) (controller.Result, error) {
+			switch key {
+			case "fails":
+				return controller.Result{}, controller.RetryAfter(errFlaky, time.Hour)
+			case "ended":
+				return controller.Result{}, controller.Terminal(errors.New("never"))
+			}
+			<-ctx.Done()
+			return controller.Result{}, ctx.Err()
+		})
+		ok(t, c.SetWorkers(3))
+		c.Queue().AddAll([]string{"fails", "ended", "b", "a"}, workqueue.How{Reason: workqueue.Reason{Source: "test", Event: "x"}})
+		c.PauseKey("z")
+		c.PauseKey("y")
+		c.SetLogLevel("a", slog.LevelDebug)
+		take, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- c.Lead(take, take) }()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		c.Pause()
+		s, isOne := c.Snapshot().(controller.Snapshot[string])
+		switch {
+		case !isOne || s.Name != "test" || s.Workers != 3 || !s.Leading || !s.Paused || s.Queue.Name != "test" || s.Queue.Len.Held != 2:
+			t.Errorf("got %+v", s)
+		case len(s.Running) != 2 || s.Running[0].Key != "a" || s.Running[1].Key != "b" || !s.Running[0].Slow || !s.Running[0].Since.Equal(began):
+			t.Errorf("running: %+v", s.Running)
+		case s.Running[0].Attempt != 1 || s.Running[0].ReconcileID == "" || len(s.Running[0].Reasons) != 1 || s.Running[0].Reasons[0].Event != "x":
+			t.Errorf("running: %+v", s.Running)
+		case len(s.PausedKeys) != 2 || s.PausedKeys[0].Key != "y" || s.PausedKeys[0].By[0] != "PauseKey":
+			t.Errorf("paused: %+v", s.PausedKeys)
+		case len(s.LogLevels) != 1 || s.LogLevels[0].Level != slog.LevelDebug:
+			t.Errorf("log levels: %+v", s.LogLevels)
+		case len(s.LastErrors) != 2 || s.LastErrors[0].Key != "ended" || !s.LastErrors[0].Terminal || s.LastErrors[1].Err != errFlaky.Error():
+			t.Errorf("last errors: %+v", s.LastErrors)
+		case len(s.Sources) != 1 || s.Progress.Running != 2 || s.Progress.Longest != 2*time.Minute:
+			t.Errorf("got %+v, %+v", s.Sources, s.Progress)
+		}
+		w := httptest.NewRecorder()
+		debug.Controllers(c).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/test", nil))
+		var back controller.Snapshot[string]
+		if err := json.Unmarshal(w.Body.Bytes(), &struct {
+			Sources, Queue any
+			*controller.Snapshot[string]
+		}{Snapshot: &back}); err != nil || back.Running[0].Key != "a" {
+			t.Errorf("%v in\n%s", err, w.Body)
+		}
+		for _, want := range []string{`"Level": "DEBUG"`, `"PausedKeys": [`, `"Err": "` + errFlaky.Error(), `"Source": "Fake(keys)"`} {
+			if !strings.Contains(w.Body.String(), want) {
+				t.Errorf("%s is not in\n%s", want, w.Body)
+			}
+		}
+		stop()
+		ok(t, <-ended)
+		if s := c.Snapshot().(controller.Snapshot[string]); s.Leading || s.Running != nil || s.Workers != 3 {
+			t.Errorf("between terms: %+v", s)
+		}
+		ok(t, c.cool())
+	})
+}

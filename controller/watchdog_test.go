@@ -1,0 +1,314 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// slows notes what was reported, and when.
+type slows struct {
+	began time.Time
+	mu    sync.Mutex
+	all   []hook.Slow
+	at    []time.Duration
+}
+
+func (s *slows) hooks() *hook.Controller {
+	return &hook.Controller{Slow: func(slow hook.Slow) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all, s.at = append(s.all, slow), append(s.at, time.Since(s.began))
+	}}
+}
+
+func (s *slows) take() ([]hook.Slow, []time.Duration) {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all, at := s.all, s.at
+	s.all, s.at = nil, nil
+	return all, at
+}
+
+// hang is where a Reconcile hangs that the stack of its goroutine is to show.
+func hang(d time.Duration) { time.Sleep(d) }
+
+// TestC9_ASlowReconcileIsReportedOnceWithItsStack: after a minute, by the log and the hook, with who it is and where it is.
+func TestC9_ASlowReconcileIsReportedOnceWithItsStack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines log
+		s := &slows{began: time.Now()}
+		c := newController(func(_ context.Context, key string) (controller.Result, error) {
+			if key == "slow" {
+				hang(10 * time.Minute)
+			}
+			time.Sleep(59 * time.Second)
+			return controller.Result{}, nil
+		}, controller.Options{Workers: 3, Hooks: s.hooks(), Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+		c.Watch(newSource("keys", "quick", "slow", "other"))
+		stop := start(t, c)
+		time.Sleep(time.Minute - 1)
+		if all, _ := s.take(); all != nil {
+			t.Errorf("too early: %+v", all)
+		}
+		time.Sleep(1)
+		all, _ := s.take()
+		if len(all) != 1 {
+			t.Fatalf("reported: %+v", all)
+		}
+		r := c.Snapshot().(controller.Snapshot[string]).Running
+		if len(r) != 1 || !r[0].Slow || r[0].Key != "slow" {
+			t.Fatalf("running: %+v", r)
+		}
+		got := all[0]
+		if got.Controller != "test" || got.Key != "slow" || got.ReconcileID != r[0].ReconcileID || got.Took != time.Minute {
+			t.Errorf("reported: %+v", got)
+		}
+		if !strings.HasPrefix(got.Stack, "goroutine ") || !strings.Contains(got.Stack, "controller_test.hang(") || strings.Count(got.Stack, "goroutine ") > 2 {
+			t.Errorf("the stack is\n%s", got.Stack)
+		}
+		time.Sleep(8 * time.Minute)
+		c.Queue().Add("quick")
+		time.Sleep(time.Hour)
+		if all, _ := s.take(); all != nil {
+			t.Errorf("reported again: %+v", all)
+		}
+		text := lines.String()
+		if n := strings.Count(text, "a reconcile is slow"); n != 1 {
+			t.Errorf("%d lines in\n%s", n, text)
+		}
+		for _, want := range []string{"level=WARN", "controller=test", "key=slow", "reconcileID=" + got.ReconcileID, "took=1m0s", "controller_test.hang("} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the log lacks %s:\n%s", want, text)
+			}
+		}
+		ok(t, stop())
+	})
+}
+
+// TestC9_TheNextOneIsReportedToo: a limit counts for each Reconcile, of each worker.
+func TestC9_TheNextOneIsReportedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slows{began: time.Now()}
+		c := newController(func(_ context.Context, key string) (controller.Result, error) {
+			var wait time.Duration
+			_, _ = fmt.Sscan(key, &wait)
+			hang(wait * time.Second)
+			return controller.Result{}, nil
+		}, controller.Options{Workers: 2, SlowAfter: 10 * time.Second, Hooks: s.hooks()})
+		c.Watch(newSource("keys", "7", "15", "25", "10", "3"))
+		stop := start(t, c)
+		time.Sleep(time.Minute)
+		all, at := s.take() // 7 and 15 begin at 0, 25 at 7, 10 at 15, 3 at 25
+		if fmt.Sprint(at) != "[10s 17s 25s]" && fmt.Sprint(at) != "[10s 17s]" || all[0].Key != "15" || all[1].Key != "25" {
+			t.Errorf("reported at %v: %+v", at, all)
+		}
+		ok(t, stop())
+	})
+}
+
+// TestC9_TheContextEndsAtTheDeadline: with a cause that names it. That is a failure, with a reason of its own for the retry, and
+// is reported with the stack.
+func TestC9_TheContextEndsAtTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ended outcomes
+		var causes []error
+		s := &slows{began: time.Now()}
+		hooks := s.hooks()
+		hooks.Reconciled = ended.hooks().Reconciled
+		var reasons []workqueue.Reason
+		var c *controller.Controller[string]
+		c = newController(func(ctx context.Context, key string) (controller.Result, error) {
+			look, _ := c.Queue().Look(key)
+			reasons = append(reasons, look.Reasons...)
+			if len(causes) == 2 {
+				return controller.Result{}, nil
+			}
+			<-ctx.Done()
+			causes = append(causes, context.Cause(ctx))
+			return controller.Result{}, fmt.Errorf("a request: %w", ctx.Err())
+		}, controller.Options{Deadline: 20 * time.Second, Hooks: hooks})
+		src := newSource("keys", "a")
+		c.Watch(src)
+		stop := start(t, c)
+		time.Sleep(time.Hour)
+		for _, cause := range causes {
+			if !errors.Is(cause, context.DeadlineExceeded) || cause.Error() != "the Reconcile is over its deadline of 20s" {
+				t.Errorf("the cause is %v", cause)
+			}
+		}
+		if got := fmt.Sprint(ended.list()); got != "[error error success]" {
+			t.Errorf("ended as %s", got)
+		}
+		var events []string
+		for _, r := range reasons[1:] {
+			events = append(events, r.Source+" "+r.Event)
+		}
+		if got := fmt.Sprint(events); got != "[queue RetryDeadline queue RetryDeadline]" {
+			t.Errorf("the reasons of the retries are %s", got)
+		}
+		all, at := s.take()
+		if fmt.Sprint(at) != "[20s 40.005s]" {
+			t.Fatalf("reported at %v", at)
+		}
+		for _, r := range all {
+			if r.Took != 20*time.Second || !strings.Contains(r.Stack, "TestC9_TheContextEndsAtTheDeadline") {
+				t.Errorf("reported: %+v", r)
+			}
+		}
+		ok(t, stop())
+	})
+}
+
+// TestC9_WhatIgnoresItsContext: is reported once, at the earlier of both limits; nothing is lost, and a stop waits for it.
+func TestC9_WhatIgnoresItsContext(t *testing.T) {
+	for name, test := range map[string]struct {
+		slowAfter time.Duration
+		reported  string
+	}{
+		"slow first": {10 * time.Second, "[10s]"}, "the deadline first": {time.Minute, "[30s]"}, "not reported": {-1, "[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ended outcomes
+				s := &slows{began: time.Now()}
+				hooks := s.hooks()
+				hooks.Reconciled = ended.hooks().Reconciled
+				var over time.Duration
+				c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
+					context.AfterFunc(ctx, func() { over = time.Since(s.began) })
+					hang(2 * time.Minute)
+					return controller.Result{}, nil
+				}, controller.Options{Deadline: 30 * time.Second, SlowAfter: test.slowAfter, Hooks: hooks})
+				c.Watch(newSource("keys", "a"))
+				stop := start(t, c)
+				time.Sleep(110 * time.Second)
+				ok(t, stop())
+				if _, at := s.take(); fmt.Sprint(at) != test.reported || over != 30*time.Second {
+					t.Errorf("reported at %v, want %s; the context ended after %s", at, test.reported, over)
+				}
+				if got := fmt.Sprint(ended.list()); got != "[success]" || time.Since(s.began) != 2*time.Minute {
+					t.Errorf("ended as %s, after %s", got, time.Since(s.began))
+				}
+			})
+		})
+	}
+}
+
+// TestC9_NoDeadlineUnlessAskedFor: the default is none.
+func TestC9_NoDeadlineUnlessAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
+			time.Sleep(24 * time.Hour)
+			return controller.Result{}, ctx.Err()
+		}, controller.Options{SlowAfter: -1})
+		c.Watch(newSource("keys", "a"))
+		stop := start(t, c)
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if got := c.Snapshot().(controller.Snapshot[string]); got.LastErrors != nil || got.Progress.LastCompleted.IsZero() {
+			t.Errorf("got %+v", got)
+		}
+		ok(t, stop())
+	})
+}
+
+func TestCutStack(t *testing.T) {
+	long := "goroutine 12 [sleep]:\n" + strings.Repeat("f()\n", 10000)
+	stacks := "goroutine 1 [running]:\nmain()\n\n" + long + "\ngoroutine 123 [sleep]:\ng()\n"
+	if got := controller.CutStack(stacks, "goroutine 1 "); got != "goroutine 1 [running]:\nmain()" {
+		t.Errorf("the first: %q", got)
+	}
+	if got := controller.CutStack(stacks, "goroutine 123 "); got != "goroutine 123 [sleep]:\ng()" {
+		t.Errorf("the last: %q", got)
+	}
+	if got := controller.CutStack(stacks, "goroutine 12 "); len(got) > 17<<10 || !strings.HasPrefix(got, "goroutine 12 [sleep]:\nf()\n") || !strings.HasSuffix(got, "left out") {
+		t.Errorf("a long one: %d bytes", len(got))
+	}
+	if got := controller.CutStack(stacks, "goroutine 2 "); !strings.HasPrefix(got, "not found") {
+		t.Errorf("one that is not there: %q", got)
+	}
+}
+
+// TestProgress: what is readable, and that it becomes a failure only for whoever asks.
+func TestProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		c := warm(t, func(_ context.Context, key string) (controller.Result, error) {
+			if strings.HasPrefix(key, "stuck") {
+				<-release
+			}
+			return controller.Result{}, nil
+		})
+		ok(t, c.SetWorkers(2))
+		alive := c.Alive(10 * time.Minute)
+		want := func(ready, running int, stalled time.Duration) controller.Progress {
+			t.Helper()
+			synctest.Wait()
+			p := c.Progress()
+			if p.Ready != ready || p.Running != running || p.Stalled != stalled {
+				t.Errorf("got %+v, want %d ready, %d running, stalled for %s", p, ready, running, stalled)
+			}
+			if err := alive(); (err != nil) != (stalled >= 10*time.Minute) {
+				t.Errorf("stalled for %s: %v", stalled, err)
+			}
+			return p
+		}
+		c.Queue().Add("before")
+		time.Sleep(time.Hour)
+		if p := want(1, 0, 0); !p.LastCompleted.IsZero() { // it does not lead
+			t.Errorf("nothing has completed: %+v", p)
+		}
+		end := c.lead(t, time.Hour)
+		want(0, 0, 0)
+		completed := time.Now()
+		time.Sleep(time.Hour)
+		c.Queue().Add("stuck 1")
+		time.Sleep(time.Minute)
+		c.Queue().Add("stuck 2")
+		time.Sleep(time.Hour)
+		if p := want(0, 2, 0); !p.LastCompleted.Equal(completed) || p.Longest != 61*time.Minute || p.LongestKey != "stuck 1" {
+			t.Errorf("got %+v", p)
+		}
+		c.Queue().Add("a")
+		want(1, 2, time.Hour) // both have been busy for so long
+		err := alive()
+		if err == nil || !strings.Contains(err.Error(), `controller "test"`) || !strings.Contains(err.Error(), "stuck 1") || !strings.Contains(err.Error(), "1h0m0s") {
+			t.Errorf("got %v", err)
+		}
+		c.Pause()
+		want(1, 2, 0) // it is not the workers' fault
+		c.Resume()
+		want(1, 2, 0)
+		time.Sleep(9 * time.Minute)
+		want(1, 2, 9*time.Minute)
+		release <- struct{}{}
+		want(0, 1, 0)
+		if p := c.Progress(); !p.LastCompleted.Equal(time.Now()) {
+			t.Errorf("got %+v", p)
+		}
+		close(release)
+		end()
+		c.Queue().Add("after")
+		time.Sleep(time.Hour)
+		want(1, 0, 0)
+		if err := c.Alive(0)(); err == nil {
+			t.Error("a limit of 0 passes")
+		}
+		ok(t, c.cool())
+	})
+}

@@ -369,6 +369,63 @@ var _ = Describe("A key that has written (C6)", func() {
 		frozen.Remove()
 	}, NodeTimeout(patience))
 
+	// ends has a key wait for what never comes, and then end makes that futile.
+	ends := func(ctx SpecContext, prepare func(w *ownWrites) (c *controller.Controller[types.NamespacedName], write func(ctx context.Context) error, end func())) hook.Awaited {
+		GinkgoHelper()
+		w := newOwnWrites(ctx)
+		c, write, end := prepare(w)
+		w.steps = append(w.steps, func(ctx context.Context) error {
+			c.Queue().Add(w.key)
+			return write(ctx)
+		}, func(context.Context) error { return nil })
+		w.start(c)
+		w.eventually(ctx, c.Synced())
+		w.proxy.Add(fault.Rule{Match: fault.Match{Verbs: []string{"watch"}}, Freeze: true})
+		c.Queue().Add(w.key)
+		Expect(w.next(ctx)).To(Succeed())
+		w.eventually(ctx, w.parked)
+		end()
+		Expect(w.next(ctx)).To(Succeed())
+		var a hook.Awaited
+		Expect(w.awaited).To(Receive(&a))
+		Expect(a.Expired).To(BeFalse())
+		return a
+	}
+
+	It("waits no longer when the namespace leaves the scope", func(ctx SpecContext) {
+		a := ends(ctx, func(w *ownWrites) (*controller.Controller[types.NamespacedName], func(ctx context.Context) error, func()) {
+			namespaces := cache.NewSet("default", w.namespace)
+			c := w.controller(controller.Options{}, workqueue.Options[types.NamespacedName]{})
+			c.Reads(cache.ForScope[*corev1.ConfigMap](w.cache, cache.Scope{Namespaces: namespaces}))
+			return c, func(ctx context.Context) error { return ignore(w.own().Create(ctx, w.configMap("a"))) }, func() { namespaces.Remove(w.namespace) }
+		})
+		Expect(a.Doubts).NotTo(HaveOccurred())
+	}, NodeTimeout(patience))
+
+	It("waits no longer when the source is not watched any more", func(ctx SpecContext) {
+		a := ends(ctx, func(w *ownWrites) (*controller.Controller[types.NamespacedName], func(ctx context.Context) error, func()) {
+			c := w.controller(controller.Options{}, workqueue.Options[types.NamespacedName]{})
+			src := source.Kind(cache.For[*corev1.ConfigMap](w.cache), handler.Self())
+			c.Watch(src)
+			return c, func(ctx context.Context) error { return ignore(w.own().Create(ctx, w.configMap("a"))) }, func() {
+				Expect(c.Unwatch(ctx, src)).To(Succeed())
+			}
+		})
+		Expect(a.Doubts).NotTo(HaveOccurred())
+	}, NodeTimeout(patience))
+
+	It("waits no longer when the informer fails", func(ctx SpecContext) {
+		a := ends(ctx, func(w *ownWrites) (*controller.Controller[types.NamespacedName], func(ctx context.Context) error, func()) {
+			c := w.controller(controller.Options{}, workqueue.Options[types.NamespacedName]{})
+			c.Reads(cache.For[*corev1.ConfigMap](w.cache))
+			return c, func(ctx context.Context) error { return ignore(w.own().Create(ctx, w.configMap("a"))) }, func() {
+				w.proxy.Add(fault.Rule{Match: fault.Match{Resources: []string{"configmaps"}}, Refuse: forbidden("configmaps")})
+				w.proxy.Cut(fault.Match{Verbs: []string{"watch"}})
+			}
+		})
+		Expect(a.Doubts).To(MatchError(ContainSubstring("no right")))
+	}, NodeTimeout(patience))
+
 	It("keeps no worker from other keys", func(ctx SpecContext) {
 		w := newOwnWrites(ctx)
 		maps := w.maps()

@@ -24,7 +24,7 @@ type running[K comparable] struct {
 	term   *term[K]
 	item   workqueue.Item[K]
 	past   *past         // of the key, if it has one
-	since  time.Duration // when it began: see Controller.clock
+	since  time.Duration // when it began, by the controller's clock
 	log    atomic.Pointer[slog.Logger]
 	ledger atomic.Pointer[client.Ledger]
 }

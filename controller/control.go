@@ -20,7 +20,7 @@ func (c *Controller[K]) Pause() { c.queue.PauseAll() }
 
 // Resume ends Pause. Keys that are paused one by one stay paused.
 func (c *Controller[K]) Resume() {
-	c.workers.resume(c.clock())
+	c.workers.resume(c.clock.now())
 	c.queue.ResumeAll()
 }
 

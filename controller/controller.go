@@ -12,7 +12,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -32,7 +31,7 @@ type Controller[K comparable] struct {
 	journal    journal[K]
 	news       news[K]
 	ownEvents  atomic.Int64 // how many did not end a backoff
-	began      time.Time    // what its times count from
+	clock      clock
 	workers    workers[K]
 	pauses     pauses[K]
 	levels     levels[K]
@@ -66,7 +65,8 @@ func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller
 
 // NewWithQueue makes a controller with keys of any type and a queue as q says. q.Name defaults to the controller's name.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
-	c := &Controller[K]{name: name, reconciler: r, o: o.withDefaults(), run: fmt.Sprintf("%08x", rand.Uint32()), synced: make(chan struct{}), began: time.Now()}
+	c := &Controller[K]{name: name, reconciler: r, o: o.withDefaults(), run: fmt.Sprintf("%08x", rand.Uint32()), synced: make(chan struct{})}
+	c.clock = newClock(c.o.Deadline > 0 || c.o.SlowAfter < 0 || c.o.Hooks.Reconciled != nil)
 	c.workers.want = c.o.Workers
 	if q.Name == "" {
 		q.Name = name

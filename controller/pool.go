@@ -44,7 +44,7 @@ func (t *term[K]) employ(take context.Context, next func(take context.Context, s
 		all.Go(func() { c.work(s, func() bool { return next(ctx, s) }) })
 		return s
 	}
-	if !c.workers.open(hire, c.clock()) {
+	if !c.workers.open(hire, c.clock.now()) {
 		return errLeads
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(take))
@@ -55,9 +55,6 @@ func (t *term[K]) employ(take context.Context, next func(take context.Context, s
 	c.workers.close()
 	return nil
 }
-
-// clock is the time since the controller was made. It takes half as long as time.Now.
-func (c *Controller[K]) clock() time.Duration { return time.Since(c.began) }
 
 // workers are those of one term, and how many there are to be.
 type workers[K comparable] struct {
@@ -116,7 +113,7 @@ func (c *Controller[K]) work(s *slot[K], next func() bool) {
 	exited := true
 	defer func() {
 		s.retire()
-		s.rest(c.clock())
+		s.rest(c.clock.now())
 		c.workers.left(s, exited)
 	}()
 	s.introduce()
@@ -132,7 +129,7 @@ func (c *Controller[K]) get(take context.Context, s *slot[K]) (workqueue.Item[K]
 			return item, true
 		}
 	}
-	s.rest(c.clock())
+	s.rest(c.clock.now())
 	return c.queue.Get(take)
 }
 
@@ -159,7 +156,8 @@ type slot[K comparable] struct {
 	retire  context.CancelFunc // has it take no more keys
 	retired bool               // it was called, because there are to be fewer
 
-	goroutine []byte                     // what its stack begins with; set before any run
+	goroutine []byte // what its stack begins with; set before any run
+	watch     watch
 	worked    bool                       // the worker's own: completed is not the last one
 	run       atomic.Pointer[running[K]] // nil while it waits for a key
 	completed atomic.Int64               // when the last one had, as a time.Duration; 0: there was none
@@ -177,7 +175,7 @@ func (s *slot[K]) introduce() {
 	s.goroutine = bytes.Clone(head)
 }
 
-// begin notes that a Reconcile begins: the one before has completed, just now.
+// begin notes that a Reconcile begins: the one before has completed, a moment ago.
 func (s *slot[K]) begin(r *running[K]) {
 	if s.worked {
 		s.completed.Store(int64(r.since))

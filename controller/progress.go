@@ -25,7 +25,7 @@ type Progress struct {
 // Progress returns how the controller gets on. It is cheap, but not for each Reconcile: it looks at each worker.
 func (c *Controller[K]) Progress() Progress {
 	slots, completed, moved := c.workers.progress()
-	now := c.clock()
+	now := c.clock.now()
 	p := Progress{Ready: c.queue.Len().Ready}
 	var longest *running[K]
 	for _, s := range slots {
@@ -41,7 +41,7 @@ func (c *Controller[K]) Progress() Progress {
 		}
 	}
 	if completed > 0 {
-		p.LastCompleted = c.began.Add(completed)
+		p.LastCompleted = c.clock.began.Add(completed)
 	}
 	if longest != nil {
 		p.LongestKey = fmt.Sprint(longest.item.Key())

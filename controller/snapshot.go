@@ -38,7 +38,7 @@ type Snapshot[K comparable] struct {
 type Running[K comparable] struct {
 	Key         K
 	ReconcileID string
-	// Since is when it began, Attempt what it is: 1 after a success.
+	// Since is when it began, or up to a second before. Attempt is what it is: 1 after a success.
 	Since   time.Time
 	Attempt int
 	// Slow says that it was reported as slow (C9), Interrupted how often in a row the key was interrupted before.
@@ -121,8 +121,8 @@ func (c *Controller[K]) runningOn(s *slot[K]) (Running[K], bool) {
 	}
 	limit, _ := c.limits()
 	return Running[K]{
-		Key: r.item.Key(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Since: c.began.Add(r.since), Attempt: r.item.Attempt(),
-		Slow: c.clock()-r.since >= limit, Interrupted: c.interrupts.of(r.item.Key()), Reasons: r.item.Reasons(),
+		Key: r.item.Key(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Since: c.clock.began.Add(r.since), Attempt: r.item.Attempt(),
+		Slow: c.clock.now()-r.since >= limit, Interrupted: c.interrupts.of(r.item.Key()), Reasons: r.item.Reasons(),
 	}, true
 }
 

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"math"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -30,22 +31,36 @@ func (d deadlineError) Is(target error) bool {
 }
 
 // watchdog reports Reconciles that are slow, and ends the contexts of those that are over their deadline, until ctx is done (C9). It
-// looks when the next one may be, and so rarely while none runs for long.
+// looks when the next one may be, and at each tick of the clock that it keeps for the workers. While none runs it rests.
 func (c *Controller[K]) watchdog(ctx context.Context, log *slog.Logger) {
-	next := c.patience()
-	if next == math.MaxInt64 {
-		return
-	}
-	timer := time.NewTimer(next)
+	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-			timer.Reset(c.inspect(log))
-		case <-ctx.Done():
-			return
+	for c.clock.doze(c.busy, ctx.Done()) {
+		for next := c.tick(); next > 0; {
+			timer.Reset(next)
+			select {
+			case <-timer.C:
+				next = c.inspect(log)
+			case <-ctx.Done():
+				next = 0
+			}
 		}
 	}
+}
+
+// busy says whether there is a Reconcile to watch.
+func (c *Controller[K]) busy() bool {
+	slots, _, _ := c.workers.all()
+	return c.patience() < math.MaxInt64 && slices.ContainsFunc(slots, func(s *slot[K]) bool { return s.run.Load() != nil })
+}
+
+// tick is how long the watchdog waits at most while Reconciles run.
+func (c *Controller[K]) tick() time.Duration {
+	limit := c.patience()
+	if c.clock.exact {
+		return limit
+	}
+	return min(time.Second, max(time.Millisecond, limit/64))
 }
 
 // limits returns after how long a Reconcile is reported, and after how long its context ends.
@@ -71,10 +86,13 @@ type slow[K comparable] struct {
 	report, end bool // which one
 }
 
-// inspect looks at what runs, and returns after how long it has to again.
+// inspect looks at what runs, and returns after how long it has to again: 0 if nothing runs.
 func (c *Controller[K]) inspect(log *slog.Logger) (again time.Duration) {
 	var found []slow[K]
-	again, now := c.patience(), c.clock()
+	now := c.clock.tick()
+	if c.busy() {
+		again = c.tick()
+	}
 	slots, _, _ := c.workers.all()
 	for _, s := range slots {
 		f, soon := c.look(s, now)

@@ -56,15 +56,16 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	if c.o.Hooks.Reconciling != nil {
 		c.o.Hooks.Reconciling(c.name)
 	}
-	r := &running[K]{Context: c.cancellable(work), term: t, item: item, past: past, since: c.clock()}
+	r := &running[K]{Context: c.cancellable(work), term: t, item: item, past: past, since: c.clock.lately(&s.watch)}
 	s.begin(r)
+	c.clock.rouse()
 	end := ending{outcome: hook.Panicked, err: errExited} // unless reconcile returns: the key is settled even if it does not
 	defer func() {                                        //nolint:contextcheck // r is the context
 		s.run.Store(nil)
 		c.settle(r, end)
 		r.cancel(nil)
 		if c.o.Hooks.Reconciled != nil {
-			c.o.Hooks.Reconciled(hook.Reconcile{Controller: c.name, Took: c.clock() - r.since, Outcome: end.outcome, Err: end.err})
+			c.o.Hooks.Reconciled(hook.Reconcile{Controller: c.name, Took: c.clock.now() - r.since, Outcome: end.outcome, Err: end.err})
 		}
 	}()
 	end = c.reconcile(r) //nolint:contextcheck // r is the context

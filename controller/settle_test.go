@@ -271,16 +271,20 @@ func TestHooks(t *testing.T) {
 
 // TestC5_WhateverItPanicsWith: nil, errors, faults of the runtime, and values that panic when they are printed.
 func TestC5_WhateverItPanicsWith(t *testing.T) {
-	var none map[string]int
+	var (
+		none    map[string]int
+		nothing any
+		pointer *int
+	)
 	for name, test := range map[string]struct {
 		panics func()
 		is     func(error) bool
 		says   string
 	}{
-		"nil":             {func() { panic(nil) }, func(err error) bool { return errors.As(err, new(*runtime.PanicNilError)) }, "panic called with nil argument"},
+		"nil":             {func() { panic(nothing) }, func(err error) bool { return errors.As(err, new(*runtime.PanicNilError)) }, "panic called with nil argument"},
 		"an error":        {func() { panic(errFlaky) }, func(err error) bool { return errors.Is(err, errFlaky) }, "panic: the network is down"},
 		"a runtime fault": {func() { none["a"] = 1 }, func(err error) bool { return errors.As(err, new(runtime.Error)) }, "panic: assignment to entry in nil map"},
-		"a nil pointer":   {func() { _ = *(*int)(nil) }, func(err error) bool { return errors.As(err, new(runtime.Error)) }, "nil pointer dereference"},
+		"a nil pointer":   {func() { _ = *pointer }, func(err error) bool { return errors.As(err, new(runtime.Error)) }, "nil pointer dereference"},
 		"Terminal":        {func() { panic(controller.Terminal(errFlaky)) }, controller.IsTerminal, "panic: the network is down"},
 		"a bad Stringer":  {func() { panic(badStringer{}) }, func(err error) bool { return err != nil }, "panic: "},
 	} {

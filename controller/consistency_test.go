@@ -450,3 +450,29 @@ func TestC6_AbsentBeforeAndAfter(t *testing.T) {
 		r.want(r.after(time.Minute), 0, lag/2+lag)
 	})
 }
+
+// TestC6_NothingToRemember: a write that was refused, a dry run, and what nobody waits for leave nothing behind.
+func TestC6_NothingToRemember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)}, client.DryRun())
+			ok(t, err)
+			if err := r.secret().Delete(ctx, types.NamespacedName{Namespace: "default", Name: "missing"}); !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+			return controller.Result{}, nil
+		}
+		for _, o := range []controller.Options{{}, {ReadYourWrites: -1}} {
+			steps := []func(*rig, context.Context, types.NamespacedName) (controller.Result, error){refused}
+			if o.ReadYourWrites < 0 {
+				steps = append(steps, createSecret)
+			}
+			r := newRig(t, o, workqueue.Options[types.NamespacedName]{}, nil, steps...)
+			r.start()
+			r.after(time.Minute)
+			if n := r.control.Remembered(); n > 0 {
+				t.Errorf("%+v: the past of %d keys is kept", o, n)
+			}
+		}
+	})
+}

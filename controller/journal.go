@@ -31,6 +31,11 @@ type past struct {
 	unnotify func()    // ends the notification of it
 }
 
+// empty says that nothing depends on it.
+func (p *past) empty() bool {
+	return p.failure == nil && p.lost == nil && len(p.awaited) == 0 && len(p.wrote) == 0 && len(p.givenUp) == 0
+}
+
 // version is a state of an object.
 type version struct{ uid, resourceVersion string }
 

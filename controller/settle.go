@@ -112,7 +112,7 @@ func (c *Controller[K]) leave(r *running[K], end ending) *past {
 	if c.o.ReadYourWrites < 0 {
 		p.awaited, p.answers = nil, nil
 	}
-	if c.journal.put(r.item.Key(), p) {
+	if !p.empty() && c.journal.put(r.item.Key(), p) {
 		c.sweep()
 	}
 	return p

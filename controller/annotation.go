@@ -31,25 +31,44 @@ type observed[K comparable] struct {
 	source     source.Source[K]
 }
 
-// Observe implements source.Observer.
-func (o *observed[K]) Observe(key K, e handler.Event) {
-	c := o.controller
-	if paused := e.New != nil && isPaused(e.New); paused || c.pauses.n.Load() > 0 {
-		c.pause(key, pauser[K]{o, e.Key()}, paused)
+// Observe implements source.Observer. A pause begins before the event can make the key due; a pause ends, and a Reconcile is
+// interrupted, after that, so that what follows is one Reconcile and not two.
+func (o *observed[K]) Observe(key K, e handler.Event) (after func()) {
+	c, by := o.controller, pauser[K]{o, e.Key()}
+	paused := e.New != nil && isPaused(e.New)
+	if paused {
+		c.pause(key, by, true)
 	}
-	if e.Old == nil || e.New == nil || e.Old.GetUID() != e.New.GetUID() {
-		return
+	resumed := !paused && c.pauses.n.Load() > 0 && c.pauses.has(key)
+	same := e.Old != nil && e.New != nil && e.Old.GetUID() == e.New.GetUID()
+	if same {
+		c.requeueIfAsked(key, e)
 	}
-	if value, _ := annotation(e.New, RequeueAnnotation); value != "" {
-		if before, _ := annotation(e.Old, RequeueAnnotation); value != before {
-			c.queue.RequeueNowFor(key, workqueue.Reason{
-				Source: "annotation " + RequeueAnnotation, Event: "requeue", Object: e.Key().String(),
-				UID: string(e.New.GetUID()), ResourceVersion: e.New.GetResourceVersion(),
-			})
+	moved := same && c.o.Interrupt > 0 && e.Old.GetGeneration() != e.New.GetGeneration()
+	if !resumed && !moved {
+		return nil
+	}
+	return func() {
+		if resumed {
+			c.pause(key, by, false)
+		}
+		if moved {
+			c.interrupt(key, e.New)
 		}
 	}
-	if c.o.Interrupt > 0 && e.Old.GetGeneration() != e.New.GetGeneration() {
-		c.interrupt(key, e.New)
+}
+
+// requeueIfAsked makes a key due if the annotation for that has changed.
+func (c *Controller[K]) requeueIfAsked(key K, e handler.Event) {
+	value, _ := annotation(e.New, RequeueAnnotation)
+	if value == "" {
+		return
+	}
+	if before, _ := annotation(e.Old, RequeueAnnotation); value != before {
+		c.queue.RequeueNowFor(key, workqueue.Reason{
+			Source: "annotation " + RequeueAnnotation, Event: "requeue", Object: e.Key().String(),
+			UID: string(e.New.GetUID()), ResourceVersion: e.New.GetResourceVersion(),
+		})
 	}
 }
 

@@ -20,8 +20,10 @@ func (c *Controller[K]) Pause() { c.queue.PauseAll() }
 
 // Resume ends Pause. Keys that are paused one by one stay paused.
 func (c *Controller[K]) Resume() {
-	c.workers.resume(c.clock.now())
-	c.queue.ResumeAll()
+	if c.queue.AllPaused() {
+		c.workers.resume(c.clock.now())
+		c.queue.ResumeAll()
+	}
 }
 
 // PauseKey has the controller not reconcile a key until ResumeKey, whether there is such a key yet or not. A Reconcile that runs

@@ -26,8 +26,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// TestPause: the controller, and single keys, from code. What runs goes on, and nothing is lost.
-func TestPause(t *testing.T) {
+// TestC11_Pause: the controller, and single keys, from code. What runs goes on, and nothing is lost.
+func TestC11_Pause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &calls{began: time.Now()}
 		c := newController(func(_ context.Context, key string) (controller.Result, error) {
@@ -90,6 +90,7 @@ func TestRequeue(t *testing.T) {
 		c.Requeue("a")
 		c.Requeue("new")
 		time.Sleep(2 * time.Hour)
+		synctest.Wait()
 		if got := fmt.Sprint(seen.keys, seen.at); got != "[a a new] [0s 1m0s 1m0s]" {
 			t.Errorf("reconciled %s", got)
 		}
@@ -215,8 +216,8 @@ var views = map[string]func(*cache.Cache) source.Source[types.NamespacedName]{
 	},
 }
 
-// TestPausedByAnnotation: on the object itself, through a filter that drops it. A paused object's key is not reconciled even once.
-func TestPausedByAnnotation(t *testing.T) {
+// TestC11_PausedByAnnotation: on the object itself, through a filter that drops it. A paused object's key is not reconciled even once.
+func TestC11_PausedByAnnotation(t *testing.T) {
 	const paused = controller.PausedAnnotation
 	for name, view := range views {
 		t.Run(name, func(t *testing.T) {
@@ -260,8 +261,8 @@ func TestPausedByAnnotation(t *testing.T) {
 	}
 }
 
-// TestPausedByAnnotation_Unwatched: who does not watch objects any more does not heed them, and has no paused keys left.
-func TestPausedByAnnotation_Unwatched(t *testing.T) {
+// TestC11_UnwatchedObjectsPauseNothing: who does not watch objects any more does not heed them, and has no paused keys left.
+func TestC11_UnwatchedObjectsPauseNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var src source.Source[types.NamespacedName]
 		m := newMarks(t, func(c *cache.Cache) source.Source[types.NamespacedName] {
@@ -276,8 +277,8 @@ func TestPausedByAnnotation_Unwatched(t *testing.T) {
 	})
 }
 
-// TestPausedByAnnotation_StaysAtTheEnd: keys are not let go when the sources stop, before the workers do.
-func TestPausedByAnnotation_StaysAtTheEnd(t *testing.T) {
+// TestC11_PausedUntilTheEnd: keys are not let go when the sources stop, before the workers do.
+func TestC11_PausedUntilTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMarks(t, views["typed"])
 		m.api.Put(fakeapi.ConfigMaps, marked("a", "1", controller.PausedAnnotation, "yes"))
@@ -295,8 +296,8 @@ func TestPausedByAnnotation_StaysAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestRequeuedByAnnotation: with any new value, through a filter that drops it, with a reason that says so.
-func TestRequeuedByAnnotation(t *testing.T) {
+// TestC11_RequeuedByAnnotation: with any new value, through a filter that drops it, with a reason that says so.
+func TestC11_RequeuedByAnnotation(t *testing.T) {
 	const requeue = controller.RequeueAnnotation
 	for name, view := range views {
 		t.Run(name, func(t *testing.T) {
@@ -320,8 +321,8 @@ func TestRequeuedByAnnotation(t *testing.T) {
 	}
 }
 
-// TestAnnotationsOfOthers: are not heeded: only those of the object that a key names.
-func TestAnnotationsOfOthers(t *testing.T) {
+// TestC11_AnnotationsOfOthers: are not heeded: only those of the object that a key names.
+func TestC11_AnnotationsOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMarks(t, func(c *cache.Cache) source.Source[types.NamespacedName] {
 			return source.Kind(cache.For[*corev1.ConfigMap](c), handler.Map(func(_ context.Context, m *corev1.ConfigMap) ([]types.NamespacedName, error) {
@@ -334,7 +335,7 @@ func TestAnnotationsOfOthers(t *testing.T) {
 	})
 }
 
-// none is a queue's end for events whose objects ask for nothing.
+// TestObservingDoesNotAllocate: most objects ask for nothing.
 func TestObservingDoesNotAllocate(t *testing.T) {
 	queue := make(chan source.Queue[string], 1)
 	c := newController(func(context.Context, string) (controller.Result, error) { return controller.Result{}, nil }, controller.Options{Interrupt: 1})

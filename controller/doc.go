@@ -69,6 +69,12 @@
 // C10: every Reconcile has at least one recorded reason: of the events that made its key due, of the error that it is a retry of
 // ([EventRetryConflict] and so on), or of the queue's own ([workqueue.EventAfter]).
 //
+// C11: a key that is paused, by the program or by its object's annotation, which no filter hides, is not reconciled until neither
+// holds, and then for all that it was due for.
+//
+// C12: a Reconcile is interrupted only if that was asked for, when the generation of its object moves on by somebody else's doing (in
+// doubt it is not), and at most so often in a row. That is no failure.
+//
 // S9: workers start when everything that is watched or read is synced, or in trouble that the log names (its API is missing or
 // forbidden, say): one such kind does not stop the workers of its own controller. What is read meanwhile is the last known state,
 // and [Stale] says so in a Reconcile. The log says when it is synced after all.
@@ -88,7 +94,8 @@
 //
 // # Concurrency
 //
-// Lead starts one goroutine per worker and joins it; Warm starts one per source, and one more for it and for each thing that is
+// Lead starts one goroutine per worker, and one that looks after slow Reconciles, and joins them; SetWorkers starts more, which Lead
+// joins. Warm starts one per source, and one more for it and for each thing that is
 // read until it is synced, and joins them. Reconcile is called by as many goroutines at once as there are workers, never twice at
 // once for one key. Sources may be watched and unwatched at any time; [Controller.Unwatch] joins the source's goroutines.
 package controller

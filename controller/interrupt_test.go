@@ -63,6 +63,7 @@ func newMoving(t *testing.T, o controller.Options, work func(m *moving, ctx cont
 
 // replicas moves the generation on, on behalf of somebody else.
 func (m *moving) replicas(n int32) {
+	synctest.Wait() // who copies it has done so
 	m.deploy.Spec.Replicas = &n
 	m.api.Put(fakeapi.Deployments, m.deploy)
 }
@@ -80,6 +81,7 @@ func minute(_ *moving, ctx context.Context) error {
 func (m *moving) want(t *testing.T, outcomes, seen string) {
 	t.Helper()
 	time.Sleep(10 * time.Minute)
+	synctest.Wait()
 	if got := fmt.Sprint(m.ended.list()); got != outcomes {
 		t.Errorf("ended as %s, want %s", got, outcomes)
 	}
@@ -91,9 +93,9 @@ func (m *moving) want(t *testing.T, outcomes, seen string) {
 	}
 }
 
-// TestInterrupt: a Reconcile whose object moves on is cancelled with a cause that says so, and the key is reconciled anew, which is
+// TestC12_Interrupt: a Reconcile whose object moves on is cancelled with a cause that says so, and the key is reconciled anew, which is
 // no failure; not more often in a row than allowed.
-func TestInterrupt(t *testing.T) {
+func TestC12_Interrupt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var causes []error
 		m := newMoving(t, controller.Options{Interrupt: 2}, func(m *moving, ctx context.Context) error {
@@ -119,8 +121,8 @@ func TestInterrupt(t *testing.T) {
 	})
 }
 
-// TestInterrupt_CountsAnew: when one has come to its end, the next may be interrupted as often again.
-func TestInterrupt_CountsAnew(t *testing.T) {
+// TestC12_CountsAnew: when one has come to its end, the next may be interrupted as often again.
+func TestC12_CountsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t, controller.Options{Interrupt: 1}, minute)
 		for n := range int32(2) {
@@ -137,8 +139,8 @@ func TestInterrupt_CountsAnew(t *testing.T) {
 	})
 }
 
-// TestInterrupt_Off: that is the default.
-func TestInterrupt_Off(t *testing.T) {
+// TestC12_Off: that is the default.
+func TestC12_Off(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t, controller.Options{}, minute)
 		time.Sleep(10 * time.Second)
@@ -147,8 +149,8 @@ func TestInterrupt_Off(t *testing.T) {
 	})
 }
 
-// TestInterrupt_OnlyForTheGeneration: other changes, and pauses, have it come to its end.
-func TestInterrupt_OnlyForTheGeneration(t *testing.T) {
+// TestC12_OnlyForTheGeneration: other changes, and pauses, have it come to its end.
+func TestC12_OnlyForTheGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t, controller.Options{Interrupt: 1}, minute)
 		time.Sleep(10 * time.Second)
@@ -165,8 +167,8 @@ func TestInterrupt_OnlyForTheGeneration(t *testing.T) {
 	})
 }
 
-// TestInterrupt_NotByOwnWrites: nor where it is in doubt whether it is one.
-func TestInterrupt_NotByOwnWrites(t *testing.T) {
+// TestC12_NotByOwnWrites: nor where it is in doubt whether it is one.
+func TestC12_NotByOwnWrites(t *testing.T) {
 	update := func(m *moving, ctx context.Context, n int32) error {
 		d := m.deploy.DeepCopy()
 		d.Spec.Replicas = &n
@@ -220,8 +222,8 @@ func TestInterrupt_NotByOwnWrites(t *testing.T) {
 	})
 }
 
-// TestInterrupt_NotByTheLastWrite: the event of what the Reconcile before has written may come after the start of the next.
-func TestInterrupt_NotByTheLastWrite(t *testing.T) {
+// TestC12_NotByTheLastWrite: the event of what the Reconcile before has written may come after the start of the next.
+func TestC12_NotByTheLastWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true
 		m := newMoving(t, controller.Options{Interrupt: 5, ReadYourWrites: -1}, func(m *moving, ctx context.Context) error {
@@ -241,8 +243,8 @@ func TestInterrupt_NotByTheLastWrite(t *testing.T) {
 	})
 }
 
-// TestInterrupt_AndDeadline: whichever is first says why.
-func TestInterrupt_AndDeadline(t *testing.T) {
+// TestC12_AndDeadline: whichever is first says why.
+func TestC12_AndDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t, controller.Options{Interrupt: 1, Deadline: 30 * time.Second, SlowAfter: -1}, minute)
 		time.Sleep(10 * time.Second)

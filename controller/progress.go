@@ -65,9 +65,11 @@ func (c *Controller[K]) Alive(limit time.Duration) func() error {
 		if p.Stalled < limit {
 			return nil
 		}
-		since := time.Now().Add(-p.Longest).Format(time.RFC3339)
-		return fmt.Errorf("controller %q: keys are ready (%d) and no Reconcile has begun or completed for %s; that of %s runs since %s",
-			c.name, p.Ready, p.Stalled, p.LongestKey, since)
+		longest := "none runs"
+		if p.Running > 0 {
+			longest = fmt.Sprintf("that of %s runs since %s", p.LongestKey, time.Now().Add(-p.Longest).Format(time.RFC3339))
+		}
+		return fmt.Errorf("controller %q: keys are ready (%d) and no Reconcile has begun or completed for %s; %s", c.name, p.Ready, p.Stalled, longest)
 	}
 }
 

@@ -70,23 +70,29 @@ func (d *delivery[K]) events(ctx context.Context) toolscache.ResourceEventHandle
 
 // deliver takes an event from the informer to the queue.
 func (d *delivery[K]) deliver(ctx context.Context, e handler.Event) {
-	if d.identity != nil && e.Old != e.New { // else it is a resync
-		if err := d.observe(e); err != nil {
-			d.report(e.Key().String(), err)
-		}
+	if d.identity == nil || e.Old == e.New { // nobody looks, or it is a resync
+		d.retries.deliver(ctx, e)
+		return
+	}
+	after, err := d.observe(e)
+	if err != nil {
+		d.report(e.Key().String(), err)
 	}
 	d.retries.deliver(ctx, e)
+	if after != nil {
+		after()
+	}
 }
 
 // observe shows an event to the queue. A panic of the handler is an error, and nothing is shown.
-func (d *delivery[K]) observe(e handler.Event) (err error) {
+func (d *delivery[K]) observe(e handler.Event) (after func(), err error) {
 	exited := true
 	defer d.caught(&exited, &err)
 	if key, ok := d.identity.Identity(e.Object()); ok {
-		d.observer.Observe(key, e)
+		after = d.observer.Observe(key, e)
 	}
 	exited = false
-	return nil
+	return after, nil
 }
 
 // caught is deferred around the host's code. A panic is an error with its stack (S8); the end of its goroutine ends the source.

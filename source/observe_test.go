@@ -34,7 +34,13 @@ func (o *observer) say(s string) {
 }
 
 // Observe implements source.Observer.
-func (o *observer) Observe(key name, e handler.Event) { o.say("saw " + key.Name + ": " + describe(e)) }
+func (o *observer) Observe(key name, e handler.Event) (after func()) {
+	o.say("saw " + key.Name + ": " + describe(e))
+	if e.Key().Name == "b" {
+		return func() { o.say("after " + key.Name) }
+	}
+	return nil
+}
 
 // AddAll implements source.Queue.
 func (o *observer) AddAll(keys []name, _ workqueue.How) {
@@ -114,8 +120,8 @@ func TestObserver(t *testing.T) {
 				s.remove("a")
 				s.put("b=1")
 				synctest.Wait()
-				all.want(t, "saw a: create a ->1 initial, due a, saw a: update a 1>2, due a, saw a: delete a 2>-, due a, saw b: create b ->1, due b")
-				filtered.want(t, "saw a: create a ->1 initial, saw a: update a 1>2, saw a: delete a 2>-, saw b: create b ->1")
+				all.want(t, "saw a: create a ->1 initial, due a, saw a: update a 1>2, due a, saw a: delete a 2>-, due a, saw b: create b ->1, due b, after b")
+				filtered.want(t, "saw a: create a ->1 initial, saw a: update a 1>2, saw a: delete a 2>-, saw b: create b ->1, after b")
 				other.want(t, "due a, due a, due a, due b")
 			})
 		})
@@ -172,8 +178,8 @@ func TestS3_Observer(t *testing.T) {
 // seen is a queue that counts what it sees.
 type seen struct{ n int }
 
-func (s *seen) Observe(name, handler.Event)      { s.n++ }
-func (s *seen) AddAll(_ []name, _ workqueue.How) {}
+func (s *seen) Observe(name, handler.Event) (after func()) { s.n++; return nil }
+func (s *seen) AddAll(_ []name, _ workqueue.How)           {}
 
 // TestObservingDoesNotAllocate: what is dropped costs as little as before.
 func TestObservingDoesNotAllocate(t *testing.T) {

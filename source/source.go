@@ -22,9 +22,9 @@ type Observer[K comparable] interface {
 	// Observe is called by Kind and Informer, if their handler is a handler.Identity, with the object's own key and the event
 	// as the informer brings it, before any filter sees it, and before it makes the key due. Resyncs are not shown, nor is an
 	// event again whose handler has failed. The events of one object come in their order, one after another; those of
-	// different objects overlap. Of an Update, Old and New may be different objects of one name (S3). It must be quick: the
-	// informer waits.
-	Observe(key K, e handler.Event)
+	// different objects overlap. Of an Update, Old and New may be different objects of one name (S3). What it returns, if not
+	// nil, is called once the event was delivered, or dropped, or its handler has failed. Both must be quick: the informer waits.
+	Observe(key K, e handler.Event) (after func())
 }
 
 // Source delivers keys of type K. It is given to one controller, once. All methods but Run may be called at any time, by

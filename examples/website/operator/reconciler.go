@@ -42,8 +42,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 	if site.DeletionTimestamp != nil {
 		return controller.Result{}, r.finalize(ctx, site)
 	}
-	if err := r.addFinalizer(ctx, site); apierrors.IsConflict(err) {
-		return controller.Result{}, nil // it is gone, or another one has its name: that event is on its way
+	if err := r.addFinalizer(ctx, site); apierrors.IsNotFound(err) {
+		return controller.Result{}, nil // it is gone: that event is on its way
 	} else if err != nil {
 		return controller.Result{}, err
 	}

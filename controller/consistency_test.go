@@ -182,9 +182,11 @@ func TestC6_KeyWaitsForItsWrites(t *testing.T) {
 		r.control.Queue().Add(types.NamespacedName{Namespace: "default", Name: "b"}) // for the only worker
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
+		r.mu.Lock()
 		if !slices.Contains(r.keys, "b") {
 			t.Error("another key waits, too")
 		}
+		r.mu.Unlock()
 		r.want(r.after(time.Minute), 0, lag)
 		if len(r.awaited) != 1 || r.awaited[0].Took != lag-time.Millisecond || r.awaited[0].Expired || r.awaited[0].Doubts != nil {
 			t.Errorf("the hook was told %+v", r.awaited)

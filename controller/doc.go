@@ -57,8 +57,9 @@
 // shows the writes of the previous Reconcile(key), per object by UID and version; the key waits, the worker does not.
 //
 // C7: after an error, the key's own writes do not cut its backoff short, whether their events arrive before or after its end. After
-// a relist, which may merge several changes, and wherever it is in doubt, they do; other changes always do. After a success an own
-// write wakes the key as any change does.
+// a relist, which may merge several changes, and wherever it is in doubt, they do; other changes always do. (Of a patch or an apply
+// nobody can tell that it has changed nothing, unless it names a version: it counts as having made the one that it found.) After a
+// success an own write wakes the key as any change does.
 //
 // C8: on a stop no new key is taken, and running Reconciles go on, on a live context, until the grace time is over; then their
 // context is cancelled with a cause, and an error after that does not count as a failure: the key is due in the next term.
@@ -89,8 +90,8 @@
 // # The log
 //
 // The context of a Reconcile carries a logger with controller, key, reconcileID and attempt (logr.FromContextAsSlogLogger,
-// klog.FromContext). Errors are logged at level error, but for what is normal: conflicts, "already exists" and requests for a pause
-// are logged at level info, and retried.
+// klog.FromContext). Errors are logged at level error, but for what is normal: conflicts, "already exists", requests for a pause, and
+// requests that the fence refuses because the term is over (L2) are logged at level info, and retried.
 //
 // # Concurrency
 //

@@ -4,11 +4,14 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/setpoint-dev/setpoint/client"
 )
 
 // Terminal marks an error that no retry will mend, such as an invalid spec. The key is not retried: it waits for the next
@@ -85,4 +88,11 @@ func isNormal(err error) bool {
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err)
 	}
 	return isNormal(errors.Unwrap(err))
+}
+
+// isFenced says whether an error is that the term under which a Reconcile runs has lost its trust. Its context ends a little later,
+// or goes on if the Lease is renewed after all.
+func isFenced(ctx context.Context, err error) bool {
+	term := client.TermOf(ctx)
+	return term != nil && errors.Is(err, client.ErrFenced) && term.Trusted() != nil
 }

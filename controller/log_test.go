@@ -15,10 +15,13 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -130,4 +133,47 @@ func TestSourceHooksInsteadOfTheLog(t *testing.T) {
 			t.Errorf("the hook saw %v, the log has %q", failed, out.String())
 		}
 	})
+}
+
+// TestAFencedRequestIsNormal: when a term ends, requests are refused a moment before the context ends. That is no error of anybody's;
+// that a request has no term is.
+func TestAFencedRequestIsNormal(t *testing.T) {
+	for name, test := range map[string]struct {
+		with func(context.Context) context.Context
+		loud bool
+	}{
+		"its own context":     {func(ctx context.Context) context.Context { return ctx }, false},
+		"a context of nobody": {func(context.Context) context.Context { return context.Background() }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out log
+				api := fakeapi.New(fakeapi.Secrets)
+				cl, err := client.New(api.Config(), client.Options{Strict: true})
+				ok(t, err)
+				term := client.NewTerm(client.Token{}, time.Now(), time.Minute)
+				c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
+					if !test.loud {
+						term.End(errors.New("somebody else leads"))
+					}
+					_, err := client.For[*corev1.Secret](cl).Create(test.with(ctx), &corev1.Secret{ObjectMeta: named("a")})
+					if !errors.Is(err, client.ErrFenced) {
+						t.Errorf("the request gave %v", err)
+					}
+					return controller.Result{RequeueAfter: time.Hour}, err
+				}, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+				c.Watch(newSource("keys", "a"))
+				ctx, cancel := context.WithCancel(client.WithTerm(t.Context(), term))
+				ended := make(chan error, 1)
+				go func() { ended <- c.Run(ctx) }()
+				time.Sleep(time.Minute)
+				cancel()
+				ok(t, <-ended)
+				term.End(nil)
+				if loud := strings.Contains(out.String(), "level=ERROR"); loud != test.loud || !strings.Contains(out.String(), "refused by the fence") {
+					t.Errorf("the log has %s", out.String())
+				}
+			})
+		})
+	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 	"github.com/setpoint-dev/setpoint/workqueue"
@@ -98,6 +99,23 @@ func TestC7_DeleteAndRecreateIsNotItsOwn(t *testing.T) {
 		time.AfterFunc(5*time.Second, func() { r.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")}) })
 		r.start()
 		r.want(r.after(time.Minute), 0, 5*time.Second+lag)
+	})
+}
+
+// TestC7_WhatChangedNothingIsNotItsOwn: the version in the answer is then that of somebody else, whose event is still to come.
+func TestC7_WhatChangedNothingIsNotItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		update := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			r.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"by": "somebody else"}})
+			m, err := client.For[*corev1.ConfigMap](r.client).GetLive(ctx, key)
+			ok(t, err)
+			_, err = r.update(ctx, m)
+			ok(t, err)
+			return controller.Result{}, errFlaky
+		}
+		r := newRig(t, controller.Options{}, backoff, nil, update)
+		r.start()
+		r.want(r.after(time.Minute), 0, lag)
 	})
 }
 

@@ -24,11 +24,19 @@ const (
 	EventRetryPanic         = "RetryPanic"         // the Reconcile has panicked
 )
 
-// ending is how one Reconcile ended.
+// ending is how one Reconcile ended. What there is to be asked of its error was asked where a panic is recovered: it is the user's.
 type ending struct {
 	result  Result
 	outcome hook.Outcome
 	err     error
+	text    string          // of the error
+	again   workqueue.Again // when it is tried again
+	normal  bool            // the log need not make much of it
+}
+
+// aborted is how a Reconcile ended that did not return.
+func aborted(err error) ending {
+	return ending{outcome: hook.Panicked, err: err, text: err.Error(), again: workqueue.Again{Event: EventRetryPanic}}
 }
 
 var errExited = errors.New("the reconciler ended its goroutine, with runtime.Goexit or testing.T.FailNow; return an error instead")
@@ -38,7 +46,7 @@ func judge(ctx context.Context, result Result, err error) ending {
 	if err == nil && result.RequeueAfter < 0 {
 		err = fmt.Errorf("the reconciler returned a negative RequeueAfter, %s", result.RequeueAfter)
 	}
-	end := ending{result, hook.Failed, err}
+	end := ending{result: result, outcome: hook.Failed, err: err}
 	switch {
 	case err == nil && result.RequeueAfter > 0:
 		end.outcome = hook.RequeuedAfter
@@ -48,6 +56,9 @@ func judge(ctx context.Context, result Result, err error) ending {
 		end.outcome = hook.Interrupted
 	case IsTerminal(err):
 		end.outcome = hook.FailedTerminally
+	}
+	if err != nil {
+		end.text, end.again, end.normal = err.Error(), howToRetry(ctx, result, err), isNormal(err) || isFenced(ctx, err)
 	}
 	return end
 }
@@ -106,7 +117,7 @@ func (c *Controller[K]) leave(r *running[K], end ending) *past {
 	}
 	if end.err != nil && end.outcome != hook.Interrupted {
 		p.failure = &Failure{
-			At: time.Now(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Err: end.err.Error(), Terminal: end.outcome == hook.FailedTerminally,
+			At: time.Now(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Err: end.text, Terminal: end.outcome == hook.FailedTerminally,
 		}
 	}
 	if c.o.ReadYourWrites < 0 {
@@ -136,12 +147,12 @@ func (c *Controller[K]) sweep() {
 
 // retry settles a key whose Reconcile has failed, and logs it.
 func (c *Controller[K]) retry(r *running[K], end ending) error {
-	delay, lost := r.item.RetryWith(end.err, howToRetry(r, end))
+	delay, lost := r.item.RetryWith(end.err, end.again)
 	var panicked *PanicError
 	switch {
 	case end.outcome == hook.Panicked && errors.As(end.err, &panicked):
 		r.logger().Error("reconcile panicked", "err", end.err, "retryAfter", delay, "stack", string(panicked.Stack))
-	case isNormal(end.err):
+	case end.normal:
 		r.logger().Info("reconcile is tried again", "err", end.err, "retryAfter", delay)
 	default:
 		r.logger().Error("reconcile failed", "err", end.err, "retryAfter", delay)
@@ -150,22 +161,20 @@ func (c *Controller[K]) retry(r *running[K], end ending) error {
 }
 
 // howToRetry says when a failed Reconcile is tried again, and for what reason.
-func howToRetry(ctx context.Context, end ending) workqueue.Again {
-	again := workqueue.Again{NotBefore: end.result.RequeueAfter}
-	if seconds, ok := apierrors.SuggestsClientDelay(end.err); ok {
+func howToRetry(ctx context.Context, result Result, err error) workqueue.Again {
+	again := workqueue.Again{NotBefore: result.RequeueAfter}
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		again.NotBefore = max(again.NotBefore, time.Duration(seconds)*time.Second)
 	}
 	var at *retryAfterError
 	switch {
-	case end.outcome == hook.Panicked:
-		again.Event = EventRetryPanic
-	case errors.As(end.err, &at):
+	case errors.As(err, &at):
 		again.Exactly, again.Event = max(at.after, again.NotBefore), EventRetryAfter
 	case errors.Is(context.Cause(ctx), errDeadline):
 		again.Event = EventRetryDeadline
-	case apierrors.IsConflict(end.err):
+	case apierrors.IsConflict(err):
 		again.Event = EventRetryConflict
-	case apierrors.IsAlreadyExists(end.err):
+	case apierrors.IsAlreadyExists(err):
 		again.Event = EventRetryAlreadyExists
 	}
 	return again

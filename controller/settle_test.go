@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/workqueue"
@@ -310,3 +312,26 @@ func TestC5_WhateverItPanicsWith(t *testing.T) {
 type badStringer struct{}
 
 func (badStringer) String() string { panic("no string") }
+
+// TestC5_AnErrorThatPanics: such as a nil of a type of errors. It is taken for a panic of the Reconcile's.
+func TestC5_AnErrorThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var none *apierrors.StatusError
+		all := &outcomes{}
+		c, seen := settling(t, controller.Options{Hooks: all.hooks()},
+			func() (controller.Result, error) { return controller.Result{}, none },
+			func() (controller.Result, error) { return controller.Result{}, controller.Terminal(none) },
+			func() (controller.Result, error) { return controller.Result{}, fmt.Errorf("wrapped: %w", none) })
+		c.Watch(newSource("keys", "a"))
+		stop := start(t, c)
+		time.Sleep(time.Minute)
+		ok(t, stop())
+		if len(seen.at) != 4 || slices.Contains(all.list()[:3], hook.FailedTerminally) {
+			t.Errorf("%d Reconciles that ended as %v, want a retry after each", len(seen.at), all.list())
+		}
+		var p *controller.PanicError
+		if !errors.As(all.all[0].Err, &p) || !strings.Contains(string(p.Stack), "StatusError") {
+			t.Errorf("the error is %v", all.all[0].Err)
+		}
+	})
+}

@@ -59,8 +59,8 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	r := &running[K]{Context: c.cancellable(work), term: t, item: item, past: past, since: c.clock.lately(&s.watch)}
 	s.begin(r)
 	c.clock.rouse()
-	end := ending{outcome: hook.Panicked, err: errExited} // unless reconcile returns: the key is settled even if it does not
-	defer func() {                                        //nolint:contextcheck // r is the context
+	end := aborted(errExited) // unless reconcile returns: the key is settled even if it does not
+	defer func() {            //nolint:contextcheck // r is the context
 		s.run.Store(nil)
 		c.settle(r, end)
 		r.cancel(nil)
@@ -76,7 +76,7 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 func (c *Controller[K]) reconcile(r *running[K]) (end ending) {
 	defer func() {
 		if p := recover(); p != nil {
-			end = ending{outcome: hook.Panicked, err: &PanicError{Value: p, Stack: debug.Stack()}}
+			end = aborted(&PanicError{Value: p, Stack: debug.Stack()})
 		}
 	}()
 	result, err := c.reconciler.Reconcile(r, r.item.Key())

@@ -111,14 +111,28 @@ func (c *Controller[K]) cancellable(work context.Context) context.Context {
 		return work
 	}
 	ctx, cancel := context.WithCancelCause(work)
-	return &cancellable{ctx, cancel}
+	limited := &cancellable{Context: ctx, cancel: cancel}
+	if c.o.Deadline > 0 {
+		limited.deadline = time.Now().Add(c.o.Deadline)
+	}
+	return limited
 }
 
 // cancellable is a context with what ends it.
 type cancellable struct {
 	context.Context //nolint:containedctx // it is one
 
-	cancel context.CancelCauseFunc
+	cancel   context.CancelCauseFunc
+	deadline time.Time // when the watchdog will
+}
+
+// Deadline implements context.Context.
+func (c *cancellable) Deadline() (time.Time, bool) {
+	at, ok := c.Context.Deadline()
+	if c.deadline.IsZero() || ok && at.Before(c.deadline) {
+		return at, ok
+	}
+	return c.deadline, true
 }
 
 // cancel ends the context of the Reconcile.

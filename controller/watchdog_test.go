@@ -138,6 +138,9 @@ func TestC9_TheContextEndsAtTheDeadline(t *testing.T) {
 			if len(causes) == 2 {
 				return controller.Result{}, nil
 			}
+			if at, ok := ctx.Deadline(); !ok || time.Until(at) != 20*time.Second {
+				t.Errorf("the deadline is %v, %v", at, ok)
+			}
 			<-ctx.Done()
 			causes = append(causes, context.Cause(ctx))
 			return controller.Result{}, fmt.Errorf("a request: %w", ctx.Err())

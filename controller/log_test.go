@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,6 +108,47 @@ func TestFailuresAreLogged(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestManyFailuresAreFewLines: ten, then one in ten seconds, which says how many there were besides.
+func TestManyFailuresAreFewLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out log
+		c, _ := settling(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		handled := newSource("handled")
+		c.Watch(&failingHandlers{handled, 100, time.Second})
+		stop := start(t, c)
+		time.Sleep(30500 * time.Millisecond)
+		ok(t, stop())
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) != 13 || strings.Contains(lines[9], "unlogged") || !strings.Contains(lines[10], "unlogged=990") || !strings.Contains(lines[11], "unlogged=999") {
+			t.Errorf("the log has %d lines\n%s", len(lines), out.String())
+		}
+	})
+}
+
+// failingHandlers reports a number of failures every so often.
+type failingHandlers struct {
+	*fakeSource
+	number int
+	every  time.Duration
+}
+
+func (f *failingHandlers) Run(ctx context.Context, q source.Queue[string], h *hook.Source) error {
+	var failing sync.WaitGroup
+	failing.Go(func() {
+		for ctx.Err() == nil {
+			for range f.number {
+				h.HandlerFailed(f.String(), "default/x", errors.New("no owner"))
+			}
+			select {
+			case <-time.After(f.every):
+			case <-ctx.Done():
+			}
+		}
+	})
+	defer failing.Wait()
+	return f.fakeSource.Run(ctx, q, h)
 }
 
 // failingHandler reports a failure of its handler.

@@ -37,7 +37,7 @@ type Options struct {
 	Logger *slog.Logger
 	// Hooks observes the Reconciles. Default: nobody does.
 	Hooks *hook.Controller
-	// SourceHooks observes the sources. Default: failures of handlers are logged.
+	// SourceHooks observes the sources. Default: failures of handlers are logged, of each source ten and then one in ten seconds.
 	SourceHooks *hook.Source
 }
 

@@ -12,6 +12,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
@@ -77,12 +81,13 @@ func (c *Controller[K]) Sources() []source.State {
 }
 
 func (c *Controller[K]) forget(s source.Source[K]) (w *watching[K], running bool) {
+	if s == nil || !reflect.TypeOf(s).Comparable() {
+		return nil, false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i := slices.IndexFunc(c.watches, func(w *watching[K]) bool {
-		return reflect.TypeOf(s).Comparable() && w.source == s
-	})
-	if s == nil || i < 0 {
+	i := slices.IndexFunc(c.watches, func(w *watching[K]) bool { return w.source == s })
+	if i < 0 {
 		return nil, false
 	}
 	w = c.watches[i]
@@ -95,12 +100,11 @@ func (c *Controller[K]) forget(s source.Source[K]) (w *watching[K], running bool
 // runSources runs the sources, and those that Watch adds, until ctx is done. It calls failed if one cannot. close has Watch start
 // none any more, and waits until all have returned.
 func (c *Controller[K]) runSources(ctx context.Context, failed func(error)) (close func()) {
-	hooks := c.sourceHooks(ctx)
 	var running sync.WaitGroup
 	start := func(w *watching[K]) {
 		ctx, stop := context.WithCancel(ctx)
 		w.stop = stop
-		running.Go(func() { c.watch(ctx, w, hooks, failed) })
+		running.Go(func() { c.watch(ctx, w, c.sourceHooks(ctx), failed) })
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,15 +202,26 @@ func named(whose fmt.Stringer, err error) error {
 	return fmt.Errorf("%s: %w", whose, err)
 }
 
-// sourceHooks logs the failures of handlers and polls where nobody observes them.
+// sourceHooks logs the failures of a source's handlers and polls where nobody observes them. What fails for one object mostly does
+// for all, such as those of an owner whose kind is not served, and again at each try: after ten lines there is one in ten seconds.
 func (c *Controller[K]) sourceHooks(ctx context.Context) *hook.Source {
 	if c.o.SourceHooks != nil {
 		return c.o.SourceHooks
 	}
 	log := c.logger(ctx)
+	lines := rate.NewLimiter(rate.Every(10*time.Second), 10)
+	var unlogged atomic.Int64 // failures since the last line
 	return &hook.Source{
 		HandlerFailed: func(source, object string, err error) {
-			log.Error("a handler failed; the event is tried again", "source", source, "object", object, "err", err)
+			if !lines.Allow() {
+				unlogged.Add(1)
+				return
+			}
+			args := []any{"source", source, "object", object, "err", err}
+			if n := unlogged.Swap(0); n > 0 {
+				args = append(args, "unlogged", n)
+			}
+			log.Error("a handler failed; the event is tried again", args...)
 		},
 		PollFailed: func(source string, err error) {
 			log.Error("a poll failed; it is tried again", "source", source, "err", err)

@@ -51,11 +51,11 @@ func TestUnwatch(t *testing.T) {
 		if err := c.Unwatch(t.Context(), first); err == nil || err.Error() != `controller "test": Fake(first) is not watched` {
 			t.Errorf("twice: %v", err)
 		}
-		ok(t, stop())
-		ok(t, c.Unwatch(t.Context(), second)) // it has ended with the controller
 		if err := c.Unwatch(t.Context(), nil); err == nil {
 			t.Error("nothing was unwatched")
 		}
+		ok(t, stop())
+		ok(t, c.Unwatch(t.Context(), second)) // it has ended with the controller
 	})
 }
 

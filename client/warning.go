@@ -73,9 +73,9 @@ func (w kindWarnings) HandleWarningHeaderWithContext(ctx context.Context, code i
 	if w.kind.Kind != "" {
 		log = log.With("kind", w.kind.Kind, "apiVersion", w.kind.GroupVersion().String())
 	}
-	log.WarnContext(ctx, "The API server warns", "warning", text)
+	log.WarnContext(ctx, "the API server warns", "warning", text)
 	if last {
-		log.WarnContext(ctx, "Further warnings of the API server are not logged", "logged", maxWarnings)
+		log.WarnContext(ctx, "further warnings of the API server are not logged", "logged", maxWarnings)
 	}
 }
 

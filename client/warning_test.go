@@ -70,14 +70,14 @@ func TestWarnings(t *testing.T) {
 	for range 2 {
 		_, _ = cs.CoreV1().ConfigMaps("default").Get(t.Context(), "a", metav1.GetOptions{})
 	}
-	want := `level=WARN msg="The API server warns" kind=ConfigMap apiVersion=v1 warning="it is deprecated"
-level=WARN msg="The API server warns" kind=Deployment apiVersion=apps/v1 warning="it is deprecated"
+	want := `level=WARN msg="the API server warns" kind=ConfigMap apiVersion=v1 warning="it is deprecated"
+level=WARN msg="the API server warns" kind=Deployment apiVersion=apps/v1 warning="it is deprecated"
 `
 	if log.String() != want {
 		t.Errorf("got\n%swant\n%s", log.String(), want)
 	}
-	want = `level=WARN msg="The API server warns" kind=ConfigMap apiVersion=v1 warning="unknown field"
-level=WARN msg="The API server warns" warning="unknown field"
+	want = `level=WARN msg="the API server warns" kind=ConfigMap apiVersion=v1 warning="unknown field"
+level=WARN msg="the API server warns" warning="unknown field"
 `
 	if std.String() != want {
 		t.Errorf("got\n%swant\n%s", std.String(), want)
@@ -95,7 +95,7 @@ func TestWarningsEnd(t *testing.T) {
 		_, _ = maps.GetLive(ctx, name("default", "a"))
 	}
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-	if len(lines) != 1001 || !strings.Contains(lines[1000], "Further warnings of the API server are not logged") {
+	if len(lines) != 1001 || !strings.Contains(lines[1000], "further warnings of the API server are not logged") {
 		t.Errorf("%d lines, the last one is %s", len(lines), lines[len(lines)-1])
 	}
 }

@@ -18,8 +18,9 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Get returns a copy of one object. An object that is not there is an error for which apierrors.IsNotFound is true; one outside
-// the handle's scope is another error, except that nobody can tell whether selectors keep it out.
+// Get returns a copy of one object; with an error it returns nil. An object that is not there is an error for which
+// apierrors.IsNotFound is true; one outside the handle's scope is another error, except that nobody can tell whether selectors
+// keep it out.
 //
 // While the initial list is under way it waits, until ctx ends. Where the list cannot be had, because the kind is not served or
 // may not be read, it returns the reason at once (S9); WaitForSync waits for that, too. Once there was a list, reads answer from

@@ -30,7 +30,7 @@ const (
 )
 
 // UnlessAlready lets an Apply or ApplyStatus send nothing if it would change nothing. live is the object as it is known, from a
-// cache usually; nil if it is not there. When live is not changed, the call returns a copy of it.
+// cache usually; nil, also a nil pointer, if it is not there. When live is not changed, the call returns a copy of it.
 //
 // It is a comparison with the last time, not a guess at what the API server would do. After each apply with this option the
 // client keeps, for the object (kind, UID), the field owner and the subresource, a hash of the bytes that were sent and of the

@@ -26,7 +26,7 @@ type Object interface {
 // Handle reads and writes objects of one type, live: nothing of it comes from a cache. For reads of what a controller
 // watches use package cache. A handle is cheap and safe for concurrent use. Errors are the API server's own
 // (apierrors.IsNotFound and so on work), or a *[NotServedError], or one sentence about what was given, in which case nothing
-// was sent. Objects that are given are not changed, and objects that are returned are the caller's.
+// was sent. Objects that are given are not changed, and objects that are returned are the caller's: nil with an error.
 type Handle[T Object] struct {
 	target
 	dial dial[T]

@@ -5,6 +5,7 @@ package source_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"runtime"
 	"strings"
@@ -81,6 +82,16 @@ func self(fail func(e handler.Event) error) own {
 			return handler.Self().Keys(ctx, e)
 		}),
 		func(o handler.Object) (name, bool) { return name{Name: o.GetName()}, o.GetName() != "nobody" },
+	}
+}
+
+// TestStateAsJSON: errors are text.
+func TestStateAsJSON(t *testing.T) {
+	s := source.State{Source: "Kind(x)", Phase: "synced", Err: errors.New("down"), Retrying: 2, Dropped: map[string]int64{"f": 3}}
+	got, err := json.Marshal(s)
+	want := `{"Source":"Kind(x)","Phase":"synced","Note":"","Pending":0,"Retrying":2,"Dropped":{"f":3},"Err":"down"}`
+	if err != nil || string(got) != want {
+		t.Errorf("got %s, %v", got, err)
 	}
 }
 

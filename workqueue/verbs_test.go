@@ -120,13 +120,16 @@ func TestPauseAll(t *testing.T) {
 				got <- item.Key()
 			}()
 		}
+		if q.AllPaused() {
+			t.Error("paused before PauseAll")
+		}
 		q.PauseAll()
 		q.AddAll([]string{"a", "b"}, How{})
 		q.AddWith("c", How{After: time.Second})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		wantLen(t, q, Len{Ready: 3})
-		if len(got) != 0 || !q.Snapshot().Paused {
+		if _, ok := q.TryGet(); ok || len(got) != 0 || !q.Snapshot().Paused || !q.AllPaused() {
 			t.Errorf("%d deliveries while all is paused", len(got))
 		}
 		q.ResumeAll()

@@ -109,6 +109,33 @@ func TestSetWorkers(t *testing.T) {
 	})
 }
 
+// TestSetWorkers_IdleOnesLeave: before those that are at work, whoever came first.
+func TestSetWorkers_IdleOnesLeave(t *testing.T) {
+	for _, quick := range keys(3) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newController(func(_ context.Context, key string) (controller.Result, error) {
+				if key != quick {
+					time.Sleep(time.Minute)
+				}
+				return controller.Result{}, nil
+			}, controller.Options{Workers: 3})
+			c.Watch(newSource("keys"))
+			stop := start(t, c)
+			for _, key := range keys(3) {
+				synctest.Wait()
+				c.Queue().Add(key)
+			}
+			synctest.Wait()
+			ok(t, c.SetWorkers(2))
+			synctest.Wait()
+			if n := c.Hired(); n != 2 {
+				t.Errorf("%d are hired, want the one without a key gone", n)
+			}
+			ok(t, stop())
+		})
+	}
+}
+
 // TestSetWorkers_NeverMore: there never run more than there may, however often the number changes while they are at work.
 func TestSetWorkers_NeverMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

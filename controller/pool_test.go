@@ -114,18 +114,15 @@ func TestSetWorkers_IdleOnesLeave(t *testing.T) {
 	for _, quick := range keys(3) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newController(func(_ context.Context, key string) (controller.Result, error) {
+				time.Sleep(time.Second) // each has a worker
 				if key != quick {
 					time.Sleep(time.Minute)
 				}
 				return controller.Result{}, nil
 			}, controller.Options{Workers: 3})
-			c.Watch(newSource("keys"))
+			c.Watch(newSource("keys", keys(3)...))
 			stop := start(t, c)
-			for _, key := range keys(3) {
-				synctest.Wait()
-				c.Queue().Add(key)
-			}
-			synctest.Wait()
+			time.Sleep(2 * time.Second)
 			ok(t, c.SetWorkers(2))
 			synctest.Wait()
 			if n := c.Hired(); n != 2 {

@@ -7,13 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 )
 
 // Add adds a controller, before Run or while it runs: then the controller starts at once. One that is wrong ends Run, like one
 // that fails.
 func (m *Manager) Add(c Controller) {
-	if c == nil {
+	if v := reflect.ValueOf(c); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		m.complain(errors.New("Add was given no controller"))
 		return
 	}

@@ -38,6 +38,7 @@ func TestM4_WiringMistakesComeOutTogether(t *testing.T) {
 	m := manager.New(nil, manager.Options{Grace: -time.Second, LeaderElection: &leaderelection.Options{RetryPeriod: time.Hour}})
 	cache.For[*unknown](m.Cache())
 	m.Add(nil)
+	m.Add((*controller.Controller[string])(nil))
 	m.Add(controller.New("website", nil, controller.Options{Workers: -1}))
 	m.Add(controller.New("website", nil, controller.Options{}))
 	m.AddEverywhere("", func(context.Context) error { return nil })
@@ -51,6 +52,7 @@ leaderelection.Options.Namespace: this is not a pod (no /var/run/secrets/kuberne
 leaderelection.Options.RetryPeriod: 1h0m0s, must be positive and, with a quarter on top, shorter than RenewDeadline (10s)
 leaderelection.Options.RenewDeadline: 10s, must be positive and, with RetryPeriod (1h0m0s) on top, shorter than LeaseDuration (15s)
 the rest.Config is nil; client.LoadConfig finds one
+Add was given no controller
 Add was given no controller
 two controllers are named "website"; give each a name of its own
 AddEverywhere: give the function a name

@@ -30,7 +30,7 @@ func Controllers(controllers ...Controller) http.Handler {
 	slices.Sort(names)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { write(w, names) })
-	mux.HandleFunc("GET /{name}", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /{name...}", func(w http.ResponseWriter, r *http.Request) {
 		c, ok := byName[r.PathValue("name")]
 		if !ok {
 			http.Error(w, fmt.Sprintf("no controller is named %q; there are %q", r.PathValue("name"), names), http.StatusNotFound)

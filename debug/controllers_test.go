@@ -50,6 +50,7 @@ func TestControllers(t *testing.T) {
 		says         string
 	}{
 		{"GET", "/nobody", http.StatusNotFound, `"website"`},
+		{"GET", "/no/body", http.StatusNotFound, `"website"`},
 		{"GET", "/broken", http.StatusInternalServerError, "JSON"},
 		{"POST", "/website", http.StatusMethodNotAllowed, ""},
 	} {

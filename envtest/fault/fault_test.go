@@ -619,4 +619,7 @@ func TestOptionsValidate(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
+	if _, err := Start(t.Context(), nil, Options{}); err == nil || !strings.Contains(err.Error(), "target is nil") {
+		t.Errorf("without a target: %v", err)
+	}
 }

@@ -58,6 +58,9 @@ func start(ctx context.Context, target *rest.Config, o Options, listen func(netw
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	if target == nil {
+		return nil, errors.New("fault: target is nil; give the configuration of the API server, such as that of an envtest.Cluster")
+	}
 	at, _, err := rest.DefaultServerUrlFor(target)
 	if err != nil {
 		return nil, fmt.Errorf("fault: target.Host is %q: %w", target.Host, err)

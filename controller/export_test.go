@@ -17,3 +17,6 @@ func (c *Controller[K]) Counted() int { return int(c.interrupts.n.Load()) }
 
 // CutStack is cutStack.
 func CutStack(stacks, head string) string { return cutStack([]byte(stacks), []byte(head)) }
+
+// Noted returns of how many keys it is known what they were added for while they were held.
+func (c *Controller[K]) Noted() int { return int(c.news.n.Load()) }

@@ -37,8 +37,8 @@ type Options struct {
 	Hooks *hook.Client
 	// Strict refuses requests that may write and whose context carries no term of leadership ([WithTerm]) and is not marked by
 	// [WithoutTerm] either. Default: they are made, and counted ([hook.Client].Unfenced). An event recorder makes requests with
-	// a context of its own: give it a client that is not strict. A Client that New makes from the configuration of another has
-	// Hooks and Strict of its own, and not the other's; so has a manager's.
+	// a context of its own: give it a client that is not strict. A Client that New makes from the configuration of a strict one
+	// is strict, too; and where it has no Hooks, the other's are told.
 	Strict bool
 }
 

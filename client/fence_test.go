@@ -442,3 +442,19 @@ func TestL2_RenewalsRaceWithTheTrust(t *testing.T) {
 type nothing struct{ net.Conn }
 
 func (nothing) Close() error { return nil }
+
+// TestL2_StrictIsInherited: what is made from the configuration of a strict Client is strict, too.
+func TestL2_StrictIsInherited(t *testing.T) {
+	c, err := client.New(&rest.Config{Host: "http://x.test", Transport: ok(plain)}, client.Options{Strict: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := client.New(c.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x.test"+pods, strings.NewReader("{}"))
+	if _, err := again.HTTPClient().Do(req); !errors.Is(err, client.ErrFenced) {
+		t.Errorf("a write without a term: %v", err)
+	}
+}

@@ -59,7 +59,8 @@ func keepLedger(cfg *rest.Config, o Options, codecs serializer.CodecFactory) err
 		}
 		for rt := base; rt != nil; {
 			switch own := rt.(type) {
-			case *ledgerTransport:
+			case *ledgerTransport: // cfg was another Client's, whose wrapper this is
+				own.inherit(hooks, o.Strict)
 				return base
 			case *http.Transport:
 				t.traced = true
@@ -73,6 +74,17 @@ func keepLedger(cfg *rest.Config, o Options, codecs serializer.CodecFactory) err
 		return t
 	}, cfg.WrapTransport)
 	return nil
+}
+
+// inherit adds what the configuration's Client was made with to what a Client of its own wants. It is called before any request.
+func (t *ledgerTransport) inherit(hooks hook.Client, strict bool) {
+	t.strict = t.strict || strict
+	if t.hooks.Requested == nil {
+		t.hooks.Requested = hooks.Requested
+	}
+	if t.hooks.Unfenced == nil {
+		t.hooks.Unfenced = hooks.Unfenced
+	}
 }
 
 // WrappedRoundTripper lets client-go find the transport below, to close its idle connections for instance.

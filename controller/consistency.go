@@ -29,26 +29,13 @@ func (c *Controller[K]) putOff(item workqueue.Item[K], p *past) (parked bool) {
 	}
 	gap, unknown := c.behind(p)
 	p.doubts = errors.Join(p.lost, unknown)
-	if gap == nil && p.since.IsZero() {
-		if p.doubts != nil {
-			c.tellAwaited(hook.Awaited{Doubts: p.doubts})
-		}
-		p.doubts = errors.Join(p.doubts, c.stillMissing(p))
-		return false
-	}
 	now := time.Now()
-	if p.since.IsZero() {
+	if p.since.IsZero() && gap != nil {
 		p.since = now
 	}
 	left := c.o.ReadYourWrites - now.Sub(p.since)
 	if gap == nil || left <= 0 {
-		if gap != nil {
-			p.doubts = errors.Join(p.doubts, fmt.Errorf("not shown within %s: %s", c.o.ReadYourWrites, gap))
-			p.givenUp = append(p.givenUp, p.awaited[max(0, len(p.awaited)-mostGivenUp):]...)
-			p.givenUp = p.givenUp[max(0, len(p.givenUp)-mostGivenUp):]
-		}
-		c.tellAwaited(hook.Awaited{Took: now.Sub(p.since), Expired: gap != nil, Doubts: p.doubts})
-		p.doubts = errors.Join(p.doubts, c.stillMissing(p))
+		c.giveUp(p, gap != nil, now)
 		return false
 	}
 	p.missing = gap.String()
@@ -58,6 +45,27 @@ func (c *Controller[K]) putOff(item workqueue.Item[K], p *past) (parked bool) {
 	c.journal.put(item.Key(), p)    // before anybody else can take the key
 	_ = item.Park(p.missing, pause) // cannot fail: it was taken just now
 	return true
+}
+
+// giveUp ends a wait, which there need not have been, because all is shown that can be, or because it has taken too long.
+func (c *Controller[K]) giveUp(p *past, expired bool, now time.Time) {
+	if p.expired = expired; expired {
+		p.givenUp = slices.Concat(p.givenUp, p.awaited)
+		p.givenUp = p.givenUp[max(0, len(p.givenUp)-mostGivenUp):]
+	}
+	still := c.stillMissing(p)
+	if expired && still != nil {
+		still = fmt.Errorf("not shown within %s: %w", c.o.ReadYourWrites, still)
+	}
+	tell := p.doubts != nil || !p.since.IsZero()
+	p.doubts = errors.Join(p.doubts, still)
+	if tell {
+		a := hook.Awaited{Expired: expired, Doubts: p.doubts}
+		if !p.since.IsZero() {
+			a.Took = now.Sub(p.since)
+		}
+		c.tellAwaited(a)
+	}
 }
 
 // gap is something that is not shown yet.

@@ -5,6 +5,7 @@ package controller_test
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -247,7 +248,9 @@ func TestC6_Bound(t *testing.T) {
 			r.api.CutWatches()
 			return controller.Result{RequeueAfter: time.Second}, nil
 		}
-		r := newRig(t, controller.Options{ReadYourWrites: 10 * time.Second}, workqueue.Options[types.NamespacedName]{}, nil, create, later, caughtUp)
+		var lines log
+		o := controller.Options{ReadYourWrites: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&lines, nil))}
+		r := newRig(t, o, workqueue.Options[types.NamespacedName]{}, nil, create, later, caughtUp)
 		r.start()
 		ms := time.Millisecond
 		r.want(r.after(time.Minute), 0, 10*time.Second+ms, 11*time.Second+ms, 12*time.Second+ms)
@@ -256,9 +259,31 @@ func TestC6_Bound(t *testing.T) {
 		}
 		for i, stale := range r.stale {
 			missing := i == 1 || i == 2
-			if missing != (stale != nil) || missing && !strings.Contains(stale.Error(), "default/a") {
+			if missing != (stale != nil) || missing && strings.Count(stale.Error(), "default/a") != 1 {
 				t.Errorf("stale in Reconcile %d: %v", i, stale)
 			}
+		}
+	})
+}
+
+// TestC6_TheLogSaysSo: once for each key that has waited in vain, and not for ever.
+func TestC6_TheLogSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines log
+		var steps []func(*rig, context.Context, types.NamespacedName) (controller.Result, error)
+		for range 20 {
+			steps = append(steps, func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+				r.api.Lag(time.Hour)
+				_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "s-"}})
+				return controller.Result{RequeueAfter: time.Millisecond}, err
+			})
+		}
+		r := newRig(t, controller.Options{ReadYourWrites: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&lines, nil))}, workqueue.Options[types.NamespacedName]{}, nil, steps...)
+		r.start()
+		r.after(time.Minute)
+		const line = `level=WARN msg="reconciled although its own writes are not shown" controller=test key=default/a`
+		if n := strings.Count(lines.String(), line); n != 10 {
+			t.Errorf("%d lines, want the first 10 of 20:\n%s", n, lines.String())
 		}
 	})
 }

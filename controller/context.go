@@ -35,6 +35,7 @@ type term[K comparable] struct {
 	log        slog.Handler
 	logKey     any    // under which a context carries a logger
 	name       string // of the term of leadership
+	expired    *fewLines
 }
 
 // runningKey is under which the context of a Reconcile has itself.
@@ -42,7 +43,7 @@ type runningKey struct{}
 
 // newTerm returns a term, and the context for its Reconciles.
 func (c *Controller[K]) newTerm(work context.Context) (*term[K], context.Context) {
-	t := &term[K]{controller: c, log: c.logger(work).Handler(), logKey: logKey()}
+	t := &term[K]{controller: c, log: c.logger(work).Handler(), logKey: logKey(), expired: newFewLines()}
 	if leading := client.TermOf(work); leading != nil {
 		t.name = leading.String()
 	}

@@ -27,6 +27,7 @@ type past struct {
 	since    time.Time // of a key that is put off: since when
 	checks   int       // how often it was
 	missing  string    // what it waits for
+	expired  bool      // it was put off for as long as it may be
 	doubts   error     // what cannot be waited for
 	unnotify func()    // ends the notification of it
 }

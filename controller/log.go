@@ -6,6 +6,10 @@ package controller
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/workqueue"
@@ -44,3 +48,25 @@ func (l *itemLog[K]) WithAttrs(attrs []slog.Attr) slog.Handler { return l.with()
 
 // WithGroup implements slog.Handler.
 func (l *itemLog[K]) WithGroup(name string) slog.Handler { return l.with().WithGroup(name) }
+
+// fewLines has at first ten lines of one thing in the log, and then one in ten seconds.
+type fewLines struct {
+	limit    *rate.Limiter
+	unlogged atomic.Int64 // since the last line
+}
+
+func newFewLines() *fewLines {
+	return &fewLines{limit: rate.NewLimiter(rate.Every(10*time.Second), 10)}
+}
+
+// next says whether there is to be a line, and returns its attributes: with the number of those that there were not.
+func (f *fewLines) next(args ...any) ([]any, bool) {
+	if !f.limit.Allow() {
+		f.unlogged.Add(1)
+		return nil, false
+	}
+	if n := f.unlogged.Swap(0); n > 0 {
+		args = append(args, "unlogged", n)
+	}
+	return args, true
+}

@@ -136,7 +136,7 @@ func (r *reads) Stale() error {
 func (r *reads) String() string { return r.name }
 
 func (r *reads) WaitForSync(ctx context.Context) error {
-	if r.err != nil {
+	if r.err != nil || done(r.synced) {
 		return r.err
 	}
 	select {

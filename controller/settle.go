@@ -148,14 +148,18 @@ func (c *Controller[K]) sweep() {
 // retry settles a key whose Reconcile has failed, and logs it.
 func (c *Controller[K]) retry(r *running[K], end ending) error {
 	delay, lost := r.item.RetryWith(end.err, end.again)
+	about := []any{"err", end.err, "retryAfter", delay}
+	if cause := context.Cause(r); cause != nil { // what the error says may only be that the context has ended
+		about = append(about, "cause", cause)
+	}
 	var panicked *PanicError
 	switch {
 	case end.outcome == hook.Panicked && errors.As(end.err, &panicked):
-		r.logger().Error("reconcile panicked", "err", end.err, "retryAfter", delay, "stack", string(panicked.Stack))
+		r.logger().Error("reconcile panicked", append(about, "stack", string(panicked.Stack))...)
 	case end.normal:
-		r.logger().Info("reconcile is tried again", "err", end.err, "retryAfter", delay)
+		r.logger().Info("reconcile is tried again", about...)
 	default:
-		r.logger().Error("reconcile failed", "err", end.err, "retryAfter", delay)
+		r.logger().Error("reconcile failed", about...)
 	}
 	return lost
 }

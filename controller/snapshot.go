@@ -31,7 +31,9 @@ type Snapshot[K comparable] struct {
 	// LastErrors are how the keys failed whose last Reconcile did.
 	LastErrors []LastError[K]
 	Sources    []source.State
-	Queue      workqueue.Snapshot[K]
+	// Reads is what was given to Reads, and where it stands.
+	Reads []Read
+	Queue workqueue.Snapshot[K]
 }
 
 // Running is a Reconcile that runs.
@@ -47,6 +49,9 @@ type Running[K comparable] struct {
 	// Reasons are why the key was due.
 	Reasons []workqueue.Reason
 }
+
+// Read is something that the controller reads without watching it, and where it stands, in words.
+type Read struct{ What, State string }
 
 // PausedKey is a key that is paused, and by whom: PauseKey, or annotations.
 type PausedKey[K comparable] struct {
@@ -104,6 +109,9 @@ func (c *Controller[K]) Snapshot() any {
 		if p.failure != nil {
 			s.LastErrors = append(s.LastErrors, LastError[K]{key, *p.failure})
 		}
+	}
+	for _, r := range c.readables() {
+		s.Reads = append(s.Reads, Read{r.String(), stateOf(r)})
 	}
 	sortByKey(s.Running, func(r Running[K]) K { return r.Key })
 	sortByKey(s.PausedKeys, func(p PausedKey[K]) K { return p.Key })

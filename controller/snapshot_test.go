@@ -33,6 +33,9 @@ func TestSnapshot(t *testing.T) {
 			<-ctx.Done()
 			return controller.Result{}, ctx.Err()
 		})
+		secrets := &reads{name: "secrets", synced: make(chan struct{})}
+		close(secrets.synced)
+		c.Reads(secrets, &reads{name: "nodes", synced: make(chan struct{}), trouble: errors.New("forbidden")})
 		ok(t, c.SetWorkers(3))
 		c.Queue().AddAll([]string{"fails", "ended", "b", "a"}, workqueue.How{Reason: workqueue.Reason{Source: "test", Event: "x"}})
 		c.PauseKey("z")
@@ -58,6 +61,8 @@ func TestSnapshot(t *testing.T) {
 			t.Errorf("log levels: %+v", s.LogLevels)
 		case len(s.LastErrors) != 2 || s.LastErrors[0].Key != "ended" || !s.LastErrors[0].Terminal || s.LastErrors[1].Err != errFlaky.Error():
 			t.Errorf("last errors: %+v", s.LastErrors)
+		case len(s.Reads) != 2 || s.Reads[0] != (controller.Read{What: "secrets", State: "synced"}) || s.Reads[1].State != "forbidden":
+			t.Errorf("reads: %+v", s.Reads)
 		case len(s.Sources) != 1 || s.Progress.Running != 2 || s.Progress.Longest != 2*time.Minute:
 			t.Errorf("got %+v, %+v", s.Sources, s.Progress)
 		}

@@ -112,6 +112,9 @@ func stateOf(what Readable) string {
 	if err := what.Stale(); err != nil {
 		return err.Error()
 	}
+	if isSynced(context.Background(), what) {
+		return "synced"
+	}
 	return "not synced"
 }
 

@@ -12,10 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
@@ -203,25 +199,18 @@ func named(whose fmt.Stringer, err error) error {
 }
 
 // sourceHooks logs the failures of a source's handlers and polls where nobody observes them. What fails for one object mostly does
-// for all, such as those of an owner whose kind is not served, and again at each try: after ten lines there is one in ten seconds.
+// for all, such as those of an owner whose kind is not served, and again at each try: there are few lines.
 func (c *Controller[K]) sourceHooks(ctx context.Context) *hook.Source {
 	if c.o.SourceHooks != nil {
 		return c.o.SourceHooks
 	}
 	log := c.logger(ctx)
-	lines := rate.NewLimiter(rate.Every(10*time.Second), 10)
-	var unlogged atomic.Int64 // failures since the last line
+	lines := newFewLines()
 	return &hook.Source{
 		HandlerFailed: func(source, object string, err error) {
-			if !lines.Allow() {
-				unlogged.Add(1)
-				return
+			if args, ok := lines.next("source", source, "object", object, "err", err); ok {
+				log.Error("a handler failed; the event is tried again", args...)
 			}
-			args := []any{"source", source, "object", object, "err", err}
-			if n := unlogged.Swap(0); n > 0 {
-				args = append(args, "unlogged", n)
-			}
-			log.Error("a handler failed; the event is tried again", args...)
 		},
 		PollFailed: func(source string, err error) {
 			log.Error("a poll failed; it is tried again", "source", source, "err", err)

@@ -59,6 +59,9 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	r := &running[K]{Context: c.cancellable(work), term: t, item: item, past: past, since: c.clock.lately(&s.watch)}
 	s.begin(r)
 	c.clock.rouse()
+	if past != nil && past.expired {
+		t.warn(r)
+	}
 	end := aborted(errExited) // unless reconcile returns: the key is settled even if it does not
 	defer func() {            //nolint:contextcheck // r is the context
 		s.run.Store(nil)
@@ -70,6 +73,13 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	}()
 	end = c.reconcile(r) //nolint:contextcheck // r is the context
 	return true
+}
+
+// warn has the log say that a Reconcile begins although it may not see what its key has written.
+func (t *term[K]) warn(r *running[K]) {
+	if args, ok := t.expired.next("bound", t.controller.o.ReadYourWrites, "err", r.past.doubts); ok {
+		r.logger().Warn("reconciled although its own writes are not shown", args...)
+	}
 }
 
 // reconcile calls Reconcile, and says how it ended. A panic is an error with its stack (C5).

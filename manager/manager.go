@@ -87,7 +87,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 		cfg.UserAgent = o.Name + " " + rest.DefaultKubernetesUserAgent()
 	}
 	var err error
-	m.client, err = client.New(cfg, client.Options{Scheme: o.Scheme, FieldOwner: m.o.FieldOwner})
+	m.client, err = client.New(cfg, client.Options{Scheme: o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: o.ClientHooks, Strict: o.Strict})
 	if err != nil {
 		m.complain(err)
 		cfg = &rest.Config{}

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
@@ -22,6 +23,11 @@ type Options struct {
 	Scheme *runtime.Scheme
 	// FieldOwner is the field manager of the client's writes. Default: Name.
 	FieldOwner string
+	// ClientHooks are told of requests. Default: nobody is.
+	ClientHooks *hook.Client
+	// Strict has requests that may write refused if their context has no term of leadership: see client.Options.Strict. It needs
+	// LeaderElection. Default: they are made.
+	Strict bool
 	// LeaderElection makes one replica at a time the leader. Default nil: every replica acts. Its Hooks default to log lines.
 	LeaderElection *leaderelection.Options
 	// Grace is for how long running Reconciles, and everything else that was started, may go on after a stop was asked for.
@@ -40,6 +46,9 @@ func (o Options) Validate() error {
 	}
 	if o.Grace < 0 {
 		wrong = append(wrong, fmt.Errorf("manager.Options.Grace: %s, must not be negative", o.Grace))
+	}
+	if o.Strict && o.LeaderElection == nil {
+		wrong = append(wrong, errors.New("manager.Options.Strict: without LeaderElection there are no terms, and every write would be refused"))
 	}
 	if o.LeaderElection != nil {
 		wrong = append(wrong, o.LeaderElection.Validate())

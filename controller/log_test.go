@@ -151,6 +151,25 @@ func (f *failingHandlers) Run(ctx context.Context, q source.Queue[string], h *ho
 	return f.fakeSource.Run(ctx, q, h)
 }
 
+// TestTheLogSaysThatItWasTheDeadline: the error alone says that something was canceled.
+func TestTheLogSaysThatItWasTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out log
+		c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
+			<-ctx.Done()
+			return controller.Result{}, ctx.Err()
+		}, controller.Options{Deadline: 20 * time.Second, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		c.Watch(newSource("keys", "a"))
+		stop := start(t, c)
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if want := `err="context canceled" retryAfter=5ms cause="the Reconcile is over its deadline of 20s"`; !strings.Contains(out.String(), want) {
+			t.Errorf("the log has no %s:\n%s", want, out.String())
+		}
+		ok(t, stop())
+	})
+}
+
 // failingHandler reports a failure of its handler.
 type failingHandler struct{ *fakeSource }
 

@@ -140,7 +140,7 @@ func (c *Controller[K]) oversee(ctx context.Context, what Readable, settled chan
 		if !late {
 			return named(what, err)
 		}
-		log.Warn("the workers wait until a source is synced", "state", stateOf(what))
+		log.Warn("the workers wait until a source is synced", "state", stateOf(what)) //nolint:contextcheck // it asks without waiting
 	}
 	trouble := what.Stale()
 	if trouble != nil {

@@ -73,6 +73,14 @@ func TestM4_OneMistakeIsOneLine(t *testing.T) {
 	}
 }
 
+func TestM4_StrictNeedsTerms(t *testing.T) {
+	m := manager.New(&rest.Config{}, manager.Options{Name: "test", Strict: true})
+	const want = `the manager "test" cannot run: manager.Options.Strict: without LeaderElection there are no terms, and every write would be refused`
+	if err := m.Run(t.Context()); err == nil || err.Error() != want {
+		t.Errorf("Run says %v", err)
+	}
+}
+
 func TestM4_AConfigThatCannotBeUsedIsReportedOnce(t *testing.T) {
 	m := manager.New(&rest.Config{Host: "https://example.test", TLSClientConfig: rest.TLSClientConfig{CAFile: "/does/not/exist"}}, manager.Options{
 		Name: "test", LeaderElection: &leaderelection.Options{Lease: "operator", Namespace: "default"},

@@ -113,6 +113,7 @@ func (x *Index[T]) failure(i *informer) error {
 }
 
 // Owned iterates as All does, over the objects that have an owner reference to the object with this UID, controlling or not.
+// client.Collect makes a slice of it, for Prune for instance.
 func (h *Handle[T]) Owned(ctx context.Context, owner types.UID, o ListOptions) iter.Seq2[T, error] {
 	return h.all(ctx, o, func(i *informer) ([]any, error) {
 		return i.shared.GetIndexer().ByIndex(byOwner, string(owner))

@@ -282,6 +282,7 @@ func (c *controlChurn) run() {
 	var running sync.WaitGroup
 	running.Go(func() { ok(c.t, c.control.Warm(ctx)) })
 	running.Go(func() { c.lead(ctx) })
+	synctest.Wait()
 	for range 500 {
 		c.step()
 	}

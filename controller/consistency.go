@@ -44,6 +44,9 @@ func (c *Controller[K]) putOff(item workqueue.Item[K], p *past) (parked bool) {
 	p.checks++
 	c.journal.put(item.Key(), p)    // before anybody else can take the key
 	_ = item.Park(p.missing, pause) // cannot fail: it was taken just now
+	if c.queue.ShuttingDown() {     // then it was dropped, and letGo may have been before
+		p.unnotify()
+	}
 	return true
 }
 
@@ -52,6 +55,7 @@ func (c *Controller[K]) giveUp(p *past, expired bool, now time.Time) {
 	if p.expired = expired; expired {
 		p.givenUp = slices.Concat(p.givenUp, p.awaited)
 		p.givenUp = p.givenUp[max(0, len(p.givenUp)-mostGivenUp):]
+		p.doubts = errors.Join(p.doubts, unansweredOf(p.awaited))
 	}
 	still := c.stillMissing(p)
 	if expired && still != nil {
@@ -65,6 +69,15 @@ func (c *Controller[K]) giveUp(p *past, expired bool, now time.Time) {
 			a.Took = now.Sub(p.since)
 		}
 		c.tellAwaited(a)
+	}
+}
+
+// letGo ends the notifications of keys that nobody takes any more: informers outlive a controller.
+func (c *Controller[K]) letGo() {
+	for _, p := range c.journal.all() {
+		if p.unnotify != nil {
+			p.unnotify()
+		}
 	}
 }
 
@@ -118,6 +131,17 @@ type unanswered struct{ *client.Write }
 
 func (u unanswered) String() string       { return u.Write.String() + ": there is no answer yet" }
 func (u unanswered) Notify(func()) func() { return func() {} }
+
+// unansweredOf names the writes that nobody can ask about any more.
+func unansweredOf(writes []client.Write) error {
+	var all []error
+	for i := range writes {
+		if w := &writes[i]; w.Effect == client.Pending {
+			all = append(all, errors.New(unanswered{w}.String()))
+		}
+	}
+	return errors.Join(all...)
+}
 
 // awaited returns what was written, and the ledger if it has to be asked again.
 func awaited(l *client.Ledger) (writes []client.Write, again *client.Ledger) {

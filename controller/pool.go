@@ -101,9 +101,10 @@ func (w *workers[K]) set(n int) (retire []context.CancelFunc) {
 	return retire
 }
 
-// fillLocked hires as many as are missing. One that is to leave counts until it has left.
+// fillLocked hires as many as are missing. One that is to leave counts until it has left, but one is to stay: those that leave may
+// never come to the end of their Reconciles.
 func (w *workers[K]) fillLocked() {
-	for w.hire != nil && len(w.slots) < w.want {
+	for w.hire != nil && (len(w.slots) < w.want || !slices.ContainsFunc(w.slots, func(s *slot[K]) bool { return !s.retired })) {
 		w.slots = append(slices.Clip(w.slots), w.hire())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -296,5 +297,41 @@ func TestC1_OneControllerOf500Workers(t *testing.T) {
 		if now, most, done := b.take(); now != 0 || most != 500 || done != 3000 || b.twice || time.Since(began) != 6*time.Second {
 			t.Errorf("after %s: %d run, %d did at once, %d are done", time.Since(began), now, most, done)
 		}
+	})
+}
+
+// TestC5_GoexitBesideOneThatIsToLeave: the last worker that is to stay is replaced, although another one is still there that is to
+// leave and never will.
+func TestC5_GoexitBesideOneThatIsToLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		var others atomic.Int64
+		c := newController(func(_ context.Context, key string) (controller.Result, error) {
+			switch key {
+			case "hangs":
+				<-hang
+			case "exits":
+				time.Sleep(time.Second)
+				runtime.Goexit()
+			default:
+				others.Add(1)
+			}
+			return controller.Result{}, nil
+		}, controller.Options{})
+		stop := start(t, c)
+		c.Queue().Add("hangs")
+		time.Sleep(time.Millisecond)
+		ok(t, c.SetWorkers(2))
+		c.Queue().Add("exits")
+		time.Sleep(time.Millisecond)
+		ok(t, c.SetWorkers(1)) // the first leaves, in theory
+		time.Sleep(500 * time.Millisecond)
+		c.Queue().Add("another")
+		time.Sleep(time.Minute)
+		if others.Load() != 1 {
+			t.Error("nobody works any more")
+		}
+		close(hang)
+		ok(t, stop())
 	})
 }

@@ -35,7 +35,10 @@ func (c *Controller[K]) claim() error {
 }
 
 func (c *Controller[K]) warm(ctx context.Context) error {
-	defer c.queue.ShutDown()
+	defer func() {
+		c.queue.ShutDown()
+		c.letGo()
+	}()
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	closeSources := c.runSources(run, stop)

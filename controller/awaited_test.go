@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// TestC6_NoAnswerWithinTheBound: a request that a Reconcile has left behind is waited for no longer than anything else, and named.
+func TestC6_NoAnswerWithinTheBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var left sync.WaitGroup
+		leave := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			held := make(chan struct{})
+			r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+				if q.Verb == "create" {
+					close(held)
+					time.Sleep(10 * time.Minute)
+				}
+				return nil, nil
+			})
+			left.Go(func() {
+				_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)})
+				ok(t, err)
+			})
+			<-held
+			return controller.Result{RequeueAfter: time.Millisecond}, nil
+		}
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, leave)
+		r.start()
+		r.want(r.after(15*time.Minute), 0, 30*time.Second+time.Millisecond)
+		left.Wait()
+		if stale := r.stale[len(r.stale)-1]; stale == nil || !strings.Contains(stale.Error(), "there is no answer yet") {
+			t.Errorf("stale: %v", stale)
+		}
+		if len(r.awaited) != 1 || !r.awaited[0].Expired || r.awaited[0].Doubts == nil {
+			t.Errorf("the hook was told %+v", r.awaited)
+		}
+	})
+}
+
+// TestC6_AControllerThatEndsIsForgotten: also by an informer that a parked key of it waits for.
+func TestC6_AControllerThatEndsIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, all := cluster(t, fakeapi.Secrets)
+		cfg := api.Config()
+		cfg.Transport = oblivious{api}
+		cl, err := client.New(cfg, client.Options{})
+		ok(t, err)
+		secrets := cache.For[*corev1.Secret](all)
+		synctest.Wait()
+		api.Lag(time.Hour)
+		run := func() weak.Pointer[controller.Controller[types.NamespacedName]] {
+			c := controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+				_, err := client.For[*corev1.Secret](cl).Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)})
+				return controller.Result{RequeueAfter: time.Millisecond}, err
+			}), controller.Options{Logger: silent})
+			c.Reads(secrets)
+			c.Queue().Add(types.NamespacedName{Namespace: "default", Name: "a"})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			ok(t, c.Run(ctx))
+			if c.Remembered() != 1 {
+				t.Error("nothing was parked")
+			}
+			return weak.Make(c)
+		}
+		ended := run()
+		for range 10 {
+			runtime.GC()
+		}
+		if ended.Value() != nil {
+			t.Error("the controller is kept in memory")
+		}
+	})
+}
+
+// oblivious keeps from the API server whose requests they are: it remembers them.
+type oblivious struct{ *fakeapi.Server }
+
+func (o oblivious) RoundTrip(r *http.Request) (*http.Response, error) {
+	return o.Server.RoundTrip(r.WithContext(context.Background()))
+}

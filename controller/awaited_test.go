@@ -7,6 +7,7 @@ import (
 	"context"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -53,6 +55,36 @@ func TestC6_NoAnswerWithinTheBound(t *testing.T) {
 		}
 		if len(r.awaited) != 1 || !r.awaited[0].Expired || r.awaited[0].Doubts == nil {
 			t.Errorf("the hook was told %+v", r.awaited)
+		}
+	})
+}
+
+// TestC6_LooksAgainMoreAndMoreRarely: after 1, 2, 4 … seconds, and not after the bound; what no event tells is found so. A requeue does
+// not end the wait.
+func TestC6_LooksAgainMoreAndMoreRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var parked []time.Duration
+		began := time.Now()
+		q := workqueue.Options[types.NamespacedName]{Hooks: &hook.Queue{Settled: func(e hook.QueueSettled) {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.Outcome == hook.QueuePark {
+				parked = append(parked, time.Since(began).Truncate(time.Second))
+			}
+		}}}
+		create := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			r.api.Lag(time.Hour)
+			return createSecret(r, ctx, key)
+		}
+		r := newRig(t, controller.Options{}, q, nil, create)
+		r.start()
+		time.AfterFunc(20*time.Second, func() { r.control.Requeue(types.NamespacedName{Namespace: "default", Name: "a"}) })
+		r.want(r.after(time.Minute), 0, 30*time.Second+time.Millisecond)
+		mu.Lock()
+		defer mu.Unlock()
+		if want := []time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 20 * time.Second}; !slices.Equal(parked, want) {
+			t.Errorf("parked at %v, want %v", parked, want)
 		}
 	})
 }

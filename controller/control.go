@@ -33,8 +33,8 @@ func (c *Controller[K]) PauseKey(key K) { c.pause(key, pauser[K]{}, true) }
 // ResumeKey ends PauseKey. A key that is also paused by its object's annotation (see [PausedAnnotation]) stays paused.
 func (c *Controller[K]) ResumeKey(key K) { c.pause(key, pauser[K]{}, false) }
 
-// Requeue makes a key due at once, whatever it waits for: its backoff, say. One that is being reconciled is reconciled once more.
-// One that is paused is due when it is resumed.
+// Requeue makes a key due at once, whatever it waits for: its backoff, say, but not its own writes, which it goes on waiting for (C6).
+// One that is being reconciled is reconciled once more. One that is paused is due when it is resumed.
 func (c *Controller[K]) Requeue(key K) { c.queue.RequeueNow(key) }
 
 // SetLogLevel has the Reconciles of one key that begin from now on log at this level, instead of the logger's own, until

@@ -5,6 +5,7 @@ package controller_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"runtime"
 	"slices"
@@ -85,6 +86,33 @@ func TestC6_LooksAgainMoreAndMoreRarely(t *testing.T) {
 		defer mu.Unlock()
 		if want := []time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 20 * time.Second}; !slices.Equal(parked, want) {
 			t.Errorf("parked at %v, want %v", parked, want)
+		}
+	})
+}
+
+// TestC6_WhatFailedIsNotSwept: although nothing is to be waited for, a snapshot goes on saying how a key failed.
+func TestC6_WhatFailedIsNotSwept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil)
+		r.control = controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			if key.Name == "a" {
+				return controller.Result{}, controller.Terminal(errFlaky)
+			}
+			_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)})
+			return controller.Result{}, err
+		}), controller.Options{Logger: silent})
+		r.control.Reads(r.secrets)
+		r.start()
+		r.control.Queue().Add(types.NamespacedName{Namespace: "default", Name: "a"})
+		for i := range 2000 {
+			r.control.Queue().Add(types.NamespacedName{Namespace: "default", Name: fmt.Sprint("k", i)})
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := r.control.Remembered(); n > 1000 {
+			t.Errorf("the past of %d keys is kept", n)
+		}
+		if s, _ := r.control.Snapshot().(controller.Snapshot[types.NamespacedName]); len(s.LastErrors) != 1 {
+			t.Errorf("the snapshot knows of %d failures, want 1", len(s.LastErrors))
 		}
 	})
 }

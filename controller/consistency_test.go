@@ -263,6 +263,9 @@ func TestC6_Bound(t *testing.T) {
 				t.Errorf("stale in Reconcile %d: %v", i, stale)
 			}
 		}
+		if r.control.Remembered() > 0 {
+			t.Error("what is shown is remembered")
+		}
 	})
 }
 
@@ -362,6 +365,9 @@ func TestC6_SwitchedOff(t *testing.T) {
 		r := newRig(t, controller.Options{ReadYourWrites: -1}, workqueue.Options[types.NamespacedName]{}, nil, createSecret, blind)
 		r.start()
 		r.want(r.after(time.Minute), 0, time.Millisecond)
+		if len(r.awaited) > 0 || r.stale[1] != nil {
+			t.Errorf("the hook was told %+v; stale: %v", r.awaited, r.stale[1])
+		}
 	})
 }
 

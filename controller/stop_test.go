@@ -277,3 +277,21 @@ func TestWarmStopsForAnyCause(t *testing.T) {
 		ok(t, c.Warm(ctx))
 	})
 }
+
+// TestC9_AContextEndsWithItsReconcile: one that has a deadline, or may be interrupted, is not kept until the term ends.
+func TestC9_AContextEndsWithItsReconcile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var last context.Context
+		c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
+			last = ctx
+			return controller.Result{}, nil
+		}, controller.Options{Deadline: time.Hour})
+		c.Queue().Add("a")
+		stop := start(t, c)
+		synctest.Wait()
+		if last.Err() == nil {
+			t.Error("the context goes on")
+		}
+		ok(t, stop())
+	})
+}

@@ -32,6 +32,7 @@ type Controller[K comparable] struct {
 	news       news[K]
 	ownEvents  atomic.Int64 // how many did not end a backoff
 	clock      clock
+	slowLines  *fewLines
 	workers    workers[K]
 	pauses     pauses[K]
 	levels     levels[K]
@@ -66,6 +67,7 @@ func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller
 // NewWithQueue makes a controller with keys of any type and a queue as q says. q.Name defaults to the controller's name.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
 	c := &Controller[K]{name: name, reconciler: r, o: o.withDefaults(), run: fmt.Sprintf("%08x", rand.Uint32()), synced: make(chan struct{})}
+	c.slowLines = newFewLines()
 	c.clock = newClock(c.o.Deadline > 0 || c.o.SlowAfter < 0 || c.o.Hooks.Reconciled != nil)
 	c.workers.want = c.o.Workers
 	if q.Name == "" {

@@ -15,7 +15,7 @@ import (
 )
 
 // Terminal marks an error that no retry will mend, such as an invalid spec. The key is not retried: it waits for the next
-// event. So is an error that wraps or joins it: errors.Join(Terminal(err), conflict), the conflict being that of a status
+// event, whatever RequeueAfter says. So is an error that wraps or joins it: errors.Join(Terminal(err), conflict), the conflict being that of a status
 // update, is not retried either, so where the update has failed, return that error alone. Terminal(nil) is nil.
 func Terminal(err error) error {
 	if err == nil {

@@ -24,7 +24,8 @@ type Options struct {
 	// is retried. Default: as long as it likes.
 	Deadline time.Duration
 	// SlowAfter is after how long a Reconcile that still runs is reported, once, with the stack of its goroutine (C9); so is one
-	// that is over its Deadline. Negative: it is not. Default: 1 minute.
+	// that is over its Deadline. Where many are slow, the log has ten, and then one in ten seconds; the hook is told of each.
+	// Negative: none is reported. Default: 1 minute.
 	SlowAfter time.Duration
 	// Interrupt has a running Reconcile cancelled when the generation of the object that its key names moves on, and the key
 	// reconciled anew: at most this many times in a row, so that one gets to its end. The cause of its context is then an

@@ -150,7 +150,9 @@ func (c *Controller[K]) tellSlow(log *slog.Logger, f *slow[K], stacks []byte) {
 		stack = cutStack(stacks, f.slot.goroutine)
 	}
 	key, id := f.run.item.Key(), reconcileID(c.run, f.run.item.Delivery())
-	log.Warn("a reconcile is slow", "key", key, "reconcileID", id, "took", f.took, "stack", stack)
+	if args, ok := c.slowLines.next("key", key, "reconcileID", id, "took", f.took, "stack", stack); ok {
+		log.Warn("a reconcile is slow", args...)
+	}
 	if c.o.Hooks.Slow != nil {
 		c.o.Hooks.Slow(hook.Slow{Controller: c.name, Key: fmt.Sprint(key), ReconcileID: id, Took: f.took, Stack: stack})
 	}

@@ -316,3 +316,26 @@ func TestProgress(t *testing.T) {
 		ok(t, c.cool())
 	})
 }
+
+// TestC9_FewLinesOfManySlowReconciles: the hook is told of each.
+func TestC9_FewLinesOfManySlowReconciles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out log
+		s := &slows{began: time.Now()}
+		c := newController(func(context.Context, string) (controller.Result, error) {
+			hang(2 * time.Second)
+			return controller.Result{RequeueAfter: time.Nanosecond}, nil
+		}, controller.Options{SlowAfter: time.Second, Hooks: s.hooks(), Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		c.Watch(newSource("keys", "a"))
+		stop := start(t, c)
+		time.Sleep(2 * time.Minute)
+		ok(t, stop())
+		all, _ := s.take()
+		if n := strings.Count(out.String(), "a reconcile is slow"); len(all) != 60 || n < 20 || n > 23 {
+			t.Errorf("the hook was told of %d, the log of %d", len(all), n)
+		}
+		if !strings.Contains(out.String(), "unlogged=4") {
+			t.Error("the log does not say how many lines it lacks")
+		}
+	})
+}

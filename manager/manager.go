@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -87,7 +88,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 		cfg.UserAgent = o.Name + " " + rest.DefaultKubernetesUserAgent()
 	}
 	var err error
-	m.client, err = client.New(cfg, client.Options{Scheme: o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: o.ClientHooks, Strict: o.Strict})
+	m.client, err = client.New(cfg, client.Options{Scheme: o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: m.clientHooks(), Strict: o.Strict})
 	if err != nil {
 		m.complain(err)
 		cfg = &rest.Config{}
@@ -189,6 +190,22 @@ func (m *Manager) cacheHooks() *hook.Cache {
 			m.logger().Warn("an object is broken; all others are kept up to date", "kind", kind, "object", object, "err", err)
 		},
 	}
+}
+
+// clientHooks logs, once for each resource, that something is written without a term of leadership, unless somebody else wants to
+// know, or there are no terms.
+func (m *Manager) clientHooks() *hook.Client {
+	if m.o.ClientHooks != nil || m.o.LeaderElection == nil {
+		return m.o.ClientHooks
+	}
+	var told sync.Map // of schema.GroupResource; there are as many as the program writes
+	return &hook.Client{Unfenced: func(r hook.APIRequest) {
+		resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
+		if _, before := told.LoadOrStore(resource, true); !before {
+			m.logger().Warn("a write without a term of leadership: if this replica loses the lease, it is not held back; "+
+				"make it with the context of the Reconcile, or with client.WithoutTerm", "resource", resource, "verb", r.Verb)
+		}
+	}}
 }
 
 // leaderElectionHooks logs terms.

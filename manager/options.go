@@ -23,7 +23,8 @@ type Options struct {
 	Scheme *runtime.Scheme
 	// FieldOwner is the field manager of the client's writes. Default: Name.
 	FieldOwner string
-	// ClientHooks are told of requests. Default: nobody is.
+	// ClientHooks are told of requests. Default: with LeaderElection, the log has once for each resource that it is written
+	// without a term; else nobody is told.
 	ClientHooks *hook.Client
 	// Strict has requests that may write refused if their context has no term of leadership: see client.Options.Strict. It needs
 	// LeaderElection. Default: they are made.

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/manager"
+)
+
+// lines is where several goroutines may write.
+type lines struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// TestL2_WritesWithoutATermAreInTheLog: once for each resource, and not where there are no terms.
+func TestL2_WritesWithoutATermAreInTheLog(t *testing.T) {
+	for name, test := range map[string]struct {
+		options func(*manager.Options)
+		want    int
+	}{"elected": {elected, 1}, "alone": {nil, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := newAPI()
+				put(api, "a")
+				var out lines
+				m := newManager(api, func(o *manager.Options) {
+					o.Logger = slog.New(slog.NewTextHandler(&out, nil))
+					if test.options != nil {
+						test.options(o)
+					}
+				})
+				configMaps(m, "website", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+					maps := client.For[*corev1.ConfigMap](m.Client())
+					for _, with := range []context.Context{ctx, client.WithoutTerm(t.Context()), t.Context(), t.Context()} {
+						if err := maps.Delete(with, types.NamespacedName{Namespace: key.Namespace, Name: "missing"}); err == nil {
+							t.Error("it was there")
+						}
+					}
+					return controller.Result{}, nil
+				})
+				stop, result := start(t, m)
+				pass(time.Minute)
+				stop()
+				ok(t, result())
+				if n := strings.Count(out.text.String(), "a write without a term of leadership"); n != test.want {
+					t.Errorf("%d lines, want %d:\n%s", n, test.want, out.text.String())
+				}
+			})
+		})
+	}
+}

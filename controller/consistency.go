@@ -52,16 +52,18 @@ func (c *Controller[K]) putOff(item workqueue.Item[K], p *past) (parked bool) {
 
 // giveUp ends a wait, which there need not have been, because all is shown that can be, or because it has taken too long.
 func (c *Controller[K]) giveUp(p *past, expired bool, now time.Time) {
+	tell := p.doubts != nil || len(p.unsure) > 0 || !p.since.IsZero()
+	given := p.unsure
 	if p.expired = expired; expired {
-		p.givenUp = slices.Concat(p.givenUp, p.awaited)
-		p.givenUp = p.givenUp[max(0, len(p.givenUp)-mostGivenUp):]
+		given = p.awaited
 		p.doubts = errors.Join(p.doubts, unansweredOf(p.awaited))
 	}
+	p.givenUp = slices.Concat(p.givenUp, given)
+	p.givenUp = p.givenUp[max(0, len(p.givenUp)-mostGivenUp):]
 	still := c.stillMissing(p)
 	if expired && still != nil {
 		still = fmt.Errorf("not shown within %s: %w", c.o.ReadYourWrites, still)
 	}
-	tell := p.doubts != nil || !p.since.IsZero()
 	p.doubts = errors.Join(p.doubts, still)
 	if tell {
 		a := hook.Awaited{Expired: expired, Doubts: p.doubts}
@@ -87,13 +89,14 @@ type gap interface {
 	Notify(f func()) (cancel func())
 }
 
-// behind returns the last write that an informer does not show yet, if there is one, and why some cannot be waited for. It asks
-// about the oldest first, and again about all until all are shown: an object that was created and deleted is absent before and
-// after, and only its creation tells the one from the other.
+// behind returns the last write that an informer does not show yet, if there is one, and why some cannot be waited for. Those of
+// which nobody knows what they have done become unsure. It asks about the oldest first, and again about all until all are shown:
+// an object that was created and deleted is absent before and after, and only its creation tells the one from the other.
 func (c *Controller[K]) behind(p *past) (last gap, unknown error) {
 	if p.answers != nil {
 		p.awaited, p.answers = awaited(p.answers)
 	}
+	p.unsure = nil
 	for i := range p.awaited {
 		w := &p.awaited[i]
 		if w.Effect == client.Pending {
@@ -101,26 +104,35 @@ func (c *Controller[K]) behind(p *past) (last gap, unknown error) {
 			continue
 		}
 		missing, why := c.declared.Behind(written(w))
-		if why != nil {
-			unknown = errors.Join(unknown, fmt.Errorf("%s: %w", w, why))
-		}
-		if missing != nil {
+		switch {
+		case missing != nil:
 			last = missing
+		case why != nil && w.Unknown != "":
+			p.unsure = append(p.unsure, *w)
+		case why != nil:
+			unknown = errors.Join(unknown, fmt.Errorf("%s: %w", w, why))
 		}
 	}
 	return last, unknown
 }
 
-// stillMissing says which of the writes that were given up are not shown now.
+// stillMissing says which of the writes that were given up are not shown now. What a write has done of which nobody knows is thought
+// to be missing for as long as it would be waited for.
 func (c *Controller[K]) stillMissing(p *past) error {
 	var all []error
 	var missing []client.Write
 	for i := range p.givenUp {
 		w := &p.givenUp[i]
-		if gap, _ := c.declared.Behind(written(w)); gap != nil {
-			missing = append(missing, *w)
+		gap, why := c.declared.Behind(written(w))
+		switch {
+		case gap != nil:
 			all = append(all, errors.New(gap.String()))
+		case why != nil && w.Unknown != "" && time.Since(w.Started.Add(w.Took)) < c.o.ReadYourWrites:
+			all = append(all, fmt.Errorf("%s: %w", w, why))
+		default:
+			continue
 		}
+		missing = append(missing, *w)
 	}
 	p.givenUp = missing
 	return errors.Join(all...)

@@ -43,8 +43,9 @@
 //
 // Where it cannot be known (an informer that is failing, versions that are no numbers, a write whose answer was lost) or is not shown
 // within [Options].ReadYourWrites, the Reconcile starts all the same: [Stale] says what it may not see, and hook.Controller.Awaited
-// is told. Reads within the same Reconcile are not covered: use what the write returned. Nor is what other keys, other controllers
-// and other processes write. With client-go's fake clientsets, which have no transport, nothing is waited for.
+// is told. What is not shown in time is reported until it is; a write of which nobody knows what it has done, for as long as it would
+// have been waited for. Reads within the same Reconcile are not covered: use what the write returned. Nor is what other keys, other
+// controllers and other processes write. With client-go's fake clientsets, which have no transport, nothing is waited for.
 //
 // # Guarantees
 //

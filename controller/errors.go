@@ -70,11 +70,14 @@ func (p *PanicError) Unwrap() error {
 	return err
 }
 
-// isNormal says whether an error is one that every controller meets and that a retry mends: somebody else was faster, or the API
-// server asks for a pause. Of several errors joined, all must be.
+// isNormal says whether an error is one that every controller meets and that a retry mends: somebody else was faster, the API
+// server asks for a pause, or a cache is behind. Of several errors joined, all must be.
 func isNormal(err error) bool {
 	if err == nil {
 		return false
+	}
+	if _, ok := err.(*staleError); ok {
+		return true
 	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {

@@ -21,6 +21,7 @@ type past struct {
 	awaited  []client.Write            // what it has written, and may not be shown yet (C6)
 	answers  *client.Ledger            // where awaited comes from, if there were requests without an answer
 	lost     error                     // what it has written besides, and nobody knows
+	unsure   []client.Write            // what of awaited nobody knows anything about
 	givenUp  []client.Write            // what was not shown within the bound
 	wrote    []client.Write            // what it has written, if the next one may be interrupted
 

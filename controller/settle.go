@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,7 @@ const (
 	EventRetryAlreadyExists = "RetryAlreadyExists" // what was to be created is there
 	EventRetryAfter         = "RetryAfter"         // the error said when: see RetryAfter
 	EventRetryDeadline      = "RetryDeadline"      // the Reconcile was over its deadline
+	EventRetryStale         = "RetryStale"         // it has returned what Stale says
 	EventRetryPanic         = "RetryPanic"         // the Reconcile has panicked
 )
 
@@ -137,6 +139,7 @@ func (c *Controller[K]) sweep() {
 		}
 		now := *p
 		gap, _ := c.behind(&now)
+		now.givenUp = slices.Concat(now.givenUp, now.unsure)
 		return gap == nil && c.stillMissing(&now) == nil
 	})
 	c.news.sweep(func(key K) bool {
@@ -176,6 +179,8 @@ func howToRetry(ctx context.Context, result Result, err error) workqueue.Again {
 		again.Exactly, again.Event = max(at.after, again.NotBefore), EventRetryAfter
 	case errors.Is(context.Cause(ctx), errDeadline):
 		again.Event = EventRetryDeadline
+	case errors.As(err, new(*staleError)):
+		again.Event = EventRetryStale
 	case apierrors.IsConflict(err):
 		again.Event = EventRetryConflict
 	case apierrors.IsAlreadyExists(err):

@@ -24,8 +24,17 @@ func Stale(ctx context.Context) error {
 		return nil
 	}
 	doubts, _ := ctx.Value(doubtsKey{}).(error)
-	return errors.Join(doubts, stale())
+	if err := errors.Join(doubts, stale()); err != nil {
+		return &staleError{err}
+	}
+	return nil
 }
+
+// staleError is what Stale returns. A Reconcile that returns it is tried again, without much ado.
+type staleError struct{ err error }
+
+func (s *staleError) Error() string { return s.err.Error() }
+func (s *staleError) Unwrap() error { return s.err }
 
 func (c *Controller[K]) stale() error {
 	c.mu.Lock()

@@ -4,6 +4,8 @@
 package cache
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,7 +14,8 @@ import (
 
 // Written is a state of an object that somebody has written, as the API server has answered.
 type Written struct {
-	// Host is the scheme and host that the request went to, such as https://10.0.0.1:6443. Empty is any.
+	// Host is where the request went to, such as https://10.0.0.1:6443, with the path that a proxy in front of several API servers
+	// adds before /api and /apis. Empty is any.
 	Host string
 	// Resource is what was written. Whether it was of the core API's events or of those of events.k8s.io makes no difference.
 	Resource schema.GroupResource
@@ -166,7 +169,11 @@ func (c *Cache) findHost() string {
 			continue
 		}
 		if u := r.Get().URL(); u != nil {
-			return u.Scheme + "://" + u.Host
+			of := "/apis/" + gvk.Group + "/" + gvk.Version
+			if gvk.Group == "" {
+				of = "/api/" + gvk.Version
+			}
+			return u.Scheme + "://" + u.Host + strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), of)
 		}
 	}
 	return ""

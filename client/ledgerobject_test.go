@@ -75,3 +75,25 @@ func TestLedgerDecodesWhatIsWanted(t *testing.T) {
 		})
 	}
 }
+
+// TestLedgerHost: several clusters behind one proxy are told apart.
+func TestLedgerHost(t *testing.T) {
+	for _, host := range []string{"http://api.test", "http://api.test/k8s/clusters/a", "http://api.test/k8s/clusters/b/"} {
+		c, err := client.New(&rest.Config{Host: host, Transport: ok(plain)}, client.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := client.NewLedger(client.Origin{})
+		if _, err := client.For[*corev1.Pod](c).Create(client.WithLedger(t.Context(), l), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}); err == nil {
+			t.Log("the answer to discovery was taken for one")
+		}
+		for _, r := range l.Requests() {
+			if r.Host != strings.TrimSuffix(host, "/") {
+				t.Errorf("the host is %q, want %q", r.Host, host)
+			}
+		}
+		if len(l.Requests()) == 0 {
+			t.Error("there was no request")
+		}
+	}
+}

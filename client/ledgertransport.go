@@ -31,7 +31,7 @@ type ledgerTransport struct {
 	prefix  string // of all paths: what a proxy in front of the API server adds
 	scheme  string // and host: of all requests that do not go elsewhere
 	host    string
-	origin  string // scheme://host
+	origin  string // scheme://host, and prefix
 	codecs  serializer.CodecFactory
 	hooks   hook.Client
 	strict  bool // refuse what may write and has no term
@@ -54,7 +54,7 @@ func keepLedger(cfg *rest.Config, o Options, codecs serializer.CodecFactory) err
 	userAgent := cfg.UserAgent
 	cfg.WrapTransport = transport.Wrappers(func(base http.RoundTripper) http.RoundTripper {
 		t := &ledgerTransport{
-			base: base, prefix: strings.TrimSuffix(server.Path, "/"), scheme: server.Scheme, host: server.Host, origin: server.Scheme + "://" + server.Host,
+			base: base, prefix: strings.TrimSuffix(server.Path, "/"), scheme: server.Scheme, host: server.Host, origin: server.Scheme + "://" + server.Host + strings.TrimSuffix(server.Path, "/"),
 			codecs: codecs, hooks: hooks, strict: o.Strict, agents: agents{configured: userAgent},
 		}
 		for rt := base; rt != nil; {

@@ -28,7 +28,8 @@ type Request struct {
 	Namespace string
 	// Name is empty for lists, unless the field selector asks for one name. For a create it is what the answer says.
 	Name string
-	// Host and Path are the URL's, as sent: scheme://host, and the path.
+	// Host is where the API server is: scheme://host, and what a proxy in front of several adds before /api and /apis. Path is
+	// the whole path, as sent.
 	Host, Path string
 	// DryRun says that the API server was asked to store nothing.
 	DryRun bool

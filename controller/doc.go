@@ -63,7 +63,8 @@
 // success an own write wakes the key as any change does.
 //
 // C8: on a stop no new key is taken, and running Reconciles go on, on a live context, until the grace time is over; then their
-// context is cancelled with a cause, and an error after that does not count as a failure: the key is due in the next term.
+// context is cancelled with a cause, and an error after that does not count as a failure: the key is due in the next term. One that
+// does not heed that is in the log a second later, with its stack.
 //
 // C9: a Reconcile that is over its deadline, or runs for longer than [Options].SlowAfter, is reported once, with the stack of its
 // goroutine.
@@ -96,7 +97,7 @@
 //
 // # Concurrency
 //
-// Lead starts one goroutine per worker, and one that looks after slow Reconciles, and joins them; SetWorkers starts more, which Lead
+// Lead starts one goroutine per worker, and two that look after slow Reconciles, and joins them; SetWorkers starts more, which Lead
 // joins. Warm starts one per source, and one more for it and for each thing that is
 // read until it is synced, and joins them. Reconcile is called by as many goroutines at once as there are workers, never twice at
 // once for one key. Sources may be watched and unwatched at any time; [Controller.Unwatch] joins the source's goroutines.

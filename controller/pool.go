@@ -35,7 +35,7 @@ var errLeads = errors.New("it leads already; end that term first")
 
 // employ has workers call next with their context and slot until it returns false, which it does when there is nothing more to take
 // in this term. It returns when all have returned.
-func (t *term[K]) employ(take context.Context, next func(take context.Context, s *slot[K]) bool) error {
+func (t *term[K]) employ(take, work context.Context, next func(take context.Context, s *slot[K]) bool) error {
 	c := t.controller
 	var all, watching sync.WaitGroup
 	hire := func() *slot[K] {
@@ -49,6 +49,7 @@ func (t *term[K]) employ(take context.Context, next func(take context.Context, s
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(take))
 	watching.Go(func() { c.watchdog(ctx, slog.New(t.log)) })
+	watching.Go(func() { c.watchEnd(ctx, work, slog.New(t.log)) })
 	all.Wait()
 	stop()
 	watching.Wait()

@@ -295,3 +295,24 @@ func TestC9_AContextEndsWithItsReconcile(t *testing.T) {
 		ok(t, stop())
 	})
 }
+
+// TestC8_TheLogNamesWhatDoesNotStop: with its stack, a second after its context has ended.
+func TestC8_TheLogNamesWhatDoesNotStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out log
+		c := newController(func(_ context.Context, key string) (controller.Result, error) {
+			if key == "stubborn" {
+				time.Sleep(time.Minute)
+			}
+			return controller.Result{}, nil
+		}, controller.Options{Workers: 2, Grace: 10 * time.Second, SlowAfter: -1, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		c.Watch(newSource("keys", "stubborn", "good"))
+		stop := start(t, c)
+		time.Sleep(time.Second)
+		ok(t, stop())
+		const want = `level=WARN msg="a reconcile does not heed the end of its context" controller=test key=stubborn`
+		if n := strings.Count(out.String(), "does not heed"); n != 1 || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "stop_test.go") {
+			t.Errorf("the log has no %s with a stack:\n%s", want, out.String())
+		}
+	})
+}

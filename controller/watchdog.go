@@ -158,6 +158,34 @@ func (c *Controller[K]) tellSlow(log *slog.Logger, f *slow[K], stacks []byte) {
 	}
 }
 
+// heed is how long a Reconcile may take to return when its context has ended.
+const heed = time.Second
+
+// watchEnd reports the Reconciles that do not heed the end of work: nobody else says what keeps a process from stopping. It returns
+// when ctx is done.
+func (c *Controller[K]) watchEnd(ctx, work context.Context, log *slog.Logger) {
+	select {
+	case <-work.Done():
+	case <-ctx.Done():
+		return
+	}
+	timer := time.NewTimer(heed)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return
+	}
+	stacks := allStacks()
+	slots, _, _ := c.workers.all()
+	for _, s := range slots {
+		if r := s.run.Load(); r != nil {
+			log.Warn("a reconcile does not heed the end of its context", "key", r.item.Key(), "reconcileID", reconcileID(c.run, r.item.Delivery()),
+				"took", c.clock.now()-r.since, "cause", context.Cause(work), "stack", cutStack(stacks, s.goroutine))
+		}
+	}
+}
+
 const (
 	mostStacks = 64 << 20 // bytes of all goroutines' stacks that are looked through
 	mostStack  = 16 << 10 // bytes of one that are reported

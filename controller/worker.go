@@ -23,7 +23,7 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 		return nil
 	}
 	t, work := c.newTerm(work)
-	return t.employ(take, func(take context.Context, s *slot[K]) bool { return t.processNextItem(take, work, s) })
+	return t.employ(take, work, func(take context.Context, s *slot[K]) bool { return t.processNextItem(take, work, s) })
 }
 
 // logger is the base of every Reconcile's logger.

@@ -234,11 +234,12 @@ func TestNoSleep(t *testing.T) {
 // joins lists every go statement of the library, by function, with who waits for the goroutine. sync.WaitGroup.Go and
 // errgroup.Group.Go need no line here: what they start is joined by the group.
 var joins = map[string]string{
-	"controller.Controller.Run": "receives what it returned",
-	"envtest.build":             "receives from stopped before returning",
-	"envtest.startProcess":      "Stop waits for done; the process ends at the latest when its pipe closes",
-	"envtest.untilSignal":       "the function that it returns receives from joined",
-	"manager.stage.stop":        "receives from joined, or names what still runs when the deadline passes (M1)",
+	"controller.Controller.Run":     "receives what it returned",
+	"envtest.build":                 "receives from stopped before returning",
+	"envtest.startProcess":          "Stop waits for done; the process ends at the latest when its pipe closes",
+	"envtest.untilSignal":           "the function that it returns receives from joined",
+	"leaderelection.candidate.term": "receives from done, or Run returns an error when the Lease is over (L5)",
+	"manager.stage.stop":            "receives from joined, or names what still runs when the deadline passes (M1)",
 }
 
 func TestGoStatements(t *testing.T) {

@@ -7,15 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
+	"github.com/go-logr/logr"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/setpoint-dev/setpoint/client"
@@ -31,13 +30,14 @@ type Lead func(take, work context.Context) error
 
 // Elector campaigns for one Lease. Run may be called once at a time.
 type Elector struct {
-	o      Options
-	http   *http.Client
-	leases coordinationclient.LeasesGetter
+	o    Options
+	http *http.Client
+	rest rest.Interface
+	wall func() time.Time // the wall clock
 }
 
-// New makes an elector. It starts nothing and makes no request. Its requests time out after half the RenewDeadline (at
-// least 1 s), so that a single one that hangs does not cost the term.
+// New makes an elector. It starts nothing and makes no request. Its requests do not wait for a rate limit of cfg, and time out
+// after half the RenewDeadline (at least 1 s), so that a single one that hangs does not cost the term.
 func New(cfg *rest.Config, o Options) (*Elector, error) {
 	if cfg == nil {
 		return nil, errors.New("leaderelection.New: the rest.Config is nil; client.LoadConfig finds one")
@@ -51,7 +51,8 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
 	cfg.UserAgent += "/leader-election" // rest.AddUserAgent would forget what the host has set
-	cfg.Timeout = max(time.Second, o.RenewDeadline/2)
+	cfg.Timeout = 0                     // it would end watches; requests have their own
+	cfg.QPS, cfg.RateLimiter = -1, nil
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection.New: %w", err)
@@ -60,162 +61,74 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection.New: %w", err)
 	}
-	return &Elector{o: o, http: httpClient, leases: leases}, nil
+	return &Elector{o: o, http: httpClient, rest: leases.RESTClient(), wall: func() time.Time { return time.Now().Round(0) }}, nil
 }
 
 // Run campaigns until ctx is done, and calls lead for each term. It returns nil after a stop, what lead returned in a term that
 // was not lost, or an error if lead went on after a lost term for so long that somebody else may lead: then the process should
-// exit. An error that lead returned because its contexts ended is none.
+// exit. An error that lead returned because its contexts ended is none. It logs to the context's logger, else to slog.Default.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	defer utilnet.CloseIdleConnectionsFor(e.http.Transport)
 	ctx = client.WithoutTerm(ctx) // of our own requests: they are what a term is made of
-	for ctx.Err() == nil {
-		lost, err := e.term(ctx, lead)
+	c := e.candidate(ctx)
+	for {
+		h := c.campaign(ctx)
+		if h == nil {
+			return nil // stopped
+		}
+		lost, err := c.term(ctx, h, lead)
 		if err != nil || !lost {
 			return err
 		}
-	}
-	return nil
-}
-
-// ended is how a term ended.
-type ended struct {
-	lost bool
-	err  error // what lead returned
-}
-
-// term campaigns, leads once, and releases. It says whether the term was lost; lead has then returned in time if err is nil.
-func (e *Elector) term(ctx context.Context, lead Lead) (lost bool, err error) {
-	// hold keeps the Lease: it ends when lead has returned, not when ctx does.
-	hold, letGo := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer letGo(nil)
-	l := e.lock(func() { letGo(ErrLost) })
-	defer l.close()
-	defer context.AfterFunc(ctx, func() {
-		if l.renewed().IsZero() {
-			letGo(errStopped)
-		}
-	})()
-	done := make(chan ended, 1)
-	elector, err := leaderelection.NewLeaderElector(e.config(l, func(term context.Context) {
-		end := ended{err: errExited} // unless lead returns
-		defer func() {
-			l.leadership().End(errReturned) // before the Lease is released
-			end.lost = term.Err() != nil    // else it ends now
-			done <- end
-			letGo(nil)
-		}()
-		end.err = e.lead(ctx, term, l.leadership(), lead)
-	}))
-	if err != nil {
-		return false, fmt.Errorf("leader election on %s: %w", e, err)
-	}
-	elector.Run(hold)
-	switch {
-	case l.renewed().IsZero(): // stopped while campaigning
-		return false, nil
-	case errors.Is(context.Cause(hold), errStopped): // at the moment when the Lease was acquired
-		<-done
-		e.release(ctx)
-		return false, nil
-	default:
-		return e.end(ctx, l, done)
-	}
-}
-
-var errStopped = errors.New("the campaign was stopped")
-
-var errReturned = errors.New("what led under it has returned")
-
-var errExited = errors.New("what leads has ended its goroutine with runtime.Goexit; it should return an error instead")
-
-// lead runs one term. client-go cancels term when the Lease is lost, and when hold ends.
-func (e *Elector) lead(ctx, term context.Context, t *client.Term, lead Lead) error {
-	if ctx.Err() != nil {
-		return nil // nothing to do but to release
-	}
-	if e.o.Hooks.Acquired != nil {
-		e.o.Hooks.Acquired(e.o.Lease)
-	}
-	work, lose := context.WithCancelCause(client.WithTerm(context.WithoutCancel(ctx), t))
-	defer lose(nil)
-	defer context.AfterFunc(term, func() {
-		t.End(ErrLost)
-		lose(ErrLost)
-	})()
-	take, stop := context.WithCancelCause(work)
-	defer stop(nil)
-	defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
-	err := lead(take, work)
-	if take.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(take))) {
-		return nil // it was asked to stop, and says so
-	}
-	return err
-}
-
-// end joins lead and releases the Lease, or says that it is lost.
-func (e *Elector) end(ctx context.Context, l *lock, done <-chan ended) (lost bool, err error) {
-	end, returned := ended{}, false
-	select {
-	case end = <-done:
-		returned = true
-	default:
-	}
-	if returned && !end.lost {
-		e.release(ctx)
-		return false, end.err
-	}
-	if e.o.Hooks.Lost != nil {
-		e.o.Hooks.Lost(e.o.Lease)
-	}
-	if returned {
-		return true, end.err
-	}
-	expired := time.NewTimer(time.Until(l.renewed().Add(e.o.LeaseDuration)))
-	defer expired.Stop()
-	select {
-	case end = <-done:
-		return true, end.err
-	case <-expired.C:
-		return true, fmt.Errorf("the Lease %s was lost, and the work under it has not stopped before it expired: somebody else may lead now, so this process must exit", e)
-	}
-}
-
-// lock makes the lock of one term. lost is called when somebody else is seen to hold a Lease that was ours, and when it could
-// not be renewed in time.
-func (e *Elector) lock(lost func()) *lock {
-	w := &written{LeasesGetter: e.leases}
-	return &lock{
-		LeaseLock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: e.o.Namespace, Name: e.o.Lease},
-			Client:     w,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: e.o.Identity},
-		},
-		written: w,
-		lost:    lost,
-		trust:   e.o.RetryPeriod + e.o.RenewDeadline,
-		fence:   e.o.fence(),
-		leader: func(holder string) {
-			if e.o.Hooks.Leader != nil {
-				e.o.Hooks.Leader(e.o.Lease, holder)
-			}
-		},
-	}
-}
-
-func (e *Elector) config(l *lock, lead func(context.Context)) leaderelection.LeaderElectionConfig {
-	return leaderelection.LeaderElectionConfig{
-		Lock:          l,
-		Name:          e.o.Lease,
-		LeaseDuration: e.o.LeaseDuration,
-		RenewDeadline: e.o.RenewDeadline,
-		RetryPeriod:   e.o.RetryPeriod,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: lead,
-			OnStoppedLeading: func() {}, // also called when it never led; lead's context says it better
-		},
 	}
 }
 
 // String names the Lease.
 func (e *Elector) String() string { return e.o.Namespace + "/" + e.o.Lease }
+
+// candidate is an elector in one Run. Only Run's goroutine uses it.
+type candidate struct {
+	*Elector
+	log     *slog.Logger
+	began   time.Time // by the monotonic clock
+	wallDid time.Time // and by the wall clock
+
+	rival      rival
+	authors    authors
+	leader     string    // as last reported
+	trouble    string    // as last logged
+	watchAgain time.Time // after it was refused
+	polls      bool      // as last logged
+}
+
+func (e *Elector) candidate(ctx context.Context) *candidate {
+	log := logr.FromContextAsSlogLogger(ctx)
+	if log == nil {
+		log = slog.Default()
+	}
+	return &candidate{
+		Elector: e, log: log.With("lease", e.String()), began: time.Now(), wallDid: e.wall(),
+		rival: rival{least: e.o.LeaseDuration}, authors: authors{identity: e.o.Identity},
+	}
+}
+
+// now reads both clocks.
+func (c *candidate) now() instant {
+	return instant{mono: time.Since(c.began), wall: c.wall().Sub(c.wallDid)}
+}
+
+// failed logs what goes wrong, once until it goes well or wrong in another way.
+func (c *candidate) failed(doing string, err error) {
+	if err != nil && c.trouble != err.Error() {
+		c.trouble = err.Error()
+		c.log.Warn(doing, "err", err)
+	}
+}
+
+// succeeded logs that trouble is over.
+func (c *candidate) succeeded() {
+	if c.trouble != "" {
+		c.trouble = ""
+		c.log.Info("the lease can be read and written again")
+	}
+}

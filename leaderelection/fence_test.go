@@ -66,10 +66,15 @@ func TestL2_WhatLeadsIsFenced(t *testing.T) {
 			}
 			a.cut()
 			<-work.Done()
-			if err := create(context.WithoutCancel(work), h, "z"); !errors.Is(err, client.ErrFenced) || !errors.Is(err, leaderelection.ErrLost) {
+			ok(t, create(context.WithoutCancel(work), h, "late")) // while nobody else can lead
+			time.Sleep(time.Until(term.Until()))
+			if err := create(context.WithoutCancel(work), h, "z"); !errors.Is(err, client.ErrFenced) {
 				t.Errorf("after the term: %v", err)
 			}
 			<-term.Done()
+			if err := term.Trusted(); !errors.Is(err, leaderelection.ErrLost) {
+				t.Errorf("the term that is over says %v", err)
+			}
 			a.mend()
 			return nil
 		})
@@ -145,7 +150,7 @@ func TestL2_TheTrustCountsFromWhenARenewalWasSent(t *testing.T) {
 		a := newReplica(t, api, "a")
 		slow := func(req *http.Request) (*http.Response, error) {
 			answer, err := api.RoundTrip(req)
-			if req.Method != http.MethodGet { // client-go reads the clock before it reads the Lease
+			if req.Method != http.MethodGet {
 				time.Sleep(seconds(3))
 			}
 			return answer, err

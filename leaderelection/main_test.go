@@ -129,12 +129,37 @@ func holder(t *testing.T, api *fakeapi.Server) string {
 }
 
 // give writes a Lease that is held by somebody, as of now.
-func give(api *fakeapi.Server, to string) {
-	seconds, now := int32(15), metav1.NowMicro()
-	api.Put(fakeapi.Leases, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "operator"},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &to, LeaseDurationSeconds: &seconds, RenewTime: &now, AcquireTime: &now},
-	})
+func give(api *fakeapi.Server, to string) { giveAt(api, to, time.Now()) }
+
+// giveAt does as of some other time, as another process may have it.
+func giveAt(api *fakeapi.Server, to string, at time.Time) {
+	seconds, renewed := int32(15), metav1.NewMicroTime(at)
+	put(api, coordinationv1.LeaseSpec{HolderIdentity: &to, LeaseDurationSeconds: &seconds, RenewTime: &renewed, AcquireTime: &renewed})
+}
+
+func put(api *fakeapi.Server, spec coordinationv1.LeaseSpec) {
+	api.Put(fakeapi.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "operator"}, Spec: spec})
+}
+
+// edit changes the Lease's spec by hand.
+func edit(t *testing.T, api *fakeapi.Server, change func(*coordinationv1.LeaseSpec)) {
+	t.Helper()
+	l := lease(t, api)
+	change(&l.Spec)
+	put(api, l.Spec)
+}
+
+// recreate deletes the Lease and makes it anew, with the same content.
+func recreate(api *fakeapi.Server, to string) {
+	api.Remove(fakeapi.Leases, "default", "operator")
+	give(api, to)
+}
+
+// label changes the Lease's metadata.
+func label(t *testing.T, api *fakeapi.Server) {
+	l := lease(t, api)
+	l.Labels = map[string]string{"at": time.Now().Format("15-04-05.000000")}
+	api.Put(fakeapi.Leases, l)
 }
 
 // untilStopped leads until it is asked to stop.

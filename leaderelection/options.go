@@ -70,6 +70,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// lasts is for how long after a renewal was sent the term lasts, if no other succeeds.
+func (o Options) lasts() time.Duration { return o.RetryPeriod + o.RenewDeadline }
+
 // fence is for how long after a renewal was sent requests may be made: until half of the time is over that work has to stop.
 // The other half is for what is on its way, and for clocks that do not run at the same rate.
 func (o Options) fence() time.Duration {

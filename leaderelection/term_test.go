@@ -68,10 +68,20 @@ func TestL4_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
 	})
 }
 
-// TestL4_ALeaseThatChangesMeanwhileIsNotReleased: somebody takes it between our reading it and our writing.
+// TestL4_ALeaseThatChangesMeanwhileIsNotReleased: somebody takes it between our last knowing it and our writing, perhaps under
+// our identity, or in a Lease that was made anew.
 func TestL4_ALeaseThatChangesMeanwhileIsNotReleased(t *testing.T) {
-	for _, to := range []string{"a", "b"} { // of a: by a renewal that was still under way
-		t.Run("to "+to, func(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*fakeapi.Server)
+		holder string
+		events []string
+	}{
+		"by a rival":        {func(api *fakeapi.Server) { give(api, "b") }, "b", []string{"b leads operator"}},
+		"by a namesake":     {func(api *fakeapi.Server) { giveAt(api, "a", time.Now().Add(-time.Second)) }, "a", nil},
+		"by a new Lease":    {func(api *fakeapi.Server) { recreate(api, "a") }, "a", nil},
+		"by whoever labels": {func(api *fakeapi.Server) { label(t, api) }, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := fakeapi.New(fakeapi.Leases)
 				a := newReplica(t, api, "a")
@@ -81,19 +91,45 @@ func TestL4_ALeaseThatChangesMeanwhileIsNotReleased(t *testing.T) {
 				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
 					if isLease(r, "update") && !changed {
 						changed = true
-						give(api, to)
+						test.change(api)
 					}
 					return nil, nil
 				})
 				stop()
 				ok(t, result())
-				if h := holder(t, api); to == "b" && h != "b" || to == "a" && h != "" {
+				if h := holder(t, api); h != test.holder {
 					t.Errorf("%q holds the Lease", h)
 				}
-				a.want(t, "acquired operator", "released operator: false")
+				a.want(t, append(append([]string{"acquired operator"}, test.events...), "released operator: false")...)
 			})
 		})
 	}
+}
+
+// TestL4_ARenewalUnderWayIsReleased: it was ours, although we never had the answer.
+func TestL4_ARenewalUnderWayIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newReplica(t, api, "a")
+		stop, result := a.start(t, untilStopped)
+		pass(seconds(5.5))
+		deaf := func(req *http.Request) (*http.Response, error) {
+			if _, err := api.RoundTrip(req); err != nil {
+				return nil, err
+			}
+			a.mend()
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		}
+		a.line.Store(&deaf)
+		pass(seconds(1))
+		stop()
+		ok(t, result())
+		if h := holder(t, api); h != "" {
+			t.Errorf("%q holds the Lease", h)
+		}
+		a.want(t, "acquired operator", "released operator: false")
+	})
 }
 
 func TestL5_ALostTermIsFollowedByAnother(t *testing.T) {
@@ -183,7 +219,7 @@ func TestL5_TheTermIsOverWhenAnotherHoldsTheLease(t *testing.T) {
 		pass(time.Minute) // b is gone: its Lease expires
 		stop()
 		ok(t, result())
-		a.want(t, "b leads operator", "acquired operator", "b leads operator", "lost operator", "b leads operator", "acquired operator", "released operator: false")
+		a.want(t, "b leads operator", "acquired operator", "b leads operator", "lost operator", "acquired operator", "released operator: false")
 	})
 }
 

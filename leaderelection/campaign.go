@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// campaign waits until the Lease is ours. It returns nil when ctx is done before.
+func (c *candidate) campaign(ctx context.Context) *holding {
+	for ctx.Err() == nil {
+		h, pause := c.try(ctx)
+		if h != nil {
+			return h
+		}
+		if left := c.rival.left(c.now().mono); left > 0 {
+			pause = min(pause, left+c.spread())
+		}
+		next := time.NewTimer(pause)
+		select {
+		case <-next.C:
+		case <-ctx.Done():
+			next.Stop()
+		}
+	}
+	return nil
+}
+
+// try reads the Lease, takes it if it is free, and else follows it as long as that is possible. If it is not ours then, it says
+// how long to wait before the next try.
+func (c *candidate) try(ctx context.Context) (*holding, time.Duration) {
+	lease, err := c.read(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			c.failed("the lease cannot be read", err)
+		}
+		return nil, c.pause(err)
+	}
+	c.see(lease)
+	var retry time.Duration
+	if c.free() {
+		var h *holding
+		if h, retry = c.take(ctx, lease); h != nil {
+			return h, 0
+		}
+	} else {
+		c.succeeded()
+	}
+	if lease == nil || time.Now().Before(c.watchAgain) { // only what there is can be watched
+		return nil, max(retry, c.pause(nil))
+	}
+	return c.follow(ctx, lease, retry)
+}
+
+// follow watches the Lease and takes it when it is free: at once after a release, else when it has been still for long enough.
+// It returns when the Lease is ours, or when it must be read again. retry is not 0 if it was free and could not be taken: then a
+// change is waited for, but not longer than that.
+func (c *candidate) follow(ctx context.Context, lease *coordinationv1.Lease, retry time.Duration) (*holding, time.Duration) {
+	w := c.startWatch(ctx, lease.ResourceVersion)
+	defer w.stop()
+	due := time.NewTimer(c.wait(retry))
+	defer due.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, 0
+		case err := <-w.ended:
+			return nil, c.watchEnded(err, w.began)
+		case s := <-w.changes:
+			lease = s.lease
+			if !c.see(lease) {
+				continue
+			}
+			retry = 0
+		case <-due.C:
+			if retry != 0 {
+				return nil, 0
+			}
+		}
+		if c.free() {
+			var h *holding
+			if h, retry = c.take(ctx, lease); h != nil {
+				return h, 0
+			}
+		}
+		due.Reset(c.wait(retry))
+	}
+}
+
+// wait is how long nothing can be done, unless there is a change.
+func (c *candidate) wait(retry time.Duration) time.Duration {
+	if retry != 0 {
+		return retry
+	}
+	left := c.rival.left(c.now().mono)
+	if left > 0 {
+		left += c.spread()
+	}
+	return left
+}
+
+// watchEnded says how long to wait before the Lease is read again, and watched, if that is allowed.
+func (c *candidate) watchEnded(err error, began time.Time) time.Duration {
+	switch {
+	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err):
+		c.watchAgain = time.Now().Add(refused * c.o.RetryPeriod)
+		if !c.polls {
+			c.polls = true
+			c.log.Warn("the lease cannot be watched, so it is polled: a hand-over takes longer", "every", c.o.RetryPeriod, "err", err)
+		}
+	case err == nil && time.Since(began) > c.o.RetryPeriod:
+		return 0 // as usual
+	}
+	return c.pause(err)
+}
+
+// refused is for how many RetryPeriods the Lease is polled after watching it was refused.
+const refused = 30
+
+// see takes down what the Lease is like now, and says whether that is new.
+func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {
+	now := c.now().mono
+	changed = c.rival.see(lease, now)
+	if c.authors.mine(lease) {
+		c.rival.forget(now)
+	}
+	if lease == nil || !changed {
+		return changed
+	}
+	leader := holderOf(lease)
+	impostor := leader == c.o.Identity && !c.authors.mine(lease)
+	if impostor {
+		leader += " in another process"
+	}
+	known := leader == c.leader
+	c.leader = leader
+	switch {
+	case known || leader == "":
+	case impostor:
+		c.log.Warn("the lease is held under the identity of this process, but not by it: its expiry is waited for", "identity", c.o.Identity)
+	case leader != c.o.Identity && c.o.Hooks.Leader != nil:
+		c.o.Hooks.Leader(c.o.Lease, leader)
+	}
+	return changed
+}
+
+// free says whether the Lease may be taken.
+func (c *candidate) free() bool { return c.rival.left(c.now().mono) <= 0 }
+
+// take writes the Lease as ours, over the very record that was seen (L1). If that fails it says how long to wait.
+func (c *candidate) take(ctx context.Context, lease *coordinationv1.Lease) (*holding, time.Duration) {
+	ctx, cancel := untilAnswered(ctx)
+	defer cancel()
+	write := c.update
+	if lease == nil {
+		write = c.create
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.o.Namespace, Name: c.o.Lease}}
+	}
+	h := &holding{sent: time.Now(), trust: hold{limit: c.o.lasts(), sent: c.now()}}
+	at := h.sent.Truncate(time.Microsecond)
+	c.authors.wrote(at)
+	var err error
+	if h.lease, err = write(ctx, acquired(lease, c.o.Identity, c.o.LeaseDuration, at)); err != nil {
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // somebody else was faster
+			c.failed("the lease cannot be acquired", err)
+		}
+		return nil, c.pause(err)
+	}
+	c.authors.answered(at)
+	c.leader = c.o.Identity
+	c.succeeded()
+	return h, 0
+}
+
+// answerLimit is for how long a request that may make the Lease ours is waited for when the campaign has been stopped.
+const answerLimit = time.Second
+
+// untilAnswered returns a context for a request that may make the Lease ours. It outlives ctx by answerLimit: if nobody waited
+// for the answer, nobody would know that there is a Lease to release, and rivals would wait for it to expire.
+func untilAnswered(ctx context.Context) (context.Context, func()) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(answerLimit, cancel) })
+	return longer, func() {
+		stop()
+		cancel()
+	}
+}
+
+// spread is what several that wait for the same expiry add to it, at random, so that not all of them write at once.
+func (c *candidate) spread() time.Duration { return rand.N(c.o.RetryPeriod/20 + 1) }
+
+// pause is how long to wait between two tries, at random, and not shorter than the API server asks for, within reason.
+func (c *candidate) pause(err error) time.Duration {
+	pause := c.o.RetryPeriod + rand.N(c.o.RetryPeriod/5+1)
+	return max(pause, min(delayOf(err), c.o.LeaseDuration))
+}
+
+// delayOf returns what the API server asks for.
+func delayOf(err error) time.Duration {
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return time.Duration(seconds) * time.Second
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,12 +34,20 @@ type replica struct {
 	line atomic.Pointer[func(*http.Request) (*http.Response, error)] // nil: it works
 	api  *fakeapi.Server
 
-	mu     sync.Mutex
-	events []string
+	mu       sync.Mutex
+	events   []string
+	requests []string // GET, PUT, POST or WATCH
 }
 
 // RoundTrip is the replica's line to the API server.
 func (r *replica) RoundTrip(req *http.Request) (*http.Response, error) {
+	r.mu.Lock()
+	verb := req.Method
+	if req.URL.Query().Get("watch") == "true" {
+		verb = "WATCH"
+	}
+	r.requests = append(r.requests, verb)
+	r.mu.Unlock()
 	if line := r.line.Load(); line != nil {
 		return (*line)(req)
 	}
@@ -66,6 +75,15 @@ func (r *replica) note(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, fmt.Sprintf(format, args...))
+}
+
+// made returns the requests since it was last called.
+func (r *replica) made() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	made := strings.Join(r.requests, " ")
+	r.requests = nil
+	return made
 }
 
 func (r *replica) want(t *testing.T, events ...string) {

@@ -1,0 +1,416 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// standby is a replica that wants to lead.
+type standby struct {
+	*replica
+	led    time.Time // since when it leads
+	stop   func()
+	result func() error
+}
+
+// newStandby starts a replica that leads, when it can, until it is stopped.
+func newStandby(t *testing.T, api *fakeapi.Server, identity string) *standby {
+	t.Helper()
+	s := &standby{replica: newReplica(t, api, identity)}
+	s.begin(t)
+	return s
+}
+
+func (s *standby) begin(t *testing.T) {
+	s.stop, s.result = s.start(t, func(take, work context.Context) error {
+		s.led = time.Now()
+		return untilStopped(take, work)
+	})
+}
+
+// leadsAfter wants it to lead so long after a moment, and at most a jitter later, and stops it.
+func (s *standby) leadsAfter(t *testing.T, from time.Time, d, jitter time.Duration) {
+	t.Helper()
+	if took := s.led.Sub(from); s.led.IsZero() || took < d || took > d+jitter {
+		t.Errorf("it leads after %s, want %s to %s", took, d, d+jitter)
+	}
+	s.stop()
+	ok(t, s.result())
+}
+
+const jitter = 100 * time.Millisecond // a twentieth of the RetryPeriod
+
+// TestL1_OnlyTheRecordThatWasTimedIsTaken: its holder renews it at the last moment, when the request is on its way.
+func TestL1_OnlyTheRecordThatWasTimedIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		give(api, "a")
+		b := newStandby(t, api, "b")
+		var renewed time.Time
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if isLease(r, "update") && renewed.IsZero() {
+				renewed = time.Now()
+				give(api, "a")
+			}
+			return nil, nil
+		})
+		pass(20 * time.Second)
+		if renewed.IsZero() || !b.led.IsZero() || holder(t, api) != "a" {
+			t.Fatalf("renewed at %s; b leads since %s", renewed, b.led)
+		}
+		pass(20 * time.Second)
+		b.leadsAfter(t, renewed, 15*time.Second, jitter)
+	})
+}
+
+// TestL1_WhatIsDoneByHandDoesNotShortenTheWait: the holder does not know yet.
+func TestL1_WhatIsDoneByHandDoesNotShortenTheWait(t *testing.T) {
+	spec := func(change func(*coordinationv1.LeaseSpec)) func(*testing.T, *fakeapi.Server) {
+		return func(t *testing.T, api *fakeapi.Server) { edit(t, api, change) }
+	}
+	second := func(n int32) func(*coordinationv1.LeaseSpec) {
+		return func(s *coordinationv1.LeaseSpec) { s.LeaseDurationSeconds = &n }
+	}
+	for name, test := range map[string]struct {
+		change func(*testing.T, *fakeapi.Server)
+		wait   time.Duration // since the record was seen that counts
+	}{
+		"shortened":   {spec(second(1)), seconds(20)},
+		"none":        {spec(second(0)), seconds(20)},
+		"negative":    {spec(second(-5)), seconds(20)},
+		"no duration": {spec(func(s *coordinationv1.LeaseSpec) { s.LeaseDurationSeconds = nil }), seconds(20)},
+		"no times":    {spec(func(s *coordinationv1.LeaseSpec) { s.RenewTime, s.AcquireTime = nil, nil }), seconds(20)},
+		"old times": {spec(func(s *coordinationv1.LeaseSpec) {
+			s.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Hour)}
+		}), seconds(20)},
+		"holder removed": {spec(func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = nil }), seconds(15)},
+		"holder emptied": {spec(func(s *coordinationv1.LeaseSpec) { *s.HolderIdentity = "" }), seconds(15)},
+		"all removed":    {spec(func(s *coordinationv1.LeaseSpec) { *s = coordinationv1.LeaseSpec{} }), seconds(15)},
+		"deleted":        {func(_ *testing.T, api *fakeapi.Server) { api.Remove(fakeapi.Leases, "default", "operator") }, seconds(15)},
+		"made anew":      {func(_ *testing.T, api *fakeapi.Server) { recreate(api, "c") }, seconds(20)},
+		"lengthened":     {spec(second(60)), seconds(65)},
+	} {
+		for _, how := range []string{"seen by a watch", "polled"} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					api := fakeapi.New(fakeapi.Leases)
+					late := jitter
+					if how == "polled" {
+						late += seconds(2.4) // the change is seen later
+						api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+							if isLease(r, "watch") {
+								return r.Fail(http.StatusForbidden, "no right to watch")
+							}
+							return nil, nil
+						})
+					}
+					began := time.Now()
+					give(api, "a")
+					b := newStandby(t, api, "b")
+					pass(5 * time.Second)
+					test.change(t, api)
+					pass(2 * time.Minute)
+					b.leadsAfter(t, began, test.wait, late)
+				})
+			})
+		}
+	}
+}
+
+func TestL7_ARecordIsLeftAloneForItsDuration(t *testing.T) {
+	for _, n := range []int32{1, 14, 15, 16, 137, math.MaxInt32} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Leases)
+				give(api, "a")
+				edit(t, api, func(s *coordinationv1.LeaseSpec) { s.LeaseDurationSeconds = &n })
+				began := time.Now()
+				b := newStandby(t, api, "b")
+				pass(10 * time.Minute)
+				if n < math.MaxInt32 {
+					b.leadsAfter(t, began, max(15, time.Duration(n))*time.Second, jitter)
+					return
+				}
+				b.stop()
+				ok(t, b.result())
+				if !b.led.IsZero() {
+					t.Error("it leads")
+				}
+			})
+		})
+	}
+}
+
+// TestL6_AHandOverTakesOneEventAndOneWrite: and until then a standby has a watch and makes no request.
+func TestL6_AHandOverTakesOneEventAndOneWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newStandby(t, api, "a")
+		pass(time.Second)
+		b := newStandby(t, api, "b")
+		pass(time.Minute)
+		if made := b.made(); made != "GET WATCH" {
+			t.Errorf("b has made %s", made)
+		}
+		if !b.led.IsZero() {
+			t.Error("both lead")
+		}
+		a.made()
+		a.stop()
+		ok(t, a.result())
+		released := time.Now()
+		synctest.Wait()
+		if made := a.made(); made != "PUT" {
+			t.Errorf("a has released with %s", made)
+		}
+		if made := b.made(); made != "PUT" {
+			t.Errorf("b has acquired with %s", made)
+		}
+		b.leadsAfter(t, released, 0, 0)
+		b.want(t, "a leads operator", "acquired operator", "released operator: false")
+	})
+}
+
+func TestL6_ACrashTakesTheLeaseDuration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newStandby(t, api, "a")
+		pass(time.Second)
+		var all []*standby
+		for _, name := range []string{"b", "c", "d"} {
+			all = append(all, newStandby(t, api, name))
+		}
+		pass(seconds(60))
+		a.cut()
+		renewed := lease(t, api).Spec.RenewTime.Time
+		pass(30 * time.Second)
+		led := 0
+		for _, s := range all {
+			if !s.led.IsZero() {
+				led++
+				if took := s.led.Sub(renewed); took < seconds(15) || took > seconds(15)+jitter {
+					t.Errorf("it leads %s after the last renewal", took)
+				}
+			}
+		}
+		if led != 1 {
+			t.Errorf("%d lead", led)
+		}
+		a.mend()
+		pass(seconds(5))
+		a.want(t, "acquired operator", "lost operator", holder(t, api)+" leads operator")
+		for _, s := range append(all, a) {
+			s.stop()
+		}
+		for _, s := range append(all, a) {
+			ok(t, s.result())
+		}
+	})
+}
+
+// TestL6_WithoutAWatchItIsOneRetryPeriodMore, whatever it is that goes wrong, and the Lease is watched again when that is possible.
+func TestL6_WithoutAWatchItIsOneRetryPeriodMore(t *testing.T) {
+	for name, answer := range map[string]func(*fakeapi.Request) (*http.Response, error){
+		"forbidden":  func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") },
+		"error":      func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusInternalServerError, "oh") },
+		"hung":       func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() },
+		"refused":    func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() },
+		"ends early": func(r *fakeapi.Request) (*http.Response, error) { return r.Send("") },
+		"no events": func(r *fakeapi.Request) (*http.Response, error) {
+			return r.Send(`{"type":"MODIFIED","object":{"kind":"Pod"}}`)
+		},
+		"no JSON": func(r *fakeapi.Request) (*http.Response, error) { return r.Send("<html>") },
+		"410":     func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusGone, "too old") },
+		"410 as sent": func(r *fakeapi.Request) (*http.Response, error) {
+			return r.Send(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Leases)
+				a := newStandby(t, api, "a")
+				pass(time.Second)
+				trouble := func(r *fakeapi.Request) (*http.Response, error) {
+					if isLease(r, "watch") {
+						return answer(r)
+					}
+					return nil, nil
+				}
+				api.Intercept(trouble)
+				b := newStandby(t, api, "b")
+				pass(time.Minute)
+				slow := seconds(2.4)
+				if name == "hung" {
+					slow += seconds(5) // until it is given up
+				}
+				if n := api.Count("watch", fakeapi.Leases); n > 30 || name == "forbidden" && n > 2 {
+					t.Errorf("%d watches in a minute", n)
+				}
+				stopped := time.Now()
+				a.stop()
+				ok(t, a.result())
+				pass(10 * time.Second)
+				if took := b.led.Sub(stopped); b.led.IsZero() || took > slow {
+					t.Errorf("b leads %s after the release", took)
+				}
+				api.Intercept(nil)
+				a.begin(t)
+				pass(2 * time.Minute)
+				if n := api.Watches(); n != 1 {
+					t.Errorf("%d watches are open", n)
+				}
+				api.Intercept(trouble)
+				api.CutWatches()
+				b.cut()
+				renewed := lease(t, api).Spec.RenewTime.Time
+				pass(time.Minute)
+				if took := a.led.Sub(renewed); took < seconds(15) || took > seconds(15)+2*slow {
+					t.Errorf("a leads %s after the last renewal of b", took)
+				}
+				a.stop()
+				ok(t, a.result())
+				b.stop()
+				ok(t, b.result())
+			})
+		})
+	}
+}
+
+// TestL6_AWatchThatIsSilentCostsOneWrite: a rival renews, and no event says so.
+func TestL6_AWatchThatIsSilentCostsOneWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newStandby(t, api, "a")
+		pass(time.Second)
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if isLease(r, "watch") {
+				return r.SendAndHang("")
+			}
+			return nil, nil
+		})
+		b := newStandby(t, api, "b")
+		pass(seconds(30))
+		if made := b.made(); made != "GET WATCH PUT GET WATCH" {
+			t.Errorf("b has made %s", made)
+		}
+		api.Intercept(nil)
+		pass(time.Minute)
+		a.stop()
+		ok(t, a.result())
+		released := time.Now()
+		pass(time.Second)
+		b.leadsAfter(t, released, 0, 0)
+	})
+}
+
+// TestL1_ANamesakeIsARival: another process, or an earlier one, under the same identity.
+func TestL1_ANamesakeIsARival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		began := time.Now()
+		giveAt(api, "a", time.Now().Add(-time.Minute))
+		a := newStandby(t, api, "a")
+		pass(time.Minute)
+		a.leadsAfter(t, began, 15*time.Second, jitter)
+	})
+}
+
+// TestL1_AnAcquisitionThatWasNotAnsweredIsOurs: nobody else can lead, so nobody need wait.
+func TestL1_AnAcquisitionThatWasNotAnsweredIsOurs(t *testing.T) {
+	for how, want := range map[string]time.Duration{"a new Lease": seconds(2), "one that is free": 0} { // a watch tells
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Leases)
+				if how != "a new Lease" {
+					give(api, "")
+				}
+				a := newReplica(t, api, "a")
+				deaf := func(req *http.Request) (*http.Response, error) {
+					answer, err := api.RoundTrip(req)
+					if err == nil && (req.Method == http.MethodPut || req.Method == http.MethodPost) {
+						answer, err = nil, fmt.Errorf("connection reset")
+						a.mend()
+					}
+					return answer, err
+				}
+				a.line.Store(&deaf)
+				began := time.Now()
+				s := &standby{replica: a}
+				s.begin(t)
+				pass(time.Minute)
+				s.leadsAfter(t, began, want, seconds(0.4))
+			})
+		})
+	}
+}
+
+// TestRetryAfter: a standby waits for as long as the API server asks for, within reason.
+func TestRetryAfter(t *testing.T) {
+	for asked, want := range map[int32]time.Duration{1: seconds(2), 5: seconds(5), 3600: seconds(15)} {
+		for _, verb := range []string{"get", "create"} {
+			t.Run(fmt.Sprintf("%d s to a %s", asked, verb), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					api := fakeapi.New(fakeapi.Leases)
+					n := 0
+					api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+						if n++; isLease(r, verb) && n < 3 {
+							return r.FailWith(metav1.Status{
+								Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "too many",
+								Details: &metav1.StatusDetails{RetryAfterSeconds: asked},
+							})
+						}
+						return nil, nil
+					})
+					began := time.Now()
+					a := newStandby(t, api, "a")
+					pass(time.Minute)
+					times := time.Duration(1)
+					if verb == "get" {
+						times = 2
+					}
+					a.leadsAfter(t, began, times*want, times*seconds(0.4))
+				})
+			})
+		}
+	}
+}
+
+// TestTheLeaseIsAsClientGoWritesIt: its other fields and its metadata are left alone.
+func TestTheLeaseIsAsClientGoWritesIt(t *testing.T) {
+	for before, want := range map[int32]int32{0: 1, 7: 8, -3: 1, math.MaxInt32: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			api := fakeapi.New(fakeapi.Leases)
+			give(api, "")
+			strategy := coordinationv1.OldestEmulationVersion
+			edit(t, api, func(s *coordinationv1.LeaseSpec) { s.LeaseTransitions, s.Strategy = &before, &strategy })
+			label(t, api)
+			a := newStandby(t, api, "a")
+			pass(seconds(5))
+			l := lease(t, api)
+			if n := l.Spec.LeaseTransitions; n == nil || *n != want || l.Labels["at"] == "" || *l.Spec.Strategy != strategy {
+				t.Errorf("of %d the Lease has made %+v %+v", before, l.Labels, l.Spec)
+			}
+			if renewed := l.Spec.RenewTime.Sub(l.Spec.AcquireTime.Time); renewed != seconds(4) || *l.Spec.LeaseDurationSeconds != 15 {
+				t.Errorf("it was renewed %s after it was acquired, for %d s", renewed, *l.Spec.LeaseDurationSeconds)
+			}
+			a.stop()
+			ok(t, a.result())
+			if n := lease(t, api).Spec.LeaseTransitions; *n != want {
+				t.Errorf("after the release it has %d transitions", *n)
+			}
+		})
+	}
+}

@@ -1,0 +1,277 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+)
+
+func TestARenewalIsOneRequestPerRetryPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newStandby(t, fakeapi.New(fakeapi.Leases), "a")
+		pass(seconds(1))
+		if made := a.made(); made != "GET POST" {
+			t.Errorf("to acquire it has made %s", made)
+		}
+		pass(seconds(60))
+		if made := a.made(); made != strings.TrimSpace(strings.Repeat("PUT ", 30)) {
+			t.Errorf("in a minute it has made %s", made)
+		}
+		a.stop()
+		ok(t, a.result())
+	})
+}
+
+// TestL7_TheTermEndsWhenTheLeaseIsNotOurs: at the next renewal, and its trust before the work is told.
+func TestL7_TheTermEndsWhenTheLeaseIsNotOurs(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*testing.T, *fakeapi.Server)
+		again  time.Duration // when it leads again
+	}{
+		"another holder": {func(_ *testing.T, api *fakeapi.Server) { give(api, "b") }, seconds(15)},
+		"no holder":      {func(_ *testing.T, api *fakeapi.Server) { give(api, "") }, seconds(1)},
+		"a namesake":     {func(_ *testing.T, api *fakeapi.Server) { giveAt(api, "a", time.Now().Add(-time.Minute)) }, seconds(16)},
+		"made anew": {func(t *testing.T, api *fakeapi.Server) {
+			l := lease(t, api)
+			api.Remove(fakeapi.Leases, "default", "operator")
+			put(api, l.Spec)
+		}, seconds(1)}, // every record of it is ours, and nothing runs under it any more
+		"deleted": {func(_ *testing.T, api *fakeapi.Server) { api.Remove(fakeapi.Leases, "default", "operator") }, seconds(1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Leases)
+				a := newReplica(t, api, "a")
+				var terms []time.Time
+				var lost time.Time
+				stop, result := a.start(t, func(take, work context.Context) error {
+					terms = append(terms, time.Now())
+					<-take.Done()
+					if lost.IsZero() {
+						lost = time.Now()
+						if err := client.TermOf(work).Trusted(); !errors.Is(err, leaderelection.ErrLost) {
+							t.Errorf("when the work ends, its term says %v", err)
+						}
+					}
+					return nil
+				})
+				pass(seconds(61))
+				test.change(t, api)
+				changed := time.Now()
+				pass(time.Minute)
+				if took := lost.Sub(changed); lost.IsZero() || took > seconds(2) {
+					t.Errorf("lost after %s", took)
+				}
+				if len(terms) != 2 || terms[1].Sub(changed) < test.again || terms[1].Sub(changed) > test.again+2*time.Second {
+					t.Errorf("terms began at %s, the change was at %s", terms, changed)
+				}
+				stop()
+				ok(t, result())
+			})
+		})
+	}
+}
+
+// TestL7_ATermSurvivesWhatDoesNotEndIt: the next renewal writes over it, and a Get more is all that it costs.
+func TestL7_ATermSurvivesWhatDoesNotEndIt(t *testing.T) {
+	for name, change := range map[string]func(*testing.T, *fakeapi.Server){
+		"labelled": label,
+		"shortened": func(t *testing.T, api *fakeapi.Server) {
+			edit(t, api, func(s *coordinationv1.LeaseSpec) { s.LeaseDurationSeconds = new(int32) })
+		},
+		"without what others do not need": func(t *testing.T, api *fakeapi.Server) {
+			edit(t, api, func(s *coordinationv1.LeaseSpec) {
+				s.LeaseDurationSeconds, s.AcquireTime, s.LeaseTransitions = nil, nil, nil
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Leases)
+				a := newStandby(t, api, "a")
+				pass(seconds(61))
+				change(t, api)
+				a.made()
+				pass(seconds(2))
+				if made := a.made(); made != "PUT GET PUT" {
+					t.Errorf("it has made %s", made)
+				}
+				if l := lease(t, api); *l.Spec.LeaseDurationSeconds != 15 {
+					t.Errorf("the Lease is %+v", l.Spec)
+				}
+				a.stop()
+				ok(t, a.result())
+				a.want(t, "acquired operator", "released operator: false")
+			})
+		})
+	}
+}
+
+// TestL5_TroubleThatPassesDoesNotCostTheTerm: no trouble of less than the RenewDeadline does.
+func TestL5_TroubleThatPassesDoesNotCostTheTerm(t *testing.T) {
+	for name, answer := range map[string]func(*fakeapi.Request) (*http.Response, error){
+		"500":       func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusInternalServerError, "oh") },
+		"503":       func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusServiceUnavailable, "oh") },
+		"401":       func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusUnauthorized, "oh") },
+		"409":       func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusConflict, "oh") },
+		"refused":   func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() },
+		"hung once": func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() },
+		"429, 1 s":  tooMany(1),
+		"429, 4 s":  tooMany(4),
+		"429, 1 h":  tooMany(3600),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Leases)
+				a := newStandby(t, api, "a")
+				pass(seconds(61))
+				n, began := 0, time.Now()
+				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+					trouble := time.Since(began) < seconds(8) && !strings.HasPrefix(name, "hung") || n == 0
+					if isLease(r, "update") && trouble {
+						n++
+						return answer(r)
+					}
+					return nil, nil
+				})
+				pass(seconds(20))
+				if most := map[string]int{"429, 4 s": 3, "429, 1 h": 3, "409": 25}[name]; most != 0 && n > most || n > 25 {
+					t.Errorf("%d requests in 8 s", n)
+				}
+				a.stop()
+				ok(t, a.result())
+				a.want(t, "acquired operator", "released operator: false")
+			})
+		})
+	}
+}
+
+func tooMany(seconds int32) func(*fakeapi.Request) (*http.Response, error) {
+	return func(r *fakeapi.Request) (*http.Response, error) {
+		return r.FailWith(metav1.Status{
+			Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "too many",
+			Details: &metav1.StatusDetails{RetryAfterSeconds: seconds},
+		})
+	}
+}
+
+// TestL5_ARenewalWhoseAnswerIsLostIsOurs: the Lease has a version that we did not know, and is still ours.
+func TestL5_ARenewalWhoseAnswerIsLostIsOurs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newStandby(t, api, "a")
+		pass(seconds(61))
+		deaf := func(req *http.Request) (*http.Response, error) {
+			answer, err := api.RoundTrip(req)
+			if req.Method == http.MethodPut && err == nil && answer.StatusCode == http.StatusOK {
+				return nil, fmt.Errorf("connection reset")
+			}
+			return answer, err
+		}
+		a.line.Store(&deaf)
+		a.made()
+		pass(seconds(6))
+		if made := a.made(); made != "PUT PUT GET PUT PUT GET PUT" {
+			t.Errorf("it has made %s", made)
+		}
+		a.mend()
+		pass(seconds(2))
+		if made := a.made(); made != "PUT GET PUT" {
+			t.Errorf("it has made %s", made)
+		}
+		a.stop()
+		ok(t, a.result())
+		a.want(t, "acquired operator", "released operator: false")
+	})
+}
+
+// TestL2_AMachineThatSleptHasLostItsTerm: its monotonic clock stood still, its wall clock did not. Nothing is renewed then.
+func TestL2_AMachineThatSleptHasLostItsTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newReplica(t, api, "a")
+		slept := time.Duration(0)
+		leaderelection.SetWall(a.Elector, func() time.Time { return time.Now().Add(slept).Round(0) })
+		var lost time.Time
+		terms := 0
+		stop, result := a.start(t, func(take, work context.Context) error {
+			if terms++; terms > 1 {
+				return untilStopped(take, work)
+			}
+			<-work.Done()
+			lost = time.Now()
+			if cause := context.Cause(work); !errors.Is(cause, leaderelection.ErrLost) {
+				t.Errorf("the cause is %v", cause)
+			}
+			return nil
+		})
+		pass(seconds(61))
+		slept = time.Hour
+		a.made()
+		woke := time.Now()
+		pass(seconds(10))
+		if took := lost.Sub(woke); lost.IsZero() || took > seconds(2) {
+			t.Errorf("lost %s after it woke", took)
+		}
+		if made := a.made(); !strings.HasPrefix(made, "GET PUT") {
+			t.Errorf("it has made %s: a term that was lost is renewed", made)
+		}
+		stop()
+		ok(t, result())
+		a.want(t, "acquired operator", "lost operator", "acquired operator", "released operator: false")
+	})
+}
+
+// TestL1_AWallClockThatIsSetDoesNotShortenTheWait for a rival's Lease.
+func TestL1_AWallClockThatIsSetDoesNotShortenTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		began := time.Now()
+		give(api, "a")
+		b := &standby{replica: newReplica(t, api, "b")}
+		leaderelection.SetWall(b.Elector, func() time.Time {
+			if time.Since(began) > seconds(5) {
+				return time.Now().Add(time.Hour).Round(0)
+			}
+			return time.Now().Round(0)
+		})
+		b.begin(t)
+		pass(time.Minute)
+		b.leadsAfter(t, began, seconds(15), jitter)
+	})
+}
+
+// TestL5_WhatWasLostForLackOfAnAnswerIsTakenBack: the record is our own, its work has ended, and nobody else has written it.
+func TestL5_WhatWasLostForLackOfAnAnswerIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newStandby(t, api, "a")
+		pass(seconds(61))
+		a.cut()
+		pass(seconds(13))
+		first := a.led
+		a.mend()
+		pass(seconds(3))
+		if a.led.Equal(first) {
+			t.Error("it does not lead again")
+		}
+		a.stop()
+		ok(t, a.result())
+		a.want(t, "acquired operator", "lost operator", "acquired operator", "released operator: false")
+	})
+}

@@ -168,7 +168,9 @@ func (c *candidate) take(ctx context.Context, lease *coordinationv1.Lease) (*hol
 	c.authors.wrote(at)
 	var err error
 	if h.lease, err = write(ctx, acquired(lease, c.o.Identity, c.o.LeaseDuration, at)); err != nil {
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // somebody else was faster
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // somebody else was faster
+			c.authors.refused(at)
+		} else {
 			c.failed("the lease cannot be acquired", err)
 		}
 		return nil, c.pause(err)

@@ -73,7 +73,7 @@ func (e *Elector) watch(ctx context.Context, since string, changes chan<- sight)
 	}
 	defer func() {
 		stream.Stop()
-		for range stream.ResultChan() { //nolint:revive // its sender ends when nothing is left to be read
+		for range stream.ResultChan() { // its sender ends when nothing is left to be read
 		}
 	}()
 	if !late.Stop() {

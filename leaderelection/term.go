@@ -116,6 +116,11 @@ func (c *candidate) join(h *holding, done <-chan error) error {
 	case err := <-done:
 		return err
 	case <-expired.C:
+	}
+	select {
+	case err := <-done: // before this process came to look
+		return err
+	default:
 		return fmt.Errorf("the Lease %s was lost, and the work under it has not stopped before it expired: somebody else may lead now, so this process must exit", c)
 	}
 }
@@ -197,6 +202,7 @@ func (c *candidate) overwrite(ctx context.Context, h *holding, change func(*coor
 		case !apierrors.IsConflict(err):
 			return sent, err
 		}
+		c.authors.refused(at)
 		if found, err = c.read(ctx); err != nil {
 			return sent, err
 		}

@@ -97,6 +97,11 @@ func (a *authors) wrote(at time.Time) {
 // answered takes down that it was stored. What was sent before and not answered carries an older version and comes too late.
 func (a *authors) answered(at time.Time) { a.times = append(a.times[:0], at) }
 
+// refused takes down that it was not stored, for sure: what is there was written by somebody else, even if at the same time.
+func (a *authors) refused(at time.Time) {
+	a.times = slices.DeleteFunc(a.times, at.Equal)
+}
+
 // mine says whether a record is one of ours.
 func (a *authors) mine(l *coordinationv1.Lease) bool {
 	return l != nil && holderOf(l) == a.identity && l.Spec.RenewTime != nil && slices.ContainsFunc(a.times, l.Spec.RenewTime.Time.Equal)

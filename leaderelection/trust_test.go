@@ -1,45 +1,159 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package leaderelection_test
+package leaderelection
 
 import (
-	"context"
-	"net/http"
+	"strconv"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestL5_ASlowAnswerDoesNotLengthenTheTerm: rivals count from when the Lease was written, not from when we learn of it.
-func TestL5_ASlowAnswerDoesNotLengthenTheTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
-		a := newReplica(t, api, "a")
-		ended := false
-		stop, result := a.start(t, func(_, work context.Context) error {
-			<-work.Done()
-			if left := seconds(15) - time.Since(lease(t, api).Spec.RenewTime.Time); left < 2*time.Second {
-				t.Errorf("%s are left when the work is cancelled", left)
-			}
-			ended = true
-			return nil
-		})
-		pass(seconds(5.5))
-		slow := func(req *http.Request) (*http.Response, error) {
-			answer, err := api.RoundTrip(req)
-			time.Sleep(seconds(4.5))
-			a.cut()
-			return answer, err
+// duel is a holder and a rival of one Lease, each with its own clocks, and the real time, which neither knows.
+type duel struct {
+	o                Options
+	real             time.Duration
+	holderRate, rate float64 // of the holder's and the rival's monotonic clock
+	clock            instant // the holder's
+	mono             time.Duration
+	setClocks        bool // else the monotonic one may stand still: at least one of both runs
+
+	stored  *coordinationv1.Lease
+	holder  hold
+	rival   rival
+	sent    instant               // a renewal under way
+	request *coordinationv1.Lease // that carries the version that it was made from
+	written bool                  // and was stored
+	taken   bool
+}
+
+func newDuel(holderRate, rivalRate byte, setClocks bool) *duel {
+	o := Options{Lease: "operator", Namespace: "default"}.withDefaults()
+	rate := func(b byte) float64 { return 0.95 + 0.1*float64(b)/255 } // a tenth apart at most
+	d := &duel{o: o, holderRate: rate(holderRate), rate: rate(rivalRate), setClocks: setClocks}
+	d.stored = held(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "uid", ResourceVersion: "1"}}, "holder", o.LeaseDuration, time.Time{})
+	d.holder = hold{limit: o.fence()}
+	d.rival = rival{least: o.LeaseDuration}
+	d.rival.see(d.stored, 0)
+	return d
+}
+
+// pass lets time pass. asleep, the holder's monotonic clock stands still.
+func (d *duel) pass(t time.Duration, asleep bool) {
+	d.real += t
+	d.mono += time.Duration(float64(t) * d.rate)
+	d.clock.wall += time.Duration(float64(t) * d.holderRate)
+	if !asleep {
+		d.clock.mono += time.Duration(float64(t) * d.holderRate)
+	}
+}
+
+func (d *duel) step(t *testing.T, op byte, by time.Duration) {
+	switch op % 8 {
+	case 0:
+		d.pass(by, false)
+	case 1: // send
+		if d.request == nil && !d.holder.lost(d.clock) {
+			d.sent, d.request, d.written = d.clock, d.stored, false
 		}
-		a.line.Store(&slow)
-		pass(seconds(20))
-		if !ended {
-			t.Error("the term goes on")
+	case 2: // store
+		if d.request != nil && !d.written && versionOf(d.request) == versionOf(d.stored) {
+			d.stored, d.written = d.next(), true
 		}
-		stop()
-		ok(t, result())
+	case 3: // answer, or lose the answer
+		if d.written && by > 0 {
+			d.holder.renew(d.sent)
+		}
+		d.request = nil
+	case 4:
+		d.rival.see(d.stored, d.mono)
+	case 5: // until the rival acts
+		d.pass(max(0, time.Duration(float64(d.rival.left(d.mono))/d.rate)+1), !d.setClocks && by%2 == 1)
+	case 6:
+		if d.setClocks {
+			d.clock.wall += by - 5*time.Second
+		}
+	case 7:
+		d.pass(by, !d.setClocks)
+	}
+	if d.rival.left(d.mono) <= 0 && d.rival.seen == versionOf(d.stored) {
+		d.stored, d.taken = d.next(), true
+	}
+	holder := d.holder // it need not look now
+	if d.taken && !holder.lost(d.clock) {
+		t.Fatalf("after %s the rival leads, and the holder trusts its term since %v, now %v", d.real, d.holder.sent, d.clock)
+	}
+}
+
+func (d *duel) next() *coordinationv1.Lease {
+	l := d.stored.DeepCopy()
+	n, _ := strconv.Atoi(l.ResourceVersion)
+	l.ResourceVersion = strconv.Itoa(n + 1)
+	return l
+}
+
+// FuzzTrust is L1: whatever is sent, stored, answered, seen and lost when, and as long as one of the holder's clocks runs, two
+// never trust a term at once if their clocks' rates are a tenth apart at most.
+func FuzzTrust(f *testing.F) {
+	f.Add(byte(0), byte(255), true, []byte{1, 1, 2, 1, 4, 1, 3, 1, 5, 0})                      // the rates far apart
+	f.Add(byte(0), byte(255), false, []byte{1, 1, 2, 1, 4, 1, 3, 1, 5, 1})                     // asleep
+	f.Add(byte(128), byte(128), true, []byte{1, 1, 2, 1, 4, 1, 0, 50, 3, 1, 0, 1, 6, 0, 5, 0}) // a slow answer, a clock set back
+	f.Add(byte(128), byte(128), true, []byte{1, 1, 2, 1, 0, 100, 3, 1, 5, 0, 4, 1, 5, 0})      // a renewal that the rival sees late
+	f.Add(byte(128), byte(128), false, []byte{1, 1, 0, 100, 2, 1, 4, 1, 0, 100, 3, 1, 7, 60})  // a slow request
+	f.Fuzz(func(t *testing.T, holderRate, rivalRate byte, setClocks bool, steps []byte) {
+		d := newDuel(holderRate, rivalRate, setClocks)
+		for i := 0; i+1 < len(steps); i += 2 {
+			d.step(t, steps[i], time.Duration(steps[i+1])*100*time.Millisecond)
+		}
 	})
+}
+
+func TestL1_TheRatesOfTheClocksMayBeATenthApart(t *testing.T) {
+	d := newDuel(0, 255, true)
+	d.step(t, 5, 0)
+	if !d.taken || d.real > d.o.LeaseDuration {
+		t.Errorf("after %s it is taken: %t", d.real, d.taken)
+	}
+}
+
+// TestL1_TrustThatIsOverStaysSo: also when the clock is set back that said so.
+func TestL1_TrustThatIsOverStaysSo(t *testing.T) {
+	h := hold{limit: time.Second}
+	for _, test := range []struct {
+		now  instant
+		over bool
+	}{{instant{0, 0}, false}, {instant{1, -1e9}, false}, {instant{1, 1e9}, true}, {instant{2, 1}, true}} {
+		if over := h.lost(test.now); over != test.over {
+			t.Errorf("at %v it is over: %t", test.now, over)
+		}
+	}
+	h = hold{limit: time.Second}
+	if !h.lost(instant{1e9, 0}) {
+		t.Error("the monotonic clock does not count")
+	}
+}
+
+// TestL1_AuthorsForgetWhatCannotCome: a write that was not answered is ours until a later one is answered.
+func TestL1_AuthorsForgetWhatCannotCome(t *testing.T) {
+	a := authors{identity: "a"}
+	began := time.Unix(1, 0)
+	at := func(n int) *coordinationv1.Lease {
+		return held(&coordinationv1.Lease{}, "a", time.Second, began.Add(time.Duration(n)*time.Second))
+	}
+	for n := range 2 * maxUnanswered {
+		a.wrote(began.Add(time.Duration(n) * time.Second))
+	}
+	if a.mine(at(0)) || !a.mine(at(maxUnanswered)) || !a.mine(at(2*maxUnanswered-1)) || a.mine(at(2*maxUnanswered)) {
+		t.Error("the wrong writes are remembered")
+	}
+	a.answered(began)
+	if !a.mine(at(0)) || a.mine(at(maxUnanswered)) || a.mine(nil) || a.mine(&coordinationv1.Lease{}) {
+		t.Error("after an answer, the wrong ones are")
+	}
+	if l := held(at(0), "b", time.Second, began); a.mine(l) {
+		t.Error("what b holds is ours")
+	}
 }

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// TestL5_ASlowAnswerDoesNotLengthenTheTerm: rivals count from when the Lease was written, not from when we learn of it.
+func TestL5_ASlowAnswerDoesNotLengthenTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newReplica(t, api, "a")
+		ended := false
+		stop, result := a.start(t, func(_, work context.Context) error {
+			<-work.Done()
+			if left := seconds(15) - time.Since(lease(t, api).Spec.RenewTime.Time); left < 2*time.Second {
+				t.Errorf("%s are left when the work is cancelled", left)
+			}
+			ended = true
+			return nil
+		})
+		pass(seconds(5.5))
+		slow := func(req *http.Request) (*http.Response, error) {
+			answer, err := api.RoundTrip(req)
+			time.Sleep(seconds(4.5))
+			a.cut()
+			return answer, err
+		}
+		a.line.Store(&slow)
+		pass(seconds(20))
+		if !ended {
+			t.Error("the term goes on")
+		}
+		stop()
+		ok(t, result())
+	})
+}

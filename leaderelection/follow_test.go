@@ -100,7 +100,7 @@ func TestL1_WhatIsDoneByHandDoesNotShortenTheWait(t *testing.T) {
 		"holder emptied": {spec(func(s *coordinationv1.LeaseSpec) { *s.HolderIdentity = "" }), seconds(15)},
 		"all removed":    {spec(func(s *coordinationv1.LeaseSpec) { *s = coordinationv1.LeaseSpec{} }), seconds(15)},
 		"deleted":        {func(_ *testing.T, api *fakeapi.Server) { api.Remove(fakeapi.Leases, "default", "operator") }, seconds(15)},
-		"made anew":      {func(_ *testing.T, api *fakeapi.Server) { recreate(api, "c") }, seconds(20)},
+		"made anew":      {remake, seconds(20)},
 		"lengthened":     {spec(second(60)), seconds(65)},
 	} {
 		for _, how := range []string{"seen by a watch", "polled"} {

@@ -46,12 +46,8 @@ func TestL7_TheTermEndsWhenTheLeaseIsNotOurs(t *testing.T) {
 		"another holder": {func(_ *testing.T, api *fakeapi.Server) { give(api, "b") }, seconds(15)},
 		"no holder":      {func(_ *testing.T, api *fakeapi.Server) { give(api, "") }, seconds(1)},
 		"a namesake":     {func(_ *testing.T, api *fakeapi.Server) { giveAt(api, "a", time.Now().Add(-time.Minute)) }, seconds(16)},
-		"made anew": {func(t *testing.T, api *fakeapi.Server) {
-			l := lease(t, api)
-			api.Remove(fakeapi.Leases, "default", "operator")
-			put(api, l.Spec)
-		}, seconds(1)}, // every record of it is ours, and nothing runs under it any more
-		"deleted": {func(_ *testing.T, api *fakeapi.Server) { api.Remove(fakeapi.Leases, "default", "operator") }, seconds(1)},
+		"made anew":      {remake, seconds(1)}, // every record of it is ours, and nothing runs under it any more
+		"deleted":        {func(_ *testing.T, api *fakeapi.Server) { api.Remove(fakeapi.Leases, "default", "operator") }, seconds(1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -251,6 +247,8 @@ func TestL1_AWallClockThatIsSetDoesNotShortenTheWait(t *testing.T) {
 			return time.Now().Round(0)
 		})
 		b.begin(t)
+		pass(seconds(6))
+		api.CutWatches() // so that it looks again
 		pass(time.Minute)
 		b.leadsAfter(t, began, seconds(15), jitter)
 	})

@@ -167,10 +167,12 @@ func edit(t *testing.T, api *fakeapi.Server, change func(*coordinationv1.LeaseSp
 	put(api, l.Spec)
 }
 
-// recreate deletes the Lease and makes it anew, with the same content.
-func recreate(api *fakeapi.Server, to string) {
+// remake deletes the Lease and makes it anew, with the same content.
+func remake(t *testing.T, api *fakeapi.Server) {
+	t.Helper()
+	l := lease(t, api)
 	api.Remove(fakeapi.Leases, "default", "operator")
-	give(api, to)
+	put(api, l.Spec)
 }
 
 // label changes the Lease's metadata.

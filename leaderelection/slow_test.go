@@ -31,7 +31,7 @@ func TestL5_ASlowAnswerDoesNotLengthenTheTerm(t *testing.T) {
 		slow := func(req *http.Request) (*http.Response, error) {
 			answer, err := api.RoundTrip(req)
 			time.Sleep(seconds(4.5))
-			a.cut()
+			a.hang()
 			return answer, err
 		}
 		a.line.Store(&slow)

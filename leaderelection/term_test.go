@@ -78,7 +78,7 @@ func TestL4_ALeaseThatChangesMeanwhileIsNotReleased(t *testing.T) {
 	}{
 		"by a rival":        {func(api *fakeapi.Server) { give(api, "b") }, "b", []string{"b leads operator"}},
 		"by a namesake":     {func(api *fakeapi.Server) { giveAt(api, "a", time.Now().Add(-time.Second)) }, "a", nil},
-		"by a new Lease":    {func(api *fakeapi.Server) { recreate(api, "a") }, "a", nil},
+		"by a new Lease":    {func(api *fakeapi.Server) { remake(t, api) }, "a", nil},
 		"by whoever labels": {func(api *fakeapi.Server) { label(t, api) }, "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {

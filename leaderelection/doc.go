@@ -10,32 +10,52 @@
 //	    ▲                        │
 //	    └──lead has returned ◀── lost: take and work end (cause ErrLost)
 //
+// With the defaults, after the last renewal that succeeded was sent, however late its answer came:
+//
+//	0 s  sent                     12 s  the term is lost: work is cancelled
+//	2 s  the next one             13.5 s  its trust is over: the fence refuses requests
+//	                              15 s  somebody else may lead
+//
 // # Guarantees
+//
+// L1: two processes never trust a term at once, as long as the rates of their clocks differ by less than what is left of
+// LeaseDuration when the trust is over (with the defaults a tenth). Our own trust counts from when the last successful renewal
+// was sent, by the monotonic or the wall clock, whichever says so first. A rival's Lease counts from when we saw its record
+// change, by the monotonic clock, and is taken by an Update with the UID and version of that very record. What is done by hand
+// does not shorten this wait: a Lease whose duration or holder is removed, or which is deleted, is left alone as long as it was
+// before. Only a process that has not seen the Lease before it was deleted creates it at once. Whoever holds it under our identity
+// is a rival, too, unless the record is one that this process wrote: a renew time, to the microsecond, tells.
+//
+// L2 (with package client): what leads is given a [client.Term] in its contexts. Requests that carry it are refused when its trust
+// is over, when somebody else was seen to hold the Lease, or when lead has returned. See package client for what is beyond any fence.
 //
 // L3: a Lease is released only after lead has returned. While it runs, also during a slow stop, the Lease is renewed.
 //
-// L4: a release never frees someone else's Lease: it reads the Lease, verifies the holder, and writes with the
-// resourceVersion that it read.
+// L4: a release never frees someone else's Lease: it is an Update with the version that we wrote last. If the API server refuses that,
+// the Lease is read, must have our UID and a record of ours, and is written with the version that was read.
 //
 // L5: losing a term does not end the process if lead returns before the Lease expires, LeaseDuration after the last renewal
 // was sent. Otherwise Run returns an error then, and the process should exit. A term is lost RetryPeriod and
-// RenewDeadline after the last renewal that succeeded was sent, however late its answer came and even if the process was
-// suspended meanwhile, or as soon as another holder is read.
+// RenewDeadline after the last renewal that succeeded was sent, or as soon as a renewal finds the Lease deleted, made anew, or
+// written by somebody else. A renewal whose answer was lost is known again, and costs one Get.
 //
-// L2 (with package client): what leads is given a [client.Term] in its contexts. Requests that carry it are refused from when
-// the term is lost, or lead has returned. If the process or its machine stood still meanwhile, so that neither was noticed in
-// time, they are refused from when half of the time is over that is left of LeaseDuration after RetryPeriod and RenewDeadline
-// (with the defaults 13.5 s after the last renewal was sent), by the monotonic or the wall clock, whichever says so first. See
-// package client for what is beyond any fence.
+// L6: a graceful hand-over takes one watch event and one write, a crash LeaseDuration after the last renewal, and up to a
+// twentieth of RetryPeriod more, at random, so that not all standbys write at once. The standbys watch the one Lease, by a field selector
+// on its name, so that a rule with resourceNames is enough. Where they cannot, they read it each RetryPeriod and up to a fifth more: a
+// hand-over takes that much longer. The leader makes one request per RetryPeriod, a standby none.
 //
-// # What it stands on
+// L7: this works on one Lease with client-go's elector, in both directions, so that replicas can be migrated one by one. We take no
+// record that has not been still for its leaseDurationSeconds, and client-go does not find ours expired while we trust it, provided
+// that RetryPeriod is at least 1 s: client-go compares times of renewal by the second, and takes two in one second for one.
+// Our term ends when the holder changes.
 //
-// Acquiring and renewing are client-go's elector on coordination/v1 Leases, so the records are those that every Kubernetes
-// component writes. Releasing is our own: client-go releases before the work has ended, and can free a Lease that is no
-// longer its own.
+// # What it needs
+//
+// The right to create Leases, and to get, update and watch the one. Without the right to watch it polls, and says so in the log.
+// What goes wrong is logged once until it goes well or wrong in another way.
 //
 // # Concurrency
 //
-// [Elector.Run] starts client-go's goroutine for each term, which calls lead, and joins it, except where lead does not stop
-// (L5). Hooks are called one after another by that goroutine and by Run's; a slow one delays the next renewal.
+// [Elector.Run] starts a goroutine for each term, which calls lead, and joins it, except where lead does not stop (L5), and while it
+// campaigns one that watches. Hooks are called one after another by Run's goroutine; a slow one delays the next renewal.
 package leaderelection

@@ -151,7 +151,7 @@ func TestL2_TheTrustCountsFromWhenARenewalWasSent(t *testing.T) {
 		slow := func(req *http.Request) (*http.Response, error) {
 			answer, err := api.RoundTrip(req)
 			if req.Method != http.MethodGet {
-				time.Sleep(seconds(3))
+				time.Sleep(seconds(1.5))
 			}
 			return answer, err
 		}

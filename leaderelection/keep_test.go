@@ -209,7 +209,11 @@ func TestL2_AMachineThatSleptHasLostItsTerm(t *testing.T) {
 			if terms++; terms > 1 {
 				return untilStopped(take, work)
 			}
-			<-work.Done()
+			select {
+			case <-work.Done():
+			case <-take.Done():
+				return nil
+			}
 			lost = time.Now()
 			if cause := context.Cause(work); !errors.Is(cause, leaderelection.ErrLost) {
 				t.Errorf("the cause is %v", cause)

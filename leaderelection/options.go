@@ -24,16 +24,15 @@ type Options struct {
 	// Identity is how this process appears as holder. It must differ in each start of each process. Default: the host's
 	// name and a random part.
 	Identity string
-	// LeaseDuration is how long a Lease that is not renewed stays its holder's. A crash costs that long and up to two pauses
-	// between tries (see RetryPeriod) more: one until the last renewal was seen, one until its expiry is. Whole seconds.
-	// Default: 15 s.
+	// LeaseDuration is how long a Lease that is not renewed stays its holder's: a crash costs that long, counted from the last
+	// renewal. Also a Lease that says less is left alone for that long. Whole seconds. Default: 15 s.
 	LeaseDuration time.Duration
 	// RenewDeadline is for how long the holder tries to renew before it gives the term up. It begins to try one RetryPeriod
 	// after it last succeeded, so what is left of LeaseDuration after both is the time in which its work has to stop.
 	// Default: two thirds of LeaseDuration.
 	RenewDeadline time.Duration
-	// RetryPeriod is the pause between two tries to renew. Between two tries to acquire it is 1 to 2.2 times that, at random.
-	// Default: a fifth of RenewDeadline.
+	// RetryPeriod is the pause between two renewals, and between two tries to read the Lease where it cannot be watched: then, at
+	// random, up to a fifth more. Default: a fifth of RenewDeadline.
 	RetryPeriod time.Duration
 	// Hooks observes the elector. Default: nobody does.
 	Hooks *hook.LeaderElection

@@ -18,5 +18,5 @@ package operator
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=list;watch;create;patch
 //
 // The leader's Lease: this one, in the operator's own namespace.
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=website-system,resources=leases,resourceNames=website-operator,verbs=get;update
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=website-system,resources=leases,resourceNames=website-operator,verbs=get;update;watch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=website-system,resources=leases,verbs=create

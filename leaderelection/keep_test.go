@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -201,8 +202,8 @@ func TestL2_AMachineThatSleptHasLostItsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
 		a := newReplica(t, api, "a")
-		slept := time.Duration(0)
-		leaderelection.SetWall(a.Elector, func() time.Time { return time.Now().Add(slept).Round(0) })
+		var slept atomic.Int64
+		leaderelection.SetWall(a.Elector, func() time.Time { return time.Now().Add(time.Duration(slept.Load())).Round(0) })
 		var lost time.Time
 		terms := 0
 		stop, result := a.start(t, func(take, work context.Context) error {
@@ -221,7 +222,7 @@ func TestL2_AMachineThatSleptHasLostItsTerm(t *testing.T) {
 			return nil
 		})
 		pass(seconds(61))
-		slept = time.Hour
+		slept.Store(int64(time.Hour))
 		a.made()
 		woke := time.Now()
 		pass(seconds(10))

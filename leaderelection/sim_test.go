@@ -90,7 +90,7 @@ func TestL7_ClientGoAndWeHandOverToEachOther(t *testing.T) {
 				if a.led.Load() == nil || !b.led.IsZero() {
 					t.Fatal("not client-go leads")
 				}
-				from, late := lease(t, api).Spec.RenewTime.Time.Add(seconds(15)), jitter
+				from, late := lease(t, api).Spec.RenewTime.Add(seconds(15)), jitter
 				if crash {
 					a.cut()
 				} else {

@@ -72,6 +72,9 @@ func (c *candidate) follow(ctx context.Context, lease *coordinationv1.Lease, ret
 		case <-ctx.Done():
 			return nil, 0
 		case err := <-w.ended:
+			if ctx.Err() != nil {
+				return nil, 0
+			}
 			return nil, c.watchEnded(err, w.began)
 		case s := <-w.changes:
 			lease = s.lease
@@ -108,14 +111,15 @@ func (c *candidate) wait(retry time.Duration) time.Duration {
 
 // watchEnded says how long to wait before the Lease is read again, and watched, if that is allowed.
 func (c *candidate) watchEnded(err error, began time.Time) time.Duration {
-	switch {
-	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err):
+	lasted := time.Since(began) > c.o.RetryPeriod+c.timeout()
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) {
 		c.watchAgain = time.Now().Add(refused * c.o.RetryPeriod)
-		if !c.polls {
-			c.polls = true
-			c.log.Warn("the lease cannot be watched, so it is polled: a hand-over takes longer", "every", c.o.RetryPeriod, "err", err)
-		}
-	case err == nil && time.Since(began) > c.o.RetryPeriod:
+	}
+	if err != nil && !lasted && !apierrors.IsResourceExpired(err) && !c.polls {
+		c.log.Warn("the lease cannot be watched, so it is polled: a hand-over takes longer", "every", c.o.RetryPeriod, "err", err)
+	}
+	c.polls = !lasted && (c.polls || err != nil)
+	if err == nil && lasted {
 		return 0 // as usual
 	}
 	return c.pause(err)

@@ -98,7 +98,7 @@ type candidate struct {
 	leader     string    // as last reported
 	trouble    string    // as last logged
 	watchAgain time.Time // after it was refused
-	polls      bool      // as last logged
+	polls      bool      // as last logged: it could not be watched
 }
 
 func (e *Elector) candidate(ctx context.Context) *candidate {

@@ -4,14 +4,17 @@
 package leaderelection_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -413,4 +416,54 @@ func TestTheLeaseIsAsClientGoWritesIt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEachFactIsOneLine in the log, however often it is met.
+func TestEachFactIsOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newStandby(t, api, "a")
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if isLease(r, "watch") {
+				return r.Fail(http.StatusForbidden, "no right to watch")
+			}
+			return nil, nil
+		})
+		pass(seconds(1))
+		b := newReplica(t, api, "b")
+		log := &bytes.Buffer{}
+		noTime := func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == "err" {
+				return slog.Attr{}
+			}
+			return a
+		}
+		logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{ReplaceAttr: noTime}))
+		ctx, stop := context.WithCancel(logr.NewContextWithSlogLogger(t.Context(), logger))
+		done := make(chan error, 1)
+		go func() { done <- b.Run(ctx, untilStopped) }()
+		pass(5 * time.Minute)
+		b.cut()
+		pass(time.Minute)
+		b.mend()
+		pass(time.Minute)
+		a.stop()
+		ok(t, a.result())
+		pass(seconds(3))
+		b.cut()
+		pass(seconds(10))
+		b.mend()
+		pass(time.Minute)
+		stop()
+		ok(t, <-done)
+		const want = `level=WARN msg="the lease cannot be watched, so it is polled: a hand-over takes longer" lease=default/operator every=2s
+level=WARN msg="the lease cannot be read" lease=default/operator
+level=INFO msg="the lease can be read and written again" lease=default/operator
+level=WARN msg="the lease was not renewed" lease=default/operator
+level=INFO msg="the lease can be read and written again" lease=default/operator
+`
+		if log.String() != want {
+			t.Errorf("the log is\n%s", log)
+		}
+	})
 }

@@ -76,7 +76,7 @@ func isNormal(err error) bool {
 	if err == nil {
 		return false
 	}
-	if _, ok := err.(*staleError); ok {
+	if _, ok := err.(*staleError); ok { //nolint:errorlint // it unwraps by itself
 		return true
 	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -58,7 +58,7 @@ func (r *running[K]) mayHaveMade(o handler.Object) bool {
 		if w.Effect == client.Pending || w.UID == "" || w.ResourceVersion == "" { // it may have been any version
 			return w.Verb != "create" && w.Namespace == o.GetNamespace() && (w.Name == "" || w.Name == o.GetName())
 		}
-		return w.UID == o.GetUID() && w.ResourceVersion == o.GetResourceVersion()
+		return w.Effect != client.Unchanged && w.UID == o.GetUID() && w.ResourceVersion == o.GetResourceVersion()
 	}
 	if r.past != nil && slices.ContainsFunc(r.past.wrote, may) {
 		return true

@@ -131,17 +131,17 @@ type mutation struct {
 
 // read says what a request is, and the uid that it insists on when it deletes.
 func (t *ledgerTransport) read(req *http.Request) (Request, string) {
-	path := req.URL.Path
+	path, prefix := req.URL.Path, ""
 	if below, ok := strings.CutPrefix(path, t.prefix); ok && strings.HasPrefix(below, "/") {
-		path = below
+		path, prefix = below, t.prefix
 	}
 	target := apipath.Parse(req.Method, path, req.URL.RawQuery)
 	r := Request{
 		Verb: target.Verb, Group: target.Group, Version: target.Version, Resource: target.Resource, Subresource: target.Subresource,
 		Namespace: target.Namespace, Name: target.Name, Host: t.origin, Path: req.URL.Path, Started: time.Now(),
 	}
-	if req.URL.Host != t.host || req.URL.Scheme != t.scheme {
-		r.Host = req.URL.Scheme + "://" + req.URL.Host
+	if req.URL.Host != t.host || req.URL.Scheme != t.scheme || prefix != t.prefix {
+		r.Host = req.URL.Scheme + "://" + req.URL.Host + prefix
 	}
 	if r.Resource == "namespaces" {
 		r.Namespace = ""

@@ -144,7 +144,7 @@ func TestRequestHost(t *testing.T) {
 		if _, err := f.HTTPClient().Do(req); err != nil {
 			t.Fatal(err)
 		}
-		if got := l.Requests(); len(got) != 1 || got[0].Host != host || got[0].Path != "/prefix"+pods {
+		if got := l.Requests(); len(got) != 1 || got[0].Host != host+"/prefix" || got[0].Path != "/prefix"+pods {
 			t.Errorf("%s: %+v", host, got)
 		}
 	}

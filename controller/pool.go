@@ -179,15 +179,16 @@ func (s *slot[K]) introduce() {
 
 // begin notes that a Reconcile begins: the one before has completed, a moment ago.
 func (s *slot[K]) begin(r *running[K]) {
-	if s.worked {
+	if s.worked && s.completed.Load() != int64(r.since) { // to look is cheaper than to write
 		s.completed.Store(int64(r.since))
 	}
 	s.worked = true
 	s.run.Store(r)
 }
 
-// rest notes that none begins.
+// rest notes that none begins. Until then the slot has the last one, which has ended: most are followed by another at once.
 func (s *slot[K]) rest(now time.Duration) {
+	s.run.Store(nil)
 	if s.worked {
 		s.completed.Store(int64(now))
 	}

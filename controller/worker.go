@@ -51,6 +51,7 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	}
 	past := c.journal.take(item.Key())
 	if past != nil && c.putOff(item, past) {
+		s.run.Store(nil) // if there was one before
 		return true
 	}
 	if c.o.Hooks.Reconciling != nil {
@@ -62,9 +63,12 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	if past != nil && past.expired {
 		t.warn(r)
 	}
-	end := aborted(errExited) // unless reconcile returns: the key is settled even if it does not
-	defer func() {            //nolint:contextcheck // r is the context
-		s.run.Store(nil)
+	var end ending
+	returned := false
+	defer func() { //nolint:contextcheck // r is the context
+		if !returned {
+			end = aborted(errExited) // the key is settled even so
+		}
 		c.settle(r, end)
 		r.cancel(nil)
 		if c.o.Hooks.Reconciled != nil {
@@ -72,6 +76,7 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		}
 	}()
 	end = c.reconcile(r) //nolint:contextcheck // r is the context
+	returned = true
 	return true
 }
 

@@ -37,7 +37,7 @@
 //
 // It sees every request of every client that was built from [Client.Config], [Client.ConfigFor] or [Client.HTTPClient] and
 // was given the context: this package's handles, client-go's REST, clientset, dynamic, metadata and discovery clients,
-// generated ones. It is the innermost of all that wraps the connection. Requests without a ledger pass at the cost of a
+// generated ones. It is the innermost of all that wraps the connection. Requests without a ledger pass at the cost of
 // two lookups in their context; those with one cost about 2 µs, and 1 µs per KB of metadata in the answer to a write.
 //
 // The version of a written object is read from the answer while the caller reads it: JSON, protobuf or CBOR, also compressed.

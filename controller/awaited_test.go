@@ -31,23 +31,7 @@ import (
 func TestC6_NoAnswerWithinTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var left sync.WaitGroup
-		leave := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-			held := make(chan struct{})
-			r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
-				if q.Verb == "create" {
-					close(held)
-					time.Sleep(10 * time.Minute)
-				}
-				return nil, nil
-			})
-			left.Go(func() {
-				_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)})
-				ok(t, err)
-			})
-			<-held
-			return controller.Result{RequeueAfter: time.Millisecond}, nil
-		}
-		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, leave)
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, leaveBehind(&left, 10*time.Minute))
 		r.start()
 		r.want(r.after(15*time.Minute), 0, 30*time.Second+time.Millisecond)
 		left.Wait()

@@ -368,27 +368,31 @@ func TestC6_ALostAnswerIsNotRepeated(t *testing.T) {
 	})
 }
 
+// leaveBehind returns a step that creates the Secret in a goroutine of its own, and returns before that has an answer.
+func leaveBehind(left *sync.WaitGroup, takes time.Duration) func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+	return func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+		held := make(chan struct{})
+		r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+			if q.Verb == "create" {
+				close(held)
+				time.Sleep(takes)
+			}
+			return nil, nil
+		})
+		left.Go(func() {
+			_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)})
+			ok(r.t, err)
+		})
+		<-held
+		return controller.Result{RequeueAfter: time.Millisecond}, nil
+	}
+}
+
 // TestC6_UnansweredWrite: a Reconcile that leaves a request behind, in a goroutine of its own, is followed by one that sees it.
 func TestC6_UnansweredWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var left sync.WaitGroup
-		leave := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-			held := make(chan struct{})
-			r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
-				if q.Verb == "create" {
-					close(held)
-					time.Sleep(2 * time.Second)
-				}
-				return nil, nil
-			})
-			left.Go(func() {
-				_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)})
-				ok(t, err)
-			})
-			<-held
-			return controller.Result{RequeueAfter: time.Millisecond}, nil
-		}
-		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, leave, seeSecret)
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, leaveBehind(&left, 2*time.Second), seeSecret)
 		r.start()
 		at := r.after(time.Minute)
 		left.Wait()

@@ -30,7 +30,9 @@ type Snapshot[K comparable] struct {
 	Awaiting []Awaiting[K]
 	// LastErrors are how the keys failed whose last Reconcile did.
 	LastErrors []LastError[K]
-	Sources    []source.State
+	// OwnEvents is how many events of keys' own writes have not ended a backoff so far (C7).
+	OwnEvents int64
+	Sources   []source.State
 	// Reads is what was given to Reads, and where it stands.
 	Reads []Read
 	Queue workqueue.Snapshot[K]
@@ -82,7 +84,7 @@ type LastError[K comparable] struct {
 // Snapshot returns a Snapshot[K], all of which encoding/json can write if it can write a K. It is what package debug serves. It
 // copies the whole queue: it is for people and tests, not for each Reconcile.
 func (c *Controller[K]) Snapshot() any {
-	s := Snapshot[K]{Name: c.name, Progress: c.Progress(), Sources: c.Sources(), Queue: c.queue.Snapshot()}
+	s := Snapshot[K]{Name: c.name, Progress: c.Progress(), Sources: c.Sources(), Queue: c.queue.Snapshot(), OwnEvents: c.ownEvents.Load()}
 	s.Paused = s.Queue.Paused
 	var slots []*slot[K]
 	slots, s.Workers, s.Leading = c.workers.all()

@@ -23,6 +23,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/controller"
@@ -52,6 +55,28 @@ func (w *world) removeCRD(ctx context.Context) {
 	if err := w.dynamic.Resource(crds).Delete(ctx, lampCRD, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 		Expect(err).NotTo(HaveOccurred())
 	}
+}
+
+// installLamps installs the CRD. One that another spec has deleted is given the time to go: until then it takes no objects.
+func installLamps(ctx context.Context) {
+	GinkgoHelper()
+	h, err := rest.HTTPClientFor(cluster.Config())
+	Expect(err).NotTo(HaveOccurred())
+	defer h.CloseIdleConnections()
+	d, err := dynamic.NewForConfigAndClient(cluster.Config(), h)
+	Expect(err).NotTo(HaveOccurred())
+	crd, err := d.Resource(crds).Get(ctx, lampCRD, metav1.GetOptions{})
+	if err == nil && crd.GetDeletionTimestamp() != nil {
+		going, err := d.Resource(crds).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + lampCRD, ResourceVersion: crd.GetResourceVersion()})
+		Expect(err).NotTo(HaveOccurred())
+		defer going.Stop()
+		for e := range going.ResultChan() {
+			if e.Type == watch.Deleted {
+				break
+			}
+		}
+	}
+	Expect(cluster.InstallCRDs(ctx, "testdata/lamps.yaml")).To(Succeed())
 }
 
 // churn creates, changes and deletes config maps from several goroutines.
@@ -101,7 +126,7 @@ var _ = Describe("Informers", func() {
 		mapsMirror.follows(ctx, w.dynamic.Resource(configMaps))
 		Expect(asked.WaitHits(ctx, 2)).To(Succeed()) // 4 seconds after the start
 		for _, round := range []string{"comes", "returns"} {
-			Expect(cluster.InstallCRDs(ctx, "testdata/lamps.yaml")).To(Succeed())
+			installLamps(ctx)
 			installed := time.Now()
 			w.createLamp(ctx, "a", int64(1))
 			lampsMirror.follows(ctx, w.dynamic.Resource(lamps))
@@ -226,7 +251,7 @@ var _ = Describe("Informers", func() {
 	// S4
 	It("reconcile 999 of a thousand objects when one cannot be decoded, and name that one", func(ctx SpecContext) {
 		w := newWorld(ctx, cluster.Config())
-		Expect(cluster.InstallCRDs(ctx, "testdata/lamps.yaml")).To(Succeed())
+		installLamps(ctx)
 		for n := range 998 {
 			w.createLamp(ctx, fmt.Sprint("l", n), int64(n))
 		}

@@ -299,7 +299,7 @@ var _ = Describe("The ledger", func() {
 	}
 
 	It("knows custom resources, and answers of another form", func(ctx SpecContext) {
-		Expect(cluster.InstallCRDs(ctx, "testdata/lamps.yaml")).To(Succeed())
+		installLamps(ctx)
 		c := newLedgerCase(ctx, runtime.ContentTypeJSON)
 		r := c.dynamic.Resource(lamps).Namespace(c.namespace)
 		held := lamp("l", 5)

@@ -122,7 +122,7 @@ func clientEntries(add func(string, expectation, prepare)) {
 		return w.clientset.CoreV1().RESTClient().Post().Namespace(w.namespace).Resource("configmaps").Body(w.configMap("b")).Do(ctx).Error()
 	}))
 	add("create, generated client of a custom resource", waits, func(w *ownWrites) plan {
-		Expect(cluster.InstallCRDs(w.ctx, "testdata/lamps.yaml")).To(Succeed())
+		installLamps(w.ctx)
 		r, err := w.client.RESTClient(lamps.GroupVersion().WithKind("Lamp"))
 		Expect(err).NotTo(HaveOccurred())
 		generated := gentype.NewClient[*Lamp](lamps.Resource, r, runtime.NewParameterCodec(w.client.Scheme()), w.namespace, func() *Lamp { return &Lamp{} })

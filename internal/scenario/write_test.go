@@ -148,7 +148,7 @@ var _ = Describe("writing", func() {
 	}, NodeTimeout(patience))
 
 	It("compares with what an informer shows", func(ctx SpecContext) {
-		Expect(cluster.InstallCRDs(ctx, "testdata/lamps.yaml")).To(Succeed())
+		installLamps(ctx)
 		w := newWriting(ctx)
 		c := cache.New(w.Client, cache.Options{})
 		deployments := cache.ForScope[*appsv1.Deployment](c, cache.Scope{Namespaces: cache.NewSet(w.namespace), ReadOnly: true})
@@ -192,7 +192,7 @@ var _ = Describe("writing", func() {
 	}, NodeTimeout(patience))
 
 	It("lists live, page by page", func(ctx SpecContext) {
-		Expect(cluster.InstallCRDs(ctx, "testdata/lamps.yaml")).To(Succeed())
+		installLamps(ctx)
 		w := newWriting(ctx)
 		maps, typed := client.For[*corev1.ConfigMap](w.Client), client.For[*Lamp](w.Client)
 		untyped := client.ForKind[*unstructured.Unstructured](w.Client, lampKind)
@@ -220,7 +220,7 @@ var _ = Describe("writing", func() {
 	}, NodeTimeout(patience))
 
 	It("adds and removes finalizers among others who do", func(ctx SpecContext) {
-		Expect(cluster.InstallCRDs(ctx, "testdata/lamps.yaml")).To(Succeed())
+		installLamps(ctx)
 		w := newWriting(ctx)
 		h := client.For[*Lamp](w.Client)
 		old := must(h.Create(w.ctx, &Lamp{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "l"}}))
@@ -272,7 +272,7 @@ var _ = Describe("writing", func() {
 	}, NodeTimeout(patience))
 
 	It("reads and writes subresources", func(ctx SpecContext) {
-		Expect(cluster.InstallCRDs(ctx, "testdata/lamps.yaml")).To(Succeed())
+		installLamps(ctx)
 		w := newWriting(ctx)
 		deployments := client.For[*appsv1.Deployment](w.Client)
 		must(deployments.Apply(w.ctx, w.web("a")))
@@ -310,7 +310,7 @@ var _ = Describe("writing", func() {
 	}, NodeTimeout(patience))
 
 	It("tells a kind without a status from an object that is missing", func(ctx SpecContext) {
-		Expect(cluster.InstallCRDs(ctx, "testdata/lamps.yaml")).To(Succeed())
+		installLamps(ctx)
 		w := newWriting(ctx)
 		h, untyped := client.For[*Lamp](w.Client), client.ForKind[*unstructured.Unstructured](w.Client, lampKind)
 		l := must(h.Create(w.ctx, &Lamp{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "l"}}))
@@ -334,7 +334,7 @@ var _ = Describe("writing", func() {
 	}, NodeTimeout(patience))
 
 	It("logs the API server's warnings once", func(ctx SpecContext) {
-		Expect(cluster.InstallCRDs(ctx, "testdata/lamps.yaml")).To(Succeed())
+		installLamps(ctx)
 		w := newWriting(ctx)
 		var log bytes.Buffer
 		logged := logr.NewContextWithSlogLogger(w.ctx, slog.New(slog.NewTextHandler(&log, nil)))

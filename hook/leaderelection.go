@@ -13,4 +13,7 @@ type LeaderElection struct {
 	Released func(lease string, err error)
 	// Leader is called when another identity is seen to hold the Lease.
 	Leader func(lease, identity string)
+	// Cold is called when a replica campaigns although not all of its controllers are synced, because it has waited for long
+	// enough (L8). lease is its namespace and name.
+	Cold func(lease string)
 }

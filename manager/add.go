@@ -13,25 +13,32 @@ import (
 
 // Add adds a controller, before Run or while it runs: then the controller starts at once. One that is wrong ends Run, like one
 // that fails.
-func (m *Manager) Add(c Controller) {
+func (m *Manager) Add(c Controller) { m.main.Add(c) }
+
+// add adds a controller that leads under l.
+func (m *Manager) add(l *Lease, c Controller) {
 	if v := reflect.ValueOf(c); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		m.complain(errors.New("Add was given no controller"))
 		return
 	}
-	r, running := m.claim(c)
+	r, running := m.claim(l, c)
 	if r == nil {
 		m.complain(fmt.Errorf("two controllers are named %q; give each a name of its own", c.Name()))
 		return
 	}
-	if running { // else Run validates it
-		if err := c.Validate(); err != nil {
-			m.complain(err)
-			return
-		}
+	if !m.o.enables(c.Name()) || running && !m.fits(r) { // else Run validates it
+		return
 	}
 	name := fmt.Sprintf("controller %q", c.Name())
 	m.addEverywhere(runnable{name: "the sources of " + name, run: r.runWarm, of: r})
-	m.addLeading(leading{name: name, run: func(take, work context.Context) error { return r.runLead(take, work, m.o.Grace) }, of: r})
+	l.add(leading{name: name, run: func(take, work context.Context) error { return r.runLead(take, work, m.o.Grace) }, of: r})
+}
+
+// fits says whether a controller that was added after Run had begun is to be started, and reports why not.
+func (m *Manager) fits(r *removable) bool {
+	err := r.Validate()
+	m.complain(err)
+	return err == nil
 }
 
 // AddEverywhere adds a function that runs on every replica, leader or not, until its context is done. It may return earlier;
@@ -46,9 +53,7 @@ func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error
 // until its context is done; context.Cause says why. It may return earlier; an error ends the manager's Run. It may be added
 // before Run or while it runs: then the function starts at once where this replica leads.
 func (m *Manager) AddLeaderOnly(name string, run func(ctx context.Context) error) {
-	if m.usable("AddLeaderOnly", name, run) {
-		m.addLeading(leading{name: name, run: func(take, _ context.Context) error { return run(take) }})
-	}
+	m.main.AddLeaderOnly(name, run)
 }
 
 func (m *Manager) usable(method, name string, run func(ctx context.Context) error) bool {
@@ -64,15 +69,20 @@ func (m *Manager) usable(method, name string, run func(ctx context.Context) erro
 }
 
 // claim takes a controller in, unless another has its name, and says whether Run has begun.
-func (m *Manager) claim(c Controller) (r *removable, running bool) {
+func (m *Manager) claim(l *Lease, c Controller) (r *removable, running bool) {
 	name := c.Name()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if slices.ContainsFunc(m.controllers, func(r *removable) bool { return r.Name() == name }) {
+	same := func(r *removable) bool { return r.Name() == name }
+	if slices.ContainsFunc(m.controllers, same) || slices.ContainsFunc(m.disabled, same) {
 		return nil, m.ran
 	}
-	r = &removable{Controller: c, removed: make(chan struct{})}
-	m.controllers = append(m.controllers, r)
+	r = &removable{Controller: c, lease: l, removed: make(chan struct{})}
+	if m.o.enables(name) {
+		m.controllers = append(m.controllers, r)
+	} else {
+		m.disabled = append(m.disabled, r)
+	}
 	return r, m.ran
 }
 
@@ -85,18 +95,6 @@ func (m *Manager) addEverywhere(r runnable) {
 	m.everywhere = append(m.everywhere, r)
 	if m.startEverywhere != nil {
 		m.startEverywhere(r)
-	}
-}
-
-func (m *Manager) addLeading(l leading) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if l.of != nil && closed(l.of.removed) {
-		return
-	}
-	m.leaderOnly = append(m.leaderOnly, l)
-	if m.startLeading != nil {
-		m.startLeading(l)
 	}
 }
 
@@ -119,12 +117,12 @@ func (m *Manager) openEverywhere(start func(runnable)) {
 	}
 }
 
-// openTerm starts what runs in a term, and from now on what is added.
-func (m *Manager) openTerm(start func(leading)) {
+// openLeases has each Lease campaigned for, and from now on what is added.
+func (m *Manager) openLeases(start func(*Lease)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.startLeading = start
-	for _, l := range m.leaderOnly {
+	m.startCampaign = start
+	for _, l := range m.leases {
 		start(l)
 	}
 }

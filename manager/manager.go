@@ -20,7 +20,6 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
 // Controller is what Add takes. A *controller.Controller is one.
@@ -40,11 +39,12 @@ type Controller interface {
 
 // Manager runs one process. New makes one.
 type Manager struct {
-	o       Options
-	client  *client.Client
-	cache   *cache.Cache
-	elector *leaderelection.Elector
-	ready   chan struct{}
+	o      Options
+	config *rest.Config // of the requests for Leases
+	client *client.Client
+	cache  *cache.Cache
+	main   *Lease // under which what is added leads, unless another is named
+	ready  chan struct{}
 
 	informers func() *cache.InformerFactory // made at its first use
 
@@ -53,24 +53,19 @@ type Manager struct {
 	ran             bool       // Run has begun
 	log             *slog.Logger
 	controllers     []*removable
+	disabled        []*removable // those that Options.Controllers leaves out
 	everywhere      []runnable
-	leaderOnly      []leading
+	leases          []*Lease
+	stopping        bool           // what is added will not be started
 	fail            func(error)    // once Run has begun, ends it
 	startEverywhere func(runnable) // once Run has begun
-	startLeading    func(leading)  // once this replica leads; between terms, and after Run, it does nothing
+	startCampaign   func(*Lease)   // once Run has begun
 }
 
 // runnable is a function with a name. It runs until its context is done.
 type runnable struct {
 	name string
 	run  func(ctx context.Context) error
-	of   *removable // if it is a controller's
-}
-
-// leading is what runs in each term.
-type leading struct {
-	name string
-	run  func(take, work context.Context) error
 	of   *removable // if it is a controller's
 }
 
@@ -96,14 +91,13 @@ func New(cfg *rest.Config, o Options) *Manager {
 	}
 	m.cache = cache.New(m.client, cache.Options{Hooks: m.cacheHooks()})
 	m.informers = sync.OnceValue(m.newInformerFactory)
-	if o.LeaderElection != nil && o.LeaderElection.Validate() == nil {
-		le := *o.LeaderElection
-		if le.Hooks == nil {
-			le.Hooks = m.leaderElectionHooks()
-		}
-		m.elector, err = leaderelection.New(cfg, le)
-		m.complain(err)
+	m.config = cfg
+	if le := o.LeaderElection; le != nil && le.Validate() != nil { // Validate has said so
+		o.LeaderElection = nil
 	}
+	m.main, err = m.newLease(o.LeaderElection)
+	m.complain(err)
+	m.leases = []*Lease{m.main}
 	return m
 }
 
@@ -154,7 +148,7 @@ func (m *Manager) validate(ctx context.Context, fail func(error)) error {
 	}
 	wrong, controllers := slices.Clone(m.wrong), slices.Clone(m.controllers)
 	m.mu.Unlock()
-	wrong = append(wrong, m.cache.Validate())
+	wrong = append(wrong, m.cache.Validate(), m.validateNames())
 	for _, c := range controllers {
 		wrong = append(wrong, c.Validate())
 	}

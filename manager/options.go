@@ -31,6 +31,10 @@ type Options struct {
 	Strict bool
 	// LeaderElection makes one replica at a time the leader. Default nil: every replica acts. Its Hooks default to log lines.
 	LeaderElection *leaderelection.Options
+	// Controllers says which of the controllers that are added run, as kube-controller-manager's --controllers does: "*" is all of
+	// them, "name" the one of that name, "-name" all the same not that one. A name of none that was added before Run is a mistake.
+	// Default: all.
+	Controllers []string
 	// Grace is for how long running Reconciles, and everything else that was started, may go on after a stop was asked for.
 	// Default: 25 s, which is less than the 30 s that Kubernetes gives a pod.
 	Grace time.Duration
@@ -51,6 +55,7 @@ func (o Options) Validate() error {
 	if o.Strict && o.LeaderElection == nil {
 		wrong = append(wrong, errors.New("manager.Options.Strict: without LeaderElection there are no terms, and every write would be refused"))
 	}
+	wrong = append(wrong, checkControllers(o.Controllers))
 	if o.LeaderElection != nil {
 		wrong = append(wrong, o.LeaderElection.Validate())
 	}

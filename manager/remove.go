@@ -34,6 +34,7 @@ func (m *Manager) Remove(ctx context.Context, c Controller) error {
 // removable is a controller that was added.
 type removable struct {
 	Controller
+	lease      *Lease        // under which it leads
 	removed    chan struct{} // closed by Remove
 	warm, lead phase
 }
@@ -65,7 +66,13 @@ func withGrace(take, work context.Context, grace time.Duration) (context.Context
 func (m *Manager) forget(name string) *removable {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i := slices.IndexFunc(m.controllers, func(r *removable) bool { return r.Name() == name })
+	named := func(r *removable) bool { return r.Name() == name }
+	if i := slices.IndexFunc(m.disabled, named); i >= 0 {
+		r := m.disabled[i]
+		m.disabled = slices.Delete(m.disabled, i, i+1)
+		return r
+	}
+	i := slices.IndexFunc(m.controllers, named)
 	if i < 0 {
 		return nil
 	}
@@ -73,7 +80,7 @@ func (m *Manager) forget(name string) *removable {
 	close(r.removed)
 	m.controllers = slices.Delete(slices.Clone(m.controllers), i, i+1) // becomeReady may be going through the old one
 	m.everywhere = slices.DeleteFunc(m.everywhere, func(f runnable) bool { return f.of == r })
-	m.leaderOnly = slices.DeleteFunc(m.leaderOnly, func(l leading) bool { return l.of == r })
+	r.lease.leaderOnly = slices.DeleteFunc(r.lease.leaderOnly, func(l leading) bool { return l.of == r })
 	return r
 }
 

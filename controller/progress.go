@@ -4,7 +4,9 @@
 package controller
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -50,6 +52,24 @@ func (c *Controller[K]) Progress() Progress {
 		p.Stalled = now - max(moved, completed)
 	}
 	return p
+}
+
+// Running returns, in words, the keys whose Reconcile runs, and for how long, that which has run for longest first.
+func (c *Controller[K]) Running() []string {
+	slots, _, _ := c.workers.all()
+	now := c.clock.now()
+	var runs []*running[K]
+	for _, s := range slots {
+		if r := s.run.Load(); r != nil {
+			runs = append(runs, r)
+		}
+	}
+	slices.SortFunc(runs, func(a, b *running[K]) int { return cmp.Compare(a.since, b.since) })
+	texts := make([]string, 0, len(runs))
+	for _, r := range runs {
+		texts = append(texts, fmt.Sprintf("%v for %s", r.item.Key(), (now-r.since).Round(time.Millisecond)))
+	}
+	return texts
 }
 
 // Alive returns a check that fails while nothing has begun or completed for the limit although keys are ready (Progress.Stalled), with

@@ -30,6 +30,9 @@ func (m *Manager) add(l *Lease, c Controller) {
 		return
 	}
 	name := fmt.Sprintf("controller %q", c.Name())
+	if m.tooLate(name) {
+		return
+	}
 	m.addEverywhere(runnable{name: "the sources of " + name, run: r.runWarm, of: r})
 	l.add(leading{name: name, run: func(take, work context.Context) error { return r.runLead(take, work, m.o.Grace) }, of: r})
 }
@@ -63,9 +66,20 @@ func (m *Manager) usable(method, name string, run func(ctx context.Context) erro
 	case run == nil:
 		m.complain(fmt.Errorf("%s: %q is a nil function", method, name))
 	default:
-		return true
+		return !m.tooLate(fmt.Sprintf("%q", name))
 	}
 	return false
+}
+
+// tooLate says whether Run has ended, or is about to. What is added then is not started, and the log says so.
+func (m *Manager) tooLate(what string) bool {
+	m.mu.Lock()
+	late := m.stopping
+	m.mu.Unlock()
+	if late {
+		m.logger().Warn("the manager stops or has stopped: what is added now is not started", "added", what)
+	}
+	return late
 }
 
 // claim takes a controller in, unless another has its name, and says whether Run has begun.

@@ -204,6 +204,11 @@ func (l *Lease) lead(take, work context.Context, r *report) error {
 	term := newStage(take, r)
 	defer term.end()
 	l.openTerm(func(f leading) {
+		if f.of != nil {
+			if c, ok := f.of.Controller.(interface{ Running() []string }); ok {
+				r.explain(f.name, c.Running)
+			}
+		}
 		term.run(f.name, func(take context.Context) error { return f.run(take, work) })
 	})
 	<-take.Done()

@@ -21,8 +21,9 @@ type report struct {
 	manager string
 	end     func() // asks everything to stop
 
-	mu    sync.Mutex // guards what follows
-	names []string   // of the functions that run, in the order of their start
+	mu    sync.Mutex                 // guards what follows
+	names []string                   // of the functions that run, in the order of their start
+	busy  map[string]func() []string // what a function is at, for some of them
 	errs  []error
 }
 
@@ -39,6 +40,30 @@ func (r *report) running(name string) (returned func()) {
 		i := slices.Index(r.names, name)
 		r.names = slices.Delete(r.names, i, i+1)
 	}
+}
+
+// explain has a function that does not stop be reported with what it is at.
+func (r *report) explain(name string, busy func() []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.busy == nil {
+		r.busy = map[string]func() []string{}
+	}
+	r.busy[name] = busy
+}
+
+// at says in words what a function is at, if that is known.
+func (r *report) at(name string) string {
+	r.mu.Lock()
+	busy := r.busy[name]
+	r.mu.Unlock()
+	if busy == nil {
+		return ""
+	}
+	if keys := busy(); len(keys) > 0 {
+		return " (it reconciles " + strings.Join(keys, ", ") + ")"
+	}
+	return ""
 }
 
 // failed takes an error down, if it is one, and has everything stop.
@@ -60,7 +85,7 @@ func (r *report) result() error {
 	slices.Reverse(names) // what was started first waits for the others
 	for i, name := range names {
 		if !slices.Contains(names[:i], name) {
-			errs = append(errs, fmt.Errorf("%s has not stopped in time:\n%s", name, stacks(r.label(name))))
+			errs = append(errs, fmt.Errorf("%s has not stopped in time%s:\n%s", name, r.at(name), stacks(r.label(name))))
 		}
 	}
 	return errors.Join(errs...)

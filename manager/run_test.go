@@ -276,27 +276,6 @@ func TestReady(t *testing.T) {
 	})
 }
 
-func TestAColdReplicaCampaignsAfterTwoMinutes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api := newAPI()
-		m := newManager(api, elected)
-		cold := newFake("cold", &diary{})
-		cold.synced = make(chan struct{})
-		m.Add(cold)
-		stop, result := start(t, m)
-		pass(2*time.Minute - time.Second)
-		if holder(api) != "" {
-			t.Error("it leads although it is cold")
-		}
-		pass(2 * time.Second)
-		if holder(api) == "" {
-			t.Error("it does not campaign")
-		}
-		stop()
-		ok(t, result())
-	})
-}
-
 func TestALostTermIsFollowedByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary

@@ -92,7 +92,7 @@ func TestM1_AStuckReconcileIsNamedWithItsStack(t *testing.T) {
 				if took := time.Since(began); took > 28*time.Second || took < 27*time.Second {
 					t.Errorf("Run returned after %s, want the grace time of 25s and at most 3s", took)
 				}
-				wantParts(t, err, `controller "website" has not stopped in time:`, "manager_test.stubborn", "leading has not stopped in time:")
+				wantParts(t, err, `controller "website" has not stopped in time (it reconciles default/a for `, "manager_test.stubborn", "leading has not stopped in time:")
 				if strings.Contains(err.Error(), "sources of") {
 					t.Errorf("the error names what has stopped:\n%v", err)
 				}

@@ -1,0 +1,294 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/manager"
+)
+
+// leaseOf are the options of a Lease in the namespace default.
+func leaseOf(name string) leaderelection.Options {
+	return leaderelection.Options{Lease: name, Namespace: "default"}
+}
+
+// holderOf returns who holds one of the Leases.
+func holderOf(api *fakeapi.Server, lease string) string {
+	l := api.Object(fakeapi.Leases, "default", lease)
+	if l == nil {
+		return ""
+	}
+	spec, _ := l.Object["spec"].(map[string]any)
+	who, _ := spec["holderIdentity"].(string)
+	return who
+}
+
+// TestL8_OnlyAWarmReplicaCampaigns: it does not make a request for the Lease before its controllers are synced.
+func TestL8_OnlyAWarmReplicaCampaigns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, cold := newAPI(), 0
+		m := newManager(api, func(o *manager.Options) {
+			elected(o)
+			o.LeaderElection.Hooks = &hook.LeaderElection{Cold: func(string) { cold++ }}
+		})
+		warm, late := newFake("warm", &diary{}), newFake("late", &diary{})
+		late.synced = make(chan struct{})
+		m.Add(warm)
+		m.Add(late)
+		stop, result := start(t, m)
+		pass(time.Minute)
+		if holder(api) != "" || isReady(m) {
+			t.Error("it leads, or says that it is ready, although a controller is cold")
+		}
+		close(late.synced)
+		pass(time.Millisecond)
+		if holder(api) == "" || !isReady(m) {
+			t.Error("it does not lead although it is warm")
+		}
+		stop()
+		ok(t, result())
+		if cold != 0 {
+			t.Errorf("%d cold campaigns are reported", cold)
+		}
+	})
+}
+
+// TestL8_AColdReplicaCampaignsAfterTwoMinutes, and that is counted.
+func TestL8_AColdReplicaCampaignsAfterTwoMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		var cold []string
+		m := newManager(api, func(o *manager.Options) {
+			elected(o)
+			o.LeaderElection.Hooks = &hook.LeaderElection{Cold: func(lease string) { cold = append(cold, lease) }}
+		})
+		never := newFake("never", &diary{})
+		never.synced = make(chan struct{})
+		m.Add(never)
+		stop, result := start(t, m)
+		pass(2*time.Minute - time.Second)
+		if holder(api) != "" {
+			t.Error("it leads although it is cold")
+		}
+		pass(2 * time.Second)
+		if holder(api) == "" || isReady(m) {
+			t.Error("it does not campaign, or says that it is ready")
+		}
+		stop()
+		ok(t, result())
+		if !slices.Equal(cold, []string{"default/operator"}) {
+			t.Errorf("the cold campaigns that are reported are %q", cold)
+		}
+	})
+}
+
+// TestL8_ByLease: a cold controller keeps its own Lease from being campaigned for, and no other.
+func TestL8_ByLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		m := newManager(api, elected)
+		never := newFake("never", &diary{})
+		never.synced = make(chan struct{})
+		m.Lease(leaseOf("backups")).Add(never)
+		m.Add(newFake("warm", &diary{}))
+		stop, result := start(t, m)
+		pass(time.Minute)
+		if holder(api) == "" || holderOf(api, "backups") != "" {
+			t.Errorf("the Leases are held by %q and %q, want the first one held", holder(api), holderOf(api, "backups"))
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
+// TestLease_TermsAreIndependent: losing one Lease stops what runs under it, and nothing else (L5).
+func TestLease_TermsAreIndependent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, d := newAPI(), &diary{}
+		m := newManager(api, elected)
+		m.AddLeaderOnly("main", d.until("main", 0))
+		backups := m.Lease(leaseOf("backups"))
+		backups.AddLeaderOnly("backup", d.until("backup", 0))
+		stop, result := start(t, m)
+		pass(time.Minute)
+		if backups.String() != "default/backups" || holderOf(api, "backups") == "" || holder(api) == "" {
+			t.Fatal("not both Leases are held")
+		}
+		var failing atomic.Bool
+		failing.Store(true)
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if failing.Load() && r.Name == "backups" {
+				return r.Refuse()
+			}
+			return nil, nil
+		})
+		pass(14 * time.Second)
+		failing.Store(false)
+		pass(time.Minute)
+		backups.AddLeaderOnly("added", d.until("added", 0))
+		pass(time.Second)
+		stop()
+		ok(t, result())
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if head := []string{"main starts", "backup starts", "backup ends", "backup starts", "added starts"}; len(d.events) != 8 ||
+			!slices.Equal(d.events[2:5], head[2:]) || slices.Contains(d.events[:5], "main ends") {
+			t.Errorf("what happened is %q", d.events)
+		}
+		if holderOf(api, "backups") != "" || holder(api) != "" {
+			t.Error("a Lease is not released")
+		}
+	})
+}
+
+// TestLease_WhileItRuns: a Lease can be added at any time (M6), with a controller, and the controller removed.
+func TestLease_WhileItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, d := newAPI(), &diary{}
+		m := newManager(api, nil)
+		stop, result := start(t, m)
+		pass(time.Second)
+		l := m.Lease(leaseOf("late"))
+		c := newFake("website", d)
+		l.Add(c)
+		pass(time.Minute)
+		ok(t, m.Remove(t.Context(), c))
+		l.Add(c)
+		pass(time.Second)
+		if d.mu.Lock(); len(d.events) != 6 || !slices.Equal(d.events[2:4], []string{"lead website ends", "warm website ends"}) {
+			t.Errorf("what happened is %q", d.events)
+		}
+		d.mu.Unlock()
+		stop()
+		ok(t, result())
+	})
+}
+
+func TestM4_TwoOfOneLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(newAPI(), elected)
+		m.Lease(leaseOf("operator"))
+		wantParts(t, m.Run(t.Context()), "the process campaigns for the Lease default/operator already; give each Lease a name of its own")
+		m = newManager(newAPI(), elected)
+		m.Lease(leaderelection.Options{Namespace: "default"}).Add(newFake("website", &diary{}))
+		wantParts(t, m.Run(t.Context()), "leaderelection.Options.Lease: name the Lease")
+	})
+}
+
+// TestL5_TheErrorNamesTheKey that is still being reconciled when the Lease is over, with the stack.
+func TestL5_TheErrorNamesTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		defer close(free)
+		api := newAPI()
+		put(api, "front")
+		m := newManager(api, elected)
+		configMaps(m, "website", func(context.Context, types.NamespacedName) (controller.Result, error) {
+			stubborn(free)
+			return controller.Result{}, nil
+		})
+		_, result := start(t, m)
+		pass(time.Minute)
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if r.Name == "operator" {
+				return r.Refuse()
+			}
+			return nil, nil
+		})
+		wantParts(t, result(), "the Lease default/operator was lost", `controller "website" has not stopped in time (it reconciles default/front for 1m`,
+			"manager_test.stubborn")
+	})
+}
+
+func TestControllersByName(t *testing.T) {
+	for _, c := range []struct{ names, run string }{
+		{"", "blog website"}, {"*", "blog website"}, {"blog", "blog"}, {"*,-blog", "website"}, {"-blog,*", "website"}, {"blog,website", "blog website"},
+	} {
+		t.Run(c.names, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &diary{}
+				m := newManager(newAPI(), func(o *manager.Options) {
+					if c.names != "" {
+						o.Controllers = strings.Split(c.names, ",")
+					}
+				})
+				fakes := []*fakeController{newFake("blog", d), newFake("website", d)}
+				for _, f := range fakes {
+					f.lead = func(take, _ context.Context) error {
+						d.note("%s", f.name)
+						<-take.Done()
+						return nil
+					}
+					f.warm = func(ctx context.Context) error {
+						<-ctx.Done()
+						return nil
+					}
+					m.Add(f)
+				}
+				stop, result := start(t, m)
+				pass(time.Second)
+				if !isReady(m) {
+					t.Error("it is not ready")
+				}
+				for _, f := range fakes { // whether it runs or not
+					ok(t, m.Remove(t.Context(), f))
+				}
+				stop()
+				ok(t, result())
+				slices.Sort(d.events)
+				d.want(t, strings.Fields(c.run)...)
+			})
+		})
+	}
+}
+
+func TestM4_ControllersByWrongNames(t *testing.T) {
+	for names, says := range map[string]string{
+		"blgo":         `manager.Options.Controllers: no controller is named "blgo"; there are ["blog"]`,
+		"*,-blgo":      `no controller is named "blgo"`,
+		"-blog":        `"-blog" leaves none to run; put "*" before it to have all others run`,
+		"blog,-blog":   `"blog" is both enabled and disabled; say one`,
+		"*,-*":         `"-*" is no name, "*" (all) or a name after a minus sign`,
+		"*,":           `"" is no name`,
+		"blog,website": `no controller is named "website"`,
+	} {
+		m := newManager(newAPI(), func(o *manager.Options) { o.Controllers = strings.Split(names, ",") })
+		m.Add(newFake("blog", &diary{}))
+		wantParts(t, m.Run(t.Context()), says)
+	}
+}
+
+// TestM6_TooLate: what is added after Run is not started, and the log says so.
+func TestM6_TooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		d := &diary{}
+		m := newManager(newAPI(), func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		stop, result := start(t, m)
+		pass(time.Second)
+		stop()
+		ok(t, result())
+		m.Add(newFake("website", d))
+		m.AddEverywhere("reporter", d.until("reporter", 0))
+		m.AddLeaderOnly("janitor", d.until("janitor", 0))
+		d.want(t)
+		wantParts(t, errors.New(log.String()), "what is added now is not started", `website`, `reporter`, `janitor`)
+	})
+}

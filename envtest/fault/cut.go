@@ -26,6 +26,7 @@ func (x *exchange) abort() {
 
 // sever breaks the connection (HTTP/1.1) or the stream (HTTP/2), whatever the handler is doing, which ends soon after.
 func (x *exchange) sever() bool {
+	delivers := x.delivers()
 	x.proxy.mu.Lock()
 	done := x.ended || x.severed
 	x.severed = true
@@ -40,7 +41,7 @@ func (x *exchange) sever() bool {
 	}
 	// A deadline in the past resets an HTTP/2 stream, also one whose client does not read.
 	_ = http.NewResponseController(x.writer).SetWriteDeadline(time.Unix(1, 0))
-	if x.cancel != nil {
+	if x.cancel != nil && !delivers {
 		x.cancel(errCut)
 	}
 	return true

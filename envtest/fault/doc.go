@@ -24,6 +24,7 @@
 //   - an API server that refuses connections, and is back at the same address: Proxy.Down, Proxy.Up
 //   - one replica cut off by a network that swallows everything: Rule{Match: Match{Config: cfg}, Hold: true, Freeze: true};
 //     by one that resets connections: Rule{Match: Match{Config: cfg}, Cut: true} and Proxy.Cut(Match{Config: cfg})
+//   - requests that are in the network when their client is killed, and arrive late: with Deliver: true in the rule that holds them
 //   - requests counted: Proxy.Counts, or a Rule without effects with Fault.Hits and Fault.WaitHits
 //
 // # Who the client is

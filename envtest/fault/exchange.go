@@ -136,6 +136,13 @@ func (x *exchange) end() {
 	p.counters.broadcastLocked()
 }
 
+// delivers says whether the request outlives its client.
+func (x *exchange) delivers() bool {
+	x.proxy.mu.Lock()
+	defer x.proxy.mu.Unlock()
+	return slices.ContainsFunc(x.faults, func(f attachment) bool { return f.rule.Deliver })
+}
+
 // before applies what happens before the API server sees the request. It returns errors.StatusError for a request to
 // refuse, another error for one whose connection is to break.
 func (x *exchange) before(ctx context.Context) error {

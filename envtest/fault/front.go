@@ -43,7 +43,7 @@ func serve(ctx context.Context, listener net.Listener, cert *certificate, p *Pro
 	ctx, cancel := context.WithCancelCause(ctx)
 	f := &front{proxy: p, listener: listener, cancel: cancel, conns: map[net.Conn]struct{}{}}
 	f.server = &http.Server{
-		Handler:     f,
+		Handler:     http.HandlerFunc(func(w http.ResponseWriter, h *http.Request) { f.handle(ctx, w, h) }),
 		TLSConfig:   &tls.Config{Certificates: []tls.Certificate{cert.pair}, MinVersion: tls.VersionTLS12},
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },

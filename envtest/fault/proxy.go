@@ -203,12 +203,19 @@ func (r *Request) noteLocked(effect string) {
 	}
 }
 
-// ServeHTTP is how the proxy's own server calls it; http.ErrAbortHandler has it break the connection.
-func (f *front) ServeHTTP(w http.ResponseWriter, h *http.Request) {
+// handle is what the proxy's own server calls until ctx ends; http.ErrAbortHandler has it break the connection.
+func (f *front) handle(ctx context.Context, w http.ResponseWriter, h *http.Request) {
 	x := f.begin(w, h)
 	if x == nil {
 		panic(http.ErrAbortHandler)
 	}
 	defer f.handlers.Done()
+	if x.delivers() {
+		// What it is given up with is the proxy's end, and not its client's.
+		lasting, cancel := context.WithCancelCause(context.WithoutCancel(h.Context()))
+		defer cancel(nil)
+		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+		h = h.WithContext(lasting)
+	}
 	x.serve(h)
 }

@@ -25,6 +25,11 @@ type Rule struct {
 	// Hold keeps the request from the API server until Fault.Release or Fault.Remove. Default: false.
 	Hold bool
 
+	// Deliver has the request reach the API server although its client has gone by then, cut off, timed out or killed: what is
+	// in a network already is not called back. Only Proxy.Down, Proxy.Stop and the end of the proxy's context call it back.
+	// Default: false, a request ends when its client does.
+	Deliver bool
+
 	// Delay keeps the request from the API server for this long, after Hold. Default: 0.
 	Delay time.Duration
 

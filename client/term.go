@@ -20,6 +20,8 @@ import (
 type Token struct {
 	Lease           types.UID
 	ResourceVersion string
+	// Holder is the identity in the Lease (spec.holderIdentity): what a ValidatingAdmissionPolicy can compare with an annotation.
+	Holder string
 }
 
 // String is the UID, an @, and the version.

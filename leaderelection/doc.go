@@ -35,7 +35,8 @@
 // the Lease is read, must have our UID and a record of ours, and is written with the version that was read.
 //
 // L5: losing a term does not end the process if lead returns before the Lease expires, LeaseDuration after the last renewal
-// was sent. Otherwise Run returns an error then, and the process should exit. A term is lost RetryPeriod and
+// was sent. Otherwise Run returns an error then, and the process should exit; or, with [Options].Stay, it waits, and does not campaign.
+// Either way [Elector.Check] fails later, so that a liveness probe replaces a process that hangs. A term is lost RetryPeriod and
 // RenewDeadline after the last renewal that succeeded was sent, or as soon as a renewal finds the Lease deleted, made anew, or
 // written by somebody else. A renewal whose answer was lost is known again, and costs one Get.
 //
@@ -52,7 +53,8 @@
 // # What it needs
 //
 // The right to create Leases, and to get, update and watch the one. Without the right to watch it polls, and says so in the log.
-// What goes wrong is logged once until it goes well or wrong in another way.
+// What goes wrong is logged once until it goes well or wrong in another way. A missing permission, and a missing namespace, are tried
+// again and again: somebody may see to it.
 //
 // # Concurrency
 //

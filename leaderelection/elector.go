@@ -34,6 +34,8 @@ type Elector struct {
 	http *http.Client
 	rest rest.Interface
 	wall func() time.Time // the wall clock
+
+	duties duties
 }
 
 // New makes an elector. It starts nothing and makes no request. Its requests do not wait for a rate limit of cfg, and time out
@@ -61,17 +63,22 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection.New: %w", err)
 	}
-	return &Elector{o: o, http: httpClient, rest: leases.RESTClient(), wall: func() time.Time { return time.Now().Round(0) }}, nil
+	e := &Elector{o: o, http: httpClient, rest: leases.RESTClient(), wall: func() time.Time { return time.Now().Round(0) }}
+	e.duties = duties{lease: e.String(), leaseDuration: o.LeaseDuration, grace: o.Grace}
+	return e, nil
 }
 
 // Run campaigns until ctx is done, and calls lead for each term. It returns nil after a stop, what lead returned in a term that
-// was not lost, or an error if lead went on after a lost term for so long that somebody else may lead: then the process should
-// exit. An error that lead returned because its contexts ended is none. It logs to the context's logger, else to slog.Default.
+// was not lost, or, unless [Options].Stay is set, an error if lead went on after a lost term for so long that somebody else may
+// lead: then the process should exit. An error that lead returned because its contexts ended is none. It logs to the context's logger, else to slog.Default.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	defer utilnet.CloseIdleConnectionsFor(e.http.Transport)
 	ctx = client.WithoutTerm(ctx) // of our own requests: they are what a term is made of
 	c := e.candidate(ctx)
 	for {
+		if e.o.Hooks.Campaigning != nil {
+			e.o.Hooks.Campaigning(e.o.Lease)
+		}
 		h := c.campaign(ctx)
 		if h == nil {
 			return nil // stopped
@@ -119,16 +126,24 @@ func (c *candidate) now() instant {
 
 // failed logs what goes wrong, once until it goes well or wrong in another way.
 func (c *candidate) failed(doing string, err error) {
-	if err != nil && c.trouble != err.Error() {
-		c.trouble = err.Error()
-		c.log.Warn(doing, "err", err)
+	if err == nil || c.trouble == err.Error() {
+		return
+	}
+	c.trouble = err.Error()
+	c.log.Warn(doing, "err", err)
+	if c.o.Hooks.Trouble != nil {
+		c.o.Hooks.Trouble(c.o.Lease, err)
 	}
 }
 
 // succeeded logs that trouble is over.
 func (c *candidate) succeeded() {
-	if c.trouble != "" {
-		c.trouble = ""
-		c.log.Info("the lease can be read and written again")
+	if c.trouble == "" {
+		return
+	}
+	c.trouble = ""
+	c.log.Info("the lease can be read and written again")
+	if c.o.Hooks.Trouble != nil {
+		c.o.Hooks.Trouble(c.o.Lease, nil)
 	}
 }

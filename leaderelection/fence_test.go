@@ -49,7 +49,7 @@ func TestL2_WhatLeadsIsFenced(t *testing.T) {
 				t.Fatal("what leads has no term, or two")
 			}
 			l := lease(t, api)
-			if want := (client.Token{Lease: l.UID, ResourceVersion: l.ResourceVersion}); term.Token() != want || want.Lease == "" {
+			if want := (client.Token{Lease: l.UID, ResourceVersion: l.ResourceVersion, Holder: *l.Spec.HolderIdentity}); term.Token() != want || want.Lease == "" {
 				t.Errorf("the token is %s, want %s", term.Token(), want)
 			}
 			tokens = append(tokens, term.Token())

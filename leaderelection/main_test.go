@@ -6,6 +6,7 @@ package leaderelection_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -210,3 +211,28 @@ func pass(d time.Duration) {
 
 // CloseIdleConnections does nothing: there are none. Without it, client-go warns of a transport that it does not know.
 func (r *replica) CloseIdleConnections() {}
+
+// lines are those of a log.
+type lines struct {
+	mu  sync.Mutex // guards all
+	all strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+// String returns all.
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// count returns how many there are of a level.
+func (l *lines) count(level string) int { return strings.Count(l.String(), "level="+level+" ") }

@@ -6,11 +6,15 @@ package leaderelection
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/setpoint-dev/setpoint/hook"
 )
@@ -34,6 +38,12 @@ type Options struct {
 	// RetryPeriod is the pause between two renewals, and between two tries to read the Lease where it cannot be watched: then, at
 	// random, up to a fifth more. Default: a fifth of RenewDeadline.
 	RetryPeriod time.Duration
+	// Stay has Run wait, and not campaign, when the work of a lost term has not stopped before its Lease is over. Check tells a
+	// liveness probe. Default: Run returns an error then, and the process should exit.
+	Stay bool
+	// Grace is for how long the work of a term may go on after the term was lost, or after the Lease is over, before Check fails.
+	// Default: 20 s, as in kube-controller-manager.
+	Grace time.Duration
 	// Hooks observes the elector. Default: nobody does.
 	Hooks *hook.LeaderElection
 }
@@ -63,6 +73,9 @@ func (o Options) withDefaults() Options {
 	if o.RetryPeriod == 0 {
 		o.RetryPeriod = o.RenewDeadline / 5
 	}
+	if o.Grace == 0 {
+		o.Grace = 20 * time.Second
+	}
 	if o.Hooks == nil {
 		o.Hooks = &hook.LeaderElection{}
 	}
@@ -85,20 +98,50 @@ func (o Options) Validate() error {
 	wrong := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("leaderelection.Options."+format, args...))
 	}
-	if o.Lease == "" {
+	switch {
+	case o.Lease == "":
 		wrong("Lease: name the Lease")
+	case len(validation.IsDNS1123Subdomain(o.Lease)) > 0:
+		wrong("Lease: %q is no name of an object; use lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most %d", o.Lease, validation.DNS1123SubdomainMaxLength)
 	}
-	if o.Namespace == "" {
+	switch {
+	case o.Namespace == "":
 		wrong("Namespace: this is not a pod (no %s), so name the namespace of the Lease", namespaceFile)
+	case len(validation.IsDNS1123Label(o.Namespace)) > 0:
+		wrong("Namespace: %q is no name of a namespace; use lower-case letters, digits and '-', beginning and ending with a letter or digit, at most %d", o.Namespace, validation.DNS1123LabelMaxLength)
 	}
-	if o.LeaseDuration < time.Second || o.LeaseDuration%time.Second != 0 {
-		wrong("LeaseDuration: %s, but a Lease counts whole seconds, at least one", o.LeaseDuration)
+	switch {
+	case len(o.Identity) > maxIdentity:
+		wrong("Identity: %d bytes that begin with %q, use at most %d", len(o.Identity), o.Identity[:20], maxIdentity)
+	case strings.TrimSpace(o.Identity) != o.Identity || !utf8.ValidString(o.Identity) || strings.ContainsFunc(o.Identity, unicode.IsControl):
+		wrong("Identity: %q, use printable text that neither begins nor ends with a space, or leave it empty for one that is made up", o.Identity)
 	}
-	if o.RetryPeriod <= 0 || o.RetryPeriod*5/4 >= o.RenewDeadline {
+	return errors.Join(append(errs, o.validateTimes())...)
+}
+
+// maxIdentity is longer than the longest host name with a UUID. It has to fit into annotations, and into lines of a log.
+const maxIdentity = 512
+
+// validateTimes returns what is wrong with the durations. Where one is wrong from which others follow, those are not looked at.
+func (o Options) validateTimes() error {
+	var errs []error
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("leaderelection.Options."+format, args...))
+	}
+	switch {
+	case o.LeaseDuration < time.Second || o.LeaseDuration%time.Second != 0:
+		wrong("LeaseDuration: %s, must be in whole seconds, at least one: so it is written into the Lease", o.LeaseDuration)
+	case o.LeaseDuration > math.MaxInt32*time.Second:
+		wrong("LeaseDuration: %s, must be at most %d s: so many fit into the Lease", o.LeaseDuration, math.MaxInt32)
+	case o.RenewDeadline <= 0 || o.RenewDeadline >= o.LeaseDuration:
+		wrong("RenewDeadline: %s, must be positive and shorter than LeaseDuration (%s)", o.RenewDeadline, o.LeaseDuration)
+	case o.RetryPeriod <= 0 || o.RetryPeriod*5/4 >= o.RenewDeadline:
 		wrong("RetryPeriod: %s, must be positive and, with a quarter on top, shorter than RenewDeadline (%s)", o.RetryPeriod, o.RenewDeadline)
+	case o.RenewDeadline+o.RetryPeriod >= o.LeaseDuration:
+		wrong("RenewDeadline: %s, must be, with RetryPeriod (%s) on top, shorter than LeaseDuration (%s)", o.RenewDeadline, o.RetryPeriod, o.LeaseDuration)
 	}
-	if o.RenewDeadline <= 0 || o.RenewDeadline+o.RetryPeriod >= o.LeaseDuration {
-		wrong("RenewDeadline: %s, must be positive and, with RetryPeriod (%s) on top, shorter than LeaseDuration (%s)", o.RenewDeadline, o.RetryPeriod, o.LeaseDuration)
+	if o.Grace < 0 {
+		wrong("Grace: %s, must not be negative", o.Grace)
 	}
 	return errors.Join(errs...)
 }

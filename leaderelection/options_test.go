@@ -34,14 +34,24 @@ func TestOptions(t *testing.T) {
 		"openshift": {o: with(func(o *leaderelection.Options) {
 			o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = 137*time.Second, 107*time.Second, 26*time.Second
 		})},
-		"nothing":   {want: []string{"Options.Lease: name the Lease", "Options.Namespace: this is not a pod"}},
-		"fraction":  {o: with(func(o *leaderelection.Options) { o.LeaseDuration = 1500 * time.Millisecond }), want: []string{"Options.LeaseDuration: 1.5s"}},
-		"too short": {o: with(func(o *leaderelection.Options) { o.LeaseDuration = 100 * time.Millisecond }), want: []string{"Options.LeaseDuration: 100ms"}},
-		"negative":  {o: with(func(o *leaderelection.Options) { o.LeaseDuration = -time.Second }), want: []string{"Options.LeaseDuration: -1s", "Options.RenewDeadline: -", "Options.RetryPeriod: -"}},
-		"renew":     {o: with(func(o *leaderelection.Options) { o.RenewDeadline = 13 * time.Second }), want: []string{"Options.RenewDeadline: 13s"}},
-		"renew < 0": {o: with(func(o *leaderelection.Options) { o.RenewDeadline = -time.Second }), want: []string{"Options.RenewDeadline: -1s", "Options.RetryPeriod: -200ms"}},
-		"retry":     {o: with(func(o *leaderelection.Options) { o.RetryPeriod = 8 * time.Second }), want: []string{"Options.RetryPeriod: 8s", "Options.RenewDeadline: 10s, must be positive and, with RetryPeriod (8s)"}},
-		"retry < 0": {o: with(func(o *leaderelection.Options) { o.RetryPeriod = -time.Second }), want: []string{"Options.RetryPeriod: -1s"}},
+		"nothing":       {want: []string{"Options.Lease: name the Lease", "Options.Namespace: this is not a pod"}},
+		"fraction":      {o: with(func(o *leaderelection.Options) { o.LeaseDuration = 1500 * time.Millisecond }), want: []string{"Options.LeaseDuration: 1.5s"}},
+		"too short":     {o: with(func(o *leaderelection.Options) { o.LeaseDuration = 100 * time.Millisecond }), want: []string{"Options.LeaseDuration: 100ms"}},
+		"negative":      {o: with(func(o *leaderelection.Options) { o.LeaseDuration = -time.Second }), want: []string{"Options.LeaseDuration: -1s"}},
+		"too long":      {o: with(func(o *leaderelection.Options) { o.LeaseDuration = 1 << 31 * time.Second }), want: []string{"Options.LeaseDuration: 596523h14m8s, must be at most 2147483647 s"}},
+		"renew":         {o: with(func(o *leaderelection.Options) { o.RenewDeadline = 13 * time.Second }), want: []string{"Options.RenewDeadline: 13s"}},
+		"renew < 0":     {o: with(func(o *leaderelection.Options) { o.RenewDeadline = -time.Second }), want: []string{"Options.RenewDeadline: -1s"}},
+		"renew > lease": {o: with(func(o *leaderelection.Options) { o.RenewDeadline = 15 * time.Second }), want: []string{"Options.RenewDeadline: 15s, must be positive and shorter than LeaseDuration (15s)"}},
+		"retry":         {o: with(func(o *leaderelection.Options) { o.RetryPeriod = 8 * time.Second }), want: []string{"Options.RetryPeriod: 8s, must be positive and, with a quarter on top, shorter than RenewDeadline (10s)"}},
+		"both":          {o: with(func(o *leaderelection.Options) { o.RetryPeriod = 6 * time.Second }), want: []string{"Options.RenewDeadline: 10s, must be, with RetryPeriod (6s) on top, shorter than LeaseDuration (15s)"}},
+		"grace":         {o: with(func(o *leaderelection.Options) { o.Grace = -time.Second }), want: []string{"Options.Grace: -1s, must not be negative"}},
+		"name":          {o: with(func(o *leaderelection.Options) { o.Lease = "Web_Site" }), want: []string{`Options.Lease: "Web_Site" is no name of an object; use`}},
+		"dots":          {o: with(func(o *leaderelection.Options) { o.Lease = "operator.example.com" })},
+		"namespace":     {o: with(func(o *leaderelection.Options) { o.Namespace = "a.b" }), want: []string{`Options.Namespace: "a.b" is no name of a namespace; use`}},
+		"blank":         {o: with(func(o *leaderelection.Options) { o.Identity = " \t" }), want: []string{`Options.Identity: " \t", use printable text`}},
+		"newline":       {o: with(func(o *leaderelection.Options) { o.Identity = "a\nb" }), want: []string{`Options.Identity: "a\nb", use printable text`}},
+		"long":          {o: with(func(o *leaderelection.Options) { o.Identity = strings.Repeat("pod-", 200) }), want: []string{`Options.Identity: 800 bytes that begin with "pod-pod-pod-pod-pod-", use at most 512`}},
+		"retry < 0":     {o: with(func(o *leaderelection.Options) { o.RetryPeriod = -time.Second }), want: []string{"Options.RetryPeriod: -1s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := test.o.Validate()

@@ -41,17 +41,19 @@ func (e *Elector) read(ctx context.Context) (*coordinationv1.Lease, error) {
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // nothing is what was found
 	}
-	return lease, err
+	return lease, e.explained("get", err)
 }
 
 // create makes the Lease.
 func (e *Elector) create(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-	return e.do(ctx, e.rest.Post().Namespace(e.o.Namespace).Resource(resource).Body(l))
+	lease, err := e.do(ctx, e.rest.Post().Namespace(e.o.Namespace).Resource(resource).Body(l))
+	return lease, e.explained("create", err)
 }
 
 // update writes the Lease, if it still has the UID and version that l has.
 func (e *Elector) update(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-	return e.do(ctx, e.rest.Put().Namespace(e.o.Namespace).Resource(resource).Name(e.o.Lease).Body(l))
+	lease, err := e.do(ctx, e.rest.Put().Namespace(e.o.Namespace).Resource(resource).Name(e.o.Lease).Body(l))
+	return lease, e.explained("update", err)
 }
 
 // sight is the Lease as a watch tells of it, nil if it was deleted.
@@ -69,7 +71,7 @@ func (e *Elector) watch(ctx context.Context, since string, changes chan<- sight)
 		Watch: true, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
 	}, scheme.ParameterCodec).MaxRetries(0).Watch(ctx)
 	if err != nil {
-		return err
+		return e.explained("watch", err)
 	}
 	defer func() {
 		stream.Stop()

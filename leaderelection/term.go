@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
 )
 
 var (
@@ -25,16 +26,18 @@ var (
 type holding struct {
 	lease *coordinationv1.Lease // as last answered or read
 	sent  time.Time             // when the request was sent that last made it ours
+	slow  bool                  // the last write took more than one request
 	trust hold                  // until when the term lasts
 
 	term *client.Term
 	lost *time.Timer // loses the term when it has lasted too long without a renewal, whatever a request under way is doing
 	over *time.Timer // ends the term's trust, when work that was cancelled then has had its time
+	duty *duty
 }
 
 // start makes the term that the Lease stands for. It is lost, then over, unless it is renewed.
 func (h *holding) start(o *Options, lose func()) {
-	token := client.Token{Lease: h.lease.UID, ResourceVersion: h.lease.ResourceVersion}
+	token := client.Token{Lease: h.lease.UID, ResourceVersion: h.lease.ResourceVersion, Holder: o.Identity}
 	h.term = client.NewTerm(token, h.sent, o.fence())
 	h.lost = time.AfterFunc(time.Until(h.sent.Add(o.lasts())), lose)
 	h.over = time.AfterFunc(time.Until(h.sent.Add(o.fence())), func() { h.term.End(ErrLost) })
@@ -69,6 +72,7 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 	}
 	work, lose := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer lose(nil)
+	h.duty = c.duties.begin(h.sent)
 	h.start(&c.o, func() { lose(ErrLost) })
 	defer h.end()
 	work = client.WithTerm(work, h.term)
@@ -79,6 +83,7 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 		err := errExited // unless lead returns
 		defer func() {
 			h.term.End(errReturned) // before the Lease is released
+			c.duties.join(h.duty)
 			done <- err
 			letGo()
 		}()
@@ -90,6 +95,7 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 		c.release(ctx, h)
 		return false, err
 	}
+	c.duties.lose(h.duty)
 	if c.o.Hooks.Lost != nil {
 		c.o.Hooks.Lost(c.o.Lease)
 	}
@@ -108,7 +114,7 @@ func (c *candidate) lead(ctx, work context.Context, lead Lead) error {
 	return err
 }
 
-// join waits until lead has returned, or until the Lease that was lost is over.
+// join waits until lead has returned, or, unless it is to stay, until the Lease that was lost is over.
 func (c *candidate) join(h *holding, done <-chan error) error {
 	expired := time.NewTimer(time.Until(h.sent.Add(c.o.LeaseDuration)))
 	defer expired.Stop()
@@ -121,8 +127,14 @@ func (c *candidate) join(h *holding, done <-chan error) error {
 	case err := <-done: // before this process came to look
 		return err
 	default:
+	}
+	if !c.o.Stay {
 		return fmt.Errorf("the Lease %s was lost, and the work under it has not stopped before it expired: somebody else may lead now, so this process must exit", c)
 	}
+	c.log.Error("the lease was lost and is over, and the work under it has not stopped: somebody else may lead now, and this process will not before it has")
+	err := <-done
+	c.log.Info("the work of the lost term has stopped")
+	return err
 }
 
 // keep renews the Lease until ctx is done: what leads has returned, or the term is lost. It calls lose where it is the first to know.
@@ -141,6 +153,7 @@ func (c *candidate) keep(ctx context.Context, h *holding, lose context.CancelCau
 		}
 		began := time.Now()
 		err := c.renew(ctx, h)
+		c.tellRenewed(ctx, h, time.Since(began), err)
 		switch {
 		case err == nil && h.renewed(&c.o):
 			c.succeeded()
@@ -155,6 +168,18 @@ func (c *candidate) keep(ctx context.Context, h *holding, lose context.CancelCau
 			c.failed("the lease was not renewed", err)
 		}
 		next.Reset(c.untilNext(began, h, err))
+	}
+}
+
+// tellRenewed tells of a renewal, unless nobody waits for it any more.
+func (c *candidate) tellRenewed(ctx context.Context, h *holding, took time.Duration, err error) {
+	if err == nil {
+		c.duties.renew(h.duty, h.sent)
+	} else if ctx.Err() != nil {
+		return
+	}
+	if c.o.Hooks.Renewed != nil {
+		c.o.Hooks.Renewed(hook.LeaseRenewal{Lease: c.o.Lease, Took: took, Slowpath: h.slow, Err: err})
 	}
 }
 
@@ -186,6 +211,7 @@ const maxConflicts = 5
 // overwrite writes over the very record that is known to be ours: others, and also this process, can have changed it only if the
 // API server refuses the write. Then it is read, and must be ours. It returns when the write was sent, or errTaken.
 func (c *candidate) overwrite(ctx context.Context, h *holding, change func(*coordinationv1.Lease, time.Time) *coordinationv1.Lease) (sent time.Time, err error) {
+	h.slow = false
 	for range maxConflicts {
 		sent = time.Now()
 		at := sent.Truncate(time.Microsecond)
@@ -203,6 +229,7 @@ func (c *candidate) overwrite(ctx context.Context, h *holding, change func(*coor
 			return sent, err
 		}
 		c.authors.refused(at)
+		h.slow = true
 		if found, err = c.read(ctx); err != nil {
 			return sent, err
 		}

@@ -1,0 +1,246 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+)
+
+// unwell fails if the Check does not say this; nothing: it must not fail.
+func unwell(t *testing.T, e interface{ Check(*http.Request) error }, want string) {
+	t.Helper()
+	switch err := e.Check(nil); {
+	case want == "" && err != nil:
+		t.Errorf("the check says %v", err)
+	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+		t.Errorf("the check says %v, want %q", err, want)
+	}
+}
+
+// staying is a replica that stays when its work does not stop.
+func staying(t *testing.T, api *fakeapi.Server, change func(*leaderelection.Options)) *replica {
+	t.Helper()
+	r := &replica{api: api}
+	cfg := api.Config()
+	cfg.Transport = r
+	o := leaderelection.Options{Lease: "operator", Namespace: "default", Identity: "a", Stay: true}
+	change(&o)
+	var err error
+	if r.Elector, err = leaderelection.New(cfg, o); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestL5_WorkThatStaysIsWaitedFor: with Stay, Run neither returns nor campaigns, the Check fails, and all is well afterwards.
+func TestL5_WorkThatStaysIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := staying(t, api, func(*leaderelection.Options) {})
+		free, terms := make(chan struct{}), 0
+		stop, result := a.start(t, func(take, work context.Context) error {
+			if terms++; terms > 1 {
+				return untilStopped(take, work)
+			}
+			<-free
+			return nil
+		})
+		pass(seconds(5.5)) // renewed at 4
+		unwell(t, a, "")
+		a.cut()
+		pass(seconds(30)) // lost at 16, over at 19
+		unwell(t, a, "")
+		a.mend()
+		a.made()
+		pass(seconds(0.6))
+		unwell(t, a, "the Lease default/operator was lost 20s ago, and the work under it has not stopped")
+		pass(time.Minute)
+		if made := a.made(); made != "" {
+			t.Errorf("while its work goes on, it makes %s", made)
+		}
+		close(free)
+		pass(0)
+		unwell(t, a, "")
+		pass(time.Minute)
+		unwell(t, a, "")
+		stop()
+		ok(t, result())
+		if terms != 2 {
+			t.Errorf("%d terms", terms)
+		}
+	})
+}
+
+// TestCheckAfterRunHasReturned: the work goes on, so the process must go.
+func TestCheckAfterRunHasReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newReplica(t, api, "a")
+		free := make(chan struct{})
+		_, result := a.start(t, func(context.Context, context.Context) error { <-free; return nil })
+		pass(seconds(5.5))
+		give(api, "b") // noticed at 6
+		if err := result(); err == nil {
+			t.Error("Run returned nil")
+		}
+		pass(time.Until(time.Now().Add(seconds(26.1)).Truncate(time.Second)))
+		unwell(t, a, "was lost")
+		close(free)
+		pass(0)
+		unwell(t, a, "")
+	})
+}
+
+// TestCheckOfAnElectorThatHangs: nobody has noticed that the Lease is not renewed, here because a hook does not return.
+func TestCheckOfAnElectorThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		a := staying(t, fakeapi.New(fakeapi.Leases), func(o *leaderelection.Options) {
+			o.Grace = 5 * time.Second
+			o.Hooks = &hook.LeaderElection{Renewed: func(hook.LeaseRenewal) { <-free }}
+		})
+		stop, result := a.start(t, func(context.Context, context.Context) error { <-free; return nil })
+		pass(2*time.Second + 20*time.Second)
+		unwell(t, a, "")
+		pass(time.Nanosecond)
+		unwell(t, a, "the Lease default/operator was renewed 20s ago for the last time")
+		close(free)
+		stop()
+		ok(t, result())
+		unwell(t, a, "")
+	})
+}
+
+// TestStandbysAreWell, however long they wait and whatever is wrong with the API server.
+func TestStandbysAreWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		give(api, "b")
+		a := newReplica(t, api, "a")
+		unwell(t, a, "")
+		a.cut()
+		stop, result := a.start(t, neverLead(t))
+		pass(time.Hour)
+		unwell(t, a, "")
+		stop()
+		ok(t, result())
+		if want := "leader-election-operator"; a.Name() != want {
+			t.Errorf("it is called %q, want %q", a.Name(), want)
+		}
+	})
+}
+
+// TestRenewalsAreTold, with what they have taken.
+func TestRenewalsAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		var told []hook.LeaseRenewal
+		campaigns := 0
+		a := staying(t, api, func(o *leaderelection.Options) {
+			o.Hooks = &hook.LeaderElection{
+				Campaigning: func(string) { campaigns++ },
+				Renewed:     func(r hook.LeaseRenewal) { told = append(told, r) },
+			}
+		})
+		slow := func(req *http.Request) (*http.Response, error) {
+			time.Sleep(100 * time.Millisecond)
+			return api.RoundTrip(req)
+		}
+		a.line.Store(&slow)
+		stop, result := a.start(t, untilStopped)
+		pass(seconds(2.5)) // acquired with a read and a write, at 0.1; renewed at 2.1
+		label(t, api)
+		pass(seconds(2)) // a refused write, a read and a write, at 4.1
+		a.cut()
+		pass(seconds(2))
+		give(api, "b")
+		a.mend()
+		pass(seconds(2))
+		stop()
+		ok(t, result())
+		want := []struct {
+			took         time.Duration
+			slow, failed bool
+		}{{100 * time.Millisecond, false, false}, {300 * time.Millisecond, true, false}, {0, false, true}, {0, true, true}}
+		if len(told) != len(want) || campaigns != 2 {
+			t.Fatalf("told %+v, and of %d campaigns", told, campaigns)
+		}
+		for i, w := range want {
+			if r := told[i]; r.Lease != "operator" || r.Took.Round(time.Millisecond) != w.took || r.Slowpath != w.slow || (r.Err != nil) != w.failed {
+				t.Errorf("renewal %d: %+v, want %+v", i, r, w)
+			}
+		}
+	})
+}
+
+// TestTroubleIsExplainedOnce: what somebody else has to do is said in one sentence, each once, and when it was done.
+func TestTroubleIsExplainedOnce(t *testing.T) {
+	const grant = "grant it, by a Role and a RoleBinding there, to create leases, and to get, update and watch the one with the resourceName operator"
+	for name, test := range map[string]struct {
+		verb   string
+		code   int
+		says   string
+		want   string
+		absent bool // the Lease
+	}{
+		"get":         {"get", http.StatusForbidden, `leases.coordination.k8s.io "operator" is forbidden: User "eve" cannot get resource "leases" in API group "coordination.k8s.io" in the namespace "default"`, `the user "eve" may not get leases (coordination.k8s.io) in the namespace default, here operator; ` + grant, false},
+		"create":      {"create", http.StatusForbidden, `leases.coordination.k8s.io is forbidden: User "eve" cannot create resource "leases" in API group "coordination.k8s.io" in the namespace "default"`, `the user "eve" may not create leases (coordination.k8s.io) in the namespace default, here operator; ` + grant, true},
+		"update":      {"update", http.StatusForbidden, `leases.coordination.k8s.io "operator" is forbidden: User "eve" cannot update resource "leases" in API group "coordination.k8s.io" in the namespace "default"`, `the user "eve" may not update leases (coordination.k8s.io) in the namespace default, here operator; ` + grant, false},
+		"a quota":     {"create", http.StatusForbidden, "exceeded quota: few", "exceeded quota: few", true},
+		"a namespace": {"create", http.StatusNotFound, `namespaces "default" not found`, "the namespace default of the Lease operator does not exist; create it", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Leases)
+				if !test.absent {
+					give(api, "")
+				}
+				granted := false
+				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+					if isLease(r, test.verb) && !granted {
+						return r.Fail(test.code, test.says)
+					}
+					return nil, nil
+				})
+				var told []string
+				a := staying(t, api, func(o *leaderelection.Options) {
+					o.Hooks = &hook.LeaderElection{Trouble: func(_ string, err error) {
+						if told = append(told, "over"); err != nil {
+							told[len(told)-1] = err.Error()
+						}
+					}}
+				})
+				log := &lines{}
+				ctx, cancel := context.WithCancel(logr.NewContextWithSlogLogger(t.Context(), log.logger()))
+				done := make(chan error, 1)
+				go func() { done <- a.Run(ctx, untilStopped) }()
+				pass(time.Minute)
+				granted = true
+				pass(time.Minute)
+				if h := holder(t, api); h != "a" {
+					t.Errorf("%q holds the Lease", h)
+				}
+				cancel()
+				ok(t, <-done)
+				if len(told) != 2 || told[0] != test.want || told[1] != "over" {
+					t.Errorf("told\n%s\nwant\n%s\nover", strings.Join(told, "\n"), test.want)
+				}
+				if n := log.count("WARN"); n != 1 || log.count("INFO") != 1 {
+					t.Errorf("the log has\n%s", log)
+				}
+			})
+		})
+	}
+}

@@ -22,12 +22,15 @@
 //	everywhere   AddEverywhere's functions, and each controller's Warm: on every replica
 //	leader       AddLeaderOnly's functions, and each controller's Lead: on the leader, or at once without leader election
 //
-// A replica campaigns when all of its controllers could lead, or after two minutes. On a stop, controllers take no new key;
-// running Reconciles go on, under a Lease that is still renewed, until the grace time is over, and then their context ends.
-// The Lease is released when they have returned. The failure of one function stops all. A term that is lost stops only what
-// is the leader's, which starts again in the next term.
+// A process has as many Leases as it likes: what is added leads under that of Options.LeaderElection, or under one that
+// [Manager.Lease] has made. On a stop, controllers take no new key; running Reconciles go on, under a Lease that is still renewed,
+// until the grace time is over, and then their context ends. The Lease is released when they have returned. The failure of one
+// function stops all. A term that is lost stops only what runs under that Lease, which starts again in the next term.
 //
 // # Guarantees
+//
+// L8: a replica campaigns for a Lease when each controller that leads under it is warm: each of its sources synced, or in trouble
+// that the log names. After two minutes it campaigns all the same, which the log and [hook.LeaderElection].Cold tell.
 //
 // M1: Run returns nil only when every goroutine that it started has returned; otherwise the error names those that have not,
 // with their stacks. Idle connections are closed. M2: start in stages, stop in reverse: nothing is asked to stop before what

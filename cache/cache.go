@@ -98,6 +98,12 @@ func (c *Cache) Run(ctx context.Context) error {
 	if err := c.open(start, others.Go); err != nil {
 		return err
 	}
+	if c.hooks.Started != nil {
+		c.hooks.Started(hook.CacheStarted{Of: c, Informers: c.counted})
+	}
+	if c.hooks.Stopped != nil {
+		defer c.hooks.Stopped(hook.CacheStopped{Of: c})
+	}
 	<-ctx.Done()
 	c.close()
 	informers.Wait()
@@ -224,6 +230,17 @@ func (c *Cache) States() []hook.InformerState {
 	for _, i := range c.all() {
 		s := i.state()
 		s.Objects, s.Bytes = i.size()
+		states = append(states, s)
+	}
+	return states
+}
+
+// counted is States without the sizes, for hook.CacheStarted.
+func (c *Cache) counted() []hook.InformerState {
+	states := []hook.InformerState{}
+	for _, i := range c.all() {
+		s := i.state()
+		s.Objects = len(i.shared.GetStore().ListKeys())
 		states = append(states, s)
 	}
 	return states

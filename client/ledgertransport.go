@@ -79,6 +79,9 @@ func keepLedger(cfg *rest.Config, o Options, codecs serializer.CodecFactory) err
 // inherit adds what the configuration's Client was made with to what a Client of its own wants. It is called before any request.
 func (t *ledgerTransport) inherit(hooks hook.Client, strict bool) {
 	t.strict = t.strict || strict
+	if t.hooks.Answered == nil {
+		t.hooks.Answered = hooks.Answered
+	}
 	if t.hooks.Requested == nil {
 		t.hooks.Requested = hooks.Requested
 	}
@@ -92,6 +95,24 @@ func (t *ledgerTransport) WrappedRoundTripper() http.RoundTripper { return t.bas
 
 // RoundTrip implements http.RoundTripper.
 func (t *ledgerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if t.hooks.Answered == nil {
+		return t.enter(req)
+	}
+	began := time.Now()
+	resp, err := t.enter(req)
+	a := hook.APIAnswer{
+		Method: req.Method, Host: req.URL.Host, Took: time.Since(began), Err: err,
+		Watch: strings.Contains(req.URL.RawQuery, "watch=true") || strings.Contains(req.URL.RawQuery, "watch=1"),
+	}
+	if err == nil {
+		a.Status = resp.StatusCode
+	}
+	t.hooks.Answered(a)
+	return resp, err
+}
+
+// enter enters a request in the ledger of its context, if it has one, and makes it.
+func (t *ledgerTransport) enter(req *http.Request) (*http.Response, error) {
 	l := ledgerOf(req.Context())
 	if l == nil {
 		resp, _, err := t.send(req, nil, "")

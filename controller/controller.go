@@ -73,6 +73,7 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	if q.Name == "" {
 		q.Name = name
 	}
+	q.Hooks = q.Hooks.With(o.QueueHooks)
 	var err error
 	c.queue, err = workqueue.New(c.withOwnEvents(q))
 	if err != nil {

@@ -139,7 +139,7 @@ func (f *failingHandlers) Run(ctx context.Context, q source.Queue[string], h *ho
 	failing.Go(func() {
 		for ctx.Err() == nil {
 			for range f.number {
-				h.HandlerFailed(f.String(), "default/x", errors.New("no owner"))
+				h.HandlerFailed(hook.SourceFailure{Source: f.String(), Object: "default/x", Err: errors.New("no owner")})
 			}
 			select {
 			case <-time.After(f.every):
@@ -174,23 +174,26 @@ func TestTheLogSaysThatItWasTheDeadline(t *testing.T) {
 type failingHandler struct{ *fakeSource }
 
 func (f *failingHandler) Run(ctx context.Context, q source.Queue[string], h *hook.Source) error {
-	h.HandlerFailed(f.String(), "default/x", errors.New("no owner"))
+	h.HandlerFailed(hook.SourceFailure{Source: f.String(), Object: "default/x", Err: errors.New("no owner")})
 	return f.fakeSource.Run(ctx, q, h)
 }
 
-func TestSourceHooksInsteadOfTheLog(t *testing.T) {
+// TestSourceHooksAndTheLog: whoever observes the sources still has the lines of the log.
+func TestSourceHooksAndTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out log
 		var failed []string
 		c, _ := settling(t, controller.Options{
-			Logger:      slog.New(slog.NewTextHandler(&out, nil)),
-			SourceHooks: &hook.Source{HandlerFailed: func(source, object string, err error) { failed = append(failed, source+" "+object+" "+err.Error()) }},
+			Logger: slog.New(slog.NewTextHandler(&out, nil)),
+			SourceHooks: &hook.Source{HandlerFailed: func(f hook.SourceFailure) {
+				failed = append(failed, f.Controller+" "+f.Source+" "+f.Object+" "+f.Err.Error())
+			}},
 		})
 		c.Watch(&failingHandler{newSource("handled")})
 		stop := start(t, c)
 		synctest.Wait()
 		ok(t, stop())
-		if len(failed) != 1 || failed[0] != "Fake(handled) default/x no owner" || out.String() != "" {
+		if len(failed) != 1 || failed[0] != c.Name()+" Fake(handled) default/x no owner" || strings.Count(out.String(), "a handler failed") != 1 {
 			t.Errorf("the hook saw %v, the log has %q", failed, out.String())
 		}
 	})

@@ -38,7 +38,10 @@ type Options struct {
 	Logger *slog.Logger
 	// Hooks observes the Reconciles. Default: nobody does.
 	Hooks *hook.Controller
-	// SourceHooks observes the sources. Default: failures of handlers are logged, of each source ten and then one in ten seconds.
+	// QueueHooks observes the queue, as Hooks in workqueue.Options does. Default: nobody does.
+	QueueHooks *hook.Queue
+	// SourceHooks observes the sources. Whether or not somebody does, failures of handlers are logged: of each source ten, and then
+	// one in ten seconds. Default: nobody does.
 	SourceHooks *hook.Source
 }
 

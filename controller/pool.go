@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -151,6 +152,18 @@ func (w *workers[K]) all() (slots []*slot[K], want int, leading bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.slots, w.want, w.leading
+}
+
+// stats are the figures for hook.ControllerStarted.
+func (c *Controller[K]) stats() hook.ControllerStats {
+	slots, want, _ := c.workers.all()
+	s := hook.ControllerStats{Workers: want}
+	for _, w := range slots {
+		if w.run.Load() != nil {
+			s.Active++
+		}
+	}
+	return s
 }
 
 // slot is what one worker does.

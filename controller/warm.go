@@ -35,9 +35,15 @@ func (c *Controller[K]) claim() error {
 }
 
 func (c *Controller[K]) warm(ctx context.Context) error {
+	if c.o.Hooks.Started != nil {
+		c.o.Hooks.Started(hook.ControllerStarted{Controller: c.name, Of: c, Stats: c.stats})
+	}
 	defer func() {
 		c.queue.ShutDown()
 		c.letGo()
+		if c.o.Hooks.Stopped != nil {
+			c.o.Hooks.Stopped(hook.ControllerStopped{Controller: c.name, Of: c})
+		}
 	}()
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -97,10 +97,11 @@ func (c *Controller[K]) forget(s source.Source[K]) (w *watching[K], running bool
 // none any more, and waits until all have returned.
 func (c *Controller[K]) runSources(ctx context.Context, failed func(error)) (close func()) {
 	var running sync.WaitGroup
+	hooks := c.sourceHooks(ctx)
 	start := func(w *watching[K]) {
 		ctx, stop := context.WithCancel(ctx)
 		w.stop = stop
-		running.Go(func() { c.watch(ctx, w, c.sourceHooks(ctx), failed) })
+		running.Go(func() { c.watch(ctx, w, hooks, failed) })
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,6 +128,10 @@ func (c *Controller[K]) watch(ctx context.Context, w *watching[K], hooks *hook.S
 	var overseen sync.WaitGroup
 	q := &observed[K]{Queue: c.queue, controller: c, source: w.source}
 	w.err = named(w.source, errSourceExited) // unless runSource returns
+	run := hook.SourceRun{Controller: c.name, Source: w.source.String()}
+	if hooks.Started != nil {
+		hooks.Started(run)
+	}
 	defer func() {
 		if closed(w.removed) || ctx.Err() == nil {
 			q.forget() // not at the end of Warm, when nobody may take what was paused
@@ -136,6 +141,9 @@ func (c *Controller[K]) watch(ctx context.Context, w *watching[K], hooks *hook.S
 		}
 		w.stop()
 		overseen.Wait()
+		if hooks.Stopped != nil {
+			hooks.Stopped(run)
+		}
 		close(w.ended)
 	}()
 	if err := validate(w.source); err != nil { // Watch may have come after the controller's Validate
@@ -198,22 +206,20 @@ func named(whose fmt.Stringer, err error) error {
 	return fmt.Errorf("%s: %w", whose, err)
 }
 
-// sourceHooks logs the failures of a source's handlers and polls where nobody observes them. What fails for one object mostly does
-// for all, such as those of an owner whose kind is not served, and again at each try: there are few lines.
+// sourceHooks logs the failures of sources' handlers and polls, and tells those who observe them. What fails for one object mostly
+// does for all, such as those of an owner whose kind is not served, and again at each try: there are few lines.
 func (c *Controller[K]) sourceHooks(ctx context.Context) *hook.Source {
-	if c.o.SourceHooks != nil {
-		return c.o.SourceHooks
-	}
 	log := c.logger(ctx)
 	lines := newFewLines()
-	return &hook.Source{
-		HandlerFailed: func(source, object string, err error) {
-			if args, ok := lines.next("source", source, "object", object, "err", err); ok {
+	logged := &hook.Source{
+		HandlerFailed: func(f hook.SourceFailure) {
+			if args, ok := lines.next("source", f.Source, "object", f.Object, "err", f.Err); ok {
 				log.Error("a handler failed; the event is tried again", args...)
 			}
 		},
-		PollFailed: func(source string, err error) {
-			log.Error("a poll failed; it is tried again", "source", source, "err", err)
+		PollFailed: func(f hook.SourceFailure) {
+			log.Error("a poll failed; it is tried again", "source", f.Source, "err", f.Err)
 		},
 	}
+	return logged.With(c.o.SourceHooks.For(c.name))
 }

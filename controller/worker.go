@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime/debug"
 
@@ -72,7 +73,10 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		c.settle(r, end)
 		r.cancel(nil)
 		if c.o.Hooks.Reconciled != nil {
-			c.o.Hooks.Reconciled(hook.Reconcile{Controller: c.name, Took: c.clock.now() - r.since, Outcome: end.outcome, Err: end.err})
+			c.o.Hooks.Reconciled(hook.Reconcile{
+				Controller: c.name, Took: c.clock.now() - r.since, Outcome: end.outcome, Err: end.err,
+				TimedOut: c.o.Deadline > 0 && errors.Is(context.Cause(r), errDeadline),
+			})
 		}
 	}()
 	end = c.reconcile(r) //nolint:contextcheck // r is the context

@@ -81,10 +81,29 @@ func (s InformerState) String() string {
 
 // Cache is what package cache reports.
 type Cache struct {
+	// Started is called when the cache begins to run.
+	Started func(CacheStarted)
+	// Stopped is called when all of its informers have stopped. It does not start again.
+	Stopped func(CacheStopped)
 	// InformerState is called when an informer begins to wait or fail, when the reason changes, and when it recovers: it is
 	// then Syncing or Synced, without Err. It is not called when all goes well.
 	InformerState func(InformerState)
 	// BrokenObject is called for an object that does not fit its Go type, or that the transform panicked over: when it comes
 	// first, when the reason changes, and after each initial list.
 	BrokenObject func(kind, object string, err error)
+}
+
+// CacheStarted says that a cache runs.
+type CacheStarted struct {
+	// Of is the cache itself.
+	Of any
+	// Informers returns where each informer stands now, without its Bytes, in no particular order. It counts the objects, which
+	// takes a walk over their names, and may be called from any goroutine.
+	Informers func() []InformerState
+}
+
+// CacheStopped says that a cache has stopped.
+type CacheStopped struct {
+	// Of is the cache, as CacheStarted had it.
+	Of any
 }

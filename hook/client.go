@@ -26,8 +26,24 @@ type APIRequest struct {
 	Unknown string
 }
 
+// APIAnswer is an HTTP request to the API server, whoever made it, and how it went.
+type APIAnswer struct {
+	// Method is the HTTP method, Host the host and port of the API server.
+	Method, Host string
+	// Watch says that the answer is a stream, which has only begun.
+	Watch bool
+	// Status is the HTTP status of the answer, 0 if there was none; Err is then why.
+	Status int
+	Err    error
+	// Took is how long it was until the answer began, or the error came. What a client-side rate limit costs is not in it.
+	Took time.Duration
+}
+
 // Client is what package client reports.
 type Client struct {
+	// Answered is called for each request, those without a ledger included, when the answer began or the error came. A retry of
+	// client-go's is one more.
+	Answered func(APIAnswer)
 	// Requested is called after each request with a ledger in its context: when the answer began and, for a write, was read.
 	Requested func(APIRequest)
 	// Unfenced is called before each request that may write and has no term of leadership in its context, unless that was on

@@ -34,6 +34,32 @@ type Reconcile struct {
 	Outcome Outcome
 	// Err is the error returned, if any.
 	Err error
+	// TimedOut says that its context ended because it was over its deadline.
+	TimedOut bool
+}
+
+// ControllerStarted says that a controller has started.
+type ControllerStarted struct {
+	// Controller is the controller's name.
+	Controller string
+	// Of is the controller itself. It tells apart controllers of one name.
+	Of any
+	// Stats returns the controller's current figures. It is cheap, and may be called from any goroutine.
+	Stats func() ControllerStats
+}
+
+// ControllerStats are a controller's figures at one moment.
+type ControllerStats struct {
+	// Workers is how many Reconciles may run at once, whether this replica leads or not. Active is how many do.
+	Workers, Active int
+}
+
+// ControllerStopped says that a controller has stopped.
+type ControllerStopped struct {
+	// Controller is the controller's name.
+	Controller string
+	// Of is the controller, as ControllerStarted had it.
+	Of any
 }
 
 // Awaited is the end of a wait for a key's own writes, or that there was nothing to wait for although they may not be seen.
@@ -64,6 +90,10 @@ type Slow struct {
 
 // Controller is what package controller reports.
 type Controller struct {
+	// Started is called when the controller begins to be warmed, which is before any other of these.
+	Started func(ControllerStarted)
+	// Stopped is called when it has been warmed, and its sources have stopped. It does not start again.
+	Stopped func(ControllerStopped)
 	// Awaited is called when a key that was put off because of its own writes is reconciled after all, and when one is that
 	// may not see them.
 	Awaited func(Awaited)

@@ -38,6 +38,8 @@ type Queue struct {
 // QueueOpened says that a queue was made.
 type QueueOpened struct {
 	Queue string
+	// Of is the queue itself. It tells apart queues of one name, of which a new one may be opened before the old one is closed.
+	Of any
 	// Stats returns the queue's current figures. It is cheap, takes the queue's lock for a moment, may be called
 	// from any goroutine, and must not be called from within another func of this hook under a lock of its own
 	// that the queue's callers also hold.
@@ -56,6 +58,8 @@ type QueueStats struct {
 // QueueClosed says that a queue was shut down.
 type QueueClosed struct {
 	Queue string
+	// Of is the queue, as QueueOpened had it.
+	Of any
 }
 
 // QueueAdded says that Keys keys of one class became ready.

@@ -5,12 +5,55 @@ package hook
 
 // Source is what package source reports.
 type Source struct {
-	// Dropped is called for what is not delivered: an event that a filter dropped (the reason is the filter's name), one that a
-	// channel had no room for, a tick that came while the poll before it was still running.
-	Dropped func(source, reason string)
-	// HandlerFailed is called when a handler or filter returned an error or panicked. The event is tried again. object is the
-	// object's namespace and name; empty where the event is not about an object.
-	HandlerFailed func(source, object string, err error)
+	// Started is called when a controller begins to run a source.
+	Started func(SourceRun)
+	// Stopped is called when the source has returned.
+	Stopped func(SourceRun)
+	// Dropped is called for what is not delivered: an event that a filter dropped, one that a channel had no room for, a tick
+	// that came while the poll before it was still running.
+	Dropped func(SourceDropped)
+	// HandlerFailed is called when a handler or filter returned an error or panicked. The event is tried again.
+	HandlerFailed func(SourceFailure)
 	// PollFailed is called when the poll of a ticker returned an error or panicked. It is tried again.
-	PollFailed func(source string, err error)
+	PollFailed func(SourceFailure)
+}
+
+// SourceRun is a source that a controller runs.
+type SourceRun struct {
+	// Controller is the controller's name; empty if the source is run by something else. Source is the source's; a controller may
+	// have several of one name.
+	Controller, Source string
+}
+
+// SourceDropped is something that is not delivered.
+type SourceDropped struct {
+	// Controller and Source are as in SourceRun.
+	Controller, Source string
+	// Reason is the filter's name, or says in words why.
+	Reason string
+}
+
+// SourceFailure is something that is tried again.
+type SourceFailure struct {
+	// Controller and Source are as in SourceRun.
+	Controller, Source string
+	// Object is the object's namespace and name; empty where it is not about an object.
+	Object string
+	// Err is what went wrong.
+	Err error
+}
+
+// For returns hooks that are told the name of the controller for which a source runs.
+func (s *Source) For(controller string) *Source {
+	if s == nil {
+		return nil
+	}
+	return &Source{
+		Started: before(s.Started, func(r *SourceRun) { r.Controller = controller }),
+		Stopped: before(s.Stopped, func(r *SourceRun) { r.Controller = controller }),
+		Dropped: before(s.Dropped, func(d *SourceDropped) { d.Controller = controller }),
+
+		HandlerFailed: before(s.HandlerFailed, func(f *SourceFailure) { f.Controller = controller }),
+		PollFailed:    before(s.PollFailed, func(f *SourceFailure) { f.Controller = controller }),
+	}
 }

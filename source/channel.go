@@ -114,7 +114,7 @@ func (c *Channel[E, K]) TrySend(event E) bool {
 func (c *Channel[E, K]) drop(reason int) {
 	c.drops.add(reason)
 	if h := c.hooks.Load(); h != nil && h.Dropped != nil {
-		h.Dropped(c.String(), c.drops.reasons[reason])
+		h.Dropped(hook.SourceDropped{Source: c.String(), Reason: c.drops.reasons[reason]})
 	}
 }
 
@@ -169,7 +169,7 @@ func (c *Channel[E, K]) handle(ctx context.Context, q Queue[K], n uint64) error 
 	case err != nil:
 		c.fail(n, err)
 		if h := c.hooks.Load(); h.HandlerFailed != nil {
-			h.HandlerFailed(c.String(), "", err)
+			h.HandlerFailed(hook.SourceFailure{Source: c.String(), Err: err})
 		}
 		return err
 	case len(keys) > 0:

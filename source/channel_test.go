@@ -111,10 +111,10 @@ func TestChannelIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var told []string
-		h := &hook.Source{Dropped: func(source, reason string) {
+		h := &hook.Source{Dropped: func(d hook.SourceDropped) {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, source+": "+reason)
+			told = append(told, d.Source+": "+d.Reason)
 		}}
 		slow := func(ctx context.Context, n int) ([]string, error) {
 			time.Sleep(time.Second)
@@ -173,7 +173,7 @@ func TestChannelEndsWhileSomeoneSends(t *testing.T) {
 		}
 		c, q := source.NewChannel("orders", 2, stuck), &keys{}
 		failed := 0
-		stop := run(t, c, q, &hook.Source{HandlerFailed: func(string, string, error) { failed++ }})
+		stop := run(t, c, q, &hook.Source{HandlerFailed: func(hook.SourceFailure) { failed++ }})
 		var sending sync.WaitGroup
 		errs := make([]error, 5)
 		for n := range errs {

@@ -116,13 +116,13 @@ func (d *delivery[K]) object(obj any) handler.Object {
 func (d *delivery[K]) drop(reason int) {
 	d.feed.drops.add(reason)
 	if d.hooks.Dropped != nil {
-		d.hooks.Dropped(d.source, d.feed.drops.reasons[reason])
+		d.hooks.Dropped(hook.SourceDropped{Source: d.source, Reason: d.feed.drops.reasons[reason]})
 	}
 }
 
 func (d *delivery[K]) report(object string, err error) {
 	if d.hooks.HandlerFailed != nil {
-		d.hooks.HandlerFailed(d.source, object, err)
+		d.hooks.HandlerFailed(hook.SourceFailure{Source: d.source, Object: object, Err: err})
 	}
 }
 

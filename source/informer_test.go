@@ -220,7 +220,7 @@ func TestForeignInformer(t *testing.T) {
 		}
 		var dropped []string
 		stop := s.run(func(ctx context.Context) error {
-			return src.Run(ctx, l, &hook.Source{Dropped: func(_, reason string) { dropped = append(dropped, reason) }})
+			return src.Run(ctx, l, &hook.Source{Dropped: func(d hook.SourceDropped) { dropped = append(dropped, d.Reason) }})
 		})
 		synctest.Wait()
 		h := f.handlers[0]
@@ -261,7 +261,7 @@ func TestDroppingDoesNotAllocate(t *testing.T) {
 	f := &foreign{synced: make(done), added: make(chan struct{})}
 	src := source.Informer[*corev1.ConfigMap](f, l, handler.GenerationChanged, handler.Where(func(_, _ *corev1.ConfigMap) bool { return false }))
 	stop := s.run(func(ctx context.Context) error {
-		return src.Run(ctx, l, &hook.Source{Dropped: func(string, string) {}})
+		return src.Run(ctx, l, &hook.Source{Dropped: func(hook.SourceDropped) {}})
 	})
 	<-f.added
 	before, after := configMap("a", "1"), configMap("a", "2")

@@ -218,7 +218,7 @@ func TestFilters(t *testing.T) {
 		s.put("a=1")
 		dropped := map[string]int{}
 		src := source.Kind(s.maps, l, handler.LabelsChanged, handler.Where(func(_, after *corev1.ConfigMap) bool { return after == nil || after.Name != "hidden" }))
-		s.start(src, l, &hook.Source{Dropped: func(source, filter string) { dropped[source+": "+filter]++ }})
+		s.start(src, l, &hook.Source{Dropped: func(d hook.SourceDropped) { dropped[d.Source+": "+d.Reason]++ }})
 		synced(t, src)
 		s.put("a=2", "a=3", "hidden=1", "hidden=2")
 		s.remove("a")
@@ -249,7 +249,7 @@ func TestStop(t *testing.T) {
 		}
 		src := source.Kind(s.maps, l)
 		failed := 0
-		stop := s.start(src, l, &hook.Source{HandlerFailed: func(_, _ string, _ error) { failed++ }})
+		stop := s.start(src, l, &hook.Source{HandlerFailed: func(hook.SourceFailure) { failed++ }})
 		time.Sleep(time.Second)
 		stop()
 		if inside.Load() || calls.Load() != 1 {

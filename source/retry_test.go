@@ -27,10 +27,10 @@ type failures struct {
 }
 
 func (f *failures) hook() *hook.Source {
-	return &hook.Source{HandlerFailed: func(source, object string, err error) {
+	return &hook.Source{HandlerFailed: func(failed hook.SourceFailure) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.list = append(f.list, fmt.Sprintf("%s %s: %v", source, object, err))
+		f.list = append(f.list, fmt.Sprintf("%s %s: %v", failed.Source, failed.Object, failed.Err))
 	}}
 }
 

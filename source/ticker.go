@@ -77,7 +77,7 @@ func (t *ticker[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
 		case err != nil:
 			due = time.Now().Add(t.retry(err))
 			if h.PollFailed != nil {
-				h.PollFailed(t.String(), err)
+				h.PollFailed(hook.SourceFailure{Source: t.String(), Err: err})
 			}
 			continue
 		}
@@ -139,7 +139,7 @@ func (t *ticker[K]) next(due time.Time, h *hook.Source) time.Time {
 	for range skipped {
 		t.drops.add(0)
 		if h.Dropped != nil {
-			h.Dropped(t.String(), t.drops.reasons[0])
+			h.Dropped(hook.SourceDropped{Source: t.String(), Reason: t.drops.reasons[0]})
 		}
 	}
 	return due.Add(skipped * t.every)

@@ -83,10 +83,10 @@ func TestTickerRetries(t *testing.T) {
 					return []string{"right"}, nil
 				}), &keys{}
 				told := 0
-				stop := run(t, src, q, &hook.Source{PollFailed: func(source string, err error) {
+				stop := run(t, src, q, &hook.Source{PollFailed: func(f hook.SourceFailure) {
 					told++
-					if source != "Ticker(buckets)" || !strings.Contains(err.Error(), "broken") {
-						t.Errorf("told %s: %v", source, err)
+					if f.Source != "Ticker(buckets)" || !strings.Contains(f.Err.Error(), "broken") {
+						t.Errorf("told %s: %v", f.Source, f.Err)
 					}
 				}})
 				defer stop()
@@ -133,7 +133,7 @@ func TestTickerDoesNotOverlap(t *testing.T) {
 			return nil, ctx.Err()
 		}), &keys{}
 		told := 0
-		stop := run(t, src, q, &hook.Source{Dropped: func(string, string) { told++ }})
+		stop := run(t, src, q, &hook.Source{Dropped: func(hook.SourceDropped) { told++ }})
 		if err := src.Stale(); err == nil || src.State().Phase != hook.Syncing {
 			t.Errorf("while the first poll runs: %v, %s", err, src.State())
 		}

@@ -105,7 +105,7 @@ func (q *Queue[K]) tellOpened() {
 		return
 	}
 	defer q.recovered("Hooks.Opened")
-	q.hooks.Opened(hook.QueueOpened{Queue: q.o.Name, Stats: q.queueStats})
+	q.hooks.Opened(hook.QueueOpened{Queue: q.o.Name, Of: q, Stats: q.queueStats})
 }
 
 func (q *Queue[K]) tellClosed() {
@@ -113,7 +113,7 @@ func (q *Queue[K]) tellClosed() {
 		return
 	}
 	defer q.recovered("Hooks.Closed")
-	q.hooks.Closed(hook.QueueClosed{Queue: q.o.Name})
+	q.hooks.Closed(hook.QueueClosed{Queue: q.o.Name, Of: q})
 }
 
 // misusedLocked counts a call that broke the contract, unlocks, and reports it.

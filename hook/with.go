@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+// With returns hooks that tell both, first q and then other. Either may be nil, and so may be what is returned.
+func (q *Queue) With(other *Queue) *Queue {
+	if q == nil || other == nil {
+		return either(q, other)
+	}
+	return &Queue{
+		Opened: both(q.Opened, other.Opened), Closed: both(q.Closed, other.Closed), Added: both(q.Added, other.Added),
+		Delayed: both(q.Delayed, other.Delayed), Taken: both(q.Taken, other.Taken), Settled: both(q.Settled, other.Settled),
+		Dropped: both(q.Dropped, other.Dropped), Misused: both(q.Misused, other.Misused), Panicked: both(q.Panicked, other.Panicked),
+	}
+}
+
+// With returns hooks that tell both, first c and then other. Either may be nil, and so may be what is returned.
+func (c *Controller) With(other *Controller) *Controller {
+	if c == nil || other == nil {
+		return either(c, other)
+	}
+	return &Controller{
+		Started: both(c.Started, other.Started), Stopped: both(c.Stopped, other.Stopped), Awaited: both(c.Awaited, other.Awaited),
+		Reconciling: both(c.Reconciling, other.Reconciling), Reconciled: both(c.Reconciled, other.Reconciled), Slow: both(c.Slow, other.Slow),
+	}
+}
+
+// With returns hooks that tell both, first s and then other. Either may be nil, and so may be what is returned.
+func (s *Source) With(other *Source) *Source {
+	if s == nil || other == nil {
+		return either(s, other)
+	}
+	return &Source{
+		Started: both(s.Started, other.Started), Stopped: both(s.Stopped, other.Stopped), Dropped: both(s.Dropped, other.Dropped),
+		HandlerFailed: both(s.HandlerFailed, other.HandlerFailed), PollFailed: both(s.PollFailed, other.PollFailed),
+	}
+}
+
+// With returns hooks that tell both, first c and then other. Either may be nil, and so may be what is returned.
+func (c *Cache) With(other *Cache) *Cache {
+	if c == nil || other == nil {
+		return either(c, other)
+	}
+	return &Cache{
+		Started: both(c.Started, other.Started), Stopped: both(c.Stopped, other.Stopped),
+		InformerState: both(c.InformerState, other.InformerState), BrokenObject: both3(c.BrokenObject, other.BrokenObject),
+	}
+}
+
+// With returns hooks that tell both, first c and then other. Either may be nil, and so may be what is returned.
+func (c *Client) With(other *Client) *Client {
+	if c == nil || other == nil {
+		return either(c, other)
+	}
+	return &Client{
+		Answered: both(c.Answered, other.Answered), Requested: both(c.Requested, other.Requested),
+		Unfenced: both(c.Unfenced, other.Unfenced), Skipped: both(c.Skipped, other.Skipped),
+	}
+}
+
+// With returns hooks that tell both, first l and then other. Either may be nil, and so may be what is returned.
+func (l *LeaderElection) With(other *LeaderElection) *LeaderElection {
+	if l == nil || other == nil {
+		return either(l, other)
+	}
+	return &LeaderElection{
+		Acquired: both(l.Acquired, other.Acquired), Lost: both(l.Lost, other.Lost),
+		Released: both2(l.Released, other.Released), Leader: both2(l.Leader, other.Leader),
+	}
+}
+
+func either[T any](a, b *T) *T {
+	if a == nil {
+		return b
+	}
+	return a
+}
+
+func both[A any](f, g func(A)) func(A) {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
+	}
+	return func(a A) { f(a); g(a) }
+}
+
+func both2[A, B any](f, g func(A, B)) func(A, B) {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
+	}
+	return func(a A, b B) { f(a, b); g(a, b) }
+}
+
+func both3[A, B, C any](f, g func(A, B, C)) func(A, B, C) {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
+	}
+	return func(a A, b B, c C) { f(a, b, c); g(a, b, c) }
+}
+
+// before returns f with its argument changed.
+func before[A any](f func(A), change func(*A)) func(A) {
+	if f == nil {
+		return nil
+	}
+	return func(a A) {
+		change(&a)
+		f(a)
+	}
+}

@@ -55,9 +55,7 @@ func (m *Manager) newLease(o *leaderelection.Options) (l *Lease, err error) {
 		return l, nil
 	}
 	with := *o
-	if with.Hooks == nil {
-		with.Hooks = m.leaderElectionHooks()
-	}
+	with.Hooks = m.leaderElectionHooks().With(with.Hooks)
 	l.hooks = with.Hooks
 	l.elector, err = leaderelection.New(m.config, with)
 	return l, err

@@ -83,15 +83,15 @@ func New(cfg *rest.Config, o Options) *Manager {
 		cfg.UserAgent = o.Name + " " + rest.DefaultKubernetesUserAgent()
 	}
 	var err error
-	m.client, err = client.New(cfg, client.Options{Scheme: o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: m.clientHooks(), Strict: o.Strict})
+	m.client, err = client.New(cfg, client.Options{Scheme: o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: m.clientHooks().With(o.ClientHooks), Strict: o.Strict})
 	if err != nil {
 		m.complain(err)
 		cfg = &rest.Config{}
 		m.client, _ = client.New(cfg, client.Options{Scheme: o.Scheme}) // so that handles can be made; Run refuses
 	}
-	m.cache = cache.New(m.client, cache.Options{Hooks: m.cacheHooks()})
+	m.cache = cache.New(m.client, cache.Options{Hooks: m.cacheHooks().With(o.CacheHooks)})
 	m.informers = sync.OnceValue(m.newInformerFactory)
-	m.config = cfg
+	m.config = m.client.Config()                                   // whose hooks are told
 	if le := o.LeaderElection; le != nil && le.Validate() != nil { // Validate has said so
 		o.LeaderElection = nil
 	}
@@ -186,11 +186,10 @@ func (m *Manager) cacheHooks() *hook.Cache {
 	}
 }
 
-// clientHooks logs, once for each resource, that something is written without a term of leadership, unless somebody else wants to
-// know, or there are no terms.
+// clientHooks logs, once for each resource, that something is written without a term of leadership, if there are terms.
 func (m *Manager) clientHooks() *hook.Client {
-	if m.o.ClientHooks != nil || m.o.LeaderElection == nil {
-		return m.o.ClientHooks
+	if m.o.LeaderElection == nil {
+		return nil
 	}
 	var told sync.Map // of schema.GroupResource; there are as many as the program writes
 	return &hook.Client{Unfenced: func(r hook.APIRequest) {

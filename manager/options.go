@@ -23,13 +23,16 @@ type Options struct {
 	Scheme *runtime.Scheme
 	// FieldOwner is the field manager of the client's writes. Default: Name.
 	FieldOwner string
-	// ClientHooks are told of requests. Default: with LeaderElection, the log has once for each resource that it is written
-	// without a term; else nobody is told.
+	// ClientHooks are told of requests, those for Leases included; CacheHooks of informers. What the log has, it has in any case:
+	// once for each resource that it is written without a term, if there are any; and informers that wait, fail or recover.
+	// Default: nobody is told.
 	ClientHooks *hook.Client
+	CacheHooks  *hook.Cache
 	// Strict has requests that may write refused if their context has no term of leadership: see client.Options.Strict. It needs
 	// LeaderElection. Default: they are made.
 	Strict bool
-	// LeaderElection makes one replica at a time the leader. Default nil: every replica acts. Its Hooks default to log lines.
+	// LeaderElection makes one replica at a time the leader. Default nil: every replica acts. Its Hooks are told in
+	// addition to the log.
 	LeaderElection *leaderelection.Options
 	// Controllers says which of the controllers that are added run, as kube-controller-manager's --controllers does: "*" is all of
 	// them, "name" the one of that name, "-name" all the same not that one. A name of none that was added before Run is a mistake.

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hook_test
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// TestWith: every func of every struct tells both, in order, one that only one of them has tells that one, and what nobody has is
+// nil. It goes over the fields, so that none is forgotten.
+func TestWith(t *testing.T) {
+	for _, of := range []any{&hook.Queue{}, &hook.Controller{}, &hook.Source{}, &hook.Cache{}, &hook.Client{}, &hook.LeaderElection{}} {
+		kind := reflect.TypeOf(of)
+		t.Run(kind.String(), func(t *testing.T) {
+			for i := range kind.Elem().NumField() {
+				field := kind.Elem().Field(i).Name
+				for _, have := range [][]string{{}, {"first"}, {"second"}, {"first", "second"}} {
+					var told []string
+					make := func(name string) reflect.Value {
+						hooks := reflect.New(kind.Elem())
+						if slices.Contains(have, name) {
+							f := hooks.Elem().Field(i)
+							f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value {
+								told = append(told, name)
+								return nil
+							}))
+						}
+						return hooks
+					}
+					f := make("first").MethodByName("With").Call([]reflect.Value{make("second")})[0].Elem().Field(i)
+					if len(have) > 0 && !f.IsNil() {
+						var args []reflect.Value
+						for n := range f.Type().NumIn() {
+							args = append(args, reflect.Zero(f.Type().In(n)))
+						}
+						f.Call(args)
+					}
+					if !slices.Equal(told, have) || len(have) == 0 && !f.IsNil() {
+						t.Errorf("%s of %v: told %v", field, have, told)
+					}
+				}
+			}
+			none, some := reflect.Zero(kind), reflect.New(kind.Elem())
+			for _, pair := range [][2]reflect.Value{{none, some}, {some, none}} {
+				if got := pair[0].MethodByName("With").Call(pair[1:])[0]; got.Pointer() != some.Pointer() {
+					t.Errorf("with nil: got %v", got)
+				}
+			}
+			if got := none.MethodByName("With").Call([]reflect.Value{none})[0]; !got.IsNil() {
+				t.Errorf("nil with nil: got %v", got)
+			}
+		})
+	}
+}
+
+// TestSourceFor: each func is told the name of the controller.
+func TestSourceFor(t *testing.T) {
+	var told []string
+	s := (&hook.Source{
+		Started:       func(r hook.SourceRun) { told = append(told, r.Controller+r.Source) },
+		Stopped:       func(r hook.SourceRun) { told = append(told, r.Controller+r.Source) },
+		Dropped:       func(d hook.SourceDropped) { told = append(told, d.Controller+d.Source) },
+		HandlerFailed: func(f hook.SourceFailure) { told = append(told, f.Controller+f.Source) },
+		PollFailed:    func(f hook.SourceFailure) { told = append(told, f.Controller+f.Source) },
+	}).For("c")
+	s.Started(hook.SourceRun{Source: "1"})
+	s.Stopped(hook.SourceRun{Source: "2"})
+	s.Dropped(hook.SourceDropped{Source: "3"})
+	s.HandlerFailed(hook.SourceFailure{Source: "4"})
+	s.PollFailed(hook.SourceFailure{Source: "5"})
+	if want := []string{"c1", "c2", "c3", "c4", "c5"}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
+	if s := (&hook.Source{}).For("c"); s.Dropped != nil || (*hook.Source)(nil).For("c") != nil {
+		t.Error("what nobody has is not nil")
+	}
+}

@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/manager"
+)
+
+// TestHooksAndTheLog: whoever observes has the lines of the log all the same, and is told of the elector's requests, too.
+func TestHooksAndTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		put(api, "a")
+		var out lines
+		var acquired, unfenced, caches, leases, watches atomic.Int64
+		m := newManager(api, func(o *manager.Options) {
+			o.Logger = slog.New(slog.NewTextHandler(&out, nil))
+			elected(o)
+			o.LeaderElection.Hooks = &hook.LeaderElection{Acquired: func(string) { acquired.Add(1) }}
+			o.CacheHooks = &hook.Cache{
+				Started: func(c hook.CacheStarted) { caches.Add(int64(1 + len(c.Informers()))) },
+				Stopped: func(hook.CacheStopped) { caches.Add(-2) },
+			}
+			o.ClientHooks = &hook.Client{
+				Unfenced: func(hook.APIRequest) { unfenced.Add(1) },
+				Answered: func(a hook.APIAnswer) {
+					if a.Method == http.MethodPut && a.Status == http.StatusOK {
+						leases.Add(1) // nothing else is updated
+					}
+					if a.Watch {
+						watches.Add(1)
+					}
+				},
+			}
+		})
+		configMaps(m, "website", func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
+			key.Name = "missing"
+			if err := client.For[*corev1.ConfigMap](m.Client()).Delete(t.Context(), key); err == nil {
+				t.Error("it was there")
+			}
+			return controller.Result{}, nil
+		})
+		stop, result := start(t, m)
+		pass(time.Minute)
+		stop()
+		ok(t, result())
+		for _, line := range []string{"msg=leading", `msg="a write without a term of leadership`, `msg="the lease is released"`} {
+			if n := strings.Count(out.text.String(), line); n != 1 {
+				t.Errorf("%d lines with %s, want 1:\n%s", n, line, out.text.String())
+			}
+		}
+		if acquired.Load() != 1 || unfenced.Load() != 1 || caches.Load() != 0 || leases.Load() < 20 || watches.Load() == 0 {
+			t.Errorf("told of %d terms, %d writes without one, %d too many caches, %d renewals, %d watches",
+				acquired.Load(), unfenced.Load(), caches.Load(), leases.Load(), watches.Load())
+		}
+	})
+}

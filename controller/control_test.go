@@ -123,8 +123,9 @@ func TestLogLevel(t *testing.T) {
 				_, rest, _ := strings.Cut(line, "msg=")
 				msg, rest, _ := strings.Cut(rest, " ")
 				_, rest, _ = strings.Cut(rest, "key=")
-				key, _, _ := strings.Cut(rest, " ")
-				got = append(got, key+" "+msg)
+				if key, _, _ := strings.Cut(rest, " "); key != "" {
+					got = append(got, key+" "+msg)
+				}
 			}
 			if got := strings.Join(got, ", "); got != want {
 				t.Errorf("got %s\nwant %s", got, want)

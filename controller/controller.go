@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -177,7 +178,8 @@ func (c *Controller[K]) named(err error) []error {
 // it names (S9). It stays closed.
 func (c *Controller[K]) Synced() <-chan struct{} { return c.synced }
 
-// Run warms and leads at once, until ctx is done: for a controller without a manager. Whoever runs the cache must keep it
+// Run warms and leads at once, until ctx is done: for a controller without a manager. It leads under the term of leadership that ctx
+// carries, if there is one (client.WithTerm, leaderelection.Observe); else the log and the snapshot say that there is none. Whoever runs the cache must keep it
 // running until Run has returned. Running Reconciles may go on for Options.Grace after ctx is done, then their context is
 // cancelled. Run returns when everything that it started has.
 func (c *Controller[K]) Run(ctx context.Context) error {
@@ -199,6 +201,9 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	}()
 	work, cancel := withGrace(take, c.o.Grace)
 	defer cancel()
+	if client.TermOf(ctx) == nil {
+		c.logger(ctx).Info("leading without a term of leadership: nothing keeps another process from acting at the same time")
+	}
 	err := c.Lead(take, work)
 	cool()
 	return errors.Join(c.named(errors.Join(err, <-warmed))...)

@@ -8,7 +8,7 @@ func (c *Controller[K]) Remembered() int { return len(c.journal.all()) }
 
 // Hired returns how many workers there are.
 func (c *Controller[K]) Hired() int {
-	slots, _, _ := c.workers.all()
+	slots, _ := c.workers.all()
 	return len(slots)
 }
 

@@ -40,7 +40,7 @@ func (c *Controller[K]) interrupt(key K, o handler.Object) {
 	if state, _ := c.queue.Look(key); state.State != workqueue.Held || state.Paused { // one that is paused is to come to its end
 		return
 	}
-	slots, _, _ := c.workers.all()
+	slots, _ := c.workers.all()
 	for _, s := range slots {
 		r := s.run.Load()
 		if r == nil || r.item.Key() != key || c.interrupts.of(key) >= c.o.Interrupt || r.mayHaveMade(o) {

@@ -45,7 +45,7 @@ func (t *term[K]) employ(take, work context.Context, next func(take context.Cont
 		all.Go(func() { c.work(s, func() bool { return next(ctx, s) }) })
 		return s
 	}
-	if !c.workers.open(hire, c.clock.now()) {
+	if !c.workers.open(hire, c.clock.now(), t.name) {
 		return errLeads
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(take))
@@ -63,6 +63,7 @@ type workers[K comparable] struct {
 	mu        sync.Mutex // guards what follows, and slot.retired
 	want      int
 	leading   bool
+	term      string          // under which they lead; empty: there is none
 	hire      func() *slot[K] // starts one more; nil when there is nothing more to take
 	slots     []*slot[K]      // replaced, never changed
 	resumed   time.Duration   // when the term began, or Resume was called
@@ -70,13 +71,13 @@ type workers[K comparable] struct {
 }
 
 // open begins a term, unless there is one already.
-func (w *workers[K]) open(hire func() *slot[K], now time.Duration) bool {
+func (w *workers[K]) open(hire func() *slot[K], now time.Duration, term string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.leading {
 		return false
 	}
-	w.leading, w.hire, w.resumed = true, hire, now
+	w.leading, w.term, w.hire, w.resumed = true, term, hire, now
 	w.fillLocked()
 	return true
 }
@@ -85,7 +86,14 @@ func (w *workers[K]) open(hire func() *slot[K], now time.Duration) bool {
 func (w *workers[K]) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.leading = false
+	w.leading, w.term = false, ""
+}
+
+// leads says whether they may take keys, and under which term.
+func (w *workers[K]) leads() (leading bool, term string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.leading, w.term
 }
 
 // set changes how many there are to be, and returns what has surplus ones leave.
@@ -148,10 +156,10 @@ func (w *workers[K]) left(s *slot[K], exited bool) {
 }
 
 // all returns what there is to know of the workers.
-func (w *workers[K]) all() (slots []*slot[K], want int, leading bool) {
+func (w *workers[K]) all() (slots []*slot[K], want int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.slots, w.want, w.leading
+	return w.slots, w.want
 }
 
 // stats are the figures for hook.ControllerStarted.

@@ -56,7 +56,7 @@ func (c *Controller[K]) Progress() Progress {
 
 // Running returns, in words, the keys whose Reconcile runs, and for how long, that which has run for longest first.
 func (c *Controller[K]) Running() []string {
-	slots, _, _ := c.workers.all()
+	slots, _ := c.workers.all()
 	now := c.clock.now()
 	var runs []*running[K]
 	for _, s := range slots {

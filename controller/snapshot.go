@@ -22,6 +22,9 @@ type Snapshot[K comparable] struct {
 	// keeps them from it.
 	Workers         int
 	Leading, Paused bool
+	// Term is the term of leadership (client.Term) under which it leads. Empty while it leads: there is none, and nothing keeps
+	// another process from acting at the same time.
+	Term string
 	Progress        Progress
 	Running         []Running[K]
 	PausedKeys      []PausedKey[K]
@@ -87,7 +90,8 @@ func (c *Controller[K]) Snapshot() any {
 	s := Snapshot[K]{Name: c.name, Progress: c.Progress(), Sources: c.Sources(), Queue: c.queue.Snapshot(), OwnEvents: c.ownEvents.Load()}
 	s.Paused = s.Queue.Paused
 	var slots []*slot[K]
-	slots, s.Workers, s.Leading = c.workers.all()
+	slots, s.Workers = c.workers.all()
+	s.Leading, s.Term = c.workers.leads()
 	for _, w := range slots {
 		if r, ok := c.runningOn(w); ok {
 			s.Running = append(s.Running, r)

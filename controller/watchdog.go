@@ -50,7 +50,7 @@ func (c *Controller[K]) watchdog(ctx context.Context, log *slog.Logger) {
 
 // busy says whether there is a Reconcile to watch.
 func (c *Controller[K]) busy() bool {
-	slots, _, _ := c.workers.all()
+	slots, _ := c.workers.all()
 	return c.patience() < math.MaxInt64 && slices.ContainsFunc(slots, func(s *slot[K]) bool { return s.run.Load() != nil })
 }
 
@@ -93,7 +93,7 @@ func (c *Controller[K]) inspect(log *slog.Logger) (again time.Duration) {
 	if c.busy() {
 		again = c.tick()
 	}
-	slots, _, _ := c.workers.all()
+	slots, _ := c.workers.all()
 	for _, s := range slots {
 		f, soon := c.look(s, now)
 		again = min(again, soon)
@@ -177,7 +177,7 @@ func (c *Controller[K]) watchEnd(ctx, work context.Context, log *slog.Logger) {
 		return
 	}
 	stacks := allStacks()
-	slots, _, _ := c.workers.all()
+	slots, _ := c.workers.all()
 	for _, s := range slots {
 		if r := s.run.Load(); r != nil {
 			log.Warn("a reconcile does not heed the end of its context", "key", r.item.Key(), "reconcileID", reconcileID(c.run, r.item.Delivery()),

@@ -164,7 +164,7 @@ func (w *workers[K]) all() (slots []*slot[K], want int) {
 
 // stats are the figures for hook.ControllerStarted.
 func (c *Controller[K]) stats() hook.ControllerStats {
-	slots, want, _ := c.workers.all()
+	slots, want := c.workers.all()
 	s := hook.ControllerStats{Workers: want}
 	for _, w := range slots {
 		if w.run.Load() != nil {

@@ -50,7 +50,6 @@ manager.Options.Grace: -1s, must not be negative
 leaderelection.Options.Lease: name the Lease
 leaderelection.Options.Namespace: this is not a pod (no /var/run/secrets/kubernetes.io/serviceaccount/namespace), so name the namespace of the Lease
 leaderelection.Options.RetryPeriod: 1h0m0s, must be positive and, with a quarter on top, shorter than RenewDeadline (10s)
-leaderelection.Options.RenewDeadline: 10s, must be positive and, with RetryPeriod (1h0m0s) on top, shorter than LeaseDuration (15s)
 the rest.Config is nil; client.LoadConfig finds one
 Add was given no controller
 Add was given no controller

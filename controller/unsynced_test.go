@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+func TestUnsyncedNamesWhatIsWatchedAndRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, all := cluster(t, fakeapi.ConfigMaps, fakeapi.Secrets)
+		lists := make(chan struct{})
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			switch r.Resource.Resource {
+			case fakeapi.Secrets.Name:
+				return r.Fail(http.StatusForbidden, "no right")
+			case fakeapi.ConfigMaps.Name:
+				<-lists
+			}
+			return nil, nil
+		})
+		c := controller.New("test", controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{}, nil
+		}), controller.Options{})
+		c.Watch(source.Kind(cache.For[*corev1.ConfigMap](all), handler.Self()))
+		c.Reads(cache.For[*corev1.Secret](all))
+		want := func(want ...string) {
+			t.Helper()
+			if got := c.Unsynced(); !slices.Equal(got, want) {
+				t.Errorf("unsynced are %q, want %q", got, want)
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Warm(ctx) }()
+		time.Sleep(time.Second)
+		want("Kind(ConfigMap.v1): syncing", "Secret.v1: failing: no right")
+		close(lists)
+		api.Intercept(nil)
+		time.Sleep(time.Hour)
+		want()
+		stop()
+		ok(t, <-ended)
+	})
+}

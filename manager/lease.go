@@ -21,6 +21,7 @@ type Lease struct {
 	manager *Manager
 	elector *leaderelection.Elector // nil: there is none, and what is added leads at once
 	hooks   *hook.LeaderElection
+	alive   probe // the manager's check of it
 
 	// guarded by the manager's mutex:
 	leaderOnly []leading

@@ -45,6 +45,8 @@ type Manager struct {
 	cache  *cache.Cache
 	main   *Lease // under which what is added leads, unless another is named
 	ready  chan struct{}
+	health health
+	web    web
 
 	informers func() *cache.InformerFactory // made at its first use
 

@@ -38,6 +38,10 @@ type Options struct {
 	// them, "name" the one of that name, "-name" all the same not that one. A name of none that was added before Run is a mistake.
 	// Default: all.
 	Controllers []string
+	// Health is where /livez and /readyz are served, for the kubelet. Default nil: nowhere.
+	Health *HealthOptions
+	// Server is a TLS server for what Handle mounts. Default nil: there is none.
+	Server *ServerOptions
 	// Grace is for how long running Reconciles, and everything else that was started, may go on after a stop was asked for.
 	// Default: 25 s, which is less than the 30 s that Kubernetes gives a pod.
 	Grace time.Duration
@@ -58,7 +62,7 @@ func (o Options) Validate() error {
 	if o.Strict && o.LeaderElection == nil {
 		wrong = append(wrong, errors.New("manager.Options.Strict: without LeaderElection there are no terms, and every write would be refused"))
 	}
-	wrong = append(wrong, checkControllers(o.Controllers))
+	wrong = append(wrong, checkControllers(o.Controllers), checkServers(o.Health, o.Server))
 	if o.LeaderElection != nil {
 		wrong = append(wrong, o.LeaderElection.Validate())
 	}

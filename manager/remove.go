@@ -37,6 +37,8 @@ type removable struct {
 	lease      *Lease        // under which it leads
 	removed    chan struct{} // closed by Remove
 	warm, lead phase
+
+	alive, synced probe // the manager's checks of it
 }
 
 // runWarm is Warm until the controller is removed.

@@ -31,6 +31,9 @@ func (m *Manager) Run(ctx context.Context) error {
 	ctx = logr.NewContextWithSlogLogger(ctx, m.logger())
 	alive := context.WithoutCancel(ctx) // the stages end one after another, not all with ctx
 	servers, caches, everywhere, leader := newStage(alive, r), newStage(alive, r), newStage(alive, r), newStage(alive, r)
+	if err := m.startServers(servers, stopping); err != nil {
+		return err
+	}
 	caches.run("cache", m.cache.Run)
 	m.openEverywhere(func(f runnable) { everywhere.run(f.name, f.run) })
 	everywhere.run("readiness", m.becomeReady)

@@ -1,0 +1,310 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+// healthy makes a manager that serves its health on a wire.
+func healthy(t *testing.T, api http.RoundTripper, change func(*manager.Options)) (*manager.Manager, *http.Client) {
+	w := newWire()
+	m := newManager(api, func(o *manager.Options) {
+		o.Health = &manager.HealthOptions{Listener: w}
+		if change != nil {
+			change(o)
+		}
+	})
+	return m, w.client(t)
+}
+
+func TestHealthSpeaksAsKubernetesDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, c := healthy(t, newAPI(), nil)
+		bad := errors.New("it is broken\nin two ways")
+		m.AddLivezCheck("good", func(context.Context) error { return nil })
+		m.AddReadyzCheck("bad", func(context.Context) error { return bad })
+		stop, result := start(t, m)
+		pass(time.Second)
+		want(t, c, "http://x/livez", 200, "ok")
+		want(t, c, "http://x/healthz", 200, "ok")
+		want(t, c, "http://x/livez?verbose", 200, "[+]ping ok", "[+]good ok", "livez check passed")
+		want(t, c, "http://x/healthz?verbose=true", 200, "[+]ping ok", "[+]good ok", "healthz check passed")
+		want(t, c, "http://x/livez/good", 200, "ok")
+		want(t, c, "http://x/livez/", 200, "ok")
+		want(t, c, "http://x/livez/bad", 404, `there is no check "bad"`)
+		want(t, c, "http://x/readyz", 500, "[+]informers ok", "[-]bad failed: it is broken; in two ways", "[+]shutdown ok", "readyz check failed")
+		want(t, c, "http://x/readyz/bad", 500, "[-]bad failed: it is broken; in two ways")
+		want(t, c, "http://x/readyz?exclude=bad", 200, "ok")
+		want(t, c, "http://x/readyz?verbose&exclude=bad&exclude=worse", 200,
+			"[+]informers ok", "[+]shutdown ok", `warn: some health checks cannot be excluded: no matches for ["worse"]`, "readyz check passed")
+		resp, err := c.Post("http://x/livez", "text/plain", nil)
+		if err != nil || resp.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("a POST is answered with %v, %v", resp, err)
+		}
+		resp.Body.Close()
+		if resp, err = c.Head("http://x/readyz"); err != nil || resp.StatusCode != 500 {
+			t.Errorf("a HEAD is answered with %v, %v", resp, err)
+		}
+		resp.Body.Close()
+		bad = nil
+		m.AddReadyzCheck("late", func(context.Context) error { return errors.New("not yet") })
+		want(t, c, "http://x/readyz?exclude=late", 200, "ok")
+		want(t, c, "http://x/readyz/late", 500, "[-]late failed: not yet")
+		stop()
+		ok(t, result())
+	})
+}
+
+// A check that hangs, whatever its context says, keeps nobody from an answer, and is called once.
+func TestAHealthCheckThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, c := healthy(t, newAPI(), nil)
+		free := make(chan struct{})
+		var calls atomic.Int32
+		m.AddLivezCheck("stubborn", func(context.Context) error {
+			calls.Add(1)
+			stubborn(free)
+			return nil
+		})
+		m.AddLivezCheck("slow", func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		m.AddLivezCheck("mad", func(context.Context) error { panic("mad") })
+		m.AddLivezCheck("gone", func(context.Context) error {
+			runtime.Goexit()
+			return nil
+		})
+		stop, result := start(t, m)
+		pass(time.Second)
+		began := time.Now()
+		want(t, c, "http://x/livez", 500, "[+]ping ok", "[-]stubborn failed: it has not answered for 800ms",
+			"[-]slow failed: context deadline exceeded", "[-]mad failed: it has panicked: mad",
+			"[-]gone failed: it ended its goroutine with runtime.Goexit; it should return an error instead", "livez check failed")
+		if took := time.Since(began); took != 800*time.Millisecond {
+			t.Errorf("the answer took %s", took)
+		}
+		pass(10 * time.Second)
+		began = time.Now()
+		want(t, c, "http://x/livez/stubborn", 500, "[-]stubborn failed: it has not answered for 10.8s")
+		want(t, c, "http://x/livez/ping", 200, "ok")
+		if took := time.Since(began); took != 0 || calls.Load() != 1 {
+			t.Errorf("the answer took %s, and the check was called %d times", took, calls.Load())
+		}
+		close(free)
+		synctest.Wait()
+		want(t, c, "http://x/livez/stubborn", 200, "ok")
+		if calls.Load() != 2 {
+			t.Errorf("the check was called %d times", calls.Load())
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
+func TestReadyWhenTheControllersAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		lists := make(chan struct{})
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if r.Resource.Resource == "configmaps" {
+				<-lists
+			}
+			return nil, nil
+		})
+		m, c := healthy(t, api, elected)
+		configMaps(m, "website", func(context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{}, nil
+		})
+		pods := cache.For[*corev1.Pod](m.Cache()) // which nobody serves
+		other := controller.New("other", controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{}, nil
+		}), controller.Options{})
+		other.Watch(source.Kind(pods, handler.Self()))
+		other.Reads(cache.For[*corev1.ConfigMap](m.Cache()))
+		m.Add(other)
+		plain := newFake("plain", &diary{})
+		plain.synced = make(chan struct{})
+		m.Add(plain)
+		stop, result := start(t, m)
+		pass(time.Second)
+		const trouble = "waiting for its API: the API server at http://fakeapi.test does not serve Pod of v1; install its CRD, or check the group and version"
+		want(t, c, "http://x/readyz", 500,
+			"[-]controller-website failed: it waits for its sources: Kind(ConfigMap.v1): syncing",
+			"[-]controller-other failed: it waits for its sources: Kind(Pod.v1): "+trouble+"; ConfigMap.v1: syncing",
+			"[-]controller-plain failed: it is not synced",
+			"[+]informers ok: Pod.v1: "+trouble, "[+]shutdown ok", "readyz check failed")
+		want(t, c, "http://x/livez", 200, "ok")
+		close(lists)
+		close(plain.synced)
+		pass(time.Second)
+		want(t, c, "http://x/readyz?verbose", 200, "[+]controller-website ok", "[+]controller-other ok: Kind(Pod.v1): "+trouble, "[+]controller-plain ok",
+			"[+]informers ok: Pod.v1: "+trouble, "[+]shutdown ok", "readyz check passed")
+		late := newFake("late", &diary{})
+		late.synced = make(chan struct{})
+		m.Add(late)
+		pass(time.Second)
+		want(t, c, "http://x/readyz/controller-late", 200, "ok") // a replica that was ready stays so
+		ok(t, m.Remove(t.Context(), late))
+		want(t, c, "http://x/readyz/controller-late", 404, `there is no check "controller-late"`)
+		stop()
+		ok(t, result())
+	})
+}
+
+func TestAStandbyIsReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		leader := newManager(api, elected)
+		stopLeader, leaderResult := start(t, leader)
+		pass(time.Second)
+		m, c := healthy(t, api, elected)
+		m.Add(newFake("website", &diary{}))
+		stop, result := start(t, m)
+		pass(time.Second)
+		want(t, c, "http://x/readyz", 200, "ok")
+		want(t, c, "http://x/livez?verbose", 200, "[+]ping ok", "[+]leader-election-operator ok", "livez check passed")
+		stop()
+		ok(t, result())
+		stopLeader()
+		ok(t, leaderResult())
+	})
+}
+
+// Work that does not stop when its term is lost has livez fail, so that the process is replaced.
+func TestStuckWorkOfALostTermFailsLivez(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		m, c := healthy(t, api, func(o *manager.Options) {
+			o.LeaderElection = &leaderelection.Options{Lease: "operator", Namespace: "default", Stay: true}
+		})
+		free := make(chan struct{})
+		m.AddLeaderOnly("stubborn", func(context.Context) error {
+			stubborn(free)
+			return nil
+		})
+		stop, result := start(t, m)
+		pass(time.Second)
+		want(t, c, "http://x/livez/leader-election-operator", 200, "ok")
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		pass(time.Hour)
+		status, body := get(t, c, "http://x/livez")
+		if status != 500 || !strings.Contains(body, "[-]leader-election-operator failed: ") {
+			t.Errorf("livez: %d %s", status, body)
+		}
+		close(free)
+		pass(time.Second)
+		want(t, c, "http://x/livez", 200, "ok")
+		stop()
+		ok(t, result())
+	})
+}
+
+func TestAStalledControllerFailsLivezWhereThatIsAskedFor(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			api := newAPI()
+			for _, name := range []string{"a", "b", "c"} {
+				put(api, name)
+			}
+			m, c := healthy(t, api, func(o *manager.Options) { o.Health.StalledAfter = after })
+			free := make(chan struct{})
+			configMaps(m, "website", func(context.Context, types.NamespacedName) (controller.Result, error) {
+				stubborn(free)
+				return controller.Result{}, nil
+			})
+			stop, result := start(t, m)
+			pass(59 * time.Second)
+			want(t, c, "http://x/livez", 200, "ok")
+			pass(time.Hour)
+			if after == 0 {
+				want(t, c, "http://x/livez?verbose", 200, "[+]ping ok", "livez check passed")
+			} else if status, body := get(t, c, "http://x/livez/controller-website"); status != 500 || !strings.Contains(body, " runs since 2000-01-01T00:00:00Z") {
+				t.Errorf("%d %s", status, body)
+			}
+			close(free)
+			stop()
+			ok(t, result())
+		})
+	}
+}
+
+func TestHealthChecksAreLoggedWhenTheyTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		m, c := healthy(t, newAPI(), func(o *manager.Options) {
+			o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		})
+		m.AddLivezCheck("bad", func(context.Context) error { return errors.New("it is broken") })
+		stop, result := start(t, m)
+		pass(time.Second)
+		for range 3 {
+			get(t, c, "http://x/livez")
+		}
+		stop()
+		ok(t, result())
+		if n := strings.Count(log.String(), `msg="a health check fails" path=/livez check=bad err="it is broken"`); n != 1 {
+			t.Errorf("it is logged %d times:\n%s", n, log.String())
+		}
+	})
+}
+
+func TestHealthWiringMistakes(t *testing.T) {
+	good := func(context.Context) error { return nil }
+	for name, test := range map[string]struct {
+		options func(*manager.Options)
+		wire    func(*manager.Manager)
+		want    string
+	}{
+		"no name":        {wire: func(m *manager.Manager) { m.AddLivezCheck("", good) }, want: `AddLivezCheck: "" is no name for a check; use letters, digits, '-', '_' and '.'`},
+		"a slash":        {wire: func(m *manager.Manager) { m.AddReadyzCheck("a/b", good) }, want: `AddReadyzCheck: "a/b" is no name for a check`},
+		"no check":       {wire: func(m *manager.Manager) { m.AddReadyzCheck("a", nil) }, want: `AddReadyzCheck: "a" is a nil function`},
+		"a name of ours": {wire: func(m *manager.Manager) { m.AddLivezCheck("ping", good) }, want: `AddLivezCheck: "ping" is the name of a check of the manager; choose another one`},
+		"a controller's": {wire: func(m *manager.Manager) { m.AddReadyzCheck("controller-a", good) }, want: `AddReadyzCheck: "controller-a" is the name of a check of the manager`},
+		"twice": {wire: func(m *manager.Manager) {
+			m.AddReadyzCheck("a", good)
+			m.AddReadyzCheck("a", good)
+			m.AddLivezCheck("a", good) // another path
+		}, want: `AddReadyzCheck: two checks are named "a"; give each a name of its own`},
+		"two places": {options: func(o *manager.Options) { o.Health = &manager.HealthOptions{Address: ":0", Listener: newWire()} },
+			want: "manager.Options.Health: both Address and Listener are set; set one"},
+		"negative": {options: func(o *manager.Options) { o.Health = &manager.HealthOptions{StalledAfter: -1} },
+			want: "manager.Options.Health.StalledAfter: -1ns, must not be negative"},
+		"no address": {options: func(o *manager.Options) { o.Health = &manager.HealthOptions{Address: "nowhere"} },
+			want: "manager.Options.Health: cannot listen on nowhere: listen tcp: address nowhere: missing port in address; give a host and a port, such as localhost:8081"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newManager(newAPI(), test.options)
+			if test.wire != nil {
+				test.wire(m)
+			}
+			err := m.Run(t.Context())
+			if err == nil || !strings.HasPrefix(err.Error(), `the manager "test" cannot run: `+test.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("Run returned %v\nwant %s", err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,388 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/manager"
+)
+
+// serving makes a manager with both servers on wires.
+func serving(t *testing.T, api http.RoundTripper, change func(*manager.Options)) (m *manager.Manager, health, server *http.Client) {
+	w := newWire()
+	m, health = healthy(t, api, func(o *manager.Options) {
+		o.Server = &manager.ServerOptions{Listener: w}
+		if change != nil {
+			change(o)
+		}
+	})
+	return m, health, w.client(t)
+}
+
+// held is a handler that says when a request has come, waits, and answers what has become of its context.
+type held struct{ came, free chan struct{} }
+
+func newHeld() *held { return &held{came: make(chan struct{}, 10), free: make(chan struct{})} }
+
+func (h *held) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.came <- struct{}{}
+	select {
+	case <-h.free:
+		fmt.Fprint(w, "done")
+	case <-r.Context().Done():
+		fmt.Fprint(w, context.Cause(r.Context()))
+	}
+}
+
+// fetch gets a URL in the background.
+func fetch(t *testing.T, c *http.Client, url string) <-chan string {
+	answer := make(chan string, 1)
+	go func() {
+		_, body := get(t, c, url)
+		answer <- body
+	}()
+	return answer
+}
+
+// plain makes a client that has connections of its own, without HTTP/2, which has no hijacking.
+func plain(c *http.Client) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DialContext:       c.Transport.(*http.Transport).DialContext,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // nobody can verify what is self-signed
+		DisableKeepAlives: true,
+	}}
+}
+
+func TestM1_RequestsUnderWayAreAnsweredAtAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, health, server := serving(t, newAPI(), nil)
+		h := newHeld()
+		m.Handle("/held", h)
+		stop, result := start(t, m)
+		answer := fetch(t, server, "https://x/held")
+		<-h.came
+		stop()
+		pass(10 * time.Second)
+		if status, body := get(t, plain(server), "https://x/held"); status != 0 || !strings.Contains(body, errUnplugged.Error()) {
+			t.Errorf("a new request is answered with %d %s", status, body)
+		}
+		if status, body := get(t, health, "http://x/livez"); status != 0 || !strings.Contains(body, errUnplugged.Error()) {
+			t.Errorf("the other server answers %d %s", status, body)
+		}
+		began := time.Now()
+		close(h.free)
+		if body := <-answer; body != "done" {
+			t.Errorf("the request is answered with %q", body)
+		}
+		ok(t, result())
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("Run returned %s after the last answer", took)
+		}
+	})
+}
+
+func TestM3_RequestsAreCancelledWhenTheGraceTimeIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _, server := serving(t, newAPI(), func(o *manager.Options) { o.Grace = 10 * time.Second })
+		h := newHeld()
+		m.Handle("/held", h)
+		m.AddEverywhere("slow", (&diary{}).until("slow", 4*time.Second)) // of which servers have what is left
+		stop, result := start(t, m)
+		answer := fetch(t, server, "https://x/held")
+		<-h.came
+		began := time.Now()
+		stop()
+		if body := <-answer; body != "the grace time of 10s is over: context canceled" {
+			t.Errorf("the request is answered with %q", body)
+		}
+		ok(t, result())
+		if took := time.Since(began); took < 10*time.Second || took > 10*time.Second+250*time.Millisecond {
+			t.Errorf("Run returned after %s", took)
+		}
+	})
+}
+
+func TestM1_AHandlerThatDoesNotReturnIsNamedWithItsStack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _, server := serving(t, newAPI(), nil)
+		came, free := make(chan struct{}, 2), make(chan struct{})
+		defer close(free)
+		m.Handle("GET /stubborn", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			came <- struct{}{}
+			stubborn(free)
+		}))
+		m.Handle("GET /hijacker", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			came <- struct{}{}
+			stubborn(free)
+		}))
+		stop, result := start(t, m)
+		hijacked := fetch(t, plain(server), "https://x/hijacker")
+		answer := fetch(t, server, "https://x/stubborn")
+		<-came
+		<-came
+		began := time.Now()
+		stop()
+		err := result()
+		if took := time.Since(began); took != 28*time.Second {
+			t.Errorf("Run returned after %s, want the grace time of 25s and 3s", took)
+		}
+		wantParts(t, err, "the server on wire has not stopped in time:\n", "manager_test.stubborn")
+		for _, part := range []string{`"handler":"GET /stubborn"`, `"handler":"GET /hijacker"`} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("the error does not have %s:\n%v", part, err)
+			}
+		}
+		if strings.Contains(err.Error(), "health server") {
+			t.Errorf("the error names what has stopped:\n%v", err)
+		}
+		<-answer
+		_ = hijacked // its connection is the handler's
+	})
+}
+
+func TestM1_AHealthCheckThatDoesNotReturnIsNamedWithItsStack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, health, _ := serving(t, newAPI(), nil)
+		free := make(chan struct{})
+		defer close(free)
+		m.AddLivezCheck("stubborn", func(context.Context) error {
+			stubborn(free)
+			return nil
+		})
+		stop, result := start(t, m)
+		pass(time.Second)
+		get(t, health, "http://x/livez")
+		stop()
+		wantParts(t, result(), "the health server on wire has not stopped in time:\n", "manager_test.stubborn")
+	})
+}
+
+// Somebody who has connected and says nothing does not hold a stop up, nor does one who keeps a connection.
+func TestM3_SilentConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		m := newManager(newAPI(), func(o *manager.Options) { o.Health = &manager.HealthOptions{Listener: w} })
+		stop, result := start(t, m)
+		want(t, w.client(t), "http://x/livez", 200, "ok") // and stays connected
+		pass(time.Second)
+		conn, err := w.dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		synctest.Wait()
+		began := time.Now()
+		stop()
+		ok(t, result())
+		if took := time.Since(began); took > 500*time.Millisecond {
+			t.Errorf("Run returned after %s", took)
+		}
+		if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("the connection is not closed: %v", err)
+		}
+	})
+}
+
+func TestM2_ServersAreFirstAndLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		m, health, server := serving(t, api, elected)
+		m.Handle("/page", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }))
+		early := true
+		api.Intercept(func(*fakeapi.Request) (*http.Response, error) {
+			if early {
+				early = false
+				want(t, health, "http://x/livez", 200, "ok") // before the first request
+			}
+			return nil, nil
+		})
+		m.AddEverywhere("everywhere", func(ctx context.Context) error {
+			want(t, server, "https://x/page", 200, "page")
+			want(t, health, "http://x/readyz/shutdown", 200, "ok")
+			<-ctx.Done()
+			want(t, server, "https://x/page", 200, "page")
+			want(t, health, "http://x/livez", 200, "ok")
+			want(t, health, "http://x/readyz/shutdown", 500, "[-]shutdown failed: a stop was asked for")
+			return nil
+		})
+		c := newFake("fake", &diary{})
+		c.warm = func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(5 * time.Second)
+			want(t, server, "https://x/page", 200, "page")
+			return nil
+		}
+		m.Add(c)
+		stop, result := start(t, m)
+		pass(time.Second)
+		stop()
+		ok(t, result())
+		if status, _ := get(t, server, "https://x/page"); status != 0 {
+			t.Errorf("the server answers %d after Run", status)
+		}
+	})
+}
+
+func TestAnAddressThatIsTaken(t *testing.T) {
+	first, err := manager.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	taken := first.Addr().String()
+	for name, o := range map[string]manager.Options{
+		"Health": {Health: &manager.HealthOptions{Address: taken}},
+		"Server": {Health: &manager.HealthOptions{Address: "127.0.0.1:0"}, Server: &manager.ServerOptions{Address: taken}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newAPI()
+			m := newManager(api, func(all *manager.Options) { all.Health, all.Server = o.Health, o.Server })
+			m.AddEverywhere("everywhere", func(context.Context) error {
+				t.Error("something is started")
+				return nil
+			})
+			err := m.Run(t.Context())
+			text := fmt.Sprintf(`the manager "test" cannot run: manager.Options.%s: the address %s is taken: stop what listens there, or choose another one`, name, taken)
+			if err == nil || err.Error() != text {
+				t.Errorf("Run returned %v\nwant %s", err, text)
+			}
+			if n := len(api.Requests()); n > 0 {
+				t.Errorf("%d requests were made", n)
+			}
+		})
+	}
+}
+
+func TestAServerThatEndsByItselfEndsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		m := newManager(newAPI(), func(o *manager.Options) { o.Health = &manager.HealthOptions{Listener: w} })
+		_, result := start(t, m)
+		pass(time.Second)
+		w.Close()
+		wantParts(t, result(), "the health server on wire: nobody listens")
+	})
+}
+
+func TestHandlersThatPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		m, _, server := serving(t, newAPI(), func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		m.Handle("GET /mad", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("mad") }))
+		m.Handle("GET /late", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "half of it")
+			w.(http.Flusher).Flush()
+			panic("too late")
+		}))
+		m.Handle("GET /abort", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+		stop, result := start(t, m)
+		pass(time.Second)
+		want(t, server, "https://x/mad", 500, "the handler of GET /mad has failed; the log says how")
+		for _, path := range []string{"late", "abort"} {
+			if status, body := get(t, server, "https://x/"+path); status != 0 {
+				t.Errorf("/%s is answered with %d %s", path, status, body)
+			}
+		}
+		stop()
+		ok(t, result())
+		for _, line := range []string{`handler="GET /mad" panic=mad stack=`, `handler="GET /late" panic="too late" stack=`} {
+			if !strings.Contains(log.String(), line) {
+				t.Errorf("the log has no %s:\n%s", line, log.String())
+			}
+		}
+		if strings.Contains(log.String(), "superfluous") || strings.Contains(log.String(), "/abort") {
+			t.Error(log.String())
+		}
+	})
+}
+
+func TestHandleWhileRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _, server := serving(t, newAPI(), nil)
+		stop, result := start(t, m)
+		pass(time.Second)
+		want(t, server, "https://x/late", 404, "404 page not found")
+		m.Handle("/late", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
+		want(t, server, "https://x/late", 200, "HTTP/2.0")
+		m.Handle("/late", http.NotFoundHandler())
+		wantParts(t, result(), `Handle: the pattern "/late" is of no use`)
+		stop()
+	})
+}
+
+func TestServerWiringMistakes(t *testing.T) {
+	page := http.NotFoundHandler()
+	var none *held
+	for name, test := range map[string]struct {
+		without bool
+		wire    func(*manager.Manager)
+		options manager.ServerOptions
+		want    string
+	}{
+		"no server":   {without: true, wire: func(m *manager.Manager) { m.Handle("/a", page) }, want: `Handle: nothing serves "/a"; set Options.Server`},
+		"no handler":  {wire: func(m *manager.Manager) { m.Handle("/a", nil) }, want: `Handle: the handler of "/a" is nil`},
+		"nil handler": {wire: func(m *manager.Manager) { m.Handle("/a", none) }, want: `Handle: the handler of "/a" is nil`},
+		"nil func":    {wire: func(m *manager.Manager) { m.Handle("/a", http.HandlerFunc(nil)) }, want: `Handle: the handler of "/a" is nil`},
+		"no pattern":  {wire: func(m *manager.Manager) { m.Handle("", page) }, want: `Handle: the pattern "" is of no use: http: invalid pattern`},
+		"bad pattern": {wire: func(m *manager.Manager) { m.Handle("GET", page) }, want: `Handle: the pattern "GET" is of no use: parsing "GET": `},
+		"conflict": {wire: func(m *manager.Manager) {
+			m.Handle("/a/{x}", page)
+			m.Handle("/{y}/b", page)
+		}, want: `Handle: the pattern "/{y}/b" is of no use: pattern "/{y}/b" conflicts with pattern "/a/{x}": `},
+		"two places":    {options: manager.ServerOptions{Address: ":0", Listener: newWire()}, want: "manager.Options.Server: both Address and Listener are set; set one"},
+		"two pairs":     {options: manager.ServerOptions{CertDir: "/a", CertFile: "b", KeyFile: "c"}, want: "manager.Options.Server: CertDir is set, and CertFile or KeyFile, too; set one or the others"},
+		"half a pair":   {options: manager.ServerOptions{KeyFile: "c"}, want: "manager.Options.Server: of CertFile and KeyFile one is set; set both or none"},
+		"one address":   {options: manager.ServerOptions{Address: "localhost:8081"}, want: "manager.Options.Health and .Server have the same Address, localhost:8081; give each one of its own"},
+		"nothing there": {options: manager.ServerOptions{CertDir: "/no/such"}, want: "manager.Options.Server: cannot read the TLS files: open /no/such/tls.crt: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newManager(newAPI(), func(o *manager.Options) {
+				o.Health = &manager.HealthOptions{Address: "localhost:8081"}
+				if !test.without {
+					o.Server = &test.options
+				}
+			})
+			if test.wire != nil {
+				test.wire(m)
+			}
+			err := m.Run(t.Context())
+			if err == nil || !strings.HasPrefix(err.Error(), `the manager "test" cannot run: `+test.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("Run returned %v\nwant %s", err, test.want)
+			}
+		})
+	}
+}
+
+// M5: two managers that are given one address do not meet: the second one says so.
+func TestTwoManagersOnOneAddress(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := newManager(newAPI(), func(o *manager.Options) { o.Server = &manager.ServerOptions{Listener: l} })
+	one.AddEverywhere("other", func(ctx context.Context) error {
+		two := newManager(newAPI(), func(o *manager.Options) { o.Server = &manager.ServerOptions{Address: l.Addr().String()} })
+		return two.Run(ctx)
+	})
+	wantParts(t, one.Run(t.Context()), "other: ", l.Addr().String()+" is taken")
+}

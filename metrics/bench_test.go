@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/metrics"
+)
+
+// frequent are the hooks that are called for each key, event or request.
+func frequent(tb testing.TB) map[string]func() {
+	tb.Helper()
+	m, err := metrics.New(prometheus.NewRegistry(), metrics.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	feed(m)
+	return map[string]func(){
+		"Queue.Added":   func() { m.Queue.Added(hook.QueueAdded{Queue: "website", Keys: 1}) },
+		"Queue.Taken":   func() { m.Queue.Taken(hook.QueueTaken{Queue: "website", Waited: time.Millisecond}) },
+		"Queue.Settled": func() { m.Queue.Settled(hook.QueueSettled{Queue: "website", Held: time.Millisecond}) },
+		"Controller.Reconciled": func() {
+			m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Millisecond, Outcome: hook.Succeeded})
+		},
+		"Source.Dropped": func() {
+			m.Source.Dropped(hook.SourceDropped{Controller: "website", Source: "Kind(Website)", Reason: "GenerationChanged"})
+		},
+		"Client.Answered": func() {
+			m.Client.Answered(hook.APIAnswer{Method: "PUT", Host: "api:6443", Status: 409, Took: time.Millisecond})
+		},
+		"Client.Requested": func() {
+			m.Client.Requested(hook.APIRequest{Controller: "website", Verb: "update", Group: "apps", Resource: "deployments", Subresource: "scale", Status: 200})
+		},
+	}
+}
+
+// TestFrequentHooksDoNotAllocate: a Reconcile is not to pay for being observed.
+func TestFrequentHooksDoNotAllocate(t *testing.T) {
+	for name, f := range frequent(t) {
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s allocates %v times", name, n)
+		}
+	}
+}
+
+func BenchmarkHooks(b *testing.B) {
+	for name, f := range frequent(b) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				f()
+			}
+		})
+	}
+}

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// requests are the metrics of clients. Those named rest_client_ have the names, labels and buckets of
+// k8s.io/component-base/metrics/prometheus/restclient.
+type requests struct {
+	collectors
+
+	answered *series[answer, prometheus.Counter]
+	took     *series[place, prometheus.Observer]
+	made     *series[request, prometheus.Counter]
+	unknown  *series[write, prometheus.Counter]
+	unfenced *series[write, prometheus.Counter]
+	skipped  *series[write, prometheus.Counter]
+}
+
+type answer struct {
+	status       int
+	method, host string
+}
+
+type place struct{ method, host string }
+
+type request struct {
+	controller, verb             string
+	group, resource, subresource string
+	status                       int
+}
+
+type write struct{ by, group, resource, subresource string }
+
+func newRequests(controller func(name string) bool) *requests {
+	known := func(w write) bool { return w.by == "" || controller(w.by) }
+	r := &requests{
+		answered: newSeries(counter("rest_client_requests_total", "HTTP requests, by the status of the answer.", "code", "method", "host"),
+			always, func(a answer) []string { return []string{code(a.status), a.method, a.host} }),
+		took: newSeries(histogram("rest_client_request_duration_seconds", "How long HTTP requests took until the answer began, watches excepted.",
+			[]float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}, "verb", "host"),
+			always, func(p place) []string { return []string{p.method, p.host} }),
+		made: newSeries(counter("setpoint_api_requests_total", "Requests on behalf of a controller, by the status of the answer.", "controller", "verb", "resource", "code"),
+			func(r request) bool { return known(write{by: r.controller}) },
+			func(r request) []string {
+				return []string{r.controller, r.verb, resource(r.group, r.resource, r.subresource), code(r.status)}
+			}),
+		unknown: newSeries(counter("setpoint_api_unclear_writes_total", "Writes of which it cannot be told which version they made.", "controller", "resource"),
+			known, write.labels),
+		unfenced: newSeries(counter("setpoint_unfenced_writes_total", "Requests that may write and had no term of leadership.", "verb", "resource"),
+			always, write.labels),
+		skipped: newSeries(counter("setpoint_skipped_applies_total", "Applies that were not sent because they would have changed nothing.", "controller", "resource"),
+			known, write.labels),
+	}
+	r.collectors = collectors{r.answered, r.took, r.made, r.unknown, r.unfenced, r.skipped}
+	return r
+}
+
+// code is what component-base calls an answer, or that there was none.
+func code(status int) string {
+	if status == 0 {
+		return "<error>"
+	}
+	return strconv.Itoa(status)
+}
+
+func (w write) labels() []string { return []string{w.by, resource(w.group, w.resource, w.subresource)} }
+
+// resource is in the form deployments.apps/scale.
+func resource(group, resource, subresource string) string {
+	if group != "" {
+		resource += "." + group
+	}
+	if subresource != "" {
+		resource += "/" + subresource
+	}
+	return resource
+}
+
+func (r *requests) hooks() *hook.Client {
+	count := func(of *series[write, prometheus.Counter], w write) {
+		if c, ok := of.of(w); ok {
+			c.Inc()
+		}
+	}
+	return &hook.Client{
+		Answered: func(a hook.APIAnswer) {
+			if c, ok := r.answered.of(answer{a.Status, a.Method, a.Host}); ok {
+				c.Inc()
+			}
+			if a.Watch {
+				return
+			}
+			if h, ok := r.took.of(place{a.Method, a.Host}); ok {
+				h.Observe(a.Took.Seconds())
+			}
+		},
+		Requested: func(e hook.APIRequest) {
+			if c, ok := r.made.of(request{e.Controller, e.Verb, e.Group, e.Resource, e.Subresource, e.Status}); ok {
+				c.Inc()
+			}
+			if e.Unknown != "" {
+				count(r.unknown, write{e.Controller, e.Group, e.Resource, e.Subresource})
+			}
+		},
+		Unfenced: func(e hook.APIRequest) { count(r.unfenced, write{e.Verb, e.Group, e.Resource, e.Subresource}) },
+		Skipped:  func(s hook.SkippedApply) { count(r.skipped, write{s.Controller, s.Group, s.Resource, s.Subresource}) },
+	}
+}
+
+// forget deletes what a controller has left.
+func (r *requests) forget(controller string) {
+	r.made.forget(func(of request) bool { return of.controller == controller })
+	for _, writes := range []*series[write, prometheus.Counter]{r.unknown, r.skipped} {
+		writes.forget(func(w write) bool { return w.by == controller })
+	}
+}

@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// controllers are the metrics of controllers. Those named controller_runtime_ have the names, labels and classic buckets of
+// sigs.k8s.io/controller-runtime/pkg/internal/controller/metrics.
+type controllers struct {
+	collectors
+
+	total                                         *prometheus.CounterVec
+	errors, terminal, panics, timeouts, slow, old *prometheus.CounterVec
+	took, awaited                                 *prometheus.HistogramVec
+	workers, active                               *prometheus.Desc
+
+	gone func(controller string) // called for what has stopped
+	open *open[string, controller]
+
+	mu    sync.Mutex                  // guards what follows
+	stats map[any]func() ofController // by the controller
+}
+
+type ofController struct {
+	name string
+	hook.ControllerStats
+}
+
+// controller is what is fed for each Reconcile.
+type controller struct {
+	results                                       map[hook.Outcome]prometheus.Counter
+	errors, terminal, panics, timeouts, slow, old prometheus.Counter
+	took, awaited                                 prometheus.Observer
+}
+
+// results are the values of the label result. What controller-runtime calls an error is one here; there is nothing that it calls
+// requeue, and it has nothing that is interrupted.
+var results = map[hook.Outcome]string{
+	hook.Succeeded: "success", hook.RequeuedAfter: "requeue_after", hook.Interrupted: "interrupted",
+	hook.Failed: "error", hook.FailedTerminally: "error", hook.Panicked: "error",
+}
+
+func newControllers() *controllers {
+	count := func(name, help string) *prometheus.CounterVec { return counter(name, help, "controller") }
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, []string{"controller"}, nil)
+	}
+	c := &controllers{
+		total:    counter("controller_runtime_reconcile_total", "Reconciles, by how they ended.", "controller", "result"),
+		errors:   count("controller_runtime_reconcile_errors_total", "Reconciles that ended with an error, panics included."),
+		terminal: count("controller_runtime_terminal_reconcile_errors_total", "Reconciles that ended with an error that is not retried."),
+		panics:   count("controller_runtime_reconcile_panics_total", "Reconciles that panicked."),
+		timeouts: count("controller_runtime_reconcile_timeouts_total", "Reconciles that were over their deadline."),
+		took: histogram("controller_runtime_reconcile_time_seconds", "How long Reconciles lasted.", []float64{
+			0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1,
+			1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60,
+		}, "controller"),
+		workers: desc("controller_runtime_max_concurrent_reconciles", "How many Reconciles may run at once."),
+		active:  desc("controller_runtime_active_workers", "How many Reconciles run."),
+		slow:    count("setpoint_reconcile_slow_total", "Reconciles that were reported as slow."),
+		awaited: histogram("setpoint_reconcile_own_writes_wait_seconds", "For how long keys were put off until their own writes were shown.",
+			[]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}, "controller"),
+		old:   count("setpoint_reconcile_stale_total", "Reconciles that began although they may not have seen their key's own writes."),
+		gone:  func(string) {},
+		open:  newOpen[string, controller](),
+		stats: map[any]func() ofController{},
+	}
+	c.collectors = collectors{c.total, c.errors, c.terminal, c.panics, c.timeouts, c.took, c.slow, c.awaited, c.old}
+	return c
+}
+
+func (c *controllers) known(name string) bool { return c.open.has(name) }
+
+func (c *controllers) hooks() *hook.Controller {
+	return &hook.Controller{
+		Started:    c.started,
+		Stopped:    c.stopped,
+		Reconciled: c.reconciled,
+		Awaited: func(a hook.Awaited) {
+			of := c.open.of(a.Controller)
+			if of == nil {
+				return
+			}
+			if a.Took > 0 {
+				of.awaited.Observe(a.Took.Seconds())
+			}
+			if a.Doubts != nil {
+				of.old.Inc()
+			}
+		},
+		Slow: func(s hook.Slow) {
+			if of := c.open.of(s.Controller); of != nil {
+				of.slow.Inc()
+			}
+		},
+	}
+}
+
+func (c *controllers) reconciled(r hook.Reconcile) {
+	of := c.open.of(r.Controller)
+	if of == nil {
+		return
+	}
+	of.took.Observe(r.Took.Seconds())
+	of.results[r.Outcome].Inc()
+	switch r.Outcome {
+	case hook.Failed:
+		of.errors.Inc()
+	case hook.FailedTerminally:
+		of.errors.Inc()
+		of.terminal.Inc()
+	case hook.Panicked:
+		of.errors.Inc()
+		of.panics.Inc()
+	case hook.Succeeded, hook.RequeuedAfter, hook.Interrupted:
+	}
+	if r.TimedOut {
+		of.timeouts.Inc()
+	}
+}
+
+func (c *controllers) started(e hook.ControllerStarted) {
+	c.open.start(e.Controller, func() *controller { return c.series(e.Controller) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats[e.Of] = func() ofController { return ofController{e.Controller, e.Stats()} }
+}
+
+func (c *controllers) series(name string) *controller {
+	of := &controller{
+		results: map[hook.Outcome]prometheus.Counter{},
+		errors:  c.errors.WithLabelValues(name), terminal: c.terminal.WithLabelValues(name), panics: c.panics.WithLabelValues(name),
+		timeouts: c.timeouts.WithLabelValues(name), slow: c.slow.WithLabelValues(name), old: c.old.WithLabelValues(name),
+		took: c.took.WithLabelValues(name), awaited: c.awaited.WithLabelValues(name),
+	}
+	for outcome, result := range results {
+		of.results[outcome] = c.total.WithLabelValues(name, result)
+	}
+	return of
+}
+
+func (c *controllers) stopped(e hook.ControllerStopped) {
+	c.open.stop(e.Controller, func() {
+		for _, result := range results {
+			c.total.DeleteLabelValues(e.Controller, result)
+		}
+		for _, v := range []*prometheus.CounterVec{c.errors, c.terminal, c.panics, c.timeouts, c.slow, c.old} {
+			v.DeleteLabelValues(e.Controller)
+		}
+		c.took.DeleteLabelValues(e.Controller)
+		c.awaited.DeleteLabelValues(e.Controller)
+		c.gone(e.Controller)
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.stats, e.Of)
+}
+
+// Describe implements prometheus.Collector.
+func (c *controllers) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.workers
+	ch <- c.active
+	c.collectors.Describe(ch)
+}
+
+// Collect implements prometheus.Collector.
+func (c *controllers) Collect(ch chan<- prometheus.Metric) {
+	for name, s := range c.figures() {
+		ch <- prometheus.MustNewConstMetric(c.workers, prometheus.GaugeValue, float64(s.Workers), name)
+		ch <- prometheus.MustNewConstMetric(c.active, prometheus.GaugeValue, float64(s.Active), name)
+	}
+	c.collectors.Collect(ch)
+}
+
+// figures asks each controller, not under our lock. Those of one name are added up.
+func (c *controllers) figures() map[string]hook.ControllerStats {
+	c.mu.Lock()
+	asks := maps.Clone(c.stats)
+	c.mu.Unlock()
+	all := make(map[string]hook.ControllerStats, len(asks))
+	for _, ask := range asks {
+		s := ask()
+		sum := all[s.name]
+		sum.Workers += s.Workers
+		sum.Active += s.Active
+		all[s.name] = sum
+	}
+	return all
+}

@@ -1,0 +1,253 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/metrics"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// value is that of a counter or gauge, or the sum of a histogram, in the series whose labels, in the order of their names, have these
+// values; -1 if there is none.
+func value(t *testing.T, r prometheus.Gatherer, name string, labels ...string) float64 {
+	t.Helper()
+	all, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && slices.Equal(valuesOf(m), labels) {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	return -1
+}
+
+func valuesOf(m *dto.Metric) []string {
+	var values []string
+	for _, l := range m.GetLabel() {
+		values = append(values, l.GetValue())
+	}
+	return values
+}
+
+func TestQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := prometheus.NewPedanticRegistry()
+		m := newMetrics(t, r, metrics.Options{})
+		q, err := workqueue.New(workqueue.Options[string]{Name: "website", Hooks: m.Queue})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := func(name string, n float64, labels ...string) {
+			t.Helper()
+			if got := value(t, r, name, append([]string{"website"}, labels...)...); got != n {
+				t.Errorf("%s%v is %v, want %v", name, labels, got, n)
+			}
+		}
+		for _, key := range []string{"a", "b", "a"} {
+			q.Add(key)
+		}
+		time.Sleep(2 * time.Second)
+		item, _ := q.Get(context.Background())
+		time.Sleep(3 * time.Second)
+		want("workqueue_adds_total", 2)
+		want("workqueue_depth", 1)
+		want("workqueue_queue_duration_seconds", 2)
+		want("workqueue_longest_running_processor_seconds", 3)
+		want("workqueue_unfinished_work_seconds", 3)
+		want("setpoint_queue_keys", 1, "held")
+		if _, err := item.Retry(errors.New("no")); err != nil {
+			t.Fatal(err)
+		}
+		want("workqueue_work_duration_seconds", 3)
+		want("workqueue_retries_total", 1)
+		want("setpoint_queue_keys", 1, "waiting")
+		_ = item.Done()
+		want("setpoint_queue_misuses_total", 1)
+		item, _ = q.Get(context.Background())
+		q.ShutDown()
+		_ = item.Done()
+		if left := families(t, r); len(left) != 0 {
+			t.Errorf("after the shutdown there is %v", left)
+		}
+	})
+}
+
+// TestOneNameTwice: a queue or controller that takes a name before the one that had it has stopped keeps its series.
+func TestOneNameTwice(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	m := newMetrics(t, r, metrics.Options{})
+	stats := func() hook.QueueStats { return hook.QueueStats{Ready: 1, Longest: time.Second} }
+	workers := func() hook.ControllerStats { return hook.ControllerStats{Workers: 2, Active: 1} }
+	run := hook.SourceRun{Controller: "website", Source: "Kind(Website)"}
+	start := func(of string) {
+		m.Queue.Opened(hook.QueueOpened{Queue: "website", Of: of, Stats: stats})
+		m.Controller.Started(hook.ControllerStarted{Controller: "website", Of: of, Stats: workers})
+		m.Source.Started(run)
+	}
+	stop := func(of string) {
+		m.Source.Stopped(run)
+		m.Controller.Stopped(hook.ControllerStopped{Controller: "website", Of: of})
+		m.Queue.Closed(hook.QueueClosed{Queue: "website", Of: of})
+	}
+	use := func() {
+		m.Queue.Added(hook.QueueAdded{Queue: "website", Keys: 1})
+		m.Queue.Taken(hook.QueueTaken{Queue: "website"})
+		m.Queue.Settled(hook.QueueSettled{Queue: "website"})
+		m.Queue.Delayed(hook.QueueDelayed{Queue: "website"})
+		m.Queue.Dropped(hook.QueueDropped{Queue: "website", Why: "so", Keys: 1})
+		m.Controller.Reconciled(hook.Reconcile{Controller: "website", Outcome: hook.Succeeded})
+		m.Controller.Awaited(hook.Awaited{Controller: "website", Took: 1})
+		m.Controller.Slow(hook.Slow{Controller: "website"})
+		m.Source.Dropped(hook.SourceDropped{Controller: "website", Source: "Kind(Website)", Reason: "f"})
+		m.Source.HandlerFailed(hook.SourceFailure{Controller: "website", Source: "Kind(Website)"})
+		m.Client.Requested(hook.APIRequest{Controller: "website", Verb: "get"})
+		m.Client.Skipped(hook.SkippedApply{Controller: "website"})
+	}
+	start("first")
+	use()
+	start("second")
+	if depth, longest, workers := value(t, r, "workqueue_depth", "website"), value(t, r, "workqueue_longest_running_processor_seconds", "website"),
+		value(t, r, "controller_runtime_max_concurrent_reconciles", "website"); depth != 2 || longest != 1 || workers != 4 {
+		t.Errorf("of two there are %v keys, held for %v s, and %v workers", depth, longest, workers)
+	}
+	stop("first")
+	use()
+	for name, labels := range map[string][]string{
+		"workqueue_adds_total": {"website"}, "controller_runtime_reconcile_total": {"website", "success"},
+		"setpoint_source_dropped_total": {"website", "f", "Kind(Website)"}, "setpoint_api_requests_total": {"<error>", "website", "", "get"},
+	} {
+		if n := value(t, r, name, labels...); n != 2 {
+			t.Errorf("%s is %v, want 2", name, n)
+		}
+	}
+	stop("second")
+	use() // by what has not noticed yet
+	if left := families(t, r); len(left) != 0 {
+		t.Errorf("after the end there is %v", left)
+	}
+}
+
+// TestM6_RemovedWithItsSeries: of a controller that was removed no series is left, and one that takes its name begins anew. The real
+// thing, with all hooks, feeds what it should.
+func TestM6_RemovedWithItsSeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := prometheus.NewPedanticRegistry()
+		m := newMetrics(t, r, metrics.Options{})
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets, fakeapi.Leases)
+		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
+		silent := slog.New(slog.DiscardHandler)
+		mgr := manager.New(&rest.Config{Host: fakeapi.Host, Transport: api, QPS: -1}, manager.Options{
+			Name: "test", Logger: silent, ClientHooks: m.Client, CacheHooks: m.Cache,
+			LeaderElection: &leaderelection.Options{Lease: "operator", Namespace: "default", Hooks: m.LeaderElection},
+		})
+		add := func(name string) *controller.Controller[types.NamespacedName] {
+			c := controller.New(name, controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+				_, err := client.For[*corev1.ConfigMap](mgr.Client()).GetLive(ctx, key)
+				return controller.Result{}, err
+			}), controller.Options{Workers: 2, Hooks: m.Controller, QueueHooks: m.Queue, SourceHooks: m.Source, Logger: silent})
+			never := handler.Where(func(_, _ *corev1.ConfigMap) bool { return false })
+			c.Watch(source.Kind(cache.For[*corev1.ConfigMap](mgr.Cache()), handler.Self()))
+			c.Watch(source.Kind(cache.For[*corev1.ConfigMap](mgr.Cache()), handler.Self(), never))
+			mgr.Add(c)
+			return c
+		}
+		website := add("website")
+		add("other")
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- mgr.Run(ctx) }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for name, labels := range map[string][]string{
+			"controller_runtime_reconcile_total": {"website", "success"}, "workqueue_adds_total": {"website"},
+			"setpoint_api_requests_total":   {"200", "website", "configmaps", "get"},
+			"setpoint_informer_objects":     {"ConfigMap.v1"},
+			"leader_election_master_status": {"operator"},
+		} {
+			if n := value(t, r, name, labels...); n != 1 {
+				t.Errorf("%s is %v, want 1", name, n)
+			}
+		}
+		if n := value(t, r, "controller_runtime_max_concurrent_reconciles", "website"); n != 2 {
+			t.Errorf("there are %v workers, want 2", n)
+		}
+		if n := value(t, r, "rest_client_requests_total", "200", "fakeapi.test", "PUT"); n < 20 {
+			t.Errorf("%v renewals are counted as requests", n)
+		}
+		if err := mgr.Remove(t.Context(), website); err != nil {
+			t.Error(err)
+		}
+		if left := having(t, r, "website"); len(left) > 0 {
+			t.Errorf("the removed controller has left %v", left)
+		}
+		if n := value(t, r, "controller_runtime_reconcile_total", "other", "success"); n != 1 {
+			t.Errorf("the other has reconciled %v times, want once", n)
+		}
+		add("website")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := value(t, r, "controller_runtime_reconcile_total", "website", "success"); n != 1 {
+			t.Errorf("the next of its name has reconciled %v times, want once", n)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if n := value(t, r, "leader_election_master_status", "operator"); n != 0 {
+			t.Errorf("the master status is %v after the end", n)
+		}
+		for _, of := range []string{"website", "other", "ConfigMap.v1"} {
+			if left := having(t, r, of); len(left) > 0 {
+				t.Errorf("at the end there is %v", left)
+			}
+		}
+	})
+}
+
+// having returns the series of which a label has this value.
+func having(t *testing.T, r prometheus.Gatherer, label string) (found []string) {
+	t.Helper()
+	all, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		for _, m := range f.GetMetric() {
+			if slices.Contains(valuesOf(m), label) {
+				found = append(found, f.GetName()+"{"+strings.Join(valuesOf(m), ",")+"}")
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// Options configures New. The zero value works.
+type Options struct {
+	// Prefix stands before each name: "website_" makes website_workqueue_depth of workqueue_depth. It is for a registry in which
+	// the names are somebody else's. Default "": the names that dashboards know.
+	Prefix string
+}
+
+var prefix = regexp.MustCompile("^[a-zA-Z_][a-zA-Z0-9_]*$")
+
+// Validate names the field that is wrong.
+func (o Options) Validate() error {
+	if o.Prefix != "" && !prefix.MatchString(o.Prefix) {
+		return fmt.Errorf("metrics.Options.Prefix: %q must be letters, digits and underscores, and not begin with a digit, such as \"website_\"", o.Prefix)
+	}
+	return nil
+}
+
+// Metrics are hooks that feed Prometheus. One is enough for any number of controllers and queues; those of one name share their
+// series, which go when the last of them has stopped. To observe more, join other hooks to these with their method With.
+type Metrics struct {
+	// Queue is for controller.Options.QueueHooks, or workqueue.Options.Hooks.
+	Queue *hook.Queue
+	// Controller is for controller.Options.Hooks.
+	Controller *hook.Controller
+	// Source is for controller.Options.SourceHooks.
+	Source *hook.Source
+	// Cache is for manager.Options.CacheHooks, or cache.Options.Hooks.
+	Cache *hook.Cache
+	// Client is for manager.Options.ClientHooks, or client.Options.Hooks.
+	Client *hook.Client
+	// LeaderElection is for leaderelection.Options.Hooks.
+	LeaderElection *hook.LeaderElection
+}
+
+// New registers one collector with r, and nothing anywhere else, and returns the hooks that feed it. The error is r's: most often
+// that some of the names are taken.
+func New(r prometheus.Registerer, o Options) (*Metrics, error) {
+	if r == nil {
+		return nil, errors.New("metrics.New: the Registerer is nil; prometheus.NewRegistry makes one")
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	controllers := newControllers()
+	sources := newSources()
+	queues, caches, requests, leases := newQueues(), newCaches(), newRequests(controllers.known), newLeases()
+	controllers.gone = requests.forget
+	all := collectors{queues, controllers, sources, caches, requests, leases}
+	if err := prometheus.WrapRegistererWithPrefix(o.Prefix, r).Register(all); err != nil {
+		return nil, fmt.Errorf("metrics.New: set Options.Prefix if somebody else has these names, or give it a registry of its own: %w", err)
+	}
+	return &Metrics{
+		Queue: queues.hooks(), Controller: controllers.hooks(), Source: sources.hooks(),
+		Cache: caches.hooks(), Client: requests.hooks(), LeaderElection: leases.hooks(),
+	}, nil
+}
+
+// collectors are several in one.
+type collectors []prometheus.Collector
+
+// Describe implements prometheus.Collector.
+func (c collectors) Describe(ch chan<- *prometheus.Desc) {
+	for _, one := range c {
+		one.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collectors) Collect(ch chan<- prometheus.Metric) {
+	for _, one := range c {
+		one.Collect(ch)
+	}
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+}

@@ -1,0 +1,327 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"go.uber.org/goleak"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/metrics"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// standard are the metrics that others have, too, as they have them: k8s.io/component-base v0.37.0 in metrics/prometheus/{workqueue,
+// restclient,clientgo/leaderelection}, and sigs.k8s.io/controller-runtime v0.25.2 in pkg/internal/controller/metrics.
+const standard = `
+controller_runtime_active_workers gauge controller
+controller_runtime_max_concurrent_reconciles gauge controller
+controller_runtime_reconcile_errors_total counter controller
+controller_runtime_reconcile_panics_total counter controller
+controller_runtime_reconcile_time_seconds histogram controller
+controller_runtime_reconcile_timeouts_total counter controller
+controller_runtime_reconcile_total counter controller result
+controller_runtime_terminal_reconcile_errors_total counter controller
+leader_election_master_status gauge name
+leader_election_slowpath_total counter name
+rest_client_request_duration_seconds histogram host verb
+rest_client_requests_total counter code host method
+workqueue_adds_total counter name
+workqueue_depth gauge name
+workqueue_longest_running_processor_seconds gauge name
+workqueue_queue_duration_seconds histogram name
+workqueue_retries_total counter name
+workqueue_unfinished_work_seconds gauge name
+workqueue_work_duration_seconds histogram name
+`
+
+// ours are those that only we have.
+const ours = `
+setpoint_api_requests_total counter code controller resource verb
+setpoint_api_unclear_writes_total counter controller resource
+setpoint_informer_broken_objects gauge kind
+setpoint_informer_lists_total counter kind
+setpoint_informer_objects gauge kind
+setpoint_informer_quiet_watches_total counter kind
+setpoint_informer_watches_total counter kind
+setpoint_informers gauge kind phase
+setpoint_leader_election_cold_campaigns_total counter name
+setpoint_leader_election_leader_changes_total counter name
+setpoint_leader_election_renewal_duration_seconds histogram name
+setpoint_leader_election_renewals_total counter name result
+setpoint_leader_election_terms_total counter event name
+setpoint_leader_election_trouble gauge name
+setpoint_queue_dropped_total counter name why
+setpoint_queue_keys gauge name state
+setpoint_queue_misuses_total counter name
+setpoint_queue_panics_total counter name
+setpoint_reconcile_own_writes_wait_seconds histogram controller
+setpoint_reconcile_slow_total counter controller
+setpoint_reconcile_stale_total counter controller
+setpoint_skipped_applies_total counter controller resource
+setpoint_source_dropped_total counter controller reason source
+setpoint_source_handler_failures_total counter controller source
+setpoint_source_poll_failures_total counter controller source
+setpoint_unfenced_writes_total counter resource verb
+`
+
+// feed has every func called once.
+func feed(m *metrics.Metrics) {
+	err := errors.New("broken")
+	m.Controller.Started(hook.ControllerStarted{Controller: "website", Of: m, Stats: func() hook.ControllerStats { return hook.ControllerStats{Workers: 8, Active: 3} }})
+	m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Failed, Err: err, TimedOut: true})
+	m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.FailedTerminally, Err: err})
+	m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Panicked, Err: err})
+	m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Interrupted, Err: err})
+	m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Succeeded})
+	m.Controller.Awaited(hook.Awaited{Controller: "website", Took: time.Second, Doubts: err})
+	m.Controller.Slow(hook.Slow{Controller: "website"})
+	m.Queue.Opened(hook.QueueOpened{Queue: "website", Of: m, Stats: func() hook.QueueStats {
+		return hook.QueueStats{Ready: 1, Waiting: 2, Held: 3, Parked: 4, Paused: 5, Unfinished: 6 * time.Second, Longest: 7 * time.Second}
+	}})
+	m.Queue.Added(hook.QueueAdded{Queue: "website", Keys: 2})
+	m.Queue.Delayed(hook.QueueDelayed{Queue: "website"})
+	m.Queue.Taken(hook.QueueTaken{Queue: "website", Waited: time.Second})
+	m.Queue.Settled(hook.QueueSettled{Queue: "website", Outcome: hook.QueueAfter, Held: time.Second})
+	m.Queue.Settled(hook.QueueSettled{Queue: "website", Outcome: hook.QueueDone, Held: time.Second})
+	m.Queue.Dropped(hook.QueueDropped{Queue: "website", Why: "added after shutdown", Keys: 3})
+	m.Queue.Misused(hook.QueueMisused{Queue: "website"})
+	m.Queue.Panicked(hook.QueuePanicked{Queue: "website"})
+	m.Source.Started(hook.SourceRun{Controller: "website", Source: "Kind(Website)"})
+	m.Source.Dropped(hook.SourceDropped{Controller: "website", Source: "Kind(Website)", Reason: "GenerationChanged"})
+	m.Source.HandlerFailed(hook.SourceFailure{Controller: "website", Source: "Kind(Website)", Err: err})
+	m.Source.PollFailed(hook.SourceFailure{Controller: "website", Source: "Kind(Website)", Err: err})
+	m.Cache.Started(hook.CacheStarted{Of: m, Informers: func() []hook.InformerState {
+		return []hook.InformerState{
+			{Kind: "Website", Phase: hook.Synced, Objects: 5, Lists: 1, Watches: 2, Quiet: 3, BrokenCount: 4},
+			{Kind: "Website", Phase: hook.Failing, Objects: 6, Lists: 7, Watches: 8, Quiet: 9, BrokenCount: 1},
+		}
+	}})
+	m.Client.Answered(hook.APIAnswer{Method: http.MethodPut, Host: "api:6443", Status: 409, Took: time.Second})
+	m.Client.Answered(hook.APIAnswer{Method: http.MethodGet, Host: "api:6443", Watch: true, Status: 200, Took: time.Second})
+	m.Client.Answered(hook.APIAnswer{Method: http.MethodGet, Host: "api:6443", Err: err, Took: time.Second})
+	m.Client.Requested(hook.APIRequest{Controller: "website", Verb: "update", Group: "apps", Resource: "deployments", Subresource: "scale", Status: 200, Unknown: "?"})
+	m.Client.Unfenced(hook.APIRequest{Verb: "create", Resource: "pods"})
+	m.Client.Skipped(hook.SkippedApply{Controller: "website", Group: "apps", Resource: "deployments"})
+	m.LeaderElection.Campaigning("operator")
+	m.LeaderElection.Leader("operator", "other-replica")
+	m.LeaderElection.Cold("operator")
+	m.LeaderElection.Acquired("operator")
+	m.LeaderElection.Renewed(hook.LeaseRenewal{Lease: "operator", Took: time.Second, Slowpath: true})
+	m.LeaderElection.Renewed(hook.LeaseRenewal{Lease: "operator", Took: time.Second, Slowpath: true, Err: err})
+	m.LeaderElection.Trouble("operator", err)
+}
+
+func newMetrics(t *testing.T, r prometheus.Registerer, o metrics.Options) *metrics.Metrics {
+	t.Helper()
+	m, err := metrics.New(r, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// families are the metrics in a registry, with type and labels, one line each.
+func families(t *testing.T, r prometheus.Gatherer) []string {
+	t.Helper()
+	all, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, f := range all {
+		line := f.GetName() + " " + strings.ToLower(f.GetType().String())
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			line += " " + l.GetName()
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestNames(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	feed(newMetrics(t, r, metrics.Options{}))
+	want := slices.Concat(strings.Fields(strings.ReplaceAll(standard, " ", ",")), strings.Fields(strings.ReplaceAll(ours, " ", ",")))
+	got := strings.Fields(strings.ReplaceAll(strings.Join(families(t, r), "\n"), " ", ","))
+	for _, line := range want {
+		if !slices.Contains(got, line) {
+			t.Errorf("there is no %s", line)
+		}
+	}
+	for _, line := range got {
+		if !slices.Contains(want, line) {
+			t.Errorf("nobody knows %s", line)
+		}
+	}
+}
+
+// TestLint: nothing that a maintainer of Prometheus would change, but for names that are not ours to change.
+func TestLint(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	feed(newMetrics(t, r, metrics.Options{}))
+	problems, err := testutil.GatherAndLint(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range slices.DeleteFunc(problems, func(p promlint.Problem) bool { return strings.Contains(standard, "\n"+p.Metric+" ") }) {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// TestScrape is what a Prometheus server reads.
+func TestScrape(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	feed(newMetrics(t, r, metrics.Options{}))
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	for _, line := range []string{
+		`controller_runtime_active_workers{controller="website"} 3`,
+		`controller_runtime_max_concurrent_reconciles{controller="website"} 8`,
+		`controller_runtime_reconcile_errors_total{controller="website"} 3`,
+		`controller_runtime_reconcile_panics_total{controller="website"} 1`,
+		`controller_runtime_reconcile_time_seconds_bucket{controller="website",le="1"} 5`,
+		`controller_runtime_reconcile_time_seconds_sum{controller="website"} 5`,
+		`controller_runtime_reconcile_timeouts_total{controller="website"} 1`,
+		`controller_runtime_reconcile_total{controller="website",result="error"} 3`,
+		`controller_runtime_reconcile_total{controller="website",result="interrupted"} 1`,
+		`controller_runtime_reconcile_total{controller="website",result="requeue_after"} 0`,
+		`controller_runtime_reconcile_total{controller="website",result="success"} 1`,
+		`controller_runtime_terminal_reconcile_errors_total{controller="website"} 1`,
+		`leader_election_master_status{name="operator"} 1`,
+		`leader_election_slowpath_total{name="operator"} 1`,
+		`rest_client_request_duration_seconds_count{host="api:6443",verb="GET"} 1`,
+		`rest_client_request_duration_seconds_bucket{host="api:6443",verb="PUT",le="1"} 1`,
+		`rest_client_requests_total{code="200",host="api:6443",method="GET"} 1`,
+		`rest_client_requests_total{code="409",host="api:6443",method="PUT"} 1`,
+		`rest_client_requests_total{code="<error>",host="api:6443",method="GET"} 1`,
+		`setpoint_api_requests_total{code="200",controller="website",resource="deployments.apps/scale",verb="update"} 1`,
+		`setpoint_api_unclear_writes_total{controller="website",resource="deployments.apps/scale"} 1`,
+		`setpoint_informer_broken_objects{kind="Website"} 5`,
+		`setpoint_informer_lists_total{kind="Website"} 8`,
+		`setpoint_informer_objects{kind="Website"} 11`,
+		`setpoint_informer_quiet_watches_total{kind="Website"} 12`,
+		`setpoint_informer_watches_total{kind="Website"} 10`,
+		`setpoint_informers{kind="Website",phase="failing"} 1`,
+		`setpoint_informers{kind="Website",phase="stopped"} 0`,
+		`setpoint_informers{kind="Website",phase="synced"} 1`,
+		`setpoint_leader_election_cold_campaigns_total{name="operator"} 1`,
+		`setpoint_leader_election_leader_changes_total{name="operator"} 1`,
+		`setpoint_leader_election_renewal_duration_seconds_count{name="operator"} 2`,
+		`setpoint_leader_election_renewals_total{name="operator",result="error"} 1`,
+		`setpoint_leader_election_renewals_total{name="operator",result="success"} 1`,
+		`setpoint_leader_election_terms_total{event="acquired",name="operator"} 1`,
+		`setpoint_leader_election_terms_total{event="lost",name="operator"} 0`,
+		`setpoint_leader_election_trouble{name="operator"} 1`,
+		`setpoint_queue_dropped_total{name="website",why="added after shutdown"} 3`,
+		`setpoint_queue_keys{name="website",state="parked"} 4`,
+		`setpoint_queue_keys{name="website",state="paused"} 5`,
+		`setpoint_queue_keys{name="website",state="waiting"} 2`,
+		`setpoint_queue_misuses_total{name="website"} 1`,
+		`setpoint_queue_panics_total{name="website"} 1`,
+		`setpoint_reconcile_own_writes_wait_seconds_sum{controller="website"} 1`,
+		`setpoint_reconcile_slow_total{controller="website"} 1`,
+		`setpoint_reconcile_stale_total{controller="website"} 1`,
+		`setpoint_skipped_applies_total{controller="website",resource="deployments.apps"} 1`,
+		`setpoint_source_dropped_total{controller="website",reason="GenerationChanged",source="Kind(Website)"} 1`,
+		`setpoint_source_handler_failures_total{controller="website",source="Kind(Website)"} 1`,
+		`setpoint_source_poll_failures_total{controller="website",source="Kind(Website)"} 1`,
+		`setpoint_unfenced_writes_total{resource="pods",verb="create"} 1`,
+		`workqueue_adds_total{name="website"} 2`,
+		`workqueue_depth{name="website"} 1`,
+		`workqueue_longest_running_processor_seconds{name="website"} 7`,
+		`workqueue_queue_duration_seconds_count{name="website"} 1`,
+		`workqueue_retries_total{name="website"} 2`,
+		`workqueue_unfinished_work_seconds{name="website"} 6`,
+		`workqueue_work_duration_seconds_sum{name="website"} 2`,
+	} {
+		if !strings.Contains(answer.Body.String(), "\n"+line+"\n") {
+			t.Errorf("there is no %s", line)
+		}
+	}
+}
+
+// TestM5_NothingBehindTheHostsBack: what is registered is with the given Registerer; two of different prefixes do not meet; and who
+// takes names twice is told what to do.
+func TestM5_NothingBehindTheHostsBack(t *testing.T) {
+	if _, err := metrics.New(nil, metrics.Options{}); err == nil || !strings.Contains(err.Error(), "NewRegistry") {
+		t.Errorf("a nil Registerer: %v, want a sentence that says what to do", err)
+	}
+	for _, prefix := range []string{"1x", "web-site_", "ä", " "} {
+		if _, err := metrics.New(prometheus.NewRegistry(), metrics.Options{Prefix: prefix}); err == nil || !strings.Contains(err.Error(), "metrics.Options.Prefix: ") {
+			t.Errorf("the prefix %q: %v, want a sentence", prefix, err)
+		}
+	}
+	r := prometheus.NewPedanticRegistry()
+	first := newMetrics(t, r, metrics.Options{})
+	for range 2 {
+		_, err := metrics.New(r, metrics.Options{})
+		if err == nil || !strings.Contains(err.Error(), "set Options.Prefix") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("the same names twice: %v, want a sentence that says what to do", err)
+		}
+	}
+	second := newMetrics(t, r, metrics.Options{Prefix: "second_"})
+	feed(first)
+	feed(second)
+	second.Controller.Stopped(hook.ControllerStopped{Controller: "website", Of: second})
+	all := families(t, r)
+	for _, line := range strings.Split(strings.TrimSpace(standard), "\n") {
+		if !slices.Contains(all, line) || slices.Contains(all, "second_"+line) == strings.HasPrefix(line, "controller_runtime_") {
+			t.Errorf("the two meet in %s", line)
+		}
+	}
+	if global, err := prometheus.DefaultGatherer.Gather(); err != nil || slices.ContainsFunc(families(t, prometheus.DefaultGatherer), func(line string) bool {
+		return strings.Contains(line, "workqueue_") || strings.Contains(line, "setpoint_")
+	}) {
+		t.Errorf("the default registry has %d families (%v)", len(global), err)
+	}
+}
+
+// TestSomebodyElsesNames: one name that is taken is enough.
+func TestSomebodyElsesNames(t *testing.T) {
+	r := prometheus.NewRegistry()
+	r.MustRegister(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "workqueue_adds_total", Help: "Theirs."}, []string{"name"}))
+	_, err := metrics.New(r, metrics.Options{})
+	if err == nil || !strings.Contains(err.Error(), "set Options.Prefix") || !strings.Contains(err.Error(), "workqueue_adds_total") {
+		t.Errorf("got %v, want a sentence that names it", err)
+	}
+	if n := len(families(t, r)); n != 0 {
+		t.Errorf("%d families are registered all the same", n)
+	}
+	feed(newMetrics(t, r, metrics.Options{Prefix: "ours_"}))
+}
+
+// TestBounded: whatever a program asks for, there is an end to the number of series, and nothing is lost from the sum.
+func TestBounded(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	m := newMetrics(t, r, metrics.Options{})
+	const asked = 1500
+	for i := range asked {
+		m.Client.Unfenced(hook.APIRequest{Verb: "create", Resource: fmt.Sprint("kind", i)})
+	}
+	all, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, series := range all[0].GetMetric() {
+		sum += series.GetCounter().GetValue()
+	}
+	if n := len(all[0].GetMetric()); n != 1001 || sum != asked {
+		t.Errorf("%d series with a sum of %v, want 1001 with %d", n, sum, asked)
+	}
+}

@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// queues are the metrics of workqueues. The first seven are those of Kubernetes' own components, in
+// k8s.io/component-base/metrics/prometheus/workqueue.
+type queues struct {
+	collectors
+
+	depth, unfinished, longest, keys *prometheus.Desc
+	adds, retries                    *prometheus.CounterVec
+	waited, worked                   *prometheus.HistogramVec
+	dropped                          *series[queueDrop, prometheus.Counter]
+	misused, panicked                *prometheus.CounterVec
+
+	open *open[string, queue]
+
+	mu    sync.Mutex             // guards what follows
+	stats map[any]func() ofQueue // by the queue
+}
+
+type ofQueue struct {
+	name string
+	hook.QueueStats
+}
+
+// queue is what is fed for each key.
+type queue struct {
+	adds, retries, misused, panicked prometheus.Counter
+	waited, worked                   prometheus.Observer
+}
+
+type queueDrop struct{ queue, why string }
+
+func newQueues() *queues {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, append([]string{"name"}, labels...), nil)
+	}
+	buckets := prometheus.ExponentialBuckets(10e-9, 10, 12)
+	q := &queues{
+		depth:      desc("workqueue_depth", "Keys that are ready and wait for a worker."),
+		unfinished: desc("workqueue_unfinished_work_seconds", "Sum of the times for which keys have been held by workers so far."),
+		longest:    desc("workqueue_longest_running_processor_seconds", "The longest time for which a key has been held by a worker so far."),
+		adds:       counter("workqueue_adds_total", "Keys that became ready.", "name"),
+		retries:    counter("workqueue_retries_total", "Keys that were given a due time.", "name"),
+		waited:     histogram("workqueue_queue_duration_seconds", "How long keys were ready before a worker took them.", buckets, "name"),
+		worked:     histogram("workqueue_work_duration_seconds", "How long workers held keys.", buckets, "name"),
+		keys:       desc("setpoint_queue_keys", "Keys in the queue, by where they stand.", "state"),
+		misused:    counter("setpoint_queue_misuses_total", "Calls that broke the contract of the queue.", "name"),
+		panicked:   counter("setpoint_queue_panics_total", "Panics of functions that the queue was given.", "name"),
+		open:       newOpen[string, queue](),
+		stats:      map[any]func() ofQueue{},
+	}
+	q.dropped = newSeries(counter("setpoint_queue_dropped_total", "Keys, or adds, that were dropped, by why.", "name", "why"),
+		func(d queueDrop) bool { return q.open.has(d.queue) }, func(d queueDrop) []string { return []string{d.queue, d.why} })
+	q.collectors = collectors{q.adds, q.retries, q.waited, q.worked, q.dropped, q.misused, q.panicked}
+	return q
+}
+
+func (q *queues) hooks() *hook.Queue {
+	with := func(name string, f func(*queue)) {
+		if of := q.open.of(name); of != nil {
+			f(of)
+		}
+	}
+	return &hook.Queue{
+		Opened: q.opened,
+		Closed: q.closed,
+		Added: func(e hook.QueueAdded) {
+			if of := q.open.of(e.Queue); of != nil {
+				of.adds.Add(float64(e.Keys))
+			}
+		},
+		Delayed: func(e hook.QueueDelayed) { with(e.Queue, func(of *queue) { of.retries.Inc() }) },
+		Taken: func(e hook.QueueTaken) {
+			if of := q.open.of(e.Queue); of != nil {
+				of.waited.Observe(e.Waited.Seconds())
+			}
+		},
+		Settled: func(e hook.QueueSettled) {
+			of := q.open.of(e.Queue)
+			if of == nil {
+				return
+			}
+			of.worked.Observe(e.Held.Seconds())
+			if e.Outcome == hook.QueueRetry || e.Outcome == hook.QueueAfter {
+				of.retries.Inc()
+			}
+		},
+		Dropped: func(e hook.QueueDropped) {
+			if c, ok := q.dropped.of(queueDrop{e.Queue, e.Why}); ok {
+				c.Add(float64(e.Keys))
+			}
+		},
+		Misused:  func(e hook.QueueMisused) { with(e.Queue, func(of *queue) { of.misused.Inc() }) },
+		Panicked: func(e hook.QueuePanicked) { with(e.Queue, func(of *queue) { of.panicked.Inc() }) },
+	}
+}
+
+func (q *queues) opened(e hook.QueueOpened) {
+	q.open.start(e.Queue, func() *queue {
+		return &queue{
+			adds: q.adds.WithLabelValues(e.Queue), retries: q.retries.WithLabelValues(e.Queue),
+			waited: q.waited.WithLabelValues(e.Queue), worked: q.worked.WithLabelValues(e.Queue),
+			misused: q.misused.WithLabelValues(e.Queue), panicked: q.panicked.WithLabelValues(e.Queue),
+		}
+	})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.stats[e.Of] = func() ofQueue { return ofQueue{e.Queue, e.Stats()} }
+}
+
+func (q *queues) closed(e hook.QueueClosed) {
+	q.open.stop(e.Queue, func() {
+		for _, c := range []*prometheus.CounterVec{q.adds, q.retries, q.misused, q.panicked} {
+			c.DeleteLabelValues(e.Queue)
+		}
+		q.waited.DeleteLabelValues(e.Queue)
+		q.worked.DeleteLabelValues(e.Queue)
+		q.dropped.forget(func(d queueDrop) bool { return d.queue == e.Queue })
+	})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.stats, e.Of)
+}
+
+// Describe implements prometheus.Collector.
+func (q *queues) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{q.depth, q.unfinished, q.longest, q.keys} {
+		ch <- d
+	}
+	q.collectors.Describe(ch)
+}
+
+// Collect implements prometheus.Collector.
+func (q *queues) Collect(ch chan<- prometheus.Metric) {
+	for name, s := range q.figures() {
+		gauge := func(d *prometheus.Desc, n float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, append([]string{name}, labels...)...)
+		}
+		gauge(q.depth, float64(s.Ready))
+		gauge(q.unfinished, s.Unfinished.Seconds())
+		gauge(q.longest, s.Longest.Seconds())
+		for state, n := range map[string]int{"ready": s.Ready, "waiting": s.Waiting, "held": s.Held, "parked": s.Parked, "paused": s.Paused} {
+			gauge(q.keys, float64(n), state)
+		}
+	}
+	q.collectors.Collect(ch)
+}
+
+// figures asks each queue, not under our lock: the queue takes its own. Those of one name are added up.
+func (q *queues) figures() map[string]hook.QueueStats {
+	q.mu.Lock()
+	asks := maps.Clone(q.stats)
+	q.mu.Unlock()
+	all := make(map[string]hook.QueueStats, len(asks))
+	for _, ask := range asks {
+		s := ask()
+		sum := all[s.name]
+		sum.Ready += s.Ready
+		sum.Waiting += s.Waiting
+		sum.Held += s.Held
+		sum.Parked += s.Parked
+		sum.Paused += s.Paused
+		sum.Unfinished += s.Unfinished
+		sum.Longest = max(sum.Longest, s.Longest)
+		all[s.name] = sum
+	}
+	return all
+}

@@ -11,6 +11,8 @@ import "time"
 type LeaderElection struct {
 	// Campaigning is called when this replica begins to want the Lease: at the start, and after each term that it has lost.
 	Campaigning func(lease string)
+	// TookOver is called before Acquired where somebody else was seen to hold the Lease before.
+	TookOver func(LeaseTakeover)
 	// Acquired is called when a term begins.
 	Acquired func(lease string)
 	// Renewed is called after each try to renew the Lease.
@@ -24,11 +26,20 @@ type LeaderElection struct {
 	// Leader is called when another identity is seen to hold the Lease.
 	Leader func(lease, identity string)
 	// Cold is called when a replica campaigns although not all of its controllers are synced, because it has waited for long
-	// enough (L8). lease is its namespace and name.
+	// enough (L8).
 	Cold func(lease string)
 	// Trouble is called when the Lease cannot be read or written, once for as long as the reason stays the same, and with nil when
 	// it can be again.
 	Trouble func(lease string, err error)
+}
+
+// LeaseTakeover says that this process holds a Lease that somebody else held.
+type LeaseTakeover struct {
+	// Lease is the name of the Lease, From the identity of who held it.
+	Lease, From string
+	// Gap is for how long nobody was seen to lead: from when the Lease was last seen to be renewed, or was seen to be released, until
+	// it was ours.
+	Gap time.Duration
 }
 
 // LeaseRenewal is one try to renew a Lease that this process holds.

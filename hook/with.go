@@ -65,7 +65,7 @@ func (l *LeaderElection) With(other *LeaderElection) *LeaderElection {
 		return either(l, other)
 	}
 	return &LeaderElection{
-		Campaigning: both(l.Campaigning, other.Campaigning), Acquired: both(l.Acquired, other.Acquired),
+		Campaigning: both(l.Campaigning, other.Campaigning), TookOver: both(l.TookOver, other.TookOver), Acquired: both(l.Acquired, other.Acquired),
 		Renewed: both(l.Renewed, other.Renewed), Lost: both(l.Lost, other.Lost), Released: both2(l.Released, other.Released),
 		Leader: both2(l.Leader, other.Leader), Cold: both(l.Cold, other.Cold), Trouble: both2(l.Trouble, other.Trouble),
 	}

@@ -138,6 +138,9 @@ func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {
 	if lease == nil || !changed {
 		return changed
 	}
+	if !c.authors.mine(lease) {
+		c.before.see(lease, now)
+	}
 	leader := holderOf(lease)
 	impostor := leader == c.o.Identity && !c.authors.mine(lease)
 	if impostor {
@@ -182,6 +185,7 @@ func (c *candidate) take(ctx context.Context, lease *coordinationv1.Lease) (*hol
 	c.authors.answered(at)
 	c.leader = c.o.Identity
 	c.succeeded()
+	c.tookOver()
 	return h, 0
 }
 

@@ -101,6 +101,7 @@ type candidate struct {
 	wallDid time.Time // and by the wall clock
 
 	rival      rival
+	before     predecessor
 	authors    authors
 	leader     string    // as last reported
 	trouble    string    // as last logged

@@ -21,7 +21,8 @@ type Lease struct {
 	manager *Manager
 	elector *leaderelection.Elector // nil: there is none, and what is added leads at once
 	hooks   *hook.LeaderElection
-	alive   probe // the manager's check of it
+	alive   probe  // the manager's check of it
+	name    string // without the namespace, for the hooks
 
 	// guarded by the manager's mutex:
 	leaderOnly []leading
@@ -57,7 +58,7 @@ func (m *Manager) newLease(o *leaderelection.Options) (l *Lease, err error) {
 	}
 	with := *o
 	with.Hooks = m.leaderElectionHooks().With(with.Hooks)
-	l.hooks = with.Hooks
+	l.hooks, l.name = with.Hooks, with.Lease
 	l.elector, err = leaderelection.New(m.config, with)
 	return l, err
 }
@@ -178,7 +179,7 @@ func (l *Lease) warm(ctx context.Context) {
 func (l *Lease) cold(controllers []string) {
 	l.manager.logger().Warn("campaigning although not every controller is synced", "lease", l.String(), "after", warmLimit, "controllers", controllers)
 	if l.hooks.Cold != nil {
-		l.hooks.Cold(l.String())
+		l.hooks.Cold(l.name)
 	}
 }
 

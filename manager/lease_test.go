@@ -93,7 +93,7 @@ func TestL8_AColdReplicaCampaignsAfterTwoMinutes(t *testing.T) {
 		}
 		stop()
 		ok(t, result())
-		if !slices.Equal(cold, []string{"default/operator"}) {
+		if !slices.Equal(cold, []string{"operator"}) {
 			t.Errorf("the cold campaigns that are reported are %q", cold)
 		}
 	})

@@ -16,7 +16,7 @@ type leases struct {
 
 	master, trouble                       *prometheus.GaugeVec
 	slowpath, terms, renewals, cold, seen *prometheus.CounterVec
-	renewal                               *prometheus.HistogramVec
+	renewal, takeover                     *prometheus.HistogramVec
 }
 
 func newLeases() *leases {
@@ -27,17 +27,20 @@ func newLeases() *leases {
 		renewals: counter("setpoint_leader_election_renewals_total", "Tries to renew the Lease.", "name", "result"),
 		renewal: histogram("setpoint_leader_election_renewal_duration_seconds", "How long tries to renew the Lease lasted.",
 			[]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15}, "name"),
+		takeover: histogram("setpoint_leader_election_takeover_seconds", "For how long nobody was seen to lead before this process took over.",
+			[]float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 12, 15, 16, 18, 20, 25, 30, 60, 120, 300}, "name"),
 		seen:    counter("setpoint_leader_election_leader_changes_total", "Times that another process was seen to have become the leader.", "name"),
 		cold:    counter("setpoint_leader_election_cold_campaigns_total", "Campaigns of a process of which not all controllers were synced.", "name"),
 		trouble: gauge("setpoint_leader_election_trouble", "1 while the Lease cannot be read or written, else 0.", "name"),
 	}
-	l.collectors = collectors{l.master, l.slowpath, l.terms, l.renewals, l.renewal, l.seen, l.cold, l.trouble}
+	l.collectors = collectors{l.master, l.slowpath, l.terms, l.renewals, l.renewal, l.takeover, l.seen, l.cold, l.trouble}
 	return l
 }
 
 func (l *leases) hooks() *hook.LeaderElection {
 	return &hook.LeaderElection{
 		Campaigning: l.campaigning,
+		TookOver:    func(e hook.LeaseTakeover) { l.takeover.WithLabelValues(e.Lease).Observe(e.Gap.Seconds()) },
 		Acquired: func(lease string) {
 			l.master.WithLabelValues(lease).Set(1)
 			l.terms.WithLabelValues(lease, "acquired").Inc()

@@ -63,6 +63,7 @@ setpoint_leader_election_cold_campaigns_total counter name
 setpoint_leader_election_leader_changes_total counter name
 setpoint_leader_election_renewal_duration_seconds histogram name
 setpoint_leader_election_renewals_total counter name result
+setpoint_leader_election_takeover_seconds histogram name
 setpoint_leader_election_terms_total counter event name
 setpoint_leader_election_trouble gauge name
 setpoint_queue_dropped_total counter name why
@@ -120,6 +121,7 @@ func feed(m *metrics.Metrics) {
 	m.LeaderElection.Campaigning("operator")
 	m.LeaderElection.Leader("operator", "other-replica")
 	m.LeaderElection.Cold("operator")
+	m.LeaderElection.TookOver(hook.LeaseTakeover{Lease: "operator", Gap: 16 * time.Second})
 	m.LeaderElection.Acquired("operator")
 	m.LeaderElection.Renewed(hook.LeaseRenewal{Lease: "operator", Took: time.Second, Slowpath: true})
 	m.LeaderElection.Renewed(hook.LeaseRenewal{Lease: "operator", Took: time.Second, Slowpath: true, Err: err})
@@ -224,6 +226,7 @@ func TestScrape(t *testing.T) {
 		`setpoint_leader_election_renewal_duration_seconds_count{name="operator"} 2`,
 		`setpoint_leader_election_renewals_total{name="operator",result="error"} 1`,
 		`setpoint_leader_election_renewals_total{name="operator",result="success"} 1`,
+		`setpoint_leader_election_takeover_seconds_sum{name="operator"} 16`,
 		`setpoint_leader_election_terms_total{event="acquired",name="operator"} 1`,
 		`setpoint_leader_election_terms_total{event="lost",name="operator"} 0`,
 		`setpoint_leader_election_trouble{name="operator"} 1`,

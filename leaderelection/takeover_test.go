@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+)
+
+// TestTookOver: a hand-over has no gap, a crash that of the Lease, a Lease that nobody had none that is told, nor has one's own.
+func TestTookOver(t *testing.T) {
+	for name, test := range map[string]struct {
+		before func(api *fakeapi.Server)
+		meet   func(t *testing.T, api *fakeapi.Server)
+		want   []string
+	}{
+		"crash": {func(api *fakeapi.Server) { give(api, "a") }, func(*testing.T, *fakeapi.Server) {}, []string{"operator from a: 15s"}},
+		"release": {func(api *fakeapi.Server) { give(api, "a") }, func(t *testing.T, api *fakeapi.Server) {
+			give(api, "a2")
+			pass(time.Second)
+			edit(t, api, func(s *coordinationv1.LeaseSpec) { *s.HolderIdentity, *s.LeaseDurationSeconds = "", 1 })
+		}, []string{"operator from a2: 0s"}},
+		"nobody":   {func(*fakeapi.Server) {}, func(*testing.T, *fakeapi.Server) {}, nil},
+		"released": {func(api *fakeapi.Server) { give(api, "") }, func(*testing.T, *fakeapi.Server) {}, nil},
+		"its own": {func(*fakeapi.Server) {}, func(t *testing.T, api *fakeapi.Server) {
+			pass(5 * time.Second)
+			remake(t, api) // it loses the term, and has another
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Leases)
+				test.before(api)
+				var told []string
+				var terms int
+				e, err := leaderelection.New(api.Config(), leaderelection.Options{Lease: "operator", Namespace: "default", Identity: "b", Hooks: &hook.LeaderElection{
+					TookOver: func(o hook.LeaseTakeover) {
+						told = append(told, fmt.Sprintf("%s from %s: %s", o.Lease, o.From, o.Gap.Round(time.Second/2)))
+					},
+					Acquired: func(string) { terms++ },
+				}})
+				ok(t, err)
+				b := &replica{Elector: e}
+				stop, result := b.start(t, untilStopped)
+				pass(time.Second)
+				test.meet(t, api)
+				pass(time.Minute)
+				stop()
+				ok(t, result())
+				if !slices.Equal(told, test.want) || terms == 0 {
+					t.Errorf("told %q after %d terms, want %q", told, terms, test.want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/setpoint-dev/setpoint/client"
+)
+
+// group is three replicas that share a Lease.
+type group struct {
+	options
+
+	prefix    string // of identities, where there are several groups
+	namespace string
+	http1     bool
+	net       *network
+	direct    *client.Handle[*corev1.ConfigMap] // not through the network
+	log       io.Writer
+	replicas  []*replica
+	running   sync.WaitGroup // the goroutines that listen to processes
+
+	mu     sync.Mutex // guards what follows, and the state of processes
+	news   chan struct{}
+	ledger *ledger
+	task   string // the last that was made
+	doers  []doer // of it
+}
+
+// doer is a Reconcile of the task.
+type doer struct {
+	identity string
+	at       time.Time
+}
+
+// newsLocked wakes those who wait.
+func (g *group) newsLocked() {
+	close(g.news)
+	g.news = make(chan struct{})
+}
+
+// patience is for how long anything is waited for that should come. It only bounds a test that has failed.
+func (g *group) patience() time.Duration { return 30*time.Second + 5*g.lease }
+
+// wait returns when readyLocked says so, which is asked whenever there is news.
+func (g *group) wait(ctx context.Context, what string, readyLocked func() bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, g.patience(), fmt.Errorf("waited %s for %s", g.patience(), what))
+	defer cancel()
+	for {
+		g.mu.Lock()
+		ready, news := readyLocked(), g.news
+		g.mu.Unlock()
+		if ready {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// holderLocked returns who holds the Lease, as the API server has it.
+func (g *group) holderLocked() string {
+	if n := len(g.ledger.leases); n > 0 {
+		return g.ledger.leases[n-1].holder
+	}
+	return ""
+}
+
+// leadsLocked says whether a process has written all objects in its term.
+func (g *group) leadsLocked(identity string) bool {
+	return slices.ContainsFunc(g.replicas, func(r *replica) bool { return r.identity == identity && r.leads })
+}
+
+// settle brings all replicas to where a round begins, and returns the one that leads: those that have ended run again, all are warm,
+// one leads, and the others know.
+func (g *group) settle(ctx context.Context) (*replica, error) {
+	for _, r := range g.replicas {
+		g.mu.Lock()
+		ended := r.process == nil || r.ended
+		g.mu.Unlock()
+		if !ended {
+			continue
+		}
+		if err := g.start(r); err != nil {
+			return nil, err
+		}
+	}
+	var leader *replica
+	someEnded := false
+	err := g.wait(ctx, "one replica to lead, and the others to be warm and to follow it", func() bool {
+		leader, someEnded = nil, false
+		holder := g.holderLocked()
+		for _, r := range g.replicas {
+			someEnded = someEnded || r.ended
+			if !r.warm || r.follows != holder || r.leads != (r.identity == holder) {
+				return someEnded
+			}
+			if r.leads {
+				leader = r
+			}
+		}
+		return someEnded || leader != nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, errors.New(g.state()))
+	}
+	if someEnded {
+		return g.settle(ctx)
+	}
+	return leader, nil
+}
+
+// state describes the replicas, for an error.
+func (g *group) state() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := fmt.Sprintf("%q holds the Lease", g.holderLocked())
+	for _, r := range g.replicas {
+		s += fmt.Sprintf("; %s: warm %t, leads %t, follows %q, ended %t %v", r.identity, r.warm, r.leads, r.follows, r.ended, r.err)
+	}
+	return s
+}
+
+// stop stops all replicas, the leader last, as a rolling update would, and then whatever is left.
+func (g *group) stop() {
+	for _, r := range g.replicas {
+		if r.process != nil {
+			r.end()
+		}
+	}
+	g.running.Wait()
+}

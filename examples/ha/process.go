@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// replica is one of a group: a process, and when that has ended the next one.
+type replica struct {
+	name string       // a, b or c
+	cfg  *rest.Config // its way through the network
+	runs int
+
+	*process
+}
+
+// process is a running replica.
+type process struct {
+	identity string // differs in each start of each process
+	cmd      *exec.Cmd
+	stdin    io.Closer
+	joined   chan struct{} // closed when it has ended and all that it reported is taken down
+
+	// These are guarded by the group's mutex.
+	warm    bool
+	leads   bool
+	follows string
+	ended   bool
+	err     error
+}
+
+// start starts a process for a replica.
+func (g *group) start(r *replica) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	r.runs++
+	o := orders{
+		Host: r.cfg.Host, Token: r.cfg.BearerToken, CA: r.cfg.CAData, HTTP1: g.http1, Namespace: g.namespace,
+		Identity: fmt.Sprintf("%s%s.%d", g.prefix, r.name, r.runs), Lease: g.lease, Objects: g.objects, Pace: g.pace, Unfenced: g.unfenced,
+	}
+	if g.http1 {
+		o.Linger = g.linger
+	}
+	line, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), asReplica+"=1")
+	// A process group of its own: Ctrl-C at a terminal is for the driver alone, and if the driver is killed, the system wakes
+	// and ends a member that is suspended (POSIX: orphaned process groups).
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Stderr = g.log
+	p := &process{identity: o.Identity, cmd: cmd, joined: make(chan struct{})}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	p.stdin = stdin
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	r.process = p
+	g.mu.Unlock()
+	g.running.Go(func() { g.listen(p, stdout) })
+	_, err = stdin.Write(append(line, '\n'))
+	return err
+}
+
+// listen takes down what a process reports, until it has ended.
+func (g *group) listen(p *process, out io.Reader) {
+	lines := bufio.NewReaderSize(out, 1<<16)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			break // a line that was cut short by a kill is no report
+		}
+		var r report
+		if err := json.Unmarshal(line, &r); err != nil {
+			fmt.Fprintf(g.log, "%s says %q\n", p.identity, line)
+			continue
+		}
+		g.reported(p, r)
+	}
+	err := p.cmd.Wait()
+	g.mu.Lock()
+	p.ended, p.err = true, err
+	g.newsLocked()
+	g.mu.Unlock()
+	close(p.joined)
+}
+
+// reported takes down one report.
+func (g *group) reported(p *process, r report) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch r.What {
+	case isWarm:
+		p.warm = true
+	case leads:
+		p.leads, p.follows = true, p.identity
+	case follows:
+		p.leads, p.follows = false, r.Who
+	case reconciled:
+		if g.task == r.Key {
+			g.doers = append(g.doers, doer{p.identity, time.Unix(0, r.At)})
+		}
+	default:
+		g.ledger.reported(p.identity, r)
+		return // nobody waits for these
+	}
+	g.newsLocked()
+}
+
+// end ends a process for good.
+func (p *process) end() {
+	_ = p.cmd.Process.Signal(syscall.SIGCONT) // else it is not waited for
+	_ = p.cmd.Process.Kill()
+	_ = p.stdin.Close()
+	<-p.joined
+}
+
+// locked is an io.Writer for several processes.
+type locked struct {
+	mu  sync.Mutex // guards out
+	out io.Writer
+}
+
+// Write implements io.Writer.
+func (l *locked) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(b)
+}

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// round is what came of one trouble.
+type round struct {
+	n        int
+	group    string
+	trouble  *trouble
+	from, to string
+	gap      time.Duration // from the trouble to the first Reconcile of a new object by the next leader
+	renewal  time.Duration // from the last renewal to that; 0 if the Lease was released
+	after    string        // what has become of the one who led
+}
+
+// play plays one round.
+func (g *group) play(ctx context.Context, n int, t *trouble) (round, error) {
+	leader, err := g.settle(ctx)
+	if err != nil {
+		return round{}, fmt.Errorf("before round %d: %w", n, err)
+	}
+	// Any moment between two renewals, or of one, is as good as another.
+	if err := wait(ctx, g.lease/5+rand.N(g.lease/5)); err != nil {
+		return round{}, err
+	}
+	was := leader.process
+	task := fmt.Sprintf("task-%d", n)
+	g.mu.Lock()
+	g.task, g.doers = task, nil
+	g.mu.Unlock()
+	began := time.Now()
+	undo, err := t.do(g, leader)
+	if err != nil {
+		return round{}, fmt.Errorf("round %d: %s: %w", n, t.name, err)
+	}
+	next, err := g.handOver(ctx, task, was)
+	undo()
+	if err != nil {
+		return round{}, fmt.Errorf("round %d: after %q of %s: %w", n, t.name, was.identity, err)
+	}
+	r := round{n: n, group: g.prefix, trouble: t, from: was.identity, to: next.identity, gap: next.at.Sub(began)}
+	if r.after, err = g.outcome(ctx, was); err != nil {
+		return r, fmt.Errorf("round %d: after %q of %s: %w", n, t.name, was.identity, err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, term := range g.ledger.terms() {
+		if term.holder == next.identity && term.answered.After(began) {
+			if last := g.ledger.lastRenewal(term.version); !last.IsZero() {
+				r.renewal = next.at.Sub(last)
+			}
+			break
+		}
+	}
+	return r, nil
+}
+
+// handOver makes a task and waits until somebody other than the one who led has begun to do it.
+func (g *group) handOver(ctx context.Context, task string, was *process) (next doer, err error) {
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: task, Labels: taskLabels}}
+	if _, err := g.direct.Create(ctx, object); err != nil {
+		return next, err
+	}
+	err = g.wait(ctx, "another leader to do "+task+" and to write all objects", func() bool {
+		for _, next = range g.doers {
+			if next.identity != was.identity {
+				return g.leadsLocked(next.identity)
+			}
+		}
+		return false
+	})
+	if err != nil {
+		return next, errors.Join(err, errors.New(g.state()))
+	}
+	return next, g.direct.Delete(ctx, types.NamespacedName{Namespace: g.namespace, Name: task})
+}
+
+// outcome waits until the one who led has ended or follows another.
+func (g *group) outcome(ctx context.Context, was *process) (string, error) {
+	err := g.wait(ctx, was.identity+" to end or to follow", func() bool { return was.ended || was.follows != was.identity })
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case err != nil:
+		return "", err
+	case !was.ended:
+		return "stays", nil
+	case was.err == nil:
+		return "ended", nil
+	default:
+		return was.err.Error(), nil
+	}
+}
+
+// wait waits, unless ctx is done before.
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -51,6 +51,10 @@ bench: go-version ## speed beside client-go and controller-runtime, as ratios
 demo: go-version ## run the website operator against a real control plane, once
 	$(GO) run ./examples/website -once
 
+.PHONY: ha
+ha: go-version ## three replicas of an operator, whose leader is stopped, killed, suspended and cut off (HAFLAGS='-rounds 60')
+	$(GO) run ./examples/ha $(HAFLAGS)
+
 .PHONY: cluster
 cluster: go-version ## run a control plane in the foreground, for kubectl
 	$(GO) run ./envtest/cluster

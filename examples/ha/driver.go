@@ -25,7 +25,6 @@ type driver struct {
 	options
 
 	out    io.Writer
-	log    io.Writer // of the replicas
 	table  *table
 	groups []*group
 }
@@ -34,7 +33,7 @@ type driver struct {
 func (d *driver) run(ctx context.Context) (err error) {
 	d.table = newTable(d.out, d.options)
 	d.table.say("a control plane on this machine, and %d replicas of an operator, each a process; a Lease lasts %s", 3*d.number, d.lease)
-	cluster, err := envtest.Start(ctx, envtest.Options{Progress: d.log})
+	cluster, err := envtest.Start(ctx, envtest.Options{Progress: d.err})
 	if err != nil {
 		return err
 	}
@@ -47,7 +46,7 @@ func (d *driver) run(ctx context.Context) (err error) {
 	groups := map[string]*group{}
 	for i := range d.number {
 		g := &group{
-			options: d.options, http1: i%2 == 1, log: d.log, direct: client.For[*corev1.ConfigMap](direct),
+			options: d.options, table: d.table, http1: i%2 == 1, direct: client.For[*corev1.ConfigMap](direct),
 			news: make(chan struct{}), ledger: newLedger(d.lease),
 		}
 		if d.number > 1 {
@@ -89,7 +88,7 @@ func (d *driver) play(ctx context.Context) error {
 	for i, g := range d.groups {
 		playing.Go(func() {
 			defer g.stop()
-			for k := i; ; k++ {
+			for k := d.first + i; ; k++ {
 				round := int(n.Add(1))
 				if round > d.rounds {
 					break

@@ -50,6 +50,9 @@ func suspend(g *group, r *replica) (func(), error) {
 		return nil, err
 	}
 	p := r.process
+	if g.verbose {
+		g.table.say("%s is suspended", p.identity)
+	}
 	return func() {
 		_ = p.cmd.Process.Signal(syscall.SIGCONT) // fails if the driver's own end has killed it
 		g.mu.Lock()

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"time"
@@ -27,8 +26,8 @@ type group struct {
 	namespace string
 	http1     bool
 	net       *network
+	table     *table
 	direct    *client.Handle[*corev1.ConfigMap] // not through the network
-	log       io.Writer
 	replicas  []*replica
 	running   sync.WaitGroup // the goroutines that listen to processes
 

@@ -22,6 +22,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -43,7 +45,7 @@ const (
 	exitInterrupted = 130 // what a shell makes of Ctrl-C
 )
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) int {
 	o, err := parse(args, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -52,11 +54,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "ha: %v\n", err)
 		return exitUsage
 	}
-	d := &driver{options: o, out: stdout, log: io.Discard}
-	if o.verbose {
-		d.log = &locked{out: stderr}
-	}
-	err = d.run(ctx)
+	o.err = stderr
+	err = (&driver{options: o, out: stdout}).run(ctx)
 	switch {
 	case err == nil:
 		return exitOK
@@ -77,8 +76,18 @@ type options struct {
 	objects  int
 	pace     time.Duration
 	linger   time.Duration
+	first    int // of the troubles
 	unfenced bool
 	verbose  bool
+	err      *os.File // which replicas write to as well, under -v
+}
+
+func troubleNames() string {
+	var names []string
+	for _, t := range troubles {
+		names = append(names, t.name)
+	}
+	return strings.Join(names, ", ")
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -91,6 +100,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.objects, "objects", 2, "how many objects a leader updates, and how many it patches, all the time")
 	f.DurationVar(&o.pace, "pace", 20*time.Millisecond, "the pause between two writes of one object")
 	f.DurationVar(&o.linger, "linger", 5*time.Millisecond, "how long each fourth request of every other group takes from the fence to the wire")
+	first := f.String("first", troubles[0].name, "the `trouble` to begin with, the others follow: "+troubleNames())
 	f.BoolVar(&o.unfenced, "unfenced", false, "write without the term, to see what the fence is for")
 	f.BoolVar(&o.verbose, "v", false, "show the replicas' log, and each late arrival")
 	err := f.Parse(args)
@@ -99,8 +109,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		f.Usage()
 		return o, err
 	}
+	o.first = slices.IndexFunc(troubles, func(t trouble) bool { return t.name == *first })
 	switch {
 	case err != nil:
+	case o.first < 0:
+		err = fmt.Errorf("-first %q: it is one of %s", *first, troubleNames())
 	case f.NArg() > 0:
 		err = fmt.Errorf("unknown argument %q", f.Arg(0))
 	case o.rounds < 1 || o.number < 1 || o.objects < 1:

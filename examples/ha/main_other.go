@@ -3,7 +3,6 @@
 
 //go:build !unix
 
-// Command ha needs signals that suspend a process.
 package main
 
 import (

@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"sync"
 	"syscall"
 	"time"
 
@@ -66,7 +65,9 @@ func (g *group) start(r *replica) error {
 	// A process group of its own: Ctrl-C at a terminal is for the driver alone, and if the driver is killed, the system wakes
 	// and ends a member that is suspended (POSIX: orphaned process groups).
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Stderr = g.log
+	if g.verbose {
+		cmd.Stderr = g.err
+	}
 	p := &process{identity: o.Identity, cmd: cmd, joined: make(chan struct{})}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -98,7 +99,7 @@ func (g *group) listen(p *process, out io.Reader) {
 		}
 		var r report
 		if err := json.Unmarshal(line, &r); err != nil {
-			fmt.Fprintf(g.log, "%s says %q\n", p.identity, line)
+			fmt.Fprintf(g.err, "ha: %s says %q\n", p.identity, line)
 			continue
 		}
 		g.reported(p, r)
@@ -139,17 +140,4 @@ func (p *process) end() {
 	_ = p.cmd.Process.Kill()
 	_ = p.stdin.Close()
 	<-p.joined
-}
-
-// locked is an io.Writer for several processes.
-type locked struct {
-	mu  sync.Mutex // guards out
-	out io.Writer
-}
-
-// Write implements io.Writer.
-func (l *locked) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.out.Write(b)
 }

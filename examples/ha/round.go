@@ -43,6 +43,9 @@ func (g *group) play(ctx context.Context, n int, t *trouble) (round, error) {
 	g.mu.Lock()
 	g.task, g.doers = task, nil
 	g.mu.Unlock()
+	if g.verbose {
+		g.table.say("round %d: %s %s", n, t.name, was.identity)
+	}
 	began := time.Now()
 	undo, err := t.do(g, leader)
 	if err != nil {
@@ -99,9 +102,11 @@ func (g *group) outcome(ctx context.Context, was *process) (string, error) {
 	case err != nil:
 		return "", err
 	case !was.ended:
-		return "stays", nil
+		return "stays, as a standby (L5)", nil
 	case was.err == nil:
-		return "ended", nil
+		return "has stopped", nil
+	case was.cmd.ProcessState.ExitCode() == exitFailure:
+		return "has ended itself: its work had no time to stop (L5)", nil
 	default:
 		return was.err.Error(), nil
 	}

@@ -75,7 +75,7 @@ func (t *table) gaps() {
 	defer t.mu.Unlock()
 	fmt.Fprintf(t.out, "\nUntil the next leader did a new task\n\n")
 	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "trouble\trounds\tleast\tmedian\tmost\tpromised\t\tand it was")
+	fmt.Fprintln(w, "trouble\trounds\tleast\tmedian\tmost\tpromised\t\twhat it was")
 	for i := range troubles {
 		x := &troubles[i]
 		var gaps []time.Duration

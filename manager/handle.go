@@ -35,6 +35,8 @@ type ServerOptions struct {
 	CertFile, KeyFile string
 	// ClientCAFile is a PEM file with the CAs of client certificates. If it is set, every client must show one. Default: none need.
 	ClientCAFile string
+	// Audiences are those that a token must be for, one of them, to pass [Manager.Authorize]. Default: the API server's own.
+	Audiences []string
 }
 
 func (o *ServerOptions) validate() error {

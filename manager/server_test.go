@@ -349,11 +349,12 @@ func TestServerWiringMistakes(t *testing.T) {
 			m.Handle("/a/{x}", page)
 			m.Handle("/{y}/b", page)
 		}, want: `Handle: the pattern "/{y}/b" is of no use: pattern "/{y}/b" conflicts with pattern "/a/{x}": `},
-		"two places":    {options: manager.ServerOptions{Address: ":0", Listener: newWire()}, want: "manager.Options.Server: both Address and Listener are set; set one"},
-		"two pairs":     {options: manager.ServerOptions{CertDir: "/a", CertFile: "b", KeyFile: "c"}, want: "manager.Options.Server: CertDir is set, and CertFile or KeyFile, too; set one or the others"},
-		"half a pair":   {options: manager.ServerOptions{KeyFile: "c"}, want: "manager.Options.Server: of CertFile and KeyFile one is set; set both or none"},
-		"one address":   {options: manager.ServerOptions{Address: "localhost:8081"}, want: "manager.Options.Health and .Server have the same Address, localhost:8081; give each one of its own"},
-		"nothing there": {options: manager.ServerOptions{CertDir: "/no/such"}, want: "manager.Options.Server: cannot read the TLS files: open /no/such/tls.crt: "},
+		"two places":        {options: manager.ServerOptions{Address: ":0", Listener: newWire()}, want: "manager.Options.Server: both Address and Listener are set; set one"},
+		"two pairs":         {options: manager.ServerOptions{CertDir: "/a", CertFile: "b", KeyFile: "c"}, want: "manager.Options.Server: CertDir is set, and CertFile or KeyFile, too; set one or the others"},
+		"half a pair":       {options: manager.ServerOptions{KeyFile: "c"}, want: "manager.Options.Server: of CertFile and KeyFile one is set; set both or none"},
+		"one address":       {options: manager.ServerOptions{Address: "localhost:8081"}, want: "manager.Options.Health and .Server have the same Address, localhost:8081; give each one of its own"},
+		"nil for Authorize": {wire: func(m *manager.Manager) { m.Authorize(nil) }, want: "Authorize was given no handler"},
+		"nothing there":     {options: manager.ServerOptions{CertDir: "/no/such"}, want: "manager.Options.Server: cannot read the TLS files: open /no/such/tls.crt: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newManager(newAPI(), func(o *manager.Options) {

@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/setpoint-dev/setpoint/client"
+)
+
+const (
+	// allowedFor and refusedFor are how long an answer is used again.
+	allowedFor = time.Minute
+	refusedFor = 5 * time.Second
+	// maxAnswers is how many are kept.
+	maxAnswers = 1000
+	// maxReviews is how many are asked for at once: anybody can make up tokens.
+	maxReviews = 8
+	// reviewTimeout is how long asking may take.
+	reviewTimeout = 5 * time.Second
+)
+
+// Authorize lets requests through to h whose bearer token the API server knows (TokenReview), and whose user may use the request's
+// method, in lower case, on its path (SubjectAccessReview of a non-resource URL). So this allows a scraper to get metrics:
+//
+//	kind: ClusterRole
+//	rules:
+//	- nonResourceURLs: [/metrics]
+//	  verbs: [get]
+//
+// The manager's own ServiceAccount has to be bound to the ClusterRole system:auth-delegator. Others get 401, or 403 with a sentence
+// that says what is missing; if the API server cannot be asked, everybody gets 503. What was allowed stays so for a minute, what was
+// refused for five seconds: many requests at once cost one review. The path is what h sees: what strips a prefix stands around Authorize.
+func (m *Manager) Authorize(h http.Handler) http.Handler {
+	if isNil(h) {
+		m.complain(errors.New("Authorize was given no handler"))
+		return http.NotFoundHandler()
+	}
+	a, err := m.newAuthorizer()
+	if err != nil {
+		m.complain(fmt.Errorf("Authorize: %w", err))
+		return http.NotFoundHandler()
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := a.judge(r)
+		if v.status == http.StatusOK {
+			h.ServeHTTP(w, r)
+			return
+		}
+		if v.status == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="kubernetes"`)
+		}
+		http.Error(w, v.why, v.status)
+	})
+}
+
+// authorizer asks the API server about requests.
+type authorizer struct {
+	manager   *Manager
+	audiences []string
+	tokens    authentication.TokenReviewInterface
+	access    authorization.SubjectAccessReviewInterface
+	reviews   chan struct{}         // as many as may be asked for at once
+	answers   *cache.LRUExpireCache // of verdict, by question
+
+	mu      sync.Mutex // guards what follows
+	asked   map[question]*review
+	trouble string // as last logged
+}
+
+// question is what a review answers. It does not have the token, which is a secret.
+type question struct {
+	token      [sha256.Size]byte
+	verb, path string
+}
+
+// verdict is an answer: 200, or with which status to refuse, and why.
+type verdict struct {
+	status int
+	why    string
+}
+
+// review is a question that is being asked.
+type review struct {
+	done    chan struct{} // closed when it was answered, or not
+	verdict verdict       // then; zero: who has asked has gone away
+}
+
+func (m *Manager) newAuthorizer() (*authorizer, error) {
+	cfg := m.client.Config()
+	cfg.QPS, cfg.RateLimiter = -1, nil // the number at once is bounded
+	tokens, err := authentication.NewForConfigAndClient(cfg, m.client.HTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	access, err := authorization.NewForConfigAndClient(cfg, m.client.HTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	a := &authorizer{
+		manager: m, tokens: tokens.TokenReviews(), access: access.SubjectAccessReviews(),
+		reviews: make(chan struct{}, maxReviews), answers: cache.NewLRUExpireCache(maxAnswers), asked: map[question]*review{},
+	}
+	if m.o.Server != nil {
+		a.audiences = slices.Clone(m.o.Server.Audiences)
+	}
+	return a, nil
+}
+
+// judge answers from what is known, or asks once for everybody who waits.
+func (a *authorizer) judge(r *http.Request) verdict {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	token = strings.TrimSpace(token)
+	if token == "" || !strings.EqualFold(scheme, "Bearer") {
+		return verdict{http.StatusUnauthorized, "send the token of a ServiceAccount: Authorization: Bearer TOKEN"}
+	}
+	q := question{sha256.Sum256([]byte(token)), strings.ToLower(r.Method), r.URL.Path}
+	for r.Context().Err() == nil {
+		if known, ok := a.answers.Get(q); ok {
+			return known.(verdict) // nothing else is put in
+		}
+		asked, first := a.begin(q)
+		if first {
+			a.ask(r.Context(), q, token, asked)
+		}
+		select {
+		case <-asked.done:
+			if asked.verdict.status != 0 {
+				return asked.verdict
+			}
+		case <-r.Context().Done():
+		}
+	}
+	return verdict{http.StatusServiceUnavailable, "the request was cancelled"}
+}
+
+func (a *authorizer) begin(q question) (r *review, first bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r = a.asked[q]; r != nil {
+		return r, false
+	}
+	r = &review{done: make(chan struct{})}
+	a.asked[q] = r
+	return r, true
+}
+
+// ask has the question reviewed and tells those who wait.
+func (a *authorizer) ask(ctx context.Context, q question, token string, r *review) {
+	defer func() {
+		a.mu.Lock()
+		delete(a.asked, q)
+		a.mu.Unlock()
+		close(r.done)
+	}()
+	limited, cancel := context.WithTimeout(client.WithoutTerm(ctx), reviewTimeout) // any replica may ask
+	defer cancel()
+	v, err := a.review(limited, q, token)
+	a.log(err, ctx.Err() != nil)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return
+	case err != nil:
+		v = verdict{http.StatusServiceUnavailable, "the API server cannot be asked who may do this; the log says why"}
+	case v.status == http.StatusOK:
+		a.answers.Add(q, v, allowedFor)
+	default:
+		a.answers.Add(q, v, refusedFor)
+	}
+	r.verdict = v
+}
+
+// review asks who the token's user is, and whether they may.
+func (a *authorizer) review(ctx context.Context, q question, token string) (verdict, error) {
+	select {
+	case a.reviews <- struct{}{}:
+		defer func() { <-a.reviews }()
+	case <-ctx.Done():
+		return verdict{}, fmt.Errorf("%d reviews are under way: %w", maxReviews, ctx.Err())
+	}
+	who, err := a.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: a.audiences}}, metav1.CreateOptions{})
+	if err != nil {
+		return verdict{}, fmt.Errorf("TokenReview: %w", err)
+	}
+	if !who.Status.Authenticated {
+		return verdict{http.StatusUnauthorized, "the token is not valid"}, nil
+	}
+	if len(a.audiences) > 0 && !slices.ContainsFunc(who.Status.Audiences, func(s string) bool { return slices.Contains(a.audiences, s) }) {
+		return verdict{http.StatusUnauthorized, fmt.Sprintf("the token is not for %s", strings.Join(a.audiences, " or "))}, nil
+	}
+	user := who.Status.User
+	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
+	for key, values := range user.Extra {
+		extra[key] = authorizationv1.ExtraValue(values)
+	}
+	may, err := a.access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: q.path, Verb: q.verb},
+	}}, metav1.CreateOptions{})
+	switch {
+	case err != nil:
+		return verdict{}, fmt.Errorf("SubjectAccessReview: %w", err)
+	case !may.Status.Allowed || may.Status.Denied:
+		return verdict{http.StatusForbidden, fmt.Sprintf("%s may not %s %s: bind a ClusterRole with that verb on this nonResourceURL", user.Username, q.verb, q.path)}, nil
+	default:
+		return verdict{status: http.StatusOK}, nil
+	}
+}
+
+// log says what keeps the API server from being asked, once until that changes.
+func (a *authorizer) log(err error, cancelled bool) {
+	if cancelled {
+		return
+	}
+	trouble := ""
+	if err != nil {
+		trouble = err.Error()
+	}
+	a.mu.Lock()
+	told := trouble == a.trouble
+	a.trouble = trouble
+	a.mu.Unlock()
+	switch log := a.manager.logger(); {
+	case told:
+	case err == nil:
+		log.Info("requests can be authorized again")
+	case apierrors.IsForbidden(err):
+		log.Error("requests cannot be authorized; bind this program's ServiceAccount to the ClusterRole system:auth-delegator", "err", err)
+	default:
+		log.Error("requests cannot be authorized", "err", err)
+	}
+}

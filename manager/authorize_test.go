@@ -1,0 +1,352 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/setpoint-dev/setpoint/manager"
+)
+
+// reviewer is an API server that does nothing but review.
+type reviewer struct {
+	mu        sync.Mutex        // guards what follows
+	users     map[string]string // by token
+	allowed   map[string]bool   // "user verb path"
+	audiences []string          // that its tokens are for
+	fail      func(*http.Request) (*http.Response, error)
+	asked     []string
+	access    []authorizationv1.SubjectAccessReviewSpec
+	at        int // how many are under way
+	most      int
+}
+
+func newReviewer() *reviewer {
+	return &reviewer{users: map[string]string{"good": "prometheus", "other": "somebody"}, allowed: map[string]bool{"prometheus get /metrics": true}}
+}
+
+func (v *reviewer) RoundTrip(r *http.Request) (*http.Response, error) {
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	v.mu.Lock()
+	v.at++
+	v.most = max(v.most, v.at)
+	v.asked = append(v.asked, r.Method+" "+r.URL.Path)
+	fail := v.fail
+	v.mu.Unlock()
+	defer func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.at--
+	}()
+	if fail != nil {
+		if resp, err := fail(r); resp != nil || err != nil {
+			return resp, err
+		}
+	}
+	return v.review(body)
+}
+
+func (v *reviewer) review(body []byte) (*http.Response, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	sent, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	switch review := sent.(type) {
+	case *authenticationv1.TokenReview:
+		user, known := v.users[review.Spec.Token]
+		review.Status = authenticationv1.TokenReviewStatus{Authenticated: known, User: authenticationv1.UserInfo{
+			Username: user, UID: "uid of " + user, Groups: []string{"group"}, Extra: map[string]authenticationv1.ExtraValue{"key": {"a", "b"}},
+		}}
+		for _, a := range review.Spec.Audiences {
+			if slices.Contains(v.audiences, a) {
+				review.Status.Audiences = append(review.Status.Audiences, a)
+			}
+		}
+		return answer(http.StatusCreated, review)
+	case *authorizationv1.SubjectAccessReview:
+		v.access = append(v.access, review.Spec)
+		about := review.Spec.NonResourceAttributes
+		review.Status.Allowed = v.allowed[fmt.Sprintf("%s %s %s", review.Spec.User, about.Verb, about.Path)]
+		return answer(http.StatusCreated, review)
+	}
+	return answer(http.StatusNotFound, &metav1.Status{Code: http.StatusNotFound})
+}
+
+func answer(code int, body any) (*http.Response, error) {
+	data, err := json.Marshal(body)
+	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(data))}, err
+}
+
+// count returns how many reviews of each kind were asked for since the last time.
+func (v *reviewer) count() (tokens, access int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, a := range v.asked {
+		if strings.HasSuffix(a, "/tokenreviews") {
+			tokens++
+		} else {
+			access++
+		}
+	}
+	v.asked = nil
+	return tokens, access
+}
+
+func (v *reviewer) set(f func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	f()
+}
+
+// guarded is a handler that Authorize stands before.
+func guarded(v *reviewer, change func(*manager.Options)) http.Handler {
+	m := newManager(v, func(o *manager.Options) {
+		elected(o)
+		o.Strict = true // it asks under no term
+		o.Server = &manager.ServerOptions{}
+		if change != nil {
+			change(o)
+		}
+	})
+	return m.Authorize(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "let through") }))
+}
+
+func request(ctx context.Context, method, path, authorization string) *http.Request {
+	r := httptest.NewRequestWithContext(ctx, method, path, nil)
+	if authorization != "" {
+		r.Header.Set("Authorization", authorization)
+	}
+	return r
+}
+
+func serve(h http.Handler, r *http.Request) (int, string) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code, strings.TrimSpace(w.Body.String())
+}
+
+func TestAuthorize(t *testing.T) {
+	const refused = "send the token of a ServiceAccount: Authorization: Bearer TOKEN"
+	for name, test := range map[string]struct {
+		method, path, authorization string
+		audiences                   []string
+		status                      int
+		body                        string
+		reviews                     int
+	}{
+		"allowed":          {"GET", "/metrics", "Bearer good", nil, 200, "let through", 2},
+		"in lower case":    {"GET", "/metrics?x=y", "bearer  good ", nil, 200, "let through", 2},
+		"for an audience":  {"GET", "/metrics", "Bearer good", []string{"us", "them"}, 200, "let through", 2},
+		"for another":      {"GET", "/metrics", "Bearer good", []string{"them"}, 401, "the token is not for them", 1},
+		"no token":         {"GET", "/metrics", "", nil, 401, refused, 0},
+		"an empty token":   {"GET", "/metrics", "Bearer ", nil, 401, refused, 0},
+		"another scheme":   {"GET", "/metrics", "Basic good", nil, 401, refused, 0},
+		"an unknown token": {"GET", "/metrics", "Bearer bad", nil, 401, "the token is not valid", 1},
+		"another user":     {"GET", "/metrics", "Bearer other", nil, 403, "somebody may not get /metrics: bind a ClusterRole with that verb on this nonResourceURL", 2},
+		"another path":     {"GET", "/metrics/more", "Bearer good", nil, 403, "prometheus may not get /metrics/more: bind a ClusterRole with that verb on this nonResourceURL", 2},
+		"another method":   {"POST", "/metrics", "Bearer good", nil, 403, "prometheus may not post /metrics: bind a ClusterRole with that verb on this nonResourceURL", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newReviewer()
+			v.audiences = []string{"us"}
+			h := guarded(v, func(o *manager.Options) { o.Server.Audiences = test.audiences })
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, request(t.Context(), test.method, test.path, test.authorization))
+			if body := strings.TrimSpace(w.Body.String()); w.Code != test.status || body != test.body {
+				t.Errorf("%d %s, want %d %s", w.Code, body, test.status, test.body)
+			}
+			if got := w.Header().Get("WWW-Authenticate"); (got == `Bearer realm="kubernetes"`) != (test.status == 401) {
+				t.Errorf("WWW-Authenticate: %q", got)
+			}
+			if tokens, access := v.count(); tokens+access != test.reviews {
+				t.Errorf("%d and %d reviews, want %d", tokens, access, test.reviews)
+			}
+			if test.reviews < 2 {
+				return
+			}
+			s := v.access[0]
+			if s.UID != "uid of "+s.User || !slices.Equal(s.Groups, []string{"group"}) || !slices.Equal(s.Extra["key"], []string{"a", "b"}) || s.ResourceAttributes != nil {
+				t.Errorf("asked about %v", s)
+			}
+		})
+	}
+}
+
+// Any number of requests at once cost one review, and so do those of the next minute.
+func TestAuthorizeRemembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newReviewer()
+		v.fail = func(*http.Request) (*http.Response, error) {
+			time.Sleep(100 * time.Millisecond)
+			return nil, nil
+		}
+		h := guarded(v, nil)
+		storm := func(authorization string, want, reviews int) {
+			t.Helper()
+			var all sync.WaitGroup
+			for range 100 {
+				all.Go(func() {
+					if status, body := serve(h, request(t.Context(), "GET", "/metrics", authorization)); status != want {
+						t.Errorf("%d %s, want %d", status, body, want)
+					}
+				})
+			}
+			all.Wait()
+			if tokens, access := v.count(); tokens+access != reviews {
+				t.Errorf("%d and %d reviews, want %d", tokens, access, reviews)
+			}
+		}
+		storm("Bearer good", 200, 2)
+		v.set(func() { delete(v.users, "good") })
+		time.Sleep(59 * time.Second)
+		storm("Bearer good", 200, 0)
+		time.Sleep(time.Second + 1)
+		storm("Bearer good", 401, 1)
+		v.set(func() { v.users["good"] = "prometheus" })
+		time.Sleep(4 * time.Second)
+		storm("Bearer good", 401, 0)
+		time.Sleep(time.Second + 1)
+		storm("Bearer good", 200, 2)
+	})
+}
+
+// Who cannot be asked about is not let through, and the next request asks again.
+func TestAuthorizeWithoutAnAPIServer(t *testing.T) {
+	forbidden := func(*http.Request) (*http.Response, error) {
+		return answer(http.StatusForbidden, &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: 403, Message: "no right"})
+	}
+	for name, test := range map[string]struct {
+		fail  func(*http.Request) (*http.Response, error)
+		takes time.Duration
+		log   string
+	}{
+		"refused": {func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") }, 0, `msg="requests cannot be authorized" err="TokenReview: Post`},
+		"hangs": {func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}, 5 * time.Second, `msg="requests cannot be authorized" err="TokenReview: `},
+		"forbidden": {forbidden, 0, `msg="requests cannot be authorized; bind this program's ServiceAccount to the ClusterRole system:auth-delegator" err="TokenReview: no right"`},
+		"forbidden halfway": {func(r *http.Request) (*http.Response, error) {
+			if strings.HasSuffix(r.URL.Path, "/tokenreviews") {
+				return nil, nil
+			}
+			return forbidden(r)
+		}, 0, `err="SubjectAccessReview: no right"`},
+		"an error": {func(*http.Request) (*http.Response, error) { return answer(http.StatusInternalServerError, "broken") }, 0, `msg="requests cannot be authorized" err="TokenReview: `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				v := newReviewer()
+				v.fail = test.fail
+				h := guarded(v, func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+				for range 2 {
+					began := time.Now()
+					if status, body := serve(h, request(t.Context(), "GET", "/metrics", "Bearer good")); status != 503 || body != "the API server cannot be asked who may do this; the log says why" {
+						t.Errorf("%d %s", status, body)
+					}
+					if took := time.Since(began); took != test.takes {
+						t.Errorf("it took %s", took)
+					}
+				}
+				if n := strings.Count(log.String(), test.log); n != 1 {
+					t.Errorf("the log has it %d times:\n%s", n, log.String())
+				}
+				v.set(func() { v.fail = nil })
+				if status, body := serve(h, request(t.Context(), "GET", "/metrics", "Bearer good")); status != 200 {
+					t.Errorf("%d %s", status, body)
+				}
+				if !strings.Contains(log.String(), "requests can be authorized again") {
+					t.Error(log.String())
+				}
+			})
+		})
+	}
+}
+
+// A client that goes away while it is asked for takes nobody along.
+func TestAuthorizeForSomebodyWhoGoesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newReviewer()
+		v.fail = func(r *http.Request) (*http.Response, error) {
+			select {
+			case <-time.After(time.Second):
+				return nil, nil
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			}
+		}
+		h := guarded(v, nil)
+		impatient, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			if status, body := serve(h, request(impatient, "GET", "/metrics", "Bearer good")); status != 503 || body != "the request was cancelled" {
+				t.Errorf("%d %s", status, body)
+			}
+		})
+		synctest.Wait()
+		for range 10 {
+			all.Go(func() {
+				if status, body := serve(h, request(t.Context(), "GET", "/metrics", "Bearer good")); status != 200 {
+					t.Errorf("%d %s", status, body)
+				}
+			})
+		}
+		synctest.Wait()
+		leave()
+		all.Wait()
+		if tokens, access := v.count(); tokens != 2 || access != 1 {
+			t.Errorf("%d and %d reviews", tokens, access)
+		}
+	})
+}
+
+// Whoever makes up tokens costs the API server eight reviews at a time, and the process a bounded memory.
+func TestAuthorizeAsksForAFewAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newReviewer()
+		v.fail = func(*http.Request) (*http.Response, error) {
+			time.Sleep(10 * time.Millisecond)
+			return nil, nil
+		}
+		h := guarded(v, nil)
+		var all sync.WaitGroup
+		for i := range 2000 {
+			all.Go(func() {
+				if status, body := serve(h, request(t.Context(), "GET", "/metrics", fmt.Sprintf("Bearer made up %d", i))); status != 401 {
+					t.Errorf("%d %s", status, body)
+				}
+			})
+		}
+		all.Wait()
+		if tokens, _ := v.count(); tokens != 2000 || v.most != 8 {
+			t.Errorf("%d reviews, %d at once", tokens, v.most)
+		}
+	})
+}

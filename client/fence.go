@@ -48,8 +48,7 @@ func (e *FencedError) Is(target error) bool { return target == ErrFenced }
 
 // send makes a request, if it passes the fence. unsent says that nothing was sent for sure. r is what the request is, nil if
 // that was not looked at yet.
-func (t *ledgerTransport) send(req *http.Request, r *Request, controller string) (resp *http.Response, unsent bool, err error) {
-	term, said := termOf(req.Context())
+func (t *ledgerTransport) send(req *http.Request, term *Term, said bool, r *Request, controller string) (resp *http.Response, unsent bool, err error) {
 	if term == nil {
 		if err := t.unfenced(req, r, controller, said); err != nil {
 			closeBody(req)

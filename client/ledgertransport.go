@@ -114,15 +114,16 @@ func (t *ledgerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 // enter enters a request in the ledger of its context, if it has one, and makes it.
 func (t *ledgerTransport) enter(req *http.Request) (*http.Response, error) {
 	l := ledgerOf(req.Context())
+	term, said := termOf(req.Context())
 	if l == nil {
-		resp, _, err := t.send(req, nil, "")
+		resp, _, err := t.send(req, term, said, nil, "")
 		return resp, err
 	}
-	e := exchange{ledgerTransport: t, ledger: l}
+	e := exchange{ledgerTransport: t, ledger: l, term: term}
 	e.begin(req)
 	t.agents.sign(req, l.origin.Controller)
 	ended := req.Context().Err() != nil
-	resp, unsent, err := t.send(req, &e.record.Request, l.origin.Controller)
+	resp, unsent, err := t.send(req, term, said, &e.record.Request, l.origin.Controller)
 	if err != nil {
 		e.failed(err, unsent || ended)
 		return resp, err
@@ -239,6 +240,7 @@ type exchange struct {
 	*ledgerTransport
 
 	ledger       *Ledger
+	term         *Term // nil: none
 	record       *record
 	answer       *answer // for what may write
 	precondition string  // the uid
@@ -310,6 +312,7 @@ func (e *exchange) update(f func(*record)) {
 
 // report calls the hook.
 func (e *exchange) report() {
+	e.leaveTrail()
 	if e.hooks.Requested == nil {
 		return
 	}

@@ -31,8 +31,10 @@ func (t Token) String() string { return string(t.Lease) + "@" + t.ResourceVersio
 // renewal of its Lease was sent. Requests whose context carries it ([WithTerm]) pass the fence of a [Client] only while it is
 // trusted. It is safe for concurrent use. Whoever holds the Lease makes it, extends it and ends it.
 type Term struct {
-	token Token
-	done  chan struct{}
+	token     Token
+	done      chan struct{}
+	inherited *Handover
+	trail     trail
 
 	mu      sync.Mutex // guards what follows, and the passages
 	trust   trust

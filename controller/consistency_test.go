@@ -48,6 +48,7 @@ type rig struct {
 	stale   []error
 	awaited []hook.Awaited
 	ends    []hook.Outcome
+	taken   []hook.TakenOver
 }
 
 const lag = 500 * time.Millisecond
@@ -77,6 +78,11 @@ func newRig(t *testing.T, o controller.Options, q workqueue.Options[types.Namesp
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.awaited = append(r.awaited, a)
+		},
+		TookOver: func(e hook.TakenOver) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.taken = append(r.taken, e)
 		},
 		Reconciled: func(e hook.Reconcile) {
 			r.mu.Lock()

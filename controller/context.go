@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -41,13 +42,13 @@ type term[K comparable] struct {
 // runningKey is under which the context of a Reconcile has itself.
 type runningKey struct{}
 
-// newTerm returns a term, and the context for its Reconciles.
-func (c *Controller[K]) newTerm(work context.Context) (*term[K], context.Context) {
+// newTerm returns a term, and the context for its Reconciles. missing says what it should show and does not.
+func (c *Controller[K]) newTerm(work context.Context, missing func() error) (*term[K], context.Context) {
 	t := &term[K]{controller: c, log: c.logger(work).Handler(), logKey: logKey(), expired: newFewLines()}
 	if leading := client.TermOf(work); leading != nil {
 		t.name = leading.String()
 	}
-	work = context.WithValue(work, staleKey{}, c.stale)
+	work = context.WithValue(work, staleKey{}, func() error { return errors.Join(missing(), c.stale()) })
 	work = client.WithLedgerOf(work, func(ctx context.Context) *client.Ledger {
 		r, ok := ctx.Value(runningKey{}).(*running[K])
 		if !ok {

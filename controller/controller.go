@@ -38,6 +38,7 @@ type Controller[K comparable] struct {
 	pauses     pauses[K]
 	levels     levels[K]
 	interrupts interrupts[K]
+	takingOver atomic.Pointer[string] // what Lead waits for (L9)
 
 	mu      sync.Mutex         // guards what follows
 	wrong   []error            // what Validate reports

@@ -78,6 +78,11 @@
 // C12: a Reconcile is interrupted only if that was asked for, when the generation of its object moves on by somebody else's doing (in
 // doubt it is not), and at most so often in a row. That is no failure.
 //
+// L9: the first Reconcile of a term starts only when every informer that the controller watches or declared shows what was written
+// under the term before, if that was released ([client.Term.Inherited]): at most [client.MostHandedOver] objects, the newest, of
+// requests made with the context of a Reconcile. It is bounded by [Options].ReadYourWrites; then [Stale] says what is missing.
+// hook.Controller.TookOver is told how long it took. After a crash it is not promised.
+//
 // S9: workers start when everything that is watched or read is synced, or in trouble that the log names (its API is missing or
 // forbidden, say): one such kind does not stop the workers of its own controller. What is read meanwhile is the last known state,
 // and [Stale] says so in a Reconcile. The log says when it is synced after all.

@@ -31,6 +31,8 @@ type Snapshot[K comparable] struct {
 	LogLevels       []LogLevel[K]
 	// Awaiting are the keys that wait until their own writes are shown (C6).
 	Awaiting []Awaiting[K]
+	// TakingOver is what was written under the term before and is waited for before the first Reconcile of this one (L9).
+	TakingOver string `json:",omitempty"`
 	// LastErrors are how the keys failed whose last Reconcile did.
 	LastErrors []LastError[K]
 	// OwnEvents is how many events of keys' own writes have not ended a backoff so far (C7).
@@ -89,6 +91,9 @@ type LastError[K comparable] struct {
 func (c *Controller[K]) Snapshot() any {
 	s := Snapshot[K]{Name: c.name, Progress: c.Progress(), Sources: c.Sources(), Queue: c.queue.Snapshot(), OwnEvents: c.ownEvents.Load()}
 	s.Paused = s.Queue.Paused
+	if what := c.takingOver.Load(); what != nil {
+		s.TakingOver = *what
+	}
 	var slots []*slot[K]
 	slots, s.Workers = c.workers.all()
 	s.Leading, s.Term = c.workers.leads()

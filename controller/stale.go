@@ -15,7 +15,7 @@ type (
 )
 
 // Stale says, in a Reconcile, which of the things that its controller watches or reads may be older than the API server's state,
-// and why, and what its key's last Reconcile has written without being shown: one error that joins one for each, or nil if there
+// and why, and what its key's last Reconcile, or the leader before, has written without being shown in time: one error that joins one for each, or nil if there
 // are none. What is read meanwhile is the last known state (S9, C6), and a read of what was never synced waits for its context. A
 // Reconcile that must not act on such may return the error, to be called again. For other contexts it is nil.
 func Stale(ctx context.Context) error {

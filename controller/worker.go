@@ -15,7 +15,8 @@ import (
 )
 
 // Lead lets the controller act for one term: workers take keys until take or work is done, and Reconciles run on work, which
-// should outlive take. It waits for Synced first. It returns nil when all workers have returned: a Reconcile that does not
+// should outlive take. It waits for Synced first, and until what was written under the term before is shown, if there is one and it
+// was released (L9). It returns nil when all workers have returned: a Reconcile that does not
 // heed the end of work keeps Lead from returning. It may be called again for the next term, while Warm runs.
 func (c *Controller[K]) Lead(take, work context.Context) error {
 	select {
@@ -23,7 +24,11 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	case <-take.Done():
 		return nil
 	}
-	t, work := c.newTerm(work)
+	missing, goOn := c.takeOver(take, work)
+	if !goOn {
+		return nil
+	}
+	t, work := c.newTerm(work, missing)
 	return t.employ(take, work, func(take context.Context, s *slot[K]) bool { return t.processNextItem(take, work, s) })
 }
 

@@ -74,6 +74,21 @@ type Awaited struct {
 	Doubts error
 }
 
+// TakenOver is the beginning of a term that follows one that was released: before its first Reconcile it is waited until all is shown
+// that was written under that one.
+type TakenOver struct {
+	// Controller is the controller's name.
+	Controller string
+	// Took is how long it was waited.
+	Took time.Duration
+	// Writes is how many writes the term before has handed over, also those that no informer of this controller keeps.
+	Writes int
+	// Expired says that it was waited for as long as it may be.
+	Expired bool
+	// Doubts is what the Reconciles of the term may not see, and why; nil if they see all.
+	Doubts error
+}
+
 // Slow is a Reconcile that runs for longer than it should.
 type Slow struct {
 	// Controller is the controller's name.
@@ -97,6 +112,8 @@ type Controller struct {
 	// Awaited is called when a key that was put off because of its own writes is reconciled after all, and when one is that
 	// may not see them.
 	Awaited func(Awaited)
+	// TookOver is called once in each term that follows one that was released, before its first Reconcile.
+	TookOver func(TakenOver)
 	// Reconciling is called before a Reconcile function is.
 	Reconciling func(controller string)
 	// Reconciled is called after it.

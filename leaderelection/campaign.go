@@ -135,6 +135,9 @@ func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {
 	if c.authors.mine(lease) {
 		c.rival.forget(now)
 	}
+	if changed {
+		c.inherit(lease)
+	}
 	if lease == nil || !changed {
 		return changed
 	}

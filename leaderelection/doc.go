@@ -50,6 +50,11 @@
 // that RetryPeriod is at least 1 s: client-go compares times of renewal by the second, and takes two in one second for one.
 // Our term ends when the holder changes.
 //
+// L9 (with packages client and controller): the first Reconcile of a term never starts on a cache older than the in-scope writes of a
+// term that was released gracefully. The release, in the same Update, annotates the Lease with the last writes ([WrittenAnnotation]);
+// who acquires it takes them out, and hands them to its term ([client.Term.Inherited]). Only what the very last release has written
+// counts, told by its time. After a crash, and after a release by client-go's elector, nothing is known.
+//
 // # What it needs
 //
 // The right to create Leases, and to get, update and watch the one. Without the right to watch it polls, and says so in the log.

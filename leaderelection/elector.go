@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -33,6 +34,7 @@ type Elector struct {
 	o    Options
 	http *http.Client
 	rest rest.Interface
+	host string           // of the API server, as in a ledger
 	wall func() time.Time // the wall clock
 
 	duties duties
@@ -63,7 +65,12 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection.New: %w", err)
 	}
-	e := &Elector{o: o, http: httpClient, rest: leases.RESTClient(), wall: func() time.Time { return time.Now().Round(0) }}
+	server, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("leaderelection.New: %w", err)
+	}
+	host := server.Scheme + "://" + server.Host + strings.TrimSuffix(server.Path, "/")
+	e := &Elector{o: o, http: httpClient, rest: leases.RESTClient(), host: host, wall: func() time.Time { return time.Now().Round(0) }}
 	e.duties = duties{lease: e.String(), leaseDuration: o.LeaseDuration, grace: o.Grace}
 	return e, nil
 }
@@ -103,10 +110,11 @@ type candidate struct {
 	rival      rival
 	before     predecessor
 	authors    authors
-	leader     string    // as last reported
-	trouble    string    // as last logged
-	watchAgain time.Time // after it was refused
-	polls      bool      // as last logged: it could not be watched
+	left       *client.Handover // by the last holder, nil: nothing is known
+	leader     string           // as last reported
+	trouble    string           // as last logged
+	watchAgain time.Time        // after it was refused
+	polls      bool             // as last logged: it could not be watched
 }
 
 func (e *Elector) candidate(ctx context.Context) *candidate {

@@ -74,6 +74,10 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 	defer lose(nil)
 	h.duty = c.duties.begin(h.sent)
 	h.start(&c.o, func() { lose(ErrLost) })
+	if c.left != nil {
+		h.term.Inherit(*c.left)
+		c.left = nil
+	}
 	defer h.end()
 	work = client.WithTerm(work, h.term)
 	keep, letGo := context.WithCancel(work)

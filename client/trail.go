@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// MostHandedOver is how many writes a term hands over at most. An informer that shows a write shows all that were made before it
+// to the same resource, as far as it keeps them, so what is left out is hardly ever missed.
+const MostHandedOver = 100
+
+// Handover is what a term of leadership that was released leaves to the next one.
+type Handover struct {
+	// Holder is who released the Lease, and Released when, by its own clock.
+	Holder   string
+	Released time.Time
+	// Writes are the newest of the term and of those before it, one for each object, oldest first. Of each the object is set, the Host,
+	// the UID, the highest version and the Effect: Stored, Gone, or Accepted, which is gone or marked for deletion. Verb is update or
+	// delete, whatever it was. Object is nil, or a PartialObjectMetadata with the labels.
+	Writes []Write
+	// Unknown is how many more of the writes there were of which nobody knows what they have done: those cannot be waited for.
+	Unknown int
+}
+
+// Inherit says what the term before has left. Whoever makes the term calls it, once and before anybody else has it.
+func (t *Term) Inherit(h Handover) {
+	t.inherited = &h
+	for i := range h.Writes {
+		t.trail.note(&h.Writes[i])
+	}
+}
+
+// Inherited returns what the term before has left, nil if it was not released, or not by an elector of this module: it crashed,
+// or there was none. L9 stands on it, see package controller. It is shared: do not change it.
+func (t *Term) Inherited() *Handover { return t.inherited }
+
+// Written returns what the next term has to know of what was written under this one and those before it. Requests count that carry
+// a ledger and this term, once their answer was read.
+func (t *Term) Written() (writes []Write, unknown int) {
+	r := &t.trail
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, of := range newest(r.prints) {
+		writes = append(writes, r.prints[of].of(of))
+	}
+	slices.Reverse(writes)
+	return writes, r.unknown
+}
+
+// trail is what was written under a term: for each object the newest.
+type trail struct {
+	mu      sync.Mutex // guards what follows
+	notes   uint64     // so many there were
+	prints  map[object]*print
+	unknown int
+}
+
+// object is one object.
+type object struct {
+	group, resource, namespace, name string
+	uid                              types.UID
+}
+
+// print is what was done to it last.
+type print struct {
+	when        uint64
+	host        string
+	version     string // the highest
+	subresource string
+	labels      map[string]string // at that version; nil: not known
+	effect      Effect            // Stored, Gone, or Accepted: gone or marked
+}
+
+// note takes a write down.
+func (t *trail) note(w *Write) {
+	if w.Effect == Unchanged || !w.fenced() {
+		return
+	}
+	effect := Stored
+	switch {
+	case w.Effect == Gone:
+		effect = Gone
+	case w.marks():
+		effect = Accepted
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if effect == Stored && w.ResourceVersion == "" || w.Name == "" {
+		t.unknown++
+		return
+	}
+	of := object{w.Group, w.Resource, w.Namespace, w.Name, w.UID}
+	p := t.prints[of]
+	if p == nil {
+		if t.prints == nil || len(t.prints) >= 4*MostHandedOver {
+			t.forgetLocked()
+		}
+		p = &print{}
+		t.prints[of] = p
+	}
+	t.notes++
+	p.when = t.notes
+	p.follow(w, effect)
+}
+
+// follow takes down what was done next. What is gone stays so; and the version is the highest that was seen, so that an object whose
+// creation is not shown yet is not taken for one whose deletion is.
+func (p *print) follow(w *Write, effect Effect) {
+	p.host = w.Host
+	if newer(p.version, w.ResourceVersion) {
+		p.version, p.subresource, p.labels = w.ResourceVersion, w.Subresource, labelsOf(w)
+	}
+	if p.effect != Gone {
+		p.effect = effect
+	}
+}
+
+// of says what was done to an object.
+func (p *print) of(o object) Write {
+	w := Write{
+		Request: Request{Verb: "update", Group: o.group, Resource: o.resource, Namespace: o.namespace, Name: o.name, Subresource: p.subresource, Host: p.host},
+		UID:     o.uid, ResourceVersion: p.version, Effect: p.effect,
+	}
+	switch p.effect {
+	case Gone:
+		w.Verb, w.Subresource = "delete", ""
+	case Accepted:
+		w.Verb, w.Subresource, w.Unknown = "delete", "", "whether it is gone or only marked"
+	}
+	if p.labels != nil {
+		w.Object = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: o.name, Labels: p.labels}}
+	}
+	return w
+}
+
+// forgetLocked leaves as many as are handed over.
+func (t *trail) forgetLocked() {
+	kept := make(map[object]*print, 4*MostHandedOver)
+	for _, of := range newest(t.prints) {
+		kept[of] = t.prints[of]
+	}
+	t.prints = kept
+}
+
+// newest returns those that are handed over, the newest first: the newest of each resource and namespace, and of the others the
+// newest.
+func newest(prints map[object]*print) []object {
+	type place struct{ group, resource, namespace string }
+	all := make([]object, 0, len(prints))
+	for of := range prints {
+		all = append(all, of)
+	}
+	slices.SortFunc(all, func(a, b object) int { return cmp.Compare(prints[b].when, prints[a].when) })
+	if len(all) <= MostHandedOver {
+		return all
+	}
+	seen := map[place]bool{}
+	first := make([]object, 0, len(all))
+	var rest []object
+	for _, of := range all {
+		if at := (place{of.group, of.resource, of.namespace}); !seen[at] {
+			seen[at] = true
+			first = append(first, of)
+		} else {
+			rest = append(rest, of)
+		}
+	}
+	kept := append(first, rest...)[:MostHandedOver]
+	slices.SortFunc(kept, func(a, b object) int { return cmp.Compare(prints[b].when, prints[a].when) })
+	return kept
+}
+
+// marks says whether what was written may be gone or marked for deletion, and nothing else is known.
+func (w *Write) marks() bool {
+	return w.Effect == Accepted && (w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction")
+}
+
+// leaveTrail has the term know what was written. The ledger's mutex is held around the trail's, never the other way round.
+func (e *exchange) leaveTrail() {
+	if e.term == nil || e.answer == nil {
+		return
+	}
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	if e.record.write {
+		e.term.trail.note(&e.record.Write)
+	}
+	for i := range e.record.items {
+		e.term.trail.note(&e.record.items[i])
+	}
+}
+
+// newer says whether version b follows a; in doubt it does.
+func newer(a, b string) bool {
+	if len(a) != len(b) {
+		return len(a) < len(b)
+	}
+	return a < b
+}
+
+// labelsOf returns what selectors of labels look at, nil if it is not known.
+func labelsOf(w *Write) map[string]string {
+	if w.Object == nil {
+		return nil
+	}
+	o, err := meta.Accessor(w.Object)
+	if err != nil {
+		return nil
+	}
+	if o.GetLabels() == nil {
+		return map[string]string{}
+	}
+	return o.GetLabels()
+}

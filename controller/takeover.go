@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// takeOver waits until every informer that the controller watches or declared shows what was written under the term before, if that
+// was released (L9). It says whether to go on: not, if the controller is to stop meanwhile. After Options.ReadYourWrites it waits no
+// longer, and missing says, whenever it is asked, what is not shown yet.
+func (c *Controller[K]) takeOver(take, work context.Context) (missing func() error, goOn bool) {
+	missing = func() error { return nil }
+	term := client.TermOf(work)
+	if term == nil || term.Inherited() == nil || c.o.ReadYourWrites < 0 {
+		return missing, true
+	}
+	began, left := time.Now(), term.Inherited()
+	expired, doubts, goOn := c.awaitPredecessor(take, work, left)
+	if !goOn {
+		return missing, false
+	}
+	if left.Unknown > 0 {
+		doubts = errors.Join(doubts, fmt.Errorf("of %d more writes nobody knows what they have done", left.Unknown))
+	}
+	if expired {
+		missing = func() error {
+			last, _ := c.behindPredecessor(left)
+			if last == nil {
+				return nil
+			}
+			return fmt.Errorf("written under the term before, and not shown within %s: %s", c.o.ReadYourWrites, last)
+		}
+		doubts = errors.Join(missing(), doubts)
+		c.logger(work).Warn("leading although it is not shown what was written under the term before", "leader", left.Holder, "err", doubts)
+	}
+	if c.o.Hooks.TookOver != nil {
+		c.o.Hooks.TookOver(hook.TakenOver{Controller: c.name, Took: time.Since(began), Writes: len(left.Writes), Expired: expired, Doubts: doubts})
+	}
+	return missing, true
+}
+
+// awaitPredecessor returns when all is shown, or nothing is waited for any more. doubts are what cannot be waited for.
+func (c *Controller[K]) awaitPredecessor(take, work context.Context, left *client.Handover) (expired bool, doubts error, goOn bool) {
+	defer c.takingOver.Store(nil)
+	bound := time.NewTimer(c.o.ReadYourWrites)
+	defer bound.Stop()
+	for checks := 0; ; checks++ {
+		last, doubts := c.behindPredecessor(left)
+		if last == nil {
+			return false, doubts, true
+		}
+		says := last.String()
+		c.takingOver.Store(&says)
+		shown := make(chan struct{}, 1)
+		unnotify := last.Notify(func() { shown <- struct{}{} }) // once
+		again := time.NewTimer(time.Second << min(checks, 10))
+		goOn := true
+		select {
+		case <-shown:
+		case <-again.C:
+		case <-bound.C:
+			expired = true
+		case <-take.Done():
+			goOn = false
+		case <-work.Done():
+			goOn = false
+		}
+		unnotify()
+		again.Stop()
+		if expired || !goOn {
+			return expired, doubts, goOn
+		}
+	}
+}
+
+// behindPredecessor returns the last write of the term before that an informer does not show yet, and why some cannot be waited for.
+func (c *Controller[K]) behindPredecessor(left *client.Handover) (last gap, doubts error) {
+	for i := range left.Writes {
+		w := &left.Writes[i]
+		missing, why := c.declared.Behind(written(w))
+		switch {
+		case missing != nil:
+			last = missing
+		case why != nil:
+			doubts = errors.Join(doubts, fmt.Errorf("%s: %w", w, why))
+		}
+	}
+	return last, doubts
+}

@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// takeOver starts the rig's controller in a term that has inherited writes. Call what it returns to stop it.
+func (r *rig) takeOver(writes ...client.Write) (stop func()) {
+	term := client.NewTerm(client.Token{}, time.Now(), time.Hour)
+	term.Inherit(client.Handover{Holder: "a", Writes: writes})
+	ctx, cancel := context.WithCancel(client.WithTerm(context.Background(), term))
+	ended := make(chan error, 1)
+	r.began = time.Now()
+	go func() { ended <- r.control.Run(ctx) }()
+	return func() {
+		cancel()
+		ok(r.t, <-ended)
+		term.End(nil)
+	}
+}
+
+// wrote is a write of the term before.
+func wrote(resource, name, uid, version string, effect client.Effect) client.Write {
+	w := client.Write{UID: types.UID(uid), ResourceVersion: version, Effect: effect}
+	w.Verb, w.Resource, w.Namespace, w.Name = "update", resource, metav1.NamespaceDefault, name
+	if effect != client.Stored {
+		w.Verb = "delete"
+	}
+	return w
+}
+
+// takingOver is a rig whose cache has what there is, and does not see what is done from now on before the lag is over.
+func takingOver(t *testing.T, o controller.Options) (r *rig, told *[]hook.TakenOver) {
+	r = newRig(t, o, workqueue.Options[types.NamespacedName]{}, nil)
+	r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s")})
+	synctest.Wait()
+	r.api.Lag(lag)
+	return r, &r.taken
+}
+
+// TestL9_TheFirstReconcileSeesWhatWasWrittenBefore: workers wait for what the term before has written, as far as they could see it.
+func TestL9_TheFirstReconcileSeesWhatWasWrittenBefore(t *testing.T) {
+	one := func(w client.Write) []client.Write { return []client.Write{w} }
+	for name, c := range map[string]struct {
+		write func(*rig) []client.Write
+		at    time.Duration // of the first Reconcile
+		doubt string
+	}{
+		"an update": {func(r *rig) []client.Write {
+			s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
+			return one(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), client.Stored))
+		}, lag, ""},
+		"a creation": {func(r *rig) []client.Write {
+			s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("new")})
+			return one(wrote("secrets", "new", string(s.GetUID()), s.GetResourceVersion(), client.Stored))
+		}, lag, ""},
+		"a deletion": {func(r *rig) []client.Write {
+			s := r.api.Object(fakeapi.Secrets, "default", "s")
+			r.api.Remove(fakeapi.Secrets, "default", "s")
+			return one(wrote("secrets", "s", string(s.GetUID()), "", client.Gone))
+		}, lag, ""},
+		"a creation and a deletion": {func(r *rig) []client.Write {
+			s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("new")})
+			r.api.Remove(fakeapi.Secrets, "default", "new")
+			return one(wrote("secrets", "new", string(s.GetUID()), s.GetResourceVersion(), client.Gone))
+		}, lag, ""},
+		"one that may be marked": {func(r *rig) []client.Write {
+			s := r.api.Object(fakeapi.Secrets, "default", "s")
+			r.api.Remove(fakeapi.Secrets, "default", "s")
+			return one(wrote("secrets", "s", string(s.GetUID()), "", client.Accepted))
+		}, lag, ""},
+		"two kinds, the second later": {func(r *rig) []client.Write {
+			m := r.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"k": ""}})
+			time.Sleep(lag / 2)
+			s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
+			return []client.Write{
+				wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), client.Stored),
+				wrote("configmaps", "a", string(m.GetUID()), m.GetResourceVersion(), client.Stored),
+			}
+		}, lag, ""},
+		"what is shown": {func(r *rig) []client.Write {
+			s := r.api.Object(fakeapi.Secrets, "default", "s")
+			return one(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), client.Stored))
+		}, 0, ""},
+		"what nobody reads":       {func(r *rig) []client.Write { return one(wrote("pods", "p", "u", "1000000", client.Stored)) }, 0, ""},
+		"what cannot be compared": {func(r *rig) []client.Write { return one(wrote("secrets", "s", "u", "abc", client.Stored)) }, 0, "the version \"abc\" is not a number"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, told := takingOver(t, controller.Options{})
+				writes := c.write(r)
+				stop := r.takeOver(writes...)
+				if c.at > 0 {
+					time.Sleep(c.at - 1)
+					synctest.Wait()
+					if s := r.control.Snapshot().(controller.Snapshot[types.NamespacedName]); len(r.at) > 0 || s.TakingOver == "" {
+						t.Errorf("reconciled at %s; taking over: %q", r.at, s.TakingOver)
+					}
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if len(r.at) == 0 || r.at[0] != c.at || r.stale[0] != nil {
+					t.Errorf("reconciled at %s, want the first time at %s; %v", r.at, c.at, r.stale)
+				}
+				stop()
+				if len(*told) != 1 {
+					t.Fatalf("told %+v", *told)
+				}
+				e := (*told)[0]
+				doubt := ""
+				if e.Doubts != nil {
+					doubt = e.Doubts.Error()
+				}
+				if e.Controller != "test" || e.Took != c.at || e.Writes != len(writes) || e.Expired || !strings.Contains(doubt, c.doubt) || (c.doubt == "") != (doubt == "") {
+					t.Errorf("told %+v", e)
+				}
+				if s := r.control.Snapshot().(controller.Snapshot[types.NamespacedName]); s.TakingOver != "" {
+					t.Errorf("taking over: %q", s.TakingOver)
+				}
+			})
+		})
+	}
+}
+
+// TestL9_IsBounded: what is not shown in time is waited for no longer, and said.
+func TestL9_IsBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		set, at time.Duration
+	}{"by default": {0, 30 * time.Second}, "as told": {time.Second, time.Second}, "off": {-1, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				out := &log{}
+				r, told := takingOver(t, controller.Options{ReadYourWrites: c.set, Logger: slog.New(slog.NewTextHandler(out, nil))})
+				r.api.Lag(time.Minute)
+				s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
+				stop := r.takeOver(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), client.Stored))
+				defer stop()
+				time.Sleep(c.at + 1)
+				synctest.Wait()
+				if len(r.at) != 1 || r.at[0] != c.at {
+					t.Fatalf("reconciled at %s, want %s", r.at, c.at)
+				}
+				if c.set < 0 {
+					if len(*told) != 0 || r.stale[0] != nil {
+						t.Errorf("told %+v; %v", *told, r.stale)
+					}
+					return
+				}
+				const says = "does not show the write of default/s"
+				if err := r.stale[0]; err == nil || !strings.Contains(err.Error(), says) {
+					t.Errorf("Stale says %v", err)
+				}
+				if len(*told) != 1 || !(*told)[0].Expired || (*told)[0].Took != c.at || !strings.Contains((*told)[0].Doubts.Error(), says) {
+					t.Errorf("told %+v", *told)
+				}
+				if lines := strings.Count(out.String(), "level=WARN"); lines != 1 || !strings.Contains(out.String(), says) || !strings.Contains(out.String(), "leader=a") {
+					t.Errorf("the log has %d warnings:\n%s", lines, out)
+				}
+				time.Sleep(time.Minute) // it is shown
+				r.control.Requeue(types.NamespacedName{Namespace: "default", Name: "a"})
+				synctest.Wait()
+				if err := r.stale[len(r.stale)-1]; err != nil {
+					t.Errorf("Stale says %v when it is shown", err)
+				}
+			})
+		})
+	}
+}
+
+// TestL9_AStopEndsTheWait, and nothing is reconciled.
+func TestL9_AStopEndsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, told := takingOver(t, controller.Options{})
+		r.api.Lag(time.Minute)
+		s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
+		stop := r.takeOver(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), client.Stored))
+		time.Sleep(10 * time.Second)
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took != 0 || len(r.at) != 0 || len(*told) != 0 {
+			t.Errorf("it took %s, reconciled at %s, told %+v", took, r.at, *told)
+		}
+	})
+}

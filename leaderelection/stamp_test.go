@@ -1,0 +1,271 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	clientgo "k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+)
+
+// heirs are replicas that write what they are told and take down what they inherit.
+type heirs struct {
+	t      *testing.T
+	api    *fakeapi.Server
+	client *client.Client
+}
+
+func newHeirs(t *testing.T) *heirs {
+	t.Helper()
+	h := &heirs{t: t, api: fakeapi.New(fakeapi.Leases, fakeapi.ConfigMaps)}
+	var err error
+	if h.client, err = client.New(h.api.Config(), client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// write writes an object under the term of a context.
+func (h *heirs) write(work context.Context, name string) *corev1.ConfigMap {
+	h.t.Helper()
+	ctx := client.WithLedger(work, client.NewLedger(client.Origin{Decode: func(schema.GroupResource) bool { return name == "labelled" }}))
+	m, err := client.For[*corev1.ConfigMap](h.client).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: name, Labels: map[string]string{"on": "yes"},
+	}})
+	ok(h.t, err)
+	return m
+}
+
+// lead has a replica lead until it has done something, release, and return what it has inherited.
+func (h *heirs) lead(identity string, do func(work context.Context)) (inherited *client.Handover) {
+	h.t.Helper()
+	a := newReplica(h.t, h.api, identity)
+	_, result := a.start(h.t, func(_, work context.Context) error {
+		inherited = client.TermOf(work).Inherited()
+		if text := lease(h.t, h.api).Annotations[leaderelection.WrittenAnnotation]; text != "" {
+			h.t.Errorf("while %s leads, the Lease has the annotation %s", identity, text)
+		}
+		do(work)
+		return nil
+	})
+	ok(h.t, result())
+	return inherited
+}
+
+func nothing(context.Context) {}
+
+// names says what was inherited in a word.
+func names(h *client.Handover) string {
+	if h == nil {
+		return "nothing"
+	}
+	s := "from " + h.Holder + ":"
+	for i := range h.Writes {
+		s += " " + h.Writes[i].Name
+	}
+	return s
+}
+
+// TestL9_AReleaseHandsOverWhatWasWritten to whoever takes the Lease next, and also to those after it.
+func TestL9_AReleaseHandsOverWhatWasWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeirs(t)
+		var one, two *corev1.ConfigMap
+		if got := h.lead("a", func(work context.Context) {
+			one = h.write(work, "one")
+			two = h.write(work, "labelled")
+			h.write(client.WithTerm(work, nil), "three")
+			ok(t, client.For[*corev1.ConfigMap](h.client).Delete(client.WithLedger(work, client.NewLedger(client.Origin{})), types.NamespacedName{Namespace: "default", Name: one.Name}))
+		}); got != nil {
+			t.Errorf("the first one inherits %s", names(got))
+		}
+		updates := h.api.Count("update", fakeapi.Leases)
+		released := lease(t, h.api)
+		pass(time.Hour)
+		got := h.lead("b", nothing)
+		if updates != 1 {
+			t.Errorf("it took %d updates to release", updates)
+		}
+		if names(got) != "from a: labelled three one" || !got.Released.Equal(released.Spec.RenewTime.Time) {
+			t.Fatalf("b inherits %s, released at %s", names(got), got.Released)
+		}
+		for i, want := range []string{
+			fmt.Sprintf("update configmaps default/labelled stored %s@%s %s", two.UID, two.ResourceVersion, fakeapi.Host),
+			"", fmt.Sprintf("delete configmaps default/one gone %s@%s %s", one.UID, one.ResourceVersion, fakeapi.Host),
+		} {
+			w := got.Writes[i]
+			if says := fmt.Sprintf("%s %s %s@%s %s", w.Request.String(), w.Effect, w.UID, w.ResourceVersion, w.Host); want != "" && says != want {
+				t.Errorf("b inherits\n%s\nwant\n%s", says, want)
+			}
+		}
+		if o, is := got.Writes[0].Object.(*metav1.PartialObjectMetadata); !is || o.Labels["on"] != "yes" || got.Writes[1].Object != nil {
+			t.Errorf("b inherits the labels %+v", got.Writes[0].Object)
+		}
+		if got := h.lead("c", nothing); names(got) != "from b: labelled three one" {
+			t.Errorf("c inherits %s", names(got))
+		}
+	})
+}
+
+// TestL9_OnlyTheLastReleaseCounts: what stands on the Lease from before is not taken for it.
+func TestL9_OnlyTheLastReleaseCounts(t *testing.T) {
+	for name, c := range map[string]struct {
+		then func(t *testing.T, h *heirs)
+		want string
+	}{
+		"released": {func(*testing.T, *heirs) {}, "from a: one"},
+		"labelled": {func(t *testing.T, h *heirs) { label(t, h.api) }, "from a: one"},
+		"by a crash": {func(t *testing.T, h *heirs) {
+			l := lease(t, h.api)
+			give(h.api, "x") // it keeps what it finds, as client-go's elector does
+			after := lease(t, h.api)
+			after.Annotations = l.Annotations
+			h.api.Put(fakeapi.Leases, after)
+			pass(time.Minute)
+		}, "nothing"},
+		"client-go led meanwhile": {func(t *testing.T, h *heirs) { clientgoLeads(t, h.api); pass(time.Minute) }, "nothing"},
+		"deleted":                 {func(_ *testing.T, h *heirs) { h.api.Remove(fakeapi.Leases, "default", "operator") }, "nothing"},
+		"garbage":                 {func(t *testing.T, h *heirs) { annotate(t, h.api, "{") }, "nothing"},
+		"too long":                {func(t *testing.T, h *heirs) { annotate(t, h.api, strings.Repeat(" ", 100_000)) }, "nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHeirs(t)
+				h.lead("a", func(work context.Context) { h.write(work, "one") })
+				c.then(t, h)
+				if got := names(h.lead("b", nothing)); got != c.want {
+					t.Errorf("b inherits %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestL9_WhatIsInheritedSurvivesAnAnswerThatIsLost: our own first acquisition has removed it from the Lease.
+func TestL9_WhatIsInheritedSurvivesAnAnswerThatIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeirs(t)
+		h.lead("a", func(work context.Context) { h.write(work, "one") })
+		lost := false
+		h.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if isLease(r, "update") && !lost {
+				lost = true
+				if _, err := h.api.Answer(r); err != nil {
+					return nil, err
+				}
+				return r.Hang()
+			}
+			return nil, nil
+		})
+		if got := names(h.lead("b", nothing)); got != "from a: one" || !lost {
+			t.Errorf("b inherits %s", got)
+		}
+	})
+}
+
+// TestL9_WhoIsStoppedAtTheMomentOfAcquiringHandsOn what it has never used.
+func TestL9_WhoIsStoppedAtTheMomentOfAcquiringHandsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeirs(t)
+		h.lead("a", func(work context.Context) { h.write(work, "one") })
+		b := newReplica(t, h.api, "b")
+		ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), logr.Discard()))
+		defer cancel()
+		stopping := func(req *http.Request) (*http.Response, error) {
+			resp, err := h.api.RoundTrip(req)
+			if req.Method == http.MethodPut {
+				cancel()
+			}
+			return resp, err
+		}
+		b.line.Store(&stopping)
+		ok(t, b.Run(ctx, neverLead(t)))
+		if got := names(h.lead("c", nothing)); got != "from b: one" {
+			t.Errorf("c inherits %s", got)
+		}
+	})
+}
+
+// TestL9_WhatIsHandedOverFitsIntoALease, however long the names and labels are.
+func TestL9_WhatIsHandedOverFitsIntoALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeirs(t)
+		h.lead("a", func(work context.Context) {
+			for i := range client.MostHandedOver {
+				h.write(work, fmt.Sprintf("%s-%03d", strings.Repeat("long.", 200), i))
+			}
+		})
+		if n := len(lease(t, h.api).Annotations[leaderelection.WrittenAnnotation]); n > 64<<10 || n < 32<<10 {
+			t.Errorf("the annotation has %d bytes", n)
+		}
+		got := h.lead("b", nothing)
+		if len(got.Writes) != 50 || !strings.HasSuffix(got.Writes[49].Name, "099") {
+			t.Errorf("b inherits %d", len(got.Writes))
+		}
+	})
+}
+
+// TestL9_NothingIsHandedOverByWhoHasWrittenNothing.
+func TestL9_NothingIsHandedOverByWhoHasWrittenNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeirs(t)
+		h.lead("a", nothing)
+		if l := lease(t, h.api); len(l.Annotations) != 0 {
+			t.Errorf("the Lease has %v", l.Annotations)
+		}
+	})
+}
+
+// annotate changes what the Lease says of what was written.
+func annotate(t *testing.T, api *fakeapi.Server, text string) {
+	change(t, api, func(l *coordinationv1.Lease) {
+		l.Annotations = map[string]string{leaderelection.WrittenAnnotation: text}
+	})
+}
+
+func change(t *testing.T, api *fakeapi.Server, f func(*coordinationv1.Lease)) {
+	t.Helper()
+	l := lease(t, api)
+	f(l)
+	api.Put(fakeapi.Leases, l)
+}
+
+// clientgoLeads has client-go's elector lead for a while, and release.
+func clientgoLeads(t *testing.T, api *fakeapi.Server) {
+	t.Helper()
+	c, err := kubernetes.NewForConfig(api.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), logr.Discard()))
+	clientgo.RunOrDie(ctx, clientgo.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "operator"}, Client: c.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: "client-go"},
+		},
+		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
+		Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: func(context.Context) { time.AfterFunc(5*time.Second, cancel) }, OnStoppedLeading: func() {}},
+	})
+	if h := holder(t, api); h != "" {
+		t.Errorf("%q holds the Lease", h)
+	}
+}

@@ -24,11 +24,11 @@ type Snapshot[K comparable] struct {
 	Leading, Paused bool
 	// Term is the term of leadership (client.Term) under which it leads. Empty while it leads: there is none, and nothing keeps
 	// another process from acting at the same time.
-	Term string
-	Progress        Progress
-	Running         []Running[K]
-	PausedKeys      []PausedKey[K]
-	LogLevels       []LogLevel[K]
+	Term       string
+	Progress   Progress
+	Running    []Running[K]
+	PausedKeys []PausedKey[K]
+	LogLevels  []LogLevel[K]
 	// Awaiting are the keys that wait until their own writes are shown (C6).
 	Awaiting []Awaiting[K]
 	// TakingOver is what was written under the term before and is waited for before the first Reconcile of this one (L9).

@@ -112,8 +112,8 @@ func TestL9_AReleaseHandsOverWhatWasWritten(t *testing.T) {
 			fmt.Sprintf("update configmaps default/labelled stored %s@%s %s", two.UID, two.ResourceVersion, fakeapi.Host),
 			"", fmt.Sprintf("delete configmaps default/one gone %s@%s %s", one.UID, one.ResourceVersion, fakeapi.Host),
 		} {
-			w := got.Writes[i]
-			if says := fmt.Sprintf("%s %s %s@%s %s", w.Request.String(), w.Effect, w.UID, w.ResourceVersion, w.Host); want != "" && says != want {
+			w, r := got.Writes[i], got.Writes[i].Request
+			if says := fmt.Sprintf("%s %s %s@%s %s", &r, w.Effect, w.UID, w.ResourceVersion, w.Host); want != "" && says != want {
 				t.Errorf("b inherits\n%s\nwant\n%s", says, want)
 			}
 		}

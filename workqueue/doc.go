@@ -83,6 +83,8 @@
 //
 // W11. A snapshot (per key: state, class, tenant, due time, attempts, reasons) is consistent: it is one moment.
 //
+// W12. Quiet returns when there is a moment at which nothing is under way, and not before.
+//
 // # Concurrency
 //
 // All of Queue may be used by many goroutines. One lock guards all state; the host's code (hooks, Tenant, Backoff, ...)

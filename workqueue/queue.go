@@ -29,7 +29,7 @@ type Queue[K comparable] struct {
 	waiters waiters
 	timer   *time.Timer   // wakes one waiter when the next key is due
 	armed   int64         // what timer is set to, or never
-	drained chan struct{} // closed when the queue is drained; nil while nobody waits for that
+	watch   *watch        // nil while nobody waits for anything but a key
 	forced  chan struct{} // closed to end ShutDownWithDrain; nil while nobody waits in it
 	stats   tally
 }

@@ -52,10 +52,13 @@ func (q *Queue[K]) Drain(ctx context.Context) error {
 func (q *Queue[K]) whenDrained() <-chan struct{} {
 	q.mu.Lock()
 	defer q.unlock()
-	if q.drained == nil {
-		q.drained = make(chan struct{})
+	if q.watch == nil {
+		q.watch = &watch{}
 	}
-	return q.drained
+	if q.watch.drained == nil {
+		q.watch.drained = make(chan struct{})
+	}
+	return q.watch.drained
 }
 
 func (q *Queue[K]) drainedLocked() bool {

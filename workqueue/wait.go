@@ -100,7 +100,7 @@ func (q *Queue[K]) leftLocked(w *waiter, woken bool) {
 // unlock ends every use of the core: it wakes as many waiters as keys have become ready, sets the timer if anybody
 // waits, unlocks, and reports what has happened.
 func (q *Queue[K]) unlock() {
-	if q.waiters.n == 0 && q.drained == nil && !q.core.news {
+	if q.waiters.n == 0 && q.watch == nil && !q.core.news {
 		q.core.fresh = 0
 		q.mu.Unlock()
 		return
@@ -117,9 +117,9 @@ func (q *Queue[K]) unlock() {
 		}
 	}
 	q.core.fresh = 0
-	var drained chan struct{}
-	if q.drained != nil && q.drainedLocked() {
-		drained, q.drained = q.drained, nil
+	var come watch
+	if q.watch != nil {
+		come = q.lookLocked()
 	}
 	had := q.core.news
 	var n news
@@ -129,9 +129,7 @@ func (q *Queue[K]) unlock() {
 	q.mu.Unlock()
 
 	wake(wakes)
-	if drained != nil {
-		close(drained)
-	}
+	come.tell()
 	if had {
 		q.tell(&n)
 	}

@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// lullOf has Quiet wait. The result says how many deliveries there had been, or -1 as long as it waits.
+func lullOf(t *testing.T, q *Queue[string]) func() int {
+	t.Helper()
+	n := make(chan int, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	go func() {
+		deliveries, err := q.Quiet(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		n <- int(deliveries)
+	}()
+	return func() int {
+		synctest.Wait()
+		select {
+		case d := <-n:
+			return d
+		default:
+			return -1
+		}
+	}
+}
+
+func (q *Queue[K]) looks() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.watch != nil
+}
+
+func TestW12_Quiet(t *testing.T) {
+	take := func(q *Queue[string]) Item[string] {
+		item, ok := q.TryGet()
+		if !ok {
+			panic("no key is ready")
+		}
+		return item
+	}
+	steps := map[string][]struct {
+		name  string
+		do    func(q *Queue[string], held *Item[string])
+		quiet bool
+	}{
+		"done": {
+			{"nothing", func(*Queue[string], *Item[string]) {}, true},
+			{"added", func(q *Queue[string], _ *Item[string]) { q.Add("a") }, false},
+			{"taken", func(q *Queue[string], h *Item[string]) { *h = take(q) }, false},
+			{"added while held", func(q *Queue[string], _ *Item[string]) { q.Add("a") }, false},
+			{"done, and ready", func(_ *Queue[string], h *Item[string]) { _ = h.Done() }, false},
+			{"taken again", func(q *Queue[string], h *Item[string]) { *h = take(q) }, false},
+			{"done", func(_ *Queue[string], h *Item[string]) { _ = h.Done() }, true},
+		},
+		"due later": {
+			{"added, and taken", func(q *Queue[string], h *Item[string]) { q.Add("a"); *h = take(q) }, false},
+			{"after", func(_ *Queue[string], h *Item[string]) { _ = h.After(10 * time.Millisecond) }, true},
+			{"due", func(*Queue[string], *Item[string]) { time.Sleep(10 * time.Millisecond) }, false},
+			{"taken", func(q *Queue[string], h *Item[string]) { *h = take(q) }, false},
+			{"done, and due from outside", func(q *Queue[string], h *Item[string]) {
+				_ = h.Done()
+				q.AddWith("a", How{After: time.Millisecond})
+			}, true},
+		},
+		"a short backoff, and a long one": {
+			{"added, and taken", func(q *Queue[string], h *Item[string]) { q.Add("a"); *h = take(q) }, false},
+			{"a second", func(_ *Queue[string], h *Item[string]) { _, _ = h.RetryWith(nil, Again{Exactly: time.Second}) }, false},
+			{"due", func(*Queue[string], *Item[string]) { time.Sleep(time.Second) }, false},
+			{"more than a second", func(q *Queue[string], h *Item[string]) {
+				*h = take(q)
+				_, _ = h.RetryWith(nil, Again{Exactly: 1001 * time.Millisecond})
+			}, true},
+			{"although there is less than a second left", func(*Queue[string], *Item[string]) { time.Sleep(900 * time.Millisecond) }, true},
+		},
+		"parked": {
+			{"added, and taken", func(q *Queue[string], h *Item[string]) { q.Add("a"); *h = take(q) }, false},
+			{"parked", func(_ *Queue[string], h *Item[string]) { _ = h.Park("its own writes", 0) }, false},
+			{"woken", func(q *Queue[string], _ *Item[string]) { q.Wake("a") }, false},
+			{"done", func(q *Queue[string], _ *Item[string]) { _ = take(q).Done() }, true},
+		},
+		"paused": {
+			{"added", func(q *Queue[string], _ *Item[string]) { q.Add("a") }, false},
+			{"paused", func(q *Queue[string], _ *Item[string]) { q.Pause("a") }, true},
+			{"resumed", func(q *Queue[string], _ *Item[string]) { q.Resume("a") }, false},
+			{"all paused", func(q *Queue[string], _ *Item[string]) { q.PauseAll() }, true},
+			{"all resumed", func(q *Queue[string], _ *Item[string]) { q.ResumeAll() }, false},
+			{"all paused while it is held", func(q *Queue[string], h *Item[string]) { *h = take(q); q.PauseAll() }, false},
+			{"and settled", func(_ *Queue[string], h *Item[string]) { _ = h.Release() }, true},
+		},
+		"shut down": {
+			{"added", func(q *Queue[string], _ *Item[string]) { q.Add("a"); q.ShutDown() }, false},
+			{"drained", func(q *Queue[string], _ *Item[string]) { _ = take(q).Done() }, true},
+		},
+	}
+	for name, steps := range steps {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q, _ := New(Options[string]{})
+				var held Item[string]
+				var before func() int // of somebody who waits since the step before, if that was not quiet
+				for _, s := range steps {
+					s.do(q, &held)
+					if before != nil && (before() >= 0) != s.quiet {
+						t.Errorf("%s: to one who waits it is quiet: %v", s.name, !s.quiet)
+					}
+					before = lullOf(t, q)
+					if (before() >= 0) != s.quiet {
+						t.Errorf("%s: to one who asks now it is quiet: %v", s.name, !s.quiet)
+					}
+					if s.quiet {
+						before = nil
+					}
+					if looks := q.looks(); looks == s.quiet {
+						t.Errorf("%s: the queue looks for a lull: %v", s.name, looks)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What waits for MinInterval is as good as ready.
+func TestW12_MinInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := New(Options[string]{MinInterval: time.Second})
+		q.Add("a")
+		quiet := lullOf(t, q)
+		if quiet() != -1 {
+			t.Error("it is quiet although a key will be ready soon")
+		}
+		item, _ := q.Get(t.Context())
+		_ = item.Done()
+		if n := quiet(); n != 1 {
+			t.Errorf("%d deliveries, want 1", n)
+		}
+	})
+}
+
+// Two lulls with the same number of deliveries have none between them, and another has the next.
+func TestW12_Deliveries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := New(Options[string]{})
+		for want := range 3 {
+			for range 2 {
+				if n, err := q.Quiet(t.Context()); err != nil || int(n) != want {
+					t.Errorf("%d deliveries, %v, want %d", n, err, want)
+				}
+			}
+			q.Add("a")
+			item, _ := q.TryGet()
+			_ = item.Done()
+		}
+	})
+}
+
+func TestW12_TheErrorNamesWhatIsInTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := New(Options[string]{Name: "website"})
+		for _, key := range []string{"held", "parked", "failed"} {
+			q.Add(key)
+		}
+		_, _ = q.TryGet()
+		parked, _ := q.TryGet()
+		_ = parked.Park("ConfigMap.v1 is behind", 0)
+		failed, _ := q.TryGet()
+		_, _ = failed.Retry(nil)
+		for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
+			q.Add(key)
+		}
+		q.AddWith("later", How{After: time.Minute})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		boom := errors.New("boom")
+		cancel(boom)
+		_, err := q.Quiet(ctx)
+		const want = `workqueue "website": 6 ready: a, b, c, d, e, ...; 1 held: held; 1 parked: parked (ConfigMap.v1 is behind); 1 waiting: failed: boom`
+		if err == nil || err.Error() != want || !errors.Is(err, boom) {
+			t.Errorf("the error is\n%v, want\n%s", err, want)
+		}
+		if strings.Contains(err.Error(), "later") {
+			t.Error("it names what is not in the way")
+		}
+	})
+}

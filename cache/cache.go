@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +54,7 @@ type Options struct {
 type Cache struct {
 	backend Backend
 	hooks   hook.Cache
+	seed    maphash.Seed // of identity and versionOf
 
 	mu        sync.Mutex // guards what follows
 	informers map[key]*informer
@@ -72,7 +74,7 @@ func New(b Backend, o Options) *Cache {
 	if b == nil {
 		b = noBackend{}
 	}
-	c := &Cache{backend: b, informers: map[key]*informer{}, changed: make(chan struct{})}
+	c := &Cache{backend: b, seed: maphash.MakeSeed(), informers: map[key]*informer{}, changed: make(chan struct{})}
 	if o.Hooks != nil {
 		c.hooks = *o.Hooks
 	}

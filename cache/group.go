@@ -144,6 +144,7 @@ func (g *group) retired(s *Subscription, i *informer) {
 	if _, open := g.subscriptions[s]; open && g.has(i) {
 		s.join(i)
 	}
+	g.cache.tellChanged()
 }
 
 // hold keeps the group alive, unless it has ended. It must be let go.

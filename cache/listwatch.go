@@ -45,7 +45,8 @@ type listerWatcher struct {
 	pace *rate.Limiter
 
 	lists, watches, quiet atomic.Int64
-	listed                atomic.Value // a string: the version of the last list of everything
+	listed                atomic.Value           // a string: the version of the last list of everything
+	current               atomic.Pointer[stream] // nil while everything is listed
 
 	mu      sync.Mutex     // guards joined, and the Add of running
 	joined  bool           // no list may begin
@@ -117,6 +118,7 @@ func (l *listerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.
 		return nil, err
 	}
 	s := newStream(l, o)
+	l.current.Store(s)
 	l.running.Go(func() { s.run(ctx, w) })
 	return s, nil
 }
@@ -144,6 +146,7 @@ func (l *listerWatcher) beginListing(o metav1.ListOptions) {
 	if o.Continue != "" {
 		return
 	}
+	l.current.Store(nil)
 	l.informer.bad.beginList()
 	if l.lists.Load() > 0 {
 		// Not for the first time: the kind may have come back as something else, in another scope for example.

@@ -18,6 +18,7 @@ type registration struct {
 
 	handler toolscache.ResourceEventHandler
 	changes bool // the scope may
+	told    *handled
 
 	mu   sync.Mutex // guards seen
 	seen map[types.NamespacedName]Object
@@ -57,16 +58,19 @@ func (r *registration) note(obj any, there bool) {
 func (r *registration) OnAdd(obj any, initial bool) {
 	r.note(obj, true)
 	r.handler.OnAdd(obj, initial)
+	r.told.note(nil, obj)
 }
 
 // OnUpdate implements toolscache.ResourceEventHandler.
 func (r *registration) OnUpdate(before, after any) {
 	r.note(after, true)
 	r.handler.OnUpdate(before, after)
+	r.told.note(before, after)
 }
 
 // OnDelete implements toolscache.ResourceEventHandler.
 func (r *registration) OnDelete(obj any) {
 	r.note(obj, false)
 	r.handler.OnDelete(obj)
+	r.told.note(obj, nil)
 }

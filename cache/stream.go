@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,6 +38,7 @@ type stream struct {
 	events  chan watch.Event
 	stop    func()
 	stopped chan struct{}
+	given   atomic.Uint64 // the version of the last event that was no bookmark, nor of the initial list
 }
 
 func newStream(l *listerWatcher, o metav1.ListOptions) *stream {
@@ -151,6 +153,9 @@ func (s *stream) note(e watch.Event) {
 	case err != nil || o.GetResourceVersion() == "": // what follows on that would lack deletes
 	case s.options.SendInitialEvents == nil:
 		s.options.ResourceVersion = o.GetResourceVersion()
+		if v := versionOf(s.lw.informer.cache.seed, o.GetResourceVersion()); e.Type != watch.Bookmark && v < unordered {
+			s.given.Store(uint64(v)) // before it is
+		}
 	case e.Type == watch.Bookmark && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true":
 		s.options.ResourceVersion = o.GetResourceVersion()
 		s.options.SendInitialEvents, s.options.ResourceVersionMatch = nil, ""

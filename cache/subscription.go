@@ -75,9 +75,10 @@ func (g *group) subscribe(s *Subscription) error {
 
 // join registers the handler with an informer. The group's mutex is held: nothing here calls the handler.
 func (s *Subscription) join(i *informer) {
-	r := &registration{handler: s.handler, changes: s.group.scope.changes()}
+	r := &registration{handler: s.handler, changes: s.group.scope.changes(), told: newHandled(s.group.cache.seed)}
 	var err error
 	r.ResourceEventHandlerRegistration, err = i.shared.AddEventHandlerWithOptions(r, toolscache.HandlerOptions{})
+	r.told.begin(i.shared.GetStore().LastStoreSyncResourceVersion())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {

@@ -36,7 +36,8 @@ type Channel[E any, K comparable] struct {
 	last    uint64
 	events  map[uint64]held[E]
 	over    bool
-	failure error // the last one
+	failure error         // the last one
+	empty   chan struct{} // closed when nothing is held; nil while nobody waits for that
 }
 
 // held is an event that waits.
@@ -208,6 +209,10 @@ func (c *Channel[E, K]) forget(n uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.events, n)
+	if len(c.events) == 0 && c.empty != nil {
+		close(c.empty)
+		c.empty = nil
+	}
 }
 
 // close drops what is held, and has those who send return.

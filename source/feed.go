@@ -25,6 +25,8 @@ type feed[K comparable] struct {
 	ran     atomic.Bool
 	synced  chan struct{}              // closed by run
 	ended   chan struct{}              // closed by run
+	began   chan struct{}              // closed by run, when events and retries are set
+	events  subscription               // set by run
 	retries atomic.Pointer[retries[K]] // set by run
 	object  func(any) handler.Object   // what an event is about, or nil if it is of another type
 }
@@ -39,6 +41,7 @@ func newFeed[T handler.Object, K comparable](h handler.Handler[K], filters []han
 	reasons = append(reasons, "not a "+reflect.TypeFor[T]().String())
 	return &feed[K]{
 		handler: h, filters: filters, drops: newDrops(reasons...), synced: make(chan struct{}), ended: make(chan struct{}),
+		began: make(chan struct{}),
 		object: func(o any) handler.Object {
 			if t, ok := o.(T); ok {
 				return t
@@ -73,6 +76,8 @@ func (f *feed[K]) validate(name string, example handler.Object) error {
 type subscription interface {
 	// WaitForSync returns nil when the handler has seen every object of the initial list.
 	WaitForSync(ctx context.Context) error
+	// CatchUp returns nil once the handler has been told of everything that the API server had at the call.
+	CatchUp(ctx context.Context) error
 	// Close removes the handler. It is not called any more when Close has returned.
 	Close()
 }
@@ -104,6 +109,8 @@ func (f *feed[K]) run(ctx context.Context, name string, q Queue[K], h *hook.Sour
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	f.retries.Store(again)
+	f.events = events
+	close(f.began)
 	var running sync.WaitGroup
 	running.Go(func() { again.run(ctx) })
 	if err = events.WaitForSync(ctx); err == nil {
@@ -119,6 +126,31 @@ func (f *feed[K]) run(ctx context.Context, name string, q Queue[K], h *hook.Sour
 		return fmt.Errorf("%s: %w", name, errExited)
 	}
 	return nil
+}
+
+// catchUp implements CatchUp of Kind and Informer: the handler has been told, and what has failed was tried again.
+func (f *feed[K]) catchUp(ctx context.Context, state func() State) error {
+	if closed(f.ended) {
+		return errStopped
+	}
+	select {
+	case <-f.began:
+	case <-f.ended:
+		return errStopped
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errNotRunning, context.Cause(ctx))
+	}
+	return unless(ctx, f.ended, func(ctx context.Context) error {
+		if err := f.events.CatchUp(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-f.retries.Load().whenCalm():
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", state(), context.Cause(ctx))
+		}
+	})
 }
 
 // stale says what keeps the feed from being synced.

@@ -29,6 +29,7 @@ type retries[K comparable] struct {
 	pending map[types.NamespacedName]unseen
 	trying  map[types.NamespacedName]struct{} // what is tried is not in pending
 	failure error                             // the last one
+	calm    chan struct{}                     // closed when there is neither; nil while nobody waits for that
 }
 
 func newRetries[K comparable](d *delivery[K]) (*retries[K], error) {
@@ -112,7 +113,26 @@ func (r *retries[K]) end(rest unseen, delivered bool) (pending bool) {
 	case !delivered:
 		r.pending[key] = rest
 	}
+	if r.calm != nil && r.calmLocked() {
+		close(r.calm)
+		r.calm = nil
+	}
 	return pending || !delivered
+}
+
+func (r *retries[K]) calmLocked() bool { return len(r.pending) == 0 && len(r.trying) == 0 }
+
+// whenCalm returns a channel that is closed once no event is pending or being tried.
+func (r *retries[K]) whenCalm() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.calmLocked() {
+		return closedChannel()
+	}
+	if r.calm == nil {
+		r.calm = make(chan struct{})
+	}
+	return r.calm
 }
 
 // try delivers, and reports whether that went well, or else what is left to deliver.

@@ -43,9 +43,10 @@ type ticker[K comparable] struct {
 	settled chan struct{} // closed when poll has returned
 	ended   chan struct{} // closed by Run
 
-	mu     sync.Mutex // guards what follows
-	err    error      // of the last poll
-	failed int        // polls in a row
+	mu     sync.Mutex    // guards what follows
+	err    error         // of the last poll
+	failed int           // polls in a row
+	polled chan struct{} // closed when the poll that runs has been dealt with; nil while none runs
 }
 
 func (t *ticker[K]) Validate() error {
@@ -70,6 +71,7 @@ func (t *ticker[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
 	}
 	due := time.Now()
 	for sleep(ctx, time.Until(due)) {
+		t.begin()
 		keys, err := t.ask(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -79,12 +81,26 @@ func (t *ticker[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
 			if h.PollFailed != nil {
 				h.PollFailed(hook.SourceFailure{Source: t.String(), Err: err})
 			}
-			continue
+		default:
+			t.deliver(q, keys)
+			due = t.next(due, h)
 		}
-		t.deliver(q, keys)
-		due = t.next(due, h)
+		t.end()
 	}
 	return nil
+}
+
+func (t *ticker[K]) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.polled = make(chan struct{})
+}
+
+func (t *ticker[K]) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.polled)
+	t.polled = nil
 }
 
 // ask calls poll. A panic is an error with its stack.

@@ -1,0 +1,267 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+const (
+	// page is how many objects are asked for at a time.
+	page = 500
+	// lookAgain is how often is looked at what comes without an event, such as the version of a bookmark.
+	lookAgain = time.Second
+)
+
+// CatchUp returns nil once the local copy shows what the API server has of the handle's scope at the call, or what came after it:
+// each object at its version then or a later one, and none that was gone. A kind that is not served has nothing to show. It is for
+// tests and scripts: it lists the metadata of all that is in the scope, at the API server. If ctx ends before, the error names what
+// is not shown.
+func (h *Handle[T]) CatchUp(ctx context.Context) error {
+	s, err := h.Subscribe(toolscache.ResourceEventHandlerFuncs{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return s.CatchUp(ctx)
+}
+
+// CatchUp is that of Handle, for what the subscription's handler has been told of: its calls have returned. What was created and
+// deleted again before the informer saw anything of it need not have come.
+func (s *Subscription) CatchUp(ctx context.Context) error {
+	if err := s.awaitLeft(ctx); err != nil {
+		return err
+	}
+	now := s.now()
+	results := make(chan error, len(now))
+	var all sync.WaitGroup
+	for i, r := range now {
+		all.Go(func() { results <- s.catchUp(ctx, i, r) })
+	}
+	all.Wait()
+	close(results)
+	var wrong []error
+	for err := range results {
+		wrong = append(wrong, err)
+	}
+	return errors.Join(wrong...)
+}
+
+// awaitLeft waits until the handler has heard of what was in the places that have left the scope.
+func (s *Subscription) awaitLeft(ctx context.Context) error {
+	for {
+		changed := s.group.cache.Changed()
+		i := s.leavingOne()
+		if i == nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("the handler has not been told yet that %s has left the scope: %w", i, context.Cause(ctx))
+		}
+	}
+}
+
+func (s *Subscription) leavingOne() *informer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.leaving {
+		return i
+	}
+	return nil
+}
+
+// catchUp waits until the handler has been told of all that the API server has for one informer. It lists again from time to
+// time: what was listed may be gone since, and some of what reaches the store, such as the version of a bookmark, makes no event.
+func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration) error {
+	for pause := lookAgain; ; pause *= 2 {
+		l, err := i.listNow(ctx)
+		if err != nil || l == nil {
+			return err
+		}
+		again := time.NewTimer(pause)
+		done, err := s.catchUpWith(ctx, l, i, r, again.C)
+		again.Stop()
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// catchUpWith waits until the handler has been told of all that is listed, and of all that the informer was given,
+// or until it is time to list again.
+func (s *Subscription) catchUpWith(ctx context.Context, l *listing, i *informer, r *registration, again <-chan time.Time) (done bool, err error) {
+	for {
+		next, changed := r.told.next(), s.group.cache.Changed()
+		missing := l.missing(i, r.told)
+		if given := i.given(); missing == "" && !r.told.at().reaches(given) {
+			missing = fmt.Sprintf("the event at %d", given)
+		}
+		if missing == "" || s.at(i) != r { // it has left the scope
+			return true, nil
+		}
+		select {
+		case <-next:
+		case <-changed:
+		case <-again:
+			return false, nil
+		case <-i.stopped:
+			return false, fmt.Errorf("%s does not show %s, and never will: it has stopped", i, missing)
+		case <-ctx.Done():
+			return false, fmt.Errorf("%s: %w", i.lags(missing), context.Cause(ctx))
+		}
+	}
+}
+
+// given returns the version of the last event that the informer was given since it last listed everything, or 0.
+func (i *informer) given() version {
+	if i.lw == nil {
+		return 0
+	}
+	s := i.lw.current.Load()
+	if s == nil {
+		return 0
+	}
+	return version(s.given.Load())
+}
+
+// String names the kind, and the scope if it is not everything.
+func (i *informer) String() string {
+	if words := i.key.String(); words != "" {
+		return i.key.kind() + " (" + words + ")"
+	}
+	return i.key.kind()
+}
+
+// lags says in words what is not shown, and why.
+func (i *informer) lags(missing string) string {
+	text := fmt.Sprintf("%s does not show %s, or its handler was not told yet", i, missing)
+	if phase, _, why := i.at(); why != nil {
+		return fmt.Sprintf("%s; it is %s: %v", text, phase, why)
+	}
+	if at := i.shared.GetStore().LastStoreSyncResourceVersion(); at != "" {
+		text += "; it is at version " + at
+	}
+	return text
+}
+
+// listing is what the API server has for an informer at one moment.
+type listing struct {
+	at      version
+	objects []listed            // that are not known to have been handled
+	ids     map[uint64]struct{} // of all that there is
+}
+
+type listed struct {
+	id      uint64
+	version version
+	name    types.NamespacedName
+}
+
+// missing names something that was listed and not handled, or that is still there and was not listed, or returns "".
+func (l *listing) missing(i *informer, told *handled) string {
+	for ; len(l.objects) > 0; l.objects = l.objects[1:] {
+		if o := &l.objects[0]; !i.shownTo(told, o) {
+			return fmt.Sprintf("%s at %d", storeKey(o.name), o.version)
+		}
+	}
+	for _, obj := range i.shared.GetStore().List() {
+		if o, ok := obj.(identified); ok && l.lacks(identity(i.cache.seed, o), versionOf(i.cache.seed, o.GetResourceVersion())) {
+			return "that " + storeKey(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}) + " is gone"
+		}
+	}
+	if told.has(l.lacks) {
+		return "that something is gone"
+	}
+	return ""
+}
+
+// lacks says whether an object was gone when the list was made.
+func (l *listing) lacks(id uint64, v version) bool {
+	_, there := l.ids[id]
+	return !there && (l.at >= unordered || l.at.reaches(v))
+}
+
+// shownTo says whether a handler was told of an object's version, or will not be.
+func (i *informer) shownTo(told *handled, o *listed) bool {
+	if v, there := told.of(o.id); there && v.reaches(o.version) {
+		return true
+	}
+	broken := i.bad.of(o.name) != nil
+	if !broken && i.key.foreign == nil {
+		return false
+	}
+	// Where it is has to be asked before what it has.
+	if at := i.shared.GetStore().LastStoreSyncResourceVersion(); !versionOf(i.cache.seed, at).reaches(o.version) {
+		return false
+	}
+	stored := i.stored(&Written{Namespace: o.name.Namespace, Name: o.name.Name})
+	return broken || stored == nil || identity(i.cache.seed, stored) != o.id // nobody knows what an informer lists that was not made here
+}
+
+// listNow asks the API server what it has for the informer, again and again until it answers. It returns nil if the kind is not
+// served.
+func (i *informer) listNow(ctx context.Context) (*listing, error) {
+	if !i.cache.hasBackend() || i.key.gvk.Version == "" {
+		return nil, fmt.Errorf("%s cannot be compared with what the API server has: give the informer to cache.Adopt, with its kind, in a cache that "+
+			"has a client, or use cache.For", i)
+	}
+	pause := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Steps: 10, Cap: longestWait}
+	for {
+		m, err := i.cache.backend.MappingWithin(ctx, i.key.gvk, 0)
+		var l *listing
+		if err == nil {
+			l, err = i.listAll(ctx, m)
+		}
+		switch {
+		case err == nil:
+			return l, nil
+		case meta.IsNoMatchError(err):
+			return nil, nil //nolint:nilnil // as it says
+		case apierrors.IsNotFound(err):
+			i.cache.backend.Forget(i.key.gvk) // and ask
+		}
+		if sleep(ctx, max(askedFor(err), pause.Step())) != nil {
+			return nil, fmt.Errorf("what the API server has of %s is not known: %w", i, errors.Join(err, context.Cause(ctx)))
+		}
+	}
+}
+
+// listAll lists the metadata of all that the informer is for, page by page.
+func (i *informer) listAll(ctx context.Context, m *meta.RESTMapping) (*listing, error) {
+	l := &listing{ids: map[uint64]struct{}{}}
+	o := metav1.ListOptions{LabelSelector: i.key.labels, FieldSelector: i.key.fieldSelector(), Limit: page}
+	for {
+		answer, err := metadataRequests{i}.list(ctx, m, o)
+		if err != nil {
+			return nil, err
+		}
+		list, ok := answer.(*metav1.PartialObjectMetadataList)
+		if !ok {
+			return nil, fmt.Errorf("%s was answered with a %T", i, answer)
+		}
+		for n := range list.Items {
+			found := &list.Items[n]
+			id := identity(i.cache.seed, found)
+			l.ids[id] = struct{}{}
+			l.objects = append(l.objects, listed{id, versionOf(i.cache.seed, found.ResourceVersion), nameOf(found)})
+		}
+		l.at = versionOf(i.cache.seed, list.ResourceVersion)
+		if o.Continue = list.Continue; o.Continue == "" {
+			return l, nil
+		}
+	}
+}

@@ -1,0 +1,412 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// slowEvents writes down events a while after they have come.
+type slowEvents struct {
+	events
+	takes time.Duration
+}
+
+func (e *slowEvents) handler() toolscache.ResourceEventHandler {
+	slow := func(what string, obj any) {
+		time.Sleep(e.takes)
+		e.add(what, obj)
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { slow("add", obj) },
+		UpdateFunc: func(_, obj any) { slow("update", obj) },
+		DeleteFunc: func(obj any) { slow("delete", obj) },
+	}
+}
+
+// caughtUp has somebody wait, wants it to take so long, and returns what the handler was told of meanwhile.
+func caughtUp(t *testing.T, what string, c interface{ CatchUp(context.Context) error }, e interface{ take() string }, takes time.Duration) string {
+	t.Helper()
+	e.take()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	began := time.Now()
+	if err := c.CatchUp(ctx); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+	told := e.take()
+	if took := time.Since(began); took != takes {
+		t.Errorf("%s: it took %s, want %s", what, took, takes)
+	}
+	if synctest.Wait(); e.take() != "" {
+		t.Errorf("%s: events come that there were at the call", what)
+	}
+	return told
+}
+
+func TestS10_CatchUp(t *testing.T) {
+	const lag, takes = 10 * time.Second, time.Second
+	put := func(api *fakeapi.Server, name string, data ...string) {
+		api.Put(fakeapi.ConfigMaps, configMap(name, data...))
+	}
+	relist := func(change func(api *fakeapi.Server)) func(api *fakeapi.Server) {
+		return func(api *fakeapi.Server) {
+			api.Intercept(onWatch(refuse))
+			api.CutWatches()
+			synctest.Wait()
+			change(api)
+			api.Expire()
+			api.Intercept(nil)
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(api *fakeapi.Server)
+		told   string
+		events time.Duration // so many handler calls
+	}{
+		"nothing": {func(*fakeapi.Server) {}, "", 0},
+		"create":  {func(api *fakeapi.Server) { put(api, "c") }, "add c", 1},
+		"update":  {func(api *fakeapi.Server) { put(api, "a", "1") }, "update a", 1},
+		"delete":  {func(api *fakeapi.Server) { api.Remove(fakeapi.ConfigMaps, "default", "a") }, "delete a", 1},
+		"another of its name": {func(api *fakeapi.Server) {
+			api.Remove(fakeapi.ConfigMaps, "default", "a")
+			put(api, "a")
+		}, "delete a, add a", 2},
+		"twice": {func(api *fakeapi.Server) { put(api, "a", "1"); put(api, "b", "1"); put(api, "a", "2") }, "update a, update b, update a", 3},
+	} {
+		run := func(t *testing.T, prepare func(*fakeapi.Server), test func(t *testing.T, api *fakeapi.Server, s *cache.Subscription, e *slowEvents)) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				put(api, "a")
+				put(api, "b")
+				prepare(api)
+				c, _ := newCache(t, api)
+				e := &slowEvents{takes: takes}
+				s, err := cache.For[*corev1.ConfigMap](c).Subscribe(e.handler())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer start(t, c)()
+				defer s.Close()
+				caughtUp(t, "at the start", s, e, 2*takes)
+				test(t, api, s, e)
+			})
+		}
+		check := func(t *testing.T, what string, s *cache.Subscription, e *slowEvents, lag time.Duration) {
+			if told := caughtUp(t, what, s, e, lag+test.events*takes); told != test.told {
+				t.Errorf("%s: the handler was told %q, want %q", what, told, test.told)
+			}
+			caughtUp(t, "again", s, e, 0)
+		}
+		t.Run("the watch lags/"+name, func(t *testing.T) {
+			run(t, func(api *fakeapi.Server) { api.Lag(lag) }, func(t *testing.T, api *fakeapi.Server, s *cache.Subscription, e *slowEvents) {
+				test.change(api)
+				want := lag
+				if test.events == 0 {
+					want = 0
+				}
+				check(t, "a late event", s, e, want)
+			})
+		})
+		t.Run("the handler lags/"+name, func(t *testing.T) {
+			run(t, func(*fakeapi.Server) {}, func(t *testing.T, api *fakeapi.Server, s *cache.Subscription, e *slowEvents) {
+				test.change(api)
+				synctest.Wait() // the store has it
+				check(t, "a late handler", s, e, 0)
+			})
+		})
+	}
+	for name, change := range map[string]func(api *fakeapi.Server){
+		"one created": func(api *fakeapi.Server) { put(api, "c") },
+		"all updated": func(api *fakeapi.Server) { put(api, "b", "1"); put(api, "a", "1") },
+		"one deleted": func(api *fakeapi.Server) { api.Remove(fakeapi.ConfigMaps, "default", "a") },
+		"all deleted": func(api *fakeapi.Server) {
+			api.Remove(fakeapi.ConfigMaps, "default", "a")
+			api.Remove(fakeapi.ConfigMaps, "default", "b")
+		},
+	} {
+		t.Run("relist/"+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				put(api, "a")
+				put(api, "b")
+				c, _ := newCache(t, api)
+				e := &slowEvents{takes: time.Minute}
+				s, err := cache.For[*corev1.ConfigMap](c).Subscribe(e.handler())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer start(t, c)()
+				defer s.Close()
+				caughtUp(t, "at the start", s, e, 2*e.takes)
+				relist(change)(api)
+				e.take()
+				if err := s.CatchUp(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if e.take() == "" {
+					t.Error("the handler was not told")
+				}
+				if time.Sleep(time.Hour); e.take() != "" {
+					t.Error("events come after it has caught up")
+				}
+			})
+		})
+	}
+}
+
+// What was created and deleted leaves nothing to compare with. If the informer has seen it, its handler must have, too.
+func TestS10_CreatedAndDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		c, _ := newCache(t, api)
+		e := &slowEvents{takes: time.Second}
+		s, err := cache.For[*corev1.ConfigMap](c).Subscribe(e.handler())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer start(t, c)()
+		defer s.Close()
+		caughtUp(t, "at the start", s, e, time.Second)
+		api.Put(fakeapi.ConfigMaps, configMap("b"))
+		api.Remove(fakeapi.ConfigMaps, "default", "b")
+		synctest.Wait()
+		if told := caughtUp(t, "both are on their way", s, e, 2*time.Second); told != "add b, delete b" {
+			t.Errorf("the handler was told %q", told)
+		}
+		late, all := subscribe(t, cache.For[*corev1.ConfigMap](c)) // has never heard of it
+		defer late.Close()
+		caughtUp(t, "somebody new", late, all, 0)
+	})
+}
+
+func TestS10_Handle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		c, _ := newCache(t, api)
+		maps := cache.For[*corev1.ConfigMap](c)
+		defer start(t, c)()
+		synced(t, maps)
+		api.Lag(10 * time.Second)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		caughtUp(t, "a late event", maps, &events{}, 10*time.Second)
+		if _, err := maps.Get(t.Context(), key("a")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An object may be deleted while somebody waits for it.
+func TestS10_GoneMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		c, _ := newCache(t, api)
+		maps := cache.For[*corev1.ConfigMap](c)
+		defer start(t, c)()
+		synced(t, maps)
+		api.Intercept(onWatch(refuse))
+		api.CutWatches()
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		time.AfterFunc(10*time.Second, func() {
+			api.Remove(fakeapi.ConfigMaps, "default", "a")
+			api.Expire() // the watch sees neither
+			api.Intercept(nil)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := maps.CatchUp(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestS10_Trouble(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(api *fakeapi.Server) (later func())
+		want    []string // the error; none: nil
+	}{
+		"not served":                {func(api *fakeapi.Server) func() { api.Withdraw(fakeapi.ConfigMaps); return func() {} }, nil},
+		"not served, and then gone": {func(api *fakeapi.Server) func() { return func() { api.Withdraw(fakeapi.ConfigMaps) } }, nil},
+		"the server errs for a while": {func(api *fakeapi.Server) func() {
+			api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+				return r.Fail(http.StatusInternalServerError, "boom")
+			})
+			time.AfterFunc(time.Minute, func() { api.Intercept(nil) })
+			return func() {}
+		}, nil},
+		"no right": {func(api *fakeapi.Server) func() { api.Intercept(only(fakeapi.ConfigMaps, forbid)); return func() {} },
+			[]string{"what the API server has of ConfigMap.v1 is not known", "no right to list", "too late"}},
+		"no right to watch": {func(api *fakeapi.Server) func() {
+			return func() {
+				api.Intercept(onWatch(forbid))
+				api.CutWatches()
+				api.Put(fakeapi.ConfigMaps, configMap("b"))
+			}
+		}, []string{"ConfigMap.v1 does not show default/b at 3", "failing", "no right to watch", "too late"}},
+		"refused": {func(api *fakeapi.Server) func() { return func() { api.Intercept(refuse) } }, []string{"is not known", "refused", "too late"}},
+		"a delete that does not come": {func(api *fakeapi.Server) func() {
+			api.Lag(24 * time.Hour)
+			return func() { api.Remove(fakeapi.ConfigMaps, "default", "a") }
+		}, []string{"ConfigMap.v1 does not show that default/a is gone", "it is at version", "too late"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				api.Put(fakeapi.ConfigMaps, configMap("a"))
+				c, _ := newCache(t, api)
+				maps := cache.For[*corev1.ConfigMap](c)
+				defer start(t, c)()
+				later := test.prepare(api)
+				time.Sleep(2 * time.Second)
+				later()
+				ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Minute, errors.New("too late"))
+				defer cancel()
+				err := maps.CatchUp(ctx)
+				if (err == nil) != (test.want == nil) {
+					t.Fatalf("the error is %v, want %q", err, test.want)
+				}
+				for _, part := range test.want {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("the error is %v, want %q in it", err, part)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A CRD was installed a moment ago: the informer finds out within seconds.
+func TestS10_ServedFromNowOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New()
+		c, _ := newCache(t, api)
+		maps := cache.For[*corev1.ConfigMap](c)
+		defer start(t, c)()
+		time.Sleep(time.Minute)
+		api.Serve(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := maps.CatchUp(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := maps.Get(ctx, key("a")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The scope of an adopted informer is not known: what it leaves out is not waited for longer than until it must have come.
+func TestS10_Adopted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		c, _ := newCache(t, api)
+		host := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(api.Config()), 0,
+			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = "name!=outside" }))
+		informer := host.Core().V1().ConfigMaps().Informer()
+		e := &slowEvents{takes: time.Second}
+		s, err := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{}).Subscribe(e.handler())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer runs(informer)()
+		defer start(t, c)()
+		defer s.Close()
+		if told := caughtUp(t, "at the start", s, e, time.Second); told != "add a" {
+			t.Errorf("told %q", told)
+		}
+		api.Put(fakeapi.ConfigMaps, configMap("outside"))
+		api.Put(fakeapi.ConfigMaps, configMap("a", "1"))
+		synctest.Wait()
+		if told := caughtUp(t, "an event", s, e, time.Second); told != "update a" {
+			t.Errorf("told %q", told)
+		}
+		api.Put(fakeapi.ConfigMaps, configMap("outside", "1"))
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		if err := s.CatchUp(ctx); err != nil { // there is a bookmark each minute
+			t.Error(err)
+		}
+	})
+}
+
+func TestS10_NobodyToAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		informer := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(fakeapi.New(fakeapi.ConfigMaps).Config()), 0).Core().V1().ConfigMaps().Informer()
+		c := cache.New(nil, cache.Options{})
+		h := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
+		if err := h.CatchUp(t.Context()); err == nil || !strings.Contains(err.Error(), "ConfigMap.v1 (adopted) cannot be compared with what the API server has") {
+			t.Errorf("the error is %v", err)
+		}
+		h.Release()
+	})
+}
+
+// What leaves the scope has left when its deletes are handled; what enters it is waited for.
+func TestS10_Namespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		for _, namespace := range []string{"one", "two"} {
+			o := configMap("in-" + namespace)
+			o.Namespace = namespace
+			api.Put(fakeapi.ConfigMaps, o)
+		}
+		c, _ := newCache(t, api)
+		namespaces := cache.NewSet("one")
+		e := &slowEvents{takes: time.Second}
+		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: namespaces})
+		other := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("one")}) // keeps the informer
+		defer other.Release()
+		s, err := h.Subscribe(e.handler())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer start(t, c)()
+		defer s.Close()
+		if told := caughtUp(t, "at the start", s, e, time.Second); told != "add in-one" {
+			t.Errorf("told %q", told)
+		}
+		namespaces.Add("two")
+		if told := caughtUp(t, "with another", s, e, time.Second); told != "add in-two" {
+			t.Errorf("told %q", told)
+		}
+		namespaces.Remove("one")
+		if told := caughtUp(t, "with one less", s, e, time.Second); told != "delete in-one" && told != "missed in-one" {
+			t.Errorf("told %q", told)
+		}
+	})
+}
+
+// What cannot be decoded has no event, but the informer has seen it.
+func TestS10_Undecodable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(widgets)
+		api.Put(widgets, widget("odd", int64(1)))
+		c, _ := widgetCache(t, api)
+		h := cache.For[*Widget](c)
+		defer start(t, c)()
+		synced(t, h)
+		api.Put(widgets, widget("odd", "large"))
+		if err := h.CatchUp(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// idler is what a Controller is besides if Idle can wait for it. A *controller.Controller is one.
+type idler interface {
+	// CatchUp returns nil once everything that the API server had at the call has been handled.
+	CatchUp(ctx context.Context) error
+	// Quiet waits for a moment at which nothing is under way, and returns how many keys had been taken then.
+	Quiet(ctx context.Context) (taken uint64, err error)
+}
+
+// Idle waits until the controllers have nothing left to do (M7), for tests and scripts: after
+//
+//	err := c.Create(ctx, site)
+//	err = mgr.Idle(ctx)
+//
+// the controllers have dealt with the site, and with all that they have written because of it. It returns nil when there was a
+// moment after the call at which
+//
+//   - everything that a controller watches or reads showed what the API server had then or, if somebody other than the controllers
+//     writes meanwhile, at the call or later; and its sources had handled that: no event waits for a handler, or to be tried again,
+//   - no key was ready, held by a worker, put off by MinInterval or waiting for its own writes to be shown, in any controller, and
+//     so no Reconcile ran.
+//
+// What is only due later does not count: RequeueAfter, and the backoff of a key that goes on failing. A backoff of up to a second,
+// as after the first failures in a row, is waited for: whatever passes soon, such as a conflict, is over. Keys that are paused do
+// not count, nor do ready ones of a controller that is paused as a whole. Neither does what no controller does: functions of
+// AddEverywhere and AddLeaderOnly, and controllers of other programs, such as those that make Pods of a Deployment.
+//
+// The error, when ctx ends before, names what is not idle: keys, and objects that are not shown, or the kind that cannot be
+// listed. A kind that is not served has nothing to show, and is not waited for. A replica that does not lead is idle only when no
+// key is due: nobody takes its keys, and the error says so. A controller that is not a *controller.Controller is left out.
+//
+// Each call lists the metadata of all that the controllers watch and read, at the API server, at least once.
+func (m *Manager) Idle(ctx context.Context) error {
+	before, err := m.quiet(ctx)
+	for err == nil {
+		if err = m.catchUp(ctx); err != nil {
+			_, also := m.quiet(ctx)
+			err = errors.Join(err, also)
+			break
+		}
+		var now map[*removable]uint64
+		if now, err = m.quiet(ctx); err != nil {
+			break
+		}
+		if maps.Equal(before, now) {
+			return nil // no key was taken since before it was compared with the API server
+		}
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%s went on taking keys: %w", busy(before, now), context.Cause(ctx))
+		}
+		before = now
+	}
+	return fmt.Errorf("the manager %q is not idle: %w", m.o.Name, err)
+}
+
+// quiet waits for each controller, and returns how many keys each has taken.
+func (m *Manager) quiet(ctx context.Context) (map[*removable]uint64, error) {
+	var mu sync.Mutex // guards taken
+	taken := map[*removable]uint64{}
+	err := m.eachIdler(func(r *removable, i idler) error {
+		n, err := i.Quiet(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		taken[r] = n
+		return err
+	})
+	return taken, err
+}
+
+func (m *Manager) catchUp(ctx context.Context) error {
+	return m.eachIdler(func(_ *removable, i idler) error { return i.CatchUp(ctx) })
+}
+
+// eachIdler calls f for all controllers at once. What is removed meanwhile is not in the way.
+func (m *Manager) eachIdler(f func(*removable, idler) error) error {
+	m.mu.Lock()
+	controllers := slices.Clone(m.controllers)
+	m.mu.Unlock()
+	errs := make([]error, len(controllers))
+	var all sync.WaitGroup
+	for n, r := range controllers {
+		i, ok := r.Controller.(idler)
+		if !ok {
+			continue
+		}
+		all.Go(func() {
+			if err := f(r, i); !closed(r.removed) {
+				errs[n] = err
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// busy names the controllers that have taken keys.
+func busy(before, now map[*removable]uint64) string {
+	var names []string
+	for r, n := range now {
+		if before[r] != n {
+			names = append(names, fmt.Sprintf("%q", r.Name()))
+		}
+	}
+	slices.Sort(names)
+	return "controllers " + strings.Join(names, ", ")
+}

@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+var errLate = errors.New("too late")
+
+// catchUp waits for a source for a while at most.
+func catchUp(t *testing.T, s any, atMost time.Duration) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), atMost, errLate)
+	defer cancel()
+	return s.(source.CatchingUp).CatchUp(ctx)
+}
+
+func wantCaughtUp(t *testing.T, s any) {
+	t.Helper()
+	if err := catchUp(t, s, time.Hour); err != nil {
+		t.Error(err)
+	}
+}
+
+func wantNot(t *testing.T, s any, parts ...string) {
+	t.Helper()
+	err := catchUp(t, s, 5*time.Second)
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("the error is %v, want %q in it", err, part)
+		}
+	}
+}
+
+func TestS10_Kind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		s.put("a")
+		src := source.Kind(s.maps, l)
+		wantNot(t, src, "does not run yet", errLate.Error())
+		s.api.Lag(10 * time.Second)
+		l.failWith(func(handler.Event) error {
+			time.Sleep(time.Second)
+			return nil
+		})
+		stop := s.start(src, l, nil)
+		wantCaughtUp(t, src)
+		if got := l.take(); got != "create a -> initial" {
+			t.Errorf("handled %q", got)
+		}
+		s.put("a=1", "b=1")
+		s.remove("b")
+		wantNot(t, src, "ConfigMap.v1 does not show default/a at 3", errLate.Error())
+		wantCaughtUp(t, src)
+		if got := l.take(); got != "update a >1, create b ->1, delete b 1>-" {
+			t.Errorf("handled %q", got)
+		}
+		stop()
+		wantNot(t, src, "the source has stopped")
+	})
+}
+
+// What failed has not been handled, whether it waits to be tried again or is being tried (S8).
+func TestS10_FailedEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		src := source.Kind(s.maps, l)
+		s.start(src, l, nil)
+		boom := errors.New("boom")
+		slow := make(chan struct{})
+		tries := 0
+		l.failWith(func(handler.Event) error {
+			if tries++; tries > 7 {
+				<-slow
+				return nil
+			}
+			return boom
+		})
+		s.put("a")
+		wantNot(t, src, "the handler has failed for 1 event", "boom", errLate.Error())
+		wantNot(t, src, errLate.Error()) // it is being tried
+		if tries != 8 {
+			t.Fatalf("%d tries", tries)
+		}
+		close(slow)
+		wantCaughtUp(t, src)
+		if got := l.take(); got != "create a -> initial" {
+			t.Errorf("handled %q", got)
+		}
+	})
+}
+
+// A wait ends when the source does.
+func TestS10_StoppedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		s.api.Lag(time.Hour)
+		src := source.Kind(s.maps, l)
+		stop := s.start(src, l, nil)
+		synctest.Wait()
+		s.put("a")
+		time.AfterFunc(time.Second, stop)
+		if err := catchUp(t, src, time.Minute); err == nil || !strings.Contains(err.Error(), "the source has stopped") {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
+func TestS10_Informer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		informer := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(s.api.Config()), 0).Core().V1().ConfigMaps().Informer()
+		s.run(func(ctx context.Context) error { informer.RunWithContext(ctx); return nil })
+		src := source.Informer[*corev1.ConfigMap](informer, l)
+		s.start(src, l, nil)
+		wantNot(t, src, "cannot be compared with what the API server has", "cache.Adopt")
+	})
+}
+
+func TestS10_Channel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &keys{}
+		boom := errors.New("boom")
+		fail := true
+		c := source.NewChannel("orders", 10, func(_ context.Context, e string) ([]string, error) {
+			time.Sleep(time.Second)
+			if fail {
+				return nil, boom
+			}
+			return []string{e}, nil
+		})
+		c.TrySend("a")
+		c.TrySend("b")
+		wantNot(t, c, "Channel(orders): not started", errLate.Error())
+		stop := run(t, c, q, nil)
+		wantNot(t, c, "boom", errLate.Error())
+		fail = false
+		wantCaughtUp(t, c)
+		if got := q.take(); got != "a b" && got != "b a" {
+			t.Errorf("due: %q", got)
+		}
+		wantCaughtUp(t, c)
+		stop()
+		c.TrySend("c")
+		wantCaughtUp(t, c)
+	})
+}
+
+func TestS10_Ticker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &keys{}
+		src := source.Ticker("buckets", time.Minute, func(context.Context) ([]string, error) {
+			time.Sleep(10 * time.Second)
+			return []string{"a"}, nil
+		})
+		wantNot(t, src, "Ticker(buckets): not started", errLate.Error())
+		stop := run(t, src, q, nil)
+		wantCaughtUp(t, src)
+		if got := q.take(); got != "a" {
+			t.Errorf("due: %q", got)
+		}
+		wantCaughtUp(t, src) // nothing until the next poll
+		if got := q.take(); got != "" {
+			t.Errorf("due: %q", got)
+		}
+		time.Sleep(58 * time.Second)
+		wantCaughtUp(t, src)
+		if got := q.take(); got != "a" {
+			t.Errorf("due: %q", got)
+		}
+		stop()
+	})
+}

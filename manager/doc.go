@@ -40,7 +40,8 @@
 // with caches that never sync and an API server that refuses connections too, Run ends within the grace time and 3 more seconds. M4:
 // every error carries the name of what failed; a panic is one, with its stack. M5: no globals, no init, no os.Exit, no flags: two
 // managers in one process do not meet. M6: controllers and functions can be added at any time before Run returns, and
-// controllers removed. (A function that is to stop earlier than the manager has to return by itself.)
+// controllers removed. (A function that is to stop earlier than the manager has to return by itself.) M7: Idle returns nil only
+// when there was a moment at which the controllers had nothing left to do: see there.
 //
 // # Concurrency
 //

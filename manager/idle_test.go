@@ -1,0 +1,476 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+// chain is two controllers, of which the second acts on what the first has written: a Secret for each ConfigMap in default, and a
+// ConfigMap in copies for each Secret.
+type chain struct {
+	api        *fakeapi.Server
+	manager    *manager.Manager
+	reconciles atomic.Int64
+	takes      atomic.Int64 // a Reconcile, as a time.Duration
+	handler    atomic.Int64 // an event handler
+}
+
+func newChain(options func(*manager.Options)) *chain {
+	c := &chain{api: newAPI()}
+	c.manager = newManager(c.api, options)
+	maps, secrets := cache.For[*corev1.ConfigMap](c.manager.Cache()), cache.For[*corev1.Secret](c.manager.Cache())
+	first := controller.New("first", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+		c.work()
+		if key.Namespace != "default" {
+			return controller.Result{}, nil
+		}
+		m, err := maps.Get(ctx, key)
+		if apierrors.IsNotFound(err) {
+			return controller.Result{}, ignoreNotFound(client.For[*corev1.Secret](c.manager.Client()).Delete(ctx, key))
+		} else if err != nil {
+			return controller.Result{}, err
+		}
+		return controller.Result{}, ensure(ctx, secrets, client.For[*corev1.Secret](c.manager.Client()),
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: key.Name}, StringData: m.Data},
+			func(s *corev1.Secret) bool { return s.StringData["value"] == m.Data["value"] })
+	}), controller.Options{Workers: 4})
+	first.Watch(source.Kind(maps, handler.Self()))
+	first.Reads(secrets)
+	second := controller.New("second", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+		c.work()
+		s, err := secrets.Get(ctx, key)
+		copied := types.NamespacedName{Namespace: "copies", Name: key.Name}
+		if apierrors.IsNotFound(err) {
+			return controller.Result{}, ignoreNotFound(client.For[*corev1.ConfigMap](c.manager.Client()).Delete(ctx, copied))
+		} else if err != nil {
+			return controller.Result{}, err
+		}
+		return controller.Result{}, ensure(ctx, maps, client.For[*corev1.ConfigMap](c.manager.Client()),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: copied.Namespace, Name: copied.Name}, Data: s.StringData},
+			func(m *corev1.ConfigMap) bool { return m.Data["value"] == s.StringData["value"] })
+	}), controller.Options{Workers: 4})
+	second.Watch(source.Kind(secrets, handler.Map(func(_ context.Context, s *corev1.Secret) ([]types.NamespacedName, error) {
+		time.Sleep(time.Duration(c.handler.Load()))
+		return []types.NamespacedName{{Namespace: s.Namespace, Name: s.Name}}, nil
+	})))
+	second.Reads(maps)
+	c.manager.Add(first)
+	c.manager.Add(second)
+	return c
+}
+
+func (c *chain) work() {
+	time.Sleep(time.Duration(c.takes.Load()))
+	c.reconciles.Add(1)
+}
+
+func ensure[T cache.Object](ctx context.Context, read *cache.Handle[T], write *client.Handle[T], want T, same func(T) bool) error {
+	now, err := read.Get(ctx, types.NamespacedName{Namespace: want.GetNamespace(), Name: want.GetName()})
+	switch {
+	case apierrors.IsNotFound(err):
+		_, err = write.Create(ctx, want)
+	case err == nil && !same(now):
+		want.SetResourceVersion(now.GetResourceVersion())
+		_, err = write.Update(ctx, want)
+	}
+	return err
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (c *chain) put(name string, value int) {
+	c.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"value": fmt.Sprint(value)},
+	})
+}
+
+// idle waits, and then wants all to be done, and nothing to come.
+func (c *chain) idle(t *testing.T, what string, want map[string]int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	if err := c.manager.Idle(ctx); err != nil {
+		t.Errorf("%s: %v", what, err)
+		return
+	}
+	n := c.reconciles.Load()
+	for i := range 10 {
+		name := fmt.Sprint("o", i)
+		value, there := want[name]
+		copied := c.api.Object(fakeapi.ConfigMaps, "copies", name)
+		switch {
+		case there != (copied != nil):
+			t.Errorf("%s: is there a copy of %s: %v", what, name, copied != nil)
+		case there && copied.Object["data"].(map[string]any)["value"] != fmt.Sprint(value):
+			t.Errorf("%s: the copy of %s is %v, want %d", what, name, copied.Object["data"], value)
+		}
+	}
+	pass(30 * time.Second)
+	if more := c.reconciles.Load() - n; more != 0 {
+		t.Errorf("%s: %d Reconciles after it was idle", what, more)
+	}
+}
+
+func TestM7_IdleAfterChains(t *testing.T) {
+	for seed := range uint64(40) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 7))
+			c := newChain(func(o *manager.Options) {
+				if seed%2 == 0 {
+					elected(o)
+				}
+			})
+			want := map[string]int{}
+			stop, result := start(t, c.manager)
+			for round := range 10 {
+				c.api.Lag(time.Duration(r.IntN(3)) * time.Second)
+				c.handler.Store(r.Int64N(2) * int64(time.Second))
+				c.takes.Store(r.Int64N(2) * int64(time.Second))
+				for range r.IntN(6) {
+					name, value := fmt.Sprint("o", r.IntN(10)), r.IntN(100)
+					if r.IntN(3) == 0 {
+						c.api.Remove(fakeapi.ConfigMaps, "default", name)
+						delete(want, name)
+						// Created and deleted unseen is nothing to wait for: see Subscription.CatchUp.
+						pass(time.Duration(r.IntN(4)) * time.Second)
+					} else {
+						c.put(name, value)
+						want[name] = value
+						pass(3 * time.Second)
+					}
+				}
+				if r.IntN(4) == 0 { // a relist
+					c.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+						if r.Verb == "watch" && r.Resource.Resource != "leases" {
+							return r.Refuse()
+						}
+						return nil, nil
+					})
+					c.api.CutWatches()
+					pass(time.Second)
+					c.put("o1", round)
+					want["o1"] = round
+					c.put("o2", round)
+					want["o2"] = round
+					c.api.Expire()
+					c.api.Intercept(nil)
+				}
+				c.idle(t, fmt.Sprintf("seed %d, round %d", seed, round), want)
+			}
+			stop()
+			ok(t, result())
+		})
+	}
+}
+
+// idleIn has somebody wait for a minute at most.
+func idleIn(t *testing.T, m *manager.Manager) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("too late"))
+	defer cancel()
+	return m.Idle(ctx)
+}
+
+// wantBusy wants Idle to fail with an error that has these parts in this order.
+func wantBusy(t *testing.T, m *manager.Manager, parts ...string) {
+	t.Helper()
+	err := idleIn(t, m)
+	if err == nil {
+		t.Errorf("it is idle, want %q", parts)
+		return
+	}
+	wantParts(t, err, append([]string{`the manager "test" is not idle: `}, parts...)...)
+}
+
+func TestM7_TheErrorNamesWhatIsNotIdle(t *testing.T) {
+	t.Run("a running Reconcile", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newChain(nil)
+			stop, result := start(t, c.manager)
+			c.takes.Store(int64(2 * time.Minute))
+			c.put("front", 1)
+			wantBusy(t, c.manager, `controller "first": workqueue "first": 1 held: default/front: too late`)
+			pass(time.Hour)
+			stop()
+			ok(t, result())
+		})
+	})
+	t.Run("an object that is not shown", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newChain(nil)
+			stop, result := start(t, c.manager)
+			ok(t, idleIn(t, c.manager))
+			c.api.Lag(time.Hour)
+			c.put("front", 1)
+			wantBusy(t, c.manager, `controller "first": Kind(ConfigMap.v1): ConfigMap.v1 does not show default/front at 2`, "too late",
+				`controller "second": ConfigMap.v1 does not show default/front`, "too late")
+			stop()
+			ok(t, result())
+		})
+	})
+	t.Run("a handler that is not done", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newChain(nil)
+			stop, result := start(t, c.manager)
+			c.handler.Store(int64(2 * time.Minute))
+			c.put("front", 1)
+			wantBusy(t, c.manager, `controller "second": Kind(Secret.v1): Secret.v1 does not show default/front at 3, or its handler was not told yet`, "too late")
+			pass(time.Hour)
+			stop()
+			ok(t, result())
+		})
+	})
+	t.Run("a kind that cannot be listed", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newChain(nil)
+			c.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+				if r.Resource.Resource == "secrets" {
+					return r.Fail(http.StatusForbidden, "no right")
+				}
+				return nil, nil
+			})
+			stop, result := start(t, c.manager)
+			wantBusy(t, c.manager, `what the API server has of Secret.v1 is not known: no right`, "too late", `what the API server has of Secret.v1 is not known`)
+			stop()
+			ok(t, result())
+		})
+	})
+	t.Run("controllers that never come to rest", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			api := newAPI()
+			put(api, "a")
+			m := newManager(api, nil)
+			n := 0
+			configMaps(m, "restless", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+				n++
+				_, err := client.For[*corev1.ConfigMap](m.Client()).Patch(ctx, key, types.MergePatchType, fmt.Appendf(nil, `{"data":{"n":"%d"}}`, n))
+				time.Sleep(time.Millisecond)
+				return controller.Result{}, err
+			})
+			stop, result := start(t, m)
+			wantBusy(t, m, `restless`, "too late")
+			stop()
+			ok(t, result())
+		})
+	})
+}
+
+func TestM7_Standby(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leader := newChain(elected)
+		stopLeader, leaderResult := start(t, leader.manager)
+		pass(time.Second)
+		standby := newManager(leader.api, elected)
+		configMaps(standby, "website", func(context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{}, nil
+		})
+		stop, result := start(t, standby)
+		ok(t, idleIn(t, standby)) // nothing is due
+		leader.put("front", 1)
+		wantBusy(t, standby, `controller "website": it does not lead, so that nobody takes its keys: `, "2 ready: ", "default/front", "too late")
+		ok(t, idleIn(t, leader.manager))
+		stopLeader()
+		ok(t, leaderResult())
+		ok(t, idleIn(t, standby))
+		stop()
+		ok(t, result())
+	})
+}
+
+func TestM7_WhatDoesNotCount(t *testing.T) {
+	boom := errors.New("boom")
+	for name, test := range map[string]struct {
+		reconcile  controller.Func[types.NamespacedName]
+		pause      func(c *controller.Controller[types.NamespacedName], key types.NamespacedName)
+		reconciles int64
+	}{
+		"RequeueAfter": {reconcile: func(context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{RequeueAfter: 100 * time.Millisecond}, nil
+		}, reconciles: 1},
+		"what goes on failing": {reconcile: func(context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{}, boom
+		}, reconciles: 9},
+		"a controller that is paused": {pause: func(c *controller.Controller[types.NamespacedName], _ types.NamespacedName) { c.Pause() }},
+		"a key that is paused":        {pause: (*controller.Controller[types.NamespacedName]).PauseKey},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := newAPI()
+				m := newManager(api, nil)
+				var n atomic.Int64
+				c := controller.New("website", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+					n.Add(1)
+					return test.reconcile(ctx, key)
+				}), controller.Options{Logger: silent})
+				c.Watch(source.Kind(cache.For[*corev1.ConfigMap](m.Cache()), handler.Self()))
+				m.Add(c)
+				if test.pause != nil {
+					test.pause(c, types.NamespacedName{Namespace: "default", Name: "a"})
+				}
+				stop, result := start(t, m)
+				put(api, "a")
+				ok(t, idleIn(t, m))
+				if n.Load() != test.reconciles {
+					t.Errorf("%d Reconciles, want %d", n.Load(), test.reconciles)
+				}
+				stop()
+				ok(t, result())
+			})
+		})
+	}
+}
+
+// What fails a few times in a row, as with conflicts, is waited for.
+func TestM7_WhatFailsForAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		put(api, "a")
+		m := newManager(api, nil)
+		n := 0
+		configMaps(m, "website", func(context.Context, types.NamespacedName) (controller.Result, error) {
+			if n++; n <= 8 {
+				return controller.Result{}, errors.New("a conflict")
+			}
+			return controller.Result{}, nil
+		})
+		stop, result := start(t, m)
+		ok(t, idleIn(t, m))
+		if n != 9 {
+			t.Errorf("%d Reconciles", n)
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
+func TestM7_KindsThatAreNotServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		api.Withdraw(fakeapi.Secrets)
+		m := newManager(api, nil)
+		var n atomic.Int64
+		count := controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
+			n.Add(1)
+			return controller.Result{}, nil
+		})
+		configMaps(m, "website", count)
+		c := controller.New("optional", count, controller.Options{})
+		c.Watch(source.Kind(cache.For[*corev1.Secret](m.Cache()), handler.Self()))
+		m.Add(c)
+		stop, result := start(t, m)
+		put(api, "a")
+		ok(t, idleIn(t, m))
+		if n.Load() != 1 {
+			t.Errorf("%d Reconciles", n.Load())
+		}
+		api.Serve(fakeapi.Secrets)
+		api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}})
+		ok(t, idleIn(t, m))
+		if n.Load() != 2 {
+			t.Errorf("%d Reconciles", n.Load())
+		}
+		api.Withdraw(fakeapi.Secrets)
+		ok(t, idleIn(t, m))
+		stop()
+		ok(t, result())
+	})
+}
+
+func TestM7_BeforeAndAfterRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(nil)
+		c.put("front", 1)
+		wantBusy(t, c.manager, `controller "first": Kind(ConfigMap.v1): the source does not run yet: too late`)
+		stop, result := start(t, c.manager)
+		ok(t, idleIn(t, c.manager))
+		if c.reconciles.Load() == 0 {
+			t.Error("nothing was reconciled")
+		}
+		c.takes.Store(int64(time.Second))
+		c.api.Lag(time.Hour)
+		c.put("front", 2)
+		time.AfterFunc(10*time.Second, stop)
+		began := time.Now()
+		wantBusy(t, c.manager, "the source has stopped")
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("it took %s to hear of the stop", took)
+		}
+		ok(t, result())
+		wantBusy(t, c.manager, "the source has stopped")
+	})
+}
+
+// A controller that is removed, or added, while somebody waits.
+func TestM7_RemovedAndAdded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		put(api, "a")
+		m := newManager(api, nil)
+		stuck := make(chan struct{})
+		c := controller.New("stuck", controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
+			<-stuck
+			return controller.Result{}, nil
+		}), controller.Options{})
+		c.Watch(source.Kind(cache.For[*corev1.ConfigMap](m.Cache()), handler.Self()))
+		m.Add(c)
+		stop, result := start(t, m)
+		var n atomic.Int64
+		time.AfterFunc(10*time.Second, func() {
+			configMaps(m, "late", func(context.Context, types.NamespacedName) (controller.Result, error) {
+				time.Sleep(time.Second)
+				n.Add(1)
+				return controller.Result{}, nil
+			})
+			close(stuck)
+			ok(t, m.Remove(t.Context(), c))
+		})
+		ok(t, idleIn(t, m))
+		if n.Load() != 1 {
+			t.Errorf("%d Reconciles of the one that was added", n.Load())
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
+func TestM7_NothingToWaitFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(newAPI(), nil)
+		m.Add(newFake("of another type", &diary{}))
+		stop, result := start(t, m)
+		ok(t, idleIn(t, m))
+		stop()
+		if err := result(); err != nil && !strings.Contains(err.Error(), "canceled") {
+			t.Error(err)
+		}
+	})
+}

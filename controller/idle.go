@@ -59,7 +59,7 @@ func (c *Controller[K]) Quiet(ctx context.Context) (taken uint64, err error) {
 	if err == nil {
 		return taken, nil
 	}
-	if _, _, leading := c.workers.all(); !leading {
+	if leading, _ := c.workers.leads(); !leading {
 		err = fmt.Errorf("it does not lead, so that nobody takes its keys: %w", err)
 	}
 	return taken, fmt.Errorf("controller %q: %w", c.name, err)

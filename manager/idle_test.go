@@ -273,7 +273,7 @@ func TestM7_TheErrorNamesWhatIsNotIdle(t *testing.T) {
 			configMaps(m, "restless", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 				n++
 				_, err := client.For[*corev1.ConfigMap](m.Client()).Patch(ctx, key, types.MergePatchType, fmt.Appendf(nil, `{"data":{"n":"%d"}}`, n))
-				time.Sleep(time.Millisecond)
+				time.Sleep(100 * time.Millisecond)
 				return controller.Result{}, err
 			})
 			stop, result := start(t, m)

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
+	"github.com/setpoint-dev/setpoint/manager"
 )
 
 //go:embed config/crd/web.example.com_websites.yaml
@@ -27,19 +27,21 @@ type demo struct {
 	options
 	log     *slog.Logger
 	table   *table
-	health  net.Listener     // nil: none
-	dir     string           // for files that go when the program ends
-	cluster *envtest.Cluster // ours, or what leads to yours
+	health  *manager.HealthOptions // nil: none
+	dir     string                 // for files that go when the program ends
+	cluster *envtest.Cluster       // ours, or what leads to yours
 }
 
 // run does what the flags ask for, and returns when all that it started has stopped. The error is the context's cause if
 // that, and nothing else, is why it ended.
 func (d *demo) run(ctx context.Context) (err error) {
 	if d.http != "" { // first: a taken port should not cost the start of a control plane
-		if d.health, err = operator.Listen(d.http); err != nil {
-			return err
+		l, err := manager.Listen(d.http)
+		if err != nil {
+			return fmt.Errorf("-http: %w", err)
 		}
-		defer d.health.Close()
+		defer l.Close()
+		d.health = &manager.HealthOptions{Listener: l}
 	}
 	if d.dir, err = os.MkdirTemp("", "website-"); err != nil {
 		return fmt.Errorf("a directory for temporary files: %w", err)

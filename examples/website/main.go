@@ -89,7 +89,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.BoolVar(&o.once, "once", false, "create a Website, change it, delete it, then stop; else run until Ctrl-C")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that leads to a cluster of yours; else a control plane is started for you")
 	f.StringVar(&o.crd, "crd", "", "install the CRD from this `file` first; else the built-in one on a control plane of ours, none on a cluster of yours")
-	f.StringVar(&o.http, "http", "", "`address` such as localhost:8081 for the operator's /healthz and /readyz; else none")
+	f.StringVar(&o.http, "http", "", "`address` such as localhost:8081 for the operator's /livez and /readyz; else none")
 	f.BoolVar(&o.verbose, "v", false, "show the operator's log; else only its warnings")
 	err := f.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,8 +37,8 @@ const Name = "website-operator"
 type Options struct {
 	// LeaderElection lets one of several replicas act. Default: nil, this process acts.
 	LeaderElection *leaderelection.Options
-	// Health is where /healthz and /readyz are served. Default: nil, nowhere.
-	Health net.Listener
+	// Health is where /livez and /readyz are served. Default: nil, nowhere.
+	Health *manager.HealthOptions
 	// Logger takes what the operator has to say. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -59,7 +58,7 @@ func New(cfg *rest.Config, o Options) (*manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	mgr := manager.New(cfg, manager.Options{Name: Name, Scheme: s, LeaderElection: o.LeaderElection, Logger: o.Logger})
+	mgr := manager.New(cfg, manager.Options{Name: Name, Scheme: s, LeaderElection: o.LeaderElection, Health: o.Health, Logger: o.Logger})
 	r := &reconciler{
 		websites:    cache.For[*v1alpha1.Website](mgr.Cache()),
 		configMaps:  cache.For[*corev1.ConfigMap](mgr.Cache()),
@@ -74,9 +73,6 @@ func New(cfg *rest.Config, o Options) (*manager.Manager, error) {
 	c.Watch(source.Kind(r.deployments, handler.Owner(r.websites)))
 	c.Watch(source.Kind(r.configMaps, handler.Func[types.NamespacedName](unlisted)))
 	mgr.Add(c)
-	if o.Health != nil {
-		mgr.AddEverywhere("health", func(ctx context.Context) error { return serveHealth(ctx, o.Health, mgr.Ready()) })
-	}
 	return mgr, nil
 }
 

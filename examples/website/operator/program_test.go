@@ -4,16 +4,23 @@
 package operator_test
 
 import (
+	"context"
+	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
 )
 
 // The program of the image, as the manifests run it.
@@ -46,6 +53,7 @@ var _ = Describe("The program", Ordered, func() {
 		namespace, err := cluster.Namespace(ctx, "program")
 		Expect(err).NotTo(HaveOccurred())
 		expectWorld(ctx, create(ctx, siteIn(namespace, 1, "one")), 1, "one")
+		expectHealth(ctx, session)
 
 		session.Signal(syscall.SIGTERM)
 		Eventually(session).Should(gexec.Exit(0))
@@ -58,7 +66,27 @@ var _ = Describe("The program", Ordered, func() {
 			Expect(session.Err).To(gbytes.Say(`^operator: ` + words + `[^\n]*\n$`))
 		},
 		Entry("no such kubeconfig", `.*no/such/file.*give the path`, "-kubeconfig", "no/such/file"),
-		Entry("not an address", `cannot listen on nowhere.*-http`, "-kubeconfig", "../testdata/dead.kubeconfig", "-http", "nowhere"),
+		Entry("not an address", `-http: cannot listen on nowhere`, "-kubeconfig", "../testdata/dead.kubeconfig", "-http", "nowhere"),
 		Entry("nobody there", `.*https://127\.0\.0\.1:1.*refused`, "-kubeconfig", "../testdata/dead.kubeconfig"),
 	)
 })
+
+// expectHealth asks the program what the kubelet would ask it.
+func expectHealth(ctx context.Context, session *gexec.Session) {
+	GinkgoHelper()
+	address := regexp.MustCompile(`"health server","address":"([^"]+)"`).FindSubmatch(session.Err.Contents())
+	Expect(address).NotTo(BeNil())
+	var deploy appsv1.Deployment
+	data, err := os.ReadFile("../config/manager/deployment.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(yaml.UnmarshalStrict(data, &deploy)).To(Succeed())
+	for _, probe := range []*corev1.Probe{deploy.Spec.Template.Spec.Containers[0].LivenessProbe, deploy.Spec.Template.Spec.Containers[0].ReadinessProbe} {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(address[1])+probe.HTTPGet.Path, nil)
+		Expect(err).NotTo(HaveOccurred())
+		request.Close = true // no connection is to be left
+		resp, err := http.DefaultClient.Do(request)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(resp).To(HaveHTTPStatus(http.StatusOK))
+		Expect(resp).To(HaveHTTPBody("ok"))
+	}
+}

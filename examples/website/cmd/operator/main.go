@@ -19,13 +19,14 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/manager"
 )
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "kubeconfig `file`; else KUBECONFIG, the pod's service account, or ~/.kube/config")
 	elect := flag.Bool("leader-elect", false, "act only while holding the Lease "+operator.Name)
 	namespace := flag.String("lease-namespace", "", "`namespace` of the Lease; else the pod's own")
-	health := flag.String("http", "", "`address` such as :8081 for /healthz and /readyz; else none")
+	health := flag.String("http", "", "`address` such as :8081 for /livez and /readyz; else none")
 	flag.Parse()
 
 	var o operator.Options
@@ -49,10 +50,12 @@ func run(ctx context.Context, kubeconfig, health string, o operator.Options) err
 		return err
 	}
 	if health != "" {
-		if o.Health, err = operator.Listen(health); err != nil {
-			return err
+		l, err := manager.Listen(health)
+		if err != nil {
+			return fmt.Errorf("-http: %w", err)
 		}
-		defer o.Health.Close()
+		defer l.Close()
+		o.Health = &manager.HealthOptions{Listener: l}
 	}
 	mgr, err := operator.New(cfg, o)
 	if err != nil {

@@ -39,9 +39,13 @@ func newLeases() *leases {
 
 func (l *leases) hooks() *hook.LeaderElection {
 	return &hook.LeaderElection{
-		Campaigning: l.campaigning,
-		TookOver:    func(e hook.LeaseTakeover) { l.takeover.WithLabelValues(e.Lease).Observe(e.Gap.Seconds()) },
+		Campaigning: func(lease string) {
+			l.begin(lease)
+			l.master.WithLabelValues(lease).Set(0)
+		},
+		TookOver: func(e hook.LeaseTakeover) { l.takeover.WithLabelValues(e.Lease).Observe(e.Gap.Seconds()) },
 		Acquired: func(lease string) {
+			l.begin(lease) // a host's elector campaigns without telling
 			l.master.WithLabelValues(lease).Set(1)
 			l.terms.WithLabelValues(lease, "acquired").Inc()
 		},
@@ -68,9 +72,8 @@ func (l *leases) hooks() *hook.LeaderElection {
 	}
 }
 
-// campaigning makes the series, so that alerts find a 0.
-func (l *leases) campaigning(lease string) {
-	l.master.WithLabelValues(lease).Set(0)
+// begin makes the series, so that alerts find a 0.
+func (l *leases) begin(lease string) {
 	l.trouble.WithLabelValues(lease)
 	for _, event := range []string{"acquired", "lost", "released"} {
 		l.terms.WithLabelValues(lease, event)

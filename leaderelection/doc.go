@@ -55,6 +55,12 @@
 // who acquires it takes them out, and hands them to its term ([client.Term.Inherited]). Only what the very last release has written
 // counts, told by its time. After a crash, and after a release by client-go's elector, nothing is known.
 //
+// # On a host's elector
+//
+// A program that runs client-go's elector already, as kube-controller-manager does, keeps it: [Observe] wraps its lock, so that its
+// elector makes our terms. L2 to L5, L7 and L9 hold as above, as far as they are about a term: a release waits for what leads, and how
+// a Lease is won, and when, is client-go's business (L1: what it takes it has timed; L6: it polls).
+//
 // # What it needs
 //
 // The right to create Leases, and to get, update and watch the one. Without the right to watch it polls, and says so in the log.

@@ -34,10 +34,10 @@ type Elector struct {
 	o    Options
 	http *http.Client
 	rest rest.Interface
-	host string           // of the API server, as in a ledger
 	wall func() time.Time // the wall clock
 
-	duties duties
+	stamper stamper
+	duties  duties
 }
 
 // New makes an elector. It starts nothing and makes no request. Its requests do not wait for a rate limit of cfg, and time out
@@ -69,8 +69,8 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection.New: %w", err)
 	}
-	host := server.Scheme + "://" + server.Host + strings.TrimSuffix(server.Path, "/")
-	e := &Elector{o: o, http: httpClient, rest: leases.RESTClient(), host: host, wall: func() time.Time { return time.Now().Round(0) }}
+	e := &Elector{o: o, http: httpClient, rest: leases.RESTClient(), wall: func() time.Time { return time.Now().Round(0) }}
+	e.stamper = stamper{identity: o.Identity, host: server.Scheme + "://" + server.Host + strings.TrimSuffix(server.Path, "/")}
 	e.duties = duties{lease: e.String(), leaseDuration: o.LeaseDuration, grace: o.Grace}
 	return e, nil
 }

@@ -20,9 +20,7 @@ const releaseLimit = 2 * time.Second
 func (c *candidate) release(ctx context.Context, h *holding) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
-	_, err := c.overwrite(ctx, h, func(l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
-		return c.stamped(givenUp(l, at), h.term, at)
-	})
+	_, err := c.overwrite(ctx, h, func(l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease { return c.givenUp(h, l, at) })
 	switch {
 	case errors.Is(err, errTaken):
 		err = nil

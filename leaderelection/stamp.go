@@ -47,22 +47,18 @@ type stampedWrite struct {
 	Host        string             `json:"host,omitempty"`   // empty: that of the Lease
 }
 
+// stamper reads and writes it, for an identity, and for the API server of the Lease, as a ledger calls it.
+type stamper struct{ identity, host string }
+
 // stamped writes what was written under a term into a Lease that is being released.
-func (c *candidate) stamped(l *coordinationv1.Lease, t *client.Term, at time.Time) *coordinationv1.Lease {
-	s := stamp{Holder: c.o.Identity, Released: at.UTC()}
-	var writes []client.Write
-	switch {
-	case t != nil:
-		writes, s.Unknown = t.Written()
-	case c.left != nil: // nobody has led meanwhile
-		writes, s.Unknown = c.left.Writes, c.left.Unknown
-	}
+func (m stamper) stamped(l *coordinationv1.Lease, writes []client.Write, unknown int, at time.Time) *coordinationv1.Lease {
 	delete(l.Annotations, WrittenAnnotation)
-	if len(writes) == 0 && s.Unknown == 0 {
+	if len(writes) == 0 && unknown == 0 {
 		return l
 	}
+	s := stamp{Holder: m.identity, Released: at.UTC(), Unknown: unknown}
 	for i := range writes {
-		s.Writes = append(s.Writes, c.stampOf(&writes[i]))
+		s.Writes = append(s.Writes, m.stampOf(&writes[i]))
 	}
 	text, err := json.Marshal(s)
 	for err == nil && len(text) > maxStamp && len(s.Writes) > 0 { // the oldest are the least likely to be missed
@@ -75,7 +71,7 @@ func (c *candidate) stamped(l *coordinationv1.Lease, t *client.Term, at time.Tim
 	return l
 }
 
-func (e *Elector) stampOf(w *client.Write) stampedWrite {
+func (m stamper) stampOf(w *client.Write) stampedWrite {
 	s := stampedWrite{
 		Resource:  schema.GroupResource{Group: w.Group, Resource: w.Resource}.String(),
 		Namespace: w.Namespace, Name: w.Name, UID: w.UID, Version: w.ResourceVersion, Subresource: w.Subresource,
@@ -86,14 +82,14 @@ func (e *Elector) stampOf(w *client.Write) stampedWrite {
 	if o, ok := w.Object.(*metav1.PartialObjectMetadata); ok {
 		s.Labels = &o.Labels
 	}
-	if w.Host != e.host {
+	if w.Host != m.host {
 		s.Host = w.Host
 	}
 	return s
 }
 
 // inheritance returns what the holder has left that has released a Lease; nil if it has left nothing, or was not the last one.
-func (e *Elector) inheritance(l *coordinationv1.Lease) (*client.Handover, error) {
+func (m stamper) inheritance(l *coordinationv1.Lease) (*client.Handover, error) {
 	text := l.Annotations[WrittenAnnotation]
 	if text == "" || !released(l) || l.Spec.RenewTime == nil {
 		return nil, nil //nolint:nilnil // nothing is what was left
@@ -113,16 +109,16 @@ func (e *Elector) inheritance(l *coordinationv1.Lease) (*client.Handover, error)
 	}
 	h := &client.Handover{Holder: s.Holder, Released: s.Released, Unknown: s.Unknown}
 	for i := range s.Writes {
-		h.Writes = append(h.Writes, e.writeOf(&s.Writes[i]))
+		h.Writes = append(h.Writes, m.writeOf(&s.Writes[i]))
 	}
 	return h, nil
 }
 
-func (e *Elector) writeOf(s *stampedWrite) client.Write {
+func (m stamper) writeOf(s *stampedWrite) client.Write {
 	r := schema.ParseGroupResource(s.Resource)
 	w := client.Write{UID: s.UID, ResourceVersion: s.Version, Effect: client.Stored}
 	w.Request = client.Request{
-		Verb: "update", Group: r.Group, Resource: r.Resource, Namespace: s.Namespace, Name: s.Name, Subresource: s.Subresource, Host: e.host,
+		Verb: "update", Group: r.Group, Resource: r.Resource, Namespace: s.Namespace, Name: s.Name, Subresource: s.Subresource, Host: m.host,
 	}
 	if s.Host != "" {
 		w.Host = s.Host
@@ -149,9 +145,22 @@ func (c *candidate) inherit(l *coordinationv1.Lease) {
 	if l == nil {
 		return
 	}
-	left, err := c.inheritance(l)
+	left, err := c.stamper.inheritance(l)
 	if err != nil {
 		c.log.Warn("what the last holder of the lease has written cannot be read, so its writes are not waited for", "annotation", WrittenAnnotation, "err", err)
 	}
 	c.left = left
+}
+
+// givenUp is the Lease as this process writes it at a release.
+func (c *candidate) givenUp(h *holding, l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
+	l = givenUp(l, at)
+	switch {
+	case h.term != nil:
+		writes, unknown := h.term.Written()
+		return c.stamper.stamped(l, writes, unknown, at)
+	case c.left != nil: // nobody has led meanwhile
+		return c.stamper.stamped(l, c.left.Writes, c.left.Unknown, at)
+	}
+	return l
 }

@@ -252,7 +252,9 @@ func change(t *testing.T, api *fakeapi.Server, f func(*coordinationv1.Lease)) {
 // clientgoLeads has client-go's elector lead for a while, and release.
 func clientgoLeads(t *testing.T, api *fakeapi.Server) {
 	t.Helper()
-	c, err := kubernetes.NewForConfig(api.Config())
+	cfg := api.Config()
+	cfg.Transport = &replica{api: api}
+	c, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// ObserveOptions configures Observe. The durations must be those of the host's elector: of client-go's LeaderElectionConfig, or of
+// the LeaderElectionConfiguration in component-base, whose fields have the same names (there with .Duration). The zero value is
+// what both default to.
+type ObserveOptions struct {
+	// LeaseDuration is how long the Lease stays its holder's when it is not renewed. Default: 15 s.
+	LeaseDuration time.Duration
+	// RenewDeadline is for how long the host tries to renew before it gives up. The term is lost RetryPeriod and RenewDeadline after the
+	// last renewal that succeeded was sent; the rest of LeaseDuration is the time in which work has to stop. Default: 10 s.
+	RenewDeadline time.Duration
+	// RetryPeriod is the pause between two renewals. Default: 2 s.
+	RetryPeriod time.Duration
+	// Grace is for how long work may go on after the term was lost, or after the Lease is over, before Check fails. Default: 20 s.
+	Grace time.Duration
+	// Hooks observes the terms. Campaigning, Cold and Trouble are not called: the host knows. Default: nobody does.
+	Hooks *hook.LeaderElection
+}
+
+// options are those of an elector with the same durations.
+func (o ObserveOptions) options() Options {
+	with := Options{
+		Lease: "host", Namespace: "host", Identity: "host",
+		LeaseDuration: o.LeaseDuration, RenewDeadline: o.RenewDeadline, RetryPeriod: o.RetryPeriod, Grace: o.Grace, Hooks: o.Hooks,
+	}
+	if o.LeaseDuration == 0 {
+		with.LeaseDuration = 15 * time.Second
+	}
+	if o.RenewDeadline == 0 {
+		with.RenewDeadline = 10 * time.Second
+	}
+	if o.RetryPeriod == 0 {
+		with.RetryPeriod = 2 * time.Second
+	}
+	return with.withDefaults()
+}
+
+// Validate names each field that is wrong, after defaults.
+func (o ObserveOptions) Validate() error {
+	err := o.options().validateTimes()
+	if err == nil {
+		return nil
+	}
+	return errors.New(strings.ReplaceAll(err.Error(), "leaderelection.Options.", "leaderelection.ObserveOptions."))
+}
+
+// Observed is a host's lock that yields our terms: a resourcelock.Interface for client-go's elector. Its methods may be called from
+// many goroutines; those of the lock are called by the elector, one after another.
+type Observed struct {
+	o       Options // of an elector with the same durations
+	lock    resourcelock.Interface
+	leases  *watchedLeases // nil: the lock is no LeaseLock
+	began   time.Time      // by the monotonic clock
+	wallDid time.Time      // and by the wall clock
+	wall    func() time.Time
+	duties  duties
+
+	mu      sync.Mutex // guards what follows, and what the types below say
+	authors authors
+	ours    bool    // the record, as last read or written
+	read    bool    // it was read since the last write
+	leader  string  // as last reported
+	tenure  *tenure // the last one; nil: there was none
+}
+
+// Observe wraps a host's lock, so that client-go's elector, which the host runs on, drives our terms and the fence (L2):
+//
+//	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, …)
+//	observed, err := leaderelection.Observe(lock, leaderelection.ObserveOptions{LeaseDuration: …, RenewDeadline: …, RetryPeriod: …})
+//	clientgo.RunOrDie(ctx, clientgo.LeaderElectionConfig{
+//		Lock: observed, ReleaseOnCancel: true, …
+//		Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: func(ctx context.Context) {
+//			err := observed.Lead(ctx, func(take, work context.Context) error { return c.Lead(take, work) })
+//			…
+//		}, …},
+//	})
+//
+// The wrapper makes no request of its own. It times those of the elector: the trust counts from the start of the last Create or
+// Update that succeeded and holds. How the Lease is won stays the elector's business; how a term ends is ours:
+//
+//   - The term is lost RetryPeriod and RenewDeadline after that start, however late answers come (client-go counts from the answer),
+//     when somebody else is seen to hold the Lease, or it was deleted or made anew. What leads is cancelled with cause ErrLost, and
+//     the elector is refused further renewals, so that it gives up, too.
+//   - A release (ReleaseOnCancel) waits until what leads has returned (L3), as long as the elector's request lasts (client-go:
+//     RenewDeadline) and the term is trusted; else it is refused, and the Lease expires.
+//   - A Lease that is not ours is not released (L4), although client-go would.
+//   - What was written under the term is noted on the Lease when it is released, and known to the next one (L9).
+//
+// The token ([client.Token]) has the UID of the Lease and its version when it was acquired if the lock is a *resourcelock.LeaseLock:
+// a copy of it is used, whose client tells what it is answered. Other locks do not show the Lease: there the token has the lock's
+// description and the time of acquisition in microseconds, and whoever holds it under the same identity is taken for this process.
+func Observe(lock resourcelock.Interface, o ObserveOptions) (*Observed, error) {
+	if lock == nil {
+		return nil, errors.New("leaderelection.Observe: the lock is nil; resourcelock.New makes one")
+	}
+	if lock.Identity() == "" {
+		return nil, errors.New("leaderelection.Observe: the lock has no identity; set ResourceLockConfig.Identity to one that differs in each start of each process")
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	n := &Observed{o: o.options(), lock: lock, began: time.Now(), wall: func() time.Time { return time.Now().Round(0) }}
+	n.wallDid = n.wall()
+	n.o.Lease, n.o.Identity = lock.Describe(), lock.Identity()
+	n.authors.identity = lock.Identity()
+	n.duties = duties{lease: lock.Describe(), leaseDuration: n.o.LeaseDuration, grace: n.o.Grace}
+	if l, is := lock.(*resourcelock.LeaseLock); is {
+		if l.Client == nil {
+			return nil, errors.New("leaderelection.Observe: the LeaseLock has no client")
+		}
+		n.o.Lease = l.LeaseMeta.Name
+		own := *l
+		n.leases = &watchedLeases{LeasesGetter: l.Client, stamper: stamper{identity: lock.Identity()}, of: n}
+		own.Client, n.lock = n.leases, &own
+	}
+	return n, nil
+}
+
+// String names the Lease.
+func (o *Observed) String() string { return o.lock.Describe() }
+
+// Name is that of the Check, such as "leader-election-operator".
+func (o *Observed) Name() string { return "leader-election-" + o.o.Lease }
+
+// Check is [Elector.Check].
+func (o *Observed) Check(*http.Request) error { return o.duties.check() }
+
+// now reads both clocks.
+func (o *Observed) now() instant {
+	return instant{mono: time.Since(o.began), wall: o.wall().Sub(o.wallDid)}
+}

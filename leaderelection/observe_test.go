@@ -1,0 +1,505 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	clientgo "k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+)
+
+// host is a program that runs client-go's elector on an observed lock.
+type host struct {
+	*replica
+	*leaderelection.Observed
+	keeps bool // it does not release
+
+	mu      sync.Mutex // guards what follows
+	led     []error    // what Lead has returned
+	token   client.Token
+	running sync.WaitGroup
+}
+
+func newHost(t *testing.T, api *fakeapi.Server, identity string) *host {
+	t.Helper()
+	h := &host{replica: &replica{api: api}}
+	cfg := api.Config()
+	cfg.Transport, cfg.Timeout = h.replica, 5*time.Second // as resourcelock.NewFromKubeconfig sets it
+	leases, err := coordinationclient.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Observed, err = leaderelection.Observe(&resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "operator"}, Client: leases,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+	}, leaderelection.ObserveOptions{Hooks: &hook.LeaderElection{
+		Acquired: func(name string) {
+			h.note("acquired %s", name)
+			l := lease(t, api)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.token = client.Token{Lease: l.UID, ResourceVersion: l.ResourceVersion, Holder: identity}
+		},
+		Lost:     func(lease string) { h.note("lost %s", lease) },
+		Released: func(lease string, err error) { h.note("released %s: %v", lease, err != nil) },
+		Leader:   func(lease, identity string) { h.note("%s leads %s", identity, lease) },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// campaign runs client-go's elector until ctx is done or the Lease is lost, and does not wait for Lead, as RunOrDie does not.
+func (h *host) campaign(ctx context.Context, leads ...leaderelection.Lead) {
+	clientgo.RunOrDie(logr.NewContext(ctx, logr.Discard()), clientgo.LeaderElectionConfig{
+		Lock: h.Observed, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: !h.keeps,
+		Callbacks: clientgo.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				for _, lead := range leads {
+					h.running.Go(func() {
+						err := h.Lead(ctx, lead)
+						h.mu.Lock()
+						defer h.mu.Unlock()
+						h.led = append(h.led, err)
+					})
+				}
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+}
+
+// start does so until stop is called; ended is closed when the elector has returned.
+func (h *host) start(t *testing.T, leads ...leaderelection.Lead) (stop func(), ended <-chan struct{}) {
+	ctx, cancel := context.WithCancel(t.Context())
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		h.campaign(ctx, leads...)
+	}()
+	return cancel, returned
+}
+
+// result waits until all that leads has returned, and returns with what.
+func (h *host) result() []error {
+	h.running.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.led
+}
+
+func done(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// TestObserve_TheElectorOfTheHostMakesTheTerm: its token is that of the Lease, its trust counts from when renewals are sent, and it
+// ends when the Lease is released, after what leads has returned (L2, L3).
+func TestObserve_TheElectorOfTheHostMakesTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		h := newHost(t, api, "a")
+		slow := func(req *http.Request) (*http.Response, error) {
+			resp, err := api.RoundTrip(req)
+			time.Sleep(time.Second)
+			return resp, err
+		}
+		h.line.Store(&slow)
+		var term *client.Term
+		stop, ended := h.start(t, func(take, work context.Context) error {
+			term = client.TermOf(work)
+			h.mu.Lock()
+			if term.Token() != h.token || client.TermOf(take) != term || h.token.Lease == "" {
+				t.Errorf("the token is %+v, want %+v", term.Token(), h.token)
+			}
+			h.mu.Unlock()
+			<-take.Done()
+			time.Sleep(5 * time.Second)
+			ok(t, work.Err())
+			ok(t, term.Trusted())
+			h.note("returns")
+			return take.Err()
+		})
+		pass(2*time.Minute + time.Second)
+		sent := lease(t, api).Spec.RenewTime.Time
+		if got := term.Until().Sub(sent); got.Round(time.Millisecond) != seconds(13.5) || time.Since(sent) > seconds(4) {
+			t.Errorf("it is trusted until %s after a renewal was sent, %s ago", got, time.Since(sent))
+		}
+		unwell(t, h, "")
+		stop()
+		pass(seconds(4.9))
+		if holder(t, api) != "a" || done(ended) {
+			t.Error("the Lease is released while something leads")
+		}
+		pass(seconds(3))
+		if holder(t, api) != "" || !done(ended) || term.Trusted() == nil {
+			t.Error("the Lease is not released, or the term has not ended")
+		}
+		for _, err := range h.result() {
+			ok(t, err)
+		}
+		h.want(t, "acquired operator", "returns", "released operator: false")
+	})
+}
+
+// TestObserve_AReleaseWaitsForAll that leads, but not for ever (L3).
+func TestObserve_AReleaseWaitsForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		h := newHost(t, api, "a")
+		free := make(chan struct{})
+		var lost time.Time
+		stop, ended := h.start(t, untilStopped, func(_, work context.Context) error {
+			<-work.Done()
+			lost = time.Now()
+			<-free
+			return context.Cause(work)
+		})
+		pass(seconds(5.5))
+		sent := lease(t, api).Spec.RenewTime.Time
+		stop()
+		pass(seconds(9.9))
+		if done(ended) {
+			t.Error("the elector has returned although something leads")
+		}
+		pass(seconds(0.1))
+		if !done(ended) || holder(t, api) != "a" {
+			t.Errorf("the elector has returned: %t; %q holds the Lease", done(ended), holder(t, api))
+		}
+		pass(time.Minute)
+		if took := lost.Sub(sent); took.Round(time.Millisecond) != seconds(12) {
+			t.Errorf("the work was cancelled %s after the last renewal", took)
+		}
+		unwell(t, h, "was lost")
+		close(free)
+		if errs := h.result(); len(errs) != 2 || errs[0] != nil || !errors.Is(errs[1], leaderelection.ErrLost) {
+			t.Errorf("Lead returned %v", errs)
+		}
+		unwell(t, h, "")
+		h.want(t, "acquired operator", "released operator: true", "lost operator")
+	})
+}
+
+// TestObserve_ALeaseThatAnotherHoldsIsNotReleased, although client-go would (L4).
+func TestObserve_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*testing.T, *fakeapi.Server)
+		holder string
+	}{
+		"a rival":    {func(_ *testing.T, api *fakeapi.Server) { give(api, "b") }, "b"},
+		"a namesake": {func(_ *testing.T, api *fakeapi.Server) { give(api, "a") }, "a"},
+		"made anew":  {remake, "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Leases)
+				h := newHost(t, api, "a")
+				stop, ended := h.start(t, untilStopped)
+				pass(seconds(5.5))
+				c.change(t, api)
+				stop()
+				<-ended
+				h.result()
+				if got := holder(t, api); got != c.holder {
+					t.Errorf("%q holds the Lease, want %q", got, c.holder)
+				}
+			})
+		})
+	}
+}
+
+// TestObserve_TheTermIsLost when it is not renewed in time, however late answers come; the elector, which may not know, is refused.
+func TestObserve_TheTermIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		h := newHost(t, api, "a")
+		late := func(req *http.Request) (*http.Response, error) {
+			resp, err := api.RoundTrip(req)
+			time.Sleep(4 * time.Second)
+			return resp, err
+		}
+		h.line.Store(&late)
+		var lost time.Time
+		var fenced error
+		lead := func(_, work context.Context) error {
+			<-work.Done()
+			lost = time.Now()
+			if !errors.Is(context.Cause(work), leaderelection.ErrLost) {
+				t.Errorf("the cause is %v", context.Cause(work))
+			}
+			ok(t, client.TermOf(work).Trusted())
+			time.Sleep(seconds(1.5))
+			fenced = client.TermOf(work).Trusted()
+			return nil
+		}
+		_, ended := h.start(t, lead)
+		pass(seconds(30))
+		h.cut()
+		sent := lease(t, api).Spec.RenewTime.Time
+		pass(time.Until(sent.Add(seconds(13)))) // client-go's elector will try for some seconds more
+		h.mend()
+		if done(ended) {
+			t.Fatal("the elector has given up before")
+		}
+		pass(seconds(30))
+		if took := lost.Sub(sent); took.Round(time.Millisecond) != seconds(12) || fenced == nil {
+			t.Errorf("lost %s after the last renewal was sent; the fence says %v", took, fenced)
+		}
+		if !done(ended) {
+			t.Error("the elector goes on")
+		}
+		if errs := h.result(); len(errs) != 1 || !errors.Is(errs[0], leaderelection.ErrLost) {
+			t.Errorf("Lead returned %v", errs)
+		}
+		stop, _ := h.start(t, untilStopped) // once more
+		pass(seconds(30))
+		if holder(t, api) != "a" {
+			t.Errorf("%q holds the Lease", holder(t, api))
+		}
+		stop()
+		pass(seconds(30))
+		h.result()
+		h.want(t, "acquired operator", "lost operator", "released operator: false", "acquired operator", "released operator: false")
+	})
+}
+
+// TestObserve_TheTermEndsAtOnce when the elector sees that the Lease is not ours any more (L7).
+func TestObserve_TheTermEndsAtOnce(t *testing.T) {
+	for name, change := range map[string]func(*testing.T, *fakeapi.Server){
+		"somebody else holds it": func(_ *testing.T, api *fakeapi.Server) { give(api, "b") },
+		"a namesake holds it":    func(_ *testing.T, api *fakeapi.Server) { give(api, "a") },
+		"it is deleted":          func(_ *testing.T, api *fakeapi.Server) { api.Remove(fakeapi.Leases, "default", "operator") },
+		"it is made anew":        remake,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Leases)
+				h := newHost(t, api, "a")
+				var lost time.Time
+				var fenced error
+				_, ended := h.start(t, func(_, work context.Context) error {
+					<-work.Done()
+					lost, fenced = time.Now(), client.TermOf(work).Trusted()
+					return nil
+				})
+				pass(seconds(5.5))
+				change(t, api)
+				pass(seconds(0.6))
+				if lost.IsZero() || !errors.Is(fenced, leaderelection.ErrLost) {
+					t.Errorf("lost at %s, the fence says %v", lost, fenced)
+				}
+				if done(ended) {
+					t.Fatal("the elector has given up before")
+				}
+				writes := api.Count("update", fakeapi.Leases) + api.Count("create", fakeapi.Leases)
+				pass(time.Minute)
+				if now := api.Count("update", fakeapi.Leases) + api.Count("create", fakeapi.Leases); now != writes || !done(ended) {
+					t.Errorf("the elector has written %d times more, and has given up: %t", now-writes, done(ended))
+				}
+				h.result()
+			})
+		})
+	}
+}
+
+// TestObserve_AMachineThatSlept has lost its term, by the wall clock.
+func TestObserve_AMachineThatSlept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		h := newHost(t, api, "a")
+		var slept atomic.Bool
+		leaderelection.SetWallOf(h.Observed, func() time.Time {
+			if slept.Load() {
+				return time.Now().Round(0).Add(time.Hour)
+			}
+			return time.Now().Round(0)
+		})
+		_, ended := h.start(t, func(_, work context.Context) error { <-work.Done(); return nil })
+		pass(seconds(5.5))
+		slept.Store(true)
+		pass(seconds(0.6))
+		if errs := h.result(); len(errs) != 1 || !errors.Is(errs[0], leaderelection.ErrLost) {
+			t.Errorf("Lead returned %v", errs)
+		}
+		<-ended
+		h.want(t, "acquired operator", "lost operator", "released operator: false")
+	})
+}
+
+// TestObserve_HandsOverToOursAndBack, with what was written (L7, L9).
+func TestObserve_HandsOverToOursAndBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newHeirs(t)
+		inherited := make(chan string, 1)
+		writes := func(name string) leaderelection.Lead {
+			return func(take, work context.Context) error {
+				inherited <- names(client.TermOf(work).Inherited())
+				all.write(work, name)
+				<-take.Done()
+				return nil
+			}
+		}
+		a := newHost(t, all.api, "a")
+		stopA, _ := a.start(t, writes("one"))
+		pass(seconds(5))
+		b := newReplica(t, all.api, "b")
+		stopB, resultB := b.start(t, writes("two"))
+		pass(seconds(5))
+		got := []string{<-inherited}
+		stopA()
+		pass(0)
+		got = append(got, <-inherited)
+		if l := lease(t, all.api); l.Annotations[leaderelection.WrittenAnnotation] != "" {
+			t.Errorf("the Lease has %v", l.Annotations)
+		}
+		c := newHost(t, all.api, "c")
+		stopC, endedC := c.start(t, writes("three"))
+		stopB()
+		ok(t, resultB())
+		pass(seconds(5))
+		got = append(got, <-inherited)
+		stopC()
+		<-endedC
+		if want := []string{"nothing", "from a: one", "from b: one two"}; !slices.Equal(got, want) {
+			t.Errorf("they have inherited %q, want %q", got, want)
+		}
+		if l := lease(t, all.api); !strings.Contains(l.Annotations[leaderelection.WrittenAnnotation], `"name":"three"`) {
+			t.Errorf("the Lease has %v", l.Annotations)
+		}
+	})
+}
+
+// TestObserve_LeadIsCalledAtOddTimes.
+func TestObserve_LeadIsCalledAtOddTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		h := newHost(t, api, "a")
+		stopped, cancel := context.WithCancel(t.Context())
+		cancel()
+		never := func(context.Context, context.Context) error { t.Error("it leads"); return nil }
+		if err := h.Lead(t.Context(), never); err == nil || !strings.Contains(err.Error(), "OnStartedLeading") {
+			t.Errorf("before: %v", err)
+		}
+		stop, ended := h.start(t, untilStopped)
+		pass(seconds(5))
+		ok(t, h.Lead(stopped, never))
+		boom := errors.New("boom")
+		if err := h.Lead(t.Context(), func(context.Context, context.Context) error { return boom }); !errors.Is(err, boom) {
+			t.Errorf("meanwhile: %v", err)
+		}
+		stop()
+		<-ended
+		if err := h.Lead(t.Context(), never); err == nil || !strings.Contains(err.Error(), "OnStartedLeading") {
+			t.Errorf("after: %v", err)
+		}
+		ok(t, h.Lead(stopped, never))
+		h.result()
+	})
+}
+
+// TestObserve_AHostThatDoesNotRelease is told of no loss when it has stopped.
+func TestObserve_AHostThatDoesNotRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, fakeapi.New(fakeapi.Leases), "a")
+		h.keeps = true
+		stop, ended := h.start(t, untilStopped)
+		pass(seconds(5))
+		stop()
+		<-ended
+		for _, err := range h.result() {
+			ok(t, err)
+		}
+		pass(time.Minute)
+		h.want(t, "acquired operator")
+		unwell(t, h, "")
+	})
+}
+
+// opaque is a lock that does not show its Lease.
+type opaque struct{ resourcelock.Interface }
+
+// TestObserve_AnyLock will do; the token is then what it says of itself.
+func TestObserve_AnyLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		h := &host{replica: &replica{api: api}}
+		cfg := api.Config()
+		cfg.Transport = h.replica
+		leases, err := coordinationclient.NewForConfig(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Observed, err = leaderelection.Observe(opaque{&resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "operator"}, Client: leases,
+			LockConfig: resourcelock.ResourceLockConfig{Identity: "a"},
+		}}, leaderelection.ObserveOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop, ended := h.start(t, func(take, work context.Context) error {
+			if k := client.TermOf(work).Token(); k.Lease != "default/operator" || len(k.ResourceVersion) != 15 || k.Holder != "a" {
+				t.Errorf("the token is %+v", k)
+			}
+			return untilStopped(take, work)
+		})
+		pass(time.Minute)
+		stop()
+		<-ended
+		for _, err := range h.result() {
+			ok(t, err)
+		}
+		if holder(t, api) != "" {
+			t.Errorf("%q holds the Lease", holder(t, api))
+		}
+	})
+}
+
+func TestObserve_BadInput(t *testing.T) {
+	lock := &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "a"}, Client: coordinationclient.New(nil)}
+	for want, c := range map[string]struct {
+		lock resourcelock.Interface
+		o    leaderelection.ObserveOptions
+	}{
+		"the lock is nil":                                   {},
+		"the lock has no identity":                          {lock: &resourcelock.LeaseLock{}},
+		"the LeaseLock has no client":                       {lock: &resourcelock.LeaseLock{LockConfig: lock.LockConfig}},
+		"leaderelection.ObserveOptions.LeaseDuration: 1.5s": {lock, leaderelection.ObserveOptions{LeaseDuration: 1500 * time.Millisecond}},
+		"leaderelection.ObserveOptions.RenewDeadline: 20s, must be positive and shorter than": {lock, leaderelection.ObserveOptions{RenewDeadline: 20 * time.Second}},
+		"leaderelection.ObserveOptions.Grace: -1s":                                            {lock, leaderelection.ObserveOptions{Grace: -time.Second}},
+	} {
+		if o, err := leaderelection.Observe(c.lock, c.o); o != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	for _, o := range []leaderelection.ObserveOptions{{}, {LeaseDuration: 137 * time.Second, RenewDeadline: 107 * time.Second, RetryPeriod: 26 * time.Second}} {
+		h, err := leaderelection.Observe(lock, o)
+		ok(t, err)
+		if h.Identity() != "a" {
+			t.Errorf("the identity is %q", h.Identity())
+		}
+	}
+}

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection
+
+import (
+	"context"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/setpoint-dev/setpoint/client"
+)
+
+// watchedLeases is the client of a LeaseLock. It tells what the LeaseLock keeps to itself: the Lease.
+type watchedLeases struct {
+	coordinationclient.LeasesGetter
+
+	stamper stamper
+	of      *Observed
+
+	// guarded by of.mu:
+	last *coordinationv1.Lease // as last answered; never changed
+	left *client.Handover      // by the last holder, nil: nothing is known
+}
+
+// Leases implements coordinationclient.LeasesGetter.
+func (w *watchedLeases) Leases(namespace string) coordinationclient.LeaseInterface {
+	return watchedLease{w.LeasesGetter.Leases(namespace), w}
+}
+
+// watchedLease is the one of a namespace. The LeaseLock uses what follows.
+type watchedLease struct {
+	coordinationclient.LeaseInterface
+
+	w *watchedLeases
+}
+
+// Get implements coordinationclient.LeaseInterface.
+func (l watchedLease) Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error) {
+	lease, err := l.LeaseInterface.Get(ctx, name, o)
+	if err == nil {
+		l.w.saw(lease, true)
+	}
+	return lease, err
+}
+
+// Create implements coordinationclient.LeaseInterface.
+func (l watchedLease) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	lease, err := l.LeaseInterface.Create(ctx, lease, o)
+	if err == nil {
+		l.w.saw(lease, true)
+	}
+	return lease, err
+}
+
+// Update implements coordinationclient.LeaseInterface. A release says what was written, and an acquisition removes that (L9).
+func (l watchedLease) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	lease, err := l.LeaseInterface.Update(ctx, l.w.stamped(lease.DeepCopy()), o)
+	if err == nil {
+		l.w.saw(lease, false)
+	}
+	return lease, err
+}
+
+// saw takes down an answer. The LeaseLock will change what it is given.
+func (w *watchedLeases) saw(l *coordinationv1.Lease, read bool) {
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	w.last = l.DeepCopy()
+	if read && !w.of.authors.mine(l) {
+		w.left, _ = w.stamper.inheritance(l) // what cannot be read is not waited for
+	}
+}
+
+func (w *watchedLeases) stamped(l *coordinationv1.Lease) *coordinationv1.Lease {
+	w.of.mu.Lock()
+	t := w.of.tenure
+	w.of.mu.Unlock()
+	if holderOf(l) != "" || t == nil || l.Spec.RenewTime == nil {
+		delete(l.Annotations, WrittenAnnotation)
+		return l
+	}
+	writes, unknown := t.term.Written()
+	return w.stamper.stamped(l, writes, unknown, l.Spec.RenewTime.Truncate(time.Microsecond))
+}

@@ -21,7 +21,7 @@ func (c *Controller) With(other *Controller) *Controller {
 		return either(c, other)
 	}
 	return &Controller{
-		Started: both(c.Started, other.Started), Stopped: both(c.Stopped, other.Stopped), Awaited: both(c.Awaited, other.Awaited),
+		Started: both(c.Started, other.Started), Stopped: both(c.Stopped, other.Stopped), TookOver: both(c.TookOver, other.TookOver), Awaited: both(c.Awaited, other.Awaited),
 		Reconciling: both(c.Reconciling, other.Reconciling), Reconciled: both(c.Reconciled, other.Reconciled), Slow: both(c.Slow, other.Slow),
 	}
 }

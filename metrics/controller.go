@@ -19,7 +19,8 @@ type controllers struct {
 
 	total                                         *prometheus.CounterVec
 	errors, terminal, panics, timeouts, slow, old *prometheus.CounterVec
-	took, awaited                                 *prometheus.HistogramVec
+	took, awaited, takeover                       *prometheus.HistogramVec
+	takeoverOld                                   *prometheus.CounterVec
 	workers, active                               *prometheus.Desc
 
 	gone func(controller string) // called for what has stopped
@@ -38,7 +39,8 @@ type ofController struct {
 type controller struct {
 	results                                       map[hook.Outcome]prometheus.Counter
 	errors, terminal, panics, timeouts, slow, old prometheus.Counter
-	took, awaited                                 prometheus.Observer
+	took, awaited, takeover                       prometheus.Observer
+	takeoverOld                                   prometheus.Counter
 }
 
 // results are the values of the label result. What controller-runtime calls an error is one here; there is nothing that it calls
@@ -49,6 +51,7 @@ var results = map[hook.Outcome]string{
 }
 
 func newControllers() *controllers {
+	waits := []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
 	count := func(name, help string) *prometheus.CounterVec { return counter(name, help, "controller") }
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, []string{"controller"}, nil)
@@ -67,13 +70,17 @@ func newControllers() *controllers {
 		active:  desc("controller_runtime_active_workers", "How many Reconciles run."),
 		slow:    count("setpoint_reconcile_slow_total", "Reconciles that were reported as slow."),
 		awaited: histogram("setpoint_reconcile_own_writes_wait_seconds", "For how long keys were put off until their own writes were shown.",
-			[]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}, "controller"),
-		old:   count("setpoint_reconcile_stale_total", "Reconciles that began although they may not have seen their key's own writes."),
+			waits, "controller"),
+		old: count("setpoint_reconcile_stale_total", "Reconciles that began although they may not have seen their key's own writes."),
+		takeover: histogram("setpoint_takeover_wait_seconds", "For how long the first Reconcile of a term waited until the writes of the term before were shown.",
+			waits, "controller"),
+		takeoverOld: count("setpoint_takeover_stale_total", "Terms that began although they may not have seen all writes of the term before."),
+
 		gone:  func(string) {},
 		open:  newOpen[string, controller](),
 		stats: map[any]func() ofController{},
 	}
-	c.collectors = collectors{c.total, c.errors, c.terminal, c.panics, c.timeouts, c.took, c.slow, c.awaited, c.old}
+	c.collectors = collectors{c.total, c.errors, c.terminal, c.panics, c.timeouts, c.took, c.slow, c.awaited, c.old, c.takeover, c.takeoverOld}
 	return c
 }
 
@@ -94,6 +101,16 @@ func (c *controllers) hooks() *hook.Controller {
 			}
 			if a.Doubts != nil {
 				of.old.Inc()
+			}
+		},
+		TookOver: func(e hook.TakenOver) {
+			of := c.open.of(e.Controller)
+			if of == nil {
+				return
+			}
+			of.takeover.Observe(e.Took.Seconds())
+			if e.Doubts != nil {
+				of.takeoverOld.Inc()
 			}
 		},
 		Slow: func(s hook.Slow) {
@@ -140,6 +157,7 @@ func (c *controllers) series(name string) *controller {
 		errors:  c.errors.WithLabelValues(name), terminal: c.terminal.WithLabelValues(name), panics: c.panics.WithLabelValues(name),
 		timeouts: c.timeouts.WithLabelValues(name), slow: c.slow.WithLabelValues(name), old: c.old.WithLabelValues(name),
 		took: c.took.WithLabelValues(name), awaited: c.awaited.WithLabelValues(name),
+		takeover: c.takeover.WithLabelValues(name), takeoverOld: c.takeoverOld.WithLabelValues(name),
 	}
 	for outcome, result := range results {
 		of.results[outcome] = c.total.WithLabelValues(name, result)
@@ -152,11 +170,12 @@ func (c *controllers) stopped(e hook.ControllerStopped) {
 		for _, result := range results {
 			c.total.DeleteLabelValues(e.Controller, result)
 		}
-		for _, v := range []*prometheus.CounterVec{c.errors, c.terminal, c.panics, c.timeouts, c.slow, c.old} {
+		for _, v := range []*prometheus.CounterVec{c.errors, c.terminal, c.panics, c.timeouts, c.slow, c.old, c.takeoverOld} {
 			v.DeleteLabelValues(e.Controller)
 		}
 		c.took.DeleteLabelValues(e.Controller)
 		c.awaited.DeleteLabelValues(e.Controller)
+		c.takeover.DeleteLabelValues(e.Controller)
 		c.gone(e.Controller)
 	})
 	c.mu.Lock()

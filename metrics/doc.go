@@ -44,6 +44,8 @@
 //	setpoint_reconcile_slow_total{controller}                     Reconciles that were reported as slow (C9)
 //	setpoint_reconcile_own_writes_wait_seconds{controller}        read-your-writes: for how long keys were put off (C6)
 //	setpoint_reconcile_stale_total{controller}                    Reconciles that may not have seen their key's own writes (C6)
+//	setpoint_takeover_wait_seconds{controller}                    for how long a term waited for the writes of the one before (L9)
+//	setpoint_takeover_stale_total{controller}                     terms that may not have seen all of them (L9)
 //	setpoint_source_dropped_total{controller,source,reason}       what a filter dropped, or a source had no room for
 //	setpoint_source_handler_failures_total{controller,source}     events that are tried again (S8)
 //	setpoint_source_poll_failures_total{controller,source}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -77,6 +78,8 @@ setpoint_skipped_applies_total counter controller resource
 setpoint_source_dropped_total counter controller reason source
 setpoint_source_handler_failures_total counter controller source
 setpoint_source_poll_failures_total counter controller source
+setpoint_takeover_stale_total counter controller
+setpoint_takeover_wait_seconds histogram controller
 setpoint_unfenced_writes_total counter resource verb
 `
 
@@ -90,6 +93,7 @@ func feed(m *metrics.Metrics) {
 	m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Interrupted, Err: err})
 	m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Succeeded})
 	m.Controller.Awaited(hook.Awaited{Controller: "website", Took: time.Second, Doubts: err})
+	m.Controller.TookOver(hook.TakenOver{Controller: "website", Took: 2 * time.Second, Doubts: err})
 	m.Controller.Slow(hook.Slow{Controller: "website"})
 	m.Queue.Opened(hook.QueueOpened{Queue: "website", Of: m, Stats: func() hook.QueueStats {
 		return hook.QueueStats{Ready: 1, Waiting: 2, Held: 3, Parked: 4, Paused: 5, Unfinished: 6 * time.Second, Longest: 7 * time.Second}
@@ -243,6 +247,8 @@ func TestScrape(t *testing.T) {
 		`setpoint_source_dropped_total{controller="website",reason="GenerationChanged",source="Kind(Website)"} 1`,
 		`setpoint_source_handler_failures_total{controller="website",source="Kind(Website)"} 1`,
 		`setpoint_source_poll_failures_total{controller="website",source="Kind(Website)"} 1`,
+		`setpoint_takeover_stale_total{controller="website"} 1`,
+		`setpoint_takeover_wait_seconds_sum{controller="website"} 2`,
 		`setpoint_unfenced_writes_total{resource="pods",verb="create"} 1`,
 		`workqueue_adds_total{name="website"} 2`,
 		`workqueue_depth{name="website"} 1`,
@@ -306,6 +312,21 @@ func TestSomebodyElsesNames(t *testing.T) {
 		t.Errorf("%d families are registered all the same", n)
 	}
 	feed(newMetrics(t, r, metrics.Options{Prefix: "ours_"}))
+}
+
+// TestEveryHookIsFed: but for those that say nothing to count.
+func TestEveryHookIsFed(t *testing.T) {
+	unused := []string{"Controller.Reconciling", "Cache.InformerState", "Cache.BrokenObject"} // asked for at a scrape
+	hooks := reflect.ValueOf(newMetrics(t, prometheus.NewRegistry(), metrics.Options{})).Elem()
+	for i := range hooks.NumField() {
+		of := hooks.Field(i).Elem()
+		for j := range of.NumField() {
+			name := hooks.Type().Field(i).Name + "." + of.Type().Field(j).Name
+			if of.Field(j).IsNil() != slices.Contains(unused, name) {
+				t.Errorf("%s: feed a metric, or say in this test that there is nothing to count", name)
+			}
+		}
+	}
 }
 
 // TestBounded: whatever a program asks for, there is an end to the number of series, and nothing is lost from the sum.

@@ -17,6 +17,11 @@
 // Or what controllers make of watches that are late, behind their own writes:
 //
 //	GOWORK=off go run . -only ryw [-cycles 10000] [-keys 200] [-lag 500ms] [-limit 3m] [-kubeconfig file]
+//
+// Or for how long an operator does not work when its leader is stopped or killed, what its Lease costs, and how long it takes to
+// stop when its caches do not sync (about 9 minutes):
+//
+//	GOWORK=off go run . -only failover [-failovers 20] [-failover gaps|costs|unsynced]
 package main
 
 import (
@@ -29,11 +34,19 @@ import (
 )
 
 func main() {
+	if os.Getenv(asReplica) != "" {
+		if err := replicaMain(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	rounds := flag.Int("rounds", 7, "how often each measurement is made")
-	only := flag.String("only", "", "one of: time, memory, size, tenants, failures (default: all these), informers, reconcile, ryw")
+	only := flag.String("only", "", "one of: time, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover")
 	cpu := flag.Bool("cpu", false, "measure processor time instead of elapsed time")
 	informers := newInformers()
 	reconciles, ownWrites := newReconciles(informers), newOwnWrites(informers)
+	failover := newFailover()
 	flag.Parse()
 	if informers.contestant != "" {
 		informers.main()
@@ -48,7 +61,7 @@ func main() {
 		run  func(w *tabwriter.Writer, rounds int)
 	}{
 		{"time", times}, {"memory", memory}, {"size", sizes}, {"tenants", tenants}, {"failures", failures},
-		{"informers", informers.run}, {"reconcile", reconciles.run}, {"ryw", ownWrites.run},
+		{"informers", informers.run}, {"reconcile", reconciles.run}, {"ryw", ownWrites.run}, {"failover", failover.run},
 	}
 	for i, p := range parts {
 		if *only == "" && i < 5 || *only == p.name {

@@ -25,6 +25,7 @@ type round struct {
 	from, to string
 	gap      time.Duration // from the trouble to the first Reconcile of a new object by the next leader
 	renewal  time.Duration // from the last renewal to that; 0 if the Lease was released
+	took     string        // where the time went
 	after    string        // what has become of the one who led
 }
 
@@ -66,6 +67,8 @@ func (g *group) play(ctx context.Context, n int, t *trouble) (round, error) {
 		if term.holder == next.identity && term.answered.After(began) {
 			if last := g.ledger.lastRenewal(term.version); !last.IsZero() {
 				r.renewal = next.at.Sub(last)
+				r.took = fmt.Sprintf("asked for %s after the last renewal, got in %s, worked %s later",
+					human(term.renew.Sub(last)), human(term.answered.Sub(term.renew)), human(next.at.Sub(term.answered)))
 			}
 			break
 		}

@@ -49,6 +49,9 @@ func (t *table) round(r *round) {
 		renewal = human(r.renewal)
 	}
 	fmt.Fprintf(t.out, "%5d  %-8s  %-7s  %-7s  %10s  %13s  %s\n", r.n, r.trouble.name, r.from, r.to, human(r.gap), renewal, r.after)
+	if t.verbose && r.took != "" {
+		fmt.Fprintf(t.out, "%39sthe Lease was %s\n", "", r.took)
+	}
 }
 
 // human shows a duration with as many digits as matter.

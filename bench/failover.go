@@ -63,7 +63,7 @@ func (f *failover) runIn(ctx context.Context, w *tabwriter.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, cluster.Stop()) }()
+	defer func() { err = errors.Join(err, cluster.Stop()) }() //nolint:contextcheck // what stops must outlive the context that asked for the start
 	proxy, err := fault.Start(ctx, cluster.Config(), fault.Options{})
 	if err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -51,49 +50,44 @@ type remark string
 
 func (r remark) Error() string { return string(r) }
 
-// serve answers a request for a path or one of its checks.
+// serve answers a request for a path or, with a name, for one of its checks.
 func (h *health) serve(w http.ResponseWriter, r *http.Request, path string, checks []check) {
 	w.Header().Set("Cache-Control", "no-store")
-	query, _ := url.ParseQuery(r.URL.RawQuery)
-	if name := r.PathValue("name"); name != "" {
-		h.serveOne(w, r, name, checks)
-		return
-	}
-	excluded := query["exclude"]
-	checks = slices.DeleteFunc(checks, func(c check) bool {
-		i := slices.Index(excluded, c.name)
-		if i >= 0 {
-			excluded = slices.Delete(excluded, i, i+1)
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	name, query := r.PathValue("name"), r.URL.Query()
+	if name != "" {
+		checks = slices.DeleteFunc(checks, func(c check) bool { return c.name != name })
+		if len(checks) == 0 {
+			http.Error(w, fmt.Sprintf("there is no check %q", name), http.StatusNotFound)
+			return
 		}
-		return i >= 0
-	})
+	}
+	var unknown []string
+	for _, excluded := range query["exclude"] {
+		left := slices.DeleteFunc(checks, func(c check) bool { return c.name == excluded })
+		if len(left) == len(checks) {
+			unknown = append(unknown, excluded)
+		}
+		checks = left
+	}
 	text, failed := h.ask(r.Context(), path, checks)
-	if len(excluded) > 0 {
-		text += fmt.Sprintf("warn: some health checks cannot be excluded: no matches for %q\n", excluded)
+	if len(unknown) > 0 {
+		text += fmt.Sprintf("warn: some health checks cannot be excluded: no matches for %q\n", unknown)
+	}
+	if name == "" {
+		verdict := " check passed\n"
+		if failed {
+			verdict = " check failed\n"
+		}
+		text += strings.TrimPrefix(path, "/") + verdict
 	}
 	switch {
 	case failed:
-		http.Error(w, text+strings.TrimPrefix(path, "/")+" check failed", http.StatusInternalServerError)
-	case query.Has("verbose"):
-		fmt.Fprint(w, text+strings.TrimPrefix(path, "/")+" check passed\n")
-	default:
-		fmt.Fprint(w, "ok")
+		w.WriteHeader(http.StatusInternalServerError)
+	case !query.Has("verbose"):
+		text = "ok"
 	}
-}
-
-func (h *health) serveOne(w http.ResponseWriter, r *http.Request, name string, checks []check) {
-	i := slices.IndexFunc(checks, func(c check) bool { return c.name == name })
-	if i < 0 {
-		http.Error(w, fmt.Sprintf("there is no check %q", name), http.StatusNotFound)
-		return
-	}
-	path := strings.TrimSuffix(r.URL.Path, "/"+name)
-	text, failed := h.ask(r.Context(), path, checks[i:i+1])
-	if failed {
-		http.Error(w, strings.TrimSpace(text), http.StatusInternalServerError)
-		return
-	}
-	fmt.Fprint(w, "ok")
+	fmt.Fprint(w, text)
 }
 
 // ask asks all of them at once, and returns a line for each.

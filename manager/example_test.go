@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/manager"
+)
+
+// The kubelet asks for the health on :8081. Metrics are served on :8443, to whom the API server lets.
+func Example_servers() {
+	serve := func(ctx context.Context, cfg *rest.Config, metrics http.Handler, license func() bool) error {
+		mgr := manager.New(cfg, manager.Options{
+			Name:   "website-operator",
+			Health: &manager.HealthOptions{Address: ":8081"},
+			Server: &manager.ServerOptions{Address: ":8443", CertDir: "/etc/website-operator/tls"},
+		})
+		mgr.Handle("/metrics", mgr.Authorize(metrics))
+		mgr.AddReadyzCheck("license", func(context.Context) error {
+			if !license() {
+				return errors.New("the license is over")
+			}
+			return nil
+		})
+		return mgr.Run(ctx)
+	}
+	_ = serve
+}

@@ -32,6 +32,7 @@ type failover struct {
 	existing int
 	verbose  bool
 	parts    string
+	noise    noise
 }
 
 func newFailover() *failover {
@@ -109,6 +110,11 @@ var operators = []string{"setpoint", "controller-runtime"}
 // gaps has both operators lose their leaders, each in a namespace of its own for each way to end, all at once: nearly all that there is
 // to do is to wait.
 func (f *failover) gaps(ctx context.Context, w *tabwriter.Writer, a *arena) error {
+	listening, stopListening := context.WithCancel(ctx)
+	var listener sync.WaitGroup
+	listener.Go(func() { f.noise.listen(listening) })
+	defer listener.Wait()
+	defer stopListening()
 	results := make([][][]time.Duration, len(ends))
 	errs := make([]error, len(ends)*len(operators))
 	var playing sync.WaitGroup
@@ -190,7 +196,8 @@ func (f *failover) lose(ctx context.Context, a *arena, name string, e end) (gaps
 			return gaps, err
 		}
 		gaps = append(gaps, at.Sub(renewed))
-		fmt.Fprintf(os.Stderr, "round %d, %s, %s: %.3f s, %.3f s since %s\n", round+1, name, e.name, at.Sub(began).Seconds(), at.Sub(renewed).Seconds(), e.since)
+		fmt.Fprintf(os.Stderr, "round %d, %s, %s: %.3f s, %.3f s since %s; timers were up to %s late\n",
+			round+1, name, e.name, at.Sub(began).Seconds(), at.Sub(renewed).Seconds(), e.since, f.noise.before(at).Round(time.Millisecond))
 		<-leader.joined
 	}
 	return gaps, nil

@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"time"
 
@@ -190,5 +189,3 @@ func (f *fleet) stop() {
 		<-p.joined
 	}
 }
-
-func (f *fleet) String() string { return strings.Join([]string{f.contestant, f.namespace}, " in ") }

@@ -48,7 +48,7 @@ import (
 // asReplica in the environment makes this program a replica of an operator.
 const asReplica = "SETPOINT_BENCH_REPLICA"
 
-// Names of those whose replicas are compared. All three wait as long: 15 s, 10 s and 2 s are everybody's defaults.
+// The Lease of all. 15 s, 10 s and 2 s are everybody's defaults.
 const (
 	leaseSeconds = 15
 	leaseName    = "operator"

@@ -58,9 +58,9 @@ func TestJudge(t *testing.T) {
 		"sent before, and executed after": {func(l *ledger, at func(float64) time.Time) {
 			l.requests[requestID{"a", 1}] = ask(at, patches, 16, 16, 19, 200, 101)
 		}, 0, 0, 1, 1, ""},
-		"with a version, executed all the same": {func(l *ledger, at func(float64) time.Time) {
+		"with a version, before the next leader has written it": {func(l *ledger, at func(float64) time.Time) {
 			l.requests[requestID{"a", 1}] = ask(at, protects, 16, 16, 25, 200, 120)
-		}, 0, 0, 1, 1, "although it has a version"},
+		}, 0, 0, 1, 1, ""},
 		"back to an older term": {func(l *ledger, at func(float64) time.Time) {
 			l.requests[requestID{"a", 1}] = ask(at, protects, 16, 16, 25, 200, 120)
 			newer := ask(at, protects, 21, 21, 21, 200, 110)

@@ -187,7 +187,7 @@ func (t *table) late(all []*verdict) {
 	fmt.Fprintf(t.out, "\nWrites that left in time and came after another's acquisition\n\n")
 	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
 	defer w.Flush()
-	fmt.Fprintln(w, "cause\tsort\twrites\tat most after\texecuted")
+	fmt.Fprintln(w, "cause\tsort\twrites\tmost after it\texecuted")
 	for _, k := range slices.SortedFunc(maps.Keys(counts), func(a, b kind) int {
 		return cmp.Or(strings.Compare(a.cause, b.cause), strings.Compare(a.sort, b.sort))
 	}) {

@@ -30,12 +30,16 @@ func (t *table) verdict(all []*verdict) bool {
 			}
 		}
 	}
+	early := ""
+	if versioned > 0 {
+		early = ", before the next leader had written the object"
+	}
 	fmt.Fprintf(t.out, "\nOf %d requests in %d terms\n\n", requests, countTerms(all))
 	fmt.Fprintf(t.out, "  %d passed the fence when the trust in their term was over\n", len(passed))
 	t.list(passed)
 	fmt.Fprintf(t.out, "  %d passed it in time and left the process later\n", len(left))
 	t.list(left)
-	fmt.Fprintf(t.out, "  %d writes came after another's acquisition; of these %d were executed, %d of them with a version\n", late, executed, versioned)
+	fmt.Fprintf(t.out, "  %d writes came after another's acquisition; of these %d were executed, %d of them with a version%s\n", late, executed, versioned, early)
 	fmt.Fprintf(t.out, "  %d writes were refused by the fence\n\n", refusals)
 	if len(passed) == 0 && len(broken) == 0 {
 		fmt.Fprintf(t.out, "All promises were kept. Writes by two replicas overlap in no object that is written with its version.\n")

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+	clientgo "k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/component-base/config"
+	"k8s.io/klog/v2"
+
+	"github.com/setpoint-dev/setpoint/leaderelection"
+)
+
+// lease is the Lease of the program. The elector is client-go's; the terms are Setpoint's.
+type lease struct {
+	options  *options
+	elector  clientgo.LeaderElectionConfig
+	observed *leaderelection.Observed // nil without --leader-elect
+}
+
+// newLease maps the flags, which are those of component-base's LeaderElectionConfiguration.
+func (h *host) newLease() (*lease, error) {
+	o := h.options
+	if !o.leases.LeaderElect {
+		return &lease{options: o}, nil
+	}
+	cfg, err := o.config()
+	if err != nil {
+		return nil, err
+	}
+	lock, err := resourcelock.NewFromKubeconfig(o.leases.ResourceLock, o.leases.ResourceNamespace, o.leases.ResourceName,
+		resourcelock.ResourceLockConfig{Identity: o.identity}, rest.AddUserAgent(cfg, "leader-election"), o.leases.RenewDeadline.Duration)
+	if err != nil {
+		return nil, fmt.Errorf("--leader-elect-resource-lock: %w", err)
+	}
+	observing := observeOptions(o.leases)
+	observing.Hooks = h.metrics.LeaderElection
+	observed, err := leaderelection.Observe(lock, observing)
+	if err != nil {
+		return nil, err
+	}
+	l := &lease{options: o, observed: observed, elector: electorConfig(o.leases)}
+	l.elector.Lock = observed
+	return l, nil
+}
+
+// observeOptions are for Setpoint what electorConfig is for client-go.
+func observeOptions(le config.LeaderElectionConfiguration) leaderelection.ObserveOptions {
+	return leaderelection.ObserveOptions{
+		LeaseDuration: le.LeaseDuration.Duration, RenewDeadline: le.RenewDeadline.Duration, RetryPeriod: le.RetryPeriod.Duration,
+	}
+}
+
+func electorConfig(le config.LeaderElectionConfiguration) clientgo.LeaderElectionConfig {
+	return clientgo.LeaderElectionConfig{
+		Name: le.ResourceName, ReleaseOnCancel: true,
+		LeaseDuration: le.LeaseDuration.Duration, RenewDeadline: le.RenewDeadline.Duration, RetryPeriod: le.RetryPeriod.Duration,
+	}
+}
+
+// Name and Check are those of the health check.
+func (l *lease) Name() string { return "leader-election" }
+
+// Check fails when work goes on under a term that is lost.
+func (l *lease) Check(r *http.Request) error {
+	if l.observed == nil {
+		return nil
+	}
+	return l.observed.Check(r)
+}
+
+// lead calls lead in a term. When ctx ends, the Lease is renewed until lead has returned, and released then.
+func (l *lease) lead(ctx context.Context, lead leaderelection.Lead) error {
+	within := func(take, work context.Context) error {
+		take, end := context.WithCancel(take)
+		defer end()
+		defer context.AfterFunc(ctx, end)()
+		work, cut := withGrace(take, work, l.options.grace)
+		defer cut()
+		return lead(take, work)
+	}
+	if l.observed == nil {
+		return within(ctx, context.WithoutCancel(ctx))
+	}
+	electing, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	var leading atomic.Bool
+	defer context.AfterFunc(ctx, func() {
+		if !leading.Load() {
+			release() // there is nothing to wait for
+		}
+	})()
+	led := make(chan error, 1)
+	log := klog.FromContext(ctx)
+	l.elector.Callbacks = clientgo.LeaderCallbacks{
+		OnStartedLeading: func(term context.Context) {
+			leading.Store(true)
+			log.Info("Leading", "lease", l.observed)
+			err := l.observed.Lead(term, within)
+			log.Info("All work has ended", "lease", l.observed)
+			led <- err
+			release()
+		},
+		OnStoppedLeading: func() {},
+		OnNewLeader:      func(identity string) { log.Info("There is a leader", "lease", l.observed, "leader", identity) },
+	}
+	elector, err := clientgo.NewLeaderElector(l.elector)
+	if err != nil {
+		return fmt.Errorf("--leader-elect: %w", err)
+	}
+	elector.Run(electing)
+	if !leading.Load() {
+		return nil // stopped before
+	}
+	return <-led
+}
+
+// withGrace returns a context that ends with work, and at the latest when the grace time since the end of take is over.
+func withGrace(take, work context.Context, grace time.Duration) (context.Context, func()) {
+	work, cancel := context.WithCancelCause(work)
+	over := fmt.Errorf("the grace time of %s is over: %w", grace, context.Canceled)
+	stop := context.AfterFunc(take, func() { time.AfterFunc(grace, func() { cancel(over) }) })
+	return work, func() {
+		stop()
+		cancel(nil)
+	}
+}

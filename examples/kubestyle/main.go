@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Kubestyle is a program in the style of kube-controller-manager: flags, logs and metrics of k8s.io/component-base, a
+// SharedInformerFactory, client-go's elector. It hosts two controllers of Setpoint among plain ones of client-go.
+//
+//	go run . --kubeconfig=FILE
+//	go run . --kubeconfig=FILE --controllers='*,-sweeper' --leader-elect-lease-duration=30s
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/component-base/cli"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(cli.Run(newCommand(ctx)))
+}
+
+func newCommand(ctx context.Context) *cobra.Command {
+	o := newOptions()
+	cmd := &cobra.Command{
+		Use:  "kubestyle",
+		Long: "Kubestyle hosts controllers of Setpoint among plain ones of client-go.",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := errors.Join(logsapi.ValidateAndApply(o.logs, nil), o.validate(known())); err != nil {
+				return err
+			}
+			return run(klog.NewContext(ctx, klog.Background()), o)
+		},
+	}
+	flags := o.flags(known())
+	for _, set := range flags.FlagSets {
+		cmd.Flags().AddFlagSet(set)
+	}
+	cliflag.SetUsageAndHelpFunc(cmd, flags, 120)
+	return cmd
+}
+
+// run runs the program until ctx is done or something fails: constructors first, then what every replica does, then, in a term of
+// leadership, what only the leader does. It stops in the reverse order.
+func run(ctx context.Context, o *options) error {
+	h, err := newHost(o)
+	if err != nil {
+		return err
+	}
+	defer h.ours.Close()
+	controllers, err := h.construct()
+	if err != nil {
+		return err
+	}
+	lease, err := h.newLease()
+	if err != nil {
+		return err
+	}
+	s, err := listen(o.address, checksOf(lease, controllers))
+	if err != nil {
+		return err
+	}
+
+	group, everywhere := errgroup.WithContext(context.WithoutCancel(ctx))
+	everywhere, stop := context.WithCancel(everywhere)
+	defer stop()
+	ctx, fail := context.WithCancel(ctx)
+	defer fail()
+	defer context.AfterFunc(everywhere, fail)() // whatever fails stops the rest
+	group.Go(func() error { return s.run(everywhere) })
+	group.Go(func() error { return h.cache.Run(everywhere) })
+	for _, c := range controllers {
+		if c.warm != nil {
+			group.Go(func() error { return c.warm(everywhere) })
+		}
+	}
+	h.factory.StartWithContext(everywhere) // after all constructors: they have asked for their informers
+	if ready(ctx, controllers) {
+		err = lease.lead(ctx, func(take, work context.Context) error { return lead(take, work, controllers) })
+	}
+	stop()
+	h.factory.Shutdown()
+	return errors.Join(err, group.Wait())
+}

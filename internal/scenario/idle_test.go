@@ -28,7 +28,7 @@ import (
 )
 
 // copies is a program of two controllers: a Secret for each ConfigMap "in-...", and a ConfigMap "out-..." for each Secret. Handlers
-// are slow.
+// are slow, and so is one Reconcile.
 type copies struct {
 	*world
 
@@ -47,7 +47,7 @@ func newCopies(ctx context.Context) *copies {
 	c.maps, c.secrets = cache.ForScope[*corev1.ConfigMap](c.manager.Cache(), here), cache.ForScope[*corev1.Secret](c.manager.Cache(), here)
 	first := controller.New("first", controller.Func[types.NamespacedName](c.first), controller.Options{Workers: 8})
 	first.Watch(source.Kind(c.maps, handler.Map(func(_ context.Context, m *corev1.ConfigMap) ([]types.NamespacedName, error) {
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(4 * time.Millisecond)
 		if !strings.HasPrefix(m.Name, "in-") {
 			return nil, nil
 		}
@@ -63,6 +63,9 @@ func newCopies(ctx context.Context) *copies {
 }
 
 func (c *copies) first(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+	if key.Name == "in-199" {
+		time.Sleep(2 * time.Second)
+	}
 	m, err := c.maps.Get(ctx, key)
 	secrets := client.For[*corev1.Secret](c.manager.Client())
 	if apierrors.IsNotFound(err) {

@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/examples/website/kubelet"
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/manager"
 )
 
 // The suite runs against one real control plane. In it are the manifests of config/default as a user would apply them, and a
@@ -115,13 +116,21 @@ func start(r runner) (stop func()) {
 	return stop
 }
 
-// startOperator runs the operator as it runs in the cluster: as its ServiceAccount, under its Lease.
+// startOperator is runOperator for those who do not need the manager.
 func startOperator() (stop func()) {
+	GinkgoHelper()
+	_, stop = runOperator()
+	return stop
+}
+
+// runOperator runs the operator as it runs in the cluster: as its ServiceAccount, under its Lease. With the manager's Idle a spec
+// waits until the operator has nothing left to do.
+func runOperator() (mgr *manager.Manager, stop func()) {
 	GinkgoHelper()
 	mgr, err := operator.New(account, operator.Options{
 		LeaderElection: &leaderelection.Options{Lease: operator.Name, Namespace: systemNamespace},
 		Logger:         logger,
 	})
 	Expect(err).NotTo(HaveOccurred())
-	return start(mgr)
+	return mgr, start(mgr)
 }

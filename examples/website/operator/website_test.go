@@ -20,6 +20,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	"github.com/setpoint-dev/setpoint/manager"
 )
 
 var _ = Describe("A Website", func() {
@@ -72,11 +73,12 @@ var _ = Describe("A Website", func() {
 	})
 
 	It("may return under the same name", func(ctx SpecContext) {
-		startOperator()
+		mgr, _ := runOperator()
 		first := create(ctx, siteIn(namespace, 1, "one"))
 		expectWorld(ctx, first, 1, "one")
 		remove[*v1alpha1.Website](ctx, key(first))
-		Eventually(ctx, gone[*v1alpha1.Website](ctx, key(first))).Should(BeTrue())
+		Expect(mgr.Idle(ctx)).To(Succeed())
+		Expect(gone[*v1alpha1.Website](ctx, key(first))()).To(BeTrue())
 		second := create(ctx, siteIn(namespace, 1, "two")) // what the first one owned may not be collected yet
 		expectWorld(ctx, second, 1, "two")
 	})
@@ -106,17 +108,25 @@ var _ = Describe("A Website", func() {
 	)
 
 	DescribeTable("gets back what was deleted by hand",
-		func(ctx SpecContext, delete func(context.Context, *v1alpha1.Website)) {
-			startOperator()
+		func(ctx SpecContext, replaced func(context.Context, *manager.Manager, *v1alpha1.Website)) {
+			mgr, _ := runOperator()
 			site := create(ctx, siteIn(namespace, 1, "one"))
 			expectWorld(ctx, site, 1, "one")
-			delete(ctx, site)
+			replaced(ctx, mgr, site)
 			expectWorld(ctx, site, 1, "one")
 		},
-		Entry("the ConfigMap", func(ctx context.Context, s *v1alpha1.Website) { replaced[*corev1.ConfigMap](ctx, content(s)) }),
-		Entry("the Service", func(ctx context.Context, s *v1alpha1.Website) { replaced[*corev1.Service](ctx, key(s)) }),
-		Entry("the Deployment", func(ctx context.Context, s *v1alpha1.Website) { replaced[*appsv1.Deployment](ctx, key(s)) }),
-		Entry("the index", func(ctx context.Context, s *v1alpha1.Website) { replaced[*corev1.ConfigMap](ctx, index(s)) }),
+		Entry("the ConfigMap", func(ctx context.Context, m *manager.Manager, s *v1alpha1.Website) {
+			replaced[*corev1.ConfigMap](ctx, m, content(s))
+		}),
+		Entry("the Service", func(ctx context.Context, m *manager.Manager, s *v1alpha1.Website) {
+			replaced[*corev1.Service](ctx, m, key(s))
+		}),
+		Entry("the Deployment", func(ctx context.Context, m *manager.Manager, s *v1alpha1.Website) {
+			replaced[*appsv1.Deployment](ctx, m, key(s))
+		}),
+		Entry("the index", func(ctx context.Context, m *manager.Manager, s *v1alpha1.Website) {
+			replaced[*corev1.ConfigMap](ctx, m, index(s))
+		}),
 	)
 
 	DescribeTable("gets put right what was changed by hand",
@@ -139,18 +149,17 @@ var _ = Describe("A Website", func() {
 	)
 
 	It("keeps its hands off an object that belongs to somebody else, and says so", func(ctx SpecContext) {
-		startOperator()
+		mgr, _ := runOperator()
 		theirs, err := client.For[*corev1.ConfigMap](admin).Apply(ctx,
 			coreac.ConfigMap("hello-content", namespace).WithData(map[string]string{"index.html": "theirs"}))
 		Expect(err).NotTo(HaveOccurred())
 		site := create(ctx, siteIn(namespace, 1, "ours"))
-		Eventually(ctx, func(g Gomega) {
-			status := get[*v1alpha1.Website](g, ctx, key(site)).Status
-			ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-			g.Expect(ready).NotTo(BeNil())
-			g.Expect(ready.Status).To(Equal(metav1.ConditionFalse))
-			g.Expect(ready.Message).To(ContainSubstring("the ConfigMap %s/hello-content exists and does not belong to this Website", namespace))
-		}).Should(Succeed())
+		Expect(mgr.Idle(ctx)).To(Succeed())
+		status := get[*v1alpha1.Website](NewWithT(GinkgoT()), ctx, key(site)).Status
+		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+		Expect(ready).NotTo(BeNil())
+		Expect(ready.Status).To(Equal(metav1.ConditionFalse))
+		Expect(ready.Message).To(ContainSubstring("the ConfigMap %s/hello-content exists and does not belong to this Website", namespace))
 		Expect(get[*corev1.ConfigMap](NewWithT(GinkgoT()), ctx, content(site))).To(HaveField("Data", theirs.Data))
 
 		remove[*corev1.ConfigMap](ctx, content(site))
@@ -158,14 +167,14 @@ var _ = Describe("A Website", func() {
 	})
 })
 
-// replaced deletes an object and waits until another one has its name.
-func replaced[T client.Object](ctx context.Context, key types.NamespacedName) {
+// replaced deletes an object, and expects that the operator makes another one of its name.
+func replaced[T client.Object](ctx context.Context, mgr *manager.Manager, key types.NamespacedName) {
 	GinkgoHelper()
-	before := get[T](NewWithT(GinkgoT()), ctx, key)
+	g := NewWithT(GinkgoT())
+	before := get[T](g, ctx, key)
 	remove[T](ctx, key)
-	Eventually(ctx, func(g Gomega) {
-		g.Expect(get[T](g, ctx, key).GetUID()).NotTo(Equal(before.GetUID()))
-	}).Should(Succeed())
+	Expect(mgr.Idle(ctx)).To(Succeed())
+	Expect(get[T](g, ctx, key).GetUID()).NotTo(Equal(before.GetUID()))
 }
 
 // spoil changes an object as a user would.

@@ -33,6 +33,7 @@ type Controller[K comparable] struct {
 	news       news[K]
 	ownEvents  atomic.Int64 // how many did not end a backoff
 	clock      clock
+	opened     func() // tells QueueHooks of the queue
 	slowLines  *fewLines
 	workers    workers[K]
 	pauses     pauses[K]
@@ -75,7 +76,7 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	if q.Name == "" {
 		q.Name = name
 	}
-	q.Hooks = q.Hooks.With(o.QueueHooks)
+	q.Hooks = q.Hooks.With(c.queueHooks())
 	var err error
 	c.queue, err = workqueue.New(c.withOwnEvents(q))
 	if err != nil {

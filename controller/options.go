@@ -38,7 +38,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Hooks observes the Reconciles. Default: nobody does.
 	Hooks *hook.Controller
-	// QueueHooks observes the queue, as Hooks in workqueue.Options does. Default: nobody does.
+	// QueueHooks observes the queue while the controller is warmed: that is when Opened is called, so that a controller which never
+	// runs leaves nothing behind. To observe it from the constructor on, give Hooks in workqueue.Options. Default: nobody does.
 	QueueHooks *hook.Queue
 	// SourceHooks observes the sources. Whether or not somebody does, failures of handlers are logged: of each source ten, and then
 	// one in ten seconds. Default: nobody does.

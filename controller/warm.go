@@ -23,6 +23,16 @@ func (c *Controller[K]) Warm(ctx context.Context) error {
 	return c.warm(ctx)
 }
 
+// queueHooks are Options.QueueHooks, which are told of the queue later: when there is something that will close it.
+func (c *Controller[K]) queueHooks() *hook.Queue {
+	if c.o.QueueHooks == nil || c.o.QueueHooks.Opened == nil {
+		return c.o.QueueHooks
+	}
+	later := *c.o.QueueHooks
+	later.Opened = func(e hook.QueueOpened) { c.opened = func() { c.o.QueueHooks.Opened(e) } }
+	return &later
+}
+
 // claim makes sure that the controller is warmed once.
 func (c *Controller[K]) claim() error {
 	c.mu.Lock()
@@ -35,6 +45,9 @@ func (c *Controller[K]) claim() error {
 }
 
 func (c *Controller[K]) warm(ctx context.Context) error {
+	if c.opened != nil {
+		c.opened()
+	}
 	if c.o.Hooks.Started != nil {
 		c.o.Hooks.Started(hook.ControllerStarted{Controller: c.name, Of: c, Stats: c.stats})
 	}

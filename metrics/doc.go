@@ -68,8 +68,9 @@
 //
 // # Lifetime
 //
-// The series of a queue are there from its constructor to its shutdown, those of a controller and its sources and requests while it
-// is warmed: the Remove of a manager leaves nothing behind. Those of an informer go when the last handle is released.
+// The series of a controller, its queue, sources and requests are there while it is warmed: the Remove of a manager leaves nothing
+// behind, and one that never runs has none. Those of a queue without a controller are there from its constructor to its shutdown,
+// those of an informer until its last handle is released.
 //
 // # In somebody else's process
 //

@@ -235,6 +235,24 @@ func TestM6_RemovedWithItsSeries(t *testing.T) {
 	})
 }
 
+// TestM6_WhatNeverRanHasNoSeries: also where it was removed before the start, or is not to run.
+func TestM6_WhatNeverRanHasNoSeries(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	m := newMetrics(t, r, metrics.Options{})
+	mgr := manager.New(&rest.Config{Host: fakeapi.Host}, manager.Options{Name: "test"})
+	c := controller.New("website", controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
+		return controller.Result{}, nil
+	}), controller.Options{Hooks: m.Controller, QueueHooks: m.Queue, SourceHooks: m.Source})
+	mgr.Add(c)
+	c.Queue().Add(types.NamespacedName{Name: "a"})
+	if err := mgr.Remove(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+	if left := families(t, r); len(left) != 0 {
+		t.Errorf("there is %v", left)
+	}
+}
+
 // having returns the series of which a label has this value.
 func having(t *testing.T, r prometheus.Gatherer, label string) (found []string) {
 	t.Helper()

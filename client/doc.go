@@ -86,7 +86,7 @@
 // it back), and clocks that stood still together, as those of a virtual machine that was saved, say nothing. Preconditions close
 // that: an update carries the resourceVersion that was read, and so should a patch or an apply (metadata.resourceVersion) and a
 // delete (UID and resourceVersion); then a write that comes too late meets a conflict if the next leader has written.
-// What narrows it where there is no version to name: [Token].String in an annotation of what is written, and a
-// ValidatingAdmissionPolicy, with the Lease's annotation or a ConfigMap as its parameter, that refuses older tokens. It is as
-// good as the API server's informer of the parameter is current.
+// What narrows it where there is no version to name: [Token].Holder in an annotation of what is written, and a
+// ValidatingAdmissionPolicy, with the Lease as its parameter, that compares it with the Lease's holder. It is as good as the API
+// server's informer of the Lease is current. docs/leader-election.md has the policy, and what each of them is worth.
 package client

@@ -67,7 +67,7 @@ func (m *Manager) Authorize(h http.Handler) http.Handler {
 		if v.status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="kubernetes"`)
 		}
-		http.Error(w, v.why, v.status)
+		http.Error(w, v.why(r), v.status)
 	})
 }
 
@@ -85,16 +85,38 @@ type authorizer struct {
 	trouble string // as last logged
 }
 
-// question is what a review answers. It does not have the token, which is a secret.
-type question struct {
-	token      [sha256.Size]byte
-	verb, path string
-}
+// question is what a review answers: a hash of token, verb and path. They are secret, and as long as whoever sends them likes.
+type question [sha256.Size]byte
 
-// verdict is an answer: 200, or with which status to refuse, and why.
+// verdict is an answer: 200, or with which status to refuse.
 type verdict struct {
 	status int
-	why    string
+	user   string // who may not
+}
+
+// why says what a request that is refused lacks.
+func (v verdict) why(r *http.Request) string {
+	switch v.status {
+	case http.StatusUnauthorized:
+		if tokenOf(r) == "" {
+			return "send the token of a ServiceAccount: Authorization: Bearer TOKEN"
+		}
+		return "the token is not valid here"
+	case http.StatusForbidden:
+		return fmt.Sprintf("%s may not %s %s: bind a ClusterRole with that verb on this nonResourceURL", v.user, verbOf(r), r.URL.Path)
+	default:
+		return "the API server cannot be asked who may do this; the log says why"
+	}
+}
+
+func verbOf(r *http.Request) string { return strings.ToLower(r.Method) }
+
+func tokenOf(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
 }
 
 // review is a question that is being asked.
@@ -126,19 +148,18 @@ func (m *Manager) newAuthorizer() (*authorizer, error) {
 
 // judge answers from what is known, or asks once for everybody who waits.
 func (a *authorizer) judge(r *http.Request) verdict {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	token = strings.TrimSpace(token)
-	if token == "" || !strings.EqualFold(scheme, "Bearer") {
-		return verdict{http.StatusUnauthorized, "send the token of a ServiceAccount: Authorization: Bearer TOKEN"}
+	token := tokenOf(r)
+	if token == "" {
+		return verdict{status: http.StatusUnauthorized}
 	}
-	q := question{sha256.Sum256([]byte(token)), strings.ToLower(r.Method), r.URL.Path}
+	q := question(sha256.Sum256([]byte(token + "\x00" + verbOf(r) + "\x00" + r.URL.Path))) // of which header and method have no NUL
 	for r.Context().Err() == nil {
 		if known, ok := a.answers.Get(q); ok {
 			return known.(verdict) // nothing else is put in
 		}
 		asked, first := a.begin(q)
 		if first {
-			a.ask(r.Context(), q, token, asked)
+			a.ask(r, q, asked)
 		}
 		select {
 		case <-asked.done:
@@ -148,7 +169,7 @@ func (a *authorizer) judge(r *http.Request) verdict {
 		case <-r.Context().Done():
 		}
 	}
-	return verdict{http.StatusServiceUnavailable, "the request was cancelled"}
+	return verdict{status: http.StatusServiceUnavailable} // which nobody waits for any more
 }
 
 func (a *authorizer) begin(q question) (r *review, first bool) {
@@ -163,47 +184,46 @@ func (a *authorizer) begin(q question) (r *review, first bool) {
 }
 
 // ask has the question reviewed and tells those who wait.
-func (a *authorizer) ask(ctx context.Context, q question, token string, r *review) {
+func (a *authorizer) ask(r *http.Request, q question, asked *review) {
 	defer func() {
 		a.mu.Lock()
 		delete(a.asked, q)
 		a.mu.Unlock()
-		close(r.done)
+		close(asked.done)
 	}()
+	ctx := r.Context()
 	limited, cancel := context.WithTimeout(client.WithoutTerm(ctx), reviewTimeout) // any replica may ask
 	defer cancel()
-	v, err := a.review(limited, q, token)
+	v, err := a.review(limited, r)
 	a.log(err, ctx.Err() != nil)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return
 	case err != nil:
-		v = verdict{http.StatusServiceUnavailable, "the API server cannot be asked who may do this; the log says why"}
+		v = verdict{status: http.StatusServiceUnavailable}
 	case v.status == http.StatusOK:
 		a.answers.Add(q, v, allowedFor)
 	default:
 		a.answers.Add(q, v, refusedFor)
 	}
-	r.verdict = v
+	asked.verdict = v
 }
 
 // review asks who the token's user is, and whether they may.
-func (a *authorizer) review(ctx context.Context, q question, token string) (verdict, error) {
+func (a *authorizer) review(ctx context.Context, r *http.Request) (verdict, error) {
 	select {
 	case a.reviews <- struct{}{}:
 		defer func() { <-a.reviews }()
 	case <-ctx.Done():
 		return verdict{}, fmt.Errorf("%d reviews are under way: %w", maxReviews, ctx.Err())
 	}
-	who, err := a.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: a.audiences}}, metav1.CreateOptions{})
+	who, err := a.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: tokenOf(r), Audiences: a.audiences}}, metav1.CreateOptions{})
 	if err != nil {
 		return verdict{}, fmt.Errorf("TokenReview: %w", err)
 	}
-	if !who.Status.Authenticated {
-		return verdict{http.StatusUnauthorized, "the token is not valid"}, nil
-	}
-	if len(a.audiences) > 0 && !slices.ContainsFunc(who.Status.Audiences, func(s string) bool { return slices.Contains(a.audiences, s) }) {
-		return verdict{http.StatusUnauthorized, fmt.Sprintf("the token is not for %s", strings.Join(a.audiences, " or "))}, nil
+	meant := len(a.audiences) == 0 || slices.ContainsFunc(who.Status.Audiences, func(s string) bool { return slices.Contains(a.audiences, s) })
+	if !who.Status.Authenticated || !meant {
+		return verdict{status: http.StatusUnauthorized}, nil
 	}
 	user := who.Status.User
 	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
@@ -212,13 +232,13 @@ func (a *authorizer) review(ctx context.Context, q question, token string) (verd
 	}
 	may, err := a.access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: q.path, Verb: q.verb},
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: r.URL.Path, Verb: verbOf(r)},
 	}}, metav1.CreateOptions{})
 	switch {
 	case err != nil:
 		return verdict{}, fmt.Errorf("SubjectAccessReview: %w", err)
 	case !may.Status.Allowed || may.Status.Denied:
-		return verdict{http.StatusForbidden, fmt.Sprintf("%s may not %s %s: bind a ClusterRole with that verb on this nonResourceURL", user.Username, q.verb, q.path)}, nil
+		return verdict{http.StatusForbidden, user.Username}, nil
 	default:
 		return verdict{status: http.StatusOK}, nil
 	}

@@ -163,11 +163,11 @@ func TestAuthorize(t *testing.T) {
 		"allowed":          {"GET", "/metrics", "Bearer good", nil, 200, "let through", 2},
 		"in lower case":    {"GET", "/metrics?x=y", "bearer  good ", nil, 200, "let through", 2},
 		"for an audience":  {"GET", "/metrics", "Bearer good", []string{"us", "them"}, 200, "let through", 2},
-		"for another":      {"GET", "/metrics", "Bearer good", []string{"them"}, 401, "the token is not for them", 1},
+		"for another":      {"GET", "/metrics", "Bearer good", []string{"them"}, 401, "the token is not valid here", 1},
 		"no token":         {"GET", "/metrics", "", nil, 401, refused, 0},
 		"an empty token":   {"GET", "/metrics", "Bearer ", nil, 401, refused, 0},
 		"another scheme":   {"GET", "/metrics", "Basic good", nil, 401, refused, 0},
-		"an unknown token": {"GET", "/metrics", "Bearer bad", nil, 401, "the token is not valid", 1},
+		"an unknown token": {"GET", "/metrics", "Bearer bad", nil, 401, "the token is not valid here", 1},
 		"another user":     {"GET", "/metrics", "Bearer other", nil, 403, "somebody may not get /metrics: bind a ClusterRole with that verb on this nonResourceURL", 2},
 		"another path":     {"GET", "/metrics/more", "Bearer good", nil, 403, "prometheus may not get /metrics/more: bind a ClusterRole with that verb on this nonResourceURL", 2},
 		"another method":   {"POST", "/metrics", "Bearer good", nil, 403, "prometheus may not post /metrics: bind a ClusterRole with that verb on this nonResourceURL", 2},
@@ -306,7 +306,7 @@ func TestAuthorizeForSomebodyWhoGoesAway(t *testing.T) {
 		impatient, leave := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() {
-			if status, body := serve(h, request(impatient, "GET", "/metrics", "Bearer good")); status != 503 || body != "the request was cancelled" {
+			if status, body := serve(h, request(impatient, "GET", "/metrics", "Bearer good")); status != 503 {
 				t.Errorf("%d %s", status, body)
 			}
 		})

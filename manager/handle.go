@@ -25,8 +25,8 @@ import (
 type ServerOptions struct {
 	// Address is where to listen: host:port, :port for all interfaces, port 0 for a free one. Default: :8443.
 	Address string
-	// Listener is used in the place of Address: for tests, or a socket that somebody else has opened. Run closes it, unless
-	// something is wrong before it has started anything. Default: none.
+	// Listener is used in the place of Address: for tests, or a socket that somebody else has opened. Run closes it when it has
+	// served. Default: none.
 	Listener net.Listener
 	// CertDir is a folder with tls.crt and tls.key, such as a mounted Secret of type kubernetes.io/tls. Default: CertFile and KeyFile.
 	CertDir string

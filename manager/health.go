@@ -46,8 +46,8 @@ import (
 type HealthOptions struct {
 	// Address is where to listen: host:port, :port for all interfaces, port 0 for a free one. Default: :8081.
 	Address string
-	// Listener is used in the place of Address: for tests, or a socket that somebody else has opened. Run closes it, unless
-	// something is wrong before it has started anything. Default: none.
+	// Listener is used in the place of Address: for tests, or a socket that somebody else has opened. Run closes it when it has
+	// served. Default: none.
 	Listener net.Listener
 	// StalledAfter has /livez fail when a controller has keys ready and for that long no Reconcile has begun or returned: see
 	// controller.Controller.Alive. It must be longer than any Reconcile takes, else slow work has the process restarted again and

@@ -144,16 +144,16 @@ var _ = Describe("Authorize", func() {
 		Expect(s.scrape(ctx, http.MethodPost, scraper)).To(HavePrefix("403 " + user("scraper") + " may not post /metrics/"))
 		Expect(s.scrape(ctx, http.MethodGet, stranger)).To(HavePrefix("403 " + user("stranger") + " may not get /metrics/"))
 		Expect(s.scrape(ctx, http.MethodGet, "")).To(HavePrefix("401 send the token"))
-		Expect(s.scrape(ctx, http.MethodGet, "made-up")).To(Equal("401 the token is not valid"))
-		Expect(s.scrape(ctx, http.MethodGet, scraper[:len(scraper)-4]+"AAAA")).To(Equal("401 the token is not valid"))
-		Expect(s.scrape(ctx, http.MethodGet, s.token(ctx, "scraper", "somebody"))).To(Equal("401 the token is not valid"))
+		Expect(s.scrape(ctx, http.MethodGet, "made-up")).To(Equal("401 the token is not valid here"))
+		Expect(s.scrape(ctx, http.MethodGet, scraper[:len(scraper)-4]+"AAAA")).To(Equal("401 the token is not valid here"))
+		Expect(s.scrape(ctx, http.MethodGet, s.token(ctx, "scraper", "somebody"))).To(Equal("401 the token is not valid here"))
 
 		By("taking the role away")
 		unbind(ctx)
 		Eventually(ctx, ask(ctx, scraper)).Should(HavePrefix("403 " + user("scraper") + " may not get"))
 		By("deleting the account")
 		Expect(s.direct.CoreV1().ServiceAccounts(s.namespace).Delete(ctx, "scraper", metav1.DeleteOptions{})).To(Succeed())
-		Eventually(ctx, ask(ctx, scraper)).Should(Equal("401 the token is not valid"))
+		Eventually(ctx, ask(ctx, scraper)).Should(Equal("401 the token is not valid here"))
 	}, NodeTimeout(patience))
 
 	It("takes tokens for the audiences that are asked for", func(ctx SpecContext) {
@@ -161,7 +161,7 @@ var _ = Describe("Authorize", func() {
 		s.bind(ctx, "scraper", s.readers(ctx))
 		own := s.token(ctx, "scraper", "operators")
 		Eventually(ctx, func() string { return s.scrape(ctx, http.MethodGet, own) }).Should(Equal("200 metrics"))
-		Expect(s.scrape(ctx, http.MethodGet, s.token(ctx, "scraper"))).To(Equal("401 the token is not valid"))
+		Expect(s.scrape(ctx, http.MethodGet, s.token(ctx, "scraper"))).To(Equal("401 the token is not valid here"))
 	}, NodeTimeout(patience))
 
 	It("lets nobody through when the manager may not ask", func(ctx SpecContext) {

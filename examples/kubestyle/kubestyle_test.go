@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 )
@@ -130,6 +131,7 @@ var _ = Describe("kubestyle", func() {
 				compared++
 				Expect(ours.GetType()).To(Equal(host.GetType()), name)
 				Expect(labelsOf(ours)).To(Equal(labelsOf(host)), name)
+				Expect(bucketsOf(ours)).To(ContainElements(bucketsOf(host)), name)
 			}
 		}
 		Expect(compared).To(BeNumerically(">=", 10), "those of queues, requests and leases")
@@ -153,6 +155,31 @@ var _ = Describe("kubestyle", func() {
 		Expect(of(families["kubestyle_workqueue_adds_total"], "expiry")).To(BeNumerically("==", -1))
 		p.terminate()
 		Eventually(p.ended).WithContext(ctx).Should(Receive(BeNil()))
+	}, SpecTimeout(time.Minute))
+
+	It("runs without a Lease", func(ctx SpecContext) {
+		p := startProcess(cluster.Config(), "--leader-elect=false")
+		Eventually(p.printed).WithContext(ctx).Should(ContainSubstring("Leading without a Lease"))
+		newNamespace(ctx, "alone")
+		Eventually(team(ctx, "alone")).WithContext(ctx).Should(Equal("blue"))
+		p.terminate()
+		Eventually(p.ended).WithContext(ctx).Should(Receive(BeNil()))
+	}, SpecTimeout(time.Minute))
+
+	It("ends when it loses the Lease, and while it stands by", func(ctx SpecContext) {
+		leader := startProcess(cluster.Config(), short("lost")...)
+		Eventually(leader.printed).WithContext(ctx).Should(ContainSubstring("Leading"))
+		_, err := admin.CoordinationV1().Leases("kube-system").Patch(ctx, "lost", types.MergePatchType,
+			[]byte(`{"spec":{"holderIdentity":"somebody else"}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(leader.ended).WithContext(ctx).Should(Receive(HaveOccurred()))
+		Expect(leader.printed()).To(ContainSubstring("the term of leadership is lost"))
+
+		standby := startProcess(cluster.Config(), short("lost")...)
+		Eventually(standby.printed).WithContext(ctx).Should(ContainSubstring("somebody else"))
+		standby.terminate()
+		Eventually(standby.ended).WithContext(ctx).Should(Receive(BeNil()))
+		Expect(standby.printed()).NotTo(ContainSubstring("Leading"))
 	}, SpecTimeout(time.Minute))
 
 	It("releases the Lease when the work has ended, and another takes over", func(ctx SpecContext) {
@@ -206,6 +233,14 @@ var _ = Describe("kubestyle", func() {
 		Expect(nobody).To(BeEmpty())
 	}, SpecTimeout(2*time.Minute))
 })
+
+func bucketsOf(family *dto.MetricFamily) []float64 {
+	bounds := []float64{}
+	for _, b := range family.GetMetric()[0].GetHistogram().GetBucket() {
+		bounds = append(bounds, b.GetUpperBound())
+	}
+	return bounds
+}
 
 func labelsOf(family *dto.MetricFamily) []string {
 	var names []string

@@ -87,7 +87,9 @@ func (l *lease) lead(ctx context.Context, lead leaderelection.Lead) error {
 		defer cut()
 		return lead(take, work)
 	}
+	log := klog.FromContext(ctx)
 	if l.observed == nil {
+		log.Info("Leading without a Lease: nothing keeps another process from doing so, too")
 		return within(ctx, context.WithoutCancel(ctx))
 	}
 	electing, release := context.WithCancel(context.WithoutCancel(ctx))
@@ -99,7 +101,6 @@ func (l *lease) lead(ctx context.Context, lead leaderelection.Lead) error {
 		}
 	})()
 	led := make(chan error, 1)
-	log := klog.FromContext(ctx)
 	l.elector.Callbacks = clientgo.LeaderCallbacks{
 		OnStartedLeading: func(term context.Context) {
 			leading.Store(true)

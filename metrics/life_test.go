@@ -6,9 +6,11 @@ package metrics_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -268,4 +270,38 @@ func having(t *testing.T, r prometheus.Gatherer, label string) (found []string) 
 		}
 	}
 	return found
+}
+
+// TestHooksAndScrapesAtOnce: nothing is left of what came and went while others looked.
+func TestHooksAndScrapesAtOnce(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	m := newMetrics(t, r, metrics.Options{})
+	var all sync.WaitGroup
+	for worker := range 4 {
+		all.Go(func() {
+			for i := range 50 {
+				of, name := &i, fmt.Sprint("c", (worker+i)%3)
+				run := hook.SourceRun{Controller: name, Source: "s"}
+				m.Queue.Opened(hook.QueueOpened{Queue: name, Of: of, Stats: func() hook.QueueStats { return hook.QueueStats{} }})
+				m.Controller.Started(hook.ControllerStarted{Controller: name, Of: of, Stats: func() hook.ControllerStats { return hook.ControllerStats{} }})
+				m.Source.Started(run)
+				m.Queue.Taken(hook.QueueTaken{Queue: name})
+				m.Controller.Reconciled(hook.Reconcile{Controller: name, Outcome: hook.Failed})
+				m.Source.Dropped(hook.SourceDropped{Controller: name, Source: "s", Reason: "f"})
+				m.Client.Requested(hook.APIRequest{Controller: name, Verb: "get", Resource: fmt.Sprint("r", i)})
+				m.Source.Stopped(run)
+				m.Controller.Stopped(hook.ControllerStopped{Controller: name, Of: of})
+				m.Queue.Closed(hook.QueueClosed{Queue: name, Of: of})
+			}
+		})
+	}
+	all.Go(func() {
+		for range 20 {
+			families(t, r)
+		}
+	})
+	all.Wait()
+	if left := families(t, r); len(left) != 0 {
+		t.Errorf("at the end there is %v", left)
+	}
 }

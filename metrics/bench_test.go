@@ -4,13 +4,17 @@
 package metrics_test
 
 import (
+	"context"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/metrics"
+	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // frequent are the hooks that are called for each key, event or request.
@@ -55,6 +59,38 @@ func BenchmarkHooks(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				f()
+			}
+		})
+	}
+}
+
+// BenchmarkReconcile is what a Reconcile costs that does nothing but add the next key, from queue to queue, observed or not.
+func BenchmarkReconcile(b *testing.B) {
+	m, err := metrics.New(prometheus.NewRegistry(), metrics.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, o := range map[string]controller.Options{
+		"alone": {}, "observed": {Hooks: m.Controller, QueueHooks: m.Queue, SourceHooks: m.Source},
+	} {
+		b.Run(name, func(b *testing.B) {
+			o.Logger = slog.New(slog.DiscardHandler)
+			var c *controller.Controller[int]
+			ctx, cancel := context.WithCancel(b.Context())
+			left := b.N
+			c = controller.NewWithQueue("bench", controller.Func[int](func(_ context.Context, key int) (controller.Result, error) {
+				if left--; left <= 0 {
+					cancel()
+				} else {
+					c.Queue().Add((key + 1) & 1023)
+				}
+				return controller.Result{}, nil
+			}), o, workqueue.Options[int]{})
+			c.Queue().Add(0)
+			b.ReportAllocs()
+			b.ResetTimer()
+			if err := c.Run(ctx); err != nil {
+				b.Fatal(err)
 			}
 		})
 	}

@@ -9,7 +9,7 @@
 //	mgr := manager.New(cfg, manager.Options{Name: "website-operator", ClientHooks: m.Client, CacheHooks: m.Cache,
 //		LeaderElection: &leaderelection.Options{Lease: "website-operator", Hooks: m.LeaderElection}})
 //	c := controller.New("website", r, controller.Options{Hooks: m.Controller, QueueHooks: m.Queue, SourceHooks: m.Source})
-//	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+//	mgr.Handle("/metrics", mgr.Authorize(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))) // needs manager.Options.Server
 //
 // # Names
 //

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics_test
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/metrics"
+)
+
+// All that an operator does is measured in one registry, together with what its program wants to add, and served to those who may get
+// /metrics.
+func Example() {
+	run := func(ctx context.Context, cfg *rest.Config, r controller.Reconciler[types.NamespacedName]) error {
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(collectors.NewGoCollector())
+		m, err := metrics.New(registry, metrics.Options{})
+		if err != nil {
+			return err
+		}
+		mgr := manager.New(cfg, manager.Options{
+			Name: "website-operator", ClientHooks: m.Client, CacheHooks: m.Cache,
+			LeaderElection: &leaderelection.Options{Lease: "website-operator", Hooks: m.LeaderElection},
+			Server:         &manager.ServerOptions{CertDir: "/etc/website/tls"},
+		})
+		mgr.Handle("/metrics", mgr.Authorize(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+		mgr.Add(controller.New("website", r, controller.Options{Hooks: m.Controller, QueueHooks: m.Queue, SourceHooks: m.Source}))
+		return mgr.Run(ctx)
+	}
+	_ = run // with signal.NotifyContext and client.LoadConfig
+}

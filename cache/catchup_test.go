@@ -157,7 +157,9 @@ func TestS10_CatchUp(t *testing.T) {
 				caughtUp(t, "at the start", s, e, 2*e.takes)
 				relist(change)(api)
 				e.take()
-				if err := s.CatchUp(t.Context()); err != nil {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				if err := s.CatchUp(ctx); err != nil {
 					t.Error(err)
 				}
 				if e.take() == "" {

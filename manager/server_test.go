@@ -10,9 +10,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -392,4 +395,92 @@ func TestTwoManagersOnOneAddress(t *testing.T) {
 		return two.Run(ctx)
 	})
 	wantParts(t, one.Run(t.Context()), "other: ", l.Addr().String()+" is taken")
+}
+
+// Under traffic, over HTTP/1.1 and HTTP/2, each request is answered in full or refused.
+func TestM1_AStopUnderTraffic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, health, server := serving(t, newAPI(), nil)
+		m.Handle("/slow", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "half ")
+			time.Sleep(rand.N(3 * time.Second))
+			fmt.Fprint(w, "and half")
+		}))
+		stop, result := start(t, m)
+		var traffic sync.WaitGroup
+		var answered, refused atomic.Int32
+		hammer := func(c *http.Client, url, want string) {
+			for {
+				switch status, body := get(t, c, url); {
+				case status == 200 && body == want:
+					answered.Add(1)
+				case status == 0 && strings.Contains(body, errUnplugged.Error()):
+					refused.Add(1)
+					return
+				default:
+					t.Errorf("%s is answered with %d %s", url, status, body)
+					return
+				}
+			}
+		}
+		for range 20 {
+			traffic.Go(func() { hammer(server, "https://x/slow", "half and half") })
+			traffic.Go(func() { hammer(plain(server), "https://x/slow", "half and half") })
+		}
+		traffic.Go(func() {
+			for {
+				if status, _ := get(t, health, "http://x/livez"); status != 200 {
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+		pass(10 * time.Second)
+		began := time.Now()
+		stop()
+		ok(t, result())
+		if took := time.Since(began); took > 10*time.Second { // on a pipe, TLS waits up to 5 s until the other end reads its goodbye
+			t.Errorf("Run returned after %s", took)
+		}
+		traffic.Wait()
+		if refused.Load() != 40 || answered.Load() < 40 {
+			t.Errorf("%d requests were answered, %d refused", answered.Load(), refused.Load())
+		}
+	})
+}
+
+// A client that does not read what it has asked for does not hold a stop up for longer than the grace time.
+func TestM3_AClientThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, secure := range []bool{false, true} {
+			w := newWire()
+			m := newManager(newAPI(), func(o *manager.Options) {
+				o.Grace = 10 * time.Second
+				if secure {
+					o.Server = &manager.ServerOptions{Listener: w}
+				} else {
+					o.Health = &manager.HealthOptions{Listener: w}
+				}
+			})
+			stop, result := start(t, m)
+			conn, err := w.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if secure {
+				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // nobody can verify what is self-signed
+			}
+			if _, err := fmt.Fprint(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			pass(time.Second)
+			began := time.Now()
+			stop()
+			ok(t, result())
+			if took := time.Since(began); took > 10*time.Second+250*time.Millisecond {
+				t.Errorf("Run returned after %s", took)
+			}
+			conn.Close()
+		}
+	})
 }

@@ -84,7 +84,8 @@ func (c *certificate) lookLocked() {
 		return
 	}
 	found, err := c.read()
-	if err == nil && c.current != nil && c.err == nil && same(found, c.found) {
+	known := same(found, c.found)
+	if err == nil && c.current != nil && c.err == nil && known {
 		return
 	}
 	var fresh *tls.Config
@@ -99,7 +100,7 @@ func (c *certificate) lookLocked() {
 	case err == nil:
 		c.current = fresh
 		c.log.Info("the server has a new certificate", "expires", fresh.Certificates[0].Leaf.NotAfter)
-	case c.current != nil && (before == nil || before.Error() != err.Error()):
+	case c.current != nil && (!known || before == nil || before.Error() != err.Error()):
 		c.log.Error("the server keeps its certificate: what has replaced it cannot be used", "err", err)
 	}
 }

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// TestHooksFromStartToStop: what there is says that it starts and stops, with its figures in between; also which Reconciles were over
+// their deadline.
+func TestHooksFromStartToStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var told []string
+		note := func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, fmt.Sprintf(format, args...))
+		}
+		var stats func() hook.ControllerStats
+		var of any
+		c := newController(func(ctx context.Context, key string) (controller.Result, error) {
+			if key == "slow" {
+				<-ctx.Done()
+			}
+			return controller.Result{}, nil
+		}, controller.Options{
+			Workers: 3, Deadline: 20 * time.Second, Logger: silent,
+			Hooks: &hook.Controller{
+				Started:    func(e hook.ControllerStarted) { of, stats = e.Of, e.Stats; note("%s starts", e.Controller) },
+				Stopped:    func(e hook.ControllerStopped) { note("%s stops: %t", e.Controller, e.Of == of) },
+				Reconciled: func(r hook.Reconcile) { note("%s, timed out: %t", r.Outcome, r.TimedOut) },
+			},
+			QueueHooks: &hook.Queue{
+				Opened: func(e hook.QueueOpened) { note("queue %s opens", e.Queue) },
+				Closed: func(e hook.QueueClosed) { note("queue %s closes", e.Queue) },
+			},
+			SourceHooks: &hook.Source{
+				Started: func(r hook.SourceRun) { note("%s of %s starts", r.Source, r.Controller) },
+				Stopped: func(r hook.SourceRun) { note("%s of %s stops", r.Source, r.Controller) },
+			},
+		})
+		keys := newSource("keys", "quick", "slow")
+		c.Watch(keys)
+		if told != nil {
+			t.Errorf("before the start it is told %q", told)
+		}
+		stop := start(t, c)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if s := stats(); s.Workers != 3 || s.Active != 1 {
+			t.Errorf("figures are %+v, want 3 workers of which 1 is active", s)
+		}
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		ok(t, c.SetWorkers(5))
+		if s := stats(); s.Workers != 5 || s.Active != 0 {
+			t.Errorf("figures are %+v, want 5 workers of which none is active", s)
+		}
+		ok(t, c.Unwatch(t.Context(), keys))
+		ok(t, stop())
+		name := c.Name()
+		want := []string{
+			"queue " + name + " opens", name + " starts", "Fake(keys) of " + name + " starts", "success, timed out: false", "success, timed out: true",
+			"Fake(keys) of " + name + " stops", "queue " + name + " closes", name + " stops: true",
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("it is told\n%q, want\n%q", told, want)
+		}
+	})
+}

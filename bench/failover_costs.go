@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"syscall"
 	"text/tabwriter"
@@ -115,7 +116,7 @@ var calamities = []calamity{
 
 // unsynced stops operators whose caches have not synced.
 func (f *failover) unsynced(ctx context.Context, w *tabwriter.Writer, a *arena) error {
-	fmt.Fprintln(w, "SIGTERM with unsynced caches, to the process's end\tat most\tsetpoint\tprocessor\t\tcontroller-runtime\tprocessor\t")
+	fmt.Fprintln(w, "SIGTERM with unsynced caches, to the process's end\tat most\tsetpoint\tprocessor\t\tcontroller-runtime\tprocessor")
 	for _, c := range calamities {
 		row := ""
 		for i, name := range operators {
@@ -125,11 +126,11 @@ func (f *failover) unsynced(ctx context.Context, w *tabwriter.Writer, a *arena) 
 			}
 			row += fmt.Sprintf("%s\t%.2f s\t", took, processor.Seconds())
 			if i == 0 {
-				row += verdict(took.time <= time.Second) + "\t"
+				row += verdict(took.how == "" && took.time <= time.Second) + "\t"
 			}
 		}
 		fmt.Fprintf(w, "%s\t1 s\t%s\n", c.name, row)
-		w.Flush()
+		fmt.Fprintf(os.Stderr, "%s: done\n", c.name)
 	}
 	return nil
 }
@@ -172,7 +173,7 @@ func (f *failover) stopUnsynced(ctx context.Context, a *arena, name string, c ca
 	time.Sleep(5 * time.Second) // it has tried, and tried again
 	before := cpuOf(p.cmd.Process.Pid)
 	asked := time.Now()
-	const patience = time.Minute
+	const patience = 30 * time.Second // controller-runtime's default for a graceful stop
 	if p.hasEnded(replicas) {
 		took.how = "had ended, " + p.cmd.ProcessState.String()
 	} else if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {

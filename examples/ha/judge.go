@@ -91,8 +91,8 @@ func (v *verdict) fence(id requestID, r *request, l *ledger) {
 	switch late := r.passed.Sub(r.trust); {
 	case late >= 0:
 		v.passed = append(v.passed, fmt.Sprintf("%s: a %s request, %s after the trust was over", id.identity, r.sort, late))
-	case r.arrived.After(r.trust):
-		v.left = append(v.left, fmt.Sprintf("%s: a %s request, %s after, %s", id.identity, r.sort, r.arrived.Sub(r.trust), l.cause(id, r)))
+	case r.left().After(r.trust):
+		v.left = append(v.left, fmt.Sprintf("%s: a %s request, %s after, %s", id.identity, r.sort, r.left().Sub(r.trust), l.cause(id, r)))
 	}
 }
 
@@ -124,10 +124,10 @@ const (
 
 // cause says where a request spent most of its time.
 func (l *ledger) cause(id requestID, r *request) string {
-	process, network, server := r.arrived.Sub(r.passed), r.sent.Sub(r.arrived), r.answered.Sub(r.sent)
+	process, network, server := r.left().Sub(r.passed), r.sent.Sub(r.left()), r.answered.Sub(r.sent)
 	switch most := max(process, network, server); {
 	case process == most && slices.ContainsFunc(l.pauses, func(p pause) bool {
-		return p.identity == id.identity && p.from.Before(r.arrived) && r.passed.Before(p.to)
+		return p.identity == id.identity && p.from.Before(r.left()) && r.passed.Before(p.to)
 	}):
 		return suspended
 	case process == most:

@@ -35,6 +35,14 @@ type request struct {
 	version  uint64    // of what it wrote
 }
 
+// left is when it left the process, at the latest.
+func (r *request) left() time.Time {
+	if !r.wrote.IsZero() && r.wrote.Before(r.arrived) {
+		return r.wrote
+	}
+	return r.arrived
+}
+
 func (r *request) committed() bool {
 	return r.status >= 200 && r.status < 300 && r.sort != reads
 }

@@ -19,7 +19,7 @@
 //	GOWORK=off go run . -only ryw [-cycles 10000] [-keys 200] [-lag 500ms] [-limit 3m] [-kubeconfig file]
 //
 // Or for how long an operator does not work when its leader is stopped or killed, what its Lease costs, and how long it takes to
-// stop when its caches do not sync (about 9 minutes):
+// stop when its caches do not sync (about 11 minutes):
 //
 //	GOWORK=off go run . -only failover [-failovers 20] [-failover gaps|costs|unsynced]
 package main

@@ -4,7 +4,7 @@
 package client
 
 import (
-	"cmp"
+	"container/list"
 	"slices"
 	"sync"
 	"time"
@@ -49,8 +49,8 @@ func (t *Term) Written() (writes []Write, unknown int) {
 	r := &t.trail
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, of := range newest(r.prints) {
-		writes = append(writes, r.prints[of].of(of))
+	for _, e := range r.newestLocked() {
+		writes = append(writes, printOf(e).toWrite())
 	}
 	slices.Reverse(writes)
 	return writes, r.unknown
@@ -59,8 +59,8 @@ func (t *Term) Written() (writes []Write, unknown int) {
 // trail is what was written under a term: for each object the newest.
 type trail struct {
 	mu      sync.Mutex // guards what follows
-	notes   uint64     // so many there were
-	prints  map[object]*print
+	of      map[object]*list.Element
+	order   list.List // of *print, the newest first
 	unknown int
 }
 
@@ -70,9 +70,15 @@ type object struct {
 	uid                              types.UID
 }
 
-// print is what was done to it last.
+// place is where an informer may look.
+type place struct{ group, resource, namespace string }
+
+func (o *object) place() place { return place{o.group, o.resource, o.namespace} }
+
+// print is what was done to an object last.
 type print struct {
-	when        uint64
+	object
+
 	host        string
 	version     string // the highest
 	subresource string
@@ -99,17 +105,57 @@ func (t *trail) note(w *Write) {
 		return
 	}
 	of := object{w.Group, w.Resource, w.Namespace, w.Name, w.UID}
-	p := t.prints[of]
-	if p == nil {
-		if t.prints == nil || len(t.prints) >= 4*MostHandedOver {
-			t.forgetLocked()
-		}
-		p = &print{}
-		t.prints[of] = p
+	e := t.of[of]
+	if e == nil {
+		e = t.addLocked(&print{object: of})
 	}
-	t.notes++
-	p.when = t.notes
-	p.follow(w, effect)
+	t.order.MoveToFront(e)
+	printOf(e).follow(w, effect)
+}
+
+func printOf(e *list.Element) *print {
+	p, _ := e.Value.(*print) // there is nothing else
+	return p
+}
+
+// addLocked adds an object. Now and then all are forgotten that would not be handed over.
+func (t *trail) addLocked(p *print) *list.Element {
+	if t.of == nil {
+		t.of = map[object]*list.Element{}
+	}
+	if len(t.of) >= 4*MostHandedOver {
+		kept := t.newestLocked()
+		clear(t.of)
+		t.order.Init()
+		for _, e := range kept {
+			t.of[printOf(e).object] = t.order.PushBack(e.Value)
+		}
+	}
+	t.of[p.object] = t.order.PushFront(p)
+	return t.of[p.object]
+}
+
+// newestLocked returns those that are handed over, the newest first: the newest of each resource and namespace, and of the others the
+// newest.
+func (t *trail) newestLocked() (kept []*list.Element) {
+	first := map[place]*list.Element{}
+	for e := t.order.Front(); e != nil; e = e.Next() {
+		if at := printOf(e).place(); first[at] == nil {
+			first[at] = e
+		}
+	}
+	others := MostHandedOver - len(first)
+	for e := t.order.Front(); e != nil && len(kept) < MostHandedOver; e = e.Next() {
+		switch {
+		case first[printOf(e).place()] == e:
+		case others > 0:
+			others--
+		default:
+			continue
+		}
+		kept = append(kept, e)
+	}
+	return kept
 }
 
 // follow takes down what was done next. What is gone stays so; and the version is the highest that was seen, so that an object whose
@@ -124,8 +170,9 @@ func (p *print) follow(w *Write, effect Effect) {
 	}
 }
 
-// of says what was done to an object.
-func (p *print) of(o object) Write {
+// toWrite says what was done to the object.
+func (p *print) toWrite() Write {
+	o := p.object
 	w := Write{
 		Request: Request{Verb: "update", Group: o.group, Resource: o.resource, Namespace: o.namespace, Name: o.name, Subresource: p.subresource, Host: p.host},
 		UID:     o.uid, ResourceVersion: p.version, Effect: p.effect,
@@ -140,43 +187,6 @@ func (p *print) of(o object) Write {
 		w.Object = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: o.name, Labels: p.labels}}
 	}
 	return w
-}
-
-// forgetLocked leaves as many as are handed over.
-func (t *trail) forgetLocked() {
-	kept := make(map[object]*print, 4*MostHandedOver)
-	for _, of := range newest(t.prints) {
-		kept[of] = t.prints[of]
-	}
-	t.prints = kept
-}
-
-// newest returns those that are handed over, the newest first: the newest of each resource and namespace, and of the others the
-// newest.
-func newest(prints map[object]*print) []object {
-	type place struct{ group, resource, namespace string }
-	all := make([]object, 0, len(prints))
-	for of := range prints {
-		all = append(all, of)
-	}
-	slices.SortFunc(all, func(a, b object) int { return cmp.Compare(prints[b].when, prints[a].when) })
-	if len(all) <= MostHandedOver {
-		return all
-	}
-	seen := map[place]bool{}
-	first := make([]object, 0, len(all))
-	var rest []object
-	for _, of := range all {
-		if at := (place{of.group, of.resource, of.namespace}); !seen[at] {
-			seen[at] = true
-			first = append(first, of)
-		} else {
-			rest = append(rest, of)
-		}
-	}
-	kept := append(first, rest...)[:MostHandedOver]
-	slices.SortFunc(kept, func(a, b object) int { return cmp.Compare(prints[b].when, prints[a].when) })
-	return kept
 }
 
 // marks says whether what was written may be gone or marked for deletion, and nothing else is known.

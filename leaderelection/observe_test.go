@@ -232,7 +232,7 @@ func TestObserve_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
 	}
 }
 
-// TestObserve_TheTermIsLost when it is not renewed in time, however late answers come; the elector, which may not know, is refused.
+// TestObserve_TheTermIsLost (L5) when it is not renewed in time, however late answers come; the elector, which may not know, is refused.
 func TestObserve_TheTermIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)

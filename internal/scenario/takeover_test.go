@@ -116,7 +116,9 @@ var _ = Describe("A standby that takes over", func() {
 			Expect(err).NotTo(HaveOccurred())
 			b := newStandby(ctx, theirs, r.namespace, "b")
 			Eventually(ctx, b.control.Synced()).Should(BeClosed())
-			Eventually(ctx, func() int { return len(proxy.Requests(fault.Match{Config: theirs, Verbs: []string{"watch"}, Resources: []string{"leases"}})) }).Should(BeNumerically(">", 0))
+			Eventually(ctx, func() int {
+				return len(proxy.Requests(fault.Match{Config: theirs, Verbs: []string{"watch"}, Resources: []string{"leases"}}))
+			}).Should(BeNumerically(">", 0))
 
 			proxy.Add(fault.Rule{Match: fault.Match{Config: theirs, Verbs: []string{"watch"}, Resources: []string{"configmaps"}}, Lag: lag})
 			a.control.Requeue(types.NamespacedName{Namespace: r.namespace, Name: "count"})

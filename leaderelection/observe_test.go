@@ -256,7 +256,8 @@ func TestObserve_TheTermIsLost(t *testing.T) {
 			fenced = client.TermOf(work).Trusted()
 			return nil
 		}
-		_, ended := h.start(t, lead)
+		give, ended := h.start(t, lead)
+		defer give()
 		pass(seconds(30))
 		h.cut()
 		sent := lease(t, api).Spec.RenewTime.Time
@@ -301,7 +302,7 @@ func TestObserve_TheTermEndsAtOnce(t *testing.T) {
 				h := newHost(t, api, "a")
 				var lost time.Time
 				var fenced error
-				_, ended := h.start(t, func(_, work context.Context) error {
+				stop, ended := h.start(t, func(_, work context.Context) error {
 					<-work.Done()
 					lost, fenced = time.Now(), client.TermOf(work).Trusted()
 					return nil
@@ -313,13 +314,14 @@ func TestObserve_TheTermEndsAtOnce(t *testing.T) {
 					t.Errorf("lost at %s, the fence says %v", lost, fenced)
 				}
 				if done(ended) {
-					t.Fatal("the elector has given up before")
+					t.Error("the elector has given up before")
 				}
 				writes := api.Count("update", fakeapi.Leases) + api.Count("create", fakeapi.Leases)
 				pass(time.Minute)
 				if now := api.Count("update", fakeapi.Leases) + api.Count("create", fakeapi.Leases); now != writes || !done(ended) {
 					t.Errorf("the elector has written %d times more, and has given up: %t", now-writes, done(ended))
 				}
+				stop()
 				h.result()
 			})
 		})
@@ -338,10 +340,11 @@ func TestObserve_AMachineThatSlept(t *testing.T) {
 			}
 			return time.Now().Round(0)
 		})
-		_, ended := h.start(t, func(_, work context.Context) error { <-work.Done(); return nil })
+		stop, ended := h.start(t, func(_, work context.Context) error { <-work.Done(); return nil })
 		pass(seconds(5.5))
 		slept.Store(true)
 		pass(seconds(0.6))
+		stop()
 		if errs := h.result(); len(errs) != 1 || !errors.Is(errs[0], leaderelection.ErrLost) {
 			t.Errorf("Lead returned %v", errs)
 		}

@@ -46,8 +46,8 @@ func newCopies(ctx context.Context) *copies {
 	here := cache.Scope{Namespaces: cache.NewSet(c.namespace)}
 	c.maps, c.secrets = cache.ForScope[*corev1.ConfigMap](c.manager.Cache(), here), cache.ForScope[*corev1.Secret](c.manager.Cache(), here)
 	first := controller.New("first", controller.Func[types.NamespacedName](c.first), controller.Options{Workers: 8})
-	first.Watch(source.Kind(c.maps, handler.Map(func(_ context.Context, m *corev1.ConfigMap) ([]types.NamespacedName, error) {
-		time.Sleep(4 * time.Millisecond)
+	first.Watch(source.Kind(c.maps, handler.Map(func(ctx context.Context, m *corev1.ConfigMap) ([]types.NamespacedName, error) {
+		lapse(ctx, 4*time.Millisecond)
 		if !strings.HasPrefix(m.Name, "in-") {
 			return nil, nil
 		}
@@ -64,7 +64,7 @@ func newCopies(ctx context.Context) *copies {
 
 func (c *copies) first(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 	if key.Name == "in-199" {
-		time.Sleep(2 * time.Second)
+		lapse(ctx, 2*time.Second)
 	}
 	m, err := c.maps.Get(ctx, key)
 	secrets := client.For[*corev1.Secret](c.manager.Client())

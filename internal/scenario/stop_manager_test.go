@@ -62,7 +62,7 @@ func stopped(ctx context.Context, m *manager.Manager, after time.Duration, late 
 	var running sync.WaitGroup
 	running.Go(func() { result <- m.Run(run) })
 	defer running.Wait()
-	time.Sleep(after)
+	lapse(ctx, after)
 	late()
 	began := time.Now()
 	stop()
@@ -124,7 +124,7 @@ var _ = Describe("M3: a manager stops at once", func() {
 			stopped(ctx, stoppable(cfg, w.namespace, elected), 1500*time.Millisecond, func() {
 				if late != nil {
 					late(w.proxy)
-					time.Sleep(200 * time.Millisecond)
+					lapse(ctx, 200*time.Millisecond)
 				}
 			})
 		},

@@ -238,3 +238,13 @@ func (w *world) reaches(ctx context.Context, state func() hook.InformerState, ph
 		}
 	}
 }
+
+// lapse lets real time pass, for what is to be slow, or to happen at some moment.
+func lapse(ctx context.Context, d time.Duration) {
+	passed := time.NewTimer(d)
+	defer passed.Stop()
+	select {
+	case <-passed.C:
+	case <-ctx.Done():
+	}
+}

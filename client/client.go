@@ -147,7 +147,8 @@ func ownConfig(cfg *rest.Config) *rest.Config {
 	return cfg
 }
 
-// Config returns a copy of the configuration that the client was made of. Clients built from it keep the ledger, too.
+// Config returns a copy of the configuration that the client was made of. Requests of clients built from it, client-go's too, stand
+// in the ledger and are held to the fence, if they are made with a context that carries them.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // ConfigFor is Config with a user agent that names the controller, for the API server's audit log and metrics:

@@ -26,7 +26,8 @@ type Kind interface {
 
 // Owner makes the controlling owner due if it is of the given kind, in any version of its group. The owner is looked up in
 // the old and in the new state, so that the former owner of an object that changed hands is due as well. An event that comes
-// before the scope of the owner's kind is known is tried again, as every event whose handler fails.
+// before the scope of the owner's kind is known is tried again, as every event whose handler fails. Where an apply sets no owner
+// reference (cache.Handle.OwnerRef makes one), or one that is not the controller's, nothing is due: see AnyOwner.
 func Owner(of Kind) Handler[types.NamespacedName] { return owner{kind: of} }
 
 // AnyOwner is Owner for all owner references, of which an object may have several, and not only the controlling one. What

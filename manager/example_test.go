@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -28,6 +29,23 @@ func Example_servers() {
 			}
 			return nil
 		})
+		return mgr.Run(ctx)
+	}
+	_ = serve
+}
+
+// The controllers of one program lead under two Leases, and so perhaps on two replicas.
+func Example_leaderElection() {
+	serve := func(ctx context.Context, cfg *rest.Config, sites, billing manager.Controller, announce func(context.Context) error) error {
+		mgr := manager.New(cfg, manager.Options{
+			Name:           "website-operator",
+			LeaderElection: &leaderelection.Options{Lease: "website-operator"},
+		})
+		mgr.Add(sites)
+		mgr.AddLeaderOnly("announce", announce) // in each term; what every replica does is for AddEverywhere
+
+		second := mgr.Lease(leaderelection.Options{Lease: "website-operator-billing"})
+		second.Add(billing)
 		return mgr.Run(ctx)
 	}
 	_ = serve

@@ -17,8 +17,8 @@ type LeaderElection struct {
 	Acquired func(lease string)
 	// Renewed is called after each try to renew the Lease.
 	Renewed func(LeaseRenewal)
-	// Lost is called when a term ends against our will: the Lease could not be renewed in time, or somebody else holds it. Its
-	// work may go on for a while.
+	// Lost is called when a term ends against our will: the Lease could not be renewed in time, or somebody else holds it, which may
+	// be seen only when it is to be released. Its work may go on for a while.
 	Lost func(lease string)
 	// Released is called after the Lease was given up, when all work has stopped. err is why it could not be; a rival then waits for
 	// it to expire.

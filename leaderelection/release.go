@@ -16,14 +16,17 @@ import (
 const releaseLimit = 2 * time.Second
 
 // release gives the Lease up, if it is still ours (L4), so that a rival need not wait for it to expire. A Lease that cannot be
-// released expires.
+// released expires. One that is not ours any more was lost before.
 func (c *candidate) release(ctx context.Context, h *holding) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
 	_, err := c.overwrite(ctx, h, func(l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease { return c.givenUp(h, l, at) })
 	switch {
 	case errors.Is(err, errTaken):
-		err = nil
+		if h.term != nil && c.o.Hooks.Lost != nil { // it began, and did not end as it should
+			c.o.Hooks.Lost(c.o.Lease)
+		}
+		return
 	case err != nil:
 		err = fmt.Errorf("release the Lease %s: %w", c, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -17,10 +18,10 @@ import (
 // it ends with one, or an error that says what still runs when ctx ends before; it goes on stopping then. It must not be called in
 // a Reconcile of the controller itself, which it waits for.
 func (m *Manager) Remove(ctx context.Context, c Controller) error {
-	if c == nil {
+	if isNil(c) {
 		return errors.New("Remove was given no controller")
 	}
-	r := m.forget(c.Name())
+	r := m.forget(c)
 	if r == nil {
 		return fmt.Errorf("no controller %q was added", c.Name())
 	}
@@ -64,17 +65,22 @@ func withGrace(take, work context.Context, grace time.Duration) (context.Context
 	}
 }
 
+// is says whether it is c, and not another one of its name.
+func (r *removable) is(c Controller) bool {
+	return r.Name() == c.Name() && (!reflect.ValueOf(c).Comparable() || r.Controller == c)
+}
+
 // forget takes a controller out of everything that would start it.
-func (m *Manager) forget(name string) *removable {
+func (m *Manager) forget(c Controller) *removable {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	named := func(r *removable) bool { return r.Name() == name }
-	if i := slices.IndexFunc(m.disabled, named); i >= 0 {
+	same := func(r *removable) bool { return r.is(c) }
+	if i := slices.IndexFunc(m.disabled, same); i >= 0 {
 		r := m.disabled[i]
 		m.disabled = slices.Delete(m.disabled, i, i+1)
 		return r
 	}
-	i := slices.IndexFunc(m.controllers, named)
+	i := slices.IndexFunc(m.controllers, same)
 	if i < 0 {
 		return nil
 	}

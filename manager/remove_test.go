@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -146,6 +148,58 @@ func TestM6_RemoveBeforeRun(t *testing.T) {
 		}
 		slices.Sort(d.events[:2])
 		d.want(t, "lead while starts", "warm while starts", "lead while ends", "warm while ends")
+		stop()
+		ok(t, result())
+	})
+}
+
+// TestM6_WhatIsRemovedIsFreed: nothing of the manager keeps it, nor what it refers to.
+func TestM6_WhatIsRemovedIsFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(newAPI(), elected)
+		stop, result := start(t, m)
+		pass(time.Minute)
+		add := func() weak.Pointer[controller.Controller[types.NamespacedName]] {
+			c := controller.New("website", controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
+				return controller.Result{}, nil
+			}), controller.Options{Logger: silent})
+			c.Watch(source.Kind(cache.For[*corev1.ConfigMap](m.Cache()), handler.Self()))
+			m.Add(c)
+			pass(time.Minute)
+			ok(t, m.Remove(t.Context(), c))
+			return weak.Make(c)
+		}
+		c := add()
+		pass(time.Minute) // no timer of it is left
+		runtime.GC()
+		if c.Value() != nil {
+			t.Error("something keeps a controller that was removed")
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
+// TestM6_RemoveAnother: one that was not added removes nobody of its name.
+func TestM6_RemoveAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		m := newManager(newAPI(), nil)
+		c := newFake("website", &d)
+		m.Add(c)
+		stop, result := start(t, m)
+		pass(time.Minute)
+		if err := m.Remove(t.Context(), newFake("website", &d)); err == nil || err.Error() != `no controller "website" was added` {
+			t.Errorf("another: %v", err)
+		}
+		for _, none := range []manager.Controller{nil, (*controller.Controller[int])(nil)} {
+			if err := m.Remove(t.Context(), none); err == nil || err.Error() != "Remove was given no controller" {
+				t.Errorf("none: %v", err)
+			}
+		}
+		slices.Sort(d.events)
+		d.want(t, "lead website starts", "warm website starts")
+		ok(t, m.Remove(t.Context(), c))
 		stop()
 		ok(t, result())
 	})

@@ -39,10 +39,13 @@ func (r *report) running(name string) (returned func()) {
 		defer r.mu.Unlock()
 		i := slices.Index(r.names, name)
 		r.names = slices.Delete(r.names, i, i+1)
+		if !slices.Contains(r.names, name) {
+			delete(r.busy, name) // it keeps the controller
+		}
 	}
 }
 
-// explain has a function that does not stop be reported with what it is at.
+// explain has a function that is about to run, and does not stop, be reported with what it is at.
 func (r *report) explain(name string, busy func() []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

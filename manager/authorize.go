@@ -29,7 +29,7 @@ const (
 	// allowedFor and refusedFor are how long an answer is used again.
 	allowedFor = time.Minute
 	refusedFor = 5 * time.Second
-	// maxAnswers is how many are kept.
+	// maxAnswers is how many of either are kept.
 	maxAnswers = 1000
 	// maxReviews is how many are asked for at once: anybody can make up tokens.
 	maxReviews = 8
@@ -48,6 +48,7 @@ const (
 // The manager's own ServiceAccount has to be bound to the ClusterRole system:auth-delegator. Others get 401, or 403 with a sentence
 // that says what is missing; if the API server cannot be asked, everybody gets 503. What was allowed stays so for a minute, what was
 // refused for five seconds: many requests at once cost one review. The path is what h sees: what strips a prefix stands around Authorize.
+// One with a . or .. in it, which http.ServeMux lets through if it is encoded, gets 400: h may take it for another path.
 func (m *Manager) Authorize(h http.Handler) http.Handler {
 	if isNil(h) {
 		m.complain(errors.New("Authorize was given no handler"))
@@ -77,8 +78,10 @@ type authorizer struct {
 	audiences []string
 	tokens    authentication.TokenReviewInterface
 	access    authorization.SubjectAccessReviewInterface
-	reviews   chan struct{}         // as many as may be asked for at once
-	answers   *cache.LRUExpireCache // of verdict, by question
+	reviews   chan struct{} // as many as may be asked for at once
+
+	// What is known: verdicts by question. Anybody can have others refused, and so what was allowed is kept apart.
+	allowed, refused *cache.LRUExpireCache
 
 	mu      sync.Mutex // guards what follows
 	asked   map[question]*review
@@ -97,6 +100,8 @@ type verdict struct {
 // why says what a request that is refused lacks.
 func (v verdict) why(r *http.Request) string {
 	switch v.status {
+	case http.StatusBadRequest:
+		return "send a path without . and .."
 	case http.StatusUnauthorized:
 		if tokenOf(r) == "" {
 			return "send the token of a ServiceAccount: Authorization: Bearer TOKEN"
@@ -138,7 +143,8 @@ func (m *Manager) newAuthorizer() (*authorizer, error) {
 	}
 	a := &authorizer{
 		manager: m, tokens: tokens.TokenReviews(), access: access.SubjectAccessReviews(),
-		reviews: make(chan struct{}, maxReviews), answers: cache.NewLRUExpireCache(maxAnswers), asked: map[question]*review{},
+		reviews: make(chan struct{}, maxReviews), asked: map[question]*review{},
+		allowed: cache.NewLRUExpireCache(maxAnswers), refused: cache.NewLRUExpireCache(maxAnswers),
 	}
 	if m.o.Server != nil {
 		a.audiences = slices.Clone(m.o.Server.Audiences)
@@ -149,13 +155,16 @@ func (m *Manager) newAuthorizer() (*authorizer, error) {
 // judge answers from what is known, or asks once for everybody who waits.
 func (a *authorizer) judge(r *http.Request) verdict {
 	token := tokenOf(r)
-	if token == "" {
+	switch {
+	case strings.Contains(r.URL.Path+"/", "/./") || strings.Contains(r.URL.Path+"/", "/../"):
+		return verdict{status: http.StatusBadRequest}
+	case token == "":
 		return verdict{status: http.StatusUnauthorized}
 	}
 	q := question(sha256.Sum256([]byte(token + "\x00" + verbOf(r) + "\x00" + r.URL.Path))) // of which header and method have no NUL
 	for r.Context().Err() == nil {
-		if known, ok := a.answers.Get(q); ok {
-			return known.(verdict) // nothing else is put in
+		if known, ok := a.known(q); ok {
+			return known
 		}
 		asked, first := a.begin(q)
 		if first {
@@ -170,6 +179,17 @@ func (a *authorizer) judge(r *http.Request) verdict {
 		}
 	}
 	return verdict{status: http.StatusServiceUnavailable} // which nobody waits for any more
+}
+
+func (a *authorizer) known(q question) (v verdict, ok bool) {
+	found, ok := a.allowed.Get(q)
+	if !ok {
+		found, ok = a.refused.Get(q)
+	}
+	if ok {
+		v = found.(verdict) //nolint:forcetypeassert // nothing else is put in
+	}
+	return v, ok
 }
 
 func (a *authorizer) begin(q question) (r *review, first bool) {
@@ -202,9 +222,9 @@ func (a *authorizer) ask(r *http.Request, q question, asked *review) {
 	case err != nil:
 		v = verdict{status: http.StatusServiceUnavailable}
 	case v.status == http.StatusOK:
-		a.answers.Add(q, v, allowedFor)
+		a.allowed.Add(q, v, allowedFor)
 	default:
-		a.answers.Add(q, v, refusedFor)
+		a.refused.Add(q, v, refusedFor)
 	}
 	asked.verdict = v
 }

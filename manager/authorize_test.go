@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
@@ -33,6 +34,7 @@ type reviewer struct {
 	mu        sync.Mutex        // guards what follows
 	users     map[string]string // by token
 	allowed   map[string]bool   // "user verb path"
+	every     bool              // all of it is allowed
 	audiences []string          // that its tokens are for
 	fail      func(*http.Request) (*http.Response, error)
 	asked     []string
@@ -92,7 +94,7 @@ func (v *reviewer) review(body []byte) (*http.Response, error) {
 	case *authorizationv1.SubjectAccessReview:
 		v.access = append(v.access, review.Spec)
 		about := review.Spec.NonResourceAttributes
-		review.Status.Allowed = v.allowed[fmt.Sprintf("%s %s %s", review.Spec.User, about.Verb, about.Path)]
+		review.Status.Allowed = v.every || v.allowed[fmt.Sprintf("%s %s %s", review.Spec.User, about.Verb, about.Path)]
 		return answer(http.StatusCreated, review)
 	}
 	return answer(http.StatusNotFound, &metav1.Status{Code: http.StatusNotFound})
@@ -324,6 +326,50 @@ func TestAuthorizeForSomebodyWhoGoesAway(t *testing.T) {
 		if tokens, access := v.count(); tokens != 2 || access != 1 {
 			t.Errorf("%d and %d reviews", tokens, access)
 		}
+	})
+}
+
+// Whoever makes up tokens does not have what was allowed forgotten.
+func TestAuthorizeRemembersWhatWasAllowed(t *testing.T) {
+	v := newReviewer()
+	h := guarded(v, nil)
+	serve(h, request(t.Context(), "GET", "/metrics", "Bearer good"))
+	for i := range 2000 {
+		serve(h, request(t.Context(), "GET", "/metrics", fmt.Sprintf("Bearer made up %d", i)))
+	}
+	v.count()
+	if status, _ := serve(h, request(t.Context(), "GET", "/metrics", "Bearer good")); status != 200 {
+		t.Error(status)
+	}
+	if tokens, access := v.count(); tokens+access != 0 {
+		t.Errorf("%d and %d reviews", tokens, access)
+	}
+}
+
+// What may be read under /public/ is no way to what is elsewhere, for a handler that makes paths short.
+func TestAuthorizeLeavesNoWayOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newReviewer()
+		v.every = true // as a rule for /public/* does
+		m, _, c := serving(t, v, nil)
+		m.Handle("/", m.Authorize(http.FileServerFS(fstest.MapFS{"public/a": {Data: []byte("public")}, "secret": {Data: []byte("secret")}})))
+		stop, result := start(t, m)
+		for path, status := range map[string]int{
+			"/public/a": 200, "/public/a..": 404, "/public/%2e%2e/secret": 400, "/public/..%2fsecret": 400, "/public%2f..%2fsecret": 400, "/public/%2e%2e": 400,
+		} {
+			r := request(t.Context(), "GET", "https://x"+path, "Bearer good")
+			r.RequestURI = ""
+			resp, err := c.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != status {
+				t.Errorf("%s: %s, want %d", path, resp.Status, status)
+			}
+		}
+		stop()
+		ok(t, result())
 	})
 }
 

@@ -147,14 +147,14 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		shows("two")
 		check(200, "ok")
 
-		for name, broken := range map[string]pair{"another key": {one.cert, two.key}, "half": {one.cert[:100], one.key}, "empty": {}} {
+		for _, broken := range []pair{{one.cert[:100], one.key}, {one.cert, two.key}, {}} { // no two in a row are broken alike, which the log has once
 			before := strings.Count(log.String(), "keeps its certificate")
 			files.put(broken.cert, broken.key, nil)
 			shows("two")
 			check(200, "ok: that which expires at 2000-01-02T", "stays in use: the certificate in "+files.dir+"/tls.crt and the key in ")
 			shows("two")
 			if n := strings.Count(log.String(), "keeps its certificate") - before; n != 1 {
-				t.Errorf("%s: the log has it %d times", name, n)
+				t.Errorf("the log has it %d times:\n%s", n, log.String())
 			}
 		}
 		files.must(os.Remove(filepath.Join(files.dir, "tls.key")))

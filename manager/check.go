@@ -148,7 +148,10 @@ func (c *check) call(ctx context.Context) (err error) {
 			logr.FromContextAsSlogLogger(ctx).Error("a health check has panicked", "check", c.name, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
-	return c.ask(ctx)
+	if err = c.ask(ctx); err != nil {
+		_ = err.Error() // may panic, too
+	}
+	return err
 }
 
 // result waits until the call has returned or has had its time.

@@ -78,6 +78,11 @@ func TestHealthSpeaksAsKubernetesDoes(t *testing.T) {
 	})
 }
 
+// hollow is an error that does not bear to be looked at: a nil pointer in an interface.
+type hollow struct{ text string }
+
+func (h *hollow) Error() string { return h.text }
+
 // A check that hangs, whatever its context says, keeps nobody from an answer, and is called once.
 func TestAHealthCheckThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -94,6 +99,7 @@ func TestAHealthCheckThatHangs(t *testing.T) {
 			return ctx.Err()
 		})
 		m.AddLivezCheck("mad", func(context.Context) error { panic("mad") })
+		m.AddLivezCheck("hollow", func(context.Context) error { return (*hollow)(nil) })
 		m.AddLivezCheck("gone", func(context.Context) error {
 			runtime.Goexit()
 			return nil
@@ -103,6 +109,7 @@ func TestAHealthCheckThatHangs(t *testing.T) {
 		began := time.Now()
 		want(t, c, "http://x/livez", 500, "[+]ping ok", "[-]stubborn failed: it has not answered for 800ms",
 			"[-]slow failed: context deadline exceeded", "[-]mad failed: it has panicked: mad",
+			"[-]hollow failed: it has panicked: runtime error: invalid memory address or nil pointer dereference",
 			"[-]gone failed: it ended its goroutine with runtime.Goexit; it should return an error instead", "livez check failed")
 		if took := time.Since(began); took != 800*time.Millisecond {
 			t.Errorf("the answer took %s", took)

@@ -64,8 +64,9 @@ type Cache struct {
 	ran       bool
 	changed   chan struct{} // closed, and made anew, when the state of an informer changes
 
-	indexes atomic.Int64           // names those that were declared
-	server  atomic.Pointer[string] // what host has found
+	indexes   atomic.Int64           // names those that were declared
+	server    atomic.Pointer[string] // what host has found
+	selecting atomic.Int64           // how many informers have selectors
 }
 
 // New makes a cache. It starts nothing and makes no request. Without a Backend (nil) it is for informers that list and watch by
@@ -147,6 +148,7 @@ func (c *Cache) acquire(k key, example Object) *informer {
 	if i == nil {
 		i = newInformer(c, k, example)
 		c.informers[k] = i
+		c.selecting.Add(k.selects())
 		switch {
 		case c.start != nil:
 			c.start(i)
@@ -174,6 +176,7 @@ func (c *Cache) forget(i *informer) (unattended bool) {
 		return false
 	}
 	delete(c.informers, i.key)
+	c.selecting.Add(-i.key.selects())
 	if i.cancel != nil {
 		i.cancel()
 	}

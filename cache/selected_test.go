@@ -118,8 +118,13 @@ func TestC6_LeavesTheSelector(t *testing.T) {
 				t.Errorf("Selects(%s) is %t", r, got)
 			}
 		}
-		if declared(cache.For[*corev1.ConfigMap](c)).Selects(schema.GroupResource{Resource: "configmaps"}) || (&cache.Declarations{}).Selects(schema.GroupResource{}) {
-			t.Error("no selector, and yet")
+		everything := cache.For[*corev1.ConfigMap](c)
+		if !declared(everything).Selects(schema.GroupResource{Resource: "configmaps"}) || (&cache.Declarations{}).Selects(schema.GroupResource{}) {
+			t.Error("another handle of the cache has a selector; who has declared nothing asks for nothing")
+		}
+		other, _ := newCache(t, api)
+		if declared(cache.For[*corev1.ConfigMap](other)).Selects(schema.GroupResource{Resource: "configmaps"}) {
+			t.Error("no handle of the cache has a selector, and yet")
 		}
 		write := func(label, want string) {
 			t.Helper()

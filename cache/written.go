@@ -73,21 +73,44 @@ func (d *Declarations) Behind(w Written) (gap *Gap, unknowable error) {
 	return gap, unknowable
 }
 
-// Selects says whether a declared scope of a resource has label or field selectors, so that Behind wants Written.Object.
+// Selects says whether a scope of a resource has label or field selectors, so that Behind wants Written.Object: one that is declared
+// here, or by others who use the same cache, and who may have to wait for the same write.
 func (d *Declarations) Selects(r schema.GroupResource) bool {
 	n := d.now.Load()
 	if n == nil {
 		return false
 	}
+	var last *Cache // most have one
 	for _, g := range n.groups {
-		if g.key.labels == "" && g.key.fields == "" {
-			continue
+		if g.cache != last && g.cache.selects(r) {
+			return true
 		}
-		if g.first(func(i *informer) bool { return i.serves(r) }) != nil {
+		last = g.cache
+	}
+	return false
+}
+
+// selects says whether an informer for a resource has selectors.
+func (c *Cache) selects(r schema.GroupResource) bool {
+	if c.selecting.Load() == 0 {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, i := range c.informers {
+		if k.selects() > 0 && i.serves(r) {
 			return true
 		}
 	}
 	return false
+}
+
+// selects is 1 if there are selectors.
+func (k *key) selects() int64 {
+	if k.labels == "" && k.fields == "" {
+		return 0
+	}
+	return 1
 }
 
 // Relisted says whether a declared informer that keeps the object has listed everything at the version that was written or

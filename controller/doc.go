@@ -81,7 +81,8 @@
 // L9: the first Reconcile of a term starts only when every informer that the controller watches or declared shows what was written
 // under the term before, if that was released ([client.Term.Inherited]): at most [client.MostHandedOver] objects, the newest, of
 // requests made with the context of a Reconcile. It is bounded by [Options].ReadYourWrites; then [Stale] says what is missing.
-// hook.Controller.TookOver is told how long it took. After a crash it is not promised.
+// hook.Controller.TookOver is told how long it took. Whether selectors of labels exclude a write is known, of fields other than
+// metadata's it is not: such a write is waited for until the informer is past its version. After a crash nothing is promised.
 //
 // S9: workers start when everything that is watched or read is synced, or in trouble that the log names (its API is missing or
 // forbidden, say): one such kind does not stop the workers of its own controller. What is read meanwhile is the last known state,

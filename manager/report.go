@@ -80,6 +80,16 @@ func (r *report) failed(err error) {
 	r.end()
 }
 
+// first returns what went wrong first, nil if nothing has.
+func (r *report) first() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.errs) == 0 {
+		return nil
+	}
+	return r.errs[0]
+}
+
 // result returns what has gone wrong, the first thing first, and last what still runs, with its stacks (M1).
 func (r *report) result() error {
 	r.mu.Lock()

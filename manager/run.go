@@ -43,8 +43,18 @@ func (m *Manager) Run(ctx context.Context) error {
 
 	<-stopping.Done()
 	m.close()
+	m.tellStopping(ctx, r)
 	m.stop(leader, everywhere, caches, servers)
 	return r.result()
+}
+
+// tellStopping logs why everything is to stop. Run says it, too, but perhaps half a minute later.
+func (m *Manager) tellStopping(ctx context.Context, r *report) {
+	if err := r.first(); err != nil {
+		m.logger().Error("stopping, because something has failed", "err", err, "grace", m.o.Grace)
+		return
+	}
+	m.logger().Info("stopping", "cause", context.Cause(ctx), "grace", m.o.Grace)
 }
 
 // close has nothing be started from now on.

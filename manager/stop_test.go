@@ -4,8 +4,10 @@
 package manager_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -315,4 +317,50 @@ func TestM3_TheFailureOfOneStopsAllWithinTheSameTime(t *testing.T) {
 			t.Errorf("it took %s to stop", took)
 		}
 	})
+}
+
+// TestStop_TheLogSaysWhy as soon as it begins, and not only what Run returns when all has stopped.
+func TestStop_TheLogSaysWhy(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails error
+		want  string
+	}{
+		"it was asked for":     {nil, `level=INFO msg=stopping cause="context canceled" grace=25s`},
+		"something has failed": {errors.New("no more"), `level=ERROR msg="stopping, because something has failed" err="broken: no more" grace=25s`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				m := newManager(newAPI(), func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+				m.AddEverywhere("slow", func(ctx context.Context) error {
+					<-ctx.Done()
+					time.Sleep(10 * time.Second)
+					return nil
+				})
+				fail := make(chan struct{})
+				m.AddEverywhere("broken", func(ctx context.Context) error {
+					select {
+					case <-fail:
+						return c.fails
+					case <-ctx.Done():
+						return nil
+					}
+				})
+				stop, result := start(t, m)
+				synctest.Wait()
+				if c.fails != nil {
+					close(fail)
+				} else {
+					stop()
+				}
+				synctest.Wait() // slow still runs
+				if !strings.Contains(log.String(), c.want) {
+					t.Errorf("the log does not say %s:\n%s", c.want, log.String())
+				}
+				if err := result(); !errors.Is(err, c.fails) {
+					t.Errorf("Run returned %v", err)
+				}
+			})
+		})
+	}
 }

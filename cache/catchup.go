@@ -205,7 +205,8 @@ func (i *informer) shownTo(told *handled, o *listed) bool {
 		return false
 	}
 	// Where it is has to be asked before what it has.
-	if at := i.shared.GetStore().LastStoreSyncResourceVersion(); !versionOf(i.cache.seed, at).reaches(o.version) {
+	at := i.shared.GetStore().LastStoreSyncResourceVersion()
+	if !versionOf(i.cache.seed, at).reaches(o.version) && (at != "" || !broken) { // "": it does not say
 		return false
 	}
 	stored := i.stored(&Written{Namespace: o.name.Namespace, Name: o.name.Name})

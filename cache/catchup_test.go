@@ -407,7 +407,9 @@ func TestS10_Undecodable(t *testing.T) {
 		defer start(t, c)()
 		synced(t, h)
 		api.Put(widgets, widget("odd", "large"))
-		if err := h.CatchUp(t.Context()); err != nil {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := h.CatchUp(ctx); err != nil {
 			t.Error(err)
 		}
 	})

@@ -61,10 +61,14 @@ func newHandled(seed maphash.Seed) *handled {
 	return &handled{seed: seed, versions: map[uint64]version{}}
 }
 
-// begin takes down where the store was when the handler was added: it is told of the objects of then, and of no event before.
-func (h *handled) begin(at string) {
+// begin takes down where the store was when the handler was added: it is told of the objects of then, and of no event before. A
+// store that is synced and does not say where it is (client-go's feature AtomicFIFO is off) may be anywhere.
+func (h *handled) begin(at string, synced bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if at == "" && synced {
+		h.newest = unordered - 1
+	}
 	h.advanceLocked(versionOf(h.seed, at))
 }
 

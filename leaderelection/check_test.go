@@ -7,6 +7,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,9 +208,9 @@ func TestTroubleIsExplainedOnce(t *testing.T) {
 				if !test.absent {
 					give(api, "")
 				}
-				granted := false
+				var granted atomic.Bool
 				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
-					if isLease(r, test.verb) && !granted {
+					if isLease(r, test.verb) && !granted.Load() {
 						return r.Fail(test.code, test.says)
 					}
 					return nil, nil
@@ -227,7 +228,7 @@ func TestTroubleIsExplainedOnce(t *testing.T) {
 				done := make(chan error, 1)
 				go func() { done <- a.Run(ctx, untilStopped) }()
 				pass(time.Minute)
-				granted = true
+				granted.Store(true)
 				pass(time.Minute)
 				if h := holder(t, api); h != "a" {
 					t.Errorf("%q holds the Lease", h)

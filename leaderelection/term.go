@@ -220,7 +220,7 @@ func (c *candidate) overwrite(ctx context.Context, h *holding, change func(*coor
 		sent = time.Now()
 		at := sent.Truncate(time.Microsecond)
 		c.authors.wrote(at)
-		var written, found *coordinationv1.Lease
+		var written *coordinationv1.Lease
 		written, err = c.update(ctx, change(h.lease, at))
 		switch {
 		case err == nil:
@@ -234,8 +234,9 @@ func (c *candidate) overwrite(ctx context.Context, h *holding, change func(*coor
 		}
 		c.authors.refused(at)
 		h.slow = true
-		if found, err = c.read(ctx); err != nil {
-			return sent, err
+		found, unread := c.read(ctx)
+		if unread != nil {
+			return sent, unread
 		}
 		if !c.ours(h, found) {
 			c.see(found)
@@ -243,7 +244,7 @@ func (c *candidate) overwrite(ctx context.Context, h *holding, change func(*coor
 		}
 		h.lease = found
 	}
-	return sent, err
+	return sent, err // the last conflict: nothing was written
 }
 
 // ours says whether a record is of our term: of the same Lease, with our identity, and last renewed by this process.

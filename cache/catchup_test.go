@@ -296,23 +296,28 @@ func TestS10_Trouble(t *testing.T) {
 
 // A CRD was installed a moment ago: the informer finds out within seconds.
 func TestS10_ServedFromNowOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New()
-		c, _ := newCache(t, api)
-		maps := cache.For[*corev1.ConfigMap](c)
-		defer start(t, c)()
-		time.Sleep(time.Minute)
-		api.Serve(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if err := maps.CatchUp(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := maps.Get(ctx, key("a")); err != nil {
-			t.Error(err)
-		}
-	})
+	for offset := range 8 { // whenever the informer has asked last
+		synctest.Test(t, func(t *testing.T) { servedFromNowOn(t, time.Minute+time.Duration(offset)*500*time.Millisecond) })
+	}
+}
+
+func servedFromNowOn(t *testing.T, after time.Duration) {
+	t.Helper()
+	api := fakeapi.New()
+	c, _ := newCache(t, api)
+	maps := cache.For[*corev1.ConfigMap](c)
+	defer start(t, c)()
+	time.Sleep(after)
+	api.Serve(fakeapi.ConfigMaps)
+	api.Put(fakeapi.ConfigMaps, configMap("a"))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := maps.CatchUp(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := maps.Get(ctx, key("a")); err != nil {
+		t.Error(err)
+	}
 }
 
 // The scope of an adopted informer is not known: what it leaves out is not waited for longer than until it must have come.

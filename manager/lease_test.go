@@ -217,6 +217,32 @@ func TestL5_TheErrorNamesTheKey(t *testing.T) {
 	})
 }
 
+// TestL5_WhatIsAboutToReturnIsNotNamed: a process that was suspended finds its Lease over before its work has had a chance to end.
+func TestL5_WhatIsAboutToReturnIsNotNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		m := newManager(api, elected)
+		m.AddLeaderOnly("late", func(ctx context.Context) error {
+			<-ctx.Done() // 12 s after the last renewal
+			time.Sleep(3*time.Second + 100*time.Millisecond)
+			return nil
+		})
+		_, result := start(t, m)
+		pass(time.Minute)
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if r.Name == "operator" {
+				return r.Refuse()
+			}
+			return nil, nil
+		})
+		err := result()
+		wantParts(t, err, "the Lease default/operator was lost")
+		if strings.Contains(err.Error(), "late") {
+			t.Error(err)
+		}
+	})
+}
+
 func TestControllersByName(t *testing.T) {
 	for _, c := range []struct{ names, run string }{
 		{"", "blog website"}, {"*", "blog website"}, {"blog", "blog"}, {"*,-blog", "website"}, {"-blog,*", "website"}, {"blog,website", "blog website"},

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // label marks the goroutines of a manager in profiles, with the manager's name and that of the function.
@@ -25,6 +26,7 @@ type report struct {
 	names []string                   // of the functions that run, in the order of their start
 	busy  map[string]func() []string // what a function is at, for some of them
 	errs  []error
+	quiet chan struct{} // if not nil, closed when no function runs any more
 }
 
 func (r *report) label(name string) string { return r.manager + "/" + name }
@@ -42,6 +44,28 @@ func (r *report) running(name string) (returned func()) {
 		if !slices.Contains(r.names, name) {
 			delete(r.busy, name) // it keeps the controller
 		}
+		if len(r.names) == 0 && r.quiet != nil {
+			close(r.quiet)
+			r.quiet = nil
+		}
+	}
+}
+
+// settle waits until no function runs, or the time is over. Work whose Lease was over is not waited for, but may be about to return.
+func (r *report) settle(d time.Duration) {
+	r.mu.Lock()
+	if len(r.names) == 0 {
+		r.mu.Unlock()
+		return
+	}
+	quiet := make(chan struct{})
+	r.quiet = quiet
+	r.mu.Unlock()
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-quiet:
+	case <-over.C:
 	}
 }
 

@@ -44,7 +44,9 @@ func (m *Manager) Run(ctx context.Context) error {
 	<-stopping.Done()
 	m.close()
 	m.tellStopping(ctx, r)
-	m.stop(leader, everywhere, caches, servers)
+	limit := time.Now().Add(m.o.Grace + hardLimit)
+	m.stop(limit, leader, everywhere, caches, servers)
+	r.settle(min(moment, time.Until(limit)))
 	return r.result()
 }
 
@@ -64,9 +66,8 @@ func (m *Manager) close() {
 	m.stopping = true
 }
 
-// stop ends the stages one after another. All of them together have the grace time and the hard limit.
-func (m *Manager) stop(stages ...*stage) {
-	limit := time.Now().Add(m.o.Grace + hardLimit)
+// stop ends the stages one after another. All of them together have the time until the limit.
+func (m *Manager) stop(limit time.Time, stages ...*stage) {
 	for i, s := range stages {
 		later := len(stages) - 1 - i
 		s.stop(limit.Add(-moment * time.Duration(later)))

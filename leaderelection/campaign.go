@@ -131,10 +131,7 @@ const refused = 30
 // see takes down what the Lease is like now, and says whether that is new.
 func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {
 	now := c.now().mono
-	changed = c.rival.see(lease, now)
-	if c.authors.mine(lease) {
-		c.rival.forget(now)
-	}
+	changed = c.rival.see(lease, c.authors.mine(lease), now)
 	if changed {
 		c.inherit(lease)
 	}

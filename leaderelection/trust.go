@@ -58,12 +58,13 @@ func versionOf(l *coordinationv1.Lease) version {
 	return version{l.UID, l.ResourceVersion}
 }
 
-// see takes down what the Lease is like, nil if there is none, as it was found not later than now. It says whether that is new.
-func (r *rival) see(l *coordinationv1.Lease, now time.Duration) (changed bool) {
+// see takes down what the Lease is like, nil if there is none, as it was found not later than now. It says whether that is new. A
+// record of our own neither makes the wait longer nor, put back by hand over that of a rival, shorter: what we did under it has ended.
+func (r *rival) see(l *coordinationv1.Lease, mine bool, now time.Duration) (changed bool) {
 	v := versionOf(l)
 	changed, r.seen = v != r.seen, v
 	switch {
-	case !changed || l == nil:
+	case !changed || l == nil || mine:
 	case holderOf(l) != "":
 		r.until = now + max(r.least, durationOf(l))
 	case released(l):
@@ -74,9 +75,6 @@ func (r *rival) see(l *coordinationv1.Lease, now time.Duration) (changed bool) {
 
 // left returns for how long the Lease must be left alone; not positive if it is free.
 func (r *rival) left(now time.Duration) time.Duration { return r.until - now }
-
-// forget makes the Lease free: its record is our own, and what we did under it has ended.
-func (r *rival) forget(now time.Duration) { r.until = min(r.until, now) }
 
 // authors tells what this process wrote from what others did, also those under the same identity: by the times, to the
 // microsecond, that it has written. A write that was not answered may have been made.

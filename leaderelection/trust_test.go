@@ -37,7 +37,7 @@ func newDuel(holderRate, rivalRate byte, setClocks bool) *duel {
 	d.stored = held(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "uid", ResourceVersion: "1"}}, "holder", o.LeaseDuration, time.Time{})
 	d.holder = hold{limit: o.fence()}
 	d.rival = rival{least: o.LeaseDuration}
-	d.rival.see(d.stored, 0)
+	d.rival.see(d.stored, false, 0)
 	return d
 }
 
@@ -69,7 +69,7 @@ func (d *duel) step(t *testing.T, op byte, by time.Duration) {
 		}
 		d.request = nil
 	case 4:
-		d.rival.see(d.stored, d.mono)
+		d.rival.see(d.stored, false, d.mono)
 	case 5: // until the rival acts
 		d.pass(max(0, time.Duration(float64(d.rival.left(d.mono))/d.rate)+1), !d.setClocks && by%2 == 1)
 	case 6:

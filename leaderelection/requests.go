@@ -32,7 +32,28 @@ func (e *Elector) do(ctx context.Context, r *rest.Request) (*coordinationv1.Leas
 	if err := r.MaxRetries(0).Do(ctx).Into(lease); err != nil {
 		return nil, err
 	}
+	if !e.isOurs(lease) || lease.UID == "" || lease.ResourceVersion == "" {
+		return nil, fmt.Errorf("the answer to a request for the Lease %s is something else", e)
+	}
 	return lease, nil
+}
+
+// isOurs says whether a Lease is the one of this elector.
+func (e *Elector) isOurs(l *coordinationv1.Lease) bool {
+	return l.Namespace == e.o.Namespace && l.Name == e.o.Lease
+}
+
+// stored looks whether an answer is what was sent. Something in between may have changed it back, and the Lease be somebody else's.
+func (e *Elector) stored(sent, got *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
+	switch {
+	case err != nil:
+		return nil, err
+	case holderOf(got) == holderOf(sent) && durationOf(got) >= durationOf(sent) && got.Spec.RenewTime.Equal(sent.Spec.RenewTime) &&
+		(sent.UID == "" || got.UID == sent.UID):
+		return got, nil
+	}
+	return nil, fmt.Errorf("the API server has stored something else than what was written to the Lease %s; "+
+		"look for an admission webhook that changes Leases", e)
 }
 
 // read returns the Lease, nil if there is none.
@@ -47,13 +68,13 @@ func (e *Elector) read(ctx context.Context) (*coordinationv1.Lease, error) {
 // create makes the Lease.
 func (e *Elector) create(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	lease, err := e.do(ctx, e.rest.Post().Namespace(e.o.Namespace).Resource(resource).Body(l))
-	return lease, e.explained("create", err)
+	return e.stored(l, lease, e.explained("create", err))
 }
 
 // update writes the Lease, if it still has the UID and version that l has.
 func (e *Elector) update(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	lease, err := e.do(ctx, e.rest.Put().Namespace(e.o.Namespace).Resource(resource).Name(e.o.Lease).Body(l))
-	return lease, e.explained("update", err)
+	return e.stored(l, lease, e.explained("update", err))
 }
 
 // sight is the Lease as a watch tells of it, nil if it was deleted.
@@ -82,7 +103,7 @@ func (e *Elector) watch(ctx context.Context, since string, changes chan<- sight)
 		return fmt.Errorf("no answer for %s", e.timeout())
 	}
 	for event := range stream.ResultChan() {
-		change, err := sightOf(event)
+		change, err := e.sightOf(event)
 		switch {
 		case err != nil:
 			return err
@@ -102,25 +123,32 @@ func (e *Elector) watch(ctx context.Context, since string, changes chan<- sight)
 const watchLimit = 5 * time.Minute
 
 // sightOf reads an event; nil means that it does not matter.
-func sightOf(event watch.Event) (*sight, error) {
+func (e *Elector) sightOf(event watch.Event) (*sight, error) {
+	lease, ok := event.Object.(*coordinationv1.Lease)
+	ours := ok && e.isOurs(lease)
 	switch event.Type {
 	case watch.Error:
 		return nil, apierrors.FromObject(event.Object)
 	case watch.Added, watch.Modified:
-		if lease, ok := event.Object.(*coordinationv1.Lease); ok {
+		if ours {
 			return &sight{lease}, nil
 		}
 	case watch.Deleted:
-		return &sight{}, nil
+		if ours {
+			return &sight{}, nil
+		}
 	case watch.Bookmark:
 		return nil, nil //nolint:nilnil // it tells of no change
 	}
-	return nil, fmt.Errorf("the API server sent a %s of %s to a watch of a Lease", event.Type, kindOf(event.Object))
+	return nil, fmt.Errorf("the API server sent a %s of %s to a watch of the Lease %s", event.Type, kindOf(event.Object), e)
 }
 
 func kindOf(obj runtime.Object) string {
 	if obj == nil {
 		return "nothing"
+	}
+	if l, ok := obj.(*coordinationv1.Lease); ok {
+		return fmt.Sprintf("the Lease %s/%s", l.Namespace, l.Name)
 	}
 	return fmt.Sprintf("%T", obj)
 }

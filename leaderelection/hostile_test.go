@@ -4,13 +4,17 @@
 package leaderelection_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
 // TestL1_WhatIsNeverStoredDoesNotExtendATerm: an API server that refuses each write as a conflict, although the record is still ours,
@@ -22,7 +26,7 @@ func TestL1_WhatIsNeverStoredDoesNotExtendATerm(t *testing.T) {
 			a := newReplica(t, api, "a")
 			conflict := func(req *http.Request) (*http.Response, error) {
 				if req.Method == http.MethodPut {
-					return conflicting{}.RoundTrip(req)
+					return refusing(http.StatusConflict).RoundTrip(req)
 				}
 				return api.RoundTrip(req)
 			}
@@ -54,12 +58,140 @@ func TestL1_WhatIsNeverStoredDoesNotExtendATerm(t *testing.T) {
 	}
 }
 
-// conflicting is an API server that sees conflicts where there are none.
-type conflicting struct{}
+// TestL1_AnAnswerThatSaysSomethingElseWinsNothing: neither what an admission webhook has changed back, nor what is no Lease, or another.
+func TestL1_AnAnswerThatSaysSomethingElseWinsNothing(t *testing.T) {
+	const of = `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":`
+	for name, answer := range map[string]string{
+		"as it was":     "",
+		"empty":         `{}`,
+		"a Status":      `{"kind":"Status","apiVersion":"v1","status":"Success"}`,
+		"another Lease": of + `{"namespace":"default","name":"node","uid":"u","resourceVersion":"7"},"spec":{"holderIdentity":""}}`,
+		"no version":    of + `{"namespace":"default","name":"operator","uid":"u"}}`,
+	} {
+		for _, verb := range []string{"get", "update", "watch"} {
+			t.Run(name+" to "+verb, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					api := fakeapi.New(fakeapi.Leases)
+					give(api, "b")
+					api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+						switch {
+						case !isLease(r, verb) || name == "as it was" && verb != "update":
+							return nil, nil
+						case verb == "watch":
+							return r.SendAndHang(`{"type":"MODIFIED","object":` + answer + "}\n")
+						case name == "as it was":
+							return r.Send(stored(t, api))
+						}
+						return r.Send(answer)
+					})
+					a := newReplica(t, api, "a")
+					stop, result := a.start(t, func(take, work context.Context) error {
+						if who := holder(t, api); who != "a" {
+							t.Errorf("it leads, and %q holds the Lease", who)
+						}
+						return untilStopped(take, work)
+					})
+					pass(time.Minute)
+					stop()
+					ok(t, result())
+				})
+			})
+		}
+	}
+}
 
-// RoundTrip answers a write with 409.
-func (conflicting) RoundTrip(req *http.Request) (*http.Response, error) {
-	refusing := fakeapi.New(fakeapi.Leases)
-	refusing.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusConflict, "a conflict") })
-	return refusing.RoundTrip(req)
+// stored is the Lease as the API server answers it.
+func stored(t *testing.T, api *fakeapi.Server) string {
+	text, err := api.Object(fakeapi.Leases, "default", "operator").MarshalJSON()
+	ok(t, err)
+	return string(text)
+}
+
+// TestL6_OtherLeasesAreNoNews, if an API server tells of them: else nobody would ever see this one stand still.
+func TestL6_OtherLeasesAreNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		began := time.Now()
+		give(api, "b")
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if !isLease(r, "watch") {
+				return nil, nil
+			}
+			return r.Send(fmt.Sprintf(`{"type":"MODIFIED","object":{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":`+
+				`{"namespace":"kube-node-lease","name":"node","uid":"u","resourceVersion":"%d"},"spec":{"holderIdentity":"node"}}}`, time.Now().Unix()))
+		})
+		a := newStandby(t, api, "a")
+		pass(time.Minute)
+		a.leadsAfter(t, began, seconds(15), jitter+seconds(2.4)) // it polls
+	})
+}
+
+// TestL1_OurOwnRecordPutBackDoesNotShortenTheWait for somebody else, who held the Lease a moment ago and does not know yet.
+func TestL1_OurOwnRecordPutBackDoesNotShortenTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newStandby(t, api, "a")
+		pass(seconds(5))
+		ours := lease(t, api).Spec
+		give(api, "b")
+		pass(seconds(1)) // at the renewal a sees it
+		seen := time.Now()
+		pass(seconds(2))
+		put(api, ours)
+		pass(time.Minute)
+		a.leadsAfter(t, seen, seconds(15), jitter)
+	})
+}
+
+// TestL9_AStampThatIsRefusedDoesNotKeepTheLease: a release without it is better than none.
+func TestL9_AStampThatIsRefusedDoesNotKeepTheLease(t *testing.T) {
+	for name, code := range map[string]int{"too many annotations": http.StatusUnprocessableEntity, "a policy": http.StatusForbidden, "too large": http.StatusRequestEntityTooLarge} {
+		for _, how := range []string{"ours", "client-go's"} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := newHeirs(t)
+					fussy := func(req *http.Request) (*http.Response, error) {
+						if req.Method == http.MethodPut {
+							text, err := io.ReadAll(req.Body)
+							ok(t, err)
+							req.Body = io.NopCloser(bytes.NewReader(text))
+							if bytes.Contains(text, []byte(leaderelection.WrittenAnnotation)) {
+								return refusing(code).RoundTrip(req)
+							}
+						}
+						return h.api.RoundTrip(req)
+					}
+					write := func(_, work context.Context) error {
+						h.write(work, "one")
+						return nil
+					}
+					if how == "ours" {
+						a := newReplica(t, h.api, "a")
+						a.line.Store(&fussy)
+						_, result := a.start(t, write)
+						ok(t, result())
+						a.want(t, "acquired operator", "released operator: false")
+					} else {
+						a := newHost(t, h.api, "a")
+						a.line.Store(&fussy)
+						stop, ended := a.start(t, write)
+						pass(seconds(5))
+						stop()
+						<-ended
+						a.result()
+					}
+					if who := holder(t, h.api); who != "" {
+						t.Errorf("%q holds the Lease", who)
+					}
+				})
+			})
+		}
+	}
+}
+
+// refusing is an API server that does nothing else.
+func refusing(code int) *fakeapi.Server {
+	api := fakeapi.New(fakeapi.Leases)
+	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(code, "no") })
+	return api
 }

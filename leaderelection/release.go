@@ -10,6 +10,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // releaseLimit is for how long a release is tried: less than what a manager leaves a process that stops.
@@ -20,7 +21,15 @@ const releaseLimit = 2 * time.Second
 func (c *candidate) release(ctx context.Context, h *holding) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
-	_, err := c.overwrite(ctx, h, func(l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease { return c.givenUp(h, l, at) })
+	stamped := false
+	_, err := c.overwrite(ctx, h, func(l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
+		l = c.givenUp(h, l, at)
+		_, stamped = l.Annotations[WrittenAnnotation]
+		return l
+	})
+	if stamped && notStored(err) { // what it says of the writes (L9) is not worth to have rivals wait until it expires
+		_, err = c.overwrite(ctx, h, givenUp)
+	}
 	switch {
 	case errors.Is(err, errTaken):
 		if h.term != nil && c.o.Hooks.Lost != nil { // it began, and did not end as it should
@@ -33,4 +42,10 @@ func (c *candidate) release(ctx context.Context, h *holding) {
 	if c.o.Hooks.Released != nil {
 		c.o.Hooks.Released(c.o.Lease, err)
 	}
+}
+
+// notStored says whether the API server did not want what was written: too many annotations, say, or an admission plugin that
+// does not know ours.
+func notStored(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)
 }

@@ -58,7 +58,13 @@ func (l watchedLease) Create(ctx context.Context, lease *coordinationv1.Lease, o
 
 // Update implements coordinationclient.LeaseInterface. A release says what was written, and an acquisition removes that (L9).
 func (l watchedLease) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	lease, err := l.LeaseInterface.Update(ctx, l.w.stamped(lease.DeepCopy()), o)
+	lease = l.w.stamped(lease.DeepCopy())
+	written, err := l.LeaseInterface.Update(ctx, lease, o)
+	if _, stamped := lease.Annotations[WrittenAnnotation]; stamped && notStored(err) {
+		delete(lease.Annotations, WrittenAnnotation)
+		written, err = l.LeaseInterface.Update(ctx, lease, o)
+	}
+	lease = written
 	if err == nil {
 		l.w.saw(lease, false)
 	}

@@ -90,9 +90,9 @@ func (v *verdict) breakf(broken []string) { v.broken = append(v.broken, broken..
 func (v *verdict) fence(id requestID, r *request, l *ledger) {
 	switch late := r.passed.Sub(r.trust); {
 	case late >= 0:
-		v.passed = append(v.passed, fmt.Sprintf("%s: a %s request, %s after the trust was over", id.identity, r.sort, late))
+		v.passed = append(v.passed, fmt.Sprintf("%s: one %s request, %s after the trust was over", id.identity, r.sort, late))
 	case r.left().After(r.trust):
-		v.left = append(v.left, fmt.Sprintf("%s: a %s request, %s after, %s", id.identity, r.sort, r.left().Sub(r.trust), l.cause(id, r)))
+		v.left = append(v.left, fmt.Sprintf("%s: one %s request, %s after, %s", id.identity, r.sort, r.left().Sub(r.trust), l.cause(id, r)))
 	}
 }
 

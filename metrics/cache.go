@@ -84,6 +84,7 @@ func (c *caches) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	for kind, k := range kinds {
+		kind = label(kind)
 		for phase, name := range phases {
 			ch <- prometheus.MustNewConstMetric(c.phase, prometheus.GaugeValue, float64(k.phases[phase]), kind, name)
 		}

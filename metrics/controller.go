@@ -152,6 +152,7 @@ func (c *controllers) started(e hook.ControllerStarted) {
 }
 
 func (c *controllers) series(name string) *controller {
+	name = label(name)
 	of := &controller{
 		results: map[hook.Outcome]prometheus.Counter{},
 		errors:  c.errors.WithLabelValues(name), terminal: c.terminal.WithLabelValues(name), panics: c.panics.WithLabelValues(name),
@@ -167,15 +168,16 @@ func (c *controllers) series(name string) *controller {
 
 func (c *controllers) stopped(e hook.ControllerStopped) {
 	c.open.stop(e.Controller, func() {
+		name := label(e.Controller)
 		for _, result := range results {
-			c.total.DeleteLabelValues(e.Controller, result)
+			c.total.DeleteLabelValues(name, result)
 		}
 		for _, v := range []*prometheus.CounterVec{c.errors, c.terminal, c.panics, c.timeouts, c.slow, c.old, c.takeoverOld} {
-			v.DeleteLabelValues(e.Controller)
+			v.DeleteLabelValues(name)
 		}
-		c.took.DeleteLabelValues(e.Controller)
-		c.awaited.DeleteLabelValues(e.Controller)
-		c.takeover.DeleteLabelValues(e.Controller)
+		c.took.DeleteLabelValues(name)
+		c.awaited.DeleteLabelValues(name)
+		c.takeover.DeleteLabelValues(name)
 		c.gone(e.Controller)
 	})
 	c.mu.Lock()
@@ -193,6 +195,7 @@ func (c *controllers) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *controllers) Collect(ch chan<- prometheus.Metric) {
 	for name, s := range c.figures() {
+		name = label(name)
 		ch <- prometheus.MustNewConstMetric(c.workers, prometheus.GaugeValue, float64(s.Workers), name)
 		ch <- prometheus.MustNewConstMetric(c.active, prometheus.GaugeValue, float64(s.Active), name)
 	}

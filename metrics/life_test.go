@@ -237,6 +237,41 @@ func TestM6_RemovedWithItsSeries(t *testing.T) {
 	})
 }
 
+// TestNamesThatAreNoUTF8 neither panic nor meet in one series, and leave nothing.
+func TestNamesThatAreNoUTF8(t *testing.T) {
+	r := prometheus.NewRegistry()
+	m := newMetrics(t, r, metrics.Options{})
+	var ends []func()
+	for _, name := range []string{"a\xff", "a\xfe"} {
+		run := hook.SourceRun{Controller: name, Source: "x\xff"}
+		m.Queue.Opened(hook.QueueOpened{Queue: name, Of: name, Stats: func() hook.QueueStats { return hook.QueueStats{} }})
+		m.Queue.Added(hook.QueueAdded{Queue: name, Keys: 1})
+		m.Controller.Started(hook.ControllerStarted{Controller: name, Of: name, Stats: func() hook.ControllerStats { return hook.ControllerStats{} }})
+		m.Source.Started(run)
+		m.Source.Dropped(hook.SourceDropped{Controller: name, Source: run.Source, Reason: "\xff"})
+		m.Client.Requested(hook.APIRequest{Controller: name, Verb: "get", Resource: "pods", Subresource: "\xff"})
+		ends = append(ends, func() {
+			m.Source.Stopped(run)
+			m.Controller.Stopped(hook.ControllerStopped{Controller: name, Of: name})
+			m.Queue.Closed(hook.QueueClosed{Queue: name, Of: name})
+		})
+	}
+	for _, name := range []string{`"a\xff"`, `"a\xfe"`} {
+		if n := value(t, r, "workqueue_adds_total", name); n != 1 {
+			t.Errorf("%s: %v adds", name, n)
+		}
+		if n := value(t, r, "setpoint_api_requests_total", "<error>", name, `"pods/\xff"`, "get"); n != 1 {
+			t.Errorf("%s: %v requests", name, n)
+		}
+	}
+	for _, end := range ends {
+		end()
+	}
+	if all := families(t, r); len(all) > 0 {
+		t.Errorf("left: %q", all)
+	}
+}
+
 // TestM6_WhatNeverRanHasNoSeries: also where it was removed before the start, or is not to run.
 func TestM6_WhatNeverRanHasNoSeries(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()

@@ -109,10 +109,11 @@ func (q *queues) hooks() *hook.Queue {
 
 func (q *queues) opened(e hook.QueueOpened) {
 	q.open.start(e.Queue, func() *queue {
+		name := label(e.Queue)
 		return &queue{
-			adds: q.adds.WithLabelValues(e.Queue), retries: q.retries.WithLabelValues(e.Queue),
-			waited: q.waited.WithLabelValues(e.Queue), worked: q.worked.WithLabelValues(e.Queue),
-			misused: q.misused.WithLabelValues(e.Queue), panicked: q.panicked.WithLabelValues(e.Queue),
+			adds: q.adds.WithLabelValues(name), retries: q.retries.WithLabelValues(name),
+			waited: q.waited.WithLabelValues(name), worked: q.worked.WithLabelValues(name),
+			misused: q.misused.WithLabelValues(name), panicked: q.panicked.WithLabelValues(name),
 		}
 	})
 	q.mu.Lock()
@@ -122,11 +123,12 @@ func (q *queues) opened(e hook.QueueOpened) {
 
 func (q *queues) closed(e hook.QueueClosed) {
 	q.open.stop(e.Queue, func() {
+		name := label(e.Queue)
 		for _, c := range []*prometheus.CounterVec{q.adds, q.retries, q.misused, q.panicked} {
-			c.DeleteLabelValues(e.Queue)
+			c.DeleteLabelValues(name)
 		}
-		q.waited.DeleteLabelValues(e.Queue)
-		q.worked.DeleteLabelValues(e.Queue)
+		q.waited.DeleteLabelValues(name)
+		q.worked.DeleteLabelValues(name)
 		q.dropped.forget(func(d queueDrop) bool { return d.queue == e.Queue })
 	})
 	q.mu.Lock()
@@ -146,7 +148,7 @@ func (q *queues) Describe(ch chan<- *prometheus.Desc) {
 func (q *queues) Collect(ch chan<- prometheus.Metric) {
 	for name, s := range q.figures() {
 		gauge := func(d *prometheus.Desc, n float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, append([]string{name}, labels...)...)
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, append([]string{label(name)}, labels...)...)
 		}
 		gauge(q.depth, float64(s.Ready))
 		gauge(q.unfinished, s.Unfinished.Seconds())

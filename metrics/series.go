@@ -5,8 +5,10 @@ package metrics
 
 import (
 	"maps"
+	"strconv"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -16,6 +18,14 @@ import (
 const limit = 1000
 
 const other = "other"
+
+// label returns what can be the value of a label: what is no UTF-8 is quoted, so that different names stay different.
+func label(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	return strconv.QuoteToASCII(text)
+}
 
 // vec is a *prometheus.CounterVec or *prometheus.HistogramVec.
 type vec[M any] interface {
@@ -36,7 +46,14 @@ type series[K comparable, M any] struct {
 }
 
 func newSeries[K comparable, M any](v vec[M], wanted func(K) bool, labels func(K) []string) *series[K, M] {
-	s := &series[K, M]{vec: v, labels: labels, wanted: wanted}
+	s := &series[K, M]{vec: v, wanted: wanted}
+	s.labels = func(key K) []string {
+		values := labels(key)
+		for i := range values {
+			values[i] = label(values[i])
+		}
+		return values
+	}
 	s.by.Store(&map[K]M{})
 	return s
 }

@@ -17,7 +17,8 @@ import (
 
 // ObserveOptions configures Observe. The durations must be those of the host's elector: of client-go's LeaderElectionConfig, or of
 // the LeaderElectionConfiguration in component-base, whose fields have the same names (there with .Duration). The zero value is
-// what both default to.
+// what both default to. An elector with a shorter LeaseDuration than this one is refused the Lease: a term would be trusted when
+// somebody else may lead.
 type ObserveOptions struct {
 	// LeaseDuration is how long the Lease stays its holder's when it is not renewed. Default: 15 s.
 	LeaseDuration time.Duration

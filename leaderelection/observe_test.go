@@ -4,6 +4,7 @@
 package leaderelection_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -31,7 +32,8 @@ import (
 type host struct {
 	*replica
 	*leaderelection.Observed
-	keeps bool // it does not release
+	keeps bool          // it does not release
+	lasts time.Duration // the elector's LeaseDuration, if it is not the default
 
 	mu      sync.Mutex // guards what follows
 	led     []error    // what Lead has returned
@@ -72,7 +74,7 @@ func newHost(t *testing.T, api *fakeapi.Server, identity string) *host {
 // campaign runs client-go's elector until ctx is done or the Lease is lost, and does not wait for Lead, as RunOrDie does not.
 func (h *host) campaign(ctx context.Context, leads ...leaderelection.Lead) {
 	clientgo.RunOrDie(logr.NewContext(ctx, logr.Discard()), clientgo.LeaderElectionConfig{
-		Lock: h.Observed, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: !h.keeps,
+		Lock: h.Observed, LeaseDuration: cmp.Or(h.lasts, 15*time.Second), RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: !h.keeps,
 		Callbacks: clientgo.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				for _, lead := range leads {
@@ -227,6 +229,28 @@ func TestObserve_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
 				if got := holder(t, api); got != c.holder {
 					t.Errorf("%q holds the Lease, want %q", got, c.holder)
 				}
+			})
+		})
+	}
+}
+
+// TestObserve_TheElectorsLeaseIsShorter than Observe was told (L1): a term would be trusted when somebody else may lead.
+func TestObserve_TheElectorsLeaseIsShorter(t *testing.T) {
+	for lasts, want := range map[time.Duration][]string{
+		14 * time.Second: nil,
+		15 * time.Second: {"acquired operator", "released operator: false"},
+		16 * time.Second: {"acquired operator", "released operator: false"},
+	} {
+		t.Run(lasts.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHost(t, fakeapi.New(fakeapi.Leases), "a")
+				h.lasts = lasts
+				stop, ended := h.start(t, untilStopped)
+				pass(time.Minute)
+				stop()
+				<-ended
+				h.result()
+				h.want(t, want...)
 			})
 		})
 	}

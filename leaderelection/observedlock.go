@@ -74,7 +74,7 @@ func (o *Observed) Create(ctx context.Context, record resourcelock.LeaderElectio
 }
 
 // Update implements resourcelock.Interface. It refuses what would extend a term that is lost, release a Lease that is not ours, or
-// release one under which work goes on.
+// release one under which work goes on; and, as Create does, to hold the Lease for less than ObserveOptions.LeaseDuration.
 func (o *Observed) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	switch record.HolderIdentity {
 	case o.o.Identity:
@@ -87,6 +87,10 @@ func (o *Observed) Update(ctx context.Context, record resourcelock.LeaderElectio
 
 // hold makes a request that wins or renews the Lease.
 func (o *Observed) hold(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+	if says := time.Duration(record.LeaseDurationSeconds) * time.Second; says < o.o.LeaseDuration.Truncate(time.Second) {
+		return fmt.Errorf("the Lease %s: the elector's LeaseDuration is %s, and that of ObserveOptions is %s: a term would be trusted for too long; "+
+			"give both the same durations", o, says, o.o.LeaseDuration)
+	}
 	sent, at := time.Now(), o.now()
 	renews, slow, err := o.mayHold(at)
 	if err != nil {

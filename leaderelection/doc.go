@@ -59,7 +59,8 @@
 //
 // A program that runs client-go's elector already, as kube-controller-manager does, keeps it: [Observe] wraps its lock, so that its
 // elector makes our terms. L2 to L5, L7 and L9 hold as above, as far as they are about a term: a release waits for what leads, and how
-// a Lease is won, and when, is client-go's business (L1: what it takes it has timed; L6: it polls).
+// a Lease is won, and when, is client-go's business (L1: what it takes it has timed, and a record of somebody else under our identity,
+// which it would take at once, is refused it as long; L6: it polls).
 //
 // # What it needs
 //

@@ -126,7 +126,7 @@ func Observe(lock resourcelock.Interface, o ObserveOptions) (*Observed, error) {
 		}
 		n.o.Lease = l.LeaseMeta.Name
 		own := *l
-		n.leases = &watchedLeases{LeasesGetter: l.Client, stamper: stamper{identity: lock.Identity()}, of: n}
+		n.leases = &watchedLeases{LeasesGetter: l.Client, stamper: stamper{identity: lock.Identity()}, of: n, rival: rival{least: n.o.LeaseDuration}}
 		own.Client, n.lock = n.leases, &own
 	}
 	return n, nil

@@ -119,10 +119,13 @@ func (o *Observed) mayHold(at instant) (renews *tenure, slow bool, err error) {
 	late := t != nil && t.state == isHeld && t.trust.lost(at)
 	switch {
 	case t == nil || late:
-	case t.state == isHeld:
+	case t.state == isHeld && !t.closes:
 		renews = t
-	default:
+	default: // also what was to be released, and was not: nothing leads under it any more
 		err = t.goesOnLocked()
+	}
+	if err == nil && renews == nil && o.leases != nil {
+		err = o.leases.namesakeLocked(at)
 	}
 	o.mu.Unlock()
 	if late {
@@ -165,8 +168,14 @@ func (o *Observed) held(renews *tenure, record resourcelock.LeaderElectionRecord
 		token.Lease, token.ResourceVersion = l.last.UID, l.last.ResourceVersion
 		left, l.left = l.left, nil
 	}
+	before := o.tenure
 	o.tenure = o.begin(token, sent, at, left)
 	o.mu.Unlock()
+	if before != nil {
+		before.lost.Stop()
+		before.over.Stop()
+		before.term.End(errReturned)
+	}
 	if o.o.Hooks.Acquired != nil {
 		o.o.Hooks.Acquired(o.o.Lease)
 	}

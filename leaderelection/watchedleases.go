@@ -5,6 +5,7 @@ package leaderelection
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -24,6 +25,16 @@ type watchedLeases struct {
 	// guarded by of.mu:
 	last *coordinationv1.Lease // as last answered; never changed
 	left *client.Handover      // by the last holder, nil: nothing is known
+	// rival is who may hold it under our identity: client-go would take that for itself.
+	rival rival
+}
+
+// namesakeLocked says why a record is left alone that has our identity, and that this process has not written (L1).
+func (w *watchedLeases) namesakeLocked(now instant) error {
+	if w.last == nil || holderOf(w.last) != w.of.o.Identity || w.of.authors.mine(w.last) || w.rival.left(now.mono) <= 0 {
+		return nil
+	}
+	return fmt.Errorf("it is held under the identity of this process, %q, but not by it: its expiry is waited for", w.of.o.Identity)
 }
 
 // Leases implements coordinationclient.LeasesGetter.
@@ -76,7 +87,9 @@ func (w *watchedLeases) saw(l *coordinationv1.Lease, read bool) {
 	w.of.mu.Lock()
 	defer w.of.mu.Unlock()
 	w.last = l.DeepCopy()
-	if read && !w.of.authors.mine(l) {
+	mine := w.of.authors.mine(l)
+	w.rival.see(w.last, mine, w.of.now().mono)
+	if read && !mine {
 		w.left, _ = w.stamper.inheritance(l) // what cannot be read is not waited for
 	}
 }

@@ -148,6 +148,9 @@ func (c *certificate) parse(found [3][]byte) (*tls.Config, error) {
 	if time.Now().After(pair.Leaf.NotAfter) && c.current != nil {
 		return nil, fmt.Errorf("the certificate in %s expired at %s", c.certFile, pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
+	if time.Now().Before(pair.Leaf.NotBefore) && c.current != nil {
+		return nil, fmt.Errorf("the certificate in %s is not valid before %s", c.certFile, pair.Leaf.NotBefore.UTC().Format(time.RFC3339))
+	}
 	config := c.config()
 	config.GetConfigForClient = nil
 	config.Certificates = []tls.Certificate{pair}

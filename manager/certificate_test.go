@@ -31,13 +31,18 @@ type pair struct{ cert, key []byte }
 
 func newPair(t *testing.T, name string, valid time.Duration) pair {
 	t.Helper()
+	return newPairFrom(t, name, time.Now().Add(-time.Minute), valid)
+}
+
+func newPairFrom(t *testing.T, name string, from time.Time, valid time.Duration) pair {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(valid),
+		NotBefore: from, NotAfter: time.Now().Add(valid),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
@@ -173,6 +178,13 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		files.put(one.cert, one.key, nil)
 		check(200, "ok")
 		shows("one")
+		late := newPairFrom(t, "late", time.Now().Add(time.Hour), 24*time.Hour)
+		files.put(late.cert, late.key, nil)
+		shows("one")
+		check(200, "ok: that which expires at 2000-01-02T00:00:00Z stays in use: the certificate in ", "is not valid before 2000-01-01T02:00:")
+		time.Sleep(time.Hour)
+		shows("late")
+		check(200, "ok")
 		stop()
 		ok(t, result())
 	})

@@ -5,8 +5,8 @@
 // A nil struct, or a nil function in one, is off and costs a comparison.
 //
 // Hooks are called synchronously, never under a lock, by whichever goroutine the event happens on: many at once. They should
-// return quickly and must not change what they are given. With joins those of several observers, such as package metrics and a
-// program's own; what packages write to the log they write in any case.
+// return quickly and must not change what they are given. They must not panic: of most, that ends the process. With joins those of
+// several observers, such as package metrics and a program's own; what packages write to the log they write in any case.
 //
 // What comes and goes, such as a queue or a controller, says so (Opened and Closed, Started and Stopped), so that an observer can
 // forget it.

@@ -313,8 +313,8 @@ func (x *tangle) run() {
 	meddling := rand.New(rand.NewPCG(x.r.Uint64(), 1))
 	var others sync.WaitGroup
 	x.r = rand.New(rand.NewPCG(x.r.Uint64(), 2)) // for what is added meanwhile: only the meddler uses it
-	others.Go(func() { x.meddle(ctx, meddling) })
 	timer := time.AfterFunc(time.Duration(meddling.Int64N(int64(4*time.Minute))), x.stop)
+	others.Go(func() { x.meddle(ctx, meddling) })
 	err := <-result
 	ended := time.Now()
 	mu.Lock()

@@ -229,6 +229,7 @@ func TestM7_TheErrorNamesWhatIsNotIdle(t *testing.T) {
 			c := newChain(nil)
 			stop, result := start(t, c.manager)
 			ok(t, idleIn(t, c.manager))
+			pass(time.Second) // until all watches are open
 			c.api.Lag(time.Hour)
 			c.put("front", 1)
 			wantBusy(t, c.manager, `controller "first": Kind(ConfigMap.v1): ConfigMap.v1 does not show default/front at 2`, "too late",

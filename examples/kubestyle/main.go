@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -89,6 +90,20 @@ func run(ctx context.Context, o *options) error {
 		err = lease.lead(ctx, func(take, work context.Context) error { return lead(take, work, controllers) })
 	}
 	stop()
-	h.factory.Shutdown()
-	return errors.Join(err, group.Wait())
+	err = errors.Join(err, group.Wait())
+	within(3*time.Second, h.factory.Shutdown) // where nobody listens, client-go's informers sleep for up to a minute
+	return err
+}
+
+// within calls join, and waits for it no longer than the limit: the process ends.
+func within(limit time.Duration, join func()) {
+	joined := make(chan struct{})
+	go func() {
+		join()
+		close(joined)
+	}()
+	select {
+	case <-joined:
+	case <-time.After(limit):
+	}
 }

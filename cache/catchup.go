@@ -23,6 +23,8 @@ const (
 	page = 500
 	// lookAgain is how often is looked at what comes without an event, such as the version of a bookmark.
 	lookAgain = time.Second
+	// pageLimit is when a page does not come any more: API servers end their requests after a minute.
+	pageLimit = 65 * time.Second
 )
 
 // CatchUp returns nil once the local copy shows what the API server has of the handle's scope at the call, or what came after it:
@@ -246,7 +248,9 @@ func (i *informer) listAll(ctx context.Context, m *meta.RESTMapping) (*listing, 
 	l := &listing{ids: map[uint64]struct{}{}}
 	o := metav1.ListOptions{LabelSelector: i.key.labels, FieldSelector: i.key.fieldSelector(), Limit: page}
 	for {
-		answer, err := metadataRequests{i}.list(ctx, m, o)
+		limited, cancel := context.WithTimeout(ctx, pageLimit)
+		answer, err := metadataRequests{i}.list(limited, m, o)
+		cancel()
 		if err != nil {
 			return nil, err
 		}

@@ -253,6 +253,12 @@ func TestS10_Trouble(t *testing.T) {
 			time.AfterFunc(time.Minute, func() { api.Intercept(nil) })
 			return func() {}
 		}, nil},
+		"a list is never answered": {func(api *fakeapi.Server) func() {
+			return func() {
+				api.Intercept(hang)
+				time.AfterFunc(time.Second, func() { api.Intercept(nil) })
+			}
+		}, nil},
 		"no right": {func(api *fakeapi.Server) func() { api.Intercept(only(fakeapi.ConfigMaps, forbid)); return func() {} },
 			[]string{"what the API server has of ConfigMap.v1 is not known", "no right to list", "too late"}},
 		"no right to watch": {func(api *fakeapi.Server) func() {

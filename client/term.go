@@ -33,6 +33,7 @@ func (t Token) String() string { return string(t.Lease) + "@" + t.ResourceVersio
 type Term struct {
 	token     Token
 	done      chan struct{}
+	made      time.Time
 	inherited *Handover
 	trail     trail
 
@@ -48,7 +49,7 @@ type Term struct {
 // NewTerm makes a term that is trusted for a time from start, which is when the request was sent that has acquired the
 // Lease, as [time.Now] said: others count from when they see it written, which is later. End must be called in the end.
 func NewTerm(token Token, start time.Time, trusted time.Duration) *Term {
-	return &Term{token: token, done: make(chan struct{}), trust: trust{limit: trusted}, start: start, waiting: map[*passage]struct{}{}}
+	return &Term{token: token, made: time.Now(), done: make(chan struct{}), trust: trust{limit: trusted}, start: start, waiting: map[*passage]struct{}{}}
 }
 
 // Token returns what NewTerm was given.

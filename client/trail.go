@@ -18,6 +18,10 @@ import (
 // to the same resource, as far as it keeps them, so what is left out is hardly ever missed.
 const MostHandedOver = 100
 
+// handedOn is for how long a term hands on, when it is released, what it has inherited itself: by then it is shown everywhere, or never
+// will be, and then nobody is to wait for it at each hand-over.
+const handedOn = time.Minute
+
 // Handover is what a term of leadership that was released leaves to the next one.
 type Handover struct {
 	// Holder is who released the Lease, and Released when, by its own clock.
@@ -37,19 +41,26 @@ func (t *Term) Inherit(h Handover) {
 	for i := range h.Writes {
 		t.trail.note(&h.Writes[i])
 	}
+	for e := t.trail.order.Front(); e != nil; e = e.Next() {
+		printOf(e).inherited = true
+	}
 }
 
 // Inherited returns what the term before has left, nil if it was not released, or not by an elector of this module: it crashed,
 // or there was none. L9 stands on it, see package controller. It is shared: do not change it.
 func (t *Term) Inherited() *Handover { return t.inherited }
 
-// Written returns what the next term has to know of what was written under this one and those before it. Requests count that carry
+// Written returns what the next term has to know of what was written under this one and, in its first minute, under those before it. Requests count that carry
 // a ledger and this term, once their answer was read.
 func (t *Term) Written() (writes []Write, unknown int) {
 	r := &t.trail
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	late := time.Since(t.made) > handedOn
 	for _, e := range r.newestLocked() {
+		if late && printOf(e).inherited {
+			continue
+		}
 		writes = append(writes, printOf(e).toWrite())
 	}
 	slices.Reverse(writes)
@@ -84,6 +95,7 @@ type print struct {
 	subresource string
 	labels      map[string]string // at that version; nil: not known
 	effect      Effect            // Stored, Gone, or Accepted: gone or marked
+	inherited   bool              // it was not done under this term
 }
 
 // note takes a write down.
@@ -161,7 +173,7 @@ func (t *trail) newestLocked() (kept []*list.Element) {
 // follow takes down what was done next. What is gone stays so; and the version is the highest that was seen, so that an object whose
 // creation is not shown yet is not taken for one whose deletion is.
 func (p *print) follow(w *Write, effect Effect) {
-	p.host = w.Host
+	p.host, p.inherited = w.Host, false
 	if newer(p.version, w.ResourceVersion) {
 		p.version, p.subresource, p.labels = w.ResourceVersion, w.Subresource, labelsOf(w)
 	}

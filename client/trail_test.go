@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -188,4 +189,22 @@ func handed(t *testing.T, term *client.Term, request string, answer reply) {
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestL9_WhatWasInheritedIsNotHandedOnForEver: a write that is never shown is not waited for at each hand-over from then on.
+func TestL9_WhatWasInheritedIsNotHandedOnForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		term := client.NewTerm(client.Token{}, time.Now(), time.Hour)
+		defer term.End(nil)
+		w := client.Write{Request: client.Request{Verb: "update", Resource: "secrets", Namespace: "x", Name: "s"}, UID: "u", ResourceVersion: "7", Effect: client.Stored}
+		term.Inherit(client.Handover{Writes: []client.Write{w}})
+		time.Sleep(time.Minute)
+		if got := left(term); len(got) != 1 {
+			t.Errorf("within a minute it hands on %q", got)
+		}
+		time.Sleep(time.Second)
+		if got := left(term); len(got) != 0 {
+			t.Errorf("after a minute it hands on %q", got)
+		}
+	})
 }

@@ -97,6 +97,9 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	}
 }
 
+// Identity is how this process appears as holder.
+func (e *Elector) Identity() string { return e.o.Identity }
+
 // String names the Lease.
 func (e *Elector) String() string { return e.o.Namespace + "/" + e.o.Lease }
 

@@ -37,6 +37,8 @@ import (
 //
 //	controller-NAME  of each controller: fails until it could lead, or the manager is Ready; then it stays well. A replica that
 //	                 stands by is ready.
+//	leader-election-NAME  of each Lease: fails until it could be read or written once: who has no right to it cannot take over. Then
+//	                 it stays well, and with ?verbose says what is wrong with it
 //	informers        always well; with ?verbose it says which informers are in trouble
 //	certificate      of Options.Server: fails when the certificate in use has expired; with ?verbose it says that a newer one is
 //	                 broken
@@ -170,8 +172,13 @@ func (m *Manager) livez() []check {
 
 // readyz returns the checks of /readyz.
 func (m *Manager) readyz() []check {
-	_, controllers, stopping := m.watched()
+	leases, controllers, stopping := m.watched()
 	var checks []check
+	for _, l := range leases {
+		if l.elector != nil {
+			checks = append(checks, check{l.elector.Name(), func(context.Context) error { return l.usable() }, &l.usability})
+		}
+	}
 	for _, c := range controllers {
 		checks = append(checks, check{"controller-" + c.Name(), func(context.Context) error { return c.isReady(m.ready) }, &c.synced})
 	}

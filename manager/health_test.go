@@ -132,6 +132,39 @@ func TestAHealthCheckThatHangs(t *testing.T) {
 	})
 }
 
+// TestNotReadyWithoutTheLease: a replica that could not take over does not count as one that could. What it has once been able to do
+// it stays ready for.
+func TestNotReadyWithoutTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		var forbidden atomic.Bool
+		forbidden.Store(true)
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if forbidden.Load() {
+				return r.Fail(http.StatusForbidden, "no right")
+			}
+			return nil, nil
+		})
+		m, c := healthy(t, api, elected)
+		m.Add(newFake("website", &diary{}))
+		stop, result := start(t, m)
+		pass(time.Minute)
+		if status, says := get(t, c, "http://x/readyz"); status != 500 || !strings.Contains(says, "[-]leader-election-operator failed: it could not be used yet: ") || !strings.Contains(says, "no right") {
+			t.Errorf("%d\n%s", status, says)
+		}
+		forbidden.Store(false)
+		pass(time.Minute)
+		want(t, c, "http://x/readyz/leader-election-operator", 200, "ok")
+		forbidden.Store(true)
+		pass(5 * time.Second)
+		if status, says := get(t, c, "http://x/readyz?verbose"); status != 200 || !strings.Contains(says, "[+]leader-election-operator ok: ") || !strings.Contains(says, "no right") {
+			t.Errorf("%d\n%s", status, says)
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
 func TestReadyWhenTheControllersAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -159,7 +192,7 @@ func TestReadyWhenTheControllersAre(t *testing.T) {
 		stop, result := start(t, m)
 		pass(time.Second)
 		const trouble = "waiting for its API: the API server at http://fakeapi.test does not serve Pod of v1; install its CRD, or check the group and version"
-		want(t, c, "http://x/readyz", 500,
+		want(t, c, "http://x/readyz", 500, "[+]leader-election-operator ok",
 			"[-]controller-website failed: it waits for its sources: Kind(ConfigMap.v1): syncing",
 			"[-]controller-other failed: it waits for its sources: Kind(Pod.v1): "+trouble+"; ConfigMap.v1: syncing",
 			"[-]controller-plain failed: it is not synced",
@@ -168,7 +201,7 @@ func TestReadyWhenTheControllersAre(t *testing.T) {
 		close(lists)
 		close(plain.synced)
 		pass(time.Second)
-		want(t, c, "http://x/readyz?verbose", 200, "[+]controller-website ok", "[+]controller-other ok: Kind(Pod.v1): "+trouble, "[+]controller-plain ok",
+		want(t, c, "http://x/readyz?verbose", 200, "[+]leader-election-operator ok", "[+]controller-website ok", "[+]controller-other ok: Kind(Pod.v1): "+trouble, "[+]controller-plain ok",
 			"[+]informers ok: Pod.v1: "+trouble, "[+]shutdown ok", "readyz check passed")
 		late := newFake("late", &diary{})
 		late.synced = make(chan struct{})

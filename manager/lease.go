@@ -18,11 +18,15 @@ import (
 //
 // The terms of several Leases begin and end independently: one that is lost stops what runs under it, and nothing else.
 type Lease struct {
-	manager *Manager
-	elector *leaderelection.Elector // nil: there is none, and what is added leads at once
-	hooks   *hook.LeaderElection
-	alive   probe  // the manager's check of it
-	name    string // without the namespace, for the hooks
+	manager   *Manager
+	elector   *leaderelection.Elector // nil: there is none, and what is added leads at once
+	hooks     *hook.LeaderElection
+	alive     probe // the manager's checks of it
+	usability probe
+	name      string // without the namespace, for the hooks
+
+	used chan struct{} // closed when something is added
+	inspection
 
 	// guarded by the manager's mutex:
 	leaderOnly []leading
@@ -43,31 +47,46 @@ func (m *Manager) Lease(o leaderelection.Options) *Lease {
 	l, err := m.newLease(&o)
 	switch {
 	case err != nil:
-		m.complain(err)
+		m.complain(fmt.Errorf("the Lease %q: %w", o.Lease, err))
 	case !m.takeIn(l):
-		m.complain(fmt.Errorf("the process campaigns for the Lease %s already; give each Lease a name of its own", l))
+		m.complain(fmt.Errorf("the process campaigns for a Lease %q already; give each a name of its own, also in another namespace: logs, checks and metrics go by it", o.Lease))
 	}
 	return l
 }
 
 // newLease makes one; without options, one for what leads at once.
 func (m *Manager) newLease(o *leaderelection.Options) (l *Lease, err error) {
-	l = &Lease{manager: m}
+	l = &Lease{manager: m, used: make(chan struct{})}
 	if o == nil {
 		return l, nil
 	}
 	with := *o
-	with.Hooks = m.leaderElectionHooks().With(with.Hooks)
+	if with.Identity == "" {
+		with.Identity = m.sameIdentity("")
+	}
+	with.Hooks = l.log().With(with.Hooks)
 	l.hooks, l.name = with.Hooks, with.Lease
-	l.elector, err = leaderelection.New(m.config, with)
+	if l.elector, err = leaderelection.New(m.config, with); err == nil {
+		m.sameIdentity(l.elector.Identity())
+	}
 	return l, err
+}
+
+// sameIdentity returns the identity of the process, which is the first that one of its Leases has.
+func (m *Manager) sameIdentity(first string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.identity == "" {
+		m.identity = first
+	}
+	return m.identity
 }
 
 // takeIn adds a Lease, unless there is one of that name, and has it campaigned for once Run has begun.
 func (m *Manager) takeIn(l *Lease) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if slices.ContainsFunc(m.leases, func(other *Lease) bool { return other.String() == l.String() }) {
+	if slices.ContainsFunc(m.leases, func(other *Lease) bool { return other.elector != nil && other.name == l.name }) {
 		return false
 	}
 	m.leases = append(m.leases, l)
@@ -111,6 +130,9 @@ func (l *Lease) add(f leading) {
 		return
 	}
 	l.leaderOnly = append(l.leaderOnly, f)
+	if !closed(l.used) {
+		close(l.used)
+	}
 	if l.start != nil {
 		l.start(f)
 	}
@@ -151,7 +173,11 @@ func (l *Lease) campaign(ctx context.Context, r *report) error {
 	if l.elector == nil {
 		return lead(ctx, context.WithoutCancel(ctx))
 	}
-	l.warm(ctx)
+	select { // who has nothing to do under it would keep it from who has
+	case <-l.used:
+		l.warm(ctx)
+	case <-ctx.Done():
+	}
 	if ctx.Err() != nil {
 		return nil
 	}

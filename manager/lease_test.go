@@ -158,6 +158,32 @@ func TestLease_TermsAreIndependent(t *testing.T) {
 	})
 }
 
+// TestLease_NobodyCampaignsForNothing: a replica whose controllers are disabled leaves the Lease to those that have them.
+func TestLease_NobodyCampaignsForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		m := newManager(api, func(o *manager.Options) {
+			elected(o)
+			o.Controllers = []string{"*", "-backups"}
+		})
+		backups := m.Lease(leaseOf("backups"))
+		backups.Add(newFake("backups", &diary{}))
+		m.Add(newFake("website", &diary{}))
+		stop, result := start(t, m)
+		pass(time.Hour)
+		if holder(api) == "" || holderOf(api, "backups") != "" {
+			t.Errorf("the Leases are held by %q and %q, want the first one held", holder(api), holderOf(api, "backups"))
+		}
+		backups.AddLeaderOnly("janitor", (&diary{}).until("janitor", 0))
+		pass(time.Minute)
+		if who := holderOf(api, "backups"); who == "" || who != holder(api) {
+			t.Errorf("the Leases are held by %q and %q, want one process", holder(api), who)
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
 // TestLease_WhileItRuns: a Lease can be added at any time (M6), with a controller, and the controller removed.
 func TestLease_WhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -185,10 +211,13 @@ func TestM4_TwoOfOneLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(newAPI(), elected)
 		m.Lease(leaseOf("operator"))
-		wantParts(t, m.Run(t.Context()), "the process campaigns for the Lease default/operator already; give each Lease a name of its own")
+		wantParts(t, m.Run(t.Context()), `the process campaigns for a Lease "operator" already; give each a name of its own`)
 		m = newManager(newAPI(), elected)
 		m.Lease(leaderelection.Options{Namespace: "default"}).Add(newFake("website", &diary{}))
-		wantParts(t, m.Run(t.Context()), "leaderelection.Options.Lease: name the Lease")
+		wantParts(t, m.Run(t.Context()), `the Lease "": leaderelection.Options.Lease: name the Lease`)
+		m = newManager(newAPI(), elected)
+		m.Lease(leaderelection.Options{Lease: "operator", Namespace: "other"})
+		wantParts(t, m.Run(t.Context()), `a Lease "operator" already`)
 	})
 }
 

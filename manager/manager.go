@@ -58,6 +58,7 @@ type Manager struct {
 	disabled        []*removable // those that Options.Controllers leaves out
 	everywhere      []runnable
 	leases          []*Lease
+	identity        string         // of the process, in all Leases that are given none
 	stopping        bool           // what is added will not be started
 	fail            func(error)    // once Run has begun, ends it
 	startEverywhere func(runnable) // once Run has begun
@@ -201,22 +202,4 @@ func (m *Manager) clientHooks() *hook.Client {
 				"make it with the context of the Reconcile, or with client.WithoutTerm", "resource", resource, "verb", r.Verb)
 		}
 	}}
-}
-
-// leaderElectionHooks logs terms.
-func (m *Manager) leaderElectionHooks() *hook.LeaderElection {
-	return &hook.LeaderElection{
-		Acquired: func(lease string) { m.logger().Info("leading", "lease", lease) },
-		Lost:     func(lease string) { m.logger().Error("the lease is lost", "lease", lease) },
-		Released: func(lease string, err error) {
-			if err != nil {
-				m.logger().Warn("the lease could not be released; it will expire", "lease", lease, "err", err)
-				return
-			}
-			m.logger().Info("the lease is released", "lease", lease)
-		},
-		Leader: func(lease, identity string) {
-			m.logger().Info("somebody else leads", "lease", lease, "leader", identity)
-		},
-	}
 }

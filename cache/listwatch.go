@@ -32,6 +32,9 @@ const (
 	askAgain = 4 * time.Second
 	// unanswered is how long a request may go without an answer before that is said.
 	unanswered = 30 * time.Second
+	// abandoned is how long until it is given up and made again. An API server works on a list for at most a minute, unless it was
+	// told otherwise.
+	abandoned = 2 * time.Minute
 )
 
 // listerWatcher lists and watches one kind for client-go's reflector. A request that fails for a reason that may pass is
@@ -86,13 +89,14 @@ func (l *listerWatcher) list(ctx context.Context, o metav1.ListOptions) (list ru
 	}
 	defer l.running.Done()
 	l.beginListing(o)
-	err = l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
+	done, err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
 		list, err = l.requests.list(ctx, m, l.narrow(o))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	done()
 	if o.Continue == "" {
 		l.lists.Add(1)
 	}
@@ -125,14 +129,28 @@ func (l *listerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.
 
 // open opens a watch.
 func (l *listerWatcher) open(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
-	err = l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
+	done, err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
 		w, err = l.requests.watch(ctx, m, l.narrow(o))
 		return err
 	})
-	if err == nil {
-		l.watches.Add(1)
+	if err != nil {
+		return nil, err
 	}
-	return w, err
+	l.watches.Add(1)
+	return &opened{w, done}, nil
+}
+
+// opened is a watch with a context of its own.
+type opened struct {
+	watch.Interface
+
+	done func()
+}
+
+// Stop implements watch.Interface.
+func (o *opened) Stop() {
+	o.Interface.Stop()
+	o.done()
 }
 
 // narrow makes a request one for what the informer is for.
@@ -169,30 +187,31 @@ func (l *listerWatcher) prune() {
 	}
 }
 
-// persist makes a request until it succeeds, ctx ends, or the reflector is the one to deal with the error.
-func (l *listerWatcher) persist(ctx context.Context, o metav1.ListOptions, do func(context.Context, *meta.RESTMapping) error) error {
+// persist makes a request until it succeeds, ctx ends, or the reflector is the one to deal with the error. What the request has
+// opened lasts until done is called.
+func (l *listerWatcher) persist(ctx context.Context, o metav1.ListOptions, do func(context.Context, *meta.RESTMapping) error) (done func(), err error) {
 	if o.Continue == "" {
 		if err := sleep(ctx, l.pace.Reserve().Delay()); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	pause := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 10, Cap: longestWait * 9 / 10}
 	for {
-		err := l.once(ctx, do)
+		done, err := l.once(ctx, do)
 		delay := askedFor(err)
 		switch {
 		case err == nil:
 			l.informer.report(hook.Syncing, nil)
-			return nil
+			return done, nil
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return nil, ctx.Err()
 		case forReflector(err, o):
-			return err
+			return nil, err
 		case notServed(err):
 			l.informer.report(hook.Waiting, err)
 			if o.Watch && o.SendInitialEvents == nil {
 				// What is served next may be other objects: the reflector lists anew, and so waits here again.
-				return apierrors.NewResourceExpired(l.informer.key.gvk.Kind + " is not served: its objects will be listed anew")
+				return nil, apierrors.NewResourceExpired(l.informer.key.gvk.Kind + " is not served: its objects will be listed anew")
 			}
 			delay = untilAskedAgain(err)
 		default:
@@ -200,12 +219,29 @@ func (l *listerWatcher) persist(ctx context.Context, o metav1.ListOptions, do fu
 			delay = max(delay, pause.Step())
 		}
 		if err := sleep(ctx, delay); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }
 
-func (l *listerWatcher) once(ctx context.Context, do func(context.Context, *meta.RESTMapping) error) error {
+// once makes a request, and gives it up if there is no answer.
+func (l *listerWatcher) once(ctx context.Context, do func(context.Context, *meta.RESTMapping) error) (done func(), err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	given := fmt.Errorf("the API server has not answered for %s, so it is asked again", abandoned)
+	answered := afterwards(abandoned, func() { cancel(given) })
+	err = l.ask(ctx, do)
+	answered()
+	if errors.Is(context.Cause(ctx), given) {
+		return nil, given
+	}
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	return func() { cancel(nil) }, nil
+}
+
+func (l *listerWatcher) ask(ctx context.Context, do func(context.Context, *meta.RESTMapping) error) error {
 	i := l.informer
 	answered := afterwards(unanswered, func() {
 		i.report(hook.Failing, fmt.Errorf("the API server has not answered for %s", unanswered))

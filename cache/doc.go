@@ -83,8 +83,9 @@
 // S4: an informer that cannot list (its API is missing, it is forbidden, the API server cannot be reached or does not answer for
 // 30 seconds) delays nobody else, and [Handle.State] says why it fails. It is tried again after 4 seconds at most (up to 30,
 // where the API server asks for a longer pause), for as long as it takes: a CRD may be installed, or a right granted, later. A
-// right that is revoked is noticed when the watch ends, after at most 10 minutes. An object of a custom resource that does not
-// fit its Go type is named in the state and reported; all others are kept, and of it the last state that did fit.
+// right that is revoked is noticed when the watch ends, after at most 10 minutes. A request that is never answered is made again
+// after two. An object of a custom resource that does not fit its Go type is named in the state and reported; all others are
+// kept, and of it the last state that did fit.
 //
 // S5: a CRD that appears later is synced within 5 seconds; its group-version is asked for every 4 seconds, once for all informers
 // that wait for it. One that is removed parks its informer, with the last known state readable, and is listed anew within 5

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build unix
+
 package scenario_test
 
 import (

@@ -53,7 +53,8 @@
 // L9 (with packages client and controller): the first Reconcile of a term never starts on a cache older than the in-scope writes of a
 // term that was released gracefully. The release, in the same Update, annotates the Lease with the last writes ([WrittenAnnotation]);
 // who acquires it takes them out, and hands them to its term ([client.Term.Inherited]). Only what the very last release has written
-// counts, told by its time. After a crash, and after a release by client-go's elector, nothing is known.
+// counts, told by its time. A term that is released within a minute hands on what it has inherited, a longer one does not. After a
+// crash, and after a release by client-go's elector, nothing is known.
 //
 // # On a host's elector
 //

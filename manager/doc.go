@@ -31,8 +31,9 @@
 //
 // # Guarantees
 //
-// L8: a replica campaigns for a Lease when each controller that leads under it is warm: each of its sources synced, or in trouble
-// that the log names. After two minutes it campaigns all the same, which the log and [hook.LeaderElection].Cold tell.
+// L8: a replica campaigns for a Lease when something leads under it, and each controller that does is warm: each of its sources
+// synced, or in trouble that the log names. After two minutes it campaigns all the same, which the log and
+// [hook.LeaderElection].Cold tell.
 //
 // M1: Run returns nil only when every goroutine that it started has returned; otherwise the error names those that have not,
 // with their stacks. Idle connections are closed, and none to its servers is open. M2: start in stages, stop in reverse: nothing is

@@ -41,8 +41,10 @@ type leading struct {
 }
 
 // Lease has the process campaign for one more Lease, and returns it, for controllers and functions that are to run where it is
-// held: they may lead on another replica than the rest does. It may be called before Run or while it runs. What is wrong with the
-// options, or that there is a Lease of that name already, is reported by Run.
+// held: they may lead on another replica than the rest does. It begins to campaign when something that runs was added and is warm: who
+// has nothing to do under a Lease leaves it to others. The Identity defaults to that of the process's first Lease. It may be called
+// before Run or while it runs, from anywhere. What is wrong with the options, or that there is a Lease of that name already, in
+// whichever namespace, is reported by Run.
 func (m *Manager) Lease(o leaderelection.Options) *Lease {
 	l, err := m.newLease(&o)
 	switch {

@@ -9,25 +9,52 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Gap is an informer that does not show yet what was written. Declarations.Behind returns one.
+// Gap is something that an informer does not show yet: a write (Declarations.Behind), or, while it
+// fails, anything new (Declarations.Failing).
 type Gap struct {
 	group    *group
 	informer *informer
 	written  Written
+	failing  bool // the informer fails, and written is empty
+}
+
+// Failing returns a gap that closes when a declared informer recovers that fails or whose kind is
+// not served. It returns nil if there is none. It may be called from anywhere and makes no request.
+func (d *Declarations) Failing() *Gap {
+	n := d.now.Load()
+	if n == nil {
+		return nil
+	}
+	for _, g := range n.groups {
+		if i := g.first((*informer).fails); i != nil {
+			return &Gap{group: g, informer: i, failing: true}
+		}
+	}
+	return nil
+}
+
+func (i *informer) fails() bool {
+	phase, _, _ := i.at()
+	return phase == hook.Failing || phase == hook.Waiting
 }
 
 // String says which informer does not show what, and where it is.
 func (g *Gap) String() string {
 	i, w := g.informer, &g.written
+	if g.failing {
+		return i.state().String()
+	}
 	name := i.key.kind()
 	if words := i.key.String(); words != "" {
 		name += " (" + words + ")"
 	}
 	var where string
 	version := i.shared.GetStore().LastStoreSyncResourceVersion()
-	switch phase, _, _ := i.at(); {
+	switch phase, _, err := i.at(); {
 	case phase == hook.Syncing:
 		where = "is not synced"
+	case err != nil:
+		where = fmt.Sprintf("is %s (%v)", phase, err)
 	case version == "":
 		where = "is at a version that it does not say"
 	default:
@@ -43,17 +70,21 @@ func (g *Gap) String() string {
 	return fmt.Sprintf("%s %s and does not show %s of %s%s", name, where, what, w, at)
 }
 
-// Notify has f called when the informer shows what was written, or when waiting has become no use: ask Behind again then. f is
-// called at most once, off all locks, perhaps before Notify returns, and must not block. It is not called for what reaches the
-// store without an event, such as the version of a bookmark, so whoever waits also asks from time to time. cancel ends it; f may
-// be running then. Both may be called from anywhere.
+// Failing reports whether the gap cannot close before its informer recovers.
+func (g *Gap) Failing() bool { return g.informer.fails() }
+
+// Notify calls f when the gap has closed, or when waiting has become no use: ask again then. f is
+// called at most once, off all locks, perhaps before Notify returns, and must not block. Changes
+// that reach the store without an event, such as the version of a bookmark, do not call it, so also
+// ask from time to time. cancel ends it; f may be running then. Both may be called from anywhere.
 //
-// The first Notify for an informer adds an event handler to it, which stays as long as the informer is declared anywhere.
+// The first Notify for a write adds an event handler to the informer, which stays as long as the
+// informer is declared anywhere.
 func (g *Gap) Notify(f func()) (cancel func()) {
 	one := &waiter{gap: g, f: f, place: -1}
 	all := &g.informer.waiters
 	all.add(one)
-	if all.listen(g.informer) {
+	if g.failing || all.listen(g.informer) {
 		all.call(one) // what was shown before it was added would not come again
 	} else if all.remove(one) {
 		f()
@@ -61,8 +92,11 @@ func (g *Gap) Notify(f func()) (cancel func()) {
 	return func() { all.remove(one) }
 }
 
-// open says whether there is still something to wait for.
+// open reports whether there is still something to wait for.
 func (g *Gap) open() bool {
+	if g.failing {
+		return g.group.has(g.informer) && g.informer.fails()
+	}
 	if g.group.keeper(&g.written) != g.informer { // it has left the scope
 		return false
 	}

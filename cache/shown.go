@@ -18,25 +18,27 @@ type verdict uint8
 
 const (
 	shown   verdict = iota
-	behind          // it will
-	unclear         // nobody can tell, or it will not soon
+	behind          // it will, perhaps only once the informer has recovered
+	unclear         // it cannot be told, or the informer does not run
 )
 
-// shows says whether the informer shows what was written, and if that is unclear, why.
+// shows reports whether the informer shows what was written, and if that is unclear, why.
 func (i *informer) shows(w *Written, s *Scope) (verdict, error) {
 	at := i.shared.GetStore().LastStoreSyncResourceVersion()
 	if !w.Gone && !w.Marked && past(at, w.ResourceVersion) { // by far the most frequent
 		return shown, nil
 	}
 	v, why := i.judge(w, s, at)
-	if v != behind {
-		return v, why
+	if v == shown {
+		return shown, nil
 	}
 	switch phase, _, _ := i.at(); phase {
 	case hook.Synced, hook.Syncing:
-		return behind, nil
+		return v, why
+	case hook.Failing, hook.Waiting:
+		return behind, nil // even what is unclear now may be clear after the relist
 	default:
-		return unclear, fmt.Errorf("%s is not known to show the write of %s: %s", i.key.kind(), w.String(), i.state())
+		return unclear, fmt.Errorf("%s does not run and cannot show the write of %s: %s", i.key.kind(), w.String(), i.state())
 	}
 }
 

@@ -18,7 +18,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestC6_Unclear: for an informer that fails, and where versions are not numbers, nobody waits, and the error says why.
+// TestC6_Unclear: an informer that fails is behind until it has recovered. Where versions are not numbers
+// nothing can be waited for, and the error reports why.
 func TestC6_Unclear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
@@ -38,10 +39,17 @@ func TestC6_Unclear(t *testing.T) {
 				t.Errorf("got %v, %v; want %q", gap, err, want)
 			}
 		}
+		waits := func(w cache.Written, want string) {
+			t.Helper()
+			gap, err := d.Behind(w)
+			if gap == nil || err != nil || !gap.Failing() || !strings.Contains(gap.String(), want) {
+				t.Errorf("got %v, %v; want a gap of an informer that fails, with %q", gap, err, want)
+			}
+		}
 		s := a
 		s.Resource.Resource = "secrets"
-		why(s, "Secret.v1 is not known to show the write of default/a: Secret.v1: failing")
-		why(goneOf(s), "failing")
+		waits(s, "Secret.v1 is failing (no right to watch) and does not show the write of default/a at 2")
+		waits(goneOf(s), "does not show the deletion of default/a")
 		odd := a
 		odd.ResourceVersion = "first"
 		why(odd, `the version "first" is not a number`)
@@ -52,13 +60,15 @@ func TestC6_Unclear(t *testing.T) {
 		why(unread, "nobody can tell whether ConfigMap.v1 shows the write of default/a: its version is not known")
 		unread.Unknown = "there was no answer"
 		why(unread, "there was no answer")
-		// A synced informer that fails later is waited for no longer; what it shows, it shows.
+		// A synced informer that fails later still shows what it has shown.
 		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
 		api.CutWatches()
 		b := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("b")))
 		time.Sleep(time.Minute)
 		expect(t, d, a, "shown", "failing, but it shows it")
-		why(b, "ConfigMap.v1 is not known to show the write of default/b: ConfigMap.v1: failing")
+		waits(b, "does not show the write of default/b at 3")
+		unread.Unknown = "there was no answer"
+		waits(unread, "ConfigMap.v1 is failing")
 		stop()
 		why(b, "stopped")
 	})

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,37 +21,56 @@ import (
 // mostGivenUp is how many writes are remembered that were not shown within the bound.
 const mostGivenUp = 100
 
-// putOff parks a key whose last Reconcile has written what an informer does not show yet (C6), and reports whether it did. If it
-// did not, its doubts are what the Reconcile that starts now has to know: it may not see what was written.
-func (c *Controller[K]) putOff(item workqueue.Item[K], p *past) (parked bool) {
+// putOff parks a key while the caches do not show what its last Reconcile wrote (C6), or, if that
+// Reconcile returned Stale, while anything is stale. It reports whether it did. If not, p.doubts is
+// what the Reconcile that starts now may not see.
+func (c *Controller[K]) putOff(ctx context.Context, item workqueue.Item[K], p *past) (parked bool) {
 	if p.unnotify != nil {
 		p.unnotify()
 		p.unnotify = nil
 	}
-	gap, unknown := c.behind(p)
+	c.revive(p)
+	missing, unknown := c.outstanding(ctx, p)
 	p.doubts = errors.Join(p.lost, unknown)
+	reason := missing
+	if reason == nil && p.stale {
+		reason = c.staleGap(p)
+	}
 	now := time.Now()
-	if p.since.IsZero() && gap != nil {
+	if p.since.IsZero() && reason != nil {
 		p.since = now
 	}
-	left := c.o.ReadYourWrites - now.Sub(p.since)
-	if gap == nil || left <= 0 {
-		c.giveUp(p, gap != nil, now)
+	left := c.waitAtMost() - now.Sub(p.since)
+	if reason == nil || left <= 0 {
+		c.giveUp(p, missing != nil, now)
 		return false
 	}
-	p.missing = gap.String()
-	p.unnotify = gap.Notify(func() { c.queue.Wake(item.Key()) })
-	pause := min(left, time.Second<<min(p.checks, 10))
-	p.checks++
-	c.journal.put(item.Key(), p)    // before anybody else can take the key
-	_ = item.Park(p.missing, pause) // cannot fail: it was taken just now
-	if c.queue.ShuttingDown() {     // then it was dropped, and letGo may have been before
-		p.unnotify()
-	}
+	c.park(item, p, reason, left)
 	return true
 }
 
-// giveUp ends a wait, which there need not have been, because all is shown that can be, or because it has taken too long.
+// park parks a key until the gap closes, and asks again from time to time, for at most the time left.
+func (c *Controller[K]) park(item workqueue.Item[K], p *past, reason gap, left time.Duration) {
+	p.missing = reason.String()
+	p.unnotify = reason.Notify(func() { c.queue.Wake(item.Key()) })
+	pause := min(left, time.Second<<min(p.checks, 10))
+	p.checks++
+	c.journal.put(item.Key(), p)    // before another worker can take the key
+	_ = item.Park(p.missing, pause) // cannot fail: the item is held
+	if c.queue.ShuttingDown() {     // then the key was dropped, perhaps after letGo
+		p.unnotify()
+	}
+}
+
+// waitAtMost is how long a key waits for the caches.
+func (c *Controller[K]) waitAtMost() time.Duration {
+	if c.o.ReadYourWrites < 0 { // then only a key that returned Stale waits
+		return defaultReadYourWrites
+	}
+	return c.o.ReadYourWrites
+}
+
+// giveUp ends a wait, if there was one: because everything is shown, or because the time is over.
 func (c *Controller[K]) giveUp(p *past, expired bool, now time.Time) {
 	tell := p.doubts != nil || len(p.unsure) > 0 || !p.since.IsZero()
 	given := p.unsure
@@ -74,7 +94,26 @@ func (c *Controller[K]) giveUp(p *past, expired bool, now time.Time) {
 	}
 }
 
-// letGo ends the notifications of keys that nobody takes any more: informers outlive a controller.
+// revive makes a key wait again for writes that it gave up while their informer failed, once the
+// informer has recovered.
+func (c *Controller[K]) revive(p *past) {
+	p.givenUp = slices.DeleteFunc(slices.Clone(p.givenUp), func(w unseen) bool {
+		if !w.failing {
+			return false
+		}
+		missing, _ := c.gapOf(&w)
+		if missing != nil && missing.Failing() {
+			return false
+		}
+		if missing != nil {
+			w.failing = false
+			p.awaited = append(p.awaited, w)
+		}
+		return true
+	})
+}
+
+// letGo ends the notifications of keys that will not be taken any more: informers outlive a controller.
 func (c *Controller[K]) letGo() {
 	for _, p := range c.journal.all() {
 		if p.unnotify != nil {
@@ -87,11 +126,46 @@ func (c *Controller[K]) letGo() {
 type gap interface {
 	String() string
 	Notify(f func()) (cancel func())
+	// Failing reports whether the gap cannot close before an informer recovers.
+	Failing() bool
 }
 
-// behind returns the last write that an informer does not show yet, if there is one, and why some cannot be waited for. Those of
-// which nobody knows what they have done become unsure. It asks about the oldest first, and again about all until all are shown:
-// an object that was created and deleted is absent before and after, and only its creation tells the one from the other.
+// textGap is a gap that can only be asked about again.
+type textGap string
+
+func (g textGap) String() string     { return string(g) }
+func (textGap) Notify(func()) func() { return func() {} }
+func (textGap) Failing() bool        { return false }
+
+// unseen is a write that the caches may not show yet.
+type unseen struct {
+	client.Write
+
+	// What the caches have to show instead, once the API server was asked about a lost answer.
+	resolved bool
+	instead  []cache.Written
+
+	unresolvable bool // no cache of ours keeps the object, so there is no place to look
+	failing      bool // it was given up while its informer failed
+}
+
+// outstanding returns a write that an informer does not show yet, if there is one, and why others
+// cannot be waited for. It asks the API server about lost answers when all informers follow it.
+func (c *Controller[K]) outstanding(ctx context.Context, p *past) (missing gap, unknown error) {
+	missing, unknown = c.behind(p)
+	if missing != nil || len(p.unsure) == 0 {
+		return missing, unknown
+	}
+	if missing = c.resolve(ctx, p); missing != nil {
+		return missing, unknown
+	}
+	return c.behind(p)
+}
+
+// behind returns the last write that an informer does not show yet, if there is one, and why some
+// cannot be waited for. Those with a lost answer become unsure. It asks about the oldest first, and
+// again about all until all are shown: an object that was created and deleted is absent before and
+// after, and only its creation tells the one from the other.
 func (c *Controller[K]) behind(p *past) (last gap, unknown error) {
 	if p.answers != nil {
 		p.awaited, p.answers = awaited(p.answers)
@@ -99,36 +173,88 @@ func (c *Controller[K]) behind(p *past) (last gap, unknown error) {
 	p.unsure = nil
 	for i := range p.awaited {
 		w := &p.awaited[i]
-		if w.Effect == client.Pending {
-			last = unanswered{w}
-			continue
-		}
-		missing, why := c.declared.Behind(written(w))
+		missing, why := c.gapOf(w)
 		switch {
 		case missing != nil:
 			last = missing
-		case why != nil && w.Unknown != "":
+		case why != nil && w.Unknown != "" && !w.resolved:
 			p.unsure = append(p.unsure, *w)
 		case why != nil:
-			unknown = errors.Join(unknown, fmt.Errorf("%s: %w", w, why))
+			unknown = errors.Join(unknown, fmt.Errorf("%s: %w", &w.Write, why))
 		}
 	}
 	return last, unknown
 }
 
-// stillMissing says which of the writes that were given up are not shown now. What a write has done of which nobody knows is thought
-// to be missing for as long as it would be waited for.
+// gapOf returns what an informer does not show of a write, or why that cannot be told.
+func (c *Controller[K]) gapOf(w *unseen) (missing gap, unknown error) {
+	if w.Effect == client.Pending {
+		return textGap(w.String() + ": there is no answer yet"), nil
+	}
+	shows := w.instead
+	if !w.resolved {
+		shows = []cache.Written{written(&w.Write)}
+	}
+	for _, s := range shows {
+		g, why := c.declared.Behind(s)
+		if g != nil {
+			missing = g
+		}
+		unknown = errors.Join(unknown, why)
+	}
+	return missing, unknown
+}
+
+const (
+	// resolveAfter is how long after a lost answer the API server is asked what became of the write:
+	// what it was about to store is stored by then.
+	resolveAfter = time.Second
+	// resolveWithin is how long a worker waits for that answer. It is asked again later.
+	resolveWithin = 5 * time.Second
+)
+
+// resolve asks the API server what became of the writes whose answers were lost. It returns a gap if
+// it cannot be asked yet.
+func (c *Controller[K]) resolve(ctx context.Context, p *past) gap {
+	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
+	defer cancel()
+	p.awaited = slices.Clone(p.awaited) // a sweep may be looking at it
+	for i := range p.awaited {
+		w := &p.awaited[i]
+		if _, why := c.gapOf(w); why == nil || w.Unknown == "" || w.resolved || w.unresolvable {
+			continue
+		}
+		if time.Since(w.Started.Add(w.Took)) < resolveAfter {
+			return textGap(w.String() + ": its answer was lost; the API server is asked in a moment")
+		}
+		found, resolved, err := c.declared.Resolve(ctx, written(&w.Write))
+		if err != nil {
+			return textGap(w.String() + ": its answer was lost: " + err.Error())
+		}
+		w.instead, w.resolved, w.unresolvable = found, resolved, !resolved
+	}
+	return nil
+}
+
+// stillMissing names the writes that were given up and are not shown now, and forgets the others. A
+// write with a lost answer counts as missing for as long as a key would wait for it.
 func (c *Controller[K]) stillMissing(p *past) error {
 	var all []error
-	var missing []client.Write
+	var missing []unseen
 	for i := range p.givenUp {
 		w := &p.givenUp[i]
-		gap, why := c.declared.Behind(written(w))
+		gap, why := c.gapOf(w)
 		switch {
-		case gap != nil:
+		case w.Effect == client.Pending: // its ledger was given up with it
+			if time.Since(w.Started) >= c.waitAtMost() {
+				continue
+			}
 			all = append(all, errors.New(gap.String()))
-		case why != nil && w.Unknown != "" && time.Since(w.Started.Add(w.Took)) < c.o.ReadYourWrites:
-			all = append(all, fmt.Errorf("%s: %w", w, why))
+		case gap != nil:
+			w.failing = gap.Failing()
+			all = append(all, errors.New(gap.String()))
+		case why != nil && w.Unknown != "" && time.Since(w.Started.Add(w.Took)) < c.waitAtMost():
+			all = append(all, fmt.Errorf("%s: %w", &w.Write, why))
 		default:
 			continue
 		}
@@ -138,33 +264,29 @@ func (c *Controller[K]) stillMissing(p *past) error {
 	return errors.Join(all...)
 }
 
-// unanswered is a write that a Reconcile has left behind, under way: it can only be asked about.
-type unanswered struct{ *client.Write }
-
-func (u unanswered) String() string       { return u.Write.String() + ": there is no answer yet" }
-func (u unanswered) Notify(func()) func() { return func() {} }
-
-// unansweredOf names the writes that nobody can ask about any more.
-func unansweredOf(writes []client.Write) error {
+// unansweredOf names the writes that still have no answer.
+func unansweredOf(writes []unseen) error {
 	var all []error
 	for i := range writes {
 		if w := &writes[i]; w.Effect == client.Pending {
-			all = append(all, errors.New(unanswered{w}.String()))
+			all = append(all, errors.New(w.String()+": there is no answer yet"))
 		}
 	}
 	return errors.Join(all...)
 }
 
 // awaited returns what was written, and the ledger if it has to be asked again.
-func awaited(l *client.Ledger) (writes []client.Write, again *client.Ledger) {
-	writes = l.Writes()
-	if slices.ContainsFunc(writes, func(w client.Write) bool { return w.Effect == client.Pending }) {
-		again = l
+func awaited(l *client.Ledger) (writes []unseen, again *client.Ledger) {
+	for _, w := range l.Writes() {
+		writes = append(writes, unseen{Write: w})
+		if w.Effect == client.Pending {
+			again = l
+		}
 	}
 	return writes, again
 }
 
-// written puts a write of the ledger in the words of the cache.
+// written translates a write of the ledger for the cache.
 func written(w *client.Write) cache.Written {
 	return cache.Written{
 		Host: w.Host, Resource: schema.GroupResource{Group: w.Group, Resource: w.Resource}, Namespace: w.Namespace, Name: w.Name,

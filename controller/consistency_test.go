@@ -297,44 +297,6 @@ func TestC6_TheLogSaysSo(t *testing.T) {
 	})
 }
 
-// TestC6_NotKnown: what cannot be known is not waited for. Stale says so, once, and the hook is told.
-func TestC6_NotKnown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lost := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-			r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
-				if q.Verb == "create" {
-					return q.Fail(http.StatusGatewayTimeout, "no answer")
-				}
-				return nil, nil
-			})
-			defer r.api.Intercept(nil)
-			_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)})
-			if err == nil {
-				t.Error("the answer was not lost")
-			}
-			return controller.Result{RequeueAfter: time.Millisecond}, nil
-		}
-		in := func(d time.Duration) func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
-			return func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
-				return controller.Result{RequeueAfter: d}, nil
-			}
-		}
-		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, lost, in(time.Millisecond), in(30*time.Second-3*time.Millisecond), in(2*time.Millisecond))
-		r.start()
-		ms := time.Millisecond
-		r.want(r.after(time.Minute), 0, ms, 2*ms, 30*time.Second-ms, 30*time.Second+ms)
-		if len(r.awaited) != 1 || r.awaited[0].Doubts == nil || r.awaited[0].Took != 0 {
-			t.Errorf("the hook was told %+v", r.awaited)
-		}
-		for i, stale := range r.stale {
-			doubtful := i > 0 && i < 4 // for as long as it would be waited for
-			if doubtful != (stale != nil) || doubtful && strings.Count(stale.Error(), "504") != 1 {
-				t.Errorf("stale in Reconcile %d: %v", i, stale)
-			}
-		}
-	})
-}
-
 // TestC6_ALostAnswerIsNotRepeated: a Reconcile that returns what Stale says does not create twice what has no name yet, although
 // the answer to the first request was lost and the caches lag. That is no error in the log.
 func TestC6_ALostAnswerIsNotRepeated(t *testing.T) {

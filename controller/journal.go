@@ -12,30 +12,32 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 )
 
-// past is what the last Reconcile of a key has left behind: writes that informers may not show yet, and how it failed. Most
-// Reconciles leave nothing. It does not change while it is in the journal.
+// past is what the last Reconcile of a key left behind: writes that informers may not show yet, and
+// how it ended if that was no success. Most Reconciles leave nothing. It does not change while it is
+// in the journal.
 type past struct {
 	delivery uint64
 	failure  *Failure
-	made     map[version]*client.Write // of a failed one: what it has written, which does not end its backoff (C7)
-	awaited  []client.Write            // what it has written, and may not be shown yet (C6)
-	answers  *client.Ledger            // where awaited comes from, if there were requests without an answer
-	lost     error                     // what it has written besides, and nobody knows
-	unsure   []client.Write            // what of awaited nobody knows anything about
-	givenUp  []client.Write            // what was not shown within the bound
-	wrote    []client.Write            // what it has written, if the next one may be interrupted
+	made     map[version]*client.Write // after a failure: its own writes, which do not end its backoff (C7)
+	awaited  []unseen                  // its writes, as far as the caches may not show them yet (C6)
+	answers  *client.Ledger            // where awaited comes from, if requests have no answer yet
+	lost     error                     // further writes, too many to be remembered
+	unsure   []unseen                  // those of awaited with a lost answer
+	givenUp  []unseen                  // what was not shown within the bound
+	wrote    []client.Write            // its writes, if the next Reconcile may be interrupted
+	stale    bool                      // it returned Stale
 
-	since    time.Time // of a key that is put off: since when
-	checks   int       // how often it was
+	since    time.Time // when the key began to wait; zero if it did not
+	checks   int       // how often it was parked
 	missing  string    // what it waits for
-	expired  bool      // it was put off for as long as it may be
+	expired  bool      // it waited as long as it may
 	doubts   error     // what cannot be waited for
-	unnotify func()    // ends the notification of it
+	unnotify func()    // ends a notification; nil if there is none
 }
 
-// empty says that nothing depends on it.
+// empty reports whether nothing depends on it.
 func (p *past) empty() bool {
-	return p.failure == nil && p.lost == nil && len(p.awaited) == 0 && len(p.wrote) == 0 && len(p.givenUp) == 0
+	return p.failure == nil && p.lost == nil && len(p.awaited) == 0 && len(p.wrote) == 0 && len(p.givenUp) == 0 && !p.stale
 }
 
 // version is a state of an object.

@@ -64,12 +64,14 @@ func (o Options) Validate() error {
 	return errors.Join(wrong...)
 }
 
+const defaultReadYourWrites = 30 * time.Second
+
 func (o Options) withDefaults() Options {
 	if o.Workers == 0 {
 		o.Workers = 1
 	}
 	if o.ReadYourWrites == 0 {
-		o.ReadYourWrites = 30 * time.Second
+		o.ReadYourWrites = defaultReadYourWrites
 	}
 	if o.SlowAfter == 0 {
 		o.SlowAfter = time.Minute

@@ -88,10 +88,10 @@ func (n *news[K]) sweep(held func(K) bool) {
 
 // madeBy lists the versions that the writes have made, for isOwn. One that has changed nothing has made none: the version is that of
 // whoever wrote before.
-func madeBy(writes []client.Write) map[version]*client.Write {
+func madeBy(writes []unseen) map[version]*client.Write {
 	var made map[version]*client.Write
 	for i := range writes {
-		w := &writes[i]
+		w := &writes[i].Write
 		if w.UID == "" || w.ResourceVersion == "" && w.Effect != client.Gone || w.Effect == client.Unchanged {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -58,6 +59,8 @@ func judge(ctx context.Context, result Result, err error) ending {
 		end.outcome = hook.Interrupted
 	case IsTerminal(err):
 		end.outcome = hook.FailedTerminally
+	case isStale(err):
+		end.outcome = hook.Stale
 	}
 	if err != nil {
 		end.text, end.again, end.normal = err.Error(), howToRetry(ctx, result, err), isNormal(err) || isFenced(ctx, err)
@@ -81,6 +84,9 @@ func (c *Controller[K]) settle(r *running[K], end ending) {
 	case hook.FailedTerminally:
 		r.logger().Error("reconcile failed for good", "err", end.err)
 		lost = r.item.Done()
+	case hook.Stale:
+		c.log(r, slog.LevelInfo, "reconcile returned Stale; the key waits until its caches are current", end)
+		c.parkStale(r.item, p)
 	case hook.Interrupted:
 		r.logger().Info("reconcile interrupted", "err", end.err, "cause", context.Cause(r))
 		lost = r.item.Release()
@@ -93,15 +99,16 @@ func (c *Controller[K]) settle(r *running[K], end ending) {
 	}
 }
 
-// leave puts down what the Reconcile leaves behind, before anybody else can take the key. It returns nil where that is nothing:
-// never for one that is retried.
+// leave returns what the Reconcile leaves behind, and records it before another worker can take the
+// key. It returns nil if that is nothing: never for a key that failed or returned Stale.
 func (c *Controller[K]) leave(r *running[K], end ending) *past {
 	failed := end.outcome == hook.Failed || end.outcome == hook.Panicked
+	stale := end.outcome == hook.Stale
 	wrote := r.wrote()
-	if !failed && wrote == nil && end.outcome != hook.FailedTerminally && (r.past == nil || len(r.past.givenUp) == 0) {
+	if !failed && !stale && wrote == nil && end.outcome != hook.FailedTerminally && (r.past == nil || len(r.past.givenUp) == 0) {
 		return nil
 	}
-	p := &past{delivery: r.item.Delivery()}
+	p := &past{delivery: r.item.Delivery(), stale: stale}
 	if r.past != nil {
 		p.givenUp = r.past.givenUp
 	}
@@ -110,14 +117,14 @@ func (c *Controller[K]) leave(r *running[K], end ending) *past {
 		if _, left := wrote.LeftOut(); left > 0 {
 			p.lost = fmt.Errorf("%d of its writes: there were too many to remember them", left)
 		}
+		if c.o.Interrupt > 0 {
+			p.wrote = wrote.Writes()
+		}
 	}
 	if failed {
 		p.made = madeBy(p.awaited)
 	}
-	if c.o.Interrupt > 0 {
-		p.wrote = p.awaited
-	}
-	if end.err != nil && end.outcome != hook.Interrupted {
+	if end.err != nil && end.outcome != hook.Interrupted && !stale {
 		p.failure = &Failure{
 			At: time.Now(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Err: end.text, Terminal: end.outcome == hook.FailedTerminally,
 		}
@@ -125,7 +132,10 @@ func (c *Controller[K]) leave(r *running[K], end ending) *past {
 	if c.o.ReadYourWrites < 0 {
 		p.awaited, p.answers = nil, nil
 	}
-	if !p.empty() && c.journal.put(r.item.Key(), p) {
+	if failed && end.again.Exactly == 0 && end.again.NotBefore == 0 {
+		p.unnotify = c.onRecovery(r.item.Key())
+	}
+	if !stale && !p.empty() && c.journal.put(r.item.Key(), p) {
 		c.sweep()
 	}
 	return p
@@ -138,6 +148,7 @@ func (c *Controller[K]) sweep() {
 			return false
 		}
 		now := *p
+		now.awaited = slices.Clone(p.awaited)
 		gap, _ := c.behind(&now)
 		now.givenUp = slices.Concat(now.givenUp, now.unsure)
 		return gap == nil && c.stillMissing(&now) == nil
@@ -151,20 +162,27 @@ func (c *Controller[K]) sweep() {
 // retry settles a key whose Reconcile has failed, and logs it.
 func (c *Controller[K]) retry(r *running[K], end ending) error {
 	delay, lost := r.item.RetryWith(end.err, end.again)
-	about := []any{"err", end.err, "retryAfter", delay}
-	if cause := context.Cause(r); cause != nil { // what the error says may only be that the context has ended
-		about = append(about, "cause", cause)
-	}
 	var panicked *PanicError
 	switch {
 	case end.outcome == hook.Panicked && errors.As(end.err, &panicked):
-		r.logger().Error("reconcile panicked", append(about, "stack", string(panicked.Stack))...)
+		c.log(r, slog.LevelError, "reconcile panicked", end, "retryAfter", delay, "stack", string(panicked.Stack))
 	case end.normal:
-		r.logger().Info("reconcile is tried again", about...)
+		c.log(r, slog.LevelInfo, "reconcile is tried again", end, "retryAfter", delay)
 	default:
-		r.logger().Error("reconcile failed", about...)
+		c.log(r, slog.LevelError, "reconcile failed", end, "retryAfter", delay)
 	}
 	return lost
+}
+
+// log logs how a Reconcile ended, unless there were too many lines of the same cause.
+func (c *Controller[K]) log(r *running[K], level slog.Level, what string, end ending, more ...any) {
+	about := append([]any{"err", end.err}, more...)
+	if cause := context.Cause(r); cause != nil { // the error may only report that the context has ended
+		about = append(about, "cause", cause)
+	}
+	if args, ok := c.causes.next(end.err, about...); ok {
+		r.logger().Log(r, level, what, args...)
+	}
 }
 
 // howToRetry says when a failed Reconcile is tried again, and for what reason.
@@ -179,7 +197,7 @@ func howToRetry(ctx context.Context, result Result, err error) workqueue.Again {
 		again.Exactly, again.Event = max(at.after, again.NotBefore), EventRetryAfter
 	case errors.Is(context.Cause(ctx), errDeadline):
 		again.Event = EventRetryDeadline
-	case errors.As(err, new(*staleError)):
+	case errors.As(err, new(*staleError)): // together with an error of another kind
 		again.Event = EventRetryStale
 	case apierrors.IsConflict(err):
 		again.Event = EventRetryConflict

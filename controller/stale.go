@@ -6,6 +6,10 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // staleKey is under which the context of a Reconcile has the function that Stale calls, and doubtsKey what it does not see.
@@ -14,10 +18,15 @@ type (
 	doubtsKey struct{}
 )
 
-// Stale says, in a Reconcile, which of the things that its controller watches or reads may be older than the API server's state,
-// and why, and what its key's last Reconcile, or the leader before, has written without being shown in time: one error that joins one for each, or nil if there
-// are none. What is read meanwhile is the last known state (S9, C6), and a read of what was never synced waits for its context. A
-// Reconcile that must not act on such may return the error, to be called again. For other contexts it is nil.
+// Stale returns an error, in a Reconcile, if what it reads may be older than the API server's state:
+// one for each source or handle of its controller that does not follow the API server, and one for
+// each write of the key's last Reconcile, or of the previous leader, that was not shown in time. It
+// returns nil if everything is current, and in any other context. A stale read returns the last
+// known state (S9, C6); a read of what was never synced waits for its context.
+//
+// A Reconcile that must not act on stale data returns this error. The key is then parked until
+// nothing is stale, at most Options.ReadYourWrites at a time, and reconciled again. That is no
+// failure: it does not count as an attempt.
 func Stale(ctx context.Context) error {
 	stale, ok := ctx.Value(staleKey{}).(func() error)
 	if !ok {
@@ -30,7 +39,7 @@ func Stale(ctx context.Context) error {
 	return nil
 }
 
-// staleError is what Stale returns. A Reconcile that returns it is tried again, without much ado.
+// staleError is what Stale returns.
 type staleError struct{ err error }
 
 func (s *staleError) Error() string { return s.err.Error() }
@@ -48,4 +57,61 @@ func (c *Controller[K]) stale() error {
 		all = append(all, named(r, r.Stale()))
 	}
 	return errors.Join(all...)
+}
+
+// isStale reports whether an error is what Stale returned, and nothing else besides.
+func isStale(err error) bool {
+	if err == nil {
+		return false
+	}
+	if _, ok := err.(*staleError); ok { //nolint:errorlint // it unwraps by itself
+		return true
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return len(joined.Unwrap()) > 0 && !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !isStale(err) })
+	}
+	return isStale(errors.Unwrap(err))
+}
+
+// parkStale parks a key whose Reconcile returned Stale.
+func (c *Controller[K]) parkStale(item workqueue.Item[K], p *past) {
+	p.since = time.Now()
+	reason := c.staleGap(p)
+	if reason == nil { // it has recovered since, or only a look in a moment can tell
+		reason = textGap("the reconcile returned Stale")
+	}
+	c.park(item, p, reason, c.waitAtMost())
+}
+
+// staleGap returns what a key waits for whose Reconcile returned Stale: a declared informer that
+// fails, a write that was given up, or a source. It is nil if all are current.
+func (c *Controller[K]) staleGap(p *past) gap {
+	if failing := c.declared.Failing(); failing != nil {
+		return failing
+	}
+	for i := range p.givenUp {
+		if missing, _ := c.gapOf(&p.givenUp[i]); missing != nil {
+			return missing
+		}
+	}
+	if err := c.stale(); err != nil {
+		return textGap(err.Error())
+	}
+	return nil
+}
+
+// EventRecovered is the Event of the reason of a retry that did not wait for the end of its backoff:
+// an informer that failed when the Reconcile did has recovered, and so most likely the API server.
+const EventRecovered = "InformerRecovered"
+
+// onRecovery makes a key that has failed due when an informer recovers that fails now. It returns nil
+// if none fails.
+func (c *Controller[K]) onRecovery(key K) (cancel func()) {
+	failing := c.declared.Failing()
+	if failing == nil {
+		return nil
+	}
+	return failing.Notify(func() {
+		c.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRecovered}})
+	})
 }

@@ -56,7 +56,7 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		return false
 	}
 	past := c.journal.take(item.Key())
-	if past != nil && c.putOff(item, past) {
+	if past != nil && c.putOff(work, item, past) {
 		s.run.Store(nil) // if there was one before
 		return true
 	}

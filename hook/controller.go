@@ -19,6 +19,9 @@ const (
 	FailedTerminally Outcome = "terminal_error"
 	// Panicked: a panic, turned into an error and retried.
 	Panicked Outcome = "panic"
+	// Stale: the reconciler returned what controller.Stale reports. Not a failure: the key is parked
+	// until the caches follow the API server again.
+	Stale Outcome = "stale"
 	// Interrupted: an error after the work was cancelled from outside (a stop, a lost lease). Not a failure: the key is due
 	// again at once, for whoever acts next.
 	Interrupted Outcome = "interrupted"

@@ -44,9 +44,9 @@ type controller struct {
 }
 
 // results are the values of the label result. What controller-runtime calls an error is one here; there is nothing that it calls
-// requeue, and it has nothing that is interrupted.
+// requeue, and it has nothing that is interrupted or stale.
 var results = map[hook.Outcome]string{
-	hook.Succeeded: "success", hook.RequeuedAfter: "requeue_after", hook.Interrupted: "interrupted",
+	hook.Succeeded: "success", hook.RequeuedAfter: "requeue_after", hook.Interrupted: "interrupted", hook.Stale: "stale",
 	hook.Failed: "error", hook.FailedTerminally: "error", hook.Panicked: "error",
 }
 
@@ -137,7 +137,7 @@ func (c *controllers) reconciled(r hook.Reconcile) {
 	case hook.Panicked:
 		of.errors.Inc()
 		of.panics.Inc()
-	case hook.Succeeded, hook.RequeuedAfter, hook.Interrupted:
+	case hook.Succeeded, hook.RequeuedAfter, hook.Interrupted, hook.Stale:
 	}
 	if r.TimedOut {
 		of.timeouts.Inc()

@@ -177,3 +177,10 @@ func (s *Server) Version() string {
 	defer s.mu.Unlock()
 	return strconv.FormatInt(s.version, 10)
 }
+
+// Stored returns how many objects of a resource there are.
+func (s *Server) Stored(in Resource) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.tables[in.gvr()].objects)
+}

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// TestC6_FailingClosesOnRecovery: Failing returns a gap while a declared informer fails. It calls once
+// the informer has recovered, and replays nothing for that.
+func TestC6_FailingClosesOnRecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		c, _ := newCache(t, api)
+		h := cache.For[*corev1.ConfigMap](c)
+		stop := start(t, c)
+		defer stop()
+		synced(t, h)
+		d := declared(h)
+		if gap := d.Failing(); gap != nil {
+			t.Errorf("%s, although nothing fails", gap)
+		}
+		api.Intercept(refuse)
+		api.CutWatches()
+		synctest.Wait()
+		gap := d.Failing()
+		if gap == nil || !gap.Failing() {
+			t.Fatalf("got %v, although the informer fails", gap)
+		}
+		var calls, cancelled atomic.Int32
+		defer gap.Notify(func() { calls.Add(1) })()
+		gap.Notify(func() { cancelled.Add(1) })()
+		time.Sleep(time.Minute)
+		if calls.Load() > 0 {
+			t.Error("it was called while the informer fails")
+		}
+		api.Intercept(nil)
+		time.Sleep(5 * time.Second)
+		if calls.Load() != 1 || cancelled.Load() != 0 {
+			t.Errorf("%d calls, and %d after cancel, want 1 and 0", calls.Load(), cancelled.Load())
+		}
+		if gap := d.Failing(); gap != nil {
+			t.Errorf("%s, although it has recovered", gap)
+		}
+	})
+}
+
+// TestC6_Resolve: Resolve returns how what the API server has differs from what informers of all
+// scopes show, of one object or, if its name is not known, of its namespace.
+func TestC6_Resolve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		gone := api.Put(fakeapi.ConfigMaps, configMap("gone"))
+		api.Put(fakeapi.ConfigMaps, configMap("same"))
+		c, _ := newCache(t, api)
+		all := cache.For[*corev1.ConfigMap](c)
+		some := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"app": "a"})})
+		stop := start(t, c)
+		defer stop()
+		synced(t, all)
+		synced(t, some)
+		d := declared(all, some)
+		api.Lag(time.Hour)
+		api.Remove(fakeapi.ConfigMaps, "default", "gone")
+		labeled := configMap("new")
+		labeled.Labels = map[string]string{"app": "a"}
+		created := api.Put(fakeapi.ConfigMaps, labeled)
+		w := writtenOf(fakeapi.ConfigMaps, gone)
+		w.Name, w.UID, w.ResourceVersion, w.Unknown = "", "", "", "the answer was lost"
+
+		requests := len(api.Requests())
+		unseen, resolved, err := d.Resolve(context.Background(), w)
+		if err != nil || !resolved || len(api.Requests()) != requests+1 {
+			t.Fatalf("resolved %t, %v, with %d requests", resolved, err, len(api.Requests())-requests)
+		}
+		seen := map[string]cache.Written{}
+		for _, u := range unseen {
+			seen[u.Name] = u
+			if gap, _ := d.Behind(u); gap == nil {
+				t.Errorf("%+v is shown", u)
+			}
+		}
+		if len(seen) != 2 || !seen["gone"].Gone || seen["new"].UID != created.GetUID() || seen["new"].ResourceVersion != created.GetResourceVersion() {
+			t.Errorf("got %+v, want that gone is gone and new is new", unseen)
+		}
+
+		w.Name = "same"
+		if unseen, resolved, err := d.Resolve(context.Background(), w); err != nil || !resolved || len(unseen) > 0 {
+			t.Errorf("got %v, %t, %v of an object that is as it was", unseen, resolved, err)
+		}
+		other := w
+		other.Resource.Resource = "secrets"
+		if _, resolved, err := d.Resolve(context.Background(), other); err != nil || resolved {
+			t.Errorf("got %t, %v of a kind that is not declared", resolved, err)
+		}
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		if _, _, err := d.Resolve(context.Background(), w); err == nil {
+			t.Error("no error, although the API server could not be asked")
+		}
+	})
+}

@@ -1,0 +1,282 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+type step = func(*rig, context.Context, types.NamespacedName) (controller.Result, error)
+
+// outage refuses lists and watches of Secrets, and cuts all watches.
+func (r *rig) outage() {
+	r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+		if q.Resource.Resource == "secrets" && (q.Verb == "list" || q.Verb == "watch") {
+			return q.Refuse()
+		}
+		return nil, nil
+	})
+	r.api.CutWatches()
+	synctest.Wait()
+}
+
+// oneSecret creates a Secret without a name of its own, unless the cache has one. The n-th time it is
+// called it calls then(n) afterwards.
+func oneSecret(heedStale bool, then func(*rig)) step {
+	return func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+		again := controller.Result{RequeueAfter: 100 * time.Millisecond}
+		if err := controller.Stale(ctx); heedStale && err != nil {
+			return controller.Result{}, err
+		}
+		for _, err := range r.secrets.All(ctx, cache.ListOptions{}) {
+			return again, err
+		}
+		_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "s-"}})
+		if then != nil {
+			then(r)
+		}
+		return again, err
+	}
+}
+
+func (r *rig) secretsLive() int { return r.api.Stored(fakeapi.Secrets) }
+
+// TestC6_WritesSurviveAnOutage: a write whose informer fails before it shows the write is waited for
+// until the informer has recovered and shows it, whether the reconciler heeds Stale or not.
+func TestC6_WritesSurviveAnOutage(t *testing.T) {
+	for _, heeds := range []bool{true, false} {
+		t.Run(fmt.Sprintf("heeds Stale %t", heeds), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				create := oneSecret(heeds, (*rig).outage)
+				r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, slices.Repeat([]step{create}, 1000)...)
+				r.start()
+				r.after(2500 * time.Millisecond)
+				r.api.Lag(1500 * time.Millisecond)
+				r.api.Intercept(nil)
+				if at := r.after(time.Minute); len(at) < 2 {
+					t.Errorf("reconciled at %v", at)
+				}
+				if n := r.secretsLive(); n != 1 {
+					t.Errorf("there are %d Secrets, want 1", n)
+				}
+			})
+		})
+	}
+}
+
+// TestC6_WaitsAgainAfterTheBound: what a key gave up while its informer failed it waits for again when
+// the informer has recovered.
+func TestC6_WaitsAgainAfterTheBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		look := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			return controller.Result{RequeueAfter: 9 * time.Second}, nil
+		}
+		create := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			defer r.outage()
+			return createSecret(r, ctx, key)
+		}
+		r := newRig(t, controller.Options{ReadYourWrites: 2 * time.Second}, workqueue.Options[types.NamespacedName]{}, nil, create, look, seeSecret)
+		r.start()
+		r.after(4 * time.Second) // given up after 2 s, looked, and due again after 11 s
+		r.api.Lag(8 * time.Second)
+		r.api.Intercept(nil)
+		at := r.after(time.Minute)
+		if len(at) != 3 || at[1] < 2*time.Second || at[1] > 3*time.Second || at[2] < 11*time.Second {
+			t.Errorf("reconciled at %v, want the third to see the Secret", at)
+		}
+		if r.stale[1] == nil || r.stale[2] != nil {
+			t.Errorf("Stale returned %v", r.stale)
+		}
+	})
+}
+
+// TestC6_AsksAboutLostAnswers: where the answer to a write is lost, the API server is asked what
+// became of it, and the key waits for that.
+func TestC6_AsksAboutLostAnswers(t *testing.T) {
+	for _, stored := range []bool{true, false} {
+		t.Run(fmt.Sprintf("stored %t", stored), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lose := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+					r.api.Lag(10 * time.Second)
+					lost := false
+					r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+						if q.Verb != "create" || lost {
+							return nil, nil
+						}
+						lost = true
+						if stored {
+							resp, err := r.api.Answer(q)
+							ok(t, err)
+							resp.Body.Close()
+						}
+						return q.Fail(http.StatusGatewayTimeout, "no answer")
+					})
+					defer r.api.Intercept(nil)
+					_, err := oneSecret(false, nil)(r, ctx, key)
+					if err == nil {
+						t.Error("the answer was not lost")
+					}
+					return controller.Result{RequeueAfter: time.Millisecond}, nil
+				}
+				see := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+					n := 0
+					for _, err := range r.secrets.All(ctx, cache.ListOptions{}) {
+						ok(t, err)
+						n++
+					}
+					if (n == 1) != stored {
+						t.Errorf("the cache has %d Secrets", n)
+					}
+					return controller.Result{}, nil
+				}
+				r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, lose, see)
+				r.start()
+				at := r.after(time.Minute)
+				if stored && (len(at) != 2 || at[1] < 10*time.Second) || !stored && (len(at) != 2 || at[1] < time.Second || at[1] > 2*time.Second) {
+					t.Errorf("reconciled at %v", at)
+				}
+				for i, err := range r.stale {
+					if err != nil {
+						t.Errorf("Stale in Reconcile %d: %v", i, err)
+					}
+				}
+				if r.control.Remembered() > 0 {
+					t.Error("what is shown is remembered")
+				}
+			})
+		})
+	}
+}
+
+// TestC6_StaleIsNoFailure: a key whose Reconcile returns Stale is parked until its informers have
+// recovered, with neither a failed attempt nor an error in the log.
+func TestC6_StaleIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines log
+		heed := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			return controller.Result{RequeueAfter: 100 * time.Millisecond}, controller.Stale(ctx)
+		}
+		r := newRig(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))}, workqueue.Options[types.NamespacedName]{}, nil, slices.Repeat([]step{heed}, 10_000)...)
+		r.start()
+		r.outage()
+		before := len(r.after(3 * time.Minute))
+		look, _ := r.control.Queue().Look(types.NamespacedName{Namespace: "default", Name: "a"})
+		if look.State != workqueue.Parked || look.Attempts != 0 || !strings.Contains(look.ParkReason, "Secret.v1") {
+			t.Errorf("the key is %+v", look)
+		}
+		if before > 10 { // one for each time that Options.ReadYourWrites is over
+			t.Errorf("%d Reconciles in an outage of 3 minutes", before)
+		}
+		r.api.Intercept(nil)
+		if at := r.after(5 * time.Second); len(at) < before+2 {
+			t.Errorf("reconciled at %v, want it again within 5 s of the end of the outage", at)
+		}
+		if slices.Contains(r.ends, hook.Failed) || !slices.Contains(r.ends, hook.Stale) {
+			t.Errorf("the Reconciles ended as %v", r.ends)
+		}
+		if text := lines.String(); strings.Contains(text, "level=ERROR") || strings.Count(text, "returned Stale") > 10 {
+			t.Errorf("the log:\n%s", text)
+		}
+	})
+}
+
+// TestC6_OtherErrorsBesideStaleFail: only what Stale returned, and nothing else besides, is no failure.
+func TestC6_OtherErrorsBesideStaleFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		both := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			r.outage()
+			return controller.Result{}, errors.Join(errors.New("broken"), controller.Stale(ctx))
+		}
+		wrapped := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			return controller.Result{}, fmt.Errorf("not yet: %w", controller.Stale(ctx))
+		}
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, both, wrapped)
+		r.start()
+		r.after(time.Second)
+		if want := []hook.Outcome{hook.Failed, hook.Stale}; !slices.Equal(r.ends, want) {
+			t.Errorf("the Reconciles ended as %v, want %v", r.ends, want)
+		}
+	})
+}
+
+// TestController_RetriesWhenTheAPIServerIsBack: a key that failed while an informer did is tried again
+// when that has recovered, however long its backoff has become.
+func TestController_RetriesWhenTheAPIServerIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fail := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			return controller.Result{}, errors.New("broken")
+		}
+		q := workqueue.Options[types.NamespacedName]{Backoff: workqueue.Exponential{Base: time.Hour}}
+		r := newRig(t, controller.Options{}, q, nil, func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			r.outage()
+			return fail(r, ctx, key)
+		}, fail)
+		r.start()
+		r.want(r.after(time.Minute), 0)
+		r.api.Intercept(nil)
+		at := r.after(5 * time.Second)
+		if len(at) != 2 {
+			t.Fatalf("reconciled at %v, want it again within 5 s of the end of the outage", at)
+		}
+		look, _ := r.control.Queue().Look(types.NamespacedName{Namespace: "default", Name: "a"})
+		if look.Attempts != 2 {
+			t.Errorf("%d failures are counted, want 2", look.Attempts)
+		}
+		r.want(r.after(59*time.Minute), at...) // the second failure has nothing to do with an outage
+	})
+}
+
+// TestController_FewLinesPerCause: many failures of one cause are few lines, and each cause has its own.
+func TestController_FewLinesPerCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines log
+		all := []func(n int) error{
+			func(n int) error {
+				return fmt.Errorf("website %d: Put %q: dial tcp 127.0.0.1:%d: connect: refused", n, fmt.Sprint("https://a/", n), n)
+			},
+			func(n int) error {
+				return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, fmt.Sprint("s", n), errors.New("changed"))
+			},
+			func(n int) error { return errors.Join(fmt.Errorf("wrapped: %w", errors.New("full")), fmt.Errorf("at %d", n)) },
+		}
+		n := 0
+		fail := func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+			n++
+			return controller.Result{}, all[n%len(all)](n)
+		}
+		q := workqueue.Options[types.NamespacedName]{Backoff: workqueue.Exponential{Base: time.Millisecond, Max: time.Millisecond}}
+		r := newRig(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))}, q, nil, slices.Repeat([]step{fail}, 30_000)...)
+		r.start()
+		r.after(15 * time.Second)
+		for _, text := range []string{"connect: refused", "Operation cannot be fulfilled", "wrapped: full"} {
+			if got := strings.Count(lines.String(), text); got != 11 { // ten, and one after ten seconds
+				t.Errorf("%d lines about %q, want 11", got, text)
+			}
+		}
+		if !strings.Contains(lines.String(), "unlogged=3") {
+			t.Error("the log does not count the lines that were left out")
+		}
+	})
+}

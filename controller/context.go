@@ -48,7 +48,7 @@ func (c *Controller[K]) newTerm(work context.Context, missing func() error) (*te
 	if leading := client.TermOf(work); leading != nil {
 		t.name = leading.String()
 	}
-	work = context.WithValue(work, staleKey{}, func() error { return errors.Join(missing(), c.stale()) })
+	work = context.WithValue(work, staleKey{}, func() error { return errors.Join(missing(), c.formerMissing(), c.stale()) })
 	work = client.WithLedgerOf(work, func(ctx context.Context) *client.Ledger {
 		r, ok := ctx.Value(runningKey{}).(*running[K])
 		if !ok {

@@ -40,7 +40,7 @@ type Controller[K comparable] struct {
 	pauses     pauses[K]
 	levels     levels[K]
 	interrupts interrupts[K]
-	takingOver atomic.Pointer[string] // what Lead waits for (L9)
+	takingOver atomic.Pointer[string] // what Lead waits for (L9, C6)
 
 	mu      sync.Mutex         // guards what follows
 	wrong   []error            // what Validate reports
@@ -48,6 +48,7 @@ type Controller[K comparable] struct {
 	reads   []Readable         // replaced, never changed
 	start   func(*watching[K]) // while Warm runs
 	warmed  bool
+	former  *past // what a controller of this name left behind, see Inherit
 }
 
 // Readable is something that a Reconciler reads. A *cache.Handle is one, and so is every source.

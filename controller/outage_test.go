@@ -259,7 +259,9 @@ func TestController_FewLinesPerCause(t *testing.T) {
 			func(n int) error {
 				return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, fmt.Sprint("s", n), errors.New("changed"))
 			},
-			func(n int) error { return errors.Join(fmt.Errorf("wrapped: %w", errors.New("full")), fmt.Errorf("at %d", n)) },
+			func(n int) error {
+				return errors.Join(fmt.Errorf("wrapped: %w", errors.New("full")), fmt.Errorf("at %d", n))
+			},
 		}
 		n := 0
 		fail := func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {

@@ -23,7 +23,7 @@ func (c *Controller[K]) takeOver(take, work context.Context) (missing func() err
 		return missing, true
 	}
 	began, left := time.Now(), term.Inherited()
-	expired, doubts, goOn := c.awaitPredecessor(take, work, left)
+	expired, doubts, goOn := c.await(take, work, func() (gap, error) { return c.behindPredecessor(left) })
 	if !goOn {
 		return missing, false
 	}
@@ -47,13 +47,14 @@ func (c *Controller[K]) takeOver(take, work context.Context) (missing func() err
 	return missing, true
 }
 
-// awaitPredecessor returns when all is shown, or nothing is waited for any more. doubts are what cannot be waited for.
-func (c *Controller[K]) awaitPredecessor(take, work context.Context, left *client.Handover) (expired bool, doubts error, goOn bool) {
+// await returns when behind returns no gap any more, when Options.ReadYourWrites is over, or when the
+// controller is to stop. doubts are what cannot be waited for.
+func (c *Controller[K]) await(take, work context.Context, behind func() (gap, error)) (expired bool, doubts error, goOn bool) {
 	defer c.takingOver.Store(nil)
 	bound := time.NewTimer(c.o.ReadYourWrites)
 	defer bound.Stop()
 	for checks := 0; ; checks++ {
-		last, doubts := c.behindPredecessor(left)
+		last, doubts := behind()
 		if last == nil {
 			return false, doubts, true
 		}

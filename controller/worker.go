@@ -25,6 +25,9 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 		return nil
 	}
 	missing, goOn := c.takeOver(take, work)
+	if goOn {
+		goOn = c.awaitFormer(take, work)
+	}
 	if !goOn {
 		return nil
 	}

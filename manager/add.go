@@ -26,6 +26,9 @@ func (m *Manager) add(l *Lease, c Controller) {
 		m.complain(fmt.Errorf("two controllers are named %q; give each a name of its own", c.Name()))
 		return
 	}
+	if heir, ok := c.(writesInherited); ok && len(r.inherited) > 0 {
+		heir.Inherit(r.inherited)
+	}
 	if !m.o.enables(c.Name()) || running && !m.fits(r) { // else Run validates it
 		return
 	}
@@ -91,7 +94,8 @@ func (m *Manager) claim(l *Lease, c Controller) (r *removable, running bool) {
 	if slices.ContainsFunc(m.controllers, same) || slices.ContainsFunc(m.disabled, same) {
 		return nil, m.ran
 	}
-	r = &removable{Controller: c, lease: l, removed: make(chan struct{})}
+	r = &removable{Controller: c, lease: l, removed: make(chan struct{}), inherited: m.unshown[name]}
+	delete(m.unshown, name)
 	if m.o.enables(name) {
 		m.controllers = append(m.controllers, r)
 	} else {

@@ -55,7 +55,8 @@ type Manager struct {
 	ran             bool       // Run has begun
 	log             *slog.Logger
 	controllers     []*removable
-	disabled        []*removable // those that Options.Controllers leaves out
+	disabled        []*removable              // those that Options.Controllers leaves out
+	unshown         map[string][]client.Write // of controllers that were removed, by their names
 	everywhere      []runnable
 	leases          []*Lease
 	identity        string         // of the process, in all Leases that are given none

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/client"
 )
 
 // Remove stops one controller that was added, at any time: it takes no new key, its running Reconciles have the grace time to
@@ -26,6 +28,7 @@ func (m *Manager) Remove(ctx context.Context, c Controller) error {
 		return fmt.Errorf("no controller %q was added", c.Name())
 	}
 	err := errors.Join(r.lead.end(ctx), r.warm.end(ctx))
+	m.keepWrites(c)
 	if err != nil {
 		return fmt.Errorf("controller %q: %w", c.Name(), err)
 	}
@@ -35,8 +38,9 @@ func (m *Manager) Remove(ctx context.Context, c Controller) error {
 // removable is a controller that was added.
 type removable struct {
 	Controller
-	lease      *Lease        // under which it leads
-	removed    chan struct{} // closed by Remove
+	lease      *Lease         // under which it leads
+	inherited  []client.Write // see keepWrites
+	removed    chan struct{}  // closed by Remove
 	warm, lead phase
 
 	alive, synced probe // the manager's checks of it
@@ -151,4 +155,31 @@ func (p *phase) end(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
+}
+
+// writesInherited is a controller that reads its own writes (C6), and those of the one before it of
+// the same name. A *controller.Controller is one.
+type writesInherited interface {
+	// Unshown returns the writes that the caches do not show yet.
+	Unshown() []client.Write
+	// Inherit makes the first Reconcile wait until they do.
+	Inherit(writes []client.Write)
+}
+
+// keepWrites keeps what a controller that was removed wrote, for the next one of its name.
+func (m *Manager) keepWrites(c Controller) {
+	former, ok := c.(writesInherited)
+	if !ok {
+		return
+	}
+	writes := former.Unshown()
+	if len(writes) == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.unshown == nil {
+		m.unshown = map[string][]client.Write{}
+	}
+	m.unshown[c.Name()] = append(m.unshown[c.Name()], writes...)
 }

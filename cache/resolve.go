@@ -16,8 +16,8 @@ import (
 // Resolve asks the API server what became of a write whose answer was lost. It lists the metadata of
 // what the write could have changed and declared informers keep: one name, or one namespace if the
 // name is not known. It returns what those informers do not show yet, to be given to Behind.
-// resolved is false if no declared informer that lists through this cache keeps the object: then
-// nothing was asked. An error means that the question had no answer.
+// resolved is false if no declared informer keeps the object that was made or adopted by a cache with
+// a backend: then nothing was asked. An error means that the question had no answer.
 //
 // It makes one request, or one for each place if the informers keep several, and returns when ctx
 // ends. A request that is still under way in the API server may take effect after Resolve; ask a
@@ -30,8 +30,8 @@ func (d *Declarations) Resolve(ctx context.Context, w Written) (unseen []Written
 	lists := map[place]*metadataList{}
 	for _, g := range n.groups {
 		i := g.keeper(&w)
-		if i == nil || i.lw == nil {
-			continue
+		if i == nil || i.mapping.Load() == nil {
+			continue // there is none, or it was never listed
 		}
 		at := i.key.place
 		at.namespace, at.name = cmp.Or(w.Namespace, at.namespace), cmp.Or(w.Name, at.name)
@@ -57,12 +57,8 @@ type metadataList struct {
 
 func (i *informer) listMetadata(ctx context.Context, at place) (*metadataList, error) {
 	all := &metadataList{items: map[types.UID]*metav1.PartialObjectMetadata{}}
-	m := i.mapping.Load()
-	if m == nil {
-		return all, nil // it was never listed, so reads of it still wait
-	}
 	k := key{gvk: i.key.gvk, form: metadataOnly, place: at}
-	list, err := (&informer{key: k, cache: i.cache}).requests().list(ctx, m, metav1.ListOptions{FieldSelector: k.fieldSelector()})
+	list, err := (&informer{key: k, cache: i.cache}).requests().list(ctx, i.mapping.Load(), metav1.ListOptions{FieldSelector: k.fieldSelector()})
 	if err != nil {
 		return nil, err
 	}

@@ -22,30 +22,46 @@
 //	Result{RequeueAfter: d}, nil   After d: as Done, and due again after d
 //	any, err                       Retry: due again after a backoff that doubles, and not before RequeueAfter
 //	any, RetryAfter(err, d)        Retry: due again after d
+//	any, Stale(ctx)                Park: due again when its caches are current; no failure
 //	any, Terminal(err)             Done: reported, not retried
-//	any, err, ctx has ended        Release: as it was, for whoever takes it next
+//	any, err, ctx has ended        Release: as it was, for the next worker or term
+//
+// A key that failed while an informer of its controller failed, too, is due again when that informer
+// has recovered: the API server is most likely back, and a backoff may have become long.
 //
 // # What a Reconcile may count on
 //
-// Its reads show what its key has written before (C6), if its requests were made with its context, by a client that was built
-// from the configuration of a [client.Client]: that client's ledger knows the versions that were written. Before a key is
-// reconciled again, every informer that the controller watches or Reads must show them. Until then the key is parked, and the
-// workers go on with others.
+// Its reads show what its key has written before (C6), if it made the requests with its context and
+// a client that was built from the configuration of a [client.Client]: that client's ledger records
+// the versions that were written. Before a key is reconciled again, every informer that the
+// controller watches or Reads must show them. Until then the key is parked, and the workers go on
+// with other keys.
 //
 //	what was written                       is shown when
 //	an object, at a version                the informer's store is at that version, or has that object at it or a newer one
 //	a delete, or the last finalizer taken  the store does not have the object of that UID any more
 //	a delete that only marks               the store has the object at the version of the mark
 //	deletecollection, eviction             the object of that UID is gone or marked
-//	what is outside an informer's scope    is not waited for: another namespace or name, or selectors exclude the object and the
-//	                                       store does not have it
-//	what nobody watches or Reads           is not waited for
+//	anything, and the answer was lost      the API server was asked what it has, and the store has the same
+//	what is outside an informer's scope    is not waited for: another namespace or name, or selectors exclude the object
+//	                                       and the store does not have it
+//	a kind without a declared informer     is not waited for
 //
-// Where it cannot be known (an informer that is failing, versions that are no numbers, a write whose answer was lost) or is not shown
-// within [Options].ReadYourWrites, the Reconcile starts all the same: [Stale] says what it may not see, and hook.Controller.Awaited
-// is told. What is not shown in time is reported until it is; a write of which nobody knows what it has done, for as long as it would
-// have been waited for. Reads within the same Reconcile are not covered: use what the write returned. Nor is what other keys, other
-// controllers and other processes write. With client-go's fake clientsets, which have no transport, nothing is waited for.
+// An informer that fails is waited for like one that lags. After [Options].ReadYourWrites the
+// Reconcile starts even so: [Stale] names what it may not see, and hook.Controller.Awaited reports
+// it. Writes that were given up because their informer failed are waited for again once it has
+// recovered. The answer to a write is lost if the connection breaks or the API server answers with a
+// 5xx. A second later a worker asks for the metadata of the object, or of its namespace if the name
+// is not known. A write that the API server carries out after that is not waited for; to be safe from
+// duplicates even then, use names that are not generated.
+//
+// Not covered are reads within the same Reconcile (use what the write returned), writes of other
+// keys, other controllers and other processes, informers of a host that no cache has adopted if the
+// answer was lost, and versions that are not numbers: there Stale names the write. With client-go's
+// fake clientsets, which have no transport, nothing is waited for.
+//
+// When a controller is removed from a manager and another of the same name is added, the other one
+// waits for the first one's writes before its first Reconcile.
 //
 // # Guarantees
 //
@@ -100,6 +116,11 @@
 // The context of a Reconcile carries a logger with controller, key, reconcileID and attempt (logr.FromContextAsSlogLogger,
 // klog.FromContext). Errors are logged at level error, but for what is normal: conflicts, "already exists", requests for a pause, and
 // requests that the fence refuses because the term is over (L2) are logged at level info, and retried.
+//
+// Of failures with the same cause, the log has the first ten and then one in ten seconds, which counts
+// those left out ("unlogged"). Errors have the same cause if the API server gave the same reason, or if
+// their innermost errors differ only in digits and in what is quoted. Every key's last error is in
+// [Controller.Snapshot].
 //
 // # Concurrency
 //

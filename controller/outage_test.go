@@ -20,11 +20,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -168,6 +173,57 @@ func TestC6_AsksAboutLostAnswers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestC6_NotKnown: where the API server cannot be asked about a lost answer, because the informer is the
+// host's, the key waits no longer than it takes to find that out. Stale names the write, for as long as a key would wait.
+func TestC6_NotKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+				if q.Verb == "create" {
+					return q.Fail(http.StatusGatewayTimeout, "no answer")
+				}
+				return nil, nil
+			})
+			defer r.api.Intercept(nil)
+			_, err := createPod(ctx, r.client, key.Name)
+			if err == nil {
+				t.Error("the answer was not lost")
+			}
+			return controller.Result{RequeueAfter: time.Millisecond}, nil
+		}
+		in := func(d time.Duration) step {
+			return func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+				return controller.Result{RequeueAfter: d}, nil
+			}
+		}
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, lost, in(time.Millisecond), in(28*time.Second), in(2*time.Second))
+		r.api.Serve(fakeapi.Pods)
+		factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(r.api.Config()), 0)
+		pods := factory.Core().V1().Pods().Informer()
+		r.control.Watch(source.Informer[*corev1.Pod](pods, handler.Owner(r.maps)))
+		stop := make(chan struct{})
+		factory.Start(stop)
+		defer factory.Shutdown()
+		defer close(stop)
+		r.start()
+		ms := time.Millisecond
+		r.want(r.after(time.Minute), 0, 1001*ms, 1002*ms, 29_002*ms, 31_002*ms)
+		if len(r.awaited) != 1 || r.awaited[0].Doubts == nil || r.awaited[0].Expired {
+			t.Errorf("the hook was told %+v", r.awaited)
+		}
+		for i, stale := range r.stale {
+			doubtful := i > 0 && i < 4
+			if doubtful != (stale != nil) || doubtful && strings.Count(stale.Error(), "504") != 1 {
+				t.Errorf("stale in Reconcile %d: %v", i, stale)
+			}
+		}
+	})
+}
+
+func createPod(ctx context.Context, c *client.Client, name string) (*corev1.Pod, error) {
+	return client.For[*corev1.Pod](c).Create(ctx, &corev1.Pod{ObjectMeta: named(name)})
 }
 
 // TestC6_StaleIsNoFailure: a key whose Reconcile returns Stale is parked until its informers have

@@ -86,7 +86,8 @@ func await(ctx context.Context, state func() State, ended, done <-chan struct{})
 	}
 }
 
-// unless calls f with a context that ends when the source does.
+// unless calls f with a context that ends when the source does. If f fails after that, the source's end is the reason, also
+// where f has heard of its informer's end first.
 func unless(ctx context.Context, ended <-chan struct{}, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
@@ -99,7 +100,11 @@ func unless(ctx context.Context, ended <-chan struct{}, f func(context.Context) 
 		case <-ctx.Done():
 		}
 	})
-	return f(ctx)
+	err := f(ctx)
+	if err != nil && closed(ended) {
+		return errStopped
+	}
+	return err
 }
 
 func closedChannel() <-chan struct{} {

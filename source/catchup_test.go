@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,23 +82,23 @@ func TestS10_FailedEvents(t *testing.T) {
 		s, l := newSetup(t), &log{}
 		defer s.stop()
 		src := source.Kind(s.maps, l)
-		s.start(src, l, nil)
 		boom := errors.New("boom")
 		slow := make(chan struct{})
-		tries := 0
+		var tries atomic.Int64
 		l.failWith(func(handler.Event) error {
-			if tries++; tries > 7 {
+			if tries.Add(1) > 7 {
 				<-slow
 				return nil
 			}
 			return boom
 		})
-		s.put("a")
+		s.put("a") // before the first list, so that the event is one of it
+		s.start(src, l, nil)
 		wantNot(t, src, "the handler has failed for 1 event", "boom", errLate.Error())
 		wantNot(t, src, errLate.Error()) // it is tried again meanwhile
 		wantNot(t, src, errLate.Error()) // and is being tried
-		if tries != 8 {
-			t.Fatalf("%d tries", tries)
+		if n := tries.Load(); n != 8 {
+			t.Fatalf("%d tries", n)
 		}
 		close(slow)
 		wantCaughtUp(t, src)
@@ -140,10 +141,11 @@ func TestS10_Channel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &keys{}
 		boom := errors.New("boom")
-		fail := true
+		var fail atomic.Bool
+		fail.Store(true)
 		c := source.NewChannel("orders", 10, func(_ context.Context, e string) ([]string, error) {
 			time.Sleep(time.Second)
-			if fail {
+			if fail.Load() {
 				return nil, boom
 			}
 			return []string{e}, nil
@@ -153,7 +155,7 @@ func TestS10_Channel(t *testing.T) {
 		wantNot(t, c, "Channel(orders): not started", errLate.Error())
 		stop := run(t, c, q, nil)
 		wantNot(t, c, "boom", errLate.Error())
-		fail = false
+		fail.Store(false)
 		wantCaughtUp(t, c)
 		if got := q.take(); got != "a b" && got != "b a" {
 			t.Errorf("due: %q", got)

@@ -16,6 +16,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/tools/internal/child"
 )
 
 // goTest runs tests of the packages in a tree.
@@ -36,13 +38,17 @@ type report struct {
 func (g goTest) run(ctx context.Context, dir, pattern string) (report, error) {
 	module, pkg := g.module(dir)
 	// -vet=off: a complaint of vet about the changed line is not a test that failed.
-	cmd := exec.CommandContext(ctx, "go", "test", "-json", "-vet=off", "-count=1", "-timeout="+g.timeout.String(), "-run="+pattern, pkg)
-	cmd.Dir = filepath.Join(g.tree, module)
 	workspace := "GOWORK=off"
 	if g.inWorkspace(module) {
 		workspace = "GOWORK="
 	}
-	cmd.Env = append(os.Environ(), "SETPOINT_FULL=1", workspace)
+	tmp, err := os.MkdirTemp(g.tree, ".tmp-") // a test that is killed leaves files, which go with the tree
+	if err != nil {
+		return report{}, err
+	}
+	defer os.RemoveAll(tmp)
+	cmd := child.Command(ctx, filepath.Join(g.tree, module), tmp, []string{"SETPOINT_FULL=1", workspace},
+		"go", "test", "-json", "-vet=off", "-count=1", "-timeout="+g.timeout.String(), "-run="+pattern, pkg)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.Output()

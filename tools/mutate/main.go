@@ -3,7 +3,8 @@
 
 // Command mutate shows that each guarantee has a test that can fail. For each entry of docs/mutations.txt it breaks
 // one place of the code, in a copy of the work tree, and runs the test that the entry cites: the test must pass before
-// and fail after. It exits with 1 if a mutation survives, and with 2 if an entry cannot be judged.
+// and fail after. It exits with 1 if a mutation survives, and with 2 if an entry cannot be judged. After SIGINT or
+// SIGTERM it exits with 2, and leaves neither the copy nor a running test.
 //
 //	mutate [-only W1,W2] [-file docs/mutations.txt] [-timeout 5m]
 //	mutate -table
@@ -31,6 +32,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -41,7 +43,7 @@ func main() {
 	table := flag.Bool("table", false, "write the table of docs/guarantees.md and run nothing")
 	flag.Parse()
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	survived, err := run(ctx, *file, *only, *timeout, *table)
 	switch {
@@ -81,7 +83,7 @@ func run(ctx context.Context, file, only string, timeout time.Duration, table bo
 	if err != nil {
 		return false, err
 	}
-	defer os.RemoveAll(tree)
+	defer func() { err = errors.Join(err, os.RemoveAll(tree)) }()
 	return judge(ctx, os.Stdout, goTest{tree, timeout}, tree, entries)
 }
 

@@ -130,7 +130,10 @@ func (g *group) state() string {
 	defer g.mu.Unlock()
 	s := fmt.Sprintf("%q holds the Lease", g.holderLocked())
 	for _, r := range g.replicas {
-		s += fmt.Sprintf("; %s: warm %t, leads %t, follows %q, ended %t %v", r.identity, r.warm, r.leads, r.follows, r.ended, r.err)
+		s += fmt.Sprintf("\n%s: warm %t, leads %t, follows %q", r.identity, r.warm, r.leads, r.follows)
+		if r.ended {
+			s += fmt.Sprintf(", ended with %v; the end of its log:\n%s", r.cmd.ProcessState, &r.errs)
+		}
 	}
 	return s
 }

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"time"
 
@@ -32,6 +33,7 @@ type process struct {
 	identity string // differs in each start of each process
 	cmd      *exec.Cmd
 	stdin    io.Closer
+	errs     tail
 	joined   chan struct{} // closed when it has ended and all that it reported is taken down
 
 	// These are guarded by the group's mutex.
@@ -65,10 +67,11 @@ func (g *group) start(r *replica) error {
 	// A process group of its own: Ctrl-C at a terminal is for the driver alone, and if the driver is killed, the system wakes
 	// and ends a member that is suspended (POSIX: orphaned process groups).
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p := &process{identity: o.Identity, cmd: cmd, joined: make(chan struct{})}
+	cmd.Stderr = &p.errs
 	if g.verbose {
 		cmd.Stderr = g.err
 	}
-	p := &process{identity: o.Identity, cmd: cmd, joined: make(chan struct{})}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -123,6 +126,8 @@ func (g *group) reported(p *process, r report) {
 		p.leads, p.follows = true, p.identity
 	case follows:
 		p.leads, p.follows = false, r.Who
+	case lost:
+		p.leads = false
 	case reconciled:
 		if g.task == r.Key {
 			g.doers = append(g.doers, doer{p.identity, time.Unix(0, r.At)})
@@ -140,4 +145,28 @@ func (p *process) end() {
 	_ = p.cmd.Process.Kill()
 	_ = p.stdin.Close()
 	<-p.joined
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex // guards text
+	text []byte
+}
+
+// tailSize is what a tail keeps, in bytes: the last log lines of a replica, of which one may have a stack.
+const tailSize = 8000
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	t.text = append([]byte(nil), t.text[max(0, len(t.text)-tailSize):]...)
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.text)
 }

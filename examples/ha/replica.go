@@ -81,7 +81,10 @@ func (o *orders) operator(r *reporter, log *slog.Logger) (*manager.Manager, erro
 			Lease: leaseName, Namespace: o.Namespace, Identity: o.Identity, LeaseDuration: o.Lease,
 			Hooks: &hook.LeaderElection{
 				Leader: func(_, who string) { r.tell(report{What: follows, Who: who}) },
-				Lost:   func(string) { log.Warn("the term is lost") },
+				Lost: func(string) {
+					log.Warn("the term is lost")
+					r.tell(report{What: lost})
+				},
 			},
 		},
 	})

@@ -31,6 +31,7 @@ const (
 	isWarm     = "warm"      // it could lead
 	leads      = "leads"     // all objects are written in the new term
 	follows    = "follows"   // Who leads
+	lost       = "lost"      // its term, and not because it was asked to stop
 	reconciled = "reconcile" // of Key, begun At
 	passed     = "passed"    // a request got a connection: the fence looks at it next
 	wrote      = "wrote"     // it was handed to the operating system

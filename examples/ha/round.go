@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,13 +32,9 @@ type round struct {
 
 // play plays one round.
 func (g *group) play(ctx context.Context, n int, t *trouble) (round, error) {
-	leader, err := g.settle(ctx)
+	leader, err := g.victim(ctx)
 	if err != nil {
 		return round{}, fmt.Errorf("before round %d: %w", n, err)
-	}
-	// Any moment between two renewals, or of one, is as good as another.
-	if err := wait(ctx, g.lease/5+rand.N(g.lease/5)); err != nil {
-		return round{}, err
 	}
 	was := leader.process
 	task := fmt.Sprintf("task-%d", n)
@@ -50,7 +47,10 @@ func (g *group) play(ctx context.Context, n int, t *trouble) (round, error) {
 	began := time.Now()
 	undo, err := t.do(g, leader)
 	if err != nil {
-		return round{}, fmt.Errorf("round %d: %s: %w", n, t.name, err)
+		if errors.Is(err, os.ErrProcessDone) {
+			<-was.joined
+		}
+		return round{}, errors.Join(fmt.Errorf("round %d: %s %s: %w", n, t.name, was.identity, err), errors.New(g.state()))
 	}
 	next, err := g.handOver(ctx, task, was)
 	undo()
@@ -74,6 +74,28 @@ func (g *group) play(ctx context.Context, n int, t *trouble) (round, error) {
 		}
 	}
 	return r, nil
+}
+
+// victim returns the replica that leads, at any moment between two renewals or of one. On a busy machine, a Lease of a second is
+// sometimes not renewed in time. Then the leader loses its term without any trouble from here, and cannot be in trouble as a leader:
+// without a fence, it is about to end itself (L5). The next leader is waited for.
+func (g *group) victim(ctx context.Context) (*replica, error) {
+	for {
+		leader, err := g.settle(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := wait(ctx, g.lease/5+rand.N(g.lease/5)); err != nil {
+			return nil, err
+		}
+		g.mu.Lock()
+		leads, identity := leader.leads && !leader.ended, leader.identity
+		g.mu.Unlock()
+		if leads {
+			return leader, nil
+		}
+		g.table.say("%s lost its term before it was in trouble: the machine is too busy for a Lease of %s", identity, g.lease)
+	}
 }
 
 // handOver makes a task and waits until somebody other than the one who led has begun to do it.

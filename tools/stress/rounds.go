@@ -92,7 +92,11 @@ func (o *options) build(ctx context.Context, w io.Writer, dir string, packages [
 	fmt.Fprintf(w, "building the tests of %d packages%s\n", len(packages), map[bool]string{true: " with the race detector"}[race])
 	files := make([]string, len(packages))
 	err := each(o.jobs, len(packages), func(i int) error {
-		files[i] = filepath.Join(dir, strconv.Itoa(i)+filepath.Base(packages[i].dir)+".test")
+		own, err := os.MkdirTemp(dir, "")
+		if err != nil {
+			return err
+		}
+		files[i] = filepath.Join(own, filepath.Base(packages[i].dir)+".test") // its name is in user agents
 		return packages[i].build(ctx, dir, files[i], race)
 	})
 	return files, err

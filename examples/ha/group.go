@@ -88,16 +88,8 @@ func (g *group) leadsLocked(identity string) bool {
 // settle brings all replicas to where a round begins, and returns the one that leads: those that have ended run again, all are warm,
 // one leads, and the others know.
 func (g *group) settle(ctx context.Context) (*replica, error) {
-	for _, r := range g.replicas {
-		g.mu.Lock()
-		ended := r.process == nil || r.ended
-		g.mu.Unlock()
-		if !ended {
-			continue
-		}
-		if err := g.start(r); err != nil {
-			return nil, err
-		}
+	if err := g.replace(nil); err != nil {
+		return nil, err
 	}
 	var leader *replica
 	someEnded := false
@@ -122,6 +114,25 @@ func (g *group) settle(ctx context.Context) (*replica, error) {
 		return g.settle(ctx)
 	}
 	return leader, nil
+}
+
+// replace starts the replicas again that have ended, other than spared.
+func (g *group) replace(spared *process) error {
+	for _, r := range g.replicas {
+		if r.process != nil && (r.process == spared || !g.hasEnded(r.process)) {
+			continue
+		}
+		if err := g.start(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *group) hasEnded(p *process) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return p.ended
 }
 
 // state describes the replicas, for an error.

@@ -101,8 +101,8 @@ func TestL2_LeadersInTrouble(t *testing.T) {
 			t.Errorf("there is no round %d of %q", i+1, x.name)
 		}
 	}
-	for _, want := range []string{"  0 passed the fence when the trust in their term was over\n", "the network held it  unprotected", "All promises were kept."} {
-		if !strings.Contains(got, want) {
+	for _, want := range []string{"  0 passed the fence when the trust in their term was over\n", "the network held it +unprotected", "All promises were kept\\."} {
+		if !regexp.MustCompile(want).MatchString(got) { // how wide a column is depends on its other rows
 			t.Errorf("it does not say %q", want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -104,16 +105,22 @@ func (g *group) handOver(ctx context.Context, task string, was *process) (next d
 	if _, err := g.direct.Create(ctx, object); err != nil {
 		return next, err
 	}
-	err = g.wait(ctx, "another leader to do "+task+" and to write all objects", func() bool {
-		for _, next = range g.doers {
-			if next.identity != was.identity {
-				return g.leadsLocked(next.identity)
-			}
+	for worked := false; !worked; {
+		// On a busy machine, the next leader may lose its term, too, and end itself.
+		if err := g.replace(was); err != nil {
+			return next, err
 		}
-		return false
-	})
-	if err != nil {
-		return next, errors.Join(err, errors.New(g.state()))
+		err := g.wait(ctx, "another leader to do "+task+" and to write all objects", func() bool {
+			for _, next = range g.doers {
+				if worked = next.identity != was.identity && g.leadsLocked(next.identity); worked {
+					return true
+				}
+			}
+			return slices.ContainsFunc(g.replicas, func(r *replica) bool { return r.process != was && r.ended })
+		})
+		if err != nil {
+			return next, errors.Join(err, errors.New(g.state()))
+		}
 	}
 	return next, g.direct.Delete(ctx, types.NamespacedName{Namespace: g.namespace, Name: task})
 }

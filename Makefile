@@ -27,8 +27,14 @@ test-full: ## as test, with the scenario tests that take minutes
 
 .PHONY: race
 race: STANDALONE :=
-race: control-plane ## test the library and the examples with the race detector (needs a C compiler)
+race: control-plane c-compiler ## test the library and the examples with the race detector (needs a C compiler)
 	@$(call each,$(GO) test -race $(TESTFLAGS) ./...)
+
+# stress and mutate are built, not run by 'go run', which would not pass SIGTERM on to them.
+.PHONY: stress
+stress: control-plane ## test many times, shuffled, next to CPU hogs (STRESSFLAGS='-runs 100 -race 20 -packages manager')
+	@GOWORK=off $(GO) build -C tools -o ../bin/stress ./stress
+	@bin/stress $(STRESSFLAGS)
 
 .PHONY: lint
 lint: go-version bin/golangci-lint ## the linters of .golangci.yml, over every module
@@ -37,7 +43,8 @@ lint: go-version bin/golangci-lint ## the linters of .golangci.yml, over every m
 
 .PHONY: mutate
 mutate: control-plane ## break the code once for each guarantee and see its test fail (MUTATEFLAGS='-only W1,W2')
-	GOWORK=off $(GO) run -C tools ./mutate $(MUTATEFLAGS)
+	@GOWORK=off $(GO) build -C tools -o ../bin/mutate ./mutate
+	@bin/mutate $(MUTATEFLAGS)
 
 .PHONY: guarantees
 guarantees: go-version ## write the tests and mutations into docs/guarantees.md
@@ -110,6 +117,11 @@ bin/golangci-lint: tools/lint/go.mod
 .PHONY: control-plane
 control-plane: go-version
 	@$(GO) run ./envtest/cluster fetch >/dev/null
+
+.PHONY: c-compiler
+c-compiler: go-version
+	@test "$$($(GO) env CGO_ENABLED)" = 1 || \
+		{ echo "the race detector needs a C compiler, for instance: apt-get install gcc libc6-dev" >&2; exit 1; }
 
 .PHONY: go-version
 go-version:

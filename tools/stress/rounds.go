@@ -104,6 +104,7 @@ func (o *options) build(ctx context.Context, w io.Writer, dir string, packages [
 
 // play runs the tests, next to the hogs, until all have run or the time is up.
 func (o *options) play(ctx context.Context, w io.Writer, dir string, end time.Time, runs []run, results *table) error {
+	fmt.Fprintf(w, "%d runs, %d at a time, next to %d hogs; the first shuffles with seed %d\n", len(runs), o.jobs, o.hogs, o.seed)
 	defer hog(o.hogs)()
 	return each(o.jobs, len(runs), func(i int) error {
 		r := &runs[i]

@@ -86,8 +86,8 @@ func await(ctx context.Context, state func() State, ended, done <-chan struct{})
 	}
 }
 
-// unless calls f with a context that ends when the source does. If f fails after that, the source's end is the reason, also
-// where f has heard of its informer's end first.
+// unless calls f with a context that ends when the source does. If f fails after that, the source's
+// end is the reason, also where f has heard of its informer's end first.
 func unless(ctx context.Context, ended <-chan struct{}, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup

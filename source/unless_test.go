@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// At a stop, the informer may end before CatchUp hears of the source's end. The error names the source (S10).
+// At a stop, the informer may end before CatchUp hears of the source's end. The error names the
+// source (S10).
 func TestS10_NamesTheSourceThatStoppedBeforeItsInformer(t *testing.T) {
 	theInformer := errors.New("it has stopped")
 	ended := make(chan struct{})

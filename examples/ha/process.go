@@ -153,7 +153,8 @@ type tail struct {
 	text []byte
 }
 
-// tailSize is what a tail keeps, in bytes: the last log lines of a replica, of which one may have a stack.
+// tailSize is what a tail keeps, in bytes: the last log lines of a replica, of which one may have a
+// stack.
 const tailSize = 8000
 
 // Write implements io.Writer.

@@ -77,9 +77,10 @@ func (g *group) play(ctx context.Context, n int, t *trouble) (round, error) {
 	return r, nil
 }
 
-// victim returns the replica that leads, at any moment between two renewals or of one. On a busy machine, a Lease of a second is
-// sometimes not renewed in time. Then the leader loses its term without any trouble from here, and cannot be in trouble as a leader:
-// without a fence, it is about to end itself (L5). The next leader is waited for.
+// victim returns the replica that leads, at any moment between two renewals or of one. On a busy
+// machine, a Lease of a second is sometimes not renewed in time. Then the leader loses its term
+// without any trouble from here, and cannot be in trouble as a leader: without a fence, it is about
+// to end itself (L5). The next leader is waited for.
 func (g *group) victim(ctx context.Context) (*replica, error) {
 	for {
 		leader, err := g.settle(ctx)

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A leader that loses its term by itself, because its machine was busy, is not taken for one that can be suspended: it may have
-// ended by then.
+// A leader that loses its term by itself, because its machine was busy, is not taken for one that
+// can be suspended: it may have ended by then.
 func TestVictim_LeadsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &group{options: options{lease: time.Second}, table: newTable(io.Discard, options{}), news: make(chan struct{}), ledger: newLedger(time.Second)}

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mutate shows that each guarantee has a test that can fail. For each entry of docs/mutations.txt it breaks
-// one place of the code, in a copy of the work tree, and runs the test that the entry cites: the test must pass before
-// and fail after. It exits with 1 if a mutation survives, and with 2 if an entry cannot be judged. After SIGINT or
-// SIGTERM it exits with 2, and leaves neither the copy nor a running test.
+// Command mutate shows that each guarantee has a test that can fail. For each entry of
+// docs/mutations.txt it breaks one place of the code, in a copy of the work tree, and runs the test
+// that the entry cites: the test must pass before and fail after. It exits with 1 if a mutation
+// survives, and with 2 if an entry cannot be judged. After SIGINT or SIGTERM it exits with 2, and
+// leaves neither the copy nor a running test.
 //
 //	mutate [-only W1,W2] [-file docs/mutations.txt] [-timeout 5m]
 //	mutate -table

@@ -50,7 +50,8 @@ func TestHang(t *testing.T) {
 }
 `
 
-// A signal that asks the program to end removes the copy of the work tree, and ends the test that runs.
+// A signal that asks the program to end removes the copy of the work tree, and ends the test that
+// runs.
 func TestSignals(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) { signalled(t, signal) })

@@ -3,18 +3,22 @@
 
 //go:build unix
 
-// Command stress runs the tests of the library and of the examples many times, to find those that fail only sometimes.
+// Command stress runs the tests of the library and of the examples many times, to find those that
+// fail only sometimes.
 //
-//	stress [-runs 12] [-race 3] [-light 4] [-procs 1,2,8] [-hogs 2] [-jobs 2] [-for 1h] [-packages regexp] [-run regexp]
+//	stress [-runs 12] [-race 3] [-light 4] [-procs 1,2,8] [-hogs 2] [-jobs 2] [-for 1h]
+//	       [-packages regexp] [-run regexp]
 //
-// Each package's test binary is built once, and once more with the race detector. Each run of it shuffles the tests, takes the
-// next value of -procs as GOMAXPROCS, and shares the machine with -hogs goroutines of this program that use a CPU each. The runs
-// go round: all packages run once before any runs twice. Packages whose tests start a control plane are slow. They run in every
+// Each package's test binary is built once, and once more with the race detector. Each run of it
+// shuffles the tests, takes the next value of -procs as GOMAXPROCS, and shares the machine with
+// -hogs goroutines of this program that use a CPU each. The runs go round: all packages run once
+// before any runs twice. Packages whose tests start a control plane are slow. They run in every
 // fourth round only, or as -light says.
 //
-// A run that fails is printed with the command that repeats it. The last lines are a table of all packages. The exit status is 1
-// if a run failed, 2 if the tests could not be built or run, and 130 after SIGINT or SIGTERM. However it ends, no process and no
-// folder is left; only SIGKILL prevents that.
+// A run that fails is printed with the command that repeats it. The last lines are a table of all
+// packages. The exit status is 1 if a run failed, 2 if the tests could not be built or run, and 130
+// after SIGINT or SIGTERM. However it ends, no process and no folder is left; only SIGKILL prevents
+// that.
 package main
 
 import (
@@ -99,7 +103,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.light, "light", 4, "run packages that start a control plane in every n-th round only")
 	f.IntVar(&o.hogs, "hogs", 2, "goroutines that use a CPU each, next to the tests")
 	f.IntVar(&o.jobs, "jobs", min(2, runtime.NumCPU()), "test binaries that run at the same time")
-	f.DurationVar(&o.bound, "for", time.Hour, "begin no run after this time")
+	f.DurationVar(&o.bound, "for", time.Hour, "begin no run after this time, in which building does not count")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time limit of one run")
 	f.StringVar(&o.run, "run", "", "only tests that match this `regexp`")
 	f.Func("seed", "of the shuffle of the first run; each run adds one (default the time)", func(s string) (err error) {

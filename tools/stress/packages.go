@@ -72,8 +72,8 @@ func (o *options) module(ctx context.Context, tmp, dir, work string) ([]pkg, err
 		if p.Name != "main" || !isTest || !o.packages.MatchString(name) {
 			continue
 		}
-		cluster := slices.ContainsFunc(p.Deps, func(d string) bool { // go list names what is compiled for a test "path [test]"
-			d, _, _ = strings.Cut(d, " ")
+		cluster := slices.ContainsFunc(p.Deps, func(d string) bool {
+			d, _, _ = strings.Cut(d, " ") // a package that is compiled for a test is "path [test]"
 			return d == library+"/envtest"
 		})
 		found = append(found, pkg{name, p.Dir, []string{work}, cluster})

@@ -32,7 +32,8 @@ type run struct {
 	seed  int64
 }
 
-// stress builds and runs all tests. It returns an error if that is not possible; failed runs are in the results.
+// stress builds and runs all tests. It returns an error if that is not possible; failed runs are in
+// the results.
 func (o *options) stress(ctx context.Context, w io.Writer, results *table) (err error) {
 	if o.root, err = filepath.Abs(o.root); err != nil {
 		return err
@@ -46,7 +47,7 @@ func (o *options) stress(ctx context.Context, w io.Writer, results *table) (err 
 	if err != nil {
 		return err
 	}
-	end := time.Now().Add(o.bound)
+	left := o.bound
 	for _, race := range []bool{false, true} {
 		rounds := o.runs
 		if race {
@@ -59,9 +60,12 @@ func (o *options) stress(ctx context.Context, w io.Writer, results *table) (err 
 		if err != nil {
 			return err
 		}
-		if err := o.play(ctx, w, dir, end, o.plan(packages, files, rounds, race), results); err != nil {
+		began := time.Now()
+		err = o.play(ctx, w, dir, began.Add(left), o.plan(packages, files, rounds, race), results)
+		if err != nil {
 			return err
 		}
+		left -= time.Since(began)
 		for _, f := range files {
 			_ = os.Remove(f) // a test binary takes 40 MB and more
 		}
@@ -138,7 +142,8 @@ func (o *options) command(ctx context.Context, r *run, tmp string) *exec.Cmd {
 	return child.Command(ctx, r.dir, tmp, slices.Concat(r.env, []string{"GOMAXPROCS=" + strconv.Itoa(r.procs)}), r.file, args...)
 }
 
-// each calls f for 0 to n-1, jobs of them at the same time, and returns the first error, after which it begins no more.
+// each calls f for 0 to n-1, jobs of them at the same time, and returns the first error, after
+// which it begins no more.
 func each(jobs, n int, f func(int) error) error {
 	var mu sync.Mutex // guards next and first
 	var first error
@@ -170,7 +175,8 @@ func each(jobs, n int, f func(int) error) error {
 	return first
 }
 
-// hog starts goroutines that use a CPU each, until stop is called. They are no processes, so that they end with this one.
+// hog starts goroutines that use a CPU each, until stop is called. They are no processes, so that
+// they end with this one.
 func hog(n int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	before := runtime.GOMAXPROCS(max(runtime.NumCPU(), n+2)) // what is left is for the goroutines that wait for tests

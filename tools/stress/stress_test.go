@@ -189,7 +189,8 @@ func signalled(t *testing.T, signal syscall.Signal) {
 	if err != nil || !strings.HasPrefix(string(line[:n]), tmp) {
 		t.Fatalf("no test that runs in %s, but %q, %v\n%s", tmp, line[:n], err, &out)
 	}
-	// From here on only the hanging test and its child have the pipe open for writing: reading ends when they do.
+	// From here on only the hanging test and its child have the pipe open for writing: reading ends
+	// when they do.
 	last, err := os.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		t.Fatal(err)

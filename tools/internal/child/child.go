@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// Command returns a command that runs in the folder dir, and keeps its temporary files in the folder tmp. When ctx ends, the
-// command is killed together with the processes that it has started. Environment variables in env replace inherited ones.
+// Command returns a command that runs in the folder dir, and keeps its temporary files in the
+// folder tmp. When ctx ends, the command is killed together with the processes that it has started.
+// Environment variables in env replace inherited ones.
 func Command(ctx context.Context, dir, tmp string, env []string, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

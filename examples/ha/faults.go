@@ -7,6 +7,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -50,6 +52,9 @@ func suspend(g *group, r *replica) (func(), error) {
 		return nil, err
 	}
 	p := r.process
+	if err := stopped(r.cmd.Process.Pid); err != nil {
+		return nil, err
+	}
 	if g.verbose {
 		g.table.say("%s is suspended", p.identity)
 	}
@@ -59,6 +64,24 @@ func suspend(g *group, r *replica) (func(), error) {
 		defer g.mu.Unlock()
 		g.ledger.pauses = append(g.ledger.pauses, pause{p.identity, began, time.Now()})
 	}, nil
+}
+
+// stopped returns when a child that was sent SIGSTOP has stopped. If the driver were killed before
+// that, the system would not see a stopped member of an orphaned process group, and not wake it.
+func stopped(pid int) error {
+	for {
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return fmt.Errorf("it has ended: %w", err)
+		case status.Stopped():
+			return nil
+		default: // which the goroutine that listens to it does not learn
+			return fmt.Errorf("it has ended with status %d, signal %d", status.ExitStatus(), status.Signal())
+		}
+	}
 }
 
 func strand(g *group, r *replica) (func(), error) {

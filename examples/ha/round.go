@@ -77,12 +77,15 @@ func (g *group) play(ctx context.Context, n int, t *trouble) (round, error) {
 	return r, nil
 }
 
+// attempts is how many leaders in a row may end themselves. It only bounds a test that has failed.
+const attempts = 10
+
 // victim returns the replica that leads, at any moment between two renewals or of one. On a busy
 // machine, a Lease of a second is sometimes not renewed in time. Then the leader loses its term
 // without any trouble from here, and cannot be in trouble as a leader: without a fence, it is about
 // to end itself (L5). The next leader is waited for.
 func (g *group) victim(ctx context.Context) (*replica, error) {
-	for {
+	for range attempts {
 		leader, err := g.settle(ctx)
 		if err != nil {
 			return nil, err
@@ -98,6 +101,7 @@ func (g *group) victim(ctx context.Context) (*replica, error) {
 		}
 		g.table.say("%s lost its term before it was in trouble: the machine is too busy for a Lease of %s", identity, g.lease)
 	}
+	return nil, fmt.Errorf("no leader keeps its term: %s", g.state())
 }
 
 // handOver makes a task and waits until somebody other than the one who led has begun to do it.
@@ -106,7 +110,11 @@ func (g *group) handOver(ctx context.Context, task string, was *process) (next d
 	if _, err := g.direct.Create(ctx, object); err != nil {
 		return next, err
 	}
-	for worked := false; !worked; {
+	worked := false
+	for n := 0; !worked; n++ {
+		if n == attempts {
+			return next, fmt.Errorf("no next leader keeps its term: %s", g.state())
+		}
 		// On a busy machine, the next leader may lose its term, too, and end itself.
 		if err := g.replace(was); err != nil {
 			return next, err

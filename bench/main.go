@@ -22,6 +22,10 @@
 // stop when its caches do not sync (about 11 minutes):
 //
 //	GOWORK=off go run . -only failover [-failovers 20] [-failover gaps|costs|unsynced]
+//
+// Or the live heap of a process that keeps 250,000 small ConfigMaps:
+//
+//	GOWORK=off go run . -only heap [-rounds 3] [-kept 250000] [-heap-profile directory]
 package main
 
 import (
@@ -42,12 +46,16 @@ func main() {
 		return
 	}
 	rounds := flag.Int("rounds", 7, "how often each measurement is made")
-	only := flag.String("only", "", "one of: time, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover")
+	only := flag.String("only", "", "one of: time, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover, heap")
 	cpu := flag.Bool("cpu", false, "measure processor time instead of elapsed time")
 	informers := newInformers()
 	reconciles, ownWrites := newReconciles(informers), newOwnWrites(informers)
-	failover := newFailover()
+	failover, heap := newFailover(), newHeap()
 	flag.Parse()
+	if heap.holder != "" {
+		heap.main()
+		return
+	}
 	if informers.contestant != "" {
 		informers.main()
 		return
@@ -62,6 +70,7 @@ func main() {
 	}{
 		{"time", times}, {"memory", memory}, {"size", sizes}, {"tenants", tenants}, {"failures", failures},
 		{"informers", informers.run}, {"reconcile", reconciles.run}, {"ryw", ownWrites.run}, {"failover", failover.run},
+		{"heap", heap.run},
 	}
 	for i, p := range parts {
 		if *only == "" && i < 5 || *only == p.name {

@@ -155,9 +155,12 @@ func (c *core[K]) forget(i uint32, e *entry[K]) {
 	}
 }
 
-// shrink gives memory back when the queue is empty, if it lately needed far less than it has.
+// keptEntries is how many entries an empty queue keeps room for, at most: an initial list does not come back.
+const keptEntries = 64 * chunkLen
+
+// shrink gives memory back when the queue is empty, if it has a lot, or lately needed far less than it has.
 func (c *core[K]) shrink() {
-	if 8*c.most < int(c.entries.used) && c.entries.used > 8*chunkLen {
+	if c.entries.used > keptEntries || 8*c.most < int(c.entries.used) && c.entries.used > 8*chunkLen {
 		c.entries.reset()
 		c.extras.reset()
 		c.notes.reset()

@@ -34,8 +34,8 @@ type AdoptOptions struct {
 // event handlers off it; indexes stay as long as the informer, because client-go cannot take them off.
 //
 // Such an informer does not say why it is not synced, nor that it cannot watch any more, so State is Syncing until it is synced
-// and Synced until it is stopped, and counts no lists and watches. A controller waits for it for as long as that takes. What its
-// own constructor and its transform say is what is kept: LastWrite knows nothing of the objects.
+// and Synced until it is stopped, and counts no lists and watches. A controller waits for it for as long as that takes. Its
+// own constructor and its transform decide what is kept.
 //
 // A nil informer, or one that does not hold objects of type T, is an error that Validate, the manager's Run and every read
 // return. Where the informer is still empty the latter shows at the first read, or, in State, when it is synced. Adopting an

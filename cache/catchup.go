@@ -108,12 +108,15 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 func (s *Subscription) catchUpWith(ctx context.Context, l *listing, i *informer, r *registration, again <-chan time.Time) (done bool, err error) {
 	for {
 		next, changed := r.told.next(), s.group.cache.Changed()
-		missing := l.missing(i, r.told)
-		if given := i.given(); missing == "" && !r.told.at().reaches(given) {
-			missing = fmt.Sprintf("the event at %d", given)
+		missing, err := l.missing(i), error(nil)
+		if missing == "" {
+			missing, err = i.untold(r.told)
 		}
 		if missing == "" || s.at(i) != r { // it has left the scope
 			return true, nil
+		}
+		if err != nil {
+			return false, err
 		}
 		select {
 		case <-next:
@@ -125,6 +128,23 @@ func (s *Subscription) catchUpWith(ctx context.Context, l *listing, i *informer,
 		case <-ctx.Done():
 			return false, fmt.Errorf("%s: %w", i.lags(missing), context.Cause(ctx))
 		}
+	}
+}
+
+// untold describes an event that an event handler was not told of, and that the store shows or that the informer was given. It is
+// "" if there is none, and the error says why that is not known.
+func (i *informer) untold(h *handled) (missing string, err error) {
+	given, objects := i.given(), i.shared.GetStore().List()
+	told, since := h.now()
+	switch {
+	case told.unordered:
+		return "its last events", fmt.Errorf("%s: whether its handler was told of all changes is not known: the version of a delete is not a number", i)
+	case !max(told.newest, since).reaches(given):
+		return fmt.Sprintf("the event at %d", given), nil
+	case !told.covers(h.seed, objects):
+		return "its last events", nil
+	default:
+		return "", nil
 	}
 }
 
@@ -163,20 +183,19 @@ func (i *informer) lags(missing string) string {
 // listing is what the API server has for an informer at one moment.
 type listing struct {
 	at      version
-	objects []listed            // that are not known to have been handled
+	objects []listed            // that are not known to be in the store
 	ids     map[uint64]struct{} // of all that there is
 }
 
 type listed struct {
-	id      uint64
 	version version
 	name    types.NamespacedName
 }
 
-// missing names something that was listed and not handled, or that is still there and was not listed, or returns "".
-func (l *listing) missing(i *informer, told *handled) string {
+// missing names an object that was listed and is not in the store, or the other way around. It returns "" if there is none.
+func (l *listing) missing(i *informer) string {
 	for ; len(l.objects) > 0; l.objects = l.objects[1:] {
-		if o := &l.objects[0]; !i.shownTo(told, o) {
+		if o := &l.objects[0]; !i.has(o) {
 			return fmt.Sprintf("%s at %d", storeKey(o.name), o.version)
 		}
 	}
@@ -184,9 +203,6 @@ func (l *listing) missing(i *informer, told *handled) string {
 		if o, ok := obj.(identified); ok && l.lacks(identity(i.cache.seed, o), versionOf(i.cache.seed, o.GetResourceVersion())) {
 			return "that " + storeKey(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}) + " is gone"
 		}
-	}
-	if told.has(l.lacks) {
-		return "that something is gone"
 	}
 	return ""
 }
@@ -197,22 +213,18 @@ func (l *listing) lacks(id uint64, v version) bool {
 	return !there && (l.at >= unordered || l.at.reaches(v))
 }
 
-// shownTo says whether a handler was told of an object's version, or will not be.
-func (i *informer) shownTo(told *handled, o *listed) bool {
-	if v, there := told.of(o.id); there && v.reaches(o.version) {
+// has reports whether the store has an object at the listed version or a later one, or will not have it: a store that is at that
+// version lacks what is gone again, and what an adopted informer does not list.
+func (i *informer) has(o *listed) bool {
+	at := i.shared.GetStore().LastStoreSyncResourceVersion()
+	if versionOf(i.cache.seed, at).reaches(o.version) {
 		return true
 	}
-	broken := i.bad.of(o.name) != nil
-	if !broken && i.key.foreign == nil {
-		return false
-	}
-	// Where it is has to be asked before what it has.
-	at := i.shared.GetStore().LastStoreSyncResourceVersion()
-	if !versionOf(i.cache.seed, at).reaches(o.version) && (at != "" || !broken) { // "": it does not say
-		return false
+	if at == "" && i.bad.of(o.name) != nil {
+		return true
 	}
 	stored := i.stored(&Written{Namespace: o.name.Namespace, Name: o.name.Name})
-	return broken || stored == nil || identity(i.cache.seed, stored) != o.id // nobody knows what an informer lists that was not made here
+	return stored != nil && versionOf(i.cache.seed, stored.GetResourceVersion()).reaches(o.version)
 }
 
 // listNow asks the API server what it has for the informer, again and again until it answers. It returns nil if the kind is not
@@ -262,7 +274,7 @@ func (i *informer) listAll(ctx context.Context, m *meta.RESTMapping) (*listing, 
 			found := &list.Items[n]
 			id := identity(i.cache.seed, found)
 			l.ids[id] = struct{}{}
-			l.objects = append(l.objects, listed{id, versionOf(i.cache.seed, found.ResourceVersion), nameOf(found)})
+			l.objects = append(l.objects, listed{versionOf(i.cache.seed, found.ResourceVersion), nameOf(found)})
 		}
 		l.at = versionOf(i.cache.seed, list.ResourceVersion)
 		if o.Continue = list.Continue; o.Continue == "" {

@@ -46,8 +46,8 @@
 //
 // # What is kept
 //
-// Objects are kept without managedFields, unless [Scope] says otherwise: [Handle.LastWrite] knows the newest entry. An Update with
-// such an object leaves the managedFields at the API server alone. Built-in kinds are read as protobuf, custom ones as JSON. The
+// Objects are kept without managedFields, unless [Scope] says otherwise. An Update with such an object leaves the managedFields
+// at the API server alone. Built-in kinds are read as protobuf, custom ones as JSON. The
 // initial list is streamed where the API server can do that. Resyncs are off, unless [Scope].Resync says how often.
 //
 // # What a controller waits for

@@ -118,23 +118,6 @@ func (h *Handle[T]) OwnerRef(obj T) *metav1ac.OwnerReferenceApplyConfiguration {
 		WithController(true).WithBlockOwnerDeletion(true)
 }
 
-// LastWrite returns who wrote an object of the local copy last, if its managedFields, which are not kept, said so. Where
-// Scope.KeepManagedFields keeps them it knows nothing: they are in the object.
-func (h *Handle[T]) LastWrite(obj T) (Write, bool) {
-	if h.usable() != nil || any(obj) == any(*new(T)) {
-		return Write{}, false
-	}
-	if entries := managedFields(obj); len(entries) > 0 { // the scope keeps them
-		return writeOf(newestOf(entries)), true
-	}
-	for _, i := range h.group.members.Load().by {
-		if w, ok := i.writes.of(obj.GetUID()); ok {
-			return w, true
-		}
-	}
-	return Write{}, false
-}
-
 // WaitForSync returns nil once the initial list is in the local copy. If ctx ends before, the error says where the informer
 // stands; if the cache stops before, that is the error.
 func (h *Handle[T]) WaitForSync(ctx context.Context) error {

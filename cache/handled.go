@@ -12,15 +12,66 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// handled is what an event handler has been told of, for CatchUp: client-go does not say what still waits for a handler. It takes
-// some 25 bytes for each object.
+// handled summarizes what an event handler was told, for CatchUp: client-go does not report which events still wait for a
+// handler. Its size does not depend on the number of objects. The handler has been told the state of a store if the sum over
+// the objects that it was told of equals the sum over those in the store.
 type handled struct {
 	seed maphash.Seed
 
-	mu       sync.Mutex         // guards what follows
-	versions map[uint64]version // by identity
-	newest   version            // of all events, or where the store was when the handler was added
-	changed  chan struct{}      // closed at the next event; nil while nobody waits
+	mu      sync.Mutex // guards what follows
+	told    progress
+	since   version       // of the store when the handler was added
+	changed chan struct{} // closed at the next event; nil if no call waits
+}
+
+// progress is a sum over the objects that a handler was told of, and not told to be gone.
+type progress struct {
+	objects uint64 // sum of their identities
+	states  uint64 // sum of their states at versions above floor
+	// floor rises at each delete that a watch has shown. Its event has the version of the delete, so the state to subtract is
+	// not known; but all earlier events were of earlier versions.
+	floor  version
+	newest version // of all events
+	// unordered reports such a delete at a version that is not a number. states is not known from then on.
+	unordered bool
+}
+
+// add adds an object's state to the sums.
+func (p *progress) add(seed maphash.Seed, o identified) {
+	object, state := p.weigh(seed, o)
+	p.objects, p.states = p.objects+object, p.states+state
+}
+
+// subtract takes an object's state, as add was given it, out of the sums.
+func (p *progress) subtract(seed maphash.Seed, o identified) {
+	object, state := p.weigh(seed, o)
+	p.objects, p.states = p.objects-object, p.states-state
+}
+
+func (p *progress) weigh(seed maphash.Seed, o identified) (object, state uint64) {
+	object = identity(seed, o)
+	if v := versionOf(seed, o.GetResourceVersion()); v > p.floor {
+		state = maphash.Comparable(seed, [2]uint64{object, uint64(v)})
+	}
+	return object, state
+}
+
+// advance records the version of an event.
+func (p *progress) advance(v version) {
+	if v < unordered {
+		p.newest = max(p.newest, v)
+	}
+}
+
+// covers reports whether the handler was told the state of a store that has these objects.
+func (p *progress) covers(seed maphash.Seed, objects []any) bool {
+	there := progress{floor: p.floor}
+	for _, obj := range objects {
+		if o, ok := obj.(identified); ok {
+			there.add(seed, o)
+		}
+	}
+	return there.objects == p.objects && there.states == p.states
 }
 
 // version is a resourceVersion. Those that are not numbers have the highest bit set, and no order.
@@ -36,7 +87,7 @@ func versionOf(seed maphash.Seed, text string) version {
 	return version(n)
 }
 
-// reaches says whether v is w or a later one.
+// reaches reports whether v is w or a later one.
 func (v version) reaches(w version) bool {
 	return v == w || v < unordered && w < unordered && v > w
 }
@@ -57,56 +108,49 @@ type identified interface {
 	GetResourceVersion() string
 }
 
-func newHandled(seed maphash.Seed) *handled {
-	return &handled{seed: seed, versions: map[uint64]version{}}
-}
-
-// begin takes down where the store was when the handler was added: it is told of the objects of then, and of no event before. A
-// store that is synced and does not say where it is (client-go's feature AtomicFIFO is off) may be anywhere.
+// begin records where the store was when the handler was added: the handler is told of the objects of then, and of no earlier
+// event. A store that is synced and does not report its version (client-go's feature AtomicFIFO is off) may be anywhere.
 func (h *handled) begin(at string, synced bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if at == "" && synced {
-		h.newest = unordered - 1
-	}
-	h.advanceLocked(versionOf(h.seed, at))
-}
-
-func (h *handled) advanceLocked(v version) {
-	if v < unordered {
-		h.newest = max(h.newest, v)
+	switch v := versionOf(h.seed, at); {
+	case v < unordered:
+		h.since = v
+	case at == "" && synced:
+		h.since = unordered - 1
 	}
 }
 
-// note takes down an event that was handled: what was there before it, and what is there now. Either may be nil.
+// note records an event that was handled: the object or tombstone before it, and the object after it. Either may be nil.
 func (h *handled) note(before, now any) {
-	o, _ := lastKnownState(before).(identified)
+	missed, tombstone := before.(toolscache.DeletedFinalStateUnknown)
+	if tombstone {
+		before = missed.Obj
+	}
+	o, _ := before.(identified)
 	n, _ := now.(identified)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if o != nil {
-		if n == nil || o.GetUID() != n.GetUID() {
-			delete(h.versions, identity(h.seed, o))
-		}
-		h.advanceLocked(versionOf(h.seed, o.GetResourceVersion()))
+	p := &h.told
+	switch {
+	case o == nil:
+	case n == nil && !tombstone:
+		v := versionOf(h.seed, o.GetResourceVersion())
+		p.advance(v)
+		p.objects -= identity(h.seed, o)
+		p.floor, p.states = p.newest, 0
+		p.unordered = p.unordered || v >= unordered
+	default:
+		p.subtract(h.seed, o)
 	}
 	if n != nil {
-		v := versionOf(h.seed, n.GetResourceVersion())
-		h.versions[identity(h.seed, n)] = v
-		h.advanceLocked(v)
+		p.add(h.seed, n)
+		p.advance(versionOf(h.seed, n.GetResourceVersion()))
 	}
 	if h.changed != nil {
 		close(h.changed)
 		h.changed = nil
 	}
-}
-
-// lastKnownState returns the object of a tombstone, and anything else as it is.
-func lastKnownState(obj any) any {
-	if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-		return tombstone.Obj
-	}
-	return obj
 }
 
 // next returns a channel that is closed at the next event.
@@ -119,28 +163,9 @@ func (h *handled) next() <-chan struct{} {
 	return h.changed
 }
 
-// of returns the version of an object that was handled last, if it is there.
-func (h *handled) of(id uint64) (v version, there bool) {
+// now returns what the handler was told, and the version that it need not be told of.
+func (h *handled) now() (told progress, since version) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	v, there = h.versions[id]
-	return v, there
-}
-
-func (h *handled) at() version {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.newest
-}
-
-// has says whether something is there of which that is true.
-func (h *handled) has(is func(id uint64, v version) bool) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for id, v := range h.versions {
-		if is(id, v) {
-			return true
-		}
-	}
-	return false
+	return h.told, h.since
 }

@@ -32,7 +32,6 @@ type informer struct {
 	learned atomic.Pointer[schema.GroupResource] // what an informer that was not made here keeps for certain
 	waiters waiters
 
-	writes             writes
 	bad, untransformed broken
 
 	refs   int                // guarded by the cache's mutex

@@ -175,16 +175,7 @@ func (l *listerWatcher) beginListing(o metav1.ListOptions) {
 // endListing takes down that they have come.
 func (l *listerWatcher) endListing() {
 	l.informer.bad.endList()
-	l.prune()
-}
-
-// prune drops what is known of objects that are gone.
-func (l *listerWatcher) prune() {
-	store := l.informer.shared.GetStore()
-	l.informer.untransformed.prune(store)
-	if l.informer.writes.due() {
-		l.informer.writes.prune(store)
-	}
+	l.informer.untransformed.prune(l.informer.shared.GetStore())
 }
 
 // persist makes a request until it succeeds, ctx ends, or the reflector is the one to deal with the error. What the request has

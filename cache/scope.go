@@ -43,7 +43,7 @@ type Scope struct {
 	// *Transform. Default: none.
 	Transform *Transform
 	// KeepManagedFields keeps metadata.managedFields, which the Extract functions of apply configurations need. Default: they
-	// are dropped, up to 60 % of an object, and Handle.LastWrite says who wrote last.
+	// are dropped: they are up to 60 % of an object.
 	KeepManagedFields bool
 	// ReadOnly also drops the annotation kubectl.kubernetes.io/last-applied-configuration. An Update with an object that was
 	// read through such a handle would lose it, so it must be used for reading only. Default: it is kept.

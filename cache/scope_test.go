@@ -508,9 +508,6 @@ func TestNil(t *testing.T) {
 	if _, err := maps.Subscribe(nil); err == nil || !strings.Contains(err.Error(), "subscribe to ConfigMap.v1: the handler is nil") {
 		t.Errorf("got %v", err)
 	}
-	if w, ok := maps.LastWrite(nil); ok {
-		t.Errorf("got %v", w)
-	}
 	all := func(*corev1.ConfigMap) []string { return nil }
 	for want, x := range map[string]*cache.Index[*corev1.ConfigMap]{
 		`cache.NewIndex("x") was given no handle`:                 cache.NewIndex(nil, "x", all),

@@ -76,7 +76,7 @@ func (s *stream) run(ctx context.Context, w watch.Interface) {
 			return
 		}
 		if time.Since(began) > time.Minute { // so that the store has what the reflector was given
-			s.lw.prune()
+			s.lw.informer.untransformed.prune(s.lw.informer.shared.GetStore())
 		}
 		var err error
 		if w, err = s.lw.open(ctx, s.options); err != nil {

@@ -75,7 +75,7 @@ func (g *group) subscribe(s *Subscription) error {
 
 // join registers the handler with an informer. The group's mutex is held: nothing here calls the handler.
 func (s *Subscription) join(i *informer) {
-	r := &registration{handler: s.handler, changes: s.group.scope.changes(), told: newHandled(s.group.cache.seed)}
+	r := &registration{handler: s.handler, changes: s.group.scope.changes(), told: &handled{seed: s.group.cache.seed}}
 	var err error
 	r.ResourceEventHandlerRegistration, err = i.shared.AddEventHandlerWithOptions(r, toolscache.HandlerOptions{})
 	r.told.begin(i.shared.GetStore().LastStoreSyncResourceVersion(), i.hasSynced())

@@ -63,10 +63,7 @@ func (i *informer) trim(o Object) {
 		o.GetObjectKind().SetGroupVersionKind(i.key.gvk)
 	}
 	if !i.key.keepManagedFields {
-		if entries := managedFields(o); len(entries) > 0 {
-			i.writes.keep(o.GetUID(), entries)
-			o.SetManagedFields(nil)
-		}
+		o.SetManagedFields(nil)
 	}
 	if a := o.GetAnnotations(); i.key.readOnly && a[corev1.LastAppliedConfigAnnotation] != "" {
 		delete(a, corev1.LastAppliedConfigAnnotation)

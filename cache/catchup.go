@@ -131,17 +131,24 @@ func (s *Subscription) catchUpWith(ctx context.Context, l *listing, i *informer,
 	}
 }
 
-// untold describes an event that an event handler was not told of, and that the store shows or that the informer was given. It is
-// "" if there is none, and the error says why that is not known.
+// untold names an event that an event handler was not told of, and that the store shows or that the informer was given. It is ""
+// if there is none, and the error says why that is not known.
 func (i *informer) untold(h *handled) (missing string, err error) {
 	given, objects := i.given(), i.shared.GetStore().List()
 	told, since := h.now()
-	switch {
-	case told.unordered:
+	if told.unordered {
 		return "its last events", fmt.Errorf("%s: whether its handler was told of all changes is not known: the version of a delete is not a number", i)
+	}
+	covered, next := told.covers(h.seed, objects), ""
+	if !covered {
+		next = told.next(h.seed, objects)
+	}
+	switch {
+	case next != "":
+		return next, nil
 	case !max(told.newest, since).reaches(given):
 		return fmt.Sprintf("the event at %d", given), nil
-	case !told.covers(h.seed, objects):
+	case !covered:
 		return "its last events", nil
 	default:
 		return "", nil

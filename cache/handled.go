@@ -4,6 +4,7 @@
 package cache
 
 import (
+	"fmt"
 	"hash/maphash"
 	"strconv"
 	"sync"
@@ -72,6 +73,22 @@ func (p *progress) covers(seed maphash.Seed, objects []any) bool {
 		}
 	}
 	return there.objects == p.objects && there.states == p.states
+}
+
+// next names the first of the objects that are newer than all events, or returns "".
+func (p *progress) next(seed maphash.Seed, objects []any) (name string) {
+	first := unordered
+	for _, obj := range objects {
+		o, ok := obj.(identified)
+		if !ok {
+			continue
+		}
+		if v := versionOf(seed, o.GetResourceVersion()); p.newest < v && v < first {
+			first = v
+			name = fmt.Sprintf("%s at %d", storeKey(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}), v)
+		}
+	}
+	return name
 }
 
 // version is a resourceVersion. Those that are not numbers have the highest bit set, and no order.

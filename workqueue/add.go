@@ -119,15 +119,21 @@ func (c *core[K]) inBackoff(w *who[K]) (uint64, bool) {
 	return e.delivery, e.is(flagBackoff) && (e.state == Waiting || e.state == Paused && !e.is(flagOwed))
 }
 
-// fail counts one more failure of a key, which need not be held, and returns how many it has now.
-func (c *core[K]) fail(w *who[K], now int64) int {
+// fail counts one more failure of a key, which need not be held, and returns how many it has now, and the lane for a
+// retry.
+func (c *core[K]) fail(w *who[K], now int64) (n int, lane uint8) {
 	if c.shut {
 		c.drop(dropLate)
-		return 0
+		return 0, c.normal
 	}
-	x := c.ext(c.enter(w, now))
+	i, e := c.enter(w, now)
+	x := c.ext(i, e)
 	x.attempts = more(x.attempts)
-	return int(x.attempts)
+	lane = c.normal
+	if e.state == Held {
+		lane = e.class
+	}
+	return int(x.attempts), c.returning(lane)
 }
 
 // more returns n+1, or n if there is no such number.

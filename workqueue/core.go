@@ -27,7 +27,8 @@ type core[K comparable] struct {
 	queued     int64 // when the key that was taken last had become ready
 	most       int   // entries since the queue was last empty, at most
 
-	normal, urgent uint8 // the classes that Normal and Interactive are in
+	normal, urgent uint8 // the lanes of adds in classes Normal and Interactive
+	split          uint8 // 1 if each class has a lane for returns, else 0: see lane.go
 	minInterval    int64
 	maxWait        int64
 	withdrawable   bool // adds of held keys are told to the host, who may withdraw them
@@ -76,8 +77,8 @@ type entry[K comparable] struct {
 	tenant     uint32
 	extra      uint32 // or, with flagOnly, a note
 	state      State
-	class      uint8 // ready, held, parked: its class
-	coming     uint8 // others: the class it will have when it becomes ready, or noClass
+	class      uint8 // ready, held, parked: its lane
+	coming     uint8 // others: the lane it will have when it becomes ready, or noClass
 	flags      uint8
 }
 
@@ -227,7 +228,7 @@ func (c *core[K]) ready(i uint32, e *entry[K], class uint8, now int64) {
 	c.fresh++
 	if c.observed {
 		c.news = true
-		c.readied[class]++
+		c.readied[class>>c.split]++
 	}
 }
 

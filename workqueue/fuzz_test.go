@@ -78,7 +78,8 @@ func newTrial(t *testing.T, data *[]byte) *trial {
 	shares := []Share{{Normal, 1}}
 	if mode&1 != 0 {
 		o.Classes = []Share{{Interactive, 8}, {Background, 1}, {Normal, 2.5}}
-		shares = []Share{{Background, 1}, {Normal, 2.5}, {Interactive, 8}}
+		shares = []Share{{Background, 0.25}, {Background, 1}, {Normal, 0.625}, {Normal, 2.5}, {Interactive, 2}, {Interactive, 8}}
+		tr.m.split = true
 	}
 	if mode&2 != 0 {
 		o.Tenant = func(k int) string { return fmt.Sprint(k % 3) }
@@ -118,6 +119,7 @@ func newTrial(t *testing.T, data *[]byte) *trial {
 	return tr
 }
 
+// class is the place in the model's classes of adds with class c.
 func (tr *trial) class(c Class) int {
 	for i := len(tr.m.classes) - 1; i > 0; i-- {
 		if tr.m.classes[i].class <= c {
@@ -301,10 +303,10 @@ func (tr *trial) rateLimited(key, arg int) {
 	r := tr.q.Interface()
 	if arg&0x40 == 0 {
 		r.AddRateLimited(key)
-		if n := tr.m.fail(key); n > 1 {
-			tr.m.addAfter(key, tr.m.normal, "", linear{}.Delay(n))
+		if n, class := tr.m.fail(key); n > 1 {
+			tr.m.addAfter(key, class, "", linear{}.Delay(n))
 		} else if n == 1 {
-			tr.add2(key)
+			tr.add2(key, class)
 		}
 		return
 	}
@@ -316,11 +318,11 @@ func (tr *trial) rateLimited(key, arg int) {
 }
 
 // add2 is the add that AddRateLimited without a delay has made already.
-func (tr *trial) add2(key int) {
+func (tr *trial) add2(key, class int) {
 	if k := tr.m.keys[key]; tr.skip && tr.q.o.SkipInBackoff != nil && k.inBackoff() {
 		return
 	}
-	tr.m.add(key, tr.m.normal, "")
+	tr.m.add(key, class, "")
 }
 
 func (tr *trial) rare(key, arg int) {

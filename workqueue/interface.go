@@ -31,7 +31,8 @@ func (r *RateLimiting[K]) Add(key K) { r.q.Add(key) }
 // AddAfter adds a key after d, or at once if d is zero or less.
 func (r *RateLimiting[K]) AddAfter(key K, d time.Duration) { r.q.AddWith(key, How{After: d}) }
 
-// AddRateLimited counts a failure of the key and adds it after its backoff.
+// AddRateLimited counts a failure of the key and adds it after its backoff. It is a retry: of a key that is held it
+// has the class that the key was taken with, otherwise Normal.
 func (r *RateLimiting[K]) AddRateLimited(key K) {
 	q := r.q
 	w := who[K]{key: key}
@@ -39,11 +40,20 @@ func (r *RateLimiting[K]) AddRateLimited(key K) {
 		return
 	}
 	q.mu.Lock()
-	n := q.core.fail(&w, q.now())
+	n, lane := q.core.fail(&w, q.now())
 	q.unlock()
-	if n > 0 {
-		q.AddWith(key, How{After: q.backoff(n)})
+	if n == 0 {
+		return
 	}
+	how := How{Class: q.classIn(lane), After: q.backoff(n)}
+	q.mu.Lock()
+	if how.After <= 0 {
+		q.addLocked(&w, q.core.find(key, w.hash), lane, &how)
+		return
+	}
+	q.core.addAfter(&w, lane, nil, int64(how.After), q.now())
+	q.unlock()
+	q.tellDelayed(&how)
 }
 
 // Forget forgets the failures of a key.

@@ -41,7 +41,7 @@ func (i Item[K]) Class() Class {
 	if i.q == nil {
 		return Normal
 	}
-	return i.q.o.Classes[i.class].Class
+	return i.q.classIn(i.class)
 }
 
 // Queued returns when the key became ready, or the zero time if Options.Reasons says that nobody wants to know.
@@ -192,7 +192,7 @@ func (q *Queue[K]) settleLocked(i uint32, e *entry[K], v verdict, err error) {
 		return
 	}
 	ev := hook.QueueSettled{
-		Queue: q.o.Name, Class: int(q.o.Classes[e.class].Class), Outcome: v.outcome, Held: time.Duration(now - e.since),
+		Queue: q.o.Name, Class: int(q.classIn(e.class)), Outcome: v.outcome, Held: time.Duration(now - e.since),
 		Delay: time.Duration(v.delay), Attempt: int(q.core.attempts(e)) + 1, Err: err,
 	}
 	q.core.settle(i, e, v, now)

@@ -20,6 +20,7 @@ type model struct {
 	reasons    int
 	calm, wait time.Duration
 	told       bool // AddedWhileHeld is set
+	split      bool // each class is two of classes: returns, and adds above them
 	normal     int
 	urgent     int
 
@@ -196,7 +197,7 @@ func (m *model) fire(k *modelKey) {
 		default:
 			k.pending.add(m.reasons, EventAfter, false)
 		}
-		m.owe(k, m.normal)
+		m.owe(k, k.coming)
 	case k.outside:
 		k.outside = far
 		k.pending.addAll(m.reasons, &k.later)

@@ -65,14 +65,25 @@ func (m *model) addAfter(key, class int, reason string, d time.Duration) {
 	}
 }
 
-func (m *model) fail(key int) int {
+func (m *model) fail(key int) (attempts, class int) {
 	if m.shut {
 		m.dropped++
-		return 0
+		return 0, m.normal
 	}
 	k := m.get(key)
 	k.attempts++
-	return k.attempts
+	if k.state == Held {
+		return k.attempts, m.returning(k.class)
+	}
+	return k.attempts, m.returning(m.normal)
+}
+
+// returning is the class of a return of a key that was taken with a class.
+func (m *model) returning(class int) int {
+	if m.split {
+		return class / 2 * 2
+	}
+	return class
 }
 
 func (m *model) forget(key int) {
@@ -171,6 +182,9 @@ func (m *model) settle(k *modelKey, outcome hook.QueueOutcome, d time.Duration, 
 		k.pending.list[i].held = false
 	}
 	timed := outcome == hook.QueueRetry || outcome == hook.QueueAfter
+	if timed {
+		k.coming = max(k.coming, m.returning(k.class))
+	}
 	k.woken, k.backoff = false, false
 	switch {
 	case k.owed || k.adds > 0 && k.calm == far:
@@ -182,7 +196,7 @@ func (m *model) settle(k *modelKey, outcome hook.QueueOutcome, d time.Duration, 
 			event = k.why
 		}
 		k.pending.add(m.reasons, event, false)
-		m.ready(k, max(k.coming, m.normal))
+		m.ready(k, k.coming)
 		return
 	case timed:
 		k.own = m.now + min(d, far-1-m.now)

@@ -49,24 +49,24 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 		o.Reasons = defaultReasons
 	}
 	o.Classes = slices.SortedFunc(slices.Values(o.Classes), func(a, b Share) int { return int(a.Class) - int(b.Class) })
+	split := uint8(1)
 	if len(o.Classes) == 0 {
-		o.Classes = []Share{{Normal, 1}}
+		o.Classes, split = []Share{{Normal, 1}}, 0
 	}
 	q := &Queue[K]{o: o, start: time.Now(), seed: maphash.MakeSeed(), unsure: unsure[K](), armed: never}
 	q.timer = time.NewTimer(time.Hour)
 	q.timer.Stop()
 
-	shares := make([]share, len(o.Classes))
+	q.core = newCore[K](lanesOf(o.Classes, split), split == 0 && o.Tenant == nil)
+	q.core.split = split
 	for i, s := range o.Classes {
-		shares[i] = share{class: s.Class, weight: s.Weight}
 		for c := range q.class {
 			if int8(c) >= int8(s.Class) {
-				q.class[c] = uint8(i)
+				q.class[c] = addedLane(i, split)
 			}
 		}
 	}
-	q.core = newCore[K](shares, len(shares) == 1 && o.Tenant == nil)
-	q.core.normal, q.core.urgent = q.classOf(Normal), q.classOf(Interactive)
+	q.core.normal, q.core.urgent = q.laneOf(Normal), q.laneOf(Interactive)
 	q.core.minInterval, q.core.maxWait = int64(o.MinInterval), int64(o.MaxWait)
 	q.core.notes = newNotes(o.Reasons, q.start)
 	if o.Hooks != nil {
@@ -89,7 +89,11 @@ func (q *Queue[K]) nowIfDueLocked() int64 {
 	return q.now()
 }
 
-func (q *Queue[K]) classOf(c Class) uint8 { return q.class[uint8(c)] }
+// laneOf returns the lane of an add in class c.
+func (q *Queue[K]) laneOf(c Class) uint8 { return q.class[uint8(c)] }
+
+// classIn returns the class of a lane.
+func (q *Queue[K]) classIn(lane uint8) Class { return q.o.Classes[lane>>q.core.split].Class }
 
 // identify works out what it takes to find a key's entry.
 func (q *Queue[K]) identify(w *who[K]) bool {
@@ -134,7 +138,7 @@ func (q *Queue[K]) Add(key K) {
 		q.mu.Unlock()
 		return
 	}
-	q.addLocked(&who[K]{key: key, hash: hash}, i, &How{})
+	q.addLocked(&who[K]{key: key, hash: hash}, i, q.core.normal, &How{})
 }
 
 // AddWith adds a key as how says.
@@ -147,14 +151,14 @@ func (q *Queue[K]) AddWith(key K, how How) {
 		q.rejectUnsound()
 		return
 	}
-	hash, reason := uint32(maphash.Comparable(q.seed, key)), reasonIn(&how.Reason)
+	hash, lane, reason := uint32(maphash.Comparable(q.seed, key)), q.laneOf(how.Class), reasonIn(&how.Reason)
 	q.mu.Lock()
 	i := q.core.find(key, hash)
-	if q.core.merges(i, q.classOf(how.Class)) && (reason == nil || q.notedLocked(i, reason)) {
+	if q.core.merges(i, lane) && (reason == nil || q.notedLocked(i, reason)) {
 		q.mu.Unlock()
 		return
 	}
-	q.addLocked(&who[K]{key: key, hash: hash}, i, &how)
+	q.addLocked(&who[K]{key: key, hash: hash}, i, lane, &how)
 }
 
 // notedLocked counts or records the reason for an add of a ready key that changes nothing else. Not so for its first
@@ -179,7 +183,7 @@ func (q *Queue[K]) notedLocked(i uint32, r *Reason) bool {
 }
 
 // addLocked adds a key, whose entry is i, or none, at once, and unlocks.
-func (q *Queue[K]) addLocked(w *who[K], i uint32, how *How) {
+func (q *Queue[K]) addLocked(w *who[K], i uint32, lane uint8, how *How) {
 	if q.o.Tenant == nil {
 		w.weight = 1
 	} else if i == 0 { // it need not be asked about a key that has an entry
@@ -203,7 +207,7 @@ func (q *Queue[K]) addLocked(w *who[K], i uint32, how *How) {
 	if q.core.addNeedsNow(i, reason) {
 		now = q.now()
 	}
-	delivery := q.core.add(w, i, q.classOf(how.Class), reason, now)
+	delivery := q.core.add(w, i, lane, reason, now)
 	q.unlock()
 	if delivery != 0 && q.o.AddedWhileHeld != nil {
 		q.addedWhileHeld(w.key, delivery, how)
@@ -216,7 +220,7 @@ func (q *Queue[K]) addLater(key K, how *How) {
 		return
 	}
 	q.mu.Lock()
-	q.core.addAfter(&w, q.classOf(how.Class), reasonIn(&how.Reason), int64(how.After), q.now())
+	q.core.addAfter(&w, q.laneOf(how.Class), reasonIn(&how.Reason), int64(how.After), q.now())
 	q.unlock()
 	q.tellDelayed(how)
 }
@@ -269,7 +273,7 @@ func (q *Queue[K]) AddAll(keys []K, how How) {
 	var asked []K // keys in backoff, about which SkipInBackoff has to be asked
 	var held []K  // and keys that were held, of which AddedWhileHeld is told
 	var deliveries []uint64
-	class, reason := q.classOf(how.Class), reasonIn(&how.Reason)
+	lane, reason := q.laneOf(how.Class), reasonIn(&how.Reason)
 	q.mu.Lock()
 	now := q.now()
 	for i := range ws {
@@ -277,7 +281,7 @@ func (q *Queue[K]) AddAll(keys []K, how How) {
 			asked = append(asked, ws[i].key)
 			continue
 		}
-		d := q.core.add(&ws[i], q.core.find(ws[i].key, ws[i].hash), class, reason, now)
+		d := q.core.add(&ws[i], q.core.find(ws[i].key, ws[i].hash), lane, reason, now)
 		if d != 0 && q.o.AddedWhileHeld != nil {
 			held, deliveries = append(held, ws[i].key), append(deliveries, d)
 		}
@@ -292,11 +296,11 @@ func (q *Queue[K]) AddAll(keys []K, how How) {
 }
 
 func (q *Queue[K]) addAllLater(ws []who[K], how *How) {
-	class, reason := q.classOf(how.Class), reasonIn(&how.Reason)
+	lane, reason := q.laneOf(how.Class), reasonIn(&how.Reason)
 	q.mu.Lock()
 	now := q.now()
 	for i := range ws {
-		q.core.addAfter(&ws[i], class, reason, int64(how.After), now)
+		q.core.addAfter(&ws[i], lane, reason, int64(how.After), now)
 	}
 	q.unlock()
 	for range ws {

@@ -97,7 +97,7 @@ func (q *Queue[K]) tellDelayed(how *How) {
 		return
 	}
 	defer q.recovered("Hooks.Delayed")
-	q.hooks.Delayed(hook.QueueDelayed{Queue: q.o.Name, Class: int(q.o.Classes[q.classOf(how.Class)].Class), Delay: how.After})
+	q.hooks.Delayed(hook.QueueDelayed{Queue: q.o.Name, Class: int(q.classIn(q.laneOf(how.Class))), Delay: how.After})
 }
 
 func (q *Queue[K]) tellOpened() {

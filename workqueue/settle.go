@@ -51,6 +51,9 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict, now int64) {
 	}
 	timed := v.outcome == hook.QueueRetry || v.outcome == hook.QueueAfter
 	owed := e.is(flagOwed)
+	if timed {
+		e.coming = urgentMost(e.coming, c.returning(e.class))
+	}
 	if e.is(flagOnly) {
 		c.dropExtra(e)
 	}
@@ -73,7 +76,7 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict, now int64) {
 		c.ready(i, e, e.coming, now)
 	case timed && v.delay <= 0:
 		c.noteOwn(i, e, v.event(), now)
-		c.ready(i, e, urgentMost(e.coming, c.normal), now)
+		c.ready(i, e, e.coming, now)
 	case timed:
 		x := c.ext(i, e)
 		x.own, x.why = after(now, v.delay), v.why

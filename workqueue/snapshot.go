@@ -160,9 +160,9 @@ func (q *Queue[K]) stateLocked(e *entry[K]) KeyState[K] {
 	}
 	switch {
 	case e.state == Ready || e.state == Held || e.state == Parked:
-		k.Class = q.o.Classes[e.class].Class
+		k.Class = q.classIn(e.class)
 	case e.coming != noClass:
-		k.Class = q.o.Classes[e.coming].Class
+		k.Class = q.classIn(e.coming)
 	}
 	k.Reasons, k.ReasonsDropped = q.reasonsLocked(e)
 	x := q.core.extra(e)
@@ -210,7 +210,7 @@ func (q *Queue[K]) queueStats() hook.QueueStats {
 		Unfinished:   time.Duration(int64(l.Held)*now - q.core.heldSince),
 	}
 	for _, c := range q.core.fair.classes {
-		s.ReadyByClass[int(c.class)] = c.ready
+		s.ReadyByClass[int(c.class)] += c.ready
 	}
 	if q.core.plain {
 		s.ReadyByClass[int(q.o.Classes[0].Class)] = l.Ready

@@ -129,7 +129,7 @@ func (c *core[K]) fireOwn(i uint32, e *entry[K], x *extra, at int64) {
 		event = cmp.Or(x.why, EventRetry)
 	}
 	c.noteOwn(i, e, event, at)
-	c.owe(i, e, c.normal, at)
+	c.owe(i, e, e.coming, at)
 }
 
 func (c *core[K]) fireOutside(i uint32, e *entry[K], x *extra, at int64) {

@@ -139,12 +139,8 @@ func (c *core[K]) fail(w *who[K], now int64) (n int, lane uint8) {
 // more returns n+1, or n if there is no such number.
 func more(n uint32) uint32 { return n + min(1, ^n) }
 
-// clear forgets a key's failures.
-func (c *core[K]) clear(w *who[K]) {
-	i := c.find(w.key, w.hash)
-	if i == 0 {
-		return
-	}
+// clear forgets the failures of the key of an entry.
+func (c *core[K]) clear(i uint32) {
 	e := c.entries.at(i)
 	if x := c.extra(e); x != nil {
 		x.attempts = 0

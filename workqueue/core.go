@@ -24,8 +24,9 @@ type core[K comparable] struct {
 	heldSince  int64 // sum of the held entries' since
 	counts     [numStates]int
 	deliveries uint64
-	queued     int64 // when the key that was taken last had become ready
-	most       int   // entries since the queue was last empty, at most
+	queued     int64  // when the key that was taken last had become ready
+	last       uint32 // its entry, which may be in use for another key, or for none
+	most       int    // entries since the queue was last empty, at most
 
 	normal, urgent uint8 // the lanes of adds in classes Normal and Interactive
 	split          uint8 // 1 if each class has a lane for returns, else 0: see lane.go

@@ -3,6 +3,8 @@
 
 package workqueue
 
+import "math/bits"
+
 // fair is start-time fair queueing (Goyal, Vin and Cheng, 1996) in two levels: classes, and in each class tenants.
 //
 // Who is backlogged has a tag, its virtual start time: the next to be served is the one with the lowest tag, virtual
@@ -12,13 +14,15 @@ type fair struct {
 	classes []share
 	top     float64 // virtual time of the classes
 	ready   int
+	busy    uint32 // a bit for each class that has a ready key
 
 	tenants    []tenant
 	tenantFree []uint32
 	byName     map[string]uint32
-	idle       int    // tenants without a key
-	sweepAt    int    // sweep once this many are idle
-	flows      []flow // by tenant*len(classes) + class
+	recent     [256]uint32 // tenants used last, plus one: see recentOf
+	idle       int         // tenants without a key
+	sweepAt    int         // sweep once this many are idle
+	flows      []flow      // by tenant*len(classes) + class
 	seq        uint64
 }
 
@@ -70,19 +74,33 @@ func newFair(classes []share) fair {
 
 // tenant returns the index of a tenant, one of whose keys is about to refer to it.
 func (f *fair) tenant(name string, weight float64) uint32 {
-	i, ok := f.byName[name]
-	if !ok {
-		i = f.newTenant(name)
+	recent := f.recentOf(name)
+	i := *recent - 1
+	if *recent == 0 || f.tenants[i].name != name {
+		known := false
+		if i, known = f.byName[name]; !known {
+			i = f.newTenant(name)
+			f.idle++
+		}
+		*recent = i + 1
 	}
 	t := &f.tenants[i]
 	if t.keys == 0 {
-		if ok {
-			f.idle--
-		}
+		f.idle--
 		f.reweigh(i, weight)
 	}
 	t.keys++
 	return i
+}
+
+// recentOf returns the place in recent for a name, so that the map is seldom asked. Names mostly differ in their
+// lengths and last letters.
+func (f *fair) recentOf(name string) *uint32 {
+	h := len(name)
+	if h > 1 {
+		h += int(name[h-1]) + int(name[h-2])<<4
+	}
+	return &f.recent[h%len(f.recent)]
 }
 
 func (f *fair) newTenant(name string) uint32 {
@@ -142,6 +160,7 @@ func (f *fair) sweep() {
 		f.tenantFree = append(f.tenantFree, i)
 		f.idle--
 	}
+	clear(f.recent[:])
 	f.sweepAt = max(minIdle, 2*f.idle, len(f.byName))
 }
 
@@ -169,6 +188,7 @@ func (f *fair) joined(k uint32, c uint8) {
 	}
 	cl.ready++
 	f.ready++
+	f.busy |= 1 << c
 }
 
 // left counts one ready key of class c less; the caller has unlinked it.
@@ -177,6 +197,7 @@ func (f *fair) left(c uint8) {
 	cl.ready--
 	f.ready--
 	if cl.ready == 0 {
+		f.busy &^= 1 << c
 		for _, k := range cl.heap {
 			f.flows[k].at = 0
 		}
@@ -193,9 +214,10 @@ func (f *fair) left(c uint8) {
 
 // choose returns the class and the flow to serve next; there is a ready key. It does not count it as served.
 func (f *fair) choose() (c uint8, k uint32) {
-	best := -1
-	for i := range f.classes {
-		if f.classes[i].ready > 0 && (best < 0 || f.classes[i].tag.value <= f.classes[best].tag.value) {
+	best := bits.TrailingZeros32(f.busy)
+	for rest := f.busy & (f.busy - 1); rest != 0; rest &= rest - 1 {
+		i := bits.TrailingZeros32(rest)
+		if f.classes[i].tag.value <= f.classes[best].tag.value {
 			best = i // among equal tags the higher class comes first
 		}
 	}
@@ -206,8 +228,8 @@ func (f *fair) choose() (c uint8, k uint32) {
 	return uint8(best), cl.heap[0]
 }
 
-// served says that the flow k of class c, which choose has returned, was served one key.
-func (f *fair) served(c uint8, k uint32) {
+// served says that the flow k of class c and a tenant, which choose has returned, was served one key.
+func (f *fair) served(c uint8, k, tenant uint32) {
 	cl := &f.classes[c]
 	f.top = cl.tag.value
 	cl.tag.serve(cl.weight)
@@ -217,7 +239,7 @@ func (f *fair) served(c uint8, k uint32) {
 
 	fl := &f.flows[k]
 	cl.virtual = fl.tag.value
-	fl.tag.serve(f.tenants[k/uint32(len(f.classes))].weight)
+	fl.tag.serve(f.tenants[tenant].weight)
 	f.seq++
 	fl.seq = f.seq
 	f.down(cl, 0)

@@ -77,12 +77,7 @@ func (r *RateLimiting[K]) Get() (key K, shutdown bool) {
 // Done ends what Get has begun. For a key that is not held it has no effect, and is counted and reported to the hooks.
 func (r *RateLimiting[K]) Done(key K) {
 	q := r.q
-	w := who[K]{key: key}
-	if !q.identify(&w) {
-		return
-	}
-	q.mu.Lock()
-	i := q.core.find(key, w.hash)
+	i := q.lockEntry(key)
 	if i == 0 || q.core.entries.at(i).state != Held {
 		q.misusedLocked("Done of a key that is not held")
 		return

@@ -63,12 +63,12 @@ func (c *core[K]) take(now int64) uint32 {
 	if !c.plain {
 		class, k := c.fair.choose()
 		i = c.fair.flows[k].head
-		c.fair.served(class, k)
+		c.fair.served(class, k, c.entries.at(i).tenant)
 	}
 	e := c.entries.at(i)
 	c.pull(i, e)
 
-	c.queued = e.since
+	c.queued, c.last = e.since, i
 	c.deliveries++
 	e.delivery = c.deliveries
 	e.coming = noClass

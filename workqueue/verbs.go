@@ -3,6 +3,8 @@
 
 package workqueue
 
+import "hash/maphash"
+
 // Wake ends a Park: the key is ready. A key that is held will not be parked by its Park to come. It tells whether the
 // key was one or the other; others are left alone.
 func (q *Queue[K]) Wake(key K) bool {
@@ -75,9 +77,25 @@ func (q *Queue[K]) RequeueNowFor(key K, why Reason) {
 
 // Forget forgets a key's failures, so that its next backoff is the first again. It changes nothing else.
 func (q *Queue[K]) Forget(key K) {
-	if w := (who[K]{key: key}); q.identify(&w) {
-		q.mu.Lock()
-		defer q.unlock()
-		q.core.clear(&w)
+	i := q.lockEntry(key)
+	if i != 0 {
+		q.core.clear(i)
 	}
+	q.unlock()
+}
+
+// lockEntry locks, and returns a key's entry, or 0. The key that was taken last is found without a hash.
+func (q *Queue[K]) lockEntry(key K) uint32 {
+	if q.unsure && !sound(key) {
+		q.mu.Lock()
+		q.core.drop(dropUnequal)
+		return 0
+	}
+	q.mu.Lock()
+	if i := q.core.last; q.core.entries.has(i) {
+		if e := q.core.entries.at(i); e.is(flagUsed) && e.key == key {
+			return i
+		}
+	}
+	return q.core.find(key, uint32(maphash.Comparable(q.seed, key)))
 }

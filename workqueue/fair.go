@@ -207,7 +207,9 @@ func (f *fair) left(c uint8) {
 	if f.ready == 0 {
 		f.top = 0
 		for i := range f.classes {
-			f.classes[i].tag.start(0)
+			if t := &f.classes[i].tag; t.value != 0 {
+				t.start(0)
+			}
 		}
 	}
 }

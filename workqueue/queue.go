@@ -310,18 +310,19 @@ func (q *Queue[K]) addAllLater(ws []who[K], how *How) {
 
 // Get waits until a key is ready, takes it and returns it: it is held by the caller alone (W1), who must settle it.
 // It returns false when ctx is done, without taking a key, and when the queue is shut down and no key is ready.
-func (q *Queue[K]) Get(ctx context.Context) (Item[K], bool) {
+func (q *Queue[K]) Get(ctx context.Context) (item Item[K], ok bool) {
 	if ctx.Err() != nil {
-		return Item[K]{}, false
+		return item, false
 	}
 	q.lock()
 	for {
 		if i := q.core.take(q.takeTimeLocked()); i != 0 {
-			return q.handOut(i), true
+			q.handOut(i, &item)
+			return item, true
 		}
 		if q.core.shut {
 			q.unlock()
-			return Item[K]{}, false
+			return item, false
 		}
 		w := q.waiters.join()
 		q.unlock()
@@ -331,19 +332,20 @@ func (q *Queue[K]) Get(ctx context.Context) (Item[K], bool) {
 		if ctx.Err() != nil {
 			q.core.fresh++ // if this one was woken, another must be instead
 			q.unlock()
-			return Item[K]{}, false
+			return item, false
 		}
 	}
 }
 
 // TryGet is Get without waiting: it returns false if no key is ready, or all are paused.
-func (q *Queue[K]) TryGet() (Item[K], bool) {
+func (q *Queue[K]) TryGet() (item Item[K], ok bool) {
 	q.lock()
 	if i := q.core.take(q.takeTimeLocked()); i != 0 {
-		return q.handOut(i), true
+		q.handOut(i, &item)
+		return item, true
 	}
 	q.unlock()
-	return Item[K]{}, false
+	return item, false
 }
 
 // takeTimeLocked is the time for core.take, or 0 where it makes no difference.
@@ -354,10 +356,11 @@ func (q *Queue[K]) takeTimeLocked() int64 {
 	return 0
 }
 
-// handOut makes the Item of an entry that was taken, and unlocks.
-func (q *Queue[K]) handOut(i uint32) Item[K] {
+// handOut makes item that of an entry that was taken, and unlocks.
+func (q *Queue[K]) handOut(i uint32, item *Item[K]) {
 	e := q.core.entries.at(i)
-	item := Item[K]{q: q, key: e.key, index: i, delivery: e.delivery, attempt: q.core.attempts(e), class: e.class, queued: q.core.queued}
+	item.q, item.key, item.index, item.delivery = q, e.key, i, e.delivery
+	item.attempt, item.class, item.queued = q.core.attempts(e), e.class, q.core.queued
 	since := e.since
 	q.unlock()
 	if q.hooks.Taken != nil {
@@ -365,5 +368,4 @@ func (q *Queue[K]) handOut(i uint32) Item[K] {
 			Queue: q.o.Name, Class: int(item.Class()), Waited: time.Duration(since - item.queued), Attempt: item.Attempt(),
 		})
 	}
-	return item
 }

@@ -63,7 +63,9 @@ func (c *core[K]) take(now int64) uint32 {
 	if !c.plain {
 		class, k := c.fair.choose()
 		i = c.fair.flows[k].head
-		c.fair.served(class, k, c.entries.at(i).tenant)
+		if c.fair.ready > 1 { // else pull starts everything anew
+			c.fair.served(class, k, c.entries.at(i).tenant)
+		}
 	}
 	e := c.entries.at(i)
 	c.pull(i, e)

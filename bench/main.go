@@ -26,6 +26,10 @@
 // Or the live heap of a process that keeps 250,000 small ConfigMaps:
 //
 //	GOWORK=off go run . -only heap [-rounds 3] [-kept 250000] [-heap-profile directory]
+//
+// Or how many keys are reconciled before a user's change, while 50,000 others are waiting or failing:
+//
+//	GOWORK=off go run . -only fairness [-crowd 50000] [-changes 20] [-kubeconfig file]
 package main
 
 import (
@@ -46,11 +50,11 @@ func main() {
 		return
 	}
 	rounds := flag.Int("rounds", 7, "how often each measurement is made")
-	only := flag.String("only", "", "one of: time, everybody, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover, heap")
+	only := flag.String("only", "", "one of: time, everybody, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover, fairness, heap")
 	cpu := flag.Bool("cpu", false, "measure processor time instead of elapsed time")
 	informers := newInformers()
 	reconciles, ownWrites := newReconciles(informers), newOwnWrites(informers)
-	failover, heap := newFailover(), newHeap()
+	failover, fair, heap := newFailover(), newFairness(informers), newHeap()
 	flag.Parse()
 	if heap.holder != "" {
 		heap.main()
@@ -70,7 +74,7 @@ func main() {
 	}{
 		{"time", times}, {"everybody", everybody}, {"memory", memory}, {"size", sizes}, {"tenants", tenants}, {"failures", failures},
 		{"informers", informers.run}, {"reconcile", reconciles.run}, {"ryw", ownWrites.run}, {"failover", failover.run},
-		{"heap", heap.run},
+		{"fairness", fair.run},
 	}
 	for i, p := range parts {
 		if *only == "" && i < 6 || *only == p.name {

@@ -1,0 +1,267 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	crlog "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// fairness is the part that shows how many keys are reconciled before a user's change, with the defaults of each
+// framework: while the initial list is reconciled, while all of that fails, and while a change of every object fails.
+type fairness struct {
+	keys, changes int
+	limit         time.Duration
+	kubeconfig    *string
+}
+
+func newFairness(p *informers) *fairness {
+	f := &fairness{kubeconfig: &p.kubeconfig}
+	flag.IntVar(&f.keys, "crowd", 50_000, "fairness: how many keys there are")
+	flag.IntVar(&f.changes, "changes", 20, "fairness: how many changes are made, one after the other")
+	flag.DurationVar(&f.limit, "fairness-limit", time.Minute, "fairness: how long each situation may take")
+	return f
+}
+
+const (
+	fairWorkers   = 4
+	fairReconcile = time.Millisecond
+	mostBefore    = 60 // keys that may be reconciled between a user's change and its Reconcile
+)
+
+// situation is what the other keys do while the user's change comes.
+type situation struct {
+	name    string
+	failing bool // all other keys fail
+	changed bool // every key was added as a change after the initial list
+}
+
+var situations = []situation{
+	{"initial list", false, false},
+	{"initial list, all fail", true, false},
+	{"changes of all, all fail", true, true},
+}
+
+// run prints the figures of all. It starts a control plane, unless there is one.
+func (f *fairness) run(w *tabwriter.Writer, _ int) {
+	crlog.SetLogger(quietLog)
+	dir, err := os.MkdirTemp("", "bench")
+	if err == nil {
+		err = errors.Join(f.runIn(dir, w), os.RemoveAll(dir))
+	}
+	if err != nil {
+		w.Flush()
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func (f *fairness) runIn(dir string, w *tabwriter.Writer) (err error) {
+	ctx := context.Background()
+	if *f.kubeconfig == "" {
+		*f.kubeconfig = filepath.Join(dir, "kubeconfig")
+		stop, err := startControlPlane(ctx, *f.kubeconfig)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+	}
+	if err := load(ctx, *f.kubeconfig, f.keys); err != nil {
+		return err
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", *f.kubeconfig)
+	if err != nil {
+		return err
+	}
+	cfg.QPS = -1
+	fmt.Fprintf(w, "%d keys, %d workers, %s each\tkeys before a change: median\tmost\tsince its event: median\tmost\tof changes\tbound\t\t\n",
+		f.keys, fairWorkers, fairReconcile)
+	for _, s := range situations {
+		for _, c := range fairContestants {
+			if err := f.measure(ctx, w, cfg, s, c); err != nil {
+				return fmt.Errorf("%s, %s: %w", c.name, s.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (f *fairness) measure(ctx context.Context, w *tabwriter.Writer, cfg *rest.Config, s situation, c fairContestant) error {
+	ctx, cancel := context.WithTimeout(ctx, f.limit)
+	defer cancel()
+	cr := newCrowd(f.keys, s)
+	var running sync.WaitGroup
+	var failed error
+	running.Go(func() {
+		failed = c.run(ctx, cfg, cr)
+		cancel()
+	})
+	err := f.change(ctx, cfg, cr)
+	cancel()
+	running.Wait()
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	if len(cr.sinceWrite) == 0 {
+		return errors.New("the time was over before the first change")
+	}
+	ours, verdictOf := c.name == "setpoint", ""
+	if ours {
+		verdictOf = fmt.Sprintf("%d\t%s", mostBefore, verdict(median(cr.sinceWrite) <= mostBefore))
+	}
+	fmt.Fprintf(w, "%s, %s\t%.0f\t%.0f\t%.0f\t%.0f\t%d\t%s\t\n", c.name, s.name, median(cr.sinceWrite), slices.Max(cr.sinceWrite),
+		median(cr.sinceEvent), slices.Max(cr.sinceEvent), len(cr.sinceWrite), verdictOf)
+	w.Flush()
+	return nil
+}
+
+// change changes one object after the other, and counts the Reconciles until it is the changed one's turn. If the time
+// is over, the last one counts as far as it has come.
+func (f *fairness) change(ctx context.Context, cfg *rest.Config, cr *crowd) error {
+	c, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	first := 0
+	if cr.changed { // those that come before have not failed yet
+		first = f.keys
+	}
+	for i := range f.changes {
+		cr.waitFor(ctx, int64(first+1000*(i+1)))
+		n := (i*2 + 1) * f.keys / (2 * f.changes)
+		token := strconv.FormatInt(time.Now().UnixNano(), 36)
+		cr.expect(key{Namespace: namespaceOf(n), Name: objectOf(n)}, token)
+		patch := fmt.Appendf(nil, `{"data":{"change":%q}}`, token)
+		if ctx.Err() != nil {
+			return nil
+		}
+		_, err := c.CoreV1().ConfigMaps(namespaceOf(n)).Patch(context.WithoutCancel(ctx), objectOf(n), types.MergePatchType, patch, metav1.PatchOptions{})
+		if err != nil {
+			return err
+		}
+		select {
+		case <-cr.seen:
+		case <-ctx.Done():
+			cr.giveUp()
+			return nil
+		}
+	}
+	return nil
+}
+
+// crowd is what all the Reconciles of a situation share.
+type crowd struct {
+	situation
+	keys []key
+	runs atomic.Int64
+	seen chan struct{} // is sent to when the changed object was reconciled
+
+	mu         sync.Mutex // guards what follows
+	key        key
+	token      string // what the changed object has; empty: none is expected
+	written    int64  // runs when it was changed
+	arrived    int64  // runs when its event came; -1: it has not
+	sinceWrite []float64
+	sinceEvent []float64
+}
+
+func newCrowd(n int, s situation) *crowd {
+	c := &crowd{situation: s, seen: make(chan struct{}, 1)}
+	for i := range n {
+		c.keys = append(c.keys, key{Namespace: namespaceOf(i), Name: objectOf(i)})
+	}
+	return c
+}
+
+// waitFor waits until there were n Reconciles.
+func (c *crowd) waitFor(ctx context.Context, n int64) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for c.runs.Load() < n {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// expect is called before an object is changed.
+func (c *crowd) expect(k key, token string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.key, c.token, c.written, c.arrived = k, token, c.runs.Load(), -1
+}
+
+// event is called with each new state of an object, before its key is queued.
+func (c *crowd) event(o *corev1.ConfigMap) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.token != "" && o.Data["change"] == c.token {
+		c.arrived = c.runs.Load()
+	}
+}
+
+var errCrowd = errors.New("as all others")
+
+// reconcile is what every contestant does with an object.
+func (c *crowd) reconcile(o *corev1.ConfigMap) error {
+	n := c.runs.Add(1) - 1
+	if c.isChanged(o, n) {
+		c.seen <- struct{}{}
+		return nil
+	}
+	time.Sleep(fairReconcile)
+	if c.failing {
+		return errCrowd
+	}
+	return nil
+}
+
+func (c *crowd) isChanged(o *corev1.ConfigMap, n int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.token == "" || o.Data["change"] != c.token {
+		return false
+	}
+	c.countLocked(n)
+	return true
+}
+
+// giveUp counts the change that was not reconciled in time.
+func (c *crowd) giveUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.token != "" {
+		c.countLocked(c.runs.Load())
+	}
+}
+
+func (c *crowd) countLocked(n int64) {
+	arrived := c.arrived
+	if arrived < 0 {
+		arrived = n // it was read before its event was handled
+	}
+	c.sinceWrite = append(c.sinceWrite, float64(n-c.written))
+	c.sinceEvent = append(c.sinceEvent, float64(max(0, n-arrived)))
+	c.token = ""
+}

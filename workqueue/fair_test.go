@@ -15,7 +15,7 @@ import (
 type fairTrial struct {
 	t       *testing.T
 	q       *Queue[fairKey]
-	classes map[Class]float64
+	classes map[fairLane]float64 // a class's adds and its retries are two
 	tenants map[string]float64
 	ready   map[fairKey]*waitingKey
 	pairs   map[[3]any]*pair
@@ -26,13 +26,26 @@ type fairKey struct {
 	n      int
 }
 
+// fairLane is what W6 calls a class: that of adds, or, below it, that of retries.
+type fairLane struct {
+	class Class
+	adds  bool
+}
+
+func (l fairLane) order() int {
+	if l.adds {
+		return 2*int(l.class) + 1
+	}
+	return 2 * int(l.class)
+}
+
 // waitingKey is what W6 is about.
 type waitingKey struct {
-	class    Class
+	class    fairLane
 	position float64
 	others   int // deliveries since it became ready
 	tenants  map[string]bool
-	classes  map[Class]bool
+	classes  map[fairLane]bool
 }
 
 // pair is what W7 is about: the range of ni/wi − nj/wj while both have had ready keys.
@@ -40,7 +53,12 @@ type pair struct{ at, low, high float64 }
 
 func (f *fairTrial) add(k fairKey, c Class) {
 	f.q.AddWith(k, How{Class: c})
-	if w := f.ready[k]; w != nil && w.class >= c {
+	f.became(k, fairLane{c, true})
+}
+
+// became notes that a key is ready now, unless it is already, in no lower lane.
+func (f *fairTrial) became(k fairKey, c fairLane) {
+	if w := f.ready[k]; w != nil && w.class.order() >= c.order() {
 		return
 	}
 	delete(f.ready, k)
@@ -51,16 +69,16 @@ func (f *fairTrial) add(k fairKey, c Class) {
 			position++
 		}
 	}
-	f.ready[k] = &waitingKey{class: c, position: position, tenants: map[string]bool{}, classes: map[Class]bool{}}
+	f.ready[k] = &waitingKey{class: c, position: position, tenants: map[string]bool{}, classes: map[fairLane]bool{}}
 	f.watch()
 }
 
-// take takes a key and checks both guarantees.
-func (f *fairTrial) take() {
+// take takes a key, checks both guarantees, and settles it.
+func (f *fairTrial) take(fail bool) {
 	item := mustGet(f.t, f.q)
 	k := item.Key()
 	w := f.ready[k]
-	if w == nil || w.class != item.Class() {
+	if w == nil || w.class.class != item.Class() {
 		f.t.Fatalf("%v was delivered in class %v, expected %+v", k, item.Class(), w)
 	}
 	if most := f.most(k, w); float64(w.others) > most {
@@ -75,7 +93,13 @@ func (f *fairTrial) take() {
 		f.count([3]any{w.class, other, k.tenant}, -1/f.tenants[k.tenant])
 	}
 	f.watch()
-	settled(f.t, item.Done())
+	if !fail {
+		settled(f.t, item.Done())
+		return
+	}
+	_, err := item.Retry(nil)
+	settled(f.t, err)
+	f.became(k, fairLane{w.class.class, false})
 }
 
 // count counts a delivery to one of a pair, if both of it have ready keys.
@@ -94,7 +118,7 @@ func (f *fairTrial) count(key [3]any, by float64) {
 
 // watch notes who has ready keys now.
 func (f *fairTrial) watch() {
-	backlogged := map[Class]map[string]bool{}
+	backlogged := map[fairLane]map[string]bool{}
 	for k, w := range f.ready {
 		if backlogged[w.class] == nil {
 			backlogged[w.class] = map[string]bool{}
@@ -144,17 +168,18 @@ func (f *fairTrial) most(k fairKey, w *waitingKey) float64 {
 func newFairTrial(t *testing.T, seed uint64) (*fairTrial, *rand.Rand) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	weight := func() float64 { return []float64{0.01, 0.3, 1, 1, 1, 2, 3, 7, 100}[r.IntN(9)] }
-	f := &fairTrial{t: t, classes: map[Class]float64{}, tenants: map[string]float64{}, ready: map[fairKey]*waitingKey{}, pairs: map[[3]any]*pair{}}
+	f := &fairTrial{t: t, classes: map[fairLane]float64{}, tenants: map[string]float64{}, ready: map[fairKey]*waitingKey{}, pairs: map[[3]any]*pair{}}
 	var shares []Share
 	for c := range Class(1 + r.IntN(3)) {
-		f.classes[c] = weight()
-		shares = append(shares, Share{c, f.classes[c]})
+		w := weight()
+		f.classes[fairLane{c, true}], f.classes[fairLane{c, false}] = w, w/4
+		shares = append(shares, Share{c, w})
 	}
 	for i := range 1 + r.IntN(4) {
 		f.tenants[fmt.Sprint(i)] = weight()
 	}
 	f.q = newQueue(t, Options[fairKey]{
-		Classes: shares, Tenant: func(k fairKey) string { return k.tenant },
+		Classes: shares, Tenant: func(k fairKey) string { return k.tenant }, Backoff: none{},
 		TenantWeight: func(tenant string) float64 { return f.tenants[tenant] },
 	})
 	return f, r
@@ -166,13 +191,13 @@ func testFair(t *testing.T, from uint64) {
 		for range 300 {
 			// Phases in which keys come faster, and others in which they go faster, so that tenants come and go.
 			if r.IntN(3) > 0 == (r.IntN(40) > 0) || len(f.ready) == 0 {
-				f.add(fairKey{fmt.Sprint(r.IntN(len(f.tenants))), r.IntN(12)}, Class(r.IntN(len(f.classes))))
+				f.add(fairKey{fmt.Sprint(r.IntN(len(f.tenants))), r.IntN(12)}, Class(r.IntN(len(f.classes)/2)))
 			} else {
-				f.take()
+				f.take(r.IntN(3) == 0)
 			}
 		}
 		for len(f.ready) > 0 {
-			f.take()
+			f.take(false)
 		}
 	}
 }

@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestW5_AKeyKeepsItsClass: whichever way a key comes back by itself, it has the class that it was taken with.
+func TestW5_AKeyKeepsItsClass(t *testing.T) {
+	verbs := []struct {
+		name   string
+		settle func(*Queue[string], Item[string]) error
+	}{
+		{"Retry", func(_ *Queue[string], i Item[string]) error { _, err := i.Retry(nil); return err }},
+		{"RetryWith", func(_ *Queue[string], i Item[string]) error {
+			_, err := i.RetryWith(nil, Again{Exactly: time.Minute})
+			return err
+		}},
+		{"After", func(_ *Queue[string], i Item[string]) error { return i.After(time.Minute) }},
+		{"After without a delay", func(_ *Queue[string], i Item[string]) error { return i.After(0) }},
+		{"Park that expires", func(_ *Queue[string], i Item[string]) error { return i.Park("waits", time.Minute) }},
+		{"Park and Wake", func(q *Queue[string], i Item[string]) error {
+			defer q.Wake("a")
+			return i.Park("waits", time.Minute)
+		}},
+		{"Release", func(_ *Queue[string], i Item[string]) error { return i.Release() }},
+		{"Pause and Resume", func(q *Queue[string], i Item[string]) error {
+			q.Pause("a")
+			defer q.Resume("a")
+			return i.After(time.Minute)
+		}},
+		{"AddRateLimited", func(q *Queue[string], _ Item[string]) error {
+			q.Interface().AddRateLimited("a")
+			q.Interface().Done("a")
+			return nil
+		}},
+	}
+	for _, verb := range verbs {
+		for _, class := range []Class{Background, Normal, Interactive} {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue(t, Options[string]{Classes: ThreeClasses()})
+				q.AddWith("a", How{Class: class})
+				settled(t, verb.settle(q, mustGet(t, q)))
+				time.Sleep(time.Hour)
+				item := mustGet(t, q)
+				if item.Class() != class {
+					t.Errorf("%s: a key of class %v came back in class %v", verb.name, class, item.Class())
+				}
+				settled(t, item.Done())
+				q.Add("a")
+				if item := mustGet(t, q); item.Class() != Normal {
+					t.Errorf("%s: after Done an add gave class %v", verb.name, item.Class())
+				}
+			})
+		}
+	}
+}
+
+// TestW5_AddsRaiseARetry: adds before, during and after the backoff raise the class of a retry, and do not lower it.
+func TestW5_AddsRaiseARetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{Classes: ThreeClasses()})
+		for _, add := range []Class{Background, Normal, Interactive} {
+			q.Add("a")
+			item := mustGet(t, q)
+			_, err := item.Retry(nil)
+			settled(t, err)
+			q.AddWith("a", How{Class: add}) // ends the backoff
+			if item = mustGet(t, q); item.Class() != max(Normal, add) {
+				t.Errorf("an add of class %v to a retry of class normal gave class %v", add, item.Class())
+			}
+			settled(t, item.Done())
+		}
+	})
+}
+
+// storm is a queue in which n keys of a class fail again and again, without a pause.
+func storm(t *testing.T, n int, class Class) *Queue[int] {
+	q := newQueue(t, Options[int]{Classes: ThreeClasses(), Backoff: none{}})
+	for k := range n {
+		q.AddWith(k, How{Class: class})
+	}
+	failing(t, q, 2*n)
+	return q
+}
+
+type none struct{}
+
+func (none) Delay(int) time.Duration { return 0 }
+
+// failing takes keys n times, each of which fails.
+func failing(t *testing.T, q *Queue[int], n int) {
+	for range n {
+		_, err := mustGet(t, q).Retry(nil)
+		settled(t, err)
+	}
+}
+
+// TestW6_RetriesDoNotPutOffAnAdd: an add is taken within a few keys, whatever class the storm of failures is of.
+func TestW6_RetriesDoNotPutOffAnAdd(t *testing.T) {
+	for class, most := range map[Class]int{Background: 1, Normal: 1, Interactive: 2} {
+		q := storm(t, 5000, class)
+		q.Add(-1)
+		for others := 0; ; others++ {
+			item := mustGet(t, q)
+			if item.Key() == -1 {
+				if others > most {
+					t.Errorf("a storm of class %v: the add was taken after %d others, want %d at most", class, others, most)
+				}
+				break
+			}
+			_, err := item.Retry(nil)
+			settled(t, err)
+		}
+	}
+}
+
+// TestW6_RetriesGetAFifth: of adds and retries of one class, which never end, every fifth delivery is a retry; alone,
+// retries get all.
+func TestW6_RetriesGetAFifth(t *testing.T) {
+	q := storm(t, 100, Normal)
+	for k := range 1000 {
+		q.Add(1000 + k)
+	}
+	retries := 0
+	for range 1000 {
+		item := mustGet(t, q)
+		if item.Attempt() > 1 {
+			retries++
+			_, err := item.Retry(nil)
+			settled(t, err)
+			continue
+		}
+		settled(t, item.Done())
+	}
+	if retries < 199 || retries > 201 {
+		t.Errorf("of 1,000 deliveries %d were retries, want 200", retries)
+	}
+}
+
+// TestW6_AnAddOfARetryIsAnAdd: a retry that is ready and is added in its class leaves the other retries behind.
+func TestW6_AnAddOfARetryIsAnAdd(t *testing.T) {
+	q := storm(t, 100, Normal)
+	q.Add(50)
+	q.Add(-1)
+	var adds []int
+	for range 5 { // every fifth is a retry
+		item := mustGet(t, q)
+		if item.Key() == 50 || item.Key() == -1 {
+			adds = append(adds, item.Key())
+		}
+		_, err := item.Retry(nil)
+		settled(t, err)
+	}
+	if !slices.Equal(adds, []int{50, -1}) {
+		t.Errorf("adds among the first five: %v, want 50 and -1", adds)
+	}
+}
+
+// TestPlainQueueHasOneOrder: without Options.Classes a retry is not put behind adds, nor moved by one.
+func TestPlainQueueHasOneOrder(t *testing.T) {
+	q := newQueue(t, Options[int]{Backoff: none{}})
+	q.Add(1)
+	failing(t, q, 1)
+	q.Add(2)
+	q.Add(3)
+	q.Add(1)
+	if got := order(t, q); !slices.Equal(got, []int{1, 2, 3}) {
+		t.Errorf("order is %v", got)
+	}
+}

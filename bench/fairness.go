@@ -143,7 +143,7 @@ func (f *fairness) change(ctx context.Context, cfg *rest.Config, cr *crowd) erro
 	}
 	first := 0
 	if cr.changed { // those that come before have not failed yet
-		first = f.keys
+		first = f.keys * 3 / 2 // every fifth is a retry
 	}
 	for i := range f.changes {
 		cr.waitFor(ctx, int64(first+1000*(i+1)))

@@ -38,7 +38,7 @@ func newFairness(p *informers) *fairness {
 	f := &fairness{kubeconfig: &p.kubeconfig}
 	flag.IntVar(&f.keys, "crowd", 50_000, "fairness: how many keys there are")
 	flag.IntVar(&f.changes, "changes", 20, "fairness: how many changes are made, one after the other")
-	flag.DurationVar(&f.limit, "fairness-limit", time.Minute, "fairness: how long each situation may take")
+	flag.DurationVar(&f.limit, "fairness-limit", 2*time.Minute, "fairness: how long each situation may take")
 	return f
 }
 

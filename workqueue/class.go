@@ -5,14 +5,15 @@ package workqueue
 
 // Class says how urgent a key is. A higher class is not served first, it is served more often: each class has a
 // weight, and ready keys of all classes leave in proportion to the weights (W6). While a key is queued it keeps the
-// highest class that it was added with since it was last taken; once taken it starts anew.
+// highest class that it was added with since it was last taken. A key that comes back by itself, with Retry, After,
+// Park or Release, keeps the class that it was taken with.
 type Class int8
 
 // Three classes are named; any other value may be used too.
 const (
 	// Background is for the initial list and resyncs.
 	Background Class = -1
-	// Normal is for changes. It is the zero value, and the class of a key's own retries and timers.
+	// Normal is for changes. It is the zero value.
 	Normal Class = 0
 	// Interactive is for changes that a person waits for.
 	Interactive Class = 1
@@ -35,7 +36,8 @@ func (c Class) String() string {
 func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // Share gives a class its weight: a class with weight 4 is served four times as often as one with weight 1 while
-// both have ready keys.
+// both have ready keys. Retries of the class (the deliveries that Retry, After and AddRateLimited bring about) have a
+// quarter of that weight, beside it.
 type Share struct {
 	Class Class
 	// Weight is between 0.000001 and 1000000.

@@ -92,8 +92,8 @@ func (i Item[K]) Done() error {
 }
 
 // Retry settles the key as failed: it is ready again after Options.Backoff, or, where that is longer, as soon as
-// Options.Limiter allows, or at once if it was added while it was held. It returns the delay. The error is only passed
-// to the hooks and may be nil.
+// Options.Limiter allows, or at once if it was added while it was held. It keeps its class. Retry returns the delay. The
+// error is only passed to the hooks and may be nil.
 func (i Item[K]) Retry(err error) (time.Duration, error) { return i.RetryWith(err, Again{}) }
 
 // RetryNotBefore is Retry with a delay of at least d.
@@ -126,7 +126,7 @@ func (i Item[K]) RetryWith(err error, how Again) (time.Duration, error) {
 }
 
 // After settles the key as dealt with, to be delivered again after d, or before if it is added. Its failures are
-// forgotten. Whenever the key is delivered next, this timer is over (W4, C3). Zero or less: it is ready at once.
+// forgotten; it keeps its class. Whenever the key is delivered next, this timer is over (W4, C3). Zero or less: it is ready at once.
 func (i Item[K]) After(d time.Duration) error {
 	return i.settle(verdict{outcome: hook.QueueAfter, delay: int64(d)}, nil)
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// everybody prints what one add, get and settle costs with what every controller has: classes, tenants and reasons.
-// Metrics are off on both sides. The contestants take turns of 10,000 cycles, so that a busy machine meets all of them.
+// everybody prints what one add, get and settle costs with what every controller has: classes,
+// tenants and reasons. Metrics are off on both sides. The contestants take turns of 10,000 cycles,
+// so that a busy machine meets all of them.
 func everybody(w *tabwriter.Writer, rounds int) {
 	const turns, cycles = 20, 10_000
 	contestants := []struct {

@@ -26,8 +26,9 @@ import (
 	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// fairness is the part that shows how many keys are reconciled before a user's change, with the defaults of each
-// framework: while the initial list is reconciled, while all of that fails, and while a change of every object fails.
+// fairness is the part that shows how many keys are reconciled before a user's change, with the
+// defaults of each framework: while the initial list is reconciled, while all of that fails, and
+// while a change of every object fails.
 type fairness struct {
 	keys, changes int
 	limit         time.Duration
@@ -134,8 +135,8 @@ func (f *fairness) measure(ctx context.Context, w *tabwriter.Writer, cfg *rest.C
 	return nil
 }
 
-// change changes one object after the other, and counts the Reconciles until it is the changed one's turn. If the time
-// is over, the last one counts as far as it has come.
+// change changes one object after the other, and counts the Reconciles until it is the changed
+// one's turn. If the time is over, the last one counts as far as it has come.
 func (f *fairness) change(ctx context.Context, cfg *rest.Config, cr *crowd) error {
 	c, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

@@ -29,7 +29,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// fairContestant reconciles a crowd until ctx is done. Everything but the number of workers is its default.
+// fairContestant reconciles a crowd until ctx is done. Everything but the number of workers is its
+// default.
 type fairContestant struct {
 	name string
 	run  func(ctx context.Context, cfg *rest.Config, c *crowd) error

@@ -27,7 +27,8 @@
 //
 //	GOWORK=off go run . -only heap [-rounds 3] [-kept 250000] [-heap-profile directory]
 //
-// Or how many keys are reconciled before a user's change, while 50,000 others are waiting or failing:
+// Or how many keys are reconciled before a user's change, while 50,000 others are waiting or
+// failing:
 //
 //	GOWORK=off go run . -only fairness [-crowd 50000] [-changes 20] [-kubeconfig file]
 package main
@@ -74,7 +75,7 @@ func main() {
 	}{
 		{"time", times}, {"everybody", everybody}, {"memory", memory}, {"size", sizes}, {"tenants", tenants}, {"failures", failures},
 		{"informers", informers.run}, {"reconcile", reconciles.run}, {"ryw", ownWrites.run}, {"failover", failover.run},
-		{"fairness", fair.run},
+		{"fairness", fair.run}, {"heap", heap.run},
 	}
 	for i, p := range parts {
 		if *only == "" && i < 6 || *only == p.name {

@@ -63,14 +63,16 @@ type Readable interface {
 	String() string
 }
 
-// New makes a controller with keys of namespace and name. Its queue has workqueue.ThreeClasses: changes
-// get ahead of the initial list and of retries. It starts nothing. The name must be unique in a manager. What is wrong with the arguments is reported by Validate, and so by the manager's Run.
+// New makes a controller with keys of namespace and name. Its queue has workqueue.ThreeClasses:
+// changes get ahead of the initial list and of retries. It starts nothing. The name must be unique
+// in a manager. What is wrong with the arguments is reported by Validate, and so by the manager's
+// Run.
 func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller[types.NamespacedName] {
 	return NewWithQueue(name, r, o, workqueue.Options[types.NamespacedName]{})
 }
 
-// NewWithQueue makes a controller with keys of any type and a queue as q says. q.Name defaults to the
-// controller's name, and q.Classes to workqueue.ThreeClasses.
+// NewWithQueue makes a controller with keys of any type and a queue as q says. q.Name defaults to
+// the controller's name, and q.Classes to workqueue.ThreeClasses.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
 	c := &Controller[K]{name: name, reconciler: r, o: o.withDefaults(), run: fmt.Sprintf("%08x", rand.Uint32()), synced: make(chan struct{})}
 	c.slowLines = newFewLines()

@@ -119,8 +119,8 @@ func (c *core[K]) inBackoff(w *who[K]) (uint64, bool) {
 	return e.delivery, e.is(flagBackoff) && (e.state == Waiting || e.state == Paused && !e.is(flagOwed))
 }
 
-// fail counts one more failure of a key, which need not be held, and returns how many it has now, and the lane for a
-// retry.
+// fail counts one more failure of a key, which need not be held, and returns how many it has now,
+// and the lane for a retry.
 func (c *core[K]) fail(w *who[K], now int64) (n int, lane uint8) {
 	if c.shut {
 		c.drop(dropLate)

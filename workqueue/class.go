@@ -3,10 +3,11 @@
 
 package workqueue
 
-// Class says how urgent a key is. A higher class is not served first, it is served more often: each class has a
-// weight, and ready keys of all classes leave in proportion to the weights (W6). While a key is queued it keeps the
-// highest class that it was added with since it was last taken. A key that comes back by itself, with Retry, After,
-// Park or Release, keeps the class that it was taken with.
+// Class says how urgent a key is. A higher class is not served first, it is served more often: each
+// class has a weight, and ready keys of all classes leave in proportion to the weights (W6). While
+// a key is queued it keeps the highest class that it was added with since it was last taken. A key
+// that comes back by itself, with Retry, After, Park or Release, keeps the class that it was taken
+// with.
 type Class int8
 
 // Three classes are named; any other value may be used too.
@@ -35,9 +36,9 @@ func (c Class) String() string {
 // MarshalText returns String.
 func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// Share gives a class its weight: a class with weight 4 is served four times as often as one with weight 1 while
-// both have ready keys. Retries of the class (the deliveries that Retry, After and AddRateLimited bring about) have a
-// quarter of that weight, beside it.
+// Share gives a class its weight: a class with weight 4 is served four times as often as one with
+// weight 1 while both have ready keys. Retries of the class (the deliveries that Retry, After and
+// AddRateLimited bring about) have a quarter of that weight, beside it.
 type Share struct {
 	Class Class
 	// Weight is between 0.000001 and 1000000.

@@ -32,8 +32,9 @@
 //
 // # Classes
 //
-// A key has the class that it was added with: the highest one since it was last taken. A key that comes back by itself
-// keeps the class that it was taken with. An add of a higher class raises a key, and none lowers it.
+// A key has the class that it was added with: the highest one since it was last taken. A key that
+// comes back by itself keeps the class that it was taken with. An add of a higher class raises a
+// key, and none lowers it.
 //
 //	verb                             class of the next delivery
 //	Done                             that of the next add
@@ -43,10 +44,10 @@
 //	Pause and Resume                 unchanged
 //	RequeueNow                       Interactive
 //
-// If Options.Classes is set, each class has a lane for retries beside the one for adds. Retries are what Retry, After and
-// AddRateLimited bring back. While adds of a class wait, retries of all keys together get at most every fifth delivery
-// of the class. While none wait, retries are not held back. An add of a retry that is ready or waits, in its class or a
-// higher one, makes it an add.
+// If Options.Classes is set, each class has a lane for retries beside the one for adds. Retries are
+// what Retry, After and AddRateLimited bring back. While adds of a class wait, retries of all keys
+// together get at most every fifth delivery of the class. While none wait, retries are not held
+// back. An add of a retry that is ready or waits, in its class or a higher one, makes it an add.
 //
 // # States
 //
@@ -74,24 +75,26 @@
 // A delivery cancels the timer that the key's own settle (Retry, After) had set. For RateLimiting this means that Add
 // never cancels AddAfter, as in client-go.
 //
-// W5. Within one lane and tenant, keys leave in the order in which they became ready; keys of one due time in the
-// order in which they were given it. While queued, a key keeps the highest class added since it was last taken. A key
-// that comes back by itself (Retry, After, Park, Release) keeps the class that it was taken with, or a higher one that
-// was added since; after Done the next add decides. A key that is raised to a higher lane while it is queued counts as
-// having become ready there then: it goes to the end, so that raising one key never puts off those that were there
-// before.
+// W5. Within one lane and tenant, keys leave in the order in which they became ready; keys of one
+// due time in the order in which they were given it. While queued, a key keeps the highest class
+// added since it was last taken. A key that comes back by itself (Retry, After, Park, Release)
+// keeps the class that it was taken with, or a higher one that was added since; after Done the next
+// add decides. A key that is raised to a higher lane while it is queued counts as having become
+// ready there then: it goes to the end, so that raising one key never puts off those that were
+// there before.
 //
-// W6. No key starves: while deliveries go on, a ready key is taken after at most F others. Let the key be the p-th of
-// its tenant, which has weight w, in its lane, which has weight W: that of its class for adds, a quarter of it for
-// retries. Let j run over the other tenants that have ready keys in this lane while the key waits, and D over the other
-// lanes that have ready keys while it waits. Then
+// W6. No key starves: while deliveries go on, a ready key is taken after at most F others. Let the
+// key be the p-th of its tenant, which has weight w, in its lane, which has weight W: that of its
+// class for adds, a quarter of it for retries. Let j run over the other tenants that have ready
+// keys in this lane while the key waits, and D over the other lanes that have ready keys while it
+// waits. Then
 //
 //	T = p − 1 + Σj (⌈p·wj/w⌉ + 1)        others of its lane, and
 //	F = T + ΣD (⌈(T+1)·WD/W⌉ + 1)        others in all.
 //
-// A raise begins the count anew; there are at most 15 of them. Nothing is promoted by age. With ThreeClasses and one
-// tenant, the only change of class Normal is taken after at most 13 others, however many retries, resyncs and
-// interactive keys are ready.
+// A raise begins the count anew; there are at most 15 of them. Nothing is promoted by age. With
+// ThreeClasses and one tenant, the only change of class Normal is taken after at most 13 others,
+// however many retries, resyncs and interactive keys are ready.
 //
 // W7. For tenants i and j of one class that both have ready keys during the whole of an interval in which they were
 // delivered ni and nj times: |ni/wi − nj/wj| ≤ 1/wi + 1/wj. (Start-time fair queueing: Goyal, Vin and Cheng, 1996.)

@@ -93,8 +93,8 @@ func (f *fair) tenant(name string, weight float64) uint32 {
 	return i
 }
 
-// recentOf returns the place in recent for a name, so that the map is seldom asked. Names mostly differ in their
-// lengths and last letters.
+// recentOf returns the place in recent for a name, so that the map is seldom asked. Names mostly
+// differ in their lengths and last letters.
 func (f *fair) recentOf(name string) *uint32 {
 	h := len(name)
 	if h > 1 {
@@ -230,7 +230,8 @@ func (f *fair) choose() (c uint8, k uint32) {
 	return uint8(best), cl.heap[0]
 }
 
-// served says that the flow k of class c and a tenant, which choose has returned, was served one key.
+// served says that the flow k of class c and a tenant, which choose has returned, was served one
+// key.
 func (f *fair) served(c uint8, k, tenant uint32) {
 	cl := &f.classes[c]
 	f.top = cl.tag.value

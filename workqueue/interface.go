@@ -31,8 +31,8 @@ func (r *RateLimiting[K]) Add(key K) { r.q.Add(key) }
 // AddAfter adds a key after d, or at once if d is zero or less.
 func (r *RateLimiting[K]) AddAfter(key K, d time.Duration) { r.q.AddWith(key, How{After: d}) }
 
-// AddRateLimited counts a failure of the key and adds it after its backoff. It is a retry: of a key that is held it
-// has the class that the key was taken with, otherwise Normal.
+// AddRateLimited counts a failure of the key and adds it after its backoff. It is a retry: of a key
+// that is held it has the class that the key was taken with, otherwise Normal.
 func (r *RateLimiting[K]) AddRateLimited(key K) {
 	q := r.q
 	w := who[K]{key: key}

@@ -91,9 +91,9 @@ func (i Item[K]) Done() error {
 	return i.settle(verdict{outcome: hook.QueueDone}, nil)
 }
 
-// Retry settles the key as failed: it is ready again after Options.Backoff, or, where that is longer, as soon as
-// Options.Limiter allows, or at once if it was added while it was held. It keeps its class. Retry returns the delay. The
-// error is only passed to the hooks and may be nil.
+// Retry settles the key as failed: it is ready again after Options.Backoff, or, where that is
+// longer, as soon as Options.Limiter allows, or at once if it was added while it was held. It keeps
+// its class. Retry returns the delay. The error is only passed to the hooks and may be nil.
 func (i Item[K]) Retry(err error) (time.Duration, error) { return i.RetryWith(err, Again{}) }
 
 // RetryNotBefore is Retry with a delay of at least d.
@@ -125,8 +125,9 @@ func (i Item[K]) RetryWith(err error, how Again) (time.Duration, error) {
 	return d, i.settle(verdict{outcome: hook.QueueRetry, delay: int64(d), why: how.Event}, err)
 }
 
-// After settles the key as dealt with, to be delivered again after d, or before if it is added. Its failures are
-// forgotten; it keeps its class. Whenever the key is delivered next, this timer is over (W4, C3). Zero or less: it is ready at once.
+// After settles the key as dealt with, to be delivered again after d, or before if it is added. Its
+// failures are forgotten; it keeps its class. Whenever the key is delivered next, this timer is
+// over (W4, C3). Zero or less: it is ready at once.
 func (i Item[K]) After(d time.Duration) error {
 	return i.settle(verdict{outcome: hook.QueueAfter, delay: int64(d)}, nil)
 }

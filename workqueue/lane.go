@@ -3,11 +3,13 @@
 
 package workqueue
 
-// If Options.Classes is set, each class has two lanes: one for adds, and one for returns, which are the deliveries that
-// a key asks for itself with Retry or After. A lane is what the core calls a class: it has a weight, and a key moves up
-// to a higher one and never down. So a return that is added once more in its class becomes an add, and moves.
+// If Options.Classes is set, each class has two lanes: one for adds, and one for returns, which are
+// the deliveries that a key asks for itself with Retry or After. A lane is what the core calls a
+// class: it has a weight, and a key moves up to a higher one and never down. So a return that is
+// added once more in its class becomes an add, and moves.
 //
-// Lanes are numbered from the lowest class: returns 2i, adds 2i+1. Without Options.Classes there is one lane for all.
+// Lanes are numbered from the lowest class: returns 2i, adds 2i+1. Without Options.Classes there is
+// one lane for all.
 
 // returnShare is the weight of a class's returns relative to its adds.
 const returnShare = 0.25

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestW5_AKeyKeepsItsClass: whichever way a key comes back by itself, it has the class that it was taken with.
+// TestW5_AKeyKeepsItsClass: whichever way a key comes back by itself, it has the class that it was
+// taken with.
 func TestW5_AKeyKeepsItsClass(t *testing.T) {
 	verbs := []struct {
 		name   string
@@ -61,7 +62,8 @@ func TestW5_AKeyKeepsItsClass(t *testing.T) {
 	}
 }
 
-// TestW5_AddsRaiseARetry: adds before, during and after the backoff raise the class of a retry, and do not lower it.
+// TestW5_AddsRaiseARetry: adds before, during and after the backoff raise the class of a retry, and
+// do not lower it.
 func TestW5_AddsRaiseARetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, Options[string]{Classes: ThreeClasses()})
@@ -101,7 +103,8 @@ func failing(t *testing.T, q *Queue[int], n int) {
 	}
 }
 
-// TestW6_RetriesDoNotPutOffAnAdd: an add is taken within a few keys, whatever class the storm of failures is of.
+// TestW6_RetriesDoNotPutOffAnAdd: an add is taken within a few keys, whatever class the storm of
+// failures is of.
 func TestW6_RetriesDoNotPutOffAnAdd(t *testing.T) {
 	for class, most := range map[Class]int{Background: 1, Normal: 1, Interactive: 2} {
 		q := storm(t, 5000, class)
@@ -120,8 +123,8 @@ func TestW6_RetriesDoNotPutOffAnAdd(t *testing.T) {
 	}
 }
 
-// TestW6_RetriesGetAFifth: of adds and retries of one class, which never end, every fifth delivery is a retry; alone,
-// retries get all.
+// TestW6_RetriesGetAFifth: of adds and retries of one class, which never end, every fifth delivery
+// is a retry; alone, retries get all.
 func TestW6_RetriesGetAFifth(t *testing.T) {
 	q := storm(t, 100, Normal)
 	for k := range 1000 {
@@ -143,7 +146,8 @@ func TestW6_RetriesGetAFifth(t *testing.T) {
 	}
 }
 
-// TestW6_AnAddOfARetryIsAnAdd: a retry that is ready and is added in its class leaves the other retries behind.
+// TestW6_AnAddOfARetryIsAnAdd: a retry that is ready and is added in its class leaves the other
+// retries behind.
 func TestW6_AnAddOfARetryIsAnAdd(t *testing.T) {
 	q := storm(t, 100, Normal)
 	q.Add(50)
@@ -162,7 +166,8 @@ func TestW6_AnAddOfARetryIsAnAdd(t *testing.T) {
 	}
 }
 
-// TestPlainQueueHasOneOrder: without Options.Classes a retry is not put behind adds, nor moved by one.
+// TestPlainQueueHasOneOrder: without Options.Classes a retry is not put behind adds, nor moved by
+// one.
 func TestPlainQueueHasOneOrder(t *testing.T) {
 	q := newQueue(t, Options[int]{Backoff: none{}})
 	q.Add(1)

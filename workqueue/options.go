@@ -32,9 +32,10 @@ type Options[K comparable] struct {
 	// Name names the queue in hooks, snapshots and errors. Default "".
 	Name string
 
-	// Classes gives each class its weight, at most 8 of them. While adds and retries of a class are ready, every
-	// fifth delivery of the class is a retry. Default nil: one class and one order for adds and retries, so that
-	// How.Class has no effect. ThreeClasses is a good start; package controller uses it by default.
+	// Classes gives each class its weight, at most 8 of them. While adds and retries of a class are
+	// ready, every fifth delivery of the class is a retry. Default nil: one class and one order for
+	// adds and retries, so that How.Class has no effect. ThreeClasses is a good start; package
+	// controller uses it by default.
 	Classes []Share
 
 	// Tenant says whose key it is, for instance its namespace or its cluster. Ready keys of the tenants of one
@@ -51,10 +52,11 @@ type Options[K comparable] struct {
 	// Backoff says how long a key waits after a failure. Default Exponential{}.
 	Backoff Backoff
 
-	// Limiter bounds how many retries of all keys together become ready in a second; a retry waits for the longer
-	// of Backoff and Limiter. Adds need no such bound to get ahead of retries if Classes is set. Use it to protect
-	// what a Reconcile calls. Default nil: no bound. (client-go's default is 10 per second after the first 100: of
-	// 10,000 keys that fail together, the last is retried after 990 s, see package bench.)
+	// Limiter bounds how many retries of all keys together become ready in a second; a retry waits
+	// for the longer of Backoff and Limiter. Adds need no such bound to get ahead of retries if
+	// Classes is set. Use it to protect what a Reconcile calls. Default nil: no bound. (client-go's
+	// default is 10 per second after the first 100: of 10,000 keys that fail together, the last is
+	// retried after 990 s, see package bench.)
 	Limiter *rate.Limiter
 
 	// MinInterval is how long a key that was added stays waiting before it is ready, so that many adds become one

@@ -84,7 +84,8 @@ func (q *Queue[K]) Forget(key K) {
 	q.unlock()
 }
 
-// lockEntry locks, and returns a key's entry, or 0. The key that was taken last is found without a hash.
+// lockEntry locks, and returns a key's entry, or 0. The key that was taken last is found without a
+// hash.
 func (q *Queue[K]) lockEntry(key K) uint32 {
 	if q.unsure && !sound(key) {
 		q.mu.Lock()

@@ -33,6 +33,25 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	return c.plane.startAPIServer(ctx, c.options)
 }
 
+// KillAPIServer ends kube-apiserver with SIGKILL and returns when it has ended. Otherwise it is StopAPIServer.
+func (c *Cluster) KillAPIServer() error {
+	if c.plane == nil {
+		return errNotOurs
+	}
+	return c.plane.killAPIServer()
+}
+
+func (p *plane) killAPIServer() error {
+	p.change.Lock()
+	defer p.change.Unlock()
+	server := p.find(apiServerName)
+	if server == nil {
+		return nil
+	}
+	p.remove(server)
+	return server.kill()
+}
+
 func (p *plane) stopAPIServer(o Options) error {
 	p.change.Lock()
 	defer p.change.Unlock()

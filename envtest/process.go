@@ -172,6 +172,24 @@ func (p *process) stop(timeout time.Duration) error {
 	}
 }
 
+// kill ends the process at once, and returns when it and our goroutine for it have ended. It reports a process that
+// had ended before.
+func (p *process) kill() error {
+	before := p.stopping.Swap(true)
+	select {
+	case <-p.done:
+		if before {
+			return nil
+		}
+		return p.ended()
+	default:
+	}
+	kill(p.cmd.Process)
+	<-p.done
+	p.stdin.Close()
+	return nil
+}
+
 // environment is ours without the variables that would change how Kubernetes behaves: a test may set them for its own
 // clients.
 func environment() []string {

@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+)
+
+// outageClient creates, changes and deletes lamps, one after the other, and now and then spoils what the operator has made. It tries
+// each request until it is done, so that it knows what there is in the end.
+type outageClient struct {
+	dynamic   dynamic.Interface
+	namespace string
+	history   *history
+	random    *rand.Rand
+
+	wanted map[string]int // the watts of each lamp; 0: there is none
+	next   int
+}
+
+// churn does one thing after the other until over is closed, and ends what it has begun.
+func (c *outageClient) churn(ctx context.Context, over <-chan struct{}) {
+	names := make([]string, 0, len(c.wanted))
+	for name := range c.wanted {
+		names = append(names, name)
+	}
+	for {
+		lapse(ctx, time.Duration(5+c.random.IntN(60))*time.Millisecond)
+		select {
+		case <-over:
+			return
+		case <-ctx.Done():
+			return
+		default:
+		}
+		name := names[c.random.IntN(len(names))]
+		c.next++
+		switch what := c.random.IntN(10); {
+		case c.wanted[name] == 0:
+			c.create(ctx, name, c.next)
+		case what < 5:
+			c.change(ctx, name, c.next)
+		case what < 8:
+			c.delete(ctx, name)
+		default:
+			c.spoil(ctx, name, what == 9)
+		}
+	}
+}
+
+func (c *outageClient) lamps() dynamic.ResourceInterface {
+	return c.dynamic.Resource(lamps).Namespace(c.namespace)
+}
+
+func (c *outageClient) create(ctx context.Context, name string, watts int) {
+	lamp := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": lamps.GroupVersion().String(), "kind": "Lamp", "metadata": map[string]any{"name": name}, "watts": int64(watts),
+	}}
+	c.until(ctx, name, fmt.Sprint("create watts=", watts), func() (done bool, err error) {
+		_, err = c.lamps().Create(ctx, lamp, metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) {
+			return err == nil, err
+		}
+		is, err := c.lamps().Get(ctx, name, metav1.GetOptions{}) // of an attempt before, or still being deleted
+		if err != nil {
+			return false, err
+		}
+		is2, _, _ := unstructured.NestedInt64(is.Object, "watts")
+		return is.GetDeletionTimestamp() == nil && is2 == int64(watts), nil
+	})
+	c.wanted[name] = watts
+}
+
+func (c *outageClient) change(ctx context.Context, name string, watts int) {
+	c.until(ctx, name, fmt.Sprint("change watts=", watts), func() (bool, error) {
+		_, err := c.lamps().Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"watts":%d}`, watts), metav1.PatchOptions{})
+		return err == nil, err
+	})
+	c.wanted[name] = watts
+}
+
+func (c *outageClient) delete(ctx context.Context, name string) {
+	c.until(ctx, name, "delete", func() (bool, error) {
+		err := c.lamps().Delete(ctx, name, metav1.DeleteOptions{})
+		return err == nil || apierrors.IsNotFound(err), err
+	})
+	c.wanted[name] = 0
+}
+
+// spoil changes or deletes a lamp's ConfigMap, if there is one.
+func (c *outageClient) spoil(ctx context.Context, name string, remove bool) {
+	maps := c.dynamic.Resource(configMaps).Namespace(c.namespace)
+	c.until(ctx, name, fmt.Sprintf("spoil the map, remove=%t", remove), func() (done bool, err error) {
+		if remove {
+			err = maps.Delete(ctx, name, metav1.DeleteOptions{})
+		} else {
+			_, err = maps.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"watts":"spoilt"}}`), metav1.PatchOptions{})
+		}
+		return err == nil || apierrors.IsNotFound(err), err
+	})
+}
+
+// until makes a request until it is done.
+func (c *outageClient) until(ctx context.Context, name, what string, do func() (done bool, err error)) {
+	for ctx.Err() == nil {
+		done, err := do()
+		if err != nil || done {
+			c.history.note(name, "CLIENT %s: %v", what, err)
+		}
+		if done {
+			return
+		}
+		lapse(ctx, 50*time.Millisecond)
+	}
+}
+
+// logCounter counts the lines of a log, and keeps none.
+type logCounter struct {
+	*logCounts
+
+	level slog.Level
+}
+
+type logCounts struct {
+	mu     sync.Mutex // guards what follows
+	lines  int
+	outage []map[string]int // by message, since each outage began
+}
+
+// Enabled implements slog.Handler.
+func (l logCounter) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+// Handle implements slog.Handler.
+func (l logCounter) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines++
+	if n := len(l.outage); n > 0 {
+		l.outage[n-1][r.Level.String()+" "+r.Message]++
+	}
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (l logCounter) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// WithGroup implements slog.Handler.
+func (l logCounter) WithGroup(string) slog.Handler { return l }
+
+func (l *logCounts) begins() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outage = append(l.outage, map[string]int{})
+}
+
+// worst returns the most lines of one outage, and of what they were.
+func (l *logCounts) worst() (most int, of map[string]int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, by := range l.outage {
+		all := 0
+		for _, n := range by {
+			all += n
+		}
+		if all > most {
+			most, of = all, by
+		}
+	}
+	return most, of
+}
+
+// judge compares everything with what is wanted. What cannot come right any more is lasting.
+func (l *lane) judge(ctx context.Context) (lasting, passing []difference, err error) {
+	state := map[schema.GroupVersionResource][]unstructured.Unstructured{}
+	for r, namespace := range l.resources() {
+		list, err := l.dynamic.Resource(r).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, nil, err
+		}
+		state[r] = list.Items
+	}
+	live := map[string]*unstructured.Unstructured{}
+	owners := map[types.UID]string{}
+	for i := range state[lamps] {
+		lamp := &state[lamps][i]
+		live[lamp.GetName()], owners[lamp.GetUID()] = lamp, lamp.GetName()
+	}
+	had := map[string]int{} // how many things of a resource a lamp has
+	for r, objects := range state {
+		for i := range objects {
+			obj := &objects[i]
+			if r == lamps || obj.GetName() == "kube-root-ca.crt" {
+				continue
+			}
+			name, uid := ownedBy(obj)
+			if owners[uid] == "" {
+				lasting = append(lasting, difference{name, fmt.Sprintf("orphan: %s %s %s of lamp %s %s", r.Resource, obj.GetName(), short(obj.GetUID()), name, short(uid))})
+				continue
+			}
+			had[r.Resource+" "+name]++
+		}
+	}
+	for _, c := range l.clients {
+		for name, watts := range c.wanted {
+			more, rest := l.judgeLamp(name, watts, live[name], state[configMaps], had)
+			lasting, passing = append(lasting, more...), append(passing, rest...)
+		}
+	}
+	return lasting, passing, nil
+}
+
+// difference is what is wrong with a lamp, or with what belongs to it.
+type difference struct{ lamp, what string }
+
+func ownedBy(obj *unstructured.Unstructured) (name string, uid types.UID) {
+	if uid := obj.GetLabels()[ofUID]; uid != "" {
+		return obj.GetLabels()[ofLamp], types.UID(uid)
+	}
+	if owner := metav1.GetControllerOf(obj); owner != nil {
+		return owner.Name, owner.UID
+	}
+	return "nobody's", ""
+}

@@ -50,7 +50,7 @@ func (c *outageClient) churn(ctx context.Context, over <-chan struct{}) {
 		c.next++
 		switch what := c.random.IntN(10); {
 		case c.wanted[name] == 0:
-			c.create(ctx, name, c.next)
+			c.create(ctx, name, c.next, over)
 		case what < 5:
 			c.change(ctx, name, c.next)
 		case what < 8:
@@ -65,7 +65,9 @@ func (c *outageClient) lamps() dynamic.ResourceInterface {
 	return c.dynamic.Resource(lamps).Namespace(c.namespace)
 }
 
-func (c *outageClient) create(ctx context.Context, name string, watts int) {
+// create makes a lamp, unless the churn is over before the last one of that name is gone.
+func (c *outageClient) create(ctx context.Context, name string, watts int, over <-chan struct{}) {
+	c.wanted[name] = watts
 	lamp := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": lamps.GroupVersion().String(), "kind": "Lamp", "metadata": map[string]any{"name": name}, "watts": int64(watts),
 	}}
@@ -78,10 +80,17 @@ func (c *outageClient) create(ctx context.Context, name string, watts int) {
 		if err != nil {
 			return false, err
 		}
-		is2, _, _ := unstructured.NestedInt64(is.Object, "watts")
-		return is.GetDeletionTimestamp() == nil && is2 == int64(watts), nil
+		if is.GetDeletionTimestamp() == nil {
+			return true, nil
+		}
+		select {
+		case <-over:
+			c.wanted[name] = 0
+			return true, nil
+		default:
+			return false, nil
+		}
 	})
-	c.wanted[name] = watts
 }
 
 func (c *outageClient) change(ctx context.Context, name string, watts int) {
@@ -92,10 +101,18 @@ func (c *outageClient) change(ctx context.Context, name string, watts int) {
 	c.wanted[name] = watts
 }
 
+// delete names the version: an API server that reads an object without finalizers deletes it, also when one is added meanwhile.
 func (c *outageClient) delete(ctx context.Context, name string) {
 	c.until(ctx, name, "delete", func() (bool, error) {
-		err := c.lamps().Delete(ctx, name, metav1.DeleteOptions{})
-		return err == nil || apierrors.IsNotFound(err), err
+		is, err := c.lamps().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && is.GetDeletionTimestamp() != nil {
+			return true, nil
+		}
+		if err == nil {
+			version := is.GetResourceVersion()
+			err = c.lamps().Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}})
+		}
+		return err == nil, err
 	})
 	c.wanted[name] = 0
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,8 +43,16 @@ func newHistory() *history { return &history{began: time.Now(), events: map[stri
 func (h *history) add(name string, at time.Time, what []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.events[name] = append(h.events[name], happened{at, strings.Join(what, "; ")})
+	h.events[name] = append(h.events[name], happened{at, terse(strings.Join(what, "; "))})
 }
+
+// terse shortens what errors of requests repeat.
+func terse(text string) string {
+	text = addresses.ReplaceAllString(text, "")
+	return strings.NewReplacer("\n", " | ", "nobody can tell whether", "unclear whether", ".scenario.setpoint.dev", "").Replace(text)
+}
+
+var addresses = regexp.MustCompile(`"https://[^"]*"|(read|dial) tcp [^ ]* |\(namespace [^)]*\)`)
 
 func (h *history) note(name, format string, args ...any) {
 	h.add(name, time.Now(), []string{fmt.Sprintf(format, args...)})

@@ -46,6 +46,7 @@ type outageOperator struct {
 	history            *history
 
 	manager  *manager.Manager
+	control  *controller.Controller[types.NamespacedName]
 	lamps    *cache.Handle[*Lamp]
 	maps     *cache.Handle[*corev1.ConfigMap]
 	secrets  *cache.Handle[*corev1.Secret]
@@ -88,6 +89,7 @@ func newOutageOperator(m *manager.Manager, h *history, namespace, outside string
 		return []types.NamespacedName{{Namespace: namespace, Name: a.Labels[ofLamp]}}, nil
 	})))
 	m.Add(c)
+	o.control = c
 	return o
 }
 

@@ -163,6 +163,9 @@ func (b *batch) run(ctx context.Context, kills int) {
 	if b.random.IntN(2) == 0 { // else the churn ends with the last outage
 		lapse(ctx, time.Second)
 	}
+	for _, l := range b.lanes {
+		l.history.note(everybody, "CHURN OVER")
+	}
 	close(b.over)
 	b.clients.Wait()
 	var all sync.WaitGroup
@@ -174,7 +177,6 @@ func (b *batch) run(ctx context.Context, kills int) {
 
 // finish waits until the operator is idle, compares, stops it and removes what there is.
 func (l *lane) finish(ctx context.Context, back time.Time) {
-	l.history.note(everybody, "CHURN OVER")
 	over := time.Now()
 	patient, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -190,6 +192,9 @@ func (l *lane) finish(ctx context.Context, back time.Time) {
 		lasting, passing, err = l.judge(ctx)
 	}
 	l.converged = time.Since(back)
+	if over.After(back) {
+		l.converged = time.Since(over)
+	}
 	if len(first) > 0 {
 		l.violations = append(l.violations, fmt.Sprintf("%s: idle, but not right until %s later: %v", l.name, time.Since(over)-l.idle, first))
 	}
@@ -201,7 +206,8 @@ func (l *lane) finish(ctx context.Context, back time.Time) {
 		text := fmt.Sprintf("%s: %s", l.name, d.what)
 		if !told[d.lamp] {
 			told[d.lamp] = true
-			text += "\n" + l.history.of(d.lamp)
+			state, known := l.operator.control.Queue().Look(types.NamespacedName{Namespace: l.operator.namespace, Name: d.lamp})
+			text += fmt.Sprintf("\nits key: %t %+v\n%s", known, state, l.history.of(d.lamp))
 		}
 		l.violations = append(l.violations, text)
 	}

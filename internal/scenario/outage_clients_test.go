@@ -199,13 +199,13 @@ func (l *logCounts) worst() (most int, of map[string]int) {
 	return most, of
 }
 
-// judge compares everything with what is wanted. What cannot come right any more is lasting.
-func (l *lane) judge(ctx context.Context) (lasting, passing []difference, err error) {
+// judge compares everything with what is wanted.
+func (l *lane) judge(ctx context.Context) (all []difference, err error) {
 	state := map[schema.GroupVersionResource][]unstructured.Unstructured{}
 	for r, namespace := range l.resources() {
 		list, err := l.dynamic.Resource(r).Namespace(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		state[r] = list.Items
 	}
@@ -224,7 +224,7 @@ func (l *lane) judge(ctx context.Context) (lasting, passing []difference, err er
 			}
 			name, uid := ownedBy(obj)
 			if owners[uid] == "" {
-				lasting = append(lasting, difference{name, fmt.Sprintf("orphan: %s %s %s of lamp %s %s", r.Resource, obj.GetName(), short(obj.GetUID()), name, short(uid))})
+				all = append(all, difference{name, fmt.Sprintf("orphan: %s %s %s of lamp %s %s", r.Resource, obj.GetName(), short(obj.GetUID()), name, short(uid)), true})
 				continue
 			}
 			had[r.Resource+" "+name]++
@@ -232,15 +232,17 @@ func (l *lane) judge(ctx context.Context) (lasting, passing []difference, err er
 	}
 	for _, c := range l.clients {
 		for name, watts := range c.wanted {
-			more, rest := l.judgeLamp(name, watts, live[name], state[configMaps], had)
-			lasting, passing = append(lasting, more...), append(passing, rest...)
+			all = append(all, l.judgeLamp(name, watts, live[name], state[configMaps], had)...)
 		}
 	}
-	return lasting, passing, nil
+	return all, nil
 }
 
 // difference is what is wrong with a lamp, or with what belongs to it.
-type difference struct{ lamp, what string }
+type difference struct {
+	lamp, what string
+	lasting    bool // it cannot come right any more
+}
 
 func ownedBy(obj *unstructured.Unstructured) (name string, uid types.UID) {
 	if uid := obj.GetLabels()[ofUID]; uid != "" {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // These environment variables say what the harness does. See setting for the defaults.
@@ -87,6 +88,7 @@ type lane struct {
 	stopped  chan error
 
 	idle, converged time.Duration // after the API server's return
+	late            bool          // it was idle before all was right
 	violations      []string
 }
 
@@ -185,37 +187,58 @@ func (l *lane) finish(ctx context.Context, back time.Time) {
 	}
 	l.idle = time.Since(over)
 	l.history.note(everybody, "IDLE")
-	lasting, passing, err := l.judge(ctx)
-	first := passing
-	for deadline := time.Now().Add(40 * time.Second); err == nil && len(passing) > 0 && time.Now().Before(deadline); {
-		lapse(ctx, 100*time.Millisecond)
-		lasting, passing, err = l.judge(ctx)
+	wrong, err := l.judge(ctx)
+	wrong = slices.DeleteFunc(wrong, l.inBackoff)
+	for deadline := time.Now().Add(2 * time.Minute); err == nil && time.Now().Before(deadline); lapse(ctx, 100*time.Millisecond) {
+		var now []difference
+		now, err = l.judge(ctx)
+		wrong = append(wrong, slices.DeleteFunc(slices.Clone(now), func(d difference) bool { return !d.lasting })...)
+		if now = slices.DeleteFunc(now, func(d difference) bool { return d.lasting }); len(now) == 0 {
+			break
+		}
+		l.late = true
 	}
 	l.converged = time.Since(back)
 	if over.After(back) {
 		l.converged = time.Since(over)
 	}
-	if len(first) > 0 {
-		l.violations = append(l.violations, fmt.Sprintf("%s: idle, but not right until %s later: %v", l.name, time.Since(over)-l.idle, first))
-	}
 	if err != nil {
 		l.violations = append(l.violations, fmt.Sprintf("%s: %v", l.name, err))
 	}
-	told := map[string]bool{}
-	for _, d := range slices.Concat(lasting, passing, first) {
-		text := fmt.Sprintf("%s: %s", l.name, d.what)
-		if !told[d.lamp] {
-			told[d.lamp] = true
-			state, known := l.operator.control.Queue().Look(types.NamespacedName{Namespace: l.operator.namespace, Name: d.lamp})
-			text += fmt.Sprintf("\nits key: %t %+v\n%s", known, state, l.history.of(d.lamp))
-		}
-		l.violations = append(l.violations, text)
-	}
+	l.tell(wrong)
 	l.stop()
 	if err := <-l.stopped; err != nil {
 		l.violations = append(l.violations, fmt.Sprintf("%s: Run: %v", l.name, err))
 	}
 	l.clear(ctx)
+}
+
+// inBackoff excuses what is not right yet because its key waits in backoff, which Idle does not wait for.
+func (l *lane) inBackoff(d difference) bool {
+	state, _ := l.look(d.lamp)
+	return !d.lasting && state.State == workqueue.Waiting
+}
+
+func (l *lane) look(lamp string) (workqueue.KeyState[types.NamespacedName], bool) {
+	return l.operator.control.Queue().Look(types.NamespacedName{Namespace: l.operator.namespace, Name: lamp})
+}
+
+// tell makes violations of differences, each once, with the history of the lamp.
+func (l *lane) tell(wrong []difference) {
+	lamps, told := map[string]bool{}, map[string]bool{}
+	for _, d := range wrong {
+		text := fmt.Sprintf("%s: %s", l.name, d.what)
+		if told[text] {
+			continue
+		}
+		told[text] = true
+		if !lamps[d.lamp] {
+			lamps[d.lamp] = true
+			state, known := l.look(d.lamp)
+			text += fmt.Sprintf("\nits key: %s %t\n%s", state.State, known, l.history.of(d.lamp))
+		}
+		l.violations = append(l.violations, text)
+	}
 }
 
 // resources returns what the operator has, and where.
@@ -248,19 +271,19 @@ func (l *lane) names() map[string]int {
 }
 
 // judgeLamp compares a lamp with what its client wants, and with what it has.
-func (l *lane) judgeLamp(name string, watts int, lamp *unstructured.Unstructured, maps []unstructured.Unstructured, had map[string]int) (lasting, passing []difference) {
+func (l *lane) judgeLamp(name string, watts int, lamp *unstructured.Unstructured, maps []unstructured.Unstructured, had map[string]int) (all []difference) {
 	wrong := func(format string, args ...any) {
-		passing = append(passing, difference{name, name + ": " + fmt.Sprintf(format, args...)})
+		all = append(all, difference{name, name + ": " + fmt.Sprintf(format, args...), false})
 	}
 	if watts == 0 {
 		if lamp != nil {
 			wrong("it was deleted and is still there, with finalizers %v", lamp.GetFinalizers())
 		}
-		return nil, passing
+		return all
 	}
 	if lamp == nil || lamp.GetDeletionTimestamp() != nil {
 		wrong("it is missing, or being deleted")
-		return nil, passing
+		return all
 	}
 	want := strconv.Itoa(watts)
 	if is := fmt.Sprint(lamp.Object["watts"]); is != want {
@@ -274,7 +297,7 @@ func (l *lane) judgeLamp(name string, watts int, lamp *unstructured.Unstructured
 		case n == 0:
 			wrong("no %s", resource)
 		case n > 1:
-			lasting = append(lasting, difference{name, fmt.Sprintf("%s: %d %s", name, n, resource)})
+			all = append(all, difference{name, fmt.Sprintf("%s: %d %s", name, n, resource), true})
 		}
 	}
 	for i := range maps {
@@ -284,7 +307,7 @@ func (l *lane) judgeLamp(name string, watts int, lamp *unstructured.Unstructured
 			}
 		}
 	}
-	return lasting, passing
+	return all
 }
 
 // outageReport sums runs up.
@@ -294,7 +317,7 @@ type outageReport struct {
 }
 
 type outageSum struct {
-	runs, bad                                             int
+	runs, bad, late                                            int
 	reconciles, stale, unseen, uncertain, doubts, expired int64
 	slowest, idle                                         time.Duration
 	lines                                                 int
@@ -317,6 +340,9 @@ func (r *outageReport) add(b *batch) {
 				}
 			}
 		}
+		if l.late {
+			s.late++
+		}
 		s.reconciles += o.runs.Load()
 		s.stale += o.stale.Load()
 		s.unseen += o.unseen.Load()
@@ -333,9 +359,9 @@ func (r *outageReport) add(b *batch) {
 func (r *outageReport) String() string {
 	text := ""
 	for heeds, s := range r.runs {
-		text += fmt.Sprintf("returns Stale: %t: %d runs, %d with differences; %d Reconciles, %d with Stale, %d began with own writes unseen, %d answers lost; "+
+		text += fmt.Sprintf("returns Stale: %t: %d runs, %d with differences, %d not right before a backoff ended; %d Reconciles, %d with Stale, %d began with own writes unseen, %d answers lost; "+
 			"Awaited: %d with doubts, %d expired; converged at most %s after the API server's return, idle at most %s after the churn; at most %d log lines in an outage: %v\n",
-			heeds, s.runs, s.bad, s.reconciles, s.stale, s.unseen, s.uncertain, s.doubts, s.expired, s.slowest.Round(time.Millisecond), s.idle.Round(time.Millisecond), s.lines, s.of)
+			heeds, s.runs, s.bad, s.late, s.reconciles, s.stale, s.unseen, s.uncertain, s.doubts, s.expired, s.slowest.Round(time.Millisecond), s.idle.Round(time.Millisecond), s.lines, s.of)
 	}
 	return text
 }

@@ -31,6 +31,7 @@ import (
 const (
 	outageRuns  = "SETPOINT_OUTAGE_RUNS"  // runs of each variant
 	outageLanes = "SETPOINT_OUTAGE_LANES" // runs of each variant at once: they have the API server, and its ends, in common
+	outageLamps = "SETPOINT_OUTAGE_LAMPS" // lamps of each client
 	outageKills = "SETPOINT_OUTAGE_KILLS" // kills of the API server in a run
 	outageSeed  = "SETPOINT_OUTAGE_SEED"  // of the first batch; each batch has the next one
 )
@@ -122,8 +123,8 @@ func (b *batch) newLane(ctx context.Context, name string, heeds bool) *lane {
 			dynamic: l.dynamic, namespace: namespace, history: l.history, wanted: map[string]int{},
 			random: rand.New(rand.NewPCG(b.seed, b.random.Uint64())), //nolint:gosec // no secrets
 		}
-		for i := range 5 {
-			c.wanted[fmt.Sprintf("lamp-%d%d", n, i)] = 0
+		for i := range setting(outageLamps, 8, 8) {
+			c.wanted[fmt.Sprintf("lamp-%d-%d", n, i)] = 0
 		}
 		l.clients = append(l.clients, c)
 	}
@@ -317,7 +318,7 @@ type outageReport struct {
 }
 
 type outageSum struct {
-	runs, bad, late                                            int
+	runs, bad, late                                       int
 	reconciles, stale, unseen, uncertain, doubts, expired int64
 	slowest, idle                                         time.Duration
 	lines                                                 int

@@ -224,7 +224,7 @@ func (l *lane) judge(ctx context.Context) (all []difference, err error) {
 			}
 			name, uid := ownedBy(obj)
 			if owners[uid] == "" {
-				all = append(all, difference{name, fmt.Sprintf("orphan: %s %s %s of lamp %s %s", r.Resource, obj.GetName(), short(obj.GetUID()), name, short(uid)), true})
+				all = append(all, difference{name, fmt.Sprintf("orphan: %s %s %s of lamp %s %s", r.Resource, obj.GetName(), short(obj.GetUID()), name, short(uid)), false})
 				continue
 			}
 			had[r.Resource+" "+name]++

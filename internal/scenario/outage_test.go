@@ -188,17 +188,21 @@ func (l *lane) finish(ctx context.Context, back time.Time) {
 	}
 	l.idle = time.Since(over)
 	l.history.note(everybody, "IDLE")
-	wrong, err := l.judge(ctx)
-	wrong = slices.DeleteFunc(wrong, l.inBackoff)
-	for deadline := time.Now().Add(2 * time.Minute); err == nil && time.Now().Before(deadline); lapse(ctx, 100*time.Millisecond) {
-		var now []difference
-		now, err = l.judge(ctx)
-		wrong = append(wrong, slices.DeleteFunc(slices.Clone(now), func(d difference) bool { return !d.lasting })...)
-		if now = slices.DeleteFunc(now, func(d difference) bool { return d.lasting }); len(now) == 0 {
+	first, err := l.judge(ctx)
+	wrong, last, calm := slices.DeleteFunc(first, l.inBackoff), []difference(nil), 0
+	for err == nil && calm < 20 { // until nothing more can be expected
+		last, err = l.judge(ctx)
+		passing := slices.DeleteFunc(slices.Clone(last), func(d difference) bool { return d.lasting })
+		if len(passing) == 0 {
 			break
 		}
 		l.late = true
+		if calm++; slices.ContainsFunc(passing, l.inBackoff) {
+			calm = 0
+		}
+		lapse(ctx, 100*time.Millisecond)
 	}
+	wrong = append(wrong, last...)
 	l.converged = time.Since(back)
 	if over.After(back) {
 		l.converged = time.Since(over)

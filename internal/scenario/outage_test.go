@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -71,7 +72,8 @@ type batch struct {
 	seed    uint64
 	random  *rand.Rand
 	lanes   []*lane
-	back    time.Time // when the API server has come back for the last time
+	back    time.Time     // when the API server has come back for the last time
+	longest time.Duration // outage
 	over    chan struct{}
 	clients sync.WaitGroup
 }
@@ -116,7 +118,12 @@ func (b *batch) newLane(ctx context.Context, name string, heeds bool) *lane {
 	DeferCleanup(h.CloseIdleConnections)
 	l.dynamic, err = dynamic.NewForConfigAndClient(cfg, h)
 	Expect(err).NotTo(HaveOccurred())
-	l.manager = manager.New(cluster.Config(), manager.Options{Name: "outage", Scheme: newScheme(), Logger: slog.New(logCounter{logCounts: l.log})})
+	l.manager = manager.New(cluster.Config(), manager.Options{
+		Name: "outage", Scheme: newScheme(), Logger: slog.New(logCounter{logCounts: l.log}),
+		CacheHooks: &hook.Cache{InformerState: func(s hook.InformerState) {
+			l.history.note(everybody, "INFORMER %s %s: %v", s.Kind, s.Phase, s.Err)
+		}},
+	})
 	l.operator = newOutageOperator(l.manager, l.history, namespace, outside, heeds)
 	for n := range 4 {
 		c := &outageClient{
@@ -156,9 +163,11 @@ func (b *batch) run(ctx context.Context, kills int) {
 			l.log.begins()
 			l.history.note(everybody, "KILL")
 		}
+		down := time.Now()
 		Expect(cluster.KillAPIServer()).To(Succeed())
 		Expect(cluster.StartAPIServer(ctx)).To(Succeed())
 		b.back = time.Now()
+		b.longest = max(b.longest, b.back.Sub(down))
 		for _, l := range b.lanes {
 			l.history.note(everybody, "READY")
 		}
@@ -317,6 +326,7 @@ func (l *lane) judgeLamp(name string, watts int, lamp *unstructured.Unstructured
 
 // outageReport sums runs up.
 type outageReport struct {
+	longest    time.Duration
 	runs       map[bool]*outageSum
 	violations []string
 }
@@ -333,6 +343,7 @@ func (r *outageReport) add(b *batch) {
 	if r.runs == nil {
 		r.runs = map[bool]*outageSum{false: {}, true: {}}
 	}
+	r.longest = max(r.longest, b.longest)
 	for _, l := range b.lanes {
 		s, o := r.runs[l.operator.heeds], l.operator
 		s.runs++
@@ -362,8 +373,9 @@ func (r *outageReport) add(b *batch) {
 }
 
 func (r *outageReport) String() string {
-	text := ""
-	for heeds, s := range r.runs {
+	text := fmt.Sprintf("%s: the longest outage took %s\n", time.Now().Format(time.TimeOnly), r.longest.Round(time.Millisecond))
+	for _, heeds := range []bool{false, true} {
+		s := r.runs[heeds]
 		text += fmt.Sprintf("returns Stale: %t: %d runs, %d with differences, %d not right before a backoff ended; %d Reconciles, %d with Stale, %d began with own writes unseen, %d answers lost; "+
 			"Awaited: %d with doubts, %d expired; converged at most %s after the API server's return, idle at most %s after the churn; at most %d log lines in an outage: %v\n",
 			heeds, s.runs, s.bad, s.late, s.reconciles, s.stale, s.unseen, s.uncertain, s.doubts, s.expired, s.slowest.Round(time.Millisecond), s.idle.Round(time.Millisecond), s.lines, s.of)

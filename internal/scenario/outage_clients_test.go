@@ -140,7 +140,7 @@ func (c *outageClient) until(ctx context.Context, name, what string, do func() (
 		if done {
 			return
 		}
-		lapse(ctx, 50*time.Millisecond)
+		lapse(ctx, 200*time.Millisecond)
 	}
 }
 

@@ -78,7 +78,10 @@ func newOutageOperator(m *manager.Manager, h *history, namespace, outside string
 	o.maps = cache.ForScope[*corev1.ConfigMap](m.Cache(), here)
 	o.secrets = cache.ForScope[*corev1.Secret](m.Cache(), here)
 	o.accounts = cache.ForScope[*corev1.ServiceAccount](m.Cache(), there)
-	c := controller.New("lamps", o, controller.Options{Workers: 4, Hooks: &hook.Controller{Awaited: o.awaited}})
+	c := controller.New("lamps", o, controller.Options{
+		Workers: 4, Hooks: &hook.Controller{Awaited: o.awaited},
+		ReadYourWrites: 5 * time.Minute, // so that a machine on which a start takes longer than the default does not matter
+	})
 	c.Watch(source.Kind(o.lamps, handler.Self()))
 	c.Watch(source.Kind(o.maps, handler.Owner(o.lamps)))
 	c.Watch(source.Kind(o.secrets, handler.Owner(o.lamps)))

@@ -166,6 +166,18 @@ func TestRestartAPIServer(t *testing.T) {
 	if _, err := c.dynamic.Resource(configMaps).Namespace("default").Get(ctx, "kept", metav1.GetOptions{}); err != nil {
 		t.Errorf("its data: %v", err)
 	}
+	server := c.plane.find(apiServerName)
+	for range 2 { // the second time nothing happens
+		if err := c.KillAPIServer(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !strings.Contains(errorText(server.err), "signal: killed") {
+		t.Errorf("killed, it ended with %v", server.err)
+	}
+	if err := c.StartAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.Stop(); err != nil {
 		t.Error(err)
 	}

@@ -82,6 +82,10 @@ var _ = Describe("Read your writes while an informer fails", func() {
 		rounds(ctx, parked)
 	}, NodeTimeout(20*time.Minute))
 
+	It("what returned Stale in an outage is done when Idle returns nil", func(ctx SpecContext) {
+		rounds(ctx, idleAfterOutage)
+	}, NodeTimeout(30*time.Minute))
+
 	It("a controller that takes the place of a removed one of its name waits for what that has written", func(ctx SpecContext) {
 		rounds(ctx, replaced)
 	}, NodeTimeout(20*time.Minute))
@@ -178,6 +182,36 @@ func parked(ctx context.Context, p pace, _ int) (err error) {
 		return fmt.Errorf("keys were retried %d times with a backoff", m.retried.Load()-retried)
 	case lines >= 200:
 		return fmt.Errorf("%d log lines: %v", lines, of)
+	}
+	return m.oneEach(ctx)
+}
+
+// idleAfterOutage has a key return Stale for so long that a backoff would be one that Idle does not wait for: it returned nil then,
+// and what the key was to make was missing, or wrong, for a minute and more.
+func idleAfterOutage(ctx context.Context, _ pace, _ int) (err error) {
+	m, err := newMaker(ctx, "maker", true)
+	if err != nil {
+		return err
+	}
+	defer m.end(&err)
+	m.manager.Add(m.controller())
+	m.run(ctx)
+	if err := m.manager.Idle(ctx); err != nil {
+		return err
+	}
+	secrets := fault.Match{Verbs: []string{"watch", "list"}, Resources: []string{"secrets"}, Namespace: m.namespace}
+	refused := m.proxy.Add(fault.Rule{Match: secrets, Refuse: apierrors.NewInternalError(fmt.Errorf("refused"))})
+	m.proxy.Cut(secrets)
+	if err := refused.WaitHits(ctx, 1); err != nil {
+		return err
+	}
+	if err := m.parent(ctx, "one"); err != nil {
+		return err
+	}
+	lapse(ctx, 3*time.Second)
+	refused.Remove()
+	if err := m.manager.Idle(ctx); err != nil {
+		return err
 	}
 	return m.oneEach(ctx)
 }

@@ -71,6 +71,19 @@ func (h *history) of(name string) string {
 	return text.String()
 }
 
+// lastLamp returns the lamp of the last Reconcile.
+func (l *lane) lastLamp() (name string) {
+	l.history.mu.Lock()
+	defer l.history.mu.Unlock()
+	var last time.Time
+	for lamp, events := range l.history.events {
+		if at := events[len(events)-1].at; lamp != everybody && at.After(last) {
+			last, name = at, lamp
+		}
+	}
+	return name
+}
+
 // did takes down a write of the operator and how it went.
 func (o *outageOperator) did(t *trace, resource, verb string, obj metav1.Object, err error) {
 	if err != nil {

@@ -226,12 +226,19 @@ func (l *lane) finish(ctx context.Context, back time.Time) {
 		l.violations = append(l.violations, fmt.Sprintf("%s: %v", l.name, err))
 	}
 	l.tell(wrong)
+	if l.converged > slow {
+		l.history.note(everybody, "SLOW: %s, idle after %s, right after %s", l.name, l.idle, l.converged)
+		fmt.Fprintln(os.Stderr, l.history.of(l.lastLamp()))
+	}
 	l.stop()
 	if err := <-l.stopped; err != nil {
 		l.violations = append(l.violations, fmt.Sprintf("%s: Run: %v", l.name, err))
 	}
 	l.clear(ctx)
 }
+
+// slow is how long a recovery may take before the harness shows why.
+const slow = 5 * time.Second
 
 // inBackoff excuses what is not right yet because its key waits in backoff, which Idle does not wait for.
 func (l *lane) inBackoff(d difference) bool {

@@ -151,6 +151,20 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
+// TestMemory_EmptyAfterABurst: a queue that is empty has given back the room of an initial list.
+func TestMemory_EmptyAfterABurst(t *testing.T) {
+	q := newQueue(t, Options[int]{})
+	for k := range keptEntries {
+		q.Add(k)
+	}
+	for range keptEntries {
+		settled(t, mustGet(t, q).Done())
+	}
+	if used := q.core.entries.used; used != 0 {
+		t.Errorf("an empty queue keeps room for %d entries", used)
+	}
+}
+
 // TestMemory: what a key has used is used again, and given back after a peak.
 func TestMemory(t *testing.T) {
 	q := newQueue(t, Options[int]{Backoff: Exponential{Base: 1, Max: 1}})

@@ -207,7 +207,9 @@ func (l *listerWatcher) persist(ctx context.Context, o metav1.ListOptions, do fu
 			delay = untilAskedAgain(err)
 		default:
 			l.informer.report(hook.Failing, err)
-			delay = max(delay, pause.Step())
+			if delay == 0 { // the API server does not say when
+				delay = pause.Step()
+			}
 		}
 		if err := sleep(ctx, delay); err != nil {
 			return nil, err

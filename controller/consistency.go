@@ -54,7 +54,11 @@ func (c *Controller[K]) park(item workqueue.Item[K], p *past, reason gap, left t
 	p.missing = reason.String()
 	p.unnotify = reason.Notify(func() { c.queue.Wake(item.Key()) })
 	pause := min(left, time.Second<<min(p.checks, 10))
-	p.checks++
+	if _, silent := reason.(textGap); silent { // it calls no Notify
+		pause = min(left, time.Second)
+	} else {
+		p.checks++
+	}
 	c.journal.put(item.Key(), p)    // before another worker can take the key
 	_ = item.Park(p.missing, pause) // cannot fail: the item is held
 	if c.queue.ShuttingDown() {     // then the key was dropped, perhaps after letGo

@@ -175,6 +175,41 @@ func TestC6_AsksAboutLostAnswers(t *testing.T) {
 	}
 }
 
+// TestC6_AsksSoonAfterAnOutage: however long an outage was, the API server is asked about lost answers
+// soon after it, and soon again if it cannot answer yet.
+func TestC6_AsksSoonAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lose := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+				if q.Verb == "create" {
+					return q.Fail(http.StatusGatewayTimeout, "no answer")
+				}
+				return nil, nil
+			})
+			_, _ = r.secret().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "s-"}})
+			r.outage()
+			return controller.Result{RequeueAfter: time.Millisecond}, nil
+		}
+		r := newRig(t, controller.Options{ReadYourWrites: time.Hour}, workqueue.Options[types.NamespacedName]{}, nil, lose)
+		r.start()
+		r.want(r.after(10*time.Minute), 0)
+		refused := 0
+		r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+			if q.Verb == "list" && q.Resource.Resource == "secrets" && refused < 2 {
+				refused++
+				return q.Fail(http.StatusServiceUnavailable, "starting")
+			}
+			return nil, nil
+		})
+		if at := r.after(10 * time.Second); len(at) != 2 {
+			t.Errorf("reconciled at %v, want it again within 10 s of the end of the outage", at)
+		}
+		if refused < 2 {
+			t.Error("the API server was not asked twice")
+		}
+	})
+}
+
 // TestC6_NotKnown: where the API server cannot be asked about a lost answer, because the informer is the
 // host's, the key waits no longer than it takes to find that out. Stale names the write, for as long as a key would wait.
 func TestC6_NotKnown(t *testing.T) {

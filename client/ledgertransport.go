@@ -120,7 +120,9 @@ func (t *ledgerTransport) enter(req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	e := exchange{ledgerTransport: t, ledger: l, term: term}
-	e.begin(req)
+	if !e.begin(req) {
+		return nil, e.refuseLate(req)
+	}
 	t.agents.sign(req, l.origin.Controller)
 	ended := req.Context().Err() != nil
 	resp, unsent, err := t.send(req, term, said, &e.record.Request, l.origin.Controller)
@@ -132,8 +134,8 @@ func (t *ledgerTransport) enter(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// begin enters a request. What it may write is looked at later in the same piece of memory.
-func (e *exchange) begin(req *http.Request) {
+// begin enters a request, and reports whether it may be made. What it may write is looked at later in the same piece of memory.
+func (e *exchange) begin(req *http.Request) (admitted bool) {
 	request, precondition := e.read(req)
 	if request.mutates() {
 		m := &mutation{}
@@ -142,7 +144,7 @@ func (e *exchange) begin(req *http.Request) {
 		e.record = &record{}
 	}
 	e.record.Request, e.precondition = request, precondition
-	e.ledger.enter(e.record)
+	return e.ledger.enter(e.record)
 }
 
 // mutation is what a request that may write takes.

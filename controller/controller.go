@@ -35,6 +35,7 @@ type Controller[K comparable] struct {
 	clock      clock
 	opened     func() // tells QueueHooks of the queue
 	slowLines  *fewLines
+	told       told
 	workers    workers[K]
 	pauses     pauses[K]
 	levels     levels[K]

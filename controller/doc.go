@@ -45,7 +45,8 @@
 // within [Options].ReadYourWrites, the Reconcile starts all the same: [Stale] says what it may not see, and hook.Controller.Awaited
 // is told. What is not shown in time is reported until it is; a write of which nobody knows what it has done, for as long as it would
 // have been waited for. Reads within the same Reconcile are not covered: use what the write returned. Nor is what other keys, other
-// controllers and other processes write. With client-go's fake clientsets, which have no transport, nothing is waited for.
+// controllers and other processes write. A goroutine that a Reconcile leaves behind can read with its context, but not begin a
+// write: see [client.LateWriteError]. With client-go's fake clientsets, which have no transport, nothing is waited for.
 //
 // # Guarantees
 //
@@ -55,7 +56,9 @@
 // nor the worker is lost.
 //
 // C6: read your writes. In one process, Reconcile(key) starts only when every informer that its controller watches or declared
-// shows the writes of the previous Reconcile(key), per object by UID and version; the key waits, the worker does not.
+// shows the writes of the previous Reconcile(key), per object by UID and version; the key waits, the worker does not. A write
+// that begins after its Reconcile has returned, with its context, is refused with a [client.LateWriteError] and logged once. One
+// that is still under way is waited for.
 //
 // C7: after an error, the key's own writes do not cut its backoff short, whether their events arrive before or after its end. After
 // a relist, which may merge several changes, and wherever it is in doubt, they do; other changes always do. (Of a patch or an apply

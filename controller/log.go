@@ -6,6 +6,8 @@ package controller
 import (
 	"context"
 	"log/slog"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -69,4 +71,28 @@ func (f *fewLines) next(args ...any) ([]any, bool) {
 		args = append(args, "unlogged", n)
 	}
 	return args, true
+}
+
+// told remembers what the log has said already, of what it says once.
+type told struct {
+	mu sync.Mutex // guards what follows
+	of map[string]struct{}
+}
+
+// mostTold is how many different things are said once; any others are not said.
+const mostTold = 100
+
+// first reports whether it is the first time.
+func (t *told) first(words ...string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	what := strings.Join(words, " ")
+	if _, before := t.of[what]; before || len(t.of) >= mostTold {
+		return false
+	}
+	if t.of == nil {
+		t.of = map[string]struct{}{}
+	}
+	t.of[what] = struct{}{}
+	return true
 }

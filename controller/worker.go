@@ -75,6 +75,7 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		if !returned {
 			end = aborted(errExited) // the key is settled even so
 		}
+		r.end()
 		c.settle(r, end)
 		r.cancel(nil)
 		if c.o.Hooks.Reconciled != nil {

@@ -122,7 +122,7 @@ func (t *term[K]) tellLate(err *client.LateWriteError) {
 	w := &err.Request
 	if t.controller.told.first("late", w.Verb, w.Group, w.Resource, w.Subresource) {
 		slog.New(t.log).Error("a write began after its Reconcile had returned, and was refused",
-			"key", err.Key, "reconcileID", err.ReconcileID, "err", err)
+			"key", fmt.Sprint(err.Key), "reconcileID", err.ReconcileID, "err", err)
 	}
 }
 

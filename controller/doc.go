@@ -100,8 +100,8 @@
 //
 // # The log
 //
-// The context of a Reconcile carries a logger with controller, key, reconcileID and attempt (logr.FromContextAsSlogLogger,
-// klog.FromContext). Errors are logged at level error, but for what is normal: conflicts, "already exists", requests for a pause, and
+// [Logger] returns the logger of a Reconcile, with controller, key, reconcileID and attempt. klog.FromContext and logr's functions
+// return the same one. Keys and durations are logged as text. Errors are logged at level error, but for what is normal: conflicts, "already exists", requests for a pause, and
 // requests that the fence refuses because the term is over (L2) are logged at level info, and retried.
 //
 // # Concurrency

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -26,7 +27,7 @@ type itemLog[K comparable] struct {
 
 func (l *itemLog[K]) with() slog.Handler {
 	return l.base.WithAttrs([]slog.Attr{
-		slog.Any("key", l.item.Key()), slog.Int("attempt", l.item.Attempt()), slog.String("reconcileID", reconcileID(l.run, l.item.Delivery())),
+		slog.String("key", fmt.Sprint(l.item.Key())), slog.Int("attempt", l.item.Attempt()), slog.String("reconcileID", reconcileID(l.run, l.item.Delivery())),
 	})
 }
 

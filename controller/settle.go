@@ -151,7 +151,7 @@ func (c *Controller[K]) sweep() {
 // retry settles a key whose Reconcile has failed, and logs it.
 func (c *Controller[K]) retry(r *running[K], end ending) error {
 	delay, lost := r.item.RetryWith(end.err, end.again)
-	about := []any{"err", end.err, "retryAfter", delay}
+	about := []any{"err", end.err, "retryAfter", delay.String()}
 	if cause := context.Cause(r); cause != nil { // what the error says may only be that the context has ended
 		about = append(about, "cause", cause)
 	}

@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 
-	"github.com/go-logr/logr"
-
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
@@ -36,10 +34,7 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 func (c *Controller[K]) logger(ctx context.Context) *slog.Logger {
 	log := c.o.Logger
 	if log == nil {
-		log = logr.FromContextAsSlogLogger(ctx)
-	}
-	if log == nil {
-		log = slog.Default()
+		log = Logger(ctx)
 	}
 	return log.With("controller", c.name)
 }
@@ -92,7 +87,7 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 
 // warn has the log say that a Reconcile begins although it may not see what its key has written.
 func (t *term[K]) warn(r *running[K]) {
-	if args, ok := t.expired.next("bound", t.controller.o.ReadYourWrites, "err", r.past.doubts); ok {
+	if args, ok := t.expired.next("bound", t.controller.o.ReadYourWrites.String(), "err", r.past.doubts); ok {
 		r.logger().Warn("reconciled although its own writes are not shown", args...)
 	}
 }

@@ -37,6 +37,7 @@ type Controller[K comparable] struct {
 	opened     func() // tells QueueHooks of the queue
 	slowLines  *fewLines
 	told       told
+	spins      spins[K]
 	workers    workers[K]
 	pauses     pauses[K]
 	levels     levels[K]

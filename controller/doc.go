@@ -81,6 +81,12 @@
 // C12: a Reconcile is interrupted only if that was asked for, when the generation of its object moves on by somebody else's doing (in
 // doubt it is not), and at most so often in a row. That is no failure.
 //
+// C13: a key that makes itself due 100 times in a row, each time less than 100 ms after the Reconcile before began, is slowed down.
+// It makes itself due by its own writes (C7 states which events are recognized) or by a RequeueAfter shorter than 100 ms. From then on its
+// Reconciles begin at least 10 ms apart, then 20 ms, and so on up to 1 s. The log names the key and the cause once. A Reconcile with
+// any other reason, such as another client's change, a resync or [Controller.Requeue], begins at once and ends the row. Own writes
+// are not recognized if [Options].ReadYourWrites is negative. While such a key waits it does not count as busy (W12).
+//
 // L9: the first Reconcile of a term starts only when every informer that the controller watches or declared shows what was written
 // under the term before, if that was released ([client.Term.Inherited]): at most [client.MostHandedOver] objects, the newest, of
 // requests made with the context of a Reconcile. It is bounded by [Options].ReadYourWrites; then [Stale] says what is missing.
@@ -95,7 +101,7 @@
 //
 // [Controller.SetWorkers], [Controller.Pause], [Controller.PauseKey], [Controller.Requeue] and [Controller.SetLogLevel] may be called
 // at any time. Whoever may change an object can pause and requeue it by annotation: [PausedAnnotation], [RequeueAnnotation].
-// [Options].Interrupt has a Reconcile cancelled when its object moves on. [Controller.Progress] and [Controller.Alive] say
+// [Options].IgnoreAnnotations turns that off. [Options].Interrupt has a Reconcile cancelled when its object moves on. [Controller.Progress] and [Controller.Alive] say
 // whether it gets on, [Controller.Snapshot] everything.
 //
 // # The log

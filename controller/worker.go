@@ -51,7 +51,8 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		return false
 	}
 	past := c.journal.take(item.Key())
-	if past != nil && c.putOff(item, past) {
+	by, why := c.causeOf(item, past)
+	if c.slowDown(item, past, by) || past != nil && c.putOff(item, past) {
 		s.run.Store(nil) // if there was one before
 		return true
 	}
@@ -61,6 +62,7 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	r := &running[K]{Context: c.cancellable(work), term: t, item: item, past: past, since: c.clock.lately(&s.watch)}
 	s.begin(r)
 	c.clock.rouse()
+	c.noteCause(r, by, why)
 	if past != nil && past.expired {
 		t.warn(r)
 	}
@@ -71,6 +73,7 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 			end = aborted(errExited) // the key is settled even so
 		}
 		r.end()
+		c.noteEnd(r, &end)
 		c.settle(r, end)
 		r.cancel(nil)
 		if c.o.Hooks.Reconciled != nil {

@@ -47,6 +47,9 @@ func keepLedger(cfg *rest.Config, o Options, codecs serializer.CodecFactory) err
 	if err != nil {
 		return err
 	}
+	if err := checkEncrypted(cfg, server); err != nil {
+		return err
+	}
 	var hooks hook.Client
 	if o.Hooks != nil {
 		hooks = *o.Hooks

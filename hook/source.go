@@ -55,7 +55,7 @@ type SourceBlocked struct {
 	// After is for how long it has blocked at least.
 	After time.Duration
 	// Where is the function that the source has called, with file and line, and Stack that of its goroutine. Both are empty if the call
-	// has ended meanwhile.
+	// has ended meanwhile. If handlers of several sources run at this moment, they may be another source's.
 	Where, Stack string
 }
 

@@ -34,6 +34,7 @@ func (s *Source) With(other *Source) *Source {
 	return &Source{
 		Started: both(s.Started, other.Started), Stopped: both(s.Stopped, other.Stopped), Dropped: both(s.Dropped, other.Dropped),
 		HandlerFailed: both(s.HandlerFailed, other.HandlerFailed), PollFailed: both(s.PollFailed, other.PollFailed),
+		HandlerBlocked: both(s.HandlerBlocked, other.HandlerBlocked),
 	}
 }
 

@@ -5,7 +5,6 @@ package source
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -43,7 +42,7 @@ func (d *delivery[K]) watchCalls(ctx context.Context) {
 		}
 		left, stuck := d.calls.stuck(before)
 		if stuck && busy && !told {
-			where, stack := d.findCall()
+			where, stack := findCall()
 			d.hooks.HandlerBlocked(hook.SourceBlocked{Source: d.source, After: blockedAfter, Where: where, Stack: stack})
 		}
 		told = stuck && (busy || told)
@@ -51,13 +50,13 @@ func (d *delivery[K]) watchCalls(ctx context.Context) {
 	}
 }
 
-// findCall returns where the handler is, and the stack of its goroutine. Where handlers of several sources are called at this moment, it
-// may be another one's if a goroutine's stack does not show whose it is.
-func (d *delivery[K]) findCall() (where, stack string) {
-	whose := fmt.Sprintf("%p", d)
+// findCall returns where a handler is, and the stack of its goroutine. Where several sources call theirs at this moment, it may be another
+// source's: a stack does not show whose it is.
+func findCall() (where, stack string) {
 	for one := range strings.SplitSeq(allStacks(), "\n\n") {
-		if frame := callFrame(one); frame != "" && (stack == "" || strings.Contains(one, whose)) {
+		if frame := callFrame(one); frame != "" {
 			where, stack = frame, one
+			break
 		}
 	}
 	if len(stack) > mostStack {

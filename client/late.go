@@ -26,6 +26,20 @@ func (e *LateWriteError) Error() string {
 		"Reconcile returns, or make those of background work with client.WithLedger(ctx, nil)", e.Controller, e.Request.String(), e.Key)
 }
 
+// unattributed tells of a request that may write and has no ledger, unless that was on purpose.
+func (t *ledgerTransport) unattributed(req *http.Request, onPurpose bool) {
+	if onPurpose || t.hooks.Unattributed == nil || req.Method == http.MethodGet || req.Context().Value(ledgerKey{}) != nil {
+		return
+	}
+	r := t.known(req, nil)
+	if !r.fenced() {
+		return
+	}
+	event := r.event("", "")
+	event.UserAgent = req.UserAgent()
+	t.hooks.Unattributed(event)
+}
+
 // refuseLate ends a write that begins after the end of its Reconcile.
 func (e *exchange) refuseLate(req *http.Request) error {
 	closeBody(req)

@@ -91,6 +91,9 @@ func (t *ledgerTransport) inherit(hooks hook.Client, strict bool) {
 	if t.hooks.Unfenced == nil {
 		t.hooks.Unfenced = hooks.Unfenced
 	}
+	if t.hooks.Unattributed == nil {
+		t.hooks.Unattributed = hooks.Unattributed
+	}
 }
 
 // WrappedRoundTripper lets client-go find the transport below, to close its idle connections for instance.
@@ -119,6 +122,7 @@ func (t *ledgerTransport) enter(req *http.Request) (*http.Response, error) {
 	l := ledgerOf(req.Context())
 	term, said := termOf(req.Context())
 	if l == nil {
+		t.unattributed(req, term == nil && said)
 		resp, _, err := t.send(req, term, said, nil, "")
 		return resp, err
 	}

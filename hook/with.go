@@ -57,6 +57,7 @@ func (c *Client) With(other *Client) *Client {
 	return &Client{
 		Answered: both(c.Answered, other.Answered), Requested: both(c.Requested, other.Requested),
 		Unfenced: both(c.Unfenced, other.Unfenced), Skipped: both(c.Skipped, other.Skipped),
+		Unattributed: both(c.Unattributed, other.Unattributed),
 	}
 }
 

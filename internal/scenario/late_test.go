@@ -42,7 +42,7 @@ var _ = Describe("A goroutine that a Reconcile leaves behind (C6)", func() {
 				begun := make(chan struct{})
 				left.Go(func() {
 					close(begun)
-					time.Sleep(time.Duration(i) * 400 * time.Microsecond / time.Duration(lateRounds)) // around the end of the Reconcile
+					<-time.After(time.Duration(i) * 400 * time.Microsecond / time.Duration(lateRounds)) // around the end of the Reconcile
 					_, err := w.own().Create(ctx, w.configMap(name))
 					switch {
 					case err == nil:
@@ -54,7 +54,7 @@ var _ = Describe("A goroutine that a Reconcile leaves behind (C6)", func() {
 					}
 				})
 				<-begun
-				time.Sleep(200 * time.Microsecond)
+				<-time.After(200 * time.Microsecond)
 				return stale
 			})
 		}

@@ -56,6 +56,9 @@ func TestC6_AWriteAfterTheReconcileIsRefused(t *testing.T) {
 						t.Errorf("a late write: %v", err)
 					}
 				}
+				if refused == nil {
+					return
+				}
 				const says = `client: controller "test": create secrets default/ was refused because the Reconcile of default/a has returned; finish all writes`
 				if text := refused.Error(); !strings.HasPrefix(text, says) {
 					t.Errorf("the error says %q", text)

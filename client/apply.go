@@ -107,7 +107,7 @@ func (h *Handle[T]) apply(ctx context.Context, desired ApplyConfiguration, subre
 	}
 	obj, err := w.Patch(ctx, key.Name, types.ApplyYAMLPatchType, body, c.apply(), subresources...)
 	if err != nil {
-		return h.answer(ctx, obj, err, subresource)
+		return h.answer(ctx, obj, h.sized("apply", key, err), subresource)
 	}
 	a.remember(obj)
 	return obj, nil

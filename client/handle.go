@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -183,15 +184,19 @@ func (h *Handle[T]) send(ctx context.Context, v verb, what string, obj T, option
 	if what == updateStatus {
 		subresource = "status"
 	}
-	obj, err = do(w, c)
-	return h.answer(ctx, obj, err, subresource)
+	stored, err := do(w, c)
+	return h.answer(ctx, stored, h.sized(what, nameOf(obj), err), subresource)
 }
 
-// Patch changes the object and returns it as stored. For server-side apply use Apply, for subresources [SubresourceOf].
+// Patch changes the object and returns it as stored. The type is types.JSONPatchType, MergePatchType or StrategicMergePatchType. For
+// server-side apply use Apply, for subresources [SubresourceOf].
 func (h *Handle[T]) Patch(ctx context.Context, key types.NamespacedName, pt types.PatchType, patch []byte, options ...Option) (T, error) {
 	c, err := h.call(patching, "patch", options)
 	if err != nil {
 		return *new(T), err
+	}
+	if err := checkPatchType(pt); err != nil {
+		return *new(T), fmt.Errorf("patch %s %s: %w", h.gvk.Kind, strings.TrimPrefix(key.String(), "/"), err)
 	}
 	m, err := h.at(ctx, "patch", key)
 	if err != nil {
@@ -202,7 +207,7 @@ func (h *Handle[T]) Patch(ctx context.Context, key types.NamespacedName, pt type
 		return *new(T), err
 	}
 	obj, err := w.Patch(ctx, key.Name, pt, patch, c.patch())
-	return h.answer(ctx, obj, err, "")
+	return h.answer(ctx, obj, h.sized("patch", key, err), "")
 }
 
 // Delete deletes the object in the background: it returns when the API server has taken the request, and what the object

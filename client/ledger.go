@@ -27,6 +27,9 @@ type Origin struct {
 	// Decode is asked whether the objects of a resource that were written are wanted, as [Write.Object]. Default: none are.
 	// It is called by whoever makes the request.
 	Decode func(schema.GroupResource) bool
+	// Late is told of each write that is refused because it begins after [Ledger.Close]. It is called by the goroutine that makes the
+	// request. Default: it is not told.
+	Late func(*LateWriteError)
 }
 
 // ReconcileID tells one Reconcile from all others: Run and Delivery. It is put together at each call.
@@ -44,8 +47,8 @@ const (
 )
 
 // Ledger holds the requests that were made on behalf of one Reconcile, in the order in which they began. It is safe for
-// concurrent use, also after the Reconcile has ended: a goroutine that outlives it still writes here. See the package's
-// documentation for what a ledger knows and what it cannot know.
+// concurrent use, also after the Reconcile has ended: the answers of requests that are still under way are recorded. See the
+// package's documentation for what a ledger knows and what it cannot know.
 type Ledger struct {
 	origin Origin
 	wrote  atomic.Bool
@@ -55,6 +58,8 @@ type Ledger struct {
 	reads, writes int32 // kept; writes are requests that may be writes, and what they have written if that is more than one object
 
 	lostReads, lostWrites int32
+
+	closed bool // no write may begin any more
 }
 
 // NewLedger makes an empty ledger.
@@ -126,15 +131,31 @@ func (l *Ledger) LeftOut() (reads, writes int) {
 	return int(l.lostReads), int(l.lostWrites)
 }
 
-// enter makes a record of a request that begins.
-func (l *Ledger) enter(r *record) {
+// Close refuses the writes that begin from now on, with a *[LateWriteError]: the Reconcile has returned, and would not wait for
+// them. Requests under way are not affected and are still recorded. Reads, dry runs and reviews of access are still allowed.
+func (l *Ledger) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+}
+
+// enter makes a record of a request that begins, and reports whether it may begin.
+func (l *Ledger) enter(r *record) (admitted bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed && r.fenced() {
+		return false
+	}
+	l.recordLocked(r)
+	return true
+}
+
+func (l *Ledger) recordLocked(r *record) {
 	mutates := r.mutates()
 	if mutates && !r.DryRun {
 		r.write, r.Effect, r.Unknown = true, Pending, "there is no answer yet"
 		l.wrote.Store(true)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	switch {
 	case mutates && l.writes < maxWrites:
 		l.writes++

@@ -47,6 +47,9 @@ func keepLedger(cfg *rest.Config, o Options, codecs serializer.CodecFactory) err
 	if err != nil {
 		return err
 	}
+	if err := checkEncrypted(cfg, server); err != nil {
+		return err
+	}
 	var hooks hook.Client
 	if o.Hooks != nil {
 		hooks = *o.Hooks
@@ -88,6 +91,9 @@ func (t *ledgerTransport) inherit(hooks hook.Client, strict bool) {
 	if t.hooks.Unfenced == nil {
 		t.hooks.Unfenced = hooks.Unfenced
 	}
+	if t.hooks.Unattributed == nil {
+		t.hooks.Unattributed = hooks.Unattributed
+	}
 }
 
 // WrappedRoundTripper lets client-go find the transport below, to close its idle connections for instance.
@@ -116,11 +122,14 @@ func (t *ledgerTransport) enter(req *http.Request) (*http.Response, error) {
 	l := ledgerOf(req.Context())
 	term, said := termOf(req.Context())
 	if l == nil {
+		t.unattributed(req, term == nil && said)
 		resp, _, err := t.send(req, term, said, nil, "")
 		return resp, err
 	}
 	e := exchange{ledgerTransport: t, ledger: l, term: term}
-	e.begin(req)
+	if !e.begin(req) {
+		return nil, e.refuseLate(req)
+	}
 	t.agents.sign(req, l.origin.Controller)
 	ended := req.Context().Err() != nil
 	resp, unsent, err := t.send(req, term, said, &e.record.Request, l.origin.Controller)
@@ -132,8 +141,8 @@ func (t *ledgerTransport) enter(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// begin enters a request. What it may write is looked at later in the same piece of memory.
-func (e *exchange) begin(req *http.Request) {
+// begin enters a request, and reports whether it may be made. What it may write is looked at later in the same piece of memory.
+func (e *exchange) begin(req *http.Request) (admitted bool) {
 	request, precondition := e.read(req)
 	if request.mutates() {
 		m := &mutation{}
@@ -142,7 +151,7 @@ func (e *exchange) begin(req *http.Request) {
 		e.record = &record{}
 	}
 	e.record.Request, e.precondition = request, precondition
-	e.ledger.enter(e.record)
+	return e.ledger.enter(e.record)
 }
 
 // mutation is what a request that may write takes.

@@ -113,6 +113,9 @@ func (s *Subresource[S]) Patch(ctx context.Context, key types.NamespacedName, pt
 	if err != nil {
 		return *new(S), err
 	}
+	if err := checkPatchType(pt); err != nil {
+		return *new(S), fmt.Errorf("patch the %s of %s %s: %w", s.name, s.parent.gvk.Kind, key, err)
+	}
 	return s.patch(ctx, "patch", key, pt, patch, c.patch())
 }
 

@@ -14,6 +14,7 @@ import (
 
 // Annotations by which whoever may change an object controls how it is reconciled: the object that a key names, that is, which is
 // watched with handler.Self or another handler.Identity. No filter hides them. (A cache.Transform that drops them does.)
+// [Options].IgnoreAnnotations turns both off.
 const (
 	// PausedAnnotation on an object, with any value but "false", has its key not reconciled, as PauseKey does, until it is
 	// removed or the object is gone. Mind that nobody removes finalizers meanwhile.
@@ -35,13 +36,14 @@ type observed[K comparable] struct {
 // interrupted, after that, so that what follows is one Reconcile and not two.
 func (o *observed[K]) Observe(key K, e handler.Event) (after func()) {
 	c, by := o.controller, pauser[K]{o, e.Key()}
-	paused := e.New != nil && isPaused(e.New)
+	heeded := !c.o.IgnoreAnnotations
+	paused := heeded && e.New != nil && isPaused(e.New)
 	if paused {
 		c.pause(key, by, true)
 	}
 	resumed := !paused && c.pauses.n.Load() > 0 && c.pauses.has(key)
 	same := e.Old != nil && e.New != nil && e.Old.GetUID() == e.New.GetUID()
-	if same {
+	if same && heeded {
 		c.requeueIfAsked(key, e)
 	}
 	moved := same && c.o.Interrupt > 0 && e.Old.GetGeneration() != e.New.GetGeneration()

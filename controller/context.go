@@ -37,6 +37,8 @@ type term[K comparable] struct {
 	logKey     any    // under which a context carries a logger
 	name       string // of the term of leadership
 	expired    *fewLines
+	late       func(*client.LateWriteError)
+	over       *client.Ledger // of each Reconcile that has returned and made no request: see running.end
 }
 
 // runningKey is under which the context of a Reconcile has itself.
@@ -44,7 +46,8 @@ type runningKey struct{}
 
 // newTerm returns a term, and the context for its Reconciles. missing says what it should show and does not.
 func (c *Controller[K]) newTerm(work context.Context, missing func() error) (*term[K], context.Context) {
-	t := &term[K]{controller: c, log: c.logger(work).Handler(), logKey: logKey(), expired: newFewLines()}
+	t := &term[K]{controller: c, log: c.logger(work).Handler(), logKey: logKey(), expired: newFewLines(), over: &client.Ledger{}}
+	t.late = t.tellLate
 	if leading := client.TermOf(work); leading != nil {
 		t.name = leading.String()
 	}
@@ -84,16 +87,43 @@ func (r *running[K]) logger() *slog.Logger {
 	return r.log.Load()
 }
 
-// requests returns the Reconcile's ledger.
+// requests returns the Reconcile's ledger. It is closed once the Reconcile has returned.
 func (r *running[K]) requests() *client.Ledger {
-	if l := r.ledger.Load(); l != nil {
-		return l
+	l := r.ledger.Load()
+	if l == nil {
+		r.ledger.CompareAndSwap(nil, r.newLedger())
+		l = r.ledger.Load()
 	}
+	if l == r.term.over {
+		l = r.newLedger()
+		l.Close()
+	}
+	return l
+}
+
+func (r *running[K]) newLedger() *client.Ledger {
 	c := r.term.controller
-	r.ledger.CompareAndSwap(nil, client.NewLedger(client.Origin{
-		Controller: c.name, Key: r.item.Key(), Run: c.run, Delivery: r.item.Delivery(), Term: r.term.name, Decode: c.declared.Selects,
-	}))
-	return r.ledger.Load()
+	return client.NewLedger(client.Origin{
+		Controller: c.name, Key: r.item.Key(), Run: c.run, Delivery: r.item.Delivery(), Term: r.term.name,
+		Decode: c.declared.Selects, Late: r.term.late,
+	})
+}
+
+// end refuses the writes that begin from now on: those that have begun are accounted for when the key is settled, others would be
+// waited for by no one (C6). Most Reconciles have no ledger: it costs them one atomic operation.
+func (r *running[K]) end() {
+	if !r.ledger.CompareAndSwap(nil, r.term.over) {
+		r.ledger.Load().Close()
+	}
+}
+
+// tellLate logs a write that was refused because its Reconcile has returned: once for each verb and resource.
+func (t *term[K]) tellLate(err *client.LateWriteError) {
+	w := &err.Request
+	if t.controller.told.first("late", w.Verb, w.Group, w.Resource, w.Subresource) {
+		slog.New(t.log).Error("a write began after its Reconcile had returned, and was refused",
+			"key", fmt.Sprint(err.Key), "reconcileID", err.ReconcileID, "err", err)
+	}
 }
 
 // wrote returns the ledger if it may have a write in it, else nil.

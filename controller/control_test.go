@@ -163,6 +163,13 @@ type marks struct {
 }
 
 func newMarks(t *testing.T, watch func(*cache.Cache) source.Source[types.NamespacedName]) *marks {
+	t.Helper()
+	return newMarksWith(t, controller.Options{}, watch)
+}
+
+func newMarksWith(t *testing.T, o controller.Options, watch func(*cache.Cache) source.Source[types.NamespacedName]) *marks {
+	t.Helper()
+	o.Logger = silent
 	api, all := cluster(t, fakeapi.ConfigMaps)
 	m := &marks{api: api}
 	m.Controller = controller.New("test", controller.Func[types.NamespacedName](func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
@@ -175,7 +182,7 @@ func newMarks(t *testing.T, watch func(*cache.Cache) source.Source[types.Namespa
 			m.seen = append(m.seen, s)
 		}
 		return controller.Result{}, nil
-	}), controller.Options{Logger: silent})
+	}), o)
 	m.Watch(watch(all))
 	return m
 }
@@ -320,6 +327,17 @@ func TestC11_RequeuedByAnnotation(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestC11_AnnotationsCanBeIgnored: with an option. Then an object cannot pause or requeue its key.
+func TestC11_AnnotationsCanBeIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMarksWith(t, controller.Options{IgnoreAnnotations: true}, views["typed"])
+		m.api.Put(fakeapi.ConfigMaps, marked("a", "1", controller.PausedAnnotation, "true"))
+		m.start(t)
+		m.want(t, "a create")
+		m.put(t, marked("a", "1", controller.PausedAnnotation, "true", controller.RequeueAnnotation, "1"), "")
+	})
 }
 
 // TestC11_AnnotationsOfOthers: are not heeded: only those of the object that a key names.

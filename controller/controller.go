@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -35,7 +36,9 @@ type Controller[K comparable] struct {
 	clock      clock
 	opened     func() // tells QueueHooks of the queue
 	slowLines  *fewLines
-	causes     causes // of failures, for the log
+	errorLog   errorLog
+	told       told
+	spins      spins[K]
 	workers    workers[K]
 	pauses     pauses[K]
 	levels     levels[K]
@@ -65,8 +68,8 @@ type Readable interface {
 
 // New makes a controller with keys of namespace and name. Its queue has workqueue.ThreeClasses:
 // changes get ahead of the initial list and of retries. It starts nothing. The name must be unique
-// in a manager. What is wrong with the arguments is reported by Validate, and so by the manager's
-// Run.
+// in a manager: at most 63 letters, digits, '-', '_' and '.', with a letter or digit first and last.
+// What is wrong with the arguments is reported by Validate, and so by the manager's Run.
 func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller[types.NamespacedName] {
 	return NewWithQueue(name, r, o, workqueue.Options[types.NamespacedName]{})
 }
@@ -93,10 +96,8 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	}
 	c.declareLocked() // nobody else has it yet
 	c.complain(o.Validate())
-	if name == "" {
-		c.complain(errors.New("give it a name"))
-	}
-	if f, ok := r.(Func[K]); r == nil || ok && f == nil {
+	c.complain(checkName(name))
+	if isNil(r) {
 		c.complain(errors.New("the reconciler is nil"))
 	}
 	return c
@@ -121,7 +122,7 @@ func (c *Controller[K]) Queue() *workqueue.Queue[K] { return c.queue }
 // that is neither watched nor declared cannot be read in a Reconcile: it would be a watch that nobody sees. Call it before the
 // start.
 func (c *Controller[K]) Reads(r ...Readable) {
-	if slices.ContainsFunc(r, isNil) {
+	if slices.ContainsFunc(r, func(r Readable) bool { return isNil(r) }) {
 		c.complain(errors.New("Reads was given nothing to read"))
 		return
 	}
@@ -147,10 +148,22 @@ func (c *Controller[K]) declareLocked() {
 	c.declared.Set(fmt.Sprintf("the controller %q", c.name), of...)
 }
 
-// isNil is true also of a nil *cache.Handle.
-func isNil(r Readable) bool {
-	v := reflect.ValueOf(r)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+// checkName returns an error that states the rule for names. A name becomes a metric's label, an attribute of log lines and a part
+// of a user agent.
+func checkName(name string) error {
+	if name == "" {
+		return errors.New("give it a name")
+	}
+	if wrong := content.IsLabelValue(name); len(wrong) > 0 {
+		return errors.New("the name is not valid; use at most 63 letters, digits, '-', '_' and '.', with a letter or digit first and last")
+	}
+	return nil
+}
+
+// isNil reports whether v is nil, a nil pointer or a nil func.
+func isNil(v any) bool {
+	r := reflect.ValueOf(v)
+	return !r.IsValid() || (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
 }
 
 // Validate returns an error that names everything that is wrong with how the controller was put together, one line each.

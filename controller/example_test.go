@@ -46,6 +46,7 @@ func (r *batches) Reconcile(ctx context.Context, key types.NamespacedName) (cont
 	if fmt.Sprint(jobs) == batch.Data["jobs"] {
 		return controller.Result{}, nil
 	}
+	controller.Logger(ctx).Info("creating a job", "number", jobs)
 	_, err = client.For[*batchv1.Job](r.client).Create(ctx, r.next(batch, jobs))
 	return controller.Result{}, err
 }

@@ -20,3 +20,6 @@ func CutStack(stacks, head string) string { return cutStack([]byte(stacks), []by
 
 // Noted returns of how many keys it is known what they were added for while they were held.
 func (c *Controller[K]) Noted() int { return int(c.news.n.Load()) }
+
+// Spinning returns how many keys are remembered for having made themselves due.
+func (c *Controller[K]) Spinning() int { return int(c.spins.n.Load()) }

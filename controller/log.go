@@ -5,7 +5,10 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +27,7 @@ type itemLog[K comparable] struct {
 
 func (l *itemLog[K]) with() slog.Handler {
 	return l.base.WithAttrs([]slog.Attr{
-		slog.Any("key", l.item.Key()), slog.Int("attempt", l.item.Attempt()), slog.String("reconcileID", reconcileID(l.run, l.item.Delivery())),
+		slog.String("key", fmt.Sprint(l.item.Key())), slog.Int("attempt", l.item.Attempt()), slog.String("reconcileID", reconcileID(l.run, l.item.Delivery())),
 	})
 }
 
@@ -69,4 +72,28 @@ func (f *fewLines) next(args ...any) ([]any, bool) {
 		args = append(args, "unlogged", n)
 	}
 	return args, true
+}
+
+// told remembers what the log has said already, of what it says once.
+type told struct {
+	mu sync.Mutex // guards what follows
+	of map[string]struct{}
+}
+
+// mostTold is how many different things are said once; any others are not said.
+const mostTold = 100
+
+// first reports whether it is the first time.
+func (t *told) first(words ...string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	what := strings.Join(words, " ")
+	if _, before := t.of[what]; before || len(t.of) >= mostTold {
+		return false
+	}
+	if t.of == nil {
+		t.of = map[string]struct{}{}
+	}
+	t.of[what] = struct{}{}
+	return true
 }

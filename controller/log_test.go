@@ -5,6 +5,7 @@ package controller_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"regexp"
@@ -17,6 +18,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/setpoint-dev/setpoint/client"
@@ -66,7 +68,7 @@ func TestLoggers(t *testing.T) {
 				c := controller.NewWithQueue("website", controller.Func[string](func(ctx context.Context, _ string) (controller.Result, error) {
 					klog.FromContext(ctx).Info("through klog", "port", 80)
 					logr.FromContextOrDiscard(ctx).Info("through logr", "port", 80)
-					logr.FromContextAsSlogLogger(ctx).Info("through slog", "port", 80)
+					controller.Logger(ctx).Info("through slog", "port", 80)
 					return controller.Result{}, nil
 				}), controller.Options{Logger: logger}, workqueue.Options[string]{})
 				c.Watch(newSource("keys", "example"))
@@ -88,6 +90,68 @@ func TestLoggers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLogger_IsNeverNil: outside a Reconcile it is the context's logger, or the default.
+func TestLogger_IsNeverNil(t *testing.T) {
+	if log := controller.Logger(t.Context()); log != slog.Default() {
+		t.Errorf("without a logger in the context: %v", log)
+	}
+	var out log
+	ctx := logr.NewContextWithSlogLogger(t.Context(), slog.New(slog.NewTextHandler(&out, nil)))
+	controller.Logger(ctx).Info("through the context")
+	if !strings.Contains(out.String(), "through the context") {
+		t.Errorf("the context's logger got %q", out.String())
+	}
+}
+
+// TestJSONLogsAreText: keys and durations are strings, in every line.
+func TestJSONLogsAreText(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out log
+		n := 0
+		reconcile := func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			if n++; n == 1 {
+				return controller.Result{}, errFlaky
+			}
+			controller.Logger(ctx).Info("from a Reconcile")
+			time.Sleep(90 * time.Second)
+			return controller.Result{}, nil
+		}
+		c := controller.New("test", controller.Func[types.NamespacedName](reconcile), controller.Options{Logger: slog.New(slog.NewJSONHandler(&out, nil))})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		c.Queue().Add(types.NamespacedName{Namespace: "default", Name: "a"})
+		time.Sleep(80 * time.Second)
+		cancel()
+		ok(t, <-ended)
+		found := map[string]string{}
+		for line := range strings.Lines(out.String()) {
+			var attributes map[string]any
+			ok(t, json.Unmarshal([]byte(line), &attributes))
+			for name, value := range attributes {
+				switch value := value.(type) {
+				case string:
+					found[name+" of "+attributes["msg"].(string)] = value
+				case float64:
+					if name != "attempt" {
+						t.Errorf("%s is the number %v in %s", name, value, line)
+					}
+				default:
+					t.Errorf("%s is %v in %s", name, value, line)
+				}
+			}
+		}
+		for name, want := range map[string]string{
+			"key of from a Reconcile": "default/a", "key of reconcile failed": "default/a", "retryAfter of reconcile failed": "5ms",
+			"key of a reconcile is slow": "default/a", "took of a reconcile is slow": "1m0s",
+		} {
+			if found[name] != want {
+				t.Errorf("%s is %q, want %q, in\n%s", name, found[name], want, out.String())
+			}
+		}
+	})
 }
 
 func TestFailuresAreLogged(t *testing.T) {

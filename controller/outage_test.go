@@ -33,6 +33,7 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
+// step is one Reconcile of the key "a" of a rig.
 type step = func(*rig, context.Context, types.NamespacedName) (controller.Result, error)
 
 // outage refuses lists and watches of Secrets, and cuts all watches.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -109,4 +110,21 @@ func (w *workers[K]) resume(now time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.resumed = now
+}
+
+// Reconciles reports whether a Reconcile runs on the goroutine whose stack this is, as runtime.Stack has it, or has started that
+// goroutine, and of which key. A manager calls it to find out who makes a request with a context that is not a Reconcile's.
+func (c *Controller[K]) Reconciles(stack string) (key string, ok bool) {
+	slots, _ := c.workers.all()
+	for _, s := range slots {
+		r := s.run.Load()
+		if r == nil { // nor is it known yet which goroutine it is
+			continue
+		}
+		head := string(s.goroutine) // "goroutine 17 "
+		if strings.HasPrefix(stack, head) || strings.Contains(stack, " in "+strings.TrimSpace(head)+"\n") {
+			return fmt.Sprint(r.item.Key()), true
+		}
+	}
+	return "", false
 }

@@ -165,11 +165,11 @@ func (c *Controller[K]) retry(r *running[K], end ending) error {
 	var panicked *PanicError
 	switch {
 	case end.outcome == hook.Panicked && errors.As(end.err, &panicked):
-		c.log(r, slog.LevelError, "reconcile panicked", end, "retryAfter", delay, "stack", string(panicked.Stack))
+		c.log(r, slog.LevelError, "reconcile panicked", end, "retryAfter", delay.String(), "stack", string(panicked.Stack))
 	case end.normal:
-		c.log(r, slog.LevelInfo, "reconcile is tried again", end, "retryAfter", delay)
+		c.log(r, slog.LevelInfo, "reconcile is tried again", end, "retryAfter", delay.String())
 	default:
-		c.log(r, slog.LevelError, "reconcile failed", end, "retryAfter", delay)
+		c.log(r, slog.LevelError, "reconcile failed", end, "retryAfter", delay.String())
 	}
 	return lost
 }
@@ -180,7 +180,7 @@ func (c *Controller[K]) log(r *running[K], level slog.Level, what string, end en
 	if cause := context.Cause(r); cause != nil { // the error may only report that the context has ended
 		about = append(about, "cause", cause)
 	}
-	if args, ok := c.causes.next(end.err, about...); ok {
+	if args, ok := c.errorLog.next(end.err, about...); ok {
 		r.logger().Log(r, level, what, args...)
 	}
 }

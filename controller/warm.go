@@ -58,6 +58,9 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 			c.o.Hooks.Stopped(hook.ControllerStopped{Controller: c.name, Of: c})
 		}
 	}()
+	if !c.isWatching() {
+		c.logger(ctx).Warn("the controller watches nothing, so no key becomes due unless the program adds it to the controller's Queue(); call Watch")
+	}
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	closeSources := c.runSources(run, stop)
@@ -105,6 +108,12 @@ func (c *Controller[K]) settleAll(ctx context.Context, overseen *sync.WaitGroup,
 	return ctx.Err() == nil
 }
 
+func (c *Controller[K]) isWatching() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.watches) > 0
+}
+
 func (c *Controller[K]) readables() []Readable {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,6 +149,17 @@ func stateOf(what Readable) string {
 	return "not synced"
 }
 
+// notStarted reports whether the informers of what is watched or read do not run: nothing will ever be in them unless that changes.
+func notStarted(what Readable) bool {
+	switch s := what.(type) {
+	case interface{ State() source.State }:
+		return s.State().Phase == hook.NotStarted
+	case interface{ State() hook.InformerState }:
+		return s.State().Phase == hook.NotStarted
+	}
+	return false
+}
+
 // patience is after how long the log says what the workers wait for; it says so again each minute.
 const patience = 10 * time.Second
 
@@ -162,7 +182,12 @@ func (c *Controller[K]) oversee(ctx context.Context, what Readable, settled chan
 		if !late {
 			return named(what, err)
 		}
-		log.Warn("the workers wait until a source is synced", "state", stateOf(what)) //nolint:contextcheck // it asks without waiting
+		switch {
+		case !notStarted(what):
+			log.Warn("the workers wait until a source is synced", "state", stateOf(what)) //nolint:contextcheck // it asks without waiting
+		case c.told.first("not started", what.String()):
+			log.Warn("the workers wait for a handle whose cache does not run; run that cache, or take the handle from the manager's Cache()")
+		}
 	}
 	trouble := what.Stale()
 	if trouble != nil {

@@ -254,6 +254,35 @@ controller "": Fake(keys): the handler is nil`)
 	}
 }
 
+// nothing is a reconciler.
+type nothing struct{}
+
+func (*nothing) Reconcile(context.Context, string) (controller.Result, error) {
+	return controller.Result{}, nil
+}
+
+// TestValidate_RefusesATypedNil: such as a pointer that was never set.
+func TestValidate_RefusesATypedNil(t *testing.T) {
+	c := controller.NewWithQueue("website", controller.Reconciler[string]((*nothing)(nil)), controller.Options{}, workqueue.Options[string]{})
+	if err := c.Validate(); err == nil || err.Error() != `controller "website": the reconciler is nil` {
+		t.Errorf("Validate says %v", err)
+	}
+}
+
+func TestValidate_Names(t *testing.T) {
+	for name, valid := range map[string]bool{
+		"website": true, "a": true, "Web_site-2.x": true, strings.Repeat("a", 63): true,
+		"": false, strings.Repeat("a", 64): false, "two words": false, "-website": false, "website.": false, "*": false, "a/b": false, "a\nb": false, "größe": false,
+	} {
+		c := controller.NewWithQueue(name, &nothing{}, controller.Options{}, workqueue.Options[string]{})
+		if err := c.Validate(); (err == nil) != valid {
+			t.Errorf("%q: %v", name, err)
+		} else if err != nil && name != "" && !strings.Contains(err.Error(), "the name is not valid; use at most 63 letters, digits") {
+			t.Errorf("%q: the error does not state the rule: %v", name, err)
+		}
+	}
+}
+
 func TestNew(t *testing.T) {
 	r := controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
 		return controller.Result{}, nil

@@ -217,6 +217,12 @@ func (c *Controller[K]) sourceHooks(ctx context.Context) *hook.Source {
 				log.Error("a handler failed; the event is tried again", args...)
 			}
 		},
+		HandlerBlocked: func(b hook.SourceBlocked) {
+			if c.told.first("blocked", b.Source, b.Where) {
+				log.Warn("a handler blocks, so the source delivers no events; return from it, and do slow work in Reconcile",
+					"source", b.Source, "after", b.After.String(), "in", b.Where, "stack", b.Stack)
+			}
+		},
 		PollFailed: func(f hook.SourceFailure) {
 			log.Error("a poll failed; it is tried again", "source", f.Source, "err", f.Err)
 		},

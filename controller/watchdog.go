@@ -150,7 +150,7 @@ func (c *Controller[K]) tellSlow(log *slog.Logger, f *slow[K], stacks []byte) {
 		stack = cutStack(stacks, f.slot.goroutine)
 	}
 	key, id := f.run.item.Key(), reconcileID(c.run, f.run.item.Delivery())
-	if args, ok := c.slowLines.next("key", key, "reconcileID", id, "took", f.took, "stack", stack); ok {
+	if args, ok := c.slowLines.next("key", fmt.Sprint(key), "reconcileID", id, "took", f.took.String(), "stack", stack); ok {
 		log.Warn("a reconcile is slow", args...)
 	}
 	if c.o.Hooks.Slow != nil {
@@ -180,8 +180,8 @@ func (c *Controller[K]) watchEnd(ctx, work context.Context, log *slog.Logger) {
 	slots, _ := c.workers.all()
 	for _, s := range slots {
 		if r := s.run.Load(); r != nil {
-			log.Warn("a reconcile does not heed the end of its context", "key", r.item.Key(), "reconcileID", reconcileID(c.run, r.item.Delivery()),
-				"took", c.clock.now()-r.since, "cause", context.Cause(work), "stack", cutStack(stacks, s.goroutine))
+			log.Warn("a reconcile does not heed the end of its context", "key", fmt.Sprint(r.item.Key()), "reconcileID", reconcileID(c.run, r.item.Delivery()),
+				"took", (c.clock.now() - r.since).String(), "cause", context.Cause(work), "stack", cutStack(stacks, s.goroutine))
 		}
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 
-	"github.com/go-logr/logr"
-
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
@@ -39,10 +37,7 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 func (c *Controller[K]) logger(ctx context.Context) *slog.Logger {
 	log := c.o.Logger
 	if log == nil {
-		log = logr.FromContextAsSlogLogger(ctx)
-	}
-	if log == nil {
-		log = slog.Default()
+		log = Logger(ctx)
 	}
 	return log.With("controller", c.name)
 }
@@ -59,7 +54,8 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		return false
 	}
 	past := c.journal.take(item.Key())
-	if past != nil && c.putOff(work, item, past) {
+	by, why := c.causeOf(item, past)
+	if c.slowDown(item, past, by) || past != nil && c.putOff(work, item, past) {
 		s.run.Store(nil) // if there was one before
 		return true
 	}
@@ -69,6 +65,7 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	r := &running[K]{Context: c.cancellable(work), term: t, item: item, past: past, since: c.clock.lately(&s.watch)}
 	s.begin(r)
 	c.clock.rouse()
+	c.noteCause(r, by, why)
 	if past != nil && past.expired {
 		t.warn(r)
 	}
@@ -78,6 +75,8 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		if !returned {
 			end = aborted(errExited) // the key is settled even so
 		}
+		r.end()
+		c.noteEnd(r, &end)
 		c.settle(r, end)
 		r.cancel(nil)
 		if c.o.Hooks.Reconciled != nil {
@@ -94,7 +93,7 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 
 // warn has the log say that a Reconcile begins although it may not see what its key has written.
 func (t *term[K]) warn(r *running[K]) {
-	if args, ok := t.expired.next("bound", t.controller.o.ReadYourWrites, "err", r.past.doubts); ok {
+	if args, ok := t.expired.next("bound", t.controller.o.ReadYourWrites.String(), "err", r.past.doubts); ok {
 		r.logger().Warn("reconciled although its own writes are not shown", args...)
 	}
 }

@@ -22,6 +22,8 @@ type APIRequest struct {
 	Took time.Duration
 	// Err is why there was no answer.
 	Err error
+	// UserAgent is that of the request; only Unattributed is told.
+	UserAgent string
 	// Unknown is, for a write, why it cannot be told which version it has made, or whether it was done at all.
 	Unknown string
 }
@@ -49,6 +51,9 @@ type Client struct {
 	// Unfenced is called before each request that may write and has no term of leadership in its context, unless that was on
 	// purpose. Err is why it will be refused, if it will be. Without leader election that is every such request.
 	Unfenced func(APIRequest)
+	// Unattributed is called before each request that may write and whose context carries no ledger, unless that was on purpose
+	// (client.WithLedger with nil, client.WithoutTerm). It is called by the goroutine that makes the request.
+	Unattributed func(APIRequest)
 	// Skipped is called for each server-side apply that was not sent because it would have changed nothing.
 	Skipped func(SkippedApply)
 }

@@ -3,6 +3,8 @@
 
 package hook
 
+import "time"
+
 // Source is what package source reports.
 type Source struct {
 	// Started is called when a controller begins to run a source.
@@ -14,6 +16,9 @@ type Source struct {
 	Dropped func(SourceDropped)
 	// HandlerFailed is called when a handler or filter returned an error or panicked. The event is tried again.
 	HandlerFailed func(SourceFailure)
+	// HandlerBlocked is called once for a handler or filter that does not return for some seconds: no further event of the source is
+	// delivered meanwhile.
+	HandlerBlocked func(SourceBlocked)
 	// PollFailed is called when the poll of a ticker returned an error or panicked. It is tried again.
 	PollFailed func(SourceFailure)
 }
@@ -43,6 +48,17 @@ type SourceFailure struct {
 	Err error
 }
 
+// SourceBlocked is a handler or a filter that blocks.
+type SourceBlocked struct {
+	// Controller and Source are as in SourceRun.
+	Controller, Source string
+	// After is for how long it has blocked at least.
+	After time.Duration
+	// Where is the function that the source has called, with file and line, and Stack that of its goroutine. Both are empty if the call
+	// has ended meanwhile. If handlers of several sources run at this moment, they may be another source's.
+	Where, Stack string
+}
+
 // For returns hooks that are told the name of the controller for which a source runs.
 func (s *Source) For(controller string) *Source {
 	if s == nil {
@@ -55,5 +71,7 @@ func (s *Source) For(controller string) *Source {
 
 		HandlerFailed: before(s.HandlerFailed, func(f *SourceFailure) { f.Controller = controller }),
 		PollFailed:    before(s.PollFailed, func(f *SourceFailure) { f.Controller = controller }),
+
+		HandlerBlocked: before(s.HandlerBlocked, func(b *SourceBlocked) { b.Controller = controller }),
 	}
 }

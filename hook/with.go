@@ -34,6 +34,7 @@ func (s *Source) With(other *Source) *Source {
 	return &Source{
 		Started: both(s.Started, other.Started), Stopped: both(s.Stopped, other.Stopped), Dropped: both(s.Dropped, other.Dropped),
 		HandlerFailed: both(s.HandlerFailed, other.HandlerFailed), PollFailed: both(s.PollFailed, other.PollFailed),
+		HandlerBlocked: both(s.HandlerBlocked, other.HandlerBlocked),
 	}
 }
 
@@ -56,6 +57,7 @@ func (c *Client) With(other *Client) *Client {
 	return &Client{
 		Answered: both(c.Answered, other.Answered), Requested: both(c.Requested, other.Requested),
 		Unfenced: both(c.Unfenced, other.Unfenced), Skipped: both(c.Skipped, other.Skipped),
+		Unattributed: both(c.Unattributed, other.Unattributed),
 	}
 }
 

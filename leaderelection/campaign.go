@@ -116,7 +116,7 @@ func (c *candidate) watchEnded(err error, began time.Time) time.Duration {
 		c.watchAgain = time.Now().Add(refused * c.o.RetryPeriod)
 	}
 	if err != nil && !lasted && !apierrors.IsResourceExpired(err) && !c.polls {
-		c.log.Warn("the lease cannot be watched, so it is polled: a hand-over takes longer", "every", c.o.RetryPeriod, "err", err)
+		c.log.Warn("the lease cannot be watched, so it is polled: a hand-over takes longer", "every", c.o.RetryPeriod.String(), "err", err)
 	}
 	c.polls = !lasted && (c.polls || err != nil)
 	if err == nil && lasted {

@@ -205,7 +205,7 @@ func (l *Lease) warm(ctx context.Context) {
 
 // cold reports that this replica campaigns although it is not warm.
 func (l *Lease) cold(controllers []string) {
-	l.manager.logger().Warn("campaigning although not every controller is synced", "lease", l.String(), "after", warmLimit, "controllers", controllers)
+	l.manager.logger().Warn("campaigning although not every controller is synced", "lease", l.String(), "after", warmLimit.String(), "controllers", controllers)
 	if l.hooks.Cold != nil {
 		l.hooks.Cold(l.name)
 	}

@@ -193,14 +193,14 @@ func (m *Manager) cacheHooks() *hook.Cache {
 // clientHooks logs, once for each resource, that something is written without a term of leadership, if there are terms.
 func (m *Manager) clientHooks() *hook.Client {
 	if m.o.LeaderElection == nil {
-		return nil
+		return &hook.Client{Unattributed: m.tellUnattributed()}
 	}
 	var told sync.Map // of schema.GroupResource; there are as many as the program writes
-	return &hook.Client{Unfenced: func(r hook.APIRequest) {
+	return &hook.Client{Unattributed: m.tellUnattributed(), Unfenced: func(r hook.APIRequest) {
 		resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
 		if _, before := told.LoadOrStore(resource, true); !before {
 			m.logger().Warn("a write without a term of leadership: if this replica loses the lease, it is not held back; "+
-				"make it with the context of the Reconcile, or with client.WithoutTerm", "resource", resource, "verb", r.Verb)
+				"make it with the context of the Reconcile, or with client.WithoutTerm", "resource", resource.String(), "verb", r.Verb)
 		}
 	}}
 }

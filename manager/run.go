@@ -53,10 +53,10 @@ func (m *Manager) Run(ctx context.Context) error {
 // tellStopping logs why everything is to stop. Run says it, too, but perhaps half a minute later.
 func (m *Manager) tellStopping(ctx context.Context, r *report) {
 	if err := r.first(); err != nil {
-		m.logger().Error("stopping, because something has failed", "err", err, "grace", m.o.Grace)
+		m.logger().Error("stopping, because something has failed", "err", err, "grace", m.o.Grace.String())
 		return
 	}
-	m.logger().Info("stopping", "cause", context.Cause(ctx), "grace", m.o.Grace)
+	m.logger().Info("stopping", "cause", context.Cause(ctx), "grace", m.o.Grace.String())
 }
 
 // close has nothing be started from now on.

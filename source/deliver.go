@@ -26,6 +26,7 @@ type delivery[K comparable] struct {
 	queue   Queue[K]
 	hooks   *hook.Source
 	retries *retries[K]
+	calls   calls // of the handler and the filters
 	exited  func() // called when the handler or a filter has ended its goroutine
 
 	identity handler.Identity[K] // of the handler, if the queue wants to see the events
@@ -149,6 +150,8 @@ func (d *delivery[K]) try(ctx context.Context, e handler.Event) bool {
 // keys asks the filters and the handler.
 func (d *delivery[K]) keys(ctx context.Context, e handler.Event) (keys []K, err error) {
 	exited := true
+	d.calls.entered.Add(1)
+	defer d.calls.left.Add(1)
 	defer d.caught(&exited, &err)
 	keys, err = d.ask(ctx, e)
 	exited = false

@@ -113,6 +113,7 @@ func (f *feed[K]) run(ctx context.Context, name string, q Queue[K], h *hook.Sour
 	close(f.began)
 	var running sync.WaitGroup
 	running.Go(func() { again.run(ctx) })
+	running.Go(func() { d.watchCalls(ctx) })
 	if err = events.WaitForSync(ctx); err == nil {
 		close(f.synced)
 		if meanwhile != nil {

@@ -12,38 +12,40 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// mostCauses is how many causes are told apart. All others count as one.
+// mostCauses is how many causes of errors are told apart. All others count as one.
 const mostCauses = 100
 
-// causes limits the log lines about failures: an outage makes each key fail, again and again, for the
-// same cause. The zero value is ready to use.
-type causes struct {
+// errorLog limits the log lines about failures: an outage makes each key fail, again and again, for
+// the same cause. The zero value is ready to use.
+type errorLog struct {
 	mu    sync.Mutex // guards what follows
 	lines map[string]*fewLines
 }
 
 // next reports whether there is to be a line about an error, and returns its attributes.
-func (c *causes) next(err error, args ...any) ([]any, bool) { return c.of(causeOf(err)).next(args...) }
-
-func (c *causes) of(cause string) *fewLines {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.lines == nil {
-		c.lines = map[string]*fewLines{}
-	}
-	if c.lines[cause] == nil && len(c.lines) >= mostCauses {
-		cause = "" // all others
-	}
-	if c.lines[cause] == nil {
-		c.lines[cause] = newFewLines()
-	}
-	return c.lines[cause]
+func (l *errorLog) next(err error, args ...any) ([]any, bool) {
+	return l.of(reasonOf(err)).next(args...)
 }
 
-// causeOf returns the same text for errors that have the same cause and are about different objects:
+func (l *errorLog) of(cause string) *fewLines {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lines == nil {
+		l.lines = map[string]*fewLines{}
+	}
+	if l.lines[cause] == nil && len(l.lines) >= mostCauses {
+		cause = "" // all others
+	}
+	if l.lines[cause] == nil {
+		l.lines[cause] = newFewLines()
+	}
+	return l.lines[cause]
+}
+
+// reasonOf returns the same text for errors that have the same cause and are about different objects:
 // the reason that the API server gave, or else the innermost error without what is in quotes and
 // without digits, which are ports, versions and times.
-func causeOf(err error) string {
+func reasonOf(err error) string {
 	if reason := apierrors.ReasonForError(err); reason != "" {
 		return string(reason)
 	}
@@ -51,7 +53,7 @@ func causeOf(err error) string {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {
 			var all []string
 			for _, err := range joined.Unwrap() {
-				all = append(all, causeOf(err))
+				all = append(all, reasonOf(err))
 			}
 			return strings.Join(all, "; ")
 		}

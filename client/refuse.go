@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+// checkPatchType returns an error for a type that Patch cannot send.
+func checkPatchType(pt types.PatchType) error {
+	switch pt {
+	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType:
+		return nil
+	case types.ApplyYAMLPatchType, types.ApplyCBORPatchType:
+		return fmt.Errorf("the patch type is %q, which is server-side apply; use Apply or ApplyStatus", pt)
+	default:
+		return fmt.Errorf("the patch type is %q, which is unknown; use types.JSONPatchType, MergePatchType or StrategicMergePatchType", pt)
+	}
+}
+
+// sized explains that an object is too large to be stored: neither etcd nor the API server names it. Other errors it returns as they
+// are.
+func (t target) sized(what string, key types.NamespacedName, err error) error {
+	if !isTooLarge(err) {
+		return err
+	}
+	return fmt.Errorf("%s %s %s: the object is too large for the API server, which stores about 1.5 MiB at most; split it, or keep its data elsewhere: %w",
+		what, t.gvk.Kind, strings.TrimPrefix(key.String(), "/"), err)
+}
+
+// nameOf returns the name of an object that may have none yet.
+func nameOf(obj Object) types.NamespacedName {
+	key := keyOf(obj)
+	if key.Name == "" {
+		key.Name = obj.GetGenerateName()
+	}
+	return key
+}
+
+// isTooLarge recognizes the answers of the API server (413), of etcd, and of gRPC between them.
+func isTooLarge(err error) bool {
+	var status apierrors.APIStatus
+	if err == nil || !errors.As(err, &status) {
+		return false
+	}
+	text := status.Status().Message
+	return apierrors.IsRequestEntityTooLargeError(err) || strings.Contains(text, "etcdserver: request is too large") ||
+		strings.Contains(text, "ResourceExhausted") && strings.Contains(text, "larger than max")
+}
+
+// checkEncrypted returns an error if credentials would be sent in clear text to another machine.
+func checkEncrypted(cfg *rest.Config, server *url.URL) error {
+	if server.Scheme != "http" || isLoopback(server.Hostname()) {
+		return nil
+	}
+	what := ""
+	switch {
+	case cfg.BearerToken != "" || cfg.BearerTokenFile != "":
+		what = "a bearer token"
+	case cfg.Password != "":
+		what = "a password"
+	case cfg.ExecProvider != nil || cfg.AuthProvider != nil:
+		what = "credentials of a plugin"
+	default:
+		return nil
+	}
+	return fmt.Errorf("the API server's address %s is plain HTTP and the rest.Config has %s, which anyone on the way could read; use an https address", server, what)
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// writeAgain is a step that makes its key due by its own write.
+func writeAgain(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+	m, err := r.maps.Get(ctx, key)
+	if err != nil {
+		return controller.Result{}, err
+	}
+	m.Data = map[string]string{"now": time.Since(r.began).String()}
+	_, err = r.update(ctx, m)
+	return controller.Result{}, err
+}
+
+// TestC13_AKeyThatSpinsIsSlowedDown: one that makes itself due in no time is reconciled a hundred times, and then more and more rarely,
+// down to once a second. The log has it once, with the cause. Another key goes on as it was.
+func TestC13_AKeyThatSpinsIsSlowedDown(t *testing.T) {
+	for name, tt := range map[string]struct {
+		step step
+		lag  time.Duration
+		says string
+	}{
+		"by its RequeueAfter": {says: `cause="its RequeueAfter is shorter than 100ms"`, step: func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{RequeueAfter: 1}, nil
+		}},
+		"by its own writes": {step: writeAgain, lag: 8 * time.Millisecond, says: `cause="its own write: update configmaps default/a"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var lines log
+				r := newRig(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))}, workqueue.Options[types.NamespacedName]{}, nil,
+					slices.Repeat([]step{tt.step}, 5000)...)
+				r.start()
+				r.api.Lag(tt.lag)
+				at := r.after(15 * time.Second)
+				if len(at) < 110 || len(at) > 130 {
+					t.Errorf("%d Reconciles in 15 s", len(at))
+				}
+				if gap := at[len(at)-1] - at[len(at)-2]; gap < time.Second || gap > 1100*time.Millisecond {
+					t.Errorf("the last ones are %s apart", gap)
+				}
+				if first := at[99]; first > time.Second {
+					t.Errorf("the first 100 took %s", first)
+				}
+				if n := strings.Count(lines.String(), "a key keeps making itself due, and is slowed down"); n != 1 ||
+					!strings.Contains(lines.String(), "key=default/a") || !strings.Contains(lines.String(), tt.says) {
+					t.Errorf("the log has it %d times:\n%s", n, lines.String())
+				}
+			})
+		})
+	}
+}
+
+// TestC13_ForeignChangesAreNotDelayed: not those of a key that spins, and not a burst of them.
+func TestC13_ForeignChangesAreNotDelayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, slices.Repeat([]step{writeAgain}, 5000)...)
+		r.start()
+		r.api.Lag(time.Millisecond)
+		at := r.after(15500 * time.Millisecond) // it waits for its second to be over
+		last := at[len(at)-1]
+		for i := range 50 {
+			before := len(r.after(0))
+			m := marked("a", fmt.Sprint(i))
+			r.api.Put(fakeapi.ConfigMaps, m)
+			at = r.after(5 * time.Millisecond)
+			if len(at) == before {
+				t.Fatalf("change %d: not reconciled at once, last at %s", i, last)
+			}
+		}
+	})
+}
+
+// TestC13_OnlyKeysThatSpinAreRemembered: nothing is kept of keys that write, are made due by that, and then do nothing; nor of those that
+// poll, however often they do within reason.
+func TestC13_OnlyKeysThatSpinAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		poll := func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{RequeueAfter: 100 * time.Millisecond}, nil
+		}
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, slices.Concat([]step{writeAgain}, slices.Repeat([]step{poll}, 5000))...)
+		r.start()
+		if at := r.after(100 * time.Second); len(at) < 980 {
+			t.Errorf("a key that polls every 100 ms was reconciled %d times in 100 s", len(at))
+		}
+		if n := r.control.Spinning(); n != 0 {
+			t.Errorf("%d keys are remembered", n)
+		}
+	})
+}

@@ -48,7 +48,9 @@ const (
 // The manager's own ServiceAccount has to be bound to the ClusterRole system:auth-delegator. Others get 401, or 403 with a sentence
 // that says what is missing; if the API server cannot be asked, everybody gets 503. What was allowed stays so for a minute, what was
 // refused for five seconds: many requests at once cost one review. The path is what h sees: what strips a prefix stands around Authorize.
-// One with a . or .. in it, which http.ServeMux lets through if it is encoded, gets 400: h may take it for another path.
+// A request gets 400 before any review if h could take its path or method for another one: a path with a . or .. (which
+// http.ServeMux lets through if it is encoded), also before a ;, with a backslash, a control character or a second encoding, or
+// a method that is not in upper case.
 func (m *Manager) Authorize(h http.Handler) http.Handler {
 	if isNil(h) {
 		m.complain(errors.New("Authorize was given no handler"))
@@ -101,7 +103,7 @@ type verdict struct {
 func (v verdict) why(r *http.Request) string {
 	switch v.status {
 	case http.StatusBadRequest:
-		return "send a path without . and .."
+		return ambiguous(r)
 	case http.StatusUnauthorized:
 		if tokenOf(r) == "" {
 			return "send the token of a ServiceAccount: Authorization: Bearer TOKEN"
@@ -156,7 +158,7 @@ func (m *Manager) newAuthorizer() (*authorizer, error) {
 func (a *authorizer) judge(r *http.Request) verdict {
 	token := tokenOf(r)
 	switch {
-	case strings.Contains(r.URL.Path+"/", "/./") || strings.Contains(r.URL.Path+"/", "/../"):
+	case ambiguous(r) != "":
 		return verdict{status: http.StatusBadRequest}
 	case token == "":
 		return verdict{status: http.StatusUnauthorized}

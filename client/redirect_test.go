@@ -39,7 +39,6 @@ type redirector struct {
 	code   int        // 0: no redirect
 	to     string
 	caught []string // requests that have come to the other server
-	seen   []string // methods of requests for Secrets
 }
 
 func newRedirector(t *testing.T) *redirector {
@@ -84,7 +83,6 @@ func (r *redirector) redirects(req *http.Request) (int, string) {
 	if !strings.Contains(req.URL.Path, "/secrets") {
 		return 0, ""
 	}
-	r.seen = append(r.seen, req.Method)
 	if r.to == "" || strings.Contains(req.URL.RawQuery, "followed") {
 		return 0, ""
 	}
@@ -94,7 +92,7 @@ func (r *redirector) redirects(req *http.Request) (int, string) {
 func (r *redirector) set(code int, to string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.code, r.to, r.caught, r.seen = code, to, nil, nil
+	r.code, r.to = code, to
 }
 
 // requests are those of every kind of client, by method. Reads include a watch.

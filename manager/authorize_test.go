@@ -329,23 +329,6 @@ func TestAuthorizeForSomebodyWhoGoesAway(t *testing.T) {
 	})
 }
 
-// Whoever makes up tokens does not have what was allowed forgotten.
-func TestAuthorizeRemembersWhatWasAllowed(t *testing.T) {
-	v := newReviewer()
-	h := guarded(v, nil)
-	serve(h, request(t.Context(), "GET", "/metrics", "Bearer good"))
-	for i := range 2000 {
-		serve(h, request(t.Context(), "GET", "/metrics", fmt.Sprintf("Bearer made up %d", i)))
-	}
-	v.count()
-	if status, _ := serve(h, request(t.Context(), "GET", "/metrics", "Bearer good")); status != 200 {
-		t.Error(status)
-	}
-	if tokens, access := v.count(); tokens+access != 0 {
-		t.Errorf("%d and %d reviews", tokens, access)
-	}
-}
-
 // A handler, or a proxy behind it, may take these for something else than what the review is about.
 func TestAuthorizeRefusesAmbiguousRequests(t *testing.T) {
 	v := newReviewer()
@@ -409,29 +392,5 @@ func TestAuthorizeLeavesNoWayOut(t *testing.T) {
 		}
 		stop()
 		ok(t, result())
-	})
-}
-
-// Whoever makes up tokens costs the API server eight reviews at a time, and the process a bounded memory.
-func TestAuthorizeAsksForAFewAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := newReviewer()
-		v.fail = func(*http.Request) (*http.Response, error) {
-			time.Sleep(10 * time.Millisecond)
-			return nil, nil
-		}
-		h := guarded(v, nil)
-		var all sync.WaitGroup
-		for i := range 2000 {
-			all.Go(func() {
-				if status, body := serve(h, request(t.Context(), "GET", "/metrics", fmt.Sprintf("Bearer made up %d", i))); status != 401 {
-					t.Errorf("%d %s", status, body)
-				}
-			})
-		}
-		all.Wait()
-		if tokens, _ := v.count(); tokens != 2000 || v.most != 8 {
-			t.Errorf("%d reviews, %d at once", tokens, v.most)
-		}
 	})
 }

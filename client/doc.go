@@ -66,6 +66,12 @@
 // has returned ([Ledger.Close]): a write that begins then fails with a *[LateWriteError], and nothing is sent. Background work
 // that outlives its Reconcile on purpose makes its requests with WithLedger(ctx, nil), which keeps the term of leadership.
 //
+// # Redirects
+//
+// A redirect is followed only for a read (GET or HEAD) and only to the same scheme, host and port. Any other is an error that
+// names the request: a redirect elsewhere would hand out the bearer token, one of a write its body, or turn a POST into a GET.
+// This holds for every client that the ledger sees, whatever context it is given.
+//
 // # The fence
 //
 // Whoever leads does so for a [Term], which says for how long that may be trusted: package leaderelection makes terms, and gives

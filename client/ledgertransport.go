@@ -25,7 +25,7 @@ import (
 )
 
 // ledgerTransport enters requests in the ledger of their context, and lets them pass while the term in it is trusted. Of a
-// request it changes nothing but the user agent, of an answer nothing.
+// request it changes nothing but the user agent, of an answer nothing, except that some redirects are errors.
 type ledgerTransport struct {
 	base    http.RoundTripper
 	prefix  string // of all paths: what a proxy in front of the API server adds
@@ -102,7 +102,8 @@ func (t *ledgerTransport) WrappedRoundTripper() http.RoundTripper { return t.bas
 // RoundTrip implements http.RoundTripper.
 func (t *ledgerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if t.hooks.Answered == nil {
-		return t.enter(req)
+		resp, err := t.enter(req)
+		return followed(req, resp, err)
 	}
 	began := time.Now()
 	resp, err := t.enter(req)
@@ -114,7 +115,7 @@ func (t *ledgerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		a.Status = resp.StatusCode
 	}
 	t.hooks.Answered(a)
-	return resp, err
+	return followed(req, resp, err)
 }
 
 // enter enters a request in the ledger of its context, if it has one, and makes it.

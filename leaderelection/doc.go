@@ -54,7 +54,8 @@
 // term that was released gracefully. The release, in the same Update, annotates the Lease with the last writes ([WrittenAnnotation]);
 // who acquires it takes them out, and hands them to its term ([client.Term.Inherited]). Only what the very last release has written
 // counts, told by its time. A term that is released within a minute hands on what it has inherited, a longer one does not. After a
-// crash, and after a release by client-go's elector, nothing is known.
+// crash, and after a release by client-go's elector, nothing is known. Until the next acquisition, those who may read the Lease can
+// read which objects were written last: resource, namespace, name, UID and version.
 //
 // # On a host's elector
 //

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,8 +32,12 @@ const (
 	refusedFor = 5 * time.Second
 	// maxAnswers is how many of either are kept.
 	maxAnswers = 1000
-	// maxReviews is how many are asked for at once: anybody can make up tokens.
+	// maxReviews is how many are under way at once, of tokens that were valid lately and of others each: anybody can make up tokens.
 	maxReviews = 8
+	// maxToken is how long a token may be, in bytes. Those of ServiceAccounts have 1 to 2 KB.
+	maxToken = 16 << 10
+	// provenFor is how long a token that was valid is preferred to those that were not seen before.
+	provenFor = 10 * time.Minute
 	// reviewTimeout is how long asking may take.
 	reviewTimeout = 5 * time.Second
 )
@@ -47,8 +52,17 @@ const (
 //
 // The manager's own ServiceAccount has to be bound to the ClusterRole system:auth-delegator. Others get 401, or 403 with a sentence
 // that says what is missing; if the API server cannot be asked, everybody gets 503. What was allowed stays so for a minute, what was
-// refused for five seconds: many requests at once cost one review. The path is what h sees: what strips a prefix stands around Authorize.
-// One with a . or .. in it, which http.ServeMux lets through if it is encoded, gets 400: h may take it for another path.
+// refused for five seconds: many requests at once cost one review. A token of more than 16 KiB gets 431.
+//
+// Of tokens that were not valid within the last ten minutes 10 a second are reviewed, of others 50. Clients take turns, told apart
+// by their address (IPv6: the /64), and at each address tokens that look like a valid ServiceAccount's take turns with others. At
+// most ten wait per turn, for at most five seconds; a request beyond that gets 429. So a flood of made-up tokens never delays what
+// was allowed within the last minute, and delays the first review of a token by a tenth of a second for each client in the flood. One that
+// sends well-formed JWTs from the address of a valid client can keep that client's new tokens out.
+// The path is what h sees: what strips a prefix stands around Authorize.
+// A request gets 400 before any review if h could take its path or method for another one: a path with a . or .. (which
+// http.ServeMux lets through if it is encoded), also before a ;, with a backslash, a control character or a second encoding, or
+// a method that is not in upper case.
 func (m *Manager) Authorize(h http.Handler) http.Handler {
 	if isNil(h) {
 		m.complain(errors.New("Authorize was given no handler"))
@@ -65,6 +79,9 @@ func (m *Manager) Authorize(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
+		if v.status == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "1")
+		}
 		if v.status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="kubernetes"`)
 		}
@@ -78,10 +95,13 @@ type authorizer struct {
 	audiences []string
 	tokens    authentication.TokenReviewInterface
 	access    authorization.SubjectAccessReviewInterface
-	reviews   chan struct{} // as many as may be asked for at once
 
-	// What is known: verdicts by question. Anybody can have others refused, and so what was allowed is kept apart.
-	allowed, refused *cache.LRUExpireCache
+	proven, unproven *budget // of reviews: for tokens that were valid lately, and for others
+	flooded          rate.Sometimes
+
+	// What is known: verdicts by question, of tokens that are not valid by token alone, and which tokens were valid. Anybody can
+	// have others refused, and so what was allowed is kept apart.
+	allowed, refused, valid *cache.LRUExpireCache
 
 	mu      sync.Mutex // guards what follows
 	asked   map[question]*review
@@ -101,7 +121,11 @@ type verdict struct {
 func (v verdict) why(r *http.Request) string {
 	switch v.status {
 	case http.StatusBadRequest:
-		return "send a path without . and .."
+		return ambiguous(r)
+	case http.StatusTooManyRequests:
+		return "too many tokens that were not seen before are waiting for a review; try again"
+	case http.StatusRequestHeaderFieldsTooLarge:
+		return fmt.Sprintf("the token has %d bytes, at most %d are reviewed", len(tokenOf(r)), maxToken)
 	case http.StatusUnauthorized:
 		if tokenOf(r) == "" {
 			return "send the token of a ServiceAccount: Authorization: Bearer TOKEN"
@@ -143,8 +167,9 @@ func (m *Manager) newAuthorizer() (*authorizer, error) {
 	}
 	a := &authorizer{
 		manager: m, tokens: tokens.TokenReviews(), access: access.SubjectAccessReviews(),
-		reviews: make(chan struct{}, maxReviews), asked: map[question]*review{},
-		allowed: cache.NewLRUExpireCache(maxAnswers), refused: cache.NewLRUExpireCache(maxAnswers),
+		proven: newBudget(time.Second/50, 100, 100), unproven: newBudget(time.Second/10, 20, 10),
+		flooded: rate.Sometimes{Interval: time.Minute}, asked: map[question]*review{},
+		allowed: cache.NewLRUExpireCache(maxAnswers), refused: cache.NewLRUExpireCache(maxAnswers), valid: cache.NewLRUExpireCache(maxAnswers),
 	}
 	if m.o.Server != nil {
 		a.audiences = slices.Clone(m.o.Server.Audiences)
@@ -156,10 +181,15 @@ func (m *Manager) newAuthorizer() (*authorizer, error) {
 func (a *authorizer) judge(r *http.Request) verdict {
 	token := tokenOf(r)
 	switch {
-	case strings.Contains(r.URL.Path+"/", "/./") || strings.Contains(r.URL.Path+"/", "/../"):
+	case ambiguous(r) != "":
 		return verdict{status: http.StatusBadRequest}
 	case token == "":
 		return verdict{status: http.StatusUnauthorized}
+	case len(token) > maxToken:
+		return verdict{status: http.StatusRequestHeaderFieldsTooLarge}
+	}
+	if known, ok := a.refused.Get(hashOf(token)); ok {
+		return known.(verdict) //nolint:forcetypeassert // nothing else is put in
 	}
 	q := question(sha256.Sum256([]byte(token + "\x00" + verbOf(r) + "\x00" + r.URL.Path))) // of which header and method have no NUL
 	for r.Context().Err() == nil {
@@ -180,6 +210,8 @@ func (a *authorizer) judge(r *http.Request) verdict {
 	}
 	return verdict{status: http.StatusServiceUnavailable} // which nobody waits for any more
 }
+
+func hashOf(token string) question { return sha256.Sum256([]byte(token)) }
 
 func (a *authorizer) known(q question) (v verdict, ok bool) {
 	found, ok := a.allowed.Get(q)
@@ -215,14 +247,21 @@ func (a *authorizer) ask(r *http.Request, q question, asked *review) {
 	limited, cancel := context.WithTimeout(client.WithoutTerm(ctx), reviewTimeout) // any replica may ask
 	defer cancel()
 	v, err := a.review(limited, r)
-	a.log(err, ctx.Err() != nil)
+	if !errors.Is(err, errBusy) {
+		a.log(err, ctx.Err() != nil)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return
+	case errors.Is(err, errBusy):
+		a.logFlood()
+		v = verdict{status: http.StatusTooManyRequests}
 	case err != nil:
 		v = verdict{status: http.StatusServiceUnavailable}
 	case v.status == http.StatusOK:
 		a.allowed.Add(q, v, allowedFor)
+	case v.status == http.StatusUnauthorized:
+		a.refused.Add(hashOf(tokenOf(r)), v, refusedFor)
 	default:
 		a.refused.Add(q, v, refusedFor)
 	}
@@ -231,12 +270,11 @@ func (a *authorizer) ask(r *http.Request, q question, asked *review) {
 
 // review asks who the token's user is, and whether they may.
 func (a *authorizer) review(ctx context.Context, r *http.Request) (verdict, error) {
-	select {
-	case a.reviews <- struct{}{}:
-		defer func() { <-a.reviews }()
-	case <-ctx.Done():
-		return verdict{}, fmt.Errorf("%d reviews are under way: %w", maxReviews, ctx.Err())
+	done, err := a.turn(ctx, r)
+	if err != nil {
+		return verdict{}, err
 	}
+	defer done()
 	who, err := a.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: tokenOf(r), Audiences: a.audiences}}, metav1.CreateOptions{})
 	if err != nil {
 		return verdict{}, fmt.Errorf("TokenReview: %w", err)
@@ -245,6 +283,7 @@ func (a *authorizer) review(ctx context.Context, r *http.Request) (verdict, erro
 	if !who.Status.Authenticated || !meant {
 		return verdict{status: http.StatusUnauthorized}, nil
 	}
+	a.valid.Add(hashOf(tokenOf(r)), struct{}{}, provenFor)
 	user := who.Status.User
 	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
 	for key, values := range user.Extra {
@@ -261,6 +300,29 @@ func (a *authorizer) review(ctx context.Context, r *http.Request) (verdict, erro
 		return verdict{http.StatusForbidden, user.Username}, nil
 	default:
 		return verdict{status: http.StatusOK}, nil
+	}
+}
+
+// turn waits until the request may be reviewed.
+func (a *authorizer) turn(ctx context.Context, r *http.Request) (done func(), err error) {
+	token := tokenOf(r)
+	if hash := hashOf(token); a.isValid(hash) {
+		return a.proven.take(ctx, lane{token: hash})
+	}
+	return a.unproven.take(ctx, lane{from: clientOf(r.RemoteAddr), plausible: plausible(token, a.audiences)})
+}
+
+func (a *authorizer) isValid(token question) bool {
+	_, ok := a.valid.Get(token)
+	return ok
+}
+
+// logFlood says, once a minute, that requests are refused unseen.
+func (a *authorizer) logFlood() {
+	now := false
+	a.flooded.Do(func() { now = true })
+	if now {
+		a.manager.logger().Warn("requests are refused with 429: more tokens that were not seen before come than are reviewed; find out who sends them")
 	}
 }
 

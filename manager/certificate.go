@@ -13,12 +13,16 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"k8s.io/client-go/util/cert"
 )
 
-// lookAgain is how long what was read last is taken for current.
-const lookAgain = time.Second
+const (
+	// lookAgain is how long the files that were read last count as current.
+	lookAgain = time.Second
+	// readLimit is how long handshakes wait for the files. After that they use the certificate that they have.
+	readLimit = 100 * time.Millisecond
+	// maxFile is how large a TLS file may be, in bytes.
+	maxFile = 1 << 20
+)
 
 // certificate is what a TLS server shows, and the CAs of what it asks to see.
 type certificate struct {
@@ -26,11 +30,14 @@ type certificate struct {
 	caFile            string // none: clients need no certificate
 	log               *slog.Logger
 
+	reads sync.WaitGroup // of files, under way
+
 	mu      sync.Mutex // guards what follows
 	current *tls.Config
 	looked  time.Time
-	found   [3][]byte // what the files had when they were last looked at
-	err     error     // why that is of no use
+	reading chan struct{} // closed when the files have been read; nil: no read is under way
+	found   [3][]byte     // the content of the files when they were last read
+	err     error         // why that is of no use
 }
 
 // config returns the server's. Each handshake gets the current one.
@@ -44,20 +51,45 @@ func (c *certificate) config() *tls.Config {
 
 // load reads or makes the first certificate.
 func (c *certificate) load() error {
+	c.refresh()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lookLocked()
 	return c.err
 }
 
-// look returns what is to be used, after it has looked for something newer.
+// look returns the certificate to use. It first has the files read again if it is time. A read that takes longer than readLimit,
+// on a file system that hangs for instance, delays no handshake any further.
 func (c *certificate) look() *tls.Config {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Since(c.looked) >= lookAgain {
-		c.lookLocked()
+	if c.reading == nil && time.Since(c.looked) >= lookAgain {
+		read := make(chan struct{})
+		c.looked, c.reading = time.Now(), read
+		c.reads.Go(func() {
+			defer c.read(read)
+			c.refresh()
+		})
 	}
+	reading, left := c.reading, readLimit-time.Since(c.looked)
+	c.mu.Unlock()
+	if reading != nil && left > 0 {
+		late := time.NewTimer(left)
+		defer late.Stop()
+		select {
+		case <-reading:
+		case <-late.C:
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.current
+}
+
+// read notes that the files have been read.
+func (c *certificate) read(done chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reading = nil
+	close(done)
 }
 
 // check says when the certificate has expired, or remarks that a newer one is of no use.
@@ -71,6 +103,8 @@ func (c *certificate) check() error {
 		return fmt.Errorf("the certificate in use expired at %s, and a newer one cannot be used: %w", expires, c.err)
 	case expired:
 		return fmt.Errorf("the certificate expired at %s; renew it", expires)
+	case c.reading != nil && time.Since(c.looked) > readLimit:
+		return remark(fmt.Sprintf("that which expires at %s stays in use: reading the TLS files has taken %s so far; look at the file system they are on", expires, time.Since(c.looked).Round(time.Millisecond)))
 	case c.err != nil:
 		return remark(fmt.Sprintf("that which expires at %s stays in use: %v", expires, c.err))
 	default:
@@ -78,19 +112,32 @@ func (c *certificate) check() error {
 	}
 }
 
-func (c *certificate) lookLocked() {
-	c.looked = time.Now()
-	if c.certFile == "" && c.current != nil && c.looked.Before(halfOf(c.current.Certificates[0].Leaf)) {
+// refresh reads the files, without the lock, and uses what they contain. There is one call at a time.
+func (c *certificate) refresh() {
+	if c.certFile == "" && c.fresh() {
 		return
 	}
-	found, err := c.read()
+	found, err := c.readFiles()
+	switch renewed, broken := c.use(found, err); {
+	case renewed != nil:
+		c.log.Info("the server has a new certificate", "expires", renewed.NotAfter)
+	case broken != nil:
+		c.log.Error("the server keeps its certificate: what has replaced it cannot be used", "err", broken)
+	}
+}
+
+// use takes what was read. It returns a certificate that replaces another one, or why it does not, once for each cause.
+func (c *certificate) use(found [3][]byte, err error) (renewed *x509.Certificate, broken error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.looked = time.Now()
 	known := same(found, c.found)
 	if err == nil && c.current != nil && c.err == nil && known {
-		return
+		return nil, nil
 	}
 	var fresh *tls.Config
 	if err == nil {
-		fresh, err = c.parse(found)
+		fresh, err = c.parseLocked(found)
 	}
 	before := c.err
 	c.found, c.err = found, err
@@ -99,10 +146,18 @@ func (c *certificate) lookLocked() {
 		c.current = fresh
 	case err == nil:
 		c.current = fresh
-		c.log.Info("the server has a new certificate", "expires", fresh.Certificates[0].Leaf.NotAfter)
+		return fresh.Certificates[0].Leaf, nil
 	case c.current != nil && (!known || before == nil || before.Error() != err.Error()):
-		c.log.Error("the server keeps its certificate: what has replaced it cannot be used", "err", err)
+		return nil, err
 	}
+	return nil, nil
+}
+
+// fresh reports whether there is a certificate and less than half of its time is over.
+func (c *certificate) fresh() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current != nil && time.Now().Before(halfOf(c.current.Certificates[0].Leaf))
 }
 
 // halfOf is when half of a certificate's time is over.
@@ -114,13 +169,13 @@ func same(a, b [3][]byte) bool {
 	return bytes.Equal(a[0], b[0]) && bytes.Equal(a[1], b[1]) && bytes.Equal(a[2], b[2])
 }
 
-// read returns the certificate, the key and the CAs, as PEM.
-func (c *certificate) read() (found [3][]byte, err error) {
+// readFiles returns the certificate, the key and the CAs, as PEM.
+func (c *certificate) readFiles() (found [3][]byte, err error) {
 	for i, file := range []string{c.certFile, c.keyFile, c.caFile} {
 		if file == "" {
 			continue
 		}
-		if found[i], err = os.ReadFile(file); err != nil {
+		if found[i], err = readFile(file); err != nil {
 			return found, fmt.Errorf("cannot read the TLS files: %w", err)
 		}
 	}
@@ -128,19 +183,29 @@ func (c *certificate) read() (found [3][]byte, err error) {
 		return found, nil
 	}
 	c.log.Warn("the server's certificate is self-signed, which no client can verify; set Options.Server.CertDir")
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
-	}
-	found[0], found[1], err = cert.GenerateSelfSignedCertKey(host, nil, []string{"localhost"})
-	if err != nil {
+	if found[0], found[1], err = selfSigned(); err != nil {
 		return found, fmt.Errorf("cannot make a self-signed certificate: %w", err)
 	}
 	return found, nil
 }
 
-// parse makes the configuration of what was read.
-func (c *certificate) parse(found [3][]byte) (*tls.Config, error) {
+// readFile reads a regular file: opening a named pipe, for instance, would block.
+func readFile(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return os.ReadFile(name) // for its error
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file (%s); put a PEM file there", name, info.Mode())
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("%s has %d bytes, at most %d are read; put a PEM file there", name, info.Size(), maxFile)
+	default:
+		return os.ReadFile(name)
+	}
+}
+
+// parseLocked makes the configuration of what was read.
+func (c *certificate) parseLocked(found [3][]byte) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(found[0], found[1])
 	if err != nil {
 		return nil, fmt.Errorf("the certificate in %s and the key in %s cannot be used: %w", c.certFile, c.keyFile, err)

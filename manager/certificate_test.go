@@ -317,3 +317,31 @@ func TestCertificatesThatAreOfNoUseAtTheStart(t *testing.T) {
 		})
 	}
 }
+
+// An RSA key may take seconds.
+func TestTheSelfSignedCertificateHasAnECDSAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		m := newManager(newAPI(), func(o *manager.Options) { o.Server = &manager.ServerOptions{Listener: w} })
+		stop, result := start(t, m)
+		pass(time.Second)
+		conn, err := w.dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // nobody can verify what is self-signed
+		defer conn.Close()
+		if err := c.HandshakeContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		shown := c.ConnectionState().PeerCertificates
+		if key, is := shown[0].PublicKey.(*ecdsa.PublicKey); len(shown) != 1 || !is || key.Curve != elliptic.P256() {
+			t.Errorf("the server shows %d certificates with a %s key", len(shown), shown[0].PublicKeyAlgorithm)
+		}
+		if err := shown[0].VerifyHostname("localhost"); err != nil || shown[0].NotAfter.Sub(time.Now()) < 364*24*time.Hour {
+			t.Errorf("%v, until %s", err, shown[0].NotAfter)
+		}
+		stop()
+		ok(t, result())
+	})
+}

@@ -29,6 +29,13 @@
 // else has stopped; requests under way then have what is left of the grace time. The failure of one function stops all. A term that is
 // lost stops only what runs under that Lease, which starts again in the next term.
 //
+// # Clients of the servers
+//
+// Both servers bound what their clients may take: 250 connections each, of which a new one displaces one that does nothing, first
+// of all one of the client that has the most; 64 KiB of header, which has to come within 10 s; 30 s for a body, and for each part
+// of up to 64 KiB of an answer; 90 s without a request. How long a handler runs is its own affair. On a stop, a client that a
+// handler waits for has half a second in all. net/http.ResponseController changes the deadline of a body.
+//
 // # Guarantees
 //
 // L8: a replica campaigns for a Lease when something leads under it, and each controller that does is warm: each of its sources
@@ -38,7 +45,7 @@
 // M1: Run returns nil only when every goroutine that it started has returned; otherwise the error names those that have not,
 // with their stacks. Idle connections are closed, and none to its servers is open. M2: start in stages, stop in reverse: nothing is
 // asked to stop before what stands below it in the table has returned or is overdue. M3: when Run's context ends, in whatever phase,
-// with caches that never sync and an API server that refuses connections too, Run ends within the grace time and 3 more seconds. M4:
+// with caches that never sync and an API server that refuses connections too, Run ends within the grace time and 3 more seconds. Clients that send or read slowly, or not at all, hold it up by less than a second. M4:
 // every error carries the name of what failed; a panic is one, with its stack. M5: no globals, no init, no os.Exit, no flags: two
 // managers in one process do not meet. M6: controllers and functions can be added at any time before Run returns, and
 // controllers removed. (A function that is to stop earlier than the manager has to return by itself.) M7: Idle returns nil only

@@ -19,9 +19,10 @@ import (
 
 // ServerOptions configures the TLS server (1.2 and later, HTTP/2) for what [Manager.Handle] mounts: metrics, webhooks, a dashboard.
 //
-// The certificate, and the client CA, are read again when a connection is made, at most once a second, so that files may be replaced,
-// as Kubernetes does with a mounted Secret. If what is found then is of no use, the log says so once, the check "certificate" of
-// /readyz remarks it, and the old ones stay in use.
+// The certificate and the client CA are read again when a connection is made, at most once a second, so that files may be
+// replaced, as Kubernetes does with a mounted Secret. If the files are of no use, or are no regular files, the log has that once,
+// the check "certificate" of /readyz remarks it, and the old ones stay in use. A file system that hangs delays no handshake by
+// more than 100 ms.
 type ServerOptions struct {
 	// Address is where to listen: host:port, :port for all interfaces, port 0 for a free one. Default: :8443.
 	Address string
@@ -30,8 +31,8 @@ type ServerOptions struct {
 	Listener net.Listener
 	// CertDir is a folder with tls.crt and tls.key, such as a mounted Secret of type kubernetes.io/tls. Default: CertFile and KeyFile.
 	CertDir string
-	// CertFile and KeyFile are PEM files: the certificate with its intermediates, and its key. Default: if CertDir is not set either, a
-	// self-signed certificate is made, which no client can verify.
+	// CertFile and KeyFile are PEM files: the certificate with its intermediates, and its key. Default: if CertDir is not set
+	// either, a self-signed certificate (ECDSA P-256, for a year) is made, which no client can verify.
 	CertFile, KeyFile string
 	// ClientCAFile is a PEM file with the CAs of client certificates. If it is set, every client must show one. Default: none need.
 	ClientCAFile string
@@ -81,7 +82,7 @@ func (m *Manager) openServer() (*server, error) {
 		return nil, err
 	}
 	m.web.certificate = c
-	s.tls, s.handler = c.config(), &m.web.mux
+	s.tls, s.handler, s.join = c.config(), &m.web.mux, c.reads.Wait
 	return s, nil
 }
 

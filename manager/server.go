@@ -8,7 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
+	"log"
 	"net"
 	"net/http"
 	"syscall"
@@ -22,16 +22,19 @@ const (
 	headerTimeout = 10 * time.Second
 	// idleTimeout is how long a connection without a request stays open: as long as Go's client keeps one.
 	idleTimeout = 90 * time.Second
+	// maxHeader is how long the header of a request may be, in bytes: a longer one gets 431.
+	maxHeader = 64 << 10
+	// maxStreams is how many requests there may be at once on a connection with HTTP/2.
+	maxStreams = 100
 )
 
 // server answers on one listener.
 type server struct {
-	name     string
-	listener net.Listener
-	handler  http.Handler
-	tls      *tls.Config // nil: plain HTTP
-	join     func()      // waits for what handlers have started
-	traffic  *traffic
+	name    string
+	handler http.Handler
+	tls     *tls.Config // nil: plain HTTP
+	join    func()      // waits for what handlers have started
+	traffic *traffic    // with the listener
 }
 
 // checkServers says what in their options cannot be meant.
@@ -59,7 +62,7 @@ func (m *Manager) startServers(in *stage, stopping context.Context) error {
 		s, err := open()
 		if err != nil {
 			for _, s := range opened {
-				_ = s.listener.Close() // nobody has connected
+				_ = s.traffic.Close() // nobody has connected
 			}
 			return fmt.Errorf("the manager %q cannot run: %w", m.o.Name, err)
 		}
@@ -95,7 +98,7 @@ func (m *Manager) newServer(name, option, address string, l net.Listener) (*serv
 		}
 	}
 	m.logger().Info("serving", "server", name, "address", l.Addr().String())
-	return &server{name: fmt.Sprintf("the %s on %s", name, l.Addr()), listener: l, join: func() {}, traffic: newTraffic()}, nil
+	return &server{name: fmt.Sprintf("the %s on %s", name, l.Addr()), join: func() {}, traffic: newTraffic(l)}, nil
 }
 
 // serve answers until ctx is done. Requests under way then have what is left of the grace time, which began when stopping ended,
@@ -105,13 +108,16 @@ func (s *server) serve(ctx, stopping context.Context, grace time.Duration) error
 	work, cancel := withGrace(stopping, alive, grace)
 	defer cancel()
 	srv := &http.Server{
-		Handler:           s.traffic.counted(s.handler),
+		Handler:           s.traffic.watched(s.handler),
 		TLSConfig:         s.tls,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: writeTimeout},
 		BaseContext:       func(net.Listener) context.Context { return work },
+		ConnContext:       withConn,
 		ConnState:         s.traffic.turned,
-		ErrorLog:          slog.NewLogLogger(logr.FromContextAsSlogLogger(ctx).With("server", s.name).Handler(), slog.LevelInfo),
+		ErrorLog:          log.New(newErrorLog(logr.FromContextAsSlogLogger(ctx).With("server", s.name)), "", 0),
 	}
 	drained := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -120,9 +126,9 @@ func (s *server) serve(ctx, stopping context.Context, grace time.Duration) error
 	})
 	var err error
 	if s.tls != nil {
-		err = srv.ServeTLS(s.listener, "", "")
+		err = srv.ServeTLS(s.traffic, "", "")
 	} else {
-		err = srv.Serve(s.listener)
+		err = srv.Serve(s.traffic)
 	}
 	if stop() { // it has ended by itself
 		_ = srv.Close() // err says more
@@ -137,13 +143,14 @@ func (s *server) serve(ctx, stopping context.Context, grace time.Duration) error
 	return err
 }
 
-// drain has the server accept no connection any more, and closes those there are when they have been answered.
+// drain has the server accept no connection any more, and closes those there are when they have been answered. Slow clients
+// have a moment.
 func (s *server) drain(alive, work context.Context, srv *http.Server) {
-	silent := time.AfterFunc(moment, s.traffic.closeNew)
-	defer silent.Stop()
 	limited, cancel := withGrace(work, alive, moment)
 	defer cancel()
+	s.traffic.stop(cancel)
 	if srv.Shutdown(limited) != nil {
+		s.traffic.cut()
 		_ = srv.Close() // the handlers that go on are waited for
 	}
 }

@@ -4,125 +4,330 @@
 package manager
 
 import (
-	"bufio"
+	"context"
+	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
-// traffic is what goes on on a server: http.Server.Shutdown waits neither for what has taken over its connection, nor, when its
-// time is over, for anything.
+// maxConns is how many connections each server keeps open. It is a part of the smallest usual limit of file descriptors, 1024.
+const maxConns = 250
+
+// traffic is what goes on on a server: its connections, and the handlers that run. http.Server.Shutdown waits neither for
+// connections that a handler has taken over nor, when its time is over, for anything; and it waits for slow clients.
 type traffic struct {
-	mu       sync.Mutex // guards what follows
+	net.Listener
+
+	mu       sync.Mutex // guards what follows, and the connections
 	changed  *sync.Cond
-	open     map[net.Conn]http.ConnState
-	handlers int
-	over     bool // nothing is waited for any more
+	open     map[*conn]struct{}
+	kept     int // of those that are open: not displaced
+	running  map[*exchange]struct{}
+	over     bool        // no handler is called any more
+	stopping bool        // slow clients have only a moment left
+	quiet    *time.Timer // while it stops: runs while no handler does
 }
 
-func newTraffic() *traffic {
-	t := &traffic{open: map[net.Conn]http.ConnState{}}
+// conn is a connection.
+type conn struct {
+	net.Conn
+
+	from      netip.Prefix // the client: its IPv4 address, or its IPv6 /64
+	handlers  int          // running: with HTTP/2 there may be many
+	waiting   int          // of them, those that wait for the client
+	since     time.Time    // when it was accepted, or its last handler began or returned
+	displaced bool
+
+	bounded  atomic.Bool // it has a deadline for writes
+	final    atomic.Bool // that is the last one
+	hijacked atomic.Bool
+	broken   atomic.Bool // a write has failed
+}
+
+// Write implements net.Conn. Also what http.Server writes by itself, such as a 400, waits for the client for a bounded time, and
+// TLS's goodbye after a write that has failed for none.
+func (c *conn) Write(p []byte) (int, error) {
+	if c.broken.Load() {
+		return 0, net.ErrClosed
+	}
+	if !c.bounded.Load() && !c.hijacked.Load() {
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	}
+	n, err := c.Conn.Write(p)
+	if err != nil && !c.hijacked.Load() {
+		c.broken.Store(true)
+	}
+	return n, err
+}
+
+// SetDeadline implements net.Conn.
+func (c *conn) SetDeadline(by time.Time) error {
+	return errors.Join(c.SetReadDeadline(by), c.SetWriteDeadline(by))
+}
+
+// SetWriteDeadline implements net.Conn.
+func (c *conn) SetWriteDeadline(by time.Time) error {
+	if c.final.Load() {
+		return nil
+	}
+	c.bounded.Store(!by.IsZero())
+	return c.Conn.SetWriteDeadline(by)
+}
+
+// hurry sets the last deadline for writes, TLS's goodbye included.
+func (c *conn) hurry() {
+	_ = c.SetWriteDeadline(time.Now().Add(slowLimit))
+	c.final.Store(true)
+}
+
+func newTraffic(l net.Listener) *traffic {
+	t := &traffic{Listener: l, open: map[*conn]struct{}{}, running: map[*exchange]struct{}{}}
 	t.changed = sync.NewCond(&t.mu)
 	return t
 }
 
-// turned notes the state of a connection.
-func (t *traffic) turned(c net.Conn, state http.ConnState) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if state == http.StateClosed || state == http.StateHijacked { // a hijacked one is the handler's
-		delete(t.open, c)
-		t.changed.Broadcast()
-		return
+// Accept implements net.Listener. It never waits for a free place: a new connection displaces one that does nothing.
+func (t *traffic) Accept() (net.Conn, error) {
+	for {
+		raw, err := t.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c, displaced := t.admit(raw)
+		if displaced != nil {
+			_ = displaced.Conn.Close() // without TLS's goodbye, which waits for the client; its goroutine notices
+		}
+		if c != nil {
+			return c, nil
+		}
+		_ = raw.Close() // handlers run for all others
 	}
-	t.open[c] = state
 }
 
-// closeNew closes the connections that no request has come on, for which http.Server.Shutdown would wait five seconds.
-func (t *traffic) closeNew() {
-	for _, c := range t.fresh() {
-		_ = c.Close() // its goroutine notices
-	}
-}
-
-func (t *traffic) fresh() (conns []net.Conn) {
+// admit makes room for a connection. It returns no connection if there is none.
+func (t *traffic) admit(raw net.Conn) (c, displaced *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for c, state := range t.open {
-		if state == http.StateNew {
-			conns = append(conns, c)
+	if t.kept >= maxConns {
+		displaced = t.victimLocked()
+		if displaced == nil {
+			return nil, nil
+		}
+		displaced.displaced = true
+		t.kept--
+	}
+	c = &conn{Conn: raw, from: clientOf(raw.RemoteAddr().String()), since: time.Now()}
+	t.open[c] = struct{}{}
+	t.kept++
+	return c, displaced
+}
+
+// victimLocked returns the connection to displace: of the client that has the most, one without a running handler, the one that
+// has been so for the longest; else one whose handlers have run for a second and wait for the client. It returns nil if there is
+// none.
+func (t *traffic) victimLocked() (victim *conn) {
+	of := map[netip.Prefix]int{}
+	for c := range t.open {
+		if !c.displaced {
+			of[c.from]++
 		}
 	}
-	return conns
+	for c := range t.open {
+		switch {
+		case c.displaced, c.handlers > c.waiting, c.handlers > 0 && time.Since(c.since) < time.Second:
+		case victim == nil, c.before(victim, of):
+			victim = c
+		}
+	}
+	return victim
 }
 
-// counted has the handler's calls be waited for.
-func (t *traffic) counted(h http.Handler) http.Handler {
+// before reports whether c is displaced before d.
+func (c *conn) before(d *conn, of map[netip.Prefix]int) bool {
+	switch {
+	case of[c.from] != of[d.from]:
+		return of[c.from] > of[d.from]
+	case (c.handlers == 0) != (d.handlers == 0):
+		return c.handlers == 0
+	default:
+		return c.since.Before(d.since)
+	}
+}
+
+// clientOf returns who is meant by an address: one IPv4 address or, as each host may have as many as it likes of them, an IPv6 /64.
+// What is no address counts as one client.
+func clientOf(address string) netip.Prefix {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	bits := ip.BitLen()
+	if ip.Is6() {
+		bits = 64
+	}
+	client, _ := ip.Prefix(bits) // fits
+	return client
+}
+
+// turned notes the end of a connection.
+func (t *traffic) turned(nc net.Conn, state http.ConnState) {
+	c := connOf(nc)
+	if c == nil || state != http.StateClosed && state != http.StateHijacked {
+		return
+	}
+	if state == http.StateHijacked { // it is the handler's
+		c.hijacked.Store(true)
+		_ = c.SetDeadline(time.Time{})
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, open := t.open[c]; open && !c.displaced {
+		t.kept--
+	}
+	delete(t.open, c)
+	t.changed.Broadcast()
+}
+
+// connOf returns the connection below TLS.
+func connOf(nc net.Conn) *conn {
+	if tls, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		nc = tls.NetConn()
+	}
+	c, _ := nc.(*conn) // else none of ours
+	return c
+}
+
+type connKey struct{}
+
+// withConn is for http.Server.ConnContext.
+func withConn(ctx context.Context, nc net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, connOf(nc))
+}
+
+// watched has the handler's calls waited for, and what they have of slow clients bounded.
+func (t *traffic) watched(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !t.begin() {
+		x := newExchange(t, w, r)
+		if !t.begin(x) {
 			http.Error(w, "the server has stopped", http.StatusServiceUnavailable)
 			return
 		}
-		defer t.end()
-		h.ServeHTTP(w, r)
+		defer t.end(x)
+		x.start(r)
+		h.ServeHTTP(answer{w, x}, r)
+		x.finish()
 	})
 }
 
-func (t *traffic) begin() bool {
+func (t *traffic) begin(x *exchange) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.over {
-		t.handlers++
+	if t.over {
+		return false
 	}
-	return !t.over
+	t.running[x] = struct{}{}
+	if x.conn != nil {
+		x.conn.handlers++
+		x.conn.since = time.Now()
+		x.conn.final.Store(false)
+	}
+	if t.quiet != nil {
+		t.quiet.Stop()
+	}
+	x.stopping = t.stopping
+	return true
 }
 
-func (t *traffic) end() {
+func (t *traffic) end(x *exchange) {
+	x.close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.handlers--
+	delete(t.running, x)
+	if x.conn != nil {
+		x.conn.handlers--
+		x.conn.since = time.Now()
+		if t.stopping && x.conn.handlers == 0 && !x.conn.hijacked.Load() {
+			x.conn.hurry()
+		}
+	}
+	if t.quiet != nil && len(t.running) == 0 {
+		t.quiet.Reset(moment)
+	}
 	t.changed.Broadcast()
+}
+
+// waits notes that a handler begins or ends to wait for its client.
+func (t *traffic) waits(c *conn, change int) {
+	if c == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.waiting += change
+}
+
+// stop gives slow clients a moment from now on, and calls done as soon as no handler has run for a moment.
+func (t *traffic) stop(done func()) {
+	t.mu.Lock()
+	t.stopping = true
+	t.quiet = time.AfterFunc(moment, func() {
+		if t.finish() {
+			done()
+		}
+	})
+	running := make([]*exchange, 0, len(t.running))
+	for x := range t.running {
+		running = append(running, x)
+	}
+	if len(running) > 0 {
+		t.quiet.Stop()
+	}
+	for c := range t.open {
+		if c.handlers == 0 {
+			c.hurry()
+		}
+	}
+	t.mu.Unlock()
+	for _, x := range running {
+		x.hurry()
+	}
+}
+
+// finish has no handler called any more, if none is running.
+func (t *traffic) finish() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = t.over || len(t.running) == 0
+	return t.over
+}
+
+// cut closes every connection, also one that its client does not read: TLS would wait for that.
+func (t *traffic) cut() {
+	t.mu.Lock()
+	conns := make([]*conn, 0, len(t.open))
+	for c := range t.open {
+		conns = append(conns, c)
+	}
+	t.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Conn.Close() // its goroutine notices
+	}
 }
 
 // wait returns when no connection is open and no handler runs. None will be called any more.
 func (t *traffic) wait() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for len(t.open) > 0 || t.handlers > 0 {
+	for len(t.open) > 0 || len(t.running) > 0 {
 		t.changed.Wait()
 	}
 	t.over = true
+	if t.quiet != nil {
+		t.quiet.Stop()
+	}
 }
-
-// begun is an answer that says whether any of it was written.
-type begun struct {
-	http.ResponseWriter
-	begun bool
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (b *begun) WriteHeader(status int) {
-	b.begun = b.begun || status >= http.StatusOK
-	b.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (b *begun) Write(p []byte) (int, error) {
-	b.begun = true
-	return b.ResponseWriter.Write(p)
-}
-
-// Flush implements http.Flusher.
-func (b *begun) Flush() {
-	b.begun = true
-	_ = http.NewResponseController(b.ResponseWriter).Flush() // http.Flusher has no error
-}
-
-// Hijack implements http.Hijacker.
-func (b *begun) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	b.begun = true
-	return http.NewResponseController(b.ResponseWriter).Hijack()
-}
-
-// Unwrap is for http.ResponseController.
-func (b *begun) Unwrap() http.ResponseWriter { return b.ResponseWriter }

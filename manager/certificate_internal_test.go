@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestReadingTheCertificateHoldsUpNoHandshakeForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &certificate{log: slog.New(slog.DiscardHandler)}
+		if err := c.load(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		c.looked, c.reading = time.Now(), make(chan struct{}) // as a file system that hangs
+		for _, takes := range []time.Duration{readLimit, 0, 0} {
+			began := time.Now()
+			if got := c.look(); got != c.current || time.Since(began) != takes {
+				t.Errorf("the handshake has %v after %s, want after %s", got, time.Since(began), takes)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		if err := c.check(); err == nil || !strings.Contains(err.Error(), "reading the TLS files has taken 6.1s so far") {
+			t.Errorf("the check says %v", err)
+		}
+	})
+}

@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// bodyTimeout is how long a client may take to send a request's body.
+	bodyTimeout = 30 * time.Second
+	// writeTimeout is how long a client may take to read a part of the answer, of maxPart bytes at most.
+	writeTimeout = 30 * time.Second
+	maxPart      = 64 << 10
+	// unreadTimeout is how long the server waits for the rest of a body that its handler has not read.
+	unreadTimeout = 500 * time.Millisecond
+	// slowLimit is how long in all, once the server stops, the handler of a request may wait for its client.
+	slowLimit = 2 * moment
+)
+
+// exchange is a request and its answer. http.Server's ReadTimeout and WriteTimeout would bound how long its handler may run;
+// this bounds how long the handler waits for its client.
+type exchange struct {
+	traffic *traffic
+	conn    *conn // nil: not known
+	http2   bool
+	control *http.ResponseController
+
+	mu       sync.Mutex    // guards what follows
+	unread   bool          // of the body, something is
+	over     bool          // the handler has returned, or has taken over the connection
+	stopping bool          // what follows counts
+	waited   time.Duration // for the client
+	waits    int           // reads and writes under way
+	since    time.Time     // when the first of them began, or the stop
+}
+
+func newExchange(t *traffic, w http.ResponseWriter, r *http.Request) *exchange {
+	c, _ := r.Context().Value(connKey{}).(*conn) // nil under another server
+	return &exchange{traffic: t, conn: c, http2: r.ProtoMajor > 1, control: http.NewResponseController(w)}
+}
+
+// start watches the body of the request.
+func (x *exchange) start(r *http.Request) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.http2 {
+		_ = x.control.SetWriteDeadline(time.Time{}) // the one of the request before on this connection
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		x.unread = true
+		_ = x.control.SetReadDeadline(time.Now().Add(bodyTimeout))
+		r.Body = &body{r.Body, x}
+	}
+}
+
+// enter begins to wait for the client, and leave ends it. Deadlines are set for all that the server's connections support.
+func (x *exchange) enter(write bool) {
+	x.traffic.waits(x.conn, 1)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	now := time.Now()
+	if x.waits++; x.waits == 1 {
+		x.since = now
+	}
+	switch {
+	case x.over: // the connection is the handler's
+	case x.stopping:
+		x.limitLocked(slowLimit - x.waited - now.Sub(x.since))
+	case write:
+		_ = x.control.SetWriteDeadline(now.Add(writeTimeout))
+	}
+}
+
+func (x *exchange) leave(write bool) {
+	x.traffic.waits(x.conn, -1)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.waits--; x.waits == 0 && x.stopping {
+		x.waited += time.Since(x.since)
+	}
+	if write && x.http2 && !x.stopping && !x.over { // it would end the stream while the handler does something else
+		_ = x.control.SetWriteDeadline(time.Time{})
+	}
+}
+
+// limitLocked ends reads and writes when the client has had its time.
+func (x *exchange) limitLocked(left time.Duration) {
+	by := time.Now().Add(max(left, 0))
+	_ = x.control.SetReadDeadline(by)
+	_ = x.control.SetWriteDeadline(by)
+}
+
+// hurry bounds how long the handler may wait for its client from now on.
+func (x *exchange) hurry() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.stopping || x.over {
+		return
+	}
+	x.stopping, x.since = true, time.Now()
+	if x.waits > 0 {
+		x.limitLocked(slowLimit)
+	}
+}
+
+// finish bounds how long the client has for what it has not read and sent when the handler has returned. It aborts an answer that
+// was cut short by a stop.
+func (x *exchange) finish() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.over:
+	case x.stopping && x.waited >= slowLimit:
+		panic(http.ErrAbortHandler)
+	default:
+		_ = x.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if x.unread {
+			_ = x.control.SetReadDeadline(time.Now().Add(unreadTimeout))
+		}
+	}
+}
+
+// close ends the use of what is the server's again.
+func (x *exchange) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.over = true
+}
+
+// ended notes that the whole body was read. The deadline would otherwise end the request's context.
+func (x *exchange) ended() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.unread && !x.over {
+		x.unread = false
+		_ = x.control.SetReadDeadline(time.Time{})
+	}
+}
+
+// body is that of a request.
+type body struct {
+	io.ReadCloser
+	x *exchange
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	b.x.enter(false)
+	n, err := b.ReadCloser.Read(p)
+	b.x.leave(false)
+	if err == io.EOF { //nolint:errorlint // readers return it as it is
+		b.x.ended()
+	}
+	return n, err
+}
+
+// answer is a response writer that waits for the client for a bounded time only.
+type answer struct {
+	http.ResponseWriter
+	x *exchange
+}
+
+// Write implements http.ResponseWriter.
+func (a answer) Write(p []byte) (written int, err error) {
+	for {
+		part := p[written:min(len(p), written+maxPart)]
+		a.x.enter(true)
+		n, err := a.ResponseWriter.Write(part)
+		a.x.leave(true)
+		if written += n; err != nil || written >= len(p) {
+			return written, err
+		}
+	}
+}
+
+// FlushError is for http.ResponseController.
+func (a answer) FlushError() error {
+	a.x.enter(true)
+	defer a.x.leave(true)
+	return a.x.control.Flush()
+}
+
+// Flush implements http.Flusher.
+func (a answer) Flush() { _ = a.FlushError() }
+
+// Hijack implements http.Hijacker.
+func (a answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := a.x.control.Hijack()
+	if err == nil {
+		a.x.close()
+	}
+	return c, rw, err
+}
+
+// Unwrap is for http.ResponseController.
+func (a answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

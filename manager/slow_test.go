@@ -1,0 +1,382 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/manager"
+)
+
+// trickler is a client that sends the beginning of a request, and then a byte now and then. It never reads.
+type trickler struct {
+	head string
+	tls  bool
+}
+
+// slowClients are of all kinds. /echo reads its body, /flood writes without end, /locked wants a token.
+func slowClients() (all []trickler) {
+	const body = " HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
+	for _, head := range []string{"", "GET /livez HTTP/1.1\r\nX-A: ", "POST /livez" + body, "GET /livez" + body, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"} {
+		all = append(all, trickler{head: head})
+	}
+	for _, head := range []string{
+		"", "GET /locked HTTP/1.1\r\nX-A: ", "POST /locked" + body, "POST /echo" + body, "GET /flood" + body, "GET /flood HTTP/1.1\r\nHost: x\r\n\r\n",
+		"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n", "PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n",
+		"POST /locked HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\n",
+	} {
+		all = append(all, trickler{head: head, tls: true})
+	}
+	return all
+}
+
+func (s trickler) run(conn net.Conn) {
+	defer conn.Close()
+	if s.tls {
+		c := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // nobody can verify what is self-signed
+		if err := c.Handshake(); err != nil {
+			return
+		}
+		conn = c
+	}
+	_, err := io.WriteString(conn, s.head)
+	for err == nil {
+		time.Sleep(100 * time.Millisecond)
+		_, err = conn.Write([]byte("x"))
+	}
+}
+
+// slowable makes a manager with handlers that wait for their clients.
+func slowable(t *testing.T, change func(*manager.Options)) (*manager.Manager, *wire, *wire) {
+	health, server := newWire(), newWire()
+	m := newManager(newAPI(), func(o *manager.Options) {
+		o.Grace = 8 * time.Second
+		o.Health, o.Server = &manager.HealthOptions{Listener: health}, &manager.ServerOptions{Listener: server}
+		if change != nil {
+			change(o)
+		}
+	})
+	m.Handle("/locked", m.Authorize(http.NotFoundHandler()))
+	m.Handle("/echo", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
+	m.Handle("/flood", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, err := w.Write(make([]byte, 1<<20)); err == nil; _, err = w.Write(make([]byte, 1<<20)) { //nolint:revive // until it fails
+		}
+	}))
+	return m, health, server
+}
+
+func TestM3_SlowClientsHoldNoStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, health, server := slowable(t, nil)
+		var last time.Time // when the last work has ended
+		m.AddLeaderOnly("work", func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(3 * time.Second)
+			last = time.Now()
+			return nil
+		})
+		stop, result := start(t, m)
+		pass(time.Second)
+		var clients sync.WaitGroup
+		kinds := slowClients()
+		for i := range 100 {
+			kind, w := kinds[i%len(kinds)], health
+			if kind.tls {
+				w = server
+			}
+			conn, err := w.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			clients.Go(func() { kind.run(conn) })
+		}
+		pass(time.Second)
+		stop()
+		ok(t, result())
+		if took := time.Since(last); took > time.Second {
+			t.Errorf("Run returned %s after the last work", took)
+		}
+		clients.Wait()
+	})
+}
+
+// Each kind alone, in the middle of its request and after its handler has given up.
+func TestM3_ASlowClientOfEachKindHoldsNoStop(t *testing.T) {
+	for _, kind := range slowClients() {
+		for _, after := range []time.Duration{50 * time.Millisecond, 450 * time.Millisecond, 3 * time.Second, 29*time.Second + 900*time.Millisecond} {
+			line, _, _ := strings.Cut(kind.head, "\r")
+			t.Run(fmt.Sprintf("%s tls=%t after %s", line, kind.tls, after), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m, w, server := slowable(t, nil)
+					if kind.tls {
+						w = server
+					}
+					stop, result := start(t, m)
+					pass(time.Second)
+					conn, err := w.dial(t.Context(), "", "")
+					if err != nil {
+						t.Fatal(err)
+					}
+					done := make(chan struct{})
+					go func() {
+						defer close(done)
+						kind.run(conn)
+					}()
+					pass(after)
+					began := time.Now()
+					stop()
+					ok(t, result())
+					if took := time.Since(began); took > time.Second {
+						t.Errorf("Run returned after %s", took)
+					}
+					<-done
+				})
+			})
+		}
+	}
+}
+
+// A slow client loses its connection in the end also where nothing stops.
+func TestSlowClientsLoseTheirConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, health, server := slowable(t, nil)
+		stop, result := start(t, m)
+		pass(time.Second)
+		for _, kind := range slowClients() {
+			w := health
+			if kind.tls {
+				w = server
+			}
+			conn, err := w.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			kind.run(conn)
+			if took := time.Since(began); took > 70*time.Second { // body and answer
+				t.Errorf("%q is connected for %s", kind.head, took)
+			}
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
+// Who sends and reads steadily is served for as long as it takes, also across the limits for slow clients, and a handler may run
+// for as long as it likes.
+func TestPatientHandlersAndSteadyClientsAreServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _, server := slowable(t, nil)
+		m.Handle("/long", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			sent, err := io.ReadAll(r.Body)
+			for range 3 {
+				time.Sleep(time.Minute)
+				fmt.Fprintf(w, "%s %v %v\n", sent, err, r.Context().Err())
+				w.(http.Flusher).Flush()
+			}
+		}))
+		stop, result := start(t, m)
+		pass(time.Second)
+		for _, c := range []*http.Client{server.client(t), plain(server.client(t))} {
+			for _, sent := range []string{"", "body"} {
+				resp, err := c.Post("https://x/long", "text/plain", strings.NewReader(sent))
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if want := strings.Repeat(sent+" <nil> <nil>\n", 3); string(body) != want || err != nil {
+					t.Errorf("%s: %q, %v; want %q", resp.Proto, body, err, want)
+				}
+			}
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
+// A request that is being answered at a stop still gets the body that has come, and its whole answer.
+func TestM1_ARequestWithABodyIsAnsweredAtAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _, server := slowable(t, nil)
+		came, free := make(chan struct{}, 2), make(chan struct{})
+		m.Handle("/late", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			came <- struct{}{}
+			<-free
+			sent, err := io.ReadAll(r.Body)
+			fmt.Fprint(w, len(sent), err, strings.Repeat("x", 1<<20))
+		}))
+		stop, result := start(t, m)
+		pass(time.Second)
+		var all sync.WaitGroup
+		for _, c := range []*http.Client{server.client(t), plain(server.client(t))} {
+			all.Go(func() {
+				resp, err := c.Post("https://x/late", "text/plain", strings.NewReader(strings.Repeat("y", 10000)))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer resp.Body.Close()
+				body, err := io.ReadAll(resp.Body)
+				if want := "10000 <nil>" + strings.Repeat("x", 1<<20); string(body) != want || err != nil {
+					t.Errorf("%s: %.20q of %d, %v", resp.Proto, body, len(body), err)
+				}
+			})
+		}
+		<-came
+		<-came
+		stop()
+		pass(5 * time.Second)
+		close(free)
+		all.Wait()
+		ok(t, result())
+	})
+}
+
+func TestHeadersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _, server := slowable(t, nil)
+		stop, result := start(t, m)
+		pass(time.Second)
+		for _, c := range []*http.Client{server.client(t), plain(server.client(t))} {
+			for size, status := range map[int]int{60 << 10: 404, 80 << 10: 431} {
+				r := request(t.Context(), "GET", "https://x/", "")
+				r.RequestURI = ""
+				r.Header.Set("X-Long", strings.Repeat("x", size))
+				resp, err := c.Do(r)
+				if status == 431 && err != nil && strings.Contains(err.Error(), "larger than peer's advertised limit") {
+					continue // so says HTTP/2 before
+				}
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				resp.Body.Close()
+				if resp.StatusCode != status {
+					t.Errorf("%s: a header of %d bytes is answered with %s, want %d", resp.Proto, size, resp.Status, status)
+				}
+			}
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
+// A new connection displaces one that does nothing, and none that is being answered.
+func TestConnectionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, health, server := slowable(t, nil)
+		h := newHeld()
+		m.Handle("/held", h)
+		stop, result := start(t, m)
+		pass(time.Second)
+		answer := fetch(t, plain(server.client(t)), "https://x/held")
+		<-h.came
+		for _, w := range []*wire{health, server} {
+			var conns []net.Conn
+			for range 1000 {
+				conn, err := w.dial(t.Context(), "", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				conns = append(conns, conn)
+				time.Sleep(time.Millisecond)
+			}
+			synctest.Wait()
+			open, oldest := 0, -1
+			for i, conn := range conns {
+				_ = conn.SetReadDeadline(time.Now().Add(-1))
+				if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+					if open++; oldest < 0 {
+						oldest = i
+					}
+				}
+			}
+			if others := 1000 - oldest; open != others || others < 249 || others > 250 {
+				t.Errorf("%d connections are open, the oldest is number %d", open, oldest)
+			}
+			for _, conn := range conns {
+				conn.Close()
+			}
+		}
+		close(h.free)
+		if body := <-answer; body != "done" {
+			t.Errorf("the request is answered with %q", body)
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
+// When handlers run for all connections, those that wait for their clients are displaced.
+func TestConnectionsThatWaitForTheirClientsAreDisplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _, server := slowable(t, nil)
+		stop, result := start(t, m)
+		pass(time.Second)
+		var clients sync.WaitGroup
+		for range 300 {
+			conn, err := server.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			clients.Go(func() { trickler{"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", true}.run(conn) })
+		}
+		pass(5 * time.Second)
+		for range 3 {
+			want(t, plain(server.client(t)), "https://x/locked", 401, "send the token of a ServiceAccount: Authorization: Bearer TOKEN")
+		}
+		stop()
+		ok(t, result())
+		clients.Wait()
+	})
+}
+
+// Who takes a connection over has it alone, after the handler has returned, too.
+func TestHijackedConnectionsHaveNoDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _, server := slowable(t, nil)
+		taken := make(chan net.Conn, 1)
+		m.Handle("/hijack", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+			}
+			taken <- conn
+		}))
+		stop, result := start(t, m)
+		pass(time.Second)
+		raw, err := server.dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // nobody can verify what is self-signed
+		defer raw.Close()
+		if _, err := io.WriteString(client, "POST /hijack HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		conn := <-taken
+		defer conn.Close()
+		pass(10 * time.Minute)
+		stop()
+		ok(t, result())
+		go func() { _, _ = io.WriteString(client, "hello\n") }()
+		if line, err := bufio.NewReader(conn).ReadString('\n'); line != "hello\n" {
+			t.Errorf("read %q, %v", line, err)
+		}
+	})
+}

@@ -145,11 +145,7 @@ func (c *outageClient) until(ctx context.Context, name, what string, do func() (
 }
 
 // logCounter counts the lines of a log, and keeps none.
-type logCounter struct {
-	*logCounts
-
-	level slog.Level
-}
+type logCounter struct{ *logCounts }
 
 type logCounts struct {
 	mu     sync.Mutex // guards what follows

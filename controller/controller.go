@@ -65,7 +65,9 @@ type Readable interface {
 }
 
 // New makes a controller with keys of namespace and name, and a plain first-in-first-out queue. It starts nothing. The name
-// must be unique in a manager: at most 63 letters, digits, '-', '_' and '.', with a letter or digit first and last. What is wrong with the arguments is reported by Validate, and so by the manager's Run.
+// must be unique in a manager: at most 63 letters, digits, '-', '_' and '.', with a letter or digit
+// first and last. What is wrong with the arguments is reported by Validate, and so by the manager's
+// Run.
 func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller[types.NamespacedName] {
 	return NewWithQueue(name, r, o, workqueue.Options[types.NamespacedName]{})
 }
@@ -140,8 +142,8 @@ func (c *Controller[K]) declareLocked() {
 	c.declared.Set(fmt.Sprintf("the controller %q", c.name), of...)
 }
 
-// checkName returns an error that states the rule for names. A name becomes a metric's label, an attribute of log lines and a part
-// of a user agent.
+// checkName returns an error that states the rule for names. A name becomes a metric's label, an
+// attribute of log lines and a part of a user agent.
 func checkName(name string) error {
 	if name == "" {
 		return errors.New("give it a name")

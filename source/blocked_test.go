@@ -25,7 +25,8 @@ func waitForever(release chan struct{}) handler.Handler[name] {
 	})
 }
 
-// TestAHandlerThatBlocksIsReported: once, with the function that it is in. One that is slow, and gets on, is not.
+// TestAHandlerThatBlocksIsReported: once, with the function that it is in. One that is slow, and
+// gets on, is not.
 func TestAHandlerThatBlocksIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}

@@ -26,7 +26,7 @@ type delivery[K comparable] struct {
 	queue   Queue[K]
 	hooks   *hook.Source
 	retries *retries[K]
-	calls   calls // of the handler and the filters
+	calls   calls  // of the handler and the filters
 	exited  func() // called when the handler or a filter has ended its goroutine
 
 	identity handler.Identity[K] // of the handler, if the queue wants to see the events

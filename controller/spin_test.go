@@ -73,7 +73,8 @@ func TestC13_AKeyThatSpinsIsSlowedDown(t *testing.T) {
 	}
 }
 
-// TestC13_ForeignChangesAreNotDelayed: not those of a key that spins, and not a burst of them.
+// TestC13_ForeignChangesAreNotDelayed: not those of a key that spins, and not a burst of them. A key
+// that is slowed down counts as busy, but not as failed.
 func TestC13_ForeignChangesAreNotDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, slices.Repeat([]step{writeAgain}, 5000)...)
@@ -83,6 +84,11 @@ func TestC13_ForeignChangesAreNotDelayed(t *testing.T) {
 		last := at[len(at)-1]
 		if look, _ := r.control.Queue().Look(types.NamespacedName{Namespace: "default", Name: "a"}); look.State != workqueue.Waiting || look.Attempts != 0 {
 			t.Errorf("a key that is slowed down is %+v", look)
+		}
+		soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := r.control.Quiet(soon); err == nil {
+			t.Error("a key that is slowed down does not count as busy")
 		}
 		for i := range 50 {
 			before := len(r.after(0))

@@ -62,9 +62,10 @@
 //   - Whether a patch or an apply has changed anything, unless it named the version, or repeats a write in the same ledger.
 //   - That a delete or an eviction was a dry run, if its body cannot be read again (http.Request.GetBody); client-go's can.
 //
-// A ledger keeps the first 100 reads and 10000 writes, and counts the others. A controller closes the ledger when the Reconcile
-// has returned ([Ledger.Close]): a write that begins then fails with a *[LateWriteError], and nothing is sent. Background work
-// that outlives its Reconcile on purpose makes its requests with WithLedger(ctx, nil), which keeps the term of leadership.
+// A ledger keeps the first 100 reads and 10000 writes, and counts the others. A controller closes
+// the ledger when the Reconcile has returned ([Ledger.Close]): a write that begins then fails with
+// a *[LateWriteError], and nothing is sent. Background work that outlives its Reconcile on purpose
+// makes its requests with WithLedger(ctx, nil), which keeps the term of leadership.
 //
 // # Redirects
 //

@@ -188,8 +188,9 @@ func (h *Handle[T]) send(ctx context.Context, v verb, what string, obj T, option
 	return h.answer(ctx, stored, h.sized(what, nameOf(obj), err), subresource)
 }
 
-// Patch changes the object and returns it as stored. The type is types.JSONPatchType, MergePatchType or StrategicMergePatchType. For
-// server-side apply use Apply, for subresources [SubresourceOf].
+// Patch changes the object and returns it as stored. The type is types.JSONPatchType,
+// MergePatchType or StrategicMergePatchType. For server-side apply use Apply, for subresources
+// [SubresourceOf].
 func (h *Handle[T]) Patch(ctx context.Context, key types.NamespacedName, pt types.PatchType, patch []byte, options ...Option) (T, error) {
 	c, err := h.call(patching, "patch", options)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"net/http"
 )
 
-// LateWriteError is the error of a write that began after its Reconcile had returned: a goroutine that the Reconcile left behind made
-// it, with the Reconcile's context. Nothing was sent. The next Reconcile of the key would not have waited until its informers show
-// such a write.
+// LateWriteError is the error of a write that began after its Reconcile had returned: a goroutine
+// that the Reconcile left behind made it, with the Reconcile's context. Nothing was sent. The next
+// Reconcile of the key would not have waited until its informers show such a write.
 type LateWriteError struct {
 	// Controller, Key and ReconcileID are those of the Reconcile.
 	Controller  string

@@ -27,8 +27,8 @@ type Origin struct {
 	// Decode is asked whether the objects of a resource that were written are wanted, as [Write.Object]. Default: none are.
 	// It is called by whoever makes the request.
 	Decode func(schema.GroupResource) bool
-	// Late is told of each write that is refused because it begins after [Ledger.Close]. It is called by the goroutine that makes the
-	// request. Default: it is not told.
+	// Late is told of each write that is refused because it begins after [Ledger.Close]. It is
+	// called by the goroutine that makes the request. Default: it is not told.
 	Late func(*LateWriteError)
 }
 
@@ -47,8 +47,9 @@ const (
 )
 
 // Ledger holds the requests that were made on behalf of one Reconcile, in the order in which they began. It is safe for
-// concurrent use, also after the Reconcile has ended: the answers of requests that are still under way are recorded. See the
-// package's documentation for what a ledger knows and what it cannot know.
+// concurrent use, also after the Reconcile has ended: the answers of requests that are still under
+// way are recorded. See the package's documentation for what a ledger knows and what it cannot
+// know.
 type Ledger struct {
 	origin Origin
 	wrote  atomic.Bool
@@ -131,8 +132,9 @@ func (l *Ledger) LeftOut() (reads, writes int) {
 	return int(l.lostReads), int(l.lostWrites)
 }
 
-// Close refuses the writes that begin from now on, with a *[LateWriteError]: the Reconcile has returned, and would not wait for
-// them. Requests under way are not affected and are still recorded. Reads, dry runs and reviews of access are still allowed.
+// Close refuses the writes that begin from now on, with a *[LateWriteError]: the Reconcile has
+// returned, and would not wait for them. Requests under way are not affected and are still
+// recorded. Reads, dry runs and reviews of access are still allowed.
 func (l *Ledger) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -142,7 +142,8 @@ func (t *ledgerTransport) enter(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// begin enters a request, and reports whether it may be made. What it may write is looked at later in the same piece of memory.
+// begin enters a request, and reports whether it may be made. What it may write is looked at later
+// in the same piece of memory.
 func (e *exchange) begin(req *http.Request) (admitted bool) {
 	request, precondition := e.read(req)
 	if request.mutates() {

@@ -27,8 +27,8 @@ func checkPatchType(pt types.PatchType) error {
 	}
 }
 
-// sized explains that an object is too large to be stored: neither etcd nor the API server names it. Other errors it returns as they
-// are.
+// sized explains that an object is too large to be stored: neither etcd nor the API server names
+// it. Other errors it returns as they are.
 func (t target) sized(what string, key types.NamespacedName, err error) error {
 	if !isTooLarge(err) {
 		return err

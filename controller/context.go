@@ -109,15 +109,17 @@ func (r *running[K]) newLedger() *client.Ledger {
 	})
 }
 
-// end refuses the writes that begin from now on: those that have begun are accounted for when the key is settled, others would be
-// waited for by no one (C6). Most Reconciles have no ledger: it costs them one atomic operation.
+// end refuses the writes that begin from now on: those that have begun are accounted for when the
+// key is settled, others would be waited for by no one (C6). Most Reconciles have no ledger: it
+// costs them one atomic operation.
 func (r *running[K]) end() {
 	if !r.ledger.CompareAndSwap(nil, r.term.over) {
 		r.ledger.Load().Close()
 	}
 }
 
-// tellLate logs a write that was refused because its Reconcile has returned: once for each verb and resource.
+// tellLate logs a write that was refused because its Reconcile has returned: once for each verb and
+// resource.
 func (t *term[K]) tellLate(err *client.LateWriteError) {
 	w := &err.Request
 	if t.controller.told.first("late", w.Verb, w.Group, w.Resource, w.Subresource) {

@@ -148,8 +148,8 @@ func (c *Controller[K]) declareLocked() {
 	c.declared.Set(fmt.Sprintf("the controller %q", c.name), of...)
 }
 
-// checkName returns an error that states the rule for names. A name becomes a metric's label, an attribute of log lines and a part
-// of a user agent.
+// checkName returns an error that states the rule for names. A name becomes a metric's label, an
+// attribute of log lines and a part of a user agent.
 func checkName(name string) error {
 	if name == "" {
 		return errors.New("give it a name")

@@ -74,9 +74,10 @@
 // nor the worker is lost.
 //
 // C6: read your writes. In one process, Reconcile(key) starts only when every informer that its controller watches or declared
-// shows the writes of the previous Reconcile(key), per object by UID and version; the key waits, the worker does not. A write
-// that begins after its Reconcile has returned, with its context, is refused with a [client.LateWriteError] and logged once. One
-// that is still under way is waited for.
+// shows the writes of the previous Reconcile(key), per object by UID and version; the key waits,
+// the worker does not. A write that begins after its Reconcile has returned, with its context, is
+// refused with a [client.LateWriteError] and logged once. One that is still under way is waited
+// for.
 //
 // C7: after an error, the key's own writes do not cut its backoff short, whether their events arrive before or after its end. After
 // a relist, which may merge several changes, and wherever it is in doubt, they do; other changes always do. (Of a patch or an apply
@@ -99,11 +100,13 @@
 // C12: a Reconcile is interrupted only if that was asked for, when the generation of its object moves on by somebody else's doing (in
 // doubt it is not), and at most so often in a row. That is no failure.
 //
-// C13: a key that makes itself due 100 times in a row, each time less than 100 ms after the Reconcile before began, is slowed down.
-// It makes itself due by its own writes (C7 states which events are recognized) or by a RequeueAfter shorter than 100 ms. From then on its
-// Reconciles begin at least 10 ms apart, then 20 ms, and so on up to 1 s. The log names the key and the cause once. A Reconcile with
-// any other reason, such as another client's change, a resync or [Controller.Requeue], begins at once and ends the row. Own writes
-// are not recognized if [Options].ReadYourWrites is negative. While such a key waits it does not count as busy (W12).
+// C13: a key that makes itself due 100 times in a row, each time less than 100 ms after the
+// Reconcile before began, is slowed down. It makes itself due by its own writes (C7 states which
+// events are recognized) or by a RequeueAfter shorter than 100 ms. From then on its Reconciles
+// begin at least 10 ms apart, then 20 ms, and so on up to 1 s. The log names the key and the cause
+// once. A Reconcile with any other reason, such as another client's change or
+// [Controller.Requeue], begins at once and ends the row. Own writes are not recognized if
+// [Options].ReadYourWrites is negative. While such a key waits it counts as busy (W12, M7).
 //
 // L9: the first Reconcile of a term starts only when every informer that the controller watches or declared shows what was written
 // under the term before, if that was released ([client.Term.Inherited]): at most [client.MostHandedOver] objects, the newest, of
@@ -119,14 +122,17 @@
 //
 // [Controller.SetWorkers], [Controller.Pause], [Controller.PauseKey], [Controller.Requeue] and [Controller.SetLogLevel] may be called
 // at any time. Whoever may change an object can pause and requeue it by annotation: [PausedAnnotation], [RequeueAnnotation].
-// [Options].IgnoreAnnotations turns that off. [Options].Interrupt has a Reconcile cancelled when its object moves on. [Controller.Progress] and [Controller.Alive] say
-// whether it gets on, [Controller.Snapshot] everything.
+// [Options].IgnoreAnnotations turns that off. [Options].Interrupt has a Reconcile cancelled when
+// its object moves on. [Controller.Progress] and [Controller.Alive] say whether it gets on,
+// [Controller.Snapshot] everything.
 //
 // # The log
 //
-// [Logger] returns the logger of a Reconcile, with controller, key, reconcileID and attempt. klog.FromContext and logr's functions
-// return the same one. Keys and durations are logged as text. Errors are logged at level error, but for what is normal: conflicts, "already exists", requests for a pause, and
-// requests that the fence refuses because the term is over (L2) are logged at level info, and retried.
+// [Logger] returns the logger of a Reconcile, with controller, key, reconcileID and attempt.
+// klog.FromContext and logr's functions return the same one. Keys and durations are logged as text.
+// Errors are logged at level error, but for what is normal: conflicts, "already exists", requests
+// for a pause, and requests that the fence refuses because the term is over (L2) are logged at
+// level info, and retried.
 //
 // Of failures with the same cause, the log has the first ten and then one in ten seconds, which counts
 // those left out ("unlogged"). Errors have the same cause if the API server gave the same reason, or if

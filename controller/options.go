@@ -31,8 +31,9 @@ type Options struct {
 	// reconciled anew: at most this many times in a row, so that one gets to its end. The cause of its context is then an
 	// *Interruption. Default 0: it is left alone, and the key is reconciled once more after it.
 	Interrupt int
-	// IgnoreAnnotations turns PausedAnnotation and RequeueAnnotation off. Set it if users who may change an object must not be able to
-	// pause its reconciliation: a paused object is not reconciled, not even to remove its finalizers. Default: they are heeded.
+	// IgnoreAnnotations turns PausedAnnotation and RequeueAnnotation off. Set it if users who may
+	// change an object must not be able to pause its reconciliation: a paused object is not
+	// reconciled, not even to remove its finalizers. Default: they are heeded.
 	IgnoreAnnotations bool
 	// Grace is for how long running Reconciles may go on after Run is asked to stop. A manager has a grace time of its own
 	// and does not look at this one. Default: 25 s, which is less than the 30 s that Kubernetes gives a pod.

@@ -112,8 +112,9 @@ func (w *workers[K]) resume(now time.Duration) {
 	w.resumed = now
 }
 
-// Reconciles reports whether a Reconcile runs on the goroutine whose stack this is, as runtime.Stack has it, or has started that
-// goroutine, and of which key. A manager calls it to find out who makes a request with a context that is not a Reconcile's.
+// Reconciles reports whether a Reconcile runs on the goroutine whose stack this is, as
+// runtime.Stack has it, or has started that goroutine, and of which key. A manager calls it to find
+// out who makes a request with a context that is not a Reconcile's.
 func (c *Controller[K]) Reconciles(stack string) (key string, ok bool) {
 	slots, _ := c.workers.all()
 	for _, s := range slots {

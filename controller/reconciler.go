@@ -11,8 +11,8 @@ import (
 // Reconciler brings the world closer to what the object behind key wants. It reads the object itself: the key is all that
 // it is told, however many events made it due. It must be safe for concurrent use with different keys.
 //
-// ctx carries a logger ([Logger]) and ends when the work is no longer wanted: context.Cause says why. A write that begins after
-// Reconcile has returned is refused (C6).
+// ctx carries a logger ([Logger]) and ends when the work is no longer wanted: context.Cause says
+// why. A write that begins after Reconcile has returned is refused (C6).
 type Reconciler[K comparable] interface {
 	Reconcile(ctx context.Context, key K) (Result, error)
 }

@@ -42,7 +42,8 @@ func TestLog_AControllerWithoutSources(t *testing.T) {
 	})
 }
 
-// TestLog_AHandleOfACacheThatDoesNotRun: once for each handle, and not of a cache that is only late.
+// TestLog_AHandleOfACacheThatDoesNotRun: once for each handle, and not of a cache that is only
+// late.
 func TestLog_AHandleOfACacheThatDoesNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines log

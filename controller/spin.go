@@ -14,9 +14,10 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// A key spins if it makes itself due, by its own writes or by a RequeueAfter shorter than spinGap, spinFree times in a row, each less
-// than spinGap after the one before began. From then on its Reconciles begin at least spinBase apart, a time that doubles with each
-// up to spinMax. A Reconcile that has any other reason begins at once, and ends the row.
+// A key spins if it makes itself due, by its own writes or by a RequeueAfter shorter than spinGap,
+// spinFree times in a row, each less than spinGap after the one before began. From then on its
+// Reconciles begin at least spinBase apart, a time that doubles with each up to spinMax. A
+// Reconcile that has any other reason begins at once, and ends the row.
 const (
 	spinFree = 100
 	spinGap  = 100 * time.Millisecond
@@ -24,7 +25,8 @@ const (
 	spinMax  = time.Second
 )
 
-// spins are the keys that made themselves due last. A key is forgotten when its Reconcile does nothing that could make it due again.
+// spins are the keys that made themselves due last. A key is forgotten when its Reconcile does
+// nothing that could make it due again.
 type spins[K comparable] struct {
 	n atomic.Int64 // how many there are: mostly none
 
@@ -33,7 +35,8 @@ type spins[K comparable] struct {
 	sweepAt int
 }
 
-// spin is what is known of such a key. Only the worker that holds the key changes it, under the mutex.
+// spin is what is known of such a key. Only the worker that holds the key changes it, under the
+// mutex.
 type spin struct {
 	row  int           // how many Reconciles in a row the key itself has caused
 	last time.Duration // when the last one began, by the controller's clock
@@ -91,8 +94,8 @@ func (c *Controller[K]) causeOf(item workqueue.Item[K], p *past) (by cause, why 
 	}
 }
 
-// slowDown settles a key that spins and is due too early, and reports whether it did. What makes it due earlier is anything but the key
-// itself.
+// slowDown settles a key that spins and is due too early, and reports whether it did. What makes it
+// due earlier is anything but the key itself.
 func (c *Controller[K]) slowDown(item workqueue.Item[K], p *past, by cause) bool {
 	if by != itself {
 		return false
@@ -104,11 +107,15 @@ func (c *Controller[K]) slowDown(item workqueue.Item[K], p *past, by cause) bool
 	if p != nil {
 		c.journal.put(item.Key(), p) // before anybody else can take the key
 	}
-	_ = item.After(wait) // cannot fail: it was taken just now
+	// A backoff, unlike an After, counts as busy (W12): the key has events to see. It is no
+	// failure.
+	_, _ = item.RetryWith(nil, workqueue.Again{Exactly: wait, Event: workqueue.EventAfter})
+	c.queue.Forget(item.Key())
 	return true
 }
 
-// noteCause notes that a Reconcile of a key begins, and who has caused it. The log says once that a key spins.
+// noteCause notes that a Reconcile of a key begins, and who has caused it. The log says once that a
+// key spins.
 func (c *Controller[K]) noteCause(r *running[K], by cause, why *client.Write) {
 	if by == others {
 		c.spins.forget(r.item.Key())
@@ -156,12 +163,13 @@ func (s *spins[K]) wait(key K, now time.Duration) time.Duration {
 	return one.last + one.pause() - now
 }
 
-// begin notes a Reconcile that the key itself has caused, and reports whether the key spins from now on.
+// begin notes a Reconcile that the key itself has caused, and reports whether the key spins from
+// now on.
 func (s *spins[K]) begin(key K, now time.Duration) (spins bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.enterLocked(key, now)
-	if now-one.last > one.pause()+spinGap {
+	if now-one.last >= one.pause()+spinGap {
 		one.row = 0
 	}
 	one.row++

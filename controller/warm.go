@@ -149,7 +149,8 @@ func stateOf(what Readable) string {
 	return "not synced"
 }
 
-// notStarted reports whether the informers of what is watched or read do not run: nothing will ever be in them unless that changes.
+// notStarted reports whether the informers of what is watched or read do not run: nothing will ever
+// be in them unless that changes.
 func notStarted(what Readable) bool {
 	switch s := what.(type) {
 	case interface{ State() source.State }:

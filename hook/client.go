@@ -51,8 +51,9 @@ type Client struct {
 	// Unfenced is called before each request that may write and has no term of leadership in its context, unless that was on
 	// purpose. Err is why it will be refused, if it will be. Without leader election that is every such request.
 	Unfenced func(APIRequest)
-	// Unattributed is called before each request that may write and whose context carries no ledger, unless that was on purpose
-	// (client.WithLedger with nil, client.WithoutTerm). It is called by the goroutine that makes the request.
+	// Unattributed is called before each request that may write and whose context carries no
+	// ledger, unless that was on purpose (client.WithLedger with nil, client.WithoutTerm). It is
+	// called by the goroutine that makes the request.
 	Unattributed func(APIRequest)
 	// Skipped is called for each server-side apply that was not sent because it would have changed nothing.
 	Skipped func(SkippedApply)

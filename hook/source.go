@@ -16,8 +16,8 @@ type Source struct {
 	Dropped func(SourceDropped)
 	// HandlerFailed is called when a handler or filter returned an error or panicked. The event is tried again.
 	HandlerFailed func(SourceFailure)
-	// HandlerBlocked is called once for a handler or filter that does not return for some seconds: no further event of the source is
-	// delivered meanwhile.
+	// HandlerBlocked is called once for a handler or filter that does not return for some seconds:
+	// no further event of the source is delivered meanwhile.
 	HandlerBlocked func(SourceBlocked)
 	// PollFailed is called when the poll of a ticker returned an error or panicked. It is tried again.
 	PollFailed func(SourceFailure)
@@ -54,8 +54,9 @@ type SourceBlocked struct {
 	Controller, Source string
 	// After is for how long it has blocked at least.
 	After time.Duration
-	// Where is the function that the source has called, with file and line, and Stack that of its goroutine. Both are empty if the call
-	// has ended meanwhile. If handlers of several sources run at this moment, they may be another source's.
+	// Where is the function that the source has called, with file and line, and Stack that of its
+	// goroutine. Both are empty if the call has ended meanwhile. If handlers of several sources run
+	// at this moment, they may be another source's.
 	Where, Stack string
 }
 

@@ -15,12 +15,14 @@ import (
 
 // reconciling is what a controller may implement. A *controller.Controller does.
 type reconciling interface {
-	// Reconciles reports whether a Reconcile runs on the goroutine whose stack this is, or has started that goroutine, and of which key.
+	// Reconciles reports whether a Reconcile runs on the goroutine whose stack this is, or has
+	// started that goroutine, and of which key.
 	Reconciles(stack string) (key string, ok bool)
 }
 
-// tellUnattributed logs, once for each controller, verb and resource, that a Reconcile writes with another context than its own. Only
-// what is certain is logged: the request is made by the goroutine of a Reconcile, or by one that it has started.
+// tellUnattributed logs, once for each controller, verb and resource, that a Reconcile writes with
+// another context than its own. Only what is certain is logged: the request is made by the
+// goroutine of a Reconcile, or by one that it has started.
 func (m *Manager) tellUnattributed() func(hook.APIRequest) {
 	type what struct {
 		controller, verb string

@@ -72,8 +72,9 @@ func TestL2_WritesWithoutATermAreInTheLog(t *testing.T) {
 	}
 }
 
-// TestLog_AReconcileThatWritesWithAnotherContext: with and without leader election, once for each verb and resource, also where a
-// goroutine of the Reconcile does it. What is done on purpose is not logged, nor what others write.
+// TestLog_AReconcileThatWritesWithAnotherContext: with and without leader election, once for each
+// verb and resource, also where a goroutine of the Reconcile does it. What is done on purpose is
+// not logged, nor what others write.
 func TestLog_AReconcileThatWritesWithAnotherContext(t *testing.T) {
 	for name, option := range map[string]func(*manager.Options){"elected": elected, "alone": func(*manager.Options) {}} {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// blockedAfter is how often a source looks whether its handler is still in the same call, and so after how long it is reported: after
-// once to twice this time.
+// blockedAfter is how often a source looks whether its handler is still in the same call, and so
+// after how long it is reported: after once to twice this time.
 const blockedAfter = 5 * time.Second
 
 // calls are those of a source's handler and filters. It costs an event two atomic operations.
@@ -50,8 +50,8 @@ func (d *delivery[K]) watchCalls(ctx context.Context) {
 	}
 }
 
-// findCall returns where a handler is, and the stack of its goroutine. Where several sources call theirs at this moment, it may be another
-// source's: a stack does not show whose it is.
+// findCall returns where a handler is, and the stack of its goroutine. Where several sources call
+// theirs at this moment, it may be another source's: a stack does not show whose it is.
 func findCall() (where, stack string) {
 	for one := range strings.SplitSeq(allStacks(), "\n\n") {
 		if frame := callFrame(one); frame != "" {
@@ -65,8 +65,8 @@ func findCall() (where, stack string) {
 	return where, stack
 }
 
-// callFrame returns the function, with file and line, that a source has called in a goroutine's stack; empty if there is none. What
-// package handler wraps around it does not count.
+// callFrame returns the function, with file and line, that a source has called in a goroutine's
+// stack; empty if there is none. What package handler wraps around it does not count.
 func callFrame(stack string) (frame string) {
 	lines := strings.Split(stack, "\n")
 	for i := 1; i+1 < len(lines); i += 2 {

@@ -25,29 +25,33 @@ func waitForever(release chan struct{}) handler.Handler[name] {
 	})
 }
 
-// TestAHandlerThatBlocksIsReported: once, with the function that it is in. One that is slow, and gets on, is not.
+// TestAHandlerThatBlocksIsReported: once, with the function that it is in. One that is slow, and
+// gets on, is not.
 func TestAHandlerThatBlocksIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
 		defer s.stop()
 		s.put("a", "b", "c")
 		release := make(chan struct{})
-		var told []hook.SourceBlocked
+		told := make(chan hook.SourceBlocked, 10)
 		src := source.Kind(s.maps, waitForever(release))
-		s.start(src, l, &hook.Source{HandlerBlocked: func(b hook.SourceBlocked) { told = append(told, b) }})
+		s.start(src, l, &hook.Source{HandlerBlocked: func(b hook.SourceBlocked) { told <- b }})
 		for range 2 {
 			time.Sleep(4 * time.Second)
 			release <- struct{}{}
 		}
 		synctest.Wait()
 		if len(told) != 0 {
-			t.Errorf("a handler that takes 4 s was reported: %+v", told)
+			t.Errorf("a handler that takes 4 s was reported: %+v", <-told)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(told) != 1 || told[0].Source != src.String() || !strings.Contains(told[0].Where, "waitForever") ||
-			!strings.Contains(told[0].Where, "blocked_test.go:") || !strings.Contains(told[0].Stack, "chan receive") {
-			t.Errorf("told %+v", told)
+		if len(told) != 1 {
+			t.Fatalf("told %d times", len(told))
+		}
+		if b := <-told; b.Source != src.String() || !strings.Contains(b.Where, "waitForever") ||
+			!strings.Contains(b.Where, "blocked_test.go:") || !strings.Contains(b.Stack, "chan receive") {
+			t.Errorf("told %+v", b)
 		}
 		close(release)
 	})

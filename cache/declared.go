@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 )
 
@@ -14,7 +15,11 @@ import (
 // that a read of anything else, which nobody would wait for, is an error in the first Reconcile that does it, and not a hidden
 // watch. The zero value declares nothing; it is safe for concurrent use.
 type Declarations struct {
-	now atomic.Pointer[declarations]
+	now      atomic.Pointer[declarations]
+	relisted atomic.Pointer[func()] // see OnRelist
+
+	mu     sync.Mutex // guards what follows
+	caches map[*Cache]struct{}
 }
 
 type declarations struct {
@@ -45,6 +50,7 @@ func (d *Declarations) Set(who string, of ...Declared) {
 		}
 	}
 	d.now.Store(n)
+	d.follow()
 }
 
 // Context returns a context in which what is not declared cannot be read from a cache.

@@ -102,6 +102,9 @@ func (l *listerWatcher) list(ctx context.Context, o metav1.ListOptions) (list ru
 	}
 	if m, err := meta.ListAccessor(list); err == nil {
 		l.listed.Store(m.GetResourceVersion())
+		if m.GetContinue() == "" {
+			l.informer.cache.tellRelisted()
+		}
 	}
 	return list, nil
 }

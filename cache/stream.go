@@ -162,6 +162,7 @@ func (s *stream) note(e watch.Event) {
 		s.lw.listed.Store(o.GetResourceVersion())
 		s.lw.lists.Add(1)
 		s.lw.informer.bad.endList()
+		s.lw.informer.cache.tellRelisted()
 	}
 }
 

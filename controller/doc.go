@@ -60,6 +60,10 @@
 // answer was lost, and versions that are not numbers: there Stale names the write. With client-go's
 // fake clientsets, which have no transport, nothing is waited for.
 //
+// If another client deletes what a key has just created while a watch is interrupted, the informer may
+// list everything anew without having seen either, and no event tells. Such a key is reconciled once
+// more after the list ([EventRelisted]).
+//
 // A goroutine that a Reconcile leaves behind can read with its context, but not begin a write: see
 // [client.LateWriteError].
 //

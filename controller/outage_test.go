@@ -374,3 +374,43 @@ func TestController_FewLinesPerCause(t *testing.T) {
 		}
 	})
 }
+
+// TestC6_ADeleteThatNoInformerSaw: what a key has created and another client has deleted before an
+// informer could see either is made again, although there was no event of it.
+func TestC6_ADeleteThatNoInformerSaw(t *testing.T) {
+	for name, during := range map[string]bool{"while the Reconcile runs": true, "after it": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				unseen := func(r *rig) {
+					r.api.Remove(fakeapi.Secrets, "default", "a")
+					r.api.Expire() // so that the next watch cannot go on, and everything is listed anew
+					r.api.CutWatches()
+					time.Sleep(20 * time.Second)
+				}
+				create := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+					r.api.Lag(time.Hour)
+					_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)})
+					if during {
+						unseen(r)
+					}
+					return controller.Result{}, err
+				}
+				look := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+					if _, err := r.secrets.Get(ctx, key); !apierrors.IsNotFound(err) {
+						t.Errorf("the cache has the Secret that was deleted: %v", err)
+					}
+					return controller.Result{}, nil
+				}
+				r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, create, look)
+				r.start()
+				r.after(time.Second)
+				if !during {
+					unseen(r)
+				}
+				if at := r.after(time.Minute); len(at) != 2 {
+					t.Errorf("reconciled at %v, want it again after the list", at)
+				}
+			})
+		})
+	}
+}

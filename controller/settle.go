@@ -138,6 +138,9 @@ func (c *Controller[K]) leave(r *running[K], end ending) *past {
 	if !stale && !p.empty() && c.journal.put(r.item.Key(), p) {
 		c.sweep()
 	}
+	if c.missed(p) { // while the Reconcile ran
+		c.addMissed(r.item.Key())
+	}
 	return p
 }
 

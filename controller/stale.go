@@ -104,6 +104,30 @@ func (c *Controller[K]) staleGap(p *past) gap {
 // an informer that failed when the Reconcile did has recovered, and so most likely the API server.
 const EventRecovered = "InformerRecovered"
 
+// EventRelisted is the Event of the reason of a Reconcile after an informer has listed everything anew
+// and does not have what the key has written: another client may have deleted it, without an event.
+const EventRelisted = "Relisted"
+
+// relisted looks, after an informer has listed everything, for keys that may have missed a change.
+func (c *Controller[K]) relisted() {
+	for key, p := range c.journal.all() {
+		if c.missed(p) {
+			c.addMissed(key)
+		}
+	}
+}
+
+// missed reports whether something may have happened without any event to what a key has written.
+func (c *Controller[K]) missed(p *past) bool {
+	return slices.ContainsFunc(p.awaited, func(w unseen) bool { return c.declared.Missed(written(&w.Write)) })
+}
+
+// addMissed makes a key due that may have missed a change. It then waits until its writes are shown,
+// as always.
+func (c *Controller[K]) addMissed(key K) {
+	c.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRelisted}})
+}
+
 // onRecovery makes a key that has failed due when an informer recovers that fails now. It returns nil
 // if none fails.
 func (c *Controller[K]) onRecovery(key K) (cancel func()) {

@@ -67,7 +67,7 @@ type Cache struct {
 	indexes   atomic.Int64           // names those that were declared
 	server    atomic.Pointer[string] // what host has found
 	selecting atomic.Int64           // how many informers have selectors
-	followers sync.Map               // of *Declarations, see OnRelist
+	users     sync.Map               // of *Declarations, see Attach
 }
 
 // New makes a cache. It starts nothing and makes no request. Without a Backend (nil) it is for informers that list and watch by

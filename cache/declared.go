@@ -11,12 +11,14 @@ import (
 	"sync/atomic"
 )
 
-// Declarations says what may be read in a context. A controller makes one of what it watches and of what was given to its Reads, so
-// that a read of anything else, which nobody would wait for, is an error in the first Reconcile that does it, and not a hidden
-// watch. The zero value declares nothing; it is safe for concurrent use.
+// Declarations are what may be read in a context. A controller makes them of what it watches and of
+// what was given to its Reads, so that a read of anything else, which nothing would wait for, is an
+// error in the first Reconcile that does it, and not a hidden watch. So is a read by the goroutine
+// of a Reconcile, or by one that it has started, with a context that is not the Reconcile's, unless
+// any controller declares the handle. The zero value declares nothing; it is safe for concurrent use.
 type Declarations struct {
-	now      atomic.Pointer[declarations]
-	relisted atomic.Pointer[func()] // see OnRelist
+	now  atomic.Pointer[declarations]
+	user atomic.Pointer[User] // see Attach
 
 	mu     sync.Mutex // guards what follows
 	caches map[*Cache]struct{}
@@ -46,11 +48,12 @@ func (d *Declarations) Set(who string, of ...Declared) {
 			continue
 		}
 		if g := o.scope(); g != nil {
+			g.declared.Store(true)
 			n.groups = append(n.groups, g)
 		}
 	}
 	d.now.Store(n)
-	d.follow()
+	d.attach()
 }
 
 // Context returns a context in which what is not declared cannot be read from a cache.
@@ -60,12 +63,17 @@ func (d *Declarations) Context(ctx context.Context) context.Context {
 
 type declarationsKey struct{}
 
-// declaredIn returns an error that names the missing declaration, if the context is one with declarations.
+// declaredIn returns an error that names the missing declaration, in the context of a Reconcile or on
+// its goroutine.
 func (g *group) declaredIn(ctx context.Context) error {
-	d, ok := ctx.Value(declarationsKey{}).(*Declarations)
-	if !ok {
-		return nil
+	if d, ok := ctx.Value(declarationsKey{}).(*Declarations); ok {
+		return d.missing(g)
 	}
+	return g.readByReconcile()
+}
+
+// missing returns an error that says that a group is not declared, or nil.
+func (d *Declarations) missing(g *group) error {
 	n := d.now.Load()
 	if n == nil {
 		n = &declarations{who: "whoever reads"}

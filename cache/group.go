@@ -27,6 +27,8 @@ type group struct {
 	example Object
 	members atomic.Pointer[members] // replaced, never changed
 
+	declared atomic.Bool // by a controller, at any time
+
 	mu            sync.Mutex // guards what follows, and the replacing of members
 	refs          int
 	subscriptions map[*Subscription]struct{}

@@ -3,11 +3,6 @@
 
 package cache
 
-import (
-	"maps"
-	"slices"
-)
-
 // Missed reports whether something may have happened to a written object without any event: a declared
 // informer has listed everything anew since the write, and its store does not have the object. If
 // another client has deleted the object before that list, the informer never had it, and nobody is
@@ -28,51 +23,4 @@ func (d *Declarations) Missed(w Written) bool {
 		}
 	}
 	return false
-}
-
-// OnRelist calls f whenever an informer has listed everything anew, of a cache that something is
-// declared of, perhaps before its store has the list. f must not block. Call cancel once; f may be
-// running then.
-func (d *Declarations) OnRelist(f func()) (cancel func()) {
-	d.relisted.Store(&f)
-	d.follow()
-	return func() {
-		d.relisted.Store(nil)
-		d.mu.Lock()
-		caches := slices.Collect(maps.Keys(d.caches))
-		clear(d.caches)
-		d.mu.Unlock()
-		for _, c := range caches {
-			c.followers.Delete(d)
-		}
-	}
-}
-
-// follow has all caches of which something is declared tell of relists.
-func (d *Declarations) follow() {
-	n := d.now.Load()
-	if n == nil || d.relisted.Load() == nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.caches == nil {
-		d.caches = map[*Cache]struct{}{}
-	}
-	for _, g := range n.groups {
-		d.caches[g.cache] = struct{}{}
-		g.cache.followers.Store(d, struct{}{})
-	}
-}
-
-// tellRelisted tells who follows the cache that an informer has listed everything.
-func (c *Cache) tellRelisted() {
-	c.followers.Range(func(follower, _ any) bool {
-		if d, ok := follower.(*Declarations); ok {
-			if f := d.relisted.Load(); f != nil {
-				(*f)()
-			}
-		}
-		return true
-	})
 }

@@ -72,3 +72,42 @@ func TestS9_UndeclaredRead(t *testing.T) {
 		}
 	})
 }
+
+// TestS9_UndeclaredReadWithAnotherContext: a Reconcile cannot read what its controller does not declare
+// with a context that is not its own either, nor can a goroutine that it has started.
+func TestS9_UndeclaredReadWithAnotherContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, all := cluster(t, fakeapi.ConfigMaps, fakeapi.Secrets, fakeapi.Pods)
+		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")})
+		maps, secrets, pods := cache.For[*corev1.ConfigMap](all), cache.For[*corev1.Secret](all), cache.For[*corev1.Pod](all)
+		errs := map[string]error{}
+		read := func(what string) {
+			_, errs[what+" undeclared"] = pods.List(context.Background(), cache.ListOptions{})
+			_, errs[what+" declared"] = secrets.List(context.Background(), cache.ListOptions{})
+			_, errs[what+" another handle"] = cache.For[*corev1.Secret](all).List(context.Background(), cache.ListOptions{})
+		}
+		c := controller.New("test", controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
+			read("in Reconcile")
+			var started sync.WaitGroup
+			started.Go(func() { read("started by it") })
+			started.Wait()
+			return controller.Result{}, nil
+		}), controller.Options{Logger: silent})
+		c.Watch(source.Kind(maps, handler.Self()))
+		c.Reads(secrets)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		synctest.Wait()
+		read("elsewhere")
+		cancel()
+		ok(t, <-done)
+		const want = `list Pod: the controller "test" neither watches Pod.v1 nor declares that it reads it; give the handle to its Reads; the Reconcile of default/a read it with a context that is not its own`
+		for what, err := range errs {
+			wrong := strings.HasSuffix(what, "undeclared") && !strings.HasPrefix(what, "elsewhere")
+			if wrong && (err == nil || err.Error() != want) || !wrong && err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -61,7 +62,7 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 	if !c.isWatching() {
 		c.logger(ctx).Warn("the controller watches nothing, so no key becomes due unless the program adds it to the controller's Queue(); call Watch")
 	}
-	defer c.declared.OnRelist(c.relisted)()
+	defer c.declared.Attach(cache.User{Relisted: c.relisted, Reconciles: c.Reconciles})()
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	closeSources := c.runSources(run, stop)

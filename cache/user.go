@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+)
+
+// User is what a controller wants to know of its caches, and they of it, while it runs.
+type User struct {
+	// Relisted is called whenever an informer has listed everything anew, perhaps before its store has
+	// the list. It must not block.
+	Relisted func()
+	// Reconciles reports whether a Reconcile runs on the goroutine whose stack this is, as
+	// runtime.Stack has it, or has started that goroutine, and of which key.
+	Reconciles func(stack string) (key string, ok bool)
+}
+
+// Attach connects the caches of everything that is declared, now or later, with a controller, until
+// detach is called. Detach once; a call of a User's function may be running then.
+func (d *Declarations) Attach(u User) (detach func()) {
+	d.user.Store(&u)
+	d.attach()
+	return func() {
+		d.user.Store(nil)
+		d.mu.Lock()
+		caches := slices.Collect(maps.Keys(d.caches))
+		clear(d.caches)
+		d.mu.Unlock()
+		for _, c := range caches {
+			c.users.Delete(d)
+		}
+	}
+}
+
+func (d *Declarations) attach() {
+	n := d.now.Load()
+	if n == nil || d.user.Load() == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.caches == nil {
+		d.caches = map[*Cache]struct{}{}
+	}
+	for _, g := range n.groups {
+		d.caches[g.cache] = struct{}{}
+		g.cache.users.Store(d, struct{}{})
+	}
+}
+
+// eachUser calls f with the users of a cache until it returns false.
+func (c *Cache) eachUser(f func(*Declarations, *User) bool) {
+	c.users.Range(func(key, _ any) bool {
+		d, ok := key.(*Declarations)
+		if !ok {
+			return true
+		}
+		u := d.user.Load()
+		return u == nil || f(d, u)
+	})
+}
+
+// tellRelisted tells the users of a cache that an informer has listed everything.
+func (c *Cache) tellRelisted() {
+	c.eachUser(func(_ *Declarations, u *User) bool {
+		u.Relisted()
+		return true
+	})
+}
+
+// readByReconcile returns an error if a Reconcile reads what its controller does not declare, with a
+// context that is not its own. It looks at the stack, which takes microseconds, but only where no
+// controller declares the handle.
+func (g *group) readByReconcile() error {
+	if g.declared.Load() {
+		return nil
+	}
+	var err error
+	var stack string
+	g.cache.eachUser(func(d *Declarations, u *User) bool {
+		if stack == "" {
+			buf := make([]byte, 32<<10) // what has started the goroutine is last
+			stack = string(buf[:runtime.Stack(buf, false)])
+		}
+		key, ok := u.Reconciles(stack)
+		if !ok {
+			return true
+		}
+		if err = d.missing(g); err != nil {
+			err = fmt.Errorf("%w; the Reconcile of %s read it with a context that is not its own", err, key)
+		}
+		return false
+	})
+	return err
+}

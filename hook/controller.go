@@ -65,7 +65,8 @@ type ControllerStopped struct {
 	Of any
 }
 
-// Awaited is the end of a wait for a key's own writes, or that there was nothing to wait for although they may not be seen.
+// Awaited reports that a key stopped waiting for its own writes to appear in the cache, or that some
+// cannot be waited for.
 type Awaited struct {
 	// Controller is the controller's name.
 	Controller string

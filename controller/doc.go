@@ -81,7 +81,10 @@
 // shows the writes of the previous Reconcile(key), per object by UID and version; the key waits,
 // the worker does not. A write that begins after its Reconcile has returned, with its context, is
 // refused with a [client.LateWriteError] and logged once. One that is still under way is waited
-// for.
+// for. The key waits through failures of an informer, too, up to [Options].ReadYourWrites; then
+// [Stale] names what is missing. Lost answers are asked about. A Reconcile that returns Stale is
+// parked, which is no failure. A change that no informer saw because it listed everything anew is
+// made up for by another Reconcile.
 //
 // C7: after an error, the key's own writes do not cut its backoff short, whether their events arrive before or after its end. After
 // a relist, which may merge several changes, and wherever it is in doubt, they do; other changes always do. (Of a patch or an apply

@@ -21,7 +21,7 @@ func checkPatchType(pt types.PatchType) error {
 	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType:
 		return nil
 	case types.ApplyYAMLPatchType, types.ApplyCBORPatchType:
-		return fmt.Errorf("the patch type is %q, which is server-side apply; use Apply or ApplyStatus", pt)
+		return fmt.Errorf("the patch type is %q, which is server-side apply; use Apply", pt)
 	default:
 		return fmt.Errorf("the patch type is %q, which is unknown; use types.JSONPatchType, MergePatchType or StrategicMergePatchType", pt)
 	}

@@ -98,7 +98,7 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	c.complain(o.Validate())
 	c.complain(checkName(name))
 	if isNil(r) {
-		c.complain(errors.New("the reconciler is nil"))
+		c.complain(errors.New("the reconciler is nil; give New one that was made"))
 	}
 	return c
 }

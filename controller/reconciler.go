@@ -25,7 +25,8 @@ func (f Func[K]) Reconcile(ctx context.Context, key K) (Result, error) { return 
 
 // Result is what a Reconcile wants next. The zero value: nothing, until the next event.
 type Result struct {
-	// RequeueAfter asks for another Reconcile of the key after this time, if positive. It replaces what an earlier Reconcile
+	// RequeueAfter asks for another Reconcile of the key after this time, if positive; negative is an
+	// error. It replaces what an earlier Reconcile
 	// of the key had asked for; events make the key due earlier. Together with an error it is the earliest time of the retry.
 	RequeueAfter time.Duration
 }

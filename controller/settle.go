@@ -47,7 +47,7 @@ var errExited = errors.New("the reconciler ended its goroutine, with runtime.Goe
 // judge says what it means that a Reconcile on ctx has returned that.
 func judge(ctx context.Context, result Result, err error) ending {
 	if err == nil && result.RequeueAfter < 0 {
-		err = fmt.Errorf("the reconciler returned a negative RequeueAfter, %s", result.RequeueAfter)
+		err = fmt.Errorf("the reconciler returned a negative RequeueAfter, %s; return 0 for none, or a small one for at once", result.RequeueAfter)
 	}
 	end := ending{result: result, outcome: hook.Failed, err: err}
 	switch {

@@ -39,7 +39,7 @@ type stamp struct {
 	Released  time.Time      `json:"released"`
 	Unknown   int            `json:"unknown,omitempty"`
 	Resources []string       `json:"resources,omitempty"` // with the group, as deployments.apps
-	Salts     []client.Salt  `json:"salts,omitempty"`     // the first of this release, others of those before
+	Salts     []client.Salt  `json:"salts,omitempty"`     // of this release, and of those that inherited writes are from
 	Writes    []stampedWrite `json:"writes,omitempty"`
 }
 

@@ -112,7 +112,7 @@ func TestL9_TheFirstReconcileSeesWhatWasWrittenBefore(t *testing.T) {
 		}
 		for how, write := range map[string]func(*rig) []client.Write{"in clear": c.write, "hashed": hashed} {
 			t.Run(name+", "+how, func(t *testing.T) {
-				firstReconcileAfter(t, write, at, doubtful)
+				firstReconcileAfter(t, write, c.at, c.doubt)
 			})
 		}
 	}

@@ -17,9 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// excludes says whether the selectors are known to exclude what was written. gvk is what the informer reads. In doubt they do
-// not.
-func (s *Scope) excludes(w *Written, gvk schema.GroupVersionKind) bool {
+// excludes says whether the selectors are known to exclude what was written. k is the informer's. In doubt they do not.
+func (s *Scope) excludes(w *Written, k key) bool {
 	if s.Labels == nil && s.Fields == nil {
 		return false
 	}
@@ -30,8 +29,11 @@ func (s *Scope) excludes(w *Written, gvk schema.GroupVersionKind) bool {
 	if err != nil {
 		return false
 	}
-	if kind := w.Object.GetObjectKind().GroupVersionKind().Kind; kind != "" && kind != gvk.Kind && kind != "PartialObjectMetadata" {
+	if kind := w.Object.GetObjectKind().GroupVersionKind().Kind; kind != "" && kind != k.gvk.Kind && kind != "PartialObjectMetadata" {
 		return false // a subresource, such as a Scale, has other labels
+	}
+	if w.Hashed != nil {
+		return s.excludesHashed(w, o.GetLabels(), k.place)
 	}
 	if s.Labels != nil && !s.Labels.Matches(labels.Set(o.GetLabels())) {
 		return true
@@ -39,7 +41,7 @@ func (s *Scope) excludes(w *Written, gvk schema.GroupVersionKind) bool {
 	if s.Fields == nil {
 		return false
 	}
-	f := fieldsOf{meta: o, object: w.Object, gvk: gvk}
+	f := fieldsOf{meta: o, object: w.Object, gvk: k.gvk}
 	for _, r := range s.Fields.Requirements() {
 		if f.fails(r) {
 			return true

@@ -57,7 +57,7 @@ func (i *informer) judge(w *Written, s *Scope, at string) (verdict, error) {
 	case w.ResourceVersion == "":
 		reason := cmp.Or(w.Unknown, "its version is not known")
 		return unclear, fmt.Errorf("nobody can tell whether %s shows the write of %s: %s", i.key.kind(), w.String(), reason)
-	case stored == nil && i.hasSynced() && s.excludes(w, i.key.gvk):
+	case stored == nil && i.hasSynced() && s.excludes(w, i.key):
 		return shown, nil
 	case stored == nil:
 		return behind, nil
@@ -71,7 +71,7 @@ func (i *informer) judge(w *Written, s *Scope, at string) (verdict, error) {
 // judgeEnd is judge for what is gone, or perhaps only marked.
 func (i *informer) judgeEnd(w *Written, s *Scope, at string, stored Object) (verdict, error) {
 	switch {
-	case stored != nil && (w.UID == "" || stored.GetUID() == w.UID):
+	case stored != nil && w.is(stored):
 		if w.Marked && stored.GetDeletionTimestamp() != nil {
 			return shown, nil
 		}
@@ -81,7 +81,7 @@ func (i *informer) judgeEnd(w *Written, s *Scope, at string, stored Object) (ver
 		return behind, nil
 	case !i.hasSynced():
 		return behind, nil
-	case w.ResourceVersion == "", at == "", past(at, w.ResourceVersion), s.excludes(w, i.key.gvk):
+	case w.ResourceVersion == "", at == "", past(at, w.ResourceVersion), s.excludes(w, i.key):
 		return shown, nil
 	default:
 		return behind, nil // it may not have come yet
@@ -91,7 +91,7 @@ func (i *informer) judgeEnd(w *Written, s *Scope, at string, stored Object) (ver
 // judgeByName is judge where a version is not a number.
 func (i *informer) judgeByName(w *Written, version string) (verdict, error) {
 	stored := i.stored(w)
-	there := stored != nil && (w.UID == "" || stored.GetUID() == w.UID)
+	there := stored != nil && w.is(stored)
 	switch {
 	case !w.Gone && !w.Marked && there && stored.GetResourceVersion() == w.ResourceVersion:
 		return shown, nil
@@ -105,7 +105,8 @@ func (i *informer) judgeByName(w *Written, version string) (verdict, error) {
 
 // stored returns what the store has at the name, or nil.
 func (i *informer) stored(w *Written) Object {
-	obj, found, err := i.shared.GetStore().GetByKey(storeKey(types.NamespacedName{Namespace: w.Namespace, Name: w.Name}))
+	at := w.at()
+	obj, found, err := i.shared.GetStore().GetByKey(storeKey(types.NamespacedName{Namespace: at.namespace, Name: at.name}))
 	if err != nil || !found {
 		return nil
 	}

@@ -75,7 +75,7 @@ func (i *informer) recognizes(w *Written) bool {
 		return false
 	}
 	stored := i.stored(w)
-	if stored == nil || stored.GetUID() != w.UID {
+	if stored == nil || !w.is(stored) {
 		return false
 	}
 	r := w.Resource

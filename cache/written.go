@@ -40,12 +40,29 @@ type Written struct {
 	Subresource string
 	// Object is what was answered, for selectors: of its own kind, or its metadata. Default: not known.
 	Object runtime.Object
+	// Hashed is set if Namespace, Name, UID, and the keys and values of Object's labels are hashes that
+	// it has made: then Object has nothing but labels. See Declarations.Locate. Default: they are clear.
+	Hashed Hasher
+
+	found place // what Locate has found, of a hashed write
 }
 
-func (w *Written) at() place { return place{w.Namespace, w.Name} }
+// at is where a store may have the object.
+func (w *Written) at() place {
+	if w.Hashed != nil {
+		return w.found
+	}
+	return place{w.Namespace, w.Name}
+}
 
-// String names the object as in client-go's stores.
+// String names the object as in client-go's stores, if that is known.
 func (w *Written) String() string {
+	if w.Hashed != nil {
+		if w.found == (place{}) {
+			return "an object of which only the hash is known (" + w.Name + ")"
+		}
+		return storeKey(types.NamespacedName{Namespace: w.found.namespace, Name: w.found.name})
+	}
 	return storeKey(types.NamespacedName{Namespace: w.Namespace, Name: w.Name})
 }
 
@@ -141,7 +158,9 @@ func (i *informer) relisted(version string) bool {
 func (g *group) keeper(w *Written) *informer {
 	m := g.members.Load()
 	i := m.everything
-	if i == nil && len(m.by) > 0 {
+	if i == nil && w.Hashed != nil {
+		i = m.memberFor(w)
+	} else if i == nil && len(m.by) > 0 {
 		if i = m.by[place{namespace: w.Namespace}]; i == nil {
 			i = m.by[w.at()]
 		}

@@ -109,6 +109,8 @@ type Write struct {
 	// unstructured; a PartialObjectMetadata if that was asked for. Nil if it cannot be decoded, is larger than 1 MiB, was not read
 	// to its end, or if the answer is something else, such as a Scale or a Table. It is shared: do not change it.
 	Object runtime.Object
+	// Salt is set where hashes stand for what identifies the object: see [Write.Hashed].
+	Salt Salt
 }
 
 func (r *Request) event(controller, unknown string) hook.APIRequest {

@@ -29,9 +29,11 @@ type Handover struct {
 	Released time.Time
 	// Writes are the newest of the term and of those before it, one for each object, oldest first. Of each the object is set, the Host,
 	// the UID, the highest version and the Effect: Stored, Gone, or Accepted, which is gone or marked for deletion. Verb is update or
-	// delete, whatever it was. Object is nil, or a PartialObjectMetadata with the labels.
+	// delete, whatever it was. Object is nil, or a PartialObjectMetadata with the labels. What was
+	// read from a Lease is hashed: see [Write.Hashed].
 	Writes []Write
-	// Unknown is how many more of the writes there were of which nobody knows what they have done: those cannot be waited for.
+	// Unknown is how many more writes there were that the next term cannot wait for: their effect is
+	// not known, or the Lease had no room for them.
 	Unknown int
 }
 
@@ -63,6 +65,7 @@ func (t *Term) Written() (writes []Write, unknown int) {
 		}
 		writes = append(writes, printOf(e).toWrite())
 	}
+	writes = withoutRenewed(writes)
 	slices.Reverse(writes)
 	return writes, r.unknown
 }
@@ -81,6 +84,8 @@ type object struct {
 	uid                              types.UID
 }
 
+func objectOf(w *Write) object { return object{w.Group, w.Resource, w.Namespace, w.Name, w.UID} }
+
 // place is where an informer may look.
 type place struct{ group, resource, namespace string }
 
@@ -90,6 +95,7 @@ func (o *object) place() place { return place{o.group, o.resource, o.namespace} 
 type print struct {
 	object
 
+	salt        Salt // if not empty, what identifies the object is hashed
 	host        string
 	version     string // the highest
 	subresource string
@@ -116,7 +122,7 @@ func (t *trail) note(w *Write) {
 		t.unknown++
 		return
 	}
-	of := object{w.Group, w.Resource, w.Namespace, w.Name, w.UID}
+	of := objectOf(w)
 	e := t.of[of]
 	if e == nil {
 		e = t.addLocked(&print{object: of})
@@ -173,7 +179,7 @@ func (t *trail) newestLocked() (kept []*list.Element) {
 // follow takes down what was done next. What is gone stays so; and the version is the highest that was seen, so that an object whose
 // creation is not shown yet is not taken for one whose deletion is.
 func (p *print) follow(w *Write, effect Effect) {
-	p.host, p.inherited = w.Host, false
+	p.salt, p.host, p.inherited = w.Salt, w.Host, false
 	if newer(p.version, w.ResourceVersion) {
 		p.version, p.subresource, p.labels = w.ResourceVersion, w.Subresource, labelsOf(w)
 	}
@@ -187,7 +193,7 @@ func (p *print) toWrite() Write {
 	o := p.object
 	w := Write{
 		Request: Request{Verb: "update", Group: o.group, Resource: o.resource, Namespace: o.namespace, Name: o.name, Subresource: p.subresource, Host: p.host},
-		UID:     o.uid, ResourceVersion: p.version, Effect: p.effect,
+		UID:     o.uid, ResourceVersion: p.version, Effect: p.effect, Salt: p.salt,
 	}
 	switch p.effect {
 	case Gone:

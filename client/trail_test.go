@@ -208,3 +208,38 @@ func TestL9_WhatWasInheritedIsNotHandedOnForEver(t *testing.T) {
 		}
 	})
 }
+
+// TestL9_HashedWritesAreHandedOnAsTheyAre: with their salt, except those of objects that this term
+// has written again.
+func TestL9_HashedWritesAreHandedOnAsTheyAre(t *testing.T) {
+	salt := client.NewSalt()
+	before := func(name string, effect client.Effect) client.Write {
+		w := client.Write{
+			Request: client.Request{Verb: "update", Resource: "pods", Namespace: "ns", Name: name}, UID: "u", ResourceVersion: "7", Effect: effect,
+			Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"on": "yes"}}},
+		}
+		if effect != client.Stored {
+			w.Verb = "delete"
+		}
+		return w.Hashed(salt)
+	}
+	first, again, marked, gone := before("first", client.Stored), before("again", client.Stored), before("marked", client.Accepted), before("gone", client.Gone)
+	term := client.NewTerm(client.Token{}, time.Now(), time.Hour)
+	defer term.End(nil)
+	term.Inherit(client.Handover{Writes: []client.Write{first, again, marked, gone}})
+	for _, name := range []string{"again", "marked", "gone"} {
+		handed(t, term, "PUT "+pods+"/"+name, ok(`{"metadata":{"name":"`+name+`","namespace":"ns","uid":"u","resourceVersion":"9"}}`))
+	}
+	labels := fmt.Sprintf(" map[%s:%s]", salt.Hash("label", "on"), salt.Hash("value", "on=yes"))
+	want := []string{
+		"pods " + first.Namespace + "/" + first.Name + " " + string(first.UID) + "@7" + labels,
+		"pods " + gone.Namespace + "/" + gone.Name + " " + string(gone.UID) + "@7 gone" + labels,
+		"pods ns/again u@9", "pods ns/marked u@9", "pods ns/gone u@9",
+	}
+	if got := left(term); !slices.Equal(got, want) {
+		t.Errorf("it hands over\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if writes, _ := term.Written(); writes[0].Salt != salt || writes[2].Salt != "" || writes[0].Hashed("other").Name != first.Name {
+		t.Errorf("the salts are %q and %q", writes[0].Salt, writes[2].Salt)
+	}
+}

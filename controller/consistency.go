@@ -292,13 +292,17 @@ func awaited(l *client.Ledger) (writes []unseen, again *client.Ledger) {
 
 // written translates a write of the ledger for the cache.
 func written(w *client.Write) cache.Written {
-	return cache.Written{
+	shown := cache.Written{
 		Host: w.Host, Resource: schema.GroupResource{Group: w.Group, Resource: w.Resource}, Namespace: w.Namespace, Name: w.Name,
 		UID: w.UID, ResourceVersion: w.ResourceVersion, Object: w.Object, Unknown: w.Unknown,
 		Subresource: w.Subresource,
 		Gone:        w.Effect == client.Gone,
 		Marked:      w.Effect == client.Accepted && (w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction"),
 	}
+	if w.Salt != "" {
+		shown.Hashed = w.Salt
+	}
+	return shown
 }
 
 func (c *Controller[K]) tellAwaited(a hook.Awaited) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
 )
@@ -23,16 +24,23 @@ func (c *Controller[K]) takeOver(take, work context.Context) (missing func() err
 		return missing, true
 	}
 	began, left := time.Now(), term.Inherited()
-	expired, doubts, goOn := c.await(take, work, func() (gap, error) { return c.behindPredecessor(left) })
+	writes := make([]cache.Written, len(left.Writes))
+	for i := range left.Writes {
+		writes[i] = written(&left.Writes[i])
+	}
+	expired, doubts, goOn := c.await(take, work, func() (gap, error) {
+		c.declared.Locate(writes)
+		return c.behindPredecessor(left, writes)
+	})
 	if !goOn {
 		return missing, false
 	}
 	if left.Unknown > 0 {
-		doubts = errors.Join(doubts, fmt.Errorf("of %d more writes nobody knows what they have done", left.Unknown))
+		doubts = errors.Join(doubts, fmt.Errorf("%d more writes cannot be waited for: their effect is not known, or the Lease had no room for them", left.Unknown))
 	}
 	if expired {
 		missing = func() error {
-			last, _ := c.behindPredecessor(left)
+			last, _ := c.behindPredecessor(left, writes) // several Reconciles may ask at once
 			if last == nil {
 				return nil
 			}
@@ -83,15 +91,14 @@ func (c *Controller[K]) await(take, work context.Context, behind func() (gap, er
 }
 
 // behindPredecessor returns the last write of the term before that an informer does not show yet, and why some cannot be waited for.
-func (c *Controller[K]) behindPredecessor(left *client.Handover) (last gap, doubts error) {
-	for i := range left.Writes {
-		w := &left.Writes[i]
-		missing, why := c.declared.Behind(written(w))
+func (c *Controller[K]) behindPredecessor(left *client.Handover, writes []cache.Written) (last gap, doubts error) {
+	for i := range writes {
+		missing, why := c.declared.Behind(writes[i])
 		switch {
 		case missing != nil:
 			last = missing
 		case why != nil:
-			doubts = errors.Join(doubts, fmt.Errorf("%s: %w", w, why))
+			doubts = errors.Join(doubts, fmt.Errorf("%s: %w", &left.Writes[i], why))
 		}
 	}
 	return last, doubts

@@ -103,44 +103,58 @@ func TestL9_TheFirstReconcileSeesWhatWasWrittenBefore(t *testing.T) {
 		"what nobody reads":       {func(r *rig) []client.Write { return one(wrote("pods", "p", "u", "1000000", client.Stored)) }, 0, ""},
 		"what cannot be compared": {func(r *rig) []client.Write { return one(wrote("secrets", "s", "u", "abc", client.Stored)) }, 0, "the version \"abc\" is not a number"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, told := takingOver(t, controller.Options{})
-				writes := c.write(r)
-				stop := r.takeOver(writes...)
-				if c.at > 0 {
-					time.Sleep(c.at - 1)
-					synctest.Wait()
-					r.mu.Lock()
-					early := len(r.at) > 0
-					r.mu.Unlock()
-					if s := r.control.Snapshot().(controller.Snapshot[types.NamespacedName]); early || s.TakingOver == "" {
-						t.Errorf("reconciled already: %t; taking over: %q", early, s.TakingOver)
-					}
-				}
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				if len(r.at) == 0 || r.at[0] != c.at || r.stale[0] != nil {
-					t.Errorf("reconciled at %s, want the first time at %s; %v", r.at, c.at, r.stale)
-				}
-				stop()
-				if len(*told) != 1 {
-					t.Fatalf("told %+v", *told)
-				}
-				e := (*told)[0]
-				doubt := ""
-				if e.Doubts != nil {
-					doubt = e.Doubts.Error()
-				}
-				if e.Controller != "test" || e.Took != c.at || e.Writes != len(writes) || e.Expired || !strings.Contains(doubt, c.doubt) || (c.doubt == "") != (doubt == "") {
-					t.Errorf("told %+v", e)
-				}
-				if s := r.control.Snapshot().(controller.Snapshot[types.NamespacedName]); s.TakingOver != "" {
-					t.Errorf("taking over: %q", s.TakingOver)
-				}
+		hashed := func(r *rig) []client.Write { // as a Lease has them
+			writes, salt := c.write(r), client.NewSalt()
+			for i := range writes {
+				writes[i] = writes[i].Hashed(salt)
+			}
+			return writes
+		}
+		for how, write := range map[string]func(*rig) []client.Write{"in clear": c.write, "hashed": hashed} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				firstReconcileAfter(t, write, c.at, c.doubt)
 			})
-		})
+		}
 	}
+}
+
+// firstReconcileAfter checks when the first Reconcile of a term starts that has inherited writes.
+func firstReconcileAfter(t *testing.T, write func(*rig) []client.Write, at time.Duration, doubtful string) {
+	synctest.Test(t, func(t *testing.T) {
+		r, told := takingOver(t, controller.Options{})
+		writes := write(r)
+		stop := r.takeOver(writes...)
+		if at > 0 {
+			time.Sleep(at - 1)
+			synctest.Wait()
+			r.mu.Lock()
+			early := len(r.at) > 0
+			r.mu.Unlock()
+			if s := r.control.Snapshot().(controller.Snapshot[types.NamespacedName]); early || s.TakingOver == "" {
+				t.Errorf("reconciled already: %t; taking over: %q", early, s.TakingOver)
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(r.at) == 0 || r.at[0] != at || r.stale[0] != nil {
+			t.Errorf("reconciled at %s, want the first time at %s; %v", r.at, at, r.stale)
+		}
+		stop()
+		if len(*told) != 1 {
+			t.Fatalf("told %+v", *told)
+		}
+		e := (*told)[0]
+		doubt := ""
+		if e.Doubts != nil {
+			doubt = e.Doubts.Error()
+		}
+		if e.Controller != "test" || e.Took != at || e.Writes != len(writes) || e.Expired || !strings.Contains(doubt, doubtful) || (doubtful == "") != (doubt == "") {
+			t.Errorf("told %+v", e)
+		}
+		if s := r.control.Snapshot().(controller.Snapshot[types.NamespacedName]); s.TakingOver != "" {
+			t.Errorf("taking over: %q", s.TakingOver)
+		}
+	})
 }
 
 // TestL9_IsBounded: what is not shown in time is waited for no longer, and said.

@@ -54,8 +54,11 @@
 // term that was released gracefully. The release, in the same Update, annotates the Lease with the last writes ([WrittenAnnotation]);
 // who acquires it takes them out, and hands them to its term ([client.Term.Inherited]). Only what the very last release has written
 // counts, told by its time. A term that is released within a minute hands on what it has inherited, a longer one does not. After a
-// crash, and after a release by client-go's elector, nothing is known. Until the next acquisition, those who may read the Lease can
-// read which objects were written last: resource, namespace, name, UID and version.
+// crash, and after a release by client-go's elector, nothing is known.
+//
+// Until the next acquisition, anyone who may read the Lease can read the annotation: resources, versions, times, and how many objects
+// were written. Namespaces, names, UIDs and labels are salted hashes. The salt is stored with them, so a reader can confirm a guessed
+// name. The annotation has at most 16 KiB; the oldest writes that do not fit are only counted.
 //
 // # On a host's elector
 //

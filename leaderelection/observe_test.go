@@ -414,8 +414,13 @@ func TestObserve_HandsOverToOursAndBack(t *testing.T) {
 		if want := []string{"nothing", "from a: one", "from b: one two"}; !slices.Equal(got, want) {
 			t.Errorf("they have inherited %q, want %q", got, want)
 		}
-		if l := lease(t, all.api); !strings.Contains(l.Annotations[leaderelection.WrittenAnnotation], `"name":"three"`) {
-			t.Errorf("the Lease has %v", l.Annotations)
+		d := newReplica(t, all.api, "d")
+		stopD, resultD := d.start(t, writes("four"))
+		pass(seconds(5))
+		stopD()
+		ok(t, resultD())
+		if got := <-inherited; got != "from c: one two three" {
+			t.Errorf("d has inherited %q", got)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -18,74 +19,108 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 )
 
-// WrittenAnnotation is what a Lease that was released says of the last writes that were made under it, as JSON, for whoever takes it
-// next (L9). It is gone when an elector of this module holds the Lease.
-const WrittenAnnotation = "setpoint.dev/written"
+// WrittenAnnotation is the annotation of a Lease that was released. It tells the next holder which
+// writes were the last under it (L9), as JSON. Salted hashes stand for namespaces, names, UIDs and
+// labels ([client.Write.Hashed]); resources, versions and effects are in clear. An elector of this
+// module removes it when it acquires the Lease.
+const WrittenAnnotation = "setpoint.dev/written-hashed"
 
-// maxStamp is how much of it is written, and read, at most. All annotations of an object may have 256 KiB.
-const maxStamp = 64 << 10
+// clearAnnotation is that of earlier versions, which had names in clear. It is removed, never read.
+const clearAnnotation = "setpoint.dev/written"
+
+// maxStamp is the size in bytes up to which the annotation is written, and read.
+const maxStamp = 16 << 10
 
 // stamp is the annotation.
 type stamp struct {
 	Holder string `json:"holder"`
 	// Released is the Lease's renewTime, as the release has written it: an annotation that survives another holder, as with
 	// client-go's elector, has another one.
-	Released time.Time      `json:"released"`
-	Unknown  int            `json:"unknown,omitempty"`
-	Writes   []stampedWrite `json:"writes,omitempty"`
+	Released  time.Time      `json:"released"`
+	Unknown   int            `json:"unknown,omitempty"`
+	Resources []string       `json:"resources,omitempty"` // with the group, as deployments.apps
+	Salts     []client.Salt  `json:"salts,omitempty"`     // of this release, and of those that inherited writes are from
+	Writes    []stampedWrite `json:"writes,omitempty"`
 }
 
+// stampedWrite is short, because there are many.
 type stampedWrite struct {
-	Resource    string             `json:"resource"` // with the group, as deployments.apps
-	Namespace   string             `json:"namespace,omitempty"`
-	Name        string             `json:"name"`
-	UID         types.UID          `json:"uid,omitempty"`
-	Version     string             `json:"version,omitempty"`
-	Subresource string             `json:"subresource,omitempty"`
-	Effect      string             `json:"effect,omitempty"` // gone, or accepted: gone or marked; empty: stored
-	Labels      *map[string]string `json:"labels,omitempty"` // nil: not known
-	Host        string             `json:"host,omitempty"`   // empty: that of the Lease
+	Resource    int                `json:"r,omitempty"`  // its place among the resources
+	Salt        int                `json:"s,omitempty"`  // its place among the salts
+	Namespace   string             `json:"ns,omitempty"` // a hash, as all the others
+	Name        string             `json:"n"`
+	UID         types.UID          `json:"u,omitempty"`
+	Version     string             `json:"v,omitempty"`
+	Subresource string             `json:"sub,omitempty"`
+	Effect      string             `json:"e,omitempty"` // gone, or accepted: gone or marked; empty: stored
+	Labels      *map[string]string `json:"l,omitempty"` // nil: not known
+	Host        string             `json:"h,omitempty"` // empty: that of the Lease
 }
 
 // stamper reads and writes it, for an identity, and for the API server of the Lease, as a ledger calls it.
 type stamper struct{ identity, host string }
 
-// stamped writes what was written under a term into a Lease that is being released.
-func (m stamper) stamped(l *coordinationv1.Lease, writes []client.Write, unknown int, at time.Time) *coordinationv1.Lease {
+// unstamped removes the annotation.
+func unstamped(l *coordinationv1.Lease) *coordinationv1.Lease {
 	delete(l.Annotations, WrittenAnnotation)
-	if len(writes) == 0 && unknown == 0 {
-		return l
-	}
-	s := stamp{Holder: m.identity, Released: at.UTC(), Unknown: unknown}
-	for i := range writes {
-		s.Writes = append(s.Writes, m.stampOf(&writes[i]))
-	}
-	text, err := json.Marshal(s)
-	for err == nil && len(text) > maxStamp && len(s.Writes) > 0 { // the oldest are the least likely to be missed
-		s.Writes = s.Writes[(len(s.Writes)+1)/2:]
-		text, err = json.Marshal(s)
-	}
-	if err == nil {
-		metav1.SetMetaDataAnnotation(&l.ObjectMeta, WrittenAnnotation, string(text))
-	}
+	delete(l.Annotations, clearAnnotation)
 	return l
 }
 
-func (m stamper) stampOf(w *client.Write) stampedWrite {
-	s := stampedWrite{
-		Resource:  schema.GroupResource{Group: w.Group, Resource: w.Resource}.String(),
-		Namespace: w.Namespace, Name: w.Name, UID: w.UID, Version: w.ResourceVersion, Subresource: w.Subresource,
+// stamped writes what was written under a term into a Lease that is being released. If there is too much, the oldest writes are
+// left out, which are the least likely to be missed, and counted as unknown.
+func (m stamper) stamped(l *coordinationv1.Lease, writes []client.Write, unknown int, at time.Time) *coordinationv1.Lease {
+	l = unstamped(l)
+	if len(writes) == 0 && unknown == 0 {
+		return l
 	}
-	if w.Effect != client.Stored {
-		s.Effect = string(w.Effect)
+	salt := client.NewSalt()
+	for {
+		text, err := json.Marshal(m.stampOf(writes, salt, unknown, at))
+		switch {
+		case err != nil:
+			return l
+		case len(text) <= maxStamp:
+			metav1.SetMetaDataAnnotation(&l.ObjectMeta, WrittenAnnotation, string(text))
+			return l
+		case len(writes) == 0:
+			return l
+		}
+		over := max(1, len(writes)*(len(text)-maxStamp)/len(text))
+		writes, unknown = writes[over:], unknown+over
 	}
-	if o, ok := w.Object.(*metav1.PartialObjectMetadata); ok {
-		s.Labels = &o.Labels
-	}
-	if w.Host != m.host {
-		s.Host = w.Host
+}
+
+func (m stamper) stampOf(writes []client.Write, salt client.Salt, unknown int, at time.Time) *stamp {
+	s := &stamp{Holder: m.identity, Released: at.UTC(), Unknown: unknown}
+	for i := range writes {
+		w := writes[i].Hashed(salt)
+		of := stampedWrite{
+			Resource:  placeIn(&s.Resources, schema.GroupResource{Group: w.Group, Resource: w.Resource}.String()),
+			Salt:      placeIn(&s.Salts, w.Salt),
+			Namespace: w.Namespace, Name: w.Name, UID: w.UID, Version: w.ResourceVersion, Subresource: w.Subresource,
+		}
+		if w.Effect != client.Stored {
+			of.Effect = string(w.Effect)
+		}
+		if o, ok := w.Object.(*metav1.PartialObjectMetadata); ok {
+			of.Labels = &o.Labels
+		}
+		if w.Host != m.host {
+			of.Host = w.Host
+		}
+		s.Writes = append(s.Writes, of)
 	}
 	return s
+}
+
+// placeIn returns the place of an element in a list, and appends it if it has none.
+func placeIn[E comparable](list *[]E, e E) int {
+	i := slices.Index(*list, e)
+	if i < 0 {
+		i, *list = len(*list), append(*list, e)
+	}
+	return i
 }
 
 // inheritance returns what the holder has left that has released a Lease; nil if it has left nothing, or was not the last one.
@@ -109,14 +144,18 @@ func (m stamper) inheritance(l *coordinationv1.Lease) (*client.Handover, error) 
 	}
 	h := &client.Handover{Holder: s.Holder, Released: s.Released, Unknown: s.Unknown}
 	for i := range s.Writes {
-		h.Writes = append(h.Writes, m.writeOf(&s.Writes[i]))
+		w := &s.Writes[i]
+		if w.Resource < 0 || w.Resource >= len(s.Resources) || w.Salt < 0 || w.Salt >= len(s.Salts) || s.Salts[w.Salt] == "" {
+			return nil, fmt.Errorf("write %d has no resource or no salt", i)
+		}
+		h.Writes = append(h.Writes, m.writeOf(w, s.Resources[w.Resource], s.Salts[w.Salt]))
 	}
 	return h, nil
 }
 
-func (m stamper) writeOf(s *stampedWrite) client.Write {
-	r := schema.ParseGroupResource(s.Resource)
-	w := client.Write{UID: s.UID, ResourceVersion: s.Version, Effect: client.Stored}
+func (m stamper) writeOf(s *stampedWrite, resource string, salt client.Salt) client.Write {
+	r := schema.ParseGroupResource(resource)
+	w := client.Write{UID: s.UID, ResourceVersion: s.Version, Effect: client.Stored, Salt: salt}
 	w.Request = client.Request{
 		Verb: "update", Group: r.Group, Resource: r.Resource, Namespace: s.Namespace, Name: s.Name, Subresource: s.Subresource, Host: m.host,
 	}

@@ -5,6 +5,7 @@ package leaderelection_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -80,9 +81,24 @@ func names(h *client.Handover) string {
 	}
 	s := "from " + h.Holder + ":"
 	for i := range h.Writes {
-		s += " " + h.Writes[i].Name
+		s += " " + nameOf(&h.Writes[i])
 	}
 	return s
+}
+
+// nameOf returns the name of an object in a test, of which the write has the hash.
+func nameOf(w *client.Write) string {
+	for _, name := range []string{"one", "two", "three", "labelled"} {
+		if inClear(name).Hashed(w.Salt).Name == w.Name {
+			return name
+		}
+	}
+	return "unknown (" + w.Name + ")"
+}
+
+// inClear is an object in a test before it is hashed.
+func inClear(name string) *client.Write {
+	return &client.Write{Request: client.Request{Namespace: "default", Name: name}}
 }
 
 // TestL9_AReleaseHandsOverWhatWasWritten to whoever takes the Lease next, and also to those after it.
@@ -108,16 +124,20 @@ func TestL9_AReleaseHandsOverWhatWasWritten(t *testing.T) {
 		if names(got) != "from a: labelled three one" || !got.Released.Equal(released.Spec.RenewTime.Time) {
 			t.Fatalf("b inherits %s, released at %s", names(got), got.Released)
 		}
+		salt := got.Writes[0].Salt
+		place := func(name string) string {
+			return inClear(name).Hashed(salt).Namespace + "/" + inClear(name).Hashed(salt).Name
+		}
 		for i, want := range []string{
-			fmt.Sprintf("update configmaps default/labelled stored %s@%s %s", two.UID, two.ResourceVersion, fakeapi.Host),
-			"", fmt.Sprintf("delete configmaps default/one gone %s@%s %s", one.UID, one.ResourceVersion, fakeapi.Host),
+			fmt.Sprintf("update configmaps %s stored %s@%s %s", place("labelled"), salt.Hash("uid", string(two.UID)), two.ResourceVersion, fakeapi.Host),
+			"", fmt.Sprintf("delete configmaps %s gone %s@%s %s", place("one"), salt.Hash("uid", string(one.UID)), one.ResourceVersion, fakeapi.Host),
 		} {
 			w, r := got.Writes[i], got.Writes[i].Request
 			if says := fmt.Sprintf("%s %s %s@%s %s", &r, w.Effect, w.UID, w.ResourceVersion, w.Host); want != "" && says != want {
 				t.Errorf("b inherits\n%s\nwant\n%s", says, want)
 			}
 		}
-		if o, is := got.Writes[0].Object.(*metav1.PartialObjectMetadata); !is || o.Labels["on"] != "yes" || got.Writes[1].Object != nil {
+		if o, is := got.Writes[0].Object.(*metav1.PartialObjectMetadata); !is || o.Labels[salt.Hash("label", "on")] != salt.Hash("value", "on=yes") || got.Writes[1].Object != nil {
 			t.Errorf("b inherits the labels %+v", got.Writes[0].Object)
 		}
 		if got := h.lead("c", nothing); names(got) != "from b: labelled three one" {
@@ -205,22 +225,78 @@ func TestL9_WhoIsStoppedAtTheMomentOfAcquiringHandsOn(t *testing.T) {
 	})
 }
 
-// TestL9_WhatIsHandedOverFitsIntoALease, however long the names and labels are.
+// TestL9_WhatIsHandedOverFitsIntoALease: there is a bound in bytes. The newest writes are kept, and
+// those that are left out are counted.
 func TestL9_WhatIsHandedOverFitsIntoALease(t *testing.T) {
+	for name, c := range map[string]struct {
+		labels, least, most, kept int
+	}{
+		"120 objects":                     {0, 5 << 10, 8 << 10, client.MostHandedOver},
+		"objects with many labels, so 43": {10, 15 << 10, 16 << 10, 43},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHeirs(t)
+				labels := map[string]string{}
+				for i := range c.labels {
+					labels[fmt.Sprintf("label-%d", i)] = strings.Repeat("v", 60)
+				}
+				h.lead("a", func(work context.Context) {
+					ctx := client.WithLedger(work, client.NewLedger(client.Origin{Decode: func(schema.GroupResource) bool { return c.labels > 0 }}))
+					for i := range 120 {
+						_, err := client.For[*corev1.ConfigMap](h.client).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+							Namespace: fmt.Sprintf("namespace-%d", i), Name: fmt.Sprintf("%s-%03d", strings.Repeat("long.", 40), i), Labels: labels,
+						}})
+						ok(t, err)
+					}
+				})
+				n := len(lease(t, h.api).Annotations[leaderelection.WrittenAnnotation])
+				t.Logf("the annotation has %d bytes", n)
+				got := h.lead("b", nothing)
+				if n > c.most || n < c.least || len(got.Writes) != c.kept || got.Unknown != client.MostHandedOver-c.kept {
+					t.Errorf("the annotation has %d bytes; b inherits %d writes and %d unknown ones", n, len(got.Writes), got.Unknown)
+				}
+				last := &got.Writes[len(got.Writes)-1]
+				if want := last.Salt.Hash("namespace", "namespace-119"); last.Namespace != want {
+					t.Errorf("the last write is in %s, want %s", last.Namespace, want)
+				}
+			})
+		})
+	}
+}
+
+// TestL9_NoNameIsStored: the Lease tells no namespace, name, UID or label of what was written, also
+// not where they are handed on; and the annotation of earlier versions, which does, is removed.
+func TestL9_NoNameIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeirs(t)
-		h.lead("a", func(work context.Context) {
-			for i := range client.MostHandedOver {
-				h.write(work, fmt.Sprintf("%s-%03d", strings.Repeat("long.", 200), i))
+		h.api.Put(fakeapi.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "operator", Annotations: map[string]string{"setpoint.dev/written": "of the past"},
+		}})
+		secret := []string{"of the past"}
+		leaks := func(by string) {
+			text, err := json.Marshal(lease(t, h.api))
+			ok(t, err)
+			for _, s := range secret {
+				if strings.Contains(string(text), s) {
+					t.Errorf("%s leaves %q on the Lease: %s", by, s, text)
+				}
 			}
+		}
+		h.lead("a", func(work context.Context) {
+			leaks("an acquisition")
+			ctx := client.WithLedger(work, client.NewLedger(client.Origin{Decode: func(schema.GroupResource) bool { return true }}))
+			m, err := client.For[*corev1.ConfigMap](h.client).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "the-namespace", Name: "the-name", UID: "3c2f1a50-9d0e-4c7c-8f43-000000001000", Labels: map[string]string{"the-label": "the-value"},
+			}})
+			ok(t, err)
+			secret = append(secret, "the-namespace", "the-name", "the-label", "the-value", `"`+string(m.UID)+`"`)
 		})
-		if n := len(lease(t, h.api).Annotations[leaderelection.WrittenAnnotation]); n > 64<<10 || n < 32<<10 {
-			t.Errorf("the annotation has %d bytes", n)
+		leaks("a release")
+		if got := h.lead("b", nothing); len(got.Writes) != 1 {
+			t.Errorf("b inherits %s", names(got))
 		}
-		got := h.lead("b", nothing)
-		if len(got.Writes) != 50 || !strings.HasSuffix(got.Writes[49].Name, "099") {
-			t.Errorf("b inherits %d", len(got.Writes))
-		}
+		leaks("a release that hands on")
 	})
 }
 

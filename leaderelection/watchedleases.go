@@ -99,8 +99,7 @@ func (w *watchedLeases) stamped(l *coordinationv1.Lease) *coordinationv1.Lease {
 	t := w.of.tenure
 	w.of.mu.Unlock()
 	if holderOf(l) != "" || t == nil || l.Spec.RenewTime == nil {
-		delete(l.Annotations, WrittenAnnotation)
-		return l
+		return unstamped(l)
 	}
 	writes, unknown := t.term.Written()
 	return w.stamper.stamped(l, writes, unknown, l.Spec.RenewTime.Truncate(time.Microsecond))

@@ -13,9 +13,11 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -123,6 +125,11 @@ var _ = Describe("A standby that takes over", func() {
 			proxy.Add(fault.Rule{Match: fault.Match{Config: theirs, Verbs: []string{"watch"}, Resources: []string{"configmaps"}}, Lag: lag})
 			a.control.Requeue(types.NamespacedName{Namespace: r.namespace, Name: "count"})
 			Eventually(ctx, a.seen).Should(Receive(&last))
+			stored, err := r.direct.CoreV1().ConfigMaps(r.namespace).Get(ctx, "count", metav1.GetOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			leases, err := r.direct.CoordinationV1().Leases(r.namespace).Watch(ctx, metav1.ListOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(leases.Stop)
 			a.stop()
 			var err2 error
 			Eventually(ctx, a.ended).Should(Receive(&err2))
@@ -145,6 +152,17 @@ var _ = Describe("A standby that takes over", func() {
 			lease, err := r.direct.CoordinationV1().Leases(r.namespace).Get(ctx, "operator", metav1.GetOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(lease.Annotations).NotTo(HaveKey(leaderelection.WrittenAnnotation))
+			var stamp string
+			for stamp == "" {
+				var e watch.Event
+				Eventually(ctx, leases.ResultChan()).Should(Receive(&e))
+				stamp = e.Object.(*coordinationv1.Lease).Annotations[leaderelection.WrittenAnnotation]
+			}
+			Expect(stamp).To(ContainSubstring(last.written), "the version is in clear")
+			for _, clear := range []string{`"count"`, r.namespace, string(stored.UID)} {
+				Expect(stamp).NotTo(ContainSubstring(clear))
+			}
+			AddReportEntry("the annotation of the release", stamp, ReportEntryVisibilityAlways)
 			b.stop()
 			Eventually(ctx, b.ended).Should(Receive(&err2))
 			Expect(err2).NotTo(HaveOccurred())

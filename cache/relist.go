@@ -18,7 +18,7 @@ func (d *Declarations) Missed(w Written) bool {
 		if i == nil || i.lw == nil || !i.relisted(w.ResourceVersion) {
 			continue
 		}
-		if stored := i.stored(&w); (stored == nil || stored.GetUID() != w.UID) && !g.scope.excludes(&w, i.key.gvk) {
+		if stored := i.stored(&w); (stored == nil || stored.GetUID() != w.UID) && !g.scope.excludes(&w, i.key) {
 			return true
 		}
 	}

@@ -41,6 +41,9 @@ func (c *Controller[K]) putOff(ctx context.Context, item workqueue.Item[K], p *p
 		p.since = now
 	}
 	left := c.waitAtMost() - now.Sub(p.since)
+	if p.stale { // it returns at once, again and again
+		left = max(left, time.Second-now.Sub(p.since))
+	}
 	if reason == nil || left <= 0 {
 		c.giveUp(p, missing != nil, now)
 		return false
@@ -111,7 +114,7 @@ func (c *Controller[K]) revive(p *past) {
 		}
 		if missing != nil {
 			w.failing = false
-			p.awaited = append(p.awaited, w)
+			p.awaited, p.revived = append(slices.Clip(p.awaited), w), append(slices.Clip(p.revived), w)
 		}
 		return true
 	})
@@ -173,6 +176,7 @@ func (c *Controller[K]) outstanding(ctx context.Context, p *past) (missing gap, 
 func (c *Controller[K]) behind(p *past) (last gap, unknown error) {
 	if p.answers != nil {
 		p.awaited, p.answers = awaited(p.answers)
+		p.awaited = append(p.awaited, p.revived...)
 	}
 	p.unsure = nil
 	for i := range p.awaited {
@@ -207,37 +211,6 @@ func (c *Controller[K]) gapOf(w *unseen) (missing gap, unknown error) {
 		unknown = errors.Join(unknown, why)
 	}
 	return missing, unknown
-}
-
-const (
-	// resolveAfter is how long after a lost answer the API server is asked what became of the write:
-	// what it was about to store is stored by then.
-	resolveAfter = time.Second
-	// resolveWithin is how long a worker waits for that answer. It is asked again later.
-	resolveWithin = 5 * time.Second
-)
-
-// resolve asks the API server what became of the writes whose answers were lost. It returns a gap if
-// it cannot be asked yet.
-func (c *Controller[K]) resolve(ctx context.Context, p *past) gap {
-	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
-	defer cancel()
-	p.awaited = slices.Clone(p.awaited) // a sweep may be looking at it
-	for i := range p.awaited {
-		w := &p.awaited[i]
-		if _, why := c.gapOf(w); why == nil || w.Unknown == "" || w.resolved || w.unresolvable {
-			continue
-		}
-		if time.Since(w.Started.Add(w.Took)) < resolveAfter {
-			return textGap(w.String() + ": its answer was lost; the API server is asked in a moment")
-		}
-		found, resolved, err := c.declared.Resolve(ctx, written(&w.Write))
-		if err != nil {
-			return textGap(w.String() + ": its answer was lost: " + err.Error())
-		}
-		w.instead, w.resolved, w.unresolvable = found, resolved, !resolved
-	}
-	return nil
 }
 
 // stillMissing names the writes that were given up and are not shown now, and forgets the others. A

@@ -37,6 +37,7 @@ type Controller[K comparable] struct {
 	opened     func() // tells QueueHooks of the queue
 	slowLines  *fewLines
 	errorLog   errorLog
+	resolver   resolver
 	told       told
 	spins      spins[K]
 	workers    workers[K]

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"unicode"
@@ -22,11 +23,7 @@ type errorLog struct {
 	lines map[string]*fewLines
 }
 
-// next reports whether there is to be a line about an error, and returns its attributes.
-func (l *errorLog) next(err error, args ...any) ([]any, bool) {
-	return l.of(reasonOf(err)).next(args...)
-}
-
+// of returns the limit of the lines about errors of a cause, see reasonOf.
 func (l *errorLog) of(cause string) *fewLines {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,8 +41,15 @@ func (l *errorLog) of(cause string) *fewLines {
 
 // reasonOf returns the same text for errors that have the same cause and are about different objects:
 // the reason that the API server gave, or else the innermost error without what is in quotes and
-// without digits, which are ports, versions and times.
-func reasonOf(err error) string {
+// without digits, which are ports, versions and times. It calls the methods of inner errors, which are
+// the user's and may panic: then the type of the error is all there is.
+func reasonOf(err error) (reason string) {
+	whole := err
+	defer func() {
+		if recover() != nil {
+			reason = fmt.Sprintf("%T", whole)
+		}
+	}()
 	if reason := apierrors.ReasonForError(err); reason != "" {
 		return string(reason)
 	}
@@ -53,7 +57,9 @@ func reasonOf(err error) string {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {
 			var all []string
 			for _, err := range joined.Unwrap() {
-				all = append(all, reasonOf(err))
+				if err != nil {
+					all = append(all, reasonOf(err))
+				}
 			}
 			return strings.Join(all, "; ")
 		}

@@ -21,6 +21,7 @@ type past struct {
 	made     map[version]*client.Write // after a failure: its own writes, which do not end its backoff (C7)
 	awaited  []unseen                  // its writes, as far as the caches may not show them yet (C6)
 	answers  *client.Ledger            // where awaited comes from, if requests have no answer yet
+	revived  []unseen                  // those of awaited that do not come from there
 	lost     error                     // further writes, too many to be remembered
 	unsure   []unseen                  // those of awaited with a lost answer
 	givenUp  []unseen                  // what was not shown within the bound

@@ -33,13 +33,14 @@ type ending struct {
 	outcome hook.Outcome
 	err     error
 	text    string          // of the error
+	reason  string          // of the error, for the log
 	again   workqueue.Again // when it is tried again
 	normal  bool            // the log need not make much of it
 }
 
 // aborted is how a Reconcile ended that did not return.
 func aborted(err error) ending {
-	return ending{outcome: hook.Panicked, err: err, text: err.Error(), again: workqueue.Again{Event: EventRetryPanic}}
+	return ending{outcome: hook.Panicked, err: err, text: err.Error(), reason: reasonOf(err), again: workqueue.Again{Event: EventRetryPanic}}
 }
 
 var errExited = errors.New("the reconciler ended its goroutine, with runtime.Goexit or testing.T.FailNow; return an error instead")
@@ -64,6 +65,7 @@ func judge(ctx context.Context, result Result, err error) ending {
 	}
 	if err != nil {
 		end.text, end.again, end.normal = err.Error(), howToRetry(ctx, result, err), isNormal(err) || isFenced(ctx, err)
+		end.reason = reasonOf(err)
 	}
 	return end
 }
@@ -138,6 +140,9 @@ func (c *Controller[K]) leave(r *running[K], end ending) *past {
 	if !stale && !p.empty() && c.journal.put(r.item.Key(), p) {
 		c.sweep()
 	}
+	if p.unnotify != nil && c.queue.ShuttingDown() { // perhaps after letGo
+		p.unnotify()
+	}
 	if c.missed(p) { // while the Reconcile ran
 		c.addMissed(r.item.Key())
 	}
@@ -183,7 +188,7 @@ func (c *Controller[K]) log(r *running[K], level slog.Level, what string, end en
 	if cause := context.Cause(r); cause != nil { // the error may only report that the context has ended
 		about = append(about, "cause", cause)
 	}
-	if args, ok := c.errorLog.next(end.err, about...); ok {
+	if args, ok := c.errorLog.of(end.reason).next(about...); ok {
 		r.logger().Log(r, level, what, args...)
 	}
 }

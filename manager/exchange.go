@@ -84,6 +84,10 @@ func (x *exchange) leave(write bool) {
 	defer x.mu.Unlock()
 	if x.waits--; x.waits == 0 && x.stopping {
 		x.waited += time.Since(x.since)
+		if !x.over && x.waited < slowLimit { // it would end the request while the handler does something else
+			_ = x.control.SetReadDeadline(time.Time{})
+			_ = x.control.SetWriteDeadline(time.Time{})
+		}
 	}
 	if write && x.http2 && !x.stopping && !x.over { // it would end the stream while the handler does something else
 		_ = x.control.SetWriteDeadline(time.Time{})

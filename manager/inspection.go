@@ -49,7 +49,9 @@ func (l *Lease) log() *hook.LeaderElection {
 			l.found(nil)
 			info("leading")
 		},
-		Lost: func(string) { l.manager.logger().Error("the lease is lost: it was not renewed in time; the work under it is cancelled", "lease", l.String()) },
+		Lost: func(string) {
+			l.manager.logger().Error("the lease is lost: it was not renewed in time; the work under it is cancelled", "lease", l.String())
+		},
 		Released: func(_ string, err error) {
 			if err != nil {
 				l.manager.logger().Warn("the lease could not be released; it will expire", "lease", l.String(), "err", err)

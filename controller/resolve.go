@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// resolveAfter is how long after a lost answer the API server is asked what became of the write:
+	// what it was about to store is stored by then.
+	resolveAfter = time.Second
+	// resolveWithin is how long a worker waits for that answer. It is asked again later.
+	resolveWithin = 2 * time.Second
+	// resolvePause is how many times as long as a question without an answer took no worker asks. An API
+	// server that hangs must not take the workers from keys that need no answer.
+	resolvePause = 4
+)
+
+// resolver lets workers ask the API server: any number while it answers, one at a time while not.
+type resolver struct {
+	mu     sync.Mutex // guards what follows
+	failed bool       // the last time
+	next   time.Time  // then: not before
+}
+
+// begin reports whether a worker may ask now. It must then call end.
+func (r *resolver) begin(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed && now.Before(r.next) {
+		return false
+	}
+	r.next = now.Add(resolveWithin + time.Second)
+	return true
+}
+
+func (r *resolver) end(began time.Time, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.failed, r.next = err != nil, now.Add(max(time.Second, resolvePause*now.Sub(began)))
+}
+
+// resolve asks the API server what became of the writes whose answers were lost. It returns a gap if
+// it cannot be asked yet.
+func (c *Controller[K]) resolve(ctx context.Context, p *past) gap {
+	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
+	defer cancel()
+	p.awaited = slices.Clone(p.awaited) // a sweep may be looking at it
+	for i := range p.awaited {
+		w := &p.awaited[i]
+		if _, why := c.gapOf(w); why == nil || w.Unknown == "" || w.resolved || w.unresolvable {
+			continue
+		}
+		if time.Since(w.Started.Add(w.Took)) < resolveAfter {
+			return textGap(w.String() + ": its answer was lost; the API server is asked in a moment")
+		}
+		began := time.Now()
+		if !c.resolver.begin(began) {
+			return textGap(w.String() + ": its answer was lost, and the API server does not answer yet")
+		}
+		found, resolved, err := c.declared.Resolve(ctx, written(&w.Write))
+		c.resolver.end(began, err)
+		if err != nil {
+			return textGap(w.String() + ": its answer was lost: " + err.Error())
+		}
+		w.instead, w.resolved, w.unresolvable = found, resolved, !resolved
+	}
+	return nil
+}

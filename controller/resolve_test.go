@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// TestC6_KeysWithoutLostAnswersGoOn: an API server that does not answer what became of writes holds up
+// other keys for seconds, not for minutes.
+func TestC6_KeysWithoutLostAnswersGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil)
+		var mu sync.Mutex
+		healthy := 0
+		c := controller.New("lossy", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			if strings.HasPrefix(key.Name, "healthy") {
+				mu.Lock()
+				defer mu.Unlock()
+				healthy++
+				return controller.Result{}, nil
+			}
+			_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "s-"}})
+			return controller.Result{RequeueAfter: time.Second}, err
+		}), controller.Options{Logger: silent})
+		c.Reads(r.secrets)
+		r.start()
+		r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+			switch {
+			case q.Verb == "create":
+				return q.Fail(http.StatusGatewayTimeout, "no answer")
+			case q.Verb == "list" && q.Resource.Resource == "secrets":
+				return q.Hang()
+			}
+			return nil, nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		add := func(format string, n int) {
+			for i := range n {
+				c.Queue().Add(types.NamespacedName{Namespace: "default", Name: fmt.Sprintf(format, i)})
+			}
+		}
+		add("k%d", 20)
+		time.Sleep(3 * time.Second)
+		add("healthy%d", 100)
+		time.Sleep(5 * time.Second)
+		mu.Lock()
+		if healthy != 100 {
+			t.Errorf("%d of 100 healthy keys were reconciled in 5 s", healthy)
+		}
+		mu.Unlock()
+		time.Sleep(time.Minute)
+		if n := r.api.Count("list", fakeapi.Secrets); n > 15 {
+			t.Errorf("%d questions in about a minute", n)
+		}
+		cancel()
+		ok(t, <-done)
+	})
+}
+
+// TestC6_WaitsAgainBesideARequestUnderWay: what a key waits for again after an outage is not forgotten
+// because of a request that has no answer yet.
+func TestC6_WaitsAgainBesideARequestUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var left sync.WaitGroup
+		create := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			defer r.outage()
+			return createSecret(r, ctx, key)
+		}
+		leave := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			held := make(chan struct{})
+			r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+				switch {
+				case q.Verb == "create":
+					close(held)
+					time.Sleep(2 * time.Second)
+					return q.Fail(http.StatusConflict, "no")
+				case q.Resource.Resource == "secrets" && (q.Verb == "list" || q.Verb == "watch"):
+					return q.Refuse()
+				}
+				return nil, nil
+			})
+			left.Go(func() { _, _ = r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named("other")}) })
+			<-held
+			return controller.Result{RequeueAfter: time.Second}, nil
+		}
+		third := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			if _, err := r.secrets.Get(ctx, key); apierrors.IsNotFound(err) && controller.Stale(ctx) == nil {
+				t.Error("the key's own write is not shown, and Stale returns nil")
+			}
+			return controller.Result{}, nil
+		}
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, create, leave, third)
+		r.start()
+		r.after(30500 * time.Millisecond) // the second Reconcile has run
+		r.api.Lag(20 * time.Second)
+		r.api.Intercept(nil)
+		if at := r.after(2 * time.Minute); len(at) != 3 {
+			t.Errorf("reconciled at %v", at)
+		}
+		left.Wait()
+	})
+}
+
+type several []error
+
+func (several) Error() string     { return "several" }
+func (s several) Unwrap() []error { return s }
+
+type outer struct{ cause *inner }
+
+func (o outer) Error() string { return "outer" }
+func (o outer) Unwrap() error { return o.cause }
+
+type inner struct{ text string }
+
+func (i *inner) Error() string { return i.text }
+
+// TestC5_ErrorsWithStrangeInsides: neither a nil among joined errors nor an inner error that panics
+// ends the process.
+func TestC5_ErrorsWithStrangeInsides(t *testing.T) {
+	for _, err := range []error{several{nil, errors.New("x")}, outer{}, several{outer{}}} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+				return controller.Result{}, err
+			})
+			r.start()
+			if at := r.after(time.Second); len(at) != 2 || r.ends[0] != hook.Failed {
+				t.Errorf("%T: reconciled at %v, ended as %v", err, at, r.ends)
+			}
+		})
+	}
+}

@@ -20,11 +20,11 @@ type Salt string
 // NewSalt returns a random salt of 128 bits.
 func NewSalt() Salt { return Salt(rand.Text()) }
 
-// hashBytes is the length of a hash: short, for its place on the Lease, and without padding in base64.
+// hashBytes is the length of a hash: short, and a multiple of 3, so that base64 needs no padding.
 const hashBytes = 9
 
-// Hash returns the salted hash of a text of one sort, such as "name" (see [Write.Hashed]): the first
-// 9 bytes of a SHA-256, as 12 characters of base64. The hash of the empty text is empty.
+// Hash returns the salted hash of a text of one sort, such as "name": the first 9 bytes of a SHA-256,
+// as 12 characters of base64. [Write.Hashed] lists the sorts. The hash of the empty text is empty.
 func (s Salt) Hash(sort, text string) string {
 	if text == "" {
 		return ""
@@ -36,7 +36,7 @@ func (s Salt) Hash(sort, text string) string {
 // Hashed returns the write with hashes in place of what identifies the object:
 //
 //	Namespace       the hash of the sort "namespace"
-//	Name            of the sort "name", of namespace/name, or of the name if the object has no namespace
+//	Name            of the sort "name", of namespace/name, or of the name if cluster-scoped
 //	UID             of the sort "uid"
 //	labels          of the sorts "label", of the key, and "value", of key=value
 //

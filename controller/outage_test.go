@@ -97,19 +97,19 @@ func TestC6_WritesSurviveAnOutage(t *testing.T) {
 func TestC6_WaitsAgainAfterTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		look := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
-			return controller.Result{RequeueAfter: 9 * time.Second}, nil
+			return controller.Result{RequeueAfter: 9 * time.Second}, nil // due after 14 s
 		}
 		create := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 			defer r.outage()
 			return createSecret(r, ctx, key)
 		}
-		r := newRig(t, controller.Options{ReadYourWrites: 2 * time.Second}, workqueue.Options[types.NamespacedName]{}, nil, create, look, seeSecret)
+		r := newRig(t, controller.Options{ReadYourWrites: 5 * time.Second}, workqueue.Options[types.NamespacedName]{}, nil, create, look, seeSecret)
 		r.start()
-		r.after(4 * time.Second) // given up after 2 s, looked, and due again after 11 s
-		r.api.Lag(8 * time.Second)
+		r.after(6 * time.Second) // given up after 5 s, and looked
+		r.api.Lag(16 * time.Second)
 		r.api.Intercept(nil)
 		at := r.after(time.Minute)
-		if len(at) != 3 || at[1] < 2*time.Second || at[1] > 3*time.Second || at[2] < 11*time.Second {
+		if len(at) != 3 || at[1] < 5*time.Second || at[1] > 6*time.Second || at[2] < 16*time.Second {
 			t.Errorf("reconciled at %v, want the third to see the Secret", at)
 		}
 		if r.stale[1] == nil || r.stale[2] != nil {
@@ -401,7 +401,8 @@ func TestC6_ADeleteThatNoInformerSaw(t *testing.T) {
 					}
 					return controller.Result{}, nil
 				}
-				r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, create, look)
+				filters := []handler.Filter{handler.ResourceVersionChanged} // the list of ConfigMaps makes nothing due
+				r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, filters, create, look)
 				r.start()
 				r.after(time.Second)
 				if !during {

@@ -159,7 +159,7 @@ func (b *body) Read(p []byte) (int, error) {
 	b.x.enter(false)
 	n, err := b.ReadCloser.Read(p)
 	b.x.leave(false)
-	if err == io.EOF { //nolint:errorlint // readers return it as it is
+	if err == io.EOF {
 		b.x.ended()
 	}
 	return n, err

@@ -73,7 +73,7 @@ func slowable(t *testing.T, change func(*manager.Options)) (*manager.Manager, *w
 	m.Handle("/locked", m.Authorize(http.NotFoundHandler()))
 	m.Handle("/echo", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
 	m.Handle("/flood", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for _, err := w.Write(make([]byte, 1<<20)); err == nil; _, err = w.Write(make([]byte, 1<<20)) { //nolint:revive // until it fails
+		for _, err := w.Write(make([]byte, 1<<20)); err == nil; _, err = w.Write(make([]byte, 1<<20)) {
 		}
 	}))
 	return m, health, server

@@ -99,7 +99,7 @@ func (t *traffic) Accept() (net.Conn, error) {
 		}
 		c, displaced := t.admit(raw)
 		if displaced != nil {
-			_ = displaced.Conn.Close() // without TLS's goodbye, which waits for the client; its goroutine notices
+			_ = displaced.Close() // without TLS's goodbye, which waits for the client; its goroutine notices
 		}
 		if c != nil {
 			return c, nil
@@ -315,7 +315,7 @@ func (t *traffic) cut() {
 	}
 	t.mu.Unlock()
 	for _, c := range conns {
-		_ = c.Conn.Close() // its goroutine notices
+		_ = c.Close() // its goroutine notices
 	}
 }
 

@@ -132,7 +132,7 @@ func (s *Subscription) catchUpWith(ctx context.Context, l *listing, i *informer,
 }
 
 // untold names an event that an event handler was not told of, and that the store shows or that the informer was given. It is ""
-// if there is none, and the error says why that is not known.
+// if there is none, and the error reports why that is not known.
 func (i *informer) untold(h *handled) (missing string, err error) {
 	given, objects := i.given(), i.shared.GetStore().List()
 	told, since := h.now()

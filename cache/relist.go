@@ -4,9 +4,9 @@
 package cache
 
 // Missed reports whether something may have happened to a written object without any event: a declared
-// informer has listed everything anew since the write, and its store does not have the object. If
-// another client has deleted the object before that list, the informer never had it, and nobody is
-// told. It is false for a write whose version or UID is not known, and for informers that were not
+// informer has listed everything again since the write, and its store does not have the object. If
+// another client has deleted the object before that list, the informer never had it, and no
+// event comes. It is false for a write whose version or UID is not known, and for informers that were not
 // made here.
 func (d *Declarations) Missed(w Written) bool {
 	n := d.now.Load()

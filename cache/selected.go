@@ -17,7 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// excludes says whether the selectors are known to exclude what was written. k is the informer's. In doubt they do not.
+// excludes reports whether the selectors are known to exclude what was written. k is the informer's.
+// In doubt they do not.
 func (s *Scope) excludes(w *Written, k key) bool {
 	if s.Labels == nil && s.Fields == nil {
 		return false

@@ -12,7 +12,7 @@ import (
 
 // User is what a controller wants to know of its caches, and they of it, while it runs.
 type User struct {
-	// Relisted is called whenever an informer has listed everything anew, perhaps before its store has
+	// Relisted is called whenever an informer has listed everything again, perhaps before its store has
 	// the list. It must not block.
 	Relisted func()
 	// Reconciles reports whether a Reconcile runs on the goroutine whose stack this is, as

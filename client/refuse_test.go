@@ -40,7 +40,7 @@ func TestPatch_RefusesOtherTypes(t *testing.T) {
 	}
 }
 
-// TestTooLarge names the object, whoever refuses it, and says what to do.
+// TestTooLarge names the object, whether the API server or etcd refuses it, and the remedy.
 func TestTooLarge(t *testing.T) {
 	refusals := map[string]metav1.Status{
 		"the API server": {Code: http.StatusRequestEntityTooLarge, Reason: metav1.StatusReasonRequestEntityTooLarge, Message: "Request entity too large: limit is 3145728"},

@@ -61,7 +61,7 @@
 // fake clientsets, which have no transport, nothing is waited for.
 //
 // If another client deletes what a key has just created while a watch is interrupted, the informer may
-// list everything anew without having seen either, and no event tells. Such a key is reconciled once
+// list everything again without having seen either, and no event comes. Such a key is reconciled once
 // more after the list ([EventRelisted]).
 //
 // A goroutine that a Reconcile leaves behind can read with its context, but not begin a write: see
@@ -83,7 +83,7 @@
 // refused with a [client.LateWriteError] and logged once. One that is still under way is waited
 // for. The key waits through failures of an informer, too, up to [Options].ReadYourWrites; then
 // [Stale] names what is missing. Lost answers are asked about. A Reconcile that returns Stale is
-// parked, which is no failure. A change that no informer saw because it listed everything anew is
+// parked, which is no failure. A change that no informer saw because it listed everything again is
 // made up for by another Reconcile.
 //
 // C7: after an error, the key's own writes do not cut its backoff short, whether their events arrive before or after its end. After

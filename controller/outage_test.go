@@ -383,7 +383,7 @@ func TestC6_ADeleteThatNoInformerSaw(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				unseen := func(r *rig) {
 					r.api.Remove(fakeapi.Secrets, "default", "a")
-					r.api.Expire() // so that the next watch cannot go on, and everything is listed anew
+					r.api.Expire() // so that the next watch cannot go on, and everything is listed again
 					r.api.CutWatches()
 					time.Sleep(20 * time.Second)
 				}

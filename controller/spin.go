@@ -105,7 +105,7 @@ func (c *Controller[K]) slowDown(item workqueue.Item[K], p *past, by cause) bool
 		return false
 	}
 	if p != nil {
-		c.journal.put(item.Key(), p) // before anybody else can take the key
+		c.journal.put(item.Key(), p) // before another worker can take the key
 	}
 	// A backoff, unlike an After, counts as busy (W12): the key has events to see. It is no
 	// failure.

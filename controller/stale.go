@@ -104,7 +104,7 @@ func (c *Controller[K]) staleGap(p *past) gap {
 // an informer that failed when the Reconcile did has recovered, and so most likely the API server.
 const EventRecovered = "InformerRecovered"
 
-// EventRelisted is the Event of the reason of a Reconcile after an informer has listed everything anew
+// EventRelisted is the Event of the reason of a Reconcile after an informer has listed everything again
 // and does not have what the key has written: another client may have deleted it, without an event.
 const EventRelisted = "Relisted"
 

@@ -32,7 +32,7 @@ const (
 	refusedFor = 5 * time.Second
 	// maxAnswers is how many of either are kept.
 	maxAnswers = 1000
-	// maxReviews is how many are under way at once, of tokens that were valid lately and of others each: anybody can make up tokens.
+	// maxReviews is how many are under way at once, of tokens that were valid lately and of others each: any client can make up tokens.
 	maxReviews = 8
 	// maxToken is how long a token may be, in bytes. Those of ServiceAccounts have 1 to 2 KB.
 	maxToken = 16 << 10

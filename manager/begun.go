@@ -9,7 +9,7 @@ import (
 	"net/http"
 )
 
-// begun is an answer that says whether any of it was written.
+// begun is an answer that reports whether any of it was written.
 type begun struct {
 	http.ResponseWriter
 	begun bool

@@ -34,9 +34,9 @@ type budget struct {
 
 	mu      sync.Mutex // guards what follows
 	waiting map[lane][]chan struct{}
-	turns   []lane // those with somebody waiting
+	turns   []lane // those with a waiting question
 	spent   time.Time
-	timer   *time.Timer // nil: nobody waits
+	timer   *time.Timer // nil: no question waits
 }
 
 func newBudget(every time.Duration, burst, queue int) *budget {
@@ -78,7 +78,7 @@ func (b *budget) wait(l lane) (turn chan struct{}, err error) {
 	return turn, nil
 }
 
-// leave takes back a question that nobody waits for any more.
+// leave takes back a question whose client has gone.
 func (b *budget) leave(l lane, turn chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -62,7 +62,7 @@ func (m *Manager) startServers(in *stage, stopping context.Context) error {
 		s, err := open()
 		if err != nil {
 			for _, s := range opened {
-				_ = s.traffic.Close() // nobody has connected
+				_ = s.traffic.Close() // no client has connected
 			}
 			return fmt.Errorf("the manager %q cannot run: %w", m.o.Name, err)
 		}

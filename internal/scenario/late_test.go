@@ -38,7 +38,7 @@ var _ = Describe("A goroutine that a Reconcile leaves behind (C6)", func() {
 			name := fmt.Sprint("m", i)
 			w.steps = append(w.steps, func(ctx context.Context) error {
 				stale := maps.compare(ctx)
-				c.Queue().Add(w.key) // as somebody else's change may at any time
+				c.Queue().Add(w.key) // as a change by another client may at any time
 				begun := make(chan struct{})
 				left.Go(func() {
 					close(begun)

@@ -84,7 +84,7 @@ func (l *lane) lastLamp() (name string) {
 	return name
 }
 
-// did takes down a write of the operator and how it went.
+// did records a write of the operator and how it went.
 func (o *outageOperator) did(t *trace, resource, verb string, obj metav1.Object, err error) {
 	if err != nil {
 		t.note("%s %s: %v", verb, resource, err)
@@ -173,7 +173,7 @@ func unseen[T cache.Object](ctx context.Context, h *cache.Handle[T], w ownWrite)
 	return ""
 }
 
-// shownLater excuses an object that somebody else has deleted since: the store is past it then.
+// shownLater excuses an object that another client has deleted since: the store is past it then.
 func shownLater[T cache.Object](h *cache.Handle[T], w ownWrite) string {
 	if number(h.State().ResourceVersion) > number(w.version) {
 		return ""

@@ -28,7 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// These environment variables say what the harness does. See setting for the defaults.
+// These environment variables set what the harness does. See setting for the defaults.
 const (
 	outageRuns  = "SETPOINT_OUTAGE_RUNS"  // runs of each variant
 	outageLanes = "SETPOINT_OUTAGE_LANES" // runs of each variant at once: they have the API server, and its ends, in common

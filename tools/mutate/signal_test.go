@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hanging is a test that says where it runs, and runs until it is killed.
+// hanging is a test that prints where it runs, and runs until it is killed.
 const hanging = `package hang
 
 import (

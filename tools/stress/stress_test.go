@@ -124,7 +124,7 @@ func TestStress_Errors(t *testing.T) {
 	}
 }
 
-// hanging is a test that says where its temporary files are, and runs until it is killed.
+// hanging is a test that prints where its temporary files are, and runs until it is killed.
 const hanging = `package hang
 
 import (

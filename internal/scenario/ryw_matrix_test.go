@@ -164,7 +164,7 @@ func clientEntries(add func(string, expectation, prepare)) {
 		}
 		return nil
 	}))
-	add("a write whose answer is lost", inDoubt, onMaps(func(ctx context.Context, w *ownWrites, _ *corev1.ConfigMap) error {
+	add("a write whose answer is lost", waits, onMaps(func(ctx context.Context, w *ownWrites, _ *corev1.ConfigMap) error {
 		w.proxy.Add(fault.Rule{Match: fault.Match{Verbs: []string{"create"}, Resources: []string{"configmaps"}}, Lose: true, Times: 1})
 		if err := ignore(w.own().Create(ctx, w.configMap("b"))); err == nil {
 			return errors.New("there was an answer")
@@ -314,8 +314,12 @@ func scopeEntries(add func(string, expectation, prepare)) {
 	add("a kind that another controller watches", atOnce, func(w *ownWrites) plan {
 		h := cache.For[*corev1.Secret](w.cache)
 		c, _ := mirrorOf("another", h)
-		w.running.Go(func() { Expect(c.Run(w.ctx)).To(Succeed()) })
+		w.running.Go(func() {
+			defer GinkgoRecover()
+			Expect(c.Run(w.ctx)).To(Succeed())
+		})
 		return plan{views: []view{w.maps()}, write: func(ctx context.Context) error {
+			w.eventually(ctx, c.Synced()) // its cache stops with it: a source that is not synced then is an error
 			return ignore(client.For[*corev1.Secret](w.client).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "s"}}))
 		}}
 	})
@@ -527,7 +531,7 @@ func subresourceEntries(add func(string, expectation, prepare)) {
 	add("delete with a grace period", waits, onPods("nowhere", func(ctx context.Context, w *ownWrites, _ *corev1.Pod) error {
 		return w.clientset.CoreV1().Pods(w.namespace).Delete(ctx, "p", metav1.DeleteOptions{})
 	}))
-	add("binding, whose answer does not tell the version", inDoubt, onPods("", func(ctx context.Context, w *ownWrites, _ *corev1.Pod) error {
+	add("binding, whose answer does not tell the version", waits, onPods("", func(ctx context.Context, w *ownWrites, _ *corev1.Pod) error {
 		return w.clientset.CoreV1().Pods(w.namespace).Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Target: corev1.ObjectReference{Kind: "Node", Name: "nowhere"}}, metav1.CreateOptions{})
 	}))
 }

@@ -130,7 +130,7 @@
 // [Controller.SetWorkers], [Controller.Pause], [Controller.PauseKey], [Controller.Requeue] and [Controller.SetLogLevel] may be called
 // at any time. Whoever may change an object can pause and requeue it by annotation: [PausedAnnotation], [RequeueAnnotation].
 // [Options].IgnoreAnnotations turns that off. [Options].Interrupt has a Reconcile cancelled when
-// its object moves on. [Controller.Progress] and [Controller.Alive] say whether it gets on,
+// its object moves on. [Controller.Progress] and [Controller.Alive] report whether it gets on,
 // [Controller.Snapshot] everything.
 //
 // # The log

@@ -24,6 +24,9 @@ import (
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
+// retryPeriod is how often an elector renews and tries; the other times are the defaults.
+const retryPeriod = time.Second
+
 // party is an elector in a race, ours or client-go's.
 type party interface {
 	fmt.Stringer
@@ -76,7 +79,7 @@ type ours struct{ *leaderelection.Elector }
 
 func (r *race) ours(ctx context.Context, user string, verbs ...string) party {
 	GinkgoHelper()
-	e, err := leaderelection.New(r.config(ctx, user, verbs...), leaderelection.Options{Lease: "operator", Namespace: r.namespace, Identity: user})
+	e, err := leaderelection.New(r.config(ctx, user, verbs...), leaderelection.Options{Lease: "operator", Namespace: r.namespace, Identity: user, RetryPeriod: retryPeriod})
 	Expect(err).NotTo(HaveOccurred())
 	return ours{e}
 }
@@ -117,7 +120,7 @@ func (o theirs) campaign(ctx context.Context, leads func()) {
 	defer GinkgoRecover()
 	defer o.http.CloseIdleConnections()
 	clientgo.RunOrDie(logr.NewContext(ctx, logr.Discard()), clientgo.LeaderElectionConfig{
-		Lock: o.lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
+		Lock: o.lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
 		Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: func(context.Context) { leads() }, OnStoppedLeading: func() {}},
 	})
 }
@@ -143,7 +146,7 @@ func handOver(ctx context.Context, from, to party) time.Duration {
 	})
 	Eventually(ctx, began).Should(Receive())
 	running.Go(func() { to.campaign(second, func() { led <- time.Now() }) })
-	Consistently(ctx, led, "3s").ShouldNot(Receive(), "two lead at once") // a renewal, and a try
+	Consistently(ctx, led, retryPeriod*6/5).ShouldNot(Receive(), "two lead at once") // a renewal, and a try
 	stopFirst()
 	var gave, took time.Time
 	Eventually(ctx, released).Should(Receive(&gave))
@@ -158,7 +161,7 @@ var _ = Describe("A Lease", func() {
 		r := newRace(ctx)
 		a, b := r.ours(ctx, "a", all...), r.ours(ctx, "b", all...)
 		var took []string
-		for range 5 {
+		for range 3 {
 			d := handOver(ctx, a, b)
 			took = append(took, d.Round(time.Millisecond/10).String())
 			Expect(d).To(BeNumerically("<", patience))

@@ -24,7 +24,7 @@ import (
 
 var _ = Describe("A goroutine that a Reconcile leaves behind (C6)", func() {
 	It("writes before the Reconcile has returned and is waited for, or is refused", func(ctx SpecContext) {
-		lateRounds := 30 // half of them take a second: nothing tells of the answer to a request that was left behind
+		lateRounds := 12 // half of them take a second: nothing tells of the answer to a request that was left behind
 		if os.Getenv("SETPOINT_FULL") != "" {
 			lateRounds = 200
 		}

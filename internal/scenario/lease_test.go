@@ -113,7 +113,7 @@ func (h hosted) campaign(ctx context.Context, leads func()) {
 	defer h.http.CloseIdleConnections()
 	led := make(chan error, 1)
 	clientgo.RunOrDie(logr.NewContext(ctx, logr.Discard()), clientgo.LeaderElectionConfig{
-		Lock: h.Observed, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
+		Lock: h.Observed, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
 		Callbacks: clientgo.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				led <- h.Lead(ctx, func(take, work context.Context) error {

@@ -318,8 +318,7 @@ func scopeEntries(add func(string, expectation, prepare)) {
 			defer GinkgoRecover()
 			Expect(c.Run(w.ctx)).To(Succeed())
 		})
-		return plan{views: []view{w.maps()}, write: func(ctx context.Context) error {
-			w.eventually(ctx, c.Synced()) // its cache stops with it: a source that is not synced then is an error
+		return plan{views: []view{w.maps()}, synced: c.Synced(), write: func(ctx context.Context) error {
 			return ignore(client.For[*corev1.Secret](w.client).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "s"}}))
 		}}
 	})

@@ -173,6 +173,7 @@ type plan struct {
 	views    []view                                // what is declared, and has to show the write
 	reads    []controller.Readable                 // what is declared besides
 	watches  []source.Source[types.NamespacedName] // what is watched besides
+	synced   <-chan struct{}                       // closed when watches may freeze; nil: when the key's controller has synced
 	freeze   fault.Match                           // which watches show nothing when it writes; default: all
 	oneByOne bool                                  // instead, they show each event some time after it happened, and writes are slow
 	write    func(ctx context.Context) error
@@ -214,6 +215,9 @@ func (w *ownWrites) run(ctx context.Context, p plan, want expectation) {
 	})
 	w.start(c)
 	w.eventually(ctx, c.Synced())
+	if p.synced != nil {
+		w.eventually(ctx, p.synced)
+	}
 	p.freeze.Verbs = []string{"watch"}
 	rule := fault.Rule{Match: p.freeze, Freeze: true}
 	if p.oneByOne {

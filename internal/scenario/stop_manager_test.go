@@ -123,7 +123,7 @@ var _ = Describe("M3: a manager stops at once", func() {
 			if before != nil {
 				before(w.proxy)
 			}
-			stopped(ctx, stoppable(cfg, w.namespace, elected), 1500*time.Millisecond, func() {
+			stopped(ctx, stoppable(cfg, w.namespace, elected), 700*time.Millisecond, func() {
 				if late != nil {
 					late(w.proxy)
 					lapse(ctx, 200*time.Millisecond)
@@ -167,7 +167,7 @@ var _ = Describe("M3: a manager stops at once", func() {
 			r := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
 			cfg, err := w.proxy.Config()
 			Expect(err).NotTo(HaveOccurred())
-			for range 30 {
+			for range 20 {
 				stopped(ctx, stoppable(cfg, w.namespace, elected), time.Duration(r.Int64N(int64(300*time.Millisecond))), func() {})
 				if elected { // what it held is free
 					l, err := w.direct.CoordinationV1().Leases(w.namespace).Get(ctx, "stoppable", metav1.GetOptions{})

@@ -27,6 +27,7 @@ type informer struct {
 	foreign bool                             // the host program's: it is never started or stopped here
 	mapping atomic.Pointer[meta.RESTMapping] // how the kind was served last; set before it is synced
 	stopped chan struct{}                    // closed by run
+	listed  atomic.Bool                      // see hasSynced
 
 	guess   schema.GroupResource                 // as what the kind is served, while mapping is nil
 	learned atomic.Pointer[schema.GroupResource] // what an informer that was not made here keeps for certain
@@ -229,7 +230,16 @@ func (i *informer) size() (objects int, bytes int64) {
 func (i *informer) synced() <-chan struct{} { return i.shared.HasSyncedChecker().Done() }
 
 // hasSynced asks on each read, so it does not make a channel checker as synced does.
-func (i *informer) hasSynced() bool { return i.shared.HasSynced() }
+func (i *informer) hasSynced() bool {
+	if i.listed.Load() { // it never ends
+		return true
+	}
+	synced := i.shared.HasSynced()
+	if synced {
+		i.listed.Store(true)
+	}
+	return synced
+}
 
 // settled says whether there is nothing to wait for: it is synced, or says why it is not.
 func (i *informer) settled() bool {

@@ -24,16 +24,20 @@ const (
 
 // shows reports whether the informer shows what was written, and if that is unclear, why.
 func (i *informer) shows(w *Written, s *Scope) (verdict, error) {
+	synced := i.hasSynced() // no read is answered before the first list is complete
 	at := i.shared.GetStore().LastStoreSyncResourceVersion()
-	if !w.Gone && !w.Marked && past(at, w.ResourceVersion) { // by far the most frequent
+	if synced && !w.Gone && !w.Marked && past(at, w.ResourceVersion) { // by far the most frequent
 		return shown, nil
 	}
 	v, why := i.judge(w, s, at)
-	if v == shown {
+	if v == shown && synced {
 		return shown, nil
 	}
 	switch phase, _, _ := i.at(); phase {
 	case hook.Synced, hook.Syncing:
+		if v == shown {
+			v = behind
+		}
 		return v, why
 	case hook.Failing, hook.Waiting:
 		return behind, nil // even what is unclear now may be clear after the relist
@@ -42,7 +46,7 @@ func (i *informer) shows(w *Written, s *Scope) (verdict, error) {
 	}
 }
 
-// judge is shows for an informer that follows the API server.
+// judge is shows for an informer that has synced and follows the API server.
 func (i *informer) judge(w *Written, s *Scope, at string) (verdict, error) {
 	for _, version := range [...]string{at, w.ResourceVersion} {
 		if version != "" && !number(version) {
@@ -57,7 +61,7 @@ func (i *informer) judge(w *Written, s *Scope, at string) (verdict, error) {
 	case w.ResourceVersion == "":
 		reason := cmp.Or(w.Unknown, "its version is not known")
 		return unclear, fmt.Errorf("nobody can tell whether %s shows the write of %s: %s", i.key.kind(), w.String(), reason)
-	case stored == nil && i.hasSynced() && s.excludes(w, i.key):
+	case stored == nil && s.excludes(w, i.key):
 		return shown, nil
 	case stored == nil:
 		return behind, nil
@@ -79,8 +83,6 @@ func (i *informer) judgeEnd(w *Written, s *Scope, at string, stored Object) (ver
 			return unclear, fmt.Errorf("%s cannot show that %s is marked for deletion: %w", i.key.kind(), w.String(), err)
 		}
 		return behind, nil
-	case !i.hasSynced():
-		return behind, nil
 	case w.ResourceVersion == "", at == "", past(at, w.ResourceVersion), s.excludes(w, i.key):
 		return shown, nil
 	default:
@@ -97,7 +99,7 @@ func (i *informer) judgeByName(w *Written, version string) (verdict, error) {
 		return shown, nil
 	case w.Marked && there && stored.GetDeletionTimestamp() != nil:
 		return shown, nil
-	case (w.Gone || w.Marked) && w.ResourceVersion == "" && !there && i.hasSynced():
+	case (w.Gone || w.Marked) && w.ResourceVersion == "" && !there:
 		return shown, nil
 	}
 	return unclear, fmt.Errorf("nobody can tell whether %s shows the write of %s: the version %q is not a number", i.key.kind(), w.String(), version)

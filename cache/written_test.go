@@ -5,7 +5,9 @@ package cache_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -303,6 +305,37 @@ func TestC6_Syncing(t *testing.T) {
 		expect(t, d, goneOf(a), "shown", "listed")
 		expect(t, others, a, "shown", "listed")
 	})
+}
+
+// TestC6_PartOfTheFirstList: what is in the store is not shown before the whole first list is, since no
+// read is answered until then.
+func TestC6_PartOfTheFirstList(t *testing.T) {
+	const objects = 3000
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	var written []cache.Written
+	for i := range objects {
+		written = append(written, writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap(fmt.Sprint("m", i)))))
+	}
+	c, _ := newCache(t, api)
+	h := cache.For[*corev1.ConfigMap](c)
+	d := declared(h)
+	early := 0
+	look := func() (done bool) {
+		for _, w := range written {
+			w.ResourceVersion = written[0].ResourceVersion
+			if verdict(d, w) == "shown" && h.Stale() != nil {
+				early++
+			}
+		}
+		return h.Stale() == nil
+	}
+	defer start(t, c)()
+	for !look() {
+		runtime.Gosched()
+	}
+	if early > 0 {
+		t.Errorf("%d times a write counted as shown before the informer had synced", early)
+	}
 }
 
 // TestC6_WhoKeepsIt: only informers of the resource are waited for, in any version and form, where the object is in their scope

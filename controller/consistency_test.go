@@ -326,6 +326,7 @@ func TestC6_ALostAnswerIsNotRepeated(t *testing.T) {
 		steps := slices.Repeat([]func(*rig, context.Context, types.NamespacedName) (controller.Result, error){create}, 100)
 		r := newRig(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))}, workqueue.Options[types.NamespacedName]{}, nil, steps...)
 		r.start()
+		r.api.Lag(5 * time.Second) // when the API server is asked, the watch does not show it yet
 		r.after(5 * time.Minute)
 		if n := r.api.Count("create", fakeapi.Secrets); n != 2 { // the one that was intercepted, and its answer
 			t.Errorf("%d requests to create", n)

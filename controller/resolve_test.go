@@ -94,7 +94,7 @@ func TestC6_WaitsAgainBesideARequestUnderWay(t *testing.T) {
 				switch {
 				case q.Verb == "create":
 					close(held)
-					time.Sleep(2 * time.Second)
+					time.Sleep(10 * time.Second)
 					return q.Fail(http.StatusConflict, "no")
 				case q.Resource.Resource == "secrets" && (q.Verb == "list" || q.Verb == "watch"):
 					return q.Refuse()
@@ -114,7 +114,7 @@ func TestC6_WaitsAgainBesideARequestUnderWay(t *testing.T) {
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, create, leave, third)
 		r.start()
 		r.after(30500 * time.Millisecond) // the second Reconcile has run
-		r.api.Lag(20 * time.Second)
+		r.api.Lag(50 * time.Second)       // since the write
 		r.api.Intercept(nil)
 		if at := r.after(2 * time.Minute); len(at) != 3 {
 			t.Errorf("reconciled at %v", at)

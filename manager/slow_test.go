@@ -253,6 +253,11 @@ func TestHeadersAreBounded(t *testing.T) {
 		stop, result := start(t, m)
 		pass(time.Second)
 		for _, c := range []*http.Client{server.client(t), plain(server.client(t))} {
+			// The client must know the server's limit before it sends much: the wire has no buffer, and
+			// either would wait for the other to read.
+			if status, body := get(t, c, "https://x/"); status != 404 {
+				t.Errorf("got %d %s", status, body)
+			}
 			for size, status := range map[int]int{60 << 10: 404, 80 << 10: 431} {
 				r := request(t.Context(), "GET", "https://x/", "")
 				r.RequestURI = ""

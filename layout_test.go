@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 	"internal/apipath":  {},
 	"internal/fakeapi":  {"internal/apipath"}, // for our own tests
 	"internal/peek":     {},
-	"internal/scenario": {}, // it has tests only
+	"internal/scenario": {}, "internal/scenario/election": {}, // they have tests only
 }
 
 // onlyIn says where production code may import a package, and why not elsewhere. A name ending in a slash stands for

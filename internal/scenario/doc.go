@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package scenario holds suites that show the library as a whole against a real control plane in trouble: kinds that come late,
-// leave and return, rights that are revoked, an API server that restarts, watches that are cut. It has tests only.
+// leave and return, rights that are revoked, an API server that restarts, watches that are cut. It has tests only. Those of
+// electors are in package election.
 //
 // The outage harness (outage_test.go) kills kube-apiserver with SIGKILL while operators and their
 // clients work, and compares every object afterwards. SETPOINT_FULL=1 makes 200 runs of each variant.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package scenario_test
+package election_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -134,7 +135,7 @@ func (h hosted) campaign(ctx context.Context, leads func()) {
 // String names it.
 func (hosted) String() string { return "a host" }
 
-// grant allows a user something with all Leases of the namespace.
+// grant allows a user something with all Leases of the namespace, and waits until the API server knows.
 func (r *race) grant(ctx context.Context, user, role string, verbs []string) {
 	GinkgoHelper()
 	name := metav1.ObjectMeta{Namespace: r.namespace, Name: user + "-" + role}
@@ -147,6 +148,15 @@ func (r *race) grant(ctx context.Context, user, role string, verbs []string) {
 		Subjects: []rbacv1.Subject{{APIGroup: "rbac.authorization.k8s.io", Kind: "User", Name: user}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	for _, verb := range verbs {
+		Eventually(ctx, func(ctx context.Context) (bool, error) {
+			review, err := r.direct.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               user,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: r.namespace, Group: "coordination.k8s.io", Resource: "leases", Verb: verb},
+			}}, metav1.CreateOptions{})
+			return err == nil && review.Status.Allowed, err
+		}).Should(BeTrue())
+	}
 }
 
 var _ = Describe("An elector that may not use its Lease", func() {

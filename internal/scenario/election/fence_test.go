@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package scenario_test
+package election_test
 
 import (
 	"context"
@@ -37,7 +37,7 @@ type writer struct {
 
 func newWriter(ctx context.Context, cfg *rest.Config, namespace, identity string) *writer {
 	GinkgoHelper()
-	c, err := client.New(cfg, client.Options{Scheme: newScheme()})
+	c, err := client.New(cfg, client.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	e, err := leaderelection.New(cfg, leaderelection.Options{Lease: "operator", Namespace: namespace, Identity: identity, LeaseDuration: 3 * time.Second})
 	Expect(err).NotTo(HaveOccurred())
@@ -178,10 +178,10 @@ var _ = Describe("A write that is on the wire when the trust ends, and arrives w
 		_, err := r.direct.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		r.allow(ctx, user)
-		Expect(cluster.Apply(ctx, "../../docs/leader-election-policy.yaml")).To(Succeed())
+		Expect(cluster.Apply(ctx, "../../../docs/leader-election-policy.yaml")).To(Succeed())
 		cfg := cluster.Config()
 		cfg.Impersonate.UserName = user
-		c, err := client.New(cfg, client.Options{Scheme: newScheme()})
+		c, err := client.New(cfg, client.Options{})
 		Expect(err).NotTo(HaveOccurred())
 		defer c.Close()
 		Eventually(ctx, func() error { // until the API server knows the policy

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package scenario_test
+package election_test
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func newStandby(ctx context.Context, cfg *rest.Config, namespace, identity strin
 	GinkgoHelper()
 	s := &standby{led: make(chan time.Time, 1), seen: make(chan seen, 10), taken: make(chan hook.TakenOver, 1), ended: make(chan error, 1)}
 	var err error
-	s.client, err = client.New(cfg, client.Options{Scheme: newScheme()})
+	s.client, err = client.New(cfg, client.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	s.cache = cache.New(s.client, cache.Options{})
 	s.elector, err = leaderelection.New(s.client.Config(), leaderelection.Options{Lease: "operator", Namespace: namespace, Identity: identity})

@@ -17,9 +17,12 @@ build lint: STANDALONE += $(BENCH)
 build: go-version ## compile every module
 	@$(call each,$(GO) build -o /dev/null ./...)
 
+# Most tests wait for a control plane, so at least four packages run at once.
+AT_ONCE := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 4); echo $$((n > 4 ? n : 4)))
+
 .PHONY: test
 test: control-plane ## test the library, the examples and the other modules that ship
-	@$(call each,$(GO) test $(TESTFLAGS) ./...,-count=1)
+	@$(call each,$(GO) test -p $(AT_ONCE) $(TESTFLAGS) ./...,-count=1)
 
 .PHONY: test-full
 test-full: ## as test, with the scenario tests that take minutes

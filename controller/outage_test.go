@@ -294,6 +294,25 @@ func TestC6_StaleIsNoFailure(t *testing.T) {
 	})
 }
 
+// TestC6_StaleIsNotHurried: a key that returns Stale again and again is reconciled once a second at
+// most, also where Options.ReadYourWrites is shorter.
+func TestC6_StaleIsNotHurried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		heed := func(_ *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			return controller.Result{}, controller.Stale(ctx)
+		}
+		r := newRig(t, controller.Options{ReadYourWrites: time.Millisecond}, workqueue.Options[types.NamespacedName]{}, nil, slices.Repeat([]step{heed}, 10_000)...)
+		r.start()
+		r.outage()
+		before := len(r.ends)
+		r.control.Queue().Add(types.NamespacedName{Namespace: "default", Name: "a"})
+		r.after(time.Minute)
+		if n := len(r.ends) - before; n < 30 || n > 62 {
+			t.Errorf("%d Reconciles in an outage of a minute", n)
+		}
+	})
+}
+
 // TestC6_OtherErrorsBesideStaleFail: only what Stale returned, and nothing else besides, is no failure.
 func TestC6_OtherErrorsBesideStaleFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

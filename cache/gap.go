@@ -5,6 +5,7 @@ package cache
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
 )
@@ -31,6 +32,24 @@ func (d *Declarations) Failing() *Gap {
 		}
 	}
 	return nil
+}
+
+// Recovered returns when the last of the declared informers that follow the API server began to do
+// so, or the zero time. It may be called from anywhere and makes no request.
+func (d *Declarations) Recovered() (last time.Time) {
+	n := d.now.Load()
+	if n == nil {
+		return last
+	}
+	for _, g := range n.groups {
+		g.first(func(i *informer) bool {
+			if phase, since, _ := i.at(); phase == hook.Synced && since.After(last) {
+				last = since
+			}
+			return false
+		})
+	}
+	return last
 }
 
 func (i *informer) fails() bool {

@@ -16,8 +16,9 @@ const (
 	resolveAfter = time.Second
 	// resolveWithin is how long a worker waits for that answer. It is asked again later.
 	resolveWithin = 2 * time.Second
-	// resolvePause is how many times as long as a question without an answer took no worker asks. An API
-	// server that hangs must not take the workers from keys that need no answer.
+	// resolvePause is how many times as long as a question without an answer took no worker asks, unless
+	// an informer recovers. An API server that hangs must not take the workers from keys that need no
+	// answer.
 	resolvePause = 4
 )
 
@@ -25,17 +26,19 @@ const (
 type resolver struct {
 	mu     sync.Mutex // guards what follows
 	failed bool       // the last time
-	next   time.Time  // then: not before
+	asked  time.Time  // the last time
+	next   time.Time  // if that failed: not before
 }
 
-// begin reports whether a worker may ask now. It must then call end.
-func (r *resolver) begin(now time.Time) bool {
+// begin reports whether a worker may ask now. It must then call end. recovered is when an informer
+// last began to follow the API server.
+func (r *resolver) begin(now, recovered time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.failed && now.Before(r.next) {
+	if r.failed && now.Before(r.next) && !recovered.After(r.asked) {
 		return false
 	}
-	r.next = now.Add(resolveWithin + time.Second)
+	r.asked, r.next = now, now.Add(resolveWithin+time.Second)
 	return true
 }
 
@@ -61,7 +64,7 @@ func (c *Controller[K]) resolve(ctx context.Context, p *past) gap {
 			return textGap(w.String() + ": its answer was lost; the API server is asked in a moment")
 		}
 		began := time.Now()
-		if !c.resolver.begin(began) {
+		if !c.resolver.begin(began, c.declared.Recovered()) {
 			return textGap(w.String() + ": its answer was lost, and the API server does not answer yet")
 		}
 		found, resolved, err := c.declared.Resolve(ctx, written(&w.Write))

@@ -79,6 +79,40 @@ func TestC6_KeysWithoutLostAnswersGoOn(t *testing.T) {
 	})
 }
 
+// TestC6_AsksAgainAfterARecovery: a question that had no answer is put again when an informer recovers,
+// not seconds later.
+func TestC6_AsksAgainAfterARecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil,
+			func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+				r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+					switch {
+					case q.Verb == "create":
+						return q.Fail(http.StatusGatewayTimeout, "no answer")
+					case q.Verb == "list" && q.Resource.Resource == "secrets":
+						return q.Hang()
+					}
+					return nil, nil
+				})
+				_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "s-"}})
+				return controller.Result{}, err
+			}, idle)
+		r.start()
+		r.after(3500 * time.Millisecond) // the question hung from 1 s to 3 s
+		r.outage()
+		r.after(time.Second)
+		r.api.Intercept(nil)
+		if at := r.after(2 * time.Second); len(at) != 2 {
+			t.Errorf("reconciled at %v, want it again within 2 s of the end of the outage", at)
+		}
+	})
+}
+
+// idle is a Reconcile that does nothing.
+func idle(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+	return controller.Result{}, nil
+}
+
 // TestC6_WaitsAgainBesideARequestUnderWay: what a key waits for again after an outage is not forgotten
 // because of a request that has no answer yet.
 func TestC6_WaitsAgainBesideARequestUnderWay(t *testing.T) {

@@ -117,6 +117,7 @@ func (i *informer) noticeSync(ctx context.Context) {
 	if i.setSynced() {
 		i.cache.tellChanged()
 		i.waiters.look()
+		i.cache.tellRecovered()
 	}
 }
 
@@ -146,6 +147,9 @@ func (i *informer) set(phase hook.Phase, err error) (news bool) {
 	if changed {
 		i.cache.tellChanged()
 		i.waiters.look()
+		if phase == hook.Synced {
+			i.cache.tellRecovered()
+		}
 	}
 	return news
 }

@@ -15,6 +15,9 @@ type User struct {
 	// Relisted is called whenever an informer has listed everything again, perhaps before its store has
 	// the list. It must not block.
 	Relisted func()
+	// Recovered is called whenever an informer begins to follow the API server, also after a failure. It
+	// must not block.
+	Recovered func()
 	// Reconciles reports whether a Reconcile runs on the goroutine whose stack this is, as
 	// runtime.Stack has it, or has started that goroutine, and of which key.
 	Reconciles func(stack string) (key string, ok bool)
@@ -69,6 +72,14 @@ func (c *Cache) eachUser(f func(*Declarations, *User) bool) {
 func (c *Cache) tellRelisted() {
 	c.eachUser(func(_ *Declarations, u *User) bool {
 		u.Relisted()
+		return true
+	})
+}
+
+// tellRecovered tells the users of a cache that an informer follows the API server again.
+func (c *Cache) tellRecovered() {
+	c.eachUser(func(_ *Declarations, u *User) bool {
+		u.Recovered()
 		return true
 	})
 }

@@ -27,6 +27,7 @@ type past struct {
 	givenUp  []unseen                  // what was not shown within the bound
 	wrote    []client.Write            // its writes, if the next Reconcile may be interrupted
 	stale    bool                      // it returned Stale
+	backsOff bool                      // it failed, and is tried again after a backoff
 
 	since    time.Time // when the key began to wait; zero if it did not
 	checks   int       // how often it was parked

@@ -332,31 +332,44 @@ func TestC6_OtherErrorsBesideStaleFail(t *testing.T) {
 	})
 }
 
-// TestController_RetriesWhenTheAPIServerIsBack: a key that failed while an informer did is tried again
-// when that has recovered, however long its backoff has become.
-func TestController_RetriesWhenTheAPIServerIsBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fail := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
-			return controller.Result{}, errors.New("broken")
-		}
-		q := workqueue.Options[types.NamespacedName]{Backoff: workqueue.Exponential{Base: time.Hour}}
-		r := newRig(t, controller.Options{}, q, nil, func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-			r.outage()
-			return fail(r, ctx, key)
-		}, fail)
-		r.start()
-		r.want(r.after(time.Minute), 0)
-		r.api.Intercept(nil)
-		at := r.after(5 * time.Second)
-		if len(at) != 2 {
-			t.Fatalf("reconciled at %v, want it again within 5 s of the end of the outage", at)
-		}
-		look, _ := r.control.Queue().Look(types.NamespacedName{Namespace: "default", Name: "a"})
-		if look.Attempts != 2 {
-			t.Errorf("%d failures are counted, want 2", look.Attempts)
-		}
-		r.want(r.after(59*time.Minute), at...) // the second failure has nothing to do with an outage
-	})
+// TestC6_RetriesWhenTheAPIServerIsBack: a key that failed during or shortly before an outage of an
+// informer is tried again when that has recovered, however long its backoff has become.
+func TestC6_RetriesWhenTheAPIServerIsBack(t *testing.T) {
+	fail := func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+		return controller.Result{}, errors.New("broken")
+	}
+	failLater := func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+		return controller.Result{}, controller.RetryAfter(errors.New("busy"), time.Hour)
+	}
+	during := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+		r.outage()
+		return fail(r, ctx, key)
+	}
+	for name, test := range map[string]struct {
+		first step
+		want  int
+	}{"during": {during, 2}, "before": {fail, 2}, "RetryAfter": {failLater, 1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := workqueue.Options[types.NamespacedName]{Backoff: workqueue.Exponential{Base: time.Hour}}
+				r := newRig(t, controller.Options{}, q, nil, test.first, fail)
+				r.start()
+				r.want(r.after(time.Second), 0)
+				r.outage()
+				r.want(r.after(time.Minute), 0)
+				r.api.Intercept(nil)
+				at := r.after(5 * time.Second)
+				if len(at) != test.want {
+					t.Fatalf("reconciled at %v, want %d by 5 s after the end of the outage", at, test.want)
+				}
+				look, _ := r.control.Queue().Look(types.NamespacedName{Namespace: "default", Name: "a"})
+				if look.Attempts != test.want {
+					t.Errorf("%d failures are counted, want %d", look.Attempts, test.want)
+				}
+				r.want(r.after(58*time.Minute), at...) // a failure after the outage has nothing to do with it
+			})
+		})
+	}
 }
 
 // TestController_FewLinesPerCause: many failures of one cause are few lines, and each cause has its own.

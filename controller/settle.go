@@ -134,14 +134,9 @@ func (c *Controller[K]) leave(r *running[K], end ending) *past {
 	if c.o.ReadYourWrites < 0 {
 		p.awaited, p.answers = nil, nil
 	}
-	if failed && end.again.Exactly == 0 && end.again.NotBefore == 0 {
-		p.unnotify = c.onRecovery(r.item.Key())
-	}
+	p.backsOff = failed && end.again.Exactly == 0 && end.again.NotBefore == 0
 	if !stale && !p.empty() && c.journal.put(r.item.Key(), p) {
 		c.sweep()
-	}
-	if p.unnotify != nil && c.queue.ShuttingDown() { // perhaps after letGo
-		p.unnotify()
 	}
 	if c.missed(p) { // while the Reconcile ran
 		c.addMissed(r.item.Key())

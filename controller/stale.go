@@ -100,8 +100,8 @@ func (c *Controller[K]) staleGap(p *past) gap {
 	return nil
 }
 
-// EventRecovered is the Event of the reason of a retry that did not wait for the end of its backoff:
-// an informer that failed when the Reconcile did has recovered, and so most likely the API server.
+// EventRecovered is the Event of the reason of a retry that did not wait for the end of its backoff: an
+// informer has recovered since the Reconcile failed, and so most likely has the API server.
 const EventRecovered = "InformerRecovered"
 
 // EventRelisted is the Event of the reason of a Reconcile after an informer has listed everything again
@@ -128,14 +128,13 @@ func (c *Controller[K]) addMissed(key K) {
 	c.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRelisted}})
 }
 
-// onRecovery makes a key that has failed due when an informer recovers that fails now. It returns nil
-// if none fails.
-func (c *Controller[K]) onRecovery(key K) (cancel func()) {
-	failing := c.declared.Failing()
-	if failing == nil {
-		return nil
+// recovered makes keys due whose Reconciles failed before an informer recovered: most likely, the API
+// server has. A failure may come before its informer notices the same outage.
+func (c *Controller[K]) recovered() {
+	last := c.declared.Recovered()
+	for key, p := range c.journal.all() {
+		if p.backsOff && !p.failure.At.After(last) {
+			c.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRecovered}})
+		}
 	}
-	return failing.Notify(func() {
-		c.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRecovered}})
-	})
 }

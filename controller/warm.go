@@ -62,7 +62,7 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 	if !c.isWatching() {
 		c.logger(ctx).Warn("the controller watches nothing, so no key becomes due unless the program adds it to the controller's Queue(); call Watch")
 	}
-	defer c.declared.Attach(cache.User{Relisted: c.relisted, Reconciles: c.Reconciles})()
+	defer c.declared.Attach(cache.User{Relisted: c.relisted, Recovered: c.recovered, Reconciles: c.Reconciles})()
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	closeSources := c.runSources(run, stop)

@@ -203,6 +203,27 @@ func TestS4_RetryAfter(t *testing.T) {
 	}
 }
 
+// TestS4_Starting: an API server that starts is asked every second, although it wants to be left alone
+// for longer.
+func TestS4_Starting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Intercept(only(fakeapi.ConfigMaps, func(r *fakeapi.Request) (*http.Response, error) {
+			return r.FailWith(metav1.Status{
+				Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "starting",
+				Details: &metav1.StatusDetails{RetryAfterSeconds: 5},
+			})
+		}))
+		c, _ := newCache(t, api)
+		cache.For[*corev1.ConfigMap](c)
+		defer start(t, c)()
+		time.Sleep(10*time.Second + time.Millisecond)
+		if n := api.Count("", fakeapi.ConfigMaps); n != 11 {
+			t.Errorf("%d requests in 10 seconds, want 11", n)
+		}
+	})
+}
+
 // TestRunJoinsLists: client-go leaves a list that is under way to itself when it stops. We wait for it.
 func TestRunJoinsLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

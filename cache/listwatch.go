@@ -279,10 +279,15 @@ func forReflector(err error, o metav1.ListOptions) bool {
 	}
 }
 
-// askedFor is how long the API server wants to be left alone (Retry-After).
+// askedFor is how long the API server wants to be left alone (Retry-After). A server that starts says
+// 5 seconds, whatever it lacks, and is often ready after one.
 func askedFor(err error) time.Duration {
+	most := 30 * time.Second
+	if apierrors.IsServiceUnavailable(err) {
+		most = time.Second
+	}
 	seconds, _ := apierrors.SuggestsClientDelay(err)
-	return min(time.Duration(seconds)*time.Second, 30*time.Second)
+	return min(time.Duration(seconds)*time.Second, most)
 }
 
 // untilAskedAgain is how long to wait until the API server may be asked for a kind again that it does not serve.

@@ -16,10 +16,9 @@ const (
 	resolveAfter = time.Second
 	// resolveWithin is how long a worker waits for that answer. It is asked again later.
 	resolveWithin = 2 * time.Second
-	// resolvePause is how many times as long as a question without an answer took no worker asks, unless
-	// an informer recovers. An API server that hangs must not take the workers from keys that need no
-	// answer.
-	resolvePause = 4
+	// resolvePause is how long no worker asks after a question without an answer, unless an informer
+	// recovers. An API server that hangs must not take the workers from keys that need no answer.
+	resolvePause = 2 * time.Second
 )
 
 // resolver lets workers ask the API server: any number while it answers, one at a time while not.
@@ -42,11 +41,10 @@ func (r *resolver) begin(now, recovered time.Time) bool {
 	return true
 }
 
-func (r *resolver) end(began time.Time, err error) {
+func (r *resolver) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
-	r.failed, r.next = err != nil, now.Add(max(time.Second, resolvePause*now.Sub(began)))
+	r.failed, r.next = err != nil, time.Now().Add(resolvePause)
 }
 
 // resolve asks the API server what became of the writes whose answers were lost. It returns a gap if
@@ -63,12 +61,11 @@ func (c *Controller[K]) resolve(ctx context.Context, p *past) gap {
 		if time.Since(w.Started.Add(w.Took)) < resolveAfter {
 			return textGap(w.String() + ": its answer was lost; the API server is asked in a moment")
 		}
-		began := time.Now()
-		if !c.resolver.begin(began, c.declared.Recovered()) {
+		if !c.resolver.begin(time.Now(), c.declared.Recovered()) {
 			return textGap(w.String() + ": its answer was lost, and the API server does not answer yet")
 		}
 		found, resolved, err := c.declared.Resolve(ctx, written(&w.Write))
-		c.resolver.end(began, err)
+		c.resolver.end(err)
 		if err != nil {
 			return textGap(w.String() + ": its answer was lost: " + err.Error())
 		}

@@ -98,11 +98,11 @@ func TestC6_AsksAgainAfterARecovery(t *testing.T) {
 				return controller.Result{}, err
 			}, idle)
 		r.start()
-		r.after(3500 * time.Millisecond) // the question hung from 1 s to 3 s
+		r.after(3100 * time.Millisecond) // the question hung from 1 s to 3 s
 		r.outage()
-		r.after(time.Second)
+		r.after(100 * time.Millisecond)
 		r.api.Intercept(nil)
-		if at := r.after(2 * time.Second); len(at) != 2 {
+		if at := r.after(1500 * time.Millisecond); len(at) != 2 {
 			t.Errorf("reconciled at %v, want it again within 2 s of the end of the outage", at)
 		}
 	})

@@ -282,7 +282,7 @@ func (s configMapServer) object(i int) *corev1.ConfigMap {
 	if s.managed {
 		m.ManagedFields = []metav1.ManagedFieldsEntry{{
 			Manager: "bench", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &m.CreationTimestamp, FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{".":{},"f:text":{}}}`)},
+			FieldsV1: metav1.NewFieldsV1(`{"f:data":{".":{},"f:text":{}}}`),
 		}}
 	}
 	return m

@@ -109,7 +109,7 @@ func (o *options) build(ctx context.Context, w io.Writer, dir string, packages [
 // play runs the tests, next to the hogs, until all have run or the time is up.
 func (o *options) play(ctx context.Context, w io.Writer, dir string, end time.Time, runs []run, results *table) error {
 	fmt.Fprintf(w, "%d runs, %d at a time, next to %d hogs; the first shuffles with seed %d\n", len(runs), o.jobs, o.hogs, o.seed)
-	defer hog(o.hogs)()
+	defer hog(ctx, o.hogs)()
 	return each(o.jobs, len(runs), func(i int) error {
 		r := &runs[i]
 		if time.Now().After(end) {
@@ -177,8 +177,8 @@ func each(jobs, n int, f func(int) error) error {
 
 // hog starts goroutines that use a CPU each, until stop is called. They are no processes, so that
 // they end with this one.
-func hog(n int) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+func hog(ctx context.Context, n int) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	before := runtime.GOMAXPROCS(max(runtime.NumCPU(), n+2)) // what is left is for the goroutines that wait for tests
 	var hogs sync.WaitGroup
 	for range n {

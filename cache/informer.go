@@ -235,7 +235,7 @@ func (i *informer) synced() <-chan struct{} { return i.shared.HasSyncedChecker()
 
 // hasSynced asks on each read, so it does not make a channel checker as synced does.
 func (i *informer) hasSynced() bool {
-	if i.listed.Load() { // it never ends
+	if i.listed.Load() { // an informer stays synced
 		return true
 	}
 	synced := i.shared.HasSynced()

@@ -26,8 +26,9 @@
 //	any, Terminal(err)             Done: reported, not retried
 //	any, err, ctx has ended        Release: as it was, for the next worker or term
 //
-// A key that failed while an informer of its controller failed, too, is due again when that informer
-// has recovered: the API server is most likely back, and a backoff may have become long.
+// A key that failed during an outage, or just before its controller's informers noticed it, is due
+// again as soon as one of them has recovered: the API server is most likely back, and a backoff may
+// have become long. An error that names its own delay, as [RetryAfter] does, keeps it.
 //
 // # What a Reconcile may count on
 //

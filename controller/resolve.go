@@ -24,9 +24,9 @@ const (
 // resolver lets workers ask the API server: any number while it answers, one at a time while not.
 type resolver struct {
 	mu     sync.Mutex // guards what follows
-	failed bool       // the last time
-	asked  time.Time  // the last time
-	next   time.Time  // if that failed: not before
+	asked  time.Time  // when the last question was put
+	failed bool       // it had no answer
+	next   time.Time  // then: when the next one may be put
 }
 
 // begin reports whether a worker may ask now. It must then call end. recovered is when an informer

@@ -4,7 +4,9 @@
 package cache_test
 
 import (
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,6 +47,43 @@ func TestS4_ARequestThatIsNeverAnsweredIsMadeAgain(t *testing.T) {
 				}
 				if _, err := maps.Get(t.Context(), key("b")); err != nil {
 					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestS4_AnAnswerToARequestThatWasGivenUp: a watch that opens in the moment in which its informer stops waiting for it ends with
+// the informer.
+func TestS4_AnAnswerToARequestThatWasGivenUp(t *testing.T) {
+	for name, of := range map[string]func(answer) answer{
+		"a streamed list":        func(a answer) answer { return onWatch(a) },
+		"a watch after the list": func(a answer) answer { return onWatch(noStreaming(a)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				api.Put(fakeapi.ConfigMaps, configMap("a"))
+				var late sync.Once
+				api.Intercept(of(func(*fakeapi.Request) (*http.Response, error) {
+					late.Do(func() { time.Sleep(2*time.Minute + time.Second) })
+					return nil, nil
+				}))
+				c, _ := newCache(t, api)
+				maps := cache.For[*corev1.ConfigMap](c)
+				stop := start(t, c)
+				time.Sleep(3 * time.Minute)
+				api.Put(fakeapi.ConfigMaps, configMap("b"))
+				synctest.Wait()
+				if _, err := maps.Get(t.Context(), key("b")); err != nil {
+					t.Error(err)
+				}
+				if n := api.Watches(); n != 1 {
+					t.Errorf("%d watches are open", n)
+				}
+				stop()
+				if n := api.Watches(); n != 0 {
+					t.Errorf("%d watches are open after the stop", n)
 				}
 			})
 		})

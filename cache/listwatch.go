@@ -227,14 +227,14 @@ func (l *listerWatcher) once(ctx context.Context, do func(context.Context, *meta
 	answered := afterwards(abandoned, func() { cancel(given) })
 	err = l.ask(ctx, do)
 	answered()
+	if err == nil { // even if it was given up just now: a watch that is dropped here would stay open
+		return func() { cancel(nil) }, nil
+	}
+	cancel(nil)
 	if errors.Is(context.Cause(ctx), given) {
-		return nil, given
+		err = given
 	}
-	if err != nil {
-		cancel(nil)
-		return nil, err
-	}
-	return func() { cancel(nil) }, nil
+	return nil, err
 }
 
 func (l *listerWatcher) ask(ctx context.Context, do func(context.Context, *meta.RESTMapping) error) error {

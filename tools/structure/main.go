@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command structure prints how simple the library is, in numbers: for each package its lines, its
+// files and the calls between them that run against the main direction; for the whole library its
+// mutexes, its exported methods and its largest types.
+//
+//	structure [-before commit] [-arrows package]
+//
+// With -before it prints the numbers of that commit next to those of the working tree. With -arrows
+// it lists, for one package such as cache, the order of its files and the uses that run against it.
+//
+// The library is every package that a user links: not tests, not envtest, not the packages that
+// only our own tests use, no command and no example.
+//
+// One arrow leads from a file to each other file of its package whose functions, types, variables or
+// constants it names. The main direction is the order of the files that leaves the fewest arrows
+// running back; it is searched for, so a better order may exist.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "structure:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("structure", flag.ContinueOnError)
+	before := flags.String("before", "", "a `commit` to compare with")
+	arrows := flags.String("arrows", "", "list the files and back arrows of one `package`")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	root, err := git(ctx, ".", "rev-parse", "--show-toplevel")
+	if err != nil {
+		return err
+	}
+	now, err := measure(ctx, root)
+	if err != nil {
+		return err
+	}
+	if *arrows != "" {
+		p, ok := now.packages[*arrows]
+		if !ok {
+			return fmt.Errorf("-arrows %s: the library has no such package", *arrows)
+		}
+		printArrows(out, p)
+		return nil
+	}
+	if *before == "" {
+		printTable(out, nil, now)
+		return nil
+	}
+	then, err := measureCommit(ctx, root, *before)
+	if err != nil {
+		return err
+	}
+	printTable(out, then, now)
+	return nil
+}
+
+// measureCommit measures a commit in a work tree of its own, which it removes.
+func measureCommit(ctx context.Context, root, commit string) (lib *library, err error) {
+	dir, err := os.MkdirTemp("", "structure")
+	if err != nil {
+		return nil, err
+	}
+	tree := filepath.Join(dir, "tree")
+	if _, err := git(ctx, root, "worktree", "add", "--detach", tree, commit); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	defer func() {
+		_, gone := git(context.WithoutCancel(ctx), root, "worktree", "remove", "--force", tree)
+		err = errors.Join(err, gone, os.RemoveAll(dir))
+	}()
+	return measure(ctx, tree)
+}
+
+func git(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("git %s: %s", strings.Join(args, " "), strings.TrimSpace(string(exit.Stderr)))
+		}
+		return "", err
+	}
+	return strings.TrimSpace(string(out)), nil
+}

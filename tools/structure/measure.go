@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/tools/go/packages"
+)
+
+const modulePath = "github.com/setpoint-dev/setpoint"
+
+// notLibrary are the folders of the root module that no user of the library links.
+var notLibrary = []string{"envtest", "examples", "internal/fakeapi", "internal/scenario"}
+
+// library is what was measured.
+type library struct {
+	packages map[string]*pkg // by folder
+	types    map[string]*typ // by folder and name: "controller.Controller"
+	lines    int
+	mutexes  int
+	exported int // methods of exported types, without those that interfaces demand of others
+}
+
+// pkg is one package.
+type pkg struct {
+	name  string
+	lines int
+	files []string
+	uses  map[[2]string][]string // from a file to another: the names that it uses
+}
+
+// typ is one type that has methods.
+type typ struct {
+	methods int
+	files   map[string]bool
+}
+
+// measure reads the library below root.
+func measure(ctx context.Context, root string) (*library, error) {
+	loaded, err := packages.Load(&packages.Config{
+		Context: ctx,
+		Dir:     root,
+		Env:     append(os.Environ(), "GOWORK=off"),
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
+			packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo,
+	}, "./...")
+	if err != nil {
+		return nil, err
+	}
+	lib := &library{packages: map[string]*pkg{}, types: map[string]*typ{}}
+	for _, l := range loaded {
+		name := strings.TrimPrefix(strings.TrimPrefix(l.PkgPath, modulePath), "/")
+		if name == "" || l.Name == "main" || outside(name) {
+			continue
+		}
+		if len(l.Errors) > 0 {
+			return nil, fmt.Errorf("%s: %w", l.PkgPath, l.Errors[0])
+		}
+		if err := lib.add(name, l); err != nil {
+			return nil, err
+		}
+	}
+	return lib, nil
+}
+
+func outside(name string) bool {
+	for _, folder := range notLibrary {
+		if name == folder || strings.HasPrefix(name, folder+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func (lib *library) add(name string, l *packages.Package) error {
+	p := &pkg{name: name, uses: map[[2]string][]string{}}
+	for i, file := range l.Syntax {
+		text, err := os.ReadFile(l.CompiledGoFiles[i])
+		if err != nil {
+			return err
+		}
+		p.files = append(p.files, base(l.Fset, file.Pos()))
+		p.lines += bytes.Count(text, []byte("\n"))
+		lib.count(file, l)
+	}
+	for id, used := range l.TypesInfo.Uses {
+		p.use(l, id, used)
+	}
+	for _, id := range l.Types.Scope().Names() {
+		lib.countMethods(name, l, l.Types.Scope().Lookup(id))
+	}
+	lib.packages[name] = p
+	lib.lines += p.lines
+	return nil
+}
+
+// count counts the mutexes: variables and fields of that type.
+func (lib *library) count(file *ast.File, l *packages.Package) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Field:
+			if isMutex(l.TypesInfo.TypeOf(n.Type)) {
+				lib.mutexes += max(1, len(n.Names))
+			}
+		case *ast.ValueSpec:
+			if n.Type != nil && isMutex(l.TypesInfo.TypeOf(n.Type)) {
+				lib.mutexes += len(n.Names)
+			}
+		}
+		return true
+	})
+}
+
+func isMutex(t types.Type) bool {
+	named, ok := t.(*types.Named)
+	if !ok || named.Obj().Pkg() == nil || named.Obj().Pkg().Path() != "sync" {
+		return false
+	}
+	return named.Obj().Name() == "Mutex" || named.Obj().Name() == "RWMutex"
+}
+
+// use notes that a file names something which another file of the package declares.
+func (p *pkg) use(l *packages.Package, id *ast.Ident, used types.Object) {
+	if used.Pkg() != l.Types || !declared(used, l.Types) {
+		return
+	}
+	from, to := base(l.Fset, id.Pos()), base(l.Fset, used.Pos())
+	if from != to {
+		p.uses[[2]string{from, to}] = append(p.uses[[2]string{from, to}], used.Name())
+	}
+}
+
+// declared reports whether the object is a function, a method, or a name at the top of a file.
+func declared(o types.Object, in *types.Package) bool {
+	if f, ok := o.(*types.Func); ok {
+		recv := f.Signature().Recv()
+		return recv == nil || !types.IsInterface(recv.Type())
+	}
+	return o.Parent() == in.Scope()
+}
+
+func (lib *library) countMethods(name string, l *packages.Package, o types.Object) {
+	tn, ok := o.(*types.TypeName)
+	if !ok || tn.IsAlias() {
+		return
+	}
+	named, ok := tn.Type().(*types.Named)
+	if !ok {
+		return
+	}
+	t := &typ{files: map[string]bool{}}
+	for m := range named.Methods() {
+		t.methods++
+		t.files[base(l.Fset, m.Pos())] = true
+		lib.exports(tn, m)
+	}
+	if t.methods > 0 {
+		lib.types[name+"."+tn.Name()] = t
+	}
+}
+
+func (lib *library) exports(of *types.TypeName, m *types.Func) {
+	internal := strings.Contains(of.Pkg().Path(), "/internal/")
+	if of.Exported() && m.Exported() && !internal {
+		lib.exported++
+	}
+}
+
+func base(set *token.FileSet, pos token.Pos) string {
+	return filepath.Base(set.Position(pos).Filename)
+}

@@ -41,7 +41,7 @@ func (o *observed[K]) Observe(key K, e handler.Event) (after func()) {
 	if paused {
 		c.pause(key, by, true)
 	}
-	resumed := !paused && c.pauses.n.Load() > 0 && c.pauses.has(key)
+	resumed := !paused && c.isPaused(key)
 	same := e.Old != nil && e.New != nil && e.Old.GetUID() == e.New.GetUID()
 	if same && heeded {
 		c.requeueIfAsked(key, e)
@@ -76,8 +76,8 @@ func (c *Controller[K]) requeueIfAsked(key K, e handler.Event) {
 
 // forget ends the pauses that objects of the source have asked for. It is called when nobody watches them any more.
 func (o *observed[K]) forget() {
-	for key, by := range o.controller.pauses.all() {
-		for _, p := range by {
+	for key, r := range o.controller.records.all() {
+		for _, p := range r.pausedBy {
 			if p.by == o {
 				o.controller.pause(key, p, false)
 			}

@@ -62,7 +62,7 @@ func (c *Controller[K]) park(item workqueue.Item[K], p *past, reason gap, left t
 	} else {
 		p.checks++
 	}
-	c.journal.put(item.Key(), p)    // before another worker can take the key
+	c.records.put(item.Key(), p)    // before another worker can take the key
 	_ = item.Park(p.missing, pause) // cannot fail: the item is held
 	if c.queue.ShuttingDown() {     // then the key was dropped, perhaps after letGo
 		p.unnotify()
@@ -122,9 +122,9 @@ func (c *Controller[K]) revive(p *past) {
 
 // letGo ends the notifications of keys that will not be taken any more: informers outlive a controller.
 func (c *Controller[K]) letGo() {
-	for _, p := range c.journal.all() {
-		if p.unnotify != nil {
-			p.unnotify()
+	for _, r := range c.records.all() {
+		if r.past != nil && r.past.unnotify != nil {
+			r.past.unnotify()
 		}
 	}
 }

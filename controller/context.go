@@ -17,16 +17,17 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// running is one Reconcile, and the context that it is given. Most Reconciles read the cache, find nothing to do and return: so
-// the logger and the ledger are made when somebody asks for them, and this is all that is allocated.
+// running is one Reconcile, and the context that it is given. Most Reconciles read the cache, find
+// nothing to do and return, so the ledger is made when the first request is.
 type running[K comparable] struct {
 	context.Context //nolint:containedctx // it is one
 
+	cancel context.CancelCauseFunc
 	term   *term[K]
 	item   workqueue.Item[K]
 	past   *past         // of the key, if it has one
 	since  time.Duration // when it began, by the controller's clock
-	log    atomic.Pointer[slog.Logger]
+	log    *slog.Logger
 	ledger atomic.Pointer[client.Ledger]
 }
 
@@ -34,7 +35,6 @@ type running[K comparable] struct {
 type term[K comparable] struct {
 	controller *Controller[K]
 	log        slog.Handler
-	logKey     any    // under which a context carries a logger
 	name       string // of the term of leadership
 	expired    *fewLines
 	late       func(*client.LateWriteError)
@@ -46,7 +46,7 @@ type runningKey struct{}
 
 // newTerm returns a term, and the context for its Reconciles. missing says what it should show and does not.
 func (c *Controller[K]) newTerm(work context.Context, missing func() error) (*term[K], context.Context) {
-	t := &term[K]{controller: c, log: c.logger(work).Handler(), logKey: logKey(), expired: newFewLines(), over: &client.Ledger{}}
+	t := &term[K]{controller: c, log: c.logger(work).Handler(), expired: newFewLines(), over: &client.Ledger{}}
 	t.late = t.tellLate
 	if leading := client.TermOf(work); leading != nil {
 		t.name = leading.String()
@@ -72,19 +72,20 @@ func (r *running[K]) Value(key any) any {
 			return nil
 		}
 		return r.past.doubts
-	case r.term.logKey:
-		return r.logger()
 	}
 	return r.Context.Value(key)
 }
 
-// logger returns the Reconcile's logger.
-func (r *running[K]) logger() *slog.Logger {
-	if log := r.log.Load(); log != nil {
-		return log
+// newRunning returns a Reconcile that begins now. Its context carries its logger.
+func (t *term[K]) newRunning(work context.Context, item workqueue.Item[K], of *record[K]) *running[K] {
+	c := t.controller
+	base := t.log
+	if of.level != nil {
+		base = leveled{base, *of.level}
 	}
-	r.log.CompareAndSwap(nil, slog.New(&itemLog[K]{base: r.term.controller.levels.handler(r.term.log, r.item.Key()), item: r.item, run: r.term.controller.run}))
-	return r.log.Load()
+	log := slog.New(&itemLog[K]{base: base, item: item, run: c.run})
+	ctx, cancel := c.cancellable(logr.NewContextWithSlogLogger(work, log))
+	return &running[K]{Context: ctx, cancel: cancel, term: t, item: item, past: of.past, since: c.now(), log: log}
 }
 
 // requests returns the Reconcile's ledger. It is closed once the Reconcile has returned.
@@ -139,60 +140,30 @@ func (r *running[K]) wrote() *client.Ledger {
 // String says whose context it is, as package context does for its own.
 func (r *running[K]) String() string { return fmt.Sprintf("reconcile of %v", r.item.Key()) }
 
-// cancellable returns the context of a Reconcile, which running.cancel can end if that is ever wanted.
-func (c *Controller[K]) cancellable(work context.Context) context.Context {
+// cancellable returns the context of a Reconcile, and what ends it: a no-op if nothing ever will.
+func (c *Controller[K]) cancellable(work context.Context) (context.Context, context.CancelCauseFunc) {
 	if c.o.Deadline == 0 && c.o.Interrupt == 0 {
-		return work
+		return work, func(error) {}
 	}
 	ctx, cancel := context.WithCancelCause(work)
-	limited := &cancellable{Context: ctx, cancel: cancel}
-	if c.o.Deadline > 0 {
-		limited.deadline = time.Now().Add(c.o.Deadline)
+	if c.o.Deadline == 0 {
+		return ctx, cancel
 	}
-	return limited
+	return &limited{Context: ctx, deadline: time.Now().Add(c.o.Deadline)}, cancel
 }
 
-// cancellable is a context with what ends it.
-type cancellable struct {
+// limited is a context whose deadline the watchdog enforces, after it has taken the stack.
+type limited struct {
 	context.Context //nolint:containedctx // it is one
 
-	cancel   context.CancelCauseFunc
-	deadline time.Time // when the watchdog will
+	deadline time.Time
 }
 
 // Deadline implements context.Context.
-func (c *cancellable) Deadline() (time.Time, bool) {
-	at, ok := c.Context.Deadline()
-	if c.deadline.IsZero() || ok && at.Before(c.deadline) {
+func (l *limited) Deadline() (time.Time, bool) {
+	at, ok := l.Context.Deadline()
+	if ok && at.Before(l.deadline) {
 		return at, ok
 	}
-	return c.deadline, true
-}
-
-// cancel ends the context of the Reconcile.
-func (r *running[K]) cancel(cause error) {
-	if c, ok := r.Context.(*cancellable); ok {
-		c.cancel(cause)
-	}
-}
-
-// logKey finds out under which key logr looks for a logger. Its type is not exported, so that only logr can put one into a
-// context; but only at the price of an allocation and of a logger that most Reconciles never use.
-func logKey() any {
-	var asked spy
-	logr.FromContextAsSlogLogger(&asked)
-	return asked.key
-}
-
-// spy is a context that notes what it is asked for.
-type spy struct {
-	context.Context //nolint:containedctx // it is one
-
-	key any
-}
-
-// Value implements context.Context.
-func (s *spy) Value(key any) any {
-	s.key = key
-	return nil
+	return l.deadline, true
 }

@@ -6,10 +6,7 @@ package controller
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -21,7 +18,7 @@ func (c *Controller[K]) Pause() { c.queue.PauseAll() }
 // Resume ends Pause. Keys that are paused one by one stay paused.
 func (c *Controller[K]) Resume() {
 	if c.queue.AllPaused() {
-		c.workers.resume(c.clock.now())
+		c.workers.resume(c.now())
 		c.queue.ResumeAll()
 	}
 }
@@ -39,14 +36,27 @@ func (c *Controller[K]) Requeue(key K) { c.queue.RequeueNow(key) }
 
 // SetLogLevel has the Reconciles of one key that begin from now on log at this level, instead of the logger's own, until
 // ResetLogLevel. The handler must leave it to its Enabled method which lines it takes, as those of log/slog do.
-func (c *Controller[K]) SetLogLevel(key K, level slog.Level) { c.levels.set(key, level) }
+func (c *Controller[K]) SetLogLevel(key K, level slog.Level) {
+	c.records.edit(key, func(r *record[K]) { r.level = &level })
+}
 
 // ResetLogLevel ends SetLogLevel.
-func (c *Controller[K]) ResetLogLevel(key K) { c.levels.reset(key) }
+func (c *Controller[K]) ResetLogLevel(key K) {
+	c.records.edit(key, func(r *record[K]) { r.level = nil })
+}
 
 // pause notes that somebody wants a key paused, or does not any more, and tells the queue what follows.
 func (c *Controller[K]) pause(key K, by pauser[K], paused bool) {
-	if c.pauses.set(key, by, paused) {
+	var before, after bool
+	c.records.edit(key, func(r *record[K]) {
+		before = len(r.pausedBy) > 0
+		r.pausedBy = slices.DeleteFunc(slices.Clone(r.pausedBy), func(p pauser[K]) bool { return p == by })
+		if paused {
+			r.pausedBy = append(r.pausedBy, by)
+		}
+		after = len(r.pausedBy) > 0
+	})
+	if before != after {
 		c.tellPaused(key)
 	}
 }
@@ -55,13 +65,13 @@ func (c *Controller[K]) pause(key K, by pauser[K], paused bool) {
 // that it has changed again tells it again, so that the last one to tell it tells it how things are.
 func (c *Controller[K]) tellPaused(key K) {
 	for {
-		paused := c.pauses.has(key)
+		paused := c.isPaused(key)
 		if paused {
 			c.queue.Pause(key)
 		} else {
 			c.queue.Resume(key)
 		}
-		if c.pauses.has(key) == paused {
+		if c.isPaused(key) == paused {
 			return
 		}
 	}
@@ -80,97 +90,7 @@ func (p pauser[K]) String() string {
 	return "annotation " + PausedAnnotation + " of " + p.object.String() + ", " + p.by.source.String()
 }
 
-// pauses are the keys that are paused, and who has paused them.
-type pauses[K comparable] struct {
-	n atomic.Int64 // how many keys there are
-
-	mu   sync.Mutex // guards what follows
-	keys map[K]map[pauser[K]]struct{}
-}
-
-// set notes whether somebody wants a key paused. It says whether that makes a difference to the key.
-func (p *pauses[K]) set(key K, by pauser[K], paused bool) (changed bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	before := len(p.keys[key])
-	switch {
-	case paused && before == 0:
-		if p.keys == nil {
-			p.keys = map[K]map[pauser[K]]struct{}{}
-		}
-		p.keys[key] = map[pauser[K]]struct{}{by: {}}
-	case paused:
-		p.keys[key][by] = struct{}{}
-	default:
-		delete(p.keys[key], by)
-		if len(p.keys[key]) == 0 {
-			delete(p.keys, key)
-		}
-	}
-	p.n.Store(int64(len(p.keys)))
-	return (before == 0) != (len(p.keys[key]) == 0)
-}
-
-func (p *pauses[K]) has(key K) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.keys[key]) > 0
-}
-
-// all returns by whom each key is paused.
-func (p *pauses[K]) all() map[K][]pauser[K] {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := make(map[K][]pauser[K], len(p.keys))
-	for key, by := range p.keys {
-		all[key] = slices.Collect(maps.Keys(by))
-	}
-	return all
-}
-
-// levels are the keys that have a log level of their own.
-type levels[K comparable] struct {
-	n atomic.Int64 // how many there are: mostly none
-
-	mu   sync.Mutex // guards what follows
-	keys map[K]slog.Level
-}
-
-func (l *levels[K]) set(key K, level slog.Level) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.keys == nil {
-		l.keys = map[K]slog.Level{}
-	}
-	l.keys[key] = level
-	l.n.Store(int64(len(l.keys)))
-}
-
-func (l *levels[K]) reset(key K) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.keys, key)
-	l.n.Store(int64(len(l.keys)))
-}
-
-// handler returns what logs for a key.
-func (l *levels[K]) handler(base slog.Handler, key K) slog.Handler {
-	if l.n.Load() == 0 {
-		return base
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if level, ok := l.keys[key]; ok {
-		return leveled{base, level}
-	}
-	return base
-}
-
-func (l *levels[K]) all() map[K]slog.Level {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return maps.Clone(l.keys)
-}
+func (c *Controller[K]) isPaused(key K) bool { return len(c.records.look(key).pausedBy) > 0 }
 
 // leveled is a handler with another level.
 type leveled struct {

@@ -67,7 +67,7 @@ func TestC11_Pause(t *testing.T) {
 		want("a")
 		c.ResumeKey("a")
 		want("a")
-		if s := c.Snapshot().(controller.Snapshot[string]); s.PausedKeys != nil || c.Queue().Len().Total() != 0 {
+		if s := c.Snapshot().(controller.Snapshot[string]); s.PausedKeys != nil || c.TheQueue().Len().Total() != 0 {
 			t.Errorf("something is left: %+v", s)
 		}
 		ok(t, stop())
@@ -173,7 +173,7 @@ func newMarksWith(t *testing.T, o controller.Options, watch func(*cache.Cache) s
 	api, all := cluster(t, fakeapi.ConfigMaps)
 	m := &marks{api: api}
 	m.Controller = controller.New("test", controller.Func[types.NamespacedName](func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
-		look, _ := m.Queue().Look(key)
+		look, _ := m.TheQueue().Look(key)
 		for _, r := range look.Reasons {
 			s := key.Name + " " + r.Event
 			if strings.HasPrefix(r.Source, "annotation") {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,20 +31,15 @@ type Controller[K comparable] struct {
 	run        string        // begins each reconcile ID
 	synced     chan struct{} // closed by Warm
 	declared   cache.Declarations
-	journal    journal[K]
-	news       news[K]
+	records    records[K]
 	ownEvents  atomic.Int64 // how many did not end a backoff
-	clock      clock
+	began      time.Time // its clock begins
 	opened     func() // tells QueueHooks of the queue
 	slowLines  *fewLines
 	errorLog   errorLog
 	resolver   resolver
 	told       told
-	spins      spins[K]
 	workers    workers[K]
-	pauses     pauses[K]
-	levels     levels[K]
-	interrupts interrupts[K]
 	takingOver atomic.Pointer[string] // what Lead waits for (L9, C6)
 
 	mu      sync.Mutex         // guards what follows
@@ -78,9 +74,8 @@ func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller
 // NewWithQueue makes a controller with keys of any type and a queue as q says. q.Name defaults to
 // the controller's name, and q.Classes to workqueue.ThreeClasses.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
-	c := &Controller[K]{name: name, reconciler: r, o: o.withDefaults(), run: fmt.Sprintf("%08x", rand.Uint32()), synced: make(chan struct{})}
+	c := &Controller[K]{name: name, reconciler: r, o: o.withDefaults(), run: fmt.Sprintf("%08x", rand.Uint32()), synced: make(chan struct{}), began: time.Now()}
 	c.slowLines = newFewLines()
-	c.clock = newClock(c.o.Deadline > 0 || c.o.SlowAfter < 0 || c.o.Hooks.Reconciled != nil)
 	c.workers.want = c.o.Workers
 	if q.Name == "" {
 		q.Name = name
@@ -104,6 +99,9 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	return c
 }
 
+// now is the time since the controller was made.
+func (c *Controller[K]) now() time.Duration { return time.Since(c.began) }
+
 func (c *Controller[K]) complain(err error) {
 	if err == nil {
 		return
@@ -116,8 +114,8 @@ func (c *Controller[K]) complain(err error) {
 // Name returns the controller's name.
 func (c *Controller[K]) Name() string { return c.name }
 
-// Queue returns the controller's queue, for a look at it and to make keys due from elsewhere. It must not be taken from.
-func (c *Controller[K]) Queue() *workqueue.Queue[K] { return c.queue }
+// Queue returns what makes keys due from elsewhere than a source. It may be called at any time.
+func (c *Controller[K]) Queue() workqueue.Adder[K] { return c.queue }
 
 // Reads declares what Reconcile reads without watching it: workers start when it is settled, too, and Stale looks at it. A handle
 // that is neither watched nor declared cannot be read in a Reconcile: it would be a watch that nobody sees. Call it before the

@@ -3,8 +3,22 @@
 
 package controller
 
+import "github.com/setpoint-dev/setpoint/workqueue"
+
+// TheQueue returns the queue.
+func (c *Controller[K]) TheQueue() *workqueue.Queue[K] { return c.queue }
+
 // Remembered returns of how many keys there is a past.
-func (c *Controller[K]) Remembered() int { return len(c.journal.all()) }
+func (c *Controller[K]) Remembered() int { return c.count(func(r record[K]) bool { return r.past != nil }) }
+
+func (c *Controller[K]) count(is func(record[K]) bool) (n int) {
+	for _, r := range c.records.all() {
+		if is(r) {
+			n++
+		}
+	}
+	return n
+}
 
 // Hired returns how many workers there are.
 func (c *Controller[K]) Hired() int {
@@ -13,13 +27,13 @@ func (c *Controller[K]) Hired() int {
 }
 
 // Counted returns of how many keys it is known how often they were interrupted.
-func (c *Controller[K]) Counted() int { return int(c.interrupts.n.Load()) }
+func (c *Controller[K]) Counted() int { return c.count(func(r record[K]) bool { return r.interrupted > 0 }) }
 
 // CutStack is cutStack.
 func CutStack(stacks, head string) string { return cutStack([]byte(stacks), []byte(head)) }
 
 // Noted returns of how many keys it is known what they were added for while they were held.
-func (c *Controller[K]) Noted() int { return int(c.news.n.Load()) }
+func (c *Controller[K]) Noted() int { return c.count(func(r record[K]) bool { return r.added != nil }) }
 
 // Spinning returns how many keys are remembered for having made themselves due.
-func (c *Controller[K]) Spinning() int { return int(c.spins.n.Load()) }
+func (c *Controller[K]) Spinning() int { return c.count(func(r record[K]) bool { return r.spin.known }) }

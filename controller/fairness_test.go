@@ -72,7 +72,7 @@ func TestW6_ChangesGetAheadOfAllOthers(t *testing.T) {
 					}
 					time.Sleep(10 * time.Millisecond)
 				}
-				if l := c.Queue().Len(); l.Ready < crowdSize/10 {
+				if l := c.TheQueue().Len(); l.Ready < crowdSize/10 {
 					t.Errorf("nothing has waited: %+v", l)
 				}
 				ok(t, stop())

@@ -6,7 +6,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/setpoint-dev/setpoint/client"
@@ -18,7 +17,12 @@ import (
 // anywhere, and returns the most when all Reconciles have returned.
 func (c *Controller[K]) Unshown() []client.Write {
 	var writes []client.Write
-	pasts := slices.Collect(maps.Values(c.journal.all()))
+	var pasts []*past
+	for _, r := range c.records.all() {
+		if r.past != nil {
+			pasts = append(pasts, r.past)
+		}
+	}
 	c.mu.Lock()
 	if c.former != nil { // it did not get as far as to wait for them
 		pasts = append(pasts, c.former)

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/handler"
@@ -43,7 +41,7 @@ func (c *Controller[K]) interrupt(key K, o handler.Object) {
 	slots, _ := c.workers.all()
 	for _, s := range slots {
 		r := s.run.Load()
-		if r == nil || r.item.Key() != key || c.interrupts.of(key) >= c.o.Interrupt || r.mayHaveMade(o) {
+		if r == nil || r.item.Key() != key || c.records.look(key).interrupted >= c.o.Interrupt || r.mayHaveMade(o) {
 			continue
 		}
 		r.cancel(&Interruption{
@@ -71,46 +69,19 @@ func (r *running[K]) mayHaveMade(o handler.Object) bool {
 	return lost > 0 || slices.ContainsFunc(l.Writes(), may)
 }
 
-// interrupts counts for each key how often in a row its Reconcile was interrupted.
-type interrupts[K comparable] struct {
-	n atomic.Int64 // how many keys there are: mostly none
-
-	mu   sync.Mutex // guards what follows
-	keys map[K]int
-}
-
-func (i *interrupts[K]) of(key K) int {
-	if i.n.Load() == 0 {
-		return 0
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.keys[key]
-}
-
-// note notes how a Reconcile has ended: one that was cut short has not come to its end, whether it was moved on from or not.
-func (i *interrupts[K]) note(key K, cutShort, movedOn bool) {
-	switch before := i.of(key); {
+// noteInterrupted notes how a Reconcile has ended: one that was cut short has not come to its end,
+// whether its object has moved on or not.
+func (c *Controller[K]) noteInterrupted(key K, cutShort, movedOn bool) {
+	before := c.records.look(key).interrupted
+	switch {
 	case cutShort && movedOn:
-		i.set(key, before+1)
+		c.records.edit(key, func(r *record[K]) { r.interrupted++ })
 	case !cutShort && before > 0:
-		i.set(key, 0)
+		c.records.edit(key, func(r *record[K]) { r.interrupted = 0 })
 	}
 }
 
 func isInterruption(err error) bool {
 	var i *Interruption
 	return errors.As(err, &i)
-}
-
-func (i *interrupts[K]) set(key K, n int) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.keys == nil {
-		i.keys = map[K]int{}
-	}
-	if i.keys[key] = n; n == 0 {
-		delete(i.keys, key)
-	}
-	i.n.Store(int64(len(i.keys)))
 }

@@ -4,21 +4,10 @@
 package controller
 
 import (
-	"sync"
-	"sync/atomic"
-
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
-
-// news is what keys were added for while a Reconcile of them ran.
-type news[K comparable] struct {
-	n atomic.Int64 // how many keys there are
-
-	mu   sync.Mutex // guards what follows
-	keys map[K]*added
-}
 
 // added is what one key was added for.
 type added struct {
@@ -26,64 +15,36 @@ type added struct {
 	reasons  []workqueue.Reason
 }
 
-// mostNews is how many are kept for one key. Of any others it is not known whether they are its own.
-const mostNews = 10_000
+// mostAdded is how many are kept for one key. Of any others it is not known whether they are its own.
+const mostAdded = 10_000
 
-func (n *news[K]) note(key K, delivery uint64, how workqueue.How) {
+// noteAdded records what a key is added for while a Reconcile of it runs.
+func (c *Controller[K]) noteAdded(key K, delivery uint64, how workqueue.How) {
 	if how.Reason.UID == "" {
 		return // it can be nobody's own
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.keys == nil {
-		n.keys = map[K]*added{}
-	}
-	a := n.keys[key]
-	if a == nil {
-		a = &added{}
-		n.keys[key] = a
-		n.n.Store(int64(len(n.keys)))
-	}
-	if a.delivery != delivery {
-		a.delivery, a.reasons = delivery, a.reasons[:0]
-	}
-	if len(a.reasons) < mostNews {
-		a.reasons = append(a.reasons, how.Reason)
-	}
-}
-
-// take returns what a key was added for during a delivery, and forgets it.
-func (n *news[K]) take(key K, delivery uint64) []workqueue.Reason {
-	if n.n.Load() == 0 {
-		return nil
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	a := n.keys[key]
-	if a == nil {
-		return nil
-	}
-	delete(n.keys, key)
-	n.n.Store(int64(len(n.keys)))
-	if a.delivery != delivery {
-		return nil
-	}
-	return a.reasons
-}
-
-// sweep forgets the keys that nobody holds: their delivery was over when they were noted.
-func (n *news[K]) sweep(held func(K) bool) {
-	n.mu.Lock()
-	keys := make([]K, 0, len(n.keys))
-	for key := range n.keys {
-		keys = append(keys, key)
-	}
-	n.mu.Unlock()
-	for _, key := range keys {
-		if !held(key) {
-			n.take(key, 0)
+	c.records.edit(key, func(r *record[K]) {
+		if r.added == nil || r.added.delivery != delivery {
+			r.added = &added{delivery: delivery}
 		}
+		if len(r.added.reasons) < mostAdded {
+			r.added.reasons = append(r.added.reasons, how.Reason)
+		}
+	})
+}
+
+// takeAdded returns what a key was added for during a delivery, and forgets it.
+func (c *Controller[K]) takeAdded(key K, delivery uint64) (reasons []workqueue.Reason) {
+	if c.records.look(key).added == nil {
+		return nil
 	}
+	c.records.edit(key, func(r *record[K]) {
+		if r.added != nil && r.added.delivery == delivery {
+			reasons = r.added.reasons
+		}
+		r.added = nil
+	})
+	return reasons
 }
 
 // madeBy lists the versions that the writes have made, for isOwn. One that has changed nothing has made none: the version is that of
@@ -136,7 +97,7 @@ func (c *Controller[K]) withdraw(item workqueue.Item[K], made map[version]*clien
 
 // skipInBackoff says whether an event is the key's own write, which does not end its backoff.
 func (c *Controller[K]) skipInBackoff(key K, delivery uint64, how workqueue.How) bool {
-	p := c.journal.look(key)
+	p := c.records.look(key).past
 	if p == nil || p.delivery != delivery || !c.isOwn(p.made, &how.Reason) {
 		return false
 	}
@@ -148,7 +109,7 @@ func (c *Controller[K]) skipInBackoff(key K, delivery uint64, how workqueue.How)
 func (c *Controller[K]) withOwnEvents(q workqueue.Options[K]) workqueue.Options[K] {
 	tell, skip := q.AddedWhileHeld, q.SkipInBackoff
 	q.AddedWhileHeld = func(key K, delivery uint64, how workqueue.How) {
-		c.news.note(key, delivery, how)
+		c.noteAdded(key, delivery, how)
 		if tell != nil {
 			tell(key, delivery, how)
 		}

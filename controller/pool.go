@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // SetWorkers changes how many Reconciles run at once, at any time: before the controller leads, while it does, and between terms.
@@ -45,7 +44,7 @@ func (t *term[K]) employ(take, work context.Context, next func(take context.Cont
 		all.Go(func() { c.work(s, func() bool { return next(ctx, s) }) })
 		return s
 	}
-	if !c.workers.open(hire, c.clock.now(), t.name) {
+	if !c.workers.open(hire, c.now(), t.name) {
 		return errLeads
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(take))
@@ -124,24 +123,12 @@ func (c *Controller[K]) work(s *slot[K], next func() bool) {
 	exited := true
 	defer func() {
 		s.retire()
-		s.rest(c.clock.now())
 		c.workers.left(s, exited)
 	}()
 	s.introduce()
 	for next() {
 	}
 	exited = false
-}
-
-// get takes a key for a worker.
-func (c *Controller[K]) get(take context.Context, s *slot[K]) (workqueue.Item[K], bool) {
-	if take.Err() == nil {
-		if item, ok := c.queue.TryGet(); ok {
-			return item, true
-		}
-	}
-	s.rest(c.clock.now())
-	return c.queue.Get(take)
 }
 
 func (w *workers[K]) left(s *slot[K], exited bool) {
@@ -180,8 +167,6 @@ type slot[K comparable] struct {
 	retired bool               // it was called, because there are to be fewer
 
 	goroutine []byte // what its stack begins with; set before any run
-	watch     watch
-	worked    bool                       // the worker's own: completed is not the last one
 	run       atomic.Pointer[running[K]] // nil while it waits for a key
 	completed atomic.Int64               // when the last one had, as a time.Duration; 0: there was none
 
@@ -198,22 +183,10 @@ func (s *slot[K]) introduce() {
 	s.goroutine = bytes.Clone(head)
 }
 
-// begin notes that a Reconcile begins: the one before has completed, a moment ago.
-func (s *slot[K]) begin(r *running[K]) {
-	if s.worked && s.completed.Load() != int64(r.since) { // to look is cheaper than to write
-		s.completed.Store(int64(r.since))
-	}
-	s.worked = true
-	s.run.Store(r)
-}
-
-// rest notes that none begins. Until then the slot has the last one, which has ended: most are followed by another at once.
-func (s *slot[K]) rest(now time.Duration) {
+// end notes that its Reconcile has returned.
+func (s *slot[K]) end(now time.Duration) {
+	s.completed.Store(int64(now))
 	s.run.Store(nil)
-	if s.worked {
-		s.completed.Store(int64(now))
-	}
-	s.worked = false
 }
 
 // order is that in which surplus workers leave: first those that wait for a key.

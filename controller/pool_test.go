@@ -194,8 +194,8 @@ func TestSetWorkers_ManyAtOnce(t *testing.T) {
 		callers.Wait()
 		ok(t, c.SetWorkers(7))
 		time.Sleep(time.Minute)
-		if now, _, done := b.take(); now != 0 || done < 100 || c.Hired() != 7 || b.twice || c.Queue().Len().Total() != 0 {
-			t.Errorf("%d run, %d are done, %d are hired, %v", now, done, c.Hired(), c.Queue().Len())
+		if now, _, done := b.take(); now != 0 || done < 100 || c.Hired() != 7 || b.twice || c.TheQueue().Len().Total() != 0 {
+			t.Errorf("%d run, %d are done, %d are hired, %v", now, done, c.Hired(), c.TheQueue().Len())
 		}
 		end()
 		ok(t, c.cool())

@@ -28,7 +28,7 @@ type Progress struct {
 // Progress returns how the controller gets on. It is cheap, but not for each Reconcile: it looks at each worker.
 func (c *Controller[K]) Progress() Progress {
 	slots, completed, moved := c.workers.progress()
-	now := c.clock.now()
+	now := c.now()
 	p := Progress{Ready: c.queue.Len().Ready}
 	var longest *running[K]
 	for _, s := range slots {
@@ -44,7 +44,7 @@ func (c *Controller[K]) Progress() Progress {
 		}
 	}
 	if completed > 0 {
-		p.LastCompleted = c.clock.began.Add(completed)
+		p.LastCompleted = c.began.Add(completed)
 	}
 	if longest != nil {
 		p.LongestKey = fmt.Sprint(longest.item.Key())
@@ -58,7 +58,7 @@ func (c *Controller[K]) Progress() Progress {
 // Running returns, in words, the keys whose Reconcile runs, and for how long, that which has run for longest first.
 func (c *Controller[K]) Running() []string {
 	slots, _ := c.workers.all()
-	now := c.clock.now()
+	now := c.now()
 	var runs []*running[K]
 	for _, s := range slots {
 		if r := s.run.Load(); r != nil {

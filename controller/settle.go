@@ -74,9 +74,9 @@ func judge(ctx context.Context, result Result, err error) ending {
 func (c *Controller[K]) settle(r *running[K], end ending) {
 	p := c.leave(r, end)
 	if c.o.Interrupt > 0 {
-		c.interrupts.note(r.item.Key(), end.outcome == hook.Interrupted, isInterruption(context.Cause(r)))
+		c.noteInterrupted(r.item.Key(), end.outcome == hook.Interrupted, isInterruption(context.Cause(r)))
 	}
-	reasons := c.news.take(r.item.Key(), r.item.Delivery())
+	reasons := c.takeAdded(r.item.Key(), r.item.Delivery())
 	var lost error // why the item could not be settled
 	switch end.outcome {
 	case hook.Succeeded:
@@ -84,20 +84,20 @@ func (c *Controller[K]) settle(r *running[K], end ending) {
 	case hook.RequeuedAfter:
 		lost = r.item.After(end.result.RequeueAfter)
 	case hook.FailedTerminally:
-		r.logger().Error("reconcile failed for good", "err", end.err)
+		r.log.Error("reconcile failed for good", "err", end.err)
 		lost = r.item.Done()
 	case hook.Stale:
 		c.log(r, slog.LevelInfo, "reconcile returned Stale; the key waits until its caches are current", end)
 		c.parkStale(r.item, p)
 	case hook.Interrupted:
-		r.logger().Info("reconcile interrupted", "err", end.err, "cause", context.Cause(r))
+		r.log.Info("reconcile interrupted", "err", end.err, "cause", context.Cause(r))
 		lost = r.item.Release()
 	default:
 		c.withdraw(r.item, p.made, reasons)
 		lost = c.retry(r, end)
 	}
 	if lost != nil {
-		r.logger().Error("the key could not be settled", "err", lost)
+		r.log.Error("the key could not be settled", "err", lost)
 	}
 }
 
@@ -135,8 +135,11 @@ func (c *Controller[K]) leave(r *running[K], end ending) *past {
 		p.awaited, p.answers = nil, nil
 	}
 	p.backsOff = failed && end.again.Exactly == 0 && end.again.NotBefore == 0
-	if !stale && !p.empty() && c.journal.put(r.item.Key(), p) {
-		c.sweep()
+	if !stale && !p.empty() {
+		c.records.put(r.item.Key(), p)
+		if c.records.crowded() {
+			c.sweep()
+		}
 	}
 	if c.missed(p) { // while the Reconcile ran
 		c.addMissed(r.item.Key())
@@ -144,22 +147,34 @@ func (c *Controller[K]) leave(r *running[K], end ending) *past {
 	return p
 }
 
-// sweep forgets the pasts that nothing depends on any more. Most keys that write are woken by it, and their past is taken then.
+// sweep forgets what nothing depends on any more. Most keys that write are woken by it, and their
+// past is taken then.
 func (c *Controller[K]) sweep() {
-	c.journal.sweep(func(p *past) bool {
-		if p.failure != nil || !p.since.IsZero() || p.answers != nil {
-			return false
+	c.records.sweep(func(key K, r *record[K]) {
+		if r.past != nil && c.isOver(r.past) {
+			r.past = nil
 		}
-		now := *p
-		now.awaited = slices.Clone(p.awaited)
-		gap, _ := c.behind(&now)
-		now.givenUp = slices.Concat(now.givenUp, now.unsure)
-		return gap == nil && c.stillMissing(&now) == nil
+		if r.added != nil { // if the key is not held, its delivery was over when it was added
+			if state, _ := c.queue.Look(key); state.State != workqueue.Held {
+				r.added = nil
+			}
+		}
+		if r.spin.known && r.spin.over(c.now()) {
+			r.spin = spin{}
+		}
 	})
-	c.news.sweep(func(key K) bool {
-		state, _ := c.queue.Look(key)
-		return state.State == workqueue.Held
-	})
+}
+
+// isOver reports whether nothing depends on a past.
+func (c *Controller[K]) isOver(p *past) bool {
+	if p.failure != nil || !p.since.IsZero() || p.answers != nil {
+		return false
+	}
+	now := *p
+	now.awaited = slices.Clone(p.awaited)
+	gap, _ := c.behind(&now)
+	now.givenUp = slices.Concat(now.givenUp, now.unsure)
+	return gap == nil && c.stillMissing(&now) == nil
 }
 
 // retry settles a key whose Reconcile has failed, and logs it.
@@ -184,7 +199,7 @@ func (c *Controller[K]) log(r *running[K], level slog.Level, what string, end en
 		about = append(about, "cause", cause)
 	}
 	if args, ok := c.errorLog.of(end.reason).next(about...); ok {
-		r.logger().Log(r, level, what, args...)
+		r.log.Log(r, level, what, args...)
 	}
 }
 

@@ -47,7 +47,7 @@ type Snapshot[K comparable] struct {
 type Running[K comparable] struct {
 	Key         K
 	ReconcileID string
-	// Since is when it began, or up to a second before. Attempt is what it is: 1 after a success.
+	// Since is when it began. Attempt counts from 1 after a success.
 	Since   time.Time
 	Attempt int
 	// Slow says that it was reported as slow (C9), Interrupted how often in a row the key was interrupted before.
@@ -102,24 +102,8 @@ func (c *Controller[K]) Snapshot() any {
 			s.Running = append(s.Running, r)
 		}
 	}
-	for key, by := range c.pauses.all() {
-		p := PausedKey[K]{Key: key}
-		for _, b := range by {
-			p.By = append(p.By, b.String())
-		}
-		slices.Sort(p.By)
-		s.PausedKeys = append(s.PausedKeys, p)
-	}
-	for key, level := range c.levels.all() {
-		s.LogLevels = append(s.LogLevels, LogLevel[K]{key, level})
-	}
-	for key, p := range c.journal.all() {
-		if !p.since.IsZero() {
-			s.Awaiting = append(s.Awaiting, Awaiting[K]{key, p.since, p.missing})
-		}
-		if p.failure != nil {
-			s.LastErrors = append(s.LastErrors, LastError[K]{key, *p.failure})
-		}
+	for key, r := range c.records.all() {
+		s.add(key, &r)
 	}
 	for _, r := range c.readables() {
 		s.Reads = append(s.Reads, Read{r.String(), stateOf(r)})
@@ -132,6 +116,30 @@ func (c *Controller[K]) Snapshot() any {
 	return s
 }
 
+// add adds what the controller remembers of a key.
+func (s *Snapshot[K]) add(key K, r *record[K]) {
+	if len(r.pausedBy) > 0 {
+		p := PausedKey[K]{Key: key}
+		for _, b := range r.pausedBy {
+			p.By = append(p.By, b.String())
+		}
+		slices.Sort(p.By)
+		s.PausedKeys = append(s.PausedKeys, p)
+	}
+	if r.level != nil {
+		s.LogLevels = append(s.LogLevels, LogLevel[K]{key, *r.level})
+	}
+	if r.past == nil {
+		return
+	}
+	if !r.past.since.IsZero() {
+		s.Awaiting = append(s.Awaiting, Awaiting[K]{key, r.past.since, r.past.missing})
+	}
+	if r.past.failure != nil {
+		s.LastErrors = append(s.LastErrors, LastError[K]{key, *r.past.failure})
+	}
+}
+
 // runningOn returns what a worker does, if it does anything.
 func (c *Controller[K]) runningOn(s *slot[K]) (Running[K], bool) {
 	r := s.run.Load()
@@ -140,8 +148,8 @@ func (c *Controller[K]) runningOn(s *slot[K]) (Running[K], bool) {
 	}
 	limit, _ := c.limits()
 	return Running[K]{
-		Key: r.item.Key(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Since: c.clock.began.Add(r.since), Attempt: r.item.Attempt(),
-		Slow: c.clock.now()-r.since >= limit, Interrupted: c.interrupts.of(r.item.Key()), Reasons: r.item.Reasons(),
+		Key: r.item.Key(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Since: c.began.Add(r.since), Attempt: r.item.Attempt(),
+		Slow: c.now()-r.since >= limit, Interrupted: c.records.look(r.item.Key()).interrupted, Reasons: r.item.Reasons(),
 	}, true
 }
 

@@ -5,8 +5,6 @@ package controller
 
 import (
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/client"
@@ -25,22 +23,16 @@ const (
 	spinMax  = time.Second
 )
 
-// spins are the keys that made themselves due last. A key is forgotten when its Reconcile does
-// nothing that could make it due again.
-type spins[K comparable] struct {
-	n atomic.Int64 // how many there are: mostly none
-
-	mu      sync.Mutex // guards what follows
-	keys    map[K]*spin
-	sweepAt int
-}
-
-// spin is what is known of such a key. Only the worker that holds the key changes it, under the
-// mutex.
+// spin is what is known of a key that has made itself due. It is forgotten when a Reconcile does
+// nothing that could make its key due again. Only the worker that holds the key changes it.
 type spin struct {
-	row  int           // how many Reconciles in a row the key itself has caused
-	last time.Duration // when the last one began, by the controller's clock
+	known bool
+	row   int           // how many Reconciles in a row the key itself has caused
+	last  time.Duration // when the last one began, by the controller's clock
 }
+
+// over reports whether the last write of the key has not made it due.
+func (s *spin) over(now time.Duration) bool { return now-s.last > s.pause()+spinGap }
 
 // pause is how long after the last Reconcile the next one may begin.
 func (s *spin) pause() time.Duration {
@@ -61,8 +53,8 @@ const (
 )
 
 // causeOf returns who has made a key due. why is a write of its own, if that was it.
-func (c *Controller[K]) causeOf(item workqueue.Item[K], p *past) (by cause, why *client.Write) {
-	known := c.spins.n.Load() > 0 && c.spins.has(item.Key())
+func (c *Controller[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why *client.Write) {
+	known, p := of.spin.known, of.past
 	if !known && (p == nil || len(p.awaited) == 0) {
 		return others, nil
 	}
@@ -96,16 +88,16 @@ func (c *Controller[K]) causeOf(item workqueue.Item[K], p *past) (by cause, why 
 
 // slowDown settles a key that spins and is due too early, and reports whether it did. What makes it
 // due earlier is anything but the key itself.
-func (c *Controller[K]) slowDown(item workqueue.Item[K], p *past, by cause) bool {
-	if by != itself {
+func (c *Controller[K]) slowDown(item workqueue.Item[K], of *record[K], by cause) bool {
+	if by != itself || !of.spin.known {
 		return false
 	}
-	wait := c.spins.wait(item.Key(), c.clock.now())
+	wait := of.spin.last + of.spin.pause() - c.now()
 	if wait <= 0 {
 		return false
 	}
-	if p != nil {
-		c.journal.put(item.Key(), p) // before another worker can take the key
+	if of.past != nil {
+		c.records.put(item.Key(), of.past) // before another worker can take the key
 	}
 	// A backoff, unlike an After, counts as busy (W12): the key has events to see. It is no
 	// failure.
@@ -118,105 +110,46 @@ func (c *Controller[K]) slowDown(item workqueue.Item[K], p *past, by cause) bool
 // key spins.
 func (c *Controller[K]) noteCause(r *running[K], by cause, why *client.Write) {
 	if by == others {
-		c.spins.forget(r.item.Key())
+		c.forgetSpin(r.item.Key())
 		return
 	}
-	if !c.spins.begin(r.item.Key(), c.clock.now()) || !c.told.first("spin", fmt.Sprint(r.item.Key())) {
+	spins, now := false, c.now()
+	c.records.edit(r.item.Key(), func(r *record[K]) {
+		if !r.spin.known || now-r.spin.last >= r.spin.pause()+spinGap {
+			r.spin.row = 0
+		}
+		r.spin = spin{known: true, row: r.spin.row + 1, last: now}
+		spins = r.spin.row == spinFree
+	})
+	if !spins || !c.told.first("spin", fmt.Sprint(r.item.Key())) {
 		return
 	}
 	reason := "its RequeueAfter is shorter than " + spinGap.String()
 	if why != nil {
 		reason = "its own write: " + why.String()
 	}
-	r.logger().Warn("a key keeps making itself due, and is slowed down; write only what differs from what is stored, or return a longer RequeueAfter",
+	r.log.Warn("a key keeps making itself due, and is slowed down; write only what differs from what is stored, or return a longer RequeueAfter",
 		"cause", reason, "reconciles", spinFree, "atMostEvery", spinMax.String())
 }
 
 // noteEnd notes what a Reconcile does that may make its key due again, before the key is settled.
 func (c *Controller[K]) noteEnd(r *running[K], end *ending) {
 	soon := end.outcome == hook.RequeuedAfter && end.result.RequeueAfter < spinGap
-	if !soon && c.spins.n.Load() == 0 {
-		return
-	}
 	switch {
 	case soon:
-		c.spins.expect(r.item.Key(), c.clock.now())
+		now := c.now()
+		c.records.edit(r.item.Key(), func(r *record[K]) {
+			if !r.spin.known {
+				r.spin = spin{known: true, last: now}
+			}
+		})
 	case r.wrote() == nil || end.outcome != hook.Succeeded && end.outcome != hook.RequeuedAfter:
-		c.spins.forget(r.item.Key())
+		c.forgetSpin(r.item.Key())
 	}
 }
 
-func (s *spins[K]) has(key K) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.keys[key] != nil
-}
-
-// wait returns for how long a key may not be reconciled for its own sake.
-func (s *spins[K]) wait(key K, now time.Duration) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one := s.keys[key]
-	if one == nil {
-		return 0
+func (c *Controller[K]) forgetSpin(key K) {
+	if c.records.look(key).spin.known {
+		c.records.edit(key, func(r *record[K]) { r.spin = spin{} })
 	}
-	return one.last + one.pause() - now
-}
-
-// begin notes a Reconcile that the key itself has caused, and reports whether the key spins from
-// now on.
-func (s *spins[K]) begin(key K, now time.Duration) (spins bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one := s.enterLocked(key, now)
-	if now-one.last >= one.pause()+spinGap {
-		one.row = 0
-	}
-	one.row++
-	one.last = now
-	return one.row == spinFree
-}
-
-// expect notes that a key will make itself due soon.
-func (s *spins[K]) expect(key K, now time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.enterLocked(key, now)
-}
-
-func (s *spins[K]) enterLocked(key K, now time.Duration) *spin {
-	one := s.keys[key]
-	if one != nil {
-		return one
-	}
-	if s.keys == nil {
-		s.keys, s.sweepAt = map[K]*spin{}, firstSweep
-	}
-	if len(s.keys) >= s.sweepAt {
-		s.sweepLocked(now)
-	}
-	one = &spin{last: now}
-	s.keys[key] = one
-	s.n.Store(int64(len(s.keys)))
-	return one
-}
-
-// sweepLocked forgets the keys whose last write has not made them due.
-func (s *spins[K]) sweepLocked(now time.Duration) {
-	for key, one := range s.keys {
-		if now-one.last > one.pause()+spinGap {
-			delete(s.keys, key)
-		}
-	}
-	s.sweepAt = max(firstSweep, 2*len(s.keys))
-}
-
-func (s *spins[K]) forget(key K) {
-	if s.n.Load() == 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.keys, key)
-	s.n.Store(int64(len(s.keys)))
 }

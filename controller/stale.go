@@ -110,8 +110,8 @@ const EventRelisted = "Relisted"
 
 // relisted looks, after an informer has listed everything, for keys that may have missed a change.
 func (c *Controller[K]) relisted() {
-	for key, p := range c.journal.all() {
-		if c.missed(p) {
+	for key, r := range c.records.all() {
+		if r.past != nil && c.missed(r.past) {
 			c.addMissed(key)
 		}
 	}
@@ -132,8 +132,8 @@ func (c *Controller[K]) addMissed(key K) {
 // server has. A failure may come before its informer notices the same outage.
 func (c *Controller[K]) recovered() {
 	last := c.declared.Recovered()
-	for key, p := range c.journal.all() {
-		if p.backsOff && !p.failure.At.After(last) {
+	for key, r := range c.records.all() {
+		if p := r.past; p != nil && p.backsOff && !p.failure.At.After(last) {
 			c.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRecovered}})
 		}
 	}

@@ -204,7 +204,7 @@ func TestC8_NothingStartsOnADeadContext(t *testing.T) {
 		cancel()
 		c.Queue().AddAll([]string{"a", "b"}, workqueue.How{})
 		ok(t, <-done)
-		if got := c.Queue().Len(); got.Ready != 2 || got.Held != 0 {
+		if got := c.TheQueue().Len(); got.Ready != 2 || got.Held != 0 {
 			t.Errorf("the queue has %+v, want both keys ready", got)
 		}
 		ok(t, c.cool())

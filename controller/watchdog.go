@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"math"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -30,37 +29,19 @@ func (d deadlineError) Is(target error) bool {
 	return target == errDeadline || target == context.DeadlineExceeded
 }
 
-// watchdog reports Reconciles that are slow, and ends the contexts of those that are over their deadline, until ctx is done (C9). It
-// looks when the next one may be, and at each tick of the clock that it keeps for the workers. While none runs it rests.
+// watchdog reports Reconciles that are slow, and ends the contexts of those that are over their
+// deadline, until ctx is done (C9). It looks when the next one may be.
 func (c *Controller[K]) watchdog(ctx context.Context, log *slog.Logger) {
-	timer := time.NewTimer(math.MaxInt64)
+	timer := time.NewTimer(c.patience())
 	defer timer.Stop()
-	for c.clock.doze(c.busy, ctx.Done()) {
-		for next := c.tick(); next > 0; {
-			timer.Reset(next)
-			select {
-			case <-timer.C:
-				next = c.inspect(log)
-			case <-ctx.Done():
-				next = 0
-			}
+	for {
+		select {
+		case <-timer.C:
+			timer.Reset(c.inspect(log))
+		case <-ctx.Done():
+			return
 		}
 	}
-}
-
-// busy says whether there is a Reconcile to watch.
-func (c *Controller[K]) busy() bool {
-	slots, _ := c.workers.all()
-	return c.patience() < math.MaxInt64 && slices.ContainsFunc(slots, func(s *slot[K]) bool { return s.run.Load() != nil })
-}
-
-// tick is how long the watchdog waits at most while Reconciles run.
-func (c *Controller[K]) tick() time.Duration {
-	limit := c.patience()
-	if c.clock.exact {
-		return limit
-	}
-	return min(time.Second, max(time.Millisecond, limit/64))
 }
 
 // limits returns after how long a Reconcile is reported, and after how long its context ends.
@@ -86,13 +67,11 @@ type slow[K comparable] struct {
 	report, end bool // which one
 }
 
-// inspect looks at what runs, and returns after how long it has to again: 0 if nothing runs.
+// inspect looks at what runs, and returns after how long it has to again.
 func (c *Controller[K]) inspect(log *slog.Logger) (again time.Duration) {
 	var found []slow[K]
-	now := c.clock.tick()
-	if c.busy() {
-		again = c.tick()
-	}
+	again = c.patience()
+	now := c.now()
 	slots, _ := c.workers.all()
 	for _, s := range slots {
 		f, soon := c.look(s, now)
@@ -181,7 +160,7 @@ func (c *Controller[K]) watchEnd(ctx, work context.Context, log *slog.Logger) {
 	for _, s := range slots {
 		if r := s.run.Load(); r != nil {
 			log.Warn("a reconcile does not heed the end of its context", "key", fmt.Sprint(r.item.Key()), "reconcileID", reconcileID(c.run, r.item.Delivery()),
-				"took", (c.clock.now() - r.since).String(), "cause", context.Cause(work), "stack", cutStack(stacks, s.goroutine))
+				"took", (c.now() - r.since).String(), "cause", context.Cause(work), "stack", cutStack(stacks, s.goroutine))
 		}
 	}
 }

@@ -45,7 +45,7 @@ func (c *Controller[K]) logger(ctx context.Context) *slog.Logger {
 // processNextItem takes a key, reconciles it and settles it. It returns false when there is nothing more to take.
 func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	c := t.controller
-	item, ok := c.get(take, s)
+	item, ok := c.queue.Get(take)
 	if !ok {
 		return false
 	}
@@ -53,18 +53,17 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		_ = item.Release() // cannot fail: it was taken just now
 		return false
 	}
-	past := c.journal.take(item.Key())
-	by, why := c.causeOf(item, past)
-	if c.slowDown(item, past, by) || past != nil && c.putOff(work, item, past) {
-		s.run.Store(nil) // if there was one before
+	of := c.records.take(item.Key())
+	past := of.past
+	by, why := c.causeOf(item, &of)
+	if c.slowDown(item, &of, by) || past != nil && c.putOff(work, item, past) {
 		return true
 	}
 	if c.o.Hooks.Reconciling != nil {
 		c.o.Hooks.Reconciling(c.name)
 	}
-	r := &running[K]{Context: c.cancellable(work), term: t, item: item, past: past, since: c.clock.lately(&s.watch)}
-	s.begin(r)
-	c.clock.rouse()
+	r := t.newRunning(work, item, &of)
+	s.run.Store(r)
 	c.noteCause(r, by, why)
 	if past != nil && past.expired {
 		t.warn(r)
@@ -76,12 +75,13 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 			end = aborted(errExited) // the key is settled even so
 		}
 		r.end()
+		s.end(c.now())
 		c.noteEnd(r, &end)
 		c.settle(r, end)
 		r.cancel(nil)
 		if c.o.Hooks.Reconciled != nil {
 			c.o.Hooks.Reconciled(hook.Reconcile{
-				Controller: c.name, Took: c.clock.now() - r.since, Outcome: end.outcome, Err: end.err,
+				Controller: c.name, Took: c.now() - r.since, Outcome: end.outcome, Err: end.err,
 				TimedOut: c.o.Deadline > 0 && errors.Is(context.Cause(r), errDeadline),
 			})
 		}
@@ -94,7 +94,7 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 // warn has the log say that a Reconcile begins although it may not see what its key has written.
 func (t *term[K]) warn(r *running[K]) {
 	if args, ok := t.expired.next("bound", t.controller.o.ReadYourWrites.String(), "err", r.past.doubts); ok {
-		r.logger().Warn("reconciled although its own writes are not shown", args...)
+		r.log.Warn("reconciled although its own writes are not shown", args...)
 	}
 }
 

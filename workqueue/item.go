@@ -171,7 +171,7 @@ func (i Item[K]) settle(v verdict, err error) error {
 	if q == nil {
 		return ErrNotHeld
 	}
-	q.lock()
+	q.mu.Lock()
 	e, ok := q.core.heldBy(i.index, i.delivery)
 	if !ok {
 		q.misusedLocked(v.outcome.String() + " of an item that is not held")

@@ -123,6 +123,16 @@ func (q *Queue[K]) assign(w *who[K]) {
 	}
 }
 
+// Adder is what makes keys due and cannot take them. A *Queue is one.
+type Adder[K comparable] interface {
+	// Add makes a key due now, see [Queue.Add].
+	Add(key K)
+	// AddWith makes a key due as how states, see [Queue.AddWith].
+	AddWith(key K, how How)
+	// AddAll makes many keys due, see [Queue.AddAll].
+	AddAll(keys []K, how How)
+}
+
 // Add adds a key at once. While the key is queued already, it does nothing (W2); while it is held, the key is
 // delivered once more after it was settled (W3); while it is paused or parked, the add is remembered. After
 // ShutDown, and for a key that is not equal to itself, the add is dropped and counted.
@@ -314,7 +324,7 @@ func (q *Queue[K]) Get(ctx context.Context) (item Item[K], ok bool) {
 	if ctx.Err() != nil {
 		return item, false
 	}
-	q.lock()
+	q.mu.Lock()
 	for {
 		if i := q.core.take(q.takeTimeLocked()); i != 0 {
 			q.handOut(i, &item)
@@ -327,7 +337,7 @@ func (q *Queue[K]) Get(ctx context.Context) (item Item[K], ok bool) {
 		w := q.waiters.join()
 		q.unlock()
 		woken := q.wait(ctx, w)
-		q.lock()
+		q.mu.Lock()
 		q.leftLocked(w, woken)
 		if ctx.Err() != nil {
 			q.core.fresh++ // if this one was woken, another must be instead
@@ -339,7 +349,7 @@ func (q *Queue[K]) Get(ctx context.Context) (item Item[K], ok bool) {
 
 // TryGet is Get without waiting: it returns false if no key is ready, or all are paused.
 func (q *Queue[K]) TryGet() (item Item[K], ok bool) {
-	q.lock()
+	q.mu.Lock()
 	if i := q.core.take(q.takeTimeLocked()); i != 0 {
 		q.handOut(i, &item)
 		return item, true

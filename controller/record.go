@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/client"
+)
+
+// past is what the last Reconcile of a key left behind: writes that informers may not show yet, and
+// how it ended if that was no success. Most Reconciles leave nothing. It does not change while it is
+// in a record.
+type past struct {
+	delivery uint64
+	failure  *Failure
+	made     map[version]*client.Write // after a failure: its own writes, which do not end its backoff (C7)
+	awaited  []unseen                  // its writes, as far as the caches may not show them yet (C6)
+	answers  *client.Ledger            // where awaited comes from, if requests have no answer yet
+	revived  []unseen                  // those of awaited that do not come from there
+	lost     error                     // further writes, too many to be remembered
+	unsure   []unseen                  // those of awaited with a lost answer
+	givenUp  []unseen                  // what was not shown within the bound
+	wrote    []client.Write            // its writes, if the next Reconcile may be interrupted
+	stale    bool                      // it returned Stale
+	backsOff bool                      // it failed, and is tried again after a backoff
+
+	since    time.Time // when the key began to wait; zero if it did not
+	checks   int       // how often it was parked
+	missing  string    // what it waits for
+	expired  bool      // it waited as long as it may
+	doubts   error     // what cannot be waited for
+	unnotify func()    // ends a notification; nil if there is none
+}
+
+// empty reports whether nothing depends on it.
+func (p *past) empty() bool {
+	return p.failure == nil && p.lost == nil && len(p.awaited) == 0 && len(p.wrote) == 0 && len(p.givenUp) == 0 && !p.stale
+}
+
+// version is a state of an object.
+type version struct{ uid, resourceVersion string }
+
+// Failure is how the last Reconcile of a key failed.
+type Failure struct {
+	// At is when.
+	At time.Time
+	// ReconcileID is the one in the log.
+	ReconcileID string
+	// Err is what went wrong.
+	Err string
+	// Terminal says that the key is not retried.
+	Terminal bool
+}
+
+// record is what the controller remembers of a key between its Reconciles. Its zero value means
+// nothing.
+type record[K comparable] struct {
+	past        *past       // what its last Reconcile left behind
+	added       *added      // what it was added for while that ran
+	spin        spin        // how often in a row it has made itself due
+	interrupted int         // how often in a row its Reconcile was interrupted
+	level       *slog.Level // see SetLogLevel
+	pausedBy    []pauser[K] // replaced, never changed
+}
+
+func (r *record[K]) empty() bool {
+	return r.past == nil && r.added == nil && r.spin == spin{} && r.interrupted == 0 && r.level == nil && len(r.pausedBy) == 0
+}
+
+// records has the records of the keys that have one. In most controllers these are few, most of the
+// time none: then a look costs one atomic load.
+type records[K comparable] struct {
+	n atomic.Int64 // how many there are
+
+	mu      sync.Mutex // guards what follows
+	keys    map[K]*record[K]
+	sweepAt int
+}
+
+// firstSweep is how many records there are before the first sweep.
+const firstSweep = 256
+
+// look returns a copy of a key's record.
+func (t *records[K]) look(key K) record[K] {
+	if t.n.Load() == 0 {
+		return record[K]{}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r := t.keys[key]; r != nil {
+		return *r
+	}
+	return record[K]{}
+}
+
+// edit changes a key's record, and forgets it if that leaves it empty. change runs under the lock.
+func (t *records[K]) edit(key K, change func(*record[K])) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.keys[key]
+	if r == nil {
+		r = &record[K]{}
+	}
+	change(r)
+	t.storeLocked(key, r)
+}
+
+func (t *records[K]) storeLocked(key K, r *record[K]) {
+	if r.empty() {
+		delete(t.keys, key)
+	} else {
+		if t.keys == nil {
+			t.keys, t.sweepAt = map[K]*record[K]{}, firstSweep
+		}
+		t.keys[key] = r
+	}
+	t.n.Store(int64(len(t.keys)))
+}
+
+// take returns a copy of a key's record, and removes the past from it.
+func (t *records[K]) take(key K) record[K] {
+	if t.n.Load() == 0 {
+		return record[K]{}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.keys[key]
+	if r == nil {
+		return record[K]{}
+	}
+	was := *r
+	if was.past != nil {
+		now := *was.past // a sweep may be looking at it
+		was.past, r.past = &now, nil
+		t.storeLocked(key, r)
+	}
+	return was
+}
+
+// put keeps a key's past.
+func (t *records[K]) put(key K, p *past) {
+	t.edit(key, func(r *record[K]) { r.past = p })
+}
+
+// all returns a copy of each record.
+func (t *records[K]) all() map[K]record[K] {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make(map[K]record[K], len(t.keys))
+	for key, r := range t.keys {
+		all[key] = *r
+	}
+	return all
+}
+
+// crowded reports whether there are so many records that a sweep is worth its time. The caller then
+// calls sweep.
+func (t *records[K]) crowded() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.keys) < max(firstSweep, t.sweepAt) {
+		return false
+	}
+	t.sweepAt *= 2 // until sweep has set it
+	return true
+}
+
+// sweep removes from each record what is over. It calls over without the lock, with a copy to clear:
+// what has changed meanwhile stays.
+func (t *records[K]) sweep(over func(key K, r *record[K])) {
+	for key, before := range t.all() {
+		after := before
+		over(key, &after)
+		t.edit(key, func(r *record[K]) {
+			if after.past != before.past && r.past == before.past {
+				r.past = nil
+			}
+			if after.added != before.added && r.added == before.added {
+				r.added = nil
+			}
+			if after.spin != before.spin && r.spin == before.spin {
+				r.spin = spin{}
+			}
+		})
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sweepAt = max(firstSweep, 2*len(t.keys))
+}

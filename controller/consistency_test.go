@@ -179,7 +179,7 @@ func TestC6_KeyWaitsForItsWrites(t *testing.T) {
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, createSecret, seeSecret)
 		r.start()
 		r.want(r.after(100*time.Millisecond), 0)
-		look, _ := r.control.TheQueue().Look(types.NamespacedName{Namespace: "default", Name: "a"})
+		look, _ := r.control.Queue().Look(types.NamespacedName{Namespace: "default", Name: "a"})
 		if look.State != workqueue.Parked || !strings.Contains(look.ParkReason, "Secret.v1") || !strings.Contains(look.ParkReason, "default/a") {
 			t.Errorf("the key is %+v", look)
 		}

@@ -173,7 +173,7 @@ func newMarksWith(t *testing.T, o controller.Options, watch func(*cache.Cache) s
 	api, all := cluster(t, fakeapi.ConfigMaps)
 	m := &marks{api: api}
 	m.Controller = controller.New("test", controller.Func[types.NamespacedName](func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
-		look, _ := m.TheQueue().Look(key)
+		look, _ := m.Queue().Look(key)
 		for _, r := range look.Reasons {
 			s := key.Name + " " + r.Event
 			if strings.HasPrefix(r.Source, "annotation") {

@@ -114,7 +114,8 @@ func (c *Controller[K]) complain(err error) {
 // Name returns the controller's name.
 func (c *Controller[K]) Name() string { return c.name }
 
-// Queue returns what makes keys due from elsewhere than a source. It may be called at any time.
+// Queue returns the queue, to make keys due from elsewhere than a source and to look at them. It may be
+// called at any time.
 func (c *Controller[K]) Queue() workqueue.Adder[K] { return c.queue }
 
 // Reads declares what Reconcile reads without watching it: workers start when it is settled, too, and Stale looks at it. A handle

@@ -45,7 +45,7 @@ func newMoving(t *testing.T, o controller.Options, work func(m *moving, ctx cont
 	m.replicas(1)
 	o.Logger, o.Hooks = silent, m.ended.hooks()
 	m.Controller = controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-		look, _ := m.TheQueue().Look(key)
+		look, _ := m.Queue().Look(key)
 		err := work(m, ctx)
 		m.seen = append(m.seen, fmt.Sprintf("%d: %v", look.Attempts+1, context.Cause(ctx)))
 		return controller.Result{}, err

@@ -123,7 +123,7 @@ func (q *Queue[K]) assign(w *who[K]) {
 	}
 }
 
-// Adder is what makes keys due and cannot take them. A *Queue is one.
+// Adder makes keys due and looks at them, but cannot take them. A *Queue is one.
 type Adder[K comparable] interface {
 	// Add makes a key due now, see [Queue.Add].
 	Add(key K)
@@ -131,6 +131,8 @@ type Adder[K comparable] interface {
 	AddWith(key K, how How)
 	// AddAll makes many keys due, see [Queue.AddAll].
 	AddAll(keys []K, how How)
+	// Look returns where a key is, see [Queue.Look].
+	Look(key K) (state KeyState[K], known bool)
 }
 
 // Add adds a key at once. While the key is queued already, it does nothing (W2); while it is held, the key is

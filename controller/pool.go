@@ -36,7 +36,7 @@ var errLeads = errors.New("it leads already; end that term first")
 
 // employ has workers call next with their context and slot until it returns false, which it does when there is nothing more to take
 // in this term. It returns when all have returned.
-func (t *term[K]) employ(take, work context.Context, next func(take context.Context, s *slot[K]) bool) error {
+func (t *lead[K]) employ(take, work context.Context, next func(take context.Context, s *slot[K]) bool) error {
 	c := t.controller
 	var all, watching sync.WaitGroup
 	hire := func() *slot[K] {

@@ -27,11 +27,13 @@ var mayImport = map[string][]string{
 	"workqueue":       {"hook"},
 	"handler":         {"workqueue"},
 	"cache":           {"hook"},
-	"client":          {"hook", "internal/apipath", "internal/peek"},
+	"ledger":          {},
+	"term":            {"ledger"},
+	"client":          {"hook", "ledger", "internal/transport"},
 	"source":          {"handler", "workqueue", "cache", "hook"},
-	"controller":      {"source", "handler", "workqueue", "cache", "client", "hook"},
-	"leaderelection":  {"client", "hook"},
-	"manager":         {"leaderelection", "cache", "client", "metrics", "debug", "hook"},
+	"controller":      {"source", "handler", "workqueue", "cache", "ledger", "term", "hook"},
+	"leaderelection":  {"ledger", "term", "hook"},
+	"manager":         {"leaderelection", "cache", "client", "ledger", "term", "metrics", "debug", "hook"},
 	"metrics":         {"hook"},
 	"debug":           {},
 	"envtest":         {"client"},
@@ -39,10 +41,11 @@ var mayImport = map[string][]string{
 	"envtest/fault":   {"internal/apipath"},
 	"envtest/sim":     {"client", "manager", "leaderelection"},
 
-	"internal/apipath":  {},
-	"internal/fakeapi":  {"internal/apipath"}, // for our own tests
-	"internal/peek":     {},
-	"internal/scenario": {}, "internal/scenario/election": {}, // they have tests only
+	"internal/apipath":   {},
+	"internal/fakeapi":   {"internal/apipath"}, // for our own tests
+	"internal/peek":      {},
+	"internal/transport": {"hook", "ledger", "term", "internal/apipath", "internal/peek"},
+	"internal/scenario":  {}, "internal/scenario/election": {}, // they have tests only
 }
 
 // onlyIn says where production code may import a package, and why not elsewhere. A name ending in a slash stands for

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/ledger"
 )
 
 // How much a client remembers of what it has applied. When there are more objects, the ones that were not applied for the
@@ -172,7 +173,7 @@ func (t target) skipped(ctx context.Context, r schema.GroupVersionResource, subr
 		return
 	}
 	s := hook.SkippedApply{Group: r.Group, Version: r.Version, Resource: r.Resource, Subresource: subresource}
-	if l, _ := ctx.Value(ledgerKey{}).(*Ledger); l != nil {
+	if l := ledger.Of(ctx); l != nil {
 		s.Controller = l.Origin().Controller
 	}
 	t.client.hooks.Skipped(s)

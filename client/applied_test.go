@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/ledger"
 )
 
 // applying is one object that is applied again and again, with its live state as a cache would show it.
@@ -224,7 +225,7 @@ func TestUnlessAlreadyStatus(t *testing.T) {
 		t.Helper()
 		before := a.api.Count("apply", fakeapi.Deployments)
 		status := appsac.Deployment("web", "default").WithStatus(appsac.DeploymentStatus().WithReplicas(n))
-		if _, err := a.deployments.ApplyStatus(client.WithLedger(t.Context(), client.NewLedger(client.Origin{Controller: "c"})), status, client.UnlessAlready(a.live())); err != nil {
+		if _, err := a.deployments.ApplyStatus(ledger.With(t.Context(), ledger.New(ledger.Origin{Controller: "c"})), status, client.UnlessAlready(a.live())); err != nil {
 			t.Fatal(err)
 		}
 		return a.api.Count("apply", fakeapi.Deployments) - before

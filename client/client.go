@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/transport"
 )
 
 // Options configures New. The zero value works.
@@ -35,8 +36,8 @@ type Options struct {
 	FieldOwner string
 	// Hooks are told of requests. Default: nobody is.
 	Hooks *hook.Client
-	// Strict refuses requests that may write and whose context carries no term of leadership ([WithTerm]) and is not marked by
-	// [WithoutTerm] either. Default: they are made, and counted ([hook.Client].Unfenced). An event recorder makes requests with
+	// Strict refuses requests that may write and whose context carries no term of leadership (term.With) and is not marked by
+	// term.Without either. Default: they are made, and counted ([hook.Client].Unfenced). An event recorder makes requests with
 	// a context of its own: give it a client that is not strict. A Client that New makes from the configuration of a strict one
 	// is strict, too; and where it has no Hooks, the other's are told.
 	Strict bool
@@ -97,7 +98,7 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		o.Hooks = &hook.Client{}
 	}
 	codecs := serializer.NewCodecFactory(o.Scheme)
-	if err := keepLedger(cfg, o, codecs); err != nil {
+	if err := transport.Wrap(cfg, transport.Options{Codecs: codecs, Hooks: *o.Hooks, Strict: o.Strict}); err != nil {
 		return nil, fmt.Errorf("client.New: %w", err)
 	}
 	httpClient, err := rest.HTTPClientFor(cfg)
@@ -156,7 +157,7 @@ func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 // cache can tell that the configurations are alike: not where there is a Proxy func.
 func (c *Client) ConfigFor(controller string) *rest.Config {
 	cfg := c.Config()
-	cfg.UserAgent = userAgentFor(cfg.UserAgent, controller)
+	cfg.UserAgent = transport.UserAgentFor(cfg.UserAgent, controller)
 	return cfg
 }
 

@@ -74,6 +74,11 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 func TestDeleteOptions(t *testing.T) {
 	api := fakeapi.New(fakeapi.ConfigMaps)
 	cfg := api.Config()

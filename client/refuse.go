@@ -6,13 +6,10 @@ package client
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 )
 
 // checkPatchType returns an error for a type that Patch cannot send.
@@ -55,31 +52,4 @@ func isTooLarge(err error) bool {
 	text := status.Status().Message
 	return apierrors.IsRequestEntityTooLargeError(err) || strings.Contains(text, "etcdserver: request is too large") ||
 		strings.Contains(text, "ResourceExhausted") && strings.Contains(text, "larger than max")
-}
-
-// checkEncrypted returns an error if credentials would be sent in clear text to another machine.
-func checkEncrypted(cfg *rest.Config, server *url.URL) error {
-	if server.Scheme != "http" || isLoopback(server.Hostname()) {
-		return nil
-	}
-	what := ""
-	switch {
-	case cfg.BearerToken != "" || cfg.BearerTokenFile != "":
-		what = "a bearer token"
-	case cfg.Password != "":
-		what = "a password"
-	case cfg.ExecProvider != nil || cfg.AuthProvider != nil:
-		what = "credentials of a plugin"
-	default:
-		return nil
-	}
-	return fmt.Errorf("the API server's address %s is plain HTTP and the rest.Config has %s, which anyone on the way could read; use an https address", server, what)
-}
-
-func isLoopback(host string) bool {
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }

@@ -11,34 +11,34 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // TestRun_SaysUnderWhichTerm it leads, in the log and the snapshot; most of all if there is none.
 func TestRun_SaysUnderWhichTerm(t *testing.T) {
-	for _, term := range []string{"", "uid@7"} {
+	for _, name := range []string{"", "uid@7"} {
 		synctest.Test(t, func(t *testing.T) {
 			var log strings.Builder
 			c := controller.NewWithQueue("test", controller.Func[string](func(context.Context, string) (controller.Result, error) {
 				return controller.Result{}, nil
 			}), controller.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, workqueue.Options[string]{})
 			ctx, stop := context.WithCancel(t.Context())
-			if term != "" {
-				leading := client.NewTerm(client.Token{Lease: "uid", ResourceVersion: "7"}, time.Now(), time.Minute)
+			if name != "" {
+				leading := term.New(term.Token{Lease: "uid", ResourceVersion: "7"}, time.Now(), time.Minute)
 				defer leading.End(nil)
-				ctx = client.WithTerm(ctx, leading)
+				ctx = term.With(ctx, leading)
 			}
 			ended := make(chan error)
 			go func() { ended <- c.Run(ctx) }()
 			synctest.Wait()
-			if s, _ := c.Snapshot().(controller.Snapshot[string]); !s.Leading || s.Term != term {
-				t.Errorf("the snapshot says that it leads: %t, under %q, want %q", s.Leading, s.Term, term)
+			if s, _ := c.Snapshot().(controller.Snapshot[string]); !s.Leading || s.Term != name {
+				t.Errorf("the snapshot says that it leads: %t, under %q, want %q", s.Leading, s.Term, name)
 			}
 			stop()
 			ok(t, <-ended)
-			if says := strings.Contains(log.String(), "leading without a term of leadership"); says != (term == "") {
+			if says := strings.Contains(log.String(), "leading without a term of leadership"); says != (name == "") {
 				t.Errorf("the log is %q", log.String())
 			}
 			if s, _ := c.Snapshot().(controller.Snapshot[string]); s.Leading || s.Term != "" {

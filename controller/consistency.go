@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -146,7 +146,7 @@ func (textGap) Failing() bool        { return false }
 
 // unseen is a write that the caches may not show yet.
 type unseen struct {
-	client.Write
+	ledger.Write
 
 	// What the caches have to show instead, once the API server was asked about a lost answer.
 	resolved bool
@@ -196,7 +196,7 @@ func (c *Controller[K]) behind(p *past) (last gap, unknown error) {
 
 // gapOf returns what an informer does not show of a write, or why that cannot be told.
 func (c *Controller[K]) gapOf(w *unseen) (missing gap, unknown error) {
-	if w.Effect == client.Pending {
+	if w.Effect == ledger.Pending {
 		return textGap(w.String() + ": there is no answer yet"), nil
 	}
 	shows := w.instead
@@ -222,7 +222,7 @@ func (c *Controller[K]) stillMissing(p *past) error {
 		w := &p.givenUp[i]
 		gap, why := c.gapOf(w)
 		switch {
-		case w.Effect == client.Pending: // its ledger was given up with it
+		case w.Effect == ledger.Pending: // its ledger was given up with it
 			if time.Since(w.Started) >= c.waitAtMost() {
 				continue
 			}
@@ -245,7 +245,7 @@ func (c *Controller[K]) stillMissing(p *past) error {
 func unansweredOf(writes []unseen) error {
 	var all []error
 	for i := range writes {
-		if w := &writes[i]; w.Effect == client.Pending {
+		if w := &writes[i]; w.Effect == ledger.Pending {
 			all = append(all, errors.New(w.String()+": there is no answer yet"))
 		}
 	}
@@ -253,10 +253,10 @@ func unansweredOf(writes []unseen) error {
 }
 
 // awaited returns what was written, and the ledger if it has to be asked again.
-func awaited(l *client.Ledger) (writes []unseen, again *client.Ledger) {
+func awaited(l *ledger.Ledger) (writes []unseen, again *ledger.Ledger) {
 	for _, w := range l.Writes() {
 		writes = append(writes, unseen{Write: w})
-		if w.Effect == client.Pending {
+		if w.Effect == ledger.Pending {
 			again = l
 		}
 	}
@@ -264,13 +264,13 @@ func awaited(l *client.Ledger) (writes []unseen, again *client.Ledger) {
 }
 
 // written translates a write of the ledger for the cache.
-func written(w *client.Write) cache.Written {
+func written(w *ledger.Write) cache.Written {
 	shown := cache.Written{
 		Host: w.Host, Resource: schema.GroupResource{Group: w.Group, Resource: w.Resource}, Namespace: w.Namespace, Name: w.Name,
 		UID: w.UID, ResourceVersion: w.ResourceVersion, Object: w.Object, Unknown: w.Unknown,
 		Subresource: w.Subresource,
-		Gone:        w.Effect == client.Gone,
-		Marked:      w.Effect == client.Accepted && (w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction"),
+		Gone:        w.Effect == ledger.Gone,
+		Marked:      w.Effect == ledger.Accepted && (w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction"),
 	}
 	if w.Salt != "" {
 		shown.Hashed = w.Salt

@@ -13,7 +13,8 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -23,50 +24,40 @@ type running[K comparable] struct {
 	context.Context //nolint:containedctx // it is one
 
 	cancel context.CancelCauseFunc
-	term   *term[K]
+	term   *lead[K]
 	item   workqueue.Item[K]
 	past   *past         // of the key, if it has one
 	since  time.Duration // when it began, by the controller's clock
 	log    *slog.Logger
-	ledger atomic.Pointer[client.Ledger]
+	ledger atomic.Pointer[ledger.Ledger]
 }
 
-// term is what all Reconciles of a call of Lead have in common.
-type term[K comparable] struct {
+// lead is what all Reconciles of a call of Lead have in common.
+type lead[K comparable] struct {
 	controller *Controller[K]
 	log        slog.Handler
 	name       string // of the term of leadership
 	expired    *fewLines
-	late       func(*client.LateWriteError)
-	over       *client.Ledger // of each Reconcile that has returned and made no request: see running.end
+	late       func(*ledger.LateWriteError)
+	over       *ledger.Ledger // of each Reconcile that has returned and made no request: see running.end
 }
 
-// runningKey is under which the context of a Reconcile has itself.
-type runningKey struct{}
-
 // newTerm returns a term, and the context for its Reconciles. missing says what it should show and does not.
-func (c *Controller[K]) newTerm(work context.Context, missing func() error) (*term[K], context.Context) {
-	t := &term[K]{controller: c, log: c.logger(work).Handler(), expired: newFewLines(), over: &client.Ledger{}}
+func (c *Controller[K]) newTerm(work context.Context, missing func() error) (*lead[K], context.Context) {
+	t := &lead[K]{controller: c, log: c.logger(work).Handler(), expired: newFewLines(), over: &ledger.Ledger{}}
 	t.late = t.tellLate
-	if leading := client.TermOf(work); leading != nil {
+	if leading := term.Of(work); leading != nil {
 		t.name = leading.String()
 	}
 	work = context.WithValue(work, staleKey{}, func() error { return errors.Join(missing(), c.formerMissing(), c.stale()) })
-	work = client.WithLedgerOf(work, func(ctx context.Context) *client.Ledger {
-		r, ok := ctx.Value(runningKey{}).(*running[K])
-		if !ok {
-			return nil
-		}
-		return r.requests()
-	})
 	return t, c.declared.Context(work)
 }
 
 // Value implements context.Context.
 func (r *running[K]) Value(key any) any {
 	switch key {
-	case runningKey{}:
-		return r
+	case ledger.ContextKey{}:
+		return r.requests()
 	case doubtsKey{}:
 		if r.past == nil {
 			return nil
@@ -77,7 +68,7 @@ func (r *running[K]) Value(key any) any {
 }
 
 // newRunning returns a Reconcile that begins now. Its context carries its logger.
-func (t *term[K]) newRunning(work context.Context, item workqueue.Item[K], of *record[K]) *running[K] {
+func (t *lead[K]) newRunning(work context.Context, item workqueue.Item[K], of *record[K]) *running[K] {
 	c := t.controller
 	base := t.log
 	if of.level != nil {
@@ -89,7 +80,7 @@ func (t *term[K]) newRunning(work context.Context, item workqueue.Item[K], of *r
 }
 
 // requests returns the Reconcile's ledger. It is closed once the Reconcile has returned.
-func (r *running[K]) requests() *client.Ledger {
+func (r *running[K]) requests() *ledger.Ledger {
 	l := r.ledger.Load()
 	if l == nil {
 		r.ledger.CompareAndSwap(nil, r.newLedger())
@@ -102,9 +93,9 @@ func (r *running[K]) requests() *client.Ledger {
 	return l
 }
 
-func (r *running[K]) newLedger() *client.Ledger {
+func (r *running[K]) newLedger() *ledger.Ledger {
 	c := r.term.controller
-	return client.NewLedger(client.Origin{
+	return ledger.New(ledger.Origin{
 		Controller: c.name, Key: r.item.Key(), Run: c.run, Delivery: r.item.Delivery(), Term: r.term.name,
 		Decode: c.declared.Selects, Late: r.term.late,
 	})
@@ -121,7 +112,7 @@ func (r *running[K]) end() {
 
 // tellLate logs a write that was refused because its Reconcile has returned: once for each verb and
 // resource.
-func (t *term[K]) tellLate(err *client.LateWriteError) {
+func (t *lead[K]) tellLate(err *ledger.LateWriteError) {
 	w := &err.Request
 	if t.controller.told.first("late", w.Verb, w.Group, w.Resource, w.Subresource) {
 		slog.New(t.log).Error("a write began after its Reconcile had returned, and was refused",
@@ -130,7 +121,7 @@ func (t *term[K]) tellLate(err *client.LateWriteError) {
 }
 
 // wrote returns the ledger if it may have a write in it, else nil.
-func (r *running[K]) wrote() *client.Ledger {
+func (r *running[K]) wrote() *ledger.Ledger {
 	if l := r.ledger.Load(); l != nil && l.Wrote() {
 		return l
 	}

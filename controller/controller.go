@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -33,8 +33,8 @@ type Controller[K comparable] struct {
 	declared   cache.Declarations
 	records    records[K]
 	ownEvents  atomic.Int64 // how many did not end a backoff
-	began      time.Time // its clock begins
-	opened     func() // tells QueueHooks of the queue
+	began      time.Time    // its clock begins
+	opened     func()       // tells QueueHooks of the queue
 	slowLines  *fewLines
 	errorLog   errorLog
 	resolver   resolver
@@ -202,7 +202,7 @@ func (c *Controller[K]) named(err error) []error {
 func (c *Controller[K]) Synced() <-chan struct{} { return c.synced }
 
 // Run warms and leads at once, until ctx is done: for a controller without a manager. It leads under the term of leadership that ctx
-// carries, if there is one (client.WithTerm, leaderelection.Observe); else the log and the snapshot say that there is none. Whoever runs the cache must keep it
+// carries, if there is one (term.With, leaderelection.Observe); else the log and the snapshot say that there is none. Whoever runs the cache must keep it
 // running until Run has returned. Running Reconciles may go on for Options.Grace after ctx is done, then their context is
 // cancelled. Run returns when everything that it started has.
 func (c *Controller[K]) Run(ctx context.Context) error {
@@ -224,7 +224,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	}()
 	work, cancel := withGrace(take, c.o.Grace)
 	defer cancel()
-	if client.TermOf(ctx) == nil {
+	if term.Of(ctx) == nil {
 		c.logger(ctx).Info("leading without a term of leadership: nothing keeps another process from acting at the same time")
 	}
 	err := c.Lead(take, work)

@@ -66,7 +66,7 @@
 // more after the list ([EventRelisted]).
 //
 // A goroutine that a Reconcile leaves behind can read with its context, but not begin a write: see
-// [client.LateWriteError].
+// [ledger.LateWriteError].
 //
 // When a controller is removed from a manager and another of the same name is added, the other one
 // waits for the first one's writes before its first Reconcile.
@@ -81,7 +81,7 @@
 // C6: read your writes. In one process, Reconcile(key) starts only when every informer that its controller watches or declared
 // shows the writes of the previous Reconcile(key), per object by UID and version; the key waits,
 // the worker does not. A write that begins after its Reconcile has returned, with its context, is
-// refused with a [client.LateWriteError] and logged once. One that is still under way is waited
+// refused with a [ledger.LateWriteError] and logged once. One that is still under way is waited
 // for. The key waits through failures of an informer, too, up to [Options].ReadYourWrites; then
 // [Stale] names what is missing. Lost answers are asked about. A Reconcile that returns Stale is
 // parked, which is no failure. A change that no informer saw because it listed everything again is
@@ -117,7 +117,7 @@
 // [Options].ReadYourWrites is negative. While such a key waits it counts as busy (W12, M7).
 //
 // L9: the first Reconcile of a term starts only when every informer that the controller watches or declared shows what was written
-// under the term before, if that was released ([client.Term.Inherited]): at most [client.MostHandedOver] objects, the newest, of
+// under the term before, if that was released ([term.Term.Inherited]): at most [term.MaxHandedOver] objects, the newest, of
 // requests made with the context of a Reconcile. It is bounded by [Options].ReadYourWrites; then [Stale] says what is missing.
 // hook.Controller.TookOver is told how long it took. Whether selectors of labels exclude a write is known, of fields other than
 // metadata's it is not: such a write is waited for until the informer is past its version. After a crash nothing is promised.

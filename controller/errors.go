@@ -11,7 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // Terminal marks an error that no retry will mend, such as an invalid spec. The key is not retried: it waits for the next
@@ -97,6 +97,6 @@ func isNormal(err error) bool {
 // isFenced says whether an error is that the term under which a Reconcile runs has lost its trust. Its context ends a little later,
 // or goes on if the Lease is renewed after all.
 func isFenced(ctx context.Context, err error) bool {
-	term := client.TermOf(ctx)
-	return term != nil && errors.Is(err, client.ErrFenced) && term.Trusted() != nil
+	leading := term.Of(ctx)
+	return leading != nil && errors.Is(err, term.ErrFenced) && leading.Trusted() != nil
 }

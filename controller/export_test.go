@@ -9,7 +9,9 @@ import "github.com/setpoint-dev/setpoint/workqueue"
 func (c *Controller[K]) TheQueue() *workqueue.Queue[K] { return c.queue }
 
 // Remembered returns of how many keys there is a past.
-func (c *Controller[K]) Remembered() int { return c.count(func(r record[K]) bool { return r.past != nil }) }
+func (c *Controller[K]) Remembered() int {
+	return c.count(func(r record[K]) bool { return r.past != nil })
+}
 
 func (c *Controller[K]) count(is func(record[K]) bool) (n int) {
 	for _, r := range c.records.all() {
@@ -27,7 +29,9 @@ func (c *Controller[K]) Hired() int {
 }
 
 // Counted returns of how many keys it is known how often they were interrupted.
-func (c *Controller[K]) Counted() int { return c.count(func(r record[K]) bool { return r.interrupted > 0 }) }
+func (c *Controller[K]) Counted() int {
+	return c.count(func(r record[K]) bool { return r.interrupted > 0 })
+}
 
 // CutStack is cutStack.
 func CutStack(stacks, head string) string { return cutStack([]byte(stacks), []byte(head)) }
@@ -36,4 +40,6 @@ func CutStack(stacks, head string) string { return cutStack([]byte(stacks), []by
 func (c *Controller[K]) Noted() int { return c.count(func(r record[K]) bool { return r.added != nil }) }
 
 // Spinning returns how many keys are remembered for having made themselves due.
-func (c *Controller[K]) Spinning() int { return c.count(func(r record[K]) bool { return r.spin.known }) }
+func (c *Controller[K]) Spinning() int {
+	return c.count(func(r record[K]) bool { return r.spin.known })
+}

@@ -8,15 +8,15 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/ledger"
 )
 
 // Unshown returns the writes of the last Reconcile of each key that the caches do not show yet. A
 // manager gives them to the next controller of the same name, see Inherit. It may be called from
 // anywhere, and returns the most when all Reconciles have returned.
-func (c *Controller[K]) Unshown() []client.Write {
-	var writes []client.Write
+func (c *Controller[K]) Unshown() []ledger.Write {
+	var writes []ledger.Write
 	var pasts []*past
 	for _, r := range c.records.all() {
 		if r.past != nil {
@@ -45,7 +45,7 @@ func (c *Controller[K]) Unshown() []client.Write {
 // Inherit makes the first Reconcile wait until the caches show these writes, which a controller of the
 // same name has made, for at most Options.ReadYourWrites (C6). A manager calls it when a controller
 // is added in place of one that was removed. Call it once, before Lead.
-func (c *Controller[K]) Inherit(writes []client.Write) {
+func (c *Controller[K]) Inherit(writes []ledger.Write) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.former = &past{}

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -52,11 +52,11 @@ func (c *Controller[K]) interrupt(key K, o handler.Object) {
 
 // mayHaveMade says whether this version of the object may be what the Reconcile, or the one before it, has written.
 func (r *running[K]) mayHaveMade(o handler.Object) bool {
-	may := func(w client.Write) bool {
-		if w.Effect == client.Pending || w.UID == "" || w.ResourceVersion == "" { // it may have been any version
+	may := func(w ledger.Write) bool {
+		if w.Effect == ledger.Pending || w.UID == "" || w.ResourceVersion == "" { // it may have been any version
 			return w.Verb != "create" && w.Namespace == o.GetNamespace() && (w.Name == "" || w.Name == o.GetName())
 		}
-		return w.Effect != client.Unchanged && w.UID == o.GetUID() && w.ResourceVersion == o.GetResourceVersion()
+		return w.Effect != ledger.Unchanged && w.UID == o.GetUID() && w.ResourceVersion == o.GetResourceVersion()
 	}
 	if r.past != nil && slices.ContainsFunc(r.past.wrote, may) {
 		return true

@@ -15,9 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -40,7 +40,7 @@ func TestC6_AWriteAfterTheReconcileIsRefused(t *testing.T) {
 							_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named("late")})
 							late <- err
 						}
-						_, err := r.secret().Create(client.WithLedger(ctx, nil), &corev1.Secret{ObjectMeta: named("background")})
+						_, err := r.secret().Create(ledger.Without(ctx), &corev1.Secret{ObjectMeta: named("background")})
 						ok(t, err)
 						_, err = r.secret().GetLive(ctx, types.NamespacedName{Namespace: "default", Name: "background"})
 						ok(t, err)
@@ -51,7 +51,7 @@ func TestC6_AWriteAfterTheReconcileIsRefused(t *testing.T) {
 				r := newRig(t, o, workqueue.Options[types.NamespacedName]{}, nil, leave)
 				r.start()
 				r.after(time.Minute)
-				var refused *client.LateWriteError
+				var refused *ledger.LateWriteError
 				for range 2 {
 					if err := <-late; !errors.As(err, &refused) || refused.Key != (types.NamespacedName{Namespace: "default", Name: "a"}) {
 						t.Errorf("a late write: %v", err)

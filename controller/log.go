@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -33,7 +33,7 @@ func (l *itemLog[K]) with() slog.Handler {
 
 // reconcileID tells one Reconcile from all others, also of another process.
 func reconcileID(run string, delivery uint64) string {
-	return client.Origin{Run: run, Delivery: delivery}.ReconcileID()
+	return ledger.Origin{Run: run, Delivery: delivery}.ReconcileID()
 }
 
 // Enabled implements slog.Handler.

@@ -26,6 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -279,25 +280,25 @@ func TestAFencedRequestIsNormal(t *testing.T) {
 				api := fakeapi.New(fakeapi.Secrets)
 				cl, err := client.New(api.Config(), client.Options{Strict: true})
 				ok(t, err)
-				term := client.NewTerm(client.Token{}, time.Now(), time.Minute)
+				leading := term.New(term.Token{}, time.Now(), time.Minute)
 				c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
 					if !test.loud {
-						term.End(errors.New("somebody else leads"))
+						leading.End(errors.New("somebody else leads"))
 					}
 					_, err := client.For[*corev1.Secret](cl).Create(test.with(ctx), &corev1.Secret{ObjectMeta: named("a")})
-					if !errors.Is(err, client.ErrFenced) {
+					if !errors.Is(err, term.ErrFenced) {
 						t.Errorf("the request gave %v", err)
 					}
 					return controller.Result{RequeueAfter: time.Hour}, err
 				}, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
 				c.Watch(newSource("keys", "a"))
-				ctx, cancel := context.WithCancel(client.WithTerm(t.Context(), term))
+				ctx, cancel := context.WithCancel(term.With(t.Context(), leading))
 				ended := make(chan error, 1)
 				go func() { ended <- c.Run(ctx) }()
 				time.Sleep(time.Minute)
 				cancel()
 				ok(t, <-ended)
-				term.End(nil)
+				leading.End(nil)
 				if loud := strings.Contains(out.String(), "level=ERROR"); loud != test.loud || !strings.Contains(out.String(), "refused by the fence") {
 					t.Errorf("the log has %s", out.String())
 				}

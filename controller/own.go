@@ -4,8 +4,8 @@
 package controller
 
 import (
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -49,17 +49,17 @@ func (c *Controller[K]) takeAdded(key K, delivery uint64) (reasons []workqueue.R
 
 // madeBy lists the versions that the writes have made, for isOwn. One that has changed nothing has made none: the version is that of
 // whoever wrote before.
-func madeBy(writes []unseen) map[version]*client.Write {
-	var made map[version]*client.Write
+func madeBy(writes []unseen) map[version]*ledger.Write {
+	var made map[version]*ledger.Write
 	for i := range writes {
 		w := &writes[i].Write
-		if w.UID == "" || w.ResourceVersion == "" && w.Effect != client.Gone || w.Effect == client.Unchanged {
+		if w.UID == "" || w.ResourceVersion == "" && w.Effect != ledger.Gone || w.Effect == ledger.Unchanged {
 			continue
 		}
 		if made == nil {
-			made = make(map[version]*client.Write, len(writes))
+			made = make(map[version]*ledger.Write, len(writes))
 		}
-		if w.Effect == client.Gone { // the event of a delete has a version that nobody was told of
+		if w.Effect == ledger.Gone { // the event of a delete has a version that nobody was told of
 			made[version{uid: string(w.UID)}] = w
 		}
 		made[version{string(w.UID), w.ResourceVersion}] = w
@@ -69,7 +69,7 @@ func madeBy(writes []unseen) map[version]*client.Write {
 
 // isOwn says whether an event is that of a write that is in made, and of nothing else (C7). After a relist an event may stand for
 // several changes: then it is not.
-func (c *Controller[K]) isOwn(made map[version]*client.Write, r *workqueue.Reason) bool {
+func (c *Controller[K]) isOwn(made map[version]*ledger.Write, r *workqueue.Reason) bool {
 	w := made[version{r.UID, r.ResourceVersion}]
 	if w == nil && r.Event == handler.Delete.String() {
 		w = made[version{uid: r.UID}]
@@ -83,7 +83,7 @@ func (c *Controller[K]) isOwn(made map[version]*client.Write, r *workqueue.Reaso
 }
 
 // withdraw takes back what the key was added for because of its own writes.
-func (c *Controller[K]) withdraw(item workqueue.Item[K], made map[version]*client.Write, reasons []workqueue.Reason) {
+func (c *Controller[K]) withdraw(item workqueue.Item[K], made map[version]*ledger.Write, reasons []workqueue.Reason) {
 	own := 0
 	for i := range reasons {
 		if c.isOwn(made, &reasons[i]) {

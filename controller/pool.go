@@ -35,7 +35,7 @@ var errLeads = errors.New("it leads already; end that term first")
 
 // employ has workers call next with their context and slot until it returns false, which it does when there is nothing more to take
 // in this term. It returns when all have returned.
-func (t *term[K]) employ(take, work context.Context, next func(take context.Context, s *slot[K]) bool) error {
+func (t *lead[K]) employ(take, work context.Context, next func(take context.Context, s *slot[K]) bool) error {
 	c := t.controller
 	var all, watching sync.WaitGroup
 	hire := func() *slot[K] {
@@ -166,7 +166,7 @@ type slot[K comparable] struct {
 	retire  context.CancelFunc // has it take no more keys
 	retired bool               // it was called, because there are to be fewer
 
-	goroutine []byte // what its stack begins with; set before any run
+	goroutine []byte                     // what its stack begins with; set before any run
 	run       atomic.Pointer[running[K]] // nil while it waits for a key
 	completed atomic.Int64               // when the last one had, as a time.Duration; 0: there was none
 

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/ledger"
 )
 
 // past is what the last Reconcile of a key left behind: writes that informers may not show yet, and
@@ -18,14 +18,14 @@ import (
 type past struct {
 	delivery uint64
 	failure  *Failure
-	made     map[version]*client.Write // after a failure: its own writes, which do not end its backoff (C7)
+	made     map[version]*ledger.Write // after a failure: its own writes, which do not end its backoff (C7)
 	awaited  []unseen                  // its writes, as far as the caches may not show them yet (C6)
-	answers  *client.Ledger            // where awaited comes from, if requests have no answer yet
+	answers  *ledger.Ledger            // where awaited comes from, if requests have no answer yet
 	revived  []unseen                  // those of awaited that do not come from there
 	lost     error                     // further writes, too many to be remembered
 	unsure   []unseen                  // those of awaited with a lost answer
 	givenUp  []unseen                  // what was not shown within the bound
-	wrote    []client.Write            // its writes, if the next Reconcile may be interrupted
+	wrote    []ledger.Write            // its writes, if the next Reconcile may be interrupted
 	stale    bool                      // it returned Stale
 	backsOff bool                      // it failed, and is tried again after a backoff
 

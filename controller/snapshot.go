@@ -22,7 +22,7 @@ type Snapshot[K comparable] struct {
 	// keeps them from it.
 	Workers         int
 	Leading, Paused bool
-	// Term is the term of leadership (client.Term) under which it leads. Empty while it leads: there is none, and nothing keeps
+	// Term is the term of leadership (term.Term) under which it leads. Empty while it leads: there is none, and nothing keeps
 	// another process from acting at the same time.
 	Term       string
 	Progress   Progress

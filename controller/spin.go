@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -53,12 +53,12 @@ const (
 )
 
 // causeOf returns who has made a key due. why is a write of its own, if that was it.
-func (c *Controller[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why *client.Write) {
+func (c *Controller[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why *ledger.Write) {
 	known, p := of.spin.known, of.past
 	if !known && (p == nil || len(p.awaited) == 0) {
 		return others, nil
 	}
-	var made map[version]*client.Write
+	var made map[version]*ledger.Write
 	if p != nil {
 		made = madeBy(p.awaited)
 	}
@@ -108,7 +108,7 @@ func (c *Controller[K]) slowDown(item workqueue.Item[K], of *record[K], by cause
 
 // noteCause notes that a Reconcile of a key begins, and who has caused it. The log says once that a
 // key spins.
-func (c *Controller[K]) noteCause(r *running[K], by cause, why *client.Write) {
+func (c *Controller[K]) noteCause(r *running[K], by cause, why *ledger.Write) {
 	if by == others {
 		c.forgetSpin(r.item.Key())
 		return

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // takeOver waits until every informer that the controller watches or declared shows what was written under the term before, if that
@@ -19,11 +19,11 @@ import (
 // longer, and missing says, whenever it is asked, what is not shown yet.
 func (c *Controller[K]) takeOver(take, work context.Context) (missing func() error, goOn bool) {
 	missing = func() error { return nil }
-	term := client.TermOf(work)
-	if term == nil || term.Inherited() == nil || c.o.ReadYourWrites < 0 {
+	leading := term.Of(work)
+	if leading == nil || leading.Inherited() == nil || c.o.ReadYourWrites < 0 {
 		return missing, true
 	}
-	began, left := time.Now(), term.Inherited()
+	began, left := time.Now(), leading.Inherited()
 	writes := make([]cache.Written, len(left.Writes))
 	for i := range left.Writes {
 		writes[i] = written(&left.Writes[i])
@@ -91,7 +91,7 @@ func (c *Controller[K]) await(take, work context.Context, behind func() (gap, er
 }
 
 // behindPredecessor returns the last write of the term before that an informer does not show yet, and why some cannot be waited for.
-func (c *Controller[K]) behindPredecessor(left *client.Handover, writes []cache.Written) (last gap, doubts error) {
+func (c *Controller[K]) behindPredecessor(left *term.Handover, writes []cache.Written) (last gap, doubts error) {
 	for i := range writes {
 		missing, why := c.declared.Behind(writes[i])
 		switch {

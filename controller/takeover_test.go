@@ -15,33 +15,34 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // takeOver starts the rig's controller in a term that has inherited writes. Call what it returns to stop it.
-func (r *rig) takeOver(writes ...client.Write) (stop func()) {
-	term := client.NewTerm(client.Token{}, time.Now(), time.Hour)
-	term.Inherit(client.Handover{Holder: "a", Writes: writes})
-	ctx, cancel := context.WithCancel(client.WithTerm(context.Background(), term))
+func (r *rig) takeOver(writes ...ledger.Write) (stop func()) {
+	leading := term.New(term.Token{}, time.Now(), time.Hour)
+	leading.Inherit(term.Handover{Holder: "a", Writes: writes})
+	ctx, cancel := context.WithCancel(term.With(context.Background(), leading))
 	ended := make(chan error, 1)
 	r.began = time.Now()
 	go func() { ended <- r.control.Run(ctx) }()
 	return func() {
 		cancel()
 		ok(r.t, <-ended)
-		term.End(nil)
+		leading.End(nil)
 	}
 }
 
 // wrote is a write of the term before.
-func wrote(resource, name, uid, version string, effect client.Effect) client.Write {
-	w := client.Write{UID: types.UID(uid), ResourceVersion: version, Effect: effect}
+func wrote(resource, name, uid, version string, effect ledger.Effect) ledger.Write {
+	w := ledger.Write{UID: types.UID(uid), ResourceVersion: version, Effect: effect}
 	w.Verb, w.Resource, w.Namespace, w.Name = "update", resource, metav1.NamespaceDefault, name
-	if effect != client.Stored {
+	if effect != ledger.Stored {
 		w.Verb = "delete"
 	}
 	return w
@@ -58,59 +59,59 @@ func takingOver(t *testing.T, o controller.Options) (r *rig, told *[]hook.TakenO
 
 // TestL9_TheFirstReconcileSeesWhatWasWrittenBefore: workers wait for what the term before has written, as far as they could see it.
 func TestL9_TheFirstReconcileSeesWhatWasWrittenBefore(t *testing.T) {
-	one := func(w client.Write) []client.Write { return []client.Write{w} }
+	one := func(w ledger.Write) []ledger.Write { return []ledger.Write{w} }
 	for name, c := range map[string]struct {
-		write func(*rig) []client.Write
+		write func(*rig) []ledger.Write
 		at    time.Duration // of the first Reconcile
 		doubt string
 	}{
-		"an update": {func(r *rig) []client.Write {
+		"an update": {func(r *rig) []ledger.Write {
 			s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
-			return one(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), client.Stored))
+			return one(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored))
 		}, lag, ""},
-		"a creation": {func(r *rig) []client.Write {
+		"a creation": {func(r *rig) []ledger.Write {
 			s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("new")})
-			return one(wrote("secrets", "new", string(s.GetUID()), s.GetResourceVersion(), client.Stored))
+			return one(wrote("secrets", "new", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored))
 		}, lag, ""},
-		"a deletion": {func(r *rig) []client.Write {
+		"a deletion": {func(r *rig) []ledger.Write {
 			s := r.api.Object(fakeapi.Secrets, "default", "s")
 			r.api.Remove(fakeapi.Secrets, "default", "s")
-			return one(wrote("secrets", "s", string(s.GetUID()), "", client.Gone))
+			return one(wrote("secrets", "s", string(s.GetUID()), "", ledger.Gone))
 		}, lag, ""},
-		"a creation and a deletion": {func(r *rig) []client.Write {
+		"a creation and a deletion": {func(r *rig) []ledger.Write {
 			s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("new")})
 			r.api.Remove(fakeapi.Secrets, "default", "new")
-			return one(wrote("secrets", "new", string(s.GetUID()), s.GetResourceVersion(), client.Gone))
+			return one(wrote("secrets", "new", string(s.GetUID()), s.GetResourceVersion(), ledger.Gone))
 		}, lag, ""},
-		"one that may be marked": {func(r *rig) []client.Write {
+		"one that may be marked": {func(r *rig) []ledger.Write {
 			s := r.api.Object(fakeapi.Secrets, "default", "s")
 			r.api.Remove(fakeapi.Secrets, "default", "s")
-			return one(wrote("secrets", "s", string(s.GetUID()), "", client.Accepted))
+			return one(wrote("secrets", "s", string(s.GetUID()), "", ledger.Accepted))
 		}, lag, ""},
-		"two kinds, the second later": {func(r *rig) []client.Write {
+		"two kinds, the second later": {func(r *rig) []ledger.Write {
 			m := r.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"k": ""}})
 			time.Sleep(lag / 2)
 			s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
-			return []client.Write{
-				wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), client.Stored),
-				wrote("configmaps", "a", string(m.GetUID()), m.GetResourceVersion(), client.Stored),
+			return []ledger.Write{
+				wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored),
+				wrote("configmaps", "a", string(m.GetUID()), m.GetResourceVersion(), ledger.Stored),
 			}
 		}, lag, ""},
-		"what is shown": {func(r *rig) []client.Write {
+		"what is shown": {func(r *rig) []ledger.Write {
 			s := r.api.Object(fakeapi.Secrets, "default", "s")
-			return one(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), client.Stored))
+			return one(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored))
 		}, 0, ""},
-		"what nobody reads":       {func(r *rig) []client.Write { return one(wrote("pods", "p", "u", "1000000", client.Stored)) }, 0, ""},
-		"what cannot be compared": {func(r *rig) []client.Write { return one(wrote("secrets", "s", "u", "abc", client.Stored)) }, 0, "the version \"abc\" is not a number"},
+		"what nobody reads":       {func(r *rig) []ledger.Write { return one(wrote("pods", "p", "u", "1000000", ledger.Stored)) }, 0, ""},
+		"what cannot be compared": {func(r *rig) []ledger.Write { return one(wrote("secrets", "s", "u", "abc", ledger.Stored)) }, 0, "the version \"abc\" is not a number"},
 	} {
-		hashed := func(r *rig) []client.Write { // as a Lease has them
-			writes, salt := c.write(r), client.NewSalt()
+		hashed := func(r *rig) []ledger.Write { // as a Lease has them
+			writes, salt := c.write(r), ledger.NewSalt()
 			for i := range writes {
 				writes[i] = writes[i].Hashed(salt)
 			}
 			return writes
 		}
-		for how, write := range map[string]func(*rig) []client.Write{"in clear": c.write, "hashed": hashed} {
+		for how, write := range map[string]func(*rig) []ledger.Write{"in clear": c.write, "hashed": hashed} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				firstReconcileAfter(t, write, c.at, c.doubt)
 			})
@@ -119,7 +120,7 @@ func TestL9_TheFirstReconcileSeesWhatWasWrittenBefore(t *testing.T) {
 }
 
 // firstReconcileAfter checks when the first Reconcile of a term starts that has inherited writes.
-func firstReconcileAfter(t *testing.T, write func(*rig) []client.Write, at time.Duration, doubtful string) {
+func firstReconcileAfter(t *testing.T, write func(*rig) []ledger.Write, at time.Duration, doubtful string) {
 	synctest.Test(t, func(t *testing.T) {
 		r, told := takingOver(t, controller.Options{})
 		writes := write(r)
@@ -168,7 +169,7 @@ func TestL9_IsBounded(t *testing.T) {
 				r, told := takingOver(t, controller.Options{ReadYourWrites: c.set, Logger: slog.New(slog.NewTextHandler(out, nil))})
 				r.api.Lag(time.Minute)
 				s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
-				stop := r.takeOver(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), client.Stored))
+				stop := r.takeOver(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored))
 				defer stop()
 				time.Sleep(c.at + 1)
 				synctest.Wait()
@@ -208,7 +209,7 @@ func TestL9_AStopEndsTheWait(t *testing.T) {
 		r, told := takingOver(t, controller.Options{})
 		r.api.Lag(time.Minute)
 		s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
-		stop := r.takeOver(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), client.Stored))
+		stop := r.takeOver(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored))
 		time.Sleep(10 * time.Second)
 		began := time.Now()
 		stop()

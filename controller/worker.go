@@ -43,7 +43,7 @@ func (c *Controller[K]) logger(ctx context.Context) *slog.Logger {
 }
 
 // processNextItem takes a key, reconciles it and settles it. It returns false when there is nothing more to take.
-func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
+func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	c := t.controller
 	item, ok := c.queue.Get(take)
 	if !ok {
@@ -92,7 +92,7 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 }
 
 // warn has the log say that a Reconcile begins although it may not see what its key has written.
-func (t *term[K]) warn(r *running[K]) {
+func (t *lead[K]) warn(r *running[K]) {
 	if args, ok := t.expired.next("bound", t.controller.o.ReadYourWrites.String(), "err", r.past.doubts); ok {
 		r.log.Warn("reconciled although its own writes are not shown", args...)
 	}

@@ -52,7 +52,7 @@ type Client struct {
 	// purpose. Err is why it will be refused, if it will be. Without leader election that is every such request.
 	Unfenced func(APIRequest)
 	// Unattributed is called before each request that may write and whose context carries no
-	// ledger, unless that was on purpose (client.WithLedger with nil, client.WithoutTerm). It is
+	// ledger, unless that was on purpose (ledger.Without, term.Without). It is
 	// called by the goroutine that makes the request.
 	Unattributed func(APIRequest)
 	// Skipped is called for each server-side apply that was not sent because it would have changed nothing.

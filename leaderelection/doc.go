@@ -26,7 +26,7 @@
 // before. Only a process that has not seen the Lease before it was deleted creates it at once. Whoever holds it under our identity
 // is a rival, too, unless the record is one that this process wrote: a renew time, to the microsecond, tells.
 //
-// L2 (with package client): what leads is given a [client.Term] in its contexts. Requests that carry it are refused when its trust
+// L2 (with package client): what leads is given a [term.Term] in its contexts. Requests that carry it are refused when its trust
 // is over, when somebody else was seen to hold the Lease, or when lead has returned. See package client for what is beyond any fence.
 //
 // L3: a Lease is released only after lead has returned. While it runs, also during a slow stop, the Lease is renewed.
@@ -52,7 +52,7 @@
 //
 // L9 (with packages client and controller): the first Reconcile of a term never starts on a cache older than the in-scope writes of a
 // term that was released gracefully. The release, in the same Update, annotates the Lease with the last writes ([WrittenAnnotation]);
-// who acquires it takes them out, and hands them to its term ([client.Term.Inherited]). Only what the very last release has written
+// who acquires it takes them out, and hands them to its term ([term.Term.Inherited]). Only what the very last release has written
 // counts, told by its time. A term that is released within a minute hands on what it has inherited, a longer one does not. After a
 // crash, and after a release by client-go's elector, nothing is known.
 //

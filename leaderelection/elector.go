@@ -18,7 +18,7 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // ErrLost is the cause with which a term's contexts end when the term is lost.
@@ -26,7 +26,7 @@ var ErrLost = errors.New("the term of leadership is lost")
 
 // Lead is what a process does in a term. It should take new work until take is done, and run it on work, which outlives
 // take on a stop and ends with it, cause [ErrLost], when the term is lost. The term lasts until it has returned. Both contexts
-// carry it, as a [client.Term].
+// carry it, as a [term.Term].
 type Lead func(take, work context.Context) error
 
 // Elector campaigns for one Lease. Run may be called once at a time.
@@ -80,7 +80,7 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 // lead: then the process should exit. An error that lead returned because its contexts ended is none. It logs to the context's logger, else to slog.Default.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	defer utilnet.CloseIdleConnectionsFor(e.http.Transport)
-	ctx = client.WithoutTerm(ctx) // of our own requests: they are what a term is made of
+	ctx = term.Without(ctx) // of our own requests: they are what a term is made of
 	c := e.candidate(ctx)
 	for {
 		if e.o.Hooks.Campaigning != nil {
@@ -113,11 +113,11 @@ type candidate struct {
 	rival      rival
 	before     predecessor
 	authors    authors
-	left       *client.Handover // by the last holder, nil: nothing is known
-	leader     string           // as last reported
-	trouble    string           // as last logged
-	watchAgain time.Time        // after it was refused
-	polls      bool             // as last logged: it could not be watched
+	left       *term.Handover // by the last holder, nil: nothing is known
+	leader     string         // as last reported
+	trouble    string         // as last logged
+	watchAgain time.Time      // after it was refused
+	polls      bool           // as last logged: it could not be watched
 }
 
 func (e *Elector) candidate(ctx context.Context) *candidate {

@@ -11,15 +11,15 @@ import (
 	clientgo "k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // lamps is something that leads, such as a *controller.Controller.
 type lamps struct{}
 
 func (lamps) Lead(take, work context.Context) error {
-	fmt.Println("leads as", client.TermOf(work).Token().Holder)
+	fmt.Println("leads as", term.Of(work).Token().Holder)
 	<-take.Done()
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // fenced returns a handle whose client refuses what has no term.
@@ -42,17 +43,17 @@ func TestL2_WhatLeadsIsFenced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
 		a, h := newReplica(t, api, "a"), fenced(t, api)
-		var tokens []client.Token
+		var tokens []term.Token
 		stop, result := a.start(t, func(take, work context.Context) error {
-			term := client.TermOf(work)
-			if term == nil || client.TermOf(take) != term {
+			leading := term.Of(work)
+			if leading == nil || term.Of(take) != leading {
 				t.Fatal("what leads has no term, or two")
 			}
 			l := lease(t, api)
-			if want := (client.Token{Lease: l.UID, ResourceVersion: l.ResourceVersion, Holder: *l.Spec.HolderIdentity}); term.Token() != want || want.Lease == "" {
-				t.Errorf("the token is %s, want %s", term.Token(), want)
+			if want := (term.Token{Lease: l.UID, ResourceVersion: l.ResourceVersion, Holder: *l.Spec.HolderIdentity}); leading.Token() != want || want.Lease == "" {
+				t.Errorf("the token is %s, want %s", leading.Token(), want)
 			}
-			tokens = append(tokens, term.Token())
+			tokens = append(tokens, leading.Token())
 			if len(tokens) > 1 {
 				return untilStopped(take, work)
 			}
@@ -60,19 +61,19 @@ func TestL2_WhatLeadsIsFenced(t *testing.T) {
 				ok(t, create(work, h, name))
 				time.Sleep(seconds(60.3)) // between two renewals
 				renewed := lease(t, api).Spec.RenewTime.Time
-				if got := term.Until().Sub(renewed).Round(time.Second / 10); got != seconds(13.5) {
+				if got := leading.Until().Sub(renewed).Round(time.Second / 10); got != seconds(13.5) {
 					t.Errorf("the term is trusted until %s after the last renewal", got)
 				}
 			}
 			a.cut()
 			<-work.Done()
 			ok(t, create(context.WithoutCancel(work), h, "late")) // while nobody else can lead
-			time.Sleep(time.Until(term.Until()))
-			if err := create(context.WithoutCancel(work), h, "z"); !errors.Is(err, client.ErrFenced) {
+			time.Sleep(time.Until(leading.Until()))
+			if err := create(context.WithoutCancel(work), h, "z"); !errors.Is(err, term.ErrFenced) {
 				t.Errorf("after the term: %v", err)
 			}
-			<-term.Done()
-			if err := term.Trusted(); !errors.Is(err, leaderelection.ErrLost) {
+			<-leading.Done()
+			if err := leading.Trusted(); !errors.Is(err, leaderelection.ErrLost) {
 				t.Errorf("the term that is over says %v", err)
 			}
 			a.mend()
@@ -94,7 +95,7 @@ func TestL2_ATermThatIsStolenEndsAtOnce(t *testing.T) {
 		a, h := newReplica(t, api, "a"), fenced(t, api)
 		stop, result := a.start(t, func(_, work context.Context) error {
 			context.AfterFunc(work, func() {
-				if err := client.TermOf(work).Trusted(); !errors.Is(err, leaderelection.ErrLost) {
+				if err := term.Of(work).Trusted(); !errors.Is(err, leaderelection.ErrLost) {
 					t.Errorf("when the work ends, its term says %v", err)
 				}
 			})
@@ -127,14 +128,14 @@ func TestL2_ATermEndsBeforeItsLeaseIsReleased(t *testing.T) {
 		pass(seconds(5.5))
 		released := 0
 		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
-			if l := lease(t, api); isLease(r, "update") && client.TermOf(left).Trusted() != nil && *l.Spec.HolderIdentity == "a" {
+			if l := lease(t, api); isLease(r, "update") && term.Of(left).Trusted() != nil && *l.Spec.HolderIdentity == "a" {
 				released++
 			}
 			return nil, nil
 		})
 		stop()
 		ok(t, result())
-		if err := create(left, h, "y"); !errors.Is(err, client.ErrFenced) || released != 1 {
+		if err := create(left, h, "y"); !errors.Is(err, term.ErrFenced) || released != 1 {
 			t.Errorf("after the release: %v; %d releases were made after the end of the term", err, released)
 		}
 		if api.Object(fakeapi.Leases, "default", "x") == nil || api.Object(fakeapi.Leases, "default", "y") != nil {
@@ -159,7 +160,7 @@ func TestL2_TheTrustCountsFromWhenARenewalWasSent(t *testing.T) {
 		stop, result := a.start(t, func(take, work context.Context) error {
 			for range 5 { // the first is that of the acquisition
 				written := lease(t, api).Spec.RenewTime.Time
-				if got := client.TermOf(work).Until().Sub(written).Round(time.Second / 10); got > seconds(13.5) {
+				if got := term.Of(work).Until().Sub(written).Round(time.Second / 10); got > seconds(13.5) {
 					t.Errorf("the term is trusted until %s after the Lease was written", got)
 				}
 				time.Sleep(seconds(4.7))
@@ -186,16 +187,16 @@ func TestL2_TheElectorNeedsNoTerm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		other := client.NewTerm(client.Token{Lease: types.UID("other")}, time.Now(), time.Hour)
+		other := term.New(term.Token{Lease: types.UID("other")}, time.Now(), time.Hour)
 		other.End(nil)
-		ctx, stop := context.WithTimeout(client.WithTerm(logr.NewContext(t.Context(), logr.Discard()), other), time.Hour)
+		ctx, stop := context.WithTimeout(term.With(logr.NewContext(t.Context(), logr.Discard()), other), time.Hour)
 		defer stop()
 		led := false
 		ok(t, e.Run(ctx, func(take, work context.Context) error {
 			led = true
 			time.Sleep(time.Minute)
-			if term := client.TermOf(work); term == nil || strings.HasPrefix(term.String(), "other") || term.Trusted() != nil {
-				t.Errorf("the work has the term %v", term)
+			if leading := term.Of(work); leading == nil || strings.HasPrefix(leading.String(), "other") || leading.Trusted() != nil {
+				t.Errorf("the work has the term %v", leading)
 			}
 			stop()
 			return untilStopped(take, work)

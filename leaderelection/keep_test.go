@@ -17,9 +17,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 func TestARenewalIsOneRequestPerRetryPeriod(t *testing.T) {
@@ -61,7 +61,7 @@ func TestL7_TheTermEndsWhenTheLeaseIsNotOurs(t *testing.T) {
 					<-take.Done()
 					if lost.IsZero() {
 						lost = time.Now()
-						if err := client.TermOf(work).Trusted(); !errors.Is(err, leaderelection.ErrLost) {
+						if err := term.Of(work).Trusted(); !errors.Is(err, leaderelection.ErrLost) {
 							t.Errorf("when the work ends, its term says %v", err)
 						}
 					}

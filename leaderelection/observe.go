@@ -102,7 +102,7 @@ type Observed struct {
 //   - A Lease that is not ours is not released (L4), although client-go would.
 //   - What was written under the term is noted on the Lease when it is released, and known to the next one (L9).
 //
-// The token ([client.Token]) has the UID of the Lease and its version when it was acquired if the lock is a *resourcelock.LeaseLock:
+// The token ([term.Token]) has the UID of the Lease and its version when it was acquired if the lock is a *resourcelock.LeaseLock:
 // a copy of it is used, whose client tells what it is answered. Other locks do not show the Lease: there the token has the lock's
 // description and the time of acquisition in microseconds, and whoever holds it under the same identity is taken for this process.
 func Observe(lock resourcelock.Interface, o ObserveOptions) (*Observed, error) {

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // TestObserve_AnElectorThatBeginsAnewLeadsAgain, however long the work took to stop that it was stopped with: a term that could not be
@@ -22,12 +22,12 @@ func TestObserve_AnElectorThatBeginsAnewLeadsAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := fakeapi.New(fakeapi.Leases)
 				h := newHost(t, api, "a")
-				var terms []*client.Term
+				var terms []*term.Term
 				lead := func(take, work context.Context) error {
 					if n := len(terms); n > 0 && terms[n-1].Trusted() == nil {
 						t.Error("it leads in a second term while it trusts the first")
 					}
-					terms = append(terms, client.TermOf(work))
+					terms = append(terms, term.Of(work))
 					<-take.Done()
 					if len(terms) == 1 {
 						time.Sleep(seconds(hang))

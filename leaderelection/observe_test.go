@@ -22,10 +22,10 @@ import (
 	clientgo "k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // host is a program that runs client-go's elector on an observed lock.
@@ -37,7 +37,7 @@ type host struct {
 
 	mu      sync.Mutex // guards what follows
 	led     []error    // what Lead has returned
-	token   client.Token
+	token   term.Token
 	running sync.WaitGroup
 }
 
@@ -59,7 +59,7 @@ func newHost(t *testing.T, api *fakeapi.Server, identity string) *host {
 			l := lease(t, api)
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			h.token = client.Token{Lease: l.UID, ResourceVersion: l.ResourceVersion, Holder: identity}
+			h.token = term.Token{Lease: l.UID, ResourceVersion: l.ResourceVersion, Holder: identity}
 		},
 		Lost:     func(lease string) { h.note("lost %s", lease) },
 		Released: func(lease string, err error) { h.note("released %s: %v", lease, err != nil) },
@@ -131,24 +131,24 @@ func TestObserve_TheElectorOfTheHostMakesTheTerm(t *testing.T) {
 			return resp, err
 		}
 		h.line.Store(&slow)
-		var term *client.Term
+		var leading *term.Term
 		stop, ended := h.start(t, func(take, work context.Context) error {
-			term = client.TermOf(work)
+			leading = term.Of(work)
 			h.mu.Lock()
-			if term.Token() != h.token || client.TermOf(take) != term || h.token.Lease == "" {
-				t.Errorf("the token is %+v, want %+v", term.Token(), h.token)
+			if leading.Token() != h.token || term.Of(take) != leading || h.token.Lease == "" {
+				t.Errorf("the token is %+v, want %+v", leading.Token(), h.token)
 			}
 			h.mu.Unlock()
 			<-take.Done()
 			time.Sleep(5 * time.Second)
 			ok(t, work.Err())
-			ok(t, term.Trusted())
+			ok(t, leading.Trusted())
 			h.note("returns")
 			return take.Err()
 		})
 		pass(2*time.Minute + time.Second)
 		sent := lease(t, api).Spec.RenewTime.Time
-		if got := term.Until().Sub(sent); got.Round(time.Millisecond) != seconds(13.5) || time.Since(sent) > seconds(4) {
+		if got := leading.Until().Sub(sent); got.Round(time.Millisecond) != seconds(13.5) || time.Since(sent) > seconds(4) {
 			t.Errorf("it is trusted until %s after a renewal was sent, %s ago", got, time.Since(sent))
 		}
 		unwell(t, h, "")
@@ -158,7 +158,7 @@ func TestObserve_TheElectorOfTheHostMakesTheTerm(t *testing.T) {
 			t.Error("the Lease is released while something leads")
 		}
 		pass(seconds(3))
-		if holder(t, api) != "" || !done(ended) || term.Trusted() == nil {
+		if holder(t, api) != "" || !done(ended) || leading.Trusted() == nil {
 			t.Error("the Lease is not released, or the term has not ended")
 		}
 		for _, err := range h.result() {
@@ -275,9 +275,9 @@ func TestObserve_TheTermIsLost(t *testing.T) {
 			if !errors.Is(context.Cause(work), leaderelection.ErrLost) {
 				t.Errorf("the cause is %v", context.Cause(work))
 			}
-			ok(t, client.TermOf(work).Trusted())
+			ok(t, term.Of(work).Trusted())
 			time.Sleep(seconds(1.5))
-			fenced = client.TermOf(work).Trusted()
+			fenced = term.Of(work).Trusted()
 			return nil
 		}
 		give, ended := h.start(t, lead)
@@ -328,7 +328,7 @@ func TestObserve_TheTermEndsAtOnce(t *testing.T) {
 				var fenced error
 				stop, ended := h.start(t, func(_, work context.Context) error {
 					<-work.Done()
-					lost, fenced = time.Now(), client.TermOf(work).Trusted()
+					lost, fenced = time.Now(), term.Of(work).Trusted()
 					return nil
 				})
 				pass(seconds(5.5))
@@ -384,7 +384,7 @@ func TestObserve_HandsOverToOursAndBack(t *testing.T) {
 		inherited := make(chan string, 1)
 		writes := func(name string) leaderelection.Lead {
 			return func(take, work context.Context) error {
-				inherited <- names(client.TermOf(work).Inherited())
+				inherited <- names(term.Of(work).Inherited())
 				all.write(work, name)
 				<-take.Done()
 				return nil
@@ -493,7 +493,7 @@ func TestObserve_AnyLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop, ended := h.start(t, func(take, work context.Context) error {
-			if k := client.TermOf(work).Token(); k.Lease != "default/operator" || len(k.ResourceVersion) != 15 || k.Holder != "a" {
+			if k := term.Of(work).Token(); k.Lease != "default/operator" || len(k.ResourceVersion) != 15 || k.Holder != "a" {
 				t.Errorf("the token is %+v", k)
 			}
 			return untilStopped(take, work)

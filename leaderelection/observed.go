@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 var (
@@ -20,7 +20,7 @@ var (
 
 // tenure is one term that the host's elector has won.
 type tenure struct {
-	term *client.Term
+	term *term.Term
 	lost *time.Timer // loses it when it has lasted too long without a renewal
 	over *time.Timer // ends the term's trust, when work that was cancelled then has had its time
 
@@ -65,7 +65,7 @@ func (o *Observed) Lead(ctx context.Context, lead Lead) error {
 	}
 	defer o.leave(t, l)
 	defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
-	err = lead(client.WithTerm(take, t.term), client.WithTerm(work, t.term))
+	err = lead(term.With(take, t.term), term.With(work, t.term))
 	if take.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(take))) {
 		err = nil // it was asked to stop, and says so
 	}
@@ -105,9 +105,9 @@ func (o *Observed) leave(t *tenure, l *leadership) {
 }
 
 // begin makes the term that a write has won.
-func (o *Observed) begin(token client.Token, sent time.Time, at instant, left *client.Handover) *tenure {
+func (o *Observed) begin(token term.Token, sent time.Time, at instant, left *term.Handover) *tenure {
 	t := &tenure{sent: sent, trust: hold{limit: o.o.lasts(), sent: at}}
-	t.term = client.NewTerm(token, sent, o.o.fence())
+	t.term = term.New(token, sent, o.o.fence())
 	if left != nil {
 		t.term.Inherit(*left)
 	}

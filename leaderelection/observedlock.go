@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 var _ resourcelock.Interface = (*Observed)(nil)
@@ -30,7 +30,7 @@ func (o *Observed) RecordEvent(s string) { o.lock.RecordEvent(s) }
 
 // Get implements resourcelock.Interface. What it reads may end the term.
 func (o *Observed) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	record, raw, err := o.lock.Get(client.WithoutTerm(ctx))
+	record, raw, err := o.lock.Get(term.Without(ctx))
 	if err == nil || apierrors.IsNotFound(err) {
 		o.saw(record)
 	}
@@ -68,7 +68,7 @@ func (o *Observed) isOursLocked(t *tenure) bool {
 // Create implements resourcelock.Interface.
 func (o *Observed) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity != o.o.Identity {
-		return o.lock.Create(client.WithoutTerm(ctx), record)
+		return o.lock.Create(term.Without(ctx), record)
 	}
 	return o.hold(ctx, record, o.lock.Create)
 }
@@ -82,7 +82,7 @@ func (o *Observed) Update(ctx context.Context, record resourcelock.LeaderElectio
 	case "":
 		return o.release(ctx, record)
 	}
-	return o.lock.Update(client.WithoutTerm(ctx), record)
+	return o.lock.Update(term.Without(ctx), record)
 }
 
 // hold makes a request that wins or renews the Lease.
@@ -98,7 +98,7 @@ func (o *Observed) hold(ctx context.Context, record resourcelock.LeaderElectionR
 	}
 	renewTime := record.RenewTime.Truncate(time.Microsecond)
 	o.wrote(renewTime)
-	err = write(client.WithoutTerm(ctx), record)
+	err = write(term.Without(ctx), record)
 	if renews != nil && (err == nil || ctx.Err() == nil) && o.o.Hooks.Renewed != nil {
 		o.o.Hooks.Renewed(hook.LeaseRenewal{Lease: o.o.Lease, Took: time.Since(sent), Slowpath: slow, Err: err})
 	}
@@ -160,10 +160,10 @@ func (o *Observed) held(renews *tenure, record resourcelock.LeaderElectionRecord
 		}
 		return nil
 	}
-	token := client.Token{
+	token := term.Token{
 		Lease: types.UID(o.lock.Describe()), ResourceVersion: strconv.FormatInt(record.AcquireTime.UnixMicro(), 10), Holder: o.o.Identity,
 	}
-	var left *client.Handover
+	var left *term.Handover
 	if l := o.leases; l != nil {
 		token.Lease, token.ResourceVersion = l.last.UID, l.last.ResourceVersion
 		left, l.left = l.left, nil
@@ -195,7 +195,7 @@ func (o *Observed) release(ctx context.Context, record resourcelock.LeaderElecti
 		err = o.close(ctx, t)
 	}
 	if err == nil {
-		err = o.lock.Update(client.WithoutTerm(ctx), record)
+		err = o.lock.Update(term.Without(ctx), record)
 	}
 	if err == nil {
 		o.mu.Lock()

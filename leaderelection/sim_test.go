@@ -21,8 +21,8 @@ import (
 	clientgo "k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // theirs is an elector of client-go, as it comes, on the same Lease.
@@ -146,7 +146,7 @@ type arena struct {
 	api *fakeapi.Server
 
 	mu     sync.Mutex // guards what follows, and orders the writes
-	terms  [ourNumber]*client.Term
+	terms  [ourNumber]*term.Term
 	since  time.Time // of the record that is stored
 	writer *member
 
@@ -220,8 +220,8 @@ func (a *arena) serve(m *member, req *http.Request) (*http.Response, error) {
 }
 
 func (a *arena) checkLocked(m *member, before, after *coordinationv1.Lease) {
-	for i, term := range a.terms {
-		if i != m.number && term != nil && term.Trusted() == nil {
+	for i, leading := range a.terms {
+		if i != m.number && leading != nil && leading.Trusted() == nil {
 			a.t.Errorf("L1: %d writes while %d trusts its term:\n%+v\n%+v", m.number, i, before.Spec, after.Spec)
 		}
 	}
@@ -241,7 +241,7 @@ func (m *member) name() string {
 // lead leads until it is stopped, or the term is lost.
 func (m *member) lead(take, work context.Context) error {
 	m.arena.mu.Lock()
-	m.arena.terms[m.number] = client.TermOf(work)
+	m.arena.terms[m.number] = term.Of(work)
 	m.arena.mu.Unlock()
 	<-take.Done()
 	return nil

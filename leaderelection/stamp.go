@@ -16,12 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // WrittenAnnotation is the annotation of a Lease that was released. It tells the next holder which
 // writes were the last under it (L9), as JSON. Salted hashes stand for namespaces, names, UIDs and
-// labels ([client.Write.Hashed]); resources, versions and effects are in clear. An elector of this
+// labels ([ledger.Write.Hashed]); resources, versions and effects are in clear. An elector of this
 // module removes it when it acquires the Lease.
 const WrittenAnnotation = "setpoint.dev/written-hashed"
 
@@ -39,7 +40,7 @@ type stamp struct {
 	Released  time.Time      `json:"released"`
 	Unknown   int            `json:"unknown,omitempty"`
 	Resources []string       `json:"resources,omitempty"` // with the group, as deployments.apps
-	Salts     []client.Salt  `json:"salts,omitempty"`     // of this release, and of those that inherited writes are from
+	Salts     []ledger.Salt  `json:"salts,omitempty"`     // of this release, and of those that inherited writes are from
 	Writes    []stampedWrite `json:"writes,omitempty"`
 }
 
@@ -69,12 +70,12 @@ func unstamped(l *coordinationv1.Lease) *coordinationv1.Lease {
 
 // stamped writes what was written under a term into a Lease that is being released. If there is too much, the oldest writes are
 // left out, which are the least likely to be missed, and counted as unknown.
-func (m stamper) stamped(l *coordinationv1.Lease, writes []client.Write, unknown int, at time.Time) *coordinationv1.Lease {
+func (m stamper) stamped(l *coordinationv1.Lease, writes []ledger.Write, unknown int, at time.Time) *coordinationv1.Lease {
 	l = unstamped(l)
 	if len(writes) == 0 && unknown == 0 {
 		return l
 	}
-	salt := client.NewSalt()
+	salt := ledger.NewSalt()
 	for {
 		text, err := json.Marshal(m.stampOf(writes, salt, unknown, at))
 		switch {
@@ -91,7 +92,7 @@ func (m stamper) stamped(l *coordinationv1.Lease, writes []client.Write, unknown
 	}
 }
 
-func (m stamper) stampOf(writes []client.Write, salt client.Salt, unknown int, at time.Time) *stamp {
+func (m stamper) stampOf(writes []ledger.Write, salt ledger.Salt, unknown int, at time.Time) *stamp {
 	s := &stamp{Holder: m.identity, Released: at.UTC(), Unknown: unknown}
 	for i := range writes {
 		w := writes[i].Hashed(salt)
@@ -100,7 +101,7 @@ func (m stamper) stampOf(writes []client.Write, salt client.Salt, unknown int, a
 			Salt:      placeIn(&s.Salts, w.Salt),
 			Namespace: w.Namespace, Name: w.Name, UID: w.UID, Version: w.ResourceVersion, Subresource: w.Subresource,
 		}
-		if w.Effect != client.Stored {
+		if w.Effect != ledger.Stored {
 			of.Effect = string(w.Effect)
 		}
 		if o, ok := w.Object.(*metav1.PartialObjectMetadata); ok {
@@ -124,7 +125,7 @@ func placeIn[E comparable](list *[]E, e E) int {
 }
 
 // inheritance returns what the holder has left that has released a Lease; nil if it has left nothing, or was not the last one.
-func (m stamper) inheritance(l *coordinationv1.Lease) (*client.Handover, error) {
+func (m stamper) inheritance(l *coordinationv1.Lease) (*term.Handover, error) {
 	text := l.Annotations[WrittenAnnotation]
 	if text == "" || !released(l) || l.Spec.RenewTime == nil {
 		return nil, nil //nolint:nilnil // nothing is what was left
@@ -139,10 +140,10 @@ func (m stamper) inheritance(l *coordinationv1.Lease) (*client.Handover, error) 
 	if !s.Released.Equal(l.Spec.RenewTime.Time) {
 		return nil, nil //nolint:nilnil // it is of an earlier one
 	}
-	if len(s.Writes) > client.MostHandedOver {
+	if len(s.Writes) > term.MaxHandedOver {
 		return nil, errors.New("it names more writes than are ever handed over")
 	}
-	h := &client.Handover{Holder: s.Holder, Released: s.Released, Unknown: s.Unknown}
+	h := &term.Handover{Holder: s.Holder, Released: s.Released, Unknown: s.Unknown}
 	for i := range s.Writes {
 		w := &s.Writes[i]
 		if w.Resource < 0 || w.Resource >= len(s.Resources) || w.Salt < 0 || w.Salt >= len(s.Salts) || s.Salts[w.Salt] == "" {
@@ -153,19 +154,19 @@ func (m stamper) inheritance(l *coordinationv1.Lease) (*client.Handover, error) 
 	return h, nil
 }
 
-func (m stamper) writeOf(s *stampedWrite, resource string, salt client.Salt) client.Write {
+func (m stamper) writeOf(s *stampedWrite, resource string, salt ledger.Salt) ledger.Write {
 	r := schema.ParseGroupResource(resource)
-	w := client.Write{UID: s.UID, ResourceVersion: s.Version, Effect: client.Stored, Salt: salt}
-	w.Request = client.Request{
+	w := ledger.Write{UID: s.UID, ResourceVersion: s.Version, Effect: ledger.Stored, Salt: salt}
+	w.Request = ledger.Request{
 		Verb: "update", Group: r.Group, Resource: r.Resource, Namespace: s.Namespace, Name: s.Name, Subresource: s.Subresource, Host: m.host,
 	}
 	if s.Host != "" {
 		w.Host = s.Host
 	}
 	if s.Effect != "" {
-		w.Verb, w.Effect = "delete", client.Effect(s.Effect)
+		w.Verb, w.Effect = "delete", ledger.Effect(s.Effect)
 	}
-	if w.Effect == client.Accepted {
+	if w.Effect == ledger.Accepted {
 		w.Unknown = "whether it is gone or only marked"
 	}
 	if s.Labels != nil {

@@ -26,6 +26,8 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // heirs are replicas that write what they are told and take down what they inherit.
@@ -48,7 +50,7 @@ func newHeirs(t *testing.T) *heirs {
 // write writes an object under the term of a context.
 func (h *heirs) write(work context.Context, name string) *corev1.ConfigMap {
 	h.t.Helper()
-	ctx := client.WithLedger(work, client.NewLedger(client.Origin{Decode: func(schema.GroupResource) bool { return name == "labelled" }}))
+	ctx := ledger.With(work, ledger.New(ledger.Origin{Decode: func(schema.GroupResource) bool { return name == "labelled" }}))
 	m, err := client.For[*corev1.ConfigMap](h.client).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: name, Labels: map[string]string{"on": "yes"},
 	}})
@@ -57,11 +59,11 @@ func (h *heirs) write(work context.Context, name string) *corev1.ConfigMap {
 }
 
 // lead has a replica lead until it has done something, release, and return what it has inherited.
-func (h *heirs) lead(identity string, do func(work context.Context)) (inherited *client.Handover) {
+func (h *heirs) lead(identity string, do func(work context.Context)) (inherited *term.Handover) {
 	h.t.Helper()
 	a := newReplica(h.t, h.api, identity)
 	_, result := a.start(h.t, func(_, work context.Context) error {
-		inherited = client.TermOf(work).Inherited()
+		inherited = term.Of(work).Inherited()
 		if text := lease(h.t, h.api).Annotations[leaderelection.WrittenAnnotation]; text != "" {
 			h.t.Errorf("while %s leads, the Lease has the annotation %s", identity, text)
 		}
@@ -75,7 +77,7 @@ func (h *heirs) lead(identity string, do func(work context.Context)) (inherited 
 func nothing(context.Context) {}
 
 // names says what was inherited in a word.
-func names(h *client.Handover) string {
+func names(h *term.Handover) string {
 	if h == nil {
 		return "nothing"
 	}
@@ -87,7 +89,7 @@ func names(h *client.Handover) string {
 }
 
 // nameOf returns the name of an object in a test, of which the write has the hash.
-func nameOf(w *client.Write) string {
+func nameOf(w *ledger.Write) string {
 	for _, name := range []string{"one", "two", "three", "labelled"} {
 		if inClear(name).Hashed(w.Salt).Name == w.Name {
 			return name
@@ -97,8 +99,8 @@ func nameOf(w *client.Write) string {
 }
 
 // inClear is an object in a test before it is hashed.
-func inClear(name string) *client.Write {
-	return &client.Write{Request: client.Request{Namespace: "default", Name: name}}
+func inClear(name string) *ledger.Write {
+	return &ledger.Write{Request: ledger.Request{Namespace: "default", Name: name}}
 }
 
 // TestL9_AReleaseHandsOverWhatWasWritten to whoever takes the Lease next, and also to those after it.
@@ -109,8 +111,8 @@ func TestL9_AReleaseHandsOverWhatWasWritten(t *testing.T) {
 		if got := h.lead("a", func(work context.Context) {
 			one = h.write(work, "one")
 			two = h.write(work, "labelled")
-			h.write(client.WithTerm(work, nil), "three")
-			ok(t, client.For[*corev1.ConfigMap](h.client).Delete(client.WithLedger(work, client.NewLedger(client.Origin{})), types.NamespacedName{Namespace: "default", Name: one.Name}))
+			h.write(term.With(work, nil), "three")
+			ok(t, client.For[*corev1.ConfigMap](h.client).Delete(ledger.With(work, ledger.New(ledger.Origin{})), types.NamespacedName{Namespace: "default", Name: one.Name}))
 		}); got != nil {
 			t.Errorf("the first one inherits %s", names(got))
 		}
@@ -231,7 +233,7 @@ func TestL9_WhatIsHandedOverFitsIntoALease(t *testing.T) {
 	for name, c := range map[string]struct {
 		labels, least, most, kept int
 	}{
-		"120 objects":                     {0, 5 << 10, 8 << 10, client.MostHandedOver},
+		"120 objects":                     {0, 5 << 10, 8 << 10, term.MaxHandedOver},
 		"objects with many labels, so 43": {10, 15 << 10, 16 << 10, 43},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -242,7 +244,7 @@ func TestL9_WhatIsHandedOverFitsIntoALease(t *testing.T) {
 					labels[fmt.Sprintf("label-%d", i)] = strings.Repeat("v", 60)
 				}
 				h.lead("a", func(work context.Context) {
-					ctx := client.WithLedger(work, client.NewLedger(client.Origin{Decode: func(schema.GroupResource) bool { return c.labels > 0 }}))
+					ctx := ledger.With(work, ledger.New(ledger.Origin{Decode: func(schema.GroupResource) bool { return c.labels > 0 }}))
 					for i := range 120 {
 						_, err := client.For[*corev1.ConfigMap](h.client).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 							Namespace: fmt.Sprintf("namespace-%d", i), Name: fmt.Sprintf("%s-%03d", strings.Repeat("long.", 40), i), Labels: labels,
@@ -253,7 +255,7 @@ func TestL9_WhatIsHandedOverFitsIntoALease(t *testing.T) {
 				n := len(lease(t, h.api).Annotations[leaderelection.WrittenAnnotation])
 				t.Logf("the annotation has %d bytes", n)
 				got := h.lead("b", nothing)
-				if n > c.most || n < c.least || len(got.Writes) != c.kept || got.Unknown != client.MostHandedOver-c.kept {
+				if n > c.most || n < c.least || len(got.Writes) != c.kept || got.Unknown != term.MaxHandedOver-c.kept {
 					t.Errorf("the annotation has %d bytes; b inherits %d writes and %d unknown ones", n, len(got.Writes), got.Unknown)
 				}
 				last := &got.Writes[len(got.Writes)-1]
@@ -285,7 +287,7 @@ func TestL9_NoNameIsStored(t *testing.T) {
 		}
 		h.lead("a", func(work context.Context) {
 			leaks("an acquisition")
-			ctx := client.WithLedger(work, client.NewLedger(client.Origin{Decode: func(schema.GroupResource) bool { return true }}))
+			ctx := ledger.With(work, ledger.New(ledger.Origin{Decode: func(schema.GroupResource) bool { return true }}))
 			m, err := client.For[*corev1.ConfigMap](h.client).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "the-namespace", Name: "the-name", UID: "3c2f1a50-9d0e-4c7c-8f43-000000001000", Labels: map[string]string{"the-label": "the-value"},
 			}})

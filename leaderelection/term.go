@@ -12,8 +12,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 var (
@@ -29,7 +29,7 @@ type holding struct {
 	slow  bool                  // the last write took more than one request
 	trust hold                  // until when the term lasts
 
-	term *client.Term
+	term *term.Term
 	lost *time.Timer // loses the term when it has lasted too long without a renewal, whatever a request under way is doing
 	over *time.Timer // ends the term's trust, when work that was cancelled then has had its time
 	duty *duty
@@ -37,8 +37,8 @@ type holding struct {
 
 // start makes the term that the Lease stands for. It is lost, then over, unless it is renewed.
 func (h *holding) start(o *Options, lose func()) {
-	token := client.Token{Lease: h.lease.UID, ResourceVersion: h.lease.ResourceVersion, Holder: o.Identity}
-	h.term = client.NewTerm(token, h.sent, o.fence())
+	token := term.Token{Lease: h.lease.UID, ResourceVersion: h.lease.ResourceVersion, Holder: o.Identity}
+	h.term = term.New(token, h.sent, o.fence())
 	h.lost = time.AfterFunc(time.Until(h.sent.Add(o.lasts())), lose)
 	h.over = time.AfterFunc(time.Until(h.sent.Add(o.fence())), func() { h.term.End(ErrLost) })
 }
@@ -79,7 +79,7 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 		c.left = nil
 	}
 	defer h.end()
-	work = client.WithTerm(work, h.term)
+	work = term.With(work, h.term)
 	keep, letGo := context.WithCancel(work)
 	defer letGo()
 	done := make(chan error, 1)

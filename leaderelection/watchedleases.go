@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
-	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // watchedLeases is the client of a LeaseLock. It tells what the LeaseLock keeps to itself: the Lease.
@@ -24,7 +24,7 @@ type watchedLeases struct {
 
 	// guarded by of.mu:
 	last *coordinationv1.Lease // as last answered; never changed
-	left *client.Handover      // by the last holder, nil: nothing is known
+	left *term.Handover        // by the last holder, nil: nothing is known
 	// rival is who may hold it under our identity: client-go would take that for itself.
 	rival rival
 }

@@ -23,7 +23,7 @@ import (
 	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
-	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 const (
@@ -244,7 +244,7 @@ func (a *authorizer) ask(r *http.Request, q question, asked *review) {
 		close(asked.done)
 	}()
 	ctx := r.Context()
-	limited, cancel := context.WithTimeout(client.WithoutTerm(ctx), reviewTimeout) // any replica may ask
+	limited, cancel := context.WithTimeout(term.Without(ctx), reviewTimeout) // any replica may ask
 	defer cancel()
 	v, err := a.review(limited, r)
 	if !errors.Is(err, errBusy) {

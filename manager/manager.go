@@ -20,6 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/ledger"
 )
 
 // Controller is what Add takes. A *controller.Controller is one.
@@ -56,7 +57,7 @@ type Manager struct {
 	log             *slog.Logger
 	controllers     []*removable
 	disabled        []*removable              // those that Options.Controllers leaves out
-	unshown         map[string][]client.Write // of controllers that were removed, by their names
+	unshown         map[string][]ledger.Write // of controllers that were removed, by their names
 	everywhere      []runnable
 	leases          []*Lease
 	identity        string         // of the process, in all Leases that are given none
@@ -200,7 +201,7 @@ func (m *Manager) clientHooks() *hook.Client {
 		resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
 		if _, before := told.LoadOrStore(resource, true); !before {
 			m.logger().Warn("a write without a term of leadership: if this replica loses the lease, it is not held back; "+
-				"make it with the context of the Reconcile, or with client.WithoutTerm", "resource", resource.String(), "verb", r.Verb)
+				"make it with the context of the Reconcile, or with term.Without", "resource", resource.String(), "verb", r.Verb)
 		}
 	}}
 }

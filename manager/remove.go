@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/ledger"
 )
 
 // Remove stops one controller that was added, at any time: it takes no new key, its running Reconciles have the grace time to
@@ -39,7 +39,7 @@ func (m *Manager) Remove(ctx context.Context, c Controller) error {
 type removable struct {
 	Controller
 	lease      *Lease         // under which it leads
-	inherited  []client.Write // see keepWrites
+	inherited  []ledger.Write // see keepWrites
 	removed    chan struct{}  // closed by Remove
 	warm, lead phase
 
@@ -161,9 +161,9 @@ func (p *phase) end(ctx context.Context) error {
 // the same name. A *controller.Controller is one.
 type writesInherited interface {
 	// Unshown returns the writes that the caches do not show yet.
-	Unshown() []client.Write
+	Unshown() []ledger.Write
 	// Inherit makes the first Reconcile wait until they do.
-	Inherit(writes []client.Write)
+	Inherit(writes []ledger.Write)
 }
 
 // keepWrites keeps what a controller that was removed wrote, for the next one of its name.
@@ -179,7 +179,7 @@ func (m *Manager) keepWrites(c Controller) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.unshown == nil {
-		m.unshown = map[string][]client.Write{}
+		m.unshown = map[string][]ledger.Write{}
 	}
 	m.unshown[c.Name()] = append(m.unshown[c.Name()], writes...)
 }

@@ -47,7 +47,7 @@ func (m *Manager) tellUnattributed() func(hook.APIRequest) {
 			resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
 			if _, before := told.LoadOrStore(what{c.Name(), r.Verb, resource}, true); !before {
 				m.logger().Warn("a Reconcile writes with a context that is not its own, so nothing waits until its caches show the write; "+
-					"make it with the Reconcile's context, or with client.WithLedger(ctx, nil) if that is meant",
+					"make it with the Reconcile's context, or with ledger.Without(ctx) if that is meant",
 					"controller", c.Name(), "key", key, "verb", r.Verb, "resource", resource.String(), "userAgent", r.UserAgent)
 			}
 			return

@@ -19,7 +19,9 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // lines is where several goroutines may write.
@@ -53,7 +55,7 @@ func TestL2_WritesWithoutATermAreInTheLog(t *testing.T) {
 				})
 				configMaps(m, "website", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 					maps := client.For[*corev1.ConfigMap](m.Client())
-					for _, with := range []context.Context{ctx, client.WithoutTerm(t.Context()), t.Context(), t.Context()} {
+					for _, with := range []context.Context{ctx, term.Without(t.Context()), t.Context(), t.Context()} {
 						if err := maps.Delete(with, types.NamespacedName{Namespace: key.Namespace, Name: "missing"}); err == nil {
 							t.Error("it was there")
 						}
@@ -97,7 +99,7 @@ func TestLog_AReconcileThatWritesWithAnotherContext(t *testing.T) {
 					return nil
 				})
 				configMaps(m, "website", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-					for _, with := range []context.Context{ctx, client.WithoutTerm(t.Context()), client.WithLedger(t.Context(), nil)} {
+					for _, with := range []context.Context{ctx, term.Without(t.Context()), ledger.Without(t.Context())} {
 						remove(with)
 					}
 					if key.Name == "b" {

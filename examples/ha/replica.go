@@ -31,6 +31,7 @@ import (
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // asReplica in the environment makes this program a replica.
@@ -136,9 +137,9 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 
 // request labels what is made with a context, and takes its term away if that is asked for.
 func (o *orders) request(ctx context.Context, sort string) (context.Context, string) {
-	token := client.TermOf(ctx).Token().ResourceVersion
+	token := term.Of(ctx).Token().ResourceVersion
 	if o.Unfenced {
-		ctx = client.WithoutTerm(ctx)
+		ctx = term.Without(ctx)
 	}
 	return withLabel(ctx, token, sort), token
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // writer writes all the time, in each term: some objects by updates with a version, others by patches without. When a term is lost
@@ -134,7 +135,7 @@ func (w *writer) brief(ctx context.Context) (context.Context, context.CancelFunc
 // goesOn says whether to write on after an error, or nil, and waits in between. It stops for the fence, and when the process is
 // asked to stop, but not because the term is lost.
 func (w *writer) goesOn(ctx context.Context, err error) bool {
-	if errors.Is(err, client.ErrFenced) {
+	if errors.Is(err, term.ErrFenced) {
 		w.tell(report{What: refused})
 		return false
 	}

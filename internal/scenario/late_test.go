@@ -16,9 +16,9 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
+	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -47,7 +47,7 @@ var _ = Describe("A goroutine that a Reconcile leaves behind (C6)", func() {
 					switch {
 					case err == nil:
 						written.Add(1)
-					case errors.As(err, new(*client.LateWriteError)):
+					case errors.As(err, new(*ledger.LateWriteError)):
 						refused.Add(1)
 					default:
 						lost.Add(1)

@@ -25,12 +25,13 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/ledger"
 )
 
 // ledgerCase makes writes with a context that carries a ledger, by clients that speak JSON or protobuf.
 type ledgerCase struct {
 	ctx       context.Context //nolint:containedctx // of one spec
-	ledger    *client.Ledger
+	ledger    *ledger.Ledger
 	clientset kubernetes.Interface
 	dynamic   dynamic.Interface
 	metadata  metadata.Interface
@@ -43,8 +44,8 @@ func newLedgerCase(ctx context.Context, contentType string) *ledgerCase {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(own.Close)
 	cfg := own.ConfigFor("ledger")
-	c := &ledgerCase{ledger: client.NewLedger(client.Origin{Controller: "ledger"})}
-	c.ctx = client.WithLedger(ctx, c.ledger)
+	c := &ledgerCase{ledger: ledger.New(ledger.Origin{Controller: "ledger"})}
+	c.ctx = ledger.With(ctx, c.ledger)
 	c.dynamic, err = dynamic.NewForConfigAndClient(cfg, own.HTTPClient())
 	Expect(err).NotTo(HaveOccurred())
 	c.metadata, err = metadata.NewForConfigAndClient(cfg, own.HTTPClient())
@@ -58,7 +59,7 @@ func newLedgerCase(ctx context.Context, contentType string) *ledgerCase {
 }
 
 // newest returns the last write, of which there must be n by now.
-func (c *ledgerCase) newest(n int) client.Write {
+func (c *ledgerCase) newest(n int) ledger.Write {
 	GinkgoHelper()
 	writes := c.ledger.Writes()
 	Expect(writes).To(HaveLen(n))
@@ -66,7 +67,7 @@ func (c *ledgerCase) newest(n int) client.Write {
 }
 
 // shows compares the last write with the object that the caller was given.
-func (c *ledgerCase) shows(n int, effect client.Effect, obj metav1.Object) {
+func (c *ledgerCase) shows(n int, effect ledger.Effect, obj metav1.Object) {
 	GinkgoHelper()
 	w := c.newest(n)
 	Expect(w.Effect).To(Equal(effect), "%+v", w)
@@ -89,33 +90,33 @@ var _ = Describe("The ledger", func() {
 				maps := c.clientset.CoreV1().ConfigMaps(c.namespace)
 				m, err := maps.Create(c.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}, Data: map[string]string{"x": strings.Repeat("x", 300<<10)}}, metav1.CreateOptions{})
 				Expect(err).NotTo(HaveOccurred())
-				c.shows(1, client.Stored, m)
+				c.shows(1, ledger.Stored, m)
 				_, err = maps.Create(c.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{DryRun: []string{"All"}})
 				Expect(err).NotTo(HaveOccurred())
 				old := m.DeepCopy()
 				m.Data["y"] = "z"
 				m, err = maps.Update(c.ctx, m, metav1.UpdateOptions{})
 				Expect(err).NotTo(HaveOccurred())
-				c.shows(2, client.Stored, m)
+				c.shows(2, ledger.Stored, m)
 				_, err = maps.Update(c.ctx, old, metav1.UpdateOptions{})
 				Expect(err).To(MatchError(ContainSubstring("has been modified")))
 				m, err = maps.Update(c.ctx, m, metav1.UpdateOptions{})
 				Expect(err).NotTo(HaveOccurred())
-				c.shows(3, client.Unchanged, m)
+				c.shows(3, ledger.Unchanged, m)
 				apply := coreac.ConfigMap(m.Name, c.namespace).WithData(map[string]string{"z": "z"})
 				m, err = maps.Apply(c.ctx, apply, metav1.ApplyOptions{FieldManager: "ledger"})
 				Expect(err).NotTo(HaveOccurred())
-				c.shows(4, client.Stored, m)
+				c.shows(4, ledger.Stored, m)
 				m, err = maps.Apply(c.ctx, apply, metav1.ApplyOptions{FieldManager: "ledger"})
 				Expect(err).NotTo(HaveOccurred())
-				c.shows(5, client.Unchanged, m)
+				c.shows(5, ledger.Unchanged, m)
 				m, err = maps.Patch(c.ctx, m.Name, types.MergePatchType, []byte(`{"data":{"x":null}}`), metav1.PatchOptions{})
 				Expect(err).NotTo(HaveOccurred())
-				c.shows(6, client.Stored, m)
+				c.shows(6, ledger.Stored, m)
 				Expect(maps.Delete(c.ctx, m.Name, metav1.DeleteOptions{DryRun: []string{"All"}})).To(Succeed())
 				Expect(maps.Delete(c.ctx, m.Name, metav1.DeleteOptions{})).To(Succeed())
 				w := c.newest(7)
-				Expect([]any{w.Effect, w.UID, w.Unknown}).To(Equal([]any{client.Gone, m.UID, ""}))
+				Expect([]any{w.Effect, w.UID, w.Unknown}).To(Equal([]any{ledger.Gone, m.UID, ""}))
 				Expect(maps.Delete(c.ctx, m.Name, metav1.DeleteOptions{})).NotTo(Succeed())
 				Expect(c.ledger.Writes()).To(HaveLen(7))
 				Expect(c.ledger.Requests()).To(HaveLen(11))
@@ -129,14 +130,14 @@ var _ = Describe("The ledger", func() {
 				Expect(maps.Delete(c.ctx, "held", metav1.DeleteOptions{})).To(Succeed())
 				marked, err := maps.Get(c.ctx, "held", metav1.GetOptions{})
 				Expect(err).NotTo(HaveOccurred())
-				c.shows(2, client.Deleting, marked)
+				c.shows(2, ledger.Deleting, marked)
 				marked.Finalizers = marked.Finalizers[1:]
 				marked, err = maps.Update(c.ctx, marked, metav1.UpdateOptions{})
 				Expect(err).NotTo(HaveOccurred())
-				c.shows(3, client.Stored, marked)
+				c.shows(3, ledger.Stored, marked)
 				last, err := maps.Patch(c.ctx, "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 				Expect(err).NotTo(HaveOccurred())
-				c.shows(4, client.Gone, last)
+				c.shows(4, ledger.Gone, last)
 				Expect(last.UID).To(Equal(held.UID))
 				_, err = maps.Get(c.ctx, "held", metav1.GetOptions{})
 				Expect(err).To(MatchError(ContainSubstring("not found")))
@@ -153,7 +154,7 @@ var _ = Describe("The ledger", func() {
 				held.Finalizers = nil
 				last, err := maps.Update(c.ctx, held, metav1.UpdateOptions{})
 				Expect(err).NotTo(HaveOccurred())
-				c.shows(3, client.Gone, last)
+				c.shows(3, ledger.Gone, last)
 			})
 
 			It("tells propagation policies apart", func(ctx SpecContext) {
@@ -166,7 +167,7 @@ var _ = Describe("The ledger", func() {
 					Expect(maps.Delete(c.ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy})).To(Succeed())
 					w := c.newest(2 * (i + 1))
 					Expect(w.UID).To(Equal(m.UID))
-					Expect(w.Effect).To(Equal([]client.Effect{client.Deleting, client.Deleting, client.Gone}[i]), "%s: %+v", policy, w)
+					Expect(w.Effect).To(Equal([]ledger.Effect{ledger.Deleting, ledger.Deleting, ledger.Gone}[i]), "%s: %+v", policy, w)
 				}
 			})
 
@@ -190,22 +191,22 @@ var _ = Describe("The ledger", func() {
 				p := create("unscheduled", "")
 				Expect(pods.Delete(c.ctx, p.Name, metav1.DeleteOptions{})).To(Succeed())
 				w := c.newest(3)
-				Expect([]any{w.Effect, w.UID}).To(Equal([]any{client.Gone, p.UID}), "%+v", w)
+				Expect([]any{w.Effect, w.UID}).To(Equal([]any{ledger.Gone, p.UID}), "%+v", w)
 				Expect(w.ResourceVersion).NotTo(BeEmpty())
 
 				p = create("scheduled", "nowhere")
 				Expect(pods.Delete(c.ctx, p.Name, metav1.DeleteOptions{})).To(Succeed())
 				marked, err := pods.Get(c.ctx, p.Name, metav1.GetOptions{})
 				Expect(err).NotTo(HaveOccurred())
-				c.shows(5, client.Deleting, marked)
+				c.shows(5, ledger.Deleting, marked)
 				marked.Status.Message = "going"
 				marked, err = pods.UpdateStatus(c.ctx, marked, metav1.UpdateOptions{})
 				Expect(err).NotTo(HaveOccurred())
-				c.shows(6, client.Stored, marked) // no finalizers, but a grace period
+				c.shows(6, ledger.Stored, marked) // no finalizers, but a grace period
 				now := int64(0)
 				Expect(pods.Delete(c.ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})).To(Succeed())
 				w = c.newest(7)
-				Expect([]any{w.Effect, w.UID}).To(Equal([]any{client.Gone, p.UID}), "%+v", w)
+				Expect([]any{w.Effect, w.UID}).To(Equal([]any{ledger.Gone, p.UID}), "%+v", w)
 
 				p = create("evicted", "nowhere")
 				dry := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: c.namespace}, DeleteOptions: &metav1.DeleteOptions{DryRun: []string{"All"}}}
@@ -214,12 +215,12 @@ var _ = Describe("The ledger", func() {
 				dry.DeleteOptions = &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}}
 				Expect(pods.EvictV1(c.ctx, dry)).To(Succeed())
 				w = c.newest(9)
-				Expect([]any{w.Effect, w.UID, w.Name, w.Subresource}).To(Equal([]any{client.Accepted, p.UID, p.Name, "eviction"}), "%+v", w)
+				Expect([]any{w.Effect, w.UID, w.Name, w.Subresource}).To(Equal([]any{ledger.Accepted, p.UID, p.Name, "eviction"}), "%+v", w)
 				Expect(w.Unknown).NotTo(BeEmpty())
 
 				p = create("bound", "")
 				Expect(pods.Bind(c.ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "nowhere"}}, metav1.CreateOptions{})).To(Succeed())
-				Expect(c.newest(11).Effect).To(Equal(client.Accepted))
+				Expect(c.newest(11).Effect).To(Equal(ledger.Accepted))
 			})
 
 			It("knows scale and status, whose answers are about the same object", func(ctx SpecContext) {
@@ -234,14 +235,14 @@ var _ = Describe("The ledger", func() {
 				d.Status.ObservedGeneration = 1
 				d, err = deployments.UpdateStatus(c.ctx, d, metav1.UpdateOptions{})
 				Expect(err).NotTo(HaveOccurred())
-				c.shows(2, client.Stored, d)
+				c.shows(2, ledger.Stored, d)
 				_, err = deployments.UpdateScale(c.ctx, "d", &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: c.namespace}, Spec: autoscalingv1.ScaleSpec{Replicas: 3}}, metav1.UpdateOptions{})
 				Expect(err).NotTo(HaveOccurred())
 				w := c.newest(3)
 				d, err = deployments.Get(c.ctx, "d", metav1.GetOptions{})
 				Expect(err).NotTo(HaveOccurred())
 				Expect(d.Spec.Replicas).To(HaveValue(Equal(int32(3))))
-				c.shows(3, client.Stored, d)
+				c.shows(3, ledger.Stored, d)
 				Expect(w.Resource).To(Equal("deployments"))
 			})
 
@@ -266,7 +267,7 @@ var _ = Describe("The ledger", func() {
 				writes := c.ledger.Writes()
 				Expect(writes).To(HaveLen(4))
 				for _, w := range writes[2:] {
-					Expect([]any{w.Effect, w.UID, w.Namespace, w.ResourceVersion}).To(Equal([]any{client.Accepted, uids[w.Name], c.namespace, ""}), "%+v", w)
+					Expect([]any{w.Effect, w.UID, w.Namespace, w.ResourceVersion}).To(Equal([]any{ledger.Accepted, uids[w.Name], c.namespace, ""}), "%+v", w)
 				}
 			})
 
@@ -275,10 +276,10 @@ var _ = Describe("The ledger", func() {
 				name := c.namespace + "-2"
 				n, err := c.clientset.CoreV1().Namespaces().Create(c.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 				Expect(err).NotTo(HaveOccurred())
-				c.shows(1, client.Stored, n)
+				c.shows(1, ledger.Stored, n)
 				Expect(c.clientset.CoreV1().Namespaces().Delete(c.ctx, name, metav1.DeleteOptions{})).To(Succeed())
 				w := c.newest(2)
-				Expect([]any{w.Effect, w.UID, w.Namespace}).To(Equal([]any{client.Deleting, n.UID, ""}), "%+v", w)
+				Expect([]any{w.Effect, w.UID, w.Namespace}).To(Equal([]any{ledger.Deleting, n.UID, ""}), "%+v", w)
 			})
 
 			It("takes no note of what is not stored", func(ctx SpecContext) {
@@ -306,29 +307,29 @@ var _ = Describe("The ledger", func() {
 		held.SetFinalizers([]string{"example.test/a"})
 		u, err := r.Create(c.ctx, held, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		c.shows(1, client.Stored, u)
+		c.shows(1, ledger.Stored, u)
 		m, err := c.metadata.Resource(lamps).Namespace(c.namespace).Patch(c.ctx, "l", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		c.shows(2, client.Stored, m)
+		c.shows(2, ledger.Stored, m)
 		table, err := c.clientset.CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath("apis", lamps.Group, lamps.Version, "namespaces", c.namespace, "lamps", "l").
 			SetHeader("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").Body([]byte(`{"metadata":{"labels":{"a":"c"}}}`)).DoRaw(c.ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(table).To(ContainSubstring(`"kind":"Table"`))
 		u, err = r.Get(c.ctx, "l", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		c.shows(3, client.Stored, u)
+		c.shows(3, ledger.Stored, u)
 		Expect(r.Delete(c.ctx, "l", metav1.DeleteOptions{})).To(Succeed())
 		u, err = r.Patch(c.ctx, "l", types.MergePatchType, []byte(`{"watts":6}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(c.ledger.Writes()[3].Effect).To(Equal(client.Deleting))
-		c.shows(5, client.Stored, u)
+		Expect(c.ledger.Writes()[3].Effect).To(Equal(ledger.Deleting))
+		c.shows(5, ledger.Stored, u)
 		u, err = r.Patch(c.ctx, "l", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		c.shows(6, client.Gone, u)
+		c.shows(6, ledger.Gone, u)
 		u, err = r.Create(c.ctx, lamp("l", 5), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Delete(c.ctx, "l", metav1.DeleteOptions{})).To(Succeed())
 		w := c.newest(8)
-		Expect([]any{w.Effect, w.UID, w.Unknown}).To(Equal([]any{client.Gone, u.GetUID(), ""}))
+		Expect([]any{w.Effect, w.UID, w.Unknown}).To(Equal([]any{ledger.Gone, u.GetUID(), ""}))
 	})
 })

@@ -33,26 +33,27 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/ledger"
 )
 
 // writing is a client with a namespace of its own, and a ledger that counts what is sent.
 type writing struct {
 	*client.Client
 	ctx       context.Context //nolint:containedctx // of one spec
-	ledger    *client.Ledger
+	ledger    *ledger.Ledger
 	namespace string
 }
 
 func newWriting(ctx context.Context) *writing {
 	GinkgoHelper()
-	w := &writing{ledger: client.NewLedger(client.Origin{Controller: "writing"})}
+	w := &writing{ledger: ledger.New(ledger.Origin{Controller: "writing"})}
 	var err error
 	w.Client, err = client.New(cluster.Config(), client.Options{Scheme: newScheme(), FieldOwner: "writing"})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(w.Close)
 	w.namespace, err = cluster.Namespace(ctx, "write-")
 	Expect(err).NotTo(HaveOccurred())
-	w.ctx = client.WithLedger(ctx, w.ledger)
+	w.ctx = ledger.With(ctx, w.ledger)
 	return w
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // holderAnnotation is where those who write say who they are, for the policy in docs/leader-election-policy.yaml.
@@ -59,7 +60,7 @@ func newWriter(ctx context.Context, cfg *rest.Config, namespace, identity string
 
 // patch writes into the object without saying which version it has read, as an apply does.
 func (w *writer) patch(ctx context.Context, key types.NamespacedName, by string) error {
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"data":{"by":%q}}`, holderAnnotation, client.TermOf(ctx).Token().Holder, by)
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"data":{"by":%q}}`, holderAnnotation, term.Of(ctx).Token().Holder, by)
 	_, err := w.maps.Patch(ctx, key, types.MergePatchType, []byte(patch))
 	return err
 }
@@ -83,7 +84,7 @@ func lateWrite(ctx context.Context, user, namespace string, write func(context.C
 	var m *corev1.ConfigMap
 	Eventually(ctx, func() (err error) { // a policy needs a moment to know who leads
 		m, err = a.maps.Create(work, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Namespace: key.Namespace, Name: key.Name, Annotations: map[string]string{holderAnnotation: client.TermOf(work).Token().Holder},
+			Namespace: key.Namespace, Name: key.Name, Annotations: map[string]string{holderAnnotation: term.Of(work).Token().Holder},
 		}})
 		return err
 	}).Should(Succeed())
@@ -97,9 +98,9 @@ func lateWrite(ctx context.Context, user, namespace string, write func(context.C
 	var theirs context.Context
 	Eventually(ctx, b.work).Should(Receive(&theirs))
 	Expect(work.Err()).To(HaveOccurred())
-	Expect(client.TermOf(work).Trusted()).NotTo(Succeed())
+	Expect(term.Of(work).Trusted()).NotTo(Succeed())
 	Eventually(ctx, late).Should(Receive(HaveOccurred())) // a does not wait for the answer
-	Expect(a.patch(context.WithoutCancel(work), key, "a, too late")).To(MatchError(client.ErrFenced))
+	Expect(a.patch(context.WithoutCancel(work), key, "a, too late")).To(MatchError(term.ErrFenced))
 	Eventually(ctx, func() error { return b.patch(theirs, key, "b") }).Should(Succeed()) // from now on the policy knows
 
 	held.Remove()

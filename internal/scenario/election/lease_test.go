@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/rest"
 	clientgo "k8s.io/client-go/tools/leaderelection"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // troubles are those that an elector tells of, and nil when they are over.
@@ -118,8 +118,8 @@ func (h hosted) campaign(ctx context.Context, leads func()) {
 		Callbacks: clientgo.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				led <- h.Lead(ctx, func(take, work context.Context) error {
-					if err := client.TermOf(work).Trusted(); err != nil || client.TermOf(work).Token().Lease == "" {
-						return fmt.Errorf("the term %s: %w", client.TermOf(work), err)
+					if err := term.Of(work).Trusted(); err != nil || term.Of(work).Token().Lease == "" {
+						return fmt.Errorf("the term %s: %w", term.Of(work), err)
 					}
 					leads()
 					<-take.Done()

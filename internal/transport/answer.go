@@ -1,0 +1,247 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/peek"
+	"github.com/setpoint-dev/setpoint/ledger"
+)
+
+const (
+	// firstLook is how much of an answer is kept before it is looked at for the first time, unless it ends before.
+	firstLook = 4 << 10
+	// answerLimit is how much is kept at most. An object's metadata is near its beginning.
+	answerLimit = 1 << 20
+)
+
+// answer is the body of the answer to a write. The caller reads it as if it was not there.
+type answer struct {
+	exchange
+
+	format      peek.Format
+	contentType string
+	gzip        bool
+	decode      bool                          // the object is wanted, not only what tells it
+	getBody     func() (io.ReadCloser, error) // the request's
+	sentAs      string                        // its Content-Type
+
+	mu   sync.Mutex    // guards what follows: a body may be closed while it is read
+	body io.ReadCloser // nil when it was closed: a ledger is not to keep it
+	seen *[]byte       // what the caller has read so far; nil at first
+	next int           // how much of it there must be for another look
+	done bool          // nothing more needs to be seen
+}
+
+// Read implements io.Reader.
+func (a *answer) Read(p []byte) (int, error) {
+	a.mu.Lock()
+	body := a.body
+	a.mu.Unlock()
+	if body == nil {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	n, err := body.Read(p)
+	if look, end := a.see(p[:max(n, 0)], err); look {
+		a.look(end)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (a *answer) Close() error {
+	a.mu.Lock()
+	body := a.body
+	a.body = nil
+	a.mu.Unlock()
+	if body == nil {
+		return nil
+	}
+	err := body.Close()
+	if a.finish() {
+		a.look("it was closed before its end")
+	}
+	return err
+}
+
+// see keeps what the caller has read. look says that nobody else looks at it any more, and that it is time to; end is why
+// there will be no more, empty if all of it is there.
+func (a *answer) see(p []byte, err error) (look bool, end string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done {
+		return false, ""
+	}
+	if a.seen == nil {
+		a.seen = a.buffer()
+	}
+	*a.seen = append(*a.seen, p[:min(len(p), answerLimit+1-len(*a.seen))]...)
+	switch {
+	case err == nil && len(*a.seen) < a.next:
+		return false, ""
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		end = "it was cut off: " + err.Error()
+	case len(*a.seen) > answerLimit:
+		end = "it has more than 1 MiB, and not at its beginning what was looked for"
+	default:
+		a.next *= 4
+		obj, _ := a.peek(*a.seen)
+		if !obj.Stored() {
+			return false, ""
+		}
+	}
+	a.done = true
+	return true, end
+}
+
+func (a *answer) finish() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	first := !a.done
+	a.done = true
+	return first
+}
+
+// peek reads one object as far as there is something that tells it.
+func (a *answer) peek(data []byte) (peek.Object, bool) {
+	if a.gzip || a.decode || a.collects() { // only the whole will do
+		return peek.Object{}, false
+	}
+	return peek.Read(a.format, data, peek.Options{Enough: true})
+}
+
+// look reads what was seen and enters it in the ledger. It is called once.
+func (a *answer) look(end string) {
+	var data []byte
+	if a.seen != nil {
+		defer a.release(a.seen)
+		data = *a.seen
+	}
+	defer func() { a.seen, a.getBody = nil, nil }()
+	if a.gzip {
+		var err error
+		if data, err = inflate(data); err != nil && end == "" {
+			end = "it cannot be decompressed: " + err.Error()
+		}
+	}
+	if a.collects() {
+		a.collection(data, end)
+	} else {
+		a.object(data, end)
+	}
+	a.report()
+}
+
+// object enters one object.
+func (a *answer) object(data []byte, end string) {
+	obj, whole := peek.Read(a.format, data, peek.Options{Enough: true})
+	if string(obj.Kind) == "Table" && whole {
+		obj, whole = only(a.format, data)
+	}
+	unchanged := obj.Stored() && a.named(obj.ResourceVersion)
+	var decoded runtime.Object
+	if a.decode && end == "" && obj.Stored() {
+		decoded = a.decoded(data, string(obj.Kind))
+	}
+	a.entry.Update(func(w *ledger.Write) {
+		switch {
+		case obj.Stored() || whole && end == "":
+			judge(w, &obj)
+			w.Object = decoded
+		case len(data) == 0 && end == "":
+			w.Unknown = "the answer is empty"
+		case end != "":
+			w.Unknown = "the answer was not read: " + end
+		default:
+			w.Unknown = "the answer is not an object, or not a whole one"
+		}
+		if w.UID == "" {
+			w.UID = a.precondition
+		}
+		if w.Effect == ledger.Stored && unchanged {
+			w.Effect = ledger.Unchanged
+		}
+	})
+}
+
+// only reads the object in the only row of a Table.
+func only(f peek.Format, data []byte) (obj peek.Object, whole bool) {
+	rows := 0
+	peek.Read(f, data, peek.Options{Each: func(row peek.Object) { obj = row; rows++ }})
+	return obj, rows == 1
+}
+
+// named reports whether the request named the very version that the answer has.
+func (a *answer) named(version []byte) bool {
+	if verb := a.entry.Request().Verb; verb != "update" && verb != "patch" {
+		return false
+	}
+	same := false
+	a.sent(a.getBody, func(body []byte) {
+		if !bytes.Contains(body, version) {
+			return // the usual case, and a quick one
+		}
+		obj, _ := peek.Read(peek.FormatOf(a.sentAs), body, peek.Options{Enough: true})
+		same = obj.Metadata && bytes.Equal(obj.ResourceVersion, version)
+	})
+	return same
+}
+
+func (a *answer) collects() bool { return a.entry.Request().Verb == "deletecollection" }
+
+// collection enters the objects that a deletecollection has listed.
+func (a *answer) collection(data []byte, end string) {
+	var items []ledger.Write
+	obj, whole := peek.Read(a.format, data, peek.Options{Each: func(item peek.Object) {
+		w := ledger.Write{
+			Request: *a.entry.Request(), UID: types.UID(item.UID), Effect: ledger.Accepted,
+			Unknown: "a deletecollection does not tell whether an object is gone or only marked, nor its version",
+		}
+		w.Name = string(item.Name)
+		if item.Namespace != nil {
+			w.Namespace = string(item.Namespace)
+		}
+		items = append(items, w)
+	}})
+	list := obj.IsList() && whole
+	items = a.entry.Collected(items)
+	a.entry.Update(func(w *ledger.Write) {
+		switch {
+		case list:
+			w.Effect, w.Unknown = "", ""
+		case end != "":
+			w.Unknown = "the answer was not read: " + end
+		default:
+			w.Unknown = "the answer does not list what was deleted"
+		}
+	})
+	for i := range items {
+		if a.term != nil {
+			a.term.Wrote(&items[i])
+		}
+	}
+}
+
+// inflate decompresses what a caller has asked to get compressed.
+func inflate(data []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	plain, err := io.ReadAll(io.LimitReader(z, answerLimit))
+	if err == nil && len(plain) == answerLimit {
+		err = errors.New("it has more than 1 MiB")
+	}
+	return plain, err
+}

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/peek"
+	"github.com/setpoint-dev/setpoint/ledger"
+)
+
+// judge enters what an answer with a 2xx says of a write. obj aliases a buffer: what is kept is copied.
+func judge(w *ledger.Write, obj *peek.Object) {
+	switch {
+	case string(obj.Kind) == "Status":
+		judgeStatus(w, obj)
+	case w.Name != "" && string(obj.Name) != w.Name:
+		w.Unknown = "the answer is about something else"
+	case len(obj.UID) == 0 || len(obj.ResourceVersion) == 0:
+		identify(w, obj)
+		w.Unknown = "the answer has no uid or no resourceVersion"
+	default:
+		identify(w, obj)
+		w.Effect, w.Unknown = effect(w, obj)
+	}
+}
+
+// judgeStatus judges a Status, which is what remains of a deleted object, and the answer of some subresources.
+func judgeStatus(w *ledger.Write, obj *peek.Object) {
+	if w.Verb != "delete" || w.Subresource != "" || w.Status != http.StatusOK || string(obj.Status) != "Success" {
+		w.Unknown = "the answer is a Status, which does not tell what has become of the object"
+		return
+	}
+	w.Effect, w.Unknown, w.UID = ledger.Gone, "", types.UID(obj.StatusUID)
+	if w.UID == "" {
+		w.Unknown = "the answer does not name the uid"
+	}
+}
+
+// identify copies who an object is, in one allocation.
+func identify(w *ledger.Write, obj *peek.Object) {
+	var room [256]byte
+	u, v := len(obj.UID), len(obj.ResourceVersion)
+	all := append(append(room[:0], obj.UID...), obj.ResourceVersion...)
+	if w.Name == "" {
+		all = append(all, obj.Name...)
+	}
+	ids := string(all)
+	w.UID, w.ResourceVersion, w.Generation = types.UID(ids[:u]), ids[u:u+v], obj.Generation
+	if w.Name == "" {
+		w.Name = ids[u+v:]
+	}
+}
+
+// effect tells what a write of an object has done, where the answer is that object.
+func effect(w *ledger.Write, obj *peek.Object) (effect ledger.Effect, unknown string) {
+	// As the API server decides it when it updates: an object that is marked goes when nothing holds it any more.
+	unheld := obj.Deleting && !obj.Finalizers && obj.Grace == 0
+	isNamespace := w.Group == "" && w.Resource == "namespaces"
+	switch deletes := w.Verb == "delete"; {
+	case w.Verb == "create":
+		return ledger.Stored, ""
+	case deletes && w.Subresource != "":
+		return ledger.Accepted, "what deleting a subresource means is not known"
+	case unheld && isNamespace && w.Subresource == "finalize":
+		return ledger.Accepted, "a namespace may have finalizers in its spec"
+	case unheld && !isNamespace:
+		return ledger.Gone, ""
+	case deletes && obj.Deleting:
+		return ledger.Deleting, ""
+	case deletes && obj.Finalizers:
+		return ledger.Accepted, "the answer is an object with finalizers that is not marked as deleted"
+	case deletes:
+		return ledger.Gone, ""
+	}
+	return ledger.Stored, ""
+}

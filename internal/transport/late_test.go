@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transport_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/ledger"
+)
+
+// TestLedger_CloseRefusesWrites: Close refuses writes and nothing else (C6). A write that is under way
+// is recorded to its end.
+func TestLedger_CloseRefusesWrites(t *testing.T) {
+	begun, answering := make(chan struct{}), make(chan struct{})
+	server := roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodPut {
+			close(begun)
+			<-answering
+		}
+		return ok(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","uid":"u","resourceVersion":"7"}}`).RoundTrip(r)
+	})
+	c, err := client.New(&rest.Config{Host: "http://localhost", Transport: server}, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []*ledger.LateWriteError
+	l := ledger.New(ledger.Origin{Controller: "test", Key: "k", Late: func(e *ledger.LateWriteError) { told = append(told, e) }})
+	do := func(method, path, body string) error {
+		req, err := http.NewRequestWithContext(ledger.With(t.Context(), l), method, "http://localhost"+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := c.HTTPClient().Do(req)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		return errors.Join(err, resp.Body.Close())
+	}
+	const maps = "/api/v1/namespaces/default/configmaps"
+	underWay := make(chan error, 1)
+	go func() { underWay <- do(http.MethodPut, maps+"/x", "{}") }()
+	<-begun
+	l.Close()
+	var late *ledger.LateWriteError
+	if err := do(http.MethodPost, maps, "{}"); !errors.As(err, &late) || len(told) != 1 || told[0] != late || late.Request.Verb != "create" {
+		t.Errorf("a create after Close: %v, told %v", err, told)
+	}
+	for request, err := range map[string]error{
+		"get":     do(http.MethodGet, maps+"/x", ""),
+		"dry run": do(http.MethodPost, maps+"?dryRun=All", "{}"),
+		"review":  do(http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", "{}"),
+	} {
+		if err != nil {
+			t.Errorf("%s after Close: %v", request, err)
+		}
+	}
+	close(answering)
+	if err := <-underWay; err != nil {
+		t.Error(err)
+	}
+	if w := l.Writes(); len(w) == 0 || w[0].Effect != ledger.Stored || w[0].ResourceVersion != "7" {
+		t.Errorf("the write that was under way: %+v", w)
+	}
+}

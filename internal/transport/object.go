@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"mime"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/internal/peek"
+)
+
+// wanted says whether the origin asks for the object that a request has written. It is asked only where the answer is that
+// object: many subresources have kinds of their own.
+func (e *exchange) wanted() bool {
+	r := e.entry.Request()
+	switch r.Subresource {
+	case "", "status", "finalize", "approval", "ephemeralcontainers", "resize":
+	default:
+		return false
+	}
+	ask := e.ledger.Origin().Decode
+	return ask != nil && r.Verb != "deletecollection" && ask(schema.GroupResource{Group: r.Group, Resource: r.Resource})
+}
+
+// decoded returns the object in a whole answer, or nil.
+func (a *answer) decoded(data []byte, kind string) runtime.Object {
+	var into runtime.Object // where the scheme does not say
+	switch kind {
+	case "Table":
+		return nil
+	case "PartialObjectMetadata":
+		into = &metav1.PartialObjectMetadata{}
+	}
+	mediaType, _, err := mime.ParseMediaType(a.contentType)
+	if err != nil {
+		return nil
+	}
+	if info, ok := runtime.SerializerInfoForMediaType(a.Codecs.SupportedMediaTypes(), mediaType); ok {
+		if obj, _, err := info.Serializer.Decode(data, nil, into); err == nil && isObject(obj) {
+			return obj
+		}
+	}
+	if a.format == peek.JSON {
+		if obj, _, err := unstructured.UnstructuredJSONScheme.Decode(data, nil, nil); err == nil && isObject(obj) {
+			return obj
+		}
+	}
+	return nil
+}
+
+// isObject is false for what has an object somewhere inside, such as a Table.
+func isObject(obj runtime.Object) bool {
+	o, ok := obj.(metav1.Object)
+	return ok && o.GetUID() != ""
+}

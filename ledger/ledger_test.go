@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/setpoint-dev/setpoint/ledger"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func update() ledger.Request {
+	return ledger.Request{Verb: "update", Resource: "pods", Namespace: "ns", Name: "p"}
+}
+
+func stored(w *ledger.Write) {
+	w.UID, w.ResourceVersion, w.Effect, w.Unknown = "u", "7", ledger.Stored, ""
+}
+
+func TestLedger_AWriteThatRepeatsAnotherIsUnchanged(t *testing.T) {
+	l := ledger.New(ledger.Origin{})
+	var first, second ledger.Entry
+	if err := errors.Join(l.Begin(&first, update()), l.Begin(&second, update())); err != nil {
+		t.Fatal(err)
+	}
+	if w := l.Writes(); len(w) != 2 || w[0].Effect != ledger.Pending || !l.Wrote() {
+		t.Errorf("before the answers: %+v", w)
+	}
+	first.Update(stored)
+	second.Update(stored)
+	first.Update(func(*ledger.Write) {}) // it stays the one that has made the version
+	if w := l.Writes(); w[0].Effect != ledger.Stored || w[1].Effect != ledger.Unchanged {
+		t.Errorf("they are %s and %s", w[0].Effect, w[1].Effect)
+	}
+}
+
+func TestLedger_ClosedRefusesOnlyWhatMayStore(t *testing.T) {
+	var told *ledger.LateWriteError
+	l := ledger.New(ledger.Origin{Controller: "web", Key: "k", Late: func(err *ledger.LateWriteError) { told = err }})
+	l.Close()
+	read, dryRun := update(), update()
+	read.Verb, dryRun.DryRun = "get", true
+	for _, r := range []ledger.Request{read, dryRun} {
+		if err := l.Begin(&ledger.Entry{}, r); err != nil || told != nil {
+			t.Errorf("%s: %v", r.String(), err)
+		}
+	}
+	late, ok := errors.AsType[*ledger.LateWriteError](l.Begin(&ledger.Entry{}, update()))
+	if !ok || late != told || late.Controller != "web" || late.Key != "k" || l.Wrote() || len(l.Requests()) != 2 {
+		t.Errorf("a late write: %v, told %v", late, told)
+	}
+}
+
+func TestContext(t *testing.T) {
+	l := ledger.New(ledger.Origin{})
+	ctx := ledger.With(t.Context(), l)
+	for name, c := range map[string]struct {
+		ctx     context.Context
+		want    *ledger.Ledger
+		decided bool
+	}{
+		"none":       {t.Context(), nil, false},
+		"with one":   {ctx, l, true},
+		"on purpose": {ledger.Without(ctx), nil, true},
+	} {
+		if got := ledger.Of(c.ctx); got != c.want || (c.ctx.Value(ledger.ContextKey{}) != nil) != c.decided {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

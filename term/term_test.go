@@ -1,0 +1,227 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package term
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestL2_EitherClockEndsTheTrust: the arithmetic, by itself.
+func TestL2_EitherClockEndsTheTrust(t *testing.T) {
+	const s = time.Second
+	type look struct{ mono, wall time.Duration }
+	for name, c := range map[string]struct {
+		looks []look
+		want  bool // that it is over at the last look
+	}{
+		"in time":                        {[]look{{0, 0}, {10*s - 1, 10*s - 1}}, false},
+		"time is over":                   {[]look{{10 * s, 10 * s}}, true},
+		"the machine slept":              {[]look{{1 * s, 3600 * s}}, true},
+		"the clock was set back":         {[]look{{10 * s, -3600 * s}}, true},
+		"set back, and time is left":     {[]look{{9 * s, -3600 * s}}, false},
+		"set forward, and back again":    {[]look{{1 * s, 11 * s}, {2 * s, 2 * s}}, true},
+		"back first, and then as before": {[]look{{1 * s, -5 * s}, {2 * s, 2 * s}}, false},
+	} {
+		trust, over := trust{limit: 10 * s}, false
+		for _, l := range c.looks {
+			over = trust.over(l.mono, l.wall)
+		}
+		if over != c.want {
+			t.Errorf("%s: over is %t", name, over)
+		}
+	}
+	for _, limit := range []time.Duration{0, -1} {
+		if trust := (trust{limit: limit}); !trust.over(0, 0) {
+			t.Errorf("%s is trusted", limit)
+		}
+	}
+}
+
+// FuzzTrust: whatever the clocks say, nothing is trusted after either has run for the limit, and only a renewal brings it back.
+func FuzzTrust(f *testing.F) {
+	f.Add(int64(10), []byte{1, 1, 1, 250, 0, 3, 9, 9, 1})
+	f.Add(int64(300), []byte{0, 0, 2, 100, 100, 0, 200, 200, 0})
+	f.Fuzz(func(t *testing.T, limit int64, steps []byte) {
+		trust, lost := trust{limit: time.Duration(limit)}, false
+		var mono, wall time.Duration
+		for ; len(steps) >= 3; steps = steps[3:] {
+			if steps[2]%4 == 3 {
+				trust.renew()
+				mono, wall, lost = 0, 0, false
+			}
+			mono += time.Duration(steps[0])
+			wall += time.Duration(int8(steps[1])) * 4 // also back
+			over := trust.over(mono, wall)
+			if lost = lost || int64(mono) >= limit || int64(wall) >= limit; over != lost {
+				t.Fatalf("after %d and %d of %d: over is %t", mono, wall, limit, over)
+			}
+		}
+	})
+}
+
+// TestL2_TheWallClockCounts: a time without a monotonic reading is all that a machine knows that has slept.
+func TestL2_TheWallClockCounts(t *testing.T) {
+	for ago, want := range map[time.Duration]bool{9 * time.Second: true, 10 * time.Second: false} {
+		synctest.Test(t, func(t *testing.T) {
+			leading := New(Token{}, time.Now().Round(0).Add(-ago), 10*time.Second)
+			if err := leading.Trusted(); (err == nil) != want {
+				t.Errorf("%s after a renewal: %v", ago, err)
+			}
+		})
+	}
+}
+
+func TestTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cause, start := errors.New("lost"), time.Now()
+		leading := New(Token{Lease: "u", ResourceVersion: "7"}, start, 10*time.Second)
+		check := func(what string, trusted bool, until time.Duration) {
+			t.Helper()
+			if err := leading.Trusted(); (err == nil) != trusted {
+				t.Errorf("%s: %v", what, err)
+			}
+			if got := leading.Until().Sub(start); got != until {
+				t.Errorf("%s: until %s, want %s", what, got, until)
+			}
+		}
+		check("at first", true, 10*time.Second)
+		time.Sleep(10*time.Second - 1)
+		check("at the end", true, 10*time.Second)
+		time.Sleep(time.Nanosecond)
+		check("after the end", false, 10*time.Second)
+		leading.Extend(start.Add(-time.Second))
+		check("after an old renewal", false, 10*time.Second)
+		leading.Extend(start.Add(9 * time.Second))
+		check("after a renewal", true, 19*time.Second)
+		select {
+		case <-leading.Done():
+			t.Error("done")
+		default:
+		}
+		leading.End(cause)
+		leading.End(nil)
+		leading.Extend(time.Now())
+		check("after its end", false, 20*time.Second)
+		<-leading.Done()
+		if err := leading.Trusted(); !errors.Is(err, cause) || !strings.Contains(err.Error(), "u@7") {
+			t.Error(err)
+		}
+	})
+}
+
+func TestOf(t *testing.T) {
+	leading := New(Token{}, time.Now(), time.Hour)
+	ctx := With(context.Background(), leading)
+	for what, c := range map[string]struct {
+		ctx     context.Context
+		leading *Term
+		said    bool
+	}{
+		"none":                {context.Background(), nil, false},
+		"one":                 {ctx, leading, true},
+		"on purpose without":  {Without(ctx), nil, true},
+		"nil changes nothing": {With(ctx, nil), leading, true},
+		"nil is not said":     {With(context.Background(), nil), nil, false},
+	} {
+		if got, said := Of(c.ctx), Decided(c.ctx); got != c.leading || said != c.said {
+			t.Errorf("%s: %v, %t", what, got, said)
+		}
+	}
+}
+
+// tapped counts what is written to a connection. Who closes it gives way to who wants to write.
+type tapped struct {
+	net.Conn
+	bytes *atomic.Int64
+}
+
+func (c tapped) Close() error {
+	for range 1000 {
+		runtime.Gosched()
+	}
+	return c.Conn.Close()
+}
+
+func (c tapped) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.bytes.Add(int64(n))
+	return n, err
+}
+
+// TestL2_AConnectionThatComesTooLateIsNotUsed: while it was made, only the wall clock ran, so no timer has ended the wait. Not a
+// byte of the request is written, in either version of HTTP.
+func TestL2_AConnectionThatComesTooLateIsNotUsed(t *testing.T) {
+	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(proto, func(t *testing.T) {
+			var requests, written atomic.Int64
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				io.Copy(io.Discard, r.Body)
+				if r.Proto != proto {
+					t.Errorf("a request in %s", r.Proto)
+				}
+			}))
+			if server.EnableHTTP2 = proto == "HTTP/2.0"; server.EnableHTTP2 {
+				server.StartTLS()
+			} else {
+				server.Start()
+			}
+			defer server.Close()
+			for range 5 {
+				leading := New(Token{}, time.Now(), time.Hour)
+				base := server.Client().Transport.(*http.Transport).Clone()
+				base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+					conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+					leading.mu.Lock()
+					leading.trust.lost = true // as if somebody had asked meanwhile
+					leading.mu.Unlock()
+					return tapped{conn, &written}, err
+				}
+				put := func() error {
+					req, _ := http.NewRequestWithContext(t.Context(), http.MethodPut, server.URL, strings.NewReader("{}"))
+					resp, err := leading.RoundTrip(base, req, true)
+					if err == nil {
+						io.Copy(io.Discard, resp.Body)
+						resp.Body.Close()
+					}
+					return err
+				}
+				err := put()
+				if fenced, ok := errors.AsType[*FencedError](err); !ok || fenced.Uncertain {
+					t.Fatal(err)
+				}
+				if n := written.Load(); n != 0 && proto == "HTTP/1.1" {
+					t.Fatalf("%d bytes were written", n)
+				}
+				leading.Extend(time.Now())
+				if proto == "HTTP/2.0" { // the connection is still good
+					if err := put(); err != nil || requests.Swap(0) != 1 {
+						t.Fatalf("after a renewal: %v", err)
+					}
+				}
+				base.CloseIdleConnections()
+				leading.End(nil)
+			}
+			server.Close()
+			if n := requests.Load(); n != 0 {
+				t.Errorf("%d requests have arrived", n)
+			}
+		})
+	}
+}

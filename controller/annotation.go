@@ -28,46 +28,48 @@ const (
 type observed[K comparable] struct {
 	*workqueue.Queue[K]
 
-	controller *Controller[K]
+	pauses     *pauses[K]
+	interrupts *interrupts[K]
 	source     source.Source[K]
+	ignore     bool // Options.IgnoreAnnotations
 }
 
 // Observe implements source.Observer. A pause begins before the event can make the key due; a pause ends, and a Reconcile is
 // interrupted, after that, so that what follows is one Reconcile and not two.
 func (o *observed[K]) Observe(key K, e handler.Event) (after func()) {
-	c, by := o.controller, pauser[K]{o, e.Key()}
-	heeded := !c.o.IgnoreAnnotations
+	by := pauser[K]{o, e.Key()}
+	heeded := !o.ignore
 	paused := heeded && e.New != nil && isPaused(e.New)
 	if paused {
-		c.pause(key, by, true)
+		o.pauses.set(key, by, true)
 	}
-	resumed := !paused && c.isPaused(key)
+	resumed := !paused && o.pauses.has(key)
 	same := e.Old != nil && e.New != nil && e.Old.GetUID() == e.New.GetUID()
 	if same && heeded {
-		c.requeueIfAsked(key, e)
+		o.requeueIfAsked(key, e)
 	}
-	moved := same && c.o.Interrupt > 0 && e.Old.GetGeneration() != e.New.GetGeneration()
+	moved := same && o.interrupts.most > 0 && e.Old.GetGeneration() != e.New.GetGeneration()
 	if !resumed && !moved {
 		return nil
 	}
 	return func() {
 		if resumed {
-			c.pause(key, by, false)
+			o.pauses.set(key, by, false)
 		}
 		if moved {
-			c.interrupt(key, e.New)
+			o.interrupts.interrupt(key, e.New)
 		}
 	}
 }
 
 // requeueIfAsked makes a key due if the annotation for that has changed.
-func (c *Controller[K]) requeueIfAsked(key K, e handler.Event) {
+func (o *observed[K]) requeueIfAsked(key K, e handler.Event) {
 	value, _ := annotation(e.New, RequeueAnnotation)
 	if value == "" {
 		return
 	}
 	if before, _ := annotation(e.Old, RequeueAnnotation); value != before {
-		c.queue.RequeueNowFor(key, workqueue.Reason{
+		o.RequeueNowFor(key, workqueue.Reason{
 			Source: "annotation " + RequeueAnnotation, Event: "requeue", Object: e.Key().String(),
 			UID: string(e.New.GetUID()), ResourceVersion: e.New.GetResourceVersion(),
 		})
@@ -76,10 +78,10 @@ func (c *Controller[K]) requeueIfAsked(key K, e handler.Event) {
 
 // forget ends the pauses that objects of the source have asked for. It is called when nobody watches them any more.
 func (o *observed[K]) forget() {
-	for key, r := range o.controller.records.all() {
+	for key, r := range o.pauses.records.all() {
 		for _, p := range r.pausedBy {
 			if p.by == o {
-				o.controller.pause(key, p, false)
+				o.pauses.set(key, p, false)
 			}
 		}
 	}

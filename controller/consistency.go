@@ -7,7 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,64 +24,82 @@ import (
 // mostGivenUp is how many writes are remembered that were not shown within the bound.
 const mostGivenUp = 100
 
+// consistency makes keys wait until the caches show what was written (C6, L9).
+type consistency[K comparable] struct {
+	name     string        // of the controller
+	bound    time.Duration // Options.ReadYourWrites
+	hooks    *hook.Controller
+	logger   func(context.Context) *slog.Logger
+	declared *cache.Declarations
+	stale    func() error // why what is watched or read may be old
+	queue    *workqueue.Queue[K]
+	records  *records[K]
+
+	resolver   resolver
+	takingOver atomic.Pointer[string] // what Lead waits for
+
+	mu     sync.Mutex // guards former
+	former *past      // what a controller of this name left behind, see Controller.Inherit
+}
+
 // putOff parks a key while the caches do not show what its last Reconcile wrote (C6), or, if that
 // Reconcile returned Stale, while anything is stale. It reports whether it did. If not, p.doubts is
 // what the Reconcile that starts now may not see.
-func (c *Controller[K]) putOff(ctx context.Context, item workqueue.Item[K], p *past) (parked bool) {
+func (k *consistency[K]) putOff(ctx context.Context, item workqueue.Item[K], p *past) (parked bool) {
 	if p.unnotify != nil {
 		p.unnotify()
 		p.unnotify = nil
 	}
-	c.revive(p)
-	missing, unknown := c.outstanding(ctx, p)
+	k.revive(p)
+	missing, unknown := k.outstanding(ctx, p)
 	p.doubts = errors.Join(p.lost, unknown)
 	reason := missing
 	if reason == nil && p.stale {
-		reason = c.staleGap(p)
+		reason = k.staleGap(p)
 	}
 	now := time.Now()
 	if p.since.IsZero() && reason != nil {
 		p.since = now
 	}
-	left := c.waitAtMost() - now.Sub(p.since)
+	left := k.waitAtMost() - now.Sub(p.since)
 	if p.stale { // it returns at once, again and again
 		left = max(left, time.Second-now.Sub(p.since))
 	}
 	if reason == nil || left <= 0 {
-		c.giveUp(p, missing != nil, now)
+		k.giveUp(p, missing != nil, now)
 		return false
 	}
-	c.park(item, p, reason, left)
+	k.park(item, p, reason, left)
 	return true
 }
 
 // park parks a key until the gap closes, and asks again from time to time, for at most the time left.
-func (c *Controller[K]) park(item workqueue.Item[K], p *past, reason gap, left time.Duration) {
+func (k *consistency[K]) park(item workqueue.Item[K], p *past, reason gap, left time.Duration) {
 	p.missing = reason.String()
-	p.unnotify = reason.Notify(func() { c.queue.Wake(item.Key()) })
+	p.unnotify = reason.Notify(func() { k.queue.Wake(item.Key()) })
 	pause := min(left, time.Second<<min(p.checks, 10))
 	if _, silent := reason.(textGap); silent { // it calls no Notify
 		pause = min(left, time.Second)
 	} else {
 		p.checks++
 	}
-	c.records.put(item.Key(), p)    // before another worker can take the key
+	k.records.put(item.Key(), p)    // before another worker can take the key
 	_ = item.Park(p.missing, pause) // cannot fail: the item is held
-	if c.queue.ShuttingDown() {     // then the key was dropped, perhaps after letGo
+	if k.queue.ShuttingDown() {     // then the key was dropped, perhaps after letGo
 		p.unnotify()
 	}
 }
 
 // waitAtMost is how long a key waits for the caches.
-func (c *Controller[K]) waitAtMost() time.Duration {
-	if c.o.ReadYourWrites < 0 { // then only a key that returned Stale waits
+func (k *consistency[K]) waitAtMost() time.Duration {
+	if k.bound < 0 { // then only a key that returned Stale waits
 		return defaultReadYourWrites
 	}
-	return c.o.ReadYourWrites
+	return k.bound
 }
 
 // giveUp ends a wait, if there was one: because everything is shown, or because the time is over.
-func (c *Controller[K]) giveUp(p *past, expired bool, now time.Time) {
+func (k *consistency[K]) giveUp(p *past, expired bool, now time.Time) {
 	tell := p.doubts != nil || len(p.unsure) > 0 || !p.since.IsZero()
 	given := p.unsure
 	if p.expired = expired; expired {
@@ -87,9 +108,9 @@ func (c *Controller[K]) giveUp(p *past, expired bool, now time.Time) {
 	}
 	p.givenUp = slices.Concat(p.givenUp, given)
 	p.givenUp = p.givenUp[max(0, len(p.givenUp)-mostGivenUp):]
-	still := c.stillMissing(p)
+	still := k.stillMissing(p)
 	if expired && still != nil {
-		still = fmt.Errorf("not shown within %s: %w", c.o.ReadYourWrites, still)
+		still = fmt.Errorf("not shown within %s: %w", k.bound, still)
 	}
 	p.doubts = errors.Join(p.doubts, still)
 	if tell {
@@ -97,18 +118,18 @@ func (c *Controller[K]) giveUp(p *past, expired bool, now time.Time) {
 		if !p.since.IsZero() {
 			a.Took = now.Sub(p.since)
 		}
-		c.tellAwaited(a)
+		k.tellAwaited(a)
 	}
 }
 
 // revive makes a key wait again for writes that it gave up while their informer failed, once the
 // informer has recovered.
-func (c *Controller[K]) revive(p *past) {
+func (k *consistency[K]) revive(p *past) {
 	p.givenUp = slices.DeleteFunc(slices.Clone(p.givenUp), func(w unseen) bool {
 		if !w.failing {
 			return false
 		}
-		missing, _ := c.gapOf(&w)
+		missing, _ := k.gapOf(&w)
 		if missing != nil && missing.Failing() {
 			return false
 		}
@@ -120,9 +141,21 @@ func (c *Controller[K]) revive(p *past) {
 	})
 }
 
+// isOver reports whether nothing depends on a past.
+func (k *consistency[K]) isOver(p *past) bool {
+	if p.failure != nil || !p.since.IsZero() || p.answers != nil {
+		return false
+	}
+	now := *p
+	now.awaited = slices.Clone(p.awaited)
+	gap, _ := k.behind(&now)
+	now.givenUp = slices.Concat(now.givenUp, now.unsure)
+	return gap == nil && k.stillMissing(&now) == nil
+}
+
 // letGo ends the notifications of keys that will not be taken any more: informers outlive a controller.
-func (c *Controller[K]) letGo() {
-	for _, r := range c.records.all() {
+func (k *consistency[K]) letGo() {
+	for _, r := range k.records.all() {
 		if r.past != nil && r.past.unnotify != nil {
 			r.past.unnotify()
 		}
@@ -158,22 +191,22 @@ type unseen struct {
 
 // outstanding returns a write that an informer does not show yet, if there is one, and why others
 // cannot be waited for. It asks the API server about lost answers when all informers follow it.
-func (c *Controller[K]) outstanding(ctx context.Context, p *past) (missing gap, unknown error) {
-	missing, unknown = c.behind(p)
+func (k *consistency[K]) outstanding(ctx context.Context, p *past) (missing gap, unknown error) {
+	missing, unknown = k.behind(p)
 	if missing != nil || len(p.unsure) == 0 {
 		return missing, unknown
 	}
-	if missing = c.resolve(ctx, p); missing != nil {
+	if missing = k.resolve(ctx, p); missing != nil {
 		return missing, unknown
 	}
-	return c.behind(p)
+	return k.behind(p)
 }
 
 // behind returns the last write that an informer does not show yet, if there is one, and why some
 // cannot be waited for. Those with a lost answer become unsure. It asks about the oldest first, and
 // again about all until all are shown: an object that was created and deleted is absent before and
 // after, and only its creation tells the one from the other.
-func (c *Controller[K]) behind(p *past) (last gap, unknown error) {
+func (k *consistency[K]) behind(p *past) (last gap, unknown error) {
 	if p.answers != nil {
 		p.awaited, p.answers = awaited(p.answers)
 		p.awaited = append(p.awaited, p.revived...)
@@ -181,7 +214,7 @@ func (c *Controller[K]) behind(p *past) (last gap, unknown error) {
 	p.unsure = nil
 	for i := range p.awaited {
 		w := &p.awaited[i]
-		missing, why := c.gapOf(w)
+		missing, why := k.gapOf(w)
 		switch {
 		case missing != nil:
 			last = missing
@@ -195,7 +228,7 @@ func (c *Controller[K]) behind(p *past) (last gap, unknown error) {
 }
 
 // gapOf returns what an informer does not show of a write, or why that cannot be told.
-func (c *Controller[K]) gapOf(w *unseen) (missing gap, unknown error) {
+func (k *consistency[K]) gapOf(w *unseen) (missing gap, unknown error) {
 	if w.Effect == ledger.Pending {
 		return textGap(w.String() + ": there is no answer yet"), nil
 	}
@@ -204,7 +237,7 @@ func (c *Controller[K]) gapOf(w *unseen) (missing gap, unknown error) {
 		shows = []cache.Written{written(&w.Write)}
 	}
 	for _, s := range shows {
-		g, why := c.declared.Behind(s)
+		g, why := k.declared.Behind(s)
 		if g != nil {
 			missing = g
 		}
@@ -215,22 +248,22 @@ func (c *Controller[K]) gapOf(w *unseen) (missing gap, unknown error) {
 
 // stillMissing names the writes that were given up and are not shown now, and forgets the others. A
 // write with a lost answer counts as missing for as long as a key would wait for it.
-func (c *Controller[K]) stillMissing(p *past) error {
+func (k *consistency[K]) stillMissing(p *past) error {
 	var all []error
 	var missing []unseen
 	for i := range p.givenUp {
 		w := &p.givenUp[i]
-		gap, why := c.gapOf(w)
+		gap, why := k.gapOf(w)
 		switch {
 		case w.Effect == ledger.Pending: // its ledger was given up with it
-			if time.Since(w.Started) >= c.waitAtMost() {
+			if time.Since(w.Started) >= k.waitAtMost() {
 				continue
 			}
 			all = append(all, errors.New(gap.String()))
 		case gap != nil:
 			w.failing = gap.Failing()
 			all = append(all, errors.New(gap.String()))
-		case why != nil && w.Unknown != "" && time.Since(w.Started.Add(w.Took)) < c.waitAtMost():
+		case why != nil && w.Unknown != "" && time.Since(w.Started.Add(w.Took)) < k.waitAtMost():
 			all = append(all, fmt.Errorf("%s: %w", &w.Write, why))
 		default:
 			continue
@@ -278,9 +311,9 @@ func written(w *ledger.Write) cache.Written {
 	return shown
 }
 
-func (c *Controller[K]) tellAwaited(a hook.Awaited) {
-	if c.o.Hooks.Awaited != nil {
-		a.Controller = c.name
-		c.o.Hooks.Awaited(a)
+func (k *consistency[K]) tellAwaited(a hook.Awaited) {
+	if k.hooks.Awaited != nil {
+		a.Controller = k.name
+		k.hooks.Awaited(a)
 	}
 }

@@ -49,8 +49,8 @@ func (c *Controller[K]) newTerm(work context.Context, missing func() error) (*le
 	if leading := term.Of(work); leading != nil {
 		t.name = leading.String()
 	}
-	work = context.WithValue(work, staleKey{}, func() error { return errors.Join(missing(), c.formerMissing(), c.stale()) })
-	return t, c.declared.Context(work)
+	work = context.WithValue(work, staleKey{}, func() error { return errors.Join(missing(), c.consistency.formerMissing(), c.inputs.stale()) })
+	return t, c.inputs.declared.Context(work)
 }
 
 // Value implements context.Context.
@@ -75,7 +75,7 @@ func (t *lead[K]) newRunning(work context.Context, item workqueue.Item[K], of *r
 		base = leveled{base, *of.level}
 	}
 	log := slog.New(&itemLog[K]{base: base, item: item, run: c.run})
-	ctx, cancel := c.cancellable(logr.NewContextWithSlogLogger(work, log))
+	ctx, cancel := t.cancellable(logr.NewContextWithSlogLogger(work, log))
 	return &running[K]{Context: ctx, cancel: cancel, term: t, item: item, past: of.past, since: c.now(), log: log}
 }
 
@@ -97,7 +97,7 @@ func (r *running[K]) newLedger() *ledger.Ledger {
 	c := r.term.controller
 	return ledger.New(ledger.Origin{
 		Controller: c.name, Key: r.item.Key(), Run: c.run, Delivery: r.item.Delivery(), Term: r.term.name,
-		Decode: c.declared.Selects, Late: r.term.late,
+		Decode: c.inputs.declared.Selects, Late: r.term.late,
 	})
 }
 
@@ -132,7 +132,8 @@ func (r *running[K]) wrote() *ledger.Ledger {
 func (r *running[K]) String() string { return fmt.Sprintf("reconcile of %v", r.item.Key()) }
 
 // cancellable returns the context of a Reconcile, and what ends it: a no-op if nothing ever will.
-func (c *Controller[K]) cancellable(work context.Context) (context.Context, context.CancelCauseFunc) {
+func (t *lead[K]) cancellable(work context.Context) (context.Context, context.CancelCauseFunc) {
+	c := t.controller
 	if c.o.Deadline == 0 && c.o.Interrupt == 0 {
 		return work, func(error) {}
 	}

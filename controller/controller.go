@@ -11,13 +11,13 @@ import (
 	"reflect"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -30,37 +30,24 @@ type Controller[K comparable] struct {
 	queue      *workqueue.Queue[K]
 	run        string        // begins each reconcile ID
 	synced     chan struct{} // closed by Warm
-	declared   cache.Declarations
-	records    records[K]
-	ownEvents  atomic.Int64 // how many did not end a backoff
-	began      time.Time    // its clock begins
-	opened     func()       // tells QueueHooks of the queue
-	slowLines  *fewLines
+	began      time.Time     // its clock begins
+	opened     func()        // tells QueueHooks of the queue
 	errorLog   errorLog
-	resolver   resolver
 	told       told
-	workers    workers[K]
-	takingOver atomic.Pointer[string] // what Lead waits for (L9, C6)
 
-	mu      sync.Mutex         // guards what follows
-	wrong   []error            // what Validate reports
-	watches []*watching[K]     // replaced, never changed
-	reads   []Readable         // replaced, never changed
-	start   func(*watching[K]) // while Warm runs
-	warmed  bool
-	former  *past // what a controller of this name left behind, see Inherit
-}
+	inputs      inputs[K]
+	records     records[K]
+	workers     workers[K]
+	consistency consistency[K]
+	own         ownEvents[K]
+	spins       spins[K]
+	pauses      pauses[K]
+	interrupts  interrupts[K]
+	watchdog    watchdog[K]
 
-// Readable is something that a Reconciler reads. A *cache.Handle is one, and so is every source.
-type Readable interface {
-	// WaitForSync returns nil once it can be read, or an error when ctx ends before.
-	WaitForSync(ctx context.Context) error
-	// Settled returns nil once it is synced, or is in trouble that Stale names; and an error when ctx ends before.
-	Settled(ctx context.Context) error
-	// Stale returns nil while what is read follows the API server, otherwise why it may be old.
-	Stale() error
-	// String names it.
-	String() string
+	mu     sync.Mutex // guards what follows
+	wrong  []error    // what Validate reports
+	warmed bool
 }
 
 // New makes a controller with keys of namespace and name. Its queue has workqueue.ThreeClasses:
@@ -75,8 +62,8 @@ func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller
 // the controller's name, and q.Classes to workqueue.ThreeClasses.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
 	c := &Controller[K]{name: name, reconciler: r, o: o.withDefaults(), run: fmt.Sprintf("%08x", rand.Uint32()), synced: make(chan struct{}), began: time.Now()}
-	c.slowLines = newFewLines()
-	c.workers.want = c.o.Workers
+	c.inputs.name, c.workers.want = name, c.o.Workers
+	c.own = ownEvents[K]{declared: &c.inputs.declared, records: &c.records}
 	if q.Name == "" {
 		q.Name = name
 	}
@@ -85,18 +72,30 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	}
 	q.Hooks = q.Hooks.With(c.queueHooks())
 	var err error
-	c.queue, err = workqueue.New(c.withOwnEvents(q))
+	c.queue, err = workqueue.New(c.own.options(q))
 	if err != nil {
 		c.complain(err)
 		c.queue, _ = workqueue.New(workqueue.Options[K]{}) // so that Queue is never nil; Run refuses
 	}
-	c.declareLocked() // nobody else has it yet
+	c.assemble()
+	c.inputs.read() // nothing yet
 	c.complain(o.Validate())
 	c.complain(checkName(name))
 	if isNil(r) {
 		c.complain(errors.New("the reconciler is nil; give New one that was made"))
 	}
 	return c
+}
+
+// assemble gives each part what it works on.
+func (c *Controller[K]) assemble() {
+	c.consistency.name, c.consistency.bound, c.consistency.hooks = c.name, c.o.ReadYourWrites, c.o.Hooks
+	c.consistency.logger, c.consistency.stale, c.consistency.declared = c.logger, c.inputs.stale, &c.inputs.declared
+	c.consistency.queue, c.consistency.records = c.queue, &c.records
+	c.spins = spins[K]{own: &c.own, records: &c.records, queue: c.queue, now: c.now, told: &c.told}
+	c.pauses = pauses[K]{records: &c.records, queue: c.queue}
+	c.interrupts = interrupts[K]{most: c.o.Interrupt, queue: c.queue, workers: &c.workers, records: &c.records}
+	c.watchdog = watchdog[K]{name: c.name, run: c.run, o: &c.o, workers: &c.workers, now: c.now, lines: newFewLines()}
 }
 
 // now is the time since the controller was made.
@@ -118,6 +117,46 @@ func (c *Controller[K]) Name() string { return c.name }
 // called at any time.
 func (c *Controller[K]) Queue() workqueue.Adder[K] { return c.queue }
 
+// Watch adds a source, at any time until Warm ends. Workers start when the sources that were added before are settled. A source
+// that is added later and cannot start ends Warm with its error, as those of the start do.
+func (c *Controller[K]) Watch(s source.Source[K]) {
+	if s == nil {
+		c.complain(errors.New("Watch was given no source"))
+		return
+	}
+	c.inputs.watch(s)
+}
+
+// Unwatch stops a source that Watch was given, waits until it has returned, and forgets it: nothing of it is left, but keys that
+// it made due stay so. It returns the source's error, if any, or one that says that it still runs when ctx ends before. It may be
+// called at any time, also in a Reconcile, but not by a handler, a filter or a poll of the source itself, which it waits for.
+func (c *Controller[K]) Unwatch(ctx context.Context, s source.Source[K]) error {
+	w, running := c.inputs.unwatch(s)
+	switch {
+	case w == nil:
+		return errors.Join(c.named(fmt.Errorf("%v is not watched", s))...)
+	case !running:
+		return nil
+	}
+	w.stop()
+	select {
+	case <-w.ended:
+		return errors.Join(c.named(w.err)...)
+	case <-ctx.Done():
+		return errors.Join(c.named(fmt.Errorf("%s has not stopped yet: %w", s, context.Cause(ctx)))...)
+	}
+}
+
+// Sources returns where each source that is watched stands, in the order of Watch. It is for people: counting takes time.
+func (c *Controller[K]) Sources() []source.State {
+	watches, _ := c.inputs.all()
+	states := make([]source.State, 0, len(watches))
+	for _, w := range watches {
+		states = append(states, w.source.State())
+	}
+	return states
+}
+
 // Reads declares what Reconcile reads without watching it: workers start when it is settled, too, and Stale looks at it. A handle
 // that is neither watched nor declared cannot be read in a Reconcile: it would be a watch that nobody sees. Call it before the
 // start.
@@ -126,26 +165,7 @@ func (c *Controller[K]) Reads(r ...Readable) {
 		c.complain(errors.New("Reads was given nothing to read"))
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.reads = append(slices.Clip(c.reads), r...)
-	c.declareLocked()
-}
-
-// declareLocked allows Reconcile to read what is watched and what was given to Reads.
-func (c *Controller[K]) declareLocked() {
-	var of []cache.Declared
-	for _, w := range c.watches {
-		if k, ok := w.source.(interface{ Handle() cache.Declared }); ok {
-			of = append(of, k.Handle())
-		}
-	}
-	for _, r := range c.reads {
-		if d, ok := r.(cache.Declared); ok {
-			of = append(of, d)
-		}
-	}
-	c.declared.Set(fmt.Sprintf("the controller %q", c.name), of...)
+	c.inputs.read(r...)
 }
 
 // checkName returns an error that states the rule for names. A name becomes a metric's label, an
@@ -169,8 +189,9 @@ func isNil(v any) bool {
 // Validate returns an error that names everything that is wrong with how the controller was put together, one line each.
 func (c *Controller[K]) Validate() error {
 	c.mu.Lock()
-	wrong, watches := slices.Clone(c.wrong), c.watches
+	wrong := slices.Clone(c.wrong)
 	c.mu.Unlock()
+	watches, _ := c.inputs.all()
 	for _, w := range watches {
 		wrong = append(wrong, named(w.source, w.source.Validate()))
 	}
@@ -200,6 +221,16 @@ func (c *Controller[K]) named(err error) []error {
 // Synced is closed when the controller could lead: when every source and everything that it Reads is synced, or in trouble that
 // it names (S9). It stays closed.
 func (c *Controller[K]) Synced() <-chan struct{} { return c.synced }
+
+// Unshown returns the writes of the last Reconcile of each key that the caches do not show yet. A
+// manager gives them to the next controller of the same name, see Inherit. It may be called from
+// anywhere, and returns the most when all Reconciles have returned.
+func (c *Controller[K]) Unshown() []ledger.Write { return c.consistency.unshown() }
+
+// Inherit makes the first Reconcile wait until the caches show these writes, which a controller of the
+// same name has made, for at most Options.ReadYourWrites (C6). A manager calls it when a controller
+// is added in place of one that was removed. Call it once, before Lead.
+func (c *Controller[K]) Inherit(writes []ledger.Write) { c.consistency.inherit(writes) }
 
 // Run warms and leads at once, until ctx is done: for a controller without a manager. It leads under the term of leadership that ctx
 // carries, if there is one (term.With, leaderelection.Observe); else the log and the snapshot say that there is none. Whoever runs the cache must keep it

@@ -7,9 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-
-	"github.com/setpoint-dev/setpoint/source"
 )
 
 // CatchUp returns nil once everything that the API server had at the call, of what the controller watches or reads, has been
@@ -19,37 +16,7 @@ import (
 //
 // [manager.Manager.Idle]: https://pkg.go.dev/github.com/setpoint-dev/setpoint/manager#Manager.Idle
 func (c *Controller[K]) CatchUp(ctx context.Context) error {
-	c.mu.Lock()
-	watches, reads := c.watches, c.reads
-	c.mu.Unlock()
-	results := make(chan error, len(watches)+len(reads))
-	var all sync.WaitGroup
-	for _, w := range watches {
-		all.Go(func() {
-			err := catchUp(ctx, w.source)
-			if closed(w.removed) {
-				err = nil
-			}
-			results <- named(w.source, err)
-		})
-	}
-	for _, r := range reads {
-		all.Go(func() { results <- named(r, catchUp(ctx, r)) })
-	}
-	all.Wait()
-	close(results)
-	var wrong []error
-	for err := range results {
-		wrong = append(wrong, err)
-	}
-	return errors.Join(c.named(errors.Join(wrong...))...)
-}
-
-func catchUp(ctx context.Context, r Readable) error {
-	if s, ok := r.(source.CatchingUp); ok {
-		return s.CatchUp(ctx)
-	}
-	return r.Settled(ctx)
+	return errors.Join(c.named(c.inputs.catchUp(ctx))...)
 }
 
 // Quiet waits for a moment at which no key is ready, held or parked, as workqueue.Queue.Quiet says in full, and returns how many

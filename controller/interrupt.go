@@ -32,16 +32,24 @@ func (i *Interruption) Error() string {
 // Unwrap returns context.Canceled.
 func (i *Interruption) Unwrap() error { return context.Canceled }
 
+// interrupts cancels Reconciles whose objects move on (C12).
+type interrupts[K comparable] struct {
+	most    int // in a row; 0: none
+	queue   *workqueue.Queue[K]
+	workers *workers[K]
+	records *records[K]
+}
+
 // interrupt cancels the Reconcile of a key that runs, if one does, because its object has moved on. Not because of what it has
 // written itself, or the one before it, whose events may come after its start; nor where it is in doubt whether it has.
-func (c *Controller[K]) interrupt(key K, o handler.Object) {
-	if state, _ := c.queue.Look(key); state.State != workqueue.Held || state.Paused { // one that is paused is to come to its end
+func (i *interrupts[K]) interrupt(key K, o handler.Object) {
+	if state, _ := i.queue.Look(key); state.State != workqueue.Held || state.Paused { // one that is paused is to come to its end
 		return
 	}
-	slots, _ := c.workers.all()
+	slots, _ := i.workers.all()
 	for _, s := range slots {
 		r := s.run.Load()
-		if r == nil || r.item.Key() != key || c.records.look(key).interrupted >= c.o.Interrupt || r.mayHaveMade(o) {
+		if r == nil || r.item.Key() != key || i.records.look(key).interrupted >= i.most || r.mayHaveMade(o) {
 			continue
 		}
 		r.cancel(&Interruption{
@@ -69,15 +77,15 @@ func (r *running[K]) mayHaveMade(o handler.Object) bool {
 	return lost > 0 || slices.ContainsFunc(l.Writes(), may)
 }
 
-// noteInterrupted notes how a Reconcile has ended: one that was cut short has not come to its end,
+// note notes how a Reconcile has ended: one that was cut short has not come to its end,
 // whether its object has moved on or not.
-func (c *Controller[K]) noteInterrupted(key K, cutShort, movedOn bool) {
-	before := c.records.look(key).interrupted
+func (i *interrupts[K]) note(key K, cutShort, movedOn bool) {
+	before := i.records.look(key).interrupted
 	switch {
 	case cutShort && movedOn:
-		c.records.edit(key, func(r *record[K]) { r.interrupted++ })
+		i.records.edit(key, func(r *record[K]) { r.interrupted++ })
 	case !cutShort && before > 0:
-		c.records.edit(key, func(r *record[K]) { r.interrupted = 0 })
+		i.records.edit(key, func(r *record[K]) { r.interrupted = 0 })
 	}
 }
 

@@ -52,6 +52,26 @@ func (l *itemLog[K]) WithAttrs(attrs []slog.Attr) slog.Handler { return l.with()
 // WithGroup implements slog.Handler.
 func (l *itemLog[K]) WithGroup(name string) slog.Handler { return l.with().WithGroup(name) }
 
+// leveled is a handler with another level.
+type leveled struct {
+	slog.Handler
+
+	level slog.Level
+}
+
+// Enabled implements slog.Handler.
+func (l leveled) Enabled(_ context.Context, level slog.Level) bool { return level >= l.level }
+
+// WithAttrs implements slog.Handler.
+func (l leveled) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return leveled{l.Handler.WithAttrs(attrs), l.level}
+}
+
+// WithGroup implements slog.Handler.
+func (l leveled) WithGroup(name string) slog.Handler {
+	return leveled{l.Handler.WithGroup(name), l.level}
+}
+
 // fewLines has at first ten lines of one thing in the log, and then one in ten seconds.
 type fewLines struct {
 	limit    *rate.Limiter

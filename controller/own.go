@@ -4,10 +4,20 @@
 package controller
 
 import (
+	"sync/atomic"
+
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
+
+// ownEvents recognizes the events of keys' own writes (C7).
+type ownEvents[K comparable] struct {
+	declared *cache.Declarations
+	records  *records[K]
+	skipped  atomic.Int64 // how many did not end a backoff
+}
 
 // added is what one key was added for.
 type added struct {
@@ -18,12 +28,12 @@ type added struct {
 // mostAdded is how many are kept for one key. Of any others it is not known whether they are its own.
 const mostAdded = 10_000
 
-// noteAdded records what a key is added for while a Reconcile of it runs.
-func (c *Controller[K]) noteAdded(key K, delivery uint64, how workqueue.How) {
+// note records what a key is added for while a Reconcile of it runs.
+func (o *ownEvents[K]) note(key K, delivery uint64, how workqueue.How) {
 	if how.Reason.UID == "" {
 		return // it can be nobody's own
 	}
-	c.records.edit(key, func(r *record[K]) {
+	o.records.edit(key, func(r *record[K]) {
 		if r.added == nil || r.added.delivery != delivery {
 			r.added = &added{delivery: delivery}
 		}
@@ -33,12 +43,12 @@ func (c *Controller[K]) noteAdded(key K, delivery uint64, how workqueue.How) {
 	})
 }
 
-// takeAdded returns what a key was added for during a delivery, and forgets it.
-func (c *Controller[K]) takeAdded(key K, delivery uint64) (reasons []workqueue.Reason) {
-	if c.records.look(key).added == nil {
+// take returns what a key was added for during a delivery, and forgets it.
+func (o *ownEvents[K]) take(key K, delivery uint64) (reasons []workqueue.Reason) {
+	if o.records.look(key).added == nil {
 		return nil
 	}
-	c.records.edit(key, func(r *record[K]) {
+	o.records.edit(key, func(r *record[K]) {
 		if r.added != nil && r.added.delivery == delivery {
 			reasons = r.added.reasons
 		}
@@ -69,7 +79,7 @@ func madeBy(writes []unseen) map[version]*ledger.Write {
 
 // isOwn says whether an event is that of a write that is in made, and of nothing else (C7). After a relist an event may stand for
 // several changes: then it is not.
-func (c *Controller[K]) isOwn(made map[version]*ledger.Write, r *workqueue.Reason) bool {
+func (o *ownEvents[K]) isOwn(made map[version]*ledger.Write, r *workqueue.Reason) bool {
 	w := made[version{r.UID, r.ResourceVersion}]
 	if w == nil && r.Event == handler.Delete.String() {
 		w = made[version{uid: r.UID}]
@@ -79,43 +89,43 @@ func (c *Controller[K]) isOwn(made map[version]*ledger.Write, r *workqueue.Reaso
 	}
 	event := written(w)
 	event.ResourceVersion = r.ResourceVersion
-	return !c.declared.Relisted(event)
+	return !o.declared.Relisted(event)
 }
 
 // withdraw takes back what the key was added for because of its own writes.
-func (c *Controller[K]) withdraw(item workqueue.Item[K], made map[version]*ledger.Write, reasons []workqueue.Reason) {
+func (o *ownEvents[K]) withdraw(item workqueue.Item[K], made map[version]*ledger.Write, reasons []workqueue.Reason) {
 	own := 0
 	for i := range reasons {
-		if c.isOwn(made, &reasons[i]) {
+		if o.isOwn(made, &reasons[i]) {
 			own++
 		}
 	}
 	if own > 0 && item.Withdraw(own) == nil {
-		c.ownEvents.Add(int64(own))
+		o.skipped.Add(int64(own))
 	}
 }
 
-// skipInBackoff says whether an event is the key's own write, which does not end its backoff.
-func (c *Controller[K]) skipInBackoff(key K, delivery uint64, how workqueue.How) bool {
-	p := c.records.look(key).past
-	if p == nil || p.delivery != delivery || !c.isOwn(p.made, &how.Reason) {
+// skip says whether an event is the key's own write, which does not end its backoff.
+func (o *ownEvents[K]) skip(key K, delivery uint64, how workqueue.How) bool {
+	p := o.records.look(key).past
+	if p == nil || p.delivery != delivery || !o.isOwn(p.made, &how.Reason) {
 		return false
 	}
-	c.ownEvents.Add(1)
+	o.skipped.Add(1)
 	return true
 }
 
-// withOwnEvents has the queue ask about what may be a key's own events, besides what the user has it ask.
-func (c *Controller[K]) withOwnEvents(q workqueue.Options[K]) workqueue.Options[K] {
+// options has the queue ask about what may be a key's own events, besides what the user has it ask.
+func (o *ownEvents[K]) options(q workqueue.Options[K]) workqueue.Options[K] {
 	tell, skip := q.AddedWhileHeld, q.SkipInBackoff
 	q.AddedWhileHeld = func(key K, delivery uint64, how workqueue.How) {
-		c.noteAdded(key, delivery, how)
+		o.note(key, delivery, how)
 		if tell != nil {
 			tell(key, delivery, how)
 		}
 	}
 	q.SkipInBackoff = func(key K, delivery uint64, how workqueue.How) bool {
-		return c.skipInBackoff(key, delivery, how) || skip != nil && skip(key, delivery, how)
+		return o.skip(key, delivery, how) || skip != nil && skip(key, delivery, how)
 	}
 	return q
 }

@@ -41,15 +41,15 @@ func (t *lead[K]) employ(take, work context.Context, next func(take context.Cont
 	hire := func() *slot[K] {
 		ctx, retire := context.WithCancel(take)
 		s := &slot[K]{retire: retire}
-		all.Go(func() { c.work(s, func() bool { return next(ctx, s) }) })
+		all.Go(func() { c.workers.work(s, func() bool { return next(ctx, s) }) })
 		return s
 	}
 	if !c.workers.open(hire, c.now(), t.name) {
 		return errLeads
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(take))
-	watching.Go(func() { c.watchdog(ctx, slog.New(t.log)) })
-	watching.Go(func() { c.watchEnd(ctx, work, slog.New(t.log)) })
+	watching.Go(func() { c.watchdog.watch(ctx, slog.New(t.log)) })
+	watching.Go(func() { c.watchdog.watchEnd(ctx, work, slog.New(t.log)) })
 	all.Wait()
 	stop()
 	watching.Wait()
@@ -119,11 +119,11 @@ func (w *workers[K]) fillLocked() {
 }
 
 // work is what one worker does. A Reconcile that ends the goroutine takes the worker with it; then another takes its place.
-func (c *Controller[K]) work(s *slot[K], next func() bool) {
+func (w *workers[K]) work(s *slot[K], next func() bool) {
 	exited := true
 	defer func() {
 		s.retire()
-		c.workers.left(s, exited)
+		w.left(s, exited)
 	}()
 	s.introduce()
 	for next() {
@@ -150,11 +150,11 @@ func (w *workers[K]) all() (slots []*slot[K], want int) {
 }
 
 // stats are the figures for hook.ControllerStarted.
-func (c *Controller[K]) stats() hook.ControllerStats {
-	slots, want := c.workers.all()
+func (w *workers[K]) stats() hook.ControllerStats {
+	slots, want := w.all()
 	s := hook.ControllerStats{Workers: want}
-	for _, w := range slots {
-		if w.run.Load() != nil {
+	for _, slot := range slots {
+		if slot.run.Load() != nil {
 			s.Active++
 		}
 	}

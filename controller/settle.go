@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -71,12 +70,13 @@ func judge(ctx context.Context, result Result, err error) ending {
 }
 
 // settle gives the key back to the queue, in exactly one way, and keeps what its next Reconcile depends on.
-func (c *Controller[K]) settle(r *running[K], end ending) {
-	p := c.leave(r, end)
+func (t *lead[K]) settle(r *running[K], end ending) {
+	c := t.controller
+	p := t.leave(r, end)
 	if c.o.Interrupt > 0 {
-		c.noteInterrupted(r.item.Key(), end.outcome == hook.Interrupted, isInterruption(context.Cause(r)))
+		c.interrupts.note(r.item.Key(), end.outcome == hook.Interrupted, isInterruption(context.Cause(r)))
 	}
-	reasons := c.takeAdded(r.item.Key(), r.item.Delivery())
+	reasons := c.own.take(r.item.Key(), r.item.Delivery())
 	var lost error // why the item could not be settled
 	switch end.outcome {
 	case hook.Succeeded:
@@ -87,14 +87,14 @@ func (c *Controller[K]) settle(r *running[K], end ending) {
 		r.log.Error("reconcile failed for good", "err", end.err)
 		lost = r.item.Done()
 	case hook.Stale:
-		c.log(r, slog.LevelInfo, "reconcile returned Stale; the key waits until its caches are current", end)
-		c.parkStale(r.item, p)
+		t.logEnd(r, slog.LevelInfo, "reconcile returned Stale; the key waits until its caches are current", end)
+		c.consistency.parkStale(r.item, p)
 	case hook.Interrupted:
 		r.log.Info("reconcile interrupted", "err", end.err, "cause", context.Cause(r))
 		lost = r.item.Release()
 	default:
-		c.withdraw(r.item, p.made, reasons)
-		lost = c.retry(r, end)
+		c.own.withdraw(r.item, p.made, reasons)
+		lost = t.retry(r, end)
 	}
 	if lost != nil {
 		r.log.Error("the key could not be settled", "err", lost)
@@ -103,7 +103,8 @@ func (c *Controller[K]) settle(r *running[K], end ending) {
 
 // leave returns what the Reconcile leaves behind, and records it before another worker can take the
 // key. It returns nil if that is nothing: never for a key that failed or returned Stale.
-func (c *Controller[K]) leave(r *running[K], end ending) *past {
+func (t *lead[K]) leave(r *running[K], end ending) *past {
+	c := t.controller
 	failed := end.outcome == hook.Failed || end.outcome == hook.Panicked
 	stale := end.outcome == hook.Stale
 	wrote := r.wrote()
@@ -141,8 +142,8 @@ func (c *Controller[K]) leave(r *running[K], end ending) *past {
 			c.sweep()
 		}
 	}
-	if c.missed(p) { // while the Reconcile ran
-		c.addMissed(r.item.Key())
+	if c.consistency.missed(p) { // while the Reconcile ran
+		c.consistency.addMissed(r.item.Key())
 	}
 	return p
 }
@@ -151,7 +152,7 @@ func (c *Controller[K]) leave(r *running[K], end ending) *past {
 // past is taken then.
 func (c *Controller[K]) sweep() {
 	c.records.sweep(func(key K, r *record[K]) {
-		if r.past != nil && c.isOver(r.past) {
+		if r.past != nil && c.consistency.isOver(r.past) {
 			r.past = nil
 		}
 		if r.added != nil { // if the key is not held, its delivery was over when it was added
@@ -165,40 +166,28 @@ func (c *Controller[K]) sweep() {
 	})
 }
 
-// isOver reports whether nothing depends on a past.
-func (c *Controller[K]) isOver(p *past) bool {
-	if p.failure != nil || !p.since.IsZero() || p.answers != nil {
-		return false
-	}
-	now := *p
-	now.awaited = slices.Clone(p.awaited)
-	gap, _ := c.behind(&now)
-	now.givenUp = slices.Concat(now.givenUp, now.unsure)
-	return gap == nil && c.stillMissing(&now) == nil
-}
-
 // retry settles a key whose Reconcile has failed, and logs it.
-func (c *Controller[K]) retry(r *running[K], end ending) error {
+func (t *lead[K]) retry(r *running[K], end ending) error {
 	delay, lost := r.item.RetryWith(end.err, end.again)
 	var panicked *PanicError
 	switch {
 	case end.outcome == hook.Panicked && errors.As(end.err, &panicked):
-		c.log(r, slog.LevelError, "reconcile panicked", end, "retryAfter", delay.String(), "stack", string(panicked.Stack))
+		t.logEnd(r, slog.LevelError, "reconcile panicked", end, "retryAfter", delay.String(), "stack", string(panicked.Stack))
 	case end.normal:
-		c.log(r, slog.LevelInfo, "reconcile is tried again", end, "retryAfter", delay.String())
+		t.logEnd(r, slog.LevelInfo, "reconcile is tried again", end, "retryAfter", delay.String())
 	default:
-		c.log(r, slog.LevelError, "reconcile failed", end, "retryAfter", delay.String())
+		t.logEnd(r, slog.LevelError, "reconcile failed", end, "retryAfter", delay.String())
 	}
 	return lost
 }
 
-// log logs how a Reconcile ended, unless there were too many lines of the same cause.
-func (c *Controller[K]) log(r *running[K], level slog.Level, what string, end ending, more ...any) {
+// logEnd logs how a Reconcile ended, unless there were too many lines of the same cause.
+func (t *lead[K]) logEnd(r *running[K], level slog.Level, what string, end ending, more ...any) {
 	about := append([]any{"err", end.err}, more...)
 	if cause := context.Cause(r); cause != nil { // the error may only report that the context has ended
 		about = append(about, "cause", cause)
 	}
-	if args, ok := c.errorLog.of(end.reason).next(about...); ok {
+	if args, ok := t.controller.errorLog.of(end.reason).next(about...); ok {
 		r.log.Log(r, level, what, args...)
 	}
 }

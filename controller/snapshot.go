@@ -89,9 +89,9 @@ type LastError[K comparable] struct {
 // Snapshot returns a Snapshot[K], all of which encoding/json can write if it can write a K. It is what package debug serves. It
 // copies the whole queue: it is for people and tests, not for each Reconcile.
 func (c *Controller[K]) Snapshot() any {
-	s := Snapshot[K]{Name: c.name, Progress: c.Progress(), Sources: c.Sources(), Queue: c.queue.Snapshot(), OwnEvents: c.ownEvents.Load()}
+	s := Snapshot[K]{Name: c.name, Progress: c.Progress(), Sources: c.Sources(), Queue: c.queue.Snapshot(), OwnEvents: c.own.skipped.Load()}
 	s.Paused = s.Queue.Paused
-	if what := c.takingOver.Load(); what != nil {
+	if what := c.consistency.takingOver.Load(); what != nil {
 		s.TakingOver = *what
 	}
 	var slots []*slot[K]
@@ -105,7 +105,8 @@ func (c *Controller[K]) Snapshot() any {
 	for key, r := range c.records.all() {
 		s.add(key, &r)
 	}
-	for _, r := range c.readables() {
+	_, reads := c.inputs.all()
+	for _, r := range reads {
 		s.Reads = append(s.Reads, Read{r.String(), stateOf(r)})
 	}
 	sortByKey(s.Running, func(r Running[K]) K { return r.Key })
@@ -146,7 +147,7 @@ func (c *Controller[K]) runningOn(s *slot[K]) (Running[K], bool) {
 	if r == nil {
 		return Running[K]{}, false
 	}
-	limit, _ := c.limits()
+	limit, _ := c.watchdog.limits()
 	return Running[K]{
 		Key: r.item.Key(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Since: c.began.Add(r.since), Attempt: r.item.Attempt(),
 		Slow: c.now()-r.since >= limit, Interrupted: c.records.look(r.item.Key()).interrupted, Reasons: r.item.Reasons(),

@@ -31,6 +31,15 @@ type spin struct {
 	last  time.Duration // when the last one began, by the controller's clock
 }
 
+// spins slows down keys that keep making themselves due (C13).
+type spins[K comparable] struct {
+	own     *ownEvents[K]
+	records *records[K]
+	queue   *workqueue.Queue[K]
+	now     func() time.Duration
+	told    *told
+}
+
 // over reports whether the last write of the key has not made it due.
 func (s *spin) over(now time.Duration) bool { return now-s.last > s.pause()+spinGap }
 
@@ -53,7 +62,7 @@ const (
 )
 
 // causeOf returns who has made a key due. why is a write of its own, if that was it.
-func (c *Controller[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why *ledger.Write) {
+func (s *spins[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why *ledger.Write) {
 	known, p := of.spin.known, of.past
 	if !known && (p == nil || len(p.awaited) == 0) {
 		return others, nil
@@ -67,7 +76,7 @@ func (c *Controller[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause
 		r := &reasons[i]
 		switch {
 		case r.UID == "" && (r.Event == workqueue.EventAfter || r.Event == workqueue.EventWoken || r.Event == workqueue.EventParkExpired):
-		case c.isOwn(made, r):
+		case s.own.isOwn(made, r):
 			why = made[version{r.UID, r.ResourceVersion}]
 			if why == nil {
 				why = made[version{uid: r.UID}]
@@ -88,40 +97,40 @@ func (c *Controller[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause
 
 // slowDown settles a key that spins and is due too early, and reports whether it did. What makes it
 // due earlier is anything but the key itself.
-func (c *Controller[K]) slowDown(item workqueue.Item[K], of *record[K], by cause) bool {
+func (s *spins[K]) slowDown(item workqueue.Item[K], of *record[K], by cause) bool {
 	if by != itself || !of.spin.known {
 		return false
 	}
-	wait := of.spin.last + of.spin.pause() - c.now()
+	wait := of.spin.last + of.spin.pause() - s.now()
 	if wait <= 0 {
 		return false
 	}
 	if of.past != nil {
-		c.records.put(item.Key(), of.past) // before another worker can take the key
+		s.records.put(item.Key(), of.past) // before another worker can take the key
 	}
 	// A backoff, unlike an After, counts as busy (W12): the key has events to see. It is no
 	// failure.
 	_, _ = item.RetryWith(nil, workqueue.Again{Exactly: wait, Event: workqueue.EventAfter})
-	c.queue.Forget(item.Key())
+	s.queue.Forget(item.Key())
 	return true
 }
 
-// noteCause notes that a Reconcile of a key begins, and who has caused it. The log says once that a
+// begin notes that a Reconcile of a key begins, and who has caused it. The log says once that a
 // key spins.
-func (c *Controller[K]) noteCause(r *running[K], by cause, why *ledger.Write) {
+func (s *spins[K]) begin(r *running[K], by cause, why *ledger.Write) {
 	if by == others {
-		c.forgetSpin(r.item.Key())
+		s.forget(r.item.Key())
 		return
 	}
-	spins, now := false, c.now()
-	c.records.edit(r.item.Key(), func(r *record[K]) {
+	spins, now := false, s.now()
+	s.records.edit(r.item.Key(), func(r *record[K]) {
 		if !r.spin.known || now-r.spin.last >= r.spin.pause()+spinGap {
 			r.spin.row = 0
 		}
 		r.spin = spin{known: true, row: r.spin.row + 1, last: now}
 		spins = r.spin.row == spinFree
 	})
-	if !spins || !c.told.first("spin", fmt.Sprint(r.item.Key())) {
+	if !spins || !s.told.first("spin", fmt.Sprint(r.item.Key())) {
 		return
 	}
 	reason := "its RequeueAfter is shorter than " + spinGap.String()
@@ -132,24 +141,24 @@ func (c *Controller[K]) noteCause(r *running[K], by cause, why *ledger.Write) {
 		"cause", reason, "reconciles", spinFree, "atMostEvery", spinMax.String())
 }
 
-// noteEnd notes what a Reconcile does that may make its key due again, before the key is settled.
-func (c *Controller[K]) noteEnd(r *running[K], end *ending) {
+// end notes what a Reconcile does that may make its key due again, before the key is settled.
+func (s *spins[K]) end(r *running[K], end *ending) {
 	soon := end.outcome == hook.RequeuedAfter && end.result.RequeueAfter < spinGap
 	switch {
 	case soon:
-		now := c.now()
-		c.records.edit(r.item.Key(), func(r *record[K]) {
+		now := s.now()
+		s.records.edit(r.item.Key(), func(r *record[K]) {
 			if !r.spin.known {
 				r.spin = spin{known: true, last: now}
 			}
 		})
 	case r.wrote() == nil || end.outcome != hook.Succeeded && end.outcome != hook.RequeuedAfter:
-		c.forgetSpin(r.item.Key())
+		s.forget(r.item.Key())
 	}
 }
 
-func (c *Controller[K]) forgetSpin(key K) {
-	if c.records.look(key).spin.known {
-		c.records.edit(key, func(r *record[K]) { r.spin = spin{} })
+func (s *spins[K]) forget(key K) {
+	if s.records.look(key).spin.known {
+		s.records.edit(key, func(r *record[K]) { r.spin = spin{} })
 	}
 }

@@ -45,20 +45,6 @@ type staleError struct{ err error }
 func (s *staleError) Error() string { return s.err.Error() }
 func (s *staleError) Unwrap() error { return s.err }
 
-func (c *Controller[K]) stale() error {
-	c.mu.Lock()
-	watches, reads := c.watches, c.reads
-	c.mu.Unlock()
-	var all []error
-	for _, w := range watches {
-		all = append(all, named(w.source, w.source.Stale()))
-	}
-	for _, r := range reads {
-		all = append(all, named(r, r.Stale()))
-	}
-	return errors.Join(all...)
-}
-
 // isStale reports whether an error is what Stale returned, and nothing else besides.
 func isStale(err error) bool {
 	if err == nil {
@@ -74,27 +60,27 @@ func isStale(err error) bool {
 }
 
 // parkStale parks a key whose Reconcile returned Stale.
-func (c *Controller[K]) parkStale(item workqueue.Item[K], p *past) {
+func (k *consistency[K]) parkStale(item workqueue.Item[K], p *past) {
 	p.since = time.Now()
-	reason := c.staleGap(p)
+	reason := k.staleGap(p)
 	if reason == nil { // it has recovered since, or only a look in a moment can tell
 		reason = textGap("the reconcile returned Stale")
 	}
-	c.park(item, p, reason, c.waitAtMost())
+	k.park(item, p, reason, k.waitAtMost())
 }
 
 // staleGap returns what a key waits for whose Reconcile returned Stale: a declared informer that
 // fails, a write that was given up, or a source. It is nil if all are current.
-func (c *Controller[K]) staleGap(p *past) gap {
-	if failing := c.declared.Failing(); failing != nil {
+func (k *consistency[K]) staleGap(p *past) gap {
+	if failing := k.declared.Failing(); failing != nil {
 		return failing
 	}
 	for i := range p.givenUp {
-		if missing, _ := c.gapOf(&p.givenUp[i]); missing != nil {
+		if missing, _ := k.gapOf(&p.givenUp[i]); missing != nil {
 			return missing
 		}
 	}
-	if err := c.stale(); err != nil {
+	if err := k.stale(); err != nil {
 		return textGap(err.Error())
 	}
 	return nil
@@ -109,32 +95,32 @@ const EventRecovered = "InformerRecovered"
 const EventRelisted = "Relisted"
 
 // relisted looks, after an informer has listed everything, for keys that may have missed a change.
-func (c *Controller[K]) relisted() {
-	for key, r := range c.records.all() {
-		if r.past != nil && c.missed(r.past) {
-			c.addMissed(key)
+func (k *consistency[K]) relisted() {
+	for key, r := range k.records.all() {
+		if r.past != nil && k.missed(r.past) {
+			k.addMissed(key)
 		}
 	}
 }
 
 // missed reports whether something may have happened without any event to what a key has written.
-func (c *Controller[K]) missed(p *past) bool {
-	return slices.ContainsFunc(p.awaited, func(w unseen) bool { return c.declared.Missed(written(&w.Write)) })
+func (k *consistency[K]) missed(p *past) bool {
+	return slices.ContainsFunc(p.awaited, func(w unseen) bool { return k.declared.Missed(written(&w.Write)) })
 }
 
 // addMissed makes a key due that may have missed a change. It then waits until its writes are shown,
 // as always.
-func (c *Controller[K]) addMissed(key K) {
-	c.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRelisted}})
+func (k *consistency[K]) addMissed(key K) {
+	k.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRelisted}})
 }
 
 // recovered makes keys due whose Reconciles failed before an informer recovered: most likely, the API
 // server has. A failure may come before its informer notices the same outage.
-func (c *Controller[K]) recovered() {
-	last := c.declared.Recovered()
-	for key, r := range c.records.all() {
+func (k *consistency[K]) recovered() {
+	last := k.declared.Recovered()
+	for key, r := range k.records.all() {
 		if p := r.past; p != nil && p.backsOff && !p.failure.At.After(last) {
-			c.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRecovered}})
+			k.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRecovered}})
 		}
 	}
 }

@@ -17,10 +17,10 @@ import (
 // takeOver waits until every informer that the controller watches or declared shows what was written under the term before, if that
 // was released (L9). It says whether to go on: not, if the controller is to stop meanwhile. After Options.ReadYourWrites it waits no
 // longer, and missing says, whenever it is asked, what is not shown yet.
-func (c *Controller[K]) takeOver(take, work context.Context) (missing func() error, goOn bool) {
+func (k *consistency[K]) takeOver(take, work context.Context) (missing func() error, goOn bool) {
 	missing = func() error { return nil }
 	leading := term.Of(work)
-	if leading == nil || leading.Inherited() == nil || c.o.ReadYourWrites < 0 {
+	if leading == nil || leading.Inherited() == nil || k.bound < 0 {
 		return missing, true
 	}
 	began, left := time.Now(), leading.Inherited()
@@ -28,9 +28,9 @@ func (c *Controller[K]) takeOver(take, work context.Context) (missing func() err
 	for i := range left.Writes {
 		writes[i] = written(&left.Writes[i])
 	}
-	expired, doubts, goOn := c.await(take, work, func() (gap, error) {
-		c.declared.Locate(writes)
-		return c.behindPredecessor(left, writes)
+	expired, doubts, goOn := k.await(take, work, func() (gap, error) {
+		k.declared.Locate(writes)
+		return k.behindPredecessor(left, writes)
 	})
 	if !goOn {
 		return missing, false
@@ -40,26 +40,26 @@ func (c *Controller[K]) takeOver(take, work context.Context) (missing func() err
 	}
 	if expired {
 		missing = func() error {
-			last, _ := c.behindPredecessor(left, writes) // several Reconciles may ask at once
+			last, _ := k.behindPredecessor(left, writes) // several Reconciles may ask at once
 			if last == nil {
 				return nil
 			}
-			return fmt.Errorf("written under the term before, and not shown within %s: %s", c.o.ReadYourWrites, last)
+			return fmt.Errorf("written under the term before, and not shown within %s: %s", k.bound, last)
 		}
 		doubts = errors.Join(missing(), doubts)
-		c.logger(work).Warn("leading although it is not shown what was written under the term before", "leader", left.Holder, "err", doubts)
+		k.logger(work).Warn("leading although it is not shown what was written under the term before", "leader", left.Holder, "err", doubts)
 	}
-	if c.o.Hooks.TookOver != nil {
-		c.o.Hooks.TookOver(hook.TakenOver{Controller: c.name, Took: time.Since(began), Writes: len(left.Writes), Expired: expired, Doubts: doubts})
+	if k.hooks.TookOver != nil {
+		k.hooks.TookOver(hook.TakenOver{Controller: k.name, Took: time.Since(began), Writes: len(left.Writes), Expired: expired, Doubts: doubts})
 	}
 	return missing, true
 }
 
 // await returns when behind returns no gap any more, when Options.ReadYourWrites is over, or when the
 // controller is to stop. doubts are what cannot be waited for.
-func (c *Controller[K]) await(take, work context.Context, behind func() (gap, error)) (expired bool, doubts error, goOn bool) {
-	defer c.takingOver.Store(nil)
-	bound := time.NewTimer(c.o.ReadYourWrites)
+func (k *consistency[K]) await(take, work context.Context, behind func() (gap, error)) (expired bool, doubts error, goOn bool) {
+	defer k.takingOver.Store(nil)
+	bound := time.NewTimer(k.bound)
 	defer bound.Stop()
 	for checks := 0; ; checks++ {
 		last, doubts := behind()
@@ -67,7 +67,7 @@ func (c *Controller[K]) await(take, work context.Context, behind func() (gap, er
 			return false, doubts, true
 		}
 		says := last.String()
-		c.takingOver.Store(&says)
+		k.takingOver.Store(&says)
 		shown := make(chan struct{}, 1)
 		unnotify := last.Notify(func() { shown <- struct{}{} }) // once
 		again := time.NewTimer(time.Second << min(checks, 10))
@@ -91,9 +91,9 @@ func (c *Controller[K]) await(take, work context.Context, behind func() (gap, er
 }
 
 // behindPredecessor returns the last write of the term before that an informer does not show yet, and why some cannot be waited for.
-func (c *Controller[K]) behindPredecessor(left *term.Handover, writes []cache.Written) (last gap, doubts error) {
+func (k *consistency[K]) behindPredecessor(left *term.Handover, writes []cache.Written) (last gap, doubts error) {
 	for i := range writes {
-		missing, why := c.declared.Behind(writes[i])
+		missing, why := k.declared.Behind(writes[i])
 		switch {
 		case missing != nil:
 			last = missing

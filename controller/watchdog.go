@@ -29,15 +29,24 @@ func (d deadlineError) Is(target error) bool {
 	return target == errDeadline || target == context.DeadlineExceeded
 }
 
-// watchdog reports Reconciles that are slow, and ends the contexts of those that are over their
+// watchdog looks after the Reconciles that run.
+type watchdog[K comparable] struct {
+	name, run string // of the controller
+	o         *Options
+	workers   *workers[K]
+	now       func() time.Duration
+	lines     *fewLines
+}
+
+// watch reports Reconciles that are slow, and ends the contexts of those that are over their
 // deadline, until ctx is done (C9). It looks when the next one may be.
-func (c *Controller[K]) watchdog(ctx context.Context, log *slog.Logger) {
-	timer := time.NewTimer(c.patience())
+func (d *watchdog[K]) watch(ctx context.Context, log *slog.Logger) {
+	timer := time.NewTimer(d.patience())
 	defer timer.Stop()
 	for {
 		select {
 		case <-timer.C:
-			timer.Reset(c.inspect(log))
+			timer.Reset(d.inspect(log))
 		case <-ctx.Done():
 			return
 		}
@@ -45,8 +54,8 @@ func (c *Controller[K]) watchdog(ctx context.Context, log *slog.Logger) {
 }
 
 // limits returns after how long a Reconcile is reported, and after how long its context ends.
-func (c *Controller[K]) limits() (report, end time.Duration) {
-	report, end = c.o.SlowAfter, c.o.Deadline
+func (d *watchdog[K]) limits() (report, end time.Duration) {
+	report, end = d.o.SlowAfter, d.o.Deadline
 	if end <= 0 {
 		end = math.MaxInt64
 	}
@@ -57,7 +66,7 @@ func (c *Controller[K]) limits() (report, end time.Duration) {
 }
 
 // patience is how long it takes at least until a Reconcile that begins now concerns the watchdog.
-func (c *Controller[K]) patience() time.Duration { return min(c.limits()) }
+func (d *watchdog[K]) patience() time.Duration { return min(d.limits()) }
 
 // slow is a Reconcile that has come to be over a limit.
 type slow[K comparable] struct {
@@ -68,13 +77,13 @@ type slow[K comparable] struct {
 }
 
 // inspect looks at what runs, and returns after how long it has to again.
-func (c *Controller[K]) inspect(log *slog.Logger) (again time.Duration) {
+func (d *watchdog[K]) inspect(log *slog.Logger) (again time.Duration) {
 	var found []slow[K]
-	again = c.patience()
-	now := c.now()
-	slots, _ := c.workers.all()
+	again = d.patience()
+	now := d.now()
+	slots, _ := d.workers.all()
 	for _, s := range slots {
-		f, soon := c.look(s, now)
+		f, soon := d.look(s, now)
 		again = min(again, soon)
 		if f.report || f.end {
 			found = append(found, f)
@@ -87,18 +96,18 @@ func (c *Controller[K]) inspect(log *slog.Logger) (again time.Duration) {
 	for i := range found {
 		f := &found[i]
 		if f.report {
-			c.tellSlow(log, f, stacks)
+			d.tellSlow(log, f, stacks)
 		}
 		if f.end {
-			f.run.cancel(deadlineError(c.o.Deadline)) // now that it was seen where it is
+			f.run.cancel(deadlineError(d.o.Deadline)) // now that it was seen where it is
 		}
 	}
 	return again
 }
 
 // look says what a worker does if that has come to be over a limit since the last time, and after how long it will be.
-func (c *Controller[K]) look(s *slot[K], now time.Duration) (found slow[K], again time.Duration) {
-	report, end := c.limits()
+func (d *watchdog[K]) look(s *slot[K], now time.Duration) (found slow[K], again time.Duration) {
+	report, end := d.limits()
 	again = math.MaxInt64
 	r := s.run.Load()
 	if r == nil {
@@ -123,17 +132,17 @@ func (c *Controller[K]) look(s *slot[K], now time.Duration) (found slow[K], agai
 }
 
 // tellSlow reports a Reconcile with the stack of its goroutine.
-func (c *Controller[K]) tellSlow(log *slog.Logger, f *slow[K], stacks []byte) {
+func (d *watchdog[K]) tellSlow(log *slog.Logger, f *slow[K], stacks []byte) {
 	stack := "it has ended meanwhile"
 	if f.slot.run.Load() == f.run {
 		stack = cutStack(stacks, f.slot.goroutine)
 	}
-	key, id := f.run.item.Key(), reconcileID(c.run, f.run.item.Delivery())
-	if args, ok := c.slowLines.next("key", fmt.Sprint(key), "reconcileID", id, "took", f.took.String(), "stack", stack); ok {
+	key, id := f.run.item.Key(), reconcileID(d.run, f.run.item.Delivery())
+	if args, ok := d.lines.next("key", fmt.Sprint(key), "reconcileID", id, "took", f.took.String(), "stack", stack); ok {
 		log.Warn("a reconcile is slow", args...)
 	}
-	if c.o.Hooks.Slow != nil {
-		c.o.Hooks.Slow(hook.Slow{Controller: c.name, Key: fmt.Sprint(key), ReconcileID: id, Took: f.took, Stack: stack})
+	if d.o.Hooks.Slow != nil {
+		d.o.Hooks.Slow(hook.Slow{Controller: d.name, Key: fmt.Sprint(key), ReconcileID: id, Took: f.took, Stack: stack})
 	}
 }
 
@@ -142,7 +151,7 @@ const heed = time.Second
 
 // watchEnd reports the Reconciles that do not heed the end of work: nobody else says what keeps a process from stopping. It returns
 // when ctx is done.
-func (c *Controller[K]) watchEnd(ctx, work context.Context, log *slog.Logger) {
+func (d *watchdog[K]) watchEnd(ctx, work context.Context, log *slog.Logger) {
 	select {
 	case <-work.Done():
 	case <-ctx.Done():
@@ -156,11 +165,11 @@ func (c *Controller[K]) watchEnd(ctx, work context.Context, log *slog.Logger) {
 		return
 	}
 	stacks := allStacks()
-	slots, _ := c.workers.all()
+	slots, _ := d.workers.all()
 	for _, s := range slots {
 		if r := s.run.Load(); r != nil {
-			log.Warn("a reconcile does not heed the end of its context", "key", fmt.Sprint(r.item.Key()), "reconcileID", reconcileID(c.run, r.item.Delivery()),
-				"took", (c.now() - r.since).String(), "cause", context.Cause(work), "stack", cutStack(stacks, s.goroutine))
+			log.Warn("a reconcile does not heed the end of its context", "key", fmt.Sprint(r.item.Key()), "reconcileID", reconcileID(d.run, r.item.Delivery()),
+				"took", (d.now() - r.since).String(), "cause", context.Cause(work), "stack", cutStack(stacks, s.goroutine))
 		}
 	}
 }

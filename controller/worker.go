@@ -22,9 +22,9 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	case <-take.Done():
 		return nil
 	}
-	missing, goOn := c.takeOver(take, work)
+	missing, goOn := c.consistency.takeOver(take, work)
 	if goOn {
-		goOn = c.awaitFormer(take, work)
+		goOn = c.consistency.awaitFormer(take, work)
 	}
 	if !goOn {
 		return nil
@@ -55,8 +55,8 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	}
 	of := c.records.take(item.Key())
 	past := of.past
-	by, why := c.causeOf(item, &of)
-	if c.slowDown(item, &of, by) || past != nil && c.putOff(work, item, past) {
+	by, why := c.spins.causeOf(item, &of)
+	if c.spins.slowDown(item, &of, by) || past != nil && c.consistency.putOff(work, item, past) {
 		return true
 	}
 	if c.o.Hooks.Reconciling != nil {
@@ -64,7 +64,7 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	}
 	r := t.newRunning(work, item, &of)
 	s.run.Store(r)
-	c.noteCause(r, by, why)
+	c.spins.begin(r, by, why)
 	if past != nil && past.expired {
 		t.warn(r)
 	}
@@ -76,8 +76,8 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		}
 		r.end()
 		s.end(c.now())
-		c.noteEnd(r, &end)
-		c.settle(r, end)
+		c.spins.end(r, &end)
+		t.settle(r, end)
 		r.cancel(nil)
 		if c.o.Hooks.Reconciled != nil {
 			c.o.Hooks.Reconciled(hook.Reconcile{
@@ -86,7 +86,7 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 			})
 		}
 	}()
-	end = c.reconcile(r) //nolint:contextcheck // r is the context
+	end = t.reconcile(r) //nolint:contextcheck // r is the context
 	returned = true
 	return true
 }
@@ -99,12 +99,12 @@ func (t *lead[K]) warn(r *running[K]) {
 }
 
 // reconcile calls Reconcile, and says how it ended. A panic is an error with its stack (C5).
-func (c *Controller[K]) reconcile(r *running[K]) (end ending) {
+func (t *lead[K]) reconcile(r *running[K]) (end ending) {
 	defer func() {
 		if p := recover(); p != nil {
 			end = aborted(&PanicError{Value: p, Stack: debug.Stack()})
 		}
 	}()
-	result, err := c.reconciler.Reconcile(r, r.item.Key())
+	result, err := t.controller.reconciler.Reconcile(r, r.item.Key())
 	return judge(r, result, err)
 }

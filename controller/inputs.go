@@ -1,0 +1,270 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+// Readable is something that a Reconciler reads. A *cache.Handle is one, and so is every source.
+type Readable interface {
+	// WaitForSync returns nil once it can be read, or an error when ctx ends before.
+	WaitForSync(ctx context.Context) error
+	// Settled returns nil once it is synced, or is in trouble that Stale names; and an error when ctx ends before.
+	Settled(ctx context.Context) error
+	// Stale returns nil while what is read follows the API server, otherwise why it may be old.
+	Stale() error
+	// String names it.
+	String() string
+}
+
+// inputs are what a controller watches and reads.
+type inputs[K comparable] struct {
+	name     string // of the controller
+	declared cache.Declarations
+
+	mu      sync.Mutex         // guards what follows
+	watches []*watching[K]     // replaced, never changed
+	reads   []Readable         // replaced, never changed
+	start   func(*watching[K]) // while Warm runs
+}
+
+// watching is a source that the controller watches.
+type watching[K comparable] struct {
+	source  source.Source[K]
+	settled chan struct{} // closed when workers need not wait for the source
+	removed chan struct{} // closed by Unwatch
+	ended   chan struct{} // closed when the source has returned, with err
+	err     error
+	stop    context.CancelFunc // ends the source; set when it starts, under the mutex of inputs
+}
+
+func (in *inputs[K]) watch(s source.Source[K]) {
+	w := &watching[K]{source: s, settled: make(chan struct{}), removed: make(chan struct{}), ended: make(chan struct{})}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.watches = append(slices.Clip(in.watches), w)
+	in.declareLocked()
+	if in.start != nil {
+		in.start(w)
+	}
+}
+
+// unwatch forgets a source, and reports whether it was started.
+func (in *inputs[K]) unwatch(s source.Source[K]) (w *watching[K], running bool) {
+	if s == nil || !reflect.TypeOf(s).Comparable() {
+		return nil, false
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	i := slices.IndexFunc(in.watches, func(w *watching[K]) bool { return w.source == s })
+	if i < 0 {
+		return nil, false
+	}
+	w = in.watches[i]
+	in.watches = slices.Delete(slices.Clone(in.watches), i, i+1)
+	in.declareLocked()
+	close(w.removed)
+	return w, w.stop != nil
+}
+
+func (in *inputs[K]) read(r ...Readable) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.reads = append(slices.Clip(in.reads), r...)
+	in.declareLocked()
+}
+
+// declareLocked allows Reconcile to read what is watched and what was given to Reads.
+func (in *inputs[K]) declareLocked() {
+	var of []cache.Declared
+	for _, w := range in.watches {
+		if k, ok := w.source.(interface{ Handle() cache.Declared }); ok {
+			of = append(of, k.Handle())
+		}
+	}
+	for _, r := range in.reads {
+		if d, ok := r.(cache.Declared); ok {
+			of = append(of, d)
+		}
+	}
+	in.declared.Set(fmt.Sprintf("the controller %q", in.name), of...)
+}
+
+func (in *inputs[K]) all() ([]*watching[K], []Readable) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.watches, in.reads
+}
+
+// run has start start each source, and those that are watched later, until the function that it
+// returns is called.
+func (in *inputs[K]) run(start func(*watching[K])) (end func()) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.start = start
+	for _, w := range in.watches {
+		start(w)
+	}
+	return func() {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		in.start = nil
+	}
+}
+
+// settled waits until all that is watched and read is settled (S9). settle calls its second argument when it is, for
+// what is read. It reports false if ctx ends before.
+func (in *inputs[K]) settled(ctx context.Context, settle func(Readable, chan<- struct{})) bool {
+	var settled []chan struct{}
+	_, reads := in.all()
+	for _, r := range reads {
+		done := make(chan struct{})
+		settled = append(settled, done)
+		settle(r, done)
+	}
+	for _, done := range settled {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for w := in.unsettled(); w != nil; w = in.unsettled() {
+		select {
+		case <-w.settled:
+		case <-w.ended:
+		case <-w.removed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// unsettled returns a source for which the workers have to wait, if there is one.
+func (in *inputs[K]) unsettled() *watching[K] {
+	watches, _ := in.all()
+	for _, w := range watches {
+		if !closed(w.settled) && !closed(w.ended) {
+			return w
+		}
+	}
+	return nil
+}
+
+// each calls f with all that is watched and read.
+func (in *inputs[K]) each(f func(Readable)) {
+	watches, reads := in.all()
+	for _, w := range watches {
+		f(w.source)
+	}
+	for _, r := range reads {
+		f(r)
+	}
+}
+
+// stale returns why what is watched and read may be old.
+func (in *inputs[K]) stale() error {
+	var all []error
+	in.each(func(r Readable) { all = append(all, named(r, r.Stale())) })
+	return errors.Join(all...)
+}
+
+// unsynced returns, in words, what is not synced.
+func (in *inputs[K]) unsynced() (waits []string) {
+	in.each(func(r Readable) {
+		if r.Stale() != nil || !isSynced(context.Background(), r) {
+			waits = append(waits, stateOf(r))
+		}
+	})
+	return waits
+}
+
+// catchUp returns nil once everything that the API server had at the call was handled.
+func (in *inputs[K]) catchUp(ctx context.Context) error {
+	watches, reads := in.all()
+	results := make(chan error, len(watches)+len(reads))
+	var all sync.WaitGroup
+	for _, w := range watches {
+		all.Go(func() {
+			err := catchUp(ctx, w.source)
+			if closed(w.removed) {
+				err = nil
+			}
+			results <- named(w.source, err)
+		})
+	}
+	for _, r := range reads {
+		all.Go(func() { results <- named(r, catchUp(ctx, r)) })
+	}
+	all.Wait()
+	close(results)
+	var wrong []error
+	for err := range results {
+		wrong = append(wrong, err)
+	}
+	return errors.Join(wrong...)
+}
+
+func catchUp(ctx context.Context, r Readable) error {
+	if s, ok := r.(source.CatchingUp); ok {
+		return s.CatchUp(ctx)
+	}
+	return r.Settled(ctx)
+}
+
+// stateOf returns in words where something stands that is watched or read.
+func stateOf(what Readable) string {
+	switch s := what.(type) {
+	case interface{ State() source.State }:
+		return s.State().String()
+	case interface{ State() hook.InformerState }:
+		return s.State().String()
+	}
+	if err := what.Stale(); err != nil {
+		return err.Error()
+	}
+	if isSynced(context.Background(), what) {
+		return "synced"
+	}
+	return "not synced"
+}
+
+// notStarted reports whether the informers of what is watched or read do not run: nothing will ever
+// be in them unless that changes.
+func notStarted(what Readable) bool {
+	switch s := what.(type) {
+	case interface{ State() source.State }:
+		return s.State().Phase == hook.NotStarted
+	case interface{ State() hook.InformerState }:
+		return s.State().Phase == hook.NotStarted
+	}
+	return false
+}
+
+// isSynced asks without waiting.
+func isSynced(ctx context.Context, r Readable) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return r.WaitForSync(ctx) == nil
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -37,7 +37,7 @@ type observed[K comparable] struct {
 // Observe implements source.Observer. A pause begins before the event can make the key due; a pause ends, and a Reconcile is
 // interrupted, after that, so that what follows is one Reconcile and not two.
 func (o *observed[K]) Observe(key K, e handler.Event) (after func()) {
-	by := pauser[K]{o, e.Key()}
+	by := pauser{o, e.Key()}
 	heeded := !o.ignore
 	paused := heeded && e.New != nil && isPaused(e.New)
 	if paused {
@@ -60,6 +60,11 @@ func (o *observed[K]) Observe(key K, e handler.Event) (after func()) {
 			o.interrupts.interrupt(key, e.New)
 		}
 	}
+}
+
+// paused describes a pause by the annotation of an object.
+func (o *observed[K]) paused(object types.NamespacedName) string {
+	return "annotation " + PausedAnnotation + " of " + object.String() + ", " + o.source.String()
 }
 
 // requeueIfAsked makes a key due if the annotation for that has changed.

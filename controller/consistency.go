@@ -7,40 +7,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // mostGivenUp is how many writes are remembered that were not shown within the bound.
 const mostGivenUp = 100
 
-// consistency makes keys wait until the caches show what was written (C6, L9).
-type consistency[K comparable] struct {
-	name     string        // of the controller
-	bound    time.Duration // Options.ReadYourWrites
-	hooks    *hook.Controller
-	logger   func(context.Context) *slog.Logger
-	declared *cache.Declarations
-	stale    func() error // why what is watched or read may be old
-	queue    *workqueue.Queue[K]
-	records  *records[K]
+// EventRecovered is the Event of the reason of a retry that did not wait for the end of its backoff: an
+// informer has recovered since the Reconcile failed, and so most likely has the API server.
+const EventRecovered = "InformerRecovered"
 
-	resolver   resolver
-	takingOver atomic.Pointer[string] // what Lead waits for
-
-	mu     sync.Mutex // guards former
-	former *past      // what a controller of this name left behind, see Controller.Inherit
-}
+// EventRelisted is the Event of the reason of a Reconcile after an informer has listed everything again
+// and does not have what the key has written: another client may have deleted it, without an event.
+const EventRelisted = "Relisted"
 
 // putOff parks a key while the caches do not show what its last Reconcile wrote (C6), or, if that
 // Reconcile returned Stale, while anything is stale. It reports whether it did. If not, p.doubts is
@@ -162,33 +145,6 @@ func (k *consistency[K]) letGo() {
 	}
 }
 
-// gap is something that is not shown yet.
-type gap interface {
-	String() string
-	Notify(f func()) (cancel func())
-	// Failing reports whether the gap cannot close before an informer recovers.
-	Failing() bool
-}
-
-// textGap is a gap that can only be asked about again.
-type textGap string
-
-func (g textGap) String() string     { return string(g) }
-func (textGap) Notify(func()) func() { return func() {} }
-func (textGap) Failing() bool        { return false }
-
-// unseen is a write that the caches may not show yet.
-type unseen struct {
-	ledger.Write
-
-	// What the caches have to show instead, once the API server was asked about a lost answer.
-	resolved bool
-	instead  []cache.Written
-
-	unresolvable bool // no cache of ours keeps the object, so there is no place to look
-	failing      bool // it was given up while its informer failed
-}
-
 // outstanding returns a write that an informer does not show yet, if there is one, and why others
 // cannot be waited for. It asks the API server about lost answers when all informers follow it.
 func (k *consistency[K]) outstanding(ctx context.Context, p *past) (missing gap, unknown error) {
@@ -202,118 +158,45 @@ func (k *consistency[K]) outstanding(ctx context.Context, p *past) (missing gap,
 	return k.behind(p)
 }
 
-// behind returns the last write that an informer does not show yet, if there is one, and why some
-// cannot be waited for. Those with a lost answer become unsure. It asks about the oldest first, and
-// again about all until all are shown: an object that was created and deleted is absent before and
-// after, and only its creation tells the one from the other.
-func (k *consistency[K]) behind(p *past) (last gap, unknown error) {
-	if p.answers != nil {
-		p.awaited, p.answers = awaited(p.answers)
-		p.awaited = append(p.awaited, p.revived...)
-	}
-	p.unsure = nil
-	for i := range p.awaited {
-		w := &p.awaited[i]
-		missing, why := k.gapOf(w)
-		switch {
-		case missing != nil:
-			last = missing
-		case why != nil && w.Unknown != "" && !w.resolved:
-			p.unsure = append(p.unsure, *w)
-		case why != nil:
-			unknown = errors.Join(unknown, fmt.Errorf("%s: %w", &w.Write, why))
-		}
-	}
-	return last, unknown
-}
-
-// gapOf returns what an informer does not show of a write, or why that cannot be told.
-func (k *consistency[K]) gapOf(w *unseen) (missing gap, unknown error) {
-	if w.Effect == ledger.Pending {
-		return textGap(w.String() + ": there is no answer yet"), nil
-	}
-	shows := w.instead
-	if !w.resolved {
-		shows = []cache.Written{written(&w.Write)}
-	}
-	for _, s := range shows {
-		g, why := k.declared.Behind(s)
-		if g != nil {
-			missing = g
-		}
-		unknown = errors.Join(unknown, why)
-	}
-	return missing, unknown
-}
-
-// stillMissing names the writes that were given up and are not shown now, and forgets the others. A
-// write with a lost answer counts as missing for as long as a key would wait for it.
-func (k *consistency[K]) stillMissing(p *past) error {
-	var all []error
-	var missing []unseen
-	for i := range p.givenUp {
-		w := &p.givenUp[i]
-		gap, why := k.gapOf(w)
-		switch {
-		case w.Effect == ledger.Pending: // its ledger was given up with it
-			if time.Since(w.Started) >= k.waitAtMost() {
-				continue
-			}
-			all = append(all, errors.New(gap.String()))
-		case gap != nil:
-			w.failing = gap.Failing()
-			all = append(all, errors.New(gap.String()))
-		case why != nil && w.Unknown != "" && time.Since(w.Started.Add(w.Took)) < k.waitAtMost():
-			all = append(all, fmt.Errorf("%s: %w", &w.Write, why))
-		default:
-			continue
-		}
-		missing = append(missing, *w)
-	}
-	p.givenUp = missing
-	return errors.Join(all...)
-}
-
-// unansweredOf names the writes that still have no answer.
-func unansweredOf(writes []unseen) error {
-	var all []error
-	for i := range writes {
-		if w := &writes[i]; w.Effect == ledger.Pending {
-			all = append(all, errors.New(w.String()+": there is no answer yet"))
-		}
-	}
-	return errors.Join(all...)
-}
-
-// awaited returns what was written, and the ledger if it has to be asked again.
-func awaited(l *ledger.Ledger) (writes []unseen, again *ledger.Ledger) {
-	for _, w := range l.Writes() {
-		writes = append(writes, unseen{Write: w})
-		if w.Effect == ledger.Pending {
-			again = l
-		}
-	}
-	return writes, again
-}
-
-// written translates a write of the ledger for the cache.
-func written(w *ledger.Write) cache.Written {
-	shown := cache.Written{
-		Host: w.Host, Resource: schema.GroupResource{Group: w.Group, Resource: w.Resource}, Namespace: w.Namespace, Name: w.Name,
-		UID: w.UID, ResourceVersion: w.ResourceVersion, Object: w.Object, Unknown: w.Unknown,
-		Subresource: w.Subresource,
-		Gone:        w.Effect == ledger.Gone,
-		Marked:      w.Effect == ledger.Accepted && (w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction"),
-	}
-	if w.Salt != "" {
-		shown.Hashed = w.Salt
-	}
-	return shown
-}
-
 func (k *consistency[K]) tellAwaited(a hook.Awaited) {
 	if k.hooks.Awaited != nil {
 		a.Controller = k.name
 		k.hooks.Awaited(a)
+	}
+}
+
+// parkStale parks a key whose Reconcile returned Stale.
+func (k *consistency[K]) parkStale(item workqueue.Item[K], p *past) {
+	p.since = time.Now()
+	reason := k.staleGap(p)
+	if reason == nil { // it has recovered since, or only a look in a moment can tell
+		reason = textGap("the reconcile returned Stale")
+	}
+	k.park(item, p, reason, k.waitAtMost())
+}
+
+// relisted looks, after an informer has listed everything, for keys that may have missed a change.
+func (k *consistency[K]) relisted() {
+	for key, r := range k.records.all() {
+		if r.past != nil && k.missed(r.past) {
+			k.addMissed(key)
+		}
+	}
+}
+
+// addMissed makes a key due that may have missed a change. It then waits until its writes are shown,
+// as always.
+func (k *consistency[K]) addMissed(key K) {
+	k.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRelisted}})
+}
+
+// recovered makes keys due whose Reconciles failed before an informer recovered: most likely, the API
+// server has. A failure may come before its informer notices the same outage.
+func (k *consistency[K]) recovered() {
+	last := k.declared.Recovered()
+	for key, r := range k.records.all() {
+		if p := r.past; p != nil && p.backsOff && !p.failure.At.After(last) {
+			k.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRecovered}})
+		}
 	}
 }

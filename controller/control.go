@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"fmt"
 	"log/slog"
 )
 
@@ -21,10 +22,10 @@ func (c *Controller[K]) Resume() {
 
 // PauseKey has the controller not reconcile a key until ResumeKey, whether there is such a key yet or not. A Reconcile that runs
 // goes on to its end, and what the key is due for meanwhile is kept. It may be called at any time.
-func (c *Controller[K]) PauseKey(key K) { c.pauses.set(key, pauser[K]{}, true) }
+func (c *Controller[K]) PauseKey(key K) { c.pauses.set(key, pauser{}, true) }
 
 // ResumeKey ends PauseKey. A key that is also paused by its object's annotation (see [PausedAnnotation]) stays paused.
-func (c *Controller[K]) ResumeKey(key K) { c.pauses.set(key, pauser[K]{}, false) }
+func (c *Controller[K]) ResumeKey(key K) { c.pauses.set(key, pauser{}, false) }
 
 // Requeue makes a key due at once, whatever it waits for: its backoff, say, but not its own writes, which it goes on waiting for (C6).
 // One that is being reconciled is reconciled once more. One that is paused is due when it is resumed.
@@ -39,4 +40,17 @@ func (c *Controller[K]) SetLogLevel(key K, level slog.Level) {
 // ResetLogLevel ends SetLogLevel.
 func (c *Controller[K]) ResetLogLevel(key K) {
 	c.records.edit(key, func(r *record[K]) { r.level = nil })
+}
+
+// SetWorkers changes how many Reconciles run at once, at any time: before the controller leads, while it does, and between terms.
+// More start at once. Fewer: those that wait for a key end at once, others when they are done with theirs. The number stays for
+// later terms. It must be at least 1: to have none work, use Pause.
+func (c *Controller[K]) SetWorkers(n int) error {
+	if n < 1 {
+		return fmt.Errorf("controller %q: %d workers: there must be at least 1; to have none work, use Pause", c.name, n)
+	}
+	for _, retire := range c.workers.set(n) {
+		retire()
+	}
+	return nil
 }

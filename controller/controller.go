@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -16,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/source"
-	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -232,33 +233,21 @@ func (c *Controller[K]) Unshown() []ledger.Write { return c.consistency.unshown(
 // is added in place of one that was removed. Call it once, before Lead.
 func (c *Controller[K]) Inherit(writes []ledger.Write) { c.consistency.inherit(writes) }
 
-// Run warms and leads at once, until ctx is done: for a controller without a manager. It leads under the term of leadership that ctx
-// carries, if there is one (term.With, leaderelection.Observe); else the log and the snapshot say that there is none. Whoever runs the cache must keep it
-// running until Run has returned. Running Reconciles may go on for Options.Grace after ctx is done, then their context is
-// cancelled. Run returns when everything that it started has.
-func (c *Controller[K]) Run(ctx context.Context) error {
-	if err := c.Validate(); err != nil {
-		return err
+// queueHooks are Options.QueueHooks, which are told of the queue later: when there is something that will close it.
+func (c *Controller[K]) queueHooks() *hook.Queue {
+	if c.o.QueueHooks == nil || c.o.QueueHooks.Opened == nil {
+		return c.o.QueueHooks
 	}
-	if err := c.claim(); err != nil {
-		return errors.Join(c.named(err)...)
+	later := *c.o.QueueHooks
+	later.Opened = func(e hook.QueueOpened) { c.opened = func() { c.o.QueueHooks.Opened(e) } }
+	return &later
+}
+
+// logger is the base of every Reconcile's logger.
+func (c *Controller[K]) logger(ctx context.Context) *slog.Logger {
+	log := c.o.Logger
+	if log == nil {
+		log = Logger(ctx)
 	}
-	warm, cool := context.WithCancel(context.WithoutCancel(ctx))
-	defer cool()
-	take, stop := context.WithCancel(ctx)
-	defer stop()
-	warmed := make(chan error, 1)
-	go func() {
-		err := c.warm(warm)
-		stop()
-		warmed <- err
-	}()
-	work, cancel := withGrace(take, c.o.Grace)
-	defer cancel()
-	if term.Of(ctx) == nil {
-		c.logger(ctx).Info("leading without a term of leadership: nothing keeps another process from acting at the same time")
-	}
-	err := c.Lead(take, work)
-	cool()
-	return errors.Join(c.named(errors.Join(err, <-warmed))...)
+	return log.With("controller", c.name)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -267,4 +268,12 @@ func closed(c <-chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// named makes err, if any, say whose it is, if it does not yet.
+func named(whose fmt.Stringer, err error) error {
+	if err == nil || strings.Contains(err.Error(), whose.String()) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", whose, err)
 }

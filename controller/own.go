@@ -19,12 +19,6 @@ type ownEvents[K comparable] struct {
 	skipped  atomic.Int64 // how many did not end a backoff
 }
 
-// added is what one key was added for.
-type added struct {
-	delivery uint64
-	reasons  []workqueue.Reason
-}
-
 // mostAdded is how many are kept for one key. Of any others it is not known whether they are its own.
 const mostAdded = 10_000
 

@@ -6,8 +6,6 @@ package controller
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -18,11 +16,11 @@ type pauses[K comparable] struct {
 }
 
 // set notes that somebody wants a key paused, or does not any more, and tells the queue what follows.
-func (p *pauses[K]) set(key K, by pauser[K], paused bool) {
+func (p *pauses[K]) set(key K, by pauser, paused bool) {
 	var before, after bool
 	p.records.edit(key, func(r *record[K]) {
 		before = len(r.pausedBy) > 0
-		r.pausedBy = slices.DeleteFunc(slices.Clone(r.pausedBy), func(other pauser[K]) bool { return other == by })
+		r.pausedBy = slices.DeleteFunc(slices.Clone(r.pausedBy), func(other pauser) bool { return other == by })
 		if paused {
 			r.pausedBy = append(r.pausedBy, by)
 		}
@@ -47,19 +45,6 @@ func (p *pauses[K]) tell(key K) {
 			return
 		}
 	}
-}
-
-// pauser is who has paused a key: an object that a source has shown, by its annotation, or the program, which is the zero pauser.
-type pauser[K comparable] struct {
-	by     *observed[K]
-	object types.NamespacedName
-}
-
-func (p pauser[K]) String() string {
-	if p.by == nil {
-		return "PauseKey"
-	}
-	return "annotation " + PausedAnnotation + " of " + p.object.String() + ", " + p.by.source.String()
 }
 
 func (p *pauses[K]) has(key K) bool { return len(p.records.look(key).pausedBy) > 0 }

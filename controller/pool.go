@@ -6,9 +6,6 @@ package controller
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
@@ -17,45 +14,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 )
-
-// SetWorkers changes how many Reconciles run at once, at any time: before the controller leads, while it does, and between terms.
-// More start at once. Fewer: those that wait for a key end at once, others when they are done with theirs. The number stays for
-// later terms. It must be at least 1: to have none work, use Pause.
-func (c *Controller[K]) SetWorkers(n int) error {
-	if n < 1 {
-		return fmt.Errorf("controller %q: %d workers: there must be at least 1; to have none work, use Pause", c.name, n)
-	}
-	for _, retire := range c.workers.set(n) {
-		retire()
-	}
-	return nil
-}
-
-var errLeads = errors.New("it leads already; end that term first")
-
-// employ has workers call next with their context and slot until it returns false, which it does when there is nothing more to take
-// in this term. It returns when all have returned.
-func (t *lead[K]) employ(take, work context.Context, next func(take context.Context, s *slot[K]) bool) error {
-	c := t.controller
-	var all, watching sync.WaitGroup
-	hire := func() *slot[K] {
-		ctx, retire := context.WithCancel(take)
-		s := &slot[K]{retire: retire}
-		all.Go(func() { c.workers.work(s, func() bool { return next(ctx, s) }) })
-		return s
-	}
-	if !c.workers.open(hire, c.now(), t.name) {
-		return errLeads
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(take))
-	watching.Go(func() { c.watchdog.watch(ctx, slog.New(t.log)) })
-	watching.Go(func() { c.watchdog.watchEnd(ctx, work, slog.New(t.log)) })
-	all.Wait()
-	stop()
-	watching.Wait()
-	c.workers.close()
-	return nil
-}
 
 // workers are those of one term, and how many there are to be.
 type workers[K comparable] struct {
@@ -140,6 +98,24 @@ func (w *workers[K]) left(s *slot[K], exited bool) {
 		w.hire = nil
 	}
 	w.fillLocked()
+}
+
+// progress returns the workers, when the last of those that have left had completed a Reconcile, and when the controller was last
+// allowed to begin: 0 while it does not lead.
+func (w *workers[K]) progress() (slots []*slot[K], completed, moved time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.leading {
+		moved = max(1, w.resumed)
+	}
+	return w.slots, w.completed, moved
+}
+
+// resume notes that keys may be taken from now on.
+func (w *workers[K]) resume(now time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.resumed = now
 }
 
 // all returns what there is to know of the workers.

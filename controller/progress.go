@@ -5,6 +5,8 @@ package controller
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -94,24 +96,6 @@ func (c *Controller[K]) Alive(limit time.Duration) func() error {
 	}
 }
 
-// progress returns the workers, when the last of those that have left had completed a Reconcile, and when the controller was last
-// allowed to begin: 0 while it does not lead.
-func (w *workers[K]) progress() (slots []*slot[K], completed, moved time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.leading {
-		moved = max(1, w.resumed)
-	}
-	return w.slots, w.completed, moved
-}
-
-// resume notes that keys may be taken from now on.
-func (w *workers[K]) resume(now time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.resumed = now
-}
-
 // Reconciles reports whether a Reconcile runs on the goroutine whose stack this is, as
 // runtime.Stack has it, or has started that goroutine, and of which key. A manager calls it to find
 // out who makes a request with a context that is not a Reconcile's.
@@ -128,4 +112,33 @@ func (c *Controller[K]) Reconciles(stack string) (key string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// Unsynced returns, in words, what the controller watches or Reads and is not synced, and where it stands. It is for people and
+// health checks: it asks each of them.
+func (c *Controller[K]) Unsynced() []string {
+	return c.inputs.unsynced()
+}
+
+// CatchUp returns nil once everything that the API server had at the call, of what the controller watches or reads, has been
+// handled by its sources, or shows in the local copy (see source.CatchingUp). If ctx ends before, the error names what is missing.
+// A source, or something that is read, of a type that has no such method is only waited for until it is settled. It lists at the
+// API server: it is for tests and scripts, as is [manager.Manager.Idle], which calls it.
+//
+// [manager.Manager.Idle]: https://pkg.go.dev/github.com/setpoint-dev/setpoint/manager#Manager.Idle
+func (c *Controller[K]) CatchUp(ctx context.Context) error {
+	return errors.Join(c.named(c.inputs.catchUp(ctx))...)
+}
+
+// Quiet waits for a moment at which no key is ready, held or parked, as workqueue.Queue.Quiet says in full, and returns how many
+// keys had been taken then. If ctx ends before, the error says what is in the way.
+func (c *Controller[K]) Quiet(ctx context.Context) (taken uint64, err error) {
+	taken, err = c.queue.Quiet(ctx)
+	if err == nil {
+		return taken, nil
+	}
+	if leading, _ := c.workers.leads(); !leading {
+		err = fmt.Errorf("it does not lead, so that nobody takes its keys: %w", err)
+	}
+	return taken, fmt.Errorf("controller %q: %w", c.name, err)
 }

@@ -4,8 +4,6 @@
 package controller
 
 import (
-	"context"
-	"slices"
 	"sync"
 	"time"
 )
@@ -45,31 +43,4 @@ func (r *resolver) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failed, r.next = err != nil, time.Now().Add(resolvePause)
-}
-
-// resolve asks the API server what became of the writes whose answers were lost. It returns a gap if
-// it cannot be asked yet.
-func (k *consistency[K]) resolve(ctx context.Context, p *past) gap {
-	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
-	defer cancel()
-	p.awaited = slices.Clone(p.awaited) // a sweep may be looking at it
-	for i := range p.awaited {
-		w := &p.awaited[i]
-		if _, why := k.gapOf(w); why == nil || w.Unknown == "" || w.resolved || w.unresolvable {
-			continue
-		}
-		if time.Since(w.Started.Add(w.Took)) < resolveAfter {
-			return textGap(w.String() + ": its answer was lost; the API server is asked in a moment")
-		}
-		if !k.resolver.begin(time.Now(), k.declared.Recovered()) {
-			return textGap(w.String() + ": its answer was lost, and the API server does not answer yet")
-		}
-		found, resolved, err := k.declared.Resolve(ctx, written(&w.Write))
-		k.resolver.end(err)
-		if err != nil {
-			return textGap(w.String() + ": its answer was lost: " + err.Error())
-		}
-		w.instead, w.resolved, w.unresolvable = found, resolved, !resolved
-	}
-	return nil
 }

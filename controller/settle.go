@@ -139,7 +139,7 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 	if !stale && !p.empty() {
 		c.records.put(r.item.Key(), p)
 		if c.records.crowded() {
-			c.sweep()
+			t.sweep()
 		}
 	}
 	if c.consistency.missed(p) { // while the Reconcile ran
@@ -150,7 +150,8 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 
 // sweep forgets what nothing depends on any more. Most keys that write are woken by it, and their
 // past is taken then.
-func (c *Controller[K]) sweep() {
+func (t *lead[K]) sweep() {
+	c := t.controller
 	c.records.sweep(func(key K, r *record[K]) {
 		if r.past != nil && c.consistency.isOver(r.past) {
 			r.past = nil

@@ -5,31 +5,13 @@ package controller
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
-
-// A key spins if it makes itself due, by its own writes or by a RequeueAfter shorter than spinGap,
-// spinFree times in a row, each less than spinGap after the one before began. From then on its
-// Reconciles begin at least spinBase apart, a time that doubles with each up to spinMax. A
-// Reconcile that has any other reason begins at once, and ends the row.
-const (
-	spinFree = 100
-	spinGap  = 100 * time.Millisecond
-	spinBase = 10 * time.Millisecond
-	spinMax  = time.Second
-)
-
-// spin is what is known of a key that has made itself due. It is forgotten when a Reconcile does
-// nothing that could make its key due again. Only the worker that holds the key changes it.
-type spin struct {
-	known bool
-	row   int           // how many Reconciles in a row the key itself has caused
-	last  time.Duration // when the last one began, by the controller's clock
-}
 
 // spins slows down keys that keep making themselves due (C13).
 type spins[K comparable] struct {
@@ -38,18 +20,6 @@ type spins[K comparable] struct {
 	queue   *workqueue.Queue[K]
 	now     func() time.Duration
 	told    *told
-}
-
-// over reports whether the last write of the key has not made it due.
-func (s *spin) over(now time.Duration) bool { return now-s.last > s.pause()+spinGap }
-
-// pause is how long after the last Reconcile the next one may begin.
-func (s *spin) pause() time.Duration {
-	over := s.row - spinFree
-	if over < 0 {
-		return 0
-	}
-	return min(spinMax, spinBase<<min(over, 10))
 }
 
 // cause is who has made a key due.
@@ -117,43 +87,43 @@ func (s *spins[K]) slowDown(item workqueue.Item[K], of *record[K], by cause) boo
 
 // begin notes that a Reconcile of a key begins, and who has caused it. The log says once that a
 // key spins.
-func (s *spins[K]) begin(r *running[K], by cause, why *ledger.Write) {
+func (s *spins[K]) begin(key K, log *slog.Logger, by cause, why *ledger.Write) {
 	if by == others {
-		s.forget(r.item.Key())
+		s.forget(key)
 		return
 	}
 	spins, now := false, s.now()
-	s.records.edit(r.item.Key(), func(r *record[K]) {
+	s.records.edit(key, func(r *record[K]) {
 		if !r.spin.known || now-r.spin.last >= r.spin.pause()+spinGap {
 			r.spin.row = 0
 		}
 		r.spin = spin{known: true, row: r.spin.row + 1, last: now}
 		spins = r.spin.row == spinFree
 	})
-	if !spins || !s.told.first("spin", fmt.Sprint(r.item.Key())) {
+	if !spins || !s.told.first("spin", fmt.Sprint(key)) {
 		return
 	}
 	reason := "its RequeueAfter is shorter than " + spinGap.String()
 	if why != nil {
 		reason = "its own write: " + why.String()
 	}
-	r.log.Warn("a key keeps making itself due, and is slowed down; write only what differs from what is stored, or return a longer RequeueAfter",
+	log.Warn("a key keeps making itself due, and is slowed down; write only what differs from what is stored, or return a longer RequeueAfter",
 		"cause", reason, "reconciles", spinFree, "atMostEvery", spinMax.String())
 }
 
 // end notes what a Reconcile does that may make its key due again, before the key is settled.
-func (s *spins[K]) end(r *running[K], end *ending) {
-	soon := end.outcome == hook.RequeuedAfter && end.result.RequeueAfter < spinGap
+func (s *spins[K]) end(key K, outcome hook.Outcome, after time.Duration, wrote bool) {
+	soon := outcome == hook.RequeuedAfter && after < spinGap
 	switch {
 	case soon:
 		now := s.now()
-		s.records.edit(r.item.Key(), func(r *record[K]) {
+		s.records.edit(key, func(r *record[K]) {
 			if !r.spin.known {
 				r.spin = spin{known: true, last: now}
 			}
 		})
-	case r.wrote() == nil || end.outcome != hook.Succeeded && end.outcome != hook.RequeuedAfter:
-		s.forget(r.item.Key())
+	case !wrote || outcome != hook.Succeeded && outcome != hook.RequeuedAfter:
+		s.forget(key)
 	}
 }
 

@@ -7,9 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
-
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // staleKey is under which the context of a Reconcile has the function that Stale calls, and doubtsKey what it does not see.
@@ -57,70 +54,4 @@ func isStale(err error) bool {
 		return len(joined.Unwrap()) > 0 && !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !isStale(err) })
 	}
 	return isStale(errors.Unwrap(err))
-}
-
-// parkStale parks a key whose Reconcile returned Stale.
-func (k *consistency[K]) parkStale(item workqueue.Item[K], p *past) {
-	p.since = time.Now()
-	reason := k.staleGap(p)
-	if reason == nil { // it has recovered since, or only a look in a moment can tell
-		reason = textGap("the reconcile returned Stale")
-	}
-	k.park(item, p, reason, k.waitAtMost())
-}
-
-// staleGap returns what a key waits for whose Reconcile returned Stale: a declared informer that
-// fails, a write that was given up, or a source. It is nil if all are current.
-func (k *consistency[K]) staleGap(p *past) gap {
-	if failing := k.declared.Failing(); failing != nil {
-		return failing
-	}
-	for i := range p.givenUp {
-		if missing, _ := k.gapOf(&p.givenUp[i]); missing != nil {
-			return missing
-		}
-	}
-	if err := k.stale(); err != nil {
-		return textGap(err.Error())
-	}
-	return nil
-}
-
-// EventRecovered is the Event of the reason of a retry that did not wait for the end of its backoff: an
-// informer has recovered since the Reconcile failed, and so most likely has the API server.
-const EventRecovered = "InformerRecovered"
-
-// EventRelisted is the Event of the reason of a Reconcile after an informer has listed everything again
-// and does not have what the key has written: another client may have deleted it, without an event.
-const EventRelisted = "Relisted"
-
-// relisted looks, after an informer has listed everything, for keys that may have missed a change.
-func (k *consistency[K]) relisted() {
-	for key, r := range k.records.all() {
-		if r.past != nil && k.missed(r.past) {
-			k.addMissed(key)
-		}
-	}
-}
-
-// missed reports whether something may have happened without any event to what a key has written.
-func (k *consistency[K]) missed(p *past) bool {
-	return slices.ContainsFunc(p.awaited, func(w unseen) bool { return k.declared.Missed(written(&w.Write)) })
-}
-
-// addMissed makes a key due that may have missed a change. It then waits until its writes are shown,
-// as always.
-func (k *consistency[K]) addMissed(key K) {
-	k.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRelisted}})
-}
-
-// recovered makes keys due whose Reconciles failed before an informer recovered: most likely, the API
-// server has. A failure may come before its informer notices the same outage.
-func (k *consistency[K]) recovered() {
-	last := k.declared.Recovered()
-	for key, r := range k.records.all() {
-		if p := r.past; p != nil && p.backsOff && !p.failure.At.After(last) {
-			k.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRecovered}})
-		}
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // Warm keeps the controller current until ctx is done: its sources run and fill the queue, whether anybody takes from it or
@@ -21,14 +22,35 @@ func (c *Controller[K]) Warm(ctx context.Context) error {
 	return c.warm(ctx)
 }
 
-// queueHooks are Options.QueueHooks, which are told of the queue later: when there is something that will close it.
-func (c *Controller[K]) queueHooks() *hook.Queue {
-	if c.o.QueueHooks == nil || c.o.QueueHooks.Opened == nil {
-		return c.o.QueueHooks
+// Run warms and leads at once, until ctx is done: for a controller without a manager. It leads under the term of leadership that ctx
+// carries, if there is one (term.With, leaderelection.Observe); else the log and the snapshot say that there is none. Whoever runs the cache must keep it
+// running until Run has returned. Running Reconciles may go on for Options.Grace after ctx is done, then their context is
+// cancelled. Run returns when everything that it started has.
+func (c *Controller[K]) Run(ctx context.Context) error {
+	if err := c.Validate(); err != nil {
+		return err
 	}
-	later := *c.o.QueueHooks
-	later.Opened = func(e hook.QueueOpened) { c.opened = func() { c.o.QueueHooks.Opened(e) } }
-	return &later
+	if err := c.claim(); err != nil {
+		return errors.Join(c.named(err)...)
+	}
+	warm, cool := context.WithCancel(context.WithoutCancel(ctx))
+	defer cool()
+	take, stop := context.WithCancel(ctx)
+	defer stop()
+	warmed := make(chan error, 1)
+	go func() {
+		err := c.warm(warm)
+		stop()
+		warmed <- err
+	}()
+	work, cancel := withGrace(take, c.o.Grace)
+	defer cancel()
+	if term.Of(ctx) == nil {
+		c.logger(ctx).Info("leading without a term of leadership: nothing keeps another process from acting at the same time")
+	}
+	err := c.Lead(take, work)
+	cool()
+	return errors.Join(c.named(errors.Join(err, <-warmed))...)
 }
 
 // claim makes sure that the controller is warmed once.
@@ -63,7 +85,7 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	w := &warming[K]{controller: c, log: c.logger(ctx), failed: stop}
-	w.hooks = c.sourceHooks(w.log)
+	w.hooks = w.sourceHooks()
 	end := c.inputs.run(func(s *watching[K]) { w.start(run, s) })
 	if c.inputs.settled(run, func(r Readable, settled chan<- struct{}) { w.oversee(run, r, settled) }) {
 		close(c.synced)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -144,17 +143,10 @@ func (m *warming[K]) settle(ctx context.Context, what Readable, settled chan<- s
 	return nil
 }
 
-// named makes err, if any, say whose it is, if it does not yet.
-func named(whose fmt.Stringer, err error) error {
-	if err == nil || strings.Contains(err.Error(), whose.String()) {
-		return err
-	}
-	return fmt.Errorf("%s: %w", whose, err)
-}
-
 // sourceHooks logs the failures of sources' handlers and polls, and tells those who observe them. What fails for one object mostly
 // does for all, such as those of an owner whose kind is not served, and again at each try: there are few lines.
-func (c *Controller[K]) sourceHooks(log *slog.Logger) *hook.Source {
+func (m *warming[K]) sourceHooks() *hook.Source {
+	c, log := m.controller, m.log
 	lines := newFewLines()
 	logged := &hook.Source{
 		HandlerFailed: func(f hook.SourceFailure) {

@@ -6,10 +6,14 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // Lead lets the controller act for one term: workers take keys until take or work is done, and Reconciles run on work, which
@@ -29,17 +33,39 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	if !goOn {
 		return nil
 	}
-	t, work := c.newTerm(work, missing)
+	t, work := c.newLead(work, missing)
 	return t.employ(take, work, func(take context.Context, s *slot[K]) bool { return t.processNextItem(take, work, s) })
 }
 
-// logger is the base of every Reconcile's logger.
-func (c *Controller[K]) logger(ctx context.Context) *slog.Logger {
-	log := c.o.Logger
-	if log == nil {
-		log = Logger(ctx)
+// lead is one call of Lead.
+type lead[K comparable] struct {
+	*shared
+
+	controller *Controller[K]
+	expired    *fewLines
+}
+
+// newLead returns a call of Lead, and the context for its Reconciles. missing returns what that should show and does not.
+func (c *Controller[K]) newLead(work context.Context, missing func() error) (*lead[K], context.Context) {
+	t := &lead[K]{controller: c, expired: newFewLines(), shared: &shared{
+		log: c.logger(work).Handler(), run: c.run, deadline: c.o.Deadline, cancels: c.o.Deadline > 0 || c.o.Interrupt > 0, over: &ledger.Ledger{},
+	}}
+	t.origin = ledger.Origin{Controller: c.name, Run: c.run, Decode: c.inputs.declared.Selects, Late: t.tellLate}
+	if leading := term.Of(work); leading != nil {
+		t.origin.Term = leading.String()
 	}
-	return log.With("controller", c.name)
+	work = context.WithValue(work, staleKey{}, func() error { return errors.Join(missing(), c.consistency.formerMissing(), c.inputs.stale()) })
+	return t, c.inputs.declared.Context(work)
+}
+
+// tellLate logs a write that was refused because its Reconcile has returned: once for each verb and
+// resource.
+func (t *lead[K]) tellLate(err *ledger.LateWriteError) {
+	w := &err.Request
+	if t.controller.told.first("late", w.Verb, w.Group, w.Resource, w.Subresource) {
+		slog.New(t.log).Error("a write began after its Reconcile had returned, and was refused",
+			"key", fmt.Sprint(err.Key), "reconcileID", err.ReconcileID, "err", err)
+	}
 }
 
 // processNextItem takes a key, reconciles it and settles it. It returns false when there is nothing more to take.
@@ -62,9 +88,9 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	if c.o.Hooks.Reconciling != nil {
 		c.o.Hooks.Reconciling(c.name)
 	}
-	r := t.newRunning(work, item, &of)
+	r := newRunning(work, t.shared, item, &of, c.now())
 	s.run.Store(r)
-	c.spins.begin(r, by, why)
+	c.spins.begin(item.Key(), r.log, by, why)
 	if past != nil && past.expired {
 		t.warn(r)
 	}
@@ -76,7 +102,7 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		}
 		r.end()
 		s.end(c.now())
-		c.spins.end(r, &end)
+		c.spins.end(item.Key(), end.outcome, end.result.RequeueAfter, r.wrote() != nil)
 		t.settle(r, end)
 		r.cancel(nil)
 		if c.o.Hooks.Reconciled != nil {
@@ -107,4 +133,30 @@ func (t *lead[K]) reconcile(r *running[K]) (end ending) {
 	}()
 	result, err := t.controller.reconciler.Reconcile(r, r.item.Key())
 	return judge(r, result, err)
+}
+
+var errLeads = errors.New("it leads already; end that term first")
+
+// employ has workers call next with their context and slot until it returns false, which it does when there is nothing more to take
+// in this term. It returns when all have returned.
+func (t *lead[K]) employ(take, work context.Context, next func(take context.Context, s *slot[K]) bool) error {
+	c := t.controller
+	var all, watching sync.WaitGroup
+	hire := func() *slot[K] {
+		ctx, retire := context.WithCancel(take)
+		s := &slot[K]{retire: retire}
+		all.Go(func() { c.workers.work(s, func() bool { return next(ctx, s) }) })
+		return s
+	}
+	if !c.workers.open(hire, c.now(), t.origin.Term) {
+		return errLeads
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(take))
+	watching.Go(func() { c.watchdog.watch(ctx, slog.New(t.log)) })
+	watching.Go(func() { c.watchdog.watchEnd(ctx, work, slog.New(t.log)) })
+	all.Wait()
+	stop()
+	watching.Wait()
+	c.workers.close()
+	return nil
 }

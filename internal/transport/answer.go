@@ -7,9 +7,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,9 +27,47 @@ const (
 	answerLimit = 1 << 20
 )
 
+// answered enters the head of the answer, and has the body of the answer to a write read along with
+// the caller.
+func answered(e *exchange, req *http.Request, resp *http.Response) {
+	mayHaveWritten := false
+	e.entry.Update(func(w *ledger.Write) {
+		w.Took, w.Status = time.Since(w.Started), resp.StatusCode
+		switch code := resp.StatusCode; {
+		case w.Effect == "":
+		case code >= 200 && code < 300:
+			mayHaveWritten = true
+			w.Effect, w.Unknown = ledger.Accepted, "the answer is not read yet"
+		case code >= 500 && code != http.StatusNotImplemented:
+			w.Effect, w.Unknown = ledger.Uncertain, "the answer is "+resp.Status
+		default:
+			w.Effect, w.Unknown = "", ""
+		}
+	})
+	if !mayHaveWritten {
+		e.report()
+		return
+	}
+	contentType, encoding := resp.Header.Get("Content-Type"), resp.Header.Get("Content-Encoding")
+	format := peek.FormatOf(contentType)
+	switch {
+	case resp.Body == nil || resp.Body == http.NoBody:
+		e.unread("the answer is empty")
+	case format == peek.Unknown:
+		e.unread(fmt.Sprintf("the answer is %q, which cannot be read", contentType))
+	case encoding != "" && encoding != "identity" && encoding != "gzip":
+		e.unread(fmt.Sprintf("the answer is encoded as %q, which cannot be read", encoding))
+	default:
+		resp.Body = &answer{
+			exchange: e, format: format, contentType: contentType, gzip: encoding == "gzip", decode: wanted(e.ledger, e.entry.Request()),
+			getBody: req.GetBody, sentAs: req.Header.Get("Content-Type"), body: resp.Body, next: firstLook,
+		}
+	}
+}
+
 // answer is the body of the answer to a write. The caller reads it as if it was not there.
 type answer struct {
-	exchange
+	*exchange
 
 	format      peek.Format
 	contentType string
@@ -83,7 +123,7 @@ func (a *answer) see(p []byte, err error) (look bool, end string) {
 		return false, ""
 	}
 	if a.seen == nil {
-		a.seen = a.buffer()
+		a.seen = a.buffers.get()
 	}
 	*a.seen = append(*a.seen, p[:min(len(p), answerLimit+1-len(*a.seen))]...)
 	switch {
@@ -125,7 +165,7 @@ func (a *answer) peek(data []byte) (peek.Object, bool) {
 func (a *answer) look(end string) {
 	var data []byte
 	if a.seen != nil {
-		defer a.release(a.seen)
+		defer a.buffers.put(a.seen)
 		data = *a.seen
 	}
 	defer func() { a.seen, a.getBody = nil, nil }()
@@ -152,7 +192,7 @@ func (a *answer) object(data []byte, end string) {
 	unchanged := obj.Stored() && a.named(obj.ResourceVersion)
 	var decoded runtime.Object
 	if a.decode && end == "" && obj.Stored() {
-		decoded = a.decoded(data, string(obj.Kind))
+		decoded = decode(a.Codecs, a.format, a.contentType, data, string(obj.Kind))
 	}
 	a.entry.Update(func(w *ledger.Write) {
 		switch {
@@ -188,7 +228,7 @@ func (a *answer) named(version []byte) bool {
 		return false
 	}
 	same := false
-	a.sent(a.getBody, func(body []byte) {
+	a.buffers.sent(a.getBody, func(body []byte) {
 		if !bytes.Contains(body, version) {
 			return // the usual case, and a quick one
 		}

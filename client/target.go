@@ -12,15 +12,48 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// Object is a pointer to an API type, such as *appsv1.Deployment.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+func newObject[T Object]() T {
+	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:forcetypeassert // T is a pointer type, seen by kindsOf
+}
 
 // target is one kind at one API server.
 type target struct {
 	client *Client
 	gvk    schema.GroupVersionKind
 	err    error // why the kind cannot be used; each call returns it
+}
+
+// call reads options for a call that is called what.
+func (t target) call(v verb, what string, options []Option) (call, error) {
+	if t.err != nil {
+		return call{}, t.err
+	}
+	background := metav1.DeletePropagationBackground
+	c := call{owner: t.client.fieldOwner, delete: metav1.DeleteOptions{PropagationPolicy: &background}}
+	for _, o := range options {
+		if o.set == nil {
+			continue
+		}
+		if o.fits&v == 0 {
+			return call{}, fmt.Errorf("%s %s: client.%s is no option of it", what, t.gvk.Kind, o.name)
+		}
+		if err := o.set(&c); err != nil {
+			return call{}, fmt.Errorf("%s %s: client.%s: %w", what, t.gvk.Kind, o.name, err)
+		}
+	}
+	c.delete.DryRun = c.dryRun
+	return c, nil
 }
 
 // at says where the kind is served, for an object of this name. what is the verb, for errors.

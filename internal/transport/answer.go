@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/internal/peek"
+	"github.com/setpoint-dev/setpoint/internal/wire"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -49,11 +49,11 @@ func answered(e *exchange, req *http.Request, resp *http.Response) {
 		return
 	}
 	contentType, encoding := resp.Header.Get("Content-Type"), resp.Header.Get("Content-Encoding")
-	format := peek.FormatOf(contentType)
+	format := wire.FormatOf(contentType)
 	switch {
 	case resp.Body == nil || resp.Body == http.NoBody:
 		e.unread("the answer is empty")
-	case format == peek.Unknown:
+	case format == wire.Unknown:
 		e.unread(fmt.Sprintf("the answer is %q, which cannot be read", contentType))
 	case encoding != "" && encoding != "identity" && encoding != "gzip":
 		e.unread(fmt.Sprintf("the answer is encoded as %q, which cannot be read", encoding))
@@ -69,7 +69,7 @@ func answered(e *exchange, req *http.Request, resp *http.Response) {
 type answer struct {
 	*exchange
 
-	format      peek.Format
+	format      wire.Format
 	contentType string
 	gzip        bool
 	decode      bool                          // the object is wanted, not only what tells it
@@ -154,11 +154,11 @@ func (a *answer) finish() bool {
 }
 
 // peek reads one object as far as there is something that tells it.
-func (a *answer) peek(data []byte) (peek.Object, bool) {
+func (a *answer) peek(data []byte) (wire.Object, bool) {
 	if a.gzip || a.decode || a.collects() { // only the whole will do
-		return peek.Object{}, false
+		return wire.Object{}, false
 	}
-	return peek.Read(a.format, data, peek.Options{Enough: true})
+	return wire.Read(a.format, data, wire.Options{Enough: true})
 }
 
 // look reads what was seen and enters it in the ledger. It is called once.
@@ -185,7 +185,7 @@ func (a *answer) look(end string) {
 
 // object enters one object.
 func (a *answer) object(data []byte, end string) {
-	obj, whole := peek.Read(a.format, data, peek.Options{Enough: true})
+	obj, whole := wire.Read(a.format, data, wire.Options{Enough: true})
 	if string(obj.Kind) == "Table" && whole {
 		obj, whole = only(a.format, data)
 	}
@@ -216,9 +216,9 @@ func (a *answer) object(data []byte, end string) {
 }
 
 // only reads the object in the only row of a Table.
-func only(f peek.Format, data []byte) (obj peek.Object, whole bool) {
+func only(f wire.Format, data []byte) (obj wire.Object, whole bool) {
 	rows := 0
-	peek.Read(f, data, peek.Options{Each: func(row peek.Object) { obj = row; rows++ }})
+	wire.Read(f, data, wire.Options{Each: func(row wire.Object) { obj = row; rows++ }})
 	return obj, rows == 1
 }
 
@@ -232,7 +232,7 @@ func (a *answer) named(version []byte) bool {
 		if !bytes.Contains(body, version) {
 			return // the usual case, and a quick one
 		}
-		obj, _ := peek.Read(peek.FormatOf(a.sentAs), body, peek.Options{Enough: true})
+		obj, _ := wire.Read(wire.FormatOf(a.sentAs), body, wire.Options{Enough: true})
 		same = obj.Metadata && bytes.Equal(obj.ResourceVersion, version)
 	})
 	return same
@@ -243,7 +243,7 @@ func (a *answer) collects() bool { return a.entry.Request().Verb == "deletecolle
 // collection enters the objects that a deletecollection has listed.
 func (a *answer) collection(data []byte, end string) {
 	var items []ledger.Write
-	obj, whole := peek.Read(a.format, data, peek.Options{Each: func(item peek.Object) {
+	obj, whole := wire.Read(a.format, data, wire.Options{Each: func(item wire.Object) {
 		w := ledger.Write{
 			Request: *a.entry.Request(), UID: types.UID(item.UID), Effect: ledger.Accepted,
 			Unknown: "a deletecollection does not tell whether an object is gone or only marked, nor its version",

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
-	"github.com/setpoint-dev/setpoint/internal/peek"
+	"github.com/setpoint-dev/setpoint/internal/wire"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -29,7 +29,7 @@ func wanted(l *ledger.Ledger, r *ledger.Request) bool {
 }
 
 // decode returns the object in a whole answer, or nil.
-func decode(codecs serializer.CodecFactory, f peek.Format, contentType string, data []byte, kind string) runtime.Object {
+func decode(codecs serializer.CodecFactory, f wire.Format, contentType string, data []byte, kind string) runtime.Object {
 	var into runtime.Object // where the scheme does not say
 	switch kind {
 	case "Table":
@@ -46,7 +46,7 @@ func decode(codecs serializer.CodecFactory, f peek.Format, contentType string, d
 			return obj
 		}
 	}
-	if f == peek.JSON {
+	if f == wire.JSON {
 		if obj, _, err := unstructured.UnstructuredJSONScheme.Decode(data, nil, nil); err == nil && isObject(obj) {
 			return obj
 		}

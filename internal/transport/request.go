@@ -13,7 +13,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/apipath"
-	"github.com/setpoint-dev/setpoint/internal/peek"
+	"github.com/setpoint-dev/setpoint/internal/wire"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -55,7 +55,7 @@ func (s *server) read(req *http.Request) (ledger.Request, types.UID) {
 	}
 	var uid types.UID
 	s.buffers.sent(req.GetBody, func(body []byte) {
-		o, _ := peek.Read(peek.FormatOf(req.Header.Get("Content-Type")), body, peek.Options{})
+		o, _ := wire.Read(wire.FormatOf(req.Header.Get("Content-Type")), body, wire.Options{})
 		r.DryRun = r.DryRun || o.DryRun
 		uid = types.UID(o.Precondition)
 	})

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peek reads from the bytes of a Kubernetes object who it is and which version, and no more: JSON, protobuf and CBOR,
+// Package wire reads from the bytes of a Kubernetes object who it is and which version, and no more: JSON, protobuf and CBOR,
 // whole or only a beginning. What it cannot read, it leaves empty; it never panics, and has no opinion on whether the rest is
 // valid.
 //
 // For JSON and protobuf it allocates nothing: the byte slices of an [Object] alias the input.
-package peek
+package wire
 
 import (
 	"bytes"

@@ -7,25 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
-
-// Object is a pointer to an API type, such as *appsv1.Deployment.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
-
-func newObject[T Object]() T {
-	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:forcetypeassert // T is a pointer type, seen by kindsOf
-}
 
 // target is one kind at one API server.
 type target struct {
@@ -83,16 +71,6 @@ func (t target) of(ctx context.Context, what string, obj Object) (*meta.RESTMapp
 
 func said(gvk schema.GroupVersionKind) string {
 	return fmt.Sprintf("%s of %s", gvk.Kind, gvk.GroupVersion())
-}
-
-func keyOf(obj metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-}
-
-// isNil says whether v is nil or a nil pointer.
-func isNil(v any) bool {
-	r := reflect.ValueOf(v)
-	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
 // mapping says where the kind is served, in a namespace that must fit its scope.

@@ -26,10 +26,10 @@ import (
 type roundTripper struct {
 	Options
 
-	base   http.RoundTripper
-	server server
-	traced bool // base is an *http.Transport, which reports when it has a connection
-	agents agents
+	base      http.RoundTripper
+	server    server
+	traced    bool   // base is an *http.Transport, which reports when it has a connection
+	userAgent string // as configured
 }
 
 // Wrap puts the transport into cfg, below all that wraps, so that nothing waits between it and the
@@ -44,7 +44,7 @@ func Wrap(cfg *rest.Config, o Options) error {
 	}
 	userAgent := cfg.UserAgent
 	cfg.WrapTransport = transport.Wrappers(func(base http.RoundTripper) http.RoundTripper {
-		t := &roundTripper{Options: o, base: base, server: serverAt(u), agents: agents{configured: userAgent}}
+		t := &roundTripper{Options: o, base: base, server: serverAt(u), userAgent: userAgent}
 		for rt := base; rt != nil; {
 			switch own := rt.(type) {
 			case *roundTripper: // cfg was another Client's, whose wrapper this is
@@ -119,7 +119,7 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 	}
 	e.precondition = precondition
 	controller := l.Origin().Controller
-	t.agents.sign(req, controller)
+	sign(req, t.userAgent, controller)
 	ended := req.Context().Err() != nil
 	resp, unsent, err := t.send(req, e.entry.Request(), controller)
 	if err != nil {

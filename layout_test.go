@@ -43,8 +43,8 @@ var mayImport = map[string][]string{
 
 	"internal/apipath":   {},
 	"internal/fakeapi":   {"internal/apipath"}, // for our own tests
-	"internal/peek":      {},
-	"internal/transport": {"hook", "ledger", "term", "internal/apipath", "internal/peek"},
+	"internal/wire":      {},
+	"internal/transport": {"hook", "ledger", "term", "internal/apipath", "internal/wire"},
 	"internal/scenario":  {}, "internal/scenario/election": {}, // they have tests only
 }
 

@@ -22,13 +22,9 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// How much a client remembers of what it has applied. When there are more objects, the ones that were not applied for the
-// longest time are forgotten; it is some 300 bytes for each. After appliedFor an unchanged one is sent again: see UnlessAlready
-// for what is not seen in between.
-const (
-	maxApplied = 100_000
-	appliedFor = time.Hour
-)
+// appliedFor is after which time an unchanged object is sent again: see UnlessAlready for what is not
+// seen in between.
+const appliedFor = time.Hour
 
 // UnlessAlready lets an Apply or ApplyStatus send nothing if it would change nothing. live is the object as it is known, from a
 // cache usually; nil, also a nil pointer, if it is not there. When live is not changed, the call returns a copy of it.
@@ -56,13 +52,6 @@ func UnlessAlready(live Object) Option {
 	}}
 }
 
-// appliedMemory holds a hash for each thing that was applied. It is safe for concurrent use.
-type appliedMemory struct{ hashes *cache.LRUExpireCache }
-
-func newAppliedMemory() *appliedMemory {
-	return &appliedMemory{cache.NewLRUExpireCache(maxApplied)}
-}
-
 // appliedKey is what a hash is of.
 type appliedKey struct {
 	kind               schema.GroupVersionKind
@@ -72,7 +61,7 @@ type appliedKey struct {
 
 // application is one call of Apply.
 type application struct {
-	memory *appliedMemory // nil if nothing is compared
+	memory *cache.LRUExpireCache // nil if nothing is compared
 	key    appliedKey
 	body   []byte
 	live   Object // nil if unknown
@@ -109,14 +98,14 @@ func (a *application) done() bool {
 		return false
 	}
 	a.key.uid = a.live.GetUID()
-	last, ok := a.memory.hashes.Get(a.key)
+	last, ok := a.memory.Get(a.key)
 	if !ok {
 		return false
 	}
 	if sum, ok := a.sum(a.live); ok && sum == last {
 		return true
 	}
-	a.memory.hashes.Remove(a.key)
+	a.memory.Remove(a.key)
 	return false
 }
 
@@ -126,7 +115,7 @@ func (a *application) remember(answer Object) {
 	}
 	a.key.uid = answer.GetUID()
 	if sum, ok := a.sum(answer); ok && a.key.uid != "" {
-		a.memory.hashes.Add(a.key, sum, appliedFor)
+		a.memory.Add(a.key, sum, appliedFor)
 	}
 }
 

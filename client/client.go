@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/cache"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -51,26 +51,28 @@ func (o Options) Validate() error {
 	return nil
 }
 
+// maxApplied is how many hashes a client keeps, of some 300 bytes each. The objects that were not
+// applied for the longest time are forgotten first.
+const maxApplied = 100_000
+
 // Client reaches one API server. It is safe for concurrent use. All of its requests share one http.Client.
 type Client struct {
+	resources
+
 	config     *rest.Config
 	http       *http.Client
 	scheme     *runtime.Scheme
 	codecs     serializer.CodecFactory
 	params     runtime.ParameterCodec
-	discovery  discovery.DiscoveryInterfaceWithContext
 	fieldOwner string
 	hooks      hook.Client
-	applied    *appliedMemory
-	warnings   *warnings // nil if somebody else handles them
+	applied    *cache.LRUExpireCache // hashes, by appliedKey; see UnlessAlready
+	warnings   *warnings             // nil if the configuration has a handler of its own
 
-	mu           sync.Mutex // guards what follows
-	versions     map[schema.GroupVersion]*groupVersion
-	mappings     map[schema.GroupVersionKind]*meta.RESTMapping
-	subresources map[schema.GroupVersion]map[string]metav1.APIResource
-	rests        map[schema.GroupVersionKind]rest.Interface
-	dynamics     map[schema.GroupVersionKind]dynamic.Interface
-	metadatas    map[schema.GroupVersionKind]metadata.Interface
+	// Guarded by the mutex of resources.
+	rests     map[schema.GroupVersionKind]rest.Interface
+	dynamics  map[schema.GroupVersionKind]dynamic.Interface
+	metadatas map[schema.GroupVersionKind]metadata.Interface
 }
 
 // New makes a client of a copy of cfg. It makes no request. QPS 0 in cfg means no client-side limit, where client-go's
@@ -110,22 +112,24 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		return nil, fmt.Errorf("client.New: %w", err)
 	}
 	return &Client{
-		config:       cfg,
-		http:         httpClient,
-		scheme:       o.Scheme,
-		codecs:       codecs,
-		params:       runtime.NewParameterCodec(o.Scheme),
-		discovery:    disco,
-		fieldOwner:   o.FieldOwner,
-		hooks:        *o.Hooks,
-		applied:      newAppliedMemory(),
-		warnings:     warnings,
-		versions:     map[schema.GroupVersion]*groupVersion{},
-		mappings:     map[schema.GroupVersionKind]*meta.RESTMapping{},
-		subresources: map[schema.GroupVersion]map[string]metav1.APIResource{},
-		rests:        map[schema.GroupVersionKind]rest.Interface{},
-		dynamics:     map[schema.GroupVersionKind]dynamic.Interface{},
-		metadatas:    map[schema.GroupVersionKind]metadata.Interface{},
+		resources: resources{
+			rest: disco.RESTClient(), host: cfg.Host,
+			versions:     map[schema.GroupVersion]*groupVersion{},
+			mappings:     map[schema.GroupVersionKind]*meta.RESTMapping{},
+			subresources: map[schema.GroupVersion]map[string]metav1.APIResource{},
+		},
+		config:     cfg,
+		http:       httpClient,
+		scheme:     o.Scheme,
+		codecs:     codecs,
+		params:     runtime.NewParameterCodec(o.Scheme),
+		fieldOwner: o.FieldOwner,
+		hooks:      *o.Hooks,
+		applied:    cache.NewLRUExpireCache(maxApplied),
+		warnings:   warnings,
+		rests:      map[schema.GroupVersionKind]rest.Interface{},
+		dynamics:   map[schema.GroupVersionKind]dynamic.Interface{},
+		metadatas:  map[schema.GroupVersionKind]metadata.Interface{},
 	}, nil
 }
 

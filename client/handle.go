@@ -13,16 +13,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
-
-// Object is a pointer to an API type, such as *appsv1.Deployment.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
 
 // Handle reads and writes objects of one type, live: nothing of it comes from a cache. For reads of what a controller
 // watches use package cache. A handle is cheap and safe for concurrent use. Errors are the API server's own
@@ -103,10 +96,6 @@ func anyKind[T Object]() bool {
 		return true
 	}
 	return false
-}
-
-func newObject[T Object]() T {
-	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:forcetypeassert // T is a pointer type, seen by kindsOf
 }
 
 // Served asks the API server whether it serves the kind now: nil, a *[NotServedError], or why it cannot be known.

@@ -112,28 +112,6 @@ func GracePeriod(d time.Duration) Option {
 	}}
 }
 
-// call reads options for a call that is called what.
-func (t target) call(v verb, what string, options []Option) (call, error) {
-	if t.err != nil {
-		return call{}, t.err
-	}
-	background := metav1.DeletePropagationBackground
-	c := call{owner: t.client.fieldOwner, delete: metav1.DeleteOptions{PropagationPolicy: &background}}
-	for _, o := range options {
-		if o.set == nil {
-			continue
-		}
-		if o.fits&v == 0 {
-			return call{}, fmt.Errorf("%s %s: client.%s is no option of it", what, t.gvk.Kind, o.name)
-		}
-		if err := o.set(&c); err != nil {
-			return call{}, fmt.Errorf("%s %s: client.%s: %w", what, t.gvk.Kind, o.name, err)
-		}
-	}
-	c.delete.DryRun = c.dryRun
-	return c, nil
-}
-
 func (c call) create() metav1.CreateOptions {
 	return metav1.CreateOptions{FieldManager: c.owner, DryRun: c.dryRun}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,6 +20,28 @@ type target struct {
 	client *Client
 	gvk    schema.GroupVersionKind
 	err    error // why the kind cannot be used; each call returns it
+}
+
+// call reads options for a call that is called what.
+func (t target) call(v verb, what string, options []Option) (call, error) {
+	if t.err != nil {
+		return call{}, t.err
+	}
+	background := metav1.DeletePropagationBackground
+	c := call{owner: t.client.fieldOwner, delete: metav1.DeleteOptions{PropagationPolicy: &background}}
+	for _, o := range options {
+		if o.set == nil {
+			continue
+		}
+		if o.fits&v == 0 {
+			return call{}, fmt.Errorf("%s %s: client.%s is no option of it", what, t.gvk.Kind, o.name)
+		}
+		if err := o.set(&c); err != nil {
+			return call{}, fmt.Errorf("%s %s: client.%s: %w", what, t.gvk.Kind, o.name, err)
+		}
+	}
+	c.delete.DryRun = c.dryRun
+	return c, nil
 }
 
 // at says where the kind is served, for an object of this name. what is the verb, for errors.
@@ -50,16 +71,6 @@ func (t target) of(ctx context.Context, what string, obj Object) (*meta.RESTMapp
 
 func said(gvk schema.GroupVersionKind) string {
 	return fmt.Sprintf("%s of %s", gvk.Kind, gvk.GroupVersion())
-}
-
-func keyOf(obj metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-}
-
-// isNil says whether v is nil or a nil pointer.
-func isNil(v any) bool {
-	r := reflect.ValueOf(v)
-	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
 // mapping says where the kind is served, in a namespace that must fit its scope.

@@ -42,15 +42,6 @@ func (w *warnings) of(kind schema.GroupVersionKind) rest.WarningHandlerWithConte
 	return kindWarnings{w, kind}
 }
 
-// warningOf returns the configuration for clients of one kind.
-func (c *Client) warningOf(kind schema.GroupVersionKind) *rest.Config {
-	cfg := rest.CopyConfig(c.config)
-	if c.warnings != nil {
-		cfg.WarningHandlerWithContext = c.warnings.of(kind)
-	}
-	return cfg
-}
-
 type kindWarnings struct {
 	*warnings
 	kind schema.GroupVersionKind

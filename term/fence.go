@@ -7,57 +7,122 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"sync"
 	"time"
-
-	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// ErrFenced is what every [FencedError] is.
-var ErrFenced = errors.New("refused by the fence")
+// fence lets requests pass while a term is trusted.
+type fence struct {
+	name string // of the term
+	done chan struct{}
 
-// FencedError is the error of a request that was refused because another process may lead.
-// errors.Is finds [ErrFenced], and the cause with which the term was ended.
-type FencedError struct {
-	// Controller made the request, empty if it was made without a ledger.
-	Controller string
-	// Request is what was to be sent.
-	Request ledger.Request
-	// Uncertain reports that the request was refused between the connection and the first byte, so
-	// that something may have been sent. Otherwise nothing was.
-	Uncertain bool
-	// Err is why the request was refused.
-	Err error
+	mu      sync.Mutex // guards what follows, and the passages
+	trust   trust
+	start   time.Time // of the renewal
+	ended   error
+	waiting map[*passage]struct{} // requests that are not on the wire yet
+	timer   *time.Timer           // while armed, it runs until the trust ends, or ended before it was extended
+	armed   bool
 }
 
-// Error names the controller, the request and the reason.
-func (e *FencedError) Error() string {
-	s := ""
-	if e.Controller != "" {
-		s = "controller " + e.Controller + ": "
+// Extend records that the Lease was renewed by a request that was sent at start: the trust lasts
+// from then. A term whose trust was over is trusted once more, because the Lease is still its own.
+// A term that was ended stays so, and an earlier start changes nothing.
+func (f *fence) Extend(start time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if start.After(f.start) {
+		f.start = start
+		f.trust.renew()
 	}
-	return s + "the request to " + e.Request.String() + " is " + ErrFenced.Error() + ": " + e.Err.Error()
 }
 
-// Unwrap returns the reason.
-func (e *FencedError) Unwrap() error { return e.Err }
+// End ends the trust at once: the Lease is lost or about to be released. From now on requests are
+// refused, also those that wait for a connection, with the cause, which may be nil. Only the first
+// call counts.
+func (f *fence) End(cause error) {
+	if cause == nil {
+		cause = context.Canceled
+	}
+	f.mu.Lock()
+	if f.ended == nil {
+		f.ended = fmt.Errorf("the term of leadership %s has ended: %w", f.name, cause)
+		close(f.done)
+		if f.timer != nil {
+			f.timer.Stop()
+		}
+	}
+	refused := f.withdrawLocked(f.ended)
+	f.mu.Unlock()
+	cancelAll(refused)
+}
 
-// Is makes errors.Is find ErrFenced.
-func (e *FencedError) Is(target error) bool { return target == ErrFenced }
+// Trusted returns nil while the term is trusted, else the reason; another process may lead then.
+// The trust is over as soon as the monotonic or the wall clock says so: the former may stand still
+// while a machine sleeps, the latter may be set back.
+func (f *fence) Trusted() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.refusalLocked()
+}
+
+// Until returns when the trust is over, unless it is extended or ended before.
+func (f *fence) Until() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.start.Add(f.trust.limit)
+}
+
+// Done returns a channel that End closes. It stays open if only the trust has run out.
+func (f *fence) Done() <-chan struct{} { return f.done }
+
+var errNotRenewed = errors.New("the Lease was not renewed in time")
+
+// refusalLocked returns why the term is not trusted now.
+func (f *fence) refusalLocked() error {
+	if f.ended != nil {
+		return f.ended
+	}
+	now := time.Now()
+	mono, wall := now.Sub(f.start), now.Round(0).Sub(f.start.Round(0))
+	if f.trust.over(mono, wall) {
+		return fmt.Errorf("the term of leadership %s is not trusted any more: %w: it has been %s, at most %s are allowed",
+			f.name, errNotRenewed, max(mono, wall).Round(time.Millisecond), f.trust.limit)
+	}
+	return nil
+}
+
+// trust is the arithmetic of a term, without a clock or a lock.
+type trust struct {
+	limit time.Duration
+	lost  bool
+}
+
+// over reports whether the trust is over, mono and wall after its start by the two clocks. It stays
+// over even if a clock is set back.
+func (t *trust) over(mono, wall time.Duration) bool {
+	t.lost = t.lost || mono >= t.limit || wall >= t.limit
+	return t.lost
+}
+
+// renew starts the trust again.
+func (t *trust) renew() { t.lost = false }
 
 // RoundTrip makes a request through base, if it passes the fence. It is for transports. traced
 // reports that base calls the httptrace hooks of the request's context; otherwise a request that is
 // refused on its way is Uncertain. A refused request fails with a *[FencedError] that has no
 // Controller and no Request yet.
-func (t *Term) RoundTrip(base http.RoundTripper, req *http.Request, traced bool) (*http.Response, error) {
+func (f *fence) RoundTrip(base http.RoundTripper, req *http.Request, traced bool) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
-	p := &passage{term: t, cancel: cancel}
+	p := &passage{fence: f, cancel: cancel}
 	if !traced {
 		p.stage = connected
 	}
-	if why := t.enter(p); why != nil {
+	if why := f.enter(p); why != nil {
 		cancel(nil)
 		if req.Body != nil {
 			req.Body.Close()
@@ -66,7 +131,7 @@ func (t *Term) RoundTrip(base http.RoundTripper, req *http.Request, traced bool)
 	}
 	p.trace = httptrace.ClientTrace{GotConn: p.gotConn, WroteHeaders: p.wroteHeaders}
 	resp, err := base.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, &p.trace)))
-	stage, refused := t.leave(p)
+	stage, refused := f.leave(p)
 	if err == nil {
 		resp.Request = req
 		p.release(resp)
@@ -90,62 +155,62 @@ const (
 
 // passage is a request under a term on its way through the fence, and later the body of the answer.
 type passage struct {
-	term   *Term
+	fence  *fence
 	cancel context.CancelCauseFunc // of the request's context
 	trace  httptrace.ClientTrace
 	body   io.ReadCloser
 
-	stage   stage // guarded by the term's mutex, as is refused
+	stage   stage // guarded by the fence's mutex, as is refused
 	refused error
 }
 
-// enter lets a request wait, or says why not.
-func (t *Term) enter(p *passage) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if why := t.refusalLocked(); why != nil {
+// enter lets a request wait, or returns why not.
+func (f *fence) enter(p *passage) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if why := f.refusalLocked(); why != nil {
 		return why
 	}
-	t.waiting[p] = struct{}{}
-	t.armLocked()
+	f.waiting[p] = struct{}{}
+	f.armLocked()
 	return nil
 }
 
-// armLocked sees to it that what waits is looked at when the trust ends.
-func (t *Term) armLocked() {
-	switch left := time.Until(t.start.Add(t.trust.limit)); {
-	case t.armed:
+// armLocked starts the timer for the end of the trust.
+func (f *fence) armLocked() {
+	switch left := time.Until(f.start.Add(f.trust.limit)); {
+	case f.armed:
 		return
-	case t.timer == nil:
-		t.timer = time.AfterFunc(left, t.expire)
+	case f.timer == nil:
+		f.timer = time.AfterFunc(left, f.expire)
 	default:
-		t.timer.Reset(left)
+		f.timer.Reset(left)
 	}
-	t.armed = true
+	f.armed = true
 }
 
-// expire withdraws what still waits, unless the trust was extended.
-func (t *Term) expire() {
-	t.mu.Lock()
-	t.armed = false
+// expire refuses the requests that still wait, unless the trust was extended.
+func (f *fence) expire() {
+	f.mu.Lock()
+	f.armed = false
 	var refused []*passage
-	if why := t.refusalLocked(); why != nil {
-		refused = t.withdrawLocked(why)
-	} else if len(t.waiting) > 0 {
-		t.armLocked()
+	if why := f.refusalLocked(); why != nil {
+		refused = f.withdrawLocked(why)
+	} else if len(f.waiting) > 0 {
+		f.armLocked()
 	}
-	t.mu.Unlock()
+	f.mu.Unlock()
 	cancelAll(refused)
 }
 
-// withdrawLocked refuses all that waits. The caller cancels it.
-func (t *Term) withdrawLocked(why error) []*passage {
+// withdrawLocked refuses the requests that wait. The caller cancels them.
+func (f *fence) withdrawLocked(why error) []*passage {
 	var all []*passage
-	for p := range t.waiting {
+	for p := range f.waiting {
 		p.refused = why
 		all = append(all, p)
 	}
-	clear(t.waiting)
+	clear(f.waiting)
 	return all
 }
 
@@ -156,38 +221,38 @@ func cancelAll(refused []*passage) {
 }
 
 // leave returns how far the request has come, and why it was refused, if it was.
-func (t *Term) leave(p *passage) (stage, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.waiting, p)
+func (f *fence) leave(p *passage) (stage, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.waiting, p)
 	return p.stage, p.refused
 }
 
-// connect looks once more when there is a connection: nobody knows how long that took, and the clock by which a timer runs may
-// have stood still.
-func (t *Term) connect(p *passage) (refused error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// connect reads the clocks once more when there is a connection: making it may have taken long, and
+// the clock by which a timer runs may have stood still.
+func (f *fence) connect(p *passage) (refused error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if p.refused != nil {
 		return p.refused
 	}
-	if p.refused = t.refusalLocked(); p.refused != nil {
-		delete(t.waiting, p)
+	if p.refused = f.refusalLocked(); p.refused != nil {
+		delete(f.waiting, p)
 		return p.refused
 	}
 	p.stage = connected
-	t.waiting[p] = struct{}{} // again, if what was sent before must be sent once more
-	t.armLocked()
+	f.waiting[p] = struct{}{} // again, if what was sent before must be sent once more
+	f.armLocked()
 	return nil
 }
 
 func (p *passage) gotConn(info httptrace.GotConnInfo) {
-	why := p.term.connect(p)
+	why := p.fence.connect(p)
 	if why == nil {
 		return
 	}
-	// HTTP/2 looks at the context before it writes. HTTP/1 does not; its connection is this request's alone, and closing it is
-	// what keeps the transport from writing.
+	// HTTP/2 reads the context before it writes. HTTP/1 does not: its connection is this request's
+	// alone, and closing it keeps the transport from writing.
 	p.cancel(why)
 	if c, ok := info.Conn.(interface{ ConnectionState() tls.ConnectionState }); !ok || c.ConnectionState().NegotiatedProtocol != "h2" {
 		info.Conn.Close()
@@ -195,15 +260,15 @@ func (p *passage) gotConn(info httptrace.GotConnInfo) {
 }
 
 func (p *passage) wroteHeaders() {
-	p.term.mu.Lock()
-	defer p.term.mu.Unlock()
+	p.fence.mu.Lock()
+	defer p.fence.mu.Unlock()
 	if p.refused == nil {
 		p.stage = sent
-		delete(p.term.waiting, p)
+		delete(p.fence.waiting, p)
 	}
 }
 
-// release lets the request's context go with the answer's body.
+// release ends the request's context with the answer's body.
 func (p *passage) release(resp *http.Response) {
 	if resp.Body == nil || resp.Body == http.NoBody || resp.StatusCode == http.StatusSwitchingProtocols {
 		p.cancel(nil)

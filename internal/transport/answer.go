@@ -7,14 +7,16 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/internal/peek"
+	"github.com/setpoint-dev/setpoint/internal/wire"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -25,11 +27,49 @@ const (
 	answerLimit = 1 << 20
 )
 
+// answered enters the head of the answer, and has the body of the answer to a write read along with
+// the caller.
+func answered(e *exchange, req *http.Request, resp *http.Response) {
+	mayHaveWritten := false
+	e.entry.Update(func(w *ledger.Write) {
+		w.Took, w.Status = time.Since(w.Started), resp.StatusCode
+		switch code := resp.StatusCode; {
+		case w.Effect == "":
+		case code >= 200 && code < 300:
+			mayHaveWritten = true
+			w.Effect, w.Unknown = ledger.Accepted, "the answer is not read yet"
+		case code >= 500 && code != http.StatusNotImplemented:
+			w.Effect, w.Unknown = ledger.Uncertain, "the answer is "+resp.Status
+		default:
+			w.Effect, w.Unknown = "", ""
+		}
+	})
+	if !mayHaveWritten {
+		e.report()
+		return
+	}
+	contentType, encoding := resp.Header.Get("Content-Type"), resp.Header.Get("Content-Encoding")
+	format := wire.FormatOf(contentType)
+	switch {
+	case resp.Body == nil || resp.Body == http.NoBody:
+		e.unread("the answer is empty")
+	case format == wire.Unknown:
+		e.unread(fmt.Sprintf("the answer is %q, which cannot be read", contentType))
+	case encoding != "" && encoding != "identity" && encoding != "gzip":
+		e.unread(fmt.Sprintf("the answer is encoded as %q, which cannot be read", encoding))
+	default:
+		resp.Body = &answer{
+			exchange: e, format: format, contentType: contentType, gzip: encoding == "gzip", decode: wanted(e.ledger, e.entry.Request()),
+			getBody: req.GetBody, sentAs: req.Header.Get("Content-Type"), body: resp.Body, next: firstLook,
+		}
+	}
+}
+
 // answer is the body of the answer to a write. The caller reads it as if it was not there.
 type answer struct {
-	exchange
+	*exchange
 
-	format      peek.Format
+	format      wire.Format
 	contentType string
 	gzip        bool
 	decode      bool                          // the object is wanted, not only what tells it
@@ -83,7 +123,7 @@ func (a *answer) see(p []byte, err error) (look bool, end string) {
 		return false, ""
 	}
 	if a.seen == nil {
-		a.seen = a.buffer()
+		a.seen = a.buffers.get()
 	}
 	*a.seen = append(*a.seen, p[:min(len(p), answerLimit+1-len(*a.seen))]...)
 	switch {
@@ -114,18 +154,18 @@ func (a *answer) finish() bool {
 }
 
 // peek reads one object as far as there is something that tells it.
-func (a *answer) peek(data []byte) (peek.Object, bool) {
+func (a *answer) peek(data []byte) (wire.Object, bool) {
 	if a.gzip || a.decode || a.collects() { // only the whole will do
-		return peek.Object{}, false
+		return wire.Object{}, false
 	}
-	return peek.Read(a.format, data, peek.Options{Enough: true})
+	return wire.Read(a.format, data, wire.Options{Enough: true})
 }
 
 // look reads what was seen and enters it in the ledger. It is called once.
 func (a *answer) look(end string) {
 	var data []byte
 	if a.seen != nil {
-		defer a.release(a.seen)
+		defer a.buffers.put(a.seen)
 		data = *a.seen
 	}
 	defer func() { a.seen, a.getBody = nil, nil }()
@@ -145,14 +185,14 @@ func (a *answer) look(end string) {
 
 // object enters one object.
 func (a *answer) object(data []byte, end string) {
-	obj, whole := peek.Read(a.format, data, peek.Options{Enough: true})
+	obj, whole := wire.Read(a.format, data, wire.Options{Enough: true})
 	if string(obj.Kind) == "Table" && whole {
 		obj, whole = only(a.format, data)
 	}
 	unchanged := obj.Stored() && a.named(obj.ResourceVersion)
 	var decoded runtime.Object
 	if a.decode && end == "" && obj.Stored() {
-		decoded = a.decoded(data, string(obj.Kind))
+		decoded = decode(a.Codecs, a.format, a.contentType, data, string(obj.Kind))
 	}
 	a.entry.Update(func(w *ledger.Write) {
 		switch {
@@ -176,9 +216,9 @@ func (a *answer) object(data []byte, end string) {
 }
 
 // only reads the object in the only row of a Table.
-func only(f peek.Format, data []byte) (obj peek.Object, whole bool) {
+func only(f wire.Format, data []byte) (obj wire.Object, whole bool) {
 	rows := 0
-	peek.Read(f, data, peek.Options{Each: func(row peek.Object) { obj = row; rows++ }})
+	wire.Read(f, data, wire.Options{Each: func(row wire.Object) { obj = row; rows++ }})
 	return obj, rows == 1
 }
 
@@ -188,11 +228,11 @@ func (a *answer) named(version []byte) bool {
 		return false
 	}
 	same := false
-	a.sent(a.getBody, func(body []byte) {
+	a.buffers.sent(a.getBody, func(body []byte) {
 		if !bytes.Contains(body, version) {
 			return // the usual case, and a quick one
 		}
-		obj, _ := peek.Read(peek.FormatOf(a.sentAs), body, peek.Options{Enough: true})
+		obj, _ := wire.Read(wire.FormatOf(a.sentAs), body, wire.Options{Enough: true})
 		same = obj.Metadata && bytes.Equal(obj.ResourceVersion, version)
 	})
 	return same
@@ -203,7 +243,7 @@ func (a *answer) collects() bool { return a.entry.Request().Verb == "deletecolle
 // collection enters the objects that a deletecollection has listed.
 func (a *answer) collection(data []byte, end string) {
 	var items []ledger.Write
-	obj, whole := peek.Read(a.format, data, peek.Options{Each: func(item peek.Object) {
+	obj, whole := wire.Read(a.format, data, wire.Options{Each: func(item wire.Object) {
 		w := ledger.Write{
 			Request: *a.entry.Request(), UID: types.UID(item.UID), Effect: ledger.Accepted,
 			Unknown: "a deletecollection does not tell whether an object is gone or only marked, nor its version",

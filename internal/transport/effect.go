@@ -8,12 +8,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/internal/peek"
+	"github.com/setpoint-dev/setpoint/internal/wire"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
 // judge enters what an answer with a 2xx says of a write. obj aliases a buffer: what is kept is copied.
-func judge(w *ledger.Write, obj *peek.Object) {
+func judge(w *ledger.Write, obj *wire.Object) {
 	switch {
 	case string(obj.Kind) == "Status":
 		judgeStatus(w, obj)
@@ -29,7 +29,7 @@ func judge(w *ledger.Write, obj *peek.Object) {
 }
 
 // judgeStatus judges a Status, which is what remains of a deleted object, and the answer of some subresources.
-func judgeStatus(w *ledger.Write, obj *peek.Object) {
+func judgeStatus(w *ledger.Write, obj *wire.Object) {
 	if w.Verb != "delete" || w.Subresource != "" || w.Status != http.StatusOK || string(obj.Status) != "Success" {
 		w.Unknown = "the answer is a Status, which does not tell what has become of the object"
 		return
@@ -41,7 +41,7 @@ func judgeStatus(w *ledger.Write, obj *peek.Object) {
 }
 
 // identify copies who an object is, in one allocation.
-func identify(w *ledger.Write, obj *peek.Object) {
+func identify(w *ledger.Write, obj *wire.Object) {
 	var room [256]byte
 	u, v := len(obj.UID), len(obj.ResourceVersion)
 	all := append(append(room[:0], obj.UID...), obj.ResourceVersion...)
@@ -56,7 +56,7 @@ func identify(w *ledger.Write, obj *peek.Object) {
 }
 
 // effect tells what a write of an object has done, where the answer is that object.
-func effect(w *ledger.Write, obj *peek.Object) (effect ledger.Effect, unknown string) {
+func effect(w *ledger.Write, obj *wire.Object) (effect ledger.Effect, unknown string) {
 	// As the API server decides it when it updates: an object that is marked goes when nothing holds it any more.
 	unheld := obj.Deleting && !obj.Finalizers && obj.Grace == 0
 	isNamespace := w.Group == "" && w.Resource == "namespaces"

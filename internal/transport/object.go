@@ -10,25 +10,26 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 
-	"github.com/setpoint-dev/setpoint/internal/peek"
+	"github.com/setpoint-dev/setpoint/internal/wire"
+	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// wanted says whether the origin asks for the object that a request has written. It is asked only where the answer is that
-// object: many subresources have kinds of their own.
-func (e *exchange) wanted() bool {
-	r := e.entry.Request()
+// wanted reports whether the origin asks for the object that a request has written. It is asked only
+// where the answer is that object: many subresources have kinds of their own.
+func wanted(l *ledger.Ledger, r *ledger.Request) bool {
 	switch r.Subresource {
 	case "", "status", "finalize", "approval", "ephemeralcontainers", "resize":
 	default:
 		return false
 	}
-	ask := e.ledger.Origin().Decode
+	ask := l.Origin().Decode
 	return ask != nil && r.Verb != "deletecollection" && ask(schema.GroupResource{Group: r.Group, Resource: r.Resource})
 }
 
-// decoded returns the object in a whole answer, or nil.
-func (a *answer) decoded(data []byte, kind string) runtime.Object {
+// decode returns the object in a whole answer, or nil.
+func decode(codecs serializer.CodecFactory, f wire.Format, contentType string, data []byte, kind string) runtime.Object {
 	var into runtime.Object // where the scheme does not say
 	switch kind {
 	case "Table":
@@ -36,16 +37,16 @@ func (a *answer) decoded(data []byte, kind string) runtime.Object {
 	case "PartialObjectMetadata":
 		into = &metav1.PartialObjectMetadata{}
 	}
-	mediaType, _, err := mime.ParseMediaType(a.contentType)
+	mediaType, _, err := mime.ParseMediaType(contentType)
 	if err != nil {
 		return nil
 	}
-	if info, ok := runtime.SerializerInfoForMediaType(a.Codecs.SupportedMediaTypes(), mediaType); ok {
+	if info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), mediaType); ok {
 		if obj, _, err := info.Serializer.Decode(data, nil, into); err == nil && isObject(obj) {
 			return obj
 		}
 	}
-	if a.format == peek.JSON {
+	if f == wire.JSON {
 		if obj, _, err := unstructured.UnstructuredJSONScheme.Decode(data, nil, nil); err == nil && isObject(obj) {
 			return obj
 		}

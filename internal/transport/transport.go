@@ -4,31 +4,21 @@
 package transport
 
 import (
-	"io"
+	"crypto/tls"
+	"errors"
+	"net"
 	"net/http"
-	"net/url"
 	"strings"
-	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/apipath"
-	"github.com/setpoint-dev/setpoint/internal/peek"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
-
-// Options configures Wrap.
-type Options struct {
-	Codecs serializer.CodecFactory // decode the written objects that a ledger wants
-	Hooks  hook.Client
-	Strict bool // refuse requests that may write and have no term
-}
 
 // roundTripper enters requests in the ledger of their context, and lets them pass while the term in
 // it is trusted. Of a request it changes only the user agent, of an answer nothing, except that some
@@ -36,31 +26,25 @@ type Options struct {
 type roundTripper struct {
 	Options
 
-	base    http.RoundTripper
-	server  *url.URL // without a slash at its end
-	origin  string   // the server as text
-	traced  bool     // base is an *http.Transport, which reports when it has a connection
-	agents  agents
-	buffers sync.Pool // of *[]byte
+	base      http.RoundTripper
+	server    server
+	traced    bool   // base is an *http.Transport, which reports when it has a connection
+	userAgent string // as configured
 }
 
 // Wrap puts the transport into cfg, below all that wraps, so that nothing waits between it and the
 // connection. A config that comes from a client.Client has one already, which then gets the options.
 func Wrap(cfg *rest.Config, o Options) error {
-	server, _, err := rest.DefaultServerUrlFor(cfg)
+	u, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
 		return err
 	}
-	if err := checkEncrypted(cfg, server); err != nil {
+	if err := checkEncrypted(cfg, u); err != nil {
 		return err
 	}
-	server.Path = strings.TrimSuffix(server.Path, "/")
 	userAgent := cfg.UserAgent
 	cfg.WrapTransport = transport.Wrappers(func(base http.RoundTripper) http.RoundTripper {
-		t := &roundTripper{
-			Options: o, base: base, server: server, origin: server.Scheme + "://" + server.Host + server.Path,
-			agents: agents{configured: userAgent},
-		}
+		t := &roundTripper{Options: o, base: base, server: serverAt(u), userAgent: userAgent}
 		for rt := base; rt != nil; {
 			switch own := rt.(type) {
 			case *roundTripper: // cfg was another Client's, whose wrapper this is
@@ -127,20 +111,22 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 		resp, _, err := t.send(req, nil, "")
 		return resp, err
 	}
-	e := exchange{roundTripper: t, ledger: l, term: term.Of(req.Context())}
-	if err := e.begin(req); err != nil {
+	e := &exchange{Options: &t.Options, buffers: &t.server.buffers, ledger: l, term: term.Of(req.Context())}
+	request, precondition := t.server.read(req)
+	if err := l.Begin(&e.entry, request); err != nil {
 		closeBody(req)
 		return nil, err
 	}
+	e.precondition = precondition
 	controller := l.Origin().Controller
-	t.agents.sign(req, controller)
+	sign(req, t.userAgent, controller)
 	ended := req.Context().Err() != nil
 	resp, unsent, err := t.send(req, e.entry.Request(), controller)
 	if err != nil {
 		e.failed(err, unsent || ended)
 		return resp, err
 	}
-	e.answered(req, resp)
+	answered(e, req, resp)
 	return resp, nil
 }
 
@@ -151,83 +137,65 @@ func (t *roundTripper) unattributed(req *http.Request) {
 	if onPurpose || t.Hooks.Unattributed == nil || req.Method == http.MethodGet {
 		return
 	}
-	if r := t.known(req, nil); r.Stores() {
+	if r := t.server.known(req, nil); r.Stores() {
 		event := eventOf(r, "", "")
 		event.UserAgent = req.UserAgent()
 		t.Hooks.Unattributed(event)
 	}
 }
 
-// read returns what a request is, and the UID that it insists on when it deletes.
-func (t *roundTripper) read(req *http.Request) (ledger.Request, string) {
-	path, prefix := req.URL.Path, ""
-	if below, ok := strings.CutPrefix(path, t.server.Path); ok && strings.HasPrefix(below, "/") {
-		path, prefix = below, t.server.Path
+var errNoTerm = errors.New("its context has no term of leadership; make it with a context that comes from that of the Reconcile or " +
+	"of the work that leads, or with term.Without if a replica that does not lead may make it, too")
+
+// send makes a request if it passes the fence. unsent reports that nothing was sent for certain. r
+// is what the request is, nil if that is not known yet.
+func (t *roundTripper) send(req *http.Request, r *ledger.Request, controller string) (resp *http.Response, unsent bool, err error) {
+	if under := term.Of(req.Context()); under != nil {
+		resp, err = under.RoundTrip(t.base, req, t.traced)
+	} else if err = t.unfenced(req, r, controller); err != nil {
+		closeBody(req)
+	} else {
+		resp, err = t.base.RoundTrip(req)
 	}
-	target := apipath.Parse(req.Method, path, req.URL.RawQuery)
-	r := ledger.Request{
-		Verb: target.Verb, Group: target.Group, Version: target.Version, Resource: target.Resource, Subresource: target.Subresource,
-		Namespace: target.Namespace, Name: target.Name, Host: t.origin, Path: req.URL.Path, Started: time.Now(),
+	if err == nil {
+		return resp, false, nil
 	}
-	if req.URL.Host != t.server.Host || req.URL.Scheme != t.server.Scheme || prefix != t.server.Path {
-		r.Host = req.URL.Scheme + "://" + req.URL.Host + prefix
+	if fenced, ok := errors.AsType[*term.FencedError](err); ok {
+		fenced.Controller, fenced.Request = controller, *t.server.known(req, r)
+		return resp, !fenced.Uncertain, err
 	}
-	if r.Resource == "namespaces" {
-		r.Namespace = ""
-	}
-	if !r.Mutates() {
-		return r, ""
-	}
-	r.DryRun = strings.Contains(req.URL.RawQuery, "dryRun") && req.URL.Query().Get("dryRun") != ""
-	if !strings.HasPrefix(r.Verb, "delete") && r.Subresource != "eviction" {
-		return r, ""
-	}
-	var uid string
-	t.sent(req.GetBody, func(body []byte) {
-		o, _ := peek.Read(peek.FormatOf(req.Header.Get("Content-Type")), body, peek.Options{})
-		r.DryRun = r.DryRun || o.DryRun
-		uid = string(o.Precondition)
-	})
-	return r, uid
+	return resp, neverSent(err), err
 }
 
-// sent shows f the beginning of a request's body, if the request can return it once more.
-func (t *roundTripper) sent(getBody func() (io.ReadCloser, error), f func([]byte)) {
-	if getBody == nil {
-		return
+// closeBody closes the body of a request that is not made, as a transport must.
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		req.Body.Close()
 	}
-	body, err := getBody()
-	if err != nil {
-		return
-	}
-	defer body.Close()
-	buf := t.buffer()
-	defer t.release(buf)
-	all := (*buf)[:bufferSize]
-	n := 0
-	for err == nil && n < len(all) {
-		var more int
-		more, err = body.Read(all[n:])
-		n += more
-	}
-	f(all[:n])
 }
 
-// bufferSize is how large a buffer is at first, and how much of a request's body is read.
-const bufferSize = 16 << 10
-
-// buffer returns an empty buffer of at least bufferSize.
-func (t *roundTripper) buffer() *[]byte {
-	if buf, ok := t.buffers.Get().(*[]byte); ok {
-		return buf
+// unfenced reports a request that may write and has no term, or refuses it.
+func (t *roundTripper) unfenced(req *http.Request, r *ledger.Request, controller string) error {
+	if term.Decided(req.Context()) || !t.Strict && t.Hooks.Unfenced == nil || req.Method == http.MethodGet {
+		return nil
 	}
-	buf := make([]byte, 0, bufferSize)
-	return &buf
+	r = t.server.known(req, r)
+	if !r.Stores() {
+		return nil
+	}
+	event := eventOf(r, controller, "")
+	if t.Strict {
+		event.Err = &term.FencedError{Controller: controller, Request: *r, Err: errNoTerm}
+	}
+	if t.Hooks.Unfenced != nil {
+		t.Hooks.Unfenced(event)
+	}
+	return event.Err
 }
 
-func (t *roundTripper) release(buf *[]byte) {
-	if cap(*buf) <= 256<<10 { // the rare large one is not worth its memory
-		*buf = (*buf)[:0]
-		t.buffers.Put(buf)
-	}
+// neverSent reports whether an error came before there was a connection to send anything over.
+func neverSent(err error) bool {
+	var op *net.OpError
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") || errors.As(err, &certificate)
 }

@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package peek
+package wire
 
 import (
 	"bytes"
-	"encoding/binary"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 var protobufMagic = []byte("k8s\x00")
@@ -157,7 +158,7 @@ func readDeleteOptions(obj *Object, data []byte) {
 // fields goes through the fields of a message.
 type fields struct {
 	rest   []byte
-	number uint64
+	number protowire.Number
 	value  uint64 // of a varint
 	bytes  []byte // of a string, message or the like
 	cut    bool   // there should be more of bytes
@@ -167,40 +168,24 @@ type fields struct {
 // next reads a field. A field of bytes that the input cuts off is the last one.
 func (f *fields) next() bool {
 	f.value, f.bytes, f.whole = 0, nil, !f.cut && len(f.rest) == 0
-	if len(f.rest) == 0 {
+	number, kind, n := protowire.ConsumeTag(f.rest)
+	if n < 0 {
 		return false
 	}
-	tag, n := binary.Uvarint(f.rest)
-	if n <= 0 {
-		return false
-	}
-	f.rest, f.number = f.rest[n:], tag>>3
-	switch tag & 7 {
-	case 0:
-		f.value, n = binary.Uvarint(f.rest)
-		return n > 0 && f.skip(n)
-	case 1:
-		return f.skip(8)
-	case 2:
-		length, n := binary.Uvarint(f.rest)
-		if n <= 0 {
-			return false
+	f.number, f.rest = number, f.rest[n:]
+	switch kind {
+	case protowire.VarintType:
+		f.value, n = protowire.ConsumeVarint(f.rest)
+	case protowire.BytesType:
+		if f.bytes, n = protowire.ConsumeBytes(f.rest); n < 0 {
+			_, n = protowire.ConsumeVarint(f.rest) // the length
+			f.cut = n >= 0
+			f.bytes, f.rest = f.rest[max(n, 0):], nil
+			return f.cut
 		}
-		f.rest = f.rest[n:]
-		f.cut = length > uint64(len(f.rest))
-		length = min(length, uint64(len(f.rest)))
-		f.bytes, f.rest = f.rest[:length], f.rest[length:]
-		return true
-	case 5:
-		return f.skip(4)
+	default:
+		n = protowire.ConsumeFieldValue(number, kind, f.rest)
 	}
-	return false
-}
-
-func (f *fields) skip(n int) bool {
-	if n > len(f.rest) {
-		return false
-	}
-	f.rest = f.rest[n:]
-	return true
+	f.rest = f.rest[max(n, 0):]
+	return n >= 0
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package peek
+package wire
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 
 func readJSON(data []byte, o Options) (Object, bool) {
 	s := jsonScanner{data: data, Options: o}
+	s.bad = !s.is('{')
 	obj := s.root()
 	return obj, !s.bad
 }
@@ -19,17 +20,15 @@ func readJSON(data []byte, o Options) (Object, bool) {
 type jsonScanner struct {
 	Options
 
-	data  []byte
-	at    int
-	fresh bool // no element of the innermost object or array was read yet
-	bad   bool
+	data []byte
+	at   int
+	bad  bool
 }
 
 // root reads an object. As in encoding/json, the last of several fields of one name counts.
-func (s *jsonScanner) root() Object {
-	var obj Object
-	for s.enter('{'); s.more('}'); {
-		switch string(s.key()) {
+func (s *jsonScanner) root() (obj Object) {
+	for key := range s.fields {
+		switch string(key) {
 		case "kind":
 			obj.Kind = s.text()
 		case "metadata":
@@ -40,19 +39,28 @@ func (s *jsonScanner) root() Object {
 		case "status":
 			obj.Status = s.text()
 		case "details":
-			s.details(&obj)
+			obj.StatusName, obj.StatusUID = nil, nil
+			for key := range s.fields {
+				switch string(key) {
+				case "name":
+					obj.StatusName = s.text()
+				case "uid":
+					obj.StatusUID = s.text()
+				default:
+					s.skip()
+				}
+			}
 		case "items":
-			s.each(false)
+			s.items()
 		case "rows":
-			s.each(true)
-		case "dryRun":
-			obj.DryRun = s.notEmpty()
-		case "preconditions":
-			s.preconditions(&obj)
+			s.rows()
 		case "deleteOptions":
-			s.deleteOptions(&obj)
+			obj.DryRun, obj.Precondition = false, nil
+			for key := range s.fields {
+				s.deleteOption(&obj, key)
+			}
 		default:
-			s.skip()
+			s.deleteOption(&obj, key)
 		}
 	}
 	return obj
@@ -61,14 +69,10 @@ func (s *jsonScanner) root() Object {
 func (s *jsonScanner) metadata(obj *Object) {
 	*obj = Object{
 		Kind: obj.Kind, Status: obj.Status, StatusName: obj.StatusName, StatusUID: obj.StatusUID,
-		DryRun: obj.DryRun, Precondition: obj.Precondition,
+		DryRun: obj.DryRun, Precondition: obj.Precondition, Metadata: s.is('{'),
 	}
-	if !s.is('{') {
-		s.skip()
-		return
-	}
-	for s.enter('{'); s.more('}'); {
-		switch string(s.key()) {
+	for key := range s.fields {
+		switch string(key) {
 		case "name":
 			obj.Name = s.text()
 		case "namespace":
@@ -90,120 +94,114 @@ func (s *jsonScanner) metadata(obj *Object) {
 			s.skip()
 		}
 	}
-	obj.Metadata = !s.bad
+	obj.Metadata = obj.Metadata && !s.bad
 }
 
-func (s *jsonScanner) details(obj *Object) {
-	obj.StatusName, obj.StatusUID = nil, nil
-	if !s.is('{') {
-		s.skip()
-		return
-	}
-	for s.enter('{'); s.more('}'); {
-		switch string(s.key()) {
-		case "name":
-			obj.StatusName = s.text()
-		case "uid":
-			obj.StatusUID = s.text()
-		default:
-			s.skip()
-		}
-	}
-}
-
-func (s *jsonScanner) preconditions(obj *Object) {
-	obj.Precondition = nil
-	if !s.is('{') {
-		s.skip()
-		return
-	}
-	for s.enter('{'); s.more('}'); {
-		if string(s.key()) == "uid" {
-			obj.Precondition = s.text()
-		} else {
-			s.skip()
-		}
-	}
-}
-
-func (s *jsonScanner) deleteOptions(obj *Object) {
-	obj.DryRun, obj.Precondition = false, nil
-	if !s.is('{') {
-		s.skip()
-		return
-	}
-	for s.enter('{'); s.more('}'); {
-		switch string(s.key()) {
-		case "dryRun":
-			obj.DryRun = s.notEmpty()
-		case "preconditions":
-			s.preconditions(obj)
-		default:
-			s.skip()
-		}
-	}
-}
-
-// each reads the items of a list, or the rows of a Table.
-func (s *jsonScanner) each(rows bool) {
-	if s.Each == nil || !s.is('[') {
-		s.skip()
-		return
-	}
-	inner := Options{}
-	outer := s.Options
-	s.Options = inner
-	defer func() { s.Options = outer }()
-	for s.enter('['); s.more(']'); {
-		if !s.is('{') {
-			s.skip()
-			continue
-		}
-		if !rows {
-			if obj := s.root(); !s.bad {
-				outer.Each(obj)
-			}
-			continue
-		}
-		for s.enter('{'); s.more('}'); {
-			if string(s.key()) != "object" || !s.is('{') {
+func (s *jsonScanner) deleteOption(obj *Object, key []byte) {
+	switch string(key) {
+	case "dryRun":
+		obj.DryRun = s.notEmpty()
+	case "preconditions":
+		obj.Precondition = nil
+		for key := range s.fields {
+			if string(key) == "uid" {
+				obj.Precondition = s.text()
+			} else {
 				s.skip()
-			} else if obj := s.root(); !s.bad {
-				outer.Each(obj)
+			}
+		}
+	default:
+		s.skip()
+	}
+}
+
+func (s *jsonScanner) items() {
+	if s.Each == nil {
+		s.skip()
+		return
+	}
+	for range s.elements {
+		s.item()
+	}
+}
+
+func (s *jsonScanner) rows() {
+	if s.Each == nil {
+		s.skip()
+		return
+	}
+	for range s.elements {
+		for key := range s.fields {
+			if string(key) == "object" {
+				s.item()
+			} else {
+				s.skip()
 			}
 		}
 	}
 }
 
-// enter reads what an object or array begins with.
-func (s *jsonScanner) enter(open byte) {
-	if !s.is(open) {
-		s.bad = true
+// item reads an object of a list or a Table; any other value is skipped.
+func (s *jsonScanner) item() {
+	if !s.is('{') {
+		s.skip()
 		return
 	}
-	s.at++
-	s.fresh = true
+	inner := jsonScanner{data: s.data, at: s.at}
+	obj := inner.root()
+	if s.at, s.bad = inner.at, inner.bad; !s.bad {
+		s.Each(obj)
+	}
 }
 
-// more says whether another element follows in the innermost object or array, and reads what is before it.
+// fields yields the keys of an object; the caller reads the value of each. Any other value is
+// skipped.
+func (s *jsonScanner) fields(yield func(key []byte) bool) {
+	if !s.is('{') {
+		s.skip()
+		return
+	}
+	for s.at++; s.more('}'); {
+		if key := s.key(); s.bad || !yield(key) {
+			return
+		}
+	}
+}
+
+// elements yields once for each element of an array, which the caller reads. Any other value is
+// skipped.
+func (s *jsonScanner) elements(yield func() bool) {
+	if !s.is('[') {
+		s.skip()
+		return
+	}
+	for s.at++; s.more(']'); {
+		if !yield() {
+			return
+		}
+	}
+}
+
+// more reads what is before the next element of the innermost object or array, and reports whether
+// there is one.
 func (s *jsonScanner) more(end byte) bool {
+	if s.bad {
+		return false
+	}
+	first := s.data[s.at-1] == '{' || s.data[s.at-1] == '['
 	switch {
 	case s.is(end):
 		s.at++
-		s.fresh = false
 		return false
-	case s.fresh && !s.bad:
-		s.fresh = false
-		return true
-	case s.is(','):
-		s.at++
+	case first:
 		return true
 	}
-	s.bad = true
-	return false
+	s.bad = !s.is(',')
+	s.at++
+	return !s.bad
 }
 
-// is skips space and says whether c comes next.
+// is skips space and reports whether c comes next.
 func (s *jsonScanner) is(c byte) bool {
 	for ; !s.bad && s.at < len(s.data); s.at++ {
 		switch b := s.data[s.at]; b {
@@ -289,14 +287,9 @@ func (s *jsonScanner) integer() int64 {
 	return n
 }
 
-// notEmpty skips a value and says whether it is an array with something in it.
-func (s *jsonScanner) notEmpty() bool {
-	if !s.is('[') {
-		s.skip()
-		return false
-	}
-	some := false
-	for s.enter('['); s.more(']'); {
+// notEmpty skips a value and reports whether it is an array with something in it.
+func (s *jsonScanner) notEmpty() (some bool) {
+	for range s.elements {
 		some = true
 		s.skip()
 	}

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wire reads an object's metadata from its bytes, and no more: JSON, protobuf and CBOR. It
+// leaves empty what it cannot read, never panics, and does not validate the rest.
+//
+// Of JSON and protobuf it also reads a beginning, and allocates nothing: the byte slices of an
+// [Object] alias the input.
+package wire
+
+import "strings"
+
+// Format is the encoding of an object.
+type Format uint8
+
+// The formats. Unknown is any other.
+const (
+	Unknown Format = iota
+	JSON
+	Protobuf
+	CBOR
+)
+
+// FormatOf returns the format of a Content-Type. An apply patch in YAML may be JSON, and is read if it
+// is.
+func FormatOf(contentType string) Format {
+	mediaType, params, _ := strings.Cut(contentType, ";")
+	mediaType = strings.TrimSpace(mediaType)
+	switch {
+	case strings.Contains(params, "stream="):
+		return Unknown
+	case mediaType == "application/vnd.kubernetes.protobuf":
+		return Protobuf
+	case mediaType == "application/cbor" || strings.HasSuffix(mediaType, "+cbor"):
+		return CBOR
+	case mediaType == "application/json" || strings.HasSuffix(mediaType, "+json") || strings.HasSuffix(mediaType, "+yaml"):
+		return JSON
+	}
+	return Unknown
+}
+
+// Read reads one object. whole reports that data was read to its end and is well-formed as far as it
+// was read.
+func Read(f Format, data []byte, o Options) (obj Object, whole bool) {
+	switch f {
+	case JSON:
+		return readJSON(data, o)
+	case Protobuf:
+		return readProtobuf(data, o)
+	case CBOR:
+		return readCBOR(data, o)
+	}
+	return Object{}, false
+}

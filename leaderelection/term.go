@@ -118,19 +118,16 @@ func (c *candidate) lead(ctx, work context.Context, lead Lead) error {
 	return err
 }
 
-// join waits until lead has returned, or, unless it is to stay, until the Lease that was lost is over.
+// join waits until lead has returned, or, unless it is to stay, until the Lease that was lost has
+// expired. A process that was suspended finds it expired before its work could be told to stop: the
+// work then has as long as it would have had.
 func (c *candidate) join(h *holding, done <-chan error) error {
-	expired := time.NewTimer(time.Until(h.sent.Add(c.o.LeaseDuration)))
-	defer expired.Stop()
+	late := time.NewTimer(max(time.Until(h.sent.Add(c.o.LeaseDuration)), c.o.LeaseDuration-c.o.lasts()))
+	defer late.Stop()
 	select {
 	case err := <-done:
 		return err
-	case <-expired.C:
-	}
-	select {
-	case err := <-done: // before this process came to look
-		return err
-	default:
+	case <-late.C:
 	}
 	if !c.o.Stay {
 		return fmt.Errorf("the Lease %s was lost, and the work under it has not stopped before it expired: somebody else may lead now, so this process must exit", c)

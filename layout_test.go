@@ -238,7 +238,7 @@ var joins = map[string]string{
 	"envtest.build":                 "receives from stopped before returning",
 	"envtest.startProcess":          "Stop waits for done; the process ends at the latest when its pipe closes",
 	"envtest.untilSignal":           "the function that it returns receives from joined",
-	"leaderelection.candidate.term": "receives from done, or Run returns an error when the Lease is over (L5)",
+	"leaderelection.candidate.term": "receives from done, or Run returns an error when its patience is over (L5)",
 	"manager.stage.stop":            "receives from joined, or names what still runs when the deadline passes (M1)",
 }
 

@@ -22,7 +22,7 @@ type duel struct {
 	setClocks        bool // else the monotonic one may stand still: at least one of both runs
 
 	stored  *coordinationv1.Lease
-	holder  hold
+	holder  trust
 	rival   rival
 	sent    instant               // a renewal under way
 	request *coordinationv1.Lease // that carries the version that it was made from
@@ -35,7 +35,7 @@ func newDuel(holderRate, rivalRate byte, setClocks bool) *duel {
 	rate := func(b byte) float64 { return 0.95 + 0.1*float64(b)/255 } // a tenth apart at most
 	d := &duel{o: o, holderRate: rate(holderRate), rate: rate(rivalRate), setClocks: setClocks}
 	d.stored = held(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "uid", ResourceVersion: "1"}}, "holder", o.LeaseDuration, time.Time{})
-	d.holder = hold{limit: o.fence()}
+	d.holder = trust{lasts: o.fence()}
 	d.rival = rival{least: o.LeaseDuration}
 	d.rival.see(d.stored, false, 0)
 	return d
@@ -65,7 +65,7 @@ func (d *duel) step(t *testing.T, op byte, by time.Duration) {
 		}
 	case 3: // answer, or lose the answer
 		if d.written && by > 0 {
-			d.holder.renew(d.sent)
+			d.holder.renew(d.sent, d.clock)
 		}
 		d.request = nil
 	case 4:
@@ -121,7 +121,7 @@ func TestL1_TheRatesOfTheClocksMayBeATenthApart(t *testing.T) {
 
 // TestL1_TrustThatIsOverStaysSo: also when the clock is set back that said so.
 func TestL1_TrustThatIsOverStaysSo(t *testing.T) {
-	h := hold{limit: time.Second}
+	h := trust{lasts: time.Second}
 	for _, test := range []struct {
 		now  instant
 		over bool
@@ -130,7 +130,7 @@ func TestL1_TrustThatIsOverStaysSo(t *testing.T) {
 			t.Errorf("at %v it is over: %t", test.now, over)
 		}
 	}
-	h = hold{limit: time.Second}
+	h = trust{lasts: time.Second}
 	if !h.lost(instant{1e9, 0}) {
 		t.Error("the monotonic clock does not count")
 	}

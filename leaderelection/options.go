@@ -38,10 +38,10 @@ type Options struct {
 	// RetryPeriod is the pause between two renewals, and between two tries to read the Lease where it cannot be watched: then, at
 	// random, up to a fifth more. Default: a fifth of RenewDeadline.
 	RetryPeriod time.Duration
-	// Stay has Run wait, and not campaign, when the work of a lost term has not stopped before its Lease is over. Check tells a
-	// liveness probe. Default: Run returns an error then, and the process should exit.
+	// Stay has Run wait, and not campaign, when the work of a lost term does not stop in time. Check
+	// tells a liveness probe. Default: Run returns an error then, and the process should exit.
 	Stay bool
-	// Grace is for how long the work of a term may go on after the term was lost, or after the Lease is over, before Check fails.
+	// Grace is for how long the work of a term may go on after the term was lost, before Check fails.
 	// Default: 20 s, as in kube-controller-manager.
 	Grace time.Duration
 	// Hooks observes the elector. Default: nobody does.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,9 +31,10 @@ func TestL5_AProcessThatWasSuspendedStandsBy(t *testing.T) {
 				api := fakeapi.New(fakeapi.Leases)
 				a := newReplica(t, api, "a")
 				jump := leaderelection.Suspend(a.Elector)
-				wakes, terms := make(chan struct{}), 0
+				wakes := make(chan struct{})
+				var terms atomic.Int32
 				stop, result := a.start(t, func(take, work context.Context) error {
-					if terms++; terms > 1 {
+					if terms.Add(1) > 1 {
 						return untilStopped(take, work)
 					}
 					<-wakes
@@ -44,12 +46,12 @@ func TestL5_AProcessThatWasSuspendedStandsBy(t *testing.T) {
 				close(wakes)
 				pass(seconds(10))
 				unwell(t, a, "")
-				if terms != 1 {
-					t.Errorf("it leads %d times while b does", terms)
+				if n := terms.Load(); n != 1 {
+					t.Errorf("it leads %d times while b does", n)
 				}
 				pass(time.Minute) // b is gone
-				if h := holder(t, api); terms != 2 || h != "a" {
-					t.Errorf("it has led %d times, and %q holds the Lease", terms, h)
+				if h := holder(t, api); terms.Load() != 2 || h != "a" {
+					t.Errorf("it has led %d times, and %q holds the Lease", terms.Load(), h)
 				}
 				stop()
 				ok(t, result())
@@ -65,17 +67,17 @@ func TestL5_WorkThatGoesOnAfterASuspensionEndsRun(t *testing.T) {
 		a := newReplica(t, fakeapi.New(fakeapi.Leases), "a")
 		jump := leaderelection.Suspend(a.Elector)
 		free := make(chan struct{})
-		var lost time.Time
+		lost := make(chan time.Time, 1)
 		_, result := a.start(t, func(_, work context.Context) error {
 			<-work.Done()
-			lost = time.Now()
+			lost <- time.Now()
 			<-free
 			return nil
 		})
 		pass(seconds(5.5))
 		jump(time.Hour)
 		err := result()
-		if took := time.Since(lost); err == nil || !strings.Contains(err.Error(), "was lost") || took != seconds(3) {
+		if took := time.Since(<-lost); err == nil || !strings.Contains(err.Error(), "was lost") || took != seconds(3) {
 			t.Errorf("Run returned %v, %s after the work was cancelled", err, took)
 		}
 		if err := a.Run(t.Context(), neverLead(t)); err == nil || !strings.Contains(err.Error(), "has not stopped") {

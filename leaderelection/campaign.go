@@ -140,8 +140,8 @@ func (c *candidate) take(ctx context.Context, lease *coordinationv1.Lease) (*hol
 		write = c.create
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.o.Namespace, Name: c.o.Lease}}
 	}
-	h := &holding{sent: c.now.moment()}
-	at := h.sent.time.Truncate(time.Microsecond)
+	h := &holding{won: c.now.moment()}
+	at := h.won.time.Truncate(time.Microsecond)
 	c.authors.wrote(at)
 	var err error
 	if h.lease, err = write(ctx, unstamped(acquired(lease, c.o.Identity, c.o.LeaseDuration, at))); err != nil {

@@ -121,4 +121,4 @@ func (e *Elector) Name() string { return "leader-election-" + e.o.Lease }
 // elector, are well. It ignores its argument, which may be nil, and makes no request, so it suits a
 // liveness probe. With Name the Elector is what k8s.io/apiserver calls a healthz.HealthChecker, like
 // client-go's HealthzAdaptor. It is safe for concurrent use.
-func (e *Elector) Check(*http.Request) error { return checkOf(&e.current) }
+func (e *Elector) Check(*http.Request) error { return e.current.Load().check() }

@@ -24,7 +24,7 @@ var (
 // holding is a Lease that is ours.
 type holding struct {
 	lease   *coordinationv1.Lease // as last answered or read
-	sent    moment                // when the request was sent that last made it ours
+	won     moment                // when the request was sent that made it ours
 	slow    bool                  // the last write took more than one request
 	*tenure                       // nil before the term begins
 }
@@ -67,9 +67,9 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 
 // begin makes the term that the Lease stands for.
 func (c *candidate) begin(h *holding, lost func()) {
-	t := &tenure{o: &c.o, lease: c.String(), now: c.now, lost: lost}
+	t := &tenure{o: &c.o, name: c.String(), now: c.now, lost: lost}
 	token := client.Token{Lease: h.lease.UID, ResourceVersion: h.lease.ResourceVersion, Holder: c.o.Identity}
-	h.tenure = t.begin(token, h.sent, c.left)
+	h.tenure = t.begin(token, h.won, c.left)
 	c.left = nil
 	c.current.Store(t)
 }
@@ -83,6 +83,11 @@ func (c *candidate) join(h *holding, done <-chan error) error {
 		return err
 	case <-late.C:
 	}
+	select {
+	case err := <-done: // while a request kept this goroutine
+		return err
+	default:
+	}
 	if !c.o.Stay {
 		return fmt.Errorf("the Lease %s was lost, and the work under it has not stopped before it expired: somebody else may lead now, so this process must exit", c)
 	}
@@ -94,7 +99,7 @@ func (c *candidate) join(h *holding, done <-chan error) error {
 
 // keep renews the Lease until ctx is done: what leads has returned, or the term is lost.
 func (c *candidate) keep(ctx context.Context, h *holding) {
-	next := time.NewTimer(time.Until(h.sent.time.Add(c.o.RetryPeriod)))
+	next := time.NewTimer(time.Until(h.won.time.Add(c.o.RetryPeriod)))
 	defer next.Stop()
 	for {
 		select {
@@ -106,8 +111,8 @@ func (c *candidate) keep(ctx context.Context, h *holding) {
 			return
 		}
 		began := time.Now()
-		err := c.renew(ctx, h)
-		late := err == nil && !h.tenure.renew(h.sent)
+		sent, err := c.renew(ctx, h)
+		late := err == nil && !h.tenure.renew(sent)
 		c.tellRenewed(ctx, h, time.Since(began), err)
 		switch {
 		case late:
@@ -138,15 +143,11 @@ func (c *candidate) untilNext(began time.Time, h *holding, err error) time.Durat
 	return max(pause, min(delayOf(err), h.left()/2))
 }
 
-// renew writes the Lease once more.
-func (c *candidate) renew(ctx context.Context, h *holding) error {
-	sent, err := c.overwrite(ctx, h, func(l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
+// renew writes the Lease once more. It returns when the write was sent.
+func (c *candidate) renew(ctx context.Context, h *holding) (sent moment, err error) {
+	return c.overwrite(ctx, h, func(l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
 		return held(l, c.o.Identity, c.o.LeaseDuration, at)
 	})
-	if err == nil {
-		h.sent = sent
-	}
-	return err
 }
 
 // maxConflicts is how often in a row a write is tried that finds the Lease changed, and still ours.

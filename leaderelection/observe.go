@@ -4,6 +4,7 @@
 package leaderelection
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"time"
@@ -33,20 +34,12 @@ type ObserveOptions struct {
 
 // options are those of an elector with the same durations.
 func (o ObserveOptions) options() Options {
-	with := Options{
-		Lease: "host", Namespace: "host", Identity: "host",
-		LeaseDuration: o.LeaseDuration, RenewDeadline: o.RenewDeadline, RetryPeriod: o.RetryPeriod, Grace: o.Grace, Hooks: o.Hooks,
-	}
-	if o.LeaseDuration == 0 {
-		with.LeaseDuration = 15 * time.Second
-	}
-	if o.RenewDeadline == 0 {
-		with.RenewDeadline = 10 * time.Second
-	}
-	if o.RetryPeriod == 0 {
-		with.RetryPeriod = 2 * time.Second
-	}
-	return with.withDefaults()
+	return Options{
+		Lease: "host", Namespace: "host", Identity: "host", Grace: o.Grace, Hooks: o.Hooks,
+		LeaseDuration: cmp.Or(o.LeaseDuration, 15*time.Second),
+		RenewDeadline: cmp.Or(o.RenewDeadline, 10*time.Second),
+		RetryPeriod:   cmp.Or(o.RetryPeriod, 2*time.Second),
+	}.withDefaults()
 }
 
 // Validate names each field that is wrong, after defaults.

@@ -45,7 +45,7 @@ func (o *Observed) String() string { return o.lock.Describe() }
 func (o *Observed) Name() string { return "leader-election-" + o.o.Lease }
 
 // Check is [Elector.Check].
-func (o *Observed) Check(*http.Request) error { return checkOf(&o.current) }
+func (o *Observed) Check(*http.Request) error { return o.current.Load().check() }
 
 // Lead calls lead in the term that the elector has won, with the contexts that type [Lead] describes.
 // Call it in OnStartedLeading, with the context that this is given, from one goroutine or several.
@@ -195,7 +195,7 @@ func (o *Observed) begin(record resourcelock.LeaderElectionRecord, sent moment) 
 	if before := o.current.Load(); before != nil {
 		before.end(errReturned)
 	}
-	t := &tenure{o: &o.o, lease: o.String(), now: o.now, lost: o.lost}
+	t := &tenure{o: &o.o, name: o.String(), now: o.now, lost: o.lost}
 	o.current.Store(t.begin(token, sent, left))
 	if o.o.Hooks.Acquired != nil {
 		o.o.Hooks.Acquired(o.o.Lease)

@@ -4,6 +4,7 @@
 package leaderelection
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -64,18 +65,10 @@ func (o Options) withDefaults() Options {
 		}
 		o.Identity = host + "_" + string(uuid.NewUUID())
 	}
-	if o.LeaseDuration == 0 {
-		o.LeaseDuration = 15 * time.Second
-	}
-	if o.RenewDeadline == 0 {
-		o.RenewDeadline = o.LeaseDuration * 2 / 3
-	}
-	if o.RetryPeriod == 0 {
-		o.RetryPeriod = o.RenewDeadline / 5
-	}
-	if o.Grace == 0 {
-		o.Grace = 20 * time.Second
-	}
+	o.LeaseDuration = cmp.Or(o.LeaseDuration, 15*time.Second)
+	o.RenewDeadline = cmp.Or(o.RenewDeadline, o.LeaseDuration*2/3)
+	o.RetryPeriod = cmp.Or(o.RetryPeriod, o.RenewDeadline/5)
+	o.Grace = cmp.Or(o.Grace, 20*time.Second)
 	if o.Hooks == nil {
 		o.Hooks = &hook.LeaderElection{}
 	}

@@ -6,6 +6,7 @@ package leaderelection_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -122,4 +123,26 @@ func TestObserve_AHostThatWasSuspendedStandsBy(t *testing.T) {
 		<-ended
 		h.result()
 	})
+}
+
+// TestL5_WorkThatHasStoppedEndsNothing, although a request kept Run from looking until the Lease had expired.
+func TestL5_WorkThatHasStoppedEndsNothing(t *testing.T) {
+	for range 20 { // as a select chooses at random
+		synctest.Test(t, func(t *testing.T) {
+			api := fakeapi.New(fakeapi.Leases)
+			a := newReplica(t, api, "a")
+			stop, result := a.start(t, untilStopped)
+			pass(seconds(5.5))
+			deaf := func(req *http.Request) (*http.Response, error) {
+				time.Sleep(seconds(30)) // whether or not the answer is still waited for
+				a.mend()
+				return nil, errors.New("connection reset")
+			}
+			a.line.Store(&deaf)
+			pass(time.Minute)
+			stop()
+			ok(t, result())
+			a.want(t, "acquired operator", "lost operator", "acquired operator", "released operator: false")
+		})
+	}
 }

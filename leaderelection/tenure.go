@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/client"
@@ -33,7 +32,7 @@ var (
 // our elector, and the lock of a host's.
 type tenure struct {
 	o     *Options
-	lease string // in messages
+	name  string // of the Lease, in messages
 	now   clock
 	term  *client.Term
 	timer *time.Timer // for when the term is lost, and then for when its trust is over
@@ -173,7 +172,7 @@ func (t *tenure) close(ctx context.Context) error {
 	}
 	for _, l := range leads {
 		if err := t.join(ctx, l); err != nil {
-			return fmt.Errorf("the Lease %s is not released, because the work under it has not stopped: %w", t.lease, err)
+			return fmt.Errorf("the Lease %s is not released, because the work under it has not stopped: %w", t.name, err)
 		}
 	}
 	t.mu.Lock()
@@ -255,20 +254,16 @@ func (t *tenure) goesOnLocked() error {
 	return nil
 }
 
-// checkOf returns an error if the work of the last term goes on after the grace time.
-func checkOf(current *atomic.Pointer[tenure]) error {
-	if t := current.Load(); t != nil {
-		return t.check()
-	}
-	return nil
-}
-
+// check returns an error if the work of a lost term goes on after the grace time. There may be no term.
 func (t *tenure) check() error {
+	if t == nil {
+		return nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	since := t.now().mono - t.trust.lostAt.mono // a machine that slept is given the time
 	if t.trust.state != isLost || len(t.leads) == 0 || since <= t.o.Grace {
 		return nil
 	}
-	return fmt.Errorf("the Lease %s was lost %s ago, and the work under it has not stopped: this process must be replaced", t.lease, since.Round(time.Second))
+	return fmt.Errorf("the Lease %s was lost %s ago, and the work under it has not stopped: this process must be replaced", t.name, since.Round(time.Second))
 }

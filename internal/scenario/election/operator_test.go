@@ -57,6 +57,7 @@ func operate(identity string) int {
 		if os.Getenv(stubborn) != "" {
 			select {} // it does not stop
 		}
+		maps := client.For[*corev1.ConfigMap](mgr.Client())
 		for {
 			select {
 			case <-lines:
@@ -64,9 +65,11 @@ func operate(identity string) int {
 			}
 			patch := fmt.Appendf(nil, `{"data":{"by":%q,"at":%q}}`, identity, time.Now().Format(time.RFC3339Nano))
 			key := types.NamespacedName{Namespace: os.Getenv(namespaced), Name: "config"}
-			_, err := client.For[*corev1.ConfigMap](mgr.Client()).Patch(context.WithoutCancel(ctx), key, types.MergePatchType, patch)
+			_, err := maps.Patch(context.WithoutCancel(ctx), key, types.MergePatchType, patch)
 			if err != nil {
 				fmt.Println("refused:", err)
+				<-ctx.Done()
+				_, _ = maps.GetLive(client.WithoutTerm(context.WithoutCancel(ctx)), key) // it takes a while to stop
 				return err
 			}
 			fmt.Println("wrote")

@@ -32,7 +32,7 @@ type candidate struct {
 	polls      bool             // as last logged: it could not be watched
 }
 
-// see takes down what the Lease is like now, and says whether that is new.
+// see notes the Lease as it is now, and reports whether it changed.
 func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {
 	now := c.now().mono
 	changed = c.rival.see(lease, c.authors.mine(lease), now)
@@ -62,8 +62,8 @@ func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {
 	return changed
 }
 
-// inherit takes down what a Lease that was seen says of the term before. It stays until somebody else holds the Lease: our own
-// acquisition, which removes it, may not be answered.
+// inherit notes what a Lease hands over from the term before. It stays until another process holds
+// the Lease: our own acquisition, which removes it, may not be answered.
 func (c *candidate) inherit(l *coordinationv1.Lease) {
 	if c.authors.mine(l) {
 		return
@@ -85,7 +85,7 @@ type predecessor struct {
 	heard    time.Duration // when the Lease was last seen to change, by the candidate's clock
 }
 
-// see takes down a change that is not our own.
+// see notes a change that is not our own.
 func (p *predecessor) see(l *coordinationv1.Lease, now time.Duration) {
 	if holder := holderOf(l); holder != "" {
 		p.identity = holder

@@ -30,8 +30,9 @@ type Elector struct {
 	current atomic.Pointer[tenure] // the last one; nil: there was none
 }
 
-// New makes an elector. It starts nothing and makes no request. Its requests do not wait for a rate limit of cfg, and time out
-// after half the RenewDeadline (at least 1 s), so that a single one that hangs does not cost the term.
+// New makes an elector. It starts nothing and makes no request. Its requests do not wait for a rate
+// limit of cfg, and time out after half the RenewDeadline (at least 1 s), so that a single one that
+// hangs does not cost the term.
 func New(cfg *rest.Config, o Options) (*Elector, error) {
 	if cfg == nil {
 		return nil, errors.New("leaderelection.New: the rest.Config is nil; client.LoadConfig finds one")
@@ -64,10 +65,10 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 	return e, nil
 }
 
-// Run campaigns until ctx is done, and calls lead for each term. It returns nil after a stop, and what
-// lead returned in a term that was not lost. An error that lead returned because its contexts ended,
-// or because the fence refused a request of a lost term, is none. Run logs to the context's logger,
-// else to slog.Default.
+// Run campaigns until ctx is done, and calls lead for each term. It returns nil after a stop, and
+// what lead returned in a term that was not lost. An error that lead returned because its contexts
+// ended, or because the fence refused a request of a lost term, is none. Run logs to the context's
+// logger, else to slog.Default.
 //
 // Run also returns an error if lead goes on after a lost term for so long that another process may
 // lead, unless [Options].Stay is set, and as long as it is called again meanwhile. Then the process
@@ -119,6 +120,6 @@ func (e *Elector) Name() string { return "leader-election-" + e.o.Lease }
 // Check returns an error when this process must be replaced: the work of a term goes on
 // [Options].Grace after the term was lost. Replicas that wait, and processes that do not run the
 // elector, are well. It ignores its argument, which may be nil, and makes no request, so it suits a
-// liveness probe. With Name the Elector is what k8s.io/apiserver calls a healthz.HealthChecker, like
-// client-go's HealthzAdaptor. It is safe for concurrent use.
+// liveness probe. With Name the Elector is what k8s.io/apiserver calls a healthz.HealthChecker,
+// like client-go's HealthzAdaptor. It is safe for concurrent use.
 func (e *Elector) Check(*http.Request) error { return e.current.Load().check() }

@@ -29,8 +29,8 @@ type holding struct {
 	*tenure                       // nil before the term begins
 }
 
-// term leads once and releases the Lease. It reports whether the term was lost; lead has then returned
-// in time if err is nil.
+// term leads once and releases the Lease. It reports whether the term was lost; lead has then
+// returned in time if err is nil.
 func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool, err error) {
 	if ctx.Err() != nil { // stopped at the moment when the Lease was acquired
 		c.release(ctx, h)
@@ -153,8 +153,9 @@ func (c *candidate) renew(ctx context.Context, h *holding) (sent moment, err err
 // maxConflicts is how often in a row a write is tried that finds the Lease changed, and still ours.
 const maxConflicts = 5
 
-// overwrite writes over the very record that is known to be ours: others, and also this process, can have changed it only if the
-// API server refuses the write. Then it is read, and must be ours. It returns when the write was sent, or errTaken.
+// overwrite writes over the very record that is known to be ours. If the API server refuses that,
+// the record has changed: it is read, and must be ours. overwrite returns when the write was sent,
+// or errTaken.
 func (c *candidate) overwrite(ctx context.Context, h *holding, change func(*coordinationv1.Lease, time.Time) *coordinationv1.Lease) (sent moment, err error) {
 	h.slow = false
 	for range maxConflicts {
@@ -188,16 +189,16 @@ func (c *candidate) overwrite(ctx context.Context, h *holding, change func(*coor
 	return sent, err // the last conflict: nothing was written
 }
 
-// ours says whether a record is of our term: of the same Lease, with our identity, and last renewed by this process.
+// ours reports whether a record is of our term: the same Lease, last renewed by this process.
 func (c *candidate) ours(h *holding, found *coordinationv1.Lease) bool {
 	return found != nil && found.UID == h.lease.UID && c.authors.mine(found)
 }
 
-// releaseLimit is for how long a release is tried: less than what a manager leaves a process that stops.
+// releaseLimit is how long a release is tried: less than a manager leaves a process that stops.
 const releaseLimit = 2 * time.Second
 
-// release gives the Lease up, if it is still ours (L4), so that a rival need not wait for it to expire. A Lease that cannot be
-// released expires. One that is not ours any more was lost before.
+// release gives the Lease up, if it is still ours (L4), so that a rival need not wait for it to
+// expire.
 func (c *candidate) release(ctx context.Context, h *holding) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
@@ -224,8 +225,8 @@ func (c *candidate) release(ctx context.Context, h *holding) {
 	}
 }
 
-// notStored says whether the API server did not want what was written: too many annotations, say, or an admission plugin that
-// does not know ours.
+// notStored reports whether the API server refused the content: too many annotations, say, or an
+// admission plugin that does not know ours.
 func notStored(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)
 }

@@ -21,9 +21,9 @@ import (
 
 var _ resourcelock.Interface = (*Observed)(nil)
 
-// Observed is a host's lock that yields our terms: a resourcelock.Interface for client-go's elector.
-// The methods of the lock are called by the elector, one after another; the others are safe for
-// concurrent use.
+// Observed is a host's lock that yields our terms: a resourcelock.Interface for client-go's
+// elector. The methods of the lock are called by the elector, one after another; the others are
+// safe for concurrent use.
 type Observed struct {
 	o       Options // of an elector with the same durations
 	lock    resourcelock.Interface
@@ -47,11 +47,11 @@ func (o *Observed) Name() string { return "leader-election-" + o.o.Lease }
 // Check is [Elector.Check].
 func (o *Observed) Check(*http.Request) error { return o.current.Load().check() }
 
-// Lead calls lead in the term that the elector has won, with the contexts that type [Lead] describes.
-// Call it in OnStartedLeading, with the context that this is given, from one goroutine or several.
-// It returns when lead has: what lead returned, nil after a stop, or ErrLost when the term was lost.
-// RunOrDie may return before, if the Lease was lost or is not to be released: a host that exits then
-// should wait for Lead.
+// Lead calls lead in the term that the elector has won, with the contexts that type [Lead]
+// describes. Call it in OnStartedLeading, with the context that this is given, from one goroutine
+// or several. It returns when lead has: what lead returned, nil after a stop, or ErrLost when the
+// term was lost. RunOrDie may return before, if the Lease was lost or is not to be released: a host
+// that exits then should wait for Lead.
 func (o *Observed) Lead(ctx context.Context, lead Lead) error {
 	t := o.current.Load()
 	if t != nil {
@@ -105,8 +105,8 @@ func (o *Observed) saw(record *resourcelock.LeaderElectionRecord) {
 	}
 }
 
-// isOurs reports whether the Lease as last answered is of our term: the same Lease, and last renewed
-// by this process.
+// isOurs reports whether the Lease as last answered is of our term: the same Lease, and last
+// renewed by this process.
 func (o *Observed) isOurs(t *tenure) bool {
 	l := o.leases.last
 	return o.authors.mine(l) && (t == nil || l.UID == t.term.Token().Lease)
@@ -120,9 +120,9 @@ func (o *Observed) Create(ctx context.Context, record resourcelock.LeaderElectio
 	return o.hold(ctx, record, o.lock.Create)
 }
 
-// Update implements resourcelock.Interface. It refuses what would extend a term that is lost, release
-// a Lease that is not ours, or release one under which work goes on; and, as Create does, to hold the
-// Lease for less than ObserveOptions.LeaseDuration.
+// Update implements resourcelock.Interface. It refuses what would extend a term that is lost,
+// release a Lease that is not ours, or release one under which work goes on; and, as Create does,
+// to hold the Lease for less than ObserveOptions.LeaseDuration.
 func (o *Observed) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	switch record.HolderIdentity {
 	case o.o.Identity:

@@ -15,12 +15,12 @@ import (
 // has been still. Only the monotonic clock counts, so that a clock that is set, or a machine that
 // sleeps, makes the wait longer and never shorter. It knows neither clock nor lock.
 type rival struct {
-	// least is the shortest time for which a held record counts: a Lease whose duration was shortened
-	// by hand, or removed, does not shorten the time for which its holder trusts it.
+	// least is the shortest time for which a held record counts: a Lease whose duration was
+	// shortened by hand, or removed, does not shorten the time for which its holder trusts it.
 	least time.Duration
 	seen  version
-	// until is when the last record that had a holder expires. It survives that the record is deleted,
-	// or that its holder is removed other than by a release: the holder does not know yet.
+	// until is when the last record that had a holder expires. It survives that the record is
+	// deleted, or that its holder is removed other than by a release: the holder does not know yet.
 	until time.Duration
 }
 
@@ -38,8 +38,8 @@ func versionOf(l *coordinationv1.Lease) version {
 }
 
 // see notes the Lease, nil if there is none, as it was found not later than now. It reports whether
-// it changed. A record of our own neither makes the wait longer nor, put back by hand over that of a
-// rival, shorter: what we did under it has ended.
+// it changed. A record of our own neither makes the wait longer nor, put back by hand over that of
+// a rival, shorter: what we did under it has ended.
 func (r *rival) see(l *coordinationv1.Lease, mine bool, now time.Duration) (changed bool) {
 	v := versionOf(l)
 	changed, r.seen = v != r.seen, v

@@ -36,7 +36,8 @@ type tenure struct {
 	now   clock
 	term  *client.Term
 	timer *time.Timer // for when the term is lost, and then for when its trust is over
-	// lost is called once when the term is lost, unless its work and the host's elector have stopped.
+	// lost is called once when the term is lost, unless its work and the host's elector have
+	// stopped.
 	lost func()
 
 	mu    sync.Mutex // guards what follows
@@ -64,8 +65,8 @@ func (t *tenure) begin(token client.Token, sent moment, left *client.Handover) *
 	return t
 }
 
-// renew has the term last from when the request was sent that has renewed the Lease. It reports false
-// if the term is lost.
+// renew has the term last from when the request was sent that has renewed the Lease. It reports
+// false if the term is lost.
 func (t *tenure) renew(sent moment) bool {
 	t.mu.Lock()
 	now := t.now()
@@ -78,14 +79,15 @@ func (t *tenure) renew(sent moment) bool {
 	return !t.expire()
 }
 
-// expire loses the term if the last renewal was sent too long ago. It reports whether the term is lost.
+// expire loses the term if the last renewal was sent too long ago. It reports whether the term is
+// lost.
 func (t *tenure) expire() bool { return t.lose(false) }
 
 // taken loses the term because the Lease is not ours any more: its trust ends at once.
 func (t *tenure) taken() { t.lose(true) }
 
-// lose cancels the work of a lost term. The trust goes on until it is over, so that the work can use
-// it to stop.
+// lose cancels the work of a lost term. The trust goes on until it is over, so that the work can
+// use it to stop.
 func (t *tenure) lose(taken bool) (lost bool) {
 	t.mu.Lock()
 	now, was := t.now(), t.trust.state
@@ -135,8 +137,8 @@ func (t *tenure) lead(ctx context.Context, lead Lead) error {
 	return err
 }
 
-// enter has a call of lead begin. It reports false if the term is not held, with an error if that is
-// a mistake of the caller.
+// enter has a call of lead begin. It reports false if the term is not held, with an error if that
+// is a mistake of the caller.
 func (t *tenure) enter(l *leadership) (held bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -238,8 +240,8 @@ func (t *tenure) renews() (yes bool, err error) {
 	return false, t.goesOnLocked()
 }
 
-// goesOnLocked returns an error if what led under the term, or the host's elector, goes on as if the
-// term did.
+// goesOnLocked returns an error if what led under the term, or the host's elector, goes on as if
+// the term did.
 func (t *tenure) goesOnLocked() error {
 	if len(t.leads) > 0 {
 		return fmt.Errorf("%w, and the work under it has not stopped", ErrLost)
@@ -254,7 +256,8 @@ func (t *tenure) goesOnLocked() error {
 	return nil
 }
 
-// check returns an error if the work of a lost term goes on after the grace time. There may be no term.
+// check returns an error if the work of a lost term goes on after the grace time. There may be no
+// term.
 func (t *tenure) check() error {
 	if t == nil {
 		return nil

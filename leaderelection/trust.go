@@ -42,8 +42,8 @@ const (
 
 // trust is the arithmetic of a term. It knows neither clock nor lock.
 type trust struct {
-	// Counted from when the last renewal that succeeded was sent: lasts until the term is lost, fence
-	// until requests are refused, lease until a rival may lead.
+	// Counted from when the last renewal that succeeded was sent: lasts until the term is lost,
+	// fence until requests are refused, lease until a rival may lead.
 	lasts, fence, lease time.Duration
 
 	sent   instant // when the last renewal that succeeded was
@@ -97,8 +97,9 @@ func (t *trust) left(now instant) time.Duration {
 	return t.sent.mono + limit - now.mono
 }
 
-// patience is how long the work of a lost term may take from now on to stop: until the Lease expires.
-// A process that was suspended may notice later than that. Its work has as long as it would have had.
+// patience is how long the work of a lost term may take from now on to stop: until the Lease
+// expires. A process that was suspended may notice later than that. Its work has as long as it
+// would have had.
 func (t *trust) patience(now instant) time.Duration {
 	return max(t.sent.mono+t.lease, t.lostAt.mono+t.lease-t.lasts) - now.mono
 }

@@ -70,7 +70,8 @@ func (l watchedLease) Create(ctx context.Context, lease *coordinationv1.Lease, o
 	return lease, err
 }
 
-// Update implements coordinationclient.LeaseInterface. A release says what was written, and an acquisition removes that (L9).
+// Update implements coordinationclient.LeaseInterface. A release says what was written, and an
+// acquisition removes that (L9).
 func (l watchedLease) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	lease = l.w.stamped(lease.DeepCopy())
 	written, err := l.LeaseInterface.Update(ctx, lease, o)

@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"client":          {"hook", "ledger", "internal/transport"},
 	"source":          {"handler", "workqueue", "cache", "hook"},
 	"controller":      {"source", "handler", "workqueue", "cache", "ledger", "term", "hook"},
-	"leaderelection":  {"ledger", "term", "hook"},
+	"leaderelection":  {"term", "ledger", "hook"},
 	"manager":         {"leaderelection", "cache", "client", "ledger", "term", "metrics", "debug", "hook"},
 	"metrics":         {"hook"},
 	"debug":           {},
@@ -241,7 +241,7 @@ var joins = map[string]string{
 	"envtest.build":                 "receives from stopped before returning",
 	"envtest.startProcess":          "Stop waits for done; the process ends at the latest when its pipe closes",
 	"envtest.untilSignal":           "the function that it returns receives from joined",
-	"leaderelection.candidate.term": "receives from done, or Run returns an error when the Lease is over (L5)",
+	"leaderelection.candidate.term": "receives from done, or Run returns an error when its patience is over (L5)",
 	"manager.stage.stop":            "receives from joined, or names what still runs when the deadline passes (M1)",
 }
 

@@ -128,36 +128,6 @@ func (c *candidate) watchEnded(err error, began time.Time) time.Duration {
 // refused is for how many RetryPeriods the Lease is polled after watching it was refused.
 const refused = 30
 
-// see takes down what the Lease is like now, and says whether that is new.
-func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {
-	now := c.now().mono
-	changed = c.rival.see(lease, c.authors.mine(lease), now)
-	if changed {
-		c.inherit(lease)
-	}
-	if lease == nil || !changed {
-		return changed
-	}
-	if !c.authors.mine(lease) {
-		c.before.see(lease, now)
-	}
-	leader := holderOf(lease)
-	impostor := leader == c.o.Identity && !c.authors.mine(lease)
-	if impostor {
-		leader += " in another process"
-	}
-	known := leader == c.leader
-	c.leader = leader
-	switch {
-	case known || leader == "":
-	case impostor:
-		c.log.Warn("the lease is held under the identity of this process, but not by it: its expiry is waited for", "identity", c.o.Identity)
-	case leader != c.o.Identity && c.o.Hooks.Leader != nil:
-		c.o.Hooks.Leader(c.o.Lease, leader)
-	}
-	return changed
-}
-
 // free says whether the Lease may be taken.
 func (c *candidate) free() bool { return c.rival.left(c.now().mono) <= 0 }
 
@@ -170,11 +140,11 @@ func (c *candidate) take(ctx context.Context, lease *coordinationv1.Lease) (*hol
 		write = c.create
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.o.Namespace, Name: c.o.Lease}}
 	}
-	h := &holding{sent: time.Now(), trust: hold{limit: c.o.lasts(), sent: c.now()}}
-	at := h.sent.Truncate(time.Microsecond)
+	h := &holding{won: c.now.moment()}
+	at := h.won.time.Truncate(time.Microsecond)
 	c.authors.wrote(at)
 	var err error
-	if h.lease, err = write(ctx, acquired(lease, c.o.Identity, c.o.LeaseDuration, at)); err != nil {
+	if h.lease, err = write(ctx, unstamped(acquired(lease, c.o.Identity, c.o.LeaseDuration, at))); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // somebody else was faster
 			c.authors.refused(at)
 		} else {
@@ -210,10 +180,4 @@ func (c *candidate) spread() time.Duration { return rand.N(c.o.RetryPeriod/20 + 
 func (c *candidate) pause(err error) time.Duration {
 	pause := c.o.RetryPeriod + rand.N(c.o.RetryPeriod/5+1)
 	return max(pause, min(delayOf(err), c.o.LeaseDuration))
-}
-
-// delayOf returns what the API server asks for.
-func delayOf(err error) time.Duration {
-	seconds, _ := apierrors.SuggestsClientDelay(err)
-	return time.Duration(seconds) * time.Second
 }

@@ -104,7 +104,7 @@ func TestCheckAfterRunHasReturned(t *testing.T) {
 	})
 }
 
-// TestCheckOfAnElectorThatHangs: nobody has noticed that the Lease is not renewed, here because a hook does not return.
+// TestCheckOfAnElectorThatHangs, here because a hook does not return: the term is lost all the same.
 func TestCheckOfAnElectorThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
@@ -113,10 +113,10 @@ func TestCheckOfAnElectorThatHangs(t *testing.T) {
 			o.Hooks = &hook.LeaderElection{Renewed: func(hook.LeaseRenewal) { <-free }}
 		})
 		stop, result := a.start(t, func(context.Context, context.Context) error { <-free; return nil })
-		pass(2*time.Second + 20*time.Second)
+		pass(2*time.Second + 12*time.Second + 5*time.Second) // renewed, lost, and the grace time
 		unwell(t, a, "")
 		pass(time.Nanosecond)
-		unwell(t, a, "the Lease default/operator was renewed 20s ago for the last time")
+		unwell(t, a, "the Lease default/operator was lost 5s ago")
 		close(free)
 		stop()
 		ok(t, result())

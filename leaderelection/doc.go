@@ -34,11 +34,15 @@
 // L4: a release never frees someone else's Lease: it is an Update with the version that we wrote last. If the API server refuses that,
 // the Lease is read, must have our UID and a record of ours, and is written with the version that was read.
 //
-// L5: losing a term does not end the process if lead returns before the Lease expires, LeaseDuration after the last renewal
-// was sent. Otherwise Run returns an error then, and the process should exit; or, with [Options].Stay, it waits, and does not campaign.
-// Either way [Elector.Check] fails later, so that a liveness probe replaces a process that hangs. A term is lost RetryPeriod and
-// RenewDeadline after the last renewal that succeeded was sent, or as soon as a renewal finds the Lease deleted, made anew, or
-// written by somebody else. A renewal whose answer was lost is known again, and costs one Get.
+// L5: losing a term does not end the process if lead returns before the Lease expires, LeaseDuration
+// after the last renewal was sent. A process that notices later, because it was suspended, becomes a
+// standby, too: its work has what it would have had, LeaseDuration less RetryPeriod and RenewDeadline,
+// from when it is told. If lead goes on longer, Run returns an error, and the process should exit; or,
+// with [Options].Stay, Run waits, and does not campaign. Either way [Elector.Check] fails Grace after
+// the loss, so that a liveness probe replaces a process that hangs. A term is lost RetryPeriod and
+// RenewDeadline after the last renewal that succeeded was sent, or as soon as a renewal finds the Lease
+// deleted, made anew, or written by another process. A renewal whose answer was lost is recognized, and
+// costs one Get.
 //
 // L6: a graceful hand-over takes one watch event and one write, a crash LeaseDuration after the last renewal, and up to a
 // twentieth of RetryPeriod more, at random, so that not all standbys write at once. The standbys watch the one Lease, by a field selector

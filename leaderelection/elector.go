@@ -10,38 +10,29 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"time"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-
 	"github.com/setpoint-dev/setpoint/term"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
-
-// ErrLost is the cause with which a term's contexts end when the term is lost.
-var ErrLost = errors.New("the term of leadership is lost")
-
-// Lead is what a process does in a term. It should take new work until take is done, and run it on work, which outlives
-// take on a stop and ends with it, cause [ErrLost], when the term is lost. The term lasts until it has returned. Both contexts
-// carry it, as a [term.Term].
-type Lead func(take, work context.Context) error
 
 // Elector campaigns for one Lease. Run may be called once at a time.
 type Elector struct {
-	o    Options
-	http *http.Client
-	rest rest.Interface
-	wall func() time.Time // the wall clock
-
+	leases
+	http    *http.Client
+	now     clock
 	stamper stamper
-	duties  duties
+	current atomic.Pointer[tenure] // the last one; nil: there was none
 }
 
-// New makes an elector. It starts nothing and makes no request. Its requests do not wait for a rate limit of cfg, and time out
-// after half the RenewDeadline (at least 1 s), so that a single one that hangs does not cost the term.
+// New makes an elector. It starts nothing and makes no request. Its requests do not wait for a rate
+// limit of cfg, and time out after half the RenewDeadline (at least 1 s), so that a single one that
+// hangs does not cost the term.
 func New(cfg *rest.Config, o Options) (*Elector, error) {
 	if cfg == nil {
 		return nil, errors.New("leaderelection.New: the rest.Config is nil; client.LoadConfig finds one")
@@ -61,7 +52,7 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection.New: %w", err)
 	}
-	leases, err := coordinationclient.NewForConfigAndClient(cfg, httpClient)
+	coordination, err := coordinationclient.NewForConfigAndClient(cfg, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection.New: %w", err)
 	}
@@ -69,18 +60,27 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection.New: %w", err)
 	}
-	e := &Elector{o: o, http: httpClient, rest: leases.RESTClient(), wall: func() time.Time { return time.Now().Round(0) }}
+	e := &Elector{leases: leases{o: o, rest: coordination.RESTClient()}, http: httpClient, now: newClock(wallTime)}
 	e.stamper = stamper{identity: o.Identity, host: server.Scheme + "://" + server.Host + strings.TrimSuffix(server.Path, "/")}
-	e.duties = duties{lease: e.String(), leaseDuration: o.LeaseDuration, grace: o.Grace}
 	return e, nil
 }
 
-// Run campaigns until ctx is done, and calls lead for each term. It returns nil after a stop, what lead returned in a term that
-// was not lost, or, unless [Options].Stay is set, an error if lead went on after a lost term for so long that somebody else may
-// lead: then the process should exit. An error that lead returned because its contexts ended is none. It logs to the context's logger, else to slog.Default.
+// Run campaigns until ctx is done, and calls lead for each term. It returns nil after a stop, and
+// what lead returned in a term that was not lost. An error that lead returned because its contexts
+// ended, or because the fence refused a request of a lost term, is none. Run logs to the context's
+// logger, else to slog.Default.
+//
+// Run also returns an error if lead goes on after a lost term for so long that another process may
+// lead, unless [Options].Stay is set, and as long as it is called again meanwhile. Then the process
+// should exit.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	defer utilnet.CloseIdleConnectionsFor(e.http.Transport)
 	ctx = term.Without(ctx) // of our own requests: they are what a term is made of
+	if t := e.current.Load(); t != nil {
+		if _, err := t.renews(); err != nil {
+			return fmt.Errorf("the Lease %s: %w: this process must exit", e, err)
+		}
+	}
 	c := e.candidate(ctx)
 	for {
 		if e.o.Hooks.Campaigning != nil {
@@ -97,65 +97,29 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	}
 }
 
-// Identity is how this process appears as holder.
-func (e *Elector) Identity() string { return e.o.Identity }
-
-// String names the Lease.
-func (e *Elector) String() string { return e.o.Namespace + "/" + e.o.Lease }
-
-// candidate is an elector in one Run. Only Run's goroutine uses it.
-type candidate struct {
-	*Elector
-	log     *slog.Logger
-	began   time.Time // by the monotonic clock
-	wallDid time.Time // and by the wall clock
-
-	rival      rival
-	before     predecessor
-	authors    authors
-	left       *term.Handover // by the last holder, nil: nothing is known
-	leader     string         // as last reported
-	trouble    string         // as last logged
-	watchAgain time.Time      // after it was refused
-	polls      bool           // as last logged: it could not be watched
-}
-
 func (e *Elector) candidate(ctx context.Context) *candidate {
 	log := logr.FromContextAsSlogLogger(ctx)
 	if log == nil {
 		log = slog.Default()
 	}
 	return &candidate{
-		Elector: e, log: log.With("lease", e.String()), began: time.Now(), wallDid: e.wall(),
+		leases: &e.leases, now: e.now, stamper: e.stamper, current: &e.current, log: log.With("lease", e.String()),
 		rival: rival{least: e.o.LeaseDuration}, authors: authors{identity: e.o.Identity},
 	}
 }
 
-// now reads both clocks.
-func (c *candidate) now() instant {
-	return instant{mono: time.Since(c.began), wall: c.wall().Sub(c.wallDid)}
-}
+// Identity is how this process appears as holder.
+func (e *Elector) Identity() string { return e.o.Identity }
 
-// failed logs what goes wrong, once until it goes well or wrong in another way.
-func (c *candidate) failed(doing string, err error) {
-	if err == nil || c.trouble == err.Error() {
-		return
-	}
-	c.trouble = err.Error()
-	c.log.Warn(doing, "err", err)
-	if c.o.Hooks.Trouble != nil {
-		c.o.Hooks.Trouble(c.o.Lease, err)
-	}
-}
+// String names the Lease.
+func (e *Elector) String() string { return e.leases.String() }
 
-// succeeded logs that trouble is over.
-func (c *candidate) succeeded() {
-	if c.trouble == "" {
-		return
-	}
-	c.trouble = ""
-	c.log.Info("the lease can be read and written again")
-	if c.o.Hooks.Trouble != nil {
-		c.o.Hooks.Trouble(c.o.Lease, nil)
-	}
-}
+// Name is that of the Check, such as "leader-election-operator".
+func (e *Elector) Name() string { return "leader-election-" + e.o.Lease }
+
+// Check returns an error when this process must be replaced: the work of a term goes on
+// [Options].Grace after the term was lost. Replicas that wait, and processes that do not run the
+// elector, are well. It ignores its argument, which may be nil, and makes no request, so it suits a
+// liveness probe. With Name the Elector is what k8s.io/apiserver calls a healthz.HealthChecker,
+// like client-go's HealthzAdaptor. It is safe for concurrent use.
+func (e *Elector) Check(*http.Request) error { return e.current.Load().check() }

@@ -3,10 +3,36 @@
 
 package leaderelection
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // SetWall sets the clock that a machine's owner can set.
-func SetWall(e *Elector, now func() time.Time) { e.wall = now }
+func SetWall(e *Elector, now func() time.Time) { e.now = newClock(now) }
 
 // SetWallOf does so for an Observed.
-func SetWallOf(o *Observed, now func() time.Time) { o.wall = now }
+func SetWallOf(o *Observed, now func() time.Time) {
+	o.now = newClock(now)
+	o.leases.now = o.now
+}
+
+// Suspend has both clocks of an elector jump, as those of a process do that is stopped for a while.
+// The elector must not run yet. The jump is made when the function that it returns is called.
+func Suspend(e *Elector) (jump func(time.Duration)) { return jumping(&e.now) }
+
+// SuspendOf does so for an Observed.
+func SuspendOf(o *Observed) (jump func(time.Duration)) {
+	defer func() { o.leases.now = o.now }()
+	return jumping(&o.now)
+}
+
+func jumping(c *clock) (jump func(time.Duration)) {
+	var by atomic.Int64
+	now := *c
+	*c = func() instant {
+		i, d := now(), time.Duration(by.Load())
+		return instant{i.mono + d, i.wall + d}
+	}
+	return func(d time.Duration) { by.Add(int64(d)) }
+}

@@ -4,10 +4,9 @@
 package leaderelection
 
 import (
+	"cmp"
 	"errors"
-	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -27,7 +26,7 @@ type ObserveOptions struct {
 	RenewDeadline time.Duration
 	// RetryPeriod is the pause between two renewals. Default: 2 s.
 	RetryPeriod time.Duration
-	// Grace is for how long work may go on after the term was lost, or after the Lease is over, before Check fails. Default: 20 s.
+	// Grace is for how long work may go on after the term was lost, before Check fails. Default: 20 s.
 	Grace time.Duration
 	// Hooks observes the terms. Campaigning, Cold and Trouble are not called: the host knows. Default: nobody does.
 	Hooks *hook.LeaderElection
@@ -35,20 +34,12 @@ type ObserveOptions struct {
 
 // options are those of an elector with the same durations.
 func (o ObserveOptions) options() Options {
-	with := Options{
-		Lease: "host", Namespace: "host", Identity: "host",
-		LeaseDuration: o.LeaseDuration, RenewDeadline: o.RenewDeadline, RetryPeriod: o.RetryPeriod, Grace: o.Grace, Hooks: o.Hooks,
-	}
-	if o.LeaseDuration == 0 {
-		with.LeaseDuration = 15 * time.Second
-	}
-	if o.RenewDeadline == 0 {
-		with.RenewDeadline = 10 * time.Second
-	}
-	if o.RetryPeriod == 0 {
-		with.RetryPeriod = 2 * time.Second
-	}
-	return with.withDefaults()
+	return Options{
+		Lease: "host", Namespace: "host", Identity: "host", Grace: o.Grace, Hooks: o.Hooks,
+		LeaseDuration: cmp.Or(o.LeaseDuration, 15*time.Second),
+		RenewDeadline: cmp.Or(o.RenewDeadline, 10*time.Second),
+		RetryPeriod:   cmp.Or(o.RetryPeriod, 2*time.Second),
+	}.withDefaults()
 }
 
 // Validate names each field that is wrong, after defaults.
@@ -58,25 +49,6 @@ func (o ObserveOptions) Validate() error {
 		return nil
 	}
 	return errors.New(strings.ReplaceAll(err.Error(), "leaderelection.Options.", "leaderelection.ObserveOptions."))
-}
-
-// Observed is a host's lock that yields our terms: a resourcelock.Interface for client-go's elector. Its methods may be called from
-// many goroutines; those of the lock are called by the elector, one after another.
-type Observed struct {
-	o       Options // of an elector with the same durations
-	lock    resourcelock.Interface
-	leases  *watchedLeases // nil: the lock is no LeaseLock
-	began   time.Time      // by the monotonic clock
-	wallDid time.Time      // and by the wall clock
-	wall    func() time.Time
-	duties  duties
-
-	mu      sync.Mutex // guards what follows, and what the types below say
-	authors authors
-	ours    bool    // the record, as last read or written
-	read    bool    // it was read since the last write
-	leader  string  // as last reported
-	tenure  *tenure // the last one; nil: there was none
 }
 
 // Observe wraps a host's lock, so that client-go's elector, which the host runs on, drives our terms and the fence (L2):
@@ -115,33 +87,19 @@ func Observe(lock resourcelock.Interface, o ObserveOptions) (*Observed, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Observed{o: o.options(), lock: lock, began: time.Now(), wall: func() time.Time { return time.Now().Round(0) }}
-	n.wallDid = n.wall()
+	n := &Observed{o: o.options(), lock: lock, now: newClock(wallTime), authors: authors{identity: lock.Identity()}}
 	n.o.Lease, n.o.Identity = lock.Describe(), lock.Identity()
-	n.authors.identity = lock.Identity()
-	n.duties = duties{lease: lock.Describe(), leaseDuration: n.o.LeaseDuration, grace: n.o.Grace}
 	if l, is := lock.(*resourcelock.LeaseLock); is {
 		if l.Client == nil {
 			return nil, errors.New("leaderelection.Observe: the LeaseLock has no client")
 		}
 		n.o.Lease = l.LeaseMeta.Name
 		own := *l
-		n.leases = &watchedLeases{LeasesGetter: l.Client, stamper: stamper{identity: lock.Identity()}, of: n, rival: rival{least: n.o.LeaseDuration}}
+		n.leases = &watchedLeases{
+			LeasesGetter: l.Client, stamper: stamper{identity: lock.Identity()}, now: n.now,
+			authors: &n.authors, current: &n.current, rival: rival{least: n.o.LeaseDuration},
+		}
 		own.Client, n.lock = n.leases, &own
 	}
 	return n, nil
-}
-
-// String names the Lease.
-func (o *Observed) String() string { return o.lock.Describe() }
-
-// Name is that of the Check, such as "leader-election-operator".
-func (o *Observed) Name() string { return "leader-election-" + o.o.Lease }
-
-// Check is [Elector.Check].
-func (o *Observed) Check(*http.Request) error { return o.duties.check() }
-
-// now reads both clocks.
-func (o *Observed) now() instant {
-	return instant{mono: time.Since(o.began), wall: o.wall().Sub(o.wallDid)}
 }

@@ -5,201 +5,226 @@ package leaderelection
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
+	"net/http"
+	"strconv"
+	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-var (
-	errHostStops = errors.New("the host gives the Lease up")
-	errNoLease   = errors.New("Lead was called while the process does not hold the Lease; call it in OnStartedLeading, with its context")
-)
+var _ resourcelock.Interface = (*Observed)(nil)
 
-// tenure is one term that the host's elector has won.
-type tenure struct {
-	term *term.Term
-	lost *time.Timer // loses it when it has lasted too long without a renewal
-	over *time.Timer // ends the term's trust, when work that was cancelled then has had its time
+// Observed is a host's lock that yields our terms: a resourcelock.Interface for client-go's
+// elector. The methods of the lock are called by the elector, one after another; the others are
+// safe for concurrent use.
+type Observed struct {
+	o       Options // of an elector with the same durations
+	lock    resourcelock.Interface
+	leases  *watchedLeases // nil: the lock is no LeaseLock
+	now     clock
+	current atomic.Pointer[tenure] // the last one; nil: there was none
 
-	// guarded by Observed.mu:
-	trust  hold
-	sent   time.Time         // the last renewal that succeeded
-	state  state             //
-	leads  []*leadership     // that have not returned
-	runs   []<-chan struct{} // of the elector: all are closed when it has returned, none if nobody knows
-	closes bool              // nothing new may lead
+	// Only the elector's goroutine uses what follows.
+	authors authors
+	ours    bool   // the record, as last read or written
+	read    bool   // it was read since the last write
+	leader  string // as last reported
 }
 
-// state is what has become of a tenure.
-type state uint8
+// String names the Lease.
+func (o *Observed) String() string { return o.lock.Describe() }
 
-const (
-	isHeld     state = iota
-	isLost           // against our will
-	isReleased       // or about to be
-)
+// Name is that of the Check, such as "leader-election-operator".
+func (o *Observed) Name() string { return "leader-election-" + o.o.Lease }
 
-// leadership is one call of Lead.
-type leadership struct {
-	lose, stop context.CancelCauseFunc
-	duty       *duty
-	returned   chan struct{}
-}
+// Check is [Elector.Check].
+func (o *Observed) Check(*http.Request) error { return o.current.Load().check() }
 
-// Lead calls lead in the term that the elector has won; the type Lead says with which contexts. It is called in OnStartedLeading, with
-// the context that this is given, once or by several goroutines at once. It returns when lead has: what lead returned, nil after a
-// stop, or ErrLost when the term was lost. RunOrDie may return before, if the Lease was lost or is not to be released: whoever exits
-// then should wait for Lead.
+// Lead calls lead in the term that the elector has won, with the contexts that type [Lead]
+// describes. Call it in OnStartedLeading, with the context that this is given, from one goroutine
+// or several. It returns when lead has: what lead returned, nil after a stop, or ErrLost when the
+// term was lost. RunOrDie may return before, if the Lease was lost or is not to be released: a host
+// that exits then should wait for Lead.
 func (o *Observed) Lead(ctx context.Context, lead Lead) error {
-	work, lose := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer lose(nil)
-	take, stop := context.WithCancelCause(work)
-	defer stop(nil)
-	l := &leadership{lose: lose, stop: stop, returned: make(chan struct{})}
-	t, err := o.enter(ctx, l)
-	if t == nil {
-		return err
+	t := o.current.Load()
+	if t != nil {
+		t.ranBy(ctx.Done())
 	}
-	defer o.leave(t, l)
-	defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
-	err = lead(term.With(take, t.term), term.With(work, t.term))
-	if take.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(take))) {
-		err = nil // it was asked to stop, and says so
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case t == nil:
+		return errNoLease
 	}
-	if err == nil && errors.Is(context.Cause(work), ErrLost) {
+	err := t.lead(ctx, lead)
+	if err == nil && t.expire() {
 		return fmt.Errorf("the Lease %s: %w", o, ErrLost)
 	}
 	return err
 }
 
-// enter lets somebody lead, or says why not; neither if that was to stop already.
-func (o *Observed) enter(ctx context.Context, l *leadership) (*tenure, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	t := o.tenure
-	if t != nil {
-		t.runs = append(t.runs, ctx.Done())
+// Identity implements resourcelock.Interface.
+func (o *Observed) Identity() string { return o.lock.Identity() }
+
+// Describe implements resourcelock.Interface.
+func (o *Observed) Describe() string { return o.lock.Describe() }
+
+// RecordEvent implements resourcelock.Interface.
+func (o *Observed) RecordEvent(s string) { o.lock.RecordEvent(s) }
+
+// Get implements resourcelock.Interface. What it reads may end the term.
+func (o *Observed) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := o.lock.Get(term.Without(ctx))
+	if err == nil || apierrors.IsNotFound(err) {
+		o.saw(record)
 	}
-	switch {
-	case ctx.Err() != nil:
-		return nil, nil //nolint:nilnil // there is nothing to do
-	case t == nil || t.state == isReleased:
-		return nil, errNoLease
-	case t.state == isLost || t.closes:
-		return nil, fmt.Errorf("the Lease %s: %w", o, ErrLost)
-	}
-	t.leads = append(t.leads, l)
-	l.duty = o.duties.begin(t.sent)
-	return t, nil
+	return record, raw, err
 }
 
-func (o *Observed) leave(t *tenure, l *leadership) {
-	o.mu.Lock()
-	t.leads = slices.DeleteFunc(slices.Clone(t.leads), func(other *leadership) bool { return other == l })
-	o.mu.Unlock()
-	o.duties.join(l.duty)
-	close(l.returned)
+// saw notes the record, nil if there is none.
+func (o *Observed) saw(record *resourcelock.LeaderElectionRecord) {
+	o.read = true
+	t := o.current.Load()
+	o.ours = record != nil && record.HolderIdentity == o.o.Identity && (o.leases == nil || o.isOurs(t))
+	if t != nil && !o.ours {
+		t.taken()
+	}
+	if record == nil || record.HolderIdentity == o.leader {
+		return
+	}
+	o.leader = record.HolderIdentity
+	if o.leader != "" && o.leader != o.o.Identity && o.o.Hooks.Leader != nil {
+		o.o.Hooks.Leader(o.o.Lease, o.leader)
+	}
+}
+
+// isOurs reports whether the Lease as last answered is of our term: the same Lease, and last
+// renewed by this process.
+func (o *Observed) isOurs(t *tenure) bool {
+	l := o.leases.last
+	return o.authors.mine(l) && (t == nil || l.UID == t.term.Token().Lease)
+}
+
+// Create implements resourcelock.Interface.
+func (o *Observed) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if record.HolderIdentity != o.o.Identity {
+		return o.lock.Create(term.Without(ctx), record)
+	}
+	return o.hold(ctx, record, o.lock.Create)
+}
+
+// Update implements resourcelock.Interface. It refuses what would extend a term that is lost,
+// release a Lease that is not ours, or release one under which work goes on; and, as Create does,
+// to hold the Lease for less than ObserveOptions.LeaseDuration.
+func (o *Observed) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	switch record.HolderIdentity {
+	case o.o.Identity:
+		return o.hold(ctx, record, o.lock.Update)
+	case "":
+		return o.release(ctx, record)
+	}
+	return o.lock.Update(term.Without(ctx), record)
+}
+
+// hold makes a request that wins or renews the Lease.
+func (o *Observed) hold(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+	if says := time.Duration(record.LeaseDurationSeconds) * time.Second; says < o.o.LeaseDuration.Truncate(time.Second) {
+		return fmt.Errorf("the Lease %s: the elector's LeaseDuration is %s, and that of ObserveOptions is %s: a term would be trusted for too long; "+
+			"give both the same durations", o, says, o.o.LeaseDuration)
+	}
+	slow := o.read
+	o.read = false
+	sent := o.now.moment()
+	t, err := o.mayHold()
+	if err != nil {
+		return fmt.Errorf("the Lease %s: %w", o, err)
+	}
+	at := record.RenewTime.Truncate(time.Microsecond)
+	o.authors.wrote(at)
+	err = write(term.Without(ctx), record)
+	if t != nil && (err == nil || ctx.Err() == nil) && o.o.Hooks.Renewed != nil {
+		o.o.Hooks.Renewed(hook.LeaseRenewal{Lease: o.o.Lease, Took: time.Since(sent.time), Slowpath: slow, Err: err})
+	}
+	if err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+			o.authors.refused(at)
+		}
+		return err
+	}
+	o.authors.answered(at)
+	o.ours, o.leader = true, o.o.Identity
+	switch {
+	case t == nil:
+		o.begin(record, sent)
+	case !t.renew(sent):
+		return fmt.Errorf("the Lease %s was renewed too late: %w", o, ErrLost)
+	}
+	return nil
+}
+
+// mayHold returns the term that a write of the Lease renews, nil if it begins one.
+func (o *Observed) mayHold() (*tenure, error) {
+	if t := o.current.Load(); t != nil {
+		if renews, err := t.renews(); renews || err != nil {
+			return t, err
+		}
+	}
+	if o.leases == nil {
+		return nil, nil //nolint:nilnil // it begins one
+	}
+	return nil, o.leases.namesake()
 }
 
 // begin makes the term that a write has won.
-func (o *Observed) begin(token term.Token, sent time.Time, at instant, left *term.Handover) *tenure {
-	t := &tenure{sent: sent, trust: hold{limit: o.o.lasts(), sent: at}}
-	t.term = term.New(token, sent, o.o.fence())
-	if left != nil {
-		t.term.Inherit(*left)
+func (o *Observed) begin(record resourcelock.LeaderElectionRecord, sent moment) {
+	token := term.Token{
+		Lease: types.UID(o.lock.Describe()), ResourceVersion: strconv.FormatInt(record.AcquireTime.UnixMicro(), 10), Holder: o.o.Identity,
 	}
-	t.lost = time.AfterFunc(time.Until(sent.Add(o.o.lasts())), func() { o.lose(t) })
-	t.over = time.AfterFunc(time.Until(sent.Add(o.o.fence())), func() { t.term.End(ErrLost) })
-	return t
+	var left *term.Handover
+	if l := o.leases; l != nil {
+		token.Lease, token.ResourceVersion = l.last.UID, l.last.ResourceVersion
+		left, l.left = l.left, nil
+	}
+	if before := o.current.Load(); before != nil {
+		before.end(errReturned)
+	}
+	t := &tenure{o: &o.o, name: o.String(), now: o.now, lost: o.lost}
+	o.current.Store(t.begin(token, sent, left))
+	if o.o.Hooks.Acquired != nil {
+		o.o.Hooks.Acquired(o.o.Lease)
+	}
 }
 
-// renewedLocked makes it last from when the last renewal was sent, unless it was lost before.
-func (o *Observed) renewedLocked(t *tenure, sent time.Time, at instant) bool {
-	if t.state == isLost || !t.lost.Stop() {
-		return false
-	}
-	t.lost.Reset(time.Until(sent.Add(o.o.lasts())))
-	t.over.Reset(time.Until(sent.Add(o.o.fence())))
-	t.term.Extend(sent)
-	t.sent = sent
-	t.trust.renew(at)
-	for _, l := range t.leads {
-		o.duties.renew(l.duty, sent)
-	}
-	return true
-}
-
-// lose ends a term against our will. Its trust goes on until it is over, so that work that is cancelled can say so.
-func (o *Observed) lose(t *tenure) {
-	o.mu.Lock()
-	first, leads := t.state == isHeld, t.leads
-	if first {
-		t.state = isLost
-	}
-	wanted := len(leads) > 0 || len(t.runs) == 0 || t.goesOnLocked() != nil
-	o.mu.Unlock()
-	if !first || !wanted { // the host has stopped, and does not release
-		return
-	}
-	t.lost.Stop()
-	for _, l := range leads {
-		o.duties.lose(l.duty)
-		l.lose(ErrLost)
-	}
+func (o *Observed) lost() {
 	if o.o.Hooks.Lost != nil {
 		o.o.Hooks.Lost(o.o.Lease)
 	}
 }
 
-// close has what leads stop, lets nothing else lead, and waits until all has returned: not longer than ctx, nor than the trust lasts.
-func (o *Observed) close(ctx context.Context, t *tenure) error {
-	o.mu.Lock()
-	t.closes = true
-	leads := t.leads
-	o.mu.Unlock()
-	for _, l := range leads {
-		l.stop(errHostStops)
+// release gives the Lease up if it is ours and nothing leads any more.
+func (o *Observed) release(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if !o.ours {
+		return fmt.Errorf("the Lease %s is not ours, so it is not released", o)
 	}
-	for _, l := range leads {
-		select {
-		case <-l.returned:
-			continue
-		default:
-		}
-		select {
-		case <-l.returned:
-		case <-ctx.Done():
-			return fmt.Errorf("the Lease %s is not released, because the work under it has not stopped: %w", o, context.Cause(ctx))
-		case <-t.term.Done():
-			return fmt.Errorf("the Lease %s is not released, because the work under it has not stopped: %w", o, ErrLost)
-		}
+	var err error
+	if t := o.current.Load(); t != nil {
+		err = t.close(ctx)
 	}
-	o.mu.Lock()
-	if t.state == isHeld {
-		t.state = isReleased
+	if err == nil {
+		err = o.lock.Update(term.Without(ctx), record)
 	}
-	o.mu.Unlock()
-	t.lost.Stop()
-	t.over.Stop()
-	t.term.End(errReturned)
-	return nil
-}
-
-// goesOnLocked says why a term that is over keeps the elector from holding the Lease: what led under it, or the elector itself, goes
-// on as if it were not.
-func (t *tenure) goesOnLocked() error {
-	if len(t.leads) > 0 {
-		return fmt.Errorf("%w, and the work under it has not stopped", ErrLost)
+	if err == nil {
+		o.ours = false
 	}
-	for _, run := range t.runs {
-		select {
-		case <-run:
-		default:
-			return fmt.Errorf("%w, so the elector has to begin anew", ErrLost)
-		}
+	if o.o.Hooks.Released != nil && !apierrors.IsConflict(err) { // then the elector tries again
+		o.o.Hooks.Released(o.o.Lease, err)
 	}
-	return nil
+	return err
 }

@@ -4,6 +4,7 @@
 package leaderelection
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -38,10 +39,10 @@ type Options struct {
 	// RetryPeriod is the pause between two renewals, and between two tries to read the Lease where it cannot be watched: then, at
 	// random, up to a fifth more. Default: a fifth of RenewDeadline.
 	RetryPeriod time.Duration
-	// Stay has Run wait, and not campaign, when the work of a lost term has not stopped before its Lease is over. Check tells a
-	// liveness probe. Default: Run returns an error then, and the process should exit.
+	// Stay has Run wait, and not campaign, when the work of a lost term does not stop in time. Check
+	// tells a liveness probe. Default: Run returns an error then, and the process should exit.
 	Stay bool
-	// Grace is for how long the work of a term may go on after the term was lost, or after the Lease is over, before Check fails.
+	// Grace is for how long the work of a term may go on after the term was lost, before Check fails.
 	// Default: 20 s, as in kube-controller-manager.
 	Grace time.Duration
 	// Hooks observes the elector. Default: nobody does.
@@ -64,18 +65,10 @@ func (o Options) withDefaults() Options {
 		}
 		o.Identity = host + "_" + string(uuid.NewUUID())
 	}
-	if o.LeaseDuration == 0 {
-		o.LeaseDuration = 15 * time.Second
-	}
-	if o.RenewDeadline == 0 {
-		o.RenewDeadline = o.LeaseDuration * 2 / 3
-	}
-	if o.RetryPeriod == 0 {
-		o.RetryPeriod = o.RenewDeadline / 5
-	}
-	if o.Grace == 0 {
-		o.Grace = 20 * time.Second
-	}
+	o.LeaseDuration = cmp.Or(o.LeaseDuration, 15*time.Second)
+	o.RenewDeadline = cmp.Or(o.RenewDeadline, o.LeaseDuration*2/3)
+	o.RetryPeriod = cmp.Or(o.RetryPeriod, o.RenewDeadline/5)
+	o.Grace = cmp.Or(o.Grace, 20*time.Second)
 	if o.Hooks == nil {
 		o.Hooks = &hook.LeaderElection{}
 	}

@@ -56,7 +56,7 @@ func acquired(l *coordinationv1.Lease, by string, d time.Duration, at time.Time)
 	}
 	l = held(l, by, d, at)
 	l.Spec.AcquireTime, l.Spec.LeaseTransitions = l.Spec.RenewTime.DeepCopy(), &transitions
-	return unstamped(l)
+	return l
 }
 
 // givenUp is the Lease as it is written at a release.

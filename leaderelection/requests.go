@@ -6,10 +6,12 @@ package leaderelection
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -21,11 +23,20 @@ import (
 
 const resource = "leases"
 
-// timeout is for how long a request is waited for.
-func (e *Elector) timeout() time.Duration { return max(time.Second, e.o.RenewDeadline/2) }
+// leases makes the requests for one Lease.
+type leases struct {
+	o    Options
+	rest rest.Interface
+}
 
-// do makes a request once: whoever campaigns or renews knows best when to try again.
-func (e *Elector) do(ctx context.Context, r *rest.Request) (*coordinationv1.Lease, error) {
+// String names the Lease.
+func (e *leases) String() string { return e.o.Namespace + "/" + e.o.Lease }
+
+// timeout is how long a request may take.
+func (e *leases) timeout() time.Duration { return max(time.Second, e.o.RenewDeadline/2) }
+
+// do makes a request once: the caller knows best when to try again.
+func (e *leases) do(ctx context.Context, r *rest.Request) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout())
 	defer cancel()
 	lease := &coordinationv1.Lease{}
@@ -39,12 +50,12 @@ func (e *Elector) do(ctx context.Context, r *rest.Request) (*coordinationv1.Leas
 }
 
 // isOurs says whether a Lease is the one of this elector.
-func (e *Elector) isOurs(l *coordinationv1.Lease) bool {
+func (e *leases) isOurs(l *coordinationv1.Lease) bool {
 	return l.Namespace == e.o.Namespace && l.Name == e.o.Lease
 }
 
 // stored looks whether an answer is what was sent. Something in between may have changed it back, and the Lease be somebody else's.
-func (e *Elector) stored(sent, got *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
+func (e *leases) stored(sent, got *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
 	switch {
 	case err != nil:
 		return nil, err
@@ -57,7 +68,7 @@ func (e *Elector) stored(sent, got *coordinationv1.Lease, err error) (*coordinat
 }
 
 // read returns the Lease, nil if there is none.
-func (e *Elector) read(ctx context.Context) (*coordinationv1.Lease, error) {
+func (e *leases) read(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease, err := e.do(ctx, e.rest.Get().Namespace(e.o.Namespace).Resource(resource).Name(e.o.Lease))
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // nothing is what was found
@@ -66,13 +77,13 @@ func (e *Elector) read(ctx context.Context) (*coordinationv1.Lease, error) {
 }
 
 // create makes the Lease.
-func (e *Elector) create(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (e *leases) create(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	lease, err := e.do(ctx, e.rest.Post().Namespace(e.o.Namespace).Resource(resource).Body(l))
 	return e.stored(l, lease, e.explained("create", err))
 }
 
 // update writes the Lease, if it still has the UID and version that l has.
-func (e *Elector) update(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (e *leases) update(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	lease, err := e.do(ctx, e.rest.Put().Namespace(e.o.Namespace).Resource(resource).Name(e.o.Lease).Body(l))
 	return e.stored(l, lease, e.explained("update", err))
 }
@@ -82,7 +93,7 @@ type sight struct{ lease *coordinationv1.Lease }
 
 // watch tells of each change of the Lease since a version, until ctx is done or the watch ends. It needs the right to watch the
 // one Lease: a rule with its resourceNames is enough.
-func (e *Elector) watch(ctx context.Context, since string, changes chan<- sight) error {
+func (e *leases) watch(ctx context.Context, since string, changes chan<- sight) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	late := time.AfterFunc(e.timeout(), cancel)
@@ -123,7 +134,7 @@ func (e *Elector) watch(ctx context.Context, since string, changes chan<- sight)
 const watchLimit = 5 * time.Minute
 
 // sightOf reads an event; nil means that it does not matter.
-func (e *Elector) sightOf(event watch.Event) (*sight, error) {
+func (e *leases) sightOf(event watch.Event) (*sight, error) {
 	lease, ok := event.Object.(*coordinationv1.Lease)
 	ours := ok && e.isOurs(lease)
 	switch event.Type {
@@ -162,7 +173,7 @@ type watching struct {
 }
 
 // startWatch watches until stop is called or the watch ends.
-func (e *Elector) startWatch(ctx context.Context, since string) *watching {
+func (e *leases) startWatch(ctx context.Context, since string) *watching {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watching{began: time.Now(), changes: make(chan sight), ended: make(chan error, 1)}
 	var running sync.WaitGroup
@@ -173,3 +184,45 @@ func (e *Elector) startWatch(ctx context.Context, since string) *watching {
 	}
 	return w
 }
+
+// delayOf returns the delay that the API server asks for.
+func delayOf(err error) time.Duration {
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return time.Duration(seconds) * time.Second
+}
+
+// troubleError is an error of the API server in words that say what to do.
+type troubleError struct {
+	says string
+	err  error
+}
+
+// Error says what to do.
+func (e *troubleError) Error() string { return e.says }
+
+// Unwrap returns what the API server has said.
+func (e *troubleError) Unwrap() error { return e.err }
+
+// explained puts an answer to a request into words, if something outside of this process has to be done about it.
+func (e *leases) explained(verb string, err error) error {
+	says := ""
+	switch o := &e.o; {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		says = fmt.Sprintf("the namespace %s of the Lease %s is being deleted; create it again when it is gone, or name another", o.Namespace, o.Lease)
+	case apierrors.IsNotFound(err) && verb == "create":
+		says = fmt.Sprintf("the namespace %s of the Lease %s does not exist; create it", o.Namespace, o.Lease)
+	case apierrors.IsForbidden(err):
+		m := refusal.FindStringSubmatch(err.Error())
+		if m == nil {
+			return err // a quota or an admission plugin, which says itself what it wants
+		}
+		says = fmt.Sprintf("the user %s may not %s leases (coordination.k8s.io) in the namespace %s, here %s; grant it, by a Role and a "+
+			"RoleBinding there, to create leases, and to get, update and watch the one with the resourceName %s", m[1], verb, o.Namespace, o.Lease, o.Lease)
+	default:
+		return err
+	}
+	return &troubleError{says, err}
+}
+
+// refusal is how the API server says that somebody has no permission, and who.
+var refusal = regexp.MustCompile(`User ("[^"]*") cannot \w+ resource`)

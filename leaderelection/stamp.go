@@ -174,33 +174,3 @@ func (m stamper) writeOf(s *stampedWrite, resource string, salt ledger.Salt) led
 	}
 	return w
 }
-
-// inherit takes down what a Lease that was seen says of the term before. It stays until somebody else holds the Lease: our own
-// acquisition, which removes it, may not be answered.
-func (c *candidate) inherit(l *coordinationv1.Lease) {
-	if c.authors.mine(l) {
-		return
-	}
-	c.left = nil
-	if l == nil {
-		return
-	}
-	left, err := c.stamper.inheritance(l)
-	if err != nil {
-		c.log.Warn("what the last holder of the lease has written cannot be read, so its writes are not waited for", "annotation", WrittenAnnotation, "err", err)
-	}
-	c.left = left
-}
-
-// givenUp is the Lease as this process writes it at a release.
-func (c *candidate) givenUp(h *holding, l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
-	l = givenUp(l, at)
-	switch {
-	case h.term != nil:
-		writes, unknown := h.term.Written()
-		return c.stamper.stamped(l, writes, unknown, at)
-	case c.left != nil: // nobody has led meanwhile
-		return c.stamper.stamped(l, c.left.Writes, c.left.Unknown, at)
-	}
-	return l
-}

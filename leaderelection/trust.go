@@ -3,104 +3,103 @@
 
 package leaderelection
 
-import (
-	"slices"
-	"time"
+import "time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/types"
-)
-
-// instant is a moment by both clocks of a process, each counted from the same start. The monotonic one may stand still while a
-// machine sleeps, the wall clock may be set.
+// instant is a moment by both clocks of a process, each counted from the same start. The monotonic
+// clock may stand still while a machine sleeps; the wall clock may be set.
 type instant struct{ mono, wall time.Duration }
 
-// hold is the arithmetic of a Lease that is ours: until when it may be taken as ours. It knows neither clock nor lock.
-type hold struct {
-	limit time.Duration // since a renewal was sent
-	sent  instant       // the last one that succeeded
-	over  bool
+// clock returns the current instant.
+type clock func() instant
+
+func newClock(wall func() time.Time) clock {
+	began, from := time.Now(), wall()
+	return func() instant { return instant{mono: time.Since(began), wall: wall().Sub(from)} }
 }
 
-// lost says whether the last renewal was sent too long ago, by whichever clock says so first. It stays so, even if a clock is
-// set back.
-func (h *hold) lost(now instant) bool {
-	h.over = h.over || now.mono-h.sent.mono >= h.limit || now.wall-h.sent.wall >= h.limit
-	return h.over
+func wallTime() time.Time { return time.Now().Round(0) }
+
+// moment is when a request was sent.
+type moment struct {
+	time time.Time
+	by   instant
 }
 
-// renew takes down that a request sent then has renewed the Lease.
-func (h *hold) renew(sent instant) { h.sent = sent }
+func (c clock) moment() moment { return moment{time.Now(), c()} }
 
-// rival is the arithmetic of waiting for a Lease that somebody else holds: since when its record has been still. Only the
-// monotonic clock counts, so that a clock that is set, or a machine that sleeps, makes the wait longer and never shorter. It knows
-// neither clock nor lock.
-type rival struct {
-	// least is what a held record counts for at least: a Lease whose duration was shortened by hand, or removed, does not
-	// shorten the time for which its holder trusts it.
-	least time.Duration
-	seen  version
-	// until is when the last record that had a holder is over. It survives that the record is deleted, or that its holder is
-	// removed other than by a release: the holder does not know yet.
-	until time.Duration
+// state is what has become of a term:
+//
+//	held ──▶ closing ──▶ ended
+//	  └──▶ lost ◀──┘
+type state uint8
+
+const (
+	isHeld    state = iota
+	isClosing       // its work is to stop, and no more may begin
+	isLost          // against our will
+	isEnded         // its work has stopped
+)
+
+// trust is the arithmetic of a term. It knows neither clock nor lock.
+type trust struct {
+	// Counted from when the last renewal that succeeded was sent: lasts until the term is lost,
+	// fence until requests are refused, lease until a rival may lead.
+	lasts, fence, lease time.Duration
+
+	sent   instant // when the last renewal that succeeded was
+	lostAt instant // when the process noticed
+	state  state
 }
 
-// version is one state of one Lease.
-type version struct {
-	uid      types.UID
-	revision string
+func trustOf(o *Options, sent instant) trust {
+	return trust{lasts: o.lasts(), fence: o.fence(), lease: o.LeaseDuration, sent: sent}
 }
 
-func versionOf(l *coordinationv1.Lease) version {
-	if l == nil {
-		return version{}
+// since is how long ago the last renewal was sent: by the clock that says more.
+func (t *trust) since(now instant) time.Duration {
+	return max(now.mono-t.sent.mono, now.wall-t.sent.wall)
+}
+
+// lost reports whether the term is lost. A lost term stays lost, even if a clock is set back.
+func (t *trust) lost(now instant) bool {
+	if t.since(now) >= t.lasts {
+		t.lose(now)
 	}
-	return version{l.UID, l.ResourceVersion}
+	return t.state == isLost
 }
 
-// see takes down what the Lease is like, nil if there is none, as it was found not later than now. It says whether that is new. A
-// record of our own neither makes the wait longer nor, put back by hand over that of a rival, shorter: what we did under it has ended.
-func (r *rival) see(l *coordinationv1.Lease, mine bool, now time.Duration) (changed bool) {
-	v := versionOf(l)
-	changed, r.seen = v != r.seen, v
-	switch {
-	case !changed || l == nil || mine:
-	case holderOf(l) != "":
-		r.until = now + max(r.least, durationOf(l))
-	case released(l):
-		r.until = now
+// lose notes that somebody else may hold the Lease.
+func (t *trust) lose(now instant) {
+	if t.state == isHeld || t.state == isClosing {
+		t.state, t.lostAt = isLost, now
 	}
-	return changed
 }
 
-// left returns for how long the Lease must be left alone; not positive if it is free.
-func (r *rival) left(now time.Duration) time.Duration { return r.until - now }
+// over reports whether requests must be refused.
+func (t *trust) over(now instant) bool { return t.since(now) >= t.fence }
 
-// authors tells what this process wrote from what others did, also those under the same identity: by the times, to the
-// microsecond, that it has written. A write that was not answered may have been made.
-type authors struct {
-	identity string
-	times    []time.Time // since the last one that was answered, that one included
+// renew notes that a request sent then has renewed the Lease. It reports false if the term does not
+// go on: it is lost, or the answer came too late.
+func (t *trust) renew(sent, now instant) bool {
+	if t.lost(now) || t.state != isHeld {
+		return false
+	}
+	t.sent = sent
+	return !t.lost(now)
 }
 
-// maxUnanswered is how many writes without an answer are remembered.
-const maxUnanswered = 64
-
-// wrote takes down that a record with this renew time is about to be sent.
-func (a *authors) wrote(at time.Time) {
-	a.times = append(a.times, at)
-	a.times = a.times[max(0, len(a.times)-maxUnanswered):]
+// left is how long it is until the term is lost, or, if it is, until its trust is over.
+func (t *trust) left(now instant) time.Duration {
+	limit := t.lasts
+	if t.state == isLost {
+		limit = t.fence
+	}
+	return t.sent.mono + limit - now.mono
 }
 
-// answered takes down that it was stored. What was sent before and not answered carries an older version and comes too late.
-func (a *authors) answered(at time.Time) { a.times = append(a.times[:0], at) }
-
-// refused takes down that it was not stored, for sure: what is there was written by somebody else, even if at the same time.
-func (a *authors) refused(at time.Time) {
-	a.times = slices.DeleteFunc(a.times, at.Equal)
-}
-
-// mine says whether a record is one of ours.
-func (a *authors) mine(l *coordinationv1.Lease) bool {
-	return l != nil && holderOf(l) == a.identity && l.Spec.RenewTime != nil && slices.ContainsFunc(a.times, l.Spec.RenewTime.Time.Equal)
+// patience is how long the work of a lost term may take from now on to stop: until the Lease
+// expires. A process that was suspended may notice later than that. Its work has as long as it
+// would have had.
+func (t *trust) patience(now instant) time.Duration {
+	return max(t.sent.mono+t.lease, t.lostAt.mono+t.lease-t.lasts) - now.mono
 }

@@ -22,7 +22,7 @@ type duel struct {
 	setClocks        bool // else the monotonic one may stand still: at least one of both runs
 
 	stored  *coordinationv1.Lease
-	holder  hold
+	holder  trust
 	rival   rival
 	sent    instant               // a renewal under way
 	request *coordinationv1.Lease // that carries the version that it was made from
@@ -35,7 +35,7 @@ func newDuel(holderRate, rivalRate byte, setClocks bool) *duel {
 	rate := func(b byte) float64 { return 0.95 + 0.1*float64(b)/255 } // a tenth apart at most
 	d := &duel{o: o, holderRate: rate(holderRate), rate: rate(rivalRate), setClocks: setClocks}
 	d.stored = held(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "uid", ResourceVersion: "1"}}, "holder", o.LeaseDuration, time.Time{})
-	d.holder = hold{limit: o.fence()}
+	d.holder = trust{lasts: o.fence()}
 	d.rival = rival{least: o.LeaseDuration}
 	d.rival.see(d.stored, false, 0)
 	return d
@@ -65,7 +65,7 @@ func (d *duel) step(t *testing.T, op byte, by time.Duration) {
 		}
 	case 3: // answer, or lose the answer
 		if d.written && by > 0 {
-			d.holder.renew(d.sent)
+			d.holder.renew(d.sent, d.clock)
 		}
 		d.request = nil
 	case 4:
@@ -121,7 +121,7 @@ func TestL1_TheRatesOfTheClocksMayBeATenthApart(t *testing.T) {
 
 // TestL1_TrustThatIsOverStaysSo: also when the clock is set back that said so.
 func TestL1_TrustThatIsOverStaysSo(t *testing.T) {
-	h := hold{limit: time.Second}
+	h := trust{lasts: time.Second}
 	for _, test := range []struct {
 		now  instant
 		over bool
@@ -130,7 +130,7 @@ func TestL1_TrustThatIsOverStaysSo(t *testing.T) {
 			t.Errorf("at %v it is over: %t", test.now, over)
 		}
 	}
-	h = hold{limit: time.Second}
+	h = trust{lasts: time.Second}
 	if !h.lost(instant{1e9, 0}) {
 		t.Error("the monotonic clock does not count")
 	}
@@ -156,4 +156,50 @@ func TestL1_AuthorsForgetWhatCannotCome(t *testing.T) {
 	if l := held(at(0), "b", time.Second, began); a.mine(l) {
 		t.Error("what b holds is ours")
 	}
+}
+
+// FuzzTerm is L5: whatever happens to a term when, it goes through its states in one direction, a
+// renewal counts from when it was sent, and its work always has some time to stop.
+func FuzzTerm(f *testing.F) {
+	f.Add([]byte{0, 20, 1, 0, 0, 120, 2, 0, 0, 10})   // renewed, and lost in time
+	f.Add([]byte{0, 20, 1, 1, 0, 255, 0, 255, 2, 0})  // suspended, with an answer under way
+	f.Add([]byte{3, 0, 1, 0, 0, 200, 2, 0})           // closing
+	f.Add([]byte{0, 50, 5, 0, 0, 50, 4, 200, 1, 200}) // taken; asleep; the wall clock is set
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		o := Options{Lease: "operator", Namespace: "default"}.withDefaults()
+		term, now := trustOf(&o, instant{}), instant{}
+		for i := 0; i+1 < len(steps); i += 2 {
+			was, by := term, time.Duration(steps[i+1])*100*time.Millisecond
+			switch steps[i] % 6 {
+			case 0:
+				now.mono, now.wall = now.mono+by, now.wall+by
+			case 1: // sent by ago, but not before the last one
+				sent := instant{max(now.mono-by, was.sent.mono), max(now.wall-by, was.sent.wall)}
+				if renewed := term.renew(sent, now); renewed && (was.state != isHeld || term.sent != sent || now.mono-was.sent.mono >= was.lasts) {
+					t.Fatalf("%+v is renewed at %v, by what was sent at %v: %+v", was, now, sent, term)
+				}
+			case 2:
+				if lost := term.lost(now); !lost && was.state != isEnded && now.mono-was.sent.mono >= was.lasts {
+					t.Fatalf("%+v is not lost at %v", was, now)
+				}
+			case 3:
+				if term.state == isHeld {
+					term.state = isClosing
+				}
+			case 4:
+				now.wall += by - 10*time.Second
+			case 5:
+				term.lose(now)
+			}
+			if term.state < was.state || was.state == isLost && term != was {
+				t.Fatalf("%+v becomes %+v", was, term)
+			}
+			if term.state == isLost && (term.lostAt.mono > now.mono || term.patience(term.lostAt) < o.LeaseDuration-o.lasts()) {
+				t.Fatalf("%+v has %s to stop", term, term.patience(term.lostAt))
+			}
+			if term.over(now) && term.state == isHeld && !(&term).lost(now) {
+				t.Fatalf("the trust of %+v is over at %v, and it is not lost", term, now)
+			}
+		}
+	})
 }

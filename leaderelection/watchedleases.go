@@ -6,6 +6,7 @@ package leaderelection
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -15,26 +16,28 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// watchedLeases is the client of a LeaseLock. It tells what the LeaseLock keeps to itself: the Lease.
+// watchedLeases is the client of a LeaseLock. It keeps what the LeaseLock does not show: the Lease.
+// Only the elector's goroutine uses it, as the authors.
 type watchedLeases struct {
 	coordinationclient.LeasesGetter
 
 	stamper stamper
-	of      *Observed
+	now     clock
+	authors *authors
+	current *atomic.Pointer[tenure]
 
-	// guarded by of.mu:
 	last *coordinationv1.Lease // as last answered; never changed
 	left *term.Handover        // by the last holder, nil: nothing is known
 	// rival is who may hold it under our identity: client-go would take that for itself.
 	rival rival
 }
 
-// namesakeLocked says why a record is left alone that has our identity, and that this process has not written (L1).
-func (w *watchedLeases) namesakeLocked(now instant) error {
-	if w.last == nil || holderOf(w.last) != w.of.o.Identity || w.of.authors.mine(w.last) || w.rival.left(now.mono) <= 0 {
+// namesake returns an error if a record has our identity, is not ours, and must be left alone (L1).
+func (w *watchedLeases) namesake() error {
+	if w.last == nil || holderOf(w.last) != w.authors.identity || w.authors.mine(w.last) || w.rival.left(w.now().mono) <= 0 {
 		return nil
 	}
-	return fmt.Errorf("it is held under the identity of this process, %q, but not by it: its expiry is waited for", w.of.o.Identity)
+	return fmt.Errorf("it is held under the identity of this process, %q, but not by it: its expiry is waited for", w.authors.identity)
 }
 
 // Leases implements coordinationclient.LeasesGetter.
@@ -67,7 +70,8 @@ func (l watchedLease) Create(ctx context.Context, lease *coordinationv1.Lease, o
 	return lease, err
 }
 
-// Update implements coordinationclient.LeaseInterface. A release says what was written, and an acquisition removes that (L9).
+// Update implements coordinationclient.LeaseInterface. A release says what was written, and an
+// acquisition removes that (L9).
 func (l watchedLease) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	lease = l.w.stamped(lease.DeepCopy())
 	written, err := l.LeaseInterface.Update(ctx, lease, o)
@@ -82,22 +86,18 @@ func (l watchedLease) Update(ctx context.Context, lease *coordinationv1.Lease, o
 	return lease, err
 }
 
-// saw takes down an answer. The LeaseLock will change what it is given.
+// saw notes an answer. The LeaseLock will change what it is given.
 func (w *watchedLeases) saw(l *coordinationv1.Lease, read bool) {
-	w.of.mu.Lock()
-	defer w.of.mu.Unlock()
 	w.last = l.DeepCopy()
-	mine := w.of.authors.mine(l)
-	w.rival.see(w.last, mine, w.of.now().mono)
+	mine := w.authors.mine(l)
+	w.rival.see(w.last, mine, w.now().mono)
 	if read && !mine {
 		w.left, _ = w.stamper.inheritance(l) // what cannot be read is not waited for
 	}
 }
 
 func (w *watchedLeases) stamped(l *coordinationv1.Lease) *coordinationv1.Lease {
-	w.of.mu.Lock()
-	t := w.of.tenure
-	w.of.mu.Unlock()
+	t := w.current.Load()
 	if holderOf(l) != "" || t == nil || l.Spec.RenewTime == nil {
 		return unstamped(l)
 	}

@@ -15,13 +15,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // leaseOf are the options of a Lease in the namespace default.
@@ -269,6 +272,27 @@ func TestL5_WhatIsAboutToReturnIsNotNamed(t *testing.T) {
 		if strings.Contains(err.Error(), "late") {
 			t.Error(err)
 		}
+	})
+}
+
+// TestL5_WhatTheFenceRefusesIsNoFailure: a process that was suspended may learn from the fence that its
+// term is over, before its contexts end.
+func TestL5_WhatTheFenceRefusesIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		put(api, "front")
+		m := newManager(api, elected)
+		m.AddLeaderOnly("write", func(ctx context.Context) error {
+			term.Of(ctx).End(errors.New("nothing has been renewed for an hour"))
+			return client.For[*corev1.ConfigMap](m.Client()).Delete(ctx, types.NamespacedName{Namespace: "default", Name: "front"})
+		})
+		stop, result := start(t, m)
+		pass(time.Minute)
+		if holder(api) == "" {
+			t.Error("the manager has stopped")
+		}
+		stop()
+		ok(t, result())
 	})
 }
 

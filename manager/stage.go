@@ -11,6 +11,8 @@ import (
 	"runtime/pprof"
 	"sync"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // stage is a set of named functions that run at once and stop together.
@@ -88,6 +90,8 @@ func call(ctx context.Context, name string, f func(context.Context) error) (err 
 		return nil
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
 		return nil // it was asked to stop, and says so
+	case errors.Is(err, term.ErrFenced) && term.Of(ctx) != nil && term.Of(ctx).Trusted() != nil:
+		return nil // it learned from the fence that its term is lost, before its context ended
 	default:
 		return fmt.Errorf("%s: %w", name, err)
 	}

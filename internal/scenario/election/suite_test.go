@@ -4,6 +4,7 @@
 package election_test
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if identity := os.Getenv(asOperator); identity != "" {
+		os.Exit(operate(identity))
+	}
 	ginkgoWaitsForSignals := goleak.IgnoreAnyFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler.(*InterruptHandler).registerForInterrupts.func2")
 	goleak.VerifyTestMain(m, ginkgoWaitsForSignals)
 }

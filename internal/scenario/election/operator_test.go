@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package election_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// The environment of a process that is an operator: with asOperator it is one. With stubborn, its
+// work does not stop.
+const (
+	asOperator = "SETPOINT_OPERATOR"
+	namespaced = "SETPOINT_OPERATOR_NAMESPACE"
+	stubborn   = "SETPOINT_OPERATOR_STUBBORN"
+)
+
+// operate runs an operator, as a process of its own, and returns its exit status. While it leads, it
+// writes once for each line that it reads, and says what becomes of that. It is badly written on
+// purpose: when it is to stop it writes once more, and it ignores that its context has ended.
+func operate(identity string) int {
+	cfg, err := client.LoadConfig("")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	mgr := manager.New(cfg, manager.Options{Name: "operator", LeaderElection: &leaderelection.Options{
+		Lease: "operator", Namespace: os.Getenv(namespaced), Identity: identity,
+		LeaseDuration: 8 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: 500 * time.Millisecond,
+		Hooks: &hook.LeaderElection{
+			Leader: func(_, who string) { fmt.Println("sees", who) },
+			Lost:   func(string) { fmt.Println("lost") },
+		},
+	}})
+	lines := make(chan struct{})
+	go func() {
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			lines <- struct{}{}
+		}
+	}()
+	mgr.AddLeaderOnly("write", func(ctx context.Context) error {
+		fmt.Println("leads")
+		if os.Getenv(stubborn) != "" {
+			select {} // it does not stop
+		}
+		maps := client.For[*corev1.ConfigMap](mgr.Client())
+		for {
+			select {
+			case <-lines:
+			case <-ctx.Done():
+			}
+			patch := fmt.Appendf(nil, `{"data":{"by":%q,"at":%q}}`, identity, time.Now().Format(time.RFC3339Nano))
+			key := types.NamespacedName{Namespace: os.Getenv(namespaced), Name: "config"}
+			_, err := maps.Patch(context.WithoutCancel(ctx), key, types.MergePatchType, patch)
+			if err != nil {
+				fmt.Println("refused:", err)
+				<-ctx.Done()
+				_, _ = maps.GetLive(term.Without(context.WithoutCancel(ctx)), key) // it takes a while to stop
+				return err
+			}
+			fmt.Println("wrote")
+			if ctx.Err() != nil {
+				return nil
+			}
+		}
+	})
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := mgr.Run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// TestL5_AProcessThatWasSuspendedStandsBy, if its work stops as soon as it would have had to.
+func TestL5_AProcessThatWasSuspendedStandsBy(t *testing.T) {
+	for name, stops := range map[string]func(work context.Context) error{
+		"work that stops at once": func(work context.Context) error { <-work.Done(); return work.Err() },
+		"work that stops late":    func(work context.Context) error { <-work.Done(); time.Sleep(seconds(2.9)); return nil },
+		"work that is refused first": func(context.Context) error {
+			return &term.FencedError{Err: errors.New("the Lease was not renewed in time")}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Leases)
+				a := newReplica(t, api, "a")
+				jump := leaderelection.Suspend(a.Elector)
+				wakes := make(chan struct{})
+				var terms atomic.Int32
+				stop, result := a.start(t, func(take, work context.Context) error {
+					if terms.Add(1) > 1 {
+						return untilStopped(take, work)
+					}
+					<-wakes
+					return stops(work)
+				})
+				pass(seconds(5.5))
+				jump(time.Hour)
+				give(api, "b")
+				close(wakes)
+				pass(seconds(10))
+				unwell(t, a, "")
+				if n := terms.Load(); n != 1 {
+					t.Errorf("it leads %d times while b does", n)
+				}
+				pass(time.Minute) // b is gone
+				if h := holder(t, api); terms.Load() != 2 || h != "a" {
+					t.Errorf("it has led %d times, and %q holds the Lease", terms.Load(), h)
+				}
+				stop()
+				ok(t, result())
+				a.want(t, "acquired operator", "lost operator", "b leads operator", "acquired operator", "released operator: false")
+			})
+		})
+	}
+}
+
+// TestL5_WorkThatGoesOnAfterASuspensionEndsRun, when it has had as long as it would have had.
+func TestL5_WorkThatGoesOnAfterASuspensionEndsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newReplica(t, fakeapi.New(fakeapi.Leases), "a")
+		jump := leaderelection.Suspend(a.Elector)
+		free := make(chan struct{})
+		lost := make(chan time.Time, 1)
+		_, result := a.start(t, func(_, work context.Context) error {
+			<-work.Done()
+			lost <- time.Now()
+			<-free
+			return nil
+		})
+		pass(seconds(5.5))
+		jump(time.Hour)
+		err := result()
+		if took := time.Since(<-lost); err == nil || !strings.Contains(err.Error(), "was lost") || took != seconds(3) {
+			t.Errorf("Run returned %v, %s after the work was cancelled", err, took)
+		}
+		if err := a.Run(t.Context(), neverLead(t)); err == nil || !strings.Contains(err.Error(), "has not stopped") {
+			t.Errorf("Run was called again and returned %v", err)
+		}
+		pass(seconds(17))
+		unwell(t, a, "")
+		pass(seconds(0.1))
+		unwell(t, a, "was lost 20s ago")
+		close(free)
+	})
+}
+
+// TestObserve_AHostThatWasSuspendedStandsBy (L5), and its Check counts from when it woke.
+func TestObserve_AHostThatWasSuspendedStandsBy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		h := newHost(t, api, "a")
+		jump := leaderelection.SuspendOf(h.Observed)
+		stop, ended := h.start(t, func(_, work context.Context) error {
+			<-work.Done()
+			time.Sleep(seconds(19))
+			return term.Of(work).Trusted()
+		})
+		pass(seconds(5.5))
+		jump(time.Hour)
+		unwell(t, h, "")
+		give(api, "b")
+		pass(seconds(19))
+		unwell(t, h, "")
+		pass(seconds(2))
+		if errs := h.result(); len(errs) != 1 || !errors.Is(errs[0], leaderelection.ErrLost) || !done(ended) || holder(t, api) != "b" {
+			t.Errorf("Lead returned %v, the elector has: %t, and %q holds the Lease", errs, done(ended), holder(t, api))
+		}
+		stop()
+		stop, ended = h.start(t, untilStopped)
+		pass(time.Minute)
+		if holder(t, api) != "a" {
+			t.Errorf("%q holds the Lease", holder(t, api))
+		}
+		stop()
+		<-ended
+		h.result()
+	})
+}
+
+// TestL5_WorkThatHasStoppedEndsNothing, although a request kept Run from looking until the Lease had expired.
+func TestL5_WorkThatHasStoppedEndsNothing(t *testing.T) {
+	for range 20 { // as a select chooses at random
+		synctest.Test(t, func(t *testing.T) {
+			api := fakeapi.New(fakeapi.Leases)
+			a := newReplica(t, api, "a")
+			stop, result := a.start(t, untilStopped)
+			pass(seconds(5.5))
+			deaf := func(req *http.Request) (*http.Response, error) {
+				time.Sleep(seconds(30)) // whether or not the answer is still waited for
+				a.mend()
+				return nil, errors.New("connection reset")
+			}
+			a.line.Store(&deaf)
+			pass(time.Minute)
+			stop()
+			ok(t, result())
+			a.want(t, "acquired operator", "lost operator", "acquired operator", "released operator: false")
+		})
+	}
+}

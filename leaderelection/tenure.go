@@ -1,0 +1,272 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// ErrLost is the cause with which a term's contexts end when the term is lost.
+var ErrLost = errors.New("the term of leadership is lost")
+
+// Lead is what a process does in a term. It should take new work until take is done, and run it on
+// work, which outlives take on a stop and ends with it, cause [ErrLost], when the term is lost. The
+// term lasts until it has returned. Both contexts carry it, as a [term.Term].
+type Lead func(take, work context.Context) error
+
+var (
+	errReturned = errors.New("what led under it has returned")
+	errStops    = errors.New("the Lease is to be released")
+	errNoLease  = errors.New("Lead was called while the process does not hold the Lease; call it in OnStartedLeading, with its context")
+)
+
+// tenure is one term, from when the Lease was won until nothing acts under it. It has two drivers:
+// our elector, and the lock of a host's.
+type tenure struct {
+	o     *Options
+	name  string // of the Lease, in messages
+	now   clock
+	term  *term.Term
+	timer *time.Timer // for when the term is lost, and then for when its trust is over
+	// lost is called once when the term is lost, unless its work and the host's elector have
+	// stopped.
+	lost func()
+
+	mu    sync.Mutex // guards what follows
+	trust trust
+	leads []*leadership     // that have not returned
+	runs  []<-chan struct{} // of a host's elector: all are closed when it has returned
+}
+
+// leadership is one call of lead.
+type leadership struct {
+	lose, stop context.CancelCauseFunc
+	returned   chan struct{}
+}
+
+// begin makes the term that a request has won. left is what the last holder handed over, or nil.
+func (t *tenure) begin(token term.Token, sent moment, left *term.Handover) *tenure {
+	t.term = term.New(token, sent.time, t.o.fence())
+	if left != nil {
+		t.term.Inherit(*left)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.trust = trustOf(t.o, sent.by)
+	t.timer = time.AfterFunc(t.trust.left(t.now()), func() { t.expire() })
+	return t
+}
+
+// renew has the term last from when the request was sent that has renewed the Lease. It reports
+// false if the term is lost.
+func (t *tenure) renew(sent moment) bool {
+	t.mu.Lock()
+	now := t.now()
+	renewed, left := t.trust.renew(sent.by, now), t.trust.left(now)
+	t.mu.Unlock()
+	if renewed {
+		t.term.Extend(sent.time)
+		t.timer.Reset(left)
+	}
+	return !t.expire()
+}
+
+// expire loses the term if the last renewal was sent too long ago. It reports whether the term is
+// lost.
+func (t *tenure) expire() bool { return t.lose(false) }
+
+// taken loses the term because the Lease is not ours any more: its trust ends at once.
+func (t *tenure) taken() { t.lose(true) }
+
+// lose cancels the work of a lost term. The trust goes on until it is over, so that the work can
+// use it to stop.
+func (t *tenure) lose(taken bool) (lost bool) {
+	t.mu.Lock()
+	now, was := t.now(), t.trust.state
+	if taken {
+		t.trust.lose(now)
+	}
+	lost = t.trust.lost(now)
+	over, left := taken || lost && t.trust.over(now), t.trust.left(now)
+	leads, idle := t.leads, len(t.runs) > 0 && t.goesOnLocked() == nil
+	t.mu.Unlock()
+	if over {
+		t.term.End(ErrLost)
+	}
+	if !lost || was == isLost {
+		return lost
+	}
+	if !over {
+		t.timer.Reset(left)
+	}
+	for _, l := range leads {
+		l.lose(ErrLost)
+	}
+	if !idle {
+		t.lost()
+	}
+	return lost
+}
+
+// lead calls lead, if the term is held.
+func (t *tenure) lead(ctx context.Context, lead Lead) error {
+	work, lose := context.WithCancelCause(term.With(context.WithoutCancel(ctx), t.term))
+	defer lose(nil)
+	take, stop := context.WithCancelCause(work)
+	defer stop(nil)
+	l := &leadership{lose: lose, stop: stop, returned: make(chan struct{})}
+	if held, err := t.enter(l); !held {
+		return err
+	}
+	defer t.leave(l)
+	defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
+	err := lead(take, work)
+	// After a suspension the fence may refuse a request before the timer has ended the contexts.
+	fenced := errors.Is(err, term.ErrFenced) && t.expire()
+	if fenced || take.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(take))) {
+		return nil // it was asked to stop, and did
+	}
+	return err
+}
+
+// enter has a call of lead begin. It reports false if the term is not held, with an error if that
+// is a mistake of the caller.
+func (t *tenure) enter(l *leadership) (held bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch t.trust.state {
+	case isHeld:
+		t.leads = append(t.leads, l)
+		return true, nil
+	case isEnded:
+		return false, errNoLease
+	case isClosing, isLost:
+	}
+	return false, nil
+}
+
+func (t *tenure) leave(l *leadership) {
+	t.mu.Lock()
+	t.leads = slices.DeleteFunc(slices.Clone(t.leads), func(other *leadership) bool { return other == l })
+	t.mu.Unlock()
+	close(l.returned)
+}
+
+// close stops the work, and waits until all of it has returned: not longer than ctx lasts, nor than
+// the trust. Then the term has ended, and its Lease may be released.
+func (t *tenure) close(ctx context.Context) error {
+	t.mu.Lock()
+	if t.trust.state == isHeld {
+		t.trust.state = isClosing
+	}
+	leads := t.leads
+	t.mu.Unlock()
+	for _, l := range leads {
+		l.stop(errStops)
+	}
+	for _, l := range leads {
+		if err := t.join(ctx, l); err != nil {
+			return fmt.Errorf("the Lease %s is not released, because the work under it has not stopped: %w", t.name, err)
+		}
+	}
+	t.mu.Lock()
+	if t.trust.state == isClosing {
+		t.trust.state = isEnded
+	}
+	t.mu.Unlock()
+	t.end(errReturned)
+	return nil
+}
+
+func (t *tenure) join(ctx context.Context, l *leadership) error {
+	select {
+	case <-l.returned:
+		return nil
+	default:
+	}
+	select {
+	case <-l.returned:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.term.Done():
+		return ErrLost
+	}
+}
+
+// end ends the trust. Nothing leads under the term any more, or another process may lead.
+func (t *tenure) end(cause error) {
+	t.timer.Stop()
+	t.term.End(cause)
+}
+
+// left is how long it is until the term is lost, patience how long its work may take to stop then.
+func (t *tenure) left() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.trust.left(t.now())
+}
+
+func (t *tenure) patience() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.trust.patience(t.now())
+}
+
+// ranBy notes the host's elector under which something leads: done is closed when it has returned.
+func (t *tenure) ranBy(done <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.runs = append(t.runs, done)
+}
+
+// renews reports whether a write of the Lease renews this term. If not, it is the first of another
+// one, unless err is why there must be none.
+func (t *tenure) renews() (yes bool, err error) {
+	t.expire()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.trust.state == isHeld {
+		return true, nil
+	}
+	return false, t.goesOnLocked()
+}
+
+// goesOnLocked returns an error if what led under the term, or the host's elector, goes on as if
+// the term did.
+func (t *tenure) goesOnLocked() error {
+	if len(t.leads) > 0 {
+		return fmt.Errorf("%w, and the work under it has not stopped", ErrLost)
+	}
+	for _, run := range t.runs {
+		select {
+		case <-run:
+		default:
+			return fmt.Errorf("%w, so the elector has to begin again", ErrLost)
+		}
+	}
+	return nil
+}
+
+// check returns an error if the work of a lost term goes on after the grace time. There may be no
+// term.
+func (t *tenure) check() error {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	since := t.now().mono - t.trust.lostAt.mono // a machine that slept is given the time
+	if t.trust.state != isLost || len(t.leads) == 0 || since <= t.o.Grace {
+		return nil
+	}
+	return fmt.Errorf("the Lease %s was lost %s ago, and the work under it has not stopped: this process must be replaced", t.name, since.Round(time.Second))
+}

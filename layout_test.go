@@ -31,7 +31,8 @@ var mayImport = map[string][]string{
 	"source":          {"handler", "workqueue", "cache", "hook"},
 	"controller":      {"source", "handler", "workqueue", "cache", "client", "hook"},
 	"leaderelection":  {"client", "hook"},
-	"manager":         {"leaderelection", "cache", "client", "metrics", "debug", "hook"},
+	"server":          {"client", "internal/argument", "internal/run"},
+	"manager":         {"leaderelection", "cache", "client", "hook", "server", "internal/argument", "internal/run"},
 	"metrics":         {"hook"},
 	"debug":           {},
 	"envtest":         {"client"},
@@ -40,8 +41,10 @@ var mayImport = map[string][]string{
 	"envtest/sim":     {"client", "manager", "leaderelection"},
 
 	"internal/apipath":  {},
+	"internal/argument": {},
 	"internal/fakeapi":  {"internal/apipath"}, // for our own tests
 	"internal/peek":     {},
+	"internal/run":      {},
 	"internal/scenario": {}, "internal/scenario/election": {}, // they have tests only
 }
 

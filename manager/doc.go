@@ -27,14 +27,8 @@
 // [Manager.Lease] has made. On a stop, controllers take no new key; running Reconciles go on, under a Lease that is still renewed,
 // until the grace time is over, and then their context ends. The Lease is released when they have returned. Servers answer until all
 // else has stopped; requests under way then have what is left of the grace time. The failure of one function stops all. A term that is
-// lost stops only what runs under that Lease, which starts again in the next term.
-//
-// # Clients of the servers
-//
-// Both servers bound what their clients may take: 250 connections each, of which a new one displaces one that does nothing, first
-// of all one of the client that has the most; 64 KiB of header, which has to come within 10 s; 30 s for a body, and for each part
-// of up to 64 KiB of an answer; 90 s without a request. How long a handler runs is its own affair. On a stop, a client that a
-// handler waits for has half a second in all. net/http.ResponseController changes the deadline of a body.
+// lost stops only what runs under that Lease, which starts again in the next term. Package server describes what the servers
+// allow their clients.
 //
 // # Guarantees
 //

@@ -5,28 +5,59 @@ package manager
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // label marks the goroutines of a manager in profiles, with the manager's name and that of the function.
 const label = "setpoint"
 
-// report is what one Run has started that has not returned, and what has gone wrong.
+// report records what went wrong with a manager, and which of its functions run.
 type report struct {
 	manager string
-	end     func() // asks everything to stop
 
 	mu    sync.Mutex                 // guards what follows
+	log   *slog.Logger               // nil: slog.Default()
+	end   func()                     // asks everything to stop; nil before Run
 	names []string                   // of the functions that run, in the order of their start
 	busy  map[string]func() []string // what a function is at, for some of them
 	errs  []error
-	quiet chan struct{} // if not nil, closed when no function runs any more
+	none  run.Barrier // until no function runs
+}
+
+// begin marks the manager as used. end stops everything as soon as something fails. It reports
+// false if there was a Run before.
+func (r *report) begin(ctx context.Context, end func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != nil {
+		return false
+	}
+	r.end = end
+	if r.log == nil {
+		r.log = logr.FromContextAsSlogLogger(ctx)
+	}
+	return true
+}
+
+func (r *report) logger() *slog.Logger {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.log == nil {
+		return slog.Default()
+	}
+	return r.log
 }
 
 func (r *report) label(name string) string { return r.manager + "/" + name }
@@ -44,27 +75,22 @@ func (r *report) running(name string) (returned func()) {
 		if !slices.Contains(r.names, name) {
 			delete(r.busy, name) // it keeps the controller
 		}
-		if len(r.names) == 0 && r.quiet != nil {
-			close(r.quiet)
-			r.quiet = nil
+		if len(r.names) == 0 {
+			r.none.Open()
 		}
 	}
 }
 
-// settle waits until no function runs, or the time is over. Work whose Lease was over is not waited for, but may be about to return.
+// settle waits until no function runs, but at most for d. Work that outlived its Lease may be about
+// to return.
 func (r *report) settle(d time.Duration) {
 	r.mu.Lock()
-	if len(r.names) == 0 {
-		r.mu.Unlock()
-		return
-	}
-	quiet := make(chan struct{})
-	r.quiet = quiet
+	none := r.none.When(len(r.names) == 0)
 	r.mu.Unlock()
 	over := time.NewTimer(d)
 	defer over.Stop()
 	select {
-	case <-quiet:
+	case <-none:
 	case <-over.C:
 	}
 }
@@ -93,25 +119,26 @@ func (r *report) at(name string) string {
 	return ""
 }
 
-// failed takes an error down, if it is one, and has everything stop.
+// failed records an error, if it is one, and stops everything. Before Run, it keeps Run from
+// starting.
 func (r *report) failed(err error) {
 	if err == nil {
 		return
 	}
 	r.mu.Lock()
 	r.errs = append(r.errs, err)
+	end := r.end
 	r.mu.Unlock()
-	r.end()
+	if end != nil {
+		end()
+	}
 }
 
-// first returns what went wrong first, nil if nothing has.
-func (r *report) first() error {
+// errors returns what went wrong, in order.
+func (r *report) errors() []error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.errs) == 0 {
-		return nil
-	}
-	return r.errs[0]
+	return slices.Clone(r.errs)
 }
 
 // result returns what has gone wrong, the first thing first, and last what still runs, with its stacks (M1).

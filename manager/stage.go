@@ -11,6 +11,8 @@ import (
 	"runtime/pprof"
 	"sync"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // stage is a set of named functions that run at once and stop together.
@@ -30,7 +32,7 @@ func newStage(ctx context.Context, r *report) *stage {
 	s.start = func(name string, f func(context.Context) error) {
 		returned := r.running(name)
 		s.running.Go(func() {
-			failure := fmt.Errorf("%s: %w", name, errExited) // unless call returns
+			failure := fmt.Errorf("%s: %w", name, run.ErrExited) // unless call returns
 			defer func() {
 				r.failed(failure)
 				returned()
@@ -73,8 +75,6 @@ func (s *stage) stop(deadline time.Time) {
 	case <-overdue.C:
 	}
 }
-
-var errExited = errors.New("it ended its goroutine with runtime.Goexit; it should return an error instead")
 
 // call calls f. Its error, or its panic, says whose it is (M4).
 func call(ctx context.Context, name string, f func(context.Context) error) (err error) {

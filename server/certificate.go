@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package server
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 )
@@ -38,6 +39,14 @@ type certificate struct {
 	reading chan struct{} // closed when the files have been read; nil: no read is under way
 	found   [3][]byte     // the content of the files when they were last read
 	err     error         // why that is of no use
+}
+
+func newCertificate(o *Options, log *slog.Logger) *certificate {
+	c := &certificate{certFile: o.CertFile, keyFile: o.KeyFile, caFile: o.ClientCAFile, log: log}
+	if o.CertDir != "" {
+		c.certFile, c.keyFile = filepath.Join(o.CertDir, "tls.crt"), filepath.Join(o.CertDir, "tls.key")
+	}
+	return c
 }
 
 // config returns the server's. Each handshake gets the current one.
@@ -104,9 +113,9 @@ func (c *certificate) check() error {
 	case expired:
 		return fmt.Errorf("the certificate expired at %s; renew it", expires)
 	case c.reading != nil && time.Since(c.looked) > readLimit:
-		return remark(fmt.Sprintf("that which expires at %s stays in use: reading the TLS files has taken %s so far; look at the file system they are on", expires, time.Since(c.looked).Round(time.Millisecond)))
+		return Remark(fmt.Sprintf("that which expires at %s stays in use: reading the TLS files has taken %s so far; look at the file system they are on", expires, time.Since(c.looked).Round(time.Millisecond)))
 	case c.err != nil:
-		return remark(fmt.Sprintf("that which expires at %s stays in use: %v", expires, c.err))
+		return Remark(fmt.Sprintf("that which expires at %s stays in use: %v", expires, c.err))
 	default:
 		return nil
 	}
@@ -182,7 +191,7 @@ func (c *certificate) readFiles() (found [3][]byte, err error) {
 	if c.certFile != "" {
 		return found, nil
 	}
-	c.log.Warn("the server's certificate is self-signed, which no client can verify; set Options.Server.CertDir")
+	c.log.Warn("the server's certificate is self-signed, which no client can verify; set server.Options.CertDir")
 	if found[0], found[1], err = selfSigned(); err != nil {
 		return found, fmt.Errorf("cannot make a self-signed certificate: %w", err)
 	}

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package server
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,13 @@ import (
 
 // errBusy is that there are more questions than are reviewed.
 var errBusy = errors.New("too many tokens that were not seen before are waiting for a review")
+
+// maxReviews is how many reviews of one budget are under way at once: any client can make up tokens.
+const maxReviews = 8
+
+// question is what a review answers: a hash of token, verb and path. They are secret, and as long
+// as a client likes.
+type question [sha256.Size]byte
 
 // lane is who asks: a client, with tokens that look like those of a ServiceAccount or with others; or a token that was valid lately.
 type lane struct {

@@ -46,6 +46,7 @@ var mayImport = map[string][]string{
 	"internal/peek":     {},
 	"internal/run":      {},
 	"internal/scenario": {}, "internal/scenario/election": {}, // they have tests only
+	"internal/scenario/ha": {"cache", "client", "controller", "envtest", "envtest/fault", "handler", "hook", "leaderelection", "manager", "source"},
 }
 
 // onlyIn says where production code may import a package, and why not elsewhere. A name ending in a slash stands for
@@ -237,12 +238,13 @@ func TestNoSleep(t *testing.T) {
 // joins lists every go statement of the library, by function, with who waits for the goroutine. sync.WaitGroup.Go and
 // errgroup.Group.Go need no line here: what they start is joined by the group.
 var joins = map[string]string{
-	"controller.Controller.Run":     "receives what it returned",
-	"envtest.build":                 "receives from stopped before returning",
-	"envtest.startProcess":          "Stop waits for done; the process ends at the latest when its pipe closes",
-	"envtest.untilSignal":           "the function that it returns receives from joined",
-	"leaderelection.candidate.term": "receives from done, or Run returns an error when the Lease is over (L5)",
-	"manager.stage.stop":            "receives from joined, or names what still runs when the deadline passes (M1)",
+	"controller.Controller.Run":        "receives what it returned",
+	"envtest.build":                    "receives from stopped before returning",
+	"envtest.startProcess":             "Stop waits for done; the process ends at the latest when its pipe closes",
+	"envtest.untilSignal":              "the function that it returns receives from joined",
+	"internal/scenario/ha.replicaMain": "ends with the process, which is a command's",
+	"leaderelection.candidate.term":    "receives from done, or Run returns an error when the Lease is over (L5)",
+	"manager.stage.stop":               "receives from joined, or names what still runs when the deadline passes (M1)",
 }
 
 func TestGoStatements(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
 // How much a client remembers of what it has applied. When there are more objects, the ones that were not applied for the
@@ -48,7 +49,7 @@ const (
 func UnlessAlready(live Object) Option {
 	return Option{name: "UnlessAlready", fits: applying, set: func(c *call) error {
 		c.compare, c.already = true, nil
-		if !isNil(live) {
+		if !argument.IsNil(live) {
 			c.already = live
 		}
 		return nil

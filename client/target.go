@@ -7,13 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
 // target is one kind at one API server.
@@ -36,7 +37,7 @@ func (t target) of(ctx context.Context, what string, obj Object) (*meta.RESTMapp
 	if t.err != nil {
 		return nil, t.err
 	}
-	if isNil(obj) {
+	if argument.IsNil(obj) {
 		return nil, fmt.Errorf("%s %s: the object is nil", what, t.gvk.Kind)
 	}
 	if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() && gvk != t.gvk {
@@ -54,12 +55,6 @@ func said(gvk schema.GroupVersionKind) string {
 
 func keyOf(obj metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-}
-
-// isNil says whether v is nil or a nil pointer.
-func isNil(v any) bool {
-	r := reflect.ValueOf(v)
-	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
 // mapping says where the kind is served, in a namespace that must fit its scope.

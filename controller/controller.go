@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,8 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -98,7 +99,7 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	c.declareLocked() // nobody else has it yet
 	c.complain(o.Validate())
 	c.complain(checkName(name))
-	if isNil(r) {
+	if argument.IsNil(r) {
 		c.complain(errors.New("the reconciler is nil; give New one that was made"))
 	}
 	return c
@@ -123,7 +124,7 @@ func (c *Controller[K]) Queue() *workqueue.Queue[K] { return c.queue }
 // that is neither watched nor declared cannot be read in a Reconcile: it would be a watch that nobody sees. Call it before the
 // start.
 func (c *Controller[K]) Reads(r ...Readable) {
-	if slices.ContainsFunc(r, func(r Readable) bool { return isNil(r) }) {
+	if slices.ContainsFunc(r, func(r Readable) bool { return argument.IsNil(r) }) {
 		c.complain(errors.New("Reads was given nothing to read"))
 		return
 	}
@@ -159,12 +160,6 @@ func checkName(name string) error {
 		return errors.New("the name is not valid; use at most 63 letters, digits, '-', '_' and '.', with a letter or digit first and last")
 	}
 	return nil
-}
-
-// isNil reports whether v is nil, a nil pointer or a nil func.
-func isNil(v any) bool {
-	r := reflect.ValueOf(v)
-	return !r.IsValid() || (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
 }
 
 // Validate returns an error that names everything that is wrong with how the controller was put together, one line each.
@@ -223,7 +218,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		stop()
 		warmed <- err
 	}()
-	work, cancel := withGrace(take, c.o.Grace)
+	work, cancel := run.WithGrace(take, context.WithoutCancel(take), c.o.Grace)
 	defer cancel()
 	if client.TermOf(ctx) == nil {
 		c.logger(ctx).Info("leading without a term of leadership: nothing keeps another process from acting at the same time")

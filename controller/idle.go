@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -27,7 +28,7 @@ func (c *Controller[K]) CatchUp(ctx context.Context) error {
 	for _, w := range watches {
 		all.Go(func() {
 			err := catchUp(ctx, w.source)
-			if closed(w.removed) {
+			if run.Closed(w.removed) {
 				err = nil
 			}
 			results <- named(w.source, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -127,7 +128,7 @@ func (c *Controller[K]) unsettled() *watching[K] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, w := range c.watches {
-		if !closed(w.settled) && !closed(w.ended) {
+		if !run.Closed(w.settled) && !run.Closed(w.ended) {
 			return w
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -121,28 +122,26 @@ func (c *Controller[K]) closeSources() {
 	c.start = nil
 }
 
-var errSourceExited = errors.New("the source ended its goroutine with runtime.Goexit; it should return an error instead")
-
 // watch runs one source, and reports how it gets synced.
 func (c *Controller[K]) watch(ctx context.Context, w *watching[K], hooks *hook.Source, failed func(error)) {
 	var overseen sync.WaitGroup
 	q := &observed[K]{Queue: c.queue, controller: c, source: w.source}
-	w.err = named(w.source, errSourceExited) // unless runSource returns
-	run := hook.SourceRun{Controller: c.name, Source: w.source.String()}
+	w.err = named(w.source, fmt.Errorf("the source %w", run.ErrExited)) // unless runSource returns
+	started := hook.SourceRun{Controller: c.name, Source: w.source.String()}
 	if hooks.Started != nil {
-		hooks.Started(run)
+		hooks.Started(started)
 	}
 	defer func() {
-		if closed(w.removed) || ctx.Err() == nil {
+		if run.Closed(w.removed) || ctx.Err() == nil {
 			q.forget() // not at the end of Warm, when nobody may take what was paused
 		}
-		if w.err != nil && !closed(w.removed) {
+		if w.err != nil && !run.Closed(w.removed) {
 			failed(w.err)
 		}
 		w.stop()
 		overseen.Wait()
 		if hooks.Stopped != nil {
-			hooks.Stopped(run)
+			hooks.Stopped(started)
 		}
 		close(w.ended)
 	}()
@@ -187,15 +186,6 @@ func isSynced(ctx context.Context, r Readable) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	return r.WaitForSync(ctx) == nil
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // named makes err, if any, say whose it is, if it does not yet.

@@ -5,11 +5,13 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"errors"
 	"log/slog"
 	"runtime/debug"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // Lead lets the controller act for one term: workers take keys until take or work is done, and Reconciles run on work, which
@@ -73,7 +75,7 @@ func (t *term[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	returned := false
 	defer func() { //nolint:contextcheck // r is the context
 		if !returned {
-			end = aborted(errExited) // the key is settled even so
+			end = aborted(fmt.Errorf("the reconciler %w", run.ErrExited)) // the key is settled even so
 		}
 		r.end()
 		c.noteEnd(r, &end)

@@ -14,11 +14,11 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 var (
 	errReturned = errors.New("what led under it has returned")
-	errExited   = errors.New("what leads has ended its goroutine with runtime.Goexit; it should return an error instead")
 	errTaken    = errors.New("the lease is not ours any more")
 )
 
@@ -84,7 +84,7 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 	defer letGo()
 	done := make(chan error, 1)
 	go func() {
-		err := errExited // unless lead returns
+		err := fmt.Errorf("the work %w", run.ErrExited) // unless lead returns
 		defer func() {
 			h.term.End(errReturned) // before the Lease is released
 			c.duties.join(h.duty)

@@ -110,7 +110,7 @@ func TestAHealthCheckThatHangs(t *testing.T) {
 		want(t, c, "http://x/livez", 500, "[+]ping ok", "[-]stubborn failed: it has not answered for 800ms",
 			"[-]slow failed: context deadline exceeded", "[-]mad failed: it has panicked: mad",
 			"[-]hollow failed: it has panicked: runtime error: invalid memory address or nil pointer dereference",
-			"[-]gone failed: the goroutine was ended with runtime.Goexit or testing.T.FailNow; return an error instead", "livez check failed")
+			"[-]gone failed: it ended its goroutine, with runtime.Goexit or testing.T.FailNow; return an error instead", "livez check failed")
 		if took := time.Since(began); took != 800*time.Millisecond {
 			t.Errorf("the answer took %s", took)
 		}

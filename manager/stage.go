@@ -32,7 +32,7 @@ func newStage(ctx context.Context, r *report) *stage {
 	s.start = func(name string, f func(context.Context) error) {
 		returned := r.running(name)
 		s.running.Go(func() {
-			failure := fmt.Errorf("%s: %w", name, run.ErrExited) // unless call returns
+			failure := fmt.Errorf("%s: it %w", name, run.ErrExited) // unless call returns
 			defer func() {
 				r.failed(failure)
 				returned()

@@ -62,7 +62,7 @@ func (c *Check) begin(ctx context.Context, calls *sync.WaitGroup) *asking {
 	if c.current != nil {
 		return c.current
 	}
-	a := &asking{began: time.Now(), done: make(chan struct{}), err: run.ErrExited}
+	a := &asking{began: time.Now(), done: make(chan struct{}), err: fmt.Errorf("it %w", run.ErrExited)}
 	c.current = a
 	ctx = context.WithoutCancel(ctx) // others may wait for it, too
 	calls.Go(func() {

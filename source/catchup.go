@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // CatchingUp is what a Source may be besides: each of this package is. It is for tests and scripts, which wait until all that they
@@ -101,7 +103,7 @@ func unless(ctx context.Context, ended <-chan struct{}, f func(context.Context) 
 		}
 	})
 	err := f(ctx)
-	if err != nil && closed(ended) {
+	if err != nil && run.Closed(ended) {
 		return errStopped
 	}
 	return err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -243,9 +244,9 @@ func (c *Channel[E, K]) Settled(ctx context.Context) error { return c.WaitForSyn
 // Stale implements Source. A channel is stale when it does not run.
 func (c *Channel[E, K]) Stale() error {
 	switch {
-	case closed(c.ended):
+	case run.Closed(c.ended):
 		return errStopped
-	case closed(c.started):
+	case run.Closed(c.started):
 		return nil
 	default:
 		return errNotRunning
@@ -256,9 +257,9 @@ func (c *Channel[E, K]) Stale() error {
 func (c *Channel[E, K]) State() State {
 	s := State{Source: c.String(), Phase: hook.NotStarted, Dropped: c.drops.snapshot()}
 	switch {
-	case closed(c.ended):
+	case run.Closed(c.ended):
 		s.Phase = hook.Stopped
-	case closed(c.started):
+	case run.Closed(c.started):
 		s.Phase = hook.Synced
 	}
 	c.mu.Lock()

@@ -5,7 +5,6 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -15,9 +14,6 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
-
-// errExited ends a source: the goroutine that brings it its events is gone.
-var errExited = errors.New("a handler or filter ended its goroutine, with runtime.Goexit or testing.T.FailNow; return an error instead")
 
 // delivery takes one source's events to the queue.
 type delivery[K comparable] struct {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // feed takes an informer's events to a queue. It is what Kind and Informer have in common.
@@ -95,7 +96,7 @@ func (f *feed[K]) run(ctx context.Context, name string, q Queue[K], h *hook.Sour
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	d := newDelivery(f, name, q, h, func() { end(errExited) })
+	d := newDelivery(f, name, q, h, func() { end(run.ErrExited) })
 	again, err := newRetries(d)
 	if err != nil {
 		return err
@@ -123,15 +124,15 @@ func (f *feed[K]) run(ctx context.Context, name string, q Queue[K], h *hook.Sour
 	<-ctx.Done()
 	events.Close()
 	running.Wait()
-	if errors.Is(context.Cause(ctx), errExited) {
-		return fmt.Errorf("%s: %w", name, errExited)
+	if errors.Is(context.Cause(ctx), run.ErrExited) {
+		return fmt.Errorf("%s: a handler or filter %w", name, run.ErrExited)
 	}
 	return nil
 }
 
 // catchUp implements CatchUp of Kind and Informer: the handler has been told, and what has failed was tried again.
 func (f *feed[K]) catchUp(ctx context.Context, state func() State) error {
-	if closed(f.ended) {
+	if run.Closed(f.ended) {
 		return errStopped
 	}
 	select {
@@ -157,9 +158,9 @@ func (f *feed[K]) catchUp(ctx context.Context, state func() State) error {
 // stale says what keeps the feed from being synced.
 func (f *feed[K]) stale() error {
 	switch {
-	case closed(f.ended):
+	case run.Closed(f.ended):
 		return errStopped
-	case closed(f.synced):
+	case run.Closed(f.synced):
 		return nil
 	case f.ran.Load():
 		return errSyncing

@@ -133,15 +133,6 @@ func wait(ctx context.Context, state func() State, either, or <-chan struct{}) e
 	}
 }
 
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 func errRan(name string) error {
 	return fmt.Errorf("%s: the source has run before, or was given to two controllers; make one for each", name)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -70,7 +71,7 @@ func (t *ticker[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
 		h = &hook.Source{}
 	}
 	due := time.Now()
-	for sleep(ctx, time.Until(due)) {
+	for run.Sleep(ctx, time.Until(due)) == nil {
 		t.begin()
 		keys, err := t.ask(ctx)
 		switch {
@@ -120,7 +121,7 @@ func (t *ticker[K]) retry(err error) time.Duration {
 	t.failed++
 	n := t.failed
 	t.mu.Unlock()
-	if !closed(t.settled) {
+	if !run.Closed(t.settled) {
 		close(t.settled)
 	}
 	return min(t.every, workqueue.Exponential{Base: firstPollRetry, Max: time.Hour}.Delay(n))
@@ -128,7 +129,7 @@ func (t *ticker[K]) retry(err error) time.Duration {
 
 func (t *ticker[K]) deliver(q Queue[K], keys []K) {
 	how := workqueue.How{Reason: workqueue.Reason{Source: t.String(), Event: "poll"}}
-	if !closed(t.synced) {
+	if !run.Closed(t.synced) {
 		how.Class = workqueue.Background // as initial lists are
 	}
 	if len(keys) > 0 {
@@ -138,7 +139,7 @@ func (t *ticker[K]) deliver(q Queue[K], keys []K) {
 	t.err, t.failed = nil, 0
 	t.mu.Unlock()
 	for _, c := range []chan struct{}{t.synced, t.settled} {
-		if !closed(c) {
+		if !run.Closed(c) {
 			close(c)
 		}
 	}
@@ -176,11 +177,11 @@ func (t *ticker[K]) Settled(ctx context.Context) error {
 
 func (t *ticker[K]) Stale() error {
 	switch {
-	case closed(t.ended):
+	case run.Closed(t.ended):
 		return errStopped
 	case !t.ran.Load():
 		return errNotRunning
-	case !closed(t.settled):
+	case !run.Closed(t.settled):
 		return errors.New("the first poll has not returned yet")
 	}
 	t.mu.Lock()
@@ -194,10 +195,10 @@ func (t *ticker[K]) Stale() error {
 func (t *ticker[K]) State() State {
 	s := State{Source: t.String(), Phase: hook.NotStarted, Dropped: t.drops.snapshot()}
 	switch {
-	case closed(t.ended):
+	case run.Closed(t.ended):
 		s.Phase = hook.Stopped
 	case !t.ran.Load():
-	case !closed(t.settled):
+	case !run.Closed(t.settled):
 		s.Phase = hook.Syncing
 	default:
 		s.Phase = hook.Synced

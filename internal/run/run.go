@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// ErrExited is the result of a function that neither returned nor panicked.
-var ErrExited = errors.New("the goroutine was ended with runtime.Goexit or testing.T.FailNow; return an error instead")
+// ErrExited is the result of a function that neither returned nor panicked. It follows a word for
+// the function.
+var ErrExited = errors.New("ended its goroutine, with runtime.Goexit or testing.T.FailNow; return an error instead")
 
 // WithGrace returns a context that ends with work, and at the latest when grace has passed since
 // take ended. Its cause then names the grace time. cancel must be called.

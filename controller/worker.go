@@ -5,8 +5,8 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 

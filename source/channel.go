@@ -37,8 +37,8 @@ type Channel[E any, K comparable] struct {
 	last    uint64
 	events  map[uint64]held[E]
 	over    bool
-	failure error         // the last one
-	empty   chan struct{} // closed when nothing is held; nil while nobody waits for that
+	failure error       // the last one
+	empty   run.Barrier // until nothing is held
 }
 
 // held is an event that waits.
@@ -210,9 +210,8 @@ func (c *Channel[E, K]) forget(n uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.events, n)
-	if len(c.events) == 0 && c.empty != nil {
-		close(c.empty)
-		c.empty = nil
+	if len(c.events) == 0 {
+		c.empty.Open()
 	}
 }
 

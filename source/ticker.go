@@ -44,10 +44,11 @@ type ticker[K comparable] struct {
 	settled chan struct{} // closed when poll has returned
 	ended   chan struct{} // closed by Run
 
-	mu     sync.Mutex    // guards what follows
-	err    error         // of the last poll
-	failed int           // polls in a row
-	polled chan struct{} // closed when the poll that runs has been dealt with; nil while none runs
+	mu      sync.Mutex // guards what follows
+	err     error      // of the last poll
+	failed  int        // polls in a row
+	polling bool
+	polled  run.Barrier // until the poll that runs was delivered
 }
 
 func (t *ticker[K]) Validate() error {
@@ -72,7 +73,7 @@ func (t *ticker[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
 	}
 	due := time.Now()
 	for run.Sleep(ctx, time.Until(due)) == nil {
-		t.begin()
+		t.setPolling(true)
 		keys, err := t.ask(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -86,22 +87,18 @@ func (t *ticker[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
 			t.deliver(q, keys)
 			due = t.next(due, h)
 		}
-		t.end()
+		t.setPolling(false)
 	}
 	return nil
 }
 
-func (t *ticker[K]) begin() {
+func (t *ticker[K]) setPolling(polling bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.polled = make(chan struct{})
-}
-
-func (t *ticker[K]) end() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	close(t.polled)
-	t.polled = nil
+	t.polling = polling
+	if !polling {
+		t.polled.Open()
+	}
 }
 
 // ask calls poll. A panic is an error with its stack.

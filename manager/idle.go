@@ -20,25 +20,26 @@ import (
 //	err := c.Create(ctx, site)
 //	err = mgr.Idle(ctx)
 //
-// the controllers have dealt with the site, and with all that they have written because of it. It returns nil when there was a
-// moment after the call at which
+// the controllers have reconciled the site, and all that they have written because of it. It
+// returns nil when there was a moment after the call at which
 //
-//   - everything that a controller watches or reads showed what the API server had then or, if somebody other than the controllers
-//     writes meanwhile, at the call or later; and its sources had handled that: no event waits for a handler, or to be tried again,
-//   - no key was ready, held by a worker, put off by MinInterval or waiting for its own writes to be shown, in any controller, and
-//     so no Reconcile ran.
+//   - everything that a controller watches or reads showed what the API server had then or, if
+//     others write meanwhile, at the call or later; and its sources had handled that: no event
+//     waits for a handler or for a retry,
+//   - no key of a controller was ready, held by a worker, put off by MinInterval or waiting for its
+//     own writes, and so no Reconcile ran.
 //
-// What is only due later does not count: RequeueAfter, and the backoff of a key that goes on failing. A backoff of up to a second,
-// as after the first failures in a row, is waited for: whatever passes soon, such as a conflict, is over. Keys that are paused do
-// not count, nor do ready ones of a controller that is paused as a whole. Neither does what no controller does: functions of
-// AddEverywhere and AddLeaderOnly, and controllers of other programs, such as those that make Pods of a Deployment.
+// Keys that are only due later do not count: RequeueAfter, and a backoff of more than a second.
+// Shorter backoffs, as after a conflict, are waited for. Paused keys do not count, nor ready ones
+// of a controller that is paused as a whole. Neither do functions of AddEverywhere and
+// AddLeaderOnly, and controllers of other programs, such as those that make Pods of a Deployment.
 //
 // If ctx ends before, the error names what is not idle: keys, objects that are not in the caches, or
 // a kind that cannot be listed. A kind that is not served has nothing to wait for. A replica that
 // does not lead is idle only when no key is due, because it takes none; the error says so.
 //
 // Each call lists the metadata of all that the controllers watch and read, at the API server, at
-// least once. Without a call, Idle costs nothing in this package.
+// least once.
 func (m *Manager) Idle(ctx context.Context) error {
 	before, err := m.quiet(ctx)
 	for err == nil {

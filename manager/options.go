@@ -21,20 +21,21 @@ import (
 type Options struct {
 	// Name is the program's name: the default field owner of its writes, part of its user agent.
 	Name string
-	// Scheme knows the Go types of the kinds to be used. Default: client-go's scheme, which has every built-in kind.
+	// Scheme knows the Go types of the kinds to be used. Default: client-go's scheme, which has every
+	// built-in kind.
 	Scheme *runtime.Scheme
 	// FieldOwner is the field manager of the client's writes. Default: Name.
 	FieldOwner string
-	// ClientHooks are told of requests, those for Leases included; CacheHooks of informers. What the log has, it has in any case:
-	// once for each resource that it is written without a term, if there are any; and informers that wait, fail or recover.
-	// Default: nobody is told.
+	// ClientHooks observe requests, including those for Leases; CacheHooks observe informers. The
+	// manager logs in any case informers that wait, fail or recover, and once for each resource
+	// writes without a term, if there are terms. Default: none.
 	ClientHooks *hook.Client
 	CacheHooks  *hook.Cache
-	// Strict has requests that may write refused if their context has no term of leadership: see client.Options.Strict. It needs
-	// LeaderElection. Default: they are made.
+	// Strict refuses writes whose context has no term of leadership: see client.Options.Strict. It
+	// needs LeaderElection. Default: they are made.
 	Strict bool
-	// LeaderElection makes one replica at a time the leader. Default nil: every replica acts. Its Hooks are told in
-	// addition to the log.
+	// LeaderElection makes one replica at a time the leader. Its Hooks are called in addition to the
+	// log. Default nil: every replica acts.
 	LeaderElection *leaderelection.Options
 	// Controllers selects the controllers that run, as kube-controller-manager's --controllers does:
 	// "*" enables all controllers, "name" one, "-name" disables one. A name that was not added before
@@ -45,11 +46,11 @@ type Options struct {
 	// Server is a TLS server for what Handle mounts: metrics, webhooks, a dashboard. Its Client is
 	// the manager's. Default nil: there is none.
 	Server *server.Options
-	// Grace is for how long running Reconciles, and everything else that was started, may go on after a stop was asked for.
-	// Default: 25 s, which is less than the 30 s that Kubernetes gives a pod.
+	// Grace is how long running Reconciles, and all other functions, may continue after a stop was
+	// asked for. Default: 25 s, which is less than the 30 s that Kubernetes gives a pod.
 	Grace time.Duration
-	// Logger is where the manager writes, and what controllers without a logger of their own use. Default: that of the
-	// context that Run is given, else slog.Default().
+	// Logger is the manager's, and that of controllers without one of their own. Default: that of the
+	// context of Run, else slog.Default().
 	Logger *slog.Logger
 }
 

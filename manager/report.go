@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// label marks the goroutines of a manager in profiles, with the manager's name and that of the function.
+// label marks the goroutines of a manager in profiles. Its value names manager and function.
 const label = "setpoint"
 
 // report records what went wrong with a manager, and which of its functions run.
@@ -141,7 +141,7 @@ func (r *report) errors() []error {
 	return slices.Clone(r.errs)
 }
 
-// result returns what has gone wrong, the first thing first, and last what still runs, with its stacks (M1).
+// result returns what went wrong, in order, and then what still runs, with its stacks (M1).
 func (r *report) result() error {
 	r.mu.Lock()
 	errs, names := slices.Clone(r.errs), slices.Clone(r.names)
@@ -155,7 +155,7 @@ func (r *report) result() error {
 	return errors.Join(errs...)
 }
 
-// stacks returns the stacks of all goroutines that carry the label: those that the function started, too.
+// stacks returns the stacks of all goroutines with the label, which goroutines inherit.
 func stacks(value string) string {
 	var profile bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {

@@ -16,7 +16,7 @@ import (
 const (
 	// hardLimit is how long after the grace time Run waits for what has not stopped.
 	hardLimit = 3 * time.Second
-	// moment is what each stage has at least, of the hard limit, however long those before it took to stop.
+	// moment is what each stage has at least of the hard limit, after all those before it.
 	moment = hardLimit / 12
 )
 

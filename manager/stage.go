@@ -25,7 +25,8 @@ type stage struct {
 	running sync.WaitGroup
 }
 
-// newStage makes a stage whose functions run until ctx is done or the stage is stopped. What goes wrong in them is reported.
+// newStage makes a stage whose functions run until ctx is done or the stage is stopped. It reports
+// their errors.
 func newStage(ctx context.Context, r *report) *stage {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &stage{end: cancel}
@@ -60,7 +61,7 @@ func (s *stage) join() {
 	s.running.Wait()
 }
 
-// stop ends the stage's context and waits until every function has returned, or the deadline is over.
+// stop ends the stage's context and waits until every function has returned, or the deadline.
 func (s *stage) stop(deadline time.Time) {
 	s.end()
 	overdue := time.NewTimer(time.Until(deadline))

@@ -41,8 +41,8 @@ const (
 	reviewTimeout = 5 * time.Second
 )
 
-// Authorize returns a handler that passes a request on to h if the API server knows its bearer token
-// (TokenReview) and allows its user the request's method, in lower case, on its path
+// Authorize returns a handler that passes a request on to h if the API server knows its bearer
+// token (TokenReview) and allows its user the request's method, in lower case, on its path
 // (SubjectAccessReview of a non-resource URL). For example, this lets a scraper read metrics:
 //
 //	kind: ClusterRole
@@ -102,8 +102,8 @@ type authorizer struct {
 	proven, unproven *budget // of reviews: for tokens that were valid lately, and for others
 	flooded          rate.Sometimes
 
-	// What is known: verdicts by question, of tokens that are not valid by token alone, and which tokens were valid. Anybody can
-	// have others refused, and so what was allowed is kept apart.
+	// What is known: verdicts by question, for invalid tokens by token, and which tokens were valid.
+	// Any client can fill refused, and so allowed is separate.
 	allowed, refused, valid *cache.LRUExpireCache
 
 	mu      sync.Mutex // guards what follows

@@ -19,7 +19,7 @@ import (
 const (
 	// lookAgain is how long the files that were read last count as current.
 	lookAgain = time.Second
-	// readLimit is how long handshakes wait for the files. After that they use the certificate that they have.
+	// readLimit is how long handshakes wait for the files. Then they use the current certificate.
 	readLimit = 100 * time.Millisecond
 	// maxFile is how large a TLS file may be, in bytes.
 	maxFile = 1 << 20
@@ -66,8 +66,8 @@ func (c *certificate) load() error {
 	return c.err
 }
 
-// look returns the certificate to use. It first has the files read again if it is time. A read that takes longer than readLimit,
-// on a file system that hangs for instance, delays no handshake any further.
+// look returns the certificate to use. If it is time, it reads the files first. A read of more than
+// readLimit, on a file system that hangs for instance, delays no handshake any further.
 func (c *certificate) look() *tls.Config {
 	c.mu.Lock()
 	if c.reading == nil && time.Since(c.looked) >= lookAgain {
@@ -121,7 +121,7 @@ func (c *certificate) check() error {
 	}
 }
 
-// refresh reads the files, without the lock, and uses what they contain. There is one call at a time.
+// refresh reads the files, without the lock, and uses their content. Calls do not overlap.
 func (c *certificate) refresh() {
 	if c.certFile == "" && c.fresh() {
 		return
@@ -135,7 +135,8 @@ func (c *certificate) refresh() {
 	}
 }
 
-// use takes what was read. It returns a certificate that replaces another one, or why it does not, once for each cause.
+// use takes what was read. It returns a certificate that replaces another one, or why it does not,
+// once for each cause.
 func (c *certificate) use(found [3][]byte, err error) (renewed *x509.Certificate, broken error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

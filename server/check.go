@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// checkLimit is when the context of a check ends, and checkTimeout when it has failed all the same. It is less than the second
-	// that a probe has if its timeoutSeconds is not set, so that the kubelet gets to read what hangs.
+	// checkLimit is when the context of a check ends, and checkTimeout when the check has failed. It
+	// is less than a probe's default timeout of a second, so that the kubelet reads what hangs.
 	checkLimit   = 700 * time.Millisecond
 	checkTimeout = 800 * time.Millisecond
 )
@@ -32,9 +32,9 @@ type Check struct {
 	failing bool // as last logged
 }
 
-// NewCheck makes a check. ask returns nil or a Remark if all is well. Its context ends after 700 ms,
-// which is less than a probe's default timeout of a second. A check fails if ask goes on longer or
-// panics. It is not called again before it has returned.
+// NewCheck makes a check. ask returns nil or a Remark if all is well. Its context ends after 700
+// ms, which is less than a probe's default timeout of a second. A check fails if ask goes on longer
+// or panics. It is not called again before it has returned.
 func NewCheck(name string, ask func(ctx context.Context) error) *Check {
 	return &Check{name: name, ask: ask}
 }

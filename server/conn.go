@@ -38,8 +38,8 @@ type conn struct {
 	broken   atomic.Bool // a write has failed
 }
 
-// Write implements net.Conn. Also what http.Server writes by itself, such as a 400, waits for the client for a bounded time, and
-// TLS's goodbye after a write that has failed for none.
+// Write implements net.Conn. It bounds how long http.Server waits for the client when it writes by
+// itself, such as a 400. TLS's goodbye after a failed write does not wait.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.broken.Load() {
 		return 0, net.ErrClosed
@@ -86,8 +86,8 @@ func (c *conn) before(d *conn, of map[netip.Prefix]int) bool {
 	}
 }
 
-// clientOf returns who is meant by an address: one IPv4 address or, as each host may have as many as it likes of them, an IPv6 /64.
-// What is no address counts as one client.
+// clientOf returns the client of an address: the IPv4 address or, because a host may have any number
+// of them, the IPv6 /64. All strings that are no address count as one client.
 func clientOf(address string) netip.Prefix {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -21,8 +21,8 @@ const (
 	unreadTimeout = 500 * time.Millisecond
 )
 
-// exchange is a request and its answer. http.Server's ReadTimeout and WriteTimeout would bound how long its handler may run;
-// this bounds how long the handler waits for its client.
+// exchange is a request and its answer. It bounds how long the handler waits for its client;
+// http.Server's ReadTimeout and WriteTimeout would bound how long the handler runs.
 type exchange struct {
 	waiting func(c *conn, change int) // told when the handler begins or ends to wait for its client
 	conn    *conn                     // nil: not known
@@ -57,7 +57,7 @@ func (x *exchange) start(r *http.Request) {
 	}
 }
 
-// enter begins to wait for the client, and leave ends it. Deadlines are set for all that the server's connections support.
+// enter begins to wait for the client, and leave ends it. A connection may support no deadlines.
 func (x *exchange) enter(write bool) {
 	x.waiting(x.conn, 1)
 	x.mu.Lock()
@@ -111,8 +111,8 @@ func (x *exchange) hurry() {
 	}
 }
 
-// finish bounds how long the client has for what it has not read and sent when the handler has returned. It aborts an answer that
-// was cut short by a stop.
+// finish bounds how long the client has for what it has not read and sent when the handler has
+// returned. It aborts an answer that a stop cut short.
 func (x *exchange) finish() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

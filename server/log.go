@@ -22,8 +22,8 @@ func loggerOf(ctx context.Context) *slog.Logger {
 	return slog.Default()
 }
 
-// errorLog is where a server writes what is wrong with its clients: the first 20 lines, and then one in 10 seconds, because any
-// client can cause as many as it likes.
+// errorLog logs what clients do wrong: the first 20 lines, and then one in 10 seconds, because a
+// client can cause any number.
 type errorLog struct {
 	log       *slog.Logger
 	sometimes rate.Sometimes

@@ -10,7 +10,8 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 )
 
-// Options configures New. The zero value is a TLS server on port 8443 with a self-signed certificate.
+// Options configures New. The zero value is a TLS server on port 8443 with a self-signed
+// certificate.
 //
 // The certificate and the client CA are read again when a connection is made, at most once a
 // second. So the files can be replaced, as Kubernetes does with a mounted Secret. Broken files are

@@ -11,11 +11,12 @@ import (
 	"time"
 )
 
-// maxConns is how many connections each server keeps open. It is a part of the smallest usual limit of file descriptors, 1024.
+// maxConns is how many connections each server keeps open. It is a part of the smallest usual limit
+// of file descriptors, 1024.
 const maxConns = 250
 
-// traffic is what goes on on a server: its connections, and the handlers that run. http.Server.Shutdown waits neither for
-// connections that a handler has taken over nor, when its time is over, for anything; and it waits for slow clients.
+// traffic is a server's connections and running handlers. http.Server.Shutdown waits for slow
+// clients, but not for hijacked connections nor, when its time is over, for handlers.
 type traffic struct {
 	net.Listener
 
@@ -35,7 +36,8 @@ func newTraffic(l net.Listener) *traffic {
 	return t
 }
 
-// Accept implements net.Listener. It never waits for a free place: a new connection displaces one that does nothing.
+// Accept implements net.Listener. It never waits for a free place: a new connection displaces an
+// idle one.
 func (t *traffic) Accept() (net.Conn, error) {
 	for {
 		raw, err := t.Listener.Accept()
@@ -71,9 +73,8 @@ func (t *traffic) admit(raw net.Conn) (c, displaced *conn) {
 	return c, displaced
 }
 
-// victimLocked returns the connection to displace: of the client that has the most, one without a running handler, the one that
-// has been so for the longest; else one whose handlers have run for a second and wait for the client. It returns nil if there is
-// none.
+// victimLocked returns the connection to displace, or nil: of the client that has the most, the one
+// that was idle for the longest; else one whose handlers have waited for the client for a second.
 func (t *traffic) victimLocked() (victim *conn) {
 	of := map[netip.Prefix]int{}
 	for c := range t.open {
@@ -172,7 +173,7 @@ func (t *traffic) waits(c *conn, change int) {
 	c.waiting += change
 }
 
-// stop gives slow clients a moment from now on, and calls done as soon as no handler has run for a moment.
+// stop gives slow clients a moment from now on, and calls done when no handler has run for a moment.
 func (t *traffic) stop(done func()) {
 	t.mu.Lock()
 	t.stopping = true

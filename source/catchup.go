@@ -46,12 +46,7 @@ func (f *feed[K]) catchUp(ctx context.Context, state func() State) error {
 		if err := f.events.CatchUp(ctx); err != nil {
 			return err
 		}
-		select {
-		case <-f.retries.Load().whenCalm():
-			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", state(), context.Cause(ctx))
-		}
+		return await(ctx, state, nil, f.retries.Load().whenCalm())
 	})
 }
 
@@ -77,21 +72,6 @@ func (t *ticker[K]) CatchUp(ctx context.Context) error {
 	polled := t.polled.When(!t.polling)
 	t.mu.Unlock()
 	return await(ctx, t.State, t.ended, polled)
-}
-
-// await waits for done, unless the source ends.
-func await(ctx context.Context, state func() State, ended, done <-chan struct{}) error {
-	if run.Closed(done) {
-		return nil
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ended:
-		return errStopped
-	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", state(), context.Cause(ctx))
-	}
 }
 
 // unless calls f with a context that ends when the source does. If f fails after that, the source's

@@ -234,7 +234,7 @@ func (c *Channel[E, K]) Validate() error { return c.wrong }
 
 // WaitForSync returns nil once the source runs: there is no initial list.
 func (c *Channel[E, K]) WaitForSync(ctx context.Context) error {
-	return wait(ctx, c.State, c.started, c.started)
+	return wait(ctx, c.State, c.started)
 }
 
 // Settled is WaitForSync.

@@ -78,7 +78,7 @@ func (i *informerSource[T, K]) subscribe(events toolscache.ResourceEventHandler)
 }
 
 func (i *informerSource[T, K]) WaitForSync(ctx context.Context) error {
-	return wait(ctx, i.State, i.feed.synced, i.feed.synced)
+	return wait(ctx, i.State, i.feed.synced)
 }
 
 func (i *informerSource[T, K]) Settled(ctx context.Context) error { return i.WaitForSync(ctx) }

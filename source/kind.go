@@ -87,7 +87,7 @@ func (k *kind[T, K]) resync(ctx context.Context, d *delivery[K]) {
 }
 
 func (k *kind[T, K]) WaitForSync(ctx context.Context) error {
-	return wait(ctx, k.State, k.feed.synced, k.feed.synced)
+	return wait(ctx, k.State, k.feed.synced)
 }
 
 func (k *kind[T, K]) Settled(ctx context.Context) error {

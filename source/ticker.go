@@ -165,11 +165,11 @@ func jittered(d time.Duration) time.Duration {
 }
 
 func (t *ticker[K]) WaitForSync(ctx context.Context) error {
-	return wait(ctx, t.State, t.synced, t.synced)
+	return wait(ctx, t.State, t.synced)
 }
 
 func (t *ticker[K]) Settled(ctx context.Context) error {
-	return wait(ctx, t.State, t.synced, t.settled)
+	return wait(ctx, t.State, t.settled)
 }
 
 func (t *ticker[K]) Stale() error {

@@ -195,10 +195,11 @@ func (l *Lease) lead(take, work context.Context) error {
 	term := newStage(take, r)
 	defer term.end()
 	l.leaders.open(func(f leading) {
+		var busy func() []string
 		if f.of != nil {
-			r.explain(f.name, f.of.Running)
+			busy = f.of.Running
 		}
-		term.run(f.name, func(take context.Context) error { return f.run(take, work) })
+		term.runBusy(f.name, busy, func(take context.Context) error { return f.run(take, work) })
 	})
 	<-take.Done()
 	term.join()

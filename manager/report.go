@@ -27,13 +27,18 @@ const label = "setpoint"
 type report struct {
 	manager string
 
-	mu    sync.Mutex                 // guards what follows
-	log   *slog.Logger               // nil: slog.Default()
-	end   func()                     // asks everything to stop; nil before Run
-	names []string                   // of the functions that run, in the order of their start
-	busy  map[string]func() []string // what a function is at, for some of them
-	errs  []error
-	none  run.Barrier // until no function runs
+	mu   sync.Mutex   // guards what follows
+	log  *slog.Logger // nil: slog.Default()
+	end  func()       // asks everything to stop; nil before Run
+	runs []*function  // in the order of their start
+	errs []error
+	none run.Barrier // until no function runs
+}
+
+// function is a function that runs.
+type function struct {
+	name string
+	busy func() []string // returns what it is at; nil if that is not known
 }
 
 // begin marks the manager as used. end stops everything as soon as something fails. It reports
@@ -62,20 +67,16 @@ func (r *report) logger() *slog.Logger {
 
 func (r *report) label(name string) string { return r.manager + "/" + name }
 
-// running takes down that a function runs, until it calls what it gets.
-func (r *report) running(name string) (returned func()) {
+// running records that a function runs, until it calls what it gets.
+func (r *report) running(f *function) (returned func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.names = append(r.names, name)
+	r.runs = append(r.runs, f)
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		i := slices.Index(r.names, name)
-		r.names = slices.Delete(r.names, i, i+1)
-		if !slices.Contains(r.names, name) {
-			delete(r.busy, name) // it keeps the controller
-		}
-		if len(r.names) == 0 {
+		r.runs = slices.DeleteFunc(r.runs, func(other *function) bool { return other == f })
+		if len(r.runs) == 0 {
 			r.none.Open()
 		}
 	}
@@ -85,7 +86,7 @@ func (r *report) running(name string) (returned func()) {
 // to return.
 func (r *report) settle(d time.Duration) {
 	r.mu.Lock()
-	none := r.none.When(len(r.names) == 0)
+	none := r.none.When(len(r.runs) == 0)
 	r.mu.Unlock()
 	over := time.NewTimer(d)
 	defer over.Stop()
@@ -95,25 +96,12 @@ func (r *report) settle(d time.Duration) {
 	}
 }
 
-// explain has a function that is about to run, and does not stop, be reported with what it is at.
-func (r *report) explain(name string, busy func() []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.busy == nil {
-		r.busy = map[string]func() []string{}
-	}
-	r.busy[name] = busy
-}
-
-// at says in words what a function is at, if that is known.
-func (r *report) at(name string) string {
-	r.mu.Lock()
-	busy := r.busy[name]
-	r.mu.Unlock()
-	if busy == nil {
+// at describes what a function is at, if that is known.
+func (f *function) at() string {
+	if f.busy == nil {
 		return ""
 	}
-	if keys := busy(); len(keys) > 0 {
+	if keys := f.busy(); len(keys) > 0 {
 		return " (it reconciles " + strings.Join(keys, ", ") + ")"
 	}
 	return ""
@@ -144,12 +132,12 @@ func (r *report) errors() []error {
 // result returns what went wrong, in order, and then what still runs, with its stacks (M1).
 func (r *report) result() error {
 	r.mu.Lock()
-	errs, names := slices.Clone(r.errs), slices.Clone(r.names)
+	errs, runs := slices.Clone(r.errs), slices.Clone(r.runs)
 	r.mu.Unlock()
-	slices.Reverse(names) // what was started first waits for the others
-	for i, name := range names {
-		if !slices.Contains(names[:i], name) {
-			errs = append(errs, fmt.Errorf("%s has not stopped in time%s:\n%s", name, r.at(name), stacks(r.label(name))))
+	slices.Reverse(runs) // what was started first waits for the others
+	for i, f := range runs {
+		if !slices.ContainsFunc(runs[:i], func(other *function) bool { return other.name == f.name }) {
+			errs = append(errs, fmt.Errorf("%s has not stopped in time%s:\n%s", f.name, f.at(), stacks(r.label(f.name))))
 		}
 	}
 	return errors.Join(errs...)

@@ -17,8 +17,8 @@ import (
 
 // stage is a set of named functions that run at once and stop together.
 type stage struct {
-	start func(name string, f func(context.Context) error) // runs f on the stage's context, in a goroutine of its own
-	end   context.CancelFunc                               // ends the stage's context
+	start func(*function, func(context.Context) error) // runs it on the stage's context, in a goroutine
+	end   context.CancelFunc                           // ends the stage's context
 
 	mu      sync.Mutex // guards closed, and running from a start after the join
 	closed  bool
@@ -30,8 +30,8 @@ type stage struct {
 func newStage(ctx context.Context, r *report) *stage {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &stage{end: cancel}
-	s.start = func(name string, f func(context.Context) error) {
-		returned := r.running(name)
+	s.start = func(what *function, f func(context.Context) error) {
+		name, returned := what.name, r.running(what)
 		s.running.Go(func() {
 			failure := fmt.Errorf("%s: it %w", name, run.ErrExited) // unless call returns
 			defer func() {
@@ -45,11 +45,14 @@ func newStage(ctx context.Context, r *report) *stage {
 }
 
 // run starts f, unless the stage is being joined.
-func (s *stage) run(name string, f func(context.Context) error) {
+func (s *stage) run(name string, f func(context.Context) error) { s.runBusy(name, nil, f) }
+
+// runBusy is run, for a function that can tell what it is at.
+func (s *stage) runBusy(name string, busy func() []string, f func(context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
-		s.start(name, f)
+		s.start(&function{name, busy}, f)
 	}
 }
 

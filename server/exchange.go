@@ -28,6 +28,7 @@ type exchange struct {
 	conn    *conn                     // nil: not known
 	http2   bool
 	control *http.ResponseController
+	begun   bool // a part of the answer was written, by the handler's goroutine
 
 	mu       sync.Mutex    // guards what follows
 	unread   bool          // of the body, something is
@@ -168,8 +169,15 @@ type answer struct {
 	x *exchange
 }
 
+// WriteHeader implements http.ResponseWriter.
+func (a answer) WriteHeader(status int) {
+	a.x.begun = a.x.begun || status >= http.StatusOK
+	a.ResponseWriter.WriteHeader(status)
+}
+
 // Write implements http.ResponseWriter.
 func (a answer) Write(p []byte) (written int, err error) {
+	a.x.begun = true
 	for {
 		part := p[written:min(len(p), written+maxPart)]
 		a.x.enter(true)
@@ -183,6 +191,7 @@ func (a answer) Write(p []byte) (written int, err error) {
 
 // FlushError is for http.ResponseController.
 func (a answer) FlushError() error {
+	a.x.begun = true
 	a.x.enter(true)
 	defer a.x.leave(true)
 	return a.x.control.Flush()
@@ -193,6 +202,7 @@ func (a answer) Flush() { _ = a.FlushError() }
 
 // Hijack implements http.Hijacker.
 func (a answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	a.x.begun = true
 	c, rw, err := a.x.control.Hijack()
 	if err == nil {
 		a.x.close()

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"runtime/pprof"
 	"strings"
 	"syscall"
 	"time"
@@ -78,7 +79,10 @@ func (s *Server) Handle(pattern string, h http.Handler) (err error) {
 			err = fmt.Errorf("Handle: the pattern %q is of no use: %s", pattern, strings.ReplaceAll(text, "\n", " "))
 		}
 	}()
-	s.mux.Handle(pattern, guard(pattern, h))
+	labels := pprof.Labels("handler", pattern)
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		pprof.Do(r.Context(), labels, func(context.Context) { h.ServeHTTP(w, r) })
+	})
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -121,9 +122,28 @@ func (t *traffic) watched(h http.Handler) http.Handler {
 		}
 		defer t.end(x)
 		x.start(r)
-		h.ServeHTTP(answer{w, x}, r)
+		answered(h, answer{w, x}, r)
 		x.finish()
 	})
+}
+
+// answered calls the handler. It logs a panic and answers with 500.
+func answered(h http.Handler, w answer, r *http.Request) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it, too
+			panic(p)
+		}
+		loggerOf(r.Context()).Error("a handler has panicked", "handler", r.Pattern, "panic", p, "stack", string(debug.Stack()))
+		if w.x.begun {
+			panic(http.ErrAbortHandler) // so that the client does not take a part for the whole answer
+		}
+		http.Error(w, "the handler of "+r.Pattern+" has failed; the log says how", http.StatusInternalServerError)
+	}()
+	h.ServeHTTP(w, r)
 }
 
 func (t *traffic) begin(x *exchange) bool {

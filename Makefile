@@ -63,7 +63,7 @@ demo: go-version ## run the website operator against a real control plane, once
 
 .PHONY: ha
 ha: go-version ## three replicas of an operator, whose leader is stopped, killed, suspended and cut off (HAFLAGS='-rounds 60')
-	$(GO) run ./examples/ha $(HAFLAGS)
+	$(GO) run ./internal/scenario/ha $(HAFLAGS)
 
 .PHONY: cluster
 cluster: go-version ## run a control plane in the foreground, for kubectl

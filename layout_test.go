@@ -25,27 +25,30 @@ var mayImport = map[string][]string{
 	".":               {},
 	"hook":            {},
 	"workqueue":       {"hook"},
-	"handler":         {"workqueue"},
-	"cache":           {"hook"},
+	"handler":         {},
+	"cache":           {"hook", "internal/argument", "internal/run"},
 	"ledger":          {},
 	"term":            {"ledger"},
-	"client":          {"hook", "ledger", "internal/transport"},
-	"source":          {"handler", "workqueue", "cache", "hook"},
-	"controller":      {"source", "handler", "workqueue", "cache", "ledger", "term", "hook"},
-	"leaderelection":  {"term", "ledger", "hook"},
-	"manager":         {"leaderelection", "cache", "client", "ledger", "term", "metrics", "debug", "hook"},
+	"client":          {"hook", "ledger", "internal/argument", "internal/transport"},
+	"source":          {"handler", "workqueue", "cache", "hook", "internal/argument", "internal/run"},
+	"controller":      {"source", "handler", "workqueue", "cache", "ledger", "term", "hook", "internal/argument", "internal/run"},
+	"leaderelection":  {"term", "ledger", "hook", "internal/run"},
+	"server":          {"client", "term", "internal/argument", "internal/run"},
+	"manager":         {"leaderelection", "cache", "client", "ledger", "term", "hook", "server", "internal/argument", "internal/run"},
 	"metrics":         {"hook"},
 	"debug":           {},
-	"envtest":         {"client"},
+	"envtest":         {},
 	"envtest/cluster": {"envtest"},
 	"envtest/fault":   {"internal/apipath"},
-	"envtest/sim":     {"client", "manager", "leaderelection"},
 
 	"internal/apipath":   {},
+	"internal/argument":  {},
 	"internal/fakeapi":   {"internal/apipath"}, // for our own tests
+	"internal/run":       {},
 	"internal/wire":      {},
 	"internal/transport": {"hook", "ledger", "term", "internal/apipath", "internal/wire"},
 	"internal/scenario":  {}, "internal/scenario/election": {}, // they have tests only
+	"internal/scenario/ha": {"cache", "client", "term", "controller", "envtest", "envtest/fault", "handler", "hook", "leaderelection", "manager", "source"},
 }
 
 // onlyIn says where production code may import a package, and why not elsewhere. A name ending in a slash stands for
@@ -68,7 +71,9 @@ var onlyIn = map[string]struct {
 }
 
 func TestImports(t *testing.T) {
+	used := map[string][]string{}
 	for _, p := range library(t) {
+		used[p.row()] = append(used[p.row()], p.row())
 		allowed, ok := mayImport[p.row()]
 		if !ok {
 			t.Errorf("%s is a new package: give it a row in mayImport (layout_test.go) and in the README's table, or move its code", p.dir)
@@ -76,6 +81,7 @@ func TestImports(t *testing.T) {
 		for _, f := range p.production() {
 			for _, imp := range f.imports() {
 				name, ours := strings.CutPrefix(imp, modulePath+"/")
+				used[p.row()] = append(used[p.row()], row(name))
 				if ours && row(name) != p.row() && !slices.Contains(allowed, row(name)) {
 					t.Errorf("%s imports %s: the table of who may import whom (mayImport in layout_test.go) does not allow it; pass an interface or a func instead", f.path, name)
 				}
@@ -84,6 +90,13 @@ func TestImports(t *testing.T) {
 						t.Errorf("%s imports %s: %s", f.path, imp, rule.why)
 					}
 				}
+			}
+		}
+	}
+	for p, allowed := range mayImport {
+		for _, name := range append(slices.Clone(allowed), p) {
+			if !slices.Contains(used[p], name) {
+				t.Errorf("mayImport in layout_test.go: %s does not import %s, or there is no such package; remove the entry", p, name)
 			}
 		}
 	}
@@ -237,12 +250,13 @@ func TestNoSleep(t *testing.T) {
 // joins lists every go statement of the library, by function, with who waits for the goroutine. sync.WaitGroup.Go and
 // errgroup.Group.Go need no line here: what they start is joined by the group.
 var joins = map[string]string{
-	"controller.Controller.Run":     "receives what it returned",
-	"envtest.build":                 "receives from stopped before returning",
-	"envtest.startProcess":          "Stop waits for done; the process ends at the latest when its pipe closes",
-	"envtest.untilSignal":           "the function that it returns receives from joined",
-	"leaderelection.candidate.term": "receives from done, or Run returns an error when its patience is over (L5)",
-	"manager.stage.stop":            "receives from joined, or names what still runs when the deadline passes (M1)",
+	"controller.Controller.Run":        "receives what it returned",
+	"envtest.build":                    "receives from stopped before returning",
+	"envtest.startProcess":             "Stop waits for done; the process ends at the latest when its pipe closes",
+	"envtest.untilSignal":              "the function that it returns receives from joined",
+	"internal/scenario/ha.replicaMain": "ends with the process, which is a command's",
+	"leaderelection.candidate.term":    "receives from done, or Run returns an error when its patience is over (L5)",
+	"manager.stage.stop":               "receives from joined, or names what still runs when the deadline passes (M1)",
 }
 
 func TestGoStatements(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
 // AdoptOptions configures Adopt. The zero value works for the types that the scheme knows.
@@ -50,7 +52,7 @@ func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptO
 	if t.Kind() != reflect.Pointer {
 		return fail(errors.New("give a pointer to an API type, such as *corev1.Pod"))
 	}
-	if isNil(informer) {
+	if argument.IsNil(informer) {
 		return fail(errors.New("the informer is nil"))
 	}
 	if o.Resync < 0 {
@@ -106,10 +108,4 @@ func (c *Cache) existing(k key) key {
 func sameStore(a, b toolscache.SharedIndexInformer) bool {
 	one, other := reflect.ValueOf(a.GetIndexer()), reflect.ValueOf(b.GetIndexer())
 	return one.Kind() == reflect.Pointer && other.Kind() == reflect.Pointer && one.Pointer() == other.Pointer()
-}
-
-// isNil is true also of a pointer that is nil.
-func isNil(informer toolscache.SharedIndexInformer) bool {
-	v := reflect.ValueOf(informer)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }

@@ -14,6 +14,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // unknown is what the state of an informer says that was not made here.
@@ -105,6 +106,6 @@ func (i *informer) learnMapping(ctx context.Context) {
 			i.cache.tellChanged()
 			return
 		}
-		_ = sleep(ctx, max(untilAskedAgain(err), time.Second)) // its error is ctx's
+		_ = run.Sleep(ctx, max(untilAskedAgain(err), time.Second)) // its error is ctx's
 	}
 }

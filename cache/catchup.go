@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 const (
@@ -256,7 +258,7 @@ func (i *informer) listNow(ctx context.Context) (*listing, error) {
 		case apierrors.IsNotFound(err):
 			i.cache.backend.Forget(i.key.gvk) // and ask
 		}
-		if sleep(ctx, max(askedFor(err), pause.Step())) != nil {
+		if run.Sleep(ctx, max(askedFor(err), pause.Step())) != nil {
 			return nil, fmt.Errorf("what the API server has of %s is not known: %w", i, errors.Join(err, context.Cause(ctx)))
 		}
 	}

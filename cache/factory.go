@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
 // InformerFactory is a client-go SharedInformerFactory over a cache: what takes one works with the informers of the cache, so
@@ -77,7 +79,7 @@ func (f *InformerFactory) once(obj runtime.Object, how func() product) product {
 
 // construct has the cache run an informer that was made for it.
 func (f *InformerFactory) construct(obj runtime.Object, shared toolscache.SharedIndexInformer) product {
-	if isNil(shared) {
+	if argument.IsNil(shared) {
 		_ = f.cache.reject(fmt.Errorf("InformerFactory.InformerFor(%T): there is no constructor, or it returned no informer", obj))
 		return product{}
 	}

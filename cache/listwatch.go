@@ -22,6 +22,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 const (
@@ -185,7 +186,7 @@ func (l *listerWatcher) endListing() {
 // opened lasts until done is called.
 func (l *listerWatcher) persist(ctx context.Context, o metav1.ListOptions, do func(context.Context, *meta.RESTMapping) error) (done func(), err error) {
 	if o.Continue == "" {
-		if err := sleep(ctx, l.pace.Reserve().Delay()); err != nil {
+		if err := run.Sleep(ctx, l.pace.Reserve().Delay()); err != nil {
 			return nil, err
 		}
 	}
@@ -214,7 +215,7 @@ func (l *listerWatcher) persist(ctx context.Context, o metav1.ListOptions, do fu
 				delay = pause.Step()
 			}
 		}
-		if err := sleep(ctx, delay); err != nil {
+		if err := run.Sleep(ctx, delay); err != nil {
 			return nil, err
 		}
 	}
@@ -318,18 +319,5 @@ func afterwards(d time.Duration, f func()) (stop func()) {
 		if !timer.Stop() {
 			<-done
 		}
-	}
-}
-
-// sleep returns nil after d, or ctx's error as soon as it is done.
-func sleep(ctx context.Context, d time.Duration) error {
-	if ctx.Err() != nil || d <= 0 {
-		return ctx.Err()
-	}
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

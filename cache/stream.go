@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 const (
@@ -96,7 +97,7 @@ func (s *stream) brokeOff(ctx context.Context, why error) {
 		return
 	}
 	s.lw.informer.report(hook.Failing, why)
-	if sleep(ctx, askedFor(why)) == nil {
+	if run.Sleep(ctx, askedFor(why)) == nil {
 		s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(apierrors.NewBadRequest(why.Error()))})
 	}
 }

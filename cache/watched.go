@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
 // Watched declares an informer that no cache knows of, so that a controller that watches it waits until it shows what was
@@ -24,7 +26,7 @@ type Watched struct{ group *group }
 // WatchedInformer declares an informer of objects of type T. It starts nothing: an event handler is added to the informer when
 // something is waited for, and taken off by Release.
 func WatchedInformer[T Object](informer toolscache.SharedIndexInformer) *Watched {
-	if isNil(informer) {
+	if argument.IsNil(informer) {
 		return nil
 	}
 	c, t := New(nil, Options{}), reflect.TypeFor[T]()

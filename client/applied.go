@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -45,7 +46,7 @@ const appliedFor = time.Hour
 func UnlessAlready(live Object) Option {
 	return Option{name: "UnlessAlready", fits: applying, set: func(c *call) error {
 		c.compare, c.already = true, nil
-		if !isNil(live) {
+		if !argument.IsNil(live) {
 			c.already = live
 		}
 		return nil

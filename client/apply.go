@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
 // ApplyConfiguration says which fields an object should have: a generated one, such as DeploymentApplyConfiguration of
@@ -116,7 +118,7 @@ func (h *Handle[T]) apply(ctx context.Context, desired ApplyConfiguration, subre
 // configuration reads an apply configuration of a kind.
 func (t target) configuration(desired ApplyConfiguration, kind, apiVersion string) (types.NamespacedName, []byte, error) {
 	var key types.NamespacedName
-	if isNil(desired) || desired.GetName() == nil || *desired.GetName() == "" {
+	if argument.IsNil(desired) || desired.GetName() == nil || *desired.GetName() == "" {
 		return key, nil, fmt.Errorf("apply %s: the configuration has no name", t.gvk.Kind)
 	}
 	key.Name = *desired.GetName()

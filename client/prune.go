@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
 // Prune deletes those of the objects that owner controls (metav1.IsControlledBy) and that keep does not want, and returns what
@@ -22,7 +24,7 @@ func (h *Handle[T]) Prune(ctx context.Context, owner metav1.Object, objects []T,
 	switch {
 	case h.err != nil:
 		return nil, h.err
-	case isNil(owner) || owner.GetUID() == "":
+	case argument.IsNil(owner) || owner.GetUID() == "":
 		return nil, fmt.Errorf("prune %s: the owner is nil, or has no UID; give one that was read", h.gvk.Kind)
 	case keep == nil:
 		return nil, fmt.Errorf("prune %s: keep is nil; to keep none, give a func that says so", h.gvk.Kind)
@@ -32,7 +34,7 @@ func (h *Handle[T]) Prune(ctx context.Context, owner metav1.Object, objects []T,
 	}
 	var failed []error
 	for _, obj := range objects {
-		if isNil(obj) || !metav1.IsControlledBy(obj, owner) || obj.GetDeletionTimestamp() != nil || keep(obj) {
+		if argument.IsNil(obj) || !metav1.IsControlledBy(obj, owner) || obj.GetDeletionTimestamp() != nil || keep(obj) {
 			continue
 		}
 		if ctx.Err() != nil {

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
 // Subresource reads and writes one subresource of a kind. Its objects are often of a type of their own: a Scale, an Eviction, a
@@ -74,7 +76,7 @@ func (s *Subresource[S]) Create(ctx context.Context, key types.NamespacedName, o
 // Update replaces the subresource of the object that obj names, and returns it as stored.
 func (s *Subresource[S]) Update(ctx context.Context, obj S, options ...Option) (S, error) {
 	var key types.NamespacedName
-	if !isNil(obj) {
+	if !argument.IsNil(obj) {
 		key = keyOf(obj)
 	}
 	return s.send(ctx, updating, "update", key, obj, options, func(r dynamic.ResourceInterface, u *unstructured.Unstructured, c call) (*unstructured.Unstructured, error) {
@@ -89,7 +91,7 @@ func (s *Subresource[S]) send(ctx context.Context, v verb, what string, key type
 	if err != nil {
 		return *new(S), err
 	}
-	if isNil(obj) {
+	if argument.IsNil(obj) {
 		return *new(S), fmt.Errorf("%s the %s of %s %s: the object is nil", what, s.name, s.parent.gvk.Kind, key)
 	}
 	if is := keyOf(obj); is.Name != "" && is.Name != key.Name || is.Namespace != "" && is.Namespace != key.Namespace {

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
 // target is one kind at one API server.
@@ -57,7 +59,7 @@ func (t target) of(ctx context.Context, what string, obj Object) (*meta.RESTMapp
 	if t.err != nil {
 		return nil, t.err
 	}
-	if isNil(obj) {
+	if argument.IsNil(obj) {
 		return nil, fmt.Errorf("%s %s: the object is nil", what, t.gvk.Kind)
 	}
 	if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() && gvk != t.gvk {

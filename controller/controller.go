@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
@@ -82,7 +82,7 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	c.inputs.read() // nothing yet
 	c.complain(o.Validate())
 	c.complain(checkName(name))
-	if isNil(r) {
+	if argument.IsNil(r) {
 		c.complain(errors.New("the reconciler is nil; give New one that was made"))
 	}
 	return c
@@ -162,7 +162,7 @@ func (c *Controller[K]) Sources() []source.State {
 // that is neither watched nor declared cannot be read in a Reconcile: it would be a watch that nobody sees. Call it before the
 // start.
 func (c *Controller[K]) Reads(r ...Readable) {
-	if slices.ContainsFunc(r, func(r Readable) bool { return isNil(r) }) {
+	if slices.ContainsFunc(r, func(r Readable) bool { return argument.IsNil(r) }) {
 		c.complain(errors.New("Reads was given nothing to read"))
 		return
 	}
@@ -179,12 +179,6 @@ func checkName(name string) error {
 		return errors.New("the name is not valid; use at most 63 letters, digits, '-', '_' and '.', with a letter or digit first and last")
 	}
 	return nil
-}
-
-// isNil reports whether v is nil, a nil pointer or a nil func.
-func isNil(v any) bool {
-	r := reflect.ValueOf(v)
-	return !r.IsValid() || (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
 }
 
 // Validate returns an error that names everything that is wrong with how the controller was put together, one line each.

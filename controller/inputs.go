@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -157,7 +158,7 @@ func (in *inputs[K]) settled(ctx context.Context, settle func(Readable, chan<- s
 func (in *inputs[K]) unsettled() *watching[K] {
 	watches, _ := in.all()
 	for _, w := range watches {
-		if !closed(w.settled) && !closed(w.ended) {
+		if !run.Closed(w.settled) && !run.Closed(w.ended) {
 			return w
 		}
 	}
@@ -200,7 +201,7 @@ func (in *inputs[K]) catchUp(ctx context.Context) error {
 	for _, w := range watches {
 		all.Go(func() {
 			err := catchUp(ctx, w.source)
-			if closed(w.removed) {
+			if run.Closed(w.removed) {
 				err = nil
 			}
 			results <- named(w.source, err)
@@ -259,15 +260,6 @@ func isSynced(ctx context.Context, r Readable) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	return r.WaitForSync(ctx) == nil
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // named makes err, if any, say whose it is, if it does not yet.

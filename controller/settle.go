@@ -42,8 +42,6 @@ func aborted(err error) ending {
 	return ending{outcome: hook.Panicked, err: err, text: err.Error(), reason: reasonOf(err), again: workqueue.Again{Event: EventRetryPanic}}
 }
 
-var errExited = errors.New("the reconciler ended its goroutine, with runtime.Goexit or testing.T.FailNow; return an error instead")
-
 // judge says what it means that a Reconcile on ctx has returned that.
 func judge(ctx context.Context, result Result, err error) ending {
 	if err == nil && result.RequeueAfter < 0 {

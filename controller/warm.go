@@ -9,6 +9,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -43,7 +44,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		stop()
 		warmed <- err
 	}()
-	work, cancel := withGrace(take, c.o.Grace)
+	work, cancel := run.WithGrace(take, context.WithoutCancel(take), c.o.Grace)
 	defer cancel()
 	if term.Of(ctx) == nil {
 		c.logger(ctx).Info("leading without a term of leadership: nothing keeps another process from acting at the same time")
@@ -82,18 +83,18 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 		c.logger(ctx).Warn("the controller watches nothing, so no key becomes due unless the program adds it to the controller's Queue(); call Watch")
 	}
 	defer c.inputs.declared.Attach(cache.User{Relisted: c.consistency.relisted, Recovered: c.consistency.recovered, Reconciles: c.Reconciles})()
-	run, stop := context.WithCancelCause(ctx)
+	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	w := &warming[K]{controller: c, log: c.logger(ctx), failed: stop}
 	w.hooks = w.sourceHooks()
-	end := c.inputs.run(func(s *watching[K]) { w.start(run, s) })
-	if c.inputs.settled(run, func(r Readable, settled chan<- struct{}) { w.oversee(run, r, settled) }) {
+	end := c.inputs.run(func(s *watching[K]) { w.start(running, s) })
+	if c.inputs.settled(running, func(r Readable, settled chan<- struct{}) { w.oversee(running, r, settled) }) {
 		close(c.synced)
 	}
-	<-run.Done()
+	<-running.Done()
 	end()
 	w.running.Wait()
-	if cause := context.Cause(run); !errors.Is(cause, context.Cause(ctx)) {
+	if cause := context.Cause(running); !errors.Is(cause, context.Cause(ctx)) {
 		return cause
 	}
 	return nil

@@ -167,7 +167,7 @@ func (w wild) Run(context.Context, source.Queue[string], *hook.Source) error {
 func TestC5_ASourceThatPanicsOrExitsEndsTheController(t *testing.T) {
 	for want, end := range map[string]func(){
 		"panic: boom\n": func() { panic("boom") },
-		"the source ended its goroutine with runtime.Goexit": runtime.Goexit,
+		"the source ended its goroutine, with runtime.Goexit": runtime.Goexit,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newController(noting(&calls{}), controller.Options{})

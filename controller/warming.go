@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -41,29 +42,27 @@ func (m *warming[K]) oversee(ctx context.Context, r Readable, settled chan<- str
 	})
 }
 
-var errSourceExited = errors.New("the source ended its goroutine with runtime.Goexit; it should return an error instead")
-
 // watch runs one source, and reports how it gets synced.
 func (m *warming[K]) watch(ctx context.Context, w *watching[K]) {
 	c := m.controller
 	var overseen sync.WaitGroup
 	q := &observed[K]{Queue: c.queue, pauses: &c.pauses, interrupts: &c.interrupts, source: w.source, ignore: c.o.IgnoreAnnotations}
-	w.err = named(w.source, errSourceExited) // unless runSource returns
-	run := hook.SourceRun{Controller: c.name, Source: w.source.String()}
+	w.err = named(w.source, fmt.Errorf("the source %w", run.ErrExited)) // unless runSource returns
+	started := hook.SourceRun{Controller: c.name, Source: w.source.String()}
 	if m.hooks.Started != nil {
-		m.hooks.Started(run)
+		m.hooks.Started(started)
 	}
 	defer func() {
-		if closed(w.removed) || ctx.Err() == nil {
+		if run.Closed(w.removed) || ctx.Err() == nil {
 			q.forget() // not at the end of Warm, when nobody may take what was paused
 		}
-		if w.err != nil && !closed(w.removed) {
+		if w.err != nil && !run.Closed(w.removed) {
 			m.failed(w.err)
 		}
 		w.stop()
 		overseen.Wait()
 		if m.hooks.Stopped != nil {
-			m.hooks.Stopped(run)
+			m.hooks.Stopped(started)
 		}
 		close(w.ended)
 	}()

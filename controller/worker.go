@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -98,7 +99,7 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	returned := false
 	defer func() { //nolint:contextcheck // r is the context
 		if !returned {
-			end = aborted(errExited) // the key is settled even so
+			end = aborted(fmt.Errorf("the reconciler %w", run.ErrExited)) // the key is settled even so
 		}
 		r.end()
 		s.end(c.now())

@@ -13,12 +13,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
 var (
-	errExited = errors.New("what leads has ended its goroutine with runtime.Goexit; it should return an error instead")
-	errTaken  = errors.New("the lease is not ours any more")
+	errTaken = errors.New("the lease is not ours any more")
 )
 
 // holding is a Lease that is ours.
@@ -45,7 +45,7 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 	defer h.end(ErrLost)
 	done := make(chan error, 1)
 	go func() {
-		err := errExited // unless lead returns
+		err := fmt.Errorf("the work %w", run.ErrExited) // unless lead returns
 		defer func() {
 			done <- err
 			letGo()

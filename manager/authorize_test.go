@@ -131,7 +131,7 @@ func guarded(v *reviewer, change func(*manager.Options)) http.Handler {
 	m := newManager(v, func(o *manager.Options) {
 		elected(o)
 		o.Strict = true // it asks under no term
-		o.Server = &manager.ServerOptions{}
+		o.Server = &serverOptions{}
 		if change != nil {
 			change(o)
 		}

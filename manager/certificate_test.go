@@ -121,7 +121,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		files.put(one.cert, one.key, nil)
 		m, health := healthy(t, newAPI(), func(o *manager.Options) {
 			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			o.Server = &manager.ServerOptions{Listener: w, CertDir: files.dir}
+			o.Server = &serverOptions{Listener: w, CertDir: files.dir}
 		})
 		stop, result := start(t, m)
 		shows := func(name string) {
@@ -196,7 +196,7 @@ func TestCertificatesAreReadOnceASecond(t *testing.T) {
 		files, w := newSecret(t), newWire()
 		one, two := newPair(t, "one", time.Hour), newPair(t, "two", time.Hour)
 		files.put(one.cert, one.key, nil)
-		m := newManager(newAPI(), func(o *manager.Options) { o.Server = &manager.ServerOptions{Listener: w, CertDir: files.dir} })
+		m := newManager(newAPI(), func(o *manager.Options) { o.Server = &serverOptions{Listener: w, CertDir: files.dir} })
 		stop, result := start(t, m)
 		time.Sleep(time.Minute)
 		for _, want := range []string{"one", "one", "two"} {
@@ -217,7 +217,7 @@ func TestClientCertificates(t *testing.T) {
 		server, friend, stranger := newPair(t, "server", time.Hour), newPair(t, "friend", time.Hour), newPair(t, "stranger", time.Hour)
 		files.put(server.cert, server.key, friend.cert)
 		m := newManager(newAPI(), func(o *manager.Options) {
-			o.Server = &manager.ServerOptions{
+			o.Server = &serverOptions{
 				Listener: w, CertFile: filepath.Join(files.dir, "tls.crt"), KeyFile: filepath.Join(files.dir, "tls.key"), ClientCAFile: filepath.Join(files.dir, "ca.crt"),
 			}
 		})
@@ -257,7 +257,7 @@ func TestTheServerSpeaksTLS12AndLater(t *testing.T) {
 		w := newWire()
 		m := newManager(newAPI(), func(o *manager.Options) {
 			o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-			o.Server = &manager.ServerOptions{Listener: w}
+			o.Server = &serverOptions{Listener: w}
 		})
 		stop, result := start(t, m)
 		if _, err := shake(w, &tls.Config{MaxVersion: tls.VersionTLS12}, t); err != nil {
@@ -309,7 +309,7 @@ func TestCertificatesThatAreOfNoUseAtTheStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			files.put(test.cert, test.key, test.ca)
 			m := newManager(newAPI(), func(o *manager.Options) {
-				o.Server = &manager.ServerOptions{Address: "127.0.0.1:0", CertDir: files.dir, ClientCAFile: in("ca.crt")}
+				o.Server = &serverOptions{Address: "127.0.0.1:0", CertDir: files.dir, ClientCAFile: in("ca.crt")}
 			})
 			if err := m.Run(t.Context()); err == nil || err.Error() != `the manager "test" cannot run: manager.Options.Server: `+test.want {
 				t.Errorf("Run returned %v\nwant %s", err, test.want)
@@ -322,7 +322,7 @@ func TestCertificatesThatAreOfNoUseAtTheStart(t *testing.T) {
 func TestTheSelfSignedCertificateHasAnECDSAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
-		m := newManager(newAPI(), func(o *manager.Options) { o.Server = &manager.ServerOptions{Listener: w} })
+		m := newManager(newAPI(), func(o *manager.Options) { o.Server = &serverOptions{Listener: w} })
 		stop, result := start(t, m)
 		pass(time.Second)
 		conn, err := w.dial(t.Context(), "", "")

@@ -35,7 +35,7 @@ func TestANamedPipeInThePlaceOfACertificateBlocksNoHandshake(t *testing.T) {
 		files.put(one.cert, one.key, nil)
 		m, health := healthy(t, newAPI(), func(o *manager.Options) {
 			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			o.Server = &manager.ServerOptions{Listener: w, CertDir: files.dir}
+			o.Server = &serverOptions{Listener: w, CertDir: files.dir}
 		})
 		stop, result := start(t, m)
 		pass(time.Second)
@@ -63,7 +63,7 @@ func TestFilesThatAreNoFilesAtTheStart(t *testing.T) {
 	run := func(want string) {
 		t.Helper()
 		m := newManager(newAPI(), func(o *manager.Options) {
-			o.Server = &manager.ServerOptions{Address: "127.0.0.1:0", CertDir: files.dir, ClientCAFile: in("ca.crt")}
+			o.Server = &serverOptions{Address: "127.0.0.1:0", CertDir: files.dir, ClientCAFile: in("ca.crt")}
 		})
 		if err := m.Run(t.Context()); err == nil || err.Error() != `the manager "test" cannot run: manager.Options.Server: cannot read the TLS files: `+want {
 			t.Errorf("Run returned %v\nwant %s", err, want)

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manager starts, stops and watches over one process: its cache, its leader election, its controllers and whatever
-// else has to run.
+// Package manager starts, stops and monitors one process: its cache, its leader election, its
+// controllers and its other functions.
 //
 // # Usage
 //
@@ -21,37 +21,46 @@
 //	servers      Options.Health and Options.Server listen and answer
 //	cache        informers list and watch
 //	everywhere   AddEverywhere's functions, and each controller's Warm: on every replica
-//	leader       AddLeaderOnly's functions, and each controller's Lead: on the leader, or at once without leader election
+//	leader       AddLeaderOnly's functions, and each controller's Lead: on the leader, or at once
+//	             without leader election
 //
-// A process has as many Leases as it likes: what is added leads under that of Options.LeaderElection, or under one that
-// [Manager.Lease] has made. On a stop, controllers take no new key; running Reconciles go on, under a Lease that is still renewed,
-// until the grace time is over, and then their context ends. The Lease is released when they have returned. Servers answer until all
-// else has stopped; requests under way then have what is left of the grace time. The failure of one function stops all. A term that is
-// lost stops only what runs under that Lease, which starts again in the next term.
-//
-// # Clients of the servers
-//
-// Both servers bound what their clients may take: 250 connections each, of which a new one displaces one that does nothing, first
-// of all one of the client that has the most; 64 KiB of header, which has to come within 10 s; 30 s for a body, and for each part
-// of up to 64 KiB of an answer; 90 s without a request. How long a handler runs is its own affair. On a stop, a client that a
-// handler waits for has half a second in all. net/http.ResponseController changes the deadline of a body.
+// A process may have several Leases: what is added leads under that of Options.LeaderElection, or
+// under one of [Manager.Lease]. At a stop, controllers take no new key. Running Reconciles continue
+// under a Lease that is still renewed, until the grace time is over; then their context ends. The
+// Lease is released when they have returned. Servers answer until all else has stopped; requests
+// under way then have the rest of the grace time. The failure of one function stops all. A lost
+// term stops only what runs under that Lease, which starts again in the next term. Package server
+// describes the limits for clients.
 //
 // # Guarantees
 //
-// L8: a replica campaigns for a Lease when something leads under it, and each controller that does is warm: each of its sources
-// synced, or in trouble that the log names. After two minutes it campaigns all the same, which the log and
-// [hook.LeaderElection].Cold tell.
+// L8: a replica campaigns for a Lease when something leads under it, and each controller that does
+// is warm: each of its sources is synced, or in trouble that the log names. After two minutes it
+// campaigns without that; the log and [hook.LeaderElection].Cold report it.
 //
-// M1: Run returns nil only when every goroutine that it started has returned; otherwise the error names those that have not,
-// with their stacks. Idle connections are closed, and none to its servers is open. M2: start in stages, stop in reverse: nothing is
-// asked to stop before what stands below it in the table has returned or is overdue. M3: when Run's context ends, in whatever phase,
-// with caches that never sync and an API server that refuses connections too, Run ends within the grace time and 3 more seconds. Clients that send or read slowly, or not at all, hold it up by less than a second. M4:
-// every error carries the name of what failed; a panic is one, with its stack. M5: no globals, no init, no os.Exit, no flags: two
-// managers in one process do not meet. M6: controllers and functions can be added at any time before Run returns, and
-// controllers removed. (A function that is to stop earlier than the manager has to return by itself.) M7: Idle returns nil only
-// when there was a moment at which the controllers had nothing left to do: see there.
+// M1: Run returns nil only when every goroutine that it started has returned; otherwise the error
+// names those that have not, with their stacks. Idle connections are closed, and no connection to
+// its servers is open.
+//
+// M2: start in stages, stop in reverse: a stage is asked to stop when those below it in the table
+// have returned or are overdue.
+//
+// M3: when Run's context ends, in whatever phase, also with caches that never sync and an API
+// server that refuses connections, Run ends within the grace time and 3 more seconds. Clients that
+// send or read slowly, or not at all, delay it by less than a second.
+//
+// M4: every error carries the name of what failed; a panic is an error, with its stack.
+//
+// M5: no globals, no init, no os.Exit, no flags: two managers in one process do not meet.
+//
+// M6: controllers and functions can be added at any time before Run returns, and controllers
+// removed. (A function that should stop earlier than the manager returns by itself.)
+//
+// M7: Idle returns nil only when there was a moment at which the controllers had nothing left to
+// do: see there.
 //
 // # Concurrency
 //
-// All methods are safe for concurrent use, and may be called by what the manager runs. New starts nothing.
+// All methods are safe for concurrent use, and may be called by what the manager runs. New starts
+// nothing.
 package manager

@@ -10,65 +10,48 @@ import (
 	"strings"
 )
 
-// everyController stands in Options.Controllers for all that were added.
+// everyController in Options.Controllers enables all controllers.
 const everyController = "*"
 
-// enables says whether a controller of that name is to run. The rules are those of kube-controller-manager's --controllers.
-func (o *Options) enables(name string) bool {
+// enabled reports whether a list such as kube-controller-manager's --controllers enables a name.
+func enabled(list []string, name string) bool {
 	switch {
-	case len(o.Controllers) == 0 || slices.Contains(o.Controllers, name):
+	case len(list) == 0 || slices.Contains(list, name):
 		return true
-	case slices.Contains(o.Controllers, "-"+name):
+	case slices.Contains(list, "-"+name):
 		return false
 	default:
-		return slices.Contains(o.Controllers, everyController)
+		return slices.Contains(list, everyController)
 	}
 }
 
-// checkControllers says what in Options.Controllers cannot be meant.
-func checkControllers(names []string) error {
+// validateList returns what is wrong with the form of such a list.
+func validateList(list []string) error {
 	var wrong []error
-	some := len(names) == 0
-	for _, name := range names {
+	some := len(list) == 0
+	for _, name := range list {
 		bare := strings.TrimPrefix(name, "-")
 		switch {
 		case bare == "" || name == "-"+everyController:
 			wrong = append(wrong, fmt.Errorf("manager.Options.Controllers: %q is no name, %q (all) or a name after a minus sign", name, everyController))
-		case bare != name && slices.Contains(names, bare):
+		case bare != name && slices.Contains(list, bare):
 			wrong = append(wrong, fmt.Errorf("manager.Options.Controllers: %q is both enabled and disabled; say one", bare))
 		}
 		some = some || name == bare
 	}
 	if !some {
-		wrong = append(wrong, fmt.Errorf("manager.Options.Controllers: %q leaves none to run; put %q before it to have all others run", strings.Join(names, ","), everyController))
+		wrong = append(wrong, fmt.Errorf("manager.Options.Controllers: %q leaves none to run; put %q before it to have all others run", strings.Join(list, ","), everyController))
 	}
 	return errors.Join(wrong...)
 }
 
-// validateNames says which names in Options.Controllers are of no controller that was added.
-func (m *Manager) validateNames() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var known []string
-	for _, c := range slices.Concat(m.controllers, m.disabled) {
-		known = append(known, c.Name())
-	}
-	slices.Sort(known)
+// validateNames names what such a list has besides the known names.
+func validateNames(list, known []string) error {
 	var wrong []error
-	for _, name := range m.o.Controllers {
+	for _, name := range list {
 		if bare := strings.TrimPrefix(name, "-"); bare != everyController && bare != "" && !slices.Contains(known, bare) {
 			wrong = append(wrong, fmt.Errorf("manager.Options.Controllers: no controller is named %q; there are %q", bare, known))
 		}
 	}
 	return errors.Join(wrong...)
-}
-
-// disabledNames are those of controllers that were added and do not run.
-func (m *Manager) disabledNames() (names []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, c := range m.disabled {
-		names = append(names, c.Name())
-	}
-	return names
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/server"
 )
 
 // The kubelet asks for the health on :8081. Metrics are served on :8443, to whom the API server lets.
@@ -20,7 +21,7 @@ func Example_servers() {
 		mgr := manager.New(cfg, manager.Options{
 			Name:   "website-operator",
 			Health: &manager.HealthOptions{Address: ":8081"},
-			Server: &manager.ServerOptions{Address: ":8443", CertDir: "/etc/website-operator/tls"},
+			Server: &server.Options{Address: ":8443", CertDir: "/etc/website-operator/tls"},
 		})
 		mgr.Handle("/metrics", mgr.Authorize(metrics))
 		mgr.AddReadyzCheck("license", func(context.Context) error {

@@ -110,7 +110,7 @@ func TestAHealthCheckThatHangs(t *testing.T) {
 		want(t, c, "http://x/livez", 500, "[+]ping ok", "[-]stubborn failed: it has not answered for 800ms",
 			"[-]slow failed: context deadline exceeded", "[-]mad failed: it has panicked: mad",
 			"[-]hollow failed: it has panicked: runtime error: invalid memory address or nil pointer dereference",
-			"[-]gone failed: it ended its goroutine with runtime.Goexit; it should return an error instead", "livez check failed")
+			"[-]gone failed: it ended its goroutine, with runtime.Goexit or testing.T.FailNow; return an error instead", "livez check failed")
 		if took := time.Since(began); took != 800*time.Millisecond {
 			t.Errorf("the answer took %s", took)
 		}
@@ -195,7 +195,7 @@ func TestReadyWhenTheControllersAre(t *testing.T) {
 		want(t, c, "http://x/readyz", 500, "[+]leader-election-operator ok",
 			"[-]controller-website failed: it waits for its sources: Kind(ConfigMap.v1): syncing",
 			"[-]controller-other failed: it waits for its sources: Kind(Pod.v1): "+trouble+"; ConfigMap.v1: syncing",
-			"[-]controller-plain failed: it is not synced",
+			"[-]controller-plain failed: it waits for its sources",
 			"[+]informers ok: Pod.v1: "+trouble, "[+]shutdown ok", "readyz check failed")
 		want(t, c, "http://x/livez", 200, "ok")
 		close(lists)
@@ -331,7 +331,7 @@ func TestHealthWiringMistakes(t *testing.T) {
 			m.AddLivezCheck("a", good) // another path
 		}, want: `AddReadyzCheck: two checks are named "a"; give each a name of its own`},
 		"two places": {options: func(o *manager.Options) { o.Health = &manager.HealthOptions{Address: ":0", Listener: newWire()} },
-			want: "manager.Options.Health: both Address and Listener are set; set one"},
+			want: "manager.Options.Health: server.Options: both Address and Listener are set; set one"},
 		"negative": {options: func(o *manager.Options) { o.Health = &manager.HealthOptions{StalledAfter: -1} },
 			want: "manager.Options.Health.StalledAfter: -1ns, must not be negative"},
 		"no address": {options: func(o *manager.Options) { o.Health = &manager.HealthOptions{Address: "nowhere"} },

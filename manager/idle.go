@@ -11,39 +11,35 @@ import (
 	"slices"
 	"strings"
 	"sync"
-)
 
-// idler is what a Controller is besides if Idle can wait for it. A *controller.Controller is one.
-type idler interface {
-	// CatchUp returns nil once everything that the API server had at the call has been handled.
-	CatchUp(ctx context.Context) error
-	// Quiet waits for a moment at which nothing is under way, and returns how many keys had been taken then.
-	Quiet(ctx context.Context) (taken uint64, err error)
-}
+	"github.com/setpoint-dev/setpoint/internal/run"
+)
 
 // Idle waits until the controllers have nothing left to do (M7), for tests and scripts: after
 //
 //	err := c.Create(ctx, site)
 //	err = mgr.Idle(ctx)
 //
-// the controllers have dealt with the site, and with all that they have written because of it. It returns nil when there was a
-// moment after the call at which
+// the controllers have reconciled the site, and all that they have written because of it. It
+// returns nil when there was a moment after the call at which
 //
-//   - everything that a controller watches or reads showed what the API server had then or, if somebody other than the controllers
-//     writes meanwhile, at the call or later; and its sources had handled that: no event waits for a handler, or to be tried again,
-//   - no key was ready, held by a worker, put off by MinInterval or waiting for its own writes to be shown, in any controller, and
-//     so no Reconcile ran.
+//   - everything that a controller watches or reads showed what the API server had then or, if
+//     others write meanwhile, at the call or later; and its sources had handled that: no event
+//     waits for a handler or for a retry,
+//   - no key of a controller was ready, held by a worker, put off by MinInterval or waiting for its
+//     own writes, and so no Reconcile ran.
 //
-// What is only due later does not count: RequeueAfter, and the backoff of a key that goes on failing. A backoff of up to a second,
-// as after the first failures in a row, is waited for: whatever passes soon, such as a conflict, is over. Keys that are paused do
-// not count, nor do ready ones of a controller that is paused as a whole. Neither does what no controller does: functions of
-// AddEverywhere and AddLeaderOnly, and controllers of other programs, such as those that make Pods of a Deployment.
+// Keys that are only due later do not count: RequeueAfter, and a backoff of more than a second.
+// Shorter backoffs, as after a conflict, are waited for. Paused keys do not count, nor ready ones
+// of a controller that is paused as a whole. Neither do functions of AddEverywhere and
+// AddLeaderOnly, and controllers of other programs, such as those that make Pods of a Deployment.
 //
-// The error, when ctx ends before, names what is not idle: keys, and objects that are not shown, or the kind that cannot be
-// listed. A kind that is not served has nothing to show, and is not waited for. A replica that does not lead is idle only when no
-// key is due: nobody takes its keys, and the error says so. A controller that is not a *controller.Controller is left out.
+// If ctx ends before, the error names what is not idle: keys, objects that are not in the caches, or
+// a kind that cannot be listed. A kind that is not served has nothing to wait for. A replica that
+// does not lead is idle only when no key is due, because it takes none; the error says so.
 //
-// Each call lists the metadata of all that the controllers watch and read, at the API server, at least once.
+// Each call lists the metadata of all that the controllers watch and read, at the API server, at
+// least once.
 func (m *Manager) Idle(ctx context.Context) error {
 	before, err := m.quiet(ctx)
 	for err == nil {
@@ -69,37 +65,33 @@ func (m *Manager) Idle(ctx context.Context) error {
 
 // quiet waits for each controller, and returns how many keys each has taken.
 func (m *Manager) quiet(ctx context.Context) (map[*removable]uint64, error) {
-	var mu sync.Mutex // guards taken
-	taken := map[*removable]uint64{}
-	err := m.eachIdler(func(r *removable, i idler) error {
-		n, err := i.Quiet(ctx)
-		mu.Lock()
-		defer mu.Unlock()
-		taken[r] = n
+	controllers, _ := m.roster.current()
+	counts := make([]uint64, len(controllers))
+	err := each(controllers, func(i int) (err error) {
+		counts[i], err = controllers[i].Quiet(ctx)
 		return err
 	})
+	taken := map[*removable]uint64{}
+	for i, c := range controllers {
+		taken[c] = counts[i]
+	}
 	return taken, err
 }
 
 func (m *Manager) catchUp(ctx context.Context) error {
-	return m.eachIdler(func(_ *removable, i idler) error { return i.CatchUp(ctx) })
+	controllers, _ := m.roster.current()
+	return each(controllers, func(i int) error { return controllers[i].CatchUp(ctx) })
 }
 
-// eachIdler calls f for all controllers at once. What is removed meanwhile is not in the way.
-func (m *Manager) eachIdler(f func(*removable, idler) error) error {
-	m.mu.Lock()
-	controllers := slices.Clone(m.controllers)
-	m.mu.Unlock()
+// each calls f for all controllers at once, and leaves out the errors of those that were removed
+// meanwhile.
+func each(controllers []*removable, f func(i int) error) error {
 	errs := make([]error, len(controllers))
 	var all sync.WaitGroup
-	for n, r := range controllers {
-		i, ok := r.Controller.(idler)
-		if !ok {
-			continue
-		}
+	for i, c := range controllers {
 		all.Go(func() {
-			if err := f(r, i); !closed(r.removed) {
-				errs[n] = err
+			if err := f(i); !run.Closed(c.removed) {
+				errs[i] = err
 			}
 		})
 	}

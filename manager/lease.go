@@ -9,93 +9,112 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/server"
 )
 
-// Lease is one Lease of a process, and what runs while this process holds it. Manager.Lease makes one. What Manager.Add and
-// Manager.AddLeaderOnly are given runs under that of Options.LeaderElection.
+// Lease is one Lease of a process, and what runs while this process holds it. Manager.Lease makes
+// one. What Manager.Add and Manager.AddLeaderOnly are given runs under that of
+// Options.LeaderElection.
 //
-// The terms of several Leases begin and end independently: one that is lost stops what runs under it, and nothing else.
+// The terms of several Leases begin and end independently: a Lease that is lost stops only what
+// runs under it.
 type Lease struct {
-	manager   *Manager
-	elector   *leaderelection.Elector // nil: there is none, and what is added leads at once
-	hooks     *hook.LeaderElection
-	alive     probe // the manager's checks of it
-	usability probe
-	name      string // without the namespace, for the hooks
-
-	used chan struct{} // closed when something is added
+	roster  *roster
+	leaders *leaders
+	elector *leaderelection.Elector // nil: there is none, and what is added leads at once
+	hooks   *hook.LeaderElection
+	name    string // without the namespace, for the hooks
+	leads   string // what the process does under it, in reports
 	inspection
 
-	// guarded by the manager's mutex:
-	leaderOnly []leading
-	start      func(leading) // once this replica leads; between terms, and after Run, it does nothing
+	alive, usability *server.Check // nil without an elector
 }
 
-// leading is what runs in each term.
-type leading struct {
-	name string
-	run  func(take, work context.Context) error
-	of   *removable // if it is a controller's
+// leases are those of a process.
+type leases struct {
+	config *rest.Config
+	roster *roster // its lock guards what follows
+
+	all      []*Lease
+	identity string       // of the process, in all Leases that are given none
+	start    func(*Lease) // once Run has begun
 }
 
-// Lease has the process campaign for one more Lease, and returns it, for controllers and functions that are to run where it is
-// held: they may lead on another replica than the rest does. It begins to campaign when something that runs was added and is warm: who
-// has nothing to do under a Lease leaves it to others. The Identity defaults to that of the process's first Lease. It may be called
-// before Run or while it runs, from anywhere. What is wrong with the options, or that there is a Lease of that name already, in
-// whichever namespace, is reported by Run.
-func (m *Manager) Lease(o leaderelection.Options) *Lease {
-	l, err := m.newLease(&o)
-	switch {
-	case err != nil:
-		m.complain(fmt.Errorf("the Lease %q: %w", o.Lease, err))
-	case !m.takeIn(l):
-		m.complain(fmt.Errorf("the process campaigns for a Lease %q already; give each a name of its own, also in another namespace: logs, checks and metrics go by it", o.Lease))
+// main makes the Lease of Options.LeaderElection, or one for what leads at once.
+func (ls *leases) main(o *leaderelection.Options) (*Lease, error) {
+	l := &Lease{roster: ls.roster, leaders: &leaders{roster: ls.roster, used: make(chan struct{})}, leads: "leading"}
+	var err error
+	if o != nil {
+		err = ls.elect(l, *o)
 	}
-	return l
-}
-
-// newLease makes one; without options, one for what leads at once.
-func (m *Manager) newLease(o *leaderelection.Options) (l *Lease, err error) {
-	l = &Lease{manager: m, used: make(chan struct{})}
-	if o == nil {
-		return l, nil
-	}
-	with := *o
-	if with.Identity == "" {
-		with.Identity = m.sameIdentity("")
-	}
-	with.Hooks = l.log().With(with.Hooks)
-	l.hooks, l.name = with.Hooks, with.Lease
-	if l.elector, err = leaderelection.New(m.config, with); err == nil {
-		m.sameIdentity(l.elector.Identity())
-	}
+	ls.all = []*Lease{l}
 	return l, err
 }
 
-// sameIdentity returns the identity of the process, which is the first that one of its Leases has.
-func (m *Manager) sameIdentity(first string) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.identity == "" {
-		m.identity = first
+// add makes one more Lease, which the process campaigns for once Run has begun.
+func (ls *leases) add(o leaderelection.Options) (*Lease, error) {
+	l := &Lease{roster: ls.roster, leaders: &leaders{roster: ls.roster, used: make(chan struct{})}}
+	if err := ls.elect(l, o); err != nil {
+		return l, fmt.Errorf("the Lease %q: %w", o.Lease, err)
 	}
-	return m.identity
+	l.leads = "leading (" + l.String() + ")"
+	ls.roster.mu.Lock()
+	defer ls.roster.mu.Unlock()
+	if slices.ContainsFunc(ls.all, func(other *Lease) bool { return other.elector != nil && other.name == l.name }) {
+		return l, fmt.Errorf("the process campaigns for a Lease %q already; give each a name of its own, also in another namespace: logs, checks and metrics go by it", o.Lease)
+	}
+	ls.all = append(ls.all, l)
+	if ls.start != nil {
+		ls.start(l)
+	}
+	return l, nil
 }
 
-// takeIn adds a Lease, unless there is one of that name, and has it campaigned for once Run has begun.
-func (m *Manager) takeIn(l *Lease) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if slices.ContainsFunc(m.leases, func(other *Lease) bool { return other.elector != nil && other.name == l.name }) {
-		return false
+func (ls *leases) elect(l *Lease, o leaderelection.Options) (err error) {
+	if o.Identity == "" {
+		o.Identity = ls.sameIdentity("")
 	}
-	m.leases = append(m.leases, l)
-	if m.startCampaign != nil {
-		m.startCampaign(l)
+	o.Hooks = l.log().With(o.Hooks)
+	l.hooks, l.name = o.Hooks, o.Lease
+	if l.elector, err = leaderelection.New(ls.config, o); err != nil {
+		return err
 	}
-	return true
+	ls.sameIdentity(l.elector.Identity())
+	l.alive = server.NewCheck(l.elector.Name(), func(context.Context) error { return l.elector.Check(nil) })
+	l.usability = server.NewCheck(l.elector.Name(), func(context.Context) error { return l.usable() })
+	return nil
+}
+
+// sameIdentity returns the identity of the process, which is the first that one of its Leases has.
+func (ls *leases) sameIdentity(first string) string {
+	ls.roster.mu.Lock()
+	defer ls.roster.mu.Unlock()
+	if ls.identity == "" {
+		ls.identity = first
+	}
+	return ls.identity
+}
+
+// open starts a campaign for each Lease, and from now on for those that are added.
+func (ls *leases) open(start func(*Lease)) {
+	ls.roster.mu.Lock()
+	defer ls.roster.mu.Unlock()
+	ls.start = start
+	for _, l := range ls.all {
+		start(l)
+	}
+}
+
+// elected returns the Leases that have an elector.
+func (ls *leases) elected() []*Lease {
+	ls.roster.mu.Lock()
+	defer ls.roster.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(ls.all), func(l *Lease) bool { return l.elector == nil })
 }
 
 // String names the Lease, with its namespace.
@@ -106,106 +125,49 @@ func (l *Lease) String() string {
 	return l.elector.String()
 }
 
-// leads is what the process does under the Lease, in reports.
-func (l *Lease) leads() string {
-	if l == l.manager.main {
-		return "leading"
-	}
-	return "leading (" + l.String() + ")"
-}
-
 // Add is Manager.Add, for a controller that leads while this Lease is held.
-func (l *Lease) Add(c Controller) { l.manager.add(l, c) }
+func (l *Lease) Add(c Controller) { l.roster.add(c, l.leaders) }
 
 // AddLeaderOnly is Manager.AddLeaderOnly, for a function that runs while this Lease is held.
 func (l *Lease) AddLeaderOnly(name string, run func(ctx context.Context) error) {
-	if l.manager.usable("AddLeaderOnly", name, run) {
-		l.add(leading{name: name, run: func(take, _ context.Context) error { return run(take) }})
-	}
+	l.leaders.addFunc(name, run)
 }
 
-func (l *Lease) add(f leading) {
-	m := l.manager
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if f.of != nil && closed(f.of.removed) {
-		return
-	}
-	l.leaderOnly = append(l.leaderOnly, f)
-	if !closed(l.used) {
-		close(l.used)
-	}
-	if l.start != nil {
-		l.start(f)
-	}
-}
-
-// openTerm starts what runs in a term, and from now on what is added.
-func (l *Lease) openTerm(start func(leading)) {
-	m := l.manager
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	l.start = start
-	for _, f := range l.leaderOnly {
-		start(f)
-	}
-}
-
-// controllers returns those that lead under it.
-func (l *Lease) controllers() []*removable {
-	m := l.manager
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var mine []*removable
-	for _, c := range m.controllers {
-		if c.lease == l {
-			mine = append(mine, c)
-		}
-	}
-	return mine
-}
-
-// warmLimit is how long a replica that does not get synced keeps from campaigning (L8): a source that will never sync must
-// not keep everybody from leading.
+// warmLimit is how long a replica with unsynced controllers does not campaign (L8). A source that
+// never syncs must not keep all replicas from leading.
 const warmLimit = 2 * time.Minute
 
 // campaign leads when it may: at once, or, once this replica is warm, in the terms that it wins.
-func (l *Lease) campaign(ctx context.Context, r *report) error {
-	lead := func(take, work context.Context) error { return l.lead(take, work, r) }
+func (l *Lease) campaign(ctx context.Context) error {
 	if l.elector == nil {
-		return lead(ctx, context.WithoutCancel(ctx))
+		return l.lead(ctx, context.WithoutCancel(ctx))
 	}
-	select { // who has nothing to do under it would keep it from who has
-	case <-l.used:
+	select { // a replica without work under the Lease leaves it to others
+	case <-l.leaders.used:
 		l.warm(ctx)
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil {
 		return nil
 	}
-	return l.elector.Run(ctx, lead)
+	return l.elector.Run(ctx, l.lead)
 }
 
 // warm returns when every controller that leads under the Lease could lead, or the limit is over.
 func (l *Lease) warm(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, warmLimit)
 	defer cancel()
-	controllers := l.controllers()
+	controllers := l.leaders.controllers()
 	if allSynced(limited, controllers) || ctx.Err() != nil {
 		return
 	}
 	var cold []string
 	for _, c := range controllers {
-		if !closed(c.Synced()) && !closed(c.removed) {
+		if !run.Closed(c.Synced()) && !run.Closed(c.removed) {
 			cold = append(cold, c.Name())
 		}
 	}
-	l.cold(cold)
-}
-
-// cold reports that this replica campaigns although it is not warm.
-func (l *Lease) cold(controllers []string) {
-	l.manager.logger().Warn("campaigning although not every controller is synced", "lease", l.String(), "after", warmLimit.String(), "controllers", controllers)
+	l.roster.report.logger().Warn("campaigning although not every controller is synced", "lease", l.String(), "after", warmLimit.String(), "controllers", cold)
 	if l.hooks.Cold != nil {
 		l.hooks.Cold(l.name)
 	}
@@ -224,22 +186,51 @@ func allSynced(ctx context.Context, controllers []*removable) bool {
 	return true
 }
 
-// lead runs for one term what only a leader may. It returns when all of it has. Errors are reported at once, so that what
-// runs outside of the term stops, too.
-func (l *Lease) lead(take, work context.Context, r *report) error {
-	work, cancel := withGrace(take, work, l.manager.o.Grace)
+// lead runs one term. It returns when all functions have. Their errors are reported at once, so
+// that what runs outside of the term stops, too.
+func (l *Lease) lead(take, work context.Context) error {
+	r := l.roster.report
+	work, cancel := run.WithGrace(take, work, l.roster.o.Grace)
 	defer cancel()
 	term := newStage(take, r)
 	defer term.end()
-	l.openTerm(func(f leading) {
+	l.leaders.open(func(f leading) {
+		var busy func() []string
 		if f.of != nil {
-			if c, ok := f.of.Controller.(interface{ Running() []string }); ok {
-				r.explain(f.name, c.Running)
-			}
+			busy = f.of.Running
 		}
-		term.run(f.name, func(take context.Context) error { return f.run(take, work) })
+		term.runBusy(f.name, busy, func(take context.Context) error { return f.run(take, work) })
 	})
 	<-take.Done()
 	term.join()
 	return nil
+}
+
+// log logs what happens to the Lease, and records whether it can be used.
+func (l *Lease) log() *hook.LeaderElection {
+	info := func(says string, args ...any) {
+		l.roster.report.logger().Info(says, append([]any{"lease", l.String()}, args...)...)
+	}
+	return &hook.LeaderElection{
+		Campaigning: func(string) { info("campaigning", "identity", l.elector.Identity()) },
+		Acquired: func(string) {
+			l.found(nil)
+			info("leading")
+		},
+		Lost: func(string) {
+			l.roster.report.logger().Error("the lease is lost: it was not renewed in time; the work under it is cancelled", "lease", l.String())
+		},
+		Released: func(_ string, err error) {
+			if err != nil {
+				l.roster.report.logger().Warn("the lease could not be released; it will expire", "lease", l.String(), "err", err)
+				return
+			}
+			info("the lease is released")
+		},
+		Leader: func(_, identity string) {
+			l.found(nil)
+			info("another replica leads", "leader", identity)
+		},
+		Trouble: func(_ string, err error) { l.found(err) },
+	}
 }

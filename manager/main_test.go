@@ -26,11 +26,18 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// These have names that variables called server do not hide.
+type serverOptions = server.Options
+
+var listenOn = server.Listen
 
 var silent = slog.New(slog.DiscardHandler)
 
@@ -146,6 +153,15 @@ func (f *fakeController) Lead(take, work context.Context) error {
 	}
 	return f.diary.until("lead "+f.name, 0)(take)
 }
+
+func (f *fakeController) Unsynced() []string                              { return nil }
+func (f *fakeController) Running() []string                               { return nil }
+func (f *fakeController) Alive(time.Duration) func() error                { return func() error { return nil } }
+func (f *fakeController) Reconciles(string) (key string, ok bool)         { return "", false }
+func (f *fakeController) CatchUp(context.Context) error                   { return nil }
+func (f *fakeController) Quiet(context.Context) (taken uint64, err error) { return 0, nil }
+func (f *fakeController) Unshown() []ledger.Write                         { return nil }
+func (f *fakeController) Inherit([]ledger.Write)                          {}
 
 // configMaps adds a controller over all ConfigMaps.
 func configMaps(m *manager.Manager, name string, reconcile controller.Func[types.NamespacedName]) {

@@ -5,130 +5,145 @@ package manager
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// label marks the goroutines of a manager in profiles, with the manager's name and that of the function.
+// label marks the goroutines of a manager in profiles. Its value names manager and function.
 const label = "setpoint"
 
-// report is what one Run has started that has not returned, and what has gone wrong.
+// report records what went wrong with a manager, and which of its functions run.
 type report struct {
 	manager string
-	end     func() // asks everything to stop
 
-	mu    sync.Mutex                 // guards what follows
-	names []string                   // of the functions that run, in the order of their start
-	busy  map[string]func() []string // what a function is at, for some of them
-	errs  []error
-	quiet chan struct{} // if not nil, closed when no function runs any more
+	mu   sync.Mutex   // guards what follows
+	log  *slog.Logger // nil: slog.Default()
+	end  func()       // asks everything to stop; nil before Run
+	runs []*function  // in the order of their start
+	errs []error
+	none run.Barrier // until no function runs
+}
+
+// function is a function that runs.
+type function struct {
+	name string
+	busy func() []string // returns what it is at; nil if that is not known
+}
+
+// begin marks the manager as used. end stops everything as soon as something fails. It reports
+// false if there was a Run before.
+func (r *report) begin(ctx context.Context, end func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != nil {
+		return false
+	}
+	r.end = end
+	if r.log == nil {
+		r.log = logr.FromContextAsSlogLogger(ctx)
+	}
+	return true
+}
+
+func (r *report) logger() *slog.Logger {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.log == nil {
+		return slog.Default()
+	}
+	return r.log
 }
 
 func (r *report) label(name string) string { return r.manager + "/" + name }
 
-// running takes down that a function runs, until it calls what it gets.
-func (r *report) running(name string) (returned func()) {
+// running records that a function runs, until it calls what it gets.
+func (r *report) running(f *function) (returned func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.names = append(r.names, name)
+	r.runs = append(r.runs, f)
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		i := slices.Index(r.names, name)
-		r.names = slices.Delete(r.names, i, i+1)
-		if !slices.Contains(r.names, name) {
-			delete(r.busy, name) // it keeps the controller
-		}
-		if len(r.names) == 0 && r.quiet != nil {
-			close(r.quiet)
-			r.quiet = nil
+		r.runs = slices.DeleteFunc(r.runs, func(other *function) bool { return other == f })
+		if len(r.runs) == 0 {
+			r.none.Open()
 		}
 	}
 }
 
-// settle waits until no function runs, or the time is over. Work whose Lease was over is not waited for, but may be about to return.
+// settle waits until no function runs, but at most for d. Work that outlived its Lease may be about
+// to return.
 func (r *report) settle(d time.Duration) {
 	r.mu.Lock()
-	if len(r.names) == 0 {
-		r.mu.Unlock()
-		return
-	}
-	quiet := make(chan struct{})
-	r.quiet = quiet
+	none := r.none.When(len(r.runs) == 0)
 	r.mu.Unlock()
 	over := time.NewTimer(d)
 	defer over.Stop()
 	select {
-	case <-quiet:
+	case <-none:
 	case <-over.C:
 	}
 }
 
-// explain has a function that is about to run, and does not stop, be reported with what it is at.
-func (r *report) explain(name string, busy func() []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.busy == nil {
-		r.busy = map[string]func() []string{}
-	}
-	r.busy[name] = busy
-}
-
-// at says in words what a function is at, if that is known.
-func (r *report) at(name string) string {
-	r.mu.Lock()
-	busy := r.busy[name]
-	r.mu.Unlock()
-	if busy == nil {
+// at describes what a function is at, if that is known.
+func (f *function) at() string {
+	if f.busy == nil {
 		return ""
 	}
-	if keys := busy(); len(keys) > 0 {
+	if keys := f.busy(); len(keys) > 0 {
 		return " (it reconciles " + strings.Join(keys, ", ") + ")"
 	}
 	return ""
 }
 
-// failed takes an error down, if it is one, and has everything stop.
+// failed records an error, if it is one, and stops everything. Before Run, it keeps Run from
+// starting.
 func (r *report) failed(err error) {
 	if err == nil {
 		return
 	}
 	r.mu.Lock()
 	r.errs = append(r.errs, err)
+	end := r.end
 	r.mu.Unlock()
-	r.end()
+	if end != nil {
+		end()
+	}
 }
 
-// first returns what went wrong first, nil if nothing has.
-func (r *report) first() error {
+// errors returns what went wrong, in order.
+func (r *report) errors() []error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.errs) == 0 {
-		return nil
-	}
-	return r.errs[0]
+	return slices.Clone(r.errs)
 }
 
-// result returns what has gone wrong, the first thing first, and last what still runs, with its stacks (M1).
+// result returns what went wrong, in order, and then what still runs, with its stacks (M1).
 func (r *report) result() error {
 	r.mu.Lock()
-	errs, names := slices.Clone(r.errs), slices.Clone(r.names)
+	errs, runs := slices.Clone(r.errs), slices.Clone(r.runs)
 	r.mu.Unlock()
-	slices.Reverse(names) // what was started first waits for the others
-	for i, name := range names {
-		if !slices.Contains(names[:i], name) {
-			errs = append(errs, fmt.Errorf("%s has not stopped in time%s:\n%s", name, r.at(name), stacks(r.label(name))))
+	slices.Reverse(runs) // what was started first waits for the others
+	for i, f := range runs {
+		if !slices.ContainsFunc(runs[:i], func(other *function) bool { return other.name == f.name }) {
+			errs = append(errs, fmt.Errorf("%s has not stopped in time%s:\n%s", f.name, f.at(), stacks(r.label(f.name))))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// stacks returns the stacks of all goroutines that carry the label: those that the function started, too.
+// stacks returns the stacks of all goroutines with the label, which goroutines inherit.
 func stacks(value string) string {
 	var profile bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {

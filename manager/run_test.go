@@ -113,7 +113,7 @@ func TestM4_ErrorsCarryTheNameOfWhatFailed(t *testing.T) {
 		"cancelled":     {func(m *manager.Manager, _ *diary) { m.AddEverywhere("reporter", after(context.Canceled)) }, []string{"reporter: context canceled"}},
 		"panic":         {func(m *manager.Manager, _ *diary) { m.AddEverywhere("reporter", explode) }, []string{"reporter: panic: boom\n", "run_test.go"}},
 		"leading panic": {func(m *manager.Manager, _ *diary) { m.AddLeaderOnly("reporter", explode) }, []string{"reporter: panic: boom\n", "run_test.go"}},
-		"exit":          {func(m *manager.Manager, _ *diary) { m.AddEverywhere("reporter", exit) }, []string{"reporter: it ended its goroutine with runtime.Goexit"}},
+		"exit":          {func(m *manager.Manager, _ *diary) { m.AddEverywhere("reporter", exit) }, []string{"reporter: it ended its goroutine, with runtime.Goexit"}},
 		"warm": {func(m *manager.Manager, d *diary) {
 			c := newFake("website", d)
 			c.warm = after(boom)

@@ -28,7 +28,7 @@ import (
 func serving(t *testing.T, api http.RoundTripper, change func(*manager.Options)) (m *manager.Manager, health, server *http.Client) {
 	w := newWire()
 	m, health = healthy(t, api, func(o *manager.Options) {
-		o.Server = &manager.ServerOptions{Listener: w}
+		o.Server = &serverOptions{Listener: w}
 		if change != nil {
 			change(o)
 		}
@@ -253,7 +253,7 @@ func TestM2_ServersAreFirstAndLast(t *testing.T) {
 }
 
 func TestAnAddressThatIsTaken(t *testing.T) {
-	first, err := manager.Listen("127.0.0.1:0")
+	first, err := listenOn("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestAnAddressThatIsTaken(t *testing.T) {
 	taken := first.Addr().String()
 	for name, o := range map[string]manager.Options{
 		"Health": {Health: &manager.HealthOptions{Address: taken}},
-		"Server": {Health: &manager.HealthOptions{Address: "127.0.0.1:0"}, Server: &manager.ServerOptions{Address: taken}},
+		"Server": {Health: &manager.HealthOptions{Address: "127.0.0.1:0"}, Server: &serverOptions{Address: taken}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := newAPI()
@@ -345,7 +345,7 @@ func TestServerWiringMistakes(t *testing.T) {
 	for name, test := range map[string]struct {
 		without bool
 		wire    func(*manager.Manager)
-		options manager.ServerOptions
+		options serverOptions
 		want    string
 	}{
 		"no server":   {without: true, wire: func(m *manager.Manager) { m.Handle("/a", page) }, want: `Handle: nothing serves "/a"; set Options.Server`},
@@ -358,12 +358,12 @@ func TestServerWiringMistakes(t *testing.T) {
 			m.Handle("/a/{x}", page)
 			m.Handle("/{y}/b", page)
 		}, want: `Handle: the pattern "/{y}/b" is of no use: pattern "/{y}/b" conflicts with pattern "/a/{x}": `},
-		"two places":        {options: manager.ServerOptions{Address: ":0", Listener: newWire()}, want: "manager.Options.Server: both Address and Listener are set; set one"},
-		"two pairs":         {options: manager.ServerOptions{CertDir: "/a", CertFile: "b", KeyFile: "c"}, want: "manager.Options.Server: CertDir is set, and CertFile or KeyFile, too; set one or the others"},
-		"half a pair":       {options: manager.ServerOptions{KeyFile: "c"}, want: "manager.Options.Server: of CertFile and KeyFile one is set; set both or none"},
-		"one address":       {options: manager.ServerOptions{Address: "localhost:8081"}, want: "manager.Options.Health and .Server have the same Address, localhost:8081; give each one of its own"},
+		"two places":        {options: serverOptions{Address: ":0", Listener: newWire()}, want: "server.Options: both Address and Listener are set; set one"},
+		"two pairs":         {options: serverOptions{CertDir: "/a", CertFile: "b", KeyFile: "c"}, want: "server.Options.CertDir: CertFile or KeyFile is set as well; set CertDir or the two files"},
+		"half a pair":       {options: serverOptions{KeyFile: "c"}, want: "server.Options: one of CertFile and KeyFile is set; set both or none"},
+		"one address":       {options: serverOptions{Address: "localhost:8081"}, want: "manager.Options.Health and .Server have the same Address, localhost:8081; give each one of its own"},
 		"nil for Authorize": {wire: func(m *manager.Manager) { m.Authorize(nil) }, want: "Authorize was given no handler"},
-		"nothing there":     {options: manager.ServerOptions{CertDir: "/no/such"}, want: "manager.Options.Server: cannot read the TLS files: open /no/such/tls.crt: "},
+		"nothing there":     {options: serverOptions{CertDir: "/no/such"}, want: "manager.Options.Server: cannot read the TLS files: open /no/such/tls.crt: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newManager(newAPI(), func(o *manager.Options) {
@@ -389,9 +389,9 @@ func TestTwoManagersOnOneAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := newManager(newAPI(), func(o *manager.Options) { o.Server = &manager.ServerOptions{Listener: l} })
+	one := newManager(newAPI(), func(o *manager.Options) { o.Server = &serverOptions{Listener: l} })
 	one.AddEverywhere("other", func(ctx context.Context) error {
-		two := newManager(newAPI(), func(o *manager.Options) { o.Server = &manager.ServerOptions{Address: l.Addr().String()} })
+		two := newManager(newAPI(), func(o *manager.Options) { o.Server = &serverOptions{Address: l.Addr().String()} })
 		return two.Run(ctx)
 	})
 	wantParts(t, one.Run(t.Context()), "other: ", l.Addr().String()+" is taken")
@@ -457,7 +457,7 @@ func TestM3_AClientThatDoesNotRead(t *testing.T) {
 			m := newManager(newAPI(), func(o *manager.Options) {
 				o.Grace = 10 * time.Second
 				if secure {
-					o.Server = &manager.ServerOptions{Listener: w}
+					o.Server = &serverOptions{Listener: w}
 				} else {
 					o.Health = &manager.HealthOptions{Listener: w}
 				}

@@ -65,7 +65,7 @@ func slowable(t *testing.T, change func(*manager.Options)) (*manager.Manager, *w
 	health, server := newWire(), newWire()
 	m := newManager(newAPI(), func(o *manager.Options) {
 		o.Grace = 8 * time.Second
-		o.Health, o.Server = &manager.HealthOptions{Listener: health}, &manager.ServerOptions{Listener: server}
+		o.Health, o.Server = &manager.HealthOptions{Listener: health}, &serverOptions{Listener: server}
 		if change != nil {
 			change(o)
 		}

@@ -86,7 +86,7 @@ func TestIdleConnectionsAndMadeUpTokensKeepNobodyFromAnAnswer(t *testing.T) {
 	health, server := listen(t), listen(t)
 	m := newManager(reviewing{v, api}, func(o *manager.Options) {
 		o.LeaderElection = &leaderelection.Options{Lease: "operator", Namespace: "default", LeaseDuration: 6 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: time.Second}
-		o.Health, o.Server = &manager.HealthOptions{Listener: health}, &manager.ServerOptions{Listener: server}
+		o.Health, o.Server = &manager.HealthOptions{Listener: health}, &serverOptions{Listener: server}
 	})
 	m.Handle("/metrics", m.Authorize(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") })))
 	m.AddLeaderOnly("work", (&diary{}).until("work", 0))

@@ -12,27 +12,29 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
 // stage is a set of named functions that run at once and stop together.
 type stage struct {
-	start func(name string, f func(context.Context) error) // runs f on the stage's context, in a goroutine of its own
-	end   context.CancelFunc                               // ends the stage's context
+	start func(*function, func(context.Context) error) // runs it on the stage's context, in a goroutine
+	end   context.CancelFunc                           // ends the stage's context
 
 	mu      sync.Mutex // guards closed, and running from a start after the join
 	closed  bool
 	running sync.WaitGroup
 }
 
-// newStage makes a stage whose functions run until ctx is done or the stage is stopped. What goes wrong in them is reported.
+// newStage makes a stage whose functions run until ctx is done or the stage is stopped. It reports
+// their errors.
 func newStage(ctx context.Context, r *report) *stage {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &stage{end: cancel}
-	s.start = func(name string, f func(context.Context) error) {
-		returned := r.running(name)
+	s.start = func(what *function, f func(context.Context) error) {
+		name, returned := what.name, r.running(what)
 		s.running.Go(func() {
-			failure := fmt.Errorf("%s: %w", name, errExited) // unless call returns
+			failure := fmt.Errorf("%s: it %w", name, run.ErrExited) // unless call returns
 			defer func() {
 				r.failed(failure)
 				returned()
@@ -44,11 +46,14 @@ func newStage(ctx context.Context, r *report) *stage {
 }
 
 // run starts f, unless the stage is being joined.
-func (s *stage) run(name string, f func(context.Context) error) {
+func (s *stage) run(name string, f func(context.Context) error) { s.runBusy(name, nil, f) }
+
+// runBusy is run, for a function that can tell what it is at.
+func (s *stage) runBusy(name string, busy func() []string, f func(context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
-		s.start(name, f)
+		s.start(&function{name, busy}, f)
 	}
 }
 
@@ -60,7 +65,7 @@ func (s *stage) join() {
 	s.running.Wait()
 }
 
-// stop ends the stage's context and waits until every function has returned, or the deadline is over.
+// stop ends the stage's context and waits until every function has returned, or the deadline.
 func (s *stage) stop(deadline time.Time) {
 	s.end()
 	overdue := time.NewTimer(time.Until(deadline))
@@ -75,8 +80,6 @@ func (s *stage) stop(deadline time.Time) {
 	case <-overdue.C:
 	}
 }
-
-var errExited = errors.New("it ended its goroutine with runtime.Goexit; it should return an error instead")
 
 // call calls f. Its error, or its panic, says whose it is (M4).
 func call(ctx context.Context, name string, f func(context.Context) error) (err error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/metrics"
+	"github.com/setpoint-dev/setpoint/server"
 )
 
 // All that an operator does is measured in one registry, together with what its program wants to add, and served to those who may get
@@ -31,7 +32,7 @@ func Example() {
 		mgr := manager.New(cfg, manager.Options{
 			Name: "website-operator", ClientHooks: m.Client, CacheHooks: m.Cache,
 			LeaderElection: &leaderelection.Options{Lease: "website-operator", Hooks: m.LeaderElection},
-			Server:         &manager.ServerOptions{CertDir: "/etc/website/tls"},
+			Server:         &server.Options{CertDir: "/etc/website/tls"},
 		})
 		mgr.Handle("/metrics", mgr.Authorize(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 		mgr.Add(controller.New("website", r, controller.Options{Hooks: m.Controller, QueueHooks: m.Queue, SourceHooks: m.Source}))

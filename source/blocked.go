@@ -26,9 +26,9 @@ func (c *calls) stuck(before uint64) (left uint64, stuck bool) {
 	return left, c.entered.Load() > left && left == before
 }
 
-// watchCalls reports a handler or a filter that blocks, once each time, until ctx is done.
-func (d *delivery[K]) watchCalls(ctx context.Context) {
-	if d.hooks.HandlerBlocked == nil {
+// watch reports a handler or a filter that blocks, once each time, until ctx is done.
+func (c *calls) watch(ctx context.Context, source string, hooks *hook.Source) {
+	if hooks.HandlerBlocked == nil {
 		return
 	}
 	ticker := time.NewTicker(blockedAfter)
@@ -40,13 +40,13 @@ func (d *delivery[K]) watchCalls(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		left, stuck := d.calls.stuck(before)
+		left, stuck := c.stuck(before)
 		if stuck && busy && !told {
 			where, stack := findCall()
-			d.hooks.HandlerBlocked(hook.SourceBlocked{Source: d.source, After: blockedAfter, Where: where, Stack: stack})
+			hooks.HandlerBlocked(hook.SourceBlocked{Source: source, After: blockedAfter, Where: where, Stack: stack})
 		}
 		told = stuck && (busy || told)
-		before, busy = left, d.calls.entered.Load() > left
+		before, busy = left, c.entered.Load() > left
 	}
 }
 

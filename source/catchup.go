@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // CatchingUp is what a Source may be besides: each of this package is. It is for tests and scripts, which wait until all that they
@@ -28,6 +30,26 @@ func (i *informerSource[T, K]) CatchUp(ctx context.Context) error {
 	return i.feed.catchUp(ctx, i.State)
 }
 
+// catchUp implements CatchUp of Kind and Informer: the handler has been told, and what has failed was tried again.
+func (f *feed[K]) catchUp(ctx context.Context, state func() State) error {
+	if run.Closed(f.ended) {
+		return errStopped
+	}
+	select {
+	case <-f.began:
+	case <-f.ended:
+		return errStopped
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errNotRunning, context.Cause(ctx))
+	}
+	return unless(ctx, f.ended, func(ctx context.Context) error {
+		if err := f.events.CatchUp(ctx); err != nil {
+			return err
+		}
+		return await(ctx, state, nil, f.retries.Load().whenCalm())
+	})
+}
+
 // CatchUp implements subscription.
 func (r *registration) CatchUp(context.Context) error {
 	return errors.New("an informer that no cache knows of cannot be compared with what the API server has: give it to cache.Adopt, and the handle to source.Kind")
@@ -35,20 +57,10 @@ func (r *registration) CatchUp(context.Context) error {
 
 // CatchUp implements CatchingUp.
 func (c *Channel[E, K]) CatchUp(ctx context.Context) error {
-	return await(ctx, c.State, c.ended, c.whenEmpty())
-}
-
-// whenEmpty returns a channel that is closed once nothing is held.
-func (c *Channel[E, K]) whenEmpty() <-chan struct{} {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.events) == 0 {
-		return closedChannel()
-	}
-	if c.empty == nil {
-		c.empty = make(chan struct{})
-	}
-	return c.empty
+	empty := c.empty.When(len(c.events) == 0)
+	c.mu.Unlock()
+	return await(ctx, c.State, c.ended, empty)
 }
 
 // CatchUp implements CatchingUp.
@@ -56,34 +68,10 @@ func (t *ticker[K]) CatchUp(ctx context.Context) error {
 	if err := await(ctx, t.State, t.ended, t.settled); err != nil {
 		return err
 	}
-	return await(ctx, t.State, t.ended, t.whenPolled())
-}
-
-// whenPolled returns a channel that is closed once no poll runs.
-func (t *ticker[K]) whenPolled() <-chan struct{} {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.polled == nil {
-		return closedChannel()
-	}
-	return t.polled
-}
-
-// await waits for done, unless the source ends.
-func await(ctx context.Context, state func() State, ended, done <-chan struct{}) error {
-	select {
-	case <-done:
-		return nil
-	default:
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ended:
-		return errStopped
-	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", state(), context.Cause(ctx))
-	}
+	polled := t.polled.When(!t.polling)
+	t.mu.Unlock()
+	return await(ctx, t.State, t.ended, polled)
 }
 
 // unless calls f with a context that ends when the source does. If f fails after that, the source's
@@ -101,14 +89,8 @@ func unless(ctx context.Context, ended <-chan struct{}, f func(context.Context) 
 		}
 	})
 	err := f(ctx)
-	if err != nil && closed(ended) {
+	if err != nil && run.Closed(ended) {
 		return errStopped
 	}
 	return err
-}
-
-func closedChannel() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -36,8 +37,8 @@ type Channel[E any, K comparable] struct {
 	last    uint64
 	events  map[uint64]held[E]
 	over    bool
-	failure error         // the last one
-	empty   chan struct{} // closed when nothing is held; nil while nobody waits for that
+	failure error       // the last one
+	empty   run.Barrier // until nothing is held
 }
 
 // held is an event that waits.
@@ -209,9 +210,8 @@ func (c *Channel[E, K]) forget(n uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.events, n)
-	if len(c.events) == 0 && c.empty != nil {
-		close(c.empty)
-		c.empty = nil
+	if len(c.events) == 0 {
+		c.empty.Open()
 	}
 }
 
@@ -234,7 +234,7 @@ func (c *Channel[E, K]) Validate() error { return c.wrong }
 
 // WaitForSync returns nil once the source runs: there is no initial list.
 func (c *Channel[E, K]) WaitForSync(ctx context.Context) error {
-	return wait(ctx, c.State, c.started, c.started)
+	return wait(ctx, c.State, c.started)
 }
 
 // Settled is WaitForSync.
@@ -243,9 +243,9 @@ func (c *Channel[E, K]) Settled(ctx context.Context) error { return c.WaitForSyn
 // Stale implements Source. A channel is stale when it does not run.
 func (c *Channel[E, K]) Stale() error {
 	switch {
-	case closed(c.ended):
+	case run.Closed(c.ended):
 		return errStopped
-	case closed(c.started):
+	case run.Closed(c.started):
 		return nil
 	default:
 		return errNotRunning
@@ -256,9 +256,9 @@ func (c *Channel[E, K]) Stale() error {
 func (c *Channel[E, K]) State() State {
 	s := State{Source: c.String(), Phase: hook.NotStarted, Dropped: c.drops.snapshot()}
 	switch {
-	case closed(c.ended):
+	case run.Closed(c.ended):
 		s.Phase = hook.Stopped
-	case closed(c.started):
+	case run.Closed(c.started):
 		s.Phase = hook.Synced
 	}
 	c.mu.Lock()

@@ -5,7 +5,6 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -16,16 +15,22 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// errExited ends a source: the goroutine that brings it its events is gone.
-var errExited = errors.New("a handler or filter ended its goroutine, with runtime.Goexit or testing.T.FailNow; return an error instead")
+// route is what becomes of events, before it is known which queue they go to.
+type route[K comparable] struct {
+	handler handler.Handler[K]
+	filters []handler.Filter
+	drops   *drops
+	object  func(any) handler.Object // what an event is about, or nil if it is of another type
+}
 
 // delivery takes one source's events to the queue.
 type delivery[K comparable] struct {
-	feed    *feed[K]
+	*route[K]
+
 	source  string
 	queue   Queue[K]
 	hooks   *hook.Source
-	retries *retries[K]
+	retries *retries
 	calls   calls  // of the handler and the filters
 	exited  func() // called when the handler or a filter has ended its goroutine
 
@@ -34,9 +39,9 @@ type delivery[K comparable] struct {
 }
 
 // newDelivery shows the events to the queue if both it and the handler want that.
-func newDelivery[K comparable](f *feed[K], source string, q Queue[K], h *hook.Source, exited func()) *delivery[K] {
-	d := &delivery[K]{feed: f, source: source, queue: q, hooks: h, exited: exited}
-	identity, isIdentity := f.handler.(handler.Identity[K])
+func newDelivery[K comparable](r *route[K], source string, q Queue[K], h *hook.Source, exited func()) *delivery[K] {
+	d := &delivery[K]{route: r, source: source, queue: q, hooks: h, exited: exited}
+	identity, isIdentity := r.handler.(handler.Identity[K])
 	observer, isObserver := q.(Observer[K])
 	if isIdentity && isObserver {
 		d.identity, d.observer = identity, observer
@@ -48,12 +53,12 @@ func newDelivery[K comparable](f *feed[K], source string, q Queue[K], h *hook.So
 func (d *delivery[K]) events(ctx context.Context) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
-			if o := d.object(obj); o != nil {
+			if o := d.known(obj); o != nil {
 				d.deliver(ctx, handler.Event{Op: handler.Create, New: o, Initial: initial})
 			}
 		},
 		UpdateFunc: func(before, after any) {
-			if o, n := d.object(before), d.object(after); o != nil && n != nil {
+			if o, n := d.known(before), d.known(after); o != nil && n != nil {
 				d.deliver(ctx, handler.Event{Op: handler.Update, Old: o, New: n})
 			}
 		},
@@ -62,7 +67,7 @@ func (d *delivery[K]) events(ctx context.Context) toolscache.ResourceEventHandle
 			if stale {
 				obj = tombstone.Obj
 			}
-			if o := d.object(obj); o != nil {
+			if o := d.known(obj); o != nil {
 				d.deliver(ctx, handler.Event{Op: handler.Delete, Old: o, Stale: stale})
 			}
 		},
@@ -105,19 +110,19 @@ func (d *delivery[K]) caught(exited *bool, err *error) {
 	}
 }
 
-// object is what an event is about; nil if it is of the wrong type, which is counted.
-func (d *delivery[K]) object(obj any) handler.Object {
-	o := d.feed.object(obj)
+// known returns what an event is about; nil if it is of the wrong type, which is counted.
+func (d *delivery[K]) known(obj any) handler.Object {
+	o := d.object(obj)
 	if o == nil {
-		d.drop(len(d.feed.filters))
+		d.drop(len(d.filters))
 	}
 	return o
 }
 
 func (d *delivery[K]) drop(reason int) {
-	d.feed.drops.add(reason)
+	d.drops.add(reason)
 	if d.hooks.Dropped != nil {
-		d.hooks.Dropped(hook.SourceDropped{Source: d.source, Reason: d.feed.drops.reasons[reason]})
+		d.hooks.Dropped(hook.SourceDropped{Source: d.source, Reason: d.drops.reasons[reason]})
 	}
 }
 
@@ -159,13 +164,13 @@ func (d *delivery[K]) keys(ctx context.Context, e handler.Event) (keys []K, err 
 }
 
 func (d *delivery[K]) ask(ctx context.Context, e handler.Event) ([]K, error) {
-	for i, f := range d.feed.filters {
+	for i, f := range d.filters {
 		if !f.Keep(e) {
 			d.drop(i)
 			return nil, nil
 		}
 	}
-	return d.feed.handler.Keys(ctx, e)
+	return d.handler.Keys(ctx, e)
 }
 
 // how says with which urgency and for what reason an event makes keys due.

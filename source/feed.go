@@ -15,20 +15,19 @@ import (
 
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // feed takes an informer's events to a queue. It is what Kind and Informer have in common.
 type feed[K comparable] struct {
-	handler handler.Handler[K]
-	filters []handler.Filter
-	drops   *drops
+	route[K]
+
 	ran     atomic.Bool
-	synced  chan struct{}              // closed by run
-	ended   chan struct{}              // closed by run
-	began   chan struct{}              // closed by run, when events and retries are set
-	events  subscription               // set by run
-	retries atomic.Pointer[retries[K]] // set by run
-	object  func(any) handler.Object   // what an event is about, or nil if it is of another type
+	synced  chan struct{}           // closed by run
+	ended   chan struct{}           // closed by run
+	began   chan struct{}           // closed by run, when events and retries are set
+	events  subscription            // set by run
+	retries atomic.Pointer[retries] // set by run
 }
 
 func newFeed[T handler.Object, K comparable](h handler.Handler[K], filters []handler.Filter) *feed[K] {
@@ -39,15 +38,15 @@ func newFeed[T handler.Object, K comparable](h handler.Handler[K], filters []han
 		}
 	}
 	reasons = append(reasons, "not a "+reflect.TypeFor[T]().String())
+	object := func(o any) handler.Object {
+		if t, ok := o.(T); ok {
+			return t
+		}
+		return nil
+	}
 	return &feed[K]{
-		handler: h, filters: filters, drops: newDrops(reasons...), synced: make(chan struct{}), ended: make(chan struct{}),
-		began: make(chan struct{}),
-		object: func(o any) handler.Object {
-			if t, ok := o.(T); ok {
-				return t
-			}
-			return nil
-		},
+		route:  route[K]{handler: h, filters: filters, drops: newDrops(reasons...), object: object},
+		synced: make(chan struct{}), ended: make(chan struct{}), began: make(chan struct{}),
 	}
 }
 
@@ -95,8 +94,8 @@ func (f *feed[K]) run(ctx context.Context, name string, q Queue[K], h *hook.Sour
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	d := newDelivery(f, name, q, h, func() { end(errExited) })
-	again, err := newRetries(d)
+	d := newDelivery(&f.route, name, q, h, func() { end(run.ErrExited) })
+	again, err := newRetries(name, d.try)
 	if err != nil {
 		return err
 	}
@@ -113,7 +112,7 @@ func (f *feed[K]) run(ctx context.Context, name string, q Queue[K], h *hook.Sour
 	close(f.began)
 	var running sync.WaitGroup
 	running.Go(func() { again.run(ctx) })
-	running.Go(func() { d.watchCalls(ctx) })
+	running.Go(func() { d.calls.watch(ctx, name, h) })
 	if err = events.WaitForSync(ctx); err == nil {
 		close(f.synced)
 		if meanwhile != nil {
@@ -123,43 +122,18 @@ func (f *feed[K]) run(ctx context.Context, name string, q Queue[K], h *hook.Sour
 	<-ctx.Done()
 	events.Close()
 	running.Wait()
-	if errors.Is(context.Cause(ctx), errExited) {
-		return fmt.Errorf("%s: %w", name, errExited)
+	if errors.Is(context.Cause(ctx), run.ErrExited) {
+		return fmt.Errorf("%s: a handler or filter %w", name, run.ErrExited)
 	}
 	return nil
-}
-
-// catchUp implements CatchUp of Kind and Informer: the handler has been told, and what has failed was tried again.
-func (f *feed[K]) catchUp(ctx context.Context, state func() State) error {
-	if closed(f.ended) {
-		return errStopped
-	}
-	select {
-	case <-f.began:
-	case <-f.ended:
-		return errStopped
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", errNotRunning, context.Cause(ctx))
-	}
-	return unless(ctx, f.ended, func(ctx context.Context) error {
-		if err := f.events.CatchUp(ctx); err != nil {
-			return err
-		}
-		select {
-		case <-f.retries.Load().whenCalm():
-			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", state(), context.Cause(ctx))
-		}
-	})
 }
 
 // stale says what keeps the feed from being synced.
 func (f *feed[K]) stale() error {
 	switch {
-	case closed(f.ended):
+	case run.Closed(f.ended):
 		return errStopped
-	case closed(f.synced):
+	case run.Closed(f.synced):
 		return nil
 	case f.ran.Load():
 		return errSyncing

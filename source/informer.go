@@ -14,6 +14,8 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // EventSource is an informer that somebody else runs. Each of client-go's is one; those of other frameworks are, too.
@@ -52,16 +54,10 @@ type informerSource[T handler.Object, K comparable] struct {
 func (i *informerSource[T, K]) Handle() cache.Declared { return i.watched }
 
 func (i *informerSource[T, K]) Validate() error {
-	if isNil(i.informer) || i.feed.handler == nil {
+	if argument.IsNil(i.informer) || i.feed.handler == nil {
 		return errors.New("source.Informer: give an informer and a handler")
 	}
 	return i.feed.validate(i.String(), *new(T))
-}
-
-// isNil is true also of a pointer that is nil.
-func isNil(i EventSource) bool {
-	v := reflect.ValueOf(i)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func (i *informerSource[T, K]) String() string {
@@ -82,7 +78,7 @@ func (i *informerSource[T, K]) subscribe(events toolscache.ResourceEventHandler)
 }
 
 func (i *informerSource[T, K]) WaitForSync(ctx context.Context) error {
-	return wait(ctx, i.State, i.feed.synced, i.feed.synced)
+	return wait(ctx, i.State, i.feed.synced)
 }
 
 func (i *informerSource[T, K]) Settled(ctx context.Context) error { return i.WaitForSync(ctx) }
@@ -102,9 +98,9 @@ func (i *informerSource[T, K]) stopped() bool {
 func (i *informerSource[T, K]) State() State {
 	s := State{Source: i.String(), Phase: hook.NotStarted}
 	switch {
-	case closed(i.feed.ended) || i.stopped():
+	case run.Closed(i.feed.ended) || i.stopped():
 		s.Phase = hook.Stopped
-	case closed(i.feed.synced):
+	case run.Closed(i.feed.synced):
 		s.Phase, s.Note = hook.Synced, "an informer does not say whether it still follows the API server"
 	case i.feed.ran.Load():
 		s.Phase, s.Note = hook.Syncing, "an informer does not say why it is not synced"

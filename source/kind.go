@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -16,6 +15,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // Kind delivers the changes of the handle's objects: first each object that there is, then each change. An event goes to the
@@ -66,7 +66,7 @@ func (k *kind[T, K]) resync(ctx context.Context, d *delivery[K]) {
 	}
 	over, cancel := context.WithCancel(ctx)
 	cancel() // a Get with it does not wait
-	for sleep(ctx, jittered(every)) {
+	for run.Sleep(ctx, jittered(every)) == nil {
 		for obj, err := range k.objects.Shared().All(ctx, cache.ListOptions{}) {
 			switch {
 			case ctx.Err() != nil:
@@ -86,20 +86,8 @@ func (k *kind[T, K]) resync(ctx context.Context, d *delivery[K]) {
 	}
 }
 
-// sleep waits, and reports whether it was not cut short by the end of ctx.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 func (k *kind[T, K]) WaitForSync(ctx context.Context) error {
-	return wait(ctx, k.State, k.feed.synced, k.feed.synced)
+	return wait(ctx, k.State, k.feed.synced)
 }
 
 func (k *kind[T, K]) Settled(ctx context.Context) error {
@@ -122,7 +110,7 @@ func (k *kind[T, K]) Stale() error {
 func (k *kind[T, K]) State() State {
 	informers := k.objects.State()
 	s := State{Source: k.String(), Phase: informers.Phase, Err: informers.Err}
-	if s.Phase == hook.Synced && !closed(k.feed.synced) {
+	if s.Phase == hook.Synced && !run.Closed(k.feed.synced) {
 		s.Phase = hook.Syncing
 	}
 	if n := len(informers.Broken); n > 0 {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -21,35 +22,35 @@ const firstRetry = 100 * time.Millisecond
 // retries keeps the events of one object in order, and tries failed ones again, with backoff, at most one per object (S8). While
 // an event of an object is being tried, or waits to be, later ones are merged with it: the handler is never asked about a later
 // change and then about an earlier one.
-type retries[K comparable] struct {
-	delivery *delivery[K]
-	objects  *workqueue.Queue[types.NamespacedName] // those that may have something pending
+type retries struct {
+	tryOne  func(ctx context.Context, e handler.Event) bool // reports whether that went well
+	objects *workqueue.Queue[types.NamespacedName]          // those that may have something pending
 
 	mu      sync.Mutex // guards what follows
 	pending map[types.NamespacedName]unseen
 	trying  map[types.NamespacedName]struct{} // what is tried is not in pending
 	failure error                             // the last one
-	calm    chan struct{}                     // closed when there is neither; nil while nobody waits for that
+	calm    run.Barrier                       // until there is neither
 }
 
-func newRetries[K comparable](d *delivery[K]) (*retries[K], error) {
+func newRetries(source string, try func(context.Context, handler.Event) bool) (*retries, error) {
 	objects, err := workqueue.New(workqueue.Options[types.NamespacedName]{
-		Name:    d.source + " failed events",
+		Name:    source + " failed events",
 		Backoff: workqueue.Exponential{Base: firstRetry, Max: time.Minute},
 		Reasons: -1,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &retries[K]{delivery: d, objects: objects, pending: map[types.NamespacedName]unseen{}, trying: map[types.NamespacedName]struct{}{}}, nil
+	return &retries{tryOne: try, objects: objects, pending: map[types.NamespacedName]unseen{}, trying: map[types.NamespacedName]struct{}{}}, nil
 }
 
 // deliver takes an event to the queue, now, with what is pending of its object, or, if that fails, later.
-func (r *retries[K]) deliver(ctx context.Context, e handler.Event) { r.deliverLatest(ctx, e, nil) }
+func (r *retries) deliver(ctx context.Context, e handler.Event) { r.deliverLatest(ctx, e, nil) }
 
 // deliverLatest delivers, of a resync, the object as it is when its turn has come, if it is there still: the store has each change
 // before its event comes here. latest is called under the lock and must not wait.
-func (r *retries[K]) deliverLatest(ctx context.Context, e handler.Event, latest func() handler.Object) {
+func (r *retries) deliverLatest(ctx context.Context, e handler.Event, latest func() handler.Object) {
 	u, ok := r.begin(e, latest)
 	if !ok {
 		return // whoever tries an earlier one sees to it
@@ -64,7 +65,7 @@ func (r *retries[K]) deliverLatest(ctx context.Context, e handler.Event, latest 
 }
 
 // begin returns what is to be tried, or false if that has to wait for what is being tried.
-func (r *retries[K]) begin(e handler.Event, latest func() handler.Object) (unseen, bool) {
+func (r *retries) begin(e handler.Event, latest func() handler.Object) (unseen, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if latest != nil {
@@ -88,7 +89,7 @@ func (r *retries[K]) begin(e handler.Event, latest func() handler.Object) (unsee
 }
 
 // take returns what is pending of an object, if anything is.
-func (r *retries[K]) take(key types.NamespacedName) (unseen, bool) {
+func (r *retries) take(key types.NamespacedName) (unseen, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	u, ok := r.pending[key]
@@ -101,7 +102,7 @@ func (r *retries[K]) take(key types.NamespacedName) (unseen, bool) {
 }
 
 // end says how a try went, and returns whether anything is pending of its object now: what failed, and what came meanwhile.
-func (r *retries[K]) end(rest unseen, delivered bool) (pending bool) {
+func (r *retries) end(rest unseen, delivered bool) (pending bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := rest.Key()
@@ -113,33 +114,26 @@ func (r *retries[K]) end(rest unseen, delivered bool) (pending bool) {
 	case !delivered:
 		r.pending[key] = rest
 	}
-	if r.calm != nil && r.calmLocked() {
-		close(r.calm)
-		r.calm = nil
+	if r.calmLocked() {
+		r.calm.Open()
 	}
 	return pending || !delivered
 }
 
-func (r *retries[K]) calmLocked() bool { return len(r.pending) == 0 && len(r.trying) == 0 }
+func (r *retries) calmLocked() bool { return len(r.pending) == 0 && len(r.trying) == 0 }
 
 // whenCalm returns a channel that is closed once no event is pending or being tried.
-func (r *retries[K]) whenCalm() <-chan struct{} {
+func (r *retries) whenCalm() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.calmLocked() {
-		return closedChannel()
-	}
-	if r.calm == nil {
-		r.calm = make(chan struct{})
-	}
-	return r.calm
+	return r.calm.When(r.calmLocked())
 }
 
 // try delivers, and reports whether that went well, or else what is left to deliver.
-func (r *retries[K]) try(ctx context.Context, u unseen) (rest unseen, ok bool) {
+func (r *retries) try(ctx context.Context, u unseen) (rest unseen, ok bool) {
 	events, n := u.events()
 	for i, e := range events[:n] {
-		if r.delivery.try(ctx, e) {
+		if r.tryOne(ctx, e) {
 			continue
 		}
 		if i > 0 {
@@ -151,7 +145,7 @@ func (r *retries[K]) try(ctx context.Context, u unseen) (rest unseen, ok bool) {
 }
 
 // run tries until ctx is done.
-func (r *retries[K]) run(ctx context.Context) {
+func (r *retries) run(ctx context.Context) {
 	defer r.objects.ShutDown()
 	for {
 		item, ok := r.objects.Get(ctx)
@@ -178,14 +172,14 @@ func (r *retries[K]) run(ctx context.Context) {
 var errHandler = errors.New("the handler failed again")
 
 // failed takes the reason of a failure down.
-func (r *retries[K]) failed(err error) {
+func (r *retries) failed(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failure = err
 }
 
 // state returns how many events are to be tried again, and the last failure, if any are.
-func (r *retries[K]) state() (int, error) {
+func (r *retries) state() (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.pending) == 0 {

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // State is where a source stands.
@@ -114,31 +115,26 @@ func (d *drops) snapshot() map[string]int64 {
 	return dropped
 }
 
-// wait returns nil once one of the channels is closed, an error that says where the source stands when ctx ends before.
-func wait(ctx context.Context, state func() State, either, or <-chan struct{}) error {
-	select {
-	case <-either:
-		return nil
-	case <-or:
-		return nil
-	default:
+// wait returns nil once synced is closed, or when ctx ends before an error with the source's state.
+func wait(ctx context.Context, state func() State, synced <-chan struct{}) error {
+	if err := await(ctx, state, nil, synced); err != nil {
+		return fmt.Errorf("not synced: %w", err)
 	}
-	select {
-	case <-either:
-		return nil
-	case <-or:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("not synced: %s: %w", state(), context.Cause(ctx))
-	}
+	return nil
 }
 
-func closed(c <-chan struct{}) bool {
+// await is wait for any state. It returns errStopped if the source ends before.
+func await(ctx context.Context, state func() State, ended, done <-chan struct{}) error {
+	if run.Closed(done) {
+		return nil
+	}
 	select {
-	case <-c:
-		return true
-	default:
-		return false
+	case <-done:
+		return nil
+	case <-ended:
+		return errStopped
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %w", state(), context.Cause(ctx))
 	}
 }
 

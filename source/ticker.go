@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -43,10 +44,11 @@ type ticker[K comparable] struct {
 	settled chan struct{} // closed when poll has returned
 	ended   chan struct{} // closed by Run
 
-	mu     sync.Mutex    // guards what follows
-	err    error         // of the last poll
-	failed int           // polls in a row
-	polled chan struct{} // closed when the poll that runs has been dealt with; nil while none runs
+	mu      sync.Mutex // guards what follows
+	err     error      // of the last poll
+	failed  int        // polls in a row
+	polling bool
+	polled  run.Barrier // until the poll that runs was delivered
 }
 
 func (t *ticker[K]) Validate() error {
@@ -70,8 +72,8 @@ func (t *ticker[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
 		h = &hook.Source{}
 	}
 	due := time.Now()
-	for sleep(ctx, time.Until(due)) {
-		t.begin()
+	for run.Sleep(ctx, time.Until(due)) == nil {
+		t.setPolling(true)
 		keys, err := t.ask(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -85,22 +87,18 @@ func (t *ticker[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
 			t.deliver(q, keys)
 			due = t.next(due, h)
 		}
-		t.end()
+		t.setPolling(false)
 	}
 	return nil
 }
 
-func (t *ticker[K]) begin() {
+func (t *ticker[K]) setPolling(polling bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.polled = make(chan struct{})
-}
-
-func (t *ticker[K]) end() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	close(t.polled)
-	t.polled = nil
+	t.polling = polling
+	if !polling {
+		t.polled.Open()
+	}
 }
 
 // ask calls poll. A panic is an error with its stack.
@@ -120,7 +118,7 @@ func (t *ticker[K]) retry(err error) time.Duration {
 	t.failed++
 	n := t.failed
 	t.mu.Unlock()
-	if !closed(t.settled) {
+	if !run.Closed(t.settled) {
 		close(t.settled)
 	}
 	return min(t.every, workqueue.Exponential{Base: firstPollRetry, Max: time.Hour}.Delay(n))
@@ -128,7 +126,7 @@ func (t *ticker[K]) retry(err error) time.Duration {
 
 func (t *ticker[K]) deliver(q Queue[K], keys []K) {
 	how := workqueue.How{Reason: workqueue.Reason{Source: t.String(), Event: "poll"}}
-	if !closed(t.synced) {
+	if !run.Closed(t.synced) {
 		how.Class = workqueue.Background // as initial lists are
 	}
 	if len(keys) > 0 {
@@ -138,7 +136,7 @@ func (t *ticker[K]) deliver(q Queue[K], keys []K) {
 	t.err, t.failed = nil, 0
 	t.mu.Unlock()
 	for _, c := range []chan struct{}{t.synced, t.settled} {
-		if !closed(c) {
+		if !run.Closed(c) {
 			close(c)
 		}
 	}
@@ -167,20 +165,20 @@ func jittered(d time.Duration) time.Duration {
 }
 
 func (t *ticker[K]) WaitForSync(ctx context.Context) error {
-	return wait(ctx, t.State, t.synced, t.synced)
+	return wait(ctx, t.State, t.synced)
 }
 
 func (t *ticker[K]) Settled(ctx context.Context) error {
-	return wait(ctx, t.State, t.synced, t.settled)
+	return wait(ctx, t.State, t.settled)
 }
 
 func (t *ticker[K]) Stale() error {
 	switch {
-	case closed(t.ended):
+	case run.Closed(t.ended):
 		return errStopped
 	case !t.ran.Load():
 		return errNotRunning
-	case !closed(t.settled):
+	case !run.Closed(t.settled):
 		return errors.New("the first poll has not returned yet")
 	}
 	t.mu.Lock()
@@ -194,10 +192,10 @@ func (t *ticker[K]) Stale() error {
 func (t *ticker[K]) State() State {
 	s := State{Source: t.String(), Phase: hook.NotStarted, Dropped: t.drops.snapshot()}
 	switch {
-	case closed(t.ended):
+	case run.Closed(t.ended):
 		s.Phase = hook.Stopped
 	case !t.ran.Load():
-	case !closed(t.settled):
+	case !run.Closed(t.settled):
 		s.Phase = hook.Syncing
 	default:
 		s.Phase = hook.Synced

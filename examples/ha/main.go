@@ -1,128 +1,107 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build unix
-
-// Command ha shows what becomes of an operator when its leader is in trouble: three replicas, each a process of its own, share a
-// Lease of a real API server, and this program stops the leader, kills it, suspends it, and cuts it off, in turn.
+// Command ha is an operator that runs as several replicas, of which one acts at a time:
 //
-//	go run ./examples/ha                     a round of each trouble, twice; about a minute
-//	go run ./examples/ha -rounds 60 -lease 15s
+//	go run ./examples/ha -namespace default
 //
-// It prints for each round how long it was until the next leader worked, and in the end who wrote what, what came too late and why, and
-// whether a promise was broken; then it exits with status 1. The replicas are this program again, one round's dead are replaced for the
-// next, and all end when it does, however it ends.
+// It keeps a checksum of each ConfigMap with the label example.com/checksum=wanted in an annotation.
 package main
 
 import (
 	"context"
-	"errors"
+	"crypto/sha256"
 	"flag"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/source"
 )
+
+// mark is the label that asks for a checksum, and the annotation that has it.
+const mark = "example.com/checksum"
 
 func main() {
-	if os.Getenv(asReplica) != "" {
-		os.Exit(replicaMain())
-	}
+	namespace := flag.String("namespace", "", "`namespace` of the Lease; else the pod's own")
+	health := flag.String("health", ":8081", "`address` for /livez and /readyz")
+	flag.Parse()
+
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C has its usual effect: the process dies at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// Exit statuses.
-const (
-	exitOK          = 0
-	exitFailure     = 1
-	exitUsage       = 2
-	exitInterrupted = 130 // what a shell makes of Ctrl-C
-)
-
-func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) int {
-	o, err := parse(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		fmt.Fprintf(stderr, "ha: %v\n", err)
-		return exitUsage
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	cfg, err := client.LoadConfig("")
+	if err == nil {
+		err = operator(cfg, manager.Options{
+			Health:         &manager.HealthOptions{Address: *health},
+			LeaderElection: &leaderelection.Options{Namespace: *namespace},
+		}).Run(ctx)
 	}
-	o.err = stderr
-	err = (&driver{options: o, out: stdout}).run(ctx)
-	switch {
-	case err == nil:
-		return exitOK
-	case ctx.Err() != nil:
-		fmt.Fprintf(stderr, "ha: %v; all that was started has stopped\n", context.Cause(ctx))
-		return exitInterrupted
-	default:
-		fmt.Fprintf(stderr, "ha: %v\n", err)
-		return exitFailure
+	if err != nil { // the kubelet starts the process again
+		fmt.Fprintf(os.Stderr, "ha: %v\n", err)
+		os.Exit(1)
 	}
 }
 
-// options are the flags.
-type options struct {
-	rounds   int
-	lease    time.Duration
-	number   int // of groups
-	objects  int
-	pace     time.Duration
-	linger   time.Duration
-	first    int // of the troubles
-	unfenced bool
-	verbose  bool
-	err      *os.File // which replicas write to as well, under -v
+// operator makes one replica. Each replica watches and queues, so that a standby takes over at once.
+func operator(cfg *rest.Config, o manager.Options) *manager.Manager {
+	o.Name = "checksum-operator"
+	o.LeaderElection.Lease = o.Name
+	o.Strict = true            // a write without the context of a Reconcile fails: it would not be fenced
+	o.Grace = 20 * time.Second // for running Reconciles; terminationGracePeriodSeconds must be longer
+	mgr := manager.New(cfg, o)
+	r := &reconciler{
+		configMaps: cache.ForScope[*corev1.ConfigMap](mgr.Cache(), cache.Scope{Labels: labels.SelectorFromSet(labels.Set{mark: "wanted"})}),
+		writes:     client.For[*corev1.ConfigMap](mgr.Client()),
+	}
+	c := controller.New("checksum", r, controller.Options{Workers: 4})
+	c.Watch(source.Kind(r.configMaps, handler.Self()))
+	mgr.Add(c) // its Reconciles run on the leader only
+	return mgr
 }
 
-func troubleNames() string {
-	var names []string
-	for _, t := range troubles {
-		names = append(names, t.name)
-	}
-	return strings.Join(names, ", ")
+type reconciler struct {
+	configMaps *cache.Handle[*corev1.ConfigMap]
+	writes     *client.Handle[*corev1.ConfigMap]
 }
 
-func parse(args []string, stderr io.Writer) (options, error) {
-	var o options
-	f := flag.NewFlagSet("ha", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	f.IntVar(&o.rounds, "rounds", 2*len(troubles), "how often to make trouble")
-	f.DurationVar(&o.lease, "lease", 3*time.Second, "how long the Lease of a dead leader lasts; whole seconds")
-	f.IntVar(&o.number, "groups", 1, "how many groups of three replicas, each with a Lease of its own, to have side by side")
-	f.IntVar(&o.objects, "objects", 2, "how many objects a leader updates, and how many it patches, all the time")
-	f.DurationVar(&o.pace, "pace", 20*time.Millisecond, "the pause between two writes of one object")
-	f.DurationVar(&o.linger, "linger", 5*time.Millisecond, "how long each fourth request of every other group takes from the fence to the wire")
-	first := f.String("first", troubles[0].name, "the `trouble` to begin with, the others follow: "+troubleNames())
-	f.BoolVar(&o.unfenced, "unfenced", false, "write without the term, to see what the fence is for")
-	f.BoolVar(&o.verbose, "v", false, "show the replicas' log, and each late arrival")
-	err := f.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		f.SetOutput(stderr)
-		f.Usage()
-		return o, err
+// Reconcile writes with its own context. So the write carries the term: when this replica loses its
+// Lease, the write is not sent any more.
+func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+	object, err := r.configMaps.Get(ctx, key)
+	if apierrors.IsNotFound(err) {
+		return controller.Result{}, nil
 	}
-	o.first = slices.IndexFunc(troubles, func(t trouble) bool { return t.name == *first })
-	switch {
-	case err != nil:
-	case o.first < 0:
-		err = fmt.Errorf("-first %q: it is one of %s", *first, troubleNames())
-	case f.NArg() > 0:
-		err = fmt.Errorf("unknown argument %q", f.Arg(0))
-	case o.rounds < 1 || o.number < 1 || o.objects < 1:
-		err = errors.New("-rounds, -groups and -objects must be positive")
-	case o.lease < time.Second || o.lease%time.Second != 0:
-		err = fmt.Errorf("-lease %s: a Lease counts whole seconds, at least one", o.lease)
+	if err != nil || object.Annotations[mark] == checksum(object.Data) {
+		return controller.Result{}, err
 	}
-	if err != nil {
-		return o, fmt.Errorf("%w; run it with -help to see the flags", err)
+	if object.Annotations == nil {
+		object.Annotations = map[string]string{}
 	}
-	return o, nil
+	object.Annotations[mark] = checksum(object.Data)
+	_, err = r.writes.Update(ctx, object) // with its version: a late write conflicts
+	return controller.Result{}, err
+}
+
+func checksum(data map[string]string) string {
+	sum := sha256.New()
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		fmt.Fprintf(sum, "%q=%q\n", key, data[key])
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil))
 }

@@ -1,165 +1,110 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build unix
-
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
-	"io"
-	"os"
-	"os/exec"
-	"regexp"
-	"strings"
-	"syscall"
+	"context"
+	"log/slog"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// asMain in the environment makes the test binary the program itself.
-const asMain = "HA_RUN_MAIN"
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMain(m *testing.M) {
-	if os.Getenv(asReplica) != "" || os.Getenv(asMain) != "" {
-		main()
-	}
-	goleak.VerifyTestMain(m)
+// replica is one in a process of its own, but for this test.
+type replica struct {
+	*manager.Manager
+
+	stop    func()
+	result  chan error
+	leading chan struct{} // closed when it leads
 }
 
-// driverProcess is the program in a process of its own.
-type driverProcess struct {
-	*exec.Cmd
-
-	t      *testing.T
-	stdout *bufio.Reader
-	stderr *os.File // also of the replicas, under -v: it ends when the last of them has
-	said   bytes.Buffer
-}
-
-func startMain(t *testing.T, args ...string) *driverProcess {
+func start(t *testing.T, cluster *envtest.Cluster, namespace, name string) *replica {
 	t.Helper()
-	p := &driverProcess{Cmd: exec.Command(os.Args[0], args...), t: t}
-	p.Env = append(os.Environ(), asMain+"=1")
-	out, err := p.StdoutPipe()
+	r := &replica{result: make(chan error, 1), leading: make(chan struct{})}
+	once := sync.OnceFunc(func() { close(r.leading) })
+	r.Manager = operator(cluster.Config(), manager.Options{
+		Logger: slog.New(slog.DiscardHandler),
+		LeaderElection: &leaderelection.Options{
+			Namespace: namespace, Identity: name, Hooks: &hook.LeaderElection{Acquired: func(string) { once() }},
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	r.stop = cancel
+	go func() { r.result <- r.Run(ctx) }()
+	select {
+	case <-r.Ready():
+	case err := <-r.result:
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A standby takes over when the leader stops, and finds what came meanwhile.
+func TestAStandbyTakesOver(t *testing.T) {
+	cluster, err := envtest.Start(t.Context(), envtest.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.stdout = bufio.NewReader(io.TeeReader(out, &p.said))
-	var theirs *os.File
-	if p.stderr, theirs, err = os.Pipe(); err != nil {
-		t.Fatal(err)
-	}
-	p.Stderr = theirs
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	theirs.Close()
-	t.Cleanup(func() {
-		_ = p.Process.Kill()
-		p.stderr.Close()
-	})
-	return p
-}
-
-// waitFor reads lines until one has the text.
-func (p *driverProcess) waitFor(text string) {
-	p.t.Helper()
-	for {
-		line, err := p.stdout.ReadString('\n')
-		if strings.Contains(line, text) {
-			return
+	defer func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
 		}
+	}()
+	namespace, err := cluster.Namespace(t.Context(), "ha-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct, err := client.New(cluster.Config(), client.Options{FieldOwner: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	configMaps := client.For[*corev1.ConfigMap](direct)
+	create := func(name string) {
+		t.Helper()
+		_, err := configMaps.Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{mark: "wanted"}},
+			Data:       map[string]string{"key": name},
+		})
 		if err != nil {
-			p.t.Fatalf("it ended before %q:\n%s", text, p.finish())
+			t.Fatal(err)
 		}
 	}
-}
-
-// finish returns all that the program has printed, when it has ended, and all of its replicas.
-func (p *driverProcess) finish() string {
-	errs, _ := io.ReadAll(p.stderr)
-	_, _ = io.Copy(io.Discard, p.stdout)
-	_ = p.Wait()
-	return p.said.String() + "\n" + string(errs)
-}
-
-// Whatever happens to a leader, the next one takes over, no two lead at once, and what is written with a version is not written by
-// two (L1, L2, L3, L4, L5, L6).
-func TestL2_LeadersInTrouble(t *testing.T) {
-	t.Parallel()
-	p := startMain(t, "-rounds", "6", "-lease", "1s")
-	got := p.finish()
-	if p.ProcessState.ExitCode() != exitOK {
-		t.Fatalf("%v\n%s", p.ProcessState, got)
+	a := start(t, cluster, namespace, "a")
+	<-a.leading
+	b := start(t, cluster, namespace, "b")
+	create("before")
+	a.stop()
+	if err := <-a.result; err != nil {
+		t.Error(err)
 	}
-	for i, x := range troubles {
-		if !regexp.MustCompile(`(?m)^ +\d+  ` + x.name + ` +\S+ +\S+ +[0-9.]+ m?s`).MatchString(got) {
-			t.Errorf("there is no round %d of %q", i+1, x.name)
-		}
-	}
-	for _, want := range []string{"  0 passed the fence when the trust in their term was over\n", "the network held it +unprotected", "All promises were kept\\."} {
-		if !regexp.MustCompile(want).MatchString(got) { // how wide a column is depends on its other rows
-			t.Errorf("it does not say %q", want)
-		}
-	}
-	if t.Failed() {
-		t.Log(got)
-	}
-}
-
-// The judge tells when there is no fence: a leader that was suspended goes on to write.
-func TestL2_Unfenced(t *testing.T) {
-	t.Parallel()
-	p := startMain(t, "-rounds", "3", "-lease", "1s", "-unfenced")
-	got := p.finish()
-	if p.ProcessState.ExitCode() != exitFailure || !strings.Contains(got, "BROKEN promises") || !strings.Contains(got, "after the trust was over") {
-		t.Errorf("%v\n%s", p.ProcessState, got)
-	}
-}
-
-// A killed driver leaves no replica, not even one that is suspended.
-func TestKilledDriver(t *testing.T) {
-	t.Parallel()
-	p := startMain(t, "-lease", "30s", "-rounds", "3", "-v", "-first", "suspend")
-	p.waitFor("suspended")
-	if err := p.Process.Kill(); err != nil {
+	create("after")
+	<-b.leading
+	if err := b.Idle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p.finish() // returns when nobody has its standard error open
-}
-
-func TestInterruptedDriver(t *testing.T) {
-	t.Parallel()
-	p := startMain(t, "-v", "-lease", "10s", "-first", "kill")
-	p.waitFor("round 1:")
-	if err := p.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if got := p.finish(); p.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(got, "all that was started has stopped") {
-		t.Errorf("%v\n%s", p.ProcessState, got)
-	}
-}
-
-func TestFlags(t *testing.T) {
-	for args, want := range map[string]string{
-		"-lease 1500ms":  "whole seconds",
-		"-lease 0s":      "whole seconds",
-		"-rounds 0":      "must be positive",
-		"-groups -1":     "must be positive",
-		"more":           "unknown argument",
-		"-first trouble": "-first",
-		"-nonsense":      "not defined",
-	} {
-		var errs bytes.Buffer
-		if _, err := parse(strings.Fields(args), &errs); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "-help") {
-			t.Errorf("%s: %v", args, err)
+	for _, name := range []string{"before", "after"} {
+		got, err := configMaps.GetLive(t.Context(), types.NamespacedName{Namespace: namespace, Name: name})
+		if err != nil || got.Annotations[mark] != checksum(got.Data) {
+			t.Errorf("%s: %v, %v", name, got.Annotations, err)
 		}
 	}
-	if _, err := parse([]string{"-help"}, io.Discard); err == nil || errors.Is(err, errBroken) {
+	b.stop()
+	if err := <-b.result; err != nil {
 		t.Error(err)
 	}
 }

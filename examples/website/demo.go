@@ -17,6 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/server"
 )
 
 //go:embed config/crd/web.example.com_websites.yaml
@@ -36,7 +37,7 @@ type demo struct {
 // that, and nothing else, is why it ended.
 func (d *demo) run(ctx context.Context) (err error) {
 	if d.http != "" { // first: a taken port should not cost the start of a control plane
-		l, err := manager.Listen(d.http)
+		l, err := server.Listen(d.http)
 		if err != nil {
 			return fmt.Errorf("-http: %w", err)
 		}

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/server"
 )
 
 // scraping is a manager that runs as a ServiceAccount which may have others reviewed, and serves metrics to whom the API server lets.
@@ -51,10 +52,10 @@ func newScraping(ctx context.Context, audiences ...string) *scraping {
 	cfg := rest.AnonymousClientConfig(admin)
 	cfg.BearerToken = s.token(ctx, "operator")
 	s.undelegate = s.bind(ctx, "operator", "system:auth-delegator")
-	l, err := manager.Listen("127.0.0.1:0")
+	l, err := server.Listen("127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
 	m := manager.New(cfg, manager.Options{
-		Name: "metrics", Logger: slog.New(slog.DiscardHandler), Server: &manager.ServerOptions{Listener: l, Audiences: audiences},
+		Name: "metrics", Logger: slog.New(slog.DiscardHandler), Server: &server.Options{Listener: l, Audiences: audiences},
 	})
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") })
 	m.Handle("/metrics/", m.Authorize(page))

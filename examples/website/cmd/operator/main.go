@@ -20,6 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/server"
 )
 
 func main() {
@@ -50,7 +51,7 @@ func run(ctx context.Context, kubeconfig, health string, o operator.Options) err
 		return err
 	}
 	if health != "" {
-		l, err := manager.Listen(health)
+		l, err := server.Listen(health)
 		if err != nil {
 			return fmt.Errorf("-http: %w", err)
 		}

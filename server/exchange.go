@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package server
 
 import (
 	"bufio"
@@ -15,22 +15,20 @@ import (
 const (
 	// bodyTimeout is how long a client may take to send a request's body.
 	bodyTimeout = 30 * time.Second
-	// writeTimeout is how long a client may take to read a part of the answer, of maxPart bytes at most.
-	writeTimeout = 30 * time.Second
-	maxPart      = 64 << 10
+	// maxPart is how many bytes of an answer a client has writeTimeout for.
+	maxPart = 64 << 10
 	// unreadTimeout is how long the server waits for the rest of a body that its handler has not read.
 	unreadTimeout = 500 * time.Millisecond
-	// slowLimit is how long in all, once the server stops, the handler of a request may wait for its client.
-	slowLimit = 2 * moment
 )
 
-// exchange is a request and its answer. http.Server's ReadTimeout and WriteTimeout would bound how long its handler may run;
-// this bounds how long the handler waits for its client.
+// exchange is a request and its answer. It bounds how long the handler waits for its client;
+// http.Server's ReadTimeout and WriteTimeout would bound how long the handler runs.
 type exchange struct {
-	traffic *traffic
-	conn    *conn // nil: not known
+	waiting func(c *conn, change int) // told when the handler begins or ends to wait for its client
+	conn    *conn                     // nil: not known
 	http2   bool
 	control *http.ResponseController
+	begun   bool // a part of the answer was written, by the handler's goroutine
 
 	mu       sync.Mutex    // guards what follows
 	unread   bool          // of the body, something is
@@ -41,9 +39,9 @@ type exchange struct {
 	since    time.Time     // when the first of them began, or the stop
 }
 
-func newExchange(t *traffic, w http.ResponseWriter, r *http.Request) *exchange {
+func newExchange(waiting func(*conn, int), w http.ResponseWriter, r *http.Request) *exchange {
 	c, _ := r.Context().Value(connKey{}).(*conn) // nil under another server
-	return &exchange{traffic: t, conn: c, http2: r.ProtoMajor > 1, control: http.NewResponseController(w)}
+	return &exchange{waiting: waiting, conn: c, http2: r.ProtoMajor > 1, control: http.NewResponseController(w)}
 }
 
 // start watches the body of the request.
@@ -60,9 +58,9 @@ func (x *exchange) start(r *http.Request) {
 	}
 }
 
-// enter begins to wait for the client, and leave ends it. Deadlines are set for all that the server's connections support.
+// enter begins to wait for the client, and leave ends it. A connection may support no deadlines.
 func (x *exchange) enter(write bool) {
-	x.traffic.waits(x.conn, 1)
+	x.waiting(x.conn, 1)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	now := time.Now()
@@ -79,7 +77,7 @@ func (x *exchange) enter(write bool) {
 }
 
 func (x *exchange) leave(write bool) {
-	x.traffic.waits(x.conn, -1)
+	x.waiting(x.conn, -1)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.waits--; x.waits == 0 && x.stopping {
@@ -114,8 +112,8 @@ func (x *exchange) hurry() {
 	}
 }
 
-// finish bounds how long the client has for what it has not read and sent when the handler has returned. It aborts an answer that
-// was cut short by a stop.
+// finish bounds how long the client has for what it has not read and sent when the handler has
+// returned. It aborts an answer that a stop cut short.
 func (x *exchange) finish() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -171,8 +169,15 @@ type answer struct {
 	x *exchange
 }
 
+// WriteHeader implements http.ResponseWriter.
+func (a answer) WriteHeader(status int) {
+	a.x.begun = a.x.begun || status >= http.StatusOK
+	a.ResponseWriter.WriteHeader(status)
+}
+
 // Write implements http.ResponseWriter.
 func (a answer) Write(p []byte) (written int, err error) {
+	a.x.begun = true
 	for {
 		part := p[written:min(len(p), written+maxPart)]
 		a.x.enter(true)
@@ -186,6 +191,7 @@ func (a answer) Write(p []byte) (written int, err error) {
 
 // FlushError is for http.ResponseController.
 func (a answer) FlushError() error {
+	a.x.begun = true
 	a.x.enter(true)
 	defer a.x.leave(true)
 	return a.x.control.Flush()
@@ -196,6 +202,7 @@ func (a answer) Flush() { _ = a.FlushError() }
 
 // Hijack implements http.Hijacker.
 func (a answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	a.x.begun = true
 	c, rw, err := a.x.control.Hijack()
 	if err == nil {
 		a.x.close()

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package server
 
 import (
 	"context"
@@ -23,6 +23,8 @@ import (
 	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -32,8 +34,6 @@ const (
 	refusedFor = 5 * time.Second
 	// maxAnswers is how many of either are kept.
 	maxAnswers = 1000
-	// maxReviews is how many are under way at once, of tokens that were valid lately and of others each: any client can make up tokens.
-	maxReviews = 8
 	// maxToken is how long a token may be, in bytes. Those of ServiceAccounts have 1 to 2 KB.
 	maxToken = 16 << 10
 	// provenFor is how long a token that was valid is preferred to those that were not seen before.
@@ -42,36 +42,41 @@ const (
 	reviewTimeout = 5 * time.Second
 )
 
-// Authorize lets requests through to h whose bearer token the API server knows (TokenReview), and whose user may use the request's
-// method, in lower case, on its path (SubjectAccessReview of a non-resource URL). So this allows a scraper to get metrics:
+// Authorize returns a handler that passes a request on to h if the API server knows its bearer
+// token (TokenReview) and allows its user the request's method, in lower case, on its path
+// (SubjectAccessReview of a non-resource URL). For example, this lets a scraper read metrics:
 //
 //	kind: ClusterRole
 //	rules:
 //	- nonResourceURLs: [/metrics]
 //	  verbs: [get]
 //
-// The manager's own ServiceAccount has to be bound to the ClusterRole system:auth-delegator. Others get 401, or 403 with a sentence
-// that says what is missing; if the API server cannot be asked, everybody gets 503. What was allowed stays so for a minute, what was
-// refused for five seconds: many requests at once cost one review. A token of more than 16 KiB gets 431.
+// The program's own ServiceAccount must be bound to the ClusterRole system:auth-delegator. Other
+// requests get 401, or 403 with a sentence about what is missing. If the API server cannot be
+// asked, each request gets 503. A permission is cached for a minute, a refusal for five seconds.
+// Concurrent requests share one review. A token of more than 16 KiB gets 431.
 //
-// Of tokens that were not valid within the last ten minutes 10 a second are reviewed, of others 50. Clients take turns, told apart
-// by their address (IPv6: the /64), and at each address tokens that look like a valid ServiceAccount's take turns with others. At
-// most ten wait per turn, for at most five seconds; a request beyond that gets 429. So a flood of made-up tokens never delays what
-// was allowed within the last minute, and delays the first review of a token by a tenth of a second for each client in the flood. One that
-// sends well-formed JWTs from the address of a valid client can keep that client's new tokens out.
-// The path is what h sees: what strips a prefix stands around Authorize.
-// A request gets 400 before any review if h could take its path or method for another one: a path with a . or .. (which
-// http.ServeMux lets through if it is encoded), also before a ;, with a backslash, a control character or a second encoding, or
-// a method that is not in upper case.
-func (m *Manager) Authorize(h http.Handler) http.Handler {
-	if isNil(h) {
-		m.complain(errors.New("Authorize was given no handler"))
-		return http.NotFoundHandler()
+// Tokens that were valid within the last ten minutes get 50 reviews a second, others 10. Clients
+// take turns, told apart by address (IPv6: the /64). At each address, tokens that look like a valid
+// ServiceAccount's take turns with others. At most ten requests wait per turn, for at most five
+// seconds; a further one gets 429. So a flood of made-up tokens never delays a request that was
+// allowed within the last minute, and delays the first review of a token by a tenth of a second for
+// each client in the flood. A client that sends well-formed JWTs from the address of a valid client
+// can keep that client's new tokens out.
+//
+// The path is the one that h sees: a handler that strips a prefix wraps Authorize. A request gets
+// 400 before any review if h could mistake its path or method for another one: a path with . or ..
+// (which http.ServeMux passes on if it is encoded), also before a ;, with a backslash, a control
+// character or a second encoding, or a method that is not in upper case.
+//
+// It returns an error if h is nil or Options.Client is not set.
+func (s *Server) Authorize(h http.Handler) (http.Handler, error) {
+	if argument.IsNil(h) {
+		return nil, errors.New("Authorize was given no handler")
 	}
-	a, err := m.newAuthorizer()
+	a, err := newAuthorizer(s.o.Client, s.o.Audiences)
 	if err != nil {
-		m.complain(fmt.Errorf("Authorize: %w", err))
-		return http.NotFoundHandler()
+		return nil, fmt.Errorf("Authorize: %w", err)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := a.judge(r)
@@ -86,12 +91,11 @@ func (m *Manager) Authorize(h http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="kubernetes"`)
 		}
 		http.Error(w, v.why(r), v.status)
-	})
+	}), nil
 }
 
 // authorizer asks the API server about requests.
 type authorizer struct {
-	manager   *Manager
 	audiences []string
 	tokens    authentication.TokenReviewInterface
 	access    authorization.SubjectAccessReviewInterface
@@ -99,17 +103,14 @@ type authorizer struct {
 	proven, unproven *budget // of reviews: for tokens that were valid lately, and for others
 	flooded          rate.Sometimes
 
-	// What is known: verdicts by question, of tokens that are not valid by token alone, and which tokens were valid. Anybody can
-	// have others refused, and so what was allowed is kept apart.
+	// What is known: verdicts by question, for invalid tokens by token, and which tokens were valid.
+	// Any client can fill refused, and so allowed is separate.
 	allowed, refused, valid *cache.LRUExpireCache
 
 	mu      sync.Mutex // guards what follows
 	asked   map[question]*review
 	trouble string // as last logged
 }
-
-// question is what a review answers: a hash of token, verb and path. They are secret, and as long as whoever sends them likes.
-type question [sha256.Size]byte
 
 // verdict is an answer: 200, or with which status to refuse.
 type verdict struct {
@@ -154,27 +155,26 @@ type review struct {
 	verdict verdict       // then; zero: who has asked has gone away
 }
 
-func (m *Manager) newAuthorizer() (*authorizer, error) {
-	cfg := m.client.Config()
+func newAuthorizer(c *client.Client, audiences []string) (*authorizer, error) {
+	if c == nil {
+		return nil, errors.New("set server.Options.Client, whose API server reviews tokens")
+	}
+	cfg := c.Config()
 	cfg.QPS, cfg.RateLimiter = -1, nil // the number at once is bounded
-	tokens, err := authentication.NewForConfigAndClient(cfg, m.client.HTTPClient())
+	tokens, err := authentication.NewForConfigAndClient(cfg, c.HTTPClient())
 	if err != nil {
 		return nil, err
 	}
-	access, err := authorization.NewForConfigAndClient(cfg, m.client.HTTPClient())
+	access, err := authorization.NewForConfigAndClient(cfg, c.HTTPClient())
 	if err != nil {
 		return nil, err
 	}
-	a := &authorizer{
-		manager: m, tokens: tokens.TokenReviews(), access: access.SubjectAccessReviews(),
+	return &authorizer{
+		audiences: slices.Clone(audiences), tokens: tokens.TokenReviews(), access: access.SubjectAccessReviews(),
 		proven: newBudget(time.Second/50, 100, 100), unproven: newBudget(time.Second/10, 20, 10),
 		flooded: rate.Sometimes{Interval: time.Minute}, asked: map[question]*review{},
 		allowed: cache.NewLRUExpireCache(maxAnswers), refused: cache.NewLRUExpireCache(maxAnswers), valid: cache.NewLRUExpireCache(maxAnswers),
-	}
-	if m.o.Server != nil {
-		a.audiences = slices.Clone(m.o.Server.Audiences)
-	}
-	return a, nil
+	}, nil
 }
 
 // judge answers from what is known, or asks once for everybody who waits.
@@ -248,13 +248,13 @@ func (a *authorizer) ask(r *http.Request, q question, asked *review) {
 	defer cancel()
 	v, err := a.review(limited, r)
 	if !errors.Is(err, errBusy) {
-		a.log(err, ctx.Err() != nil)
+		a.log(ctx, err)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return
 	case errors.Is(err, errBusy):
-		a.logFlood()
+		a.logFlood(ctx)
 		v = verdict{status: http.StatusTooManyRequests}
 	case err != nil:
 		v = verdict{status: http.StatusServiceUnavailable}
@@ -318,17 +318,17 @@ func (a *authorizer) isValid(token question) bool {
 }
 
 // logFlood says, once a minute, that requests are refused unseen.
-func (a *authorizer) logFlood() {
+func (a *authorizer) logFlood(ctx context.Context) {
 	now := false
 	a.flooded.Do(func() { now = true })
 	if now {
-		a.manager.logger().Warn("requests are refused with 429: more tokens that were not seen before come than are reviewed; find out who sends them")
+		loggerOf(ctx).Warn("requests are refused with 429: more tokens that were not seen before come than are reviewed; find out who sends them")
 	}
 }
 
 // log says what keeps the API server from being asked, once until that changes.
-func (a *authorizer) log(err error, cancelled bool) {
-	if cancelled {
+func (a *authorizer) log(ctx context.Context, err error) {
+	if ctx.Err() != nil {
 		return
 	}
 	trouble := ""
@@ -339,7 +339,7 @@ func (a *authorizer) log(err error, cancelled bool) {
 	told := trouble == a.trouble
 	a.trouble = trouble
 	a.mu.Unlock()
-	switch log := a.manager.logger(); {
+	switch log := loggerOf(ctx); {
 	case told:
 	case err == nil:
 		log.Info("requests can be authorized again")

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package server
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 )
@@ -18,7 +19,7 @@ import (
 const (
 	// lookAgain is how long the files that were read last count as current.
 	lookAgain = time.Second
-	// readLimit is how long handshakes wait for the files. After that they use the certificate that they have.
+	// readLimit is how long handshakes wait for the files. Then they use the current certificate.
 	readLimit = 100 * time.Millisecond
 	// maxFile is how large a TLS file may be, in bytes.
 	maxFile = 1 << 20
@@ -40,6 +41,14 @@ type certificate struct {
 	err     error         // why that is of no use
 }
 
+func newCertificate(o *Options, log *slog.Logger) *certificate {
+	c := &certificate{certFile: o.CertFile, keyFile: o.KeyFile, caFile: o.ClientCAFile, log: log}
+	if o.CertDir != "" {
+		c.certFile, c.keyFile = filepath.Join(o.CertDir, "tls.crt"), filepath.Join(o.CertDir, "tls.key")
+	}
+	return c
+}
+
 // config returns the server's. Each handshake gets the current one.
 func (c *certificate) config() *tls.Config {
 	return &tls.Config{
@@ -57,8 +66,8 @@ func (c *certificate) load() error {
 	return c.err
 }
 
-// look returns the certificate to use. It first has the files read again if it is time. A read that takes longer than readLimit,
-// on a file system that hangs for instance, delays no handshake any further.
+// look returns the certificate to use. If it is time, it reads the files first. A read of more than
+// readLimit, on a file system that hangs for instance, delays no handshake any further.
 func (c *certificate) look() *tls.Config {
 	c.mu.Lock()
 	if c.reading == nil && time.Since(c.looked) >= lookAgain {
@@ -104,15 +113,15 @@ func (c *certificate) check() error {
 	case expired:
 		return fmt.Errorf("the certificate expired at %s; renew it", expires)
 	case c.reading != nil && time.Since(c.looked) > readLimit:
-		return remark(fmt.Sprintf("that which expires at %s stays in use: reading the TLS files has taken %s so far; look at the file system they are on", expires, time.Since(c.looked).Round(time.Millisecond)))
+		return Remark(fmt.Sprintf("that which expires at %s stays in use: reading the TLS files has taken %s so far; look at the file system they are on", expires, time.Since(c.looked).Round(time.Millisecond)))
 	case c.err != nil:
-		return remark(fmt.Sprintf("that which expires at %s stays in use: %v", expires, c.err))
+		return Remark(fmt.Sprintf("that which expires at %s stays in use: %v", expires, c.err))
 	default:
 		return nil
 	}
 }
 
-// refresh reads the files, without the lock, and uses what they contain. There is one call at a time.
+// refresh reads the files, without the lock, and uses their content. Calls do not overlap.
 func (c *certificate) refresh() {
 	if c.certFile == "" && c.fresh() {
 		return
@@ -126,7 +135,8 @@ func (c *certificate) refresh() {
 	}
 }
 
-// use takes what was read. It returns a certificate that replaces another one, or why it does not, once for each cause.
+// use takes what was read. It returns a certificate that replaces another one, or why it does not,
+// once for each cause.
 func (c *certificate) use(found [3][]byte, err error) (renewed *x509.Certificate, broken error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +192,7 @@ func (c *certificate) readFiles() (found [3][]byte, err error) {
 	if c.certFile != "" {
 		return found, nil
 	}
-	c.log.Warn("the server's certificate is self-signed, which no client can verify; set Options.Server.CertDir")
+	c.log.Warn("the server's certificate is self-signed, which no client can verify; set server.Options.CertDir")
 	if found[0], found[1], err = selfSigned(); err != nil {
 		return found, fmt.Errorf("cannot make a self-signed certificate: %w", err)
 	}

@@ -1,19 +1,29 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package server
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 )
 
-// errorLog is where a server writes what is wrong with its clients: the first 20 lines, and then one in 10 seconds, because any
-// client can cause as many as it likes.
+// loggerOf returns the context's logger, or slog.Default().
+func loggerOf(ctx context.Context) *slog.Logger {
+	if log := logr.FromContextAsSlogLogger(ctx); log != nil {
+		return log
+	}
+	return slog.Default()
+}
+
+// errorLog logs what clients do wrong: the first 20 lines, and then one in 10 seconds, because a
+// client can cause any number.
 type errorLog struct {
 	log       *slog.Logger
 	sometimes rate.Sometimes

@@ -1,24 +1,23 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package server
 
 import (
-	"context"
-	"errors"
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// maxConns is how many connections each server keeps open. It is a part of the smallest usual limit of file descriptors, 1024.
+// maxConns is how many connections each server keeps open. It is a part of the smallest usual limit
+// of file descriptors, 1024.
 const maxConns = 250
 
-// traffic is what goes on on a server: its connections, and the handlers that run. http.Server.Shutdown waits neither for
-// connections that a handler has taken over nor, when its time is over, for anything; and it waits for slow clients.
+// traffic is a server's connections and running handlers. http.Server.Shutdown waits for slow
+// clients, but not for hijacked connections nor, when its time is over, for handlers.
 type traffic struct {
 	net.Listener
 
@@ -32,65 +31,14 @@ type traffic struct {
 	quiet    *time.Timer // while it stops: runs while no handler does
 }
 
-// conn is a connection.
-type conn struct {
-	net.Conn
-
-	from      netip.Prefix // the client: its IPv4 address, or its IPv6 /64
-	handlers  int          // running: with HTTP/2 there may be many
-	waiting   int          // of them, those that wait for the client
-	since     time.Time    // when it was accepted, or its last handler began or returned
-	displaced bool
-
-	bounded  atomic.Bool // it has a deadline for writes
-	final    atomic.Bool // that is the last one
-	hijacked atomic.Bool
-	broken   atomic.Bool // a write has failed
-}
-
-// Write implements net.Conn. Also what http.Server writes by itself, such as a 400, waits for the client for a bounded time, and
-// TLS's goodbye after a write that has failed for none.
-func (c *conn) Write(p []byte) (int, error) {
-	if c.broken.Load() {
-		return 0, net.ErrClosed
-	}
-	if !c.bounded.Load() && !c.hijacked.Load() {
-		_ = c.Conn.SetWriteDeadline(time.Now().Add(writeTimeout))
-	}
-	n, err := c.Conn.Write(p)
-	if err != nil && !c.hijacked.Load() {
-		c.broken.Store(true)
-	}
-	return n, err
-}
-
-// SetDeadline implements net.Conn.
-func (c *conn) SetDeadline(by time.Time) error {
-	return errors.Join(c.SetReadDeadline(by), c.SetWriteDeadline(by))
-}
-
-// SetWriteDeadline implements net.Conn.
-func (c *conn) SetWriteDeadline(by time.Time) error {
-	if c.final.Load() {
-		return nil
-	}
-	c.bounded.Store(!by.IsZero())
-	return c.Conn.SetWriteDeadline(by)
-}
-
-// hurry sets the last deadline for writes, TLS's goodbye included.
-func (c *conn) hurry() {
-	_ = c.SetWriteDeadline(time.Now().Add(slowLimit))
-	c.final.Store(true)
-}
-
 func newTraffic(l net.Listener) *traffic {
 	t := &traffic{Listener: l, open: map[*conn]struct{}{}, running: map[*exchange]struct{}{}}
 	t.changed = sync.NewCond(&t.mu)
 	return t
 }
 
-// Accept implements net.Listener. It never waits for a free place: a new connection displaces one that does nothing.
+// Accept implements net.Listener. It never waits for a free place: a new connection displaces an
+// idle one.
 func (t *traffic) Accept() (net.Conn, error) {
 	for {
 		raw, err := t.Listener.Accept()
@@ -126,9 +74,8 @@ func (t *traffic) admit(raw net.Conn) (c, displaced *conn) {
 	return c, displaced
 }
 
-// victimLocked returns the connection to displace: of the client that has the most, one without a running handler, the one that
-// has been so for the longest; else one whose handlers have run for a second and wait for the client. It returns nil if there is
-// none.
+// victimLocked returns the connection to displace, or nil: of the client that has the most, the one
+// that was idle for the longest; else one whose handlers have waited for the client for a second.
 func (t *traffic) victimLocked() (victim *conn) {
 	of := map[netip.Prefix]int{}
 	for c := range t.open {
@@ -144,34 +91,6 @@ func (t *traffic) victimLocked() (victim *conn) {
 		}
 	}
 	return victim
-}
-
-// before reports whether c is displaced before d.
-func (c *conn) before(d *conn, of map[netip.Prefix]int) bool {
-	switch {
-	case of[c.from] != of[d.from]:
-		return of[c.from] > of[d.from]
-	case (c.handlers == 0) != (d.handlers == 0):
-		return c.handlers == 0
-	default:
-		return c.since.Before(d.since)
-	}
-}
-
-// clientOf returns who is meant by an address: one IPv4 address or, as each host may have as many as it likes of them, an IPv6 /64.
-// What is no address counts as one client.
-func clientOf(address string) netip.Prefix {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	ip := at.Addr().Unmap().WithZone("")
-	bits := ip.BitLen()
-	if ip.Is6() {
-		bits = 64
-	}
-	client, _ := ip.Prefix(bits) // fits
-	return client
 }
 
 // turned notes the end of a connection.
@@ -193,35 +112,38 @@ func (t *traffic) turned(nc net.Conn, state http.ConnState) {
 	t.changed.Broadcast()
 }
 
-// connOf returns the connection below TLS.
-func connOf(nc net.Conn) *conn {
-	if tls, ok := nc.(interface{ NetConn() net.Conn }); ok {
-		nc = tls.NetConn()
-	}
-	c, _ := nc.(*conn) // else none of ours
-	return c
-}
-
-type connKey struct{}
-
-// withConn is for http.Server.ConnContext.
-func withConn(ctx context.Context, nc net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, connOf(nc))
-}
-
 // watched has the handler's calls waited for, and what they have of slow clients bounded.
 func (t *traffic) watched(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := newExchange(t, w, r)
+		x := newExchange(t.waits, w, r)
 		if !t.begin(x) {
 			http.Error(w, "the server has stopped", http.StatusServiceUnavailable)
 			return
 		}
 		defer t.end(x)
 		x.start(r)
-		h.ServeHTTP(answer{w, x}, r)
+		answered(h, answer{w, x}, r)
 		x.finish()
 	})
+}
+
+// answered calls the handler. It logs a panic and answers with 500.
+func answered(h http.Handler, w answer, r *http.Request) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it, too
+			panic(p)
+		}
+		loggerOf(r.Context()).Error("a handler has panicked", "handler", r.Pattern, "panic", p, "stack", string(debug.Stack()))
+		if w.x.begun {
+			panic(http.ErrAbortHandler) // so that the client does not take a part for the whole answer
+		}
+		http.Error(w, "the handler of "+r.Pattern+" has failed; the log says how", http.StatusInternalServerError)
+	}()
+	h.ServeHTTP(w, r)
 }
 
 func (t *traffic) begin(x *exchange) bool {
@@ -271,7 +193,7 @@ func (t *traffic) waits(c *conn, change int) {
 	c.waiting += change
 }
 
-// stop gives slow clients a moment from now on, and calls done as soon as no handler has run for a moment.
+// stop gives slow clients a moment from now on, and calls done when no handler has run for a moment.
 func (t *traffic) stop(done func()) {
 	t.mu.Lock()
 	t.stopping = true

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package server
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -18,14 +19,22 @@ import (
 // errBusy is that there are more questions than are reviewed.
 var errBusy = errors.New("too many tokens that were not seen before are waiting for a review")
 
-// lane is who asks: a client, with tokens that look like those of a ServiceAccount or with others; or a token that was valid lately.
+// maxReviews is how many reviews of a budget are under way at once: any client can make up tokens.
+const maxReviews = 8
+
+// question is what a review answers: a hash of token, verb and path. They are secret, and as long
+// as a client likes.
+type question [sha256.Size]byte
+
+// lane is a queue for one client, for its tokens that look like a ServiceAccount's or for others; or
+// for one token that was valid lately.
 type lane struct {
 	from      netip.Prefix
 	plausible bool
 	token     question
 }
 
-// budget is how many reviews are begun. The lanes take turns, so that one client cannot take all of them.
+// budget limits the rate of reviews. The lanes take turns, so that one client cannot take all.
 type budget struct {
 	every time.Duration // one review, on average
 	burst int           // so many at once after a pause
@@ -90,8 +99,8 @@ func (b *budget) leave(l lane, turn chan struct{}) {
 	b.serveLocked()
 }
 
-// serveLocked gives turns to as many as the budget has, and sets the timer for the next one. spent is when the budget would be full
-// but for the burst (the generic cell rate algorithm).
+// serveLocked gives turns to as many as the budget allows, and sets the timer for the next one.
+// spent is when the budget would be full but for the burst (the generic cell rate algorithm).
 func (b *budget) serveLocked() {
 	now := time.Now()
 	for len(b.turns) > 0 {
@@ -128,8 +137,8 @@ func (b *budget) serve() {
 	b.serveLocked()
 }
 
-// plausible reports whether a token looks like one that the API server has issued: a JWT that has an issuer and a subject, is
-// valid now, and is for one of the audiences. Its signature is not looked at.
+// plausible reports whether a token looks like one that the API server issued: a JWT with an issuer
+// and a subject, valid now, for one of the audiences. It does not check the signature.
 func plausible(token string, audiences []string) bool {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 || parts[2] == "" {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package server
 
 import (
 	"net/http"
@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// ambiguous returns why a request is not reviewed, or "": a handler could take its method or path for another one than the one
-// that the review is about.
+// ambiguous returns why a request is not reviewed, or "". A handler could mistake its method or path
+// for another one than the review is about.
 func ambiguous(r *http.Request) string {
 	path := r.URL.Path
 	switch {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package server
 
 import (
 	"crypto/ecdsa"
@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// selfSignedFor is how long a self-signed certificate is valid. The server makes another one when half of that is over.
+// selfSignedFor is how long a self-signed certificate is valid. Half of that later it is replaced.
 const selfSignedFor = 365 * 24 * time.Hour
 
-// selfSigned makes a certificate for the host's name and localhost, with one ECDSA P-256 key: an RSA key may take seconds. It
-// returns certificate and key as PEM.
+// selfSigned makes a certificate for the host's name and localhost, as PEM. Its key is ECDSA P-256:
+// an RSA key may take seconds.
 func selfSigned() (certificate, key []byte, err error) {
 	host, err := os.Hostname()
 	if err != nil {

@@ -1,0 +1,20 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package argument checks what users pass to the library.
+package argument
+
+import "reflect"
+
+// IsNil reports whether v is nil, or an interface that holds a nil.
+func IsNil(v any) bool {
+	r := reflect.ValueOf(v)
+	switch r.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan, reflect.Interface:
+		return r.IsNil()
+	default:
+		return false
+	}
+}

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package argument_test
+
+import (
+	"net/http"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/setpoint-dev/setpoint/internal/argument"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestIsNil(t *testing.T) {
+	for _, v := range []any{nil, (*http.ServeMux)(nil), http.HandlerFunc(nil), http.Header(nil), []int(nil), (chan int)(nil)} {
+		if !argument.IsNil(v) {
+			t.Errorf("%T is nil", v)
+		}
+	}
+	for _, v := range []any{0, "", struct{}{}, &http.ServeMux{}, http.Header{}} {
+		if argument.IsNil(v) {
+			t.Errorf("%T is not nil", v)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// asMain in the environment makes the test binary the program itself.
+const asMain = "HA_RUN_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asReplica) != "" || os.Getenv(asMain) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// driverProcess is the program in a process of its own.
+type driverProcess struct {
+	*exec.Cmd
+
+	t      *testing.T
+	stdout *bufio.Reader
+	stderr *os.File // also of the replicas, under -v: it ends when the last of them has
+	said   bytes.Buffer
+}
+
+func startMain(t *testing.T, args ...string) *driverProcess {
+	t.Helper()
+	p := &driverProcess{Cmd: exec.Command(os.Args[0], args...), t: t}
+	p.Env = append(os.Environ(), asMain+"=1")
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stdout = bufio.NewReader(io.TeeReader(out, &p.said))
+	var theirs *os.File
+	if p.stderr, theirs, err = os.Pipe(); err != nil {
+		t.Fatal(err)
+	}
+	p.Stderr = theirs
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	t.Cleanup(func() {
+		_ = p.Process.Kill()
+		p.stderr.Close()
+	})
+	return p
+}
+
+// waitFor reads lines until one has the text.
+func (p *driverProcess) waitFor(text string) {
+	p.t.Helper()
+	for {
+		line, err := p.stdout.ReadString('\n')
+		if strings.Contains(line, text) {
+			return
+		}
+		if err != nil {
+			p.t.Fatalf("it ended before %q:\n%s", text, p.finish())
+		}
+	}
+}
+
+// finish returns all that the program has printed, when it has ended, and all of its replicas.
+func (p *driverProcess) finish() string {
+	errs, _ := io.ReadAll(p.stderr)
+	_, _ = io.Copy(io.Discard, p.stdout)
+	_ = p.Wait()
+	return p.said.String() + "\n" + string(errs)
+}
+
+// Whatever happens to a leader, the next one takes over, no two lead at once, and what is written with a version is not written by
+// two (L1, L2, L3, L4, L5, L6).
+func TestL2_LeadersInTrouble(t *testing.T) {
+	t.Parallel()
+	p := startMain(t, "-rounds", "6", "-lease", "1s")
+	got := p.finish()
+	if p.ProcessState.ExitCode() != exitOK {
+		t.Fatalf("%v\n%s", p.ProcessState, got)
+	}
+	for i, x := range troubles {
+		if !regexp.MustCompile(`(?m)^ +\d+  ` + x.name + ` +\S+ +\S+ +[0-9.]+ m?s`).MatchString(got) {
+			t.Errorf("there is no round %d of %q", i+1, x.name)
+		}
+	}
+	for _, want := range []string{"  0 passed the fence when the trust in their term was over\n", "the network held it +unprotected", "All promises were kept\\."} {
+		if !regexp.MustCompile(want).MatchString(got) { // how wide a column is depends on its other rows
+			t.Errorf("it does not say %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(got)
+	}
+}
+
+// The judge tells when there is no fence: a leader that was suspended goes on to write.
+func TestL2_Unfenced(t *testing.T) {
+	t.Parallel()
+	p := startMain(t, "-rounds", "3", "-lease", "1s", "-unfenced")
+	got := p.finish()
+	if p.ProcessState.ExitCode() != exitFailure || !strings.Contains(got, "BROKEN promises") || !strings.Contains(got, "after the trust was over") {
+		t.Errorf("%v\n%s", p.ProcessState, got)
+	}
+}
+
+// A killed driver leaves no replica, not even one that is suspended.
+func TestKilledDriver(t *testing.T) {
+	t.Parallel()
+	p := startMain(t, "-lease", "30s", "-rounds", "3", "-v", "-first", "suspend")
+	p.waitFor("suspended")
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.finish() // returns when nobody has its standard error open
+}
+
+func TestInterruptedDriver(t *testing.T) {
+	t.Parallel()
+	p := startMain(t, "-v", "-lease", "10s", "-first", "kill")
+	p.waitFor("round 1:")
+	if err := p.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.finish(); p.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(got, "all that was started has stopped") {
+		t.Errorf("%v\n%s", p.ProcessState, got)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for args, want := range map[string]string{
+		"-lease 1500ms":  "whole seconds",
+		"-lease 0s":      "whole seconds",
+		"-rounds 0":      "must be positive",
+		"-groups -1":     "must be positive",
+		"more":           "unknown argument",
+		"-first trouble": "-first",
+		"-nonsense":      "not defined",
+	} {
+		var errs bytes.Buffer
+		if _, err := parse(strings.Fields(args), &errs); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "-help") {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+	if _, err := parse([]string{"-help"}, io.Discard); err == nil || errors.Is(err, errBroken) {
+		t.Error(err)
+	}
+}

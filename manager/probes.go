@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/server"
+)
+
+// probes are the checks of /livez and /readyz.
+type probes struct {
+	server.Health
+
+	roster                                 *roster // its lock guards live and ready
+	leases                                 *leases
+	ping, informers, certificate, shutdown *server.Check
+	live, ready                            []*server.Check // those that were added
+}
+
+// newProbes makes the checks. certificate is nil if there is no TLS server.
+func newProbes(r *roster, l *leases, c *cache.Cache, certificate func() error) *probes {
+	p := &probes{
+		roster: r, leases: l, informers: informersCheck(c),
+		ping: server.NewCheck("ping", func(context.Context) error { return nil }),
+		shutdown: server.NewCheck("shutdown", func(context.Context) error {
+			if _, stopping := r.current(); stopping {
+				return errors.New("a stop was asked for")
+			}
+			return nil
+		}),
+	}
+	if certificate != nil {
+		p.certificate = server.NewCheck("certificate", func(context.Context) error { return certificate() })
+	}
+	p.Live, p.Ready = p.livez, p.readyz
+	return p
+}
+
+// livez returns the checks of /livez.
+func (p *probes) livez() []*server.Check {
+	checks := []*server.Check{p.ping}
+	for _, l := range p.leases.elected() {
+		checks = append(checks, l.alive)
+	}
+	controllers, _ := p.roster.current()
+	for _, c := range controllers {
+		if c.alive != nil {
+			checks = append(checks, c.alive)
+		}
+	}
+	return append(checks, p.added(&p.live)...)
+}
+
+// readyz returns the checks of /readyz.
+func (p *probes) readyz() (checks []*server.Check) {
+	for _, l := range p.leases.elected() {
+		checks = append(checks, l.usability)
+	}
+	controllers, _ := p.roster.current()
+	for _, c := range controllers {
+		checks = append(checks, c.synced)
+	}
+	checks = append(checks, p.informers)
+	if p.certificate != nil {
+		checks = append(checks, p.certificate)
+	}
+	return append(append(checks, p.added(&p.ready)...), p.shutdown)
+}
+
+func (p *probes) added(to *[]*server.Check) []*server.Check {
+	p.roster.mu.Lock()
+	defer p.roster.mu.Unlock()
+	return slices.Clone(*to)
+}
+
+// add adds a check to live or ready.
+func (p *probes) add(method string, to *[]*server.Check, name string, ask func(context.Context) error) error {
+	switch {
+	case len(validation.IsConfigMapKey(name)) > 0:
+		return fmt.Errorf("%s: %q is no name for a check; use letters, digits, '-', '_' and '.'", method, name)
+	case ask == nil:
+		return fmt.Errorf("%s: %q is a nil function", method, name)
+	case reserved(name):
+		return fmt.Errorf("%s: %q is the name of a check of the manager; choose another one", method, name)
+	}
+	p.roster.mu.Lock()
+	defer p.roster.mu.Unlock()
+	if slices.ContainsFunc(*to, func(c *server.Check) bool { return c.Name() == name }) {
+		return fmt.Errorf("%s: two checks are named %q; give each a name of its own", method, name)
+	}
+	*to = append(*to, server.NewCheck(name, ask))
+	return nil
+}
+
+// reserved reports whether a check of the manager may have this name.
+func reserved(name string) bool {
+	return slices.Contains([]string{"ping", "shutdown", "informers", "certificate"}, name) ||
+		strings.HasPrefix(name, "leader-election") || strings.HasPrefix(name, "controller-")
+}

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Health answers the kubelet's probes:
+//
+//	/livez, /healthz  is there a reason to replace the process?
+//	/readyz           may it be sent requests?
+//	/livez/NAME       one check of them
+//
+// The answers have the form of Kubernetes' own components: 200 and "ok", or 500 and a line for each
+// check. ?verbose returns the lines in any case; ?exclude=NAME leaves a check out. Unlike theirs,
+// the lines say what is wrong: serve them to the kubelet, and not to the world.
+type Health struct {
+	// Live and Ready return the checks of /livez and /readyz. They are called for each request.
+	Live, Ready func() []*Check
+
+	calls sync.WaitGroup // of checks, that have not returned
+}
+
+// Mount adds the paths to a server.
+func (h *Health) Mount(s *Server) error {
+	var wrong []error
+	for _, path := range []string{"/livez", "/healthz", "/readyz"} {
+		checks := h.Live
+		if path == "/readyz" {
+			checks = h.Ready
+		}
+		answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, path, checks()) })
+		wrong = append(wrong, s.Handle("GET "+path, answer), s.Handle("GET "+path+"/{name...}", answer))
+	}
+	return errors.Join(wrong...)
+}
+
+// Wait waits until each call of a check has returned. Call it when the server has stopped.
+func (h *Health) Wait() { h.calls.Wait() }
+
+// serve answers a request for a path or, with a name, for one of its checks.
+func (h *Health) serve(w http.ResponseWriter, r *http.Request, path string, checks []*Check) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	checks = slices.Clone(checks)
+	name, query := r.PathValue("name"), r.URL.Query()
+	if name != "" {
+		checks = slices.DeleteFunc(checks, func(c *Check) bool { return c.name != name })
+		if len(checks) == 0 {
+			http.Error(w, fmt.Sprintf("there is no check %q", name), http.StatusNotFound)
+			return
+		}
+	}
+	var unknown []string
+	for _, excluded := range query["exclude"] {
+		left := slices.DeleteFunc(checks, func(c *Check) bool { return c.name == excluded })
+		if len(left) == len(checks) {
+			unknown = append(unknown, excluded)
+		}
+		checks = left
+	}
+	text, failed := h.ask(r.Context(), path, checks)
+	if len(unknown) > 0 {
+		text += fmt.Sprintf("warn: some health checks cannot be excluded: no matches for %q\n", unknown)
+	}
+	if name == "" {
+		verdict := " check passed\n"
+		if failed {
+			verdict = " check failed\n"
+		}
+		text += strings.TrimPrefix(path, "/") + verdict
+	}
+	switch {
+	case failed:
+		w.WriteHeader(http.StatusInternalServerError)
+	case !query.Has("verbose"):
+		text = "ok"
+	}
+	fmt.Fprint(w, text)
+}
+
+// ask asks all of them at once, and returns a line for each.
+func (h *Health) ask(ctx context.Context, path string, checks []*Check) (text string, failed bool) {
+	askings := make([]*asking, len(checks))
+	for i, c := range checks {
+		askings[i] = c.begin(ctx, &h.calls)
+	}
+	var lines strings.Builder
+	for i, c := range checks {
+		err := askings[i].result()
+		c.log(ctx, path, err)
+		said := Remark("")
+		switch {
+		case err == nil:
+			fmt.Fprintf(&lines, "[+]%s ok\n", c.name)
+		case errors.As(err, &said):
+			fmt.Fprintf(&lines, "[+]%s ok: %s\n", c.name, oneLine(string(said)))
+		default:
+			failed = true
+			fmt.Fprintf(&lines, "[-]%s failed: %s\n", c.name, oneLine(err.Error()))
+		}
+	}
+	return lines.String(), failed
+}
+
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}

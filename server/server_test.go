@@ -1,0 +1,214 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/setpoint-dev/setpoint/server"
+)
+
+// open opens a server on a free port.
+func open(t *testing.T, o server.Options) *server.Server {
+	t.Helper()
+	l, err := server.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Listener = l
+	s, err := server.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// serve runs a server. stop asks it to stop, and cancel ends its requests; result is Serve's.
+func serve(t *testing.T, s *server.Server) (stop, cancel func(), result func() error) {
+	t.Helper()
+	take, stop := context.WithCancel(t.Context())
+	work, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(take, work) }()
+	return stop, cancel, func() error { return <-done }
+}
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is self-signed
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+func address(s *server.Server) string {
+	_, at, _ := strings.Cut(s.String(), " on ")
+	return at
+}
+
+func TestServe_WithoutAManager(t *testing.T) {
+	for scheme, o := range map[string]server.Options{"http": {Name: "page server", Plain: true}, "https": {Name: "page server"}} {
+		t.Run(scheme, func(t *testing.T) {
+			s := open(t, o)
+			if err := s.Handle("GET /page", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") })); err != nil {
+				t.Fatal(err)
+			}
+			stop, cancel, result := serve(t, s)
+			defer cancel()
+			if status, body := get(t, scheme+"://"+address(s)+"/page"); status != http.StatusOK || body != "here" {
+				t.Errorf("%d %q", status, body)
+			}
+			stop()
+			if err := result(); err != nil {
+				t.Error(err)
+			}
+			if err := s.Certificate(); err != nil {
+				t.Error(err)
+			}
+			if got := s.String(); got != "the page server on "+address(s) {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+func TestServe_RequestsUnderWayEndWithTheWork(t *testing.T) {
+	s := open(t, server.Options{Plain: true})
+	began := make(chan struct{})
+	if err := s.Handle("/slow", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(began)
+		<-r.Context().Done()
+		fmt.Fprint(w, "done")
+	})); err != nil {
+		t.Fatal(err)
+	}
+	stop, cancel, result := serve(t, s)
+	answered := make(chan string, 1)
+	go func() {
+		_, body := get(t, "http://"+address(s)+"/slow")
+		answered <- body
+	}()
+	<-began
+	stop()
+	select {
+	case got := <-answered:
+		t.Errorf("the stop ended the request: %q", got)
+	default:
+	}
+	cancel()
+	if got := <-answered; got != "done" {
+		t.Errorf("answered %q", got)
+	}
+	if err := result(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServe_TheErrorOfTheListenerIsReturned(t *testing.T) {
+	s := open(t, server.Options{Plain: true})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, cancel, result := serve(t, s)
+	defer cancel()
+	if err := result(); err == nil {
+		t.Error("a server without a listener served")
+	}
+}
+
+func TestOpen_AnAddressThatIsTaken(t *testing.T) {
+	first := open(t, server.Options{Plain: true})
+	defer first.Close()
+	second, err := server.New(server.Options{Plain: true, Address: address(first)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "is taken") {
+		t.Error(err)
+	}
+}
+
+func TestAuthorize_NeedsAClient(t *testing.T) {
+	s, err := server.New(server.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Authorize(http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), "server.Options.Client") {
+		t.Error(err)
+	}
+}
+
+func TestValidate_NamesTheField(t *testing.T) {
+	for want, o := range map[string]server.Options{
+		"both Address and Listener":       {Address: ":0", Listener: &net.TCPListener{}},
+		"server.Options.Plain":            {Plain: true, CertDir: "tls"},
+		"server.Options.CertDir":          {CertDir: "tls", CertFile: "a", KeyFile: "b"},
+		"one of CertFile and KeyFile":     {CertFile: "a"},
+		"of CertFile and KeyFile is set;": {KeyFile: "b"},
+	} {
+		if _, err := server.New(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func TestHealth_WithoutAManager(t *testing.T) {
+	well := server.NewCheck("well", func(context.Context) error { return server.Remark("hardly") })
+	late := server.NewCheck("late", func(context.Context) error { return context.DeadlineExceeded })
+	h := &server.Health{
+		Live:  func() []*server.Check { return []*server.Check{well} },
+		Ready: func() []*server.Check { return []*server.Check{well, late} },
+	}
+	s := open(t, server.Options{Plain: true})
+	if err := h.Mount(s); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Mount(s); err == nil {
+		t.Error("the paths are mounted twice")
+	}
+	stop, cancel, result := serve(t, s)
+	defer cancel()
+	for path, want := range map[string]string{
+		"/livez?verbose": "[+]well ok: hardly\nlivez check passed\n",
+		"/readyz":        "[+]well ok: hardly\n[-]late failed: context deadline exceeded\nreadyz check failed\n",
+		"/readyz/well":   "ok",
+	} {
+		if _, got := get(t, "http://"+address(s)+path); got != want {
+			t.Errorf("%s: %q", path, got)
+		}
+	}
+	stop()
+	if err := result(); err != nil {
+		t.Error(err)
+	}
+	h.Wait()
+}
+
+func TestHandle_NilIsAnError(t *testing.T) {
+	s, err := server.New(server.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Handle("/a", http.HandlerFunc(nil)); err == nil {
+		t.Error("a nil handler is mounted")
+	}
+}

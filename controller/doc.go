@@ -33,7 +33,7 @@
 // # What a Reconcile may count on
 //
 // Its reads show what its key has written before (C6), if it made the requests with its context and
-// a client that was built from the configuration of a [client.Client]: that client's ledger records
+// a client that was built from the configuration of a client.Client: that client's ledger records
 // the versions that were written. Before a key is reconciled again, every informer that the
 // controller watches or Reads must show them. Until then the key is parked, and the workers go on
 // with other keys.

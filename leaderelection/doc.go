@@ -26,8 +26,8 @@
 // before. Only a process that has not seen the Lease before it was deleted creates it at once. Whoever holds it under our identity
 // is a rival, too, unless the record is one that this process wrote: a renew time, to the microsecond, tells.
 //
-// L2 (with package client): what leads is given a [term.Term] in its contexts. Requests that carry it are refused when its trust
-// is over, when somebody else was seen to hold the Lease, or when lead has returned. See package client for what is beyond any fence.
+// L2 (with package term): what leads is given a [term.Term] in its contexts. Requests that carry it are refused when its trust
+// is over, when somebody else was seen to hold the Lease, or when lead has returned. See package term for what is beyond any fence.
 //
 // L3: a Lease is released only after lead has returned. While it runs, also during a slow stop, the Lease is renewed.
 //

@@ -26,12 +26,13 @@ var mayImport = map[string][]string{
 	"hook":            {},
 	"workqueue":       {"hook"},
 	"handler":         {"workqueue"},
-	"cache":           {"hook"},
+	"cache":           {"hook", "internal/listwatch"},
+	"cache/factory":   {"cache"},
 	"client":          {"hook", "internal/apipath", "internal/peek"},
 	"source":          {"handler", "workqueue", "cache", "hook"},
 	"controller":      {"source", "handler", "workqueue", "cache", "client", "hook"},
 	"leaderelection":  {"client", "hook"},
-	"manager":         {"leaderelection", "cache", "client", "metrics", "debug", "hook"},
+	"manager":         {"leaderelection", "cache", "cache/factory", "client", "metrics", "debug", "hook"},
 	"metrics":         {"hook"},
 	"debug":           {},
 	"envtest":         {"client"},
@@ -39,10 +40,11 @@ var mayImport = map[string][]string{
 	"envtest/fault":   {"internal/apipath"},
 	"envtest/sim":     {"client", "manager", "leaderelection"},
 
-	"internal/apipath":  {},
-	"internal/fakeapi":  {"internal/apipath"}, // for our own tests
-	"internal/peek":     {},
-	"internal/scenario": {}, "internal/scenario/election": {}, // they have tests only
+	"internal/apipath":   {},
+	"internal/fakeapi":   {"internal/apipath"}, // for our own tests
+	"internal/listwatch": {"hook"},
+	"internal/peek":      {},
+	"internal/scenario":  {}, "internal/scenario/election": {}, // they have tests only
 }
 
 // onlyIn says where production code may import a package, and why not elsewhere. A name ending in a slash stands for

@@ -30,6 +30,7 @@ import (
 	fcache "k8s.io/client-go/tools/cache/testing"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
@@ -80,7 +81,7 @@ func TestAdopt_UnitTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clientset := fake.NewClientset(configMap("a"))
 		c := cache.New(nil, cache.Options{})
-		f := cache.NewInformerFactory(c, clientset)
+		f := factory.New(c, clientset)
 		maps := cache.Adopt[*corev1.ConfigMap](c, f.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
 		var got keys
 		ctl := controller.New("test", &got, controller.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -109,7 +110,10 @@ func TestAdopt_HostsFactory(t *testing.T) {
 		host := informers.NewSharedInformerFactory(clientset, 0)
 		informer := host.Core().V1().ConfigMaps().Informer()
 		var seen sync.Map
-		must(informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { seen.Store(obj.(*corev1.ConfigMap).Name, true) }}))
+		_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { seen.Store(obj.(*corev1.ConfigMap).Name, true) }})
+		if err != nil {
+			t.Fatal(err)
+		}
 		c := cache.New(nil, cache.Options{})
 		maps := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
 		var got keys
@@ -390,7 +394,7 @@ func TestAdopt_Owner(t *testing.T) {
 		yes := true
 		child.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "parent", UID: "1", Controller: &yes}}
 		c := cache.New(nil, cache.Options{})
-		f := cache.NewInformerFactory(c, fake.NewClientset(child))
+		f := factory.New(c, fake.NewClientset(child))
 		deployments := cache.Adopt[*appsv1.Deployment](c, f.Apps().V1().Deployments().Informer(), cache.AdoptOptions{Scope: meta.RESTScopeNamespace})
 		maps := cache.Adopt[*corev1.ConfigMap](c, f.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
 		var got keys
@@ -411,7 +415,7 @@ func TestAdopt_Own(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
 		api.Put(fakeapi.ConfigMaps, configMap("a"))
 		c, _ := newCache(t, api)
-		f := cache.NewInformerFactory(c, nil)
+		f := factory.New(c, nil)
 		own := cache.Adopt[*corev1.ConfigMap](c, f.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
 		defer start(t, c)()
 		synced(t, own)

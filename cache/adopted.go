@@ -46,7 +46,7 @@ func (f *foreign) misfit() error {
 
 // misfit says that an object is of another type.
 func misfit(t reflect.Type, obj any) error {
-	if reflect.TypeOf(obj) == t {
+	if of := reflect.TypeOf(obj); of == t || t.Kind() == reflect.Interface && of.Implements(t) {
 		return nil
 	}
 	return fmt.Errorf("the informer was given for %s, but it holds %T; name that type, or give another informer", t, obj)
@@ -95,16 +95,16 @@ func (i *informer) attend(ctx context.Context) {
 
 // learnMapping asks how the kind is served, until there is an answer.
 func (i *informer) learnMapping(ctx context.Context) {
-	for i.cache.hasBackend() && ctx.Err() == nil {
-		m, err := i.cache.backend.MappingWithin(ctx, i.key.gvk, askAgain)
-		if err == nil {
-			if given := i.mapping.Load(); given != nil { // its resource is a guess, its scope is not
-				m = &meta.RESTMapping{Resource: m.Resource, GroupVersionKind: m.GroupVersionKind, Scope: given.Scope}
-			}
-			i.mapping.Store(m)
-			i.cache.tellChanged()
-			return
-		}
-		_ = sleep(ctx, max(untilAskedAgain(err), time.Second)) // its error is ctx's
+	if !i.cache.hasBackend() {
+		return
 	}
+	m := i.key.target(i.cache.backend).AwaitMapping(ctx)
+	if m == nil {
+		return
+	}
+	if given := i.mapping.Load(); given != nil { // its resource is a guess, its scope is not
+		m = &meta.RESTMapping{Resource: m.Resource, GroupVersionKind: m.GroupVersionKind, Scope: given.Scope}
+	}
+	i.mapping.Store(m)
+	i.cache.tellChanged()
 }

@@ -6,7 +6,6 @@ package cache
 import (
 	"context"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -26,15 +25,13 @@ import (
 type Backend interface {
 	// Scheme knows the Go types of the kinds.
 	Scheme() *runtime.Scheme
-	// Mapping says as which resource a kind is served. For a kind that is not served it returns an error for which
-	// meta.IsNoMatchError is true, and asks again at the next call.
-	Mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error)
-	// MappingWithin is Mapping, but an answer of the API server that is no older than age will do. Its error may have a method
-	// Asked() time.Time that says how old it is.
+	// MappingWithin returns how a kind is served. For a kind that is not served it returns an error for
+	// which meta.IsNoMatchError is true. An error may be as old as age; its method Asked() time.Time, if
+	// it has one, returns how old it is.
 	MappingWithin(ctx context.Context, gvk schema.GroupVersionKind, age time.Duration) (*meta.RESTMapping, error)
-	// Known is Mapping without a request: nil if it has not been asked for, or was forgotten.
+	// Known is MappingWithin without a request. It returns nil if the mapping is not known.
 	Known(gvk schema.GroupVersionKind) *meta.RESTMapping
-	// Forget drops what Mapping knows of a kind: the API server answered 404.
+	// Forget drops the mapping of a kind: the API server answered 404.
 	Forget(gvk schema.GroupVersionKind)
 	// RESTClient returns a client for requests about a kind that the scheme knows.
 	RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error)
@@ -164,7 +161,7 @@ func (c *Cache) acquire(k key, example Object) *informer {
 // release gives an informer back. The last one stops it (S6).
 func (c *Cache) release(i *informer) {
 	if unattended := c.forget(i); unattended {
-		i.waiters.end(false)
+		i.waiters.end(true)
 	}
 }
 
@@ -222,11 +219,19 @@ func (c *Cache) changedLocked() {
 	c.changed = make(chan struct{})
 }
 
-func (c *Cache) reject(err error) error {
+// Reject records a mistake in the wiring, which Validate and the manager's Run return.
+func (c *Cache) Reject(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.broken = append(c.broken, err)
-	return err
+}
+
+// Scheme returns the scheme of the Backend, or nil if there is none.
+func (c *Cache) Scheme() *runtime.Scheme {
+	if !c.hasBackend() {
+		return nil
+	}
+	return c.backend.Scheme()
 }
 
 // States returns where each informer stands, in no particular order. It counts the objects of each and estimates their size,
@@ -260,11 +265,4 @@ func (c *Cache) all() []*informer {
 		all = append(all, i)
 	}
 	return all
-}
-
-// String counts the informers.
-func (c *Cache) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return fmt.Sprintf("cache of %d informers", len(c.informers))
 }

@@ -10,22 +10,15 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-const (
-	// page is how many objects are asked for at a time.
-	page = 500
-	// lookAgain is how often is looked at what comes without an event, such as the version of a bookmark.
-	lookAgain = time.Second
-	// pageLimit is when a page does not come any more: API servers end their requests after a minute.
-	pageLimit = 65 * time.Second
-)
+// lookAgain is the first pause before another look at what comes without an event, such as the
+// version of a bookmark.
+const lookAgain = time.Second
 
 // CatchUp returns nil once the local copy shows what the API server has of the handle's scope at the call, or what came after it:
 // each object at its version then or a later one, and none that was gone. A kind that is not served has nothing to show. It is for
@@ -160,11 +153,7 @@ func (i *informer) given() version {
 	if i.lw == nil {
 		return 0
 	}
-	s := i.lw.current.Load()
-	if s == nil {
-		return 0
-	}
-	return version(s.given.Load())
+	return version(i.lw.Given())
 }
 
 // String names the kind, and the scope if it is not everything.
@@ -227,65 +216,33 @@ func (i *informer) has(o *listed) bool {
 	if versionOf(i.cache.seed, at).reaches(o.version) {
 		return true
 	}
-	if at == "" && i.bad.of(o.name) != nil {
+	if at == "" && i.undecodable(o.name) != nil {
 		return true
 	}
 	stored := i.stored(&Written{Namespace: o.name.Namespace, Name: o.name.Name})
 	return stored != nil && versionOf(i.cache.seed, stored.GetResourceVersion()).reaches(o.version)
 }
 
-// listNow asks the API server what it has for the informer, again and again until it answers. It returns nil if the kind is not
-// served.
+// listNow asks the API server what it has for the informer, again and again until it answers. It
+// returns nil if the kind is not served.
 func (i *informer) listNow(ctx context.Context) (*listing, error) {
 	if !i.cache.hasBackend() || i.key.gvk.Version == "" {
 		return nil, fmt.Errorf("%s cannot be compared with what the API server has: give the informer to cache.Adopt, with its kind, in a cache that "+
 			"has a client, or use cache.For", i)
 	}
-	pause := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Steps: 10, Cap: longestWait}
-	for {
-		m, err := i.cache.backend.MappingWithin(ctx, i.key.gvk, 0)
-		var l *listing
-		if err == nil {
-			l, err = i.listAll(ctx, m)
-		}
-		switch {
-		case err == nil:
-			return l, nil
-		case meta.IsNoMatchError(err):
-			return nil, nil //nolint:nilnil // as it says
-		case apierrors.IsNotFound(err):
-			i.cache.backend.Forget(i.key.gvk) // and ask
-		}
-		if sleep(ctx, max(askedFor(err), pause.Step())) != nil {
-			return nil, fmt.Errorf("what the API server has of %s is not known: %w", i, errors.Join(err, context.Cause(ctx)))
-		}
+	list, served, err := i.key.target(i.cache.backend).AwaitMetadata(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("what the API server has of %s is not known: %w", i, err)
 	}
-}
-
-// listAll lists the metadata of all that the informer is for, page by page.
-func (i *informer) listAll(ctx context.Context, m *meta.RESTMapping) (*listing, error) {
-	l := &listing{ids: map[uint64]struct{}{}}
-	o := metav1.ListOptions{LabelSelector: i.key.labels, FieldSelector: i.key.fieldSelector(), Limit: page}
-	for {
-		limited, cancel := context.WithTimeout(ctx, pageLimit)
-		answer, err := metadataRequests{i}.list(limited, m, o)
-		cancel()
-		if err != nil {
-			return nil, err
-		}
-		list, ok := answer.(*metav1.PartialObjectMetadataList)
-		if !ok {
-			return nil, fmt.Errorf("%s was answered with a %T", i, answer)
-		}
-		for n := range list.Items {
-			found := &list.Items[n]
-			id := identity(i.cache.seed, found)
-			l.ids[id] = struct{}{}
-			l.objects = append(l.objects, listed{versionOf(i.cache.seed, found.ResourceVersion), nameOf(found)})
-		}
-		l.at = versionOf(i.cache.seed, list.ResourceVersion)
-		if o.Continue = list.Continue; o.Continue == "" {
-			return l, nil
-		}
+	if !served {
+		return nil, nil //nolint:nilnil // as it says
 	}
+	seed := i.cache.seed
+	l := &listing{at: versionOf(seed, list.ResourceVersion), ids: map[uint64]struct{}{}}
+	for n := range list.Items {
+		found := &list.Items[n]
+		l.ids[identity(seed, found)] = struct{}{}
+		l.objects = append(l.objects, listed{versionOf(seed, found.ResourceVersion), listwatch.NameOf(found)})
+	}
+	return l, nil
 }

@@ -13,9 +13,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // informer is a client-go informer with a state that can be asked for.
@@ -23,7 +25,7 @@ type informer struct {
 	key     key
 	cache   *Cache
 	shared  toolscache.SharedIndexInformer
-	lw      *listerWatcher                   // nil of one that was not made here
+	lw      *listwatch.ListerWatcher         // nil of one that was not made here
 	foreign bool                             // the host program's: it is never started or stopped here
 	mapping atomic.Pointer[meta.RESTMapping] // how the kind was served last; set before it is synced
 	stopped chan struct{}                    // closed by run
@@ -33,7 +35,7 @@ type informer struct {
 	learned atomic.Pointer[schema.GroupResource] // what an informer that was not made here keeps for certain
 	waiters waiters
 
-	bad, untransformed broken
+	untransformed listwatch.Broken // objects for which the transform failed
 
 	refs   int                // guarded by the cache's mutex
 	cancel context.CancelFunc // guarded by the cache's mutex; nil before it runs
@@ -50,15 +52,17 @@ func newInformer(c *Cache, k key, example Object) *informer {
 	}
 	i := &informer{key: k, cache: c, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
 	i.guess = *usualPlural(k.gvk)
-	i.lw = newListerWatcher(i)
-	i.shared = ownResync{toolscache.NewSharedIndexInformerWithOptions(i.lw.listWatch(), example, toolscache.SharedIndexInformerOptions{
+	i.lw = listwatch.New(k.target(c.backend), listwatch.Reports{
+		State: i.report, Mapping: i.mapping.Store, Listed: c.tellRelisted, Delivered: i.delivered, Store: i.store,
+	})
+	i.shared = ownResync{toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), example, toolscache.SharedIndexInformerOptions{
 		ResyncPeriod:      resyncCheck,
 		Indexers:          builtInIndexers(),
 		ObjectDescription: k.gvk.String(),
 	})}
 	if report := c.hooks.BrokenObject; report != nil {
 		tell := func(object string, err error) { report(k.kind(), object, err) }
-		i.bad.report, i.untransformed.report = tell, tell
+		i.lw.Broken.Report, i.untransformed.Report = tell, tell
 	}
 	// These cannot fail: it has not started.
 	_ = i.shared.SetWatchErrorHandlerWithContext(logUnlessStopped)
@@ -93,7 +97,7 @@ func (i *informer) run(ctx context.Context) {
 	<-ctx.Done() // it returns at once if somebody else has run it
 	noticing.Wait()
 	if i.lw != nil {
-		i.lw.join()
+		i.lw.Join()
 	}
 	i.set(hook.Stopped, nil)
 	i.waiters.end(false) // client-go has joined its callbacks
@@ -203,9 +207,10 @@ func (i *informer) state() hook.InformerState {
 		s.Scope += unknown
 		return s
 	}
-	s.Lists, s.Watches, s.Quiet = i.lw.lists.Load(), i.lw.watches.Load(), i.lw.quiet.Load()
-	few, all := i.bad.some()
-	more, others := i.untransformed.some()
+	counts := i.lw.Counts()
+	s.Lists, s.Watches, s.Quiet = counts.Lists, counts.Watches, counts.Quiet
+	few, all := i.lw.Broken.Some()
+	more, others := i.untransformed.Some()
 	s.Broken, s.BrokenCount = append(few, more...), all+others
 	return s
 }
@@ -228,6 +233,19 @@ func (i *informer) size() (objects int, bytes int64) {
 		return len(keys), 0
 	}
 	return len(keys), length * int64(len(keys)) / seen
+}
+
+// delivered forgets objects that are gone.
+func (i *informer) delivered() { i.untransformed.Prune(i.store()) }
+
+func (i *informer) store() toolscache.Store { return i.shared.GetStore() }
+
+// undecodable returns why an object cannot be decoded, or nil.
+func (i *informer) undecodable(name types.NamespacedName) error {
+	if i.lw == nil {
+		return nil
+	}
+	return i.lw.Broken.Of(name)
 }
 
 // synced is closed when the initial list is in the store.

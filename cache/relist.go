@@ -15,7 +15,10 @@ func (d *Declarations) Missed(w Written) bool {
 	}
 	for _, g := range n.groups {
 		i := g.keeper(&w)
-		if i == nil || i.lw == nil || i.lw.listed.Load() == nil || !i.relisted(w.ResourceVersion) {
+		if i == nil || i.lw == nil {
+			continue
+		}
+		if _, listed := i.lw.Listed(); !listed || !i.relisted(w.ResourceVersion) {
 			continue
 		}
 		if stored := i.stored(&w); (stored == nil || stored.GetUID() != w.UID) && !g.scope.excludes(&w, i.key) {

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // Resolve asks the API server what became of a write whose answer was lost. It lists the metadata of
@@ -57,14 +59,10 @@ type metadataList struct {
 
 func (i *informer) listMetadata(ctx context.Context, at place) (*metadataList, error) {
 	all := &metadataList{items: map[types.UID]*metav1.PartialObjectMetadata{}}
-	k := key{gvk: i.key.gvk, form: metadataOnly, place: at}
-	list, err := (&informer{key: k, cache: i.cache}).requests().list(ctx, i.mapping.Load(), metav1.ListOptions{FieldSelector: k.fieldSelector()})
+	k := key{gvk: i.key.gvk, form: listwatch.Metadata, place: at}
+	objects, err := k.target(i.cache.backend).ListMetadata(ctx, i.mapping.Load(), 0)
 	if err != nil {
 		return nil, err
-	}
-	objects, ok := list.(*metav1.PartialObjectMetadataList)
-	if !ok {
-		return nil, fmt.Errorf("the list is a %T", list)
 	}
 	all.version = objects.ResourceVersion
 	for n := range objects.Items {

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // Scope says which objects of a kind a handle is for, and what is kept of them. The zero value is all of them, without
@@ -64,35 +66,14 @@ func (s Scope) Validate() error {
 	return nil
 }
 
-// form is what objects are decoded into.
-type form uint8
-
-const (
-	typed form = iota
-	untyped
-	metadataOnly
-)
-
-func formOf(t reflect.Type) form {
+func formOf(t reflect.Type) listwatch.Form {
 	switch t {
 	case reflect.TypeFor[*unstructured.Unstructured]():
-		return untyped
+		return listwatch.Unstructured
 	case reflect.TypeFor[*metav1.PartialObjectMetadata]():
-		return metadataOnly
+		return listwatch.Metadata
 	default:
-		return typed
-	}
-}
-
-// String names the form where it is not the usual one.
-func (f form) String() string {
-	switch f {
-	case untyped:
-		return "unstructured"
-	case metadataOnly:
-		return "metadata"
-	default:
-		return "typed"
+		return listwatch.Typed
 	}
 }
 
@@ -102,7 +83,7 @@ type place struct{ namespace, name string }
 // key is what informers are shared by.
 type key struct {
 	gvk               schema.GroupVersionKind
-	form              form
+	form              listwatch.Form
 	place             place
 	labels, fields    string
 	transform         *Transform
@@ -111,7 +92,7 @@ type key struct {
 	foreign           *foreign // of an informer that was not made here
 }
 
-func (s Scope) key(gvk schema.GroupVersionKind, f form) key {
+func (s Scope) key(gvk schema.GroupVersionKind, f listwatch.Form) key {
 	k := key{gvk: gvk, form: f, transform: s.Transform, keepManagedFields: s.KeepManagedFields, readOnly: s.ReadOnly}
 	if s.Labels != nil {
 		k.labels = s.Labels.String()
@@ -140,6 +121,14 @@ func (k key) fieldSelector() string {
 	return k.fields + "," + byName
 }
 
+// target is what the informer lists and watches.
+func (k key) target(b Backend) listwatch.Target {
+	return listwatch.Target{
+		Backend: b, Kind: k.gvk, Form: k.form,
+		Namespace: k.place.namespace, Name: k.place.name, Labels: k.labels, Fields: k.fieldSelector(),
+	}
+}
+
 // kind is the kind in the form Kind.version.group.
 func (k key) kind() string {
 	return strings.TrimSuffix(k.gvk.Kind+"."+k.gvk.Version+"."+k.gvk.Group, ".")
@@ -153,7 +142,7 @@ func (k key) String() string {
 			words = append(words, fmt.Sprintf(format, value))
 		}
 	}
-	if k.form != typed {
+	if k.form != listwatch.Typed {
 		words = append(words, k.form.String())
 	}
 	add("name %s", k.place.name)
@@ -246,7 +235,7 @@ func (s Scope) tell(f func()) (end func()) {
 
 // kindOf finds the kind of an example of T, in the scheme or the scope, and says what is wrong with it.
 func (s Scope) kindOf(scheme *runtime.Scheme, example Object) (schema.GroupVersionKind, error) {
-	if f := formOf(reflect.TypeOf(example)); f != typed {
+	if f := formOf(reflect.TypeOf(example)); f != listwatch.Typed {
 		if s.Kind.Kind == "" || s.Kind.Version == "" {
 			return s.Kind, errors.New("the type says no kind; give cache.Scope.Kind, with its version")
 		}
@@ -265,7 +254,7 @@ func (s Scope) kindOf(scheme *runtime.Scheme, example Object) (schema.GroupVersi
 	if s.Kind != (schema.GroupVersionKind{}) && s.Kind != kind {
 		return kind, fmt.Errorf("cache.Scope.Kind is %s, but the type is of %s; leave it empty", s.Kind, kind)
 	}
-	if list := listKind(kind); !scheme.Recognizes(list) {
+	if list := listwatch.ListKind(kind); !scheme.Recognizes(list) {
 		return kind, fmt.Errorf("the scheme knows the type but not %s, which lists need; add it to the scheme", list.Kind)
 	}
 	return kind, nil

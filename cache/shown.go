@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // verdict is whether an informer shows what was written.
@@ -79,7 +80,7 @@ func (i *informer) judgeEnd(w *Written, s *Scope, at string, stored Object) (ver
 		if w.Marked && stored.GetDeletionTimestamp() != nil {
 			return shown, nil
 		}
-		if err := i.bad.of(nameOf(stored)); w.Marked && err != nil {
+		if err := i.undecodable(listwatch.NameOf(stored)); w.Marked && err != nil {
 			return unclear, fmt.Errorf("%s cannot show that %s is marked for deletion: %w", i.key.kind(), w.String(), err)
 		}
 		return behind, nil

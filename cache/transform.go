@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // Transform changes objects before they are kept. NewTransform makes one.
@@ -57,9 +59,9 @@ func (i *informer) trim(o Object) {
 	i.learnScope(o)
 	intern(o)
 	switch i.key.form {
-	case typed: // lists of custom resources have it, watches do not
+	case listwatch.Typed: // lists of custom resources have it, watches do not
 		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-	case metadataOnly: // it comes as a PartialObjectMetadata
+	case listwatch.Metadata: // it comes as a PartialObjectMetadata
 		o.GetObjectKind().SetGroupVersionKind(i.key.gvk)
 	}
 	if !i.key.keepManagedFields {
@@ -86,10 +88,10 @@ func (i *informer) apply(o Object) {
 	o.SetUID(uid)
 	o.SetResourceVersion(version)
 	if err != nil {
-		i.untransformed.add(o, fmt.Errorf("the transform %q failed: %w", i.key.transform.name, err))
+		i.untransformed.Add(o, fmt.Errorf("the transform %q failed: %w", i.key.transform.name, err))
 		return
 	}
-	i.untransformed.fits(o)
+	i.untransformed.Remove(o)
 }
 
 // learnScope corrects the mapping by an object: a CRD may have come back with another scope, and the watch have gone on.

@@ -149,7 +149,9 @@ func TestC6_Watched(t *testing.T) {
 		if err := named.SetTransform(asWidget); err != nil {
 			t.Fatal(err)
 		}
-		typed, untyped, byName := cache.WatchedInformer[*corev1.Secret](known), cache.WatchedInformer[*unstructured.Unstructured](unstruct), cache.WatchedInformer[*Widget](named)
+		typed := cache.Adopt[*corev1.Secret](nil, known, cache.AdoptOptions{})
+		untyped := cache.Adopt[*unstructured.Unstructured](nil, unstruct, cache.AdoptOptions{})
+		byName := cache.Adopt[*Widget](nil, named, cache.AdoptOptions{})
 		for _, i := range []toolscache.SharedIndexInformer{known, unstruct, named} {
 			defer runs(i)()
 		}
@@ -192,10 +194,7 @@ func TestC6_Watched(t *testing.T) {
 		expect(t, declared(byName), odd, "shown", "released")
 		typed.Release()
 		untyped.Release()
-		if none := cache.WatchedInformer[*corev1.Secret](nil); none != nil {
-			t.Error("of nothing comes something")
-		}
-		var none *cache.Watched
+		none := cache.Adopt[*corev1.Secret](nil, nil, cache.AdoptOptions{})
 		none.Release()
 		expect(t, declared(none), w, "shown", "nothing is declared")
 	})
@@ -209,7 +208,7 @@ func TestC6_WatchedIsNotRead(t *testing.T) {
 		h := cache.For[*corev1.ConfigMap](c)
 		defer start(t, c)()
 		synced(t, h)
-		other := cache.WatchedInformer[*corev1.ConfigMap](h.Informer())
+		other := cache.Adopt[*corev1.ConfigMap](nil, h.Informer(), cache.AdoptOptions{})
 		if _, err := h.List(declared(other).Context(t.Context()), cache.ListOptions{}); err == nil {
 			t.Error("read")
 		}

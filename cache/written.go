@@ -149,7 +149,7 @@ func (i *informer) relisted(version string) bool {
 	if i.lw == nil {
 		return true
 	}
-	at, ok := i.lw.listed.Load().(string)
+	at, ok := i.lw.Listed()
 	c, err := resourceversion.CompareResourceVersion(at, version)
 	return !ok || err != nil || c >= 0
 }

@@ -9,15 +9,15 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/cache/factory"
 )
 
 // InformerFactory returns a client-go SharedInformerFactory for components that take one. Its informers are those of the
-// manager's cache, started and stopped with it: see cache.InformerFactory. It is the same one at each call, which makes no
+// manager's cache, started and stopped with it: see package cache/factory. It is the same one at each call, which makes no
 // request and may come at any time.
 func (m *Manager) InformerFactory() informers.SharedInformerFactory { return m.informers() }
 
-func (m *Manager) newInformerFactory() *cache.InformerFactory {
+func (m *Manager) newInformerFactory() informers.SharedInformerFactory {
 	var client kubernetes.Interface
 	c, err := kubernetes.NewForConfigAndClient(m.client.Config(), m.client.HTTPClient())
 	if err == nil {
@@ -25,5 +25,5 @@ func (m *Manager) newInformerFactory() *cache.InformerFactory {
 	} else {
 		m.complain(fmt.Errorf("InformerFactory: %w", err))
 	}
-	return cache.NewInformerFactory(m.cache, client)
+	return factory.New(m.cache, client)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -48,7 +49,7 @@ type Manager struct {
 	health health
 	web    web
 
-	informers func() *cache.InformerFactory // made at its first use
+	informers func() informers.SharedInformerFactory // made at its first use
 
 	mu              sync.Mutex // guards what follows
 	wrong           []error    // what Run reports instead of running

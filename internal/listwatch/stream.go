@@ -1,13 +1,14 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cache
+package listwatch
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,17 +34,20 @@ const (
 // reflector list anew. A stream that begins with the initial list and breaks before its end makes the reflector ask for a plain
 // list: with most errors it would sleep instead, and through a stop.
 type stream struct {
-	lw      *listerWatcher
-	options metav1.ListOptions // of the next watch; asks for the initial list until that has come
-	events  chan watch.Event
-	stop    func()
-	stopped chan struct{}
-	given   atomic.Uint64 // the version of the last event that was no bookmark, nor of the initial list
+	*asker
+
+	open     func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	complete func()             // called when the initial list has come
+	options  metav1.ListOptions // of the next watch; asks for the initial list until that has come
+	events   chan watch.Event
+	stop     func()
+	stopped  chan struct{}
+	given    atomic.Uint64 // the version of the last event that was no bookmark, nor of the initial list
 }
 
-func newStream(l *listerWatcher, o metav1.ListOptions) *stream {
+func newStream(a *asker, open func(context.Context, metav1.ListOptions) (watch.Interface, error), o metav1.ListOptions) *stream {
 	// The buffer lets the reflector, and whoever decodes the events, work at the same time.
-	s := &stream{lw: l, options: o, events: make(chan watch.Event, 128), stopped: make(chan struct{})}
+	s := &stream{asker: a, open: open, options: o, events: make(chan watch.Event, 128), stopped: make(chan struct{})}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	return s
 }
@@ -76,10 +80,10 @@ func (s *stream) run(ctx context.Context, w watch.Interface) {
 			return
 		}
 		if time.Since(began) > time.Minute { // so that the store has what the reflector was given
-			s.lw.informer.untransformed.prune(s.lw.informer.shared.GetStore())
+			s.reports.Delivered()
 		}
 		var err error
-		if w, err = s.lw.open(ctx, s.options); err != nil {
+		if w, err = s.open(ctx, s.options); err != nil {
 			s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(err)})
 			return
 		}
@@ -95,7 +99,7 @@ func (s *stream) brokeOff(ctx context.Context, why error) {
 		s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(why)})
 		return
 	}
-	s.lw.informer.report(hook.Failing, why)
+	s.reports.State(hook.Failing, why)
 	if sleep(ctx, askedFor(why)) == nil {
 		s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(apierrors.NewBadRequest(why.Error()))})
 	}
@@ -126,9 +130,9 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 				quiet.Reset(s.patience() - since)
 				continue
 			}
-			s.lw.quiet.Add(1)
+			s.quiet.Add(1)
 			err := fmt.Errorf("the watch has shown neither event nor bookmark for %s; it is started anew", s.patience())
-			s.lw.informer.report(hook.Failing, err)
+			s.reports.State(hook.Failing, err)
 			return err, false
 		case <-s.stopped:
 			return nil, true
@@ -153,16 +157,16 @@ func (s *stream) note(e watch.Event) {
 	case err != nil || o.GetResourceVersion() == "": // what follows on that would lack deletes
 	case s.options.SendInitialEvents == nil:
 		s.options.ResourceVersion = o.GetResourceVersion()
-		if v := versionOf(s.lw.informer.cache.seed, o.GetResourceVersion()); e.Type != watch.Bookmark && v < unordered {
-			s.given.Store(uint64(v)) // before it is
+		if v, err := strconv.ParseUint(o.GetResourceVersion(), 10, 63); err == nil && e.Type != watch.Bookmark {
+			s.given.Store(v) // before it is
 		}
 	case e.Type == watch.Bookmark && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true":
 		s.options.ResourceVersion = o.GetResourceVersion()
 		s.options.SendInitialEvents, s.options.ResourceVersionMatch = nil, ""
-		s.lw.listed.Store(o.GetResourceVersion())
-		s.lw.lists.Add(1)
-		s.lw.informer.bad.endList()
-		s.lw.informer.cache.tellRelisted()
+		s.listed.Store(o.GetResourceVersion())
+		s.lists.Add(1)
+		s.complete()
+		s.reports.Listed()
 	}
 }
 

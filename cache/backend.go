@@ -20,15 +20,11 @@ import (
 // noBackend is the Backend of a cache that was given none: it knows client-go's scheme, and nothing else.
 type noBackend struct{}
 
-var errNoBackend = errors.New("the cache has no Backend to list and watch with; give cache.New a client, or use cache.Adopt with an informer of a cache.InformerFactory")
+var errNoBackend = errors.New("the cache has no Backend to list and watch with; give cache.New a client, or use cache.Adopt with an informer of cache/factory")
 
 func (c *Cache) hasBackend() bool { return c.backend != Backend(noBackend{}) }
 
 func (noBackend) Scheme() *runtime.Scheme { return scheme.Scheme }
-
-func (noBackend) Mapping(context.Context, schema.GroupVersionKind) (*meta.RESTMapping, error) {
-	return nil, errNoBackend
-}
 
 func (noBackend) MappingWithin(context.Context, schema.GroupVersionKind, time.Duration) (*meta.RESTMapping, error) {
 	return nil, errNoBackend

@@ -4,10 +4,20 @@
 package cache
 
 import (
+	"context"
 	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
 )
+
+// pinned is an informer that the cache runs, and never stops before its own end.
+type pinned struct{ toolscache.SharedIndexInformer }
+
+// Run waits until it is asked to stop. The cache runs the informer.
+func (p pinned) Run(stop <-chan struct{}) { <-stop }
+
+// RunWithContext waits until ctx is done. The cache runs the informer.
+func (p pinned) RunWithContext(ctx context.Context) { <-ctx.Done() }
 
 // resyncCheck is how often client-go's informer looks whether an event handler is due to see every object again. It is the
 // least that client-go allows. With 0 it would ignore the periods that handlers are added with.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cache
+package factory
 
 import (
 	"fmt"
@@ -37,12 +37,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/cache"
 )
 
-// ForResource returns the informer for a built-in resource, as its accessor does, and a lister of it. Any other resource is an
-// error.
-func (f *InformerFactory) ForResource(of schema.GroupVersionResource) (informers.GenericInformer, error) {
-	// client-go says which resources are built in; what it makes of them never runs, unless the cache cannot list them.
+// ForResource returns the informer for a built-in resource, as its accessor does, and a lister of it.
+// Any other resource is an error.
+func (f *factory) ForResource(of schema.GroupVersionResource) (informers.GenericInformer, error) {
+	// client-go's informer never runs, unless the cache cannot list the kind.
 	standard, err := informers.NewSharedInformerFactory(f.client, resyncCheck).ForResource(of)
 	obj := builtIn(of)
 	if err != nil || obj == nil {
@@ -54,15 +56,15 @@ func (f *InformerFactory) ForResource(of schema.GroupVersionResource) (informers
 	return generic{shared, of.GroupResource()}, nil
 }
 
-// builtIn returns an example of the objects of a resource, or nil if client-go's scheme has none. Kinds in a list of their own
-// are resources there, and their names follow the rule.
+// builtIn returns an example of the objects of a resource, or nil if client-go's scheme has none. A
+// kind with a list is a resource, and its name follows the usual rule.
 func builtIn(of schema.GroupVersionResource) runtime.Object {
 	for kind, t := range scheme.Scheme.KnownTypes(of.GroupVersion()) {
 		gvk := of.GroupVersion().WithKind(kind)
 		if plural, _ := meta.UnsafeGuessKindToResource(gvk); plural != of || !scheme.Scheme.Recognizes(listKind(gvk)) {
 			continue
 		}
-		if obj, ok := reflect.New(t).Interface().(Object); ok {
+		if obj, ok := reflect.New(t).Interface().(cache.Object); ok {
 			return obj
 		}
 	}
@@ -86,106 +88,106 @@ func (g generic) Lister() toolscache.GenericLister {
 // The accessors of the API groups.
 
 // Admissionregistration returns the informers of the group.
-func (f *InformerFactory) Admissionregistration() admissionregistration.Interface {
+func (f *factory) Admissionregistration() admissionregistration.Interface {
 	return admissionregistration.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Internal returns the informers of the group.
-func (f *InformerFactory) Internal() apiserverinternal.Interface {
+func (f *factory) Internal() apiserverinternal.Interface {
 	return apiserverinternal.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Apps returns the informers of the group.
-func (f *InformerFactory) Apps() apps.Interface {
+func (f *factory) Apps() apps.Interface {
 	return apps.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Autoscaling returns the informers of the group.
-func (f *InformerFactory) Autoscaling() autoscaling.Interface {
+func (f *factory) Autoscaling() autoscaling.Interface {
 	return autoscaling.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Batch returns the informers of the group.
-func (f *InformerFactory) Batch() batch.Interface {
+func (f *factory) Batch() batch.Interface {
 	return batch.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Certificates returns the informers of the group.
-func (f *InformerFactory) Certificates() certificates.Interface {
+func (f *factory) Certificates() certificates.Interface {
 	return certificates.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Coordination returns the informers of the group.
-func (f *InformerFactory) Coordination() coordination.Interface {
+func (f *factory) Coordination() coordination.Interface {
 	return coordination.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Core returns the informers of the group.
-func (f *InformerFactory) Core() core.Interface {
+func (f *factory) Core() core.Interface {
 	return core.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Discovery returns the informers of the group.
-func (f *InformerFactory) Discovery() discovery.Interface {
+func (f *factory) Discovery() discovery.Interface {
 	return discovery.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Events returns the informers of the group.
-func (f *InformerFactory) Events() events.Interface {
+func (f *factory) Events() events.Interface {
 	return events.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Extensions returns the informers of the group.
-func (f *InformerFactory) Extensions() extensions.Interface {
+func (f *factory) Extensions() extensions.Interface {
 	return extensions.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Flowcontrol returns the informers of the group.
-func (f *InformerFactory) Flowcontrol() flowcontrol.Interface {
+func (f *factory) Flowcontrol() flowcontrol.Interface {
 	return flowcontrol.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Lifecycle returns the informers of the group.
-func (f *InformerFactory) Lifecycle() lifecycle.Interface {
+func (f *factory) Lifecycle() lifecycle.Interface {
 	return lifecycle.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Networking returns the informers of the group.
-func (f *InformerFactory) Networking() networking.Interface {
+func (f *factory) Networking() networking.Interface {
 	return networking.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Node returns the informers of the group.
-func (f *InformerFactory) Node() node.Interface {
+func (f *factory) Node() node.Interface {
 	return node.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Policy returns the informers of the group.
-func (f *InformerFactory) Policy() policy.Interface {
+func (f *factory) Policy() policy.Interface {
 	return policy.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Rbac returns the informers of the group.
-func (f *InformerFactory) Rbac() rbac.Interface {
+func (f *factory) Rbac() rbac.Interface {
 	return rbac.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Resource returns the informers of the group.
-func (f *InformerFactory) Resource() resource.Interface {
+func (f *factory) Resource() resource.Interface {
 	return resource.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Scheduling returns the informers of the group.
-func (f *InformerFactory) Scheduling() scheduling.Interface {
+func (f *factory) Scheduling() scheduling.Interface {
 	return scheduling.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Storage returns the informers of the group.
-func (f *InformerFactory) Storage() storage.Interface {
+func (f *factory) Storage() storage.Interface {
 	return storage.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
 // Storagemigration returns the informers of the group.
-func (f *InformerFactory) Storagemigration() storagemigration.Interface {
+func (f *factory) Storagemigration() storagemigration.Interface {
 	return storagemigration.New(accessors{f}, metav1.NamespaceAll, nil)
 }

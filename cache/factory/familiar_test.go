@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cache_test
+package factory_test
 
 import (
 	"net/http"
@@ -24,6 +24,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
@@ -34,10 +35,10 @@ func familiar(t *testing.T, test func(t *testing.T, api *fakeapi.Server, f infor
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
-		c, _ := newCache(t, api)
+		c := newCache(t, api)
 		stop := func() {}
 		defer func() { stop() }()
-		test(t, api, cache.NewInformerFactory(c, nil), func() {
+		test(t, api, factory.New(c, nil), func() {
 			stop = start(t, c)
 			synctest.Wait()
 		})
@@ -156,7 +157,7 @@ func TestFamiliar_ResyncPeriods(t *testing.T) {
 // TestFamiliar_LastKnownVersion: a watch that breaks goes on where it was, and a relist asks for nothing older than that.
 func TestFamiliar_LastKnownVersion(t *testing.T) {
 	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
-		api.Intercept(noStreaming(nil))
+		api.Intercept(noStreaming)
 		api.Put(fakeapi.ConfigMaps, configMap("a"))
 		informer := f.Core().V1().ConfigMaps().Informer()
 		run()
@@ -183,12 +184,15 @@ func TestFamiliar_LastKnownVersion(t *testing.T) {
 		}
 		// A version that is too old makes it list anew.
 		var once atomic.Bool
-		api.Intercept(noStreaming(onWatch(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if r.Streaming() || r.Verb != "watch" {
+				return noStreaming(r)
+			}
 			if once.Swap(true) {
 				return nil, nil
 			}
 			return r.Send(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}`)
-		})))
+		})
 		api.CutWatches()
 		time.Sleep(time.Minute)
 		if n := api.Count("list", fakeapi.ConfigMaps) - lists; asked("list") != last || n != 1 {
@@ -206,7 +210,7 @@ func TestFamiliar_Tombstones(t *testing.T) {
 		must(informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { deleted.Store(obj) }}))
 		run()
 		time.Sleep(time.Minute)
-		api.Intercept(refuse)
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
 		api.CutWatches()
 		time.Sleep(time.Minute)
 		api.Remove(fakeapi.ConfigMaps, "default", "a")
@@ -272,7 +276,7 @@ func TestFamiliar_FakeClientsetWithWatchReactor(t *testing.T) {
 		watcher := watch.NewFake()
 		clientset.PrependWatchReactor("configmaps", k8stesting.DefaultWatchReactor(watcher, nil))
 		c := cache.New(nil, cache.Options{})
-		f := cache.NewInformerFactory(c, clientset)
+		f := factory.New(c, clientset)
 		maps := f.Core().V1().ConfigMaps()
 		events := make(chan string, 10)
 		must(maps.Informer().AddEventHandler(toolscache.ResourceEventHandlerFuncs{

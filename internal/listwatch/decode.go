@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cache
+package listwatch
 
 import (
 	"context"
@@ -25,13 +25,25 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Custom resources are decoded object by object: one that does not fit its Go type, because the schema of its CRD is wider than
-// the type, is named in the state and left out; what was known of it before stays. client-go would fail the whole list, and the
-// watch with it.
+// decoder decodes custom resources object by object. One that does not fit its Go type, because the
+// schema of its CRD is wider than the type, is recorded and left out; its last known state stays.
+// client-go would fail the whole list, and the watch with it.
+type decoder struct {
+	*Target
 
-// speaksProtobuf tells a built-in kind from a custom one: only the former's Go type can be read from protobuf.
-func (i *informer) speaksProtobuf() bool {
-	obj, err := i.cache.backend.Scheme().New(i.key.gvk)
+	broken *Broken
+	store  func() toolscache.Store // what the events end up in
+}
+
+// object is what a store keeps.
+type object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// speaksProtobuf reports whether the Go type can be read from protobuf, as those of built-in kinds.
+func (d *decoder) speaksProtobuf() bool {
+	obj, err := d.Backend.Scheme().New(d.Kind)
 	if err != nil {
 		return false
 	}
@@ -43,24 +55,25 @@ func (i *informer) speaksProtobuf() bool {
 }
 
 // decode makes an object of its JSON.
-func (i *informer) decode(raw []byte) (Object, error) {
-	obj, err := i.cache.backend.Scheme().New(i.key.gvk)
+func (d *decoder) decode(raw []byte) (o object, err error) {
+	obj, err := d.Backend.Scheme().New(d.Kind)
 	if err != nil {
 		return nil, err
 	}
-	o, ok := obj.(Object)
+	o, ok := obj.(object)
 	if !ok {
 		return nil, fmt.Errorf("%T has no metadata", obj)
 	}
-	var failure error
-	if p := recovered(func() { failure = utiljson.Unmarshal(raw, o) }); p != nil { // a method UnmarshalJSON may do anything
-		failure = p
-	}
-	return o, failure
+	defer func() {
+		if p := recover(); p != nil { // of a method UnmarshalJSON
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return o, utiljson.Unmarshal(raw, o)
 }
 
 // decodeEach decodes a list that could not be decoded as a whole. The error is returned if that was not for an object in it.
-func (i *informer) decodeEach(result rest.Result, list runtime.Object, whole error) (runtime.Object, error) {
+func (d *decoder) decodeEach(result rest.Result, list runtime.Object, whole error) (runtime.Object, error) {
 	raw, err := result.Raw()
 	if err != nil {
 		return nil, errors.Join(whole, err)
@@ -75,13 +88,13 @@ func (i *informer) decodeEach(result rest.Result, list runtime.Object, whole err
 	}
 	var items []runtime.Object
 	for _, item := range parts.Items {
-		o, err := i.decode(item)
+		o, err := d.decode(item)
 		if err == nil {
 			items = append(items, o)
 			continue
 		}
-		name, known := i.lastKnown(item)
-		i.bad.add(name, fmt.Errorf("it cannot be decoded: %w", err))
+		name, known := d.lastKnown(item)
+		d.broken.Add(name, fmt.Errorf("it cannot be decoded: %w", err))
 		if known != nil {
 			items = append(items, known)
 		}
@@ -97,17 +110,17 @@ func (i *informer) decodeEach(result rest.Result, list runtime.Object, whole err
 }
 
 // lastKnown returns the metadata of an object that cannot be decoded, and what the store has of it, or nil.
-func (i *informer) lastKnown(raw []byte) (name *metav1.PartialObjectMetadata, known Object) {
+func (d *decoder) lastKnown(raw []byte) (name *metav1.PartialObjectMetadata, known object) {
 	name = identify(raw)
 	key, _ := toolscache.MetaNamespaceKeyFunc(name)
-	stored, found, err := i.shared.GetStore().GetByKey(key)
+	stored, found, err := d.store().GetByKey(key)
 	if err != nil || !found {
 		return name, nil
 	}
-	if known, _ = stored.(Object); known == nil || known.GetUID() != name.GetUID() {
+	if known, _ = stored.(object); known == nil || known.GetUID() != name.GetUID() {
 		return name, nil
 	}
-	copied, _ := known.DeepCopyObject().(Object) // it will be trimmed, while others read the one in the store
+	copied, _ := known.DeepCopyObject().(object) // it will be trimmed, while others read the one in the store
 	return name, copied
 }
 
@@ -128,21 +141,24 @@ func identify(raw []byte) *metav1.PartialObjectMetadata {
 }
 
 // watchJSON makes a watch of the body of its answer, which may begin with the initial list.
-func (i *informer) watchJSON(ctx context.Context, body io.ReadCloser, initial bool) watch.Interface {
+func (d *decoder) watchJSON(ctx context.Context, body io.ReadCloser, initial bool) watch.Interface {
 	// 500 says that the cause is not known, as in client-go's own watches.
 	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")
-	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), &eventDecoder{informer: i, frames: json.NewDecoder(body), body: body, initial: initial, ahead: map[types.NamespacedName]bool{}}, reporter)
+	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), &eventDecoder{
+		decoder: d, frames: json.NewDecoder(body), body: body, initial: initial, ahead: map[types.NamespacedName]bool{},
+	}, reporter)
 }
 
 // eventDecoder implements watch.Decoder.
 type eventDecoder struct {
-	informer *informer
-	frames   *json.Decoder
-	body     io.Closer
-	initial  bool                          // the initial list is not complete: what does not come in it is deleted
-	most     int                           // of ahead, before it is looked through
-	ahead    map[types.NamespacedName]bool // what the store may not have yet
-	closed   atomic.Bool
+	*decoder
+
+	frames  *json.Decoder
+	body    io.Closer
+	initial bool                          // the initial list is not complete: what does not come in it is deleted
+	most    int                           // of ahead, before it is looked through
+	ahead   map[types.NamespacedName]bool // what the store may not have yet
+	closed  atomic.Bool
 }
 
 // Decode returns the next event whose object can be decoded. A delete of one that cannot is one of its last known state, or of
@@ -163,21 +179,21 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 			status := &metav1.Status{}
 			return frame.Type, status, utiljson.Unmarshal(frame.Object, status)
 		}
-		o, err := d.informer.decode(frame.Object)
+		o, err := d.decode(frame.Object)
 		if err == nil {
-			d.informer.bad.fits(o)
+			d.broken.Remove(o)
 			d.decoded(o)
 			d.initial = d.initial && frame.Type != watch.Bookmark
 			return frame.Type, o, nil
 		}
-		name, known := d.informer.lastKnown(frame.Object)
+		name, known := d.lastKnown(frame.Object)
 		if frame.Type == watch.Deleted {
-			d.informer.bad.fits(name)
-			if known == nil && d.ahead[nameOf(name)] {
-				known = d.informer.metadataOf(name)
+			d.broken.Remove(name)
+			if known == nil && d.ahead[NameOf(name)] {
+				known = d.metadataOf(name)
 			}
 		} else {
-			d.informer.bad.add(name, fmt.Errorf("it cannot be decoded: %w", err))
+			d.broken.Add(name, fmt.Errorf("it cannot be decoded: %w", err))
 		}
 		switch {
 		case known != nil && frame.Type == watch.Deleted:
@@ -188,45 +204,41 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 		case d.initial:
 			continue
 		}
-		if here := d.informer.bookmark(name.ResourceVersion); here != nil {
+		if here := d.bookmark(name.ResourceVersion); here != nil {
 			return watch.Bookmark, here, nil
 		}
 	}
 }
 
-// bookmark makes an event of what cannot be decoded: that the watch has come to its version (C6).
-func (i *informer) bookmark(version string) Object {
+// bookmark makes an event that moves the store to the version of an object that cannot be decoded.
+func (d *decoder) bookmark(version string) object {
 	if version == "" {
 		return nil
 	}
 	here := &metav1.PartialObjectMetadata{}
 	here.ResourceVersion = version
-	return i.metadataOf(here)
+	return d.metadataOf(here)
 }
 
 // decoded takes down what the store will have soon.
-func (d *eventDecoder) decoded(o Object) {
+func (d *eventDecoder) decoded(o object) {
 	if len(d.ahead) >= d.most {
 		maps.DeleteFunc(d.ahead, func(name types.NamespacedName, _ bool) bool {
-			_, there, _ := d.informer.shared.GetStore().GetByKey(storeKey(name))
+			_, there, _ := d.store().GetByKey(toolscache.ObjectName(name).String())
 			return there
 		})
 		d.most = max(1024, 2*len(d.ahead))
 	}
-	d.ahead[nameOf(o)] = true
-}
-
-func nameOf(o metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+	d.ahead[NameOf(o)] = true
 }
 
 // metadataOf makes an object that has nothing else.
-func (i *informer) metadataOf(name *metav1.PartialObjectMetadata) Object {
+func (d *decoder) metadataOf(name *metav1.PartialObjectMetadata) object {
 	raw, err := json.Marshal(map[string]any{"metadata": name.ObjectMeta})
 	if err != nil {
 		return nil
 	}
-	o, err := i.decode(raw)
+	o, err := d.decode(raw)
 	if err != nil {
 		return nil
 	}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cache_test
+package listwatch_test
 
 import (
 	"net/http"
@@ -11,9 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
@@ -23,8 +20,8 @@ import (
 func TestS4_ARequestThatIsNeverAnsweredIsMadeAgain(t *testing.T) {
 	for name, swallowed := range map[string]answer{
 		"all":                    hang,
-		"a streamed list":        only(fakeapi.ConfigMaps, hang),
-		"a plain list":           only(fakeapi.ConfigMaps, noStreaming(hang)),
+		"a streamed list":        onMaps(hang),
+		"a plain list":           onMaps(noStreaming(hang)),
 		"a watch after the list": onWatch(noStreaming(hang)),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -32,21 +29,17 @@ func TestS4_ARequestThatIsNeverAnsweredIsMadeAgain(t *testing.T) {
 				api := fakeapi.New(fakeapi.ConfigMaps)
 				api.Put(fakeapi.ConfigMaps, configMap("a"))
 				api.Intercept(swallowed)
-				c, _ := newCache(t, api)
-				maps := cache.For[*corev1.ConfigMap](c)
-				defer start(t, c)()
+				f, stop := follow(t, api)
+				defer stop()
 				time.Sleep(time.Minute)
-				if s := maps.State(); s.Phase != hook.Failing || !strings.Contains(s.String(), "not answered for 30s") {
-					t.Errorf("after a minute it is %s", s)
+				if phase, why, _ := f.reported(); phase != hook.Failing || !strings.Contains(why, "not answered for 30s") {
+					t.Errorf("after a minute it is %s: %s", phase, why)
 				}
 				api.Intercept(nil)
 				api.Put(fakeapi.ConfigMaps, configMap("b"))
 				time.Sleep(2 * time.Minute)
-				if s := maps.State(); s.Phase != hook.Synced {
-					t.Errorf("two minutes after the API server is well it is %s", s)
-				}
-				if _, err := maps.Get(t.Context(), key("b")); err != nil {
-					t.Error(err)
+				if phase, why, _ := f.reported(); phase != hook.Syncing || !f.has("b") {
+					t.Errorf("two minutes after the API server is well it is %s: %s", phase, why)
 				}
 			})
 		})
@@ -69,14 +62,12 @@ func TestS4_AnAnswerToARequestThatWasGivenUp(t *testing.T) {
 					late.Do(func() { time.Sleep(2*time.Minute + time.Second) })
 					return nil, nil
 				}))
-				c, _ := newCache(t, api)
-				maps := cache.For[*corev1.ConfigMap](c)
-				stop := start(t, c)
+				f, stop := follow(t, api)
 				time.Sleep(3 * time.Minute)
 				api.Put(fakeapi.ConfigMaps, configMap("b"))
 				synctest.Wait()
-				if _, err := maps.Get(t.Context(), key("b")); err != nil {
-					t.Error(err)
+				if !f.has("b") {
+					t.Error("it does not follow the API server")
 				}
 				if n := api.Watches(); n != 1 {
 					t.Errorf("%d watches are open", n)

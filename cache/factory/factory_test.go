@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cache_test
+package factory_test
 
 import (
 	"context"
@@ -28,6 +28,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
@@ -37,10 +38,10 @@ import (
 func TestS7_FactoryShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
-		api.Intercept(noStreaming(nil))
+		api.Intercept(noStreaming)
 		api.Put(fakeapi.ConfigMaps, configMap("a"))
-		c, _ := newCache(t, api)
-		var f informers.SharedInformerFactory = cache.NewInformerFactory(c, nil)
+		c := newCache(t, api)
+		var f informers.SharedInformerFactory = factory.New(c, nil)
 		maps := cache.For[*corev1.ConfigMap](c)
 		lister := f.Core().V1().ConfigMaps().Lister()
 		generic, err := f.ForResource(corev1.SchemeGroupVersion.WithResource("configmaps"))
@@ -79,8 +80,8 @@ func TestS7_FactoryShares(t *testing.T) {
 // as many, and the same, as those of client-go's factory.
 func TestFactory_Accessors(t *testing.T) {
 	api := fakeapi.New()
-	c, _ := newCache(t, api)
-	f := cache.NewInformerFactory(c, nil)
+	c := newCache(t, api)
+	f := factory.New(c, nil)
 	theirs := informers.NewSharedInformerFactory(nil, 0)
 	resources := 0
 	for gv, kinds := range allKinds() {
@@ -128,9 +129,9 @@ func allKinds() map[schema.GroupVersion]map[string]reflect.Type {
 // each calls do for the informer of every accessor of client-go's factory.
 func each(f informers.SharedInformerFactory, do func(toolscache.SharedIndexInformer)) {
 	call := func(v reflect.Value, name string) reflect.Value { return v.MethodByName(name).Call(nil)[0] }
-	factory := reflect.TypeFor[informers.SharedInformerFactory]()
-	for _, group := range methods(factory) {
-		if m, _ := factory.MethodByName(group); m.Type.NumIn() != 0 || m.Type.NumOut() != 1 || m.Type.Out(0).Name() != "Interface" {
+	all := reflect.TypeFor[informers.SharedInformerFactory]()
+	for _, group := range methods(all) {
+		if m, _ := all.MethodByName(group); m.Type.NumIn() != 0 || m.Type.NumOut() != 1 || m.Type.Out(0).Name() != "Interface" {
 			continue
 		}
 		g := call(reflect.ValueOf(f), group)
@@ -155,8 +156,8 @@ func methods(t reflect.Type) []string {
 
 // TestFactory_ForOtherResources: what is not built in is an error that says what to do.
 func TestFactory_ForOtherResources(t *testing.T) {
-	c, _ := newCache(t, fakeapi.New())
-	_, err := cache.NewInformerFactory(c, nil).ForResource(schema.GroupVersionResource{Group: "test.dev", Version: "v1", Resource: "widgets"})
+	c := newCache(t, fakeapi.New())
+	_, err := factory.New(c, nil).ForResource(schema.GroupVersionResource{Group: "test.dev", Version: "v1", Resource: "widgets"})
 	if err == nil || !strings.Contains(err.Error(), "widgets is not a built-in resource; use cache.For") {
 		t.Errorf("got %v", err)
 	}
@@ -169,9 +170,9 @@ func TestFactory_InformerFor(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
 		api.Put(fakeapi.ConfigMaps, configMap("a"))
 		api.Put(fakeapi.ConfigMaps, configMap("b"))
-		c, _ := newCache(t, api)
+		c := newCache(t, api)
 		clientset := kubernetes.NewForConfigOrDie(api.Config())
-		f := cache.NewInformerFactory(c, clientset)
+		f := factory.New(c, clientset)
 		calls := 0
 		var constructor internalinterfaces.NewInformerFunc = func(given kubernetes.Interface, resync time.Duration) toolscache.SharedIndexInformer {
 			if calls++; given != clientset || resync != 0 {
@@ -229,7 +230,7 @@ func TestFactory_RunsAlready(t *testing.T) {
 		defer runs(informer)()
 		synctest.Wait()
 		c := cache.New(nil, cache.Options{})
-		f := cache.NewInformerFactory(c, nil)
+		f := factory.New(c, nil)
 		f.InformerFor(&corev1.ConfigMap{}, func(kubernetes.Interface, time.Duration) toolscache.SharedIndexInformer { return informer })
 		maps := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
 		defer start(t, c)()
@@ -247,9 +248,9 @@ func TestFactory_RunsAlready(t *testing.T) {
 func TestFactory_WaitForCacheSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
-		api.Intercept(only(fakeapi.Secrets, forbid))
-		c, _ := newCache(t, api)
-		f := cache.NewInformerFactory(c, nil)
+		api.Intercept(forbidden(fakeapi.Secrets))
+		c := newCache(t, api)
+		f := factory.New(c, nil)
 		maps, secrets := reflect.TypeFor[*corev1.ConfigMap](), reflect.TypeFor[*corev1.Secret]()
 		_ = f.Core().V1().ConfigMaps().Informer()
 		waiting := make(chan map[reflect.Type]bool)
@@ -288,8 +289,8 @@ func TestFactory_WaitForCacheSync(t *testing.T) {
 func TestFactory_HostStartsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
-		c, _ := newCache(t, api)
-		f := cache.NewInformerFactory(c, nil)
+		c := newCache(t, api)
+		f := factory.New(c, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		informer := f.Core().V1().ConfigMaps().Informer()
 		host := func() {
@@ -329,12 +330,12 @@ func TestFactory_SchemeWithout(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := cache.New(backend, cache.Options{})
-		without := cache.NewInformerFactory(c, nil)
+		without := factory.New(c, nil)
 		_ = without.Apps().V1().Deployments().Informer()
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "*v1.Deployment: give cache.NewInformerFactory a client") {
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "*v1.Deployment: give factory.New a client") {
 			t.Errorf("Validate says %v", err)
 		}
-		f := cache.NewInformerFactory(c, kubernetes.NewForConfigOrDie(api.Config()))
+		f := factory.New(c, kubernetes.NewForConfigOrDie(api.Config()))
 		lister := f.Apps().V1().Deployments().Lister()
 		defer start(t, c)()
 		if got := f.WaitForCacheSync(nil); !got[reflect.TypeFor[*appsv1.Deployment]()] {
@@ -367,7 +368,7 @@ func TestFactory_FakeClientset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clientset := fake.NewClientset(configMap("a"), deployment("a"))
 		c := cache.New(nil, cache.Options{})
-		f := cache.NewInformerFactory(c, clientset)
+		f := factory.New(c, clientset)
 		lister := f.Core().V1().ConfigMaps().Lister()
 		deployments, err := f.ForResource(appsv1.SchemeGroupVersion.WithResource("deployments"))
 		if err != nil {

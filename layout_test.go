@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"hook":            {},
 	"workqueue":       {"hook"},
 	"handler":         {"workqueue"},
-	"cache":           {"hook", "internal/listwatch"},
+	"cache":           {"hook", "internal/consistency", "internal/listwatch"},
 	"cache/factory":   {"cache"},
 	"client":          {"hook", "internal/apipath", "internal/peek"},
 	"source":          {"handler", "workqueue", "cache", "hook"},
@@ -40,11 +40,12 @@ var mayImport = map[string][]string{
 	"envtest/fault":   {"internal/apipath"},
 	"envtest/sim":     {"client", "manager", "leaderelection"},
 
-	"internal/apipath":   {},
-	"internal/fakeapi":   {"internal/apipath"}, // for our own tests
-	"internal/listwatch": {"hook"},
-	"internal/peek":      {},
-	"internal/scenario":  {}, "internal/scenario/election": {}, // they have tests only
+	"internal/apipath":     {},
+	"internal/consistency": {"hook"},
+	"internal/fakeapi":     {"internal/apipath"}, // for our own tests
+	"internal/listwatch":   {"hook"},
+	"internal/peek":        {},
+	"internal/scenario":    {}, "internal/scenario/election": {}, // they have tests only
 }
 
 // onlyIn says where production code may import a package, and why not elsewhere. A name ending in a slash stands for

@@ -90,7 +90,7 @@ func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptO
 	h.gvk, h.group = k.gvk, newGroup(c, k, Scope{}, nil)
 	if o.Scope != nil {
 		resource, _ := meta.UnsafeGuessKindToResource(k.gvk) // it is only for messages
-		h.group.members.Load().everything.mapping.CompareAndSwap(nil, &meta.RESTMapping{Resource: resource, GroupVersionKind: k.gvk, Scope: o.Scope})
+		h.group.members.Load().everything.copy.Mapping.CompareAndSwap(nil, &meta.RESTMapping{Resource: resource, GroupVersionKind: k.gvk, Scope: o.Scope})
 	}
 	return h
 }

@@ -14,6 +14,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
 // unknown is what the state of an informer says that was not made here.
@@ -68,7 +69,9 @@ func newForeign(c *Cache, k key) *informer {
 	if kind.Version == "" && k.foreign.of.Kind() == reflect.Pointer { // only the type says something
 		kind.Kind = k.foreign.of.Elem().Name()
 	}
-	i.guess = *usualPlural(kind)
+	i.copy = consistency.Copy{
+		Informer: i, Name: k.kind(), Kind: k.gvk, Foreign: true, Asked: c.hasBackend(), Guess: *consistency.UsualPlural(kind),
+	}
 	if i.foreign {
 		i.phase = hook.Synced // when it is; see at
 	}
@@ -85,12 +88,12 @@ func (i *informer) attend(ctx context.Context) {
 			i.report(hook.Failing, err)
 		}
 		i.cache.tellChanged()
-		i.waiters.look()
+		i.copy.Look()
 		<-ctx.Done()
 	case <-ctx.Done():
 	}
 	learning.Wait()
-	i.waiters.end(true)
+	i.copy.End(true)
 }
 
 // learnMapping asks how the kind is served, until there is an answer.
@@ -102,9 +105,9 @@ func (i *informer) learnMapping(ctx context.Context) {
 	if m == nil {
 		return
 	}
-	if given := i.mapping.Load(); given != nil { // its resource is a guess, its scope is not
+	if given := i.copy.Mapping.Load(); given != nil { // its resource is a guess, its scope is not
 		m = &meta.RESTMapping{Resource: m.Resource, GroupVersionKind: m.GroupVersionKind, Scope: given.Scope}
 	}
-	i.mapping.Store(m)
+	i.copy.Mapping.Store(m)
 	i.cache.tellChanged()
 }

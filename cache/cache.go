@@ -139,12 +139,12 @@ func (c *Cache) closeOthers() {
 }
 
 // acquire returns the one informer of a key, and starts it if the cache is running. It must be released.
-func (c *Cache) acquire(k key, example Object) *informer {
+func (c *Cache) acquire(k key, s Scope, example Object) *informer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := c.informers[k]
 	if i == nil {
-		i = newInformer(c, k, example)
+		i = newInformer(c, k, s, example)
 		c.informers[k] = i
 		c.selecting.Add(k.selects())
 		switch {
@@ -161,7 +161,7 @@ func (c *Cache) acquire(k key, example Object) *informer {
 // release gives an informer back. The last one stops it (S6).
 func (c *Cache) release(i *informer) {
 	if unattended := c.forget(i); unattended {
-		i.waiters.end(true)
+		i.copy.End(true)
 	}
 }
 

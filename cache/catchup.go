@@ -156,14 +156,6 @@ func (i *informer) given() version {
 	return version(i.lw.Given())
 }
 
-// String names the kind, and the scope if it is not everything.
-func (i *informer) String() string {
-	if words := i.key.String(); words != "" {
-		return i.key.kind() + " (" + words + ")"
-	}
-	return i.key.kind()
-}
-
 // lags says in words what is not shown, and why.
 func (i *informer) lags(missing string) string {
 	text := fmt.Sprintf("%s does not show %s, or its handler was not told yet", i, missing)
@@ -216,10 +208,10 @@ func (i *informer) has(o *listed) bool {
 	if versionOf(i.cache.seed, at).reaches(o.version) {
 		return true
 	}
-	if at == "" && i.undecodable(o.name) != nil {
+	if at == "" && i.Undecodable(o.name) != nil {
 		return true
 	}
-	stored := i.stored(&Written{Namespace: o.name.Namespace, Name: o.name.Name})
+	stored := i.copy.Stored(&Written{Namespace: o.name.Namespace, Name: o.name.Name})
 	return stored != nil && versionOf(i.cache.seed, stored.GetResourceVersion()).reaches(o.version)
 }
 

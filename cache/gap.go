@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
 // Gap is something that an informer does not show yet: a write (Declarations.Behind), or, while it
@@ -100,15 +101,11 @@ func (g *Gap) Failing() bool { return g.informer.fails() }
 // The first Notify for a write adds an event handler to the informer, which stays as long as the
 // informer is declared anywhere.
 func (g *Gap) Notify(f func()) (cancel func()) {
-	one := &waiter{gap: g, f: f, place: -1}
-	all := &g.informer.waiters
-	all.add(one)
-	if g.failing || all.listen(g.informer) {
-		all.call(one) // what was shown before it was added would not come again
-	} else if all.remove(one) {
-		f()
+	w := &g.written
+	if g.failing {
+		w = nil
 	}
-	return func() { all.remove(one) }
+	return g.informer.copy.Notify(w, g.open, f)
 }
 
 // open reports whether there is still something to wait for.
@@ -119,6 +116,6 @@ func (g *Gap) open() bool {
 	if g.group.keeper(&g.written) != g.informer { // it has left the scope
 		return false
 	}
-	v, _ := g.informer.shows(&g.written, &g.group.scope)
-	return v == behind
+	v, _ := g.informer.copy.Shows(&g.written)
+	return v == consistency.Behind
 }

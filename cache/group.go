@@ -59,7 +59,7 @@ func (g *group) follow() {
 	left := g.update()
 	g.cache.tellChanged() // who waits may be waiting for one that has left
 	for _, d := range left {
-		d.informer.waiters.look()
+		d.informer.copy.Look()
 		g.cache.later(d.retire)
 	}
 }
@@ -98,7 +98,7 @@ func (g *group) update() (left []departure) {
 }
 
 func (g *group) joinLocked(p place) *informer {
-	i := g.cache.acquire(g.key.at(p), g.example)
+	i := g.cache.acquire(g.key.at(p), g.scope, g.example)
 	_ = i.shared.AddIndexers(g.indexers) // the names are unique; it fails only if the informer has stopped
 	for s := range g.subscriptions {
 		if !s.isLeaving(i) { // else retire joins it again
@@ -177,7 +177,7 @@ func (g *group) member(name types.NamespacedName) (*informer, error) {
 	if m.everything != nil {
 		return m.everything, nil
 	}
-	for _, p := range [...]place{{namespace: name.Namespace}, {name.Namespace, name.Name}} {
+	for _, p := range [...]place{{Namespace: name.Namespace}, name} {
 		if i := m.by[p]; i != nil {
 			return i, nil
 		}
@@ -192,7 +192,7 @@ func (g *group) member(name types.NamespacedName) (*informer, error) {
 func (g *group) within(namespace string) ([]*informer, error) {
 	var list []*informer
 	for p, i := range g.members.Load().by {
-		if namespace == "" || p.namespace == "" || p.namespace == namespace {
+		if namespace == "" || p.Namespace == "" || p.Namespace == namespace {
 			list = append(list, i)
 		}
 	}

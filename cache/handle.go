@@ -151,7 +151,7 @@ func (h *Handle[T]) WaitForSync(ctx context.Context) error {
 	if err := h.usable(); err != nil {
 		return err
 	}
-	return h.group.await(ctx, (*informer).hasSynced)
+	return h.group.await(ctx, (*informer).HasSynced)
 }
 
 // Settled returns nil once there is nothing to wait for: the initial list is in the local copy, or State says why it cannot be
@@ -226,7 +226,7 @@ func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
 	if one == nil {
 		return nil
 	}
-	return pinned{h.cache.acquire(one.key, h.group.example).shared} // and never released
+	return pinned{h.cache.acquire(one.key, h.group.scope, h.group.example).shared} // and never released
 }
 
 // String names the kind, and the scope if it is not everything.

@@ -11,12 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
@@ -25,15 +24,11 @@ type informer struct {
 	key     key
 	cache   *Cache
 	shared  toolscache.SharedIndexInformer
-	lw      *listwatch.ListerWatcher         // nil of one that was not made here
-	foreign bool                             // the host program's: it is never started or stopped here
-	mapping atomic.Pointer[meta.RESTMapping] // how the kind was served last; set before it is synced
-	stopped chan struct{}                    // closed by run
-	listed  atomic.Bool                      // see hasSynced
-
-	guess   schema.GroupResource                 // as what the kind is served, while mapping is nil
-	learned atomic.Pointer[schema.GroupResource] // what an informer that was not made here keeps for certain
-	waiters waiters
+	lw      *listwatch.ListerWatcher // nil of one that was not made here
+	foreign bool                     // the host program's: it is never started or stopped here
+	copy    consistency.Copy         // its Mapping is set before it is synced
+	stopped chan struct{}            // closed by run
+	listed  atomic.Bool              // see hasSynced
 
 	untransformed listwatch.Broken // objects for which the transform failed
 
@@ -46,14 +41,17 @@ type informer struct {
 	since time.Time
 }
 
-func newInformer(c *Cache, k key, example Object) *informer {
+func newInformer(c *Cache, k key, s Scope, example Object) *informer {
 	if k.foreign != nil {
 		return newForeign(c, k)
 	}
 	i := &informer{key: k, cache: c, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
-	i.guess = *usualPlural(k.gvk)
+	i.copy = consistency.Copy{
+		Informer: i, Name: k.kind(), Kind: k.gvk, Place: k.place, Labels: s.Labels, Fields: s.Fields,
+		Guess: *consistency.UsualPlural(k.gvk), Asked: true,
+	}
 	i.lw = listwatch.New(k.target(c.backend), listwatch.Reports{
-		State: i.report, Mapping: i.mapping.Store, Listed: c.tellRelisted, Delivered: i.delivered, Store: i.store,
+		State: i.report, Mapping: i.copy.Mapping.Store, Listed: c.tellRelisted, Delivered: i.delivered, Store: i.store,
 	})
 	i.shared = ownResync{toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), example, toolscache.SharedIndexInformerOptions{
 		ResyncPeriod:      resyncCheck,
@@ -68,13 +66,6 @@ func newInformer(c *Cache, k key, example Object) *informer {
 	_ = i.shared.SetWatchErrorHandlerWithContext(logUnlessStopped)
 	_ = i.shared.SetTransform(i.transform)
 	return i
-}
-
-// usualPlural is as what a kind is served, most likely.
-func usualPlural(gvk schema.GroupVersionKind) *schema.GroupResource {
-	plural, _ := meta.UnsafeGuessKindToResource(gvk)
-	r := plural.GroupResource()
-	return &r
 }
 
 // logUnlessStopped keeps a stop from being logged as a failed watch.
@@ -100,7 +91,7 @@ func (i *informer) run(ctx context.Context) {
 		i.lw.Join()
 	}
 	i.set(hook.Stopped, nil)
-	i.waiters.end(false) // client-go has joined its callbacks
+	i.copy.End(false) // client-go has joined its callbacks
 	close(i.stopped)
 	i.cache.tellChanged()
 }
@@ -120,7 +111,7 @@ func (i *informer) noticeSync(ctx context.Context) {
 	}
 	if i.setSynced() {
 		i.cache.tellChanged()
-		i.waiters.look()
+		i.copy.Look()
 		i.cache.tellRecovered()
 	}
 }
@@ -137,7 +128,7 @@ func (i *informer) setSynced() (news bool) {
 
 // report takes down what the ListerWatcher meets: Waiting or Failing with the error, or Syncing when a request went well.
 func (i *informer) report(phase hook.Phase, err error) {
-	if phase == hook.Syncing && i.hasSynced() {
+	if phase == hook.Syncing && i.HasSynced() {
 		phase = hook.Synced
 	}
 	if news := i.set(phase, err); news && i.cache.hooks.InformerState != nil {
@@ -150,7 +141,7 @@ func (i *informer) set(phase hook.Phase, err error) (news bool) {
 	news, changed := i.change(phase, err)
 	if changed {
 		i.cache.tellChanged()
-		i.waiters.look()
+		i.copy.Look()
 		if phase == hook.Synced {
 			i.cache.tellRecovered()
 		}
@@ -190,9 +181,9 @@ func (i *informer) at() (phase hook.Phase, since time.Time, why error) {
 	switch {
 	case i.foreign && i.shared.IsStopped():
 		phase = hook.Stopped
-	case i.foreign && !i.hasSynced():
+	case i.foreign && !i.HasSynced():
 		phase = hook.Syncing
-	case phase == hook.Syncing && i.hasSynced():
+	case phase == hook.Syncing && i.HasSynced():
 		phase = hook.Synced // noticeSync is about to say so
 	}
 	return phase, i.since, i.err
@@ -235,13 +226,33 @@ func (i *informer) size() (objects int, bytes int64) {
 	return len(keys), length * int64(len(keys)) / seen
 }
 
+// Shared implements consistency.Informer.
+func (i *informer) Shared() toolscache.SharedIndexInformer { return i.shared }
+
+// Phase implements consistency.Informer.
+func (i *informer) Phase() hook.Phase {
+	phase, _, _ := i.at()
+	return phase
+}
+
+// Standing implements consistency.Informer.
+func (i *informer) Standing() string { return i.state().String() }
+
+// String names the kind, and the scope if it is not everything.
+func (i *informer) String() string {
+	if words := i.key.String(); words != "" {
+		return i.key.kind() + " (" + words + ")"
+	}
+	return i.key.kind()
+}
+
 // delivered forgets objects that are gone.
 func (i *informer) delivered() { i.untransformed.Prune(i.store()) }
 
 func (i *informer) store() toolscache.Store { return i.shared.GetStore() }
 
 // undecodable returns why an object cannot be decoded, or nil.
-func (i *informer) undecodable(name types.NamespacedName) error {
+func (i *informer) Undecodable(name types.NamespacedName) error {
 	if i.lw == nil {
 		return nil
 	}
@@ -252,7 +263,7 @@ func (i *informer) undecodable(name types.NamespacedName) error {
 func (i *informer) synced() <-chan struct{} { return i.shared.HasSyncedChecker().Done() }
 
 // hasSynced asks on each read, so it does not make a channel checker as synced does.
-func (i *informer) hasSynced() bool {
+func (i *informer) HasSynced() bool {
 	if i.listed.Load() { // an informer stays synced
 		return true
 	}
@@ -266,5 +277,5 @@ func (i *informer) hasSynced() bool {
 // settled says whether there is nothing to wait for: it is synced, or says why it is not.
 func (i *informer) settled() bool {
 	phase, _, _ := i.at()
-	return i.hasSynced() || phase == hook.Waiting || phase == hook.Failing
+	return i.HasSynced() || phase == hook.Waiting || phase == hook.Failing
 }

@@ -66,19 +66,11 @@ func (h *Handle[T]) get(ctx context.Context, name types.NamespacedName) (any, er
 	if err := i.fits(name.Namespace, true); err != nil {
 		return nil, err
 	}
-	if err := i.undecodable(name); err != nil {
+	if err := i.Undecodable(name); err != nil {
 		return nil, err
 	}
 	obj, _, err := i.shared.GetStore().GetByKey(storeKey(name))
 	return obj, err
-}
-
-// storeKey is how client-go's store names an object.
-func storeKey(name types.NamespacedName) string {
-	if name.Namespace == "" {
-		return name.Name
-	}
-	return name.Namespace + "/" + name.Name
 }
 
 // notFound says that an object is not there, and among which it was looked for.
@@ -210,7 +202,7 @@ func (h *Handle[T]) give(obj any) (T, error) {
 
 // readable returns nil when the informer has a list to answer from, and waits for one that is under way.
 func (i *informer) readable(ctx context.Context) error {
-	for !i.hasSynced() {
+	for !i.HasSynced() {
 		changed := i.cache.Changed()
 		switch phase, _, _ := i.at(); phase {
 		case hook.Waiting, hook.Failing:
@@ -230,7 +222,7 @@ func (i *informer) readable(ctx context.Context) error {
 
 // fits says what is wrong with a namespace for the kind.
 func (i *informer) fits(namespace string, one bool) error {
-	m := i.mapping.Load()
+	m := i.copy.Mapping.Load()
 	if m == nil { // a foreign informer
 		return nil
 	}
@@ -246,7 +238,7 @@ func (i *informer) fits(namespace string, one bool) error {
 // mapping returns how the kind was served last, or nil if nobody has asked yet.
 func (g *group) mapping() *meta.RESTMapping {
 	for _, i := range g.members.Load().by {
-		if m := i.mapping.Load(); m != nil {
+		if m := i.copy.Mapping.Load(); m != nil {
 			return m
 		}
 	}

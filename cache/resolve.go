@@ -9,8 +9,6 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
@@ -29,89 +27,25 @@ func (d *Declarations) Resolve(ctx context.Context, w Written) (unseen []Written
 	if n == nil {
 		return nil, false, nil
 	}
-	lists := map[place]*metadataList{}
+	lists := map[place]*metav1.PartialObjectMetadataList{}
 	for _, g := range n.groups {
 		i := g.keeper(&w)
-		if i == nil || i.mapping.Load() == nil {
+		if i == nil || i.copy.Mapping.Load() == nil {
 			continue // there is none, or it was never listed
 		}
 		at := i.key.place
-		at.namespace, at.name = cmp.Or(w.Namespace, at.namespace), cmp.Or(w.Name, at.name)
+		at.Namespace, at.Name = cmp.Or(w.Namespace, at.Namespace), cmp.Or(w.Name, at.Name)
 		if lists[at] == nil {
 			if lists[at], err = i.listMetadata(ctx, at); err != nil {
 				return nil, false, fmt.Errorf("cache: cannot find out what became of the write of %s: %w", w.String(), err)
 			}
 		}
-		for _, o := range i.compare(lists[at], at, &w) {
-			if v, _ := i.shows(&o, &g.scope); v != shown {
-				unseen = append(unseen, o)
-			}
-		}
+		unseen = append(unseen, i.copy.Compare(lists[at], at, &w)...)
 	}
 	return unseen, len(lists) > 0, nil
 }
 
-// metadataList is what the API server has at a place, in any labels and fields.
-type metadataList struct {
-	version string
-	items   map[types.UID]*metav1.PartialObjectMetadata
-}
-
-func (i *informer) listMetadata(ctx context.Context, at place) (*metadataList, error) {
-	all := &metadataList{items: map[types.UID]*metav1.PartialObjectMetadata{}}
+func (i *informer) listMetadata(ctx context.Context, at place) (*metav1.PartialObjectMetadataList, error) {
 	k := key{gvk: i.key.gvk, form: listwatch.Metadata, place: at}
-	objects, err := k.target(i.cache.backend).ListMetadata(ctx, i.mapping.Load(), 0)
-	if err != nil {
-		return nil, err
-	}
-	all.version = objects.ResourceVersion
-	for n := range objects.Items {
-		all.items[objects.Items[n].UID] = &objects.Items[n]
-	}
-	return all, nil
-}
-
-// compare returns how what the store has at a place differs from a list of it.
-func (i *informer) compare(list *metadataList, at place, w *Written) (unseen []Written) {
-	stored := map[types.UID]Object{}
-	for _, o := range i.storedAt(at) {
-		stored[o.GetUID()] = o
-		// What the list has not is gone, unless it is newer than the list.
-		if list.items[o.GetUID()] == nil && !past(o.GetResourceVersion(), list.version) {
-			unseen = append(unseen, Written{
-				Host: w.Host, Resource: w.Resource, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), Gone: true,
-			})
-		}
-	}
-	for uid, o := range list.items {
-		if s := stored[uid]; s == nil || !past(s.GetResourceVersion(), o.ResourceVersion) {
-			unseen = append(unseen, Written{
-				Host: w.Host, Resource: w.Resource, Namespace: o.Namespace, Name: o.Name, UID: uid,
-				ResourceVersion: o.ResourceVersion, Object: o,
-			})
-		}
-	}
-	return unseen
-}
-
-// storedAt returns what the store has at a place.
-func (i *informer) storedAt(at place) []Object {
-	var some []any
-	switch {
-	case at.name != "":
-		if o := i.stored(&Written{Namespace: at.namespace, Name: at.name}); o != nil {
-			some = []any{o}
-		}
-	case at.namespace != "":
-		some, _ = i.shared.GetIndexer().ByIndex(toolscache.NamespaceIndex, at.namespace)
-	default:
-		some = i.shared.GetStore().List()
-	}
-	all := make([]Object, 0, len(some))
-	for _, obj := range some {
-		if o, ok := obj.(Object); ok {
-			all = append(all, o)
-		}
-	}
-	return all
+	return k.target(i.cache.backend).ListMetadata(ctx, i.copy.Mapping.Load(), 0)
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
@@ -78,7 +79,10 @@ func formOf(t reflect.Type) listwatch.Form {
 }
 
 // place is what one informer of a scope is for: everything, a namespace, or one object.
-type place struct{ namespace, name string }
+type place = types.NamespacedName
+
+// storeKey is how client-go's store names an object.
+func storeKey(name types.NamespacedName) string { return toolscache.ObjectName(name).String() }
 
 // key is what informers are shared by.
 type key struct {
@@ -111,10 +115,10 @@ func (k key) at(p place) key {
 
 // fieldSelector selects what k is for, apart from the namespace.
 func (k key) fieldSelector() string {
-	if k.place.name == "" {
+	if k.place.Name == "" {
 		return k.fields
 	}
-	byName := fields.OneTermEqualSelector("metadata.name", k.place.name).String()
+	byName := fields.OneTermEqualSelector("metadata.name", k.place.Name).String()
 	if k.fields == "" {
 		return byName
 	}
@@ -125,7 +129,7 @@ func (k key) fieldSelector() string {
 func (k key) target(b Backend) listwatch.Target {
 	return listwatch.Target{
 		Backend: b, Kind: k.gvk, Form: k.form,
-		Namespace: k.place.namespace, Name: k.place.name, Labels: k.labels, Fields: k.fieldSelector(),
+		Namespace: k.place.Namespace, Name: k.place.Name, Labels: k.labels, Fields: k.fieldSelector(),
 	}
 }
 
@@ -145,8 +149,8 @@ func (k key) String() string {
 	if k.form != listwatch.Typed {
 		words = append(words, k.form.String())
 	}
-	add("name %s", k.place.name)
-	add("namespace %s", k.place.namespace)
+	add("name %s", k.place.Name)
+	add("namespace %s", k.place.Namespace)
 	add("labels %s", k.labels)
 	add("fields %s", k.fields)
 	if k.transform != nil {
@@ -176,7 +180,7 @@ func (s Scope) places() (p map[place]bool, wrong error) {
 				wrong = fmt.Errorf("cache.Scope.Namespaces has %q, which is no namespace: %s", namespace, bad[0])
 				continue
 			}
-			p[place{namespace: namespace}] = true
+			p[place{Namespace: namespace}] = true
 		}
 		if p[place{}] {
 			return map[place]bool{{}: true}, wrong // all namespaces, each object once
@@ -187,7 +191,7 @@ func (s Scope) places() (p map[place]bool, wrong error) {
 				wrong = fmt.Errorf("cache.Scope.Names has %q, %w", storeKey(name), err)
 				continue
 			}
-			p[place{name.Namespace, name.Name}] = true
+			p[place{Namespace: name.Namespace, Name: name.Name}] = true
 		}
 	default:
 		p[place{}] = true

@@ -78,7 +78,7 @@ func (s *Subscription) join(i *informer) {
 	r := &registration{handler: s.handler, changes: s.group.scope.changes(), told: &handled{seed: s.group.cache.seed}}
 	var err error
 	r.ResourceEventHandlerRegistration, err = i.shared.AddEventHandlerWithOptions(r, toolscache.HandlerOptions{})
-	r.told.begin(i.shared.GetStore().LastStoreSyncResourceVersion(), i.hasSynced())
+	r.told.begin(i.shared.GetStore().LastStoreSyncResourceVersion(), i.HasSynced())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {

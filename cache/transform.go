@@ -96,7 +96,7 @@ func (i *informer) apply(o Object) {
 
 // learnScope corrects the mapping by an object: a CRD may have come back with another scope, and the watch have gone on.
 func (i *informer) learnScope(o Object) {
-	m := i.mapping.Load()
+	m := i.copy.Mapping.Load()
 	if m == nil || (m.Scope.Name() == meta.RESTScopeNameNamespace) == (o.GetNamespace() != "") {
 		return
 	}
@@ -105,7 +105,7 @@ func (i *informer) learnScope(o Object) {
 	if o.GetNamespace() != "" {
 		other.Scope = meta.RESTScopeNamespace
 	}
-	i.mapping.Store(&other)
+	i.copy.Mapping.Store(&other)
 	i.cache.backend.Forget(i.key.gvk)
 }
 

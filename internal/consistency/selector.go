@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cache
+package consistency
 
 import (
 	"fmt"
@@ -17,10 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// excludes reports whether the selectors are known to exclude what was written. k is the informer's.
-// In doubt they do not.
-func (s *Scope) excludes(w *Written, k key) bool {
-	if s.Labels == nil && s.Fields == nil {
+// Excludes reports whether the selectors are known to exclude what was written. In doubt they do not.
+func (c *Copy) Excludes(w *Write) bool {
+	if c.Labels == nil && c.Fields == nil {
 		return false
 	}
 	if w.Object == nil {
@@ -30,20 +29,20 @@ func (s *Scope) excludes(w *Written, k key) bool {
 	if err != nil {
 		return false
 	}
-	if kind := w.Object.GetObjectKind().GroupVersionKind().Kind; kind != "" && kind != k.gvk.Kind && kind != "PartialObjectMetadata" {
+	if kind := w.Object.GetObjectKind().GroupVersionKind().Kind; kind != "" && kind != c.Kind.Kind && kind != "PartialObjectMetadata" {
 		return false // a subresource, such as a Scale, has other labels
 	}
 	if w.Hashed != nil {
-		return s.excludesHashed(w, o.GetLabels(), k.place)
+		return c.excludesHashed(w, o.GetLabels())
 	}
-	if s.Labels != nil && !s.Labels.Matches(labels.Set(o.GetLabels())) {
+	if c.Labels != nil && !c.Labels.Matches(labels.Set(o.GetLabels())) {
 		return true
 	}
-	if s.Fields == nil {
+	if c.Fields == nil {
 		return false
 	}
-	f := fieldsOf{meta: o, object: w.Object, gvk: k.gvk}
-	for _, r := range s.Fields.Requirements() {
+	f := fieldsOf{meta: o, object: w.Object, gvk: c.Kind}
+	for _, r := range c.Fields.Requirements() {
 		if f.fails(r) {
 			return true
 		}

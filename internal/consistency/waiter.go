@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cache
+package consistency
 
 import (
 	"container/heap"
@@ -9,13 +9,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // waiter is one who waits for an informer to show something.
 type waiter struct {
-	gap   *Gap
+	copy  *Copy
+	write *Write      // nil if only the informer's state matters
+	open  func() bool // reports whether there is still something to wait for
 	f     func()
 	place int // in a byVersion, or -1
 }
@@ -31,23 +34,56 @@ type waiters struct {
 	ended       bool                           // there will be no events
 
 	mu    sync.Mutex // guards what follows
-	named map[place]map[*waiter]struct{}
+	named map[types.NamespacedName]map[*waiter]struct{}
 	ahead byVersion // those whose version the store has not reached
 }
 
+func (one *waiter) at() (name types.NamespacedName) {
+	if one.write != nil {
+		name = one.write.At()
+	}
+	return name
+}
+
+// Notify calls f once, off all locks, as soon as open returns false, which it asks when something has
+// happened to the object of w, when the store has reached its version, and at each Look and End. f may
+// be called before Notify returns. cancel ends it; f may be running then. If w is nil only Look and End
+// count.
+func (c *Copy) Notify(w *Write, open func() bool, f func()) (cancel func()) {
+	one, all := &waiter{copy: c, write: w, open: open, f: f, place: -1}, &c.waiters
+	all.add(one)
+	if w == nil || all.listen(c.Informer.Shared()) {
+		all.call(one) // what was shown before it was added would not come again
+	} else if all.remove(one) {
+		f()
+	}
+	return func() { all.remove(one) }
+}
+
+// Look asks every waiter again. Call it when the state of the informer, or its scope, has changed.
+func (c *Copy) Look() {
+	for _, one := range c.waiters.all() {
+		c.waiters.call(one)
+	}
+}
+
+// End wakes every waiter and takes the event handler off the informer. If it is to join, it waits for a
+// callback that is running, and must not be called from one.
+func (c *Copy) End(join bool) { c.waiters.end(join) }
+
 // listen makes it an event handler of the informer, and says whether there will be events.
-func (w *waiters) listen(i *informer) bool {
+func (w *waiters) listen(informer toolscache.SharedIndexInformer) bool {
 	w.registering.Lock()
 	defer w.registering.Unlock()
 	if w.ended || w.handle != nil {
 		return !w.ended
 	}
-	handle, err := i.shared.AddEventHandlerWithOptions(w, toolscache.HandlerOptions{ResyncPeriod: new(time.Duration)})
+	handle, err := informer.AddEventHandlerWithOptions(w, toolscache.HandlerOptions{ResyncPeriod: new(time.Duration)})
 	if err != nil { // it has stopped
 		w.ended = true
 		return false
 	}
-	w.handle, w.informer = handle, i.shared
+	w.handle, w.informer = handle, informer
 	return true
 }
 
@@ -69,17 +105,17 @@ func (w *waiters) end(join bool) {
 }
 
 func (w *waiters) add(one *waiter) {
-	at := one.gap.written.at()
+	at := one.at()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.named == nil {
-		w.named = map[place]map[*waiter]struct{}{}
+		w.named = map[types.NamespacedName]map[*waiter]struct{}{}
 	}
 	if w.named[at] == nil {
 		w.named[at] = map[*waiter]struct{}{}
 	}
 	w.named[at][one] = struct{}{}
-	if number(one.gap.written.ResourceVersion) {
+	if one.write != nil && number(one.write.ResourceVersion) {
 		heap.Push(&w.ahead, one)
 	}
 	w.n.Add(1)
@@ -87,7 +123,7 @@ func (w *waiters) add(one *waiter) {
 
 // remove says whether it was still there. Whoever removes it may call it.
 func (w *waiters) remove(one *waiter) bool {
-	at := one.gap.written.at()
+	at := one.at()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, there := w.named[at][one]; !there {
@@ -105,15 +141,8 @@ func (w *waiters) remove(one *waiter) bool {
 
 // call calls a waiter that has nothing to wait for any more.
 func (w *waiters) call(one *waiter) {
-	if !one.gap.open() && w.remove(one) {
+	if !one.open() && w.remove(one) {
 		one.f()
-	}
-}
-
-// look looks at everybody: the state of the informer has changed.
-func (w *waiters) look() {
-	for _, one := range w.all() {
-		w.call(one)
 	}
 }
 
@@ -160,13 +189,13 @@ func (w *waiters) concerned(o Object) []*waiter {
 	defer w.mu.Unlock()
 	var some []*waiter
 	if len(w.ahead) > 0 {
-		at := w.ahead[0].gap.informer.shared.GetStore().LastStoreSyncResourceVersion()
-		for len(w.ahead) > 0 && past(at, w.ahead[0].gap.written.ResourceVersion) {
+		at := w.ahead[0].copy.version()
+		for len(w.ahead) > 0 && past(at, w.ahead[0].write.ResourceVersion) {
 			some = append(some, heap.Pop(&w.ahead).(*waiter)) //nolint:forcetypeassert // it holds nothing else
 		}
 	}
 	if o != nil {
-		for one := range w.named[place{o.GetNamespace(), o.GetName()}] {
+		for one := range w.named[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}] {
 			some = append(some, one)
 		}
 	}
@@ -188,7 +217,7 @@ type byVersion []*waiter
 func (h byVersion) Len() int { return len(h) }
 
 func (h byVersion) Less(a, b int) bool {
-	c, _ := resourceversion.CompareResourceVersion(h[a].gap.written.ResourceVersion, h[b].gap.written.ResourceVersion)
+	c, _ := resourceversion.CompareResourceVersion(h[a].write.ResourceVersion, h[b].write.ResourceVersion)
 	return c < 0
 }
 

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package consistency answers one question about the local copy of one informer: does it show a write,
+// and if not, when will it? Read-your-writes (C6) builds on it.
+//
+// A copy shows
+//
+//   - a stored object once its store is at the version that was written, or has the object at it or a
+//     later one, or another of that name at a later one;
+//   - a deletion once the object of that UID is not in the store, and, if a version is known, the store
+//     is past it; if only a mark may have been set, a mark suffices;
+//   - what its selectors exclude once the store does not have it. Selectors of labels and of fields by
+//     path are evaluated on the object that was written. If that is not known, only the store's version
+//     tells, which a bookmark moves on about every minute.
+//
+// client-go's store knows its version unless the feature AtomicFIFO is off; then the object alone
+// decides.
+package consistency
+
+import (
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// Informer is the part of an informer that a Copy needs. Every method may be called from anywhere.
+type Informer interface {
+	// Shared returns client-go's informer.
+	Shared() toolscache.SharedIndexInformer
+	// HasSynced reports whether the initial list is complete.
+	HasSynced() bool
+	// Phase returns where the informer stands, and Standing describes it for errors.
+	Phase() hook.Phase
+	Standing() string
+	// Undecodable returns why an object cannot be decoded, or nil.
+	Undecodable(name types.NamespacedName) error
+}
+
+// Copy is the local copy of an informer. Set the exported fields before its first use.
+type Copy struct {
+	Informer Informer
+	// Name is the kind in errors.
+	Name string
+	// Kind is the kind of the objects; Place, Labels and Fields narrow it, as the informer's scope does.
+	Kind   schema.GroupVersionKind
+	Place  types.NamespacedName
+	Labels labels.Selector
+	Fields fields.Selector
+	// Foreign is set if the informer may list something else than its kind suggests. Asked is set if an
+	// API server is asked how the kind is served.
+	Foreign, Asked bool
+	// Guess is as what the kind is served, most likely.
+	Guess schema.GroupResource
+	// Mapping is how the kind was served last, or nil. It may be set at any time.
+	Mapping atomic.Pointer[meta.RESTMapping]
+
+	learned atomic.Pointer[schema.GroupResource] // what a foreign informer keeps for certain
+	waiters waiters
+}
+
+func (c *Copy) store() toolscache.Store { return c.Informer.Shared().GetStore() }
+
+// version returns the version that the store is at, or "" if that is not known.
+func (c *Copy) version() string { return c.store().LastStoreSyncResourceVersion() }
+
+// Stored returns what the store has at the name of a write, or nil.
+func (c *Copy) Stored(w *Write) Object {
+	obj, found, err := c.store().GetByKey(storeKey(w.At()))
+	if err != nil || !found {
+		return nil
+	}
+	o, _ := obj.(Object)
+	return o
+}

@@ -136,6 +136,15 @@ func sameStore(a, b toolscache.SharedIndexInformer) bool {
 	return one.Kind() == reflect.Pointer && other.Kind() == reflect.Pointer && one.Pointer() == other.Pointer()
 }
 
+// addIndexers adds the indexes that every informer has here, where they are missing.
+func (f *foreign) addIndexers() {
+	missing := builtInIndexers()
+	for name := range f.shared.GetIndexer().GetIndexers() {
+		delete(missing, name)
+	}
+	_ = f.shared.AddIndexers(missing) // it fails if it has stopped, or another cache has just added them
+}
+
 // isNil is true also of a pointer that is nil.
 func isNil(informer toolscache.SharedIndexInformer) bool {
 	v := reflect.ValueOf(informer)

@@ -57,7 +57,7 @@ func (s *Subscription) CatchUp(ctx context.Context) error {
 // awaitLeft waits until the handler has heard of what was in the places that have left the scope.
 func (s *Subscription) awaitLeft(ctx context.Context) error {
 	for {
-		changed := s.group.cache.Changed()
+		changed := s.group.cache.changed.wait()
 		i := s.leavingOne()
 		if i == nil {
 			return nil
@@ -100,7 +100,7 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 // or until it is time to list again.
 func (s *Subscription) catchUpWith(ctx context.Context, l *listing, i *informer, r *registration, again <-chan time.Time) (done bool, err error) {
 	for {
-		next, changed := r.told.next(), s.group.cache.Changed()
+		next, changed := r.told.changed.wait(), s.group.cache.changed.wait()
 		missing, err := l.missing(i), error(nil)
 		if missing == "" {
 			missing, err = i.untold(r.told)
@@ -188,7 +188,7 @@ func (l *listing) missing(i *informer) string {
 		}
 	}
 	for _, obj := range i.shared.GetStore().List() {
-		if o, ok := obj.(identified); ok && l.lacks(identity(i.cache.seed, o), versionOf(i.cache.seed, o.GetResourceVersion())) {
+		if o, ok := obj.(identified); ok && l.lacks(identity(i.env.seed, o), versionOf(i.env.seed, o.GetResourceVersion())) {
 			return "that " + storeKey(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}) + " is gone"
 		}
 	}
@@ -205,31 +205,31 @@ func (l *listing) lacks(id uint64, v version) bool {
 // version lacks what is gone again, and what an adopted informer does not list.
 func (i *informer) has(o *listed) bool {
 	at := i.shared.GetStore().LastStoreSyncResourceVersion()
-	if versionOf(i.cache.seed, at).reaches(o.version) {
+	if versionOf(i.env.seed, at).reaches(o.version) {
 		return true
 	}
 	if at == "" && i.Undecodable(o.name) != nil {
 		return true
 	}
 	stored := i.copy.Stored(&Written{Namespace: o.name.Namespace, Name: o.name.Name})
-	return stored != nil && versionOf(i.cache.seed, stored.GetResourceVersion()).reaches(o.version)
+	return stored != nil && versionOf(i.env.seed, stored.GetResourceVersion()).reaches(o.version)
 }
 
 // listNow asks the API server what it has for the informer, again and again until it answers. It
 // returns nil if the kind is not served.
 func (i *informer) listNow(ctx context.Context) (*listing, error) {
-	if !i.cache.hasBackend() || i.key.gvk.Version == "" {
+	if !i.env.hasBackend() || i.key.gvk.Version == "" {
 		return nil, fmt.Errorf("%s cannot be compared with what the API server has: give the informer to cache.Adopt, with its kind, in a cache that "+
 			"has a client, or use cache.For", i)
 	}
-	list, served, err := i.key.target(i.cache.backend).AwaitMetadata(ctx)
+	list, served, err := i.key.target(i.env.backend).AwaitMetadata(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("what the API server has of %s is not known: %w", i, err)
 	}
 	if !served {
 		return nil, nil //nolint:nilnil // as it says
 	}
-	seed := i.cache.seed
+	seed := i.env.seed
 	l := &listing{at: versionOf(seed, list.ResourceVersion), ids: map[uint64]struct{}{}}
 	for n := range list.Items {
 		found := &list.Items[n]

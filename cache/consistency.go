@@ -5,16 +5,16 @@ package cache
 
 import (
 	"cmp"
-	"strings"
+	"context"
+	"fmt"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
-
-// Written is a state of an object that was written, as the API server has answered.
-type Written = consistency.Write
 
 // Behind says whether the declared informers that keep the object show what was written. It returns nil and nil if each does, or
 // if there is none. A gap is an informer that follows the API server but does not show it yet; wait for it, for a bounded time,
@@ -57,29 +57,6 @@ func (d *Declarations) Selects(r schema.GroupResource) bool {
 	return false
 }
 
-// selects says whether an informer for a resource has selectors.
-func (c *Cache) selects(r schema.GroupResource) bool {
-	if c.selecting.Load() == 0 {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for k, i := range c.informers {
-		if k.selects() > 0 && i.copy.Serves(r) {
-			return true
-		}
-	}
-	return false
-}
-
-// selects is 1 if there are selectors.
-func (k *key) selects() int64 {
-	if k.labels == "" && k.fields == "" {
-		return 0
-	}
-	return 1
-}
-
 // Relisted says whether a declared informer that keeps the object has listed everything at the version that was written or
 // later, so that it may have merged that change with others into one event. In doubt it has.
 func (d *Declarations) Relisted(w Written) bool {
@@ -120,45 +97,6 @@ func (d *Declarations) Missed(w Written) bool {
 	return false
 }
 
-func (i *informer) relisted(version string) bool {
-	if i.lw == nil {
-		return true
-	}
-	at, ok := i.lw.Listed()
-	c, err := resourceversion.CompareResourceVersion(at, version)
-	return !ok || err != nil || c >= 0
-}
-
-// keeper returns the informer of the group that keeps the object, or nil.
-func (g *group) keeper(w *Written) *informer {
-	m := g.members.Load()
-	i := m.everything
-	if i == nil {
-		i = m.keeper(w)
-	}
-	if i == nil || !i.copy.Keeps(w) {
-		return nil
-	}
-	if w.Host != "" {
-		if host := g.cache.host(); host != "" && host != w.Host {
-			return nil
-		}
-	}
-	return i
-}
-
-func (m *members) keeper(w *Written) *informer {
-	if w.Hashed == nil {
-		return cmp.Or(m.by[place{Namespace: w.Namespace}], m.by[w.At()])
-	}
-	for p, i := range m.by {
-		if w.In(p) {
-			return i
-		}
-	}
-	return nil
-}
-
 // Locate finds the objects of hashed writes among those that the declared informers hold, and notes
 // in each write what it has found. Call it before each round of Behind for writes with Hashed set:
 // Behind takes an object that was not located for one that no store has. Locate hashes the names in
@@ -179,32 +117,67 @@ func (d *Declarations) Locate(writes []Written) {
 	}
 }
 
-// host returns scheme://host of the API server, or "" if it is not known.
-func (c *Cache) host() string {
-	if known := c.server.Load(); known != nil {
-		return *known
+// Failing returns a gap that closes when a declared informer recovers that fails or whose kind is
+// not served. It returns nil if there is none. It may be called from anywhere and makes no request.
+func (d *Declarations) Failing() *Gap {
+	n := d.now.Load()
+	if n == nil {
+		return nil
 	}
-	host := c.findHost()
-	c.server.Store(&host)
-	return host
+	for _, g := range n.groups {
+		if i := g.first((*informer).fails); i != nil {
+			return &Gap{group: g, informer: i, failing: true}
+		}
+	}
+	return nil
 }
 
-func (c *Cache) findHost() string {
-	if !c.hasBackend() {
-		return ""
+// Recovered returns when the last of the declared informers that follow the API server began to do
+// so, or the zero time. It may be called from anywhere and makes no request.
+func (d *Declarations) Recovered() (last time.Time) {
+	n := d.now.Load()
+	if n == nil {
+		return last
 	}
-	for gvk := range c.backend.Scheme().AllKnownTypes() {
-		r, err := c.backend.RESTClient(gvk)
-		if err != nil {
-			continue
-		}
-		if u := r.Get().URL(); u != nil {
-			of := "/apis/" + gvk.Group + "/" + gvk.Version
-			if gvk.Group == "" {
-				of = "/api/" + gvk.Version
+	for _, g := range n.groups {
+		g.first(func(i *informer) bool {
+			if phase, since, _ := i.at(); phase == hook.Synced && since.After(last) {
+				last = since
 			}
-			return u.Scheme + "://" + u.Host + strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), of)
-		}
+			return false
+		})
 	}
-	return ""
+	return last
+}
+
+// Resolve asks the API server what became of a write whose answer was lost. It lists the metadata of
+// what the write could have changed and declared informers keep: one name, or one namespace if the
+// name is not known. It returns what those informers do not show yet, to be given to Behind.
+// resolved is false if no declared informer keeps the object that was made or adopted by a cache with
+// a backend: then nothing was asked. An error means that the question had no answer.
+//
+// It makes one request, or one for each place if the informers keep several, and returns when ctx
+// ends. A request that is still under way in the API server may take effect after Resolve; ask a
+// moment after it has failed.
+func (d *Declarations) Resolve(ctx context.Context, w Written) (unseen []Written, resolved bool, err error) {
+	n := d.now.Load()
+	if n == nil {
+		return nil, false, nil
+	}
+	lists := map[place]*metav1.PartialObjectMetadataList{}
+	for _, g := range n.groups {
+		i := g.keeper(&w)
+		if i == nil || i.copy.Mapping.Load() == nil {
+			continue // there is none, or it was never listed
+		}
+		at := i.key.place
+		at.Namespace, at.Name = cmp.Or(w.Namespace, at.Namespace), cmp.Or(w.Name, at.Name)
+		if lists[at] == nil {
+			if lists[at], err = i.listMetadata(ctx, at); err != nil {
+				return nil, false, fmt.Errorf("cache: cannot find out what became of the write of %s: %w", w.String(), err)
+			}
+		}
+		unseen = append(unseen, i.copy.Compare(lists[at], at, &w)...)
+	}
+	return unseen, len(lists) > 0, nil
 }

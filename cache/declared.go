@@ -20,8 +20,8 @@ type Declarations struct {
 	now  atomic.Pointer[declarations]
 	user atomic.Pointer[User] // see Attach
 
-	mu     sync.Mutex // guards what follows
-	caches map[*Cache]struct{}
+	mu     sync.Mutex        // guards what follows
+	caches map[*Cache]func() // which detach
 }
 
 type declarations struct {
@@ -82,18 +82,4 @@ func (d *Declarations) missing(g *group) error {
 		return nil
 	}
 	return fmt.Errorf("%s neither watches %s nor declares that it reads it; give the handle to its Reads", n.who, g)
-}
-
-// sameScope says whether two groups keep the same.
-func (g *group) sameScope(other *group) bool {
-	return g.key == other.key && g.cache == other.cache &&
-		g.scope.Namespaces == other.scope.Namespaces && g.scope.Names == other.scope.Names
-}
-
-// String names the kind, and the scope if it is not everything.
-func (g *group) String() string {
-	if scope := g.describe(); scope != "" {
-		return g.key.kind() + " (" + scope + ")"
-	}
-	return g.key.kind()
 }

@@ -5,7 +5,6 @@ package cache
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
@@ -18,44 +17,6 @@ type Gap struct {
 	informer *informer
 	written  Written
 	failing  bool // the informer fails, and written is empty
-}
-
-// Failing returns a gap that closes when a declared informer recovers that fails or whose kind is
-// not served. It returns nil if there is none. It may be called from anywhere and makes no request.
-func (d *Declarations) Failing() *Gap {
-	n := d.now.Load()
-	if n == nil {
-		return nil
-	}
-	for _, g := range n.groups {
-		if i := g.first((*informer).fails); i != nil {
-			return &Gap{group: g, informer: i, failing: true}
-		}
-	}
-	return nil
-}
-
-// Recovered returns when the last of the declared informers that follow the API server began to do
-// so, or the zero time. It may be called from anywhere and makes no request.
-func (d *Declarations) Recovered() (last time.Time) {
-	n := d.now.Load()
-	if n == nil {
-		return last
-	}
-	for _, g := range n.groups {
-		g.first(func(i *informer) bool {
-			if phase, since, _ := i.at(); phase == hook.Synced && since.After(last) {
-				last = since
-			}
-			return false
-		})
-	}
-	return last
-}
-
-func (i *informer) fails() bool {
-	phase, _, _ := i.at()
-	return phase == hook.Failing || phase == hook.Waiting
 }
 
 // String says which informer does not show what, and where it is.
@@ -119,3 +80,6 @@ func (g *Gap) open() bool {
 	v, _ := g.informer.copy.Shows(&g.written)
 	return v == consistency.Behind
 }
+
+// Written is a state of an object that was written, as the API server has answered.
+type Written = consistency.Write

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -21,12 +20,6 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
-
-// Object is a pointer to an API type, such as *appsv1.Deployment.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
 
 // Handle reads objects of one type and scope from the local copy. It is safe for concurrent use. What it returns are copies:
 // they belong to the caller. The TypeMeta of typed objects is empty, as in every informer; GroupVersionKind says the kind.

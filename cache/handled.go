@@ -19,10 +19,11 @@ import (
 type handled struct {
 	seed maphash.Seed
 
-	mu      sync.Mutex // guards what follows
-	told    progress
-	since   version       // of the store when the handler was added
-	changed chan struct{} // closed at the next event; nil if no call waits
+	changed bell // at each event
+
+	mu    sync.Mutex // guards what follows
+	told  progress
+	since version // of the store when the handler was added
 }
 
 // progress is a sum over the objects that a handler was told of, and not told to be gone.
@@ -140,6 +141,11 @@ func (h *handled) begin(at string, synced bool) {
 
 // note records an event that was handled: the object or tombstone before it, and the object after it. Either may be nil.
 func (h *handled) note(before, now any) {
+	h.add(before, now)
+	h.changed.ring()
+}
+
+func (h *handled) add(before, now any) {
 	missed, tombstone := before.(toolscache.DeletedFinalStateUnknown)
 	if tombstone {
 		before = missed.Obj
@@ -164,20 +170,6 @@ func (h *handled) note(before, now any) {
 		p.add(h.seed, n)
 		p.advance(versionOf(h.seed, n.GetResourceVersion()))
 	}
-	if h.changed != nil {
-		close(h.changed)
-		h.changed = nil
-	}
-}
-
-// next returns a channel that is closed at the next event.
-func (h *handled) next() <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.changed == nil {
-		h.changed = make(chan struct{})
-	}
-	return h.changed
 }
 
 // now returns what the handler was told, and the version that it need not be told of.

@@ -14,26 +14,6 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// byOwner is the index that every informer has, beside client-go's of namespaces: of the UIDs of all owner references.
-const byOwner = "setpoint.dev/owner"
-
-func builtInIndexers() toolscache.Indexers {
-	return toolscache.Indexers{
-		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,
-		byOwner: func(obj any) ([]string, error) {
-			o, ok := obj.(Object)
-			if !ok {
-				return nil, nil
-			}
-			var owners []string
-			for _, ref := range o.GetOwnerReferences() {
-				owners = append(owners, string(ref.UID))
-			}
-			return owners, nil
-		},
-	}
-}
-
 // Index finds objects by values that are computed from them. NewIndex makes one.
 type Index[T Object] struct {
 	handle *Handle[T]

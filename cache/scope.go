@@ -48,9 +48,6 @@ type Scope struct {
 	// KeepManagedFields keeps metadata.managedFields, which the Extract functions of apply configurations need. Default: they
 	// are dropped: they are up to 60 % of an object.
 	KeepManagedFields bool
-	// ReadOnly also drops the annotation kubectl.kubernetes.io/last-applied-configuration. An Update with an object that was
-	// read through such a handle would lose it, so it must be used for reading only. Default: it is kept.
-	ReadOnly bool
 	// Resync is how often each source of the handle delivers every object again, unchanged, give or take a tenth.
 	// Default: never.
 	Resync time.Duration
@@ -92,12 +89,11 @@ type key struct {
 	labels, fields    string
 	transform         *Transform
 	keepManagedFields bool
-	readOnly          bool
 	foreign           *foreign // of an informer that was not made here
 }
 
 func (s Scope) key(gvk schema.GroupVersionKind, f listwatch.Form) key {
-	k := key{gvk: gvk, form: f, transform: s.Transform, keepManagedFields: s.KeepManagedFields, readOnly: s.ReadOnly}
+	k := key{gvk: gvk, form: f, transform: s.Transform, keepManagedFields: s.KeepManagedFields}
 	if s.Labels != nil {
 		k.labels = s.Labels.String()
 	}
@@ -158,9 +154,6 @@ func (k key) String() string {
 	}
 	if k.keepManagedFields {
 		words = append(words, "with managedFields")
-	}
-	if k.readOnly {
-		words = append(words, "read-only")
 	}
 	if k.foreign != nil {
 		words = append(words, k.foreign.String())
@@ -229,9 +222,9 @@ func (s Scope) changes() bool { return s.Namespaces != nil || s.Names != nil }
 func (s Scope) tell(f func()) (end func()) {
 	switch {
 	case s.Namespaces != nil:
-		return s.Namespaces.tell(f)
+		return s.Namespaces.changed.listen(f)
 	case s.Names != nil:
-		return s.Names.tell(f)
+		return s.Names.changed.listen(f)
 	default:
 		return func() {}
 	}
@@ -262,4 +255,69 @@ func (s Scope) kindOf(scheme *runtime.Scheme, example Object) (schema.GroupVersi
 		return kind, fmt.Errorf("the scheme knows the type but not %s, which lists need; add it to the scheme", list.Kind)
 	}
 	return kind, nil
+}
+
+// Object is a pointer to an API type, such as *appsv1.Deployment.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// selects is 1 if there are selectors.
+func (k *key) selects() int64 {
+	if k.labels == "" && k.fields == "" {
+		return 0
+	}
+	return 1
+}
+
+// trim drops what is not kept of an object, and applies the transform.
+func (k *key) trim(o Object) error {
+	intern(o)
+	switch k.form {
+	case listwatch.Typed: // lists of custom resources have it, watches do not
+		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	case listwatch.Metadata: // it comes as a PartialObjectMetadata
+		o.GetObjectKind().SetGroupVersionKind(k.gvk)
+	}
+	if !k.keepManagedFields {
+		o.SetManagedFields(nil)
+	}
+	if k.transform == nil {
+		return nil
+	}
+	return k.transform.run(o)
+}
+
+// foreign is an informer that was not made here. It makes a key of its own: nothing else may be shared with it.
+type foreign struct {
+	shared toolscache.SharedIndexInformer
+	of     reflect.Type // of its objects
+	ours   bool         // to run; the host program's are not
+}
+
+func (f *foreign) String() string {
+	if f.ours {
+		return "made by its caller"
+	}
+	return "adopted"
+}
+
+// misfit says that the objects in the store are of another type.
+func (f *foreign) misfit() error {
+	for _, name := range f.shared.GetStore().ListKeys() {
+		obj, found, err := f.shared.GetStore().GetByKey(name)
+		if err == nil && found {
+			return misfit(f.of, obj)
+		}
+	}
+	return nil
+}
+
+// misfit says that an object is of another type.
+func misfit(t reflect.Type, obj any) error {
+	if of := reflect.TypeOf(obj); of == t || t.Kind() == reflect.Interface && of.Implements(t) {
+		return nil
+	}
+	return fmt.Errorf("the informer was given for %s, but it holds %T; name that type, or give another informer", t, obj)
 }

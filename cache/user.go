@@ -5,9 +5,7 @@ package cache
 
 import (
 	"fmt"
-	"maps"
 	"runtime"
-	"slices"
 )
 
 // User is what a controller wants to know of its caches, and they of it, while it runs.
@@ -31,57 +29,33 @@ func (d *Declarations) Attach(u User) (detach func()) {
 	return func() {
 		d.user.Store(nil)
 		d.mu.Lock()
-		caches := slices.Collect(maps.Keys(d.caches))
-		clear(d.caches)
-		d.mu.Unlock()
-		for _, c := range caches {
+		defer d.mu.Unlock()
+		for c, detach := range d.caches {
 			c.users.Delete(d)
+			detach()
 		}
+		clear(d.caches)
 	}
 }
 
 func (d *Declarations) attach() {
-	n := d.now.Load()
-	if n == nil || d.user.Load() == nil {
+	n, u := d.now.Load(), d.user.Load()
+	if n == nil || u == nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.caches == nil {
-		d.caches = map[*Cache]struct{}{}
+		d.caches = map[*Cache]func(){}
 	}
 	for _, g := range n.groups {
-		d.caches[g.cache] = struct{}{}
-		g.cache.users.Store(d, struct{}{})
-	}
-}
-
-// eachUser calls f with the users of a cache until it returns false.
-func (c *Cache) eachUser(f func(*Declarations, *User) bool) {
-	c.users.Range(func(key, _ any) bool {
-		d, ok := key.(*Declarations)
-		if !ok {
-			return true
+		c := g.cache
+		if d.caches[c] == nil {
+			unlist, unrecover := c.relisted.listen(u.Relisted), c.recovered.listen(u.Recovered)
+			d.caches[c] = func() { unlist(); unrecover() }
+			c.users.Store(d, struct{}{})
 		}
-		u := d.user.Load()
-		return u == nil || f(d, u)
-	})
-}
-
-// tellRelisted tells the users of a cache that an informer has listed everything.
-func (c *Cache) tellRelisted() {
-	c.eachUser(func(_ *Declarations, u *User) bool {
-		u.Relisted()
-		return true
-	})
-}
-
-// tellRecovered tells the users of a cache that an informer follows the API server again.
-func (c *Cache) tellRecovered() {
-	c.eachUser(func(_ *Declarations, u *User) bool {
-		u.Recovered()
-		return true
-	})
+	}
 }
 
 // readByReconcile returns an error if a Reconcile reads what its controller does not declare, with a
@@ -93,7 +67,12 @@ func (g *group) readByReconcile() error {
 	}
 	var err error
 	var stack string
-	g.cache.eachUser(func(d *Declarations, u *User) bool {
+	g.cache.users.Range(func(user, _ any) bool {
+		d, _ := user.(*Declarations) // it has nothing else
+		u := d.user.Load()
+		if u == nil {
+			return true
+		}
 		if stack == "" {
 			buf := make([]byte, 32<<10) // what has started the goroutine is last
 			stack = string(buf[:runtime.Stack(buf, false)])

@@ -80,3 +80,29 @@ func (c *Copy) Stored(w *Write) Object {
 	o, _ := obj.(Object)
 	return o
 }
+
+// Notify calls f once, off all locks, as soon as open returns false, which it asks when something has
+// happened to the object of w, when the store has reached its version, and at each Look and End. f may
+// be called before Notify returns. cancel ends it; f may be running then. If w is nil only Look and End
+// count.
+func (c *Copy) Notify(w *Write, open func() bool, f func()) (cancel func()) {
+	one, all := &waiter{version: c.version, write: w, open: open, f: f, place: -1}, &c.waiters
+	all.add(one)
+	if w == nil || all.listen(c.Informer.Shared()) {
+		all.call(one) // what was shown before it was added would not come again
+	} else if all.remove(one) {
+		f()
+	}
+	return func() { all.remove(one) }
+}
+
+// Look asks every waiter again. Call it when the state of the informer, or its scope, has changed.
+func (c *Copy) Look() {
+	for _, one := range c.waiters.all() {
+		c.waiters.call(one)
+	}
+}
+
+// End wakes every waiter and takes the event handler off the informer. If it is to join, it waits for a
+// callback that is running, and must not be called from one.
+func (c *Copy) End(join bool) { c.waiters.end(join) }

@@ -66,14 +66,14 @@ func TestCopy_Shows(t *testing.T) {
 		w    consistency.Write
 		want consistency.Verdict
 	}{
-		"the same version":  {of("a", "5"), consistency.Shown},
-		"an earlier one":    {of("a", "4"), consistency.Shown},
-		"a later one":       {of("a", "6"), consistency.Behind},
-		"a new object":      {of("b", "6"), consistency.Behind},
-		"still there":       {gone("a", ""), consistency.Behind},
-		"gone":              {gone("b", ""), consistency.Shown},
-		"no version":        {of("b", ""), consistency.Unclear},
-		"no number":         {of("b", "x"), consistency.Unclear},
+		"the same version": {of("a", "5"), consistency.Shown},
+		"an earlier one":   {of("a", "4"), consistency.Shown},
+		"a later one":      {of("a", "6"), consistency.Behind},
+		"a new object":     {of("b", "6"), consistency.Behind},
+		"still there":      {gone("a", ""), consistency.Behind},
+		"gone":             {gone("b", ""), consistency.Shown},
+		"no version":       {of("b", ""), consistency.Unclear},
+		"no number":        {of("b", "x"), consistency.Unclear},
 	} {
 		copied, i := newCopy(t, "a")
 		if got, why := copied.Shows(&c.w); got != c.want || (got == consistency.Unclear) != (why != nil) {

@@ -8,70 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 )
-
-// Hasher hashes text of one sort: "namespace", "name" (namespace/name, or the name of a
-// cluster-scoped object), "uid", "label" (a key) or "value" (key=value). The hash of the empty text
-// is empty. Two Hashers are equal, as == compares them, if their hashes are.
-type Hasher interface {
-	Hash(sort, text string) string
-}
-
-// Locate notes in each hashed write which object of the store it is of. It hashes the names in the
-// store once, unless every write is shown already.
-func (c *Copy) Locate(writes []Write) {
-	at := c.version()
-	wanted := map[Hasher]map[string][]*Write{}
-	for n := range writes {
-		w := &writes[n]
-		switch {
-		case w.Hashed == nil || w.found != (types.NamespacedName{}):
-		case !c.Serves(w.Resource) && (!c.Foreign || c.certain()):
-		case !w.Gone && !w.Marked && past(at, w.ResourceVersion): // shown
-		default:
-			if wanted[w.Hashed] == nil {
-				wanted[w.Hashed] = map[string][]*Write{}
-			}
-			wanted[w.Hashed][w.Name] = append(wanted[w.Hashed][w.Name], w)
-		}
-	}
-	if len(wanted) == 0 {
-		return
-	}
-	for _, key := range c.store().ListKeys() {
-		for hasher, by := range wanted {
-			for _, w := range by[hasher.Hash("name", key)] {
-				w.found = nameOf(key)
-			}
-		}
-	}
-}
-
-// nameOf splits a key of client-go's stores.
-func nameOf(key string) types.NamespacedName {
-	namespace, name, _ := toolscache.SplitMetaNamespaceKey(key)
-	return types.NamespacedName{Namespace: namespace, Name: name}
-}
-
-// excludesHashed is Excludes for a hashed write. It decides selectors of labels by equality and
-// existence, and those of the fields metadata.namespace and metadata.name. In doubt it is false.
-func (c *Copy) excludesHashed(w *Write, o map[string]string) bool {
-	if c.Labels != nil {
-		if set, known := w.labelsFor(c.Labels, o); known && !c.Labels.Matches(set) {
-			return true
-		}
-	}
-	if c.Fields == nil {
-		return false
-	}
-	for _, r := range c.Fields.Requirements() {
-		if equal, known := w.fieldIs(r, c.Place, c.Fields); known && equal == (r.Operator == selection.NotEquals) {
-			return true
-		}
-	}
-	return false
-}
 
 // labelsFor returns labels that a selector matches if and only if it matches the hashed ones. They
 // are not known if it compares numbers.

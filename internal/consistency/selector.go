@@ -114,3 +114,22 @@ func (f *fieldsOf) read() map[string]any {
 	}
 	return content
 }
+
+// excludesHashed is Excludes for a hashed write. It decides selectors of labels by equality and
+// existence, and those of the fields metadata.namespace and metadata.name. In doubt it is false.
+func (c *Copy) excludesHashed(w *Write, o map[string]string) bool {
+	if c.Labels != nil {
+		if set, known := w.labelsFor(c.Labels, o); known && !c.Labels.Matches(set) {
+			return true
+		}
+	}
+	if c.Fields == nil {
+		return false
+	}
+	for _, r := range c.Fields.Requirements() {
+		if equal, known := w.fieldIs(r, c.Place, c.Fields); known && equal == (r.Operator == selection.NotEquals) {
+			return true
+		}
+	}
+	return false
+}

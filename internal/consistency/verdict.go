@@ -7,8 +7,6 @@ import (
 	"cmp"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
@@ -102,15 +100,4 @@ func (c *Copy) judgeByName(w *Write, version string) (Verdict, error) {
 		return Shown, nil
 	}
 	return Unclear, fmt.Errorf("nobody can tell whether %s shows the write of %s: the version %q is not a number", c.Name, w.String(), version)
-}
-
-// past says whether version a is b or a later one. It is false of what is not a number.
-func past(a, b string) bool {
-	c, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && c >= 0
-}
-
-func number(version string) bool {
-	_, err := resourceversion.CompareResourceVersion(version, version)
-	return err == nil
 }

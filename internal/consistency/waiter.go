@@ -16,11 +16,11 @@ import (
 
 // waiter is one who waits for an informer to show something.
 type waiter struct {
-	copy  *Copy
-	write *Write      // nil if only the informer's state matters
-	open  func() bool // reports whether there is still something to wait for
-	f     func()
-	place int // in a byVersion, or -1
+	version func() string // of the store
+	write   *Write        // nil if only the informer's state matters
+	open    func() bool   // reports whether there is still something to wait for
+	f       func()
+	place   int // in a byVersion, or -1
 }
 
 // waiters is who waits for an informer. It is an event handler of it from the first one on; an event costs next to nothing as
@@ -44,32 +44,6 @@ func (one *waiter) at() (name types.NamespacedName) {
 	}
 	return name
 }
-
-// Notify calls f once, off all locks, as soon as open returns false, which it asks when something has
-// happened to the object of w, when the store has reached its version, and at each Look and End. f may
-// be called before Notify returns. cancel ends it; f may be running then. If w is nil only Look and End
-// count.
-func (c *Copy) Notify(w *Write, open func() bool, f func()) (cancel func()) {
-	one, all := &waiter{copy: c, write: w, open: open, f: f, place: -1}, &c.waiters
-	all.add(one)
-	if w == nil || all.listen(c.Informer.Shared()) {
-		all.call(one) // what was shown before it was added would not come again
-	} else if all.remove(one) {
-		f()
-	}
-	return func() { all.remove(one) }
-}
-
-// Look asks every waiter again. Call it when the state of the informer, or its scope, has changed.
-func (c *Copy) Look() {
-	for _, one := range c.waiters.all() {
-		c.waiters.call(one)
-	}
-}
-
-// End wakes every waiter and takes the event handler off the informer. If it is to join, it waits for a
-// callback that is running, and must not be called from one.
-func (c *Copy) End(join bool) { c.waiters.end(join) }
 
 // listen makes it an event handler of the informer, and says whether there will be events.
 func (w *waiters) listen(informer toolscache.SharedIndexInformer) bool {
@@ -189,7 +163,7 @@ func (w *waiters) concerned(o Object) []*waiter {
 	defer w.mu.Unlock()
 	var some []*waiter
 	if len(w.ahead) > 0 {
-		at := w.ahead[0].copy.version()
+		at := w.ahead[0].version()
 		for len(w.ahead) > 0 && past(at, w.ahead[0].write.ResourceVersion) {
 			some = append(some, heap.Pop(&w.ahead).(*waiter)) //nolint:forcetypeassert // it holds nothing else
 		}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
@@ -90,3 +91,21 @@ func (w *Write) In(p types.NamespacedName) bool {
 
 // storeKey is how client-go's store names an object.
 func storeKey(name types.NamespacedName) string { return toolscache.ObjectName(name).String() }
+
+// Hasher hashes text of one sort: "namespace", "name" (namespace/name, or the name of a
+// cluster-scoped object), "uid", "label" (a key) or "value" (key=value). The hash of the empty text
+// is empty. Two Hashers are equal, as == compares them, if their hashes are.
+type Hasher interface {
+	Hash(sort, text string) string
+}
+
+// past says whether version a is b or a later one. It is false of what is not a number.
+func past(a, b string) bool {
+	c, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && c >= 0
+}
+
+func number(version string) bool {
+	_, err := resourceversion.CompareResourceVersion(version, version)
+	return err == nil
+}

@@ -20,25 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
-
-	"github.com/setpoint-dev/setpoint/hook"
 )
-
-// Reports is what a ListerWatcher reports, and the store that its events end up in. All of it is
-// required. The functions are called off all locks and must not block.
-type Reports struct {
-	// State is called with Syncing after each request that succeeds, with Waiting if the kind is not
-	// served, and with Failing and the reason for every other error.
-	State func(phase hook.Phase, why error)
-	// Mapping is called before each request with how the kind is served.
-	Mapping func(m *meta.RESTMapping)
-	// Listed is called when everything was listed, perhaps before the store has it.
-	Listed func()
-	// Delivered is called when the store has all that a list, or a long watch, gave out.
-	Delivered func()
-	// Store returns the store.
-	Store func() toolscache.Store
-}
 
 // ListerWatcher lists and watches a Target. New makes one.
 type ListerWatcher struct {

@@ -181,11 +181,6 @@ func (s *stream) give(ctx context.Context, e watch.Event) bool {
 	return false
 }
 
-// onlyListHelps tells the errors after which a watch cannot go on where it was.
-func onlyListHelps(err error) bool {
-	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
-}
-
 // statusOf makes an error one that can be an event.
 func statusOf(err error) *metav1.Status {
 	var status apierrors.APIStatus

@@ -11,10 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // Backend is the part of a client that lists and watches. See cache.Backend.
@@ -71,125 +73,18 @@ func ListKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 	return gvk.GroupVersion().WithKind(gvk.Kind + "List")
 }
 
-// requests makes one list or one watch of a target, in its form.
-type requests interface {
-	list(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (runtime.Object, error)
-	watch(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (watch.Interface, error)
-}
-
-func newRequests(d *decoder) requests {
-	switch d.Form {
-	case Unstructured:
-		return unstructuredRequests{d.Target}
-	case Metadata:
-		return metadataRequests{d.Target}
-	default:
-		return typedRequests{d}
-	}
-}
-
-// typedRequests are for Go types: protobuf where the type can do it, else JSON.
-type typedRequests struct{ *decoder }
-
-func (r typedRequests) get(m *meta.RESTMapping, o *metav1.ListOptions) (*rest.Request, error) {
-	c, err := r.Backend.RESTClient(r.Kind)
-	if err != nil {
-		return nil, err
-	}
-	// Without MaxRetries(0) client-go itself repeats the request up to 10 times after a Retry-After.
-	return c.Get().MaxRetries(0).NamespaceIfScoped(r.Namespace, r.Namespace != "").Resource(m.Resource.Resource).
-		SpecificallyVersionedParams(o, metav1.ParameterCodec, metav1.SchemeGroupVersion), nil
-}
-
-func (r typedRequests) list(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (runtime.Object, error) {
-	req, err := r.get(m, &o)
-	if err != nil {
-		return nil, err
-	}
-	list, err := r.Backend.Scheme().New(ListKind(r.Kind))
-	if err != nil {
-		return nil, err
-	}
-	result := req.Do(ctx)
-	if err := result.Error(); err != nil {
-		return nil, err
-	}
-	if err := result.Into(list); err != nil {
-		return r.decodeEach(result, list, err)
-	}
-	return list, nil
-}
-
-func (r typedRequests) watch(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (watch.Interface, error) {
-	req, err := r.get(m, &o)
-	if err != nil {
-		return nil, err
-	}
-	if r.speaksProtobuf() {
-		return req.Watch(ctx)
-	}
-	body, err := req.Stream(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return r.watchJSON(ctx, body, o.SendInitialEvents != nil), nil
-}
-
-type unstructuredRequests struct{ *Target }
-
-func (r unstructuredRequests) client(m *meta.RESTMapping) (dynamic.ResourceInterface, error) {
-	d, err := r.Backend.Dynamic()
-	if err != nil {
-		return nil, err
-	}
-	if r.Namespace != "" {
-		return d.Resource(m.Resource).Namespace(r.Namespace), nil
-	}
-	return d.Resource(m.Resource), nil
-}
-
-func (r unstructuredRequests) list(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (runtime.Object, error) {
-	c, err := r.client(m)
-	if err != nil {
-		return nil, err
-	}
-	return c.List(ctx, o)
-}
-
-func (r unstructuredRequests) watch(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (watch.Interface, error) {
-	c, err := r.client(m)
-	if err != nil {
-		return nil, err
-	}
-	return c.Watch(ctx, o)
-}
-
-// metadataRequests are for metadata only: the API server leaves the rest out.
-type metadataRequests struct{ *Target }
-
-func (r metadataRequests) client(m *meta.RESTMapping) (metadata.ResourceInterface, error) {
-	c, err := r.Backend.Metadata()
-	if err != nil {
-		return nil, err
-	}
-	if r.Namespace != "" {
-		return c.Resource(m.Resource).Namespace(r.Namespace), nil
-	}
-	return c.Resource(m.Resource), nil
-}
-
-func (r metadataRequests) list(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (runtime.Object, error) {
-	c, err := r.client(m)
-	if err != nil {
-		return nil, err
-	}
-	return c.List(ctx, o)
-}
-
-func (r metadataRequests) watch(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (watch.Interface, error) {
-	c, err := r.client(m)
-	if err != nil {
-		return nil, err
-	}
-	return c.Watch(ctx, o)
+// Reports is what a ListerWatcher reports, and the store that its events end up in. All of it is
+// required. The functions are called off all locks and must not block.
+type Reports struct {
+	// State is called with Syncing after each request that succeeds, with Waiting if the kind is not
+	// served, and with Failing and the reason for every other error.
+	State func(phase hook.Phase, why error)
+	// Mapping is called before each request with how the kind is served.
+	Mapping func(m *meta.RESTMapping)
+	// Listed is called when everything was listed, perhaps before the store has it.
+	Listed func()
+	// Delivered is called when the store has all that a list, or a long watch, gave out.
+	Delivered func()
+	// Store returns the store.
+	Store func() toolscache.Store
 }

@@ -62,3 +62,39 @@ func (c *Copy) storedAt(at types.NamespacedName) []Object {
 	}
 	return all
 }
+
+// Locate notes in each hashed write which object of the store it is of. It hashes the names in the
+// store once, unless every write is shown already.
+func (c *Copy) Locate(writes []Write) {
+	at := c.version()
+	wanted := map[Hasher]map[string][]*Write{}
+	for n := range writes {
+		w := &writes[n]
+		switch {
+		case w.Hashed == nil || w.found != (types.NamespacedName{}):
+		case !c.Serves(w.Resource) && (!c.Foreign || c.certain()):
+		case !w.Gone && !w.Marked && past(at, w.ResourceVersion): // shown
+		default:
+			if wanted[w.Hashed] == nil {
+				wanted[w.Hashed] = map[string][]*Write{}
+			}
+			wanted[w.Hashed][w.Name] = append(wanted[w.Hashed][w.Name], w)
+		}
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	for _, key := range c.store().ListKeys() {
+		for hasher, by := range wanted {
+			for _, w := range by[hasher.Hash("name", key)] {
+				w.found = nameOf(key)
+			}
+		}
+	}
+}
+
+// nameOf splits a key of client-go's stores.
+func nameOf(key string) types.NamespacedName {
+	namespace, name, _ := toolscache.SplitMetaNamespaceKey(key)
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}

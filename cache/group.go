@@ -18,6 +18,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
 // group is the informers of one handle's scope: one, or one for each namespace or name. It lives until the handle and every
@@ -319,7 +320,7 @@ func (g *group) first(is func(*informer) bool) *informer {
 }
 
 // keeper returns the informer of the group that keeps the object, or nil.
-func (g *group) keeper(w *Written) *informer {
+func (g *group) keeper(w *consistency.Write) *informer {
 	m := g.members.Load()
 	i := m.everything
 	if i == nil {
@@ -336,7 +337,7 @@ func (g *group) keeper(w *Written) *informer {
 	return i
 }
 
-func (m *members) keeper(w *Written) *informer {
+func (m *members) keeper(w *consistency.Write) *informer {
 	if w.Hashed == nil {
 		return cmp.Or(m.by[place{Namespace: w.Namespace}], m.by[w.At()])
 	}

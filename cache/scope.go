@@ -257,12 +257,6 @@ func (s Scope) kindOf(scheme *runtime.Scheme, example Object) (schema.GroupVersi
 	return kind, nil
 }
 
-// Object is a pointer to an API type, such as *appsv1.Deployment.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
-
 // selects is 1 if there are selectors.
 func (k *key) selects() int64 {
 	if k.labels == "" && k.fields == "" {

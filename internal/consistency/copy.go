@@ -4,18 +4,8 @@
 // Package consistency answers one question about the local copy of one informer: does it show a write,
 // and if not, when will it? Read-your-writes (C6) builds on it.
 //
-// A copy shows
-//
-//   - a stored object once its store is at the version that was written, or has the object at it or a
-//     later one, or another of that name at a later one;
-//   - a deletion once the object of that UID is not in the store, and, if a version is known, the store
-//     is past it; if only a mark may have been set, a mark suffices;
-//   - what its selectors exclude once the store does not have it. Selectors of labels and of fields by
-//     path are evaluated on the object that was written. If that is not known, only the store's version
-//     tells, which a bookmark moves on about every minute.
-//
-// client-go's store knows its version unless the feature AtomicFIFO is off; then the object alone
-// decides.
+// The rules are in package cache, under "What a controller waits for". client-go's store knows its
+// version unless the feature AtomicFIFO is off; then the object alone decides.
 package consistency
 
 import (

@@ -6,7 +6,6 @@ package listwatch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,18 +24,18 @@ const (
 // ListMetadata lists the metadata of the objects of a target, in one request or, if limit is not 0,
 // page by page.
 func (t Target) ListMetadata(ctx context.Context, m *meta.RESTMapping, limit int64) (*metav1.PartialObjectMetadataList, error) {
+	c, err := t.metadata(m)
+	if err != nil {
+		return nil, err
+	}
 	var all *metav1.PartialObjectMetadataList
 	o := t.narrow(metav1.ListOptions{Limit: limit})
 	for {
 		limited, cancel := context.WithTimeout(ctx, pageLimit)
-		answer, err := metadataRequests{&t}.list(limited, m, o)
+		list, err := c.List(limited, o)
 		cancel()
 		if err != nil {
 			return nil, err
-		}
-		list, ok := answer.(*metav1.PartialObjectMetadataList)
-		if !ok {
-			return nil, fmt.Errorf("the list is a %T", answer)
 		}
 		if all != nil {
 			list.Items = append(all.Items, list.Items...)

@@ -8,10 +8,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 )
 
@@ -24,9 +23,9 @@ type requests interface {
 func newRequests(d *decoder) requests {
 	switch d.Form {
 	case Unstructured:
-		return unstructuredRequests{d.Target}
+		return resourceRequests[*unstructured.UnstructuredList](d.unstructured)
 	case Metadata:
-		return metadataRequests{d.Target}
+		return resourceRequests[*metav1.PartialObjectMetadataList](d.metadata)
 	default:
 		return typedRequests{d}
 	}
@@ -79,61 +78,50 @@ func (r typedRequests) watch(ctx context.Context, m *meta.RESTMapping, o metav1.
 	return r.watchJSON(ctx, body, o.SendInitialEvents != nil), nil
 }
 
-type unstructuredRequests struct{ *Target }
+// resource is a client of one resource in one form: client-go's dynamic or metadata client.
+type resource[L runtime.Object] interface {
+	List(ctx context.Context, o metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+}
 
-func (r unstructuredRequests) client(m *meta.RESTMapping) (dynamic.ResourceInterface, error) {
-	d, err := r.Backend.Dynamic()
+// resourceRequests are for objects that client-go decodes without their Go type.
+type resourceRequests[L runtime.Object] func(m *meta.RESTMapping) (resource[L], error)
+
+func (r resourceRequests[L]) list(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (runtime.Object, error) {
+	c, err := r(m)
 	if err != nil {
 		return nil, err
 	}
-	if r.Namespace != "" {
-		return d.Resource(m.Resource).Namespace(r.Namespace), nil
+	return c.List(ctx, o)
+}
+
+func (r resourceRequests[L]) watch(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (watch.Interface, error) {
+	c, err := r(m)
+	if err != nil {
+		return nil, err
+	}
+	return c.Watch(ctx, o)
+}
+
+func (t *Target) unstructured(m *meta.RESTMapping) (resource[*unstructured.UnstructuredList], error) {
+	d, err := t.Backend.Dynamic()
+	if err != nil {
+		return nil, err
+	}
+	if t.Namespace != "" {
+		return d.Resource(m.Resource).Namespace(t.Namespace), nil
 	}
 	return d.Resource(m.Resource), nil
 }
 
-func (r unstructuredRequests) list(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (runtime.Object, error) {
-	c, err := r.client(m)
+// metadata is for metadata only: the API server leaves the rest out.
+func (t *Target) metadata(m *meta.RESTMapping) (resource[*metav1.PartialObjectMetadataList], error) {
+	c, err := t.Backend.Metadata()
 	if err != nil {
 		return nil, err
 	}
-	return c.List(ctx, o)
-}
-
-func (r unstructuredRequests) watch(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (watch.Interface, error) {
-	c, err := r.client(m)
-	if err != nil {
-		return nil, err
-	}
-	return c.Watch(ctx, o)
-}
-
-// metadataRequests are for metadata only: the API server leaves the rest out.
-type metadataRequests struct{ *Target }
-
-func (r metadataRequests) client(m *meta.RESTMapping) (metadata.ResourceInterface, error) {
-	c, err := r.Backend.Metadata()
-	if err != nil {
-		return nil, err
-	}
-	if r.Namespace != "" {
-		return c.Resource(m.Resource).Namespace(r.Namespace), nil
+	if t.Namespace != "" {
+		return c.Resource(m.Resource).Namespace(t.Namespace), nil
 	}
 	return c.Resource(m.Resource), nil
-}
-
-func (r metadataRequests) list(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (runtime.Object, error) {
-	c, err := r.client(m)
-	if err != nil {
-		return nil, err
-	}
-	return c.List(ctx, o)
-}
-
-func (r metadataRequests) watch(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (watch.Interface, error) {
-	c, err := r.client(m)
-	if err != nil {
-		return nil, err
-	}
-	return c.Watch(ctx, o)
 }

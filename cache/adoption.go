@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"reflect"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,9 +24,6 @@ type AdoptOptions struct {
 	// Scope is meta.RESTScopeNamespace or meta.RESTScopeRoot: whether the objects live in namespaces. handler.Owner asks for
 	// it. Default: what the API server says, which is asked while the cache runs; without a Backend it is not known.
 	Scope meta.RESTScope
-	// Resync is how often each source of the handle delivers every object again, unchanged, give or take a tenth. It needs no
-	// resync of the informer. Default: never.
-	Resync time.Duration
 	// Run has the cache run the informer, while the cache itself runs. Nobody else may run it then.
 	// Default: the host program runs it.
 	Run bool
@@ -59,7 +55,7 @@ func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptO
 	if only {
 		c = New(nil, Options{})
 	}
-	h := &Handle[T]{cache: c, resync: o.Resync, released: &atomic.Bool{}}
+	h := &Handle[T]{cache: c, released: &atomic.Bool{}}
 	t := reflect.TypeFor[T]()
 	fail := func(err error) *Handle[T] {
 		h.err = fmt.Errorf("cache.Adopt[%s]: %w", t, err)
@@ -68,9 +64,6 @@ func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptO
 	}
 	if isNil(informer) {
 		return fail(errors.New("the informer is nil"))
-	}
-	if o.Resync < 0 {
-		return fail(fmt.Errorf("cache.AdoptOptions.Resync is %s, it must not be negative", o.Resync))
 	}
 	f := &foreign{shared: informer, of: t, ours: o.Run}
 	k, err := c.foreignKey(f, o.Kind)

@@ -282,7 +282,6 @@ func TestAdopt_Mistakes(t *testing.T) {
 	for want, err := range map[string]error{
 		"cache.Adopt[*v1.Pod]: the informer is nil":                                                    read(cache.Adopt[*corev1.Pod](c, nil, cache.AdoptOptions{})),
 		"cache.Adopt[*v1.ConfigMap]: the informer is nil":                                              read(cache.Adopt[*corev1.ConfigMap](c, none, cache.AdoptOptions{})),
-		"cache.Adopt[*v1.Pod]: cache.AdoptOptions.Resync is -1s":                                       read(cache.Adopt[*corev1.Pod](c, informer, cache.AdoptOptions{Resync: -time.Second})),
 		"cache.Adopt[*unstructured.Unstructured]: the type says no kind; give cache.AdoptOptions.Kind": read(cache.Adopt[*unstructured.Unstructured](c, informer, cache.AdoptOptions{})),
 		"cache.Adopt[*cache_test.Widget]: the scheme does not know the type; give cache.AdoptOptions":  read(cache.Adopt[*Widget](c, informer, cache.AdoptOptions{})),
 	} {

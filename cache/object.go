@@ -6,7 +6,9 @@ package cache
 import (
 	"unique"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // intern has the objects of a cache share those of their strings that many have in common. A decoder makes each anew: 16 bytes at
@@ -36,4 +38,10 @@ func shared(s string) string {
 		return s
 	}
 	return unique.Make(s).Value()
+}
+
+// Object is a pointer to an API type, such as *appsv1.Deployment.
+type Object interface {
+	metav1.Object
+	runtime.Object
 }

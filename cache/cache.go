@@ -40,7 +40,7 @@ type Cache struct {
 }
 
 // New makes a cache. It starts nothing and makes no request. Without a Backend (nil) it is for informers that list and watch by
-// themselves: those of Adopt, and of an InformerFactory with a client of its own.
+// themselves: those of Adopt, and of package cache/factory.
 func New(b Backend, o Options) *Cache {
 	if b == nil {
 		b = noBackend{}

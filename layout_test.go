@@ -26,7 +26,8 @@ var mayImport = map[string][]string{
 	"hook":            {},
 	"workqueue":       {"hook"},
 	"handler":         {},
-	"cache":           {"hook", "internal/argument", "internal/run"},
+	"cache":           {"hook", "internal/argument", "internal/consistency", "internal/listwatch", "internal/run"},
+	"cache/factory":   {"cache", "internal/argument"},
 	"ledger":          {},
 	"term":            {"ledger"},
 	"client":          {"hook", "ledger", "internal/argument", "internal/transport"},
@@ -34,20 +35,22 @@ var mayImport = map[string][]string{
 	"controller":      {"source", "handler", "workqueue", "cache", "ledger", "term", "hook", "internal/argument", "internal/run"},
 	"leaderelection":  {"term", "ledger", "hook", "internal/run"},
 	"server":          {"client", "term", "internal/argument", "internal/run"},
-	"manager":         {"leaderelection", "cache", "client", "ledger", "term", "hook", "server", "internal/argument", "internal/run"},
+	"manager":         {"leaderelection", "cache", "cache/factory", "client", "ledger", "term", "hook", "server", "internal/argument", "internal/run"},
 	"metrics":         {"hook"},
 	"debug":           {},
 	"envtest":         {},
 	"envtest/cluster": {"envtest"},
 	"envtest/fault":   {"internal/apipath"},
 
-	"internal/apipath":   {},
-	"internal/argument":  {},
-	"internal/fakeapi":   {"internal/apipath"}, // for our own tests
-	"internal/run":       {},
-	"internal/wire":      {},
-	"internal/transport": {"hook", "ledger", "term", "internal/apipath", "internal/wire"},
-	"internal/scenario":  {}, "internal/scenario/election": {}, // they have tests only
+	"internal/apipath":     {},
+	"internal/argument":    {},
+	"internal/consistency": {"hook"},
+	"internal/fakeapi":     {"internal/apipath"}, // for our own tests
+	"internal/listwatch":   {"hook", "internal/run"},
+	"internal/run":         {},
+	"internal/wire":        {},
+	"internal/transport":   {"hook", "ledger", "term", "internal/apipath", "internal/wire"},
+	"internal/scenario":    {}, "internal/scenario/election": {}, // they have tests only
 	"internal/scenario/ha": {"cache", "client", "term", "controller", "envtest", "envtest/fault", "handler", "hook", "leaderelection", "manager", "source"},
 }
 

@@ -6,43 +6,15 @@ package cache
 import (
 	"context"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/hook"
 )
-
-// Backend is what a cache lists and watches with. A *client.Client is one.
-type Backend interface {
-	// Scheme knows the Go types of the kinds.
-	Scheme() *runtime.Scheme
-	// Mapping says as which resource a kind is served. For a kind that is not served it returns an error for which
-	// meta.IsNoMatchError is true, and asks again at the next call.
-	Mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error)
-	// MappingWithin is Mapping, but an answer of the API server that is no older than age will do. Its error may have a method
-	// Asked() time.Time that says how old it is.
-	MappingWithin(ctx context.Context, gvk schema.GroupVersionKind, age time.Duration) (*meta.RESTMapping, error)
-	// Known is Mapping without a request: nil if it has not been asked for, or was forgotten.
-	Known(gvk schema.GroupVersionKind) *meta.RESTMapping
-	// Forget drops what Mapping knows of a kind: the API server answered 404.
-	Forget(gvk schema.GroupVersionKind)
-	// RESTClient returns a client for requests about a kind that the scheme knows.
-	RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error)
-	// Dynamic returns a client for unstructured objects.
-	Dynamic() (dynamic.Interface, error)
-	// Metadata returns a client for the metadata of objects.
-	Metadata() (metadata.Interface, error)
-}
 
 // Options configures New. The zero value works.
 type Options struct {
@@ -52,9 +24,7 @@ type Options struct {
 
 // Cache owns informers, one for each scope that a handle was made for.
 type Cache struct {
-	backend Backend
-	hooks   hook.Cache
-	seed    maphash.Seed // of identity and versionOf
+	*environment
 
 	mu        sync.Mutex // guards what follows
 	informers map[key]*informer
@@ -62,7 +32,6 @@ type Cache struct {
 	start     func(*informer) // while Run runs; nil before and after
 	join      func(func())    // runs a function that Run joins; nil before and after
 	ran       bool
-	changed   chan struct{} // closed, and made anew, when the state of an informer changes
 
 	indexes   atomic.Int64           // names those that were declared
 	server    atomic.Pointer[string] // what host has found
@@ -71,12 +40,12 @@ type Cache struct {
 }
 
 // New makes a cache. It starts nothing and makes no request. Without a Backend (nil) it is for informers that list and watch by
-// themselves: those of Adopt, and of an InformerFactory with a client of its own.
+// themselves: those of Adopt, and of package cache/factory.
 func New(b Backend, o Options) *Cache {
 	if b == nil {
 		b = noBackend{}
 	}
-	c := &Cache{backend: b, seed: maphash.MakeSeed(), informers: map[key]*informer{}, changed: make(chan struct{})}
+	c := &Cache{environment: &environment{backend: b, seed: maphash.MakeSeed()}, informers: map[key]*informer{}}
 	if o.Hooks != nil {
 		c.hooks = *o.Hooks
 	}
@@ -97,7 +66,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	start := func(i *informer) {
 		own, cancel := context.WithCancel(ctx)
 		i.cancel = cancel
-		informers.Go(func() { i.run(own) })
+		informers.Go(func() { i.follow(own) })
 	}
 	if err := c.open(start, others.Go); err != nil {
 		return err
@@ -142,12 +111,16 @@ func (c *Cache) closeOthers() {
 }
 
 // acquire returns the one informer of a key, and starts it if the cache is running. It must be released.
-func (c *Cache) acquire(k key, example Object) *informer {
+func (c *Cache) acquire(k key, s Scope, example Object) *informer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := c.informers[k]
 	if i == nil {
-		i = newInformer(c, k, example)
+		if k.foreign != nil {
+			i = newForeign(c.environment, k)
+		} else {
+			i = newInformer(c.environment, k, s, example)
+		}
 		c.informers[k] = i
 		c.selecting.Add(k.selects())
 		switch {
@@ -163,8 +136,10 @@ func (c *Cache) acquire(k key, example Object) *informer {
 
 // release gives an informer back. The last one stops it (S6).
 func (c *Cache) release(i *informer) {
-	if unattended := c.forget(i); unattended {
-		i.waiters.end(false)
+	unattended := c.forget(i)
+	c.changed.ring()
+	if unattended {
+		i.copy.End(true)
 	}
 }
 
@@ -181,7 +156,6 @@ func (c *Cache) forget(i *informer) (unattended bool) {
 	if i.cancel != nil {
 		i.cancel()
 	}
-	c.changedLocked()
 	return i.cancel == nil
 }
 
@@ -204,29 +178,21 @@ func (c *Cache) joined(f func()) bool {
 
 // Changed returns a channel that is closed when the state of an informer changes next. Take the channel, look at the states,
 // then wait for it.
-func (c *Cache) Changed() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.changed
-}
+func (c *Cache) Changed() <-chan struct{} { return c.changed.wait() }
 
-// tellChanged wakes those who wait for a change.
-func (c *Cache) tellChanged() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.changedLocked()
-}
-
-func (c *Cache) changedLocked() {
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
-func (c *Cache) reject(err error) error {
+// Reject records a mistake in the wiring, which Validate and the manager's Run return.
+func (c *Cache) Reject(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.broken = append(c.broken, err)
-	return err
+}
+
+// Scheme returns the scheme of the Backend, or nil if there is none.
+func (c *Cache) Scheme() *runtime.Scheme {
+	if !c.hasBackend() {
+		return nil
+	}
+	return c.backend.Scheme()
 }
 
 // States returns where each informer stands, in no particular order. It counts the objects of each and estimates their size,
@@ -262,9 +228,27 @@ func (c *Cache) all() []*informer {
 	return all
 }
 
-// String counts the informers.
-func (c *Cache) String() string {
+// host returns scheme://host of the API server, or "" if it is not known.
+func (c *Cache) host() string {
+	if known := c.server.Load(); known != nil {
+		return *known
+	}
+	host := hostOf(c.backend)
+	c.server.Store(&host)
+	return host
+}
+
+// selects says whether an informer for a resource has selectors.
+func (c *Cache) selects(r schema.GroupResource) bool {
+	if c.selecting.Load() == 0 {
+		return false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return fmt.Sprintf("cache of %d informers", len(c.informers))
+	for k, i := range c.informers {
+		if k.selects() > 0 && i.copy.Serves(r) {
+			return true
+		}
+	}
+	return false
 }

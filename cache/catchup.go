@@ -10,40 +10,22 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-const (
-	// page is how many objects are asked for at a time.
-	page = 500
-	// lookAgain is how often is looked at what comes without an event, such as the version of a bookmark.
-	lookAgain = time.Second
-	// pageLimit is when a page does not come any more: API servers end their requests after a minute.
-	pageLimit = 65 * time.Second
-)
+// lookAgain is the first pause before another look at what comes without an event, such as the
+// version of a bookmark.
+const lookAgain = time.Second
 
-// CatchUp returns nil once the local copy shows what the API server has of the handle's scope at the call, or what came after it:
-// each object at its version then or a later one, and none that was gone. A kind that is not served has nothing to show. It is for
-// tests and scripts: it lists the metadata of all that is in the scope, at the API server. If ctx ends before, the error names what
-// is not shown.
-func (h *Handle[T]) CatchUp(ctx context.Context) error {
-	s, err := h.Subscribe(toolscache.ResourceEventHandlerFuncs{})
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	return s.CatchUp(ctx)
-}
-
-// CatchUp is that of Handle, for what the subscription's handler has been told of: its calls have returned. What was created and
-// deleted again before the informer saw anything of it need not have come.
+// CatchUp returns nil once the handler has been told of all that the API server has of the scope at the
+// call, or of what came after it: of each object at its version then or a later one, and of none that was
+// gone. Its calls have returned then. An object that was created and deleted again before the informer
+// saw anything of it need not have come. A kind that is not served has nothing to show.
+//
+// It is for tests and scripts: it lists the metadata of all objects in the scope. If ctx ends before, the
+// error names what is missing.
 func (s *Subscription) CatchUp(ctx context.Context) error {
 	if err := s.awaitLeft(ctx); err != nil {
 		return err
@@ -66,7 +48,7 @@ func (s *Subscription) CatchUp(ctx context.Context) error {
 // awaitLeft waits until the handler has heard of what was in the places that have left the scope.
 func (s *Subscription) awaitLeft(ctx context.Context) error {
 	for {
-		changed := s.group.cache.Changed()
+		changed := s.group.cache.changed.wait()
 		i := s.leavingOne()
 		if i == nil {
 			return nil
@@ -109,7 +91,7 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 // or until it is time to list again.
 func (s *Subscription) catchUpWith(ctx context.Context, l *listing, i *informer, r *registration, again <-chan time.Time) (done bool, err error) {
 	for {
-		next, changed := r.told.next(), s.group.cache.Changed()
+		next, changed := r.told.changed.wait(), s.group.cache.changed.wait()
 		missing, err := l.missing(i), error(nil)
 		if missing == "" {
 			missing, err = i.untold(r.told)
@@ -162,19 +144,7 @@ func (i *informer) given() version {
 	if i.lw == nil {
 		return 0
 	}
-	s := i.lw.current.Load()
-	if s == nil {
-		return 0
-	}
-	return version(s.given.Load())
-}
-
-// String names the kind, and the scope if it is not everything.
-func (i *informer) String() string {
-	if words := i.key.String(); words != "" {
-		return i.key.kind() + " (" + words + ")"
-	}
-	return i.key.kind()
+	return version(i.lw.Given())
 }
 
 // lags says in words what is not shown, and why.
@@ -209,7 +179,7 @@ func (l *listing) missing(i *informer) string {
 		}
 	}
 	for _, obj := range i.shared.GetStore().List() {
-		if o, ok := obj.(identified); ok && l.lacks(identity(i.cache.seed, o), versionOf(i.cache.seed, o.GetResourceVersion())) {
+		if o, ok := obj.(identified); ok && l.lacks(identity(i.env.seed, o), versionOf(i.env.seed, o.GetResourceVersion())) {
 			return "that " + storeKey(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}) + " is gone"
 		}
 	}
@@ -226,68 +196,36 @@ func (l *listing) lacks(id uint64, v version) bool {
 // version lacks what is gone again, and what an adopted informer does not list.
 func (i *informer) has(o *listed) bool {
 	at := i.shared.GetStore().LastStoreSyncResourceVersion()
-	if versionOf(i.cache.seed, at).reaches(o.version) {
+	if versionOf(i.env.seed, at).reaches(o.version) {
 		return true
 	}
-	if at == "" && i.bad.of(o.name) != nil {
+	if at == "" && i.Undecodable(o.name) != nil {
 		return true
 	}
-	stored := i.stored(&Written{Namespace: o.name.Namespace, Name: o.name.Name})
-	return stored != nil && versionOf(i.cache.seed, stored.GetResourceVersion()).reaches(o.version)
+	stored := i.copy.Stored(&Written{Namespace: o.name.Namespace, Name: o.name.Name})
+	return stored != nil && versionOf(i.env.seed, stored.GetResourceVersion()).reaches(o.version)
 }
 
-// listNow asks the API server what it has for the informer, again and again until it answers. It returns nil if the kind is not
-// served.
+// listNow asks the API server what it has for the informer, again and again until it answers. It
+// returns nil if the kind is not served.
 func (i *informer) listNow(ctx context.Context) (*listing, error) {
-	if !i.cache.hasBackend() || i.key.gvk.Version == "" {
+	if !i.env.hasBackend() || i.key.gvk.Version == "" {
 		return nil, fmt.Errorf("%s cannot be compared with what the API server has: give the informer to cache.Adopt, with its kind, in a cache that "+
 			"has a client, or use cache.For", i)
 	}
-	pause := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Steps: 10, Cap: longestWait}
-	for {
-		m, err := i.cache.backend.MappingWithin(ctx, i.key.gvk, 0)
-		var l *listing
-		if err == nil {
-			l, err = i.listAll(ctx, m)
-		}
-		switch {
-		case err == nil:
-			return l, nil
-		case meta.IsNoMatchError(err):
-			return nil, nil //nolint:nilnil // as it says
-		case apierrors.IsNotFound(err):
-			i.cache.backend.Forget(i.key.gvk) // and ask
-		}
-		if run.Sleep(ctx, max(askedFor(err), pause.Step())) != nil {
-			return nil, fmt.Errorf("what the API server has of %s is not known: %w", i, errors.Join(err, context.Cause(ctx)))
-		}
+	list, served, err := i.key.target(i.env.backend).AwaitMetadata(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("what the API server has of %s is not known: %w", i, err)
 	}
-}
-
-// listAll lists the metadata of all that the informer is for, page by page.
-func (i *informer) listAll(ctx context.Context, m *meta.RESTMapping) (*listing, error) {
-	l := &listing{ids: map[uint64]struct{}{}}
-	o := metav1.ListOptions{LabelSelector: i.key.labels, FieldSelector: i.key.fieldSelector(), Limit: page}
-	for {
-		limited, cancel := context.WithTimeout(ctx, pageLimit)
-		answer, err := metadataRequests{i}.list(limited, m, o)
-		cancel()
-		if err != nil {
-			return nil, err
-		}
-		list, ok := answer.(*metav1.PartialObjectMetadataList)
-		if !ok {
-			return nil, fmt.Errorf("%s was answered with a %T", i, answer)
-		}
-		for n := range list.Items {
-			found := &list.Items[n]
-			id := identity(i.cache.seed, found)
-			l.ids[id] = struct{}{}
-			l.objects = append(l.objects, listed{versionOf(i.cache.seed, found.ResourceVersion), nameOf(found)})
-		}
-		l.at = versionOf(i.cache.seed, list.ResourceVersion)
-		if o.Continue = list.Continue; o.Continue == "" {
-			return l, nil
-		}
+	if !served {
+		return nil, nil //nolint:nilnil // as it says
 	}
+	seed := i.env.seed
+	l := &listing{at: versionOf(seed, list.ResourceVersion), ids: map[uint64]struct{}{}}
+	for n := range list.Items {
+		found := &list.Items[n]
+		l.ids[identity(seed, found)] = struct{}{}
+		l.objects = append(l.objects, listed{versionOf(seed, found.ResourceVersion), listwatch.NameOf(found)})
+	}
+	return l, nil
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cache keeps local copies of API objects: informers, shared by everyone who asks for the same scope, and typed
-// handles that read from them.
+// Package cache keeps local copies of API objects: informers, shared by all handles of the same scope,
+// and typed handles that read from them.
 //
 // # Usage
 //
@@ -10,68 +10,60 @@
 //	websites := cache.For[*v1alpha1.Website](c) // declares the kind; the manager's Run, or c.Run, starts its informer
 //	site, err := websites.Get(ctx, key)         // a copy; waits for the initial list
 //
-// A handle is a declaration: what no handle was made for is neither listed nor watched, ever. [ForScope] narrows it:
+// A handle is a declaration: only kinds with a handle are listed and watched. [ForScope] narrows it:
 //
 //	tls := cache.ForScope[*corev1.Secret](c, cache.Scope{Names: cache.NewSet(key)})            // this Secret, no others
 //	pods := cache.ForScope[*corev1.Pod](c, cache.Scope{Labels: selector, Namespaces: tenants}) // tenants may change at any time
 //	jobs := cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: jobKind})       // metadata only
 //
-// Reads return copies; [Handle.Shared] is a view whose reads do not. [NewIndex] declares an index, [Handle.Owned] is one that is
-// always there. [Handle.State] and [Cache.States] say where each informer stands, [Cache.Changed] when that changes. [Handle.Release]
-// gives an informer back.
+// Reads return copies; [Handle.Shared] is a view whose reads do not. [NewIndex] declares an index,
+// [Handle.Owned] is one that is always there. [Handle.State] and [Cache.States] report where each
+// informer stands, [Cache.Changed] when that changes. [Handle.Release] gives an informer back.
 //
-// # client-go's informers and factories
+// # Informers of client-go
 //
-// Underneath are client-go's SharedIndexInformers; [Handle.Informer] gives them out to code that knows them. An [InformerFactory]
-// is a client-go SharedInformerFactory over the cache, for components that take one: its listers and the handles share one LIST
-// and one WATCH (S7). The cache runs its informers and never stops them before its own end, so Start and Shutdown do nothing, and
-// WaitForCacheSync waits for the cache to run. Their objects are without managedFields.
-//
-// A lister answers from what is there, synced or not, as client-go's do, and S9 does not hold for it. A controller that uses one
-// gives a handle of all objects of the kind to its Reads: its workers wait for that, and it is the same informer.
-//
-// [Adopt] makes a handle of an informer that the host program runs, of whichever factory:
+// Underneath are client-go's SharedIndexInformers; [Handle.Informer] returns them. Package
+// cache/factory is a client-go SharedInformerFactory over the cache. [Adopt] makes a handle of an
+// informer that the host program runs:
 //
 //	pods := cache.Adopt[*corev1.Pod](c, factory.Core().V1().Pods().Informer(), cache.AdoptOptions{})
 //
-// The host starts its factory after that, and stops it. Release takes off our event handlers and nothing else.
+// The host starts its factory after that, and stops it. Release takes off our event handlers and
+// nothing else.
 //
-// A unit test needs no server: a cache without a Backend, a factory with a fake clientset, and handles that adopt its informers.
-//
-//	c := cache.New(nil, cache.Options{})
-//	factory := cache.NewInformerFactory(c, fake.NewClientset(objects...))
-//	pods := cache.Adopt[*corev1.Pod](c, factory.Core().V1().Pods().Informer(), cache.AdoptOptions{})
-//
-// No API server says there whether a kind lives in namespaces. A handle that handler.Owner is given needs [AdoptOptions].Scope.
+// A unit test needs no server: give cache/factory a cache without a Backend and a fake clientset, and
+// adopt its informers. No API server tells there whether a kind lives in namespaces, so a handle that
+// handler.Owner is given needs [AdoptOptions].Scope.
 //
 // # What is kept
 //
-// Objects are kept without managedFields, unless [Scope] says otherwise. An Update with such an object leaves the managedFields
-// at the API server alone. Built-in kinds are read as protobuf, custom ones as JSON. The
-// initial list is streamed where the API server can do that. Resyncs are off, unless [Scope].Resync says how often.
+// Objects are kept without managedFields, unless [Scope] asks for them. An Update with such an object
+// leaves the managedFields at the API server alone. Built-in kinds are read as protobuf, custom ones as
+// JSON. The initial list is streamed if the API server can do that. Resyncs are off, unless
+// [Scope].Resync is set.
 //
 // # What a controller waits for
 //
-// [Declarations.Behind] is what read-your-writes (C6, see package controller) asks: does each declared informer that keeps an object
-// show what was written of it? An informer keeps it if it is for the same resource, in whichever API version and form (events of
-// the core API are those of events.k8s.io), of the same API server, and the object's namespace or name is in its scope. It shows
+// [Declarations.Behind] answers the question of read-your-writes (C6, see package controller): does each
+// declared informer that keeps an object show what was written of it? An informer keeps an object if it
+// is for the same resource, in whichever API version and form, of the same API server, and the object's
+// namespace or name is in its scope. It shows
 //
-//   - a stored object once its store is at the version that was written, or has the object at it or a later one, or another of
-//     that name at a later one;
-//   - a deletion once the object of that UID is not in the store, and, if a version is known, the store is past it; where only a
-//     mark may have been set, a mark will do;
-//   - what its selectors exclude once the store does not have it. Selectors of labels and of fields by path are evaluated on the
-//     object that was written. If that is not known, only the store's version says, which a bookmark moves on about every minute.
+//   - a stored object once its store is at the version that was written, or has the object at it or a
+//     later one, or another of that name at a later one;
+//   - a deletion once the object of that UID is not in the store, and, if a version is known, the store
+//     is past it; where only a mark may have been set, a mark suffices;
+//   - what its selectors exclude once the store does not have it. Selectors are evaluated on the object
+//     that was written. If that is not known, only the store's version tells, which a bookmark moves on
+//     about every minute.
 //
-// Client-go's store says its version unless the feature AtomicFIFO is off; then the object alone decides. A [Gap] is an informer that
-// is behind, the initial list included: a list may come from an API server that lags. [Gap.Notify] tells of its end. One that
-// fails, or versions that are not numbers, are an error instead: waiting is no use. What cannot be decoded moves the store's version on
-// all the same.
+// A [Gap] is an informer that is behind, the initial list included: a list may come from an API server
+// that lags. [Gap.Notify] tells of its end. If an informer fails, or versions are not numbers, waiting
+// is no use, and Behind returns an error instead.
 //
-// An adopted informer does not say what its list options select, nor which API server it asks. It is taken for one of all objects of its
-// kind, as which resource the cache's Backend says, else of the usual plural, at the Backend's API server, else at any. One that is
-// given to source.Informer without a handle is a [Watched], which says what is recognized. A write outside of what such an informer lists is
-// waited for until the bound.
+// An adopted informer does not report what its list options select, nor which API server it asks. It is
+// taken for one of all objects of its kind, at the Backend's API server, else at any. A write outside of
+// what it lists is waited for until the bound.
 //
 // # Guarantees
 //
@@ -102,7 +94,7 @@
 // watches nor declares cannot be read ([Declarations]). Once there was a list, reads answer from
 // the last known state, and [Handle.Stale] says if that may be old.
 //
-// S10: CatchUp ([Handle.CatchUp], [Subscription.CatchUp]) returns nil only when everything that the API server had at the call has
+// S10: [Subscription.CatchUp] returns nil only when everything that the API server had at the call has
 // been handled.
 //
 // # Concurrency

@@ -28,7 +28,7 @@ func TestC6_Gap(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Namespaces)
 		api.Lag(time.Hour)
 		c, _ := newCache(t, api)
-		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("default"), ReadOnly: true})
+		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("default")})
 		everywhere := cache.For[*corev1.Namespace](c)
 		d := declared(h, everywhere)
 		defer start(t, c)()
@@ -41,11 +41,11 @@ func TestC6_Gap(t *testing.T) {
 			}
 			return g.String()
 		}
-		if got := gap(w); got != "ConfigMap.v1 (namespace default, read-only) is at version 1 and does not show the write of default/a at 2" {
+		if got := gap(w); got != "ConfigMap.v1 (namespace default) is at version 1 and does not show the write of default/a at 2" {
 			t.Errorf("got %q", got)
 		}
 		w.Gone = true
-		if got := gap(w); got != "ConfigMap.v1 (namespace default, read-only) is at version 1 and does not show the deletion of default/a at 2" {
+		if got := gap(w); got != "ConfigMap.v1 (namespace default) is at version 1 and does not show the deletion of default/a at 2" {
 			t.Errorf("got %q", got)
 		}
 		n := writtenOf(fakeapi.Namespaces, api.Put(fakeapi.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))

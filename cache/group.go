@@ -4,6 +4,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,10 +13,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
 // group is the informers of one handle's scope: one, or one for each namespace or name. It lives until the handle and every
@@ -29,12 +32,21 @@ type group struct {
 
 	declared atomic.Bool // by a controller, at any time
 
-	mu            sync.Mutex // guards what follows, and the replacing of members
-	refs          int
-	subscriptions map[*Subscription]struct{}
-	indexers      toolscache.Indexers
-	wrong         error // what of the scope could not be followed
-	untell        func()
+	mu        sync.Mutex // guards what follows, and the replacing of members
+	refs      int
+	listeners map[listener]struct{}
+	indexers  toolscache.Indexers
+	wrong     error // what of the scope could not be followed
+	untell    func()
+}
+
+// listener is told of the informers of a group, under its lock.
+type listener interface {
+	// join adds an informer, unless the listener has yet to retire it.
+	join(i *informer)
+	// leave removes an informer. What it returns ends that, off the lock. It is nil if there is nothing to
+	// do, else it must be called.
+	leave(i *informer) (retire func())
 }
 
 // members is the informers of a group. Most groups have the one of everything.
@@ -44,7 +56,7 @@ type members struct {
 }
 
 func newGroup(c *Cache, k key, s Scope, example Object) *group {
-	g := &group{cache: c, key: k, scope: s, example: example, refs: 1, subscriptions: map[*Subscription]struct{}{}, indexers: toolscache.Indexers{}}
+	g := &group{cache: c, key: k, scope: s, example: example, refs: 1, listeners: map[listener]struct{}{}, indexers: toolscache.Indexers{}}
 	g.members.Store(&members{})
 	untell := s.tell(g.follow)
 	g.mu.Lock()
@@ -57,18 +69,25 @@ func newGroup(c *Cache, k key, s Scope, example Object) *group {
 // follow makes the members those that the scope wants now.
 func (g *group) follow() {
 	left := g.update()
-	g.cache.tellChanged() // who waits may be waiting for one that has left
+	g.cache.changed.ring() // who waits may be waiting for one that has left
 	for _, d := range left {
-		d.informer.waiters.look()
+		d.informer.copy.Look()
 		g.cache.later(d.retire)
 	}
 }
 
-// departure is a member that left its group, with the registrations of the subscriptions that saw it.
+// departure is a member that left its group.
 type departure struct {
-	group    *group
+	cache    *Cache
 	informer *informer
-	seen     map[*Subscription]*registration
+	retiring []func() // of the listeners
+}
+
+func (d departure) retire() {
+	for _, f := range d.retiring {
+		f()
+	}
+	d.cache.release(d.informer)
 }
 
 // update brings new members in, and returns those that left.
@@ -85,7 +104,7 @@ func (g *group) update() (left []departure) {
 		if wanted[p] {
 			now[p] = i
 		} else {
-			left = append(left, departure{g, i, g.leaveLocked(i)})
+			left = append(left, departure{g.cache, i, g.leaveLocked(i)})
 		}
 	}
 	for p := range wanted {
@@ -98,55 +117,21 @@ func (g *group) update() (left []departure) {
 }
 
 func (g *group) joinLocked(p place) *informer {
-	i := g.cache.acquire(g.key.at(p), g.example)
+	i := g.cache.acquire(g.key.at(p), g.scope, g.example)
 	_ = i.shared.AddIndexers(g.indexers) // the names are unique; it fails only if the informer has stopped
-	for s := range g.subscriptions {
-		if !s.isLeaving(i) { // else retire joins it again
-			s.join(i)
-		}
+	for l := range g.listeners {
+		l.join(i)
 	}
 	return i
 }
 
-func (g *group) leaveLocked(i *informer) map[*Subscription]*registration {
-	seen := map[*Subscription]*registration{}
-	for s := range g.subscriptions {
-		if r := s.leave(i); r != nil {
-			seen[s] = r
+func (g *group) leaveLocked(i *informer) (retiring []func()) {
+	for l := range g.listeners {
+		if retire := l.leave(i); retire != nil {
+			retiring = append(retiring, retire)
 		}
 	}
-	return seen
-}
-
-// retire ends a member: what it had is gone for each subscription, which hears of it as of a missed delete.
-func (d departure) retire() {
-	for s, r := range d.seen {
-		_ = toolscache.ShutDownEventHandler(d.informer.shared, r.ResourceEventHandlerRegistration) // fails only if it has stopped
-		for name, obj := range r.handled() {
-			if s.isClosed() {
-				break
-			}
-			stored, _, _ := d.informer.shared.GetStore().GetByKey(storeKey(name))
-			if newer, ok := stored.(Object); ok && newer.GetUID() == obj.GetUID() {
-				obj = newer
-			}
-			s.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: storeKey(name), Obj: obj})
-		}
-		d.group.retired(s, d.informer)
-	}
-	d.group.cache.release(d.informer)
-}
-
-// retired ends a departure for a subscription. If the informer is a member again, it hears of it again from now on.
-func (g *group) retired(s *Subscription, i *informer) {
-	defer s.retiring.Done()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	s.forgetLeaving(i)
-	if _, open := g.subscriptions[s]; open && g.has(i) {
-		s.join(i)
-	}
-	g.cache.tellChanged()
+	return retiring
 }
 
 // hold keeps the group alive, unless it has ended. It must be let go.
@@ -177,7 +162,7 @@ func (g *group) member(name types.NamespacedName) (*informer, error) {
 	if m.everything != nil {
 		return m.everything, nil
 	}
-	for _, p := range [...]place{{namespace: name.Namespace}, {name.Namespace, name.Name}} {
+	for _, p := range [...]place{{Namespace: name.Namespace}, name} {
 		if i := m.by[p]; i != nil {
 			return i, nil
 		}
@@ -192,7 +177,7 @@ func (g *group) member(name types.NamespacedName) (*informer, error) {
 func (g *group) within(namespace string) ([]*informer, error) {
 	var list []*informer
 	for p, i := range g.members.Load().by {
-		if namespace == "" || p.namespace == "" || p.namespace == namespace {
+		if namespace == "" || p.Namespace == "" || p.Namespace == namespace {
 			list = append(list, i)
 		}
 	}
@@ -299,7 +284,7 @@ func worse(p hook.Phase) int {
 // when a member has stopped.
 func (g *group) await(ctx context.Context, done func(*informer) bool) error {
 	for {
-		changed := g.cache.Changed()
+		changed := g.cache.changed.wait()
 		waiting := g.first(func(i *informer) bool { return !done(i) })
 		if waiting == nil {
 			return nil
@@ -332,4 +317,58 @@ func (g *group) first(is func(*informer) bool) *informer {
 		}
 	}
 	return nil
+}
+
+// keeper returns the informer of the group that keeps the object, or nil.
+func (g *group) keeper(w *consistency.Write) *informer {
+	m := g.members.Load()
+	i := m.everything
+	if i == nil {
+		i = m.keeper(w)
+	}
+	if i == nil || !i.copy.Keeps(w) {
+		return nil
+	}
+	if w.Host != "" {
+		if host := g.cache.host(); host != "" && host != w.Host {
+			return nil
+		}
+	}
+	return i
+}
+
+func (m *members) keeper(w *consistency.Write) *informer {
+	if w.Hashed == nil {
+		return cmp.Or(m.by[place{Namespace: w.Namespace}], m.by[w.At()])
+	}
+	for p, i := range m.by {
+		if w.In(p) {
+			return i
+		}
+	}
+	return nil
+}
+
+// mapping returns how the kind was served last, or nil if nobody has asked yet.
+func (g *group) mapping() *meta.RESTMapping {
+	for _, i := range g.members.Load().by {
+		if m := i.copy.Mapping.Load(); m != nil {
+			return m
+		}
+	}
+	return g.cache.backend.Known(g.key.gvk)
+}
+
+// String names the kind, and the scope if it is not everything.
+func (g *group) String() string {
+	if scope := g.describe(); scope != "" {
+		return g.key.kind() + " (" + scope + ")"
+	}
+	return g.key.kind()
+}
+
+// sameScope says whether two groups keep the same.
+func (g *group) sameScope(other *group) bool {
+	return g.key == other.key && g.cache == other.cache &&
+		g.scope.Namespaces == other.scope.Namespaces && g.scope.Names == other.scope.Names
 }

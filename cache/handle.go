@@ -12,20 +12,14 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
-
-// Object is a pointer to an API type, such as *appsv1.Deployment.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
 
 // Handle reads objects of one type and scope from the local copy. It is safe for concurrent use. What it returns are copies:
 // they belong to the caller. The TypeMeta of typed objects is empty, as in every informer; GroupVersionKind says the kind.
@@ -51,17 +45,18 @@ func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
 	h := &Handle[T]{cache: c, resync: s.Resync, released: &atomic.Bool{}}
 	t := reflect.TypeFor[T]()
 	fail := func(err error) *Handle[T] {
-		h.err = c.reject(fmt.Errorf("%s[%s]: %w", who, t, err))
+		h.err = fmt.Errorf("%s[%s]: %w", who, t, err)
+		c.Reject(h.err)
 		return h
 	}
-	if t.Kind() != reflect.Pointer {
-		return fail(errors.New("give a pointer to an API type, such as *corev1.Pod"))
-	}
-	example := reflect.New(t.Elem()).Interface().(T) //nolint:forcetypeassert // a pointer to T's element is a T
 	if !c.hasBackend() {
 		return fail(errNoBackend)
 	}
 	if err := s.Validate(); err != nil {
+		return fail(err)
+	}
+	example, err := s.example(c.backend.Scheme(), t)
+	if err != nil {
 		return fail(err)
 	}
 	gvk, err := s.kindOf(c.backend.Scheme(), example)
@@ -73,12 +68,37 @@ func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
 			return fail(err)
 		}
 	}
-	f := formOf(t)
-	if f != typed {
+	f := formOf(reflect.TypeOf(example))
+	if f != listwatch.Typed {
 		example.GetObjectKind().SetGroupVersionKind(gvk)
 	}
 	h.gvk, h.group = gvk, newGroup(c, s.key(gvk, f), s, example)
 	return h
+}
+
+// example returns an object of type t, or, if that is Object, of the type that the scheme has for Kind.
+func (s Scope) example(scheme *runtime.Scheme, t reflect.Type) (Object, error) {
+	if t != reflect.TypeFor[Object]() || s.Kind.Kind == "" {
+		return exampleOf(t)
+	}
+	obj, err := scheme.New(s.Kind)
+	if err != nil {
+		return nil, fmt.Errorf("give cache.Scope.Kind, of a type that the scheme knows: %w", err)
+	}
+	o, ok := obj.(Object)
+	if !ok {
+		return nil, fmt.Errorf("%T has no metadata", obj)
+	}
+	return o, nil
+}
+
+func exampleOf(t reflect.Type) (Object, error) {
+	if t.Kind() == reflect.Pointer {
+		if o, ok := reflect.New(t.Elem()).Interface().(Object); ok {
+			return o, nil
+		}
+	}
+	return nil, errors.New("give a pointer to an API type, such as *corev1.Pod")
 }
 
 // Release gives the handle's informers back. An informer that nobody else has stops: its goroutines and its memory are gone soon
@@ -124,7 +144,7 @@ func (h *Handle[T]) WaitForSync(ctx context.Context) error {
 	if err := h.usable(); err != nil {
 		return err
 	}
-	return h.group.await(ctx, (*informer).hasSynced)
+	return h.group.await(ctx, (*informer).HasSynced)
 }
 
 // Settled returns nil once there is nothing to wait for: the initial list is in the local copy, or State says why it cannot be
@@ -199,7 +219,7 @@ func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
 	if one == nil {
 		return nil
 	}
-	return pinned{h.cache.acquire(one.key, h.group.example).shared} // and never released
+	return pinned{h.cache.acquire(one.key, h.group.scope, h.group.example).shared} // and never released
 }
 
 // String names the kind, and the scope if it is not everything.

@@ -10,33 +10,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
-
-// byOwner is the index that every informer has, beside client-go's of namespaces: of the UIDs of all owner references.
-const byOwner = "setpoint.dev/owner"
-
-func builtInIndexers() toolscache.Indexers {
-	return toolscache.Indexers{
-		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,
-		byOwner: func(obj any) ([]string, error) {
-			o, ok := obj.(Object)
-			if !ok {
-				return nil, nil
-			}
-			var owners []string
-			for _, ref := range o.GetOwnerReferences() {
-				owners = append(owners, string(ref.UID))
-			}
-			return owners, nil
-		},
-	}
-}
 
 // Index finds objects by values that are computed from them. NewIndex makes one.
 type Index[T Object] struct {
 	handle *Handle[T]
 	id     string
-	bad    broken // objects for which the function panicked
+	bad    listwatch.Broken // objects for which the function panicked
 }
 
 // NewIndex declares an index on the objects of a handle: values returns those that an object can be found by, none if it cannot
@@ -52,11 +34,9 @@ func NewIndex[T Object](h *Handle[T], name string, values func(T) []string) *Ind
 	case h.err != nil:
 		return x
 	case values == nil:
-		h.err = h.cache.reject(fmt.Errorf("cache.NewIndex(%s, %q) was given no function", h, name))
-		return x
+		return x.reject(fmt.Errorf("cache.NewIndex(%s, %q) was given no function", h, name))
 	case name == "":
-		h.err = h.cache.reject(fmt.Errorf("cache.NewIndex(%s) was given no name", h))
-		return x
+		return x.reject(fmt.Errorf("cache.NewIndex(%s) was given no name", h))
 	}
 	x.id = h.group.addIndex(name, func(obj any) ([]string, error) {
 		o, ok := obj.(T)
@@ -65,12 +45,18 @@ func NewIndex[T Object](h *Handle[T], name string, values func(T) []string) *Ind
 		}
 		var found []string
 		if err := recovered(func() { found = values(o) }); err != nil {
-			x.bad.add(o, fmt.Errorf("the index %q failed: %w", name, err))
+			x.bad.Add(o, fmt.Errorf("the index %q failed: %w", name, err))
 			return nil, nil
 		}
-		x.bad.fits(o)
+		x.bad.Remove(o)
 		return found, nil
 	})
+	return x
+}
+
+func (x *Index[T]) reject(err error) *Index[T] {
+	x.handle.cache.Reject(err)
+	x.handle.err = err
 	return x
 }
 
@@ -104,7 +90,7 @@ func (x *Index[T]) All(ctx context.Context, value string, o ListOptions) iter.Se
 
 // failure returns why the index lacks an object that is there.
 func (x *Index[T]) failure(i *informer) error {
-	for name, err := range x.bad.all() {
+	for name, err := range x.bad.All() {
 		if _, there, _ := i.shared.GetStore().GetByKey(storeKey(name)); there {
 			return fmt.Errorf("%s: %w", name, err)
 		}

@@ -6,34 +6,50 @@ package cache
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"hash/maphash"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
+
+// environment is what the informers of a cache have in common.
+type environment struct {
+	backend Backend // a noBackend if there is none
+	hooks   hook.Cache
+	seed    maphash.Seed // of identity and versionOf
+
+	changed   bell // the state of an informer
+	relisted  bell // an informer has listed everything, perhaps before its store has it
+	recovered bell // an informer follows the API server, perhaps again
+}
+
+func (e *environment) hasBackend() bool { return e.backend != Backend(noBackend{}) }
 
 // informer is a client-go informer with a state that can be asked for.
 type informer struct {
 	key     key
-	cache   *Cache
+	env     *environment
 	shared  toolscache.SharedIndexInformer
-	lw      *listerWatcher                   // nil of one that was not made here
-	foreign bool                             // the host program's: it is never started or stopped here
-	mapping atomic.Pointer[meta.RESTMapping] // how the kind was served last; set before it is synced
-	stopped chan struct{}                    // closed by run
-	listed  atomic.Bool                      // see hasSynced
+	lw      *listwatch.ListerWatcher // nil of one that was not made here
+	foreign bool                     // the host program's: it is never started or stopped here
+	copy    consistency.Copy         // its Mapping is set before it is synced
+	follow  func(context.Context)    // run, or attend; until its context is done
+	stopped chan struct{}            // closed by follow
+	listed  atomic.Bool              // see hasSynced
 
-	guess   schema.GroupResource                 // as what the kind is served, while mapping is nil
-	learned atomic.Pointer[schema.GroupResource] // what an informer that was not made here keeps for certain
-	waiters waiters
-
-	bad, untransformed broken
+	untransformed listwatch.Broken // objects for which the transform failed
 
 	refs   int                // guarded by the cache's mutex
 	cancel context.CancelFunc // guarded by the cache's mutex; nil before it runs
@@ -44,33 +60,29 @@ type informer struct {
 	since time.Time
 }
 
-func newInformer(c *Cache, k key, example Object) *informer {
-	if k.foreign != nil {
-		return newForeign(c, k)
+func newInformer(e *environment, k key, s Scope, example Object) *informer {
+	i := &informer{key: k, env: e, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
+	i.copy = consistency.Copy{
+		Informer: i, Name: k.kind(), Kind: k.gvk, Place: k.place, Labels: s.Labels, Fields: s.Fields,
+		Guess: *consistency.UsualPlural(k.gvk), Asked: true,
 	}
-	i := &informer{key: k, cache: c, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
-	i.guess = *usualPlural(k.gvk)
-	i.lw = newListerWatcher(i)
-	i.shared = ownResync{toolscache.NewSharedIndexInformerWithOptions(i.lw.listWatch(), example, toolscache.SharedIndexInformerOptions{
+	i.lw = listwatch.New(k.target(e.backend), listwatch.Reports{
+		State: i.report, Mapping: i.copy.Mapping.Store, Listed: e.relisted.ring, Delivered: i.delivered, Store: i.store,
+	})
+	i.shared = ownResync{toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), example, toolscache.SharedIndexInformerOptions{
 		ResyncPeriod:      resyncCheck,
 		Indexers:          builtInIndexers(),
 		ObjectDescription: k.gvk.String(),
 	})}
-	if report := c.hooks.BrokenObject; report != nil {
+	if report := e.hooks.BrokenObject; report != nil {
 		tell := func(object string, err error) { report(k.kind(), object, err) }
-		i.bad.report, i.untransformed.report = tell, tell
+		i.lw.Broken.Report, i.untransformed.Report = tell, tell
 	}
+	i.follow = i.run
 	// These cannot fail: it has not started.
 	_ = i.shared.SetWatchErrorHandlerWithContext(logUnlessStopped)
 	_ = i.shared.SetTransform(i.transform)
 	return i
-}
-
-// usualPlural is as what a kind is served, most likely.
-func usualPlural(gvk schema.GroupVersionKind) *schema.GroupResource {
-	plural, _ := meta.UnsafeGuessKindToResource(gvk)
-	r := plural.GroupResource()
-	return &r
 }
 
 // logUnlessStopped keeps a stop from being logged as a failed watch.
@@ -82,10 +94,6 @@ func logUnlessStopped(ctx context.Context, r *toolscache.Reflector, err error) {
 
 // run runs the informer until ctx is done, and joins it.
 func (i *informer) run(ctx context.Context) {
-	if i.foreign {
-		i.attend(ctx)
-		return
-	}
 	i.set(hook.Syncing, nil)
 	var noticing sync.WaitGroup
 	noticing.Go(func() { i.noticeSync(ctx) })
@@ -93,12 +101,12 @@ func (i *informer) run(ctx context.Context) {
 	<-ctx.Done() // it returns at once if somebody else has run it
 	noticing.Wait()
 	if i.lw != nil {
-		i.lw.join()
+		i.lw.Join()
 	}
 	i.set(hook.Stopped, nil)
-	i.waiters.end(false) // client-go has joined its callbacks
+	i.copy.End(false) // client-go has joined its callbacks
 	close(i.stopped)
-	i.cache.tellChanged()
+	i.env.changed.ring()
 }
 
 // tooLate makes an informer one that has stopped: the cache has.
@@ -115,9 +123,9 @@ func (i *informer) noticeSync(ctx context.Context) {
 		return
 	}
 	if i.setSynced() {
-		i.cache.tellChanged()
-		i.waiters.look()
-		i.cache.tellRecovered()
+		i.env.changed.ring()
+		i.copy.Look()
+		i.env.recovered.ring()
 	}
 }
 
@@ -133,11 +141,11 @@ func (i *informer) setSynced() (news bool) {
 
 // report takes down what the ListerWatcher meets: Waiting or Failing with the error, or Syncing when a request went well.
 func (i *informer) report(phase hook.Phase, err error) {
-	if phase == hook.Syncing && i.hasSynced() {
+	if phase == hook.Syncing && i.HasSynced() {
 		phase = hook.Synced
 	}
-	if news := i.set(phase, err); news && i.cache.hooks.InformerState != nil {
-		i.cache.hooks.InformerState(i.state())
+	if news := i.set(phase, err); news && i.env.hooks.InformerState != nil {
+		i.env.hooks.InformerState(i.state())
 	}
 }
 
@@ -145,10 +153,10 @@ func (i *informer) report(phase hook.Phase, err error) {
 func (i *informer) set(phase hook.Phase, err error) (news bool) {
 	news, changed := i.change(phase, err)
 	if changed {
-		i.cache.tellChanged()
-		i.waiters.look()
+		i.env.changed.ring()
+		i.copy.Look()
 		if phase == hook.Synced {
-			i.cache.tellRecovered()
+			i.env.recovered.ring()
 		}
 	}
 	return news
@@ -186,9 +194,9 @@ func (i *informer) at() (phase hook.Phase, since time.Time, why error) {
 	switch {
 	case i.foreign && i.shared.IsStopped():
 		phase = hook.Stopped
-	case i.foreign && !i.hasSynced():
+	case i.foreign && !i.HasSynced():
 		phase = hook.Syncing
-	case phase == hook.Syncing && i.hasSynced():
+	case phase == hook.Syncing && i.HasSynced():
 		phase = hook.Synced // noticeSync is about to say so
 	}
 	return phase, i.since, i.err
@@ -203,9 +211,10 @@ func (i *informer) state() hook.InformerState {
 		s.Scope += unknown
 		return s
 	}
-	s.Lists, s.Watches, s.Quiet = i.lw.lists.Load(), i.lw.watches.Load(), i.lw.quiet.Load()
-	few, all := i.bad.some()
-	more, others := i.untransformed.some()
+	counts := i.lw.Counts()
+	s.Lists, s.Watches, s.Quiet = counts.Lists, counts.Watches, counts.Quiet
+	few, all := i.lw.Broken.Some()
+	more, others := i.untransformed.Some()
 	s.Broken, s.BrokenCount = append(few, more...), all+others
 	return s
 }
@@ -230,11 +239,44 @@ func (i *informer) size() (objects int, bytes int64) {
 	return len(keys), length * int64(len(keys)) / seen
 }
 
+// Shared implements consistency.Informer.
+func (i *informer) Shared() toolscache.SharedIndexInformer { return i.shared }
+
+// Phase implements consistency.Informer.
+func (i *informer) Phase() hook.Phase {
+	phase, _, _ := i.at()
+	return phase
+}
+
+// Standing implements consistency.Informer.
+func (i *informer) Standing() string { return i.state().String() }
+
+// String names the kind, and the scope if it is not everything.
+func (i *informer) String() string {
+	if words := i.key.String(); words != "" {
+		return i.key.kind() + " (" + words + ")"
+	}
+	return i.key.kind()
+}
+
+// delivered forgets objects that are gone.
+func (i *informer) delivered() { i.untransformed.Prune(i.store()) }
+
+func (i *informer) store() toolscache.Store { return i.shared.GetStore() }
+
+// undecodable returns why an object cannot be decoded, or nil.
+func (i *informer) Undecodable(name types.NamespacedName) error {
+	if i.lw == nil {
+		return nil
+	}
+	return i.lw.Broken.Of(name)
+}
+
 // synced is closed when the initial list is in the store.
 func (i *informer) synced() <-chan struct{} { return i.shared.HasSyncedChecker().Done() }
 
 // hasSynced asks on each read, so it does not make a channel checker as synced does.
-func (i *informer) hasSynced() bool {
+func (i *informer) HasSynced() bool {
 	if i.listed.Load() { // an informer stays synced
 		return true
 	}
@@ -248,5 +290,112 @@ func (i *informer) hasSynced() bool {
 // settled says whether there is nothing to wait for: it is synced, or says why it is not.
 func (i *informer) settled() bool {
 	phase, _, _ := i.at()
-	return i.hasSynced() || phase == hook.Waiting || phase == hook.Failing
+	return i.HasSynced() || phase == hook.Waiting || phase == hook.Failing
+}
+
+func (i *informer) relisted(version string) bool {
+	if i.lw == nil {
+		return true
+	}
+	at, ok := i.lw.Listed()
+	c, err := resourceversion.CompareResourceVersion(at, version)
+	return !ok || err != nil || c >= 0
+}
+
+func (i *informer) fails() bool {
+	phase, _, _ := i.at()
+	return phase == hook.Failing || phase == hook.Waiting
+}
+
+func (i *informer) listMetadata(ctx context.Context, at place) (*metav1.PartialObjectMetadataList, error) {
+	k := key{gvk: i.key.gvk, form: listwatch.Metadata, place: at}
+	return k.target(i.env.backend).ListMetadata(ctx, i.copy.Mapping.Load(), 0)
+}
+
+// byOwner is the index that every informer has, beside client-go's of namespaces: of the UIDs of all owner references.
+const byOwner = "setpoint.dev/owner"
+
+func builtInIndexers() toolscache.Indexers {
+	return toolscache.Indexers{
+		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,
+		byOwner: func(obj any) ([]string, error) {
+			o, ok := obj.(Object)
+			if !ok {
+				return nil, nil
+			}
+			var owners []string
+			for _, ref := range o.GetOwnerReferences() {
+				owners = append(owners, string(ref.UID))
+			}
+			return owners, nil
+		},
+	}
+}
+
+// readable returns nil when the informer has a list to answer from, and waits for one that is under way.
+func (i *informer) readable(ctx context.Context) error {
+	for !i.HasSynced() {
+		changed := i.env.changed.wait()
+		switch phase, _, _ := i.at(); phase {
+		case hook.Waiting, hook.Failing:
+			return fmt.Errorf("not synced: %s", i.state())
+		case hook.Stopped:
+			return fmt.Errorf("not synced, and never will be: %s", i.state())
+		}
+		select {
+		case <-changed:
+		case <-i.synced():
+		case <-ctx.Done():
+			return fmt.Errorf("not synced: %s: %w", i.state(), context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// fits says what is wrong with a namespace for the kind.
+func (i *informer) fits(namespace string, one bool) error {
+	m := i.copy.Mapping.Load()
+	if m == nil { // a foreign informer
+		return nil
+	}
+	switch namespaced := m.Scope.Name() == meta.RESTScopeNameNamespace; {
+	case namespaced && namespace == "" && one:
+		return fmt.Errorf("%s is a namespaced kind: name the namespace", i.key.gvk.Kind)
+	case !namespaced && namespace != "":
+		return fmt.Errorf("%s is a cluster-scoped kind: leave the namespace empty, not %q", i.key.gvk.Kind, namespace)
+	}
+	return nil
+}
+
+// unknown is what the state of an informer says that was not made here.
+const unknown = "; it does not say whether it can list and watch"
+
+// transform is client-go's TransformFunc of the informer. It may see an object more than once: twice in an initial list.
+func (i *informer) transform(obj any) (any, error) {
+	o, ok := obj.(Object)
+	if !ok {
+		return obj, nil
+	}
+	i.learnScope(o)
+	if err := i.key.trim(o); err != nil {
+		i.untransformed.Add(o, err)
+	} else {
+		i.untransformed.Remove(o)
+	}
+	return obj, nil
+}
+
+// learnScope corrects the mapping by an object: a CRD may have come back with another scope, and the watch have gone on.
+func (i *informer) learnScope(o Object) {
+	m := i.copy.Mapping.Load()
+	if m == nil || (m.Scope.Name() == meta.RESTScopeNameNamespace) == (o.GetNamespace() != "") {
+		return
+	}
+	other := *m
+	other.Scope = meta.RESTScopeRoot
+	if o.GetNamespace() != "" {
+		other.Scope = meta.RESTScopeNamespace
+	}
+	i.copy.Mapping.Store(&other)
+	i.env.backend.Forget(i.key.gvk)
 }

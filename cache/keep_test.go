@@ -33,8 +33,7 @@ func managed(name string) *corev1.ConfigMap {
 	return m
 }
 
-// TestKept: managedFields are dropped; last-applied goes only where a handle is for reading; both
-// stay where they are asked for.
+// TestKept: managedFields are dropped, unless they are asked for.
 func TestKept(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -44,17 +43,16 @@ func TestKept(t *testing.T) {
 				api.Put(fakeapi.ConfigMaps, managed("a"))
 				c, _ := newCache(t, api)
 				usual, all := cache.For[*corev1.ConfigMap](c), cache.ForScope[*corev1.ConfigMap](c, cache.Scope{KeepManagedFields: true})
-				reading := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{ReadOnly: true})
 				raw := cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}})
 				defer start(t, c)()
 				synced(t, raw)
 				api.Put(fakeapi.ConfigMaps, managed("b"))
 				for _, name := range []string{"a", "b"} {
-					for h, want := range map[*cache.Handle[*corev1.ConfigMap]]struct{ fields, annotations int }{usual: {0, 2}, all: {3, 2}, reading: {0, 1}} {
+					for h, want := range map[*cache.Handle[*corev1.ConfigMap]]int{usual: 0, all: 3} {
 						synced(t, h)
 						synctest.Wait()
 						m, err := h.Get(t.Context(), key(name))
-						if err != nil || len(m.ManagedFields) != want.fields || len(m.Annotations) != want.annotations || m.Data["data"] != "1" {
+						if err != nil || len(m.ManagedFields) != want || len(m.Annotations) != 2 || m.Data["data"] != "1" {
 							t.Errorf("%s: got %v, %v", h, m, err)
 						}
 					}
@@ -62,7 +60,7 @@ func TestKept(t *testing.T) {
 						t.Errorf("got %v, %v", u, err)
 					}
 				}
-				if len(c.States()) != 4 {
+				if len(c.States()) != 3 {
 					t.Errorf("got %v", c.States())
 				}
 			})

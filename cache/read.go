@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-
-	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // Get returns a copy of one object; with an error it returns nil. An object that is not there is an error for which
@@ -66,19 +64,11 @@ func (h *Handle[T]) get(ctx context.Context, name types.NamespacedName) (any, er
 	if err := i.fits(name.Namespace, true); err != nil {
 		return nil, err
 	}
-	if err := i.bad.of(name); err != nil {
+	if err := i.Undecodable(name); err != nil {
 		return nil, err
 	}
 	obj, _, err := i.shared.GetStore().GetByKey(storeKey(name))
 	return obj, err
-}
-
-// storeKey is how client-go's store names an object.
-func storeKey(name types.NamespacedName) string {
-	if name.Namespace == "" {
-		return name.Name
-	}
-	return name.Namespace + "/" + name.Name
 }
 
 // notFound says that an object is not there, and among which it was looked for.
@@ -206,49 +196,4 @@ func (h *Handle[T]) give(obj any) (T, error) {
 		return o, nil
 	}
 	return o.DeepCopyObject().(T), nil //nolint:forcetypeassert // a copy is of the same type
-}
-
-// readable returns nil when the informer has a list to answer from, and waits for one that is under way.
-func (i *informer) readable(ctx context.Context) error {
-	for !i.hasSynced() {
-		changed := i.cache.Changed()
-		switch phase, _, _ := i.at(); phase {
-		case hook.Waiting, hook.Failing:
-			return fmt.Errorf("not synced: %s", i.state())
-		case hook.Stopped:
-			return fmt.Errorf("not synced, and never will be: %s", i.state())
-		}
-		select {
-		case <-changed:
-		case <-i.synced():
-		case <-ctx.Done():
-			return fmt.Errorf("not synced: %s: %w", i.state(), context.Cause(ctx))
-		}
-	}
-	return nil
-}
-
-// fits says what is wrong with a namespace for the kind.
-func (i *informer) fits(namespace string, one bool) error {
-	m := i.mapping.Load()
-	if m == nil { // a foreign informer
-		return nil
-	}
-	switch namespaced := m.Scope.Name() == meta.RESTScopeNameNamespace; {
-	case namespaced && namespace == "" && one:
-		return fmt.Errorf("%s is a namespaced kind: name the namespace", i.key.gvk.Kind)
-	case !namespaced && namespace != "":
-		return fmt.Errorf("%s is a cluster-scoped kind: leave the namespace empty, not %q", i.key.gvk.Kind, namespace)
-	}
-	return nil
-}
-
-// mapping returns how the kind was served last, or nil if nobody has asked yet.
-func (g *group) mapping() *meta.RESTMapping {
-	for _, i := range g.members.Load().by {
-		if m := i.mapping.Load(); m != nil {
-			return m
-		}
-	}
-	return g.cache.backend.Known(g.key.gvk)
 }

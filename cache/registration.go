@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // registration is a subscription's event handler on one informer. Where the informer may leave the scope it keeps what the
@@ -46,11 +48,11 @@ func (r *registration) note(obj any, there bool) {
 	defer r.mu.Unlock()
 	switch {
 	case !there:
-		delete(r.seen, nameOf(o))
+		delete(r.seen, listwatch.NameOf(o))
 	case r.seen == nil:
-		r.seen = map[types.NamespacedName]Object{nameOf(o): o}
+		r.seen = map[types.NamespacedName]Object{listwatch.NameOf(o): o}
 	default:
-		r.seen[nameOf(o)] = o
+		r.seen[listwatch.NameOf(o)] = o
 	}
 }
 

@@ -19,6 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // Scope says which objects of a kind a handle is for, and what is kept of them. The zero value is all of them, without
@@ -45,9 +48,6 @@ type Scope struct {
 	// KeepManagedFields keeps metadata.managedFields, which the Extract functions of apply configurations need. Default: they
 	// are dropped: they are up to 60 % of an object.
 	KeepManagedFields bool
-	// ReadOnly also drops the annotation kubectl.kubernetes.io/last-applied-configuration. An Update with an object that was
-	// read through such a handle would lose it, so it must be used for reading only. Default: it is kept.
-	ReadOnly bool
 	// Resync is how often each source of the handle delivers every object again, unchanged, give or take a tenth.
 	// Default: never.
 	Resync time.Duration
@@ -64,55 +64,36 @@ func (s Scope) Validate() error {
 	return nil
 }
 
-// form is what objects are decoded into.
-type form uint8
-
-const (
-	typed form = iota
-	untyped
-	metadataOnly
-)
-
-func formOf(t reflect.Type) form {
+func formOf(t reflect.Type) listwatch.Form {
 	switch t {
 	case reflect.TypeFor[*unstructured.Unstructured]():
-		return untyped
+		return listwatch.Unstructured
 	case reflect.TypeFor[*metav1.PartialObjectMetadata]():
-		return metadataOnly
+		return listwatch.Metadata
 	default:
-		return typed
-	}
-}
-
-// String names the form where it is not the usual one.
-func (f form) String() string {
-	switch f {
-	case untyped:
-		return "unstructured"
-	case metadataOnly:
-		return "metadata"
-	default:
-		return "typed"
+		return listwatch.Typed
 	}
 }
 
 // place is what one informer of a scope is for: everything, a namespace, or one object.
-type place struct{ namespace, name string }
+type place = types.NamespacedName
+
+// storeKey is how client-go's store names an object.
+func storeKey(name types.NamespacedName) string { return toolscache.ObjectName(name).String() }
 
 // key is what informers are shared by.
 type key struct {
 	gvk               schema.GroupVersionKind
-	form              form
+	form              listwatch.Form
 	place             place
 	labels, fields    string
 	transform         *Transform
 	keepManagedFields bool
-	readOnly          bool
 	foreign           *foreign // of an informer that was not made here
 }
 
-func (s Scope) key(gvk schema.GroupVersionKind, f form) key {
-	k := key{gvk: gvk, form: f, transform: s.Transform, keepManagedFields: s.KeepManagedFields, readOnly: s.ReadOnly}
+func (s Scope) key(gvk schema.GroupVersionKind, f listwatch.Form) key {
+	k := key{gvk: gvk, form: f, transform: s.Transform, keepManagedFields: s.KeepManagedFields}
 	if s.Labels != nil {
 		k.labels = s.Labels.String()
 	}
@@ -130,14 +111,22 @@ func (k key) at(p place) key {
 
 // fieldSelector selects what k is for, apart from the namespace.
 func (k key) fieldSelector() string {
-	if k.place.name == "" {
+	if k.place.Name == "" {
 		return k.fields
 	}
-	byName := fields.OneTermEqualSelector("metadata.name", k.place.name).String()
+	byName := fields.OneTermEqualSelector("metadata.name", k.place.Name).String()
 	if k.fields == "" {
 		return byName
 	}
 	return k.fields + "," + byName
+}
+
+// target is what the informer lists and watches.
+func (k key) target(b Backend) listwatch.Target {
+	return listwatch.Target{
+		Backend: b, Kind: k.gvk, Form: k.form,
+		Namespace: k.place.Namespace, Name: k.place.Name, Labels: k.labels, Fields: k.fieldSelector(),
+	}
 }
 
 // kind is the kind in the form Kind.version.group.
@@ -153,11 +142,11 @@ func (k key) String() string {
 			words = append(words, fmt.Sprintf(format, value))
 		}
 	}
-	if k.form != typed {
+	if k.form != listwatch.Typed {
 		words = append(words, k.form.String())
 	}
-	add("name %s", k.place.name)
-	add("namespace %s", k.place.namespace)
+	add("name %s", k.place.Name)
+	add("namespace %s", k.place.Namespace)
 	add("labels %s", k.labels)
 	add("fields %s", k.fields)
 	if k.transform != nil {
@@ -165,9 +154,6 @@ func (k key) String() string {
 	}
 	if k.keepManagedFields {
 		words = append(words, "with managedFields")
-	}
-	if k.readOnly {
-		words = append(words, "read-only")
 	}
 	if k.foreign != nil {
 		words = append(words, k.foreign.String())
@@ -187,7 +173,7 @@ func (s Scope) places() (p map[place]bool, wrong error) {
 				wrong = fmt.Errorf("cache.Scope.Namespaces has %q, which is no namespace: %s", namespace, bad[0])
 				continue
 			}
-			p[place{namespace: namespace}] = true
+			p[place{Namespace: namespace}] = true
 		}
 		if p[place{}] {
 			return map[place]bool{{}: true}, wrong // all namespaces, each object once
@@ -198,7 +184,7 @@ func (s Scope) places() (p map[place]bool, wrong error) {
 				wrong = fmt.Errorf("cache.Scope.Names has %q, %w", storeKey(name), err)
 				continue
 			}
-			p[place{name.Namespace, name.Name}] = true
+			p[place{Namespace: name.Namespace, Name: name.Name}] = true
 		}
 	default:
 		p[place{}] = true
@@ -236,9 +222,9 @@ func (s Scope) changes() bool { return s.Namespaces != nil || s.Names != nil }
 func (s Scope) tell(f func()) (end func()) {
 	switch {
 	case s.Namespaces != nil:
-		return s.Namespaces.tell(f)
+		return s.Namespaces.changed.listen(f)
 	case s.Names != nil:
-		return s.Names.tell(f)
+		return s.Names.changed.listen(f)
 	default:
 		return func() {}
 	}
@@ -246,7 +232,7 @@ func (s Scope) tell(f func()) (end func()) {
 
 // kindOf finds the kind of an example of T, in the scheme or the scope, and says what is wrong with it.
 func (s Scope) kindOf(scheme *runtime.Scheme, example Object) (schema.GroupVersionKind, error) {
-	if f := formOf(reflect.TypeOf(example)); f != typed {
+	if f := formOf(reflect.TypeOf(example)); f != listwatch.Typed {
 		if s.Kind.Kind == "" || s.Kind.Version == "" {
 			return s.Kind, errors.New("the type says no kind; give cache.Scope.Kind, with its version")
 		}
@@ -265,8 +251,67 @@ func (s Scope) kindOf(scheme *runtime.Scheme, example Object) (schema.GroupVersi
 	if s.Kind != (schema.GroupVersionKind{}) && s.Kind != kind {
 		return kind, fmt.Errorf("cache.Scope.Kind is %s, but the type is of %s; leave it empty", s.Kind, kind)
 	}
-	if list := listKind(kind); !scheme.Recognizes(list) {
+	if list := listwatch.ListKind(kind); !scheme.Recognizes(list) {
 		return kind, fmt.Errorf("the scheme knows the type but not %s, which lists need; add it to the scheme", list.Kind)
 	}
 	return kind, nil
+}
+
+// selects is 1 if there are selectors.
+func (k *key) selects() int64 {
+	if k.labels == "" && k.fields == "" {
+		return 0
+	}
+	return 1
+}
+
+// trim drops what is not kept of an object, and applies the transform.
+func (k *key) trim(o Object) error {
+	intern(o)
+	switch k.form {
+	case listwatch.Typed: // lists of custom resources have it, watches do not
+		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	case listwatch.Metadata: // it comes as a PartialObjectMetadata
+		o.GetObjectKind().SetGroupVersionKind(k.gvk)
+	}
+	if !k.keepManagedFields {
+		o.SetManagedFields(nil)
+	}
+	if k.transform == nil {
+		return nil
+	}
+	return k.transform.run(o)
+}
+
+// foreign is an informer that was not made here. It makes a key of its own: nothing else may be shared with it.
+type foreign struct {
+	shared toolscache.SharedIndexInformer
+	of     reflect.Type // of its objects
+	ours   bool         // to run; the host program's are not
+}
+
+func (f *foreign) String() string {
+	if f.ours {
+		return "made by its caller"
+	}
+	return "adopted"
+}
+
+// misfit says that the objects in the store are of another type.
+func (f *foreign) misfit() error {
+	for _, name := range f.shared.GetStore().ListKeys() {
+		obj, found, err := f.shared.GetStore().GetByKey(name)
+		if err == nil && found {
+			return misfit(f.of, obj)
+		}
+	}
+	return nil
+}
+
+// misfit says that an object is of another type.
+func misfit(t reflect.Type, obj any) error {
+	if of := reflect.TypeOf(obj); of == t || t.Kind() == reflect.Interface && of.Implements(t) {
+		return nil
+	}
+	return fmt.Errorf("the informer was given for %s, but it holds %T; name that type, or give another informer", t, obj)
 }

@@ -490,9 +490,9 @@ func TestScopeNothing(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		for want, h := range map[string]*cache.Handle[*corev1.ConfigMap]{
-			"ConfigMap.v1 (namespace default)":                    cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: &none}),
-			"ConfigMap.v1 (4 namespaces)":                         cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("a", "b", "c", "d")}),
-			"ConfigMap.v1 (read-only, names default/a default/b)": cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: cache.NewSet(key("b"), key("a")), ReadOnly: true}),
+			"ConfigMap.v1 (namespace default)":         cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: &none}),
+			"ConfigMap.v1 (4 namespaces)":              cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("a", "b", "c", "d")}),
+			"ConfigMap.v1 (names default/a default/b)": cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: cache.NewSet(key("b"), key("a"))}),
 		} {
 			if h.String() != want {
 				t.Errorf("got %s, want %s", h, want)

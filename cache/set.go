@@ -13,9 +13,10 @@ import (
 // several scopes: their informers come and go with it. What leaves a scope is a delete to its sources, with the last known
 // state. The zero value is an empty set, which is a scope of nothing.
 type Set[E comparable] struct {
-	mu       sync.Mutex // guards what follows
+	changed bell
+
+	mu       sync.Mutex // guards elements
 	elements map[E]struct{}
-	told     map[*func()]struct{} // called after each change, off the lock
 }
 
 // NewSet makes a set of the elements.
@@ -61,32 +62,11 @@ func (s *Set[E]) Elements() []E {
 }
 
 func (s *Set[E]) change(do func()) {
-	for _, tell := range s.changed(do) {
-		(*tell)()
-	}
-}
-
-func (s *Set[E]) changed(do func()) []*func() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.elements == nil {
 		s.elements = map[E]struct{}{}
 	}
 	do()
-	return slices.Collect(maps.Keys(s.told))
-}
-
-// tell has f called after each change until the function that it returns is called.
-func (s *Set[E]) tell(f func()) (end func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.told == nil {
-		s.told = map[*func()]struct{}{}
-	}
-	s.told[&f] = struct{}{}
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.told, &f)
-	}
+	s.mu.Unlock()
+	s.changed.ring()
 }

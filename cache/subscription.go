@@ -60,25 +60,25 @@ func (g *group) subscribe(s *Subscription) error {
 		s.join(i)
 	}
 	if err := s.failure(); err != nil {
-		for _, i := range g.members.Load().by {
-			if r := s.leave(i); r != nil {
-				s.forgetLeaving(i)
-				s.retiring.Done()
-				_ = i.shared.RemoveEventHandler(r.ResourceEventHandlerRegistration) // it has stopped, or nobody waits for it
-			}
+		for i, r := range s.now() {
+			_ = i.shared.RemoveEventHandler(r.ResourceEventHandlerRegistration) // fails only if it has stopped
 		}
 		return err
 	}
-	g.subscriptions[s] = struct{}{}
+	g.listeners[s] = struct{}{}
 	return nil
 }
 
-// join registers the handler with an informer. The group's mutex is held: nothing here calls the handler.
+// join registers the handler with an informer, unless it has yet to hear that the informer has left: then
+// retire does. The group's mutex is held: nothing here calls the handler.
 func (s *Subscription) join(i *informer) {
+	if s.isLeaving(i) {
+		return
+	}
 	r := &registration{handler: s.handler, changes: s.group.scope.changes(), told: &handled{seed: s.group.cache.seed}}
 	var err error
 	r.ResourceEventHandlerRegistration, err = i.shared.AddEventHandlerWithOptions(r, toolscache.HandlerOptions{})
-	r.told.begin(i.shared.GetStore().LastStoreSyncResourceVersion(), i.hasSynced())
+	r.told.begin(i.shared.GetStore().LastStoreSyncResourceVersion(), i.HasSynced())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -94,17 +94,18 @@ func (s *Subscription) failure() error {
 	return s.failed
 }
 
-// leave forgets an informer and returns the registration with it, of which the group's retired must be told.
-func (s *Subscription) leave(i *informer) *registration {
+// leave implements listener.
+func (s *Subscription) leave(i *informer) (retire func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.registrations[i]
-	if r != nil {
-		delete(s.registrations, i)
-		s.leaving[i] = true
-		s.retiring.Add(1)
+	if r == nil {
+		return nil
 	}
-	return r
+	delete(s.registrations, i)
+	s.leaving[i] = true
+	s.retiring.Add(1)
+	return func() { s.retire(i, r) }
 }
 
 func (s *Subscription) isLeaving(i *informer) bool {
@@ -113,10 +114,31 @@ func (s *Subscription) isLeaving(i *informer) bool {
 	return s.leaving[i]
 }
 
-func (s *Subscription) forgetLeaving(i *informer) {
+// retire tells the handler that all objects of an informer are gone, as of missed deletes. If the
+// informer is a member of the group again, it then joins it again.
+func (s *Subscription) retire(i *informer, r *registration) {
+	defer s.retiring.Done()
+	_ = toolscache.ShutDownEventHandler(i.shared, r.ResourceEventHandlerRegistration) // fails only if it has stopped
+	for name, obj := range r.handled() {
+		if s.isClosed() {
+			break
+		}
+		stored, _, _ := i.store().GetByKey(storeKey(name))
+		if newer, ok := stored.(Object); ok && newer.GetUID() == obj.GetUID() {
+			obj = newer
+		}
+		s.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: storeKey(name), Obj: obj})
+	}
+	g := s.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	delete(s.leaving, i)
+	s.mu.Unlock()
+	if _, open := g.listeners[s]; open && g.has(i) {
+		s.join(i)
+	}
+	g.cache.changed.ring()
 }
 
 // WaitForSync returns nil when the handler has seen every object of the initial lists of the informers that there were at the
@@ -132,7 +154,7 @@ func (s *Subscription) WaitForSync(ctx context.Context) error {
 
 func (s *Subscription) await(ctx context.Context, i *informer, r *registration) error {
 	for {
-		changed := s.group.cache.Changed()
+		changed := s.group.cache.changed.wait()
 		if s.at(i) != r {
 			return nil // it has left the scope
 		}
@@ -185,7 +207,7 @@ func (s *Subscription) Close() {
 func (s *Subscription) end() (first bool) {
 	s.group.mu.Lock()
 	defer s.group.mu.Unlock()
-	delete(s.group.subscriptions, s)
+	delete(s.group.listeners, s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first = !s.closed

@@ -7,10 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Transform changes objects before they are kept. NewTransform makes one.
@@ -44,69 +40,6 @@ func NewTransform[T Object](name string, change func(T)) *Transform {
 	}
 }
 
-// transform is client-go's TransformFunc of the informer. It may see an object more than once: twice in an initial list.
-func (i *informer) transform(obj any) (any, error) {
-	if o, ok := obj.(Object); ok {
-		i.trim(o)
-	}
-	return obj, nil
-}
-
-// trim drops what is not kept of an object.
-func (i *informer) trim(o Object) {
-	i.learnScope(o)
-	intern(o)
-	switch i.key.form {
-	case typed: // lists of custom resources have it, watches do not
-		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-	case metadataOnly: // it comes as a PartialObjectMetadata
-		o.GetObjectKind().SetGroupVersionKind(i.key.gvk)
-	}
-	if !i.key.keepManagedFields {
-		o.SetManagedFields(nil)
-	}
-	if a := o.GetAnnotations(); i.key.readOnly && a[corev1.LastAppliedConfigAnnotation] != "" {
-		delete(a, corev1.LastAppliedConfigAnnotation)
-		o.SetAnnotations(a)
-	}
-	if i.key.transform != nil {
-		i.apply(o)
-	}
-}
-
-// apply applies the transform. What identifies the object stays: client-go has looked at that before.
-func (i *informer) apply(o Object) {
-	namespace, name, uid, version := o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
-	err := recovered(func() { i.key.transform.apply(o) })
-	if err == nil && (o.GetNamespace() != namespace || o.GetName() != name || o.GetUID() != uid || o.GetResourceVersion() != version) {
-		err = errors.New("it changed the object's name, namespace, UID or resource version")
-	}
-	o.SetNamespace(namespace)
-	o.SetName(name)
-	o.SetUID(uid)
-	o.SetResourceVersion(version)
-	if err != nil {
-		i.untransformed.add(o, fmt.Errorf("the transform %q failed: %w", i.key.transform.name, err))
-		return
-	}
-	i.untransformed.fits(o)
-}
-
-// learnScope corrects the mapping by an object: a CRD may have come back with another scope, and the watch have gone on.
-func (i *informer) learnScope(o Object) {
-	m := i.mapping.Load()
-	if m == nil || (m.Scope.Name() == meta.RESTScopeNameNamespace) == (o.GetNamespace() != "") {
-		return
-	}
-	other := *m
-	other.Scope = meta.RESTScopeRoot
-	if o.GetNamespace() != "" {
-		other.Scope = meta.RESTScopeNamespace
-	}
-	i.mapping.Store(&other)
-	i.cache.backend.Forget(i.key.gvk)
-}
-
 // recovered calls f and returns its panic as an error.
 func recovered(f func()) (err error) {
 	defer func() {
@@ -115,5 +48,22 @@ func recovered(f func()) (err error) {
 		}
 	}()
 	f()
+	return nil
+}
+
+// run applies the transform. It keeps what identifies the object: client-go has looked at that before.
+func (t *Transform) run(o Object) error {
+	namespace, name, uid, version := o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
+	err := recovered(func() { t.apply(o) })
+	if err == nil && (o.GetNamespace() != namespace || o.GetName() != name || o.GetUID() != uid || o.GetResourceVersion() != version) {
+		err = errors.New("it changed the object's name, namespace, UID or resource version")
+	}
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	o.SetUID(uid)
+	o.SetResourceVersion(version)
+	if err != nil {
+		return fmt.Errorf("the transform %q failed: %w", t.name, err)
+	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
@@ -445,8 +446,8 @@ func TestC6_WithClientGosFakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clientset := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: named("a")})
 		all := cache.New(nil, cache.Options{})
-		factory := cache.NewInformerFactory(all, clientset)
-		objects := cache.Adopt[*corev1.ConfigMap](all, factory.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
+		made := factory.New(all, clientset)
+		objects := cache.Adopt[*corev1.ConfigMap](all, made.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
 		var mu sync.Mutex
 		var seen []string
 		c := controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/server"
@@ -30,7 +31,7 @@ type Manager struct {
 	server *server.Server
 	probes *probes
 
-	informers func() *cache.InformerFactory // made at its first use
+	informers func() informers.SharedInformerFactory // made at its first use
 }
 
 // New makes a manager for the API server that a copy of cfg names. It starts nothing and makes no
@@ -101,10 +102,10 @@ func (m *Manager) Ready() <-chan struct{} { return m.roster.ready }
 
 // InformerFactory returns a client-go SharedInformerFactory for components that take one. Its
 // informers are those of the manager's cache, started and stopped with it: see
-// cache.InformerFactory. Each call returns the same one, and makes no request.
+// package cache/factory. Each call returns the same one, and makes no request.
 func (m *Manager) InformerFactory() informers.SharedInformerFactory { return m.informers() }
 
-func (m *Manager) newInformerFactory() *cache.InformerFactory {
+func (m *Manager) newInformerFactory() informers.SharedInformerFactory {
 	var client kubernetes.Interface
 	c, err := kubernetes.NewForConfigAndClient(m.client.Config(), m.client.HTTPClient())
 	if err == nil {
@@ -112,5 +113,5 @@ func (m *Manager) newInformerFactory() *cache.InformerFactory {
 	} else {
 		m.report.failed(fmt.Errorf("InformerFactory: %w", err))
 	}
-	return cache.NewInformerFactory(m.cache, client)
+	return factory.New(m.cache, client)
 }

@@ -34,12 +34,12 @@ type EventSource interface {
 // as client-go's have, State says when it has stopped. What is not a T is dropped, and counted.
 //
 // What a Reconcile has written is waited for, as with a handle, if the informer is a client-go SharedIndexInformer: see
-// cache.Watched for which writes are taken to be of its objects. An EventSource of another type has no store to look into, so
+// cache.Adopt for which writes are taken to be of its objects. An EventSource of another type has no store to look into, so
 // nothing is waited for.
 func Informer[T handler.Object, K comparable](informer EventSource, h handler.Handler[K], filters ...handler.Filter) Source[K] {
 	i := &informerSource[T, K]{informer: informer, feed: newFeed[T](h, filters)}
 	if shared, ok := informer.(toolscache.SharedIndexInformer); ok {
-		i.watched = cache.WatchedInformer[T](shared)
+		i.watched = cache.Adopt[T](nil, shared, cache.AdoptOptions{})
 	}
 	return i
 }
@@ -47,11 +47,17 @@ func Informer[T handler.Object, K comparable](informer EventSource, h handler.Ha
 type informerSource[T handler.Object, K comparable] struct {
 	informer EventSource
 	feed     *feed[K]
-	watched  *cache.Watched // nil of what is no informer of client-go's
+	watched  *cache.Handle[T] // nil of what is no informer of client-go's
 }
 
 // Handle returns what is watched, so that a controller waits until it shows what was written.
 func (i *informerSource[T, K]) Handle() cache.Declared { return i.watched }
+
+func (i *informerSource[T, K]) release() {
+	if i.watched != nil {
+		i.watched.Release()
+	}
+}
 
 func (i *informerSource[T, K]) Validate() error {
 	if argument.IsNil(i.informer) || i.feed.handler == nil {
@@ -74,7 +80,7 @@ func (i *informerSource[T, K]) subscribe(events toolscache.ResourceEventHandler)
 	if err != nil {
 		return nil, err
 	}
-	return &registration{i.informer, r, g, i.watched}, nil
+	return &registration{i.informer, r, g, i.release}, nil
 }
 
 func (i *informerSource[T, K]) WaitForSync(ctx context.Context) error {
@@ -113,7 +119,7 @@ type registration struct {
 	informer EventSource
 	handle   toolscache.ResourceEventHandlerRegistration
 	gate     *gate
-	watched  *cache.Watched
+	release  func()
 }
 
 func (r *registration) WaitForSync(ctx context.Context) error {
@@ -131,7 +137,7 @@ func (r *registration) Close() {
 	if s, ok := r.handle.(interface{ ShutdownChan() <-chan struct{} }); ok {
 		<-s.ShutdownChan() // its goroutines have returned
 	}
-	r.watched.Release()
+	r.release()
 }
 
 // gate lets events pass until it is closed.

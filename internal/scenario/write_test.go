@@ -152,7 +152,7 @@ var _ = Describe("writing", func() {
 		installLamps(ctx)
 		w := newWriting(ctx)
 		c := cache.New(w.Client, cache.Options{})
-		deployments := cache.ForScope[*appsv1.Deployment](c, cache.Scope{Namespaces: cache.NewSet(w.namespace), ReadOnly: true})
+		deployments := cache.ForScope[*appsv1.Deployment](c, cache.Scope{Namespaces: cache.NewSet(w.namespace)})
 		typed := cache.ForScope[*Lamp](c, cache.Scope{Namespaces: cache.NewSet(w.namespace)})
 		untyped := cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: lampKind, Namespaces: cache.NewSet(w.namespace)})
 		lamp := lamp("l", int64(7))

@@ -1,0 +1,448 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	toolscache "k8s.io/client-go/tools/cache"
+	fcache "k8s.io/client-go/tools/cache/testing"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/cache/factory"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+// run runs f until the function that it returns is called, which joins it.
+func run(f func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = f(ctx) })
+	return sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
+// runs makes the host run an informer.
+func runs(informer toolscache.SharedIndexInformer) (stop func()) {
+	return run(func(ctx context.Context) error { informer.RunWithContext(ctx); return nil })
+}
+
+// keys collects the keys that a controller reconciles.
+type keys struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (k *keys) Reconcile(_ context.Context, key types.NamespacedName) (controller.Result, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.list = append(k.list, key.String())
+	return controller.Result{}, nil
+}
+
+func (k *keys) take() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	slices.Sort(k.list)
+	s := strings.Join(k.list, " ")
+	k.list = nil
+	return s
+}
+
+// TestAdopt_UnitTest: a controller over informers of a fake clientset, without a server.
+func TestAdopt_UnitTest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clientset := fake.NewClientset(configMap("a"))
+		c := cache.New(nil, cache.Options{})
+		f := factory.New(c, clientset)
+		maps := cache.Adopt[*corev1.ConfigMap](c, f.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
+		var got keys
+		ctl := controller.New("test", &got, controller.Options{Logger: slog.New(slog.DiscardHandler)})
+		ctl.Watch(source.Kind(maps, handler.Self()))
+		defer start(t, c)()
+		defer run(ctl.Run)()
+		synctest.Wait()
+		if got := got.take(); got != "default/a" {
+			t.Errorf("reconciled %q", got)
+		}
+		if _, err := clientset.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("b"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := got.take(); got != "default/b" {
+			t.Errorf("reconciled %q", got)
+		}
+	})
+}
+
+// TestAdopt_HostsFactory: a controller over the informers of a factory that the host owns. We never start it, our source is
+// ready by its own handler (S1), and after the release the host's handlers go on.
+func TestAdopt_HostsFactory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clientset := fake.NewClientset(configMap("a"))
+		host := informers.NewSharedInformerFactory(clientset, 0)
+		informer := host.Core().V1().ConfigMaps().Informer()
+		var seen sync.Map
+		_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { seen.Store(obj.(*corev1.ConfigMap).Name, true) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := cache.New(nil, cache.Options{})
+		maps := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
+		var got keys
+		ctl := controller.New("test", &got, controller.Options{Logger: slog.New(slog.DiscardHandler)})
+		src := source.Kind(maps, handler.Self())
+		ctl.Watch(src)
+		defer start(t, c)()
+		stopController := run(ctl.Run)
+		defer stopController()
+		time.Sleep(time.Minute)
+		if s := maps.State(); s.Phase != hook.Syncing || len(clientset.Actions()) != 0 {
+			t.Errorf("before the host starts its factory: %s, %v", s, clientset.Actions())
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer host.Shutdown()
+		defer cancel()
+		host.StartWithContext(ctx)
+		synctest.Wait()
+		if got := got.take(); got != "default/a" || src.State().Phase != hook.Synced {
+			t.Errorf("reconciled %q, %s", got, src.State())
+		}
+		if s := maps.State(); s.String() != "ConfigMap.v1 (adopted; it does not say whether it can list and watch): synced" || s.Objects != 1 || s.Lists != 0 {
+			t.Errorf("got %s, %d objects, %d lists", s, s.Objects, s.Lists)
+		}
+		if obj, err := maps.Get(t.Context(), key("a")); err != nil || obj.Name != "a" {
+			t.Errorf("got %v, %v", obj, err)
+		}
+		if _, err := maps.Get(t.Context(), key("b")); !apierrors.IsNotFound(err) {
+			t.Errorf("got %v", err)
+		}
+		stopController()
+		maps.Release()
+		synctest.Wait()
+		if n := len(c.States()); n != 0 {
+			t.Errorf("%d informers after the release", n)
+		}
+		_, _ = clientset.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("b"), metav1.CreateOptions{})
+		synctest.Wait()
+		if _, ok := seen.Load("b"); !ok || informer.IsStopped() || got.take() != "" {
+			t.Error("the release took more than our own handlers")
+		}
+	})
+}
+
+// TestAdopt_OutlivesTheCache: the end of the cache does not stop the host's informer, nor does it make handles say so.
+func TestAdopt_OutlivesTheCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host := informers.NewSharedInformerFactory(fake.NewClientset(configMap("a")), 0)
+		informer := host.Core().V1().ConfigMaps().Informer()
+		c := cache.New(nil, cache.Options{})
+		maps := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
+		stop, stopHost := start(t, c), runs(informer)
+		defer stopHost()
+		synced(t, maps)
+		stop()
+		if err := maps.Stale(); err != nil || informer.IsStopped() {
+			t.Errorf("after the end of the cache: %v, %s", err, maps.State())
+		}
+		stopHost()
+		if err := maps.Stale(); err == nil || maps.State().Phase != hook.Stopped {
+			t.Errorf("after the end of the informer: %v, %s", err, maps.State())
+		}
+		if _, err := maps.Get(t.Context(), key("a")); err != nil {
+			t.Errorf("the last known state: %v", err)
+		}
+		if _, err := maps.Subscribe(toolscache.ResourceEventHandlerFuncs{}); err == nil {
+			t.Error("a subscription to an informer that has stopped")
+		}
+	})
+}
+
+// TestAdopt_Indexes: NewIndex and Owned work, before and after the start, from two caches, and whether or not the informer has
+// an index of namespaces.
+func TestAdopt_Indexes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sources := fcache.NewFakeControllerSource()
+		defer sources.Shutdown()
+		owned := configMap("a", "x")
+		owned.OwnerReferences = []metav1.OwnerReference{{UID: "1"}}
+		sources.Add(owned)
+		sources.Add(configMap("b", "y"))
+		informer := toolscache.NewSharedIndexInformer(sources, &corev1.ConfigMap{}, 0, toolscache.Indexers{})
+		byData := func(h *cache.Handle[*corev1.ConfigMap]) *cache.Index[*corev1.ConfigMap] {
+			return cache.NewIndex(h, "data", func(m *corev1.ConfigMap) []string { return []string{m.Data["data"]} })
+		}
+		byName := func(h *cache.Handle[*corev1.ConfigMap]) *cache.Index[*corev1.ConfigMap] {
+			return cache.NewIndex(h, "data", func(m *corev1.ConfigMap) []string { return []string{m.Name} })
+		}
+		first := cache.Adopt[*corev1.ConfigMap](cache.New(nil, cache.Options{}), informer, cache.AdoptOptions{})
+		before := byData(first)
+		defer runs(informer)()
+		synced(t, first)
+		second := cache.Adopt[*corev1.ConfigMap](cache.New(nil, cache.Options{}), informer, cache.AdoptOptions{})
+		after := byName(second)
+		for index, value := range map[*cache.Index[*corev1.ConfigMap]]string{before: "x", after: "a"} {
+			list, err := index.List(t.Context(), value, cache.ListOptions{Namespace: "default"})
+			if err != nil || len(list) != 1 || list[0].Name != "a" {
+				t.Errorf("by %s: %v, %v", value, list, err)
+			}
+		}
+		for _, h := range []*cache.Handle[*corev1.ConfigMap]{first, second} {
+			n := 0
+			for obj, err := range h.Owned(t.Context(), "1", cache.ListOptions{}) {
+				if n++; err != nil || obj.Name != "a" {
+					t.Errorf("got %v, %v", obj, err)
+				}
+			}
+			if list, err := h.List(t.Context(), cache.ListOptions{Namespace: "default"}); n != 1 || err != nil || len(list) != 2 {
+				t.Errorf("%d are owned, %d in the namespace, %v", n, len(list), err)
+			}
+		}
+	})
+}
+
+// TestAdopt_WrongType: an informer of other objects is an error by name, never a panic: at once if it holds some, else at the
+// first read, and in the state when it is synced.
+func TestAdopt_WrongType(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const want = "the informer was given for *v1.Secret, but it holds *v1.ConfigMap"
+		host := informers.NewSharedInformerFactory(fake.NewClientset(configMap("a")), 0)
+		informer := host.Core().V1().ConfigMaps().Informer()
+		c := cache.New(nil, cache.Options{})
+		wrong := cache.Adopt[*corev1.Secret](c, informer, cache.AdoptOptions{})
+		right := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
+		src := source.Kind(wrong, handler.Self())
+		ctl := controller.New("test", &keys{}, controller.Options{Logger: slog.New(slog.DiscardHandler)})
+		ctl.Watch(src)
+		if err := c.Validate(); err != nil {
+			t.Fatalf("before it can be known: %v", err)
+		}
+		defer runs(informer)()
+		synced(t, wrong)
+		for name, read := range map[string]func() error{
+			"Get":   func() error { _, err := wrong.Get(t.Context(), key("a")); return err },
+			"List":  func() error { _, err := wrong.List(t.Context(), cache.ListOptions{}); return err },
+			"Owned": func() error { _, err := wrong.Shared().Get(t.Context(), key("a")); return err },
+		} {
+			if err := read(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s says %v", name, err)
+			}
+		}
+		defer start(t, c)()
+		defer run(ctl.Run)()
+		synctest.Wait()
+		if s := wrong.State(); s.Phase != hook.Failing || s.Err == nil || !strings.Contains(s.Err.Error(), want) {
+			t.Errorf("the state is %s", s)
+		}
+		if s := src.State(); !strings.Contains(s.String(), want) || s.Dropped["not a *v1.Secret"] != 1 {
+			t.Errorf("the source says %s", s)
+		}
+		if obj, err := right.Get(t.Context(), key("a")); err != nil || right.Stale() != nil {
+			t.Errorf("the handle of the right type: %v, %v, %v", obj, err, right.Stale())
+		}
+		late := cache.Adopt[*corev1.Secret](c, informer, cache.AdoptOptions{})
+		if _, err := late.Get(t.Context(), key("a")); err == nil || !strings.Contains(err.Error(), want) || c.Validate() == nil {
+			t.Errorf("a late one says %v, Validate %v", err, c.Validate())
+		}
+	})
+}
+
+// TestAdopt_Mistakes: what cannot be adopted is an error that Validate and each read return.
+func TestAdopt_Mistakes(t *testing.T) {
+	informer := informers.NewSharedInformerFactory(nil, 0).Core().V1().Pods().Informer()
+	var none *struct{ toolscache.SharedIndexInformer }
+	c := cache.New(nil, cache.Options{})
+	for want, err := range map[string]error{
+		"cache.Adopt[*v1.Pod]: the informer is nil":                                                    read(cache.Adopt[*corev1.Pod](c, nil, cache.AdoptOptions{})),
+		"cache.Adopt[*v1.ConfigMap]: the informer is nil":                                              read(cache.Adopt[*corev1.ConfigMap](c, none, cache.AdoptOptions{})),
+		"cache.Adopt[*unstructured.Unstructured]: the type says no kind; give cache.AdoptOptions.Kind": read(cache.Adopt[*unstructured.Unstructured](c, informer, cache.AdoptOptions{})),
+		"cache.Adopt[*cache_test.Widget]: the scheme does not know the type; give cache.AdoptOptions":  read(cache.Adopt[*Widget](c, informer, cache.AdoptOptions{})),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		if all := c.Validate(); all == nil || !strings.Contains(all.Error(), want) {
+			t.Errorf("Validate says %v", all)
+		}
+	}
+}
+
+func read[T cache.Object](h *cache.Handle[T]) error {
+	_, err := h.List(context.Background(), cache.ListOptions{})
+	return err
+}
+
+// TestAdopt_Generated: an informer of a factory that was generated for custom resources.
+func TestAdopt_Generated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sources := fcache.NewFakeControllerSource()
+		defer sources.Shutdown()
+		sources.Add(&Widget{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "a", UID: "1", OwnerReferences: []metav1.OwnerReference{{UID: "2"}},
+		}})
+		informer := toolscache.NewSharedIndexInformer(sources, &Widget{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
+		kind := schema.GroupVersionKind{Group: "test.dev", Version: "v1", Kind: "Widget"}
+		h := cache.Adopt[*Widget](cache.New(nil, cache.Options{}), toolscache.NewTypedSharedIndexInformer[*Widget](informer),
+			cache.AdoptOptions{Kind: kind, Scope: meta.RESTScopeNamespace})
+		defer runs(informer)()
+		obj, err := h.Get(t.Context(), key("a"))
+		if err != nil || obj.Name != "a" {
+			t.Errorf("got %v, %v", obj, err)
+		}
+		if ref := h.OwnerRef(obj); *ref.APIVersion != "test.dev/v1" || *ref.Kind != "Widget" {
+			t.Errorf("got %v", ref)
+		}
+		for owned, err := range h.Owned(t.Context(), "2", cache.ListOptions{}) {
+			if err != nil || owned.Name != "a" {
+				t.Errorf("owned: %v, %v", owned, err)
+			}
+		}
+		if _, err := h.Get(t.Context(), types.NamespacedName{Name: "a"}); err == nil || apierrors.IsNotFound(err) {
+			t.Errorf("a namespaced kind without a namespace: %v", err)
+		}
+	})
+}
+
+// TestAdopt_Dynamic: an informer of a dynamic factory.
+func TestAdopt_Dynamic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		widget := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "test.dev/v1", "kind": "Widget", "metadata": map[string]any{"namespace": "default", "name": "a"},
+		}}
+		resource := schema.GroupVersionResource{Group: "test.dev", Version: "v1", Resource: "widgets"}
+		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "WidgetList"}, widget)
+		informer := dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(resource).Informer()
+		h := cache.Adopt[*unstructured.Unstructured](cache.New(nil, cache.Options{}), informer, cache.AdoptOptions{Kind: widget.GroupVersionKind()})
+		defer runs(informer)()
+		if obj, err := h.Get(t.Context(), key("a")); err != nil || obj.GetKind() != "Widget" {
+			t.Errorf("got %v, %v", obj, err)
+		}
+		if s := h.String(); !strings.HasPrefix(s, "Widget.v1.test.dev (unstructured, adopted") {
+			t.Errorf("it is called %s", s)
+		}
+	})
+}
+
+// TestAdopt_Namespaced: whether the kind lives in namespaces is what the options or the API server say, and an error until
+// then.
+func TestAdopt_Namespaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		informer := informers.NewSharedInformerFactory(nil, 0).Core().V1().ConfigMaps().Informer()
+		alone := cache.Adopt[*corev1.ConfigMap](cache.New(nil, cache.Options{}), informer, cache.AdoptOptions{})
+		if _, err := alone.Namespaced(); err == nil || !strings.Contains(err.Error(), "give cache.AdoptOptions.Scope") {
+			t.Errorf("got %v", err)
+		}
+		for _, scope := range []meta.RESTScope{meta.RESTScopeNamespace, meta.RESTScopeRoot} {
+			told := cache.Adopt[*corev1.ConfigMap](cache.New(nil, cache.Options{}), informer, cache.AdoptOptions{Scope: scope})
+			if got, err := told.Namespaced(); err != nil || got != (scope == meta.RESTScopeNamespace) {
+				t.Errorf("%s: got %t, %v", scope.Name(), got, err)
+			}
+		}
+		api := fakeapi.New()
+		c, _ := newCache(t, api)
+		asks := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
+		defer start(t, c)()
+		time.Sleep(time.Minute)
+		if _, err := asks.Namespaced(); err == nil {
+			t.Error("it is known of a kind that is not served")
+		}
+		api.Serve(fakeapi.ConfigMaps)
+		time.Sleep(5 * time.Second)
+		if got, err := asks.Namespaced(); err != nil || !got {
+			t.Errorf("got %t, %v", got, err)
+		}
+		n := len(api.Requests())
+		time.Sleep(time.Hour)
+		if more := len(api.Requests()) - n; more != 0 || api.Count("", fakeapi.ConfigMaps) != 0 {
+			t.Errorf("%d more requests", more)
+		}
+	})
+}
+
+// TestAdopt_Owner: handler.Owner of an adopted handle, by a controller without a server.
+func TestAdopt_Owner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		child := configMap("child")
+		yes := true
+		child.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "parent", UID: "1", Controller: &yes}}
+		c := cache.New(nil, cache.Options{})
+		f := factory.New(c, fake.NewClientset(child))
+		deployments := cache.Adopt[*appsv1.Deployment](c, f.Apps().V1().Deployments().Informer(), cache.AdoptOptions{Scope: meta.RESTScopeNamespace})
+		maps := cache.Adopt[*corev1.ConfigMap](c, f.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
+		var got keys
+		ctl := controller.New("test", &got, controller.Options{Logger: slog.New(slog.DiscardHandler)})
+		ctl.Watch(source.Kind(maps, handler.Owner(deployments)))
+		defer start(t, c)()
+		defer run(ctl.Run)()
+		synctest.Wait()
+		if got := got.take(); got != "default/parent" {
+			t.Errorf("reconciled %q", got)
+		}
+	})
+}
+
+// TestAdopt_Own: an informer of the cache itself is its own handle's; one that was adopted twice is the same.
+func TestAdopt_Own(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		c, _ := newCache(t, api)
+		f := factory.New(c, nil)
+		own := cache.Adopt[*corev1.ConfigMap](c, f.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
+		defer start(t, c)()
+		synced(t, own)
+		if s := own.State(); s.Lists != 1 || s.Scope != "" || api.Watches() != 1 {
+			t.Errorf("got %s, %d lists, %d watches", s, s.Lists, api.Watches())
+		}
+		own.Release()
+		synctest.Wait()
+		if n := len(c.States()); n != 1 {
+			t.Errorf("%d informers; the factory pins its own", n)
+		}
+		host := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().Secrets()
+		one := cache.Adopt[*corev1.Secret](c, host.Informer(), cache.AdoptOptions{})
+		other := cache.Adopt[*corev1.Secret](c, host.TypedInformer(), cache.AdoptOptions{})
+		if n := len(c.States()); n != 2 {
+			t.Errorf("%d informers", n)
+		}
+		one.Release()
+		synctest.Wait()
+		if n := len(c.States()); n != 2 || other.State().Phase != hook.Syncing {
+			t.Errorf("%d informers, %s", n, other.State())
+		}
+		if other.Informer() == nil {
+			t.Error("the handle does not give its informer")
+		}
+		other.Release()
+		if s := other.State(); s.Phase != hook.Stopped {
+			t.Errorf("after the release: %s", s)
+		}
+	})
+}

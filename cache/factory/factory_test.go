@@ -1,0 +1,404 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package factory_test
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/informers/internalinterfaces"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/cache/factory"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// TestS7_FactoryShares: the factory's listers and the cache's handles share one LIST and one WATCH, whoever asked first.
+func TestS7_FactoryShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+		api.Intercept(noStreaming)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		c := newCache(t, api)
+		var f informers.SharedInformerFactory = factory.New(c, nil)
+		maps := cache.For[*corev1.ConfigMap](c)
+		lister := f.Core().V1().ConfigMaps().Lister()
+		generic, err := f.ForResource(corev1.SchemeGroupVersion.WithResource("configmaps"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Core().V1().Secrets().Informer()
+		secrets := cache.For[*corev1.Secret](c)
+		defer start(t, c)()
+		synced(t, maps)
+		synced(t, secrets)
+		synctest.Wait()
+		if obj, err := lister.ConfigMaps("default").Get("a"); err != nil || obj.Name != "a" {
+			t.Errorf("the lister says %v, %v", obj, err)
+		}
+		if list, err := generic.Lister().List(labels.Everything()); err != nil || len(list) != 1 {
+			t.Errorf("the generic lister says %v, %v", list, err)
+		}
+		for _, r := range []fakeapi.Resource{fakeapi.ConfigMaps, fakeapi.Secrets} {
+			if lists, watches := api.Count("list", r), api.Watches(); lists != 1 || watches != 2 {
+				t.Errorf("%d lists of %s, %d watches in all", lists, r.Name, watches)
+			}
+		}
+		// Pinned: the handles' release does not stop what the factory gave out.
+		maps.Release()
+		synctest.Wait()
+		api.Put(fakeapi.ConfigMaps, configMap("b"))
+		synctest.Wait()
+		if _, err := lister.ConfigMaps("default").Get("b"); err != nil {
+			t.Errorf("after the release: %v", err)
+		}
+	})
+}
+
+// TestFactory_Accessors: every accessor of every group gives a registry informer, and so does ForResource for its resource:
+// as many, and the same, as those of client-go's factory.
+func TestFactory_Accessors(t *testing.T) {
+	api := fakeapi.New()
+	c := newCache(t, api)
+	f := factory.New(c, nil)
+	theirs := informers.NewSharedInformerFactory(nil, 0)
+	resources := 0
+	for gv, kinds := range allKinds() {
+		for kind := range kinds {
+			resource, _ := meta.UnsafeGuessKindToResource(gv.WithKind(kind))
+			if _, err := theirs.ForResource(resource); err != nil {
+				if _, err := f.ForResource(resource); err == nil {
+					t.Errorf("ForResource(%s) gives what client-go does not have", resource)
+				}
+				continue
+			}
+			resources++
+			if _, err := f.ForResource(resource); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if n := len(c.States()); n != resources {
+		t.Errorf("%d resources have %d informers", resources, n)
+	}
+	accessors := 0
+	each(f, func(informer toolscache.SharedIndexInformer) { accessors++; _ = informer.GetIndexer() })
+	if n := len(c.States()); n != accessors || accessors < 60 {
+		t.Errorf("%d accessors, %d resources, %d informers; want the same", accessors, resources, n)
+	}
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	if n := len(api.Requests()); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func allKinds() map[schema.GroupVersion]map[string]reflect.Type {
+	all := map[schema.GroupVersion]map[string]reflect.Type{}
+	for gvk, t := range scheme.Scheme.AllKnownTypes() {
+		if all[gvk.GroupVersion()] == nil {
+			all[gvk.GroupVersion()] = map[string]reflect.Type{}
+		}
+		all[gvk.GroupVersion()][gvk.Kind] = t
+	}
+	return all
+}
+
+// each calls do for the informer of every accessor of client-go's factory.
+func each(f informers.SharedInformerFactory, do func(toolscache.SharedIndexInformer)) {
+	call := func(v reflect.Value, name string) reflect.Value { return v.MethodByName(name).Call(nil)[0] }
+	all := reflect.TypeFor[informers.SharedInformerFactory]()
+	for _, group := range methods(all) {
+		if m, _ := all.MethodByName(group); m.Type.NumIn() != 0 || m.Type.NumOut() != 1 || m.Type.Out(0).Name() != "Interface" {
+			continue
+		}
+		g := call(reflect.ValueOf(f), group)
+		for _, version := range methods(g.Type()) {
+			v := call(g, version)
+			for _, resource := range methods(v.Type()) {
+				do(call(v, resource).Interface().(interface {
+					Informer() toolscache.SharedIndexInformer
+				}).Informer())
+			}
+		}
+	}
+}
+
+func methods(t reflect.Type) []string {
+	var names []string
+	for i := range t.NumMethod() {
+		names = append(names, t.Method(i).Name)
+	}
+	return names
+}
+
+// TestFactory_ForOtherResources: what is not built in is an error that says what to do.
+func TestFactory_ForOtherResources(t *testing.T) {
+	c := newCache(t, fakeapi.New())
+	_, err := factory.New(c, nil).ForResource(schema.GroupVersionResource{Group: "test.dev", Version: "v1", Resource: "widgets"})
+	if err == nil || !strings.Contains(err.Error(), "widgets is not a built-in resource; use cache.For") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestFactory_InformerFor: a caller's constructor is used once for its Go type, by the accessors, too; the cache runs its
+// informer, and joins it.
+func TestFactory_InformerFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api.Put(fakeapi.ConfigMaps, configMap("b"))
+		c := newCache(t, api)
+		clientset := kubernetes.NewForConfigOrDie(api.Config())
+		f := factory.New(c, clientset)
+		calls := 0
+		var constructor internalinterfaces.NewInformerFunc = func(given kubernetes.Interface, resync time.Duration) toolscache.SharedIndexInformer {
+			if calls++; given != clientset || resync != 0 {
+				t.Errorf("the constructor is given %v, %s", given, resync)
+			}
+			return coreinformers.NewFilteredConfigMapInformer(given, "default", resync, toolscache.Indexers{}, func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=a" })
+		}
+		informer := f.InformerFor(&corev1.ConfigMap{}, constructor)
+		if f.InformerFor(&corev1.ConfigMap{}, constructor) != informer || calls != 1 {
+			t.Errorf("the constructor was called %d times", calls)
+		}
+		if n := len(api.Requests()); n != 0 {
+			t.Errorf("%d requests before the cache runs", n)
+		}
+		maps := cache.For[*corev1.ConfigMap](c)
+		adopted := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
+		stop := start(t, c)
+		defer stop()
+		synced(t, maps)
+		synced(t, adopted)
+		if list, err := f.Core().V1().ConfigMaps().Lister().List(labels.Everything()); err != nil || len(list) != 1 || list[0].Name != "a" {
+			t.Errorf("the accessor's lister says %v, %v", list, err)
+		}
+		if list, err := maps.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 2 {
+			t.Errorf("the cache's handle lists %d, %v", len(list), err)
+		}
+		if list, err := adopted.List(t.Context(), cache.ListOptions{Namespace: "default"}); err != nil || len(list) != 1 {
+			t.Errorf("the handle of the caller's lists %d, %v", len(list), err)
+		}
+		var states []string
+		for _, s := range c.States() {
+			states = append(states, s.String())
+		}
+		slices.Sort(states)
+		if got := strings.Join(states, "\n"); got != "ConfigMap.v1 (made by its caller; it does not say whether it can list and watch): synced\nConfigMap.v1: synced" {
+			t.Errorf("got %s", got)
+		}
+		stop()
+		if s := adopted.State(); !informer.IsStopped() || s.Phase != hook.Stopped {
+			t.Errorf("after the cache: stopped is %t, the state %s", informer.IsStopped(), s)
+		}
+		if f.InformerFor(&corev1.Secret{}, func(kubernetes.Interface, time.Duration) toolscache.SharedIndexInformer { return nil }) != nil {
+			t.Error("there is an informer that nobody made")
+		}
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "InformerFor(*v1.Secret): there is no constructor, or it returned no informer") {
+			t.Errorf("Validate says %v", err)
+		}
+	})
+}
+
+// TestFactory_RunsAlready: an informer that its maker runs himself is followed, and not taken for one that has stopped.
+func TestFactory_RunsAlready(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		informer := coreinformers.NewConfigMapInformer(fake.NewClientset(configMap("a")), "", 0, toolscache.Indexers{})
+		defer runs(informer)()
+		synctest.Wait()
+		c := cache.New(nil, cache.Options{})
+		f := factory.New(c, nil)
+		f.InformerFor(&corev1.ConfigMap{}, func(kubernetes.Interface, time.Duration) toolscache.SharedIndexInformer { return informer })
+		maps := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
+		defer start(t, c)()
+		synctest.Wait()
+		if s := maps.State(); s.Phase != hook.Synced {
+			t.Errorf("got %s", s)
+		}
+		for obj, err := range maps.Owned(t.Context(), "1", cache.ListOptions{}) {
+			t.Errorf("owned: %v, %v", obj, err)
+		}
+	})
+}
+
+// TestFactory_WaitForCacheSync: it waits for what was asked for until that is synced, or its context or the cache ends.
+func TestFactory_WaitForCacheSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+		api.Intercept(forbidden(fakeapi.Secrets))
+		c := newCache(t, api)
+		f := factory.New(c, nil)
+		maps, secrets := reflect.TypeFor[*corev1.ConfigMap](), reflect.TypeFor[*corev1.Secret]()
+		_ = f.Core().V1().ConfigMaps().Informer()
+		waiting := make(chan map[reflect.Type]bool)
+		go func() { waiting <- f.WaitForCacheSync(nil) }()
+		synctest.Wait()
+		select {
+		case <-waiting:
+			t.Error("it does not wait for the cache to run")
+		default:
+		}
+		stop := start(t, c)
+		defer stop()
+		if got := <-waiting; len(got) != 1 || !got[maps] {
+			t.Errorf("got %v", got)
+		}
+		_ = f.Core().V1().Secrets().Informer()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		result := f.WaitForCacheSyncWithContext(ctx)
+		if result.Synced[secrets] || !result.Synced[maps] || result.AsError() == nil || !strings.Contains(result.Err.Error(), "no right to") {
+			t.Errorf("got %v", result)
+		}
+		go func() { waiting <- f.WaitForCacheSync(nil) }()
+		stop()
+		if got := <-waiting; len(got) != 2 || got[secrets] {
+			t.Errorf("after the cache: %v", got)
+		}
+		if result := f.WaitForCacheSyncWithContext(t.Context()); result.Err == nil || !strings.Contains(result.Err.Error(), "never will be") {
+			t.Errorf("after the cache: %v", result)
+		}
+	})
+}
+
+// TestFactory_HostStartsIt: starting and shutting down the factory, and running its informers, as its users may do, starts and
+// stops nothing, before the cache runs and while it does.
+func TestFactory_HostStartsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		c := newCache(t, api)
+		f := factory.New(c, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		informer := f.Core().V1().ConfigMaps().Informer()
+		host := func() {
+			f.Start(ctx.Done())
+			f.StartWithContext(ctx)
+			go informer.Run(ctx.Done())
+			go informer.RunWithContext(ctx)
+			f.Shutdown()
+			synctest.Wait()
+		}
+		host()
+		if n := len(api.Requests()); n != 0 {
+			t.Errorf("%d requests before the cache runs", n)
+		}
+		defer start(t, c)()
+		host()
+		cancel()
+		f.Shutdown()
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		synctest.Wait()
+		if _, err := f.Core().V1().ConfigMaps().Lister().ConfigMaps("default").Get("a"); err != nil || informer.IsStopped() {
+			t.Errorf("the informer stopped with the host's context: %v", err)
+		}
+		if n := api.Watches(); n != 1 {
+			t.Errorf("%d watches", n)
+		}
+	})
+}
+
+// TestFactory_SchemeWithout: for a kind that the cache's scheme does not know the client is used; without one it is reported.
+func TestFactory_SchemeWithout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Deployments)
+		api.Put(fakeapi.Deployments, deployment("a"))
+		backend, err := client.New(api.Config(), client.Options{Scheme: runtime.NewScheme()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := cache.New(backend, cache.Options{})
+		without := factory.New(c, nil)
+		_ = without.Apps().V1().Deployments().Informer()
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "*v1.Deployment: give factory.New a client") {
+			t.Errorf("Validate says %v", err)
+		}
+		f := factory.New(c, kubernetes.NewForConfigOrDie(api.Config()))
+		lister := f.Apps().V1().Deployments().Lister()
+		defer start(t, c)()
+		if got := f.WaitForCacheSync(nil); !got[reflect.TypeFor[*appsv1.Deployment]()] {
+			t.Errorf("got %v", got)
+		}
+		if _, err := lister.Deployments("default").Get("a"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestFactory_NoBackend: handles of a cache without a Backend say what to do, all of them, and it runs all the same.
+func TestFactory_NoBackend(t *testing.T) {
+	c := cache.New(nil, cache.Options{})
+	maps := cache.For[*corev1.ConfigMap](c)
+	if c.Validate() == nil {
+		t.Fatal("Validate finds nothing")
+	}
+	if _, err := maps.Get(t.Context(), key("a")); err == nil || !strings.Contains(err.Error(), "the cache has no Backend") {
+		t.Errorf("Get says %v", err)
+	}
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "give cache.New a client") {
+		t.Errorf("Validate says %v", err)
+	}
+	start(t, c)()
+}
+
+// TestFactory_FakeClientset: without a Backend everything comes from the client, with one LIST and one WATCH each.
+func TestFactory_FakeClientset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clientset := fake.NewClientset(configMap("a"), deployment("a"))
+		c := cache.New(nil, cache.Options{})
+		f := factory.New(c, clientset)
+		lister := f.Core().V1().ConfigMaps().Lister()
+		deployments, err := f.ForResource(appsv1.SchemeGroupVersion.WithResource("deployments"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps := cache.Adopt[*corev1.ConfigMap](c, f.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
+		stop := start(t, c)
+		defer stop()
+		if result := f.WaitForCacheSyncWithContext(t.Context()); result.Err != nil || len(result.Synced) != 2 {
+			t.Errorf("got %v", result)
+		}
+		if _, err := lister.ConfigMaps("default").Get("a"); err != nil {
+			t.Error(err)
+		}
+		if _, err := deployments.Lister().ByNamespace("default").Get("a"); err != nil {
+			t.Error(err)
+		}
+		if _, err := f.Apps().V1().Deployments().Lister().Deployments("default").Get("a"); err != nil {
+			t.Error(err)
+		}
+		if obj, err := maps.Get(t.Context(), key("a")); err != nil || obj.Name != "a" {
+			t.Errorf("the handle says %v, %v", obj, err)
+		}
+		synctest.Wait() // for the watches
+		if n := len(clientset.Actions()); n != 4 {
+			t.Errorf("%d requests: %v", n, clientset.Actions())
+		}
+		stop()
+		if s := maps.State(); s.Phase != hook.Stopped {
+			t.Errorf("after the cache: %s", s)
+		}
+	})
+}

@@ -1,0 +1,301 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package factory_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	k8stesting "k8s.io/client-go/testing"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/cache/factory"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// What people know from client-go works with our informers: one test for each.
+
+// familiar runs a test in a bubble, with a factory over an API server. run runs the cache, until the test is over.
+func familiar(t *testing.T, test func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func())) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		c := newCache(t, api)
+		stop := func() {}
+		defer func() { stop() }()
+		test(t, api, factory.New(c, nil), func() {
+			stop = start(t, c)
+			synctest.Wait()
+		})
+	})
+}
+
+func TestFamiliar_IndexFuncsAndByIndex(t *testing.T) {
+	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
+		for name, data := range map[string]string{"a": "x", "b": "y", "c": "x"} {
+			api.Put(fakeapi.ConfigMaps, configMap(name, data))
+		}
+		maps := f.Core().V1().ConfigMaps()
+		byData := func(obj any) ([]string, error) { return []string{obj.(*corev1.ConfigMap).Data["data"]}, nil }
+		if err := maps.Informer().AddIndexers(toolscache.Indexers{"before": byData}); err != nil {
+			t.Fatal(err)
+		}
+		run()
+		if err := maps.Informer().AddIndexers(toolscache.Indexers{"after": byData}); err != nil {
+			t.Fatal(err)
+		}
+		for _, index := range []string{"before", "after"} {
+			objects, err := maps.Informer().GetIndexer().ByIndex(index, "x")
+			var names []string
+			for _, obj := range objects {
+				names = append(names, obj.(*corev1.ConfigMap).Name)
+			}
+			if slices.Sort(names); err != nil || strings.Join(names, " ") != "a c" {
+				t.Errorf("the index %s has %v, %v", index, names, err)
+			}
+		}
+		api.Put(fakeapi.ConfigMaps, configMap("a", "z"))
+		synctest.Wait()
+		if keys, err := maps.Informer().GetIndexer().IndexKeys("after", "z"); err != nil || len(keys) != 1 {
+			t.Errorf("after a change: %v, %v", keys, err)
+		}
+	})
+}
+
+func TestFamiliar_NamespaceListers(t *testing.T) {
+	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		elsewhere := configMap("b")
+		elsewhere.Namespace = "elsewhere"
+		api.Put(fakeapi.ConfigMaps, elsewhere)
+		maps := f.Core().V1().ConfigMaps().Lister()
+		run()
+		list, err := maps.ConfigMaps("elsewhere").List(labels.Everything())
+		if err != nil || len(list) != 1 || list[0].Name != "b" {
+			t.Errorf("got %v, %v", list, err)
+		}
+		if _, err := maps.ConfigMaps("elsewhere").Get("a"); !apierrors.IsNotFound(err) {
+			t.Errorf("got %v", err)
+		}
+		selected, err := maps.List(labels.SelectorFromSet(labels.Set{"name": "a"}))
+		if err != nil || len(selected) != 1 || selected[0].Name != "a" {
+			t.Errorf("got %v, %v", selected, err)
+		}
+	})
+}
+
+func TestFamiliar_GeneratedListers(t *testing.T) {
+	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		lister := corelisters.NewConfigMapLister(f.Core().V1().ConfigMaps().TypedInformer().GetIndexer())
+		run()
+		if obj, err := lister.ConfigMaps("default").Get("a"); err != nil || obj.Name != "a" {
+			t.Errorf("got %v, %v", obj, err)
+		}
+		if len(must(lister.List(labels.Everything()))) != 1 {
+			t.Error("the object is not listed")
+		}
+	})
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// TestFamiliar_ResyncPeriods: each handler of an informer is resynced in its own period, added before or after the start, and
+// one without a period never is.
+func TestFamiliar_ResyncPeriods(t *testing.T) {
+	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		informer := f.Core().V1().ConfigMaps().Informer()
+		counter := func(n *atomic.Int64) toolscache.ResourceEventHandler {
+			return toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
+				if before.(metav1.Object).GetResourceVersion() == after.(metav1.Object).GetResourceVersion() {
+					n.Add(1)
+				}
+			}}
+		}
+		var minutely, secondly, never, neverEither atomic.Int64
+		must(informer.AddEventHandlerWithResyncPeriod(counter(&minutely), time.Minute))
+		must(informer.AddEventHandler(counter(&never)))
+		run()
+		period := 10 * time.Second
+		must(informer.AddEventHandlerWithOptions(counter(&secondly), toolscache.HandlerOptions{ResyncPeriod: &period}))
+		must(informer.AddEventHandlerWithOptions(counter(&neverEither), toolscache.HandlerOptions{}))
+		time.Sleep(10*time.Minute + 30*time.Second)
+		// Give or take what the checks, once in a second, add to each period.
+		if n := minutely.Load(); n < 9 || n > 10 {
+			t.Errorf("%d resyncs of the handler with a period of a minute", n)
+		}
+		if n := secondly.Load(); n < 55 || n > 63 {
+			t.Errorf("%d resyncs of the handler with a period of 10 seconds", n)
+		}
+		if n := never.Load() + neverEither.Load(); n != 0 {
+			t.Errorf("%d resyncs of the handlers without a period", n)
+		}
+	})
+}
+
+// TestFamiliar_LastKnownVersion: a watch that breaks goes on where it was, and a relist asks for nothing older than that.
+func TestFamiliar_LastKnownVersion(t *testing.T) {
+	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
+		api.Intercept(noStreaming)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		informer := f.Core().V1().ConfigMaps().Informer()
+		run()
+		time.Sleep(time.Minute)
+		api.Put(fakeapi.ConfigMaps, configMap("a", "1"))
+		synctest.Wait()
+		last := informer.LastSyncResourceVersion()
+		if last != api.Version() {
+			t.Errorf("the informer is at %s, the API server at %s", last, api.Version())
+		}
+		asked := func(verb string) string {
+			for _, r := range slices.Backward(api.Requests()) {
+				if r.Verb == verb {
+					return r.Query.Get("resourceVersion")
+				}
+			}
+			return "nothing"
+		}
+		lists := api.Count("list", fakeapi.ConfigMaps)
+		api.CutWatches()
+		time.Sleep(time.Minute)
+		if n := api.Count("list", fakeapi.ConfigMaps) - lists; asked("watch") != last || n != 0 {
+			t.Errorf("after the watch broke it watches from %s, with %d lists; it had come to %s", asked("watch"), n, last)
+		}
+		// A version that is too old makes it list anew.
+		var once atomic.Bool
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if r.Streaming() || r.Verb != "watch" {
+				return noStreaming(r)
+			}
+			if once.Swap(true) {
+				return nil, nil
+			}
+			return r.Send(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}`)
+		})
+		api.CutWatches()
+		time.Sleep(time.Minute)
+		if n := api.Count("list", fakeapi.ConfigMaps) - lists; asked("list") != last || n != 1 {
+			t.Errorf("%d relists, from %s; it had come to %s", n, asked("list"), last)
+		}
+	})
+}
+
+// TestFamiliar_Tombstones: what was deleted while nobody watched comes as DeletedFinalStateUnknown, with the last known state.
+func TestFamiliar_Tombstones(t *testing.T) {
+	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
+		api.Put(fakeapi.ConfigMaps, configMap("a", "last"))
+		informer := f.Core().V1().ConfigMaps().Informer()
+		var deleted atomic.Value
+		must(informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { deleted.Store(obj) }}))
+		run()
+		time.Sleep(time.Minute)
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		api.CutWatches()
+		time.Sleep(time.Minute)
+		api.Remove(fakeapi.ConfigMaps, "default", "a")
+		api.Expire()
+		api.Intercept(nil)
+		time.Sleep(time.Minute)
+		tombstone, ok := deleted.Load().(toolscache.DeletedFinalStateUnknown)
+		if !ok || tombstone.Key != "default/a" || tombstone.Obj.(*corev1.ConfigMap).Data["data"] != "last" {
+			t.Errorf("got %#v", deleted.Load())
+		}
+	})
+}
+
+func TestFamiliar_ForResource(t *testing.T) {
+	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		generic, err := f.ForResource(corev1.SchemeGroupVersion.WithResource("configmaps"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if generic.Informer().GetIndexer() != f.Core().V1().ConfigMaps().Informer().GetIndexer() {
+			t.Error("it is not the accessor's informer")
+		}
+		run()
+		if obj, err := generic.Lister().ByNamespace("default").Get("a"); err != nil || obj.(*corev1.ConfigMap).Name != "a" {
+			t.Errorf("got %v, %v", obj, err)
+		}
+		if _, err := generic.Lister().ByNamespace("default").Get("b"); !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "configmaps") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestFamiliar_WaitForCacheSync(t *testing.T) {
+	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		informer := f.Core().V1().ConfigMaps().Informer()
+		seen := must(informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}))
+		synced := make(chan bool)
+		go func() { synced <- toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced, seen.HasSynced) }()
+		go func() {
+			synced <- toolscache.WaitFor(t.Context(), "", // without a log
+				informer.HasSyncedChecker(), seen.HasSyncedChecker())
+		}()
+		run()
+		for range 2 {
+			if !<-synced {
+				t.Error("it is not synced")
+			}
+		}
+		for kind, ok := range f.WaitForCacheSync(t.Context().Done()) {
+			if !ok {
+				t.Errorf("%s is not synced", kind)
+			}
+		}
+	})
+}
+
+// TestFamiliar_FakeClientsetWithWatchReactor: events that a test sends through a watch reactor come to handlers and listers.
+func TestFamiliar_FakeClientsetWithWatchReactor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clientset := fake.NewClientset()
+		watcher := watch.NewFake()
+		clientset.PrependWatchReactor("configmaps", k8stesting.DefaultWatchReactor(watcher, nil))
+		c := cache.New(nil, cache.Options{})
+		f := factory.New(c, clientset)
+		maps := f.Core().V1().ConfigMaps()
+		events := make(chan string, 10)
+		must(maps.Informer().AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { events <- "add " + obj.(*corev1.ConfigMap).Name },
+			UpdateFunc: func(_, obj any) { events <- "update " + obj.(*corev1.ConfigMap).Name },
+			DeleteFunc: func(obj any) { events <- "delete " + obj.(*corev1.ConfigMap).Name },
+		}))
+		stop := start(t, c)
+		defer stop()
+		f.WaitForCacheSync(nil)
+		watcher.Add(configMap("a"))
+		watcher.Modify(configMap("a", "1"))
+		synctest.Wait()
+		if obj, err := maps.Lister().ConfigMaps("default").Get("a"); err != nil || obj.Data["data"] != "1" {
+			t.Errorf("got %v, %v", obj, err)
+		}
+		watcher.Delete(configMap("a", "1"))
+		if got := []string{<-events, <-events, <-events}; !slices.Equal(got, []string{"add a", "update a", "delete a"}) {
+			t.Errorf("got %q", got)
+		}
+	})
+}

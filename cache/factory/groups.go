@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package factory
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/informers/admissionregistration"
+	"k8s.io/client-go/informers/apiserverinternal"
+	"k8s.io/client-go/informers/apps"
+	"k8s.io/client-go/informers/autoscaling"
+	"k8s.io/client-go/informers/batch"
+	"k8s.io/client-go/informers/certificates"
+	"k8s.io/client-go/informers/coordination"
+	"k8s.io/client-go/informers/core"
+	"k8s.io/client-go/informers/discovery"
+	"k8s.io/client-go/informers/events"
+	"k8s.io/client-go/informers/extensions"
+	"k8s.io/client-go/informers/flowcontrol"
+	"k8s.io/client-go/informers/lifecycle"
+	"k8s.io/client-go/informers/networking"
+	"k8s.io/client-go/informers/node"
+	"k8s.io/client-go/informers/policy"
+	"k8s.io/client-go/informers/rbac"
+	"k8s.io/client-go/informers/resource"
+	"k8s.io/client-go/informers/scheduling"
+	"k8s.io/client-go/informers/storage"
+	"k8s.io/client-go/informers/storagemigration"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/cache"
+)
+
+// ForResource returns the informer for a built-in resource, as its accessor does, and a lister of it.
+// Any other resource is an error.
+func (f *factory) ForResource(of schema.GroupVersionResource) (informers.GenericInformer, error) {
+	// client-go's informer never runs, unless the cache cannot list the kind.
+	standard, err := informers.NewSharedInformerFactory(f.client, resyncCheck).ForResource(of)
+	obj := builtIn(of)
+	if err != nil || obj == nil {
+		return nil, fmt.Errorf("%s is not a built-in resource; use cache.For with its Go type, or cache.ForScope with *unstructured.Unstructured", of)
+	}
+	shared := accessors{f}.InformerFor(obj, func(kubernetes.Interface, time.Duration) toolscache.SharedIndexInformer {
+		return standard.Informer()
+	})
+	return generic{shared, of.GroupResource()}, nil
+}
+
+// builtIn returns an example of the objects of a resource, or nil if client-go's scheme has none. A
+// kind with a list is a resource, and its name follows the usual rule.
+func builtIn(of schema.GroupVersionResource) runtime.Object {
+	for kind, t := range scheme.Scheme.KnownTypes(of.GroupVersion()) {
+		gvk := of.GroupVersion().WithKind(kind)
+		if plural, _ := meta.UnsafeGuessKindToResource(gvk); plural != of || !scheme.Scheme.Recognizes(listKind(gvk)) {
+			continue
+		}
+		if obj, ok := reflect.New(t).Interface().(cache.Object); ok {
+			return obj
+		}
+	}
+	return nil
+}
+
+// generic implements informers.GenericInformer.
+type generic struct {
+	shared   toolscache.SharedIndexInformer
+	resource schema.GroupResource
+}
+
+// Informer returns the informer.
+func (g generic) Informer() toolscache.SharedIndexInformer { return g.shared }
+
+// Lister returns a lister of the informer.
+func (g generic) Lister() toolscache.GenericLister {
+	return toolscache.NewGenericLister(g.shared.GetIndexer(), g.resource)
+}
+
+// The accessors of the API groups.
+
+// Admissionregistration returns the informers of the group.
+func (f *factory) Admissionregistration() admissionregistration.Interface {
+	return admissionregistration.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Internal returns the informers of the group.
+func (f *factory) Internal() apiserverinternal.Interface {
+	return apiserverinternal.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Apps returns the informers of the group.
+func (f *factory) Apps() apps.Interface {
+	return apps.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Autoscaling returns the informers of the group.
+func (f *factory) Autoscaling() autoscaling.Interface {
+	return autoscaling.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Batch returns the informers of the group.
+func (f *factory) Batch() batch.Interface {
+	return batch.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Certificates returns the informers of the group.
+func (f *factory) Certificates() certificates.Interface {
+	return certificates.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Coordination returns the informers of the group.
+func (f *factory) Coordination() coordination.Interface {
+	return coordination.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Core returns the informers of the group.
+func (f *factory) Core() core.Interface {
+	return core.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Discovery returns the informers of the group.
+func (f *factory) Discovery() discovery.Interface {
+	return discovery.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Events returns the informers of the group.
+func (f *factory) Events() events.Interface {
+	return events.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Extensions returns the informers of the group.
+func (f *factory) Extensions() extensions.Interface {
+	return extensions.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Flowcontrol returns the informers of the group.
+func (f *factory) Flowcontrol() flowcontrol.Interface {
+	return flowcontrol.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Lifecycle returns the informers of the group.
+func (f *factory) Lifecycle() lifecycle.Interface {
+	return lifecycle.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Networking returns the informers of the group.
+func (f *factory) Networking() networking.Interface {
+	return networking.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Node returns the informers of the group.
+func (f *factory) Node() node.Interface {
+	return node.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Policy returns the informers of the group.
+func (f *factory) Policy() policy.Interface {
+	return policy.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Rbac returns the informers of the group.
+func (f *factory) Rbac() rbac.Interface {
+	return rbac.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Resource returns the informers of the group.
+func (f *factory) Resource() resource.Interface {
+	return resource.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Scheduling returns the informers of the group.
+func (f *factory) Scheduling() scheduling.Interface {
+	return scheduling.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Storage returns the informers of the group.
+func (f *factory) Storage() storage.Interface {
+	return storage.New(accessors{f}, metav1.NamespaceAll, nil)
+}
+
+// Storagemigration returns the informers of the group.
+func (f *factory) Storagemigration() storagemigration.Interface {
+	return storagemigration.New(accessors{f}, metav1.NamespaceAll, nil)
+}

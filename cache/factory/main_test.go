@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package factory_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newCache makes a cache of the API server.
+func newCache(t testing.TB, api *fakeapi.Server) *cache.Cache {
+	t.Helper()
+	c, err := client.New(api.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cache.New(c, cache.Options{})
+}
+
+// run runs f until the function that it returns is called, which joins it.
+func run(f func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { f(ctx) })
+	return sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
+// start runs the cache until the function that it returns is called, which joins it.
+func start(t testing.TB, c *cache.Cache) (stop func()) {
+	t.Helper()
+	return run(func(ctx context.Context) {
+		if err := c.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// runs makes the host run an informer.
+func runs(informer toolscache.SharedIndexInformer) (stop func()) {
+	return run(informer.RunWithContext)
+}
+
+// synced waits for a handle.
+func synced[T cache.Object](t testing.TB, h *cache.Handle[T]) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	if err := h.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "default", Name: name}
+}
+
+func configMap(name string, data ...string) *corev1.ConfigMap {
+	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"name": name}}}
+	for _, d := range data {
+		c.Data = map[string]string{"data": d}
+	}
+	return c
+}
+
+func deployment(name string) *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+}
+
+// forbidden answers the requests for a resource with 403.
+func forbidden(of fakeapi.Resource) func(*fakeapi.Request) (*http.Response, error) {
+	return func(r *fakeapi.Request) (*http.Response, error) {
+		if r.Resource.Resource != of.Name {
+			return nil, nil
+		}
+		return r.Fail(http.StatusForbidden, "no right to "+r.Verb)
+	}
+}
+
+// noStreaming refuses to stream initial lists, as an API server without the feature does.
+func noStreaming(r *fakeapi.Request) (*http.Response, error) {
+	if r.Streaming() {
+		return r.Fail(http.StatusUnprocessableEntity, "sendInitialEvents is forbidden")
+	}
+	return nil, nil
+}

@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// TestC6_Adopted: an informer of the host program is waited for like any other. With a backend the API server says as what its
+// kind is served, and where it is; without one the usual plural is taken, at any server.
+func TestC6_Adopted(t *testing.T) {
+	for name, backend := range map[string]bool{"with a backend": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				renamed := fakeapi.ConfigMaps
+				renamed.Name = "mappen"
+				api := fakeapi.New(fakeapi.Secrets, renamed)
+				api.Lag(lag)
+				factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(api.Config()), 0)
+				c := cache.New(nil, cache.Options{})
+				if backend {
+					c, _ = newCache(t, api)
+				}
+				secrets := factory.Core().V1().Secrets().Informer()
+				d := declared(cache.Adopt[*corev1.Secret](c, secrets, cache.AdoptOptions{}))
+				maps := declared(cache.Adopt[*corev1.ConfigMap](c, factory.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{Scope: meta.RESTScopeNamespace}))
+				stop := start(t, c)
+				defer stop()
+				stopHost := runs(secrets)
+				defer stopHost()
+				time.Sleep(time.Second)
+				put := func() cache.Written {
+					return writtenOf(fakeapi.Secrets, api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "a", Name: "a", Annotations: map[string]string{"at": api.Version()}}}))
+				}
+				w := put()
+				expect(t, d, w, "gap", "at once")
+				there := w
+				there.Host = "https://elsewhere.test"
+				expect(t, d, there, map[bool]string{true: "shown", false: "gap"}[backend], "elsewhere")
+				there.Host, there.Resource.Resource = fakeapi.Host, "configmaps"
+				expect(t, maps, there, map[bool]string{true: "shown", false: "gap"}[backend], "the usual plural")
+				there.Resource.Resource = "mappen"
+				expect(t, maps, there, map[bool]string{true: "gap", false: "shown"}[backend], "the true plural")
+				n := notify(t, d, w)
+				time.Sleep(lag)
+				n.called(1, "the watch was there")
+				expect(t, d, w, "shown", "the watch was there")
+				if !d.Relisted(w) {
+					t.Error("who knows what it has listed")
+				}
+				w = put()
+				n = notify(t, d, w)
+				if backend { // the cache ends before the host does
+					stop()
+				} else {
+					stopHost()
+					n.called(0, "the host's informer does not say that it has stopped")
+					n.cancel()
+					expect(t, d, w, "unclear", "it has stopped")
+					n = &waiting{t: t}
+					n.calls.Store(1)
+				}
+				n.called(1, "the end")
+			})
+		})
+	}
+}
+
+// TestC6_AdoptedIsLeftAlone: with the last release the host's informer is rid of our event handler.
+func TestC6_AdoptedIsLeftAlone(t *testing.T) {
+	for name, running := range map[string]bool{"the cache runs": true, "it does not": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.Secrets)
+				factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(api.Config()), 0)
+				informer := &counting{SharedIndexInformer: factory.Core().V1().Secrets().Informer()}
+				defer runs(informer)()
+				time.Sleep(time.Second)
+				c := cache.New(nil, cache.Options{})
+				if running {
+					defer start(t, c)()
+				}
+				h := cache.Adopt[*corev1.Secret](c, informer, cache.AdoptOptions{})
+				w := cache.Written{Resource: schema.GroupResource{Resource: "secrets"}, Namespace: "default", Name: "a", UID: "u", ResourceVersion: "1000"}
+				n, m := notify(t, declared(h), w), notify(t, declared(h), w)
+				if informer.handlers != 1 {
+					t.Errorf("%d handlers", informer.handlers)
+				}
+				h.Release()
+				n.called(1, "released")
+				m.called(1, "released")
+				if informer.handlers != 0 {
+					t.Errorf("%d handlers", informer.handlers)
+				}
+			})
+		})
+	}
+}
+
+// counting counts event handlers.
+type counting struct {
+	toolscache.SharedIndexInformer
+
+	handlers int
+}
+
+func (c *counting) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	c.handlers++
+	return c.SharedIndexInformer.AddEventHandlerWithOptions(h, o)
+}
+
+func (c *counting) RemoveEventHandler(r toolscache.ResourceEventHandlerRegistration) error {
+	c.handlers--
+	return c.SharedIndexInformer.RemoveEventHandler(r)
+}
+
+// TestC6_Watched: an informer that no cache knows of is waited for where it is recognized: by the type that client-go knows, the
+// name of one that it does not know, the kind of an unstructured object in the store, or the very object.
+func TestC6_Watched(t *testing.T) {
+	resource := func(group, name string) schema.GroupResource {
+		return schema.GroupResource{Group: group, Resource: name}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Secrets, widgets)
+		api.Lag(lag)
+		factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(api.Config()), 0)
+		raw := dynamicinformer.NewDynamicSharedInformerFactory(dynamic.NewForConfigOrDie(api.Config()), 0)
+		gvr := schema.GroupVersionResource{Group: "test.dev", Version: "v1", Resource: "widgets"}
+		known, unstruct := factory.Core().V1().Secrets().Informer(), raw.ForResource(gvr).Informer()
+		named := dynamicinformer.NewDynamicSharedInformerFactory(dynamic.NewForConfigOrDie(api.Config()), 0).ForResource(gvr).Informer()
+		if err := named.SetTransform(asWidget); err != nil {
+			t.Fatal(err)
+		}
+		typed := cache.Adopt[*corev1.Secret](nil, known, cache.AdoptOptions{})
+		untyped := cache.Adopt[*unstructured.Unstructured](nil, unstruct, cache.AdoptOptions{})
+		byName := cache.Adopt[*Widget](nil, named, cache.AdoptOptions{})
+		for _, i := range []toolscache.SharedIndexInformer{known, unstruct, named} {
+			defer runs(i)()
+		}
+		time.Sleep(time.Second)
+		secret := writtenOf(fakeapi.Secrets, api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}))
+		w := writtenOf(widgets, api.Put(widgets, widget("a", int64(1))))
+		// It cannot be known yet what the unstructured ones are.
+		for _, c := range []struct {
+			what               string
+			w                  cache.Written
+			secret, raw, named string
+		}{{"secret", secret, "gap", "shown", "shown"}, {"widget", w, "shown", "shown", "gap"}} {
+			expect(t, declared(typed), c.w, c.secret, "typed, "+c.what)
+			expect(t, declared(untyped), c.w, c.raw, "unstructured, "+c.what)
+			expect(t, declared(byName), c.w, c.named, "named, "+c.what)
+		}
+		n := notify(t, declared(typed), secret)
+		time.Sleep(lag)
+		n.called(1, "the watch was there")
+		expect(t, declared(typed, untyped, byName), secret, "shown", "the watch was there")
+		expect(t, declared(typed, untyped, byName), w, "shown", "the watch was there")
+		// The kind of the one in the store says what all are.
+		w = writtenOf(widgets, api.Put(widgets, widget("b", int64(1))))
+		expect(t, declared(untyped), w, "gap", "the second one")
+		elsewhere := w
+		elsewhere.Resource = resource("other.dev", "widgets")
+		expect(t, declared(untyped), elsewhere, "shown", "another group")
+		expect(t, declared(byName), elsewhere, "gap", "whose group nobody knows")
+		// An unusual plural is learned from an object that is there.
+		odd := cache.Written{Resource: resource("test.dev", "widgetten"), Namespace: "default", Name: "c", UID: "u", ResourceVersion: "1000"}
+		expect(t, declared(byName), odd, "shown", "an unusual plural")
+		a := odd
+		a.Name, a.UID = "a", api.Object(widgets, "default", "a").GetUID()
+		expect(t, declared(byName), a, "gap", "the very object")
+		expect(t, declared(byName), odd, "gap", "the unusual plural, learned")
+		// Released, it is not waited for.
+		n = notify(t, declared(byName), odd)
+		byName.Release()
+		n.called(1, "released")
+		expect(t, declared(byName), odd, "shown", "released")
+		typed.Release()
+		untyped.Release()
+		none := cache.Adopt[*corev1.Secret](nil, nil, cache.AdoptOptions{})
+		none.Release()
+		expect(t, declared(none), w, "shown", "nothing is declared")
+	})
+}
+
+// TestC6_WatchedIsNotRead: what is only watched raw cannot be read in a Reconcile by way of a handle.
+func TestC6_WatchedIsNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		c, _ := newCache(t, api)
+		h := cache.For[*corev1.ConfigMap](c)
+		defer start(t, c)()
+		synced(t, h)
+		other := cache.Adopt[*corev1.ConfigMap](nil, h.Informer(), cache.AdoptOptions{})
+		if _, err := h.List(declared(other).Context(t.Context()), cache.ListOptions{}); err == nil {
+			t.Error("read")
+		}
+		w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		synctest.Wait()
+		expect(t, declared(other), w, "shown", "an informer of the cache's own")
+		expect(t, declared(other), goneOf(w), "gap", "an informer of the cache's own")
+		other.Release()
+	})
+}
+
+// asWidget is a transform.
+func asWidget(obj any) (any, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj, nil
+	}
+	w := &Widget{}
+	return w, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, w)
+}

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"context"
+	"time"
+
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// pinned is an informer that the cache runs, and never stops before its own end.
+type pinned struct{ toolscache.SharedIndexInformer }
+
+// Run waits until it is asked to stop. The cache runs the informer.
+func (p pinned) Run(stop <-chan struct{}) { <-stop }
+
+// RunWithContext waits until ctx is done. The cache runs the informer.
+func (p pinned) RunWithContext(ctx context.Context) { <-ctx.Done() }
+
+// resyncCheck is how often client-go's informer looks whether an event handler is due to see every object again. It is the
+// least that client-go allows. With 0 it would ignore the periods that handlers are added with.
+const resyncCheck = time.Second
+
+// ownResync is an informer whose event handlers see objects again only if they are added with a resync period of their own.
+// client-go would give the others that of its checks.
+type ownResync struct{ toolscache.SharedIndexInformer }
+
+// AddEventHandler adds a handler that is not resynced.
+func (o ownResync) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	return o.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
+}
+
+// AddEventHandlerWithOptions adds a handler that is resynced if the options say so.
+func (o ownResync) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	if options.ResyncPeriod == nil {
+		options.ResyncPeriod = new(time.Duration)
+	}
+	return o.SharedIndexInformer.AddEventHandlerWithOptions(h, options)
+}

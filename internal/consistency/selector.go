@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package consistency
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+// Excludes reports whether the selectors are known to exclude what was written. In doubt they do not.
+func (c *Copy) Excludes(w *Write) bool {
+	if c.Labels == nil && c.Fields == nil {
+		return false
+	}
+	if w.Object == nil {
+		return w.Subresource == "scale" // it changes no labels: what is absent is excluded, or its own creation is still to come
+	}
+	o, err := meta.Accessor(w.Object)
+	if err != nil {
+		return false
+	}
+	if kind := w.Object.GetObjectKind().GroupVersionKind().Kind; kind != "" && kind != c.Kind.Kind && kind != "PartialObjectMetadata" {
+		return false // a subresource, such as a Scale, has other labels
+	}
+	if w.Hashed != nil {
+		return c.excludesHashed(w, o.GetLabels())
+	}
+	if c.Labels != nil && !c.Labels.Matches(labels.Set(o.GetLabels())) {
+		return true
+	}
+	if c.Fields == nil {
+		return false
+	}
+	f := fieldsOf{meta: o, object: w.Object, gvk: c.Kind}
+	for _, r := range c.Fields.Requirements() {
+		if f.fails(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// fieldsOf evaluates field selectors as the API server does: by path, where a field that is not there is empty.
+type fieldsOf struct {
+	meta    metav1.Object
+	object  runtime.Object
+	gvk     schema.GroupVersionKind
+	content map[string]any
+}
+
+// fails says whether a requirement is known not to be met.
+func (f *fieldsOf) fails(r fields.Requirement) bool {
+	value, known := f.value(r)
+	switch {
+	case !known:
+		return false
+	case r.Operator == selection.NotEquals:
+		return value == r.Value
+	default:
+		return value != r.Value
+	}
+}
+
+func (f *fieldsOf) value(r fields.Requirement) (value string, known bool) {
+	switch r.Field {
+	case "metadata.name":
+		return f.meta.GetName(), true
+	case "metadata.namespace":
+		return f.meta.GetNamespace(), true
+	case "status.successful": // of jobs; it is no path
+		return "", false
+	}
+	if f.content == nil {
+		f.content = f.read()
+	}
+	if f.content == nil {
+		return "", false
+	}
+	found, there, err := unstructured.NestedFieldNoCopy(f.content, strings.Split(r.Field, ".")...)
+	switch {
+	case err != nil:
+		return "", false
+	case !there:
+		return "", r.Value != "false" && r.Value != "0" // which a field that is not there may mean
+	}
+	switch found.(type) {
+	case map[string]any, []any: // such as source of core events
+		return "", false
+	}
+	return fmt.Sprint(found), true
+}
+
+// read returns the fields of an object that is whole, and of the version that the informer reads; else nil.
+func (f *fieldsOf) read() map[string]any {
+	if _, ok := f.object.(*metav1.PartialObjectMetadata); ok {
+		return nil
+	}
+	if gv := f.object.GetObjectKind().GroupVersionKind().GroupVersion(); !gv.Empty() && gv != f.gvk.GroupVersion() {
+		return nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(f.object)
+	if err != nil {
+		return nil
+	}
+	return content
+}
+
+// excludesHashed is Excludes for a hashed write. It decides selectors of labels by equality and
+// existence, and those of the fields metadata.namespace and metadata.name. In doubt it is false.
+func (c *Copy) excludesHashed(w *Write, o map[string]string) bool {
+	if c.Labels != nil {
+		if set, known := w.labelsFor(c.Labels, o); known && !c.Labels.Matches(set) {
+			return true
+		}
+	}
+	if c.Fields == nil {
+		return false
+	}
+	for _, r := range c.Fields.Requirements() {
+		if equal, known := w.fieldIs(r, c.Place, c.Fields); known && equal == (r.Operator == selection.NotEquals) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package consistency
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// Compare returns, as writes, what the store does not show of a list of a place.
+func (c *Copy) Compare(list *metav1.PartialObjectMetadataList, at types.NamespacedName, w *Write) (unseen []Write) {
+	items := map[types.UID]*metav1.PartialObjectMetadata{}
+	for n := range list.Items {
+		items[list.Items[n].UID] = &list.Items[n]
+	}
+	stored := map[types.UID]Object{}
+	for _, o := range c.storedAt(at) {
+		stored[o.GetUID()] = o
+		// What the list has not is gone, unless it is newer than the list.
+		if items[o.GetUID()] == nil && !past(o.GetResourceVersion(), list.ResourceVersion) {
+			unseen = append(unseen, Write{
+				Host: w.Host, Resource: w.Resource, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), Gone: true,
+			})
+		}
+	}
+	for uid, o := range items {
+		if s := stored[uid]; s == nil || !past(s.GetResourceVersion(), o.ResourceVersion) {
+			unseen = append(unseen, Write{
+				Host: w.Host, Resource: w.Resource, Namespace: o.Namespace, Name: o.Name, UID: uid,
+				ResourceVersion: o.ResourceVersion, Object: o,
+			})
+		}
+	}
+	return slices.DeleteFunc(unseen, func(o Write) bool {
+		v, _ := c.Shows(&o)
+		return v == Shown
+	})
+}
+
+// storedAt returns what the store has at a place.
+func (c *Copy) storedAt(at types.NamespacedName) []Object {
+	var some []any
+	switch {
+	case at.Name != "":
+		if o := c.Stored(&Write{Namespace: at.Namespace, Name: at.Name}); o != nil {
+			some = []any{o}
+		}
+	case at.Namespace != "":
+		some, _ = c.Informer.Shared().GetIndexer().ByIndex(toolscache.NamespaceIndex, at.Namespace)
+	default:
+		some = c.store().List()
+	}
+	all := make([]Object, 0, len(some))
+	for _, obj := range some {
+		if o, ok := obj.(Object); ok {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// Locate notes in each hashed write which object of the store it is of. It hashes the names in the
+// store once, unless every write is shown already.
+func (c *Copy) Locate(writes []Write) {
+	at := c.version()
+	wanted := map[Hasher]map[string][]*Write{}
+	for n := range writes {
+		w := &writes[n]
+		switch {
+		case w.Hashed == nil || w.found != (types.NamespacedName{}):
+		case !c.Serves(w.Resource) && (!c.Foreign || c.certain()):
+		case !w.Gone && !w.Marked && past(at, w.ResourceVersion): // shown
+		default:
+			if wanted[w.Hashed] == nil {
+				wanted[w.Hashed] = map[string][]*Write{}
+			}
+			wanted[w.Hashed][w.Name] = append(wanted[w.Hashed][w.Name], w)
+		}
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	for _, key := range c.store().ListKeys() {
+		for hasher, by := range wanted {
+			for _, w := range by[hasher.Hash("name", key)] {
+				w.found = nameOf(key)
+			}
+		}
+	}
+}
+
+// nameOf splits a key of client-go's stores.
+func nameOf(key string) types.NamespacedName {
+	namespace, name, _ := toolscache.SplitMetaNamespaceKey(key)
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package consistency
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// Verdict is whether an informer shows what was written.
+type Verdict uint8
+
+const (
+	Shown   Verdict = iota
+	Behind          // it will, perhaps only once the informer has recovered
+	Unclear         // it cannot be told, or the informer does not run
+)
+
+// Shows reports whether the informer shows what was written, and if that is unclear, why.
+func (c *Copy) Shows(w *Write) (Verdict, error) {
+	synced := c.Informer.HasSynced() // no read is answered before the first list is complete
+	at := c.version()
+	if synced && !w.Gone && !w.Marked && past(at, w.ResourceVersion) { // by far the most frequent
+		return Shown, nil
+	}
+	v, why := c.judge(w, at)
+	if v == Shown && synced {
+		return Shown, nil
+	}
+	switch c.Informer.Phase() {
+	case hook.Synced, hook.Syncing:
+		if v == Shown {
+			v = Behind
+		}
+		return v, why
+	case hook.Failing, hook.Waiting:
+		return Behind, nil // even what is unclear now may be clear after the relist
+	default:
+		return Unclear, fmt.Errorf("%s does not run and cannot show the write of %s: %s", c.Name, w.String(), c.Informer.Standing())
+	}
+}
+
+// judge is Shows for an informer that has synced and follows the API server.
+func (c *Copy) judge(w *Write, at string) (Verdict, error) {
+	for _, version := range [...]string{at, w.ResourceVersion} {
+		if version != "" && !number(version) {
+			return c.judgeByName(w, version)
+		}
+	}
+	stored := c.Stored(w)
+	if w.Gone || w.Marked {
+		return c.judgeEnd(w, at, stored)
+	}
+	switch {
+	case w.ResourceVersion == "":
+		reason := cmp.Or(w.Unknown, "its version is not known")
+		return Unclear, fmt.Errorf("nobody can tell whether %s shows the write of %s: %s", c.Name, w.String(), reason)
+	case stored == nil && c.Excludes(w):
+		return Shown, nil
+	case stored == nil:
+		return Behind, nil
+	case past(stored.GetResourceVersion(), w.ResourceVersion):
+		return Shown, nil // another UID and a newer version is what came after it
+	default:
+		return Behind, nil
+	}
+}
+
+// judgeEnd is judge for what is gone, or perhaps only marked.
+func (c *Copy) judgeEnd(w *Write, at string, stored Object) (Verdict, error) {
+	switch {
+	case stored != nil && w.is(stored):
+		if w.Marked && stored.GetDeletionTimestamp() != nil {
+			return Shown, nil
+		}
+		if err := c.Informer.Undecodable(w.At()); w.Marked && err != nil {
+			return Unclear, fmt.Errorf("%s cannot show that %s is marked for deletion: %w", c.Name, w.String(), err)
+		}
+		return Behind, nil
+	case w.ResourceVersion == "", at == "", past(at, w.ResourceVersion), c.Excludes(w):
+		return Shown, nil
+	default:
+		return Behind, nil // it may not have come yet
+	}
+}
+
+// judgeByName is judge where a version is not a number.
+func (c *Copy) judgeByName(w *Write, version string) (Verdict, error) {
+	stored := c.Stored(w)
+	there := stored != nil && w.is(stored)
+	switch {
+	case !w.Gone && !w.Marked && there && stored.GetResourceVersion() == w.ResourceVersion:
+		return Shown, nil
+	case w.Marked && there && stored.GetDeletionTimestamp() != nil:
+		return Shown, nil
+	case (w.Gone || w.Marked) && w.ResourceVersion == "" && !there:
+		return Shown, nil
+	}
+	return Unclear, fmt.Errorf("nobody can tell whether %s shows the write of %s: the version %q is not a number", c.Name, w.String(), version)
+}

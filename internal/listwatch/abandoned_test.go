@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package listwatch_test
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// TestS4_ARequestThatIsNeverAnsweredIsMadeAgain: whichever it is, and whatever is in the way of the answer, it does not keep an
+// informer from an API server that is well again.
+func TestS4_ARequestThatIsNeverAnsweredIsMadeAgain(t *testing.T) {
+	for name, swallowed := range map[string]answer{
+		"all":                    hang,
+		"a streamed list":        onMaps(hang),
+		"a plain list":           onMaps(noStreaming(hang)),
+		"a watch after the list": onWatch(noStreaming(hang)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				api.Put(fakeapi.ConfigMaps, configMap("a"))
+				api.Intercept(swallowed)
+				f, stop := follow(t, api)
+				defer stop()
+				time.Sleep(time.Minute)
+				if phase, why, _ := f.reported(); phase != hook.Failing || !strings.Contains(why, "not answered for 30s") {
+					t.Errorf("after a minute it is %s: %s", phase, why)
+				}
+				api.Intercept(nil)
+				api.Put(fakeapi.ConfigMaps, configMap("b"))
+				time.Sleep(2 * time.Minute)
+				if phase, why, _ := f.reported(); phase != hook.Syncing || !f.has("b") {
+					t.Errorf("two minutes after the API server is well it is %s: %s", phase, why)
+				}
+			})
+		})
+	}
+}
+
+// TestS4_AnAnswerToARequestThatWasGivenUp: a watch that opens in the moment in which its informer stops waiting for it ends with
+// the informer.
+func TestS4_AnAnswerToARequestThatWasGivenUp(t *testing.T) {
+	for name, of := range map[string]func(answer) answer{
+		"a streamed list":        func(a answer) answer { return onWatch(a) },
+		"a watch after the list": func(a answer) answer { return onWatch(noStreaming(a)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				api.Put(fakeapi.ConfigMaps, configMap("a"))
+				var late sync.Once
+				api.Intercept(of(func(*fakeapi.Request) (*http.Response, error) {
+					late.Do(func() { time.Sleep(2*time.Minute + time.Second) })
+					return nil, nil
+				}))
+				f, stop := follow(t, api)
+				time.Sleep(3 * time.Minute)
+				api.Put(fakeapi.ConfigMaps, configMap("b"))
+				synctest.Wait()
+				if !f.has("b") {
+					t.Error("it does not follow the API server")
+				}
+				if n := api.Watches(); n != 1 {
+					t.Errorf("%d watches are open", n)
+				}
+				stop()
+				if n := api.Watches(); n != 0 {
+					t.Errorf("%d watches are open after the stop", n)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,252 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package listwatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// decoder decodes custom resources object by object. One that does not fit its Go type, because the
+// schema of its CRD is wider than the type, is recorded and left out; its last known state stays.
+// client-go would fail the whole list, and the watch with it.
+type decoder struct {
+	*Target
+
+	broken *Broken
+	store  func() toolscache.Store // what the events end up in
+}
+
+// object is what a store keeps.
+type object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// speaksProtobuf reports whether the Go type can be read from protobuf, as those of built-in kinds.
+func (d *decoder) speaksProtobuf() bool {
+	obj, err := d.Backend.Scheme().New(d.Kind)
+	if err != nil {
+		return false
+	}
+	_, ok := obj.(interface {
+		Marshal() ([]byte, error)
+		Unmarshal(data []byte) error
+	})
+	return ok
+}
+
+// decode makes an object of its JSON.
+func (d *decoder) decode(raw []byte) (o object, err error) {
+	obj, err := d.Backend.Scheme().New(d.Kind)
+	if err != nil {
+		return nil, err
+	}
+	o, ok := obj.(object)
+	if !ok {
+		return nil, fmt.Errorf("%T has no metadata", obj)
+	}
+	defer func() {
+		if p := recover(); p != nil { // of a method UnmarshalJSON
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return o, utiljson.Unmarshal(raw, o)
+}
+
+// decodeEach decodes a list that could not be decoded as a whole. The error is returned if that was not for an object in it.
+func (d *decoder) decodeEach(result rest.Result, list runtime.Object, whole error) (runtime.Object, error) {
+	raw, err := result.Raw()
+	if err != nil {
+		return nil, errors.Join(whole, err)
+	}
+	var parts struct {
+		metav1.ListMeta `json:"metadata"`
+
+		Items []json.RawMessage `json:"items"`
+	}
+	if json.Unmarshal(raw, &parts) != nil {
+		return nil, whole // not JSON at all
+	}
+	var items []runtime.Object
+	for _, item := range parts.Items {
+		o, err := d.decode(item)
+		if err == nil {
+			items = append(items, o)
+			continue
+		}
+		name, known := d.lastKnown(item)
+		d.broken.Add(name, fmt.Errorf("it cannot be decoded: %w", err))
+		if known != nil {
+			items = append(items, known)
+		}
+	}
+	l, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, err
+	}
+	l.SetResourceVersion(parts.ResourceVersion)
+	l.SetContinue(parts.Continue)
+	l.SetRemainingItemCount(parts.RemainingItemCount)
+	return list, meta.SetList(list, items)
+}
+
+// lastKnown returns the metadata of an object that cannot be decoded, and what the store has of it, or nil.
+func (d *decoder) lastKnown(raw []byte) (name *metav1.PartialObjectMetadata, known object) {
+	name = identify(raw)
+	key, _ := toolscache.MetaNamespaceKeyFunc(name)
+	stored, found, err := d.store().GetByKey(key)
+	if err != nil || !found {
+		return name, nil
+	}
+	if known, _ = stored.(object); known == nil || known.GetUID() != name.GetUID() {
+		return name, nil
+	}
+	copied, _ := known.DeepCopyObject().(object) // it will be trimmed, while others read the one in the store
+	return name, copied
+}
+
+// identify reads what identifies an object, and its version. Its other metadata may be what cannot be decoded.
+func identify(raw []byte) *metav1.PartialObjectMetadata {
+	var o struct {
+		Metadata struct {
+			Namespace       string    `json:"namespace"`
+			Name            string    `json:"name"`
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	_ = utiljson.Unmarshal(raw, &o) // nothing more can be done
+	m := &metav1.PartialObjectMetadata{}
+	m.Namespace, m.Name, m.UID, m.ResourceVersion = o.Metadata.Namespace, o.Metadata.Name, o.Metadata.UID, o.Metadata.ResourceVersion
+	return m
+}
+
+// watchJSON makes a watch of the body of its answer, which may begin with the initial list.
+func (d *decoder) watchJSON(ctx context.Context, body io.ReadCloser, initial bool) watch.Interface {
+	// 500 says that the cause is not known, as in client-go's own watches.
+	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")
+	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), &eventDecoder{
+		decoder: d, frames: json.NewDecoder(body), body: body, initial: initial, ahead: map[types.NamespacedName]bool{},
+	}, reporter)
+}
+
+// eventDecoder implements watch.Decoder.
+type eventDecoder struct {
+	*decoder
+
+	frames  *json.Decoder
+	body    io.Closer
+	initial bool                          // the initial list is not complete: what does not come in it is deleted
+	most    int                           // of ahead, before it is looked through
+	ahead   map[types.NamespacedName]bool // what the store may not have yet
+	closed  atomic.Bool
+}
+
+// Decode returns the next event whose object can be decoded. A delete of one that cannot is one of its last known state, or of
+// its metadata, if that state has not reached the store yet.
+func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
+	for {
+		var frame struct {
+			Type   watch.EventType `json:"type"`
+			Object json.RawMessage `json:"object"`
+		}
+		if err := d.frames.Decode(&frame); err != nil {
+			if d.closed.Load() {
+				err = io.EOF // an end, not an error that makes the reflector list anew
+			}
+			return "", nil, err
+		}
+		if frame.Type == watch.Error {
+			status := &metav1.Status{}
+			return frame.Type, status, utiljson.Unmarshal(frame.Object, status)
+		}
+		o, err := d.decode(frame.Object)
+		if err == nil {
+			d.broken.Remove(o)
+			d.decoded(o)
+			d.initial = d.initial && frame.Type != watch.Bookmark
+			return frame.Type, o, nil
+		}
+		name, known := d.lastKnown(frame.Object)
+		if frame.Type == watch.Deleted {
+			d.broken.Remove(name)
+			if known == nil && d.ahead[NameOf(name)] {
+				known = d.metadataOf(name)
+			}
+		} else {
+			d.broken.Add(name, fmt.Errorf("it cannot be decoded: %w", err))
+		}
+		switch {
+		case known != nil && frame.Type == watch.Deleted:
+			known.SetResourceVersion(name.ResourceVersion) // of the delete, so that the store is where the watch is
+			return frame.Type, known, nil
+		case known != nil && d.initial:
+			return frame.Type, known, nil
+		case d.initial:
+			continue
+		}
+		if here := d.bookmark(name.ResourceVersion); here != nil {
+			return watch.Bookmark, here, nil
+		}
+	}
+}
+
+// bookmark makes an event that moves the store to the version of an object that cannot be decoded.
+func (d *decoder) bookmark(version string) object {
+	if version == "" {
+		return nil
+	}
+	here := &metav1.PartialObjectMetadata{}
+	here.ResourceVersion = version
+	return d.metadataOf(here)
+}
+
+// decoded takes down what the store will have soon.
+func (d *eventDecoder) decoded(o object) {
+	if len(d.ahead) >= d.most {
+		maps.DeleteFunc(d.ahead, func(name types.NamespacedName, _ bool) bool {
+			_, there, _ := d.store().GetByKey(toolscache.ObjectName(name).String())
+			return there
+		})
+		d.most = max(1024, 2*len(d.ahead))
+	}
+	d.ahead[NameOf(o)] = true
+}
+
+// metadataOf makes an object that has nothing else.
+func (d *decoder) metadataOf(name *metav1.PartialObjectMetadata) object {
+	raw, err := json.Marshal(map[string]any{"metadata": name.ObjectMeta})
+	if err != nil {
+		return nil
+	}
+	o, err := d.decode(raw)
+	if err != nil {
+		return nil
+	}
+	return o
+}
+
+// Close implements watch.Decoder.
+func (d *eventDecoder) Close() {
+	d.closed.Store(true)
+	_ = d.body.Close()
+}

@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package listwatch lists and watches one kind for client-go's reflector, and knows nothing of the
+// informer around it. A ListerWatcher makes a request that fails again itself, until it succeeds or
+// its context ends: the reflector's own backoff sleeps for up to 30 seconds, through a stop. It goes
+// on with a watch that breaks, waits for kinds that are not served, and decodes custom resources one
+// by one, so that one that does not fit its Go type hides no other.
+package listwatch
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// ListerWatcher lists and watches a Target. New makes one.
+type ListerWatcher struct {
+	// Broken has the objects that cannot be decoded.
+	Broken Broken
+
+	asker
+	requests requests
+	current  atomic.Pointer[stream] // nil while everything is listed
+
+	mu      sync.Mutex     // guards joined, and the Add of running
+	joined  bool           // no list may begin
+	running sync.WaitGroup // the lists under way
+}
+
+// Counts says how often everything was listed, how many watches were opened, and how many of them were
+// given up because they showed nothing.
+type Counts struct{ Lists, Watches, Quiet int64 }
+
+// New makes a ListerWatcher. It starts nothing.
+func New(t Target, r Reports) *ListerWatcher {
+	l := &ListerWatcher{}
+	l.asker = asker{target: &t, reports: r, pace: rate.NewLimiter(rate.Every(time.Second), 5)}
+	l.requests = newRequests(&decoder{Target: &t, broken: &l.Broken, store: r.Store})
+	return l
+}
+
+// ListWatch returns what to give to an informer.
+func (l *ListerWatcher) ListWatch() *toolscache.ListWatch {
+	return &toolscache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.watch}
+}
+
+// Counts returns what was counted.
+func (l *ListerWatcher) Counts() Counts {
+	return Counts{l.lists.Load(), l.watches.Load(), l.quiet.Load()}
+}
+
+// Listed returns the version of the last list of everything. ok is false before the first one.
+func (l *ListerWatcher) Listed() (version string, ok bool) {
+	version, ok = l.listed.Load().(string)
+	return version, ok
+}
+
+// Given returns the version of the last event that was given out since everything was listed, or 0.
+func (l *ListerWatcher) Given() uint64 {
+	if s := l.current.Load(); s != nil {
+		return s.given.Load()
+	}
+	return 0
+}
+
+// Join waits for what is under way, and lets nothing else begin. The reflector makes lists on a
+// goroutine that it does not join, and a stream has one of its own.
+func (l *ListerWatcher) Join() {
+	l.mu.Lock()
+	l.joined = true
+	l.mu.Unlock()
+	l.running.Wait()
+}
+
+// begin reports whether a list or a stream may begin. It must then end with running.Done.
+func (l *ListerWatcher) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.joined {
+		l.running.Add(1)
+	}
+	return !l.joined
+}
+
+func (l *ListerWatcher) list(ctx context.Context, o metav1.ListOptions) (list runtime.Object, err error) {
+	if !l.begin() {
+		return nil, context.Canceled
+	}
+	defer l.running.Done()
+	l.beginListing(o)
+	done, err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
+		list, err = l.requests.list(ctx, m, l.target.narrow(o))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	done()
+	if o.Continue == "" {
+		l.lists.Add(1)
+	}
+	if m, err := meta.ListAccessor(list); err == nil {
+		l.listed.Store(m.GetResourceVersion())
+		if m.GetContinue() == "" {
+			l.reports.Listed()
+		}
+	}
+	return list, nil
+}
+
+func (l *ListerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if !l.begin() {
+		return nil, context.Canceled
+	}
+	defer l.running.Done()
+	o.Watch = true
+	if o.SendInitialEvents == nil {
+		l.Broken.endList()
+		l.reports.Delivered()
+	} else {
+		l.beginListing(o)
+	}
+	w, err := l.open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s := newStream(&l.asker, l.open, o)
+	s.complete = l.Broken.endList
+	l.current.Store(s)
+	l.running.Go(func() { s.run(ctx, w) })
+	return s, nil
+}
+
+// open opens a watch.
+func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
+	done, err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
+		w, err = l.requests.watch(ctx, m, l.target.narrow(o))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.watches.Add(1)
+	return &opened{w, done}, nil
+}
+
+// opened is a watch with a context of its own.
+type opened struct {
+	watch.Interface
+
+	done func()
+}
+
+// Stop implements watch.Interface.
+func (o *opened) Stop() {
+	o.Interface.Stop()
+	o.done()
+}
+
+// beginListing records that all objects come again.
+func (l *ListerWatcher) beginListing(o metav1.ListOptions) {
+	if o.Continue != "" {
+		return
+	}
+	l.current.Store(nil)
+	l.Broken.beginList()
+	if l.lists.Load() > 0 {
+		// The kind may have come back as something else, in another scope for example.
+		l.target.Backend.Forget(l.target.Kind)
+	}
+}

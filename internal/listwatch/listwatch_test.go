@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package listwatch_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
+)
+
+// TestListerWatcher_Reports: it reports the mapping, each list, and its state, and counts requests.
+func TestListerWatcher_Reports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		f, stop := follow(t, api)
+		defer stop()
+		synctest.Wait()
+		if phase, why, listed := f.reported(); phase != hook.Syncing || why != "" || listed != 1 {
+			t.Errorf("it reported %s, %q, %d lists", phase, why, listed)
+		}
+		if version, ok := f.lw.Listed(); !f.has("a") || !ok || version != api.Version() || f.mapped.Resource.Resource != "configmaps" {
+			t.Errorf("listed at %q, %t; the mapping is %v", version, ok, f.mapped)
+		}
+		api.Put(fakeapi.ConfigMaps, configMap("b"))
+		synctest.Wait()
+		if f.lw.Given() == 0 || !f.has("b") {
+			t.Errorf("the last event is of %d", f.lw.Given())
+		}
+		if got := f.lw.Counts(); got != (listwatch.Counts{Lists: 1, Watches: 1}) {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// TestListerWatcher_WatchGoesOn: a watch that breaks goes on where it was, without another list.
+func TestListerWatcher_WatchGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		f, stop := follow(t, api)
+		defer stop()
+		time.Sleep(time.Minute)
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		api.CutWatches()
+		time.Sleep(10 * time.Minute)
+		if phase, why, _ := f.reported(); phase != hook.Failing || why == "" {
+			t.Errorf("it reported %s, %q", phase, why)
+		}
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api.Intercept(nil)
+		time.Sleep(3 * time.Second)
+		if phase, why, listed := f.reported(); phase != hook.Syncing || why != "" || listed != 1 || !f.has("a") {
+			t.Errorf("it reported %s, %q, %d lists", phase, why, listed)
+		}
+	})
+}

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package listwatch_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// follower is client-go's informer over a ListerWatcher, and what that reported.
+type follower struct {
+	lw    *listwatch.ListerWatcher
+	store toolscache.SharedIndexInformer
+
+	mu     sync.Mutex // guards what follows
+	phase  hook.Phase
+	why    error
+	listed int
+	mapped *meta.RESTMapping
+}
+
+// follow lists and watches the config maps of an API server until stop is called.
+func follow(t *testing.T, api *fakeapi.Server) (f *follower, stop func()) {
+	t.Helper()
+	c, err := client.New(api.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f = &follower{}
+	f.lw = listwatch.New(
+		listwatch.Target{Backend: c, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")},
+		listwatch.Reports{
+			State: f.state, Mapping: f.mapping, Listed: f.list, Delivered: func() {},
+			Store: func() toolscache.Store { return f.store.GetStore() },
+		})
+	f.store = toolscache.NewSharedIndexInformer(f.lw.ListWatch(), &corev1.ConfigMap{}, 0, toolscache.Indexers{})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { f.store.RunWithContext(ctx) })
+	return f, sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+		f.lw.Join()
+	})
+}
+
+func (f *follower) state(phase hook.Phase, why error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.phase, f.why = phase, why
+}
+
+func (f *follower) mapping(m *meta.RESTMapping) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mapped = m
+}
+
+func (f *follower) list() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.listed++
+}
+
+func (f *follower) reported() (phase hook.Phase, why string, listed int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.why != nil {
+		why = f.why.Error()
+	}
+	return f.phase, why, f.listed
+}
+
+func (f *follower) has(name string) bool {
+	_, found, err := f.store.GetStore().GetByKey("default/" + name)
+	return found && err == nil
+}
+
+func configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+}
+
+type answer = func(*fakeapi.Request) (*http.Response, error)
+
+func hang(r *fakeapi.Request) (*http.Response, error) { return r.Hang() }
+
+// onMaps answers the requests for config maps.
+func onMaps(a answer) answer {
+	return func(r *fakeapi.Request) (*http.Response, error) {
+		if r.Resource.Resource != fakeapi.ConfigMaps.Name {
+			return nil, nil
+		}
+		return a(r)
+	}
+}
+
+// onWatch answers watches.
+func onWatch(a answer) answer {
+	return func(r *fakeapi.Request) (*http.Response, error) {
+		if r.Verb != "watch" {
+			return nil, nil
+		}
+		return a(r)
+	}
+}
+
+// noStreaming refuses to stream initial lists, and leaves the rest to a.
+func noStreaming(a answer) answer {
+	return func(r *fakeapi.Request) (*http.Response, error) {
+		if r.Streaming() {
+			return r.Fail(http.StatusUnprocessableEntity, "sendInitialEvents is forbidden")
+		}
+		return a(r)
+	}
+}

@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package listwatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
+)
+
+const (
+	// longestWait is the longest pause between two tries, jitter included. A CRD that returns must be listed within 5 seconds,
+	// and the reflector waits for up to 1.6 seconds before it lists anew.
+	longestWait = 3 * time.Second
+	// askAgain is how old the answer may be that a group-version does not serve a kind: all informers of a cache share it.
+	askAgain = 4 * time.Second
+	// unanswered is how long a request may go without an answer before that is said.
+	unanswered = 30 * time.Second
+	// abandoned is how long until it is given up and made again. An API server works on a list for at most a minute, unless it was
+	// told otherwise.
+	abandoned = 2 * time.Minute
+)
+
+// asker makes requests about a target until they succeed.
+type asker struct {
+	target  *Target
+	reports Reports
+	// pace bounds what the reflector asks for. It asks again at once when a stream ends after its first
+	// event, however often that happens.
+	pace *rate.Limiter
+
+	lists, watches, quiet atomic.Int64
+	listed                atomic.Value // a string: the version of the last list of everything
+}
+
+// persist makes a request until it succeeds, ctx ends, or the reflector is the one to deal with the error. What the request has
+// opened lasts until done is called.
+func (a *asker) persist(ctx context.Context, o metav1.ListOptions, do func(context.Context, *meta.RESTMapping) error) (done func(), err error) {
+	if o.Continue == "" {
+		if err := run.Sleep(ctx, a.pace.Reserve().Delay()); err != nil {
+			return nil, err
+		}
+	}
+	pause := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 10, Cap: longestWait * 9 / 10}
+	for {
+		done, err := a.once(ctx, do)
+		delay := askedFor(err)
+		switch {
+		case err == nil:
+			a.reports.State(hook.Syncing, nil)
+			return done, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case forReflector(err, o):
+			return nil, err
+		case notServed(err):
+			a.reports.State(hook.Waiting, err)
+			if o.Watch && o.SendInitialEvents == nil {
+				// What is served next may be other objects: the reflector lists anew, and so waits here again.
+				return nil, apierrors.NewResourceExpired(a.target.Kind.Kind + " is not served: its objects will be listed anew")
+			}
+			delay = untilAskedAgain(err)
+		default:
+			a.reports.State(hook.Failing, err)
+			if delay == 0 { // the API server does not say when
+				delay = pause.Step()
+			}
+		}
+		if err := run.Sleep(ctx, delay); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// once makes a request, and gives it up if there is no answer.
+func (a *asker) once(ctx context.Context, do func(context.Context, *meta.RESTMapping) error) (done func(), err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	given := fmt.Errorf("the API server has not answered for %s, so it is asked again", abandoned)
+	answered := afterwards(abandoned, func() { cancel(given) })
+	err = a.ask(ctx, do)
+	answered()
+	if err == nil { // even if it was given up just now: a watch that is dropped here would stay open
+		return func() { cancel(nil) }, nil
+	}
+	cancel(nil)
+	if errors.Is(context.Cause(ctx), given) {
+		err = given
+	}
+	return nil, err
+}
+
+func (a *asker) ask(ctx context.Context, do func(context.Context, *meta.RESTMapping) error) error {
+	t := a.target
+	answered := afterwards(unanswered, func() {
+		a.reports.State(hook.Failing, fmt.Errorf("the API server has not answered for %s", unanswered))
+	})
+	defer answered()
+	mapping, err := t.Backend.MappingWithin(ctx, t.Kind, askAgain)
+	if err != nil {
+		return err
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot && t.Namespace != "" {
+		return fmt.Errorf("%s is a cluster-scoped kind: its cache.Scope must not say a namespace", t.Kind.Kind)
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace && t.Name != "" && t.Namespace == "" {
+		return fmt.Errorf("%s is a namespaced kind: the names in its cache.Scope must say their namespaces, as %q does not", t.Kind.Kind, t.Name)
+	}
+	a.reports.Mapping(mapping)
+	err = do(ctx, mapping)
+	if apierrors.IsNotFound(err) {
+		// The kind is gone, or served as another resource now.
+		t.Backend.Forget(t.Kind)
+		if _, gone := t.Backend.MappingWithin(ctx, t.Kind, askAgain); meta.IsNoMatchError(gone) {
+			return gone // says it better
+		}
+	}
+	return err
+}
+
+// forReflector tells the errors that make the reflector ask for something else: a version, or a page, that is too old or too
+// new, and a streamed initial list that the API server does not offer: then it asks for a plain list. All else it would only ask
+// for again.
+func forReflector(err error, o metav1.ListOptions) bool {
+	switch {
+	case onlyListHelps(err):
+		return o.ResourceVersion != "" || o.Continue != ""
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return o.SendInitialEvents != nil
+	default:
+		return false
+	}
+}
+
+// askedFor is how long the API server wants to be left alone (Retry-After). A server that starts says
+// 5 seconds, whatever it lacks, and is often ready after one.
+func askedFor(err error) time.Duration {
+	most := 30 * time.Second
+	if apierrors.IsServiceUnavailable(err) {
+		most = time.Second
+	}
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return min(time.Duration(seconds)*time.Second, most)
+}
+
+// untilAskedAgain is how long to wait until the API server may be asked for a kind again that it does not serve.
+func untilAskedAgain(err error) time.Duration {
+	var answer interface{ Asked() time.Time }
+	if !errors.As(err, &answer) {
+		return longestWait
+	}
+	return time.Until(answer.Asked().Add(askAgain))
+}
+
+func notServed(err error) bool {
+	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
+}
+
+// afterwards calls f after d, unless the function that it returns is called before. Once that has returned, f does not run.
+func afterwards(d time.Duration, f func()) (stop func()) {
+	done := make(chan struct{})
+	timer := time.AfterFunc(d, func() {
+		defer close(done)
+		f()
+	})
+	return func() {
+		if !timer.Stop() {
+			<-done
+		}
+	}
+}
+
+// onlyListHelps tells the errors after which a watch cannot go on where it was.
+func onlyListHelps(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}

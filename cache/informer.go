@@ -289,8 +289,7 @@ func (i *informer) HasSynced() bool {
 
 // settled says whether there is nothing to wait for: it is synced, or says why it is not.
 func (i *informer) settled() bool {
-	phase, _, _ := i.at()
-	return i.HasSynced() || phase == hook.Waiting || phase == hook.Failing
+	return i.HasSynced() || i.fails()
 }
 
 func (i *informer) relisted(version string) bool {
@@ -303,7 +302,7 @@ func (i *informer) relisted(version string) bool {
 }
 
 func (i *informer) fails() bool {
-	phase, _, _ := i.at()
+	phase := i.Phase()
 	return phase == hook.Failing || phase == hook.Waiting
 }
 
@@ -336,7 +335,7 @@ func builtInIndexers() toolscache.Indexers {
 func (i *informer) readable(ctx context.Context) error {
 	for !i.HasSynced() {
 		changed := i.env.changed.wait()
-		switch phase, _, _ := i.at(); phase {
+		switch i.Phase() {
 		case hook.Waiting, hook.Failing:
 			return fmt.Errorf("not synced: %s", i.state())
 		case hook.Stopped:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
@@ -19,13 +20,21 @@ import (
 // version of a bookmark.
 const lookAgain = time.Second
 
-// CatchUp returns nil once the handler has been told of all that the API server has of the scope at the
-// call, or of what came after it: of each object at its version then or a later one, and of none that was
-// gone. Its calls have returned then. An object that was created and deleted again before the informer
-// saw anything of it need not have come. A kind that is not served has nothing to show.
-//
-// It is for tests and scripts: it lists the metadata of all objects in the scope. If ctx ends before, the
-// error names what is missing.
+// CatchUp returns nil once the local copy shows what the API server has of the handle's scope at the call, or what came after it:
+// each object at its version then or a later one, and none that was gone. A kind that is not served has nothing to show. It is for
+// tests and scripts: it lists the metadata of all that is in the scope, at the API server. If ctx ends before, the error names what
+// is not shown.
+func (h *Handle[T]) CatchUp(ctx context.Context) error {
+	s, err := h.Subscribe(toolscache.ResourceEventHandlerFuncs{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return s.CatchUp(ctx)
+}
+
+// CatchUp is that of Handle, for what the subscription's handler has been told of: its calls have returned. What was created and
+// deleted again before the informer saw anything of it need not have come.
 func (s *Subscription) CatchUp(ctx context.Context) error {
 	if err := s.awaitLeft(ctx); err != nil {
 		return err

@@ -208,9 +208,7 @@ func TestS10_Handle(t *testing.T) {
 		synced(t, maps)
 		api.Lag(10 * time.Second)
 		api.Put(fakeapi.ConfigMaps, configMap("a"))
-		late, e := subscribe(t, maps)
-		defer late.Close()
-		caughtUp(t, "a late event", late, e, 10*time.Second)
+		caughtUp(t, "a late event", maps, &events{}, 10*time.Second)
 		if _, err := maps.Get(t.Context(), key("a")); err != nil {
 			t.Error(err)
 		}
@@ -235,7 +233,7 @@ func TestS10_GoneMeanwhile(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := catchUp(ctx, maps); err != nil {
+		if err := maps.CatchUp(ctx); err != nil {
 			t.Error(err)
 		}
 	})
@@ -288,7 +286,7 @@ func TestS10_Trouble(t *testing.T) {
 				later()
 				ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Minute, errors.New("too late"))
 				defer cancel()
-				err := catchUp(ctx, maps)
+				err := maps.CatchUp(ctx)
 				if (err == nil) != (test.want == nil) {
 					t.Fatalf("the error is %v, want %q", err, test.want)
 				}
@@ -320,7 +318,7 @@ func servedFromNowOn(t *testing.T, after time.Duration) {
 	api.Put(fakeapi.ConfigMaps, configMap("a"))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := catchUp(ctx, maps); err != nil {
+	if err := maps.CatchUp(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := maps.Get(ctx, key("a")); err != nil {
@@ -368,7 +366,7 @@ func TestS10_NobodyToAsk(t *testing.T) {
 		informer := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(fakeapi.New(fakeapi.ConfigMaps).Config()), 0).Core().V1().ConfigMaps().Informer()
 		c := cache.New(nil, cache.Options{})
 		h := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
-		if err := catchUp(t.Context(), h); err == nil || !strings.Contains(err.Error(), "ConfigMap.v1 (adopted) cannot be compared with what the API server has") {
+		if err := h.CatchUp(t.Context()); err == nil || !strings.Contains(err.Error(), "ConfigMap.v1 (adopted) cannot be compared with what the API server has") {
 			t.Errorf("the error is %v", err)
 		}
 		h.Release()
@@ -422,7 +420,7 @@ func TestS10_Undecodable(t *testing.T) {
 		api.Put(widgets, widget("odd", "large"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if err := catchUp(ctx, h); err != nil {
+		if err := h.CatchUp(ctx); err != nil {
 			t.Error(err)
 		}
 	})

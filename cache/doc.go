@@ -94,7 +94,7 @@
 // watches nor declares cannot be read ([Declarations]). Once there was a list, reads answer from
 // the last known state, and [Handle.Stale] says if that may be old.
 //
-// S10: [Subscription.CatchUp] returns nil only when everything that the API server had at the call has
+// S10: CatchUp ([Handle.CatchUp], [Subscription.CatchUp]) returns nil only when everything that the API server had at the call has
 // been handled.
 //
 // # Concurrency

@@ -197,13 +197,3 @@ func subscribe[T cache.Object](t *testing.T, h *cache.Handle[T]) (*cache.Subscri
 	}
 	return s, e
 }
-
-// catchUp is that of a subscription of a handle.
-func catchUp[T cache.Object](ctx context.Context, h *cache.Handle[T]) error {
-	s, err := h.Subscribe(toolscache.ResourceEventHandlerFuncs{})
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	return s.CatchUp(ctx)
-}

@@ -16,7 +16,7 @@ import (
 // have changed has made its keys due.
 type CatchingUp interface {
 	// CatchUp returns nil once the source has handled all that there was at the call. For Kind that is what the API server had
-	// (see cache.Subscription.CatchUp), and failed events that are to be tried again; for a Channel what it holds; for a Ticker a poll
+	// (see cache.Handle.CatchUp), and failed events that are to be tried again; for a Channel what it holds; for a Ticker a poll
 	// that runs. A Kind whose kind is not served has nothing to handle. If ctx ends before, the error says what is missing; that
 	// a source has stopped, or is an Informer, which no API server can be asked about, is said at once.
 	CatchUp(ctx context.Context) error

@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
@@ -193,10 +192,7 @@ var _ = Describe("M7: Idle", func() {
 			_, err := w.direct.CoreV1().ConfigMaps(w.namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 			return err
 		})
-		s, err := maps.Subscribe(toolscache.ResourceEventHandlerFuncs{})
-		Expect(err).NotTo(HaveOccurred())
-		defer s.Close()
-		Expect(s.CatchUp(ctx)).To(Succeed())
+		Expect(maps.CatchUp(ctx)).To(Succeed())
 		list, err := maps.List(ctx, cache.ListOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(len(list)).To(BeNumerically(">=", n))

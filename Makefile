@@ -49,6 +49,11 @@ mutate: control-plane ## break the code once for each guarantee and see its test
 	@GOWORK=off $(GO) build -C tools -o ../bin/mutate ./mutate
 	@bin/mutate $(MUTATEFLAGS)
 
+.PHONY: structure
+structure: go-version ## size and shape of the library, in numbers (STRUCTUREFLAGS='-before v0.1.0', '-arrows cache')
+	@GOWORK=off $(GO) build -C tools -o ../bin/structure ./structure
+	@bin/structure $(STRUCTUREFLAGS)
+
 .PHONY: guarantees
 guarantees: go-version ## write the tests and mutations into docs/guarantees.md
 	GOWORK=off $(GO) run -C tools ./mutate -table

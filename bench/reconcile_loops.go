@@ -220,7 +220,7 @@ func setpointLoop(shared bool) func(context.Context, *mill, int) error {
 }
 
 // setpointAdds adds keys with reasons such as the events of a source have.
-func setpointAdds(m *mill, q *workqueue.Queue[key]) func(int) {
+func setpointAdds(m *mill, q workqueue.Adder[key]) func(int) {
 	keys, hows := make([]key, mills), make([]workqueue.How, mills)
 	for i := range mills {
 		keys[i] = millKey(i)

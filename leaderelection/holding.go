@@ -50,7 +50,7 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 			done <- err
 			letGo()
 		}()
-		err = h.tenure.lead(ctx, lead)
+		err = h.lead(ctx, lead)
 	}()
 	c.keep(keep, h)
 	if h.expire() {
@@ -112,7 +112,7 @@ func (c *candidate) keep(ctx context.Context, h *holding) {
 		}
 		began := time.Now()
 		sent, err := c.renew(ctx, h)
-		late := err == nil && !h.tenure.renew(sent)
+		late := err == nil && !h.renew(sent)
 		c.tellRenewed(ctx, h, time.Since(began), err)
 		switch {
 		case late:

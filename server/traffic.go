@@ -122,7 +122,7 @@ func (t *traffic) watched(h http.Handler) http.Handler {
 		}
 		defer t.end(x)
 		x.start(r)
-		answered(h, answer{w, x}, r)
+		answered(h, answer{w, x}, r) //nolint:contextcheck // r has it
 		x.finish()
 	})
 }

@@ -41,7 +41,7 @@ func TestS7_FactoryShares(t *testing.T) {
 		api.Intercept(noStreaming)
 		api.Put(fakeapi.ConfigMaps, configMap("a"))
 		c := newCache(t, api)
-		var f informers.SharedInformerFactory = factory.New(c, nil)
+		f := factory.New(c, nil)
 		maps := cache.For[*corev1.ConfigMap](c)
 		lister := f.Core().V1().ConfigMaps().Lister()
 		generic, err := f.ForResource(corev1.SchemeGroupVersion.WithResource("configmaps"))

@@ -27,6 +27,7 @@ type running[K comparable] struct {
 	past   *past         // of the key, if it has one
 	since  time.Duration // when it began, by the controller's clock
 	log    *slog.Logger
+	lines  itemLog[K] // the handler of log
 	ledger atomic.Pointer[ledger.Ledger]
 }
 
@@ -55,14 +56,15 @@ func (r *running[K]) Value(key any) any {
 }
 
 // newRunning returns a Reconcile that begins now. Its context carries its logger.
-func newRunning[K comparable](work context.Context, of *shared, item workqueue.Item[K], r *record[K], now time.Duration) *running[K] {
+func newRunning[K comparable](work context.Context, of *shared, item workqueue.Item[K], r *record[K], since time.Duration) *running[K] {
 	base := of.log
 	if r.level != nil {
 		base = leveled{base, *r.level}
 	}
-	log := slog.New(&itemLog[K]{base: base, item: item, run: of.run})
-	ctx, cancel := of.cancellable(logr.NewContextWithSlogLogger(work, log))
-	return &running[K]{Context: ctx, cancel: cancel, of: of, item: item, past: r.past, since: now, log: log}
+	now := &running[K]{of: of, item: item, past: r.past, since: since, lines: itemLog[K]{base: base, item: item, run: of.run}}
+	now.log = slog.New(&now.lines)
+	now.Context, now.cancel = of.cancellable(logr.NewContextWithSlogLogger(work, now.log))
+	return now
 }
 
 // requests returns the Reconcile's ledger. It is closed once the Reconcile has returned.

@@ -29,6 +29,7 @@ type environment struct {
 	backend Backend // a noBackend if there is none
 	hooks   hook.Cache
 	seed    maphash.Seed // of identity and versionOf
+	strings sharedStrings
 
 	changed   bell // the state of an informer
 	relisted  bell // an informer has listed everything, perhaps before its store has it
@@ -376,6 +377,7 @@ func (i *informer) transform(obj any) (any, error) {
 		return obj, nil
 	}
 	i.learnScope(o)
+	i.env.strings.intern(o)
 	if err := i.key.trim(o); err != nil {
 		i.untransformed.Add(o, err)
 	} else {

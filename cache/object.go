@@ -4,40 +4,65 @@
 package cache
 
 import (
-	"unique"
+	"strings"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// intern has the objects of a cache share those of their strings that many have in common. A decoder makes each anew: 16 bytes at
-// least, for each label of each object.
-func intern(o Object) {
+// mostStrings is how many strings are shared.
+const mostStrings = 10_000
+
+// sharedStrings are strings that many objects of a cache have in common. A decoder makes each anew: 16
+// bytes at least, for each label of each object. (Package unique forgets a string at the next garbage
+// collection, unless its handle is kept.)
+type sharedStrings struct {
+	mu  sync.Mutex        // guards all
+	all map[string]string // from each to itself
+}
+
+// intern makes an object share its strings.
+func (s *sharedStrings) intern(o Object) {
 	if _, ok := o.(*unstructured.Unstructured); ok {
 		return // its accessors give out copies
 	}
-	o.SetNamespace(shared(o.GetNamespace()))
-	internKeys(o.GetLabels())
-	internKeys(o.GetAnnotations())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o.SetNamespace(s.ofLocked(o.GetNamespace()))
+	s.keysLocked(o.GetLabels())
+	s.keysLocked(o.GetAnnotations())
 	owners := o.GetOwnerReferences()
 	for n := range owners {
-		owners[n].APIVersion, owners[n].Kind = shared(owners[n].APIVersion), shared(owners[n].Kind)
+		owners[n].APIVersion, owners[n].Kind = s.ofLocked(owners[n].APIVersion), s.ofLocked(owners[n].Kind)
 	}
 }
 
-// internKeys replaces the keys of a map: an assignment keeps the key that it is given.
-func internKeys(m map[string]string) {
+// keysLocked replaces the keys of a map: an assignment keeps the key that it is given.
+func (s *sharedStrings) keysLocked(m map[string]string) {
 	for k, v := range m {
-		m[shared(k)] = v
+		m[s.ofLocked(k)] = v
 	}
 }
 
-func shared(s string) string {
-	if s == "" {
-		return s
+// ofLocked returns the shared string that is equal, or str itself if there are too many.
+func (s *sharedStrings) ofLocked(str string) string {
+	if str == "" {
+		return str
 	}
-	return unique.Make(s).Value()
+	if known, ok := s.all[str]; ok {
+		return known
+	}
+	if len(s.all) >= mostStrings {
+		return str
+	}
+	if s.all == nil {
+		s.all = map[string]string{}
+	}
+	str = strings.Clone(str) // it may be a part of a large answer
+	s.all[str] = str
+	return str
 }
 
 // Object is a pointer to an API type, such as *appsv1.Deployment.

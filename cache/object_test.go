@@ -4,6 +4,7 @@
 package cache_test
 
 import (
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"unsafe"
@@ -34,6 +35,8 @@ func TestIntern(t *testing.T) {
 				maps := cache.For[*corev1.ConfigMap](c)
 				defer start(t, c)()
 				synced(t, maps)
+				runtime.GC() // twice: what only weak pointers refer to is gone then
+				runtime.GC()
 				put("b")
 				synctest.Wait()
 				var places [][]*byte

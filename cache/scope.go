@@ -267,7 +267,6 @@ func (k *key) selects() int64 {
 
 // trim drops what is not kept of an object, and applies the transform.
 func (k *key) trim(o Object) error {
-	intern(o)
 	switch k.form {
 	case listwatch.Typed: // lists of custom resources have it, watches do not
 		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})

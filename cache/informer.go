@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"hash/maphash"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,20 +22,6 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
-
-// environment is what the informers of a cache have in common.
-type environment struct {
-	backend Backend // a noBackend if there is none
-	hooks   hook.Cache
-	seed    maphash.Seed // of identity and versionOf
-	strings sharedStrings
-
-	changed   bell // the state of an informer
-	relisted  bell // an informer has listed everything, perhaps before its store has it
-	recovered bell // an informer follows the API server, perhaps again
-}
-
-func (e *environment) hasBackend() bool { return e.backend != Backend(noBackend{}) }
 
 // informer is a client-go informer with a state that can be asked for.
 type informer struct {

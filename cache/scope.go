@@ -184,7 +184,7 @@ func (s Scope) places() (p map[place]bool, wrong error) {
 				wrong = fmt.Errorf("cache.Scope.Names has %q, %w", storeKey(name), err)
 				continue
 			}
-			p[place(name)] = true
+			p[name] = true
 		}
 	default:
 		p[place{}] = true

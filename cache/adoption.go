@@ -25,8 +25,8 @@ type AdoptOptions struct {
 	// Scope is meta.RESTScopeNamespace or meta.RESTScopeRoot: whether the objects live in namespaces. handler.Owner asks for
 	// it. Default: what the API server says, which is asked while the cache runs; without a Backend it is not known.
 	Scope meta.RESTScope
-	// Run has the cache run the informer, while the cache itself runs. Nobody else may run it then.
-	// Default: the host program runs it.
+	// Run makes the cache run the informer while the cache itself runs. The host program must not run
+	// it then. Default: the host program runs it.
 	Run bool
 }
 
@@ -124,7 +124,7 @@ func (c *Cache) existing(k key) key {
 	return k
 }
 
-// sameStore says whether two informers are the same, perhaps wrapped as client-go wraps them to give them types.
+// sameStore reports whether two informers share a store. client-go wraps one informer to give it types.
 func sameStore(a, b toolscache.SharedIndexInformer) bool {
 	one, other := reflect.ValueOf(a.GetIndexer()), reflect.ValueOf(b.GetIndexer())
 	return one.Kind() == reflect.Pointer && other.Kind() == reflect.Pointer && one.Pointer() == other.Pointer()

@@ -238,7 +238,7 @@ func (c *Cache) host() string {
 	return host
 }
 
-// selects says whether an informer for a resource has selectors.
+// selects reports whether an informer for a resource has selectors.
 func (c *Cache) selects(r schema.GroupResource) bool {
 	if c.selecting.Load() == 0 {
 		return false

@@ -16,10 +16,11 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
-// Behind says whether the declared informers that keep the object show what was written. It returns nil and nil if each does, or
-// if there is none. A gap is an informer that follows the API server but does not show it yet; wait for it, for a bounded time,
-// and ask again. The error is of an informer for which waiting is no use, and says why: it fails, or versions are not numbers.
-// It may be called from anywhere, is cheap where there is nothing to wait for, and makes no request.
+// Behind reports what the declared informers that keep the object do not show of a write. It returns
+// nil and nil if each shows it, or if no informer keeps the object. A gap is an informer that does not
+// show the write yet: wait for it, for a bounded time, and call Behind again. The error names an
+// informer that cannot tell, for example because versions are not numbers. Behind makes no request, is
+// safe for concurrent use, and is cheap if there is nothing to wait for.
 func (d *Declarations) Behind(w Written) (gap *Gap, unknowable error) {
 	n := d.now.Load()
 	if n == nil {
@@ -40,8 +41,9 @@ func (d *Declarations) Behind(w Written) (gap *Gap, unknowable error) {
 	return gap, unknowable
 }
 
-// Selects says whether a scope of a resource has label or field selectors, so that Behind wants Written.Object: one that is declared
-// here, or by others who use the same cache, and who may have to wait for the same write.
+// Selects reports whether a scope of a resource has label or field selectors, so that Behind needs
+// Written.Object. It looks at all scopes of the caches whose handles are declared: another controller
+// may wait for the same write.
 func (d *Declarations) Selects(r schema.GroupResource) bool {
 	n := d.now.Load()
 	if n == nil {
@@ -57,8 +59,8 @@ func (d *Declarations) Selects(r schema.GroupResource) bool {
 	return false
 }
 
-// Relisted says whether a declared informer that keeps the object has listed everything at the version that was written or
-// later, so that it may have merged that change with others into one event. In doubt it has.
+// Relisted reports whether a declared informer that keeps the object has listed everything at the
+// written version or later. Its event may then stand for several changes. In doubt it returns true.
 func (d *Declarations) Relisted(w Written) bool {
 	n := d.now.Load()
 	if n == nil {
@@ -191,7 +193,7 @@ type Gap struct {
 	failing  bool // the informer fails, and written is empty
 }
 
-// String says which informer does not show what, and where it is.
+// String names the informer, what it does not show, and its version.
 func (g *Gap) String() string {
 	i, w := g.informer, &g.written
 	if g.failing {

@@ -125,8 +125,9 @@ func (in *inputs[K]) run(start func(*watching[K])) (end func()) {
 	}
 }
 
-// settled waits until all that is watched and read is settled (S9). settle calls its second argument when it is, for
-// what is read. It reports false if ctx ends before.
+// settled waits until all that is watched and read is settled (S9). settle starts to look after one
+// input that is read, and closes the channel when that is settled. settled returns false if ctx ends
+// before.
 func (in *inputs[K]) settled(ctx context.Context, settle func(Readable, chan<- struct{})) bool {
 	var settled []chan struct{}
 	_, reads := in.all()

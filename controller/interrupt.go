@@ -58,7 +58,8 @@ func (i *interrupts[K]) interrupt(key K, o handler.Object) {
 	}
 }
 
-// mayHaveMade says whether this version of the object may be what the Reconcile, or the one before it, has written.
+// mayHaveMade reports whether the Reconcile, or the one before it, may have written this version of the
+// object.
 func (r *running[K]) mayHaveMade(o handler.Object) bool {
 	may := func(w ledger.Write) bool {
 		if w.Effect == ledger.Pending || w.UID == "" || w.ResourceVersion == "" { // it may have been any version

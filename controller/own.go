@@ -71,8 +71,8 @@ func madeBy(writes []unseen) map[version]*ledger.Write {
 	return made
 }
 
-// isOwn says whether an event is that of a write that is in made, and of nothing else (C7). After a relist an event may stand for
-// several changes: then it is not.
+// isOwn reports whether an event shows a write in made, and nothing else (C7). After a relist an event
+// may stand for several changes: then it is not.
 func (o *ownEvents[K]) isOwn(made map[version]*ledger.Write, r *workqueue.Reason) bool {
 	w := made[version{r.UID, r.ResourceVersion}]
 	if w == nil && r.Event == handler.Delete.String() {
@@ -99,7 +99,7 @@ func (o *ownEvents[K]) withdraw(item workqueue.Item[K], made map[version]*ledger
 	}
 }
 
-// skip says whether an event is the key's own write, which does not end its backoff.
+// skip reports whether an event is the key's own write, which does not end its backoff.
 func (o *ownEvents[K]) skip(key K, delivery uint64, how workqueue.How) bool {
 	p := o.records.look(key).past
 	if p == nil || p.delivery != delivery || !o.isOwn(p.made, &how.Reason) {

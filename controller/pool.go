@@ -46,7 +46,7 @@ func (w *workers[K]) close() {
 	w.leading, w.term = false, ""
 }
 
-// leads says whether they may take keys, and under which term.
+// leads reports whether they may take keys, and under which term.
 func (w *workers[K]) leads() (leading bool, term string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,7 +149,7 @@ type slot[K comparable] struct {
 	reported, ended *running[K] // the watchdog's: the last that was slow, and the last that was over its deadline
 }
 
-// introduce says which goroutine the worker is.
+// introduce records which goroutine the worker is.
 func (s *slot[K]) introduce() {
 	var buf [64]byte
 	head := buf[:runtime.Stack(buf[:], false)] // goroutine 17 [running]: ...

@@ -46,7 +46,8 @@ type lead[K comparable] struct {
 	expired    *fewLines
 }
 
-// newLead returns a call of Lead, and the context for its Reconciles. missing returns what that should show and does not.
+// newLead returns a call of Lead, and the context for its Reconciles. missing returns what the caches
+// do not show of the previous term.
 func (c *Controller[K]) newLead(work context.Context, missing func() error) (*lead[K], context.Context) {
 	t := &lead[K]{controller: c, expired: newFewLines(), shared: &shared{
 		log: c.logger(work).Handler(), run: c.run, deadline: c.o.Deadline, cancels: c.o.Deadline > 0 || c.o.Interrupt > 0, over: &ledger.Ledger{},

@@ -72,7 +72,7 @@ func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptO
 		return fail(err)
 	}
 	if o.Run {
-		f.shared = ownResync{informer}
+		f.shared = shared{informer}
 	}
 	if !only {
 		if err := f.misfit(); err != nil {

@@ -6,7 +6,6 @@ package cache
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
 
@@ -33,7 +32,7 @@ type Cache struct {
 	join      func(func())    // runs a function that Run joins; nil before and after
 	ran       bool
 
-	indexes   atomic.Int64           // names those that were declared
+	serial    atomic.Int64           // makes the names of indexes and marks unique
 	server    atomic.Pointer[string] // what host has found
 	selecting atomic.Int64           // how many informers have selectors
 	users     sync.Map               // of *Declarations, see Attach
@@ -45,7 +44,7 @@ func New(b Backend, o Options) *Cache {
 	if b == nil {
 		b = noBackend{}
 	}
-	c := &Cache{environment: &environment{backend: b, seed: maphash.MakeSeed()}, informers: map[key]*informer{}}
+	c := &Cache{environment: &environment{backend: b}, informers: map[key]*informer{}}
 	if o.Hooks != nil {
 		c.hooks = *o.Hooks
 	}

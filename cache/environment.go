@@ -3,17 +3,12 @@
 
 package cache
 
-import (
-	"hash/maphash"
-
-	"github.com/setpoint-dev/setpoint/hook"
-)
+import "github.com/setpoint-dev/setpoint/hook"
 
 // environment is what the informers of a cache have in common.
 type environment struct {
 	backend Backend // a noBackend if there is none
 	hooks   hook.Cache
-	seed    maphash.Seed // of identity and versionOf
 	strings sharedStrings
 
 	changed   bell // the state of an informer

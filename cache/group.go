@@ -42,11 +42,11 @@ type group struct {
 
 // listener is told of the informers of a group, under its lock.
 type listener interface {
-	// join adds an informer, unless the listener has yet to retire it.
-	join(i *informer)
-	// leave removes an informer. What it returns ends that, off the lock. It is nil if there is nothing to
-	// do, else it must be called.
-	leave(i *informer) (retire func())
+	// joinLocked adds an informer, unless the listener has yet to retire it.
+	joinLocked(i *informer) error
+	// leaveLocked removes an informer. What it returns ends that, off the lock. It is nil if there is
+	// nothing to do, else it must be called.
+	leaveLocked(i *informer) (retire func())
 }
 
 // members is the informers of a group. Most groups have the one of everything.
@@ -120,14 +120,14 @@ func (g *group) joinLocked(p place) *informer {
 	i := g.cache.acquire(g.key.at(p), g.scope, g.example)
 	_ = i.shared.AddIndexers(g.indexers) // the names are unique; it fails only if the informer has stopped
 	for l := range g.listeners {
-		l.join(i)
+		_ = l.joinLocked(i) // as well
 	}
 	return i
 }
 
 func (g *group) leaveLocked(i *informer) (retiring []func()) {
 	for l := range g.listeners {
-		if retire := l.leave(i); retire != nil {
+		if retire := l.leaveLocked(i); retire != nil {
 			retiring = append(retiring, retire)
 		}
 	}

@@ -29,6 +29,7 @@ type informer struct {
 	env     *environment
 	shared  toolscache.SharedIndexInformer
 	lw      *listwatch.ListerWatcher // nil of one that was not made here
+	example Object                   // as lw
 	foreign bool                     // the host program's: it is never started or stopped here
 	copy    consistency.Copy         // its Mapping is set before it is synced
 	follow  func(context.Context)    // run, or attend; until its context is done
@@ -47,7 +48,7 @@ type informer struct {
 }
 
 func newInformer(e *environment, k key, s Scope, example Object) *informer {
-	i := &informer{key: k, env: e, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
+	i := &informer{key: k, env: e, example: example, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
 	i.copy = consistency.Copy{
 		Informer: i, Name: k.kind(), Kind: k.gvk, Place: k.place, Labels: s.Labels, Fields: s.Fields,
 		Guess: *consistency.UsualPlural(k.gvk), Asked: true,
@@ -55,7 +56,7 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	i.lw = listwatch.New(k.target(e.backend), listwatch.Reports{
 		State: i.report, Mapping: i.copy.Mapping.Store, Listed: e.relisted.ring, Delivered: i.delivered, Store: i.store,
 	})
-	i.shared = ownResync{toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), example, toolscache.SharedIndexInformerOptions{
+	i.shared = shared{toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), example, toolscache.SharedIndexInformerOptions{
 		ResyncPeriod:      resyncCheck,
 		Indexers:          builtInIndexers(),
 		ObjectDescription: k.gvk.String(),
@@ -358,7 +359,7 @@ const unknown = "; it does not say whether it can list and watch"
 // transform is client-go's TransformFunc of the informer. It may see an object more than once: twice in an initial list.
 func (i *informer) transform(obj any) (any, error) {
 	o, ok := obj.(Object)
-	if !ok {
+	if _, mark := markOf(obj); mark || !ok {
 		return obj, nil
 	}
 	i.learnScope(o)

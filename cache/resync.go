@@ -23,19 +23,37 @@ func (p pinned) RunWithContext(ctx context.Context) { <-ctx.Done() }
 // least that client-go allows. With 0 it would ignore the periods that handlers are added with.
 const resyncCheck = time.Second
 
-// ownResync is an informer whose event handlers see objects again only if they are added with a resync period of their own.
-// client-go would give the others that of its checks.
-type ownResync struct{ toolscache.SharedIndexInformer }
+// shared is an informer whose event handlers see objects again only if they are added with a resync
+// period of their own: client-go would give the others that of its checks. They see no marks.
+type shared struct{ toolscache.SharedIndexInformer }
 
 // AddEventHandler adds a handler that is not resynced.
-func (o ownResync) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-	return o.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
+func (s shared) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	return s.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
+}
+
+// AddEventHandlerWithResyncPeriod adds a handler that is resynced, unless period is 0.
+func (s shared) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, period time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
+	return s.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{ResyncPeriod: &period})
 }
 
 // AddEventHandlerWithOptions adds a handler that is resynced if the options say so.
-func (o ownResync) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+func (s shared) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	if options.ResyncPeriod == nil {
 		options.ResyncPeriod = new(time.Duration)
 	}
-	return o.SharedIndexInformer.AddEventHandlerWithOptions(h, options)
+	if _, takesMarks := h.(*registration); !takesMarks {
+		h = unmarked{h}
+	}
+	return s.SharedIndexInformer.AddEventHandlerWithOptions(h, options)
+}
+
+// unmarked is an event handler that marks do not reach.
+type unmarked struct{ toolscache.ResourceEventHandler }
+
+// OnDelete implements toolscache.ResourceEventHandler.
+func (u unmarked) OnDelete(obj any) {
+	if _, mark := markOf(obj); !mark {
+		u.ResourceEventHandler.OnDelete(obj)
+	}
 }

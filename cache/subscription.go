@@ -10,6 +10,7 @@ import (
 	"maps"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
@@ -18,13 +19,12 @@ type Subscription struct {
 	group   *group
 	handler toolscache.ResourceEventHandler
 
-	retiring sync.WaitGroup // what tells the handler of informers that have left; added to under the group's mutex
+	retiring sync.WaitGroup // what tells the handler of informers that have left
 
-	mu            sync.Mutex // guards what follows
+	// The group's mutex guards what follows, and the Add of retiring.
 	registrations map[*informer]*registration
 	leaving       map[*informer]bool
 	closed        bool
-	failed        error // why a registration failed
 }
 
 // Subscribe has handler called for each object of the scope, and for each change from now on. Objects that enter the scope are
@@ -57,47 +57,36 @@ func (g *group) subscribe(s *Subscription) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, i := range g.members.Load().by {
-		s.join(i)
-	}
-	if err := s.failure(); err != nil {
-		for i, r := range s.now() {
-			_ = i.shared.RemoveEventHandler(r.ResourceEventHandlerRegistration) // fails only if it has stopped
+		if err := s.joinLocked(i); err != nil {
+			for i, r := range s.registrations {
+				_ = i.shared.RemoveEventHandler(r.ResourceEventHandlerRegistration) // fails only if it has stopped
+			}
+			return err
 		}
-		return err
 	}
 	g.listeners[s] = struct{}{}
 	return nil
 }
 
-// join registers the handler with an informer, unless it has yet to hear that the informer has left: then
-// retire does. The group's mutex is held: nothing here calls the handler.
-func (s *Subscription) join(i *informer) {
-	if s.isLeaving(i) {
-		return
+// joinLocked registers the handler with an informer, unless it has yet to hear that the informer has
+// left: then retire does.
+func (s *Subscription) joinLocked(i *informer) error {
+	if s.leaving[i] {
+		return nil
 	}
-	r := &registration{handler: s.handler, changes: s.group.scope.changes(), told: &handled{seed: s.group.cache.seed}}
-	var err error
-	r.ResourceEventHandlerRegistration, err = i.shared.AddEventHandlerWithOptions(r, toolscache.HandlerOptions{})
-	r.told.begin(i.shared.GetStore().LastStoreSyncResourceVersion(), i.HasSynced())
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	r := &registration{of: s, informer: i, seen: map[types.NamespacedName]Object{}, marks: map[string]bool{}}
+	r.keeps.Store(s.group.scope.changes())
+	handle, err := i.shared.AddEventHandlerWithOptions(r, toolscache.HandlerOptions{})
 	if err != nil {
-		s.failed = err
-		return
+		return err
 	}
+	r.ResourceEventHandlerRegistration = handle
 	s.registrations[i] = r
+	return nil
 }
 
-func (s *Subscription) failure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failed
-}
-
-// leave implements listener.
-func (s *Subscription) leave(i *informer) (retire func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// leaveLocked implements listener.
+func (s *Subscription) leaveLocked(i *informer) (retire func()) {
 	r := s.registrations[i]
 	if r == nil {
 		return nil
@@ -106,12 +95,6 @@ func (s *Subscription) leave(i *informer) (retire func()) {
 	s.leaving[i] = true
 	s.retiring.Add(1)
 	return func() { s.retire(i, r) }
-}
-
-func (s *Subscription) isLeaving(i *informer) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.leaving[i]
 }
 
 // retire tells the handler that all objects of an informer are gone, as of missed deletes. If the
@@ -129,16 +112,18 @@ func (s *Subscription) retire(i *informer, r *registration) {
 		}
 		s.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: storeKey(name), Obj: obj})
 	}
+	s.retired(i)
+	s.group.cache.changed.ring()
+}
+
+func (s *Subscription) retired(i *informer) {
 	g := s.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s.mu.Lock()
 	delete(s.leaving, i)
-	s.mu.Unlock()
-	if _, open := g.listeners[s]; open && g.has(i) {
-		s.join(i)
+	if !s.closed && g.has(i) {
+		_ = s.joinLocked(i) // fails only if it has stopped
 	}
-	g.cache.changed.ring()
 }
 
 // WaitForSync returns nil when the handler has seen every object of the initial lists of the informers that there were at the
@@ -174,25 +159,34 @@ func (s *Subscription) await(ctx context.Context, i *informer, r *registration) 
 }
 
 func (s *Subscription) now() map[*informer]*registration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.group.mu.Lock()
+	defer s.group.mu.Unlock()
 	return maps.Clone(s.registrations)
 }
 
 func (s *Subscription) at(i *informer) *registration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.group.mu.Lock()
+	defer s.group.mu.Unlock()
 	return s.registrations[i]
 }
 
+func (s *Subscription) leavingOne() *informer {
+	s.group.mu.Lock()
+	defer s.group.mu.Unlock()
+	for i := range s.leaving {
+		return i
+	}
+	return nil
+}
+
 func (s *Subscription) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.group.mu.Lock()
+	defer s.group.mu.Unlock()
 	return s.closed
 }
 
-// Close ends the subscription and lets the informers go. It waits for a callback that is running, so it must not be called from
-// one. Closing twice is the same as once.
+// Close ends the subscription and releases its informers. It waits for a callback that is running, so
+// it must not be called from one. Closing twice is the same as once.
 func (s *Subscription) Close() {
 	if !s.end() {
 		return
@@ -208,8 +202,6 @@ func (s *Subscription) end() (first bool) {
 	s.group.mu.Lock()
 	defer s.group.mu.Unlock()
 	delete(s.group.listeners, s)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	first = !s.closed
 	s.closed = true
 	return first

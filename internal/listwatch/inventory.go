@@ -50,24 +50,24 @@ func (t Target) ListMetadata(ctx context.Context, m *meta.RESTMapping, limit int
 }
 
 // AwaitMetadata lists the metadata of the objects of a target, again and again until there is an answer
-// or ctx ends. served is false if the kind is not served.
-func (t Target) AwaitMetadata(ctx context.Context) (list *metav1.PartialObjectMetadataList, served bool, err error) {
+// or ctx ends. It returns how the kind is served, or nil if it is not.
+func (t Target) AwaitMetadata(ctx context.Context) (list *metav1.PartialObjectMetadataList, m *meta.RESTMapping, err error) {
 	pause := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Steps: 10, Cap: longestWait}
 	for {
-		m, err := t.Backend.MappingWithin(ctx, t.Kind, 0)
+		m, err = t.Backend.MappingWithin(ctx, t.Kind, 0)
 		if err == nil {
 			list, err = t.ListMetadata(ctx, m, page)
 		}
 		switch {
 		case err == nil:
-			return list, true, nil
+			return list, m, nil
 		case meta.IsNoMatchError(err):
-			return nil, false, nil
+			return nil, nil, nil
 		case apierrors.IsNotFound(err):
 			t.Backend.Forget(t.Kind) // and ask
 		}
 		if run.Sleep(ctx, max(askedFor(err), pause.Step())) != nil {
-			return nil, false, errors.Join(err, context.Cause(ctx))
+			return nil, nil, errors.Join(err, context.Cause(ctx))
 		}
 	}
 }

@@ -11,7 +11,6 @@ package listwatch
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -29,7 +28,6 @@ type ListerWatcher struct {
 
 	asker
 	requests requests
-	current  atomic.Pointer[stream] // nil while everything is listed
 
 	mu      sync.Mutex     // guards joined, and the Add of running
 	joined  bool           // no list may begin
@@ -43,7 +41,7 @@ type Counts struct{ Lists, Watches, Quiet int64 }
 // New makes a ListerWatcher. It starts nothing.
 func New(t Target, r Reports) *ListerWatcher {
 	l := &ListerWatcher{}
-	l.asker = asker{target: &t, reports: r, pace: rate.NewLimiter(rate.Every(time.Second), 5)}
+	l.asker = asker{target: &t, reports: r, pace: rate.NewLimiter(rate.Every(time.Second), 5), marks: make(chan object)}
 	l.requests = newRequests(&decoder{Target: &t, broken: &l.Broken, store: r.Store})
 	return l
 }
@@ -64,12 +62,15 @@ func (l *ListerWatcher) Listed() (version string, ok bool) {
 	return version, ok
 }
 
-// Given returns the version of the last event that was given out since everything was listed, or 0.
-func (l *ListerWatcher) Given() uint64 {
-	if s := l.current.Load(); s != nil {
-		return s.given.Load()
+// Mark gives out the delete of an object that never existed, after everything that was given out so
+// far and has been listed. It returns false if ctx ends first.
+func (l *ListerWatcher) Mark(ctx context.Context, mark object) bool {
+	select {
+	case l.marks <- mark:
+		return true
+	case <-ctx.Done():
+		return false
 	}
-	return 0
 }
 
 // Join waits for what is under way, and lets nothing else begin. The reflector makes lists on a
@@ -135,7 +136,6 @@ func (l *ListerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.
 	}
 	s := newStream(&l.asker, l.open, o)
 	s.complete = l.Broken.endList
-	l.current.Store(s)
 	l.running.Go(func() { s.run(ctx, w) })
 	return s, nil
 }
@@ -171,7 +171,6 @@ func (l *ListerWatcher) beginListing(o metav1.ListOptions) {
 	if o.Continue != "" {
 		return
 	}
-	l.current.Store(nil)
 	l.Broken.beginList()
 	if l.lists.Load() > 0 {
 		// The kind may have come back as something else, in another scope for example.

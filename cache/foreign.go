@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
 // newForeign makes a record of an informer that was not made here.
@@ -22,9 +21,8 @@ func newForeign(e *environment, k key) *informer {
 	if kind.Version == "" && k.foreign.of.Kind() == reflect.Pointer { // only the type says something
 		kind.Kind = k.foreign.of.Elem().Name()
 	}
-	i.copy = consistency.Copy{
-		Informer: i, Name: k.kind(), Kind: k.gvk, Foreign: true, Asked: e.hasBackend(), Guess: *consistency.UsualPlural(kind),
-	}
+	i.copyOf(kind)
+	i.copy.Foreign, i.copy.Asked = true, e.hasBackend()
 	i.follow = i.run
 	if i.foreign {
 		i.follow, i.phase = i.attend, hook.Synced // when it is; see at

@@ -144,7 +144,7 @@ func (h *Handle[T]) WaitForSync(ctx context.Context) error {
 	if err := h.usable(); err != nil {
 		return err
 	}
-	return h.group.await(ctx, (*informer).HasSynced)
+	return h.group.await(ctx, (*informer).hasSynced)
 }
 
 // Settled returns nil once there is nothing to wait for: the initial list is in the local copy, or State says why it cannot be

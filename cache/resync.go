@@ -49,7 +49,9 @@ func (s shared) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, op
 }
 
 // unmarked is an event handler that marks do not reach.
-type unmarked struct{ toolscache.ResourceEventHandler }
+type unmarked struct {
+	toolscache.ResourceEventHandler
+}
 
 // OnDelete implements toolscache.ResourceEventHandler.
 func (u unmarked) OnDelete(obj any) {

@@ -21,22 +21,18 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Informer is the part of an informer that a Copy needs. Every method may be called from anywhere.
-type Informer interface {
-	// Shared returns client-go's informer.
-	Shared() toolscache.SharedIndexInformer
-	// HasSynced reports whether the initial list is complete.
-	HasSynced() bool
-	// Phase returns where the informer stands, and Standing describes it for errors.
-	Phase() hook.Phase
-	Standing() string
-	// Undecodable returns why an object cannot be decoded, or nil.
-	Undecodable(name types.NamespacedName) error
-}
-
-// Copy is the local copy of an informer. Set the exported fields before its first use.
+// Copy is the local copy of an informer. Set the exported fields before its first use. Its functions
+// may be called from anywhere.
 type Copy struct {
-	Informer Informer
+	// Shared is client-go's informer.
+	Shared toolscache.SharedIndexInformer
+	// HasSynced reports whether the initial list is complete.
+	HasSynced func() bool
+	// Phase returns where the informer stands, and Standing describes it for errors.
+	Phase    func() hook.Phase
+	Standing func() string
+	// Undecodable returns why an object cannot be decoded, or nil.
+	Undecodable func(name types.NamespacedName) error
 	// Name is the kind in errors.
 	Name string
 	// Kind is the kind of the objects; Place, Labels and Fields narrow it, as the informer's scope does.
@@ -56,7 +52,7 @@ type Copy struct {
 	waiters waiters
 }
 
-func (c *Copy) store() toolscache.Store { return c.Informer.Shared().GetStore() }
+func (c *Copy) store() toolscache.Store { return c.Shared.GetStore() }
 
 // version returns the version that the store is at, or "" if that is not known.
 func (c *Copy) version() string { return c.store().LastStoreSyncResourceVersion() }
@@ -76,14 +72,13 @@ func (c *Copy) Stored(w *Write) Object {
 // be called before Notify returns. cancel ends it; f may be running then. If w is nil only Look and End
 // count.
 func (c *Copy) Notify(w *Write, open func() bool, f func()) (cancel func()) {
-	one, all := &waiter{version: c.version, write: w, open: open, f: f, place: -1}, &c.waiters
-	all.add(one)
-	if w == nil || all.listen(c.Informer.Shared()) {
-		all.call(one) // what was shown before it was added would not come again
-	} else if all.remove(one) {
+	one := &waiter{write: w, open: open, f: f}
+	if c.add(one) {
+		c.waiters.call(one) // what was shown before it was added would not come again
+	} else {
 		f()
 	}
-	return func() { all.remove(one) }
+	return func() { c.waiters.remove(one) }
 }
 
 // Look asks every waiter again. Call it when the state of the informer, or its scope, has changed.
@@ -95,4 +90,22 @@ func (c *Copy) Look() {
 
 // End wakes every waiter and takes the event handler off the informer. If it is to join, it waits for a
 // callback that is running, and must not be called from one.
-func (c *Copy) End(join bool) { c.waiters.end(join) }
+func (c *Copy) End(join bool) {
+	w := &c.waiters
+	w.mu.Lock()
+	handle := w.handle
+	w.handle, w.ended = nil, true
+	w.mu.Unlock()
+	switch { // both fail only if the informer has stopped
+	case handle == nil:
+	case join:
+		_ = toolscache.ShutDownEventHandler(c.Shared, handle)
+	default:
+		_ = c.Shared.RemoveEventHandler(handle)
+	}
+	for _, one := range w.all() {
+		if w.remove(one) {
+			one.f()
+		}
+	}
+}

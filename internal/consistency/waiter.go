@@ -4,7 +4,7 @@
 package consistency
 
 import (
-	"container/heap"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,28 +14,23 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// waiter is one who waits for an informer to show something.
+// waiter waits for an informer to show something.
 type waiter struct {
-	version func() string // of the store
-	write   *Write        // nil if only the informer's state matters
-	open    func() bool   // reports whether there is still something to wait for
-	f       func()
-	place   int // in a byVersion, or -1
+	write *Write      // nil if only the informer's state matters
+	open  func() bool // reports whether there is still something to wait for
+	f     func()
 }
 
-// waiters is who waits for an informer. It is an event handler of it from the first one on; an event costs next to nothing as
-// long as there is nobody.
+// waiters are those of one informer. From the first one on they have an event handler, whose calls
+// cost next to nothing while there are none.
 type waiters struct {
 	n atomic.Int64 // how many there are; changed under the mutex
 
-	registering sync.Mutex // held while the event handler is added or removed; guards what follows
-	handle      toolscache.ResourceEventHandlerRegistration
-	informer    toolscache.SharedIndexInformer // that has it
-	ended       bool                           // there will be no events
-
-	mu    sync.Mutex // guards what follows
-	named map[types.NamespacedName]map[*waiter]struct{}
-	ahead byVersion // those whose version the store has not reached
+	mu     sync.Mutex // guards what follows
+	handle toolscache.ResourceEventHandlerRegistration
+	ended  bool // there will be no events
+	named  map[types.NamespacedName]map[*waiter]struct{}
+	ahead  []*waiter // by version: those whose version the store has not reached
 }
 
 func (one *waiter) at() (name types.NamespacedName) {
@@ -45,43 +40,14 @@ func (one *waiter) at() (name types.NamespacedName) {
 	return name
 }
 
-// listen makes it an event handler of the informer, and says whether there will be events.
-func (w *waiters) listen(informer toolscache.SharedIndexInformer) bool {
-	w.registering.Lock()
-	defer w.registering.Unlock()
-	if w.ended || w.handle != nil {
-		return !w.ended
-	}
-	handle, err := informer.AddEventHandlerWithOptions(w, toolscache.HandlerOptions{ResyncPeriod: new(time.Duration)})
-	if err != nil { // it has stopped
-		w.ended = true
-		return false
-	}
-	w.handle, w.informer = handle, informer
-	return true
-}
-
-// end takes the event handler off the informer and wakes everybody. If it is to join, it waits for a callback that is running,
-// and must not be called from one.
-func (w *waiters) end(join bool) {
-	w.registering.Lock()
-	handle, informer := w.handle, w.informer
-	w.handle, w.ended = nil, true
-	w.registering.Unlock()
-	switch {
-	case handle == nil:
-	case join:
-		_ = toolscache.ShutDownEventHandler(informer, handle) // fails only if the informer has stopped
-	default:
-		_ = informer.RemoveEventHandler(handle)
-	}
-	w.wake()
-}
-
-func (w *waiters) add(one *waiter) {
-	at := one.at()
+// add adds a waiter. It returns false if it waits for events and there will be none.
+func (c *Copy) add(one *waiter) bool {
+	w, at := &c.waiters, one.at()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if one.write != nil && !c.listenLocked() {
+		return false
+	}
 	if w.named == nil {
 		w.named = map[types.NamespacedName]map[*waiter]struct{}{}
 	}
@@ -90,12 +56,39 @@ func (w *waiters) add(one *waiter) {
 	}
 	w.named[at][one] = struct{}{}
 	if one.write != nil && number(one.write.ResourceVersion) {
-		heap.Push(&w.ahead, one)
+		w.ahead = slices.Insert(w.ahead, w.placeLocked(one), one)
 	}
 	w.n.Add(1)
+	return true
 }
 
-// remove says whether it was still there. Whoever removes it may call it.
+// listenLocked adds the event handler, and reports whether there will be events.
+func (c *Copy) listenLocked() bool {
+	w := &c.waiters
+	if w.ended || w.handle != nil {
+		return !w.ended
+	}
+	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: c.event, UpdateFunc: func(_, obj any) { c.event(obj) }, DeleteFunc: c.event}
+	handle, err := c.Shared.AddEventHandlerWithOptions(handler, toolscache.HandlerOptions{ResyncPeriod: new(time.Duration)})
+	w.handle, w.ended = handle, err != nil // it has stopped
+	return !w.ended
+}
+
+// placeLocked returns where a waiter is among those ahead, or belongs.
+func (w *waiters) placeLocked(one *waiter) int {
+	place, _ := slices.BinarySearchFunc(w.ahead, one.write.ResourceVersion, func(other *waiter, version string) int {
+		c, _ := resourceversion.CompareResourceVersion(other.write.ResourceVersion, version)
+		return c
+	})
+	for n := place; n < len(w.ahead) && w.ahead[n].write.ResourceVersion == one.write.ResourceVersion; n++ {
+		if w.ahead[n] == one {
+			return n
+		}
+	}
+	return place
+}
+
+// remove reports whether the waiter was still there: then the caller may call it.
 func (w *waiters) remove(one *waiter) bool {
 	at := one.at()
 	w.mu.Lock()
@@ -106,8 +99,10 @@ func (w *waiters) remove(one *waiter) bool {
 	if delete(w.named[at], one); len(w.named[at]) == 0 {
 		delete(w.named, at)
 	}
-	if one.place >= 0 {
-		heap.Remove(&w.ahead, one.place)
+	if one.write != nil {
+		if n := w.placeLocked(one); n < len(w.ahead) && w.ahead[n] == one {
+			w.ahead = slices.Delete(w.ahead, n, n+1)
+		}
 	}
 	w.n.Add(-1)
 	return true
@@ -117,15 +112,6 @@ func (w *waiters) remove(one *waiter) bool {
 func (w *waiters) call(one *waiter) {
 	if !one.open() && w.remove(one) {
 		one.f()
-	}
-}
-
-// wake calls everybody.
-func (w *waiters) wake() {
-	for _, one := range w.all() {
-		if w.remove(one) {
-			one.f()
-		}
 	}
 }
 
@@ -144,29 +130,28 @@ func (w *waiters) all() []*waiter {
 	return all
 }
 
-// event looks at those who wait for the object, and at those whose version the store has reached.
-func (w *waiters) event(obj any) {
-	if w.n.Load() == 0 {
+// event asks those who wait for the object, and those whose version the store has reached.
+func (c *Copy) event(obj any) {
+	if c.waiters.n.Load() == 0 {
 		return
 	}
 	if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = missed.Obj
 	}
 	o, _ := obj.(Object)
-	for _, one := range w.concerned(o) {
-		w.call(one)
+	for _, one := range c.waiters.concerned(o, c.version()) {
+		c.waiters.call(one)
 	}
 }
 
-func (w *waiters) concerned(o Object) []*waiter {
+// concerned takes those whose version the store has reached off ahead.
+func (w *waiters) concerned(o Object, version string) (some []*waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var some []*waiter
-	if len(w.ahead) > 0 {
-		at := w.ahead[0].version()
-		for len(w.ahead) > 0 && past(at, w.ahead[0].write.ResourceVersion) {
-			some = append(some, heap.Pop(&w.ahead).(*waiter)) //nolint:forcetypeassert // it holds nothing else
-		}
+	for len(w.ahead) > 0 && past(version, w.ahead[0].write.ResourceVersion) {
+		some = append(some, w.ahead[0])
+		w.ahead[0] = nil
+		w.ahead = w.ahead[1:]
 	}
 	if o != nil {
 		for one := range w.named[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}] {
@@ -174,45 +159,4 @@ func (w *waiters) concerned(o Object) []*waiter {
 		}
 	}
 	return some
-}
-
-// OnAdd implements toolscache.ResourceEventHandler.
-func (w *waiters) OnAdd(obj any, _ bool) { w.event(obj) }
-
-// OnUpdate implements toolscache.ResourceEventHandler.
-func (w *waiters) OnUpdate(_, obj any) { w.event(obj) }
-
-// OnDelete implements toolscache.ResourceEventHandler.
-func (w *waiters) OnDelete(obj any) { w.event(obj) }
-
-// byVersion is a heap of waiters: the one that waits for the lowest version is the first.
-type byVersion []*waiter
-
-func (h byVersion) Len() int { return len(h) }
-
-func (h byVersion) Less(a, b int) bool {
-	c, _ := resourceversion.CompareResourceVersion(h[a].write.ResourceVersion, h[b].write.ResourceVersion)
-	return c < 0
-}
-
-func (h byVersion) Swap(a, b int) {
-	h[a], h[b] = h[b], h[a]
-	h[a].place, h[b].place = a, b
-}
-
-// Push implements heap.Interface.
-func (h *byVersion) Push(one any) {
-	w := one.(*waiter) //nolint:forcetypeassert // add pushes nothing else
-	w.place = len(*h)
-	*h = append(*h, w)
-}
-
-// Pop implements heap.Interface.
-func (h *byVersion) Pop() any {
-	last := len(*h) - 1
-	w := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	w.place = -1
-	return w
 }

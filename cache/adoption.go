@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/internal/argument"
@@ -104,7 +105,11 @@ func (c *Cache) foreignKey(f *foreign, kind schema.GroupVersionKind) (key, error
 	if err != nil {
 		return k, err
 	}
-	kinds, _, err := c.backend.Scheme().ObjectKinds(example)
+	known := scheme.Scheme
+	if c.backend != nil {
+		known = c.backend.Scheme()
+	}
+	kinds, _, err := known.ObjectKinds(example)
 	if err != nil {
 		return k, fmt.Errorf("the scheme does not know the type; give cache.AdoptOptions.Kind, or add its package with AddToScheme: %w", err)
 	}
@@ -112,22 +117,17 @@ func (c *Cache) foreignKey(f *foreign, kind schema.GroupVersionKind) (key, error
 	return k, nil
 }
 
-// existing returns the key under which the informer of a key is in the cache already, else the key itself.
+// existing returns the key under which the informer of a key is in the cache already, else the key
+// itself. client-go wraps one informer to give it types, so the store tells.
 func (c *Cache) existing(k key) key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for other, i := range c.informers {
-		if other.gvk == k.gvk && sameStore(i.shared, k.foreign.shared) {
+		if other.gvk == k.gvk && i.shared.GetIndexer() == k.foreign.shared.GetIndexer() {
 			return other
 		}
 	}
 	return k
-}
-
-// sameStore reports whether two informers share a store. client-go wraps one informer to give it types.
-func sameStore(a, b toolscache.SharedIndexInformer) bool {
-	one, other := reflect.ValueOf(a.GetIndexer()), reflect.ValueOf(b.GetIndexer())
-	return one.Kind() == reflect.Pointer && other.Kind() == reflect.Pointer && one.Pointer() == other.Pointer()
 }
 
 // addIndexers adds the indexes that every informer has here, where they are missing.

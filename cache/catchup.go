@@ -59,7 +59,7 @@ func (s *Subscription) CatchUp(ctx context.Context) error {
 // awaitLeft waits until the handler has heard of what was in the places that have left the scope.
 func (s *Subscription) awaitLeft(ctx context.Context) error {
 	for {
-		changed := s.group.cache.changed.wait()
+		changed := s.group.cache.changed()
 		i := s.leavingOne()
 		if i == nil {
 			return nil
@@ -109,7 +109,7 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 // compare asks the API server what it has for the informer, until there is an answer, and returns what
 // the store does not show of it. served is false if the kind is not served.
 func (i *informer) compare(ctx context.Context) (unseen []Written, served bool, err error) {
-	if !i.env.hasBackend() || i.key.gvk.Version == "" {
+	if i.env.backend == nil || i.key.gvk.Version == "" {
 		return nil, false, fmt.Errorf("%s cannot be compared with what the API server has: give the informer to cache.Adopt, with its kind, in a cache that "+
 			"has a client, or use cache.For", i)
 	}
@@ -128,23 +128,38 @@ func (i *informer) compare(ctx context.Context) (unseen []Written, served bool, 
 func (s *Subscription) unseen(ctx context.Context, i *informer, r *registration, writes []Written) string {
 	for _, w := range writes {
 		gap := &Gap{group: s.group, informer: i, written: w}
-		closed := make(chan struct{})
-		cancel := gap.Notify(func() { close(closed) })
+		if !s.shown(ctx, gap, r) {
+			return gap.String()
+		}
+	}
+	return ""
+}
+
+func (s *Subscription) shown(ctx context.Context, gap *Gap, r *registration) bool {
+	i := gap.informer
+	for {
+		changed := s.group.cache.changed()
+		v, _ := i.copy.Shows(&gap.written)
+		if v == consistency.Shown || s.at(i) != r { // it has left the scope
+			return true
+		}
+		var closed chan struct{} // what is unclear has only the state of the informer to wait for
+		cancel := func() {}
+		if v == consistency.Behind {
+			closed = make(chan struct{})
+			cancel = gap.Notify(func() { close(closed) })
+		}
 		select {
 		case <-closed:
+		case <-changed:
+		case <-i.stopped:
 		case <-ctx.Done():
 		}
 		cancel()
-		if v, _ := i.copy.Shows(&w); v == consistency.Shown || s.at(i) != r { // it has left the scope
-			continue
+		if run.Closed(i.stopped) || ctx.Err() != nil {
+			return false
 		}
-		select { // it is not known whether it is shown: list again
-		case <-ctx.Done():
-		case <-i.stopped:
-		}
-		return gap.String()
 	}
-	return ""
 }
 
 // handled reports whether the handler was told of all that the store has, before ctx ended.
@@ -153,7 +168,7 @@ func (s *Subscription) handled(ctx context.Context, i *informer, r *registration
 		return false
 	}
 	for {
-		changed := s.group.cache.changed.wait()
+		changed := s.group.cache.changed()
 		if s.at(i) != r || i.lw != nil && r.passed(mark) || i.lw == nil && r.told() {
 			return true
 		}

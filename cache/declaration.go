@@ -21,8 +21,7 @@ type Declarations struct {
 	now  atomic.Pointer[declarations]
 	user atomic.Pointer[User] // see Attach
 
-	mu     sync.Mutex        // guards what follows
-	caches map[*Cache]func() // which detach
+	caches sync.Map // of *Cache, which have it among their users
 }
 
 type declarations struct {
@@ -105,34 +104,30 @@ func (d *Declarations) Attach(u User) (detach func()) {
 	d.attach()
 	return func() {
 		d.user.Store(nil)
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		for c, detach := range d.caches {
-			c.users.Delete(d)
-			detach()
-		}
-		clear(d.caches)
+		d.caches.Range(func(c, _ any) bool {
+			c.(*Cache).users.Delete(d) //nolint:forcetypeassert // it has nothing else
+			return true
+		})
+		d.caches.Clear()
 	}
 }
 
 func (d *Declarations) attach() {
-	n, u := d.now.Load(), d.user.Load()
-	if n == nil || u == nil {
+	if d.user.Load() == nil {
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.caches == nil {
-		d.caches = map[*Cache]func(){}
+	for _, g := range d.groups() {
+		d.caches.Store(g.cache, nil)
+		g.cache.users.Store(d, nil)
 	}
-	for _, g := range n.groups {
-		c := g.cache
-		if d.caches[c] == nil {
-			unlist, unrecover := c.relisted.listen(u.Relisted), c.recovered.listen(u.Recovered)
-			d.caches[c] = func() { unlist(); unrecover() }
-			c.users.Store(d, struct{}{})
-		}
+}
+
+// groups returns what is declared.
+func (d *Declarations) groups() []*group {
+	if n := d.now.Load(); n != nil {
+		return n.groups
 	}
+	return nil
 }
 
 // readByReconcile returns an error if a Reconcile reads what its controller does not declare, with a

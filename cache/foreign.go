@@ -22,7 +22,7 @@ func newForeign(e *environment, k key) *informer {
 		kind.Kind = k.foreign.of.Elem().Name()
 	}
 	i.copyOf(kind)
-	i.copy.Foreign, i.copy.Asked = true, e.hasBackend()
+	i.copy.Foreign, i.copy.Asked = true, e.backend != nil
 	i.follow = i.run
 	if i.foreign {
 		i.follow, i.phase = i.attend, hook.Synced // when it is; see at
@@ -39,7 +39,7 @@ func (i *informer) attend(ctx context.Context) {
 		if err := i.key.foreign.misfit(); err != nil {
 			i.report(hook.Failing, err)
 		}
-		i.env.changed.ring()
+		i.env.ring()
 		i.copy.Look()
 		<-ctx.Done()
 	case <-ctx.Done():
@@ -50,7 +50,7 @@ func (i *informer) attend(ctx context.Context) {
 
 // learnMapping asks how the kind is served, until there is an answer.
 func (i *informer) learnMapping(ctx context.Context) {
-	if !i.env.hasBackend() {
+	if i.env.backend == nil {
 		return
 	}
 	m := i.key.target(i.env.backend).AwaitMapping(ctx)
@@ -61,5 +61,5 @@ func (i *informer) learnMapping(ctx context.Context) {
 		m = &meta.RESTMapping{Resource: m.Resource, GroupVersionKind: m.GroupVersionKind, Scope: given.Scope}
 	}
 	i.copy.Mapping.Store(m)
-	i.env.changed.ring()
+	i.env.ring()
 }

@@ -49,8 +49,8 @@ func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
 		c.Reject(h.err)
 		return h
 	}
-	if !c.hasBackend() {
-		return fail(errNoBackend)
+	if c.backend == nil {
+		return fail(errors.New("the cache has no Backend to list and watch with; give cache.New a client, or use cache.Adopt with an informer of cache/factory"))
 	}
 	if err := s.Validate(); err != nil {
 		return fail(err)

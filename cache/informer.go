@@ -39,19 +39,18 @@ type informer struct {
 
 	untransformed listwatch.Broken // objects for which the transform failed
 
-	refs   int                // guarded by the cache's mutex
-	cancel context.CancelFunc // guarded by the cache's mutex; nil before it runs
-
-	mu    sync.Mutex // guards what follows
-	phase hook.Phase
-	err   error
-	since time.Time
+	// The environment's mutex guards what follows.
+	refs   int
+	cancel context.CancelFunc // nil before it runs
+	phase  hook.Phase
+	err    error
+	since  time.Time
 }
 
 func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	i := &informer{key: k, env: e, example: example, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
 	i.lw = listwatch.New(k.target(e.backend), listwatch.Reports{
-		State: i.report, Mapping: i.copy.Mapping.Store, Listed: e.relisted.ring, Delivered: i.delivered, Store: i.store,
+		State: i.report, Mapping: i.copy.Mapping.Store, Listed: e.relisted, Delivered: i.delivered, Store: i.store,
 	})
 	i.shared = shared{toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), example, toolscache.SharedIndexInformerOptions{
 		ResyncPeriod:      resyncCheck,
@@ -99,7 +98,7 @@ func (i *informer) run(ctx context.Context) {
 	i.set(hook.Stopped, nil)
 	i.copy.End(false) // client-go has joined its callbacks
 	close(i.stopped)
-	i.env.changed.ring()
+	i.env.ring()
 }
 
 // tooLate makes an informer one that has stopped: the cache has.
@@ -116,15 +115,15 @@ func (i *informer) noticeSync(ctx context.Context) {
 		return
 	}
 	if i.setSynced() {
-		i.env.changed.ring()
+		i.env.ring()
 		i.copy.Look()
-		i.env.recovered.ring()
+		i.env.recovered()
 	}
 }
 
 func (i *informer) setSynced() (news bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.env.mu.Lock()
+	defer i.env.mu.Unlock()
 	if i.phase != hook.Syncing {
 		return false
 	}
@@ -146,18 +145,18 @@ func (i *informer) report(phase hook.Phase, err error) {
 func (i *informer) set(phase hook.Phase, err error) (news bool) {
 	news, changed := i.change(phase, err)
 	if changed {
-		i.env.changed.ring()
+		i.env.ring()
 		i.copy.Look()
 		if phase == hook.Synced {
-			i.env.recovered.ring()
+			i.env.recovered()
 		}
 	}
 	return news
 }
 
 func (i *informer) change(phase hook.Phase, err error) (news, changed bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.env.mu.Lock()
+	defer i.env.mu.Unlock()
 	if phase == i.phase && (err == nil || sameReason(err, i.err)) {
 		return false, false
 	}
@@ -181,9 +180,7 @@ func sameReason(a, b error) bool {
 
 // at returns the phase, since when, and why.
 func (i *informer) at() (phase hook.Phase, since time.Time, why error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	phase = i.phase
+	phase, since, why = i.last()
 	switch {
 	case i.foreign && i.shared.IsStopped():
 		phase = hook.Stopped
@@ -192,7 +189,13 @@ func (i *informer) at() (phase hook.Phase, since time.Time, why error) {
 	case phase == hook.Syncing && i.hasSynced():
 		phase = hook.Synced // noticeSync is about to say so
 	}
-	return phase, i.since, i.err
+	return phase, since, why
+}
+
+func (i *informer) last() (phase hook.Phase, since time.Time, why error) {
+	i.env.mu.Lock()
+	defer i.env.mu.Unlock()
+	return i.phase, i.since, i.err
 }
 
 // state is all but the size.
@@ -319,7 +322,7 @@ func builtInIndexers() toolscache.Indexers {
 // readable returns nil when the informer has a list to answer from, and waits for one that is under way.
 func (i *informer) readable(ctx context.Context) error {
 	for !i.hasSynced() {
-		changed := i.env.changed.wait()
+		changed := i.env.changed()
 		switch i.phaseNow() {
 		case hook.Waiting, hook.Failing:
 			return fmt.Errorf("not synced: %s", i.state())

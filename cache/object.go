@@ -28,29 +28,29 @@ func (s *sharedStrings) intern(o Object) {
 	if _, ok := o.(*unstructured.Unstructured); ok {
 		return // its accessors give out copies
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o.SetNamespace(s.ofLocked(o.GetNamespace()))
-	s.keysLocked(o.GetLabels())
-	s.keysLocked(o.GetAnnotations())
+	o.SetNamespace(s.of(o.GetNamespace()))
+	s.keys(o.GetLabels())
+	s.keys(o.GetAnnotations())
 	owners := o.GetOwnerReferences()
 	for n := range owners {
-		owners[n].APIVersion, owners[n].Kind = s.ofLocked(owners[n].APIVersion), s.ofLocked(owners[n].Kind)
+		owners[n].APIVersion, owners[n].Kind = s.of(owners[n].APIVersion), s.of(owners[n].Kind)
 	}
 }
 
-// keysLocked replaces the keys of a map: an assignment keeps the key that it is given.
-func (s *sharedStrings) keysLocked(m map[string]string) {
+// keys replaces the keys of a map: an assignment keeps the key that it is given.
+func (s *sharedStrings) keys(m map[string]string) {
 	for k, v := range m {
-		m[s.ofLocked(k)] = v
+		m[s.of(k)] = v
 	}
 }
 
-// ofLocked returns the shared string that is equal, or str itself if there are too many.
-func (s *sharedStrings) ofLocked(str string) string {
+// of returns the shared string that is equal, or str itself if there are too many.
+func (s *sharedStrings) of(str string) string {
 	if str == "" {
 		return str
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if known, ok := s.all[str]; ok {
 		return known
 	}

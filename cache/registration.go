@@ -45,7 +45,7 @@ func (r *registration) OnUpdate(before, after any) {
 func (r *registration) OnDelete(obj any) {
 	if mark, ok := markOf(obj); ok {
 		r.arrived(mark)
-		r.informer.env.changed.ring()
+		r.informer.env.ring()
 		return
 	}
 	r.of.handler.OnDelete(obj)
@@ -63,7 +63,7 @@ func (r *registration) note(obj any, there bool) {
 		r.put(o, there)
 	}
 	if r.informer.lw == nil { // CatchUp waits for it
-		r.informer.env.changed.ring()
+		r.informer.env.ring()
 	}
 }
 

@@ -13,10 +13,9 @@ import (
 // several scopes: their informers come and go with it. What leaves a scope is a delete to its sources, with the last known
 // state. The zero value is an empty set, which is a scope of nothing.
 type Set[E comparable] struct {
-	changed bell
-
-	mu       sync.Mutex // guards elements
+	mu       sync.Mutex // guards what follows
 	elements map[E]struct{}
+	groups   map[*group]struct{} // which follow it
 }
 
 // NewSet makes a set of the elements.
@@ -62,11 +61,30 @@ func (s *Set[E]) Elements() []E {
 }
 
 func (s *Set[E]) change(do func()) {
+	for _, g := range s.changed(do) {
+		g.follow()
+	}
+}
+
+// changed changes the set, and returns the groups that follow it.
+func (s *Set[E]) changed(do func()) []*group {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.elements == nil {
 		s.elements = map[E]struct{}{}
 	}
 	do()
-	s.mu.Unlock()
-	s.changed.ring()
+	return slices.Collect(maps.Keys(s.groups))
+}
+
+// tell has a group follow each change from now on, or not any more.
+func (s *Set[E]) tell(g *group, follows bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.groups == nil {
+		s.groups = map[*group]struct{}{}
+	}
+	if s.groups[g] = struct{}{}; !follows {
+		delete(s.groups, g)
+	}
 }

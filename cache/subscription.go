@@ -113,7 +113,7 @@ func (s *Subscription) retire(i *informer, r *registration) {
 		s.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: storeKey(name), Obj: obj})
 	}
 	s.retired(i)
-	s.group.cache.changed.ring()
+	s.group.cache.ring()
 }
 
 func (s *Subscription) retired(i *informer) {
@@ -139,7 +139,7 @@ func (s *Subscription) WaitForSync(ctx context.Context) error {
 
 func (s *Subscription) await(ctx context.Context, i *informer, r *registration) error {
 	for {
-		changed := s.group.cache.changed.wait()
+		changed := s.group.cache.changed()
 		if s.at(i) != r {
 			return nil // it has left the scope
 		}

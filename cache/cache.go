@@ -102,16 +102,12 @@ func (c *Cache) open(start func(*informer), join func(func())) {
 }
 
 // acquire returns the one informer of a key, and starts it if the cache is running. It must be released.
-func (c *Cache) acquire(k key, s Scope, example Object) *informer {
+func (c *Cache) acquire(k key, inform func(key) *informer) *informer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := c.informers[k]
 	if i == nil {
-		if k.foreign != nil {
-			i = newForeign(c.environment, k)
-		} else {
-			i = newInformer(c.environment, k, s, example)
-		}
+		i = inform(k)
 		c.informers[k] = i
 		switch {
 		case c.start != nil:

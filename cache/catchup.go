@@ -189,3 +189,11 @@ func (s *Subscription) awaitSynced(ctx context.Context, r *registration) {
 	case <-ctx.Done():
 	}
 }
+
+// mark makes a mark.
+func (i *informer) mark(name string) Object {
+	mark, _ := i.example.DeepCopyObject().(Object)
+	mark.SetUID(markUID)
+	mark.SetName(name)
+	return mark
+}

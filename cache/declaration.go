@@ -84,19 +84,6 @@ func (d *Declarations) missing(g *group) error {
 	return fmt.Errorf("%s neither watches %s nor declares that it reads it; give the handle to its Reads", n.who, g)
 }
 
-// User is what a controller wants to know of its caches, and they of it, while it runs.
-type User struct {
-	// Relisted is called whenever an informer has listed everything again, perhaps before its store has
-	// the list. It must not block.
-	Relisted func()
-	// Recovered is called whenever an informer begins to follow the API server, also after a failure. It
-	// must not block.
-	Recovered func()
-	// Reconciles reports whether a Reconcile runs on the goroutine whose stack this is, as
-	// runtime.Stack has it, or has started that goroutine, and of which key.
-	Reconciles func(stack string) (key string, ok bool)
-}
-
 // Attach connects the caches of everything that is declared, now or later, with a controller, until
 // detach is called. Detach once; a call of a User's function may be running then.
 func (d *Declarations) Attach(u User) (detach func()) {
@@ -113,12 +100,13 @@ func (d *Declarations) Attach(u User) (detach func()) {
 }
 
 func (d *Declarations) attach() {
-	if d.user.Load() == nil {
+	u := d.user.Load()
+	if u == nil {
 		return
 	}
 	for _, g := range d.groups() {
 		d.caches.Store(g.cache, nil)
-		g.cache.users.Store(d, nil)
+		g.cache.users.Store(d, u)
 	}
 }
 
@@ -139,12 +127,8 @@ func (g *group) readByReconcile() error {
 	}
 	var err error
 	var stack string
-	g.cache.users.Range(func(user, _ any) bool {
-		d, _ := user.(*Declarations) // it has nothing else
-		u := d.user.Load()
-		if u == nil {
-			return true
-		}
+	g.cache.users.Range(func(who, user any) bool {
+		d, u := who.(*Declarations), user.(*User) //nolint:forcetypeassert // it has nothing else
 		if stack == "" {
 			buf := make([]byte, 32<<10) // what has started the goroutine is last
 			stack = string(buf[:runtime.Stack(buf, false)])

@@ -27,7 +27,7 @@ type group struct {
 	cache   *Cache
 	key     key // of everything; members have it at their place
 	scope   Scope
-	example Object
+	inform  func(key) *informer     // makes the informer of a place
 	members atomic.Pointer[members] // replaced, never changed
 
 	declared atomic.Bool // by a controller, at any time
@@ -54,10 +54,10 @@ type members struct {
 	by         map[place]*informer
 }
 
-func newGroup(c *Cache, k key, s Scope, example Object) *group {
-	g := &group{cache: c, key: k, scope: s, example: example, refs: 1, listeners: map[listener]struct{}{}, indexers: toolscache.Indexers{}}
+func newGroup(c *Cache, k key, s Scope, inform func(key) *informer) *group {
+	g := &group{cache: c, key: k, scope: s, inform: inform, refs: 1, listeners: map[listener]struct{}{}, indexers: toolscache.Indexers{}}
 	g.members.Store(&members{})
-	s.tell(g, true)
+	s.tell(g, g.follow)
 	g.follow()
 	return g
 }
@@ -110,7 +110,7 @@ func (g *group) update() (left []departure) {
 }
 
 func (g *group) joinLocked(p place) *informer {
-	i := g.cache.acquire(g.key.at(p), g.scope, g.example)
+	i := g.cache.acquire(g.key.at(p), g.inform)
 	_ = i.shared.AddIndexers(g.indexers) // the names are unique; it fails only if the informer has stopped
 	for l := range g.listeners {
 		_ = l.joinLocked(i) // as well
@@ -144,7 +144,7 @@ func (g *group) letGo() {
 	last := g.refs == 0
 	g.mu.Unlock()
 	if last {
-		g.scope.tell(g, false)
+		g.scope.tell(g, nil)
 		g.follow()
 	}
 }

@@ -72,7 +72,7 @@ func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
 	if f != listwatch.Typed {
 		example.GetObjectKind().SetGroupVersionKind(gvk)
 	}
-	h.gvk, h.group = gvk, newGroup(c, s.key(gvk, f), s, example)
+	h.gvk, h.group = gvk, newGroup(c, s.key(gvk, f), s, func(k key) *informer { return newInformer(c.environment, k, s, example) })
 	return h
 }
 
@@ -219,7 +219,7 @@ func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
 	if one == nil {
 		return nil
 	}
-	return pinned{h.cache.acquire(one.key, h.group.scope, h.group.example).shared} // and never released
+	return pinned{h.cache.acquire(one.key, h.group.inform).shared} // and never released
 }
 
 // String names the kind, and the scope if it is not everything.

@@ -218,13 +218,13 @@ func selectsNothing(selector interface {
 // changes says whether places may change.
 func (s Scope) changes() bool { return s.Namespaces != nil || s.Names != nil }
 
-// tell has a group follow each change of places, or not any more.
-func (s Scope) tell(g *group, follows bool) {
+// tell has f called after each change of places, for who. A nil f ends that.
+func (s Scope) tell(who any, f func()) {
 	switch {
 	case s.Namespaces != nil:
-		s.Namespaces.tell(g, follows)
+		s.Namespaces.tell(who, f)
 	case s.Names != nil:
-		s.Names.tell(g, follows)
+		s.Names.tell(who, f)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 type Set[E comparable] struct {
 	mu       sync.Mutex // guards what follows
 	elements map[E]struct{}
-	groups   map[*group]struct{} // which follow it
+	follow   map[any]func() // are called after each change
 }
 
 // NewSet makes a set of the elements.
@@ -61,30 +61,30 @@ func (s *Set[E]) Elements() []E {
 }
 
 func (s *Set[E]) change(do func()) {
-	for _, g := range s.changed(do) {
-		g.follow()
+	for _, f := range s.changed(do) {
+		f()
 	}
 }
 
-// changed changes the set, and returns the groups that follow it.
-func (s *Set[E]) changed(do func()) []*group {
+// changed changes the set, and returns what to call.
+func (s *Set[E]) changed(do func()) []func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.elements == nil {
 		s.elements = map[E]struct{}{}
 	}
 	do()
-	return slices.Collect(maps.Keys(s.groups))
+	return slices.Collect(maps.Values(s.follow))
 }
 
-// tell has a group follow each change from now on, or not any more.
-func (s *Set[E]) tell(g *group, follows bool) {
+// tell has f called after each change, for who. A nil f ends that; the last one may be running then.
+func (s *Set[E]) tell(who any, f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.groups == nil {
-		s.groups = map[*group]struct{}{}
+	if s.follow == nil {
+		s.follow = map[any]func(){}
 	}
-	if s.groups[g] = struct{}{}; !follows {
-		delete(s.groups, g)
+	if s.follow[who] = f; f == nil {
+		delete(s.follow, who)
 	}
 }

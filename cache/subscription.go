@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // Subscription is an event handler on every informer of a handle's scope. Handle.Subscribe makes one.
@@ -205,4 +208,128 @@ func (s *Subscription) end() (first bool) {
 	first = !s.closed
 	s.closed = true
 	return first
+}
+
+// registration is a subscription's event handler on one informer.
+type registration struct {
+	toolscache.ResourceEventHandlerRegistration
+
+	of       *Subscription
+	informer *informer
+
+	// keeps is set while seen is kept: if the informer may leave the scope, because client-go drops what
+	// still waits for a handler when that is removed; and for an adopted informer from its first CatchUp,
+	// because a mark cannot go through it.
+	keeps atomic.Bool
+	// The group's mutex guards what follows.
+	seen  map[types.NamespacedName]Object // what the handler was told of last
+	marks map[string]bool                 // on their way to the handler
+}
+
+// OnAdd implements toolscache.ResourceEventHandler.
+func (r *registration) OnAdd(obj any, initial bool) {
+	r.of.handler.OnAdd(obj, initial)
+	r.note(obj, true)
+}
+
+// OnUpdate implements toolscache.ResourceEventHandler.
+func (r *registration) OnUpdate(before, after any) {
+	r.of.handler.OnUpdate(before, after)
+	r.note(after, true)
+}
+
+// OnDelete implements toolscache.ResourceEventHandler.
+func (r *registration) OnDelete(obj any) {
+	r.of.handler.OnDelete(obj)
+	r.note(obj, false)
+}
+
+func (r *registration) note(obj any, there bool) {
+	if !r.keeps.Load() {
+		return
+	}
+	if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	if o, ok := obj.(Object); ok {
+		r.put(o, there)
+	}
+	if r.informer.lw == nil { // CatchUp waits for it
+		r.informer.env.ring()
+	}
+}
+
+func (r *registration) put(o Object, there bool) {
+	g := r.of.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if there {
+		r.seen[listwatch.NameOf(o)] = o
+	} else {
+		delete(r.seen, listwatch.NameOf(o))
+	}
+}
+
+// handled returns what the handler was told of last, object by object.
+func (r *registration) handled() map[types.NamespacedName]Object {
+	g := r.of.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(r.seen)
+}
+
+// record begins to keep seen, with what the store has now. It returns false if the handler has yet to
+// be told of the initial list.
+func (r *registration) record() bool {
+	if r.keeps.Load() || !r.HasSynced() {
+		return r.keeps.Load()
+	}
+	r.keeps.Store(true)
+	for _, obj := range r.informer.store().List() {
+		if o, ok := obj.(Object); ok {
+			r.put(o, true)
+		}
+	}
+	return true
+}
+
+// told reports whether seen is what the store has.
+func (r *registration) told() bool {
+	seen, stored := r.handled(), r.informer.store().List()
+	for _, obj := range stored {
+		o, ok := obj.(Object)
+		if !ok {
+			return false
+		}
+		last := seen[listwatch.NameOf(o)]
+		if last == nil || last.GetUID() != o.GetUID() || last.GetResourceVersion() != o.GetResourceVersion() {
+			return false
+		}
+	}
+	return len(seen) == len(stored)
+}
+
+// expect notes that a mark will come.
+func (r *registration) expect(mark string) {
+	g := r.of.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r.marks[mark] = true
+}
+
+// arrived implements marked: a mark has come. CatchUp calls it, too, when it waits no longer.
+func (r *registration) arrived(mark string) {
+	g := r.of.group
+	g.mu.Lock()
+	delete(r.marks, mark)
+	g.mu.Unlock()
+	g.cache.ring()
+}
+
+// passed reports whether a mark that was expected has come.
+func (r *registration) passed(mark string) bool {
+	g := r.of.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !r.marks[mark]
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -67,45 +68,68 @@ func (c *Copy) Stored(w *Write) Object {
 	return o
 }
 
-// Notify calls f once, off all locks, as soon as open returns false, which it asks when something has
-// happened to the object of w, when the store has reached its version, and at each Look and End. f may
-// be called before Notify returns. cancel ends it; f may be running then. If w is nil only Look and End
-// count.
-func (c *Copy) Notify(w *Write, open func() bool, f func()) (cancel func()) {
-	one := &waiter{write: w, open: open, f: f}
-	if c.add(one) {
-		c.waiters.call(one) // what was shown before it was added would not come again
-	} else {
-		f()
+// recognizes says whether an informer that was not made here, and of which no API server has said as what its kind is served,
+// keeps objects of a resource: it does if it has that very one.
+func (c *Copy) recognizes(w *Write) bool {
+	if !c.Foreign || c.certain() {
+		return false
 	}
-	return func() { c.waiters.remove(one) }
+	if c.Guess.Empty() {
+		c.learnKind()
+	}
+	if known := c.learned.Load(); known != nil && known.Resource == w.Resource.Resource && sameGroup(known.Resource, known.Group, w.Resource.Group) {
+		return true
+	}
+	if w.UID == "" {
+		return false
+	}
+	stored := c.Stored(w)
+	if stored == nil || !w.is(stored) {
+		return false
+	}
+	r := w.Resource
+	c.learned.Store(&r)
+	return true
 }
 
-// Look asks every waiter again. Call it when the state of the informer, or its scope, has changed.
-func (c *Copy) Look() {
-	for _, one := range c.waiters.all() {
-		c.waiters.call(one)
-	}
-}
+// certain reports whether the API server has told how the kind is served.
+func (c *Copy) certain() bool { return c.Asked && c.Mapping.Load() != nil }
 
-// End wakes every waiter and takes the event handler off the informer. If it is to join, it waits for a
-// callback that is running, and must not be called from one.
-func (c *Copy) End(join bool) {
-	w := &c.waiters
-	w.mu.Lock()
-	handle := w.handle
-	w.handle, w.ended = nil, true
-	w.mu.Unlock()
-	switch { // both fail only if the informer has stopped
-	case handle == nil:
-	case join:
-		_ = toolscache.ShutDownEventHandler(c.Shared, handle)
-	default:
-		_ = c.Shared.RemoveEventHandler(handle)
+// learnKind takes the kind of objects without a Go type from one of them.
+func (c *Copy) learnKind() {
+	if c.learned.Load() != nil {
+		return
 	}
-	for _, one := range w.all() {
-		if w.remove(one) {
-			one.f()
+	for _, name := range c.store().ListKeys() {
+		obj, _, err := c.store().GetByKey(name)
+		if u, ok := obj.(*unstructured.Unstructured); ok && err == nil {
+			c.learned.CompareAndSwap(nil, UsualPlural(u.GroupVersionKind()))
+			return
 		}
 	}
+}
+
+// Keeps reports whether the informer keeps objects of the resource of a write.
+func (c *Copy) Keeps(w *Write) bool { return c.Serves(w.Resource) || c.recognizes(w) }
+
+// Serves reports whether the informer is for a resource, in any version and form. Before the API server has said as what the kind
+// is served, the usual plural is taken.
+func (c *Copy) Serves(r schema.GroupResource) bool {
+	if m := c.Mapping.Load(); m != nil {
+		return m.Resource.Resource == r.Resource && sameGroup(r.Resource, m.Resource.Group, r.Group)
+	}
+	return c.Guess.Resource == r.Resource && (c.Kind.Version == "" || sameGroup(r.Resource, c.Guess.Group, r.Group))
+}
+
+// sameGroup knows that events are served, and stored once, in two groups.
+func sameGroup(resource, a, b string) bool {
+	const newer = "events.k8s.io"
+	return a == b || resource == "events" && (a == "" && b == newer || a == newer && b == "")
+}
+
+// UsualPlural is as what a kind is served, most likely.
+func UsualPlural(gvk schema.GroupVersionKind) *schema.GroupResource {
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	r := plural.GroupResource()
+	return &r
 }

@@ -33,6 +33,49 @@ type waiters struct {
 	ahead  []*waiter // by version: those whose version the store has not reached
 }
 
+// Notify calls f once, off all locks, as soon as open returns false, which it asks when something has
+// happened to the object of w, when the store has reached its version, and at each Look and End. f may
+// be called before Notify returns. cancel ends it; f may be running then. If w is nil only Look and End
+// count.
+func (c *Copy) Notify(w *Write, open func() bool, f func()) (cancel func()) {
+	one := &waiter{write: w, open: open, f: f}
+	if c.add(one) {
+		c.waiters.call(one) // what was shown before it was added would not come again
+	} else {
+		f()
+	}
+	return func() { c.waiters.remove(one) }
+}
+
+// Look asks every waiter again. Call it when the state of the informer, or its scope, has changed.
+func (c *Copy) Look() {
+	for _, one := range c.waiters.all() {
+		c.waiters.call(one)
+	}
+}
+
+// End wakes every waiter and takes the event handler off the informer. If it is to join, it waits for a
+// callback that is running, and must not be called from one.
+func (c *Copy) End(join bool) {
+	w := &c.waiters
+	w.mu.Lock()
+	handle := w.handle
+	w.handle, w.ended = nil, true
+	w.mu.Unlock()
+	switch { // both fail only if the informer has stopped
+	case handle == nil:
+	case join:
+		_ = toolscache.ShutDownEventHandler(c.Shared, handle)
+	default:
+		_ = c.Shared.RemoveEventHandler(handle)
+	}
+	for _, one := range w.all() {
+		if w.remove(one) {
+			one.f()
+		}
+	}
+}
+
 func (one *waiter) at() (name types.NamespacedName) {
 	if one.write != nil {
 		name = one.write.At()

@@ -27,7 +27,7 @@ type ListerWatcher struct {
 	Broken Broken
 
 	asker
-	requests requests
+	decoder *decoder
 
 	mu      sync.Mutex     // guards joined, and the Add of running
 	joined  bool           // no list may begin
@@ -42,7 +42,7 @@ type Counts struct{ Lists, Watches, Quiet int64 }
 func New(t Target, r Reports) *ListerWatcher {
 	l := &ListerWatcher{}
 	l.asker = asker{target: &t, reports: r, pace: rate.NewLimiter(rate.Every(time.Second), 5), marks: make(chan object)}
-	l.requests = newRequests(&decoder{Target: &t, broken: &l.Broken, store: r.Store})
+	l.decoder = &decoder{Target: &t, broken: &l.Broken, store: r.Store}
 	return l
 }
 
@@ -98,8 +98,11 @@ func (l *ListerWatcher) list(ctx context.Context, o metav1.ListOptions) (list ru
 	}
 	defer l.running.Done()
 	l.beginListing(o)
-	done, err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
-		list, err = l.requests.list(ctx, m, l.target.narrow(o))
+	done, err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) error {
+		r, err := l.decoder.requests(m)
+		if err == nil {
+			list, err = r.list(ctx, l.target.narrow(o))
+		}
 		return err
 	})
 	if err != nil {
@@ -142,8 +145,11 @@ func (l *ListerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.
 
 // open opens a watch.
 func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
-	done, err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
-		w, err = l.requests.watch(ctx, m, l.target.narrow(o))
+	done, err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) error {
+		r, err := l.decoder.requests(m)
+		if err == nil {
+			w, err = r.watch(ctx, l.target.narrow(o))
+		}
 		return err
 	})
 	if err != nil {

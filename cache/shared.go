@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
@@ -42,20 +43,35 @@ func (s shared) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, op
 	if options.ResyncPeriod == nil {
 		options.ResyncPeriod = new(time.Duration)
 	}
-	if _, takesMarks := h.(*registration); !takesMarks {
-		h = unmarked{h}
-	}
-	return s.SharedIndexInformer.AddEventHandlerWithOptions(h, options)
+	return s.SharedIndexInformer.AddEventHandlerWithOptions(unmarked{h}, options)
 }
 
-// unmarked is an event handler that marks do not reach.
+// markUID is the UID of a mark: the delete of an object that never existed, which CatchUp sends through
+// an informer. It comes after the events of all that the store has.
+const markUID = types.UID("setpoint.dev/mark")
+
+// markOf returns the name of a mark.
+func markOf(obj any) (name string, ok bool) {
+	if o, is := obj.(Object); is && o.GetUID() == markUID {
+		return o.GetName(), true
+	}
+	return "", false
+}
+
+// marked is an event handler that wants to know of marks.
+type marked interface{ arrived(mark string) }
+
+// unmarked is an event handler that takes no mark for a delete.
 type unmarked struct {
 	toolscache.ResourceEventHandler
 }
 
 // OnDelete implements toolscache.ResourceEventHandler.
 func (u unmarked) OnDelete(obj any) {
-	if _, mark := markOf(obj); !mark {
+	mark, ok := markOf(obj)
+	if !ok {
 		u.ResourceEventHandler.OnDelete(obj)
+	} else if m, ok := u.ResourceEventHandler.(marked); ok {
+		m.arrived(mark)
 	}
 }

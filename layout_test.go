@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"hook":            {},
 	"workqueue":       {"hook"},
 	"handler":         {},
-	"cache":           {"hook", "internal/argument", "internal/consistency", "internal/listwatch"},
+	"cache":           {"hook", "internal/argument", "internal/consistency", "internal/listwatch", "internal/run"},
 	"cache/factory":   {"cache"},
 	"ledger":          {},
 	"term":            {"ledger"},

@@ -4,15 +4,20 @@
 package cache
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
@@ -72,7 +77,7 @@ func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptO
 		return fail(err)
 	}
 	if o.Run {
-		f.shared = ownResync{informer}
+		f.shared = shared{informer}
 	}
 	if !only {
 		if err := f.misfit(); err != nil {
@@ -81,7 +86,7 @@ func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptO
 		f.addIndexers()
 		k = c.existing(k)
 	}
-	h.gvk, h.group = k.gvk, newGroup(c, k, Scope{}, nil)
+	h.gvk, h.group = k.gvk, newGroup(c, k, Scope{}, c.environment.newForeign)
 	if o.Scope != nil {
 		resource, _ := meta.UnsafeGuessKindToResource(k.gvk) // it is only for messages
 		h.group.members.Load().everything.copy.Mapping.CompareAndSwap(nil, &meta.RESTMapping{Resource: resource, GroupVersionKind: k.gvk, Scope: o.Scope})
@@ -104,7 +109,11 @@ func (c *Cache) foreignKey(f *foreign, kind schema.GroupVersionKind) (key, error
 	if err != nil {
 		return k, err
 	}
-	kinds, _, err := c.backend.Scheme().ObjectKinds(example)
+	known := scheme.Scheme
+	if c.backend != nil {
+		known = c.backend.Scheme()
+	}
+	kinds, _, err := known.ObjectKinds(example)
 	if err != nil {
 		return k, fmt.Errorf("the scheme does not know the type; give cache.AdoptOptions.Kind, or add its package with AddToScheme: %w", err)
 	}
@@ -112,22 +121,17 @@ func (c *Cache) foreignKey(f *foreign, kind schema.GroupVersionKind) (key, error
 	return k, nil
 }
 
-// existing returns the key under which the informer of a key is in the cache already, else the key itself.
+// existing returns the key under which the informer of a key is in the cache already, else the key
+// itself. client-go wraps one informer to give it types, so the store tells.
 func (c *Cache) existing(k key) key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for other, i := range c.informers {
-		if other.gvk == k.gvk && sameStore(i.shared, k.foreign.shared) {
+		if other.gvk == k.gvk && i.shared.GetIndexer() == k.foreign.shared.GetIndexer() {
 			return other
 		}
 	}
 	return k
-}
-
-// sameStore reports whether two informers share a store. client-go wraps one informer to give it types.
-func sameStore(a, b toolscache.SharedIndexInformer) bool {
-	one, other := reflect.ValueOf(a.GetIndexer()), reflect.ValueOf(b.GetIndexer())
-	return one.Kind() == reflect.Pointer && other.Kind() == reflect.Pointer && one.Pointer() == other.Pointer()
 }
 
 // addIndexers adds the indexes that every informer has here, where they are missing.
@@ -137,4 +141,54 @@ func (f *foreign) addIndexers() {
 		delete(missing, name)
 	}
 	_ = f.shared.AddIndexers(missing) // it fails if it has stopped, or another cache has just added them
+}
+
+// newForeign makes a record of an informer that was not made here.
+func (e *environment) newForeign(k key) *informer {
+	i := &informer{key: k, env: e, shared: k.foreign.shared, foreign: !k.foreign.ours, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
+	kind := k.gvk
+	if kind.Version == "" && k.foreign.of.Kind() == reflect.Pointer { // only the type says something
+		kind.Kind = k.foreign.of.Elem().Name()
+	}
+	i.copyOf(kind)
+	i.copy.Foreign, i.copy.Asked = true, e.backend != nil
+	i.follow = i.run
+	if i.foreign {
+		i.follow, i.phase = i.attend, hook.Synced // when it is; see at
+	}
+	return i
+}
+
+// attend learns of an adopted informer what it does not say itself, until ctx is done.
+func (i *informer) attend(ctx context.Context) {
+	var learning sync.WaitGroup
+	learning.Go(func() { i.learnMapping(ctx) })
+	select {
+	case <-i.synced():
+		if err := i.key.foreign.misfit(); err != nil {
+			i.report(hook.Failing, err)
+		}
+		i.env.ring()
+		i.copy.Look()
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
+	learning.Wait()
+	i.copy.End(true)
+}
+
+// learnMapping asks how the kind is served, until there is an answer.
+func (i *informer) learnMapping(ctx context.Context) {
+	if i.env.backend == nil {
+		return
+	}
+	m := i.key.target(i.env.backend).AwaitMapping(ctx)
+	if m == nil {
+		return
+	}
+	if given := i.copy.Mapping.Load(); given != nil { // its resource is a guess, its scope is not
+		m = &meta.RESTMapping{Resource: m.Resource, GroupVersionKind: m.GroupVersionKind, Scope: given.Scope}
+	}
+	i.copy.Mapping.Store(m)
+	i.env.ring()
 }

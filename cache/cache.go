@@ -6,7 +6,8 @@ package cache
 import (
 	"context"
 	"errors"
-	"hash/maphash"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -26,26 +27,21 @@ type Options struct {
 type Cache struct {
 	*environment
 
-	mu        sync.Mutex // guards what follows
+	// The environment's mutex guards what follows.
 	informers map[key]*informer
 	broken    []error         // what For could not make a handle of
 	start     func(*informer) // while Run runs; nil before and after
 	join      func(func())    // runs a function that Run joins; nil before and after
 	ran       bool
 
-	indexes   atomic.Int64           // names those that were declared
-	server    atomic.Pointer[string] // what host has found
-	selecting atomic.Int64           // how many informers have selectors
-	users     sync.Map               // of *Declarations, see Attach
+	serial atomic.Int64           // makes the names of indexes and marks unique
+	server atomic.Pointer[string] // what host has found
 }
 
 // New makes a cache. It starts nothing and makes no request. Without a Backend (nil) it is for informers that list and watch by
 // themselves: those of Adopt, and of package cache/factory.
 func New(b Backend, o Options) *Cache {
-	if b == nil {
-		b = noBackend{}
-	}
-	c := &Cache{environment: &environment{backend: b, seed: maphash.MakeSeed()}, informers: map[key]*informer{}}
+	c := &Cache{environment: &environment{backend: b}, informers: map[key]*informer{}}
 	if o.Hooks != nil {
 		c.hooks = *o.Hooks
 	}
@@ -68,7 +64,7 @@ func (c *Cache) Run(ctx context.Context) error {
 		i.cancel = cancel
 		informers.Go(func() { i.follow(own) })
 	}
-	if err := c.open(start, others.Go); err != nil {
+	if err := c.begin(start, others.Go); err != nil {
 		return err
 	}
 	if c.hooks.Started != nil {
@@ -78,14 +74,14 @@ func (c *Cache) Run(ctx context.Context) error {
 		defer c.hooks.Stopped(hook.CacheStopped{Of: c})
 	}
 	<-ctx.Done()
-	c.close()
+	c.open(nil, others.Go)
 	informers.Wait()
-	c.closeOthers() // not before: an informer waits for its callbacks, and one may change a Set
+	c.open(nil, nil) // not before: an informer waits for its callbacks, and one may change a Set
 	others.Wait()
 	return nil
 }
 
-func (c *Cache) open(start func(*informer), join func(func())) error {
+func (c *Cache) begin(start func(*informer), join func(func())) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ran {
@@ -98,31 +94,21 @@ func (c *Cache) open(start func(*informer), join func(func())) error {
 	return nil
 }
 
-func (c *Cache) close() {
+// open sets what may begin from now on.
+func (c *Cache) open(start func(*informer), join func(func())) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.start = nil
-}
-
-func (c *Cache) closeOthers() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.join = nil
+	c.start, c.join = start, join
 }
 
 // acquire returns the one informer of a key, and starts it if the cache is running. It must be released.
-func (c *Cache) acquire(k key, s Scope, example Object) *informer {
+func (c *Cache) acquire(k key, inform func(key) *informer) *informer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := c.informers[k]
 	if i == nil {
-		if k.foreign != nil {
-			i = newForeign(c.environment, k)
-		} else {
-			i = newInformer(c.environment, k, s, example)
-		}
+		i = inform(k)
 		c.informers[k] = i
-		c.selecting.Add(k.selects())
 		switch {
 		case c.start != nil:
 			c.start(i)
@@ -137,7 +123,7 @@ func (c *Cache) acquire(k key, s Scope, example Object) *informer {
 // release gives an informer back. The last one stops it (S6).
 func (c *Cache) release(i *informer) {
 	unattended := c.forget(i)
-	c.changed.ring()
+	c.ring()
 	if unattended {
 		i.copy.End(true)
 	}
@@ -152,7 +138,6 @@ func (c *Cache) forget(i *informer) (unattended bool) {
 		return false
 	}
 	delete(c.informers, i.key)
-	c.selecting.Add(-i.key.selects())
 	if i.cancel != nil {
 		i.cancel()
 	}
@@ -178,7 +163,7 @@ func (c *Cache) joined(f func()) bool {
 
 // Changed returns a channel that is closed when the state of an informer changes next. Take the channel, look at the states,
 // then wait for it.
-func (c *Cache) Changed() <-chan struct{} { return c.changed.wait() }
+func (c *Cache) Changed() <-chan struct{} { return c.changed() }
 
 // Reject records a mistake in the wiring, which Validate and the manager's Run return.
 func (c *Cache) Reject(err error) {
@@ -189,30 +174,26 @@ func (c *Cache) Reject(err error) {
 
 // Scheme returns the scheme of the Backend, or nil if there is none.
 func (c *Cache) Scheme() *runtime.Scheme {
-	if !c.hasBackend() {
+	if c.backend == nil {
 		return nil
 	}
 	return c.backend.Scheme()
 }
 
-// States returns where each informer stands, in no particular order. It counts the objects of each and estimates their size,
-// which costs a walk over them.
-func (c *Cache) States() []hook.InformerState {
-	states := []hook.InformerState{}
-	for _, i := range c.all() {
-		s := i.state()
-		s.Objects, s.Bytes = i.size()
-		states = append(states, s)
-	}
-	return states
-}
+// States returns where each informer stands, in no particular order. It counts the objects of each and
+// estimates their size, which costs a walk over them.
+func (c *Cache) States() []hook.InformerState { return c.states((*informer).size) }
 
 // counted is States without the sizes, for hook.CacheStarted.
 func (c *Cache) counted() []hook.InformerState {
+	return c.states(func(i *informer) (int, int64) { return len(i.store().ListKeys()), 0 })
+}
+
+func (c *Cache) states(size func(*informer) (int, int64)) []hook.InformerState {
 	states := []hook.InformerState{}
 	for _, i := range c.all() {
 		s := i.state()
-		s.Objects = len(i.shared.GetStore().ListKeys())
+		s.Objects, s.Bytes = size(i)
 		states = append(states, s)
 	}
 	return states
@@ -221,11 +202,7 @@ func (c *Cache) counted() []hook.InformerState {
 func (c *Cache) all() []*informer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make([]*informer, 0, len(c.informers))
-	for _, i := range c.informers {
-		all = append(all, i)
-	}
-	return all
+	return slices.Collect(maps.Values(c.informers))
 }
 
 // host returns scheme://host of the API server, or "" if it is not known.
@@ -240,13 +217,10 @@ func (c *Cache) host() string {
 
 // selects reports whether an informer for a resource has selectors.
 func (c *Cache) selects(r schema.GroupResource) bool {
-	if c.selecting.Load() == 0 {
-		return false
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, i := range c.informers {
-		if k.selects() > 0 && i.copy.Serves(r) {
+		if k.selects() && i.copy.Serves(r) {
 			return true
 		}
 	}

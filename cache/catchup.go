@@ -7,23 +7,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/setpoint-dev/setpoint/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// lookAgain is the first pause before another look at what comes without an event, such as the
+// lookAgain is the first pause before another list, for what comes without an event, such as the
 // version of a bookmark.
 const lookAgain = time.Second
 
-// CatchUp returns nil once the local copy shows what the API server has of the handle's scope at the call, or what came after it:
-// each object at its version then or a later one, and none that was gone. A kind that is not served has nothing to show. It is for
-// tests and scripts: it lists the metadata of all that is in the scope, at the API server. If ctx ends before, the error names what
-// is not shown.
+// CatchUp returns nil once the local copy shows what the API server has in the handle's scope at the
+// call, or what came after it: each object at that version or a later one, and no object that was
+// gone. A kind that is not served has nothing to show. It is for tests and scripts: it lists the
+// metadata of all objects in the scope. If ctx ends before, the error names what is missing.
 func (h *Handle[T]) CatchUp(ctx context.Context) error {
 	s, err := h.Subscribe(toolscache.ResourceEventHandlerFuncs{})
 	if err != nil {
@@ -33,8 +34,9 @@ func (h *Handle[T]) CatchUp(ctx context.Context) error {
 	return s.CatchUp(ctx)
 }
 
-// CatchUp is that of Handle, for what the subscription's handler has been told of: its calls have returned. What was created and
-// deleted again before the informer saw anything of it need not have come.
+// CatchUp is CatchUp of Handle, and also waits until the handler has returned from the events of all
+// that. An object that was created and deleted before the informer saw it makes no event. For an
+// adopted informer the first call does not wait for events that have been in the store before it.
 func (s *Subscription) CatchUp(ctx context.Context) error {
 	if err := s.awaitLeft(ctx); err != nil {
 		return err
@@ -57,7 +59,7 @@ func (s *Subscription) CatchUp(ctx context.Context) error {
 // awaitLeft waits until the handler has heard of what was in the places that have left the scope.
 func (s *Subscription) awaitLeft(ctx context.Context) error {
 	for {
-		changed := s.group.cache.changed.wait()
+		changed := s.group.cache.changed()
 		i := s.leavingOne()
 		if i == nil {
 			return nil
@@ -70,171 +72,128 @@ func (s *Subscription) awaitLeft(ctx context.Context) error {
 	}
 }
 
-func (s *Subscription) leavingOne() *informer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range s.leaving {
-		return i
-	}
-	return nil
-}
-
-// catchUp waits until the handler has been told of all that the API server has for one informer. It lists again from time to
-// time: what was listed may be gone since, and some of what reaches the store, such as the version of a bookmark, makes no event.
+// catchUp is CatchUp for one informer. It lists again from time to time: an object may be gone since,
+// and a bookmark makes no event.
 func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration) error {
+	mark := strconv.FormatInt(s.group.cache.serial.Add(1), 10)
+	r.expect(mark)
+	defer r.arrived(mark)
 	for pause := lookAgain; ; pause *= 2 {
-		l, err := i.listNow(ctx)
-		if err != nil || l == nil {
+		recorded := i.lw != nil || r.record()
+		unseen, served, err := i.compare(ctx)
+		if err != nil || !served {
 			return err
 		}
-		again := time.NewTimer(pause)
-		done, err := s.catchUpWith(ctx, l, i, r, again.C)
-		again.Stop()
-		if done || err != nil {
-			return err
+		limited, cancel := context.WithTimeout(ctx, pause)
+		missing := s.unseen(limited, i, r, unseen)
+		switch {
+		case missing != "":
+		case !recorded:
+			missing = i.String() + " is not synced"
+			s.awaitSynced(limited, r)
+		case !s.handled(limited, i, r, mark):
+			missing = i.String() + " has events that its handler was not told yet"
+		}
+		cancel()
+		switch {
+		case missing == "":
+			return nil
+		case run.Closed(i.stopped):
+			return fmt.Errorf("%s, and never will: it has stopped", missing)
+		case ctx.Err() != nil:
+			return fmt.Errorf("%s: %w", missing, context.Cause(ctx))
 		}
 	}
 }
 
-// catchUpWith waits until the handler has been told of all that is listed, and of all that the informer was given,
-// or until it is time to list again.
-func (s *Subscription) catchUpWith(ctx context.Context, l *listing, i *informer, r *registration, again <-chan time.Time) (done bool, err error) {
-	for {
-		next, changed := r.told.changed.wait(), s.group.cache.changed.wait()
-		missing, err := l.missing(i), error(nil)
-		if missing == "" {
-			missing, err = i.untold(r.told)
-		}
-		if missing == "" || s.at(i) != r { // it has left the scope
-			return true, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		select {
-		case <-next:
-		case <-changed:
-		case <-again:
-			return false, nil
-		case <-i.stopped:
-			return false, fmt.Errorf("%s does not show %s, and never will: it has stopped", i, missing)
-		case <-ctx.Done():
-			return false, fmt.Errorf("%s: %w", i.lags(missing), context.Cause(ctx))
-		}
+// compare asks the API server what it has for the informer, until there is an answer, and returns what
+// the store does not show of it. served is false if the kind is not served.
+func (i *informer) compare(ctx context.Context) (unseen []Written, served bool, err error) {
+	if i.env.backend == nil || i.key.gvk.Version == "" {
+		return nil, false, fmt.Errorf("%s cannot be compared with what the API server has: give the informer to cache.Adopt, with its kind, in a cache that "+
+			"has a client, or use cache.For", i)
 	}
+	list, mapping, err := i.key.target(i.env.backend).AwaitMetadata(ctx)
+	if err != nil {
+		return nil, false, fmt.Errorf("what the API server has of %s is not known: %w", i, err)
+	}
+	if mapping == nil {
+		return nil, false, nil
+	}
+	return i.copy.Compare(list, i.key.place, &Written{Resource: mapping.Resource.GroupResource()}), true, nil
 }
 
-// untold names an event that an event handler was not told of, and that the store shows or that the informer was given. It is ""
-// if there is none, and the error reports why that is not known.
-func (i *informer) untold(h *handled) (missing string, err error) {
-	given, objects := i.given(), i.shared.GetStore().List()
-	told, since := h.now()
-	if told.unordered {
-		return "its last events", fmt.Errorf("%s: whether its handler was told of all changes is not known: the version of a delete is not a number", i)
-	}
-	covered, next := told.covers(h.seed, objects), ""
-	if !covered {
-		next = told.next(h.seed, objects)
-	}
-	switch {
-	case next != "":
-		return next, nil
-	case !max(told.newest, since).reaches(given):
-		return fmt.Sprintf("the event at %d", given), nil
-	case !covered:
-		return "its last events", nil
-	default:
-		return "", nil
-	}
-}
-
-// given returns the version of the last event that the informer was given since it last listed everything, or 0.
-func (i *informer) given() version {
-	if i.lw == nil {
-		return 0
-	}
-	return version(i.lw.Given())
-}
-
-// lags says in words what is not shown, and why.
-func (i *informer) lags(missing string) string {
-	text := fmt.Sprintf("%s does not show %s, or its handler was not told yet", i, missing)
-	if phase, _, why := i.at(); why != nil {
-		return fmt.Sprintf("%s; it is %s: %v", text, phase, why)
-	}
-	if at := i.shared.GetStore().LastStoreSyncResourceVersion(); at != "" {
-		text += "; it is at version " + at
-	}
-	return text
-}
-
-// listing is what the API server has for an informer at one moment.
-type listing struct {
-	at      version
-	objects []listed            // that are not known to be in the store
-	ids     map[uint64]struct{} // of all that there is
-}
-
-type listed struct {
-	version version
-	name    types.NamespacedName
-}
-
-// missing names an object that was listed and is not in the store, or the other way around. It returns "" if there is none.
-func (l *listing) missing(i *informer) string {
-	for ; len(l.objects) > 0; l.objects = l.objects[1:] {
-		if o := &l.objects[0]; !i.has(o) {
-			return fmt.Sprintf("%s at %d", storeKey(o.name), o.version)
-		}
-	}
-	for _, obj := range i.shared.GetStore().List() {
-		if o, ok := obj.(identified); ok && l.lacks(identity(i.env.seed, o), versionOf(i.env.seed, o.GetResourceVersion())) {
-			return "that " + storeKey(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}) + " is gone"
+// unseen waits until the store shows all writes, and else describes the first that is missing when ctx
+// has ended.
+func (s *Subscription) unseen(ctx context.Context, i *informer, r *registration, writes []Written) string {
+	for _, w := range writes {
+		gap := &Gap{group: s.group, informer: i, written: w}
+		if !s.shown(ctx, gap, r) {
+			return gap.String()
 		}
 	}
 	return ""
 }
 
-// lacks says whether an object was gone when the list was made.
-func (l *listing) lacks(id uint64, v version) bool {
-	_, there := l.ids[id]
-	return !there && (l.at >= unordered || l.at.reaches(v))
+func (s *Subscription) shown(ctx context.Context, gap *Gap, r *registration) bool {
+	i := gap.informer
+	for {
+		changed := s.group.cache.changed()
+		v, _ := i.copy.Shows(&gap.written)
+		if v == consistency.Shown || s.at(i) != r { // it has left the scope
+			return true
+		}
+		var closed chan struct{} // what is unclear has only the state of the informer to wait for
+		cancel := func() {}
+		if v == consistency.Behind {
+			closed = make(chan struct{})
+			cancel = gap.Notify(func() { close(closed) })
+		}
+		select {
+		case <-closed:
+		case <-changed:
+		case <-i.stopped:
+		case <-ctx.Done():
+		}
+		cancel()
+		if run.Closed(i.stopped) || ctx.Err() != nil {
+			return false
+		}
+	}
 }
 
-// has reports whether the store has an object at the listed version or a later one, or will not have it: a store that is at that
-// version lacks what is gone again, and what an adopted informer does not list.
-func (i *informer) has(o *listed) bool {
-	at := i.shared.GetStore().LastStoreSyncResourceVersion()
-	if versionOf(i.env.seed, at).reaches(o.version) {
-		return true
+// handled reports whether the handler was told of all that the store has, before ctx ended.
+func (s *Subscription) handled(ctx context.Context, i *informer, r *registration, mark string) bool {
+	if i.lw != nil && !i.lw.Mark(ctx, i.mark(mark)) {
+		return false
 	}
-	if at == "" && i.Undecodable(o.name) != nil {
-		return true
+	for {
+		changed := s.group.cache.changed()
+		if s.at(i) != r || i.lw != nil && r.passed(mark) || i.lw == nil && r.told() {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-i.stopped:
+			return false
+		case <-ctx.Done():
+			return false
+		}
 	}
-	stored := i.copy.Stored(&Written{Namespace: o.name.Namespace, Name: o.name.Name})
-	return stored != nil && versionOf(i.env.seed, stored.GetResourceVersion()).reaches(o.version)
 }
 
-// listNow asks the API server what it has for the informer, again and again until it answers. It
-// returns nil if the kind is not served.
-func (i *informer) listNow(ctx context.Context) (*listing, error) {
-	if !i.env.hasBackend() || i.key.gvk.Version == "" {
-		return nil, fmt.Errorf("%s cannot be compared with what the API server has: give the informer to cache.Adopt, with its kind, in a cache that "+
-			"has a client, or use cache.For", i)
+// awaitSynced waits until the handler of an adopted informer was told of the initial list.
+func (s *Subscription) awaitSynced(ctx context.Context, r *registration) {
+	select {
+	case <-r.HasSyncedChecker().Done():
+	case <-ctx.Done():
 	}
-	list, served, err := i.key.target(i.env.backend).AwaitMetadata(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("what the API server has of %s is not known: %w", i, err)
-	}
-	if !served {
-		return nil, nil //nolint:nilnil // as it says
-	}
-	seed := i.env.seed
-	l := &listing{at: versionOf(seed, list.ResourceVersion), ids: map[uint64]struct{}{}}
-	for n := range list.Items {
-		found := &list.Items[n]
-		l.ids[identity(seed, found)] = struct{}{}
-		l.objects = append(l.objects, listed{versionOf(seed, found.ResourceVersion), listwatch.NameOf(found)})
-	}
-	return l, nil
+}
+
+// mark makes a mark.
+func (i *informer) mark(name string) Object {
+	mark, _ := i.example.DeepCopyObject().(Object)
+	mark.SetUID(markUID)
+	mark.SetName(name)
+	return mark
 }

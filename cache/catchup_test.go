@@ -267,12 +267,12 @@ func TestS10_Trouble(t *testing.T) {
 				api.CutWatches()
 				api.Put(fakeapi.ConfigMaps, configMap("b"))
 			}
-		}, []string{"ConfigMap.v1 does not show default/b at 3", "failing", "no right to watch", "too late"}},
+		}, []string{"ConfigMap.v1 is failing", "no right to watch", "does not show the write of default/b at 3", "too late"}},
 		"refused": {func(api *fakeapi.Server) func() { return func() { api.Intercept(refuse) } }, []string{"is not known", "refused", "too late"}},
 		"a delete that does not come": {func(api *fakeapi.Server) func() {
 			api.Lag(24 * time.Hour)
 			return func() { api.Remove(fakeapi.ConfigMaps, "default", "a") }
-		}, []string{"ConfigMap.v1 does not show that default/a is gone", "it is at version", "too late"}},
+		}, []string{"ConfigMap.v1 is at version", "does not show the deletion of default/a", "too late"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -422,6 +422,42 @@ func TestS10_Undecodable(t *testing.T) {
 		defer cancel()
 		if err := h.CatchUp(ctx); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestS10_MarksReachOurHandlersOnly: what CatchUp sends through an informer is seen neither by client-go's event handlers, nor by
+// a transform, nor in the store.
+func TestS10_MarksReachOurHandlersOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		c, _ := newCache(t, api)
+		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: cache.NewTransform("check", func(m *corev1.ConfigMap) {
+			if m.Name != "a" {
+				t.Errorf("the transform is given %s", m.Name)
+			}
+		})})
+		others := []*events{{}, {}, {}}
+		_, first := h.Informer().AddEventHandler(others[0].handler())
+		_, second := h.Informer().AddEventHandlerWithResyncPeriod(others[1].handler(), 0)
+		_, third := h.Informer().AddEventHandlerWithOptions(others[2].handler(), toolscache.HandlerOptions{})
+		if err := errors.Join(first, second, third); err != nil {
+			t.Fatal(err)
+		}
+		s, ours := subscribe(t, h)
+		defer start(t, c)()
+		defer s.Close()
+		if told := caughtUp(t, "at the start", s, ours, 0); told != "add a" {
+			t.Errorf("our handler was told %q", told)
+		}
+		for _, e := range others {
+			if told := e.take(); told != "add a" {
+				t.Errorf("a foreign handler was told %q", told)
+			}
+		}
+		if keys := h.Informer().GetStore().ListKeys(); len(keys) != 1 {
+			t.Errorf("the store has %v", keys)
 		}
 	})
 }

@@ -22,11 +22,7 @@ import (
 // informer that cannot tell, for example because versions are not numbers. Behind makes no request, is
 // safe for concurrent use, and is cheap if there is nothing to wait for.
 func (d *Declarations) Behind(w Written) (gap *Gap, unknowable error) {
-	n := d.now.Load()
-	if n == nil {
-		return nil, nil
-	}
-	for _, g := range n.groups {
+	for _, g := range d.groups() {
 		i := g.keeper(&w)
 		if i == nil {
 			continue
@@ -45,12 +41,8 @@ func (d *Declarations) Behind(w Written) (gap *Gap, unknowable error) {
 // Written.Object. It looks at all scopes of the caches whose handles are declared: another controller
 // may wait for the same write.
 func (d *Declarations) Selects(r schema.GroupResource) bool {
-	n := d.now.Load()
-	if n == nil {
-		return false
-	}
 	var last *Cache // most have one
-	for _, g := range n.groups {
+	for _, g := range d.groups() {
 		if g.cache != last && g.cache.selects(r) {
 			return true
 		}
@@ -62,11 +54,7 @@ func (d *Declarations) Selects(r schema.GroupResource) bool {
 // Relisted reports whether a declared informer that keeps the object has listed everything at the
 // written version or later. Its event may then stand for several changes. In doubt it returns true.
 func (d *Declarations) Relisted(w Written) bool {
-	n := d.now.Load()
-	if n == nil {
-		return false
-	}
-	for _, g := range n.groups {
+	for _, g := range d.groups() {
 		if i := g.keeper(&w); i != nil && i.relisted(w.ResourceVersion) {
 			return true
 		}
@@ -80,11 +68,10 @@ func (d *Declarations) Relisted(w Written) bool {
 // event comes. It is false for a write whose version or UID is not known, and for informers that were not
 // made here.
 func (d *Declarations) Missed(w Written) bool {
-	n := d.now.Load()
-	if n == nil || w.UID == "" || w.ResourceVersion == "" || w.Gone || w.Marked {
+	if w.UID == "" || w.ResourceVersion == "" || w.Gone || w.Marked {
 		return false
 	}
-	for _, g := range n.groups {
+	for _, g := range d.groups() {
 		i := g.keeper(&w)
 		if i == nil || i.lw == nil {
 			continue
@@ -104,12 +91,8 @@ func (d *Declarations) Missed(w Written) bool {
 // Behind takes an object that was not located for one that no store has. Locate hashes the names in
 // the stores once, unless every write is shown already. It makes no request.
 func (d *Declarations) Locate(writes []Written) {
-	n := d.now.Load()
-	if n == nil {
-		return
-	}
 	walked := map[*informer]bool{}
-	for _, g := range n.groups {
+	for _, g := range d.groups() {
 		for _, i := range g.members.Load().by {
 			if !walked[i] {
 				walked[i] = true
@@ -122,11 +105,7 @@ func (d *Declarations) Locate(writes []Written) {
 // Failing returns a gap that closes when a declared informer recovers that fails or whose kind is
 // not served. It returns nil if there is none. It may be called from anywhere and makes no request.
 func (d *Declarations) Failing() *Gap {
-	n := d.now.Load()
-	if n == nil {
-		return nil
-	}
-	for _, g := range n.groups {
+	for _, g := range d.groups() {
 		if i := g.first((*informer).fails); i != nil {
 			return &Gap{group: g, informer: i, failing: true}
 		}
@@ -137,11 +116,7 @@ func (d *Declarations) Failing() *Gap {
 // Recovered returns when the last of the declared informers that follow the API server began to do
 // so, or the zero time. It may be called from anywhere and makes no request.
 func (d *Declarations) Recovered() (last time.Time) {
-	n := d.now.Load()
-	if n == nil {
-		return last
-	}
-	for _, g := range n.groups {
+	for _, g := range d.groups() {
 		g.first(func(i *informer) bool {
 			if phase, since, _ := i.at(); phase == hook.Synced && since.After(last) {
 				last = since
@@ -162,14 +137,10 @@ func (d *Declarations) Recovered() (last time.Time) {
 // ends. A request that is still under way in the API server may take effect after Resolve; ask a
 // moment after it has failed.
 func (d *Declarations) Resolve(ctx context.Context, w Written) (unseen []Written, resolved bool, err error) {
-	n := d.now.Load()
-	if n == nil {
-		return nil, false, nil
-	}
 	lists := map[place]*metav1.PartialObjectMetadataList{}
-	for _, g := range n.groups {
+	for _, g := range d.groups() {
 		i := g.keeper(&w)
-		if i == nil || i.copy.Mapping.Load() == nil {
+		if i == nil || i.copy.Mapping.Load() == nil || i.env.backend == nil {
 			continue // there is none, or it was never listed
 		}
 		at := i.key.place

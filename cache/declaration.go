@@ -21,8 +21,7 @@ type Declarations struct {
 	now  atomic.Pointer[declarations]
 	user atomic.Pointer[User] // see Attach
 
-	mu     sync.Mutex        // guards what follows
-	caches map[*Cache]func() // which detach
+	caches sync.Map // of *Cache, which have it among their users
 }
 
 type declarations struct {
@@ -85,19 +84,6 @@ func (d *Declarations) missing(g *group) error {
 	return fmt.Errorf("%s neither watches %s nor declares that it reads it; give the handle to its Reads", n.who, g)
 }
 
-// User is what a controller wants to know of its caches, and they of it, while it runs.
-type User struct {
-	// Relisted is called whenever an informer has listed everything again, perhaps before its store has
-	// the list. It must not block.
-	Relisted func()
-	// Recovered is called whenever an informer begins to follow the API server, also after a failure. It
-	// must not block.
-	Recovered func()
-	// Reconciles reports whether a Reconcile runs on the goroutine whose stack this is, as
-	// runtime.Stack has it, or has started that goroutine, and of which key.
-	Reconciles func(stack string) (key string, ok bool)
-}
-
 // Attach connects the caches of everything that is declared, now or later, with a controller, until
 // detach is called. Detach once; a call of a User's function may be running then.
 func (d *Declarations) Attach(u User) (detach func()) {
@@ -105,34 +91,31 @@ func (d *Declarations) Attach(u User) (detach func()) {
 	d.attach()
 	return func() {
 		d.user.Store(nil)
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		for c, detach := range d.caches {
-			c.users.Delete(d)
-			detach()
-		}
-		clear(d.caches)
+		d.caches.Range(func(c, _ any) bool {
+			c.(*Cache).users.Delete(d) //nolint:forcetypeassert // it has nothing else
+			return true
+		})
+		d.caches.Clear()
 	}
 }
 
 func (d *Declarations) attach() {
-	n, u := d.now.Load(), d.user.Load()
-	if n == nil || u == nil {
+	u := d.user.Load()
+	if u == nil {
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.caches == nil {
-		d.caches = map[*Cache]func(){}
+	for _, g := range d.groups() {
+		d.caches.Store(g.cache, nil)
+		g.cache.users.Store(d, u)
 	}
-	for _, g := range n.groups {
-		c := g.cache
-		if d.caches[c] == nil {
-			unlist, unrecover := c.relisted.listen(u.Relisted), c.recovered.listen(u.Recovered)
-			d.caches[c] = func() { unlist(); unrecover() }
-			c.users.Store(d, struct{}{})
-		}
+}
+
+// groups returns what is declared.
+func (d *Declarations) groups() []*group {
+	if n := d.now.Load(); n != nil {
+		return n.groups
 	}
+	return nil
 }
 
 // readByReconcile returns an error if a Reconcile reads what its controller does not declare, with a
@@ -144,12 +127,8 @@ func (g *group) readByReconcile() error {
 	}
 	var err error
 	var stack string
-	g.cache.users.Range(func(user, _ any) bool {
-		d, _ := user.(*Declarations) // it has nothing else
-		u := d.user.Load()
-		if u == nil {
-			return true
-		}
+	g.cache.users.Range(func(who, user any) bool {
+		d, u := who.(*Declarations), user.(*User) //nolint:forcetypeassert // it has nothing else
 		if stack == "" {
 			buf := make([]byte, 32<<10) // what has started the goroutine is last
 			stack = string(buf[:runtime.Stack(buf, false)])

@@ -27,7 +27,7 @@ type group struct {
 	cache   *Cache
 	key     key // of everything; members have it at their place
 	scope   Scope
-	example Object
+	inform  func(key) *informer     // makes the informer of a place
 	members atomic.Pointer[members] // replaced, never changed
 
 	declared atomic.Bool // by a controller, at any time
@@ -37,16 +37,15 @@ type group struct {
 	listeners map[listener]struct{}
 	indexers  toolscache.Indexers
 	wrong     error // what of the scope could not be followed
-	untell    func()
 }
 
 // listener is told of the informers of a group, under its lock.
 type listener interface {
-	// join adds an informer, unless the listener has yet to retire it.
-	join(i *informer)
-	// leave removes an informer. What it returns ends that, off the lock. It is nil if there is nothing to
-	// do, else it must be called.
-	leave(i *informer) (retire func())
+	// joinLocked adds an informer, unless the listener has yet to retire it.
+	joinLocked(i *informer) error
+	// leaveLocked removes an informer. What it returns ends that, off the lock. It is nil if there is
+	// nothing to do, else it must be called.
+	leaveLocked(i *informer) (retire func())
 }
 
 // members is the informers of a group. Most groups have the one of everything.
@@ -55,13 +54,10 @@ type members struct {
 	by         map[place]*informer
 }
 
-func newGroup(c *Cache, k key, s Scope, example Object) *group {
-	g := &group{cache: c, key: k, scope: s, example: example, refs: 1, listeners: map[listener]struct{}{}, indexers: toolscache.Indexers{}}
+func newGroup(c *Cache, k key, s Scope, inform func(key) *informer) *group {
+	g := &group{cache: c, key: k, scope: s, inform: inform, refs: 1, listeners: map[listener]struct{}{}, indexers: toolscache.Indexers{}}
 	g.members.Store(&members{})
-	untell := s.tell(g.follow)
-	g.mu.Lock()
-	g.untell = untell
-	g.mu.Unlock()
+	s.tell(g, g.follow)
 	g.follow()
 	return g
 }
@@ -69,25 +65,22 @@ func newGroup(c *Cache, k key, s Scope, example Object) *group {
 // follow makes the members those that the scope wants now.
 func (g *group) follow() {
 	left := g.update()
-	g.cache.changed.ring() // who waits may be waiting for one that has left
+	g.cache.ring() // a goroutine may be waiting for one that has left
 	for _, d := range left {
 		d.informer.copy.Look()
-		g.cache.later(d.retire)
+		g.cache.later(func() {
+			for _, retire := range d.retiring {
+				retire()
+			}
+			g.cache.release(d.informer)
+		})
 	}
 }
 
 // departure is a member that left its group.
 type departure struct {
-	cache    *Cache
 	informer *informer
 	retiring []func() // of the listeners
-}
-
-func (d departure) retire() {
-	for _, f := range d.retiring {
-		f()
-	}
-	d.cache.release(d.informer)
 }
 
 // update brings new members in, and returns those that left.
@@ -104,7 +97,7 @@ func (g *group) update() (left []departure) {
 		if wanted[p] {
 			now[p] = i
 		} else {
-			left = append(left, departure{g.cache, i, g.leaveLocked(i)})
+			left = append(left, departure{i, g.leaveLocked(i)})
 		}
 	}
 	for p := range wanted {
@@ -117,17 +110,17 @@ func (g *group) update() (left []departure) {
 }
 
 func (g *group) joinLocked(p place) *informer {
-	i := g.cache.acquire(g.key.at(p), g.scope, g.example)
+	i := g.cache.acquire(g.key.at(p), g.inform)
 	_ = i.shared.AddIndexers(g.indexers) // the names are unique; it fails only if the informer has stopped
 	for l := range g.listeners {
-		l.join(i)
+		_ = l.joinLocked(i) // as well
 	}
 	return i
 }
 
 func (g *group) leaveLocked(i *informer) (retiring []func()) {
 	for l := range g.listeners {
-		if retire := l.leave(i); retire != nil {
+		if retire := l.leaveLocked(i); retire != nil {
 			retiring = append(retiring, retire)
 		}
 	}
@@ -148,10 +141,10 @@ func (g *group) hold() bool {
 func (g *group) letGo() {
 	g.mu.Lock()
 	g.refs--
-	last, untell := g.refs == 0, g.untell
+	last := g.refs == 0
 	g.mu.Unlock()
 	if last {
-		untell()
+		g.scope.tell(g, nil)
 		g.follow()
 	}
 }
@@ -284,7 +277,7 @@ func worse(p hook.Phase) int {
 // when a member has stopped.
 func (g *group) await(ctx context.Context, done func(*informer) bool) error {
 	for {
-		changed := g.cache.changed.wait()
+		changed := g.cache.changed()
 		waiting := g.first(func(i *informer) bool { return !done(i) })
 		if waiting == nil {
 			return nil
@@ -355,6 +348,9 @@ func (g *group) mapping() *meta.RESTMapping {
 		if m := i.copy.Mapping.Load(); m != nil {
 			return m
 		}
+	}
+	if g.cache.backend == nil {
+		return nil
 	}
 	return g.cache.backend.Known(g.key.gvk)
 }

@@ -49,8 +49,8 @@ func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
 		c.Reject(h.err)
 		return h
 	}
-	if !c.hasBackend() {
-		return fail(errNoBackend)
+	if c.backend == nil {
+		return fail(errors.New("the cache has no Backend to list and watch with; give cache.New a client, or use cache.Adopt with an informer of cache/factory"))
 	}
 	if err := s.Validate(); err != nil {
 		return fail(err)
@@ -72,7 +72,7 @@ func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
 	if f != listwatch.Typed {
 		example.GetObjectKind().SetGroupVersionKind(gvk)
 	}
-	h.gvk, h.group = gvk, newGroup(c, s.key(gvk, f), s, example)
+	h.gvk, h.group = gvk, newGroup(c, s.key(gvk, f), s, func(k key) *informer { return newInformer(c.environment, k, s, example) })
 	return h
 }
 
@@ -144,7 +144,7 @@ func (h *Handle[T]) WaitForSync(ctx context.Context) error {
 	if err := h.usable(); err != nil {
 		return err
 	}
-	return h.group.await(ctx, (*informer).HasSynced)
+	return h.group.await(ctx, (*informer).hasSynced)
 }
 
 // Settled returns nil once there is nothing to wait for: the initial list is in the local copy, or State says why it cannot be
@@ -219,7 +219,7 @@ func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
 	if one == nil {
 		return nil
 	}
-	return pinned{h.cache.acquire(one.key, h.group.scope, h.group.example).shared} // and never released
+	return pinned{h.cache.acquire(one.key, h.group.inform).shared} // and never released
 }
 
 // String names the kind, and the scope if it is not everything.

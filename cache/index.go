@@ -65,7 +65,7 @@ func (g *group) addIndex(name string, f toolscache.IndexFunc) (id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	// Others may have declared an index of the same name on the same informer, in another cache even, if it was adopted.
-	id = fmt.Sprintf("%s#%d of %p", name, g.cache.indexes.Add(1), g.cache)
+	id = fmt.Sprintf("%s#%d of %p", name, g.cache.serial.Add(1), g.cache)
 	g.indexers[id] = f
 	for _, i := range g.members.Load().by {
 		_ = i.shared.AddIndexers(toolscache.Indexers{id: f}) // the name is unique

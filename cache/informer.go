@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -29,6 +30,7 @@ type informer struct {
 	env     *environment
 	shared  toolscache.SharedIndexInformer
 	lw      *listwatch.ListerWatcher // nil of one that was not made here
+	example Object                   // as lw
 	foreign bool                     // the host program's: it is never started or stopped here
 	copy    consistency.Copy         // its Mapping is set before it is synced
 	follow  func(context.Context)    // run, or attend; until its context is done
@@ -37,29 +39,26 @@ type informer struct {
 
 	untransformed listwatch.Broken // objects for which the transform failed
 
-	refs   int                // guarded by the cache's mutex
-	cancel context.CancelFunc // guarded by the cache's mutex; nil before it runs
-
-	mu    sync.Mutex // guards what follows
-	phase hook.Phase
-	err   error
-	since time.Time
+	// The environment's mutex guards what follows.
+	refs   int
+	cancel context.CancelFunc // nil before it runs
+	phase  hook.Phase
+	err    error
+	since  time.Time
 }
 
 func newInformer(e *environment, k key, s Scope, example Object) *informer {
-	i := &informer{key: k, env: e, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
-	i.copy = consistency.Copy{
-		Informer: i, Name: k.kind(), Kind: k.gvk, Place: k.place, Labels: s.Labels, Fields: s.Fields,
-		Guess: *consistency.UsualPlural(k.gvk), Asked: true,
-	}
+	i := &informer{key: k, env: e, example: example, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
 	i.lw = listwatch.New(k.target(e.backend), listwatch.Reports{
-		State: i.report, Mapping: i.copy.Mapping.Store, Listed: e.relisted.ring, Delivered: i.delivered, Store: i.store,
+		State: i.report, Mapping: i.copy.Mapping.Store, Listed: e.relisted, Delivered: i.delivered, Store: i.store,
 	})
-	i.shared = ownResync{toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), example, toolscache.SharedIndexInformerOptions{
+	i.shared = shared{toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), example, toolscache.SharedIndexInformerOptions{
 		ResyncPeriod:      resyncCheck,
 		Indexers:          builtInIndexers(),
 		ObjectDescription: k.gvk.String(),
 	})}
+	i.copyOf(k.gvk)
+	i.copy.Place, i.copy.Labels, i.copy.Fields, i.copy.Asked = k.place, s.Labels, s.Fields, true
 	if report := e.hooks.BrokenObject; report != nil {
 		tell := func(object string, err error) { report(k.kind(), object, err) }
 		i.lw.Broken.Report, i.untransformed.Report = tell, tell
@@ -69,6 +68,13 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	_ = i.shared.SetWatchErrorHandlerWithContext(logUnlessStopped)
 	_ = i.shared.SetTransform(i.transform)
 	return i
+}
+
+// copyOf makes the copy of an informer. usual is the kind that its resource is guessed from.
+func (i *informer) copyOf(usual schema.GroupVersionKind) {
+	i.copy.Shared, i.copy.HasSynced, i.copy.Undecodable = i.shared, i.hasSynced, i.undecodable
+	i.copy.Phase, i.copy.Standing = i.phaseNow, func() string { return i.state().String() }
+	i.copy.Name, i.copy.Kind, i.copy.Guess = i.key.kind(), i.key.gvk, *consistency.UsualPlural(usual)
 }
 
 // logUnlessStopped keeps a stop from being logged as a failed watch.
@@ -92,7 +98,7 @@ func (i *informer) run(ctx context.Context) {
 	i.set(hook.Stopped, nil)
 	i.copy.End(false) // client-go has joined its callbacks
 	close(i.stopped)
-	i.env.changed.ring()
+	i.env.ring()
 }
 
 // tooLate makes an informer one that has stopped: the cache has.
@@ -109,15 +115,15 @@ func (i *informer) noticeSync(ctx context.Context) {
 		return
 	}
 	if i.setSynced() {
-		i.env.changed.ring()
+		i.env.ring()
 		i.copy.Look()
-		i.env.recovered.ring()
+		i.env.recovered()
 	}
 }
 
 func (i *informer) setSynced() (news bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.env.mu.Lock()
+	defer i.env.mu.Unlock()
 	if i.phase != hook.Syncing {
 		return false
 	}
@@ -127,7 +133,7 @@ func (i *informer) setSynced() (news bool) {
 
 // report takes down what the ListerWatcher meets: Waiting or Failing with the error, or Syncing when a request went well.
 func (i *informer) report(phase hook.Phase, err error) {
-	if phase == hook.Syncing && i.HasSynced() {
+	if phase == hook.Syncing && i.hasSynced() {
 		phase = hook.Synced
 	}
 	if news := i.set(phase, err); news && i.env.hooks.InformerState != nil {
@@ -139,18 +145,18 @@ func (i *informer) report(phase hook.Phase, err error) {
 func (i *informer) set(phase hook.Phase, err error) (news bool) {
 	news, changed := i.change(phase, err)
 	if changed {
-		i.env.changed.ring()
+		i.env.ring()
 		i.copy.Look()
 		if phase == hook.Synced {
-			i.env.recovered.ring()
+			i.env.recovered()
 		}
 	}
 	return news
 }
 
 func (i *informer) change(phase hook.Phase, err error) (news, changed bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.env.mu.Lock()
+	defer i.env.mu.Unlock()
 	if phase == i.phase && (err == nil || sameReason(err, i.err)) {
 		return false, false
 	}
@@ -174,18 +180,22 @@ func sameReason(a, b error) bool {
 
 // at returns the phase, since when, and why.
 func (i *informer) at() (phase hook.Phase, since time.Time, why error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	phase = i.phase
+	phase, since, why = i.last()
 	switch {
 	case i.foreign && i.shared.IsStopped():
 		phase = hook.Stopped
-	case i.foreign && !i.HasSynced():
+	case i.foreign && !i.hasSynced():
 		phase = hook.Syncing
-	case phase == hook.Syncing && i.HasSynced():
+	case phase == hook.Syncing && i.hasSynced():
 		phase = hook.Synced // noticeSync is about to say so
 	}
-	return phase, i.since, i.err
+	return phase, since, why
+}
+
+func (i *informer) last() (phase hook.Phase, since time.Time, why error) {
+	i.env.mu.Lock()
+	defer i.env.mu.Unlock()
+	return i.phase, i.since, i.err
 }
 
 // state is all but the size.
@@ -225,18 +235,6 @@ func (i *informer) size() (objects int, bytes int64) {
 	return len(keys), length * int64(len(keys)) / seen
 }
 
-// Shared implements consistency.Informer.
-func (i *informer) Shared() toolscache.SharedIndexInformer { return i.shared }
-
-// Phase implements consistency.Informer.
-func (i *informer) Phase() hook.Phase {
-	phase, _, _ := i.at()
-	return phase
-}
-
-// Standing implements consistency.Informer.
-func (i *informer) Standing() string { return i.state().String() }
-
 // String names the kind, and the scope if it is not everything.
 func (i *informer) String() string {
 	if words := i.key.String(); words != "" {
@@ -250,19 +248,11 @@ func (i *informer) delivered() { i.untransformed.Prune(i.store()) }
 
 func (i *informer) store() toolscache.Store { return i.shared.GetStore() }
 
-// undecodable returns why an object cannot be decoded, or nil.
-func (i *informer) Undecodable(name types.NamespacedName) error {
-	if i.lw == nil {
-		return nil
-	}
-	return i.lw.Broken.Of(name)
-}
-
 // synced is closed when the initial list is in the store.
 func (i *informer) synced() <-chan struct{} { return i.shared.HasSyncedChecker().Done() }
 
-// hasSynced asks on each read, so it does not make a channel checker as synced does.
-func (i *informer) HasSynced() bool {
+// hasSynced is asked on each read, so it makes no channel checker as synced does.
+func (i *informer) hasSynced() bool {
 	if i.listed.Load() { // an informer stays synced
 		return true
 	}
@@ -273,9 +263,21 @@ func (i *informer) HasSynced() bool {
 	return synced
 }
 
+func (i *informer) undecodable(name types.NamespacedName) error {
+	if i.lw == nil {
+		return nil
+	}
+	return i.lw.Broken.Of(name)
+}
+
+func (i *informer) phaseNow() hook.Phase {
+	phase, _, _ := i.at()
+	return phase
+}
+
 // settled says whether there is nothing to wait for: it is synced, or says why it is not.
 func (i *informer) settled() bool {
-	return i.HasSynced() || i.fails()
+	return i.hasSynced() || i.fails()
 }
 
 func (i *informer) relisted(version string) bool {
@@ -288,7 +290,7 @@ func (i *informer) relisted(version string) bool {
 }
 
 func (i *informer) fails() bool {
-	phase := i.Phase()
+	phase := i.phaseNow()
 	return phase == hook.Failing || phase == hook.Waiting
 }
 
@@ -319,9 +321,9 @@ func builtInIndexers() toolscache.Indexers {
 
 // readable returns nil when the informer has a list to answer from, and waits for one that is under way.
 func (i *informer) readable(ctx context.Context) error {
-	for !i.HasSynced() {
-		changed := i.env.changed.wait()
-		switch i.Phase() {
+	for !i.hasSynced() {
+		changed := i.env.changed()
+		switch i.phaseNow() {
 		case hook.Waiting, hook.Failing:
 			return fmt.Errorf("not synced: %s", i.state())
 		case hook.Stopped:
@@ -358,7 +360,7 @@ const unknown = "; it does not say whether it can list and watch"
 // transform is client-go's TransformFunc of the informer. It may see an object more than once: twice in an initial list.
 func (i *informer) transform(obj any) (any, error) {
 	o, ok := obj.(Object)
-	if !ok {
+	if _, mark := markOf(obj); mark || !ok {
 		return obj, nil
 	}
 	i.learnScope(o)

@@ -64,7 +64,7 @@ func (h *Handle[T]) get(ctx context.Context, name types.NamespacedName) (any, er
 	if err := i.fits(name.Namespace, true); err != nil {
 		return nil, err
 	}
-	if err := i.Undecodable(name); err != nil {
+	if err := i.undecodable(name); err != nil {
 		return nil, err
 	}
 	obj, _, err := i.shared.GetStore().GetByKey(storeKey(name))

@@ -218,15 +218,13 @@ func selectsNothing(selector interface {
 // changes says whether places may change.
 func (s Scope) changes() bool { return s.Namespaces != nil || s.Names != nil }
 
-// tell has f called when places changes, until the function that it returns is called.
-func (s Scope) tell(f func()) (end func()) {
+// tell has f called after each change of places, for who. A nil f ends that.
+func (s Scope) tell(who any, f func()) {
 	switch {
 	case s.Namespaces != nil:
-		return s.Namespaces.changed.listen(f)
+		s.Namespaces.tell(who, f)
 	case s.Names != nil:
-		return s.Names.changed.listen(f)
-	default:
-		return func() {}
+		s.Names.tell(who, f)
 	}
 }
 
@@ -257,13 +255,8 @@ func (s Scope) kindOf(scheme *runtime.Scheme, example Object) (schema.GroupVersi
 	return kind, nil
 }
 
-// selects is 1 if there are selectors.
-func (k *key) selects() int64 {
-	if k.labels == "" && k.fields == "" {
-		return 0
-	}
-	return 1
-}
+// selects reports whether there are selectors.
+func (k *key) selects() bool { return k.labels != "" || k.fields != "" }
 
 // trim drops what is not kept of an object, and applies the transform.
 func (k *key) trim(o Object) error {

@@ -13,10 +13,9 @@ import (
 // several scopes: their informers come and go with it. What leaves a scope is a delete to its sources, with the last known
 // state. The zero value is an empty set, which is a scope of nothing.
 type Set[E comparable] struct {
-	changed bell
-
-	mu       sync.Mutex // guards elements
+	mu       sync.Mutex // guards what follows
 	elements map[E]struct{}
+	follow   map[any]func() // are called after each change
 }
 
 // NewSet makes a set of the elements.
@@ -62,11 +61,30 @@ func (s *Set[E]) Elements() []E {
 }
 
 func (s *Set[E]) change(do func()) {
+	for _, f := range s.changed(do) {
+		f()
+	}
+}
+
+// changed changes the set, and returns what to call.
+func (s *Set[E]) changed(do func()) []func() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.elements == nil {
 		s.elements = map[E]struct{}{}
 	}
 	do()
-	s.mu.Unlock()
-	s.changed.ring()
+	return slices.Collect(maps.Values(s.follow))
+}
+
+// tell has f called after each change, for who. A nil f ends that; the last one may be running then.
+func (s *Set[E]) tell(who any, f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.follow == nil {
+		s.follow = map[any]func(){}
+	}
+	if s.follow[who] = f; f == nil {
+		delete(s.follow, who)
+	}
 }

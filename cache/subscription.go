@@ -9,8 +9,12 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // Subscription is an event handler on every informer of a handle's scope. Handle.Subscribe makes one.
@@ -18,13 +22,12 @@ type Subscription struct {
 	group   *group
 	handler toolscache.ResourceEventHandler
 
-	retiring sync.WaitGroup // what tells the handler of informers that have left; added to under the group's mutex
+	retiring sync.WaitGroup // what tells the handler of informers that have left
 
-	mu            sync.Mutex // guards what follows
+	// The group's mutex guards what follows, and the Add of retiring.
 	registrations map[*informer]*registration
 	leaving       map[*informer]bool
 	closed        bool
-	failed        error // why a registration failed
 }
 
 // Subscribe has handler called for each object of the scope, and for each change from now on. Objects that enter the scope are
@@ -57,47 +60,36 @@ func (g *group) subscribe(s *Subscription) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, i := range g.members.Load().by {
-		s.join(i)
-	}
-	if err := s.failure(); err != nil {
-		for i, r := range s.now() {
-			_ = i.shared.RemoveEventHandler(r.ResourceEventHandlerRegistration) // fails only if it has stopped
+		if err := s.joinLocked(i); err != nil {
+			for i, r := range s.registrations {
+				_ = i.shared.RemoveEventHandler(r.ResourceEventHandlerRegistration) // fails only if it has stopped
+			}
+			return err
 		}
-		return err
 	}
 	g.listeners[s] = struct{}{}
 	return nil
 }
 
-// join registers the handler with an informer, unless it has yet to hear that the informer has left: then
-// retire does. The group's mutex is held: nothing here calls the handler.
-func (s *Subscription) join(i *informer) {
-	if s.isLeaving(i) {
-		return
+// joinLocked registers the handler with an informer, unless it has yet to hear that the informer has
+// left: then retire does.
+func (s *Subscription) joinLocked(i *informer) error {
+	if s.leaving[i] {
+		return nil
 	}
-	r := &registration{handler: s.handler, changes: s.group.scope.changes(), told: &handled{seed: s.group.cache.seed}}
-	var err error
-	r.ResourceEventHandlerRegistration, err = i.shared.AddEventHandlerWithOptions(r, toolscache.HandlerOptions{})
-	r.told.begin(i.shared.GetStore().LastStoreSyncResourceVersion(), i.HasSynced())
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	r := &registration{of: s, informer: i, seen: map[types.NamespacedName]Object{}, marks: map[string]bool{}}
+	r.keeps.Store(s.group.scope.changes())
+	handle, err := i.shared.AddEventHandlerWithOptions(r, toolscache.HandlerOptions{})
 	if err != nil {
-		s.failed = err
-		return
+		return err
 	}
+	r.ResourceEventHandlerRegistration = handle
 	s.registrations[i] = r
+	return nil
 }
 
-func (s *Subscription) failure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failed
-}
-
-// leave implements listener.
-func (s *Subscription) leave(i *informer) (retire func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// leaveLocked implements listener.
+func (s *Subscription) leaveLocked(i *informer) (retire func()) {
 	r := s.registrations[i]
 	if r == nil {
 		return nil
@@ -106,12 +98,6 @@ func (s *Subscription) leave(i *informer) (retire func()) {
 	s.leaving[i] = true
 	s.retiring.Add(1)
 	return func() { s.retire(i, r) }
-}
-
-func (s *Subscription) isLeaving(i *informer) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.leaving[i]
 }
 
 // retire tells the handler that all objects of an informer are gone, as of missed deletes. If the
@@ -129,16 +115,18 @@ func (s *Subscription) retire(i *informer, r *registration) {
 		}
 		s.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: storeKey(name), Obj: obj})
 	}
+	s.retired(i)
+	s.group.cache.ring()
+}
+
+func (s *Subscription) retired(i *informer) {
 	g := s.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s.mu.Lock()
 	delete(s.leaving, i)
-	s.mu.Unlock()
-	if _, open := g.listeners[s]; open && g.has(i) {
-		s.join(i)
+	if !s.closed && g.has(i) {
+		_ = s.joinLocked(i) // fails only if it has stopped
 	}
-	g.cache.changed.ring()
 }
 
 // WaitForSync returns nil when the handler has seen every object of the initial lists of the informers that there were at the
@@ -154,7 +142,7 @@ func (s *Subscription) WaitForSync(ctx context.Context) error {
 
 func (s *Subscription) await(ctx context.Context, i *informer, r *registration) error {
 	for {
-		changed := s.group.cache.changed.wait()
+		changed := s.group.cache.changed()
 		if s.at(i) != r {
 			return nil // it has left the scope
 		}
@@ -174,25 +162,34 @@ func (s *Subscription) await(ctx context.Context, i *informer, r *registration) 
 }
 
 func (s *Subscription) now() map[*informer]*registration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.group.mu.Lock()
+	defer s.group.mu.Unlock()
 	return maps.Clone(s.registrations)
 }
 
 func (s *Subscription) at(i *informer) *registration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.group.mu.Lock()
+	defer s.group.mu.Unlock()
 	return s.registrations[i]
 }
 
+func (s *Subscription) leavingOne() *informer {
+	s.group.mu.Lock()
+	defer s.group.mu.Unlock()
+	for i := range s.leaving {
+		return i
+	}
+	return nil
+}
+
 func (s *Subscription) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.group.mu.Lock()
+	defer s.group.mu.Unlock()
 	return s.closed
 }
 
-// Close ends the subscription and lets the informers go. It waits for a callback that is running, so it must not be called from
-// one. Closing twice is the same as once.
+// Close ends the subscription and releases its informers. It waits for a callback that is running, so
+// it must not be called from one. Closing twice is the same as once.
 func (s *Subscription) Close() {
 	if !s.end() {
 		return
@@ -208,9 +205,131 @@ func (s *Subscription) end() (first bool) {
 	s.group.mu.Lock()
 	defer s.group.mu.Unlock()
 	delete(s.group.listeners, s)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	first = !s.closed
 	s.closed = true
 	return first
+}
+
+// registration is a subscription's event handler on one informer.
+type registration struct {
+	toolscache.ResourceEventHandlerRegistration
+
+	of       *Subscription
+	informer *informer
+
+	// keeps is set while seen is kept: if the informer may leave the scope, because client-go drops what
+	// still waits for a handler when that is removed; and for an adopted informer from its first CatchUp,
+	// because a mark cannot go through it.
+	keeps atomic.Bool
+	// The group's mutex guards what follows.
+	seen  map[types.NamespacedName]Object // what the handler was told of last
+	marks map[string]bool                 // on their way to the handler
+}
+
+// OnAdd implements toolscache.ResourceEventHandler.
+func (r *registration) OnAdd(obj any, initial bool) {
+	r.of.handler.OnAdd(obj, initial)
+	r.note(obj, true)
+}
+
+// OnUpdate implements toolscache.ResourceEventHandler.
+func (r *registration) OnUpdate(before, after any) {
+	r.of.handler.OnUpdate(before, after)
+	r.note(after, true)
+}
+
+// OnDelete implements toolscache.ResourceEventHandler.
+func (r *registration) OnDelete(obj any) {
+	r.of.handler.OnDelete(obj)
+	r.note(obj, false)
+}
+
+func (r *registration) note(obj any, there bool) {
+	if !r.keeps.Load() {
+		return
+	}
+	if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	if o, ok := obj.(Object); ok {
+		r.put(o, there)
+	}
+	if r.informer.lw == nil { // CatchUp waits for it
+		r.informer.env.ring()
+	}
+}
+
+func (r *registration) put(o Object, there bool) {
+	g := r.of.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if there {
+		r.seen[listwatch.NameOf(o)] = o
+	} else {
+		delete(r.seen, listwatch.NameOf(o))
+	}
+}
+
+// handled returns what the handler was told of last, object by object.
+func (r *registration) handled() map[types.NamespacedName]Object {
+	g := r.of.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(r.seen)
+}
+
+// record begins to keep seen, with what the store has now. It returns false if the handler has yet to
+// be told of the initial list.
+func (r *registration) record() bool {
+	if r.keeps.Load() || !r.HasSynced() {
+		return r.keeps.Load()
+	}
+	r.keeps.Store(true)
+	for _, obj := range r.informer.store().List() {
+		if o, ok := obj.(Object); ok {
+			r.put(o, true)
+		}
+	}
+	return true
+}
+
+// told reports whether seen is what the store has.
+func (r *registration) told() bool {
+	seen, stored := r.handled(), r.informer.store().List()
+	for _, obj := range stored {
+		o, ok := obj.(Object)
+		if !ok {
+			return false
+		}
+		last := seen[listwatch.NameOf(o)]
+		if last == nil || last.GetUID() != o.GetUID() || last.GetResourceVersion() != o.GetResourceVersion() {
+			return false
+		}
+	}
+	return len(seen) == len(stored)
+}
+
+// expect notes that a mark will come.
+func (r *registration) expect(mark string) {
+	g := r.of.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r.marks[mark] = true
+}
+
+// arrived implements marked: a mark has come. CatchUp calls it, too, when it waits no longer.
+func (r *registration) arrived(mark string) {
+	g := r.of.group
+	g.mu.Lock()
+	delete(r.marks, mark)
+	g.mu.Unlock()
+	g.cache.ring()
+}
+
+// passed reports whether a mark that was expected has come.
+func (r *registration) passed(mark string) bool {
+	g := r.of.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !r.marks[mark]
 }

@@ -232,8 +232,8 @@ func TestM7_TheErrorNamesWhatIsNotIdle(t *testing.T) {
 			pass(time.Second) // until all watches are open
 			c.api.Lag(time.Hour)
 			c.put("front", 1)
-			wantBusy(t, c.manager, `controller "first": Kind(ConfigMap.v1): ConfigMap.v1 does not show default/front at 2`, "too late",
-				`controller "second": ConfigMap.v1 does not show default/front`, "too late")
+			wantBusy(t, c.manager, `controller "first": Kind(ConfigMap.v1): ConfigMap.v1 is at version`, "does not show the write of default/front at 2", "too late",
+				`controller "second": ConfigMap.v1 is at version`, "too late")
 			stop()
 			ok(t, result())
 		})
@@ -244,7 +244,7 @@ func TestM7_TheErrorNamesWhatIsNotIdle(t *testing.T) {
 			stop, result := start(t, c.manager)
 			c.handler.Store(int64(2 * time.Minute))
 			c.put("front", 1)
-			wantBusy(t, c.manager, `controller "second": Kind(Secret.v1): Secret.v1 does not show default/front at 3, or its handler was not told yet`, "too late")
+			wantBusy(t, c.manager, `controller "second": Kind(Secret.v1): Secret.v1 has events that its handler was not told yet`, "too late")
 			pass(time.Hour)
 			stop()
 			ok(t, result())

@@ -66,7 +66,7 @@ func TestS10_Kind(t *testing.T) {
 		}
 		s.put("a=1", "b=1")
 		s.remove("b")
-		wantNot(t, src, "ConfigMap.v1 does not show default/a at 3", errLate.Error())
+		wantNot(t, src, "does not show the write of default/a at 3", errLate.Error())
 		wantCaughtUp(t, src)
 		if got := l.take(); got != "update a >1, create b ->1, delete b 1>-" {
 			t.Errorf("handled %q", got)

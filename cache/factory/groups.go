@@ -87,107 +87,86 @@ func (g generic) Lister() toolscache.GenericLister {
 
 // The accessors of the API groups.
 
-// Admissionregistration returns the informers of the group.
 func (f *factory) Admissionregistration() admissionregistration.Interface {
 	return admissionregistration.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Internal returns the informers of the group.
 func (f *factory) Internal() apiserverinternal.Interface {
 	return apiserverinternal.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Apps returns the informers of the group.
 func (f *factory) Apps() apps.Interface {
 	return apps.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Autoscaling returns the informers of the group.
 func (f *factory) Autoscaling() autoscaling.Interface {
 	return autoscaling.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Batch returns the informers of the group.
 func (f *factory) Batch() batch.Interface {
 	return batch.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Certificates returns the informers of the group.
 func (f *factory) Certificates() certificates.Interface {
 	return certificates.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Coordination returns the informers of the group.
 func (f *factory) Coordination() coordination.Interface {
 	return coordination.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Core returns the informers of the group.
 func (f *factory) Core() core.Interface {
 	return core.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Discovery returns the informers of the group.
 func (f *factory) Discovery() discovery.Interface {
 	return discovery.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Events returns the informers of the group.
 func (f *factory) Events() events.Interface {
 	return events.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Extensions returns the informers of the group.
 func (f *factory) Extensions() extensions.Interface {
 	return extensions.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Flowcontrol returns the informers of the group.
 func (f *factory) Flowcontrol() flowcontrol.Interface {
 	return flowcontrol.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Lifecycle returns the informers of the group.
 func (f *factory) Lifecycle() lifecycle.Interface {
 	return lifecycle.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Networking returns the informers of the group.
 func (f *factory) Networking() networking.Interface {
 	return networking.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Node returns the informers of the group.
 func (f *factory) Node() node.Interface {
 	return node.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Policy returns the informers of the group.
 func (f *factory) Policy() policy.Interface {
 	return policy.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Rbac returns the informers of the group.
 func (f *factory) Rbac() rbac.Interface {
 	return rbac.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Resource returns the informers of the group.
 func (f *factory) Resource() resource.Interface {
 	return resource.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Scheduling returns the informers of the group.
 func (f *factory) Scheduling() scheduling.Interface {
 	return scheduling.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Storage returns the informers of the group.
 func (f *factory) Storage() storage.Interface {
 	return storage.New(accessors{f}, metav1.NamespaceAll, nil)
 }
 
-// Storagemigration returns the informers of the group.
 func (f *factory) Storagemigration() storagemigration.Interface {
 	return storagemigration.New(accessors{f}, metav1.NamespaceAll, nil)
 }

@@ -9,34 +9,35 @@
 package consistency
 
 import (
+	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Informer is the part of an informer that a Copy needs. Every method may be called from anywhere.
-type Informer interface {
-	// Shared returns client-go's informer.
-	Shared() toolscache.SharedIndexInformer
-	// HasSynced reports whether the initial list is complete.
-	HasSynced() bool
-	// Phase returns where the informer stands, and Standing describes it for errors.
-	Phase() hook.Phase
-	Standing() string
-	// Undecodable returns why an object cannot be decoded, or nil.
-	Undecodable(name types.NamespacedName) error
-}
-
-// Copy is the local copy of an informer. Set the exported fields before its first use.
+// Copy is the local copy of an informer. Set the exported fields before its first use. Its functions
+// may be called from anywhere.
 type Copy struct {
-	Informer Informer
+	// Shared is client-go's informer.
+	Shared toolscache.SharedIndexInformer
+	// HasSynced reports whether the initial list is complete.
+	HasSynced func() bool
+	// Phase returns where the informer stands, and Standing describes it for errors.
+	Phase    func() hook.Phase
+	Standing func() string
+	// Undecodable returns why an object cannot be decoded, or nil.
+	Undecodable func(name types.NamespacedName) error
 	// Name is the kind in errors.
 	Name string
 	// Kind is the kind of the objects; Place, Labels and Fields narrow it, as the informer's scope does.
@@ -56,7 +57,7 @@ type Copy struct {
 	waiters waiters
 }
 
-func (c *Copy) store() toolscache.Store { return c.Informer.Shared().GetStore() }
+func (c *Copy) store() toolscache.Store { return c.Shared.GetStore() }
 
 // version returns the version that the store is at, or "" if that is not known.
 func (c *Copy) version() string { return c.store().LastStoreSyncResourceVersion() }
@@ -71,19 +72,103 @@ func (c *Copy) Stored(w *Write) Object {
 	return o
 }
 
+// recognizes says whether an informer that was not made here, and of which no API server has said as what its kind is served,
+// keeps objects of a resource: it does if it has that very one.
+func (c *Copy) recognizes(w *Write) bool {
+	if !c.Foreign || c.certain() {
+		return false
+	}
+	if c.Guess.Empty() {
+		c.learnKind()
+	}
+	if known := c.learned.Load(); known != nil && known.Resource == w.Resource.Resource && sameGroup(known.Resource, known.Group, w.Resource.Group) {
+		return true
+	}
+	if w.UID == "" {
+		return false
+	}
+	stored := c.Stored(w)
+	if stored == nil || !w.is(stored) {
+		return false
+	}
+	r := w.Resource
+	c.learned.Store(&r)
+	return true
+}
+
+// certain reports whether the API server has told how the kind is served.
+func (c *Copy) certain() bool { return c.Asked && c.Mapping.Load() != nil }
+
+// learnKind takes the kind of objects without a Go type from one of them.
+func (c *Copy) learnKind() {
+	if c.learned.Load() != nil {
+		return
+	}
+	for _, name := range c.store().ListKeys() {
+		obj, _, err := c.store().GetByKey(name)
+		if u, ok := obj.(*unstructured.Unstructured); ok && err == nil {
+			c.learned.CompareAndSwap(nil, UsualPlural(u.GroupVersionKind()))
+			return
+		}
+	}
+}
+
+// Keeps reports whether the informer keeps objects of the resource of a write.
+func (c *Copy) Keeps(w *Write) bool { return c.Serves(w.Resource) || c.recognizes(w) }
+
+// Serves reports whether the informer is for a resource, in any version and form. Before the API server has said as what the kind
+// is served, the usual plural is taken.
+func (c *Copy) Serves(r schema.GroupResource) bool {
+	if m := c.Mapping.Load(); m != nil {
+		return m.Resource.Resource == r.Resource && sameGroup(r.Resource, m.Resource.Group, r.Group)
+	}
+	return c.Guess.Resource == r.Resource && (c.Kind.Version == "" || sameGroup(r.Resource, c.Guess.Group, r.Group))
+}
+
+// sameGroup knows that events are served, and stored once, in two groups.
+func sameGroup(resource, a, b string) bool {
+	const newer = "events.k8s.io"
+	return a == b || resource == "events" && (a == "" && b == newer || a == newer && b == "")
+}
+
+// UsualPlural is as what a kind is served, most likely.
+func UsualPlural(gvk schema.GroupVersionKind) *schema.GroupResource {
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	r := plural.GroupResource()
+	return &r
+}
+
+// waiter waits for an informer to show something.
+type waiter struct {
+	write *Write      // nil if only the informer's state matters
+	open  func() bool // reports whether there is still something to wait for
+	f     func()
+}
+
+// waiters are those of one informer. From the first one on they have an event handler, whose calls
+// cost next to nothing while there are none.
+type waiters struct {
+	n atomic.Int64 // how many there are; changed under the mutex
+
+	mu     sync.Mutex // guards what follows
+	handle toolscache.ResourceEventHandlerRegistration
+	ended  bool // there will be no events
+	named  map[types.NamespacedName]map[*waiter]struct{}
+	ahead  []*waiter // by version: those whose version the store has not reached
+}
+
 // Notify calls f once, off all locks, as soon as open returns false, which it asks when something has
 // happened to the object of w, when the store has reached its version, and at each Look and End. f may
 // be called before Notify returns. cancel ends it; f may be running then. If w is nil only Look and End
 // count.
 func (c *Copy) Notify(w *Write, open func() bool, f func()) (cancel func()) {
-	one, all := &waiter{version: c.version, write: w, open: open, f: f, place: -1}, &c.waiters
-	all.add(one)
-	if w == nil || all.listen(c.Informer.Shared()) {
-		all.call(one) // what was shown before it was added would not come again
-	} else if all.remove(one) {
+	one := &waiter{write: w, open: open, f: f}
+	if c.add(one) {
+		c.waiters.call(one) // what was shown before it was added would not come again
+	} else {
 		f()
 	}
-	return func() { all.remove(one) }
+	return func() { c.waiters.remove(one) }
 }
 
 // Look asks every waiter again. Call it when the state of the informer, or its scope, has changed.
@@ -95,4 +180,150 @@ func (c *Copy) Look() {
 
 // End wakes every waiter and takes the event handler off the informer. If it is to join, it waits for a
 // callback that is running, and must not be called from one.
-func (c *Copy) End(join bool) { c.waiters.end(join) }
+func (c *Copy) End(join bool) {
+	w := &c.waiters
+	w.mu.Lock()
+	handle := w.handle
+	w.handle, w.ended = nil, true
+	w.mu.Unlock()
+	switch { // both fail only if the informer has stopped
+	case handle == nil:
+	case join:
+		_ = toolscache.ShutDownEventHandler(c.Shared, handle)
+	default:
+		_ = c.Shared.RemoveEventHandler(handle)
+	}
+	for _, one := range w.all() {
+		if w.remove(one) {
+			one.f()
+		}
+	}
+}
+
+func (one *waiter) at() (name types.NamespacedName) {
+	if one.write != nil {
+		name = one.write.At()
+	}
+	return name
+}
+
+// add adds a waiter. It returns false if it waits for events and there will be none.
+func (c *Copy) add(one *waiter) bool {
+	w, at := &c.waiters, one.at()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if one.write != nil && !c.listenLocked() {
+		return false
+	}
+	if w.named == nil {
+		w.named = map[types.NamespacedName]map[*waiter]struct{}{}
+	}
+	if w.named[at] == nil {
+		w.named[at] = map[*waiter]struct{}{}
+	}
+	w.named[at][one] = struct{}{}
+	if one.write != nil && number(one.write.ResourceVersion) {
+		w.ahead = slices.Insert(w.ahead, w.placeLocked(one), one)
+	}
+	w.n.Add(1)
+	return true
+}
+
+// listenLocked adds the event handler, and reports whether there will be events.
+func (c *Copy) listenLocked() bool {
+	w := &c.waiters
+	if w.ended || w.handle != nil {
+		return !w.ended
+	}
+	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: c.event, UpdateFunc: func(_, obj any) { c.event(obj) }, DeleteFunc: c.event}
+	handle, err := c.Shared.AddEventHandlerWithOptions(handler, toolscache.HandlerOptions{ResyncPeriod: new(time.Duration)})
+	w.handle, w.ended = handle, err != nil // it has stopped
+	return !w.ended
+}
+
+// placeLocked returns where a waiter is among those ahead, or belongs.
+func (w *waiters) placeLocked(one *waiter) int {
+	place, _ := slices.BinarySearchFunc(w.ahead, one.write.ResourceVersion, func(other *waiter, version string) int {
+		c, _ := resourceversion.CompareResourceVersion(other.write.ResourceVersion, version)
+		return c
+	})
+	for n := place; n < len(w.ahead) && w.ahead[n].write.ResourceVersion == one.write.ResourceVersion; n++ {
+		if w.ahead[n] == one {
+			return n
+		}
+	}
+	return place
+}
+
+// remove reports whether the waiter was still there: then the caller may call it.
+func (w *waiters) remove(one *waiter) bool {
+	at := one.at()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, there := w.named[at][one]; !there {
+		return false
+	}
+	if delete(w.named[at], one); len(w.named[at]) == 0 {
+		delete(w.named, at)
+	}
+	if one.write != nil {
+		if n := w.placeLocked(one); n < len(w.ahead) && w.ahead[n] == one {
+			w.ahead = slices.Delete(w.ahead, n, n+1)
+		}
+	}
+	w.n.Add(-1)
+	return true
+}
+
+// call calls a waiter that has nothing to wait for any more.
+func (w *waiters) call(one *waiter) {
+	if !one.open() && w.remove(one) {
+		one.f()
+	}
+}
+
+func (w *waiters) all() []*waiter {
+	if w.n.Load() == 0 {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := make([]*waiter, 0, w.n.Load())
+	for _, some := range w.named {
+		for one := range some {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// event asks those who wait for the object, and those whose version the store has reached.
+func (c *Copy) event(obj any) {
+	if c.waiters.n.Load() == 0 {
+		return
+	}
+	if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = missed.Obj
+	}
+	o, _ := obj.(Object)
+	for _, one := range c.waiters.concerned(o, c.version()) {
+		c.waiters.call(one)
+	}
+}
+
+// concerned takes those whose version the store has reached off ahead.
+func (w *waiters) concerned(o Object, version string) (some []*waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.ahead) > 0 && past(version, w.ahead[0].write.ResourceVersion) {
+		some = append(some, w.ahead[0])
+		w.ahead[0] = nil
+		w.ahead = w.ahead[1:]
+	}
+	if o != nil {
+		for one := range w.named[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}] {
+			some = append(some, one)
+		}
+	}
+	return some
+}

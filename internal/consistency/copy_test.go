@@ -29,13 +29,6 @@ type informer struct {
 	phase  hook.Phase
 }
 
-func (i *informer) Shared() toolscache.SharedIndexInformer { return i.shared }
-func (i *informer) HasSynced() bool                        { return i.synced }
-func (i *informer) Phase() hook.Phase                      { return i.phase }
-func (i *informer) Standing() string                       { return string(i.phase) }
-
-func (*informer) Undecodable(types.NamespacedName) error { return nil }
-
 // newCopy returns a synced copy of config maps, with these at version 5.
 func newCopy(t *testing.T, names ...string) (*consistency.Copy, *informer) {
 	t.Helper()
@@ -48,7 +41,11 @@ func newCopy(t *testing.T, names ...string) (*consistency.Copy, *informer) {
 		}
 	}
 	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
-	return &consistency.Copy{Informer: i, Name: "ConfigMap.v1", Kind: kind, Guess: *consistency.UsualPlural(kind)}, i
+	return &consistency.Copy{
+		Shared: i.shared, HasSynced: func() bool { return i.synced }, Phase: func() hook.Phase { return i.phase },
+		Standing: func() string { return string(i.phase) }, Undecodable: func(types.NamespacedName) error { return nil },
+		Name: "ConfigMap.v1", Kind: kind, Guess: *consistency.UsualPlural(kind),
+	}, i
 }
 
 func of(name, version string) consistency.Write {

@@ -50,7 +50,7 @@ func (c *Copy) storedAt(at types.NamespacedName) []Object {
 			some = []any{o}
 		}
 	case at.Namespace != "":
-		some, _ = c.Informer.Shared().GetIndexer().ByIndex(toolscache.NamespaceIndex, at.Namespace)
+		some, _ = c.Shared.GetIndexer().ByIndex(toolscache.NamespaceIndex, at.Namespace)
 	default:
 		some = c.store().List()
 	}

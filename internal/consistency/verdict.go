@@ -21,7 +21,7 @@ const (
 
 // Shows reports whether the informer shows what was written, and if that is unclear, why.
 func (c *Copy) Shows(w *Write) (Verdict, error) {
-	synced := c.Informer.HasSynced() // no read is answered before the first list is complete
+	synced := c.HasSynced() // no read is answered before the first list is complete
 	at := c.version()
 	if synced && !w.Gone && !w.Marked && past(at, w.ResourceVersion) { // by far the most frequent
 		return Shown, nil
@@ -30,7 +30,7 @@ func (c *Copy) Shows(w *Write) (Verdict, error) {
 	if v == Shown && synced {
 		return Shown, nil
 	}
-	switch c.Informer.Phase() {
+	switch c.Phase() {
 	case hook.Synced, hook.Syncing:
 		if v == Shown {
 			v = Behind
@@ -39,7 +39,7 @@ func (c *Copy) Shows(w *Write) (Verdict, error) {
 	case hook.Failing, hook.Waiting:
 		return Behind, nil // even what is unclear now may be clear after the relist
 	default:
-		return Unclear, fmt.Errorf("%s does not run and cannot show the write of %s: %s", c.Name, w.String(), c.Informer.Standing())
+		return Unclear, fmt.Errorf("%s does not run and cannot show the write of %s: %s", c.Name, w.String(), c.Standing())
 	}
 }
 
@@ -76,7 +76,7 @@ func (c *Copy) judgeEnd(w *Write, at string, stored Object) (Verdict, error) {
 		if w.Marked && stored.GetDeletionTimestamp() != nil {
 			return Shown, nil
 		}
-		if err := c.Informer.Undecodable(w.At()); w.Marked && err != nil {
+		if err := c.Undecodable(w.At()); w.Marked && err != nil {
 			return Unclear, fmt.Errorf("%s cannot show that %s is marked for deletion: %w", c.Name, w.String(), err)
 		}
 		return Behind, nil

@@ -11,7 +11,6 @@ package listwatch
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -28,8 +27,7 @@ type ListerWatcher struct {
 	Broken Broken
 
 	asker
-	requests requests
-	current  atomic.Pointer[stream] // nil while everything is listed
+	decoder *decoder
 
 	mu      sync.Mutex     // guards joined, and the Add of running
 	joined  bool           // no list may begin
@@ -43,8 +41,8 @@ type Counts struct{ Lists, Watches, Quiet int64 }
 // New makes a ListerWatcher. It starts nothing.
 func New(t Target, r Reports) *ListerWatcher {
 	l := &ListerWatcher{}
-	l.asker = asker{target: &t, reports: r, pace: rate.NewLimiter(rate.Every(time.Second), 5)}
-	l.requests = newRequests(&decoder{Target: &t, broken: &l.Broken, store: r.Store})
+	l.asker = asker{target: &t, reports: r, pace: rate.NewLimiter(rate.Every(time.Second), 5), marks: make(chan object)}
+	l.decoder = &decoder{Target: &t, broken: &l.Broken, store: r.Store}
 	return l
 }
 
@@ -64,12 +62,15 @@ func (l *ListerWatcher) Listed() (version string, ok bool) {
 	return version, ok
 }
 
-// Given returns the version of the last event that was given out since everything was listed, or 0.
-func (l *ListerWatcher) Given() uint64 {
-	if s := l.current.Load(); s != nil {
-		return s.given.Load()
+// Mark gives out the delete of an object that never existed, after everything that was given out so
+// far and has been listed. It returns false if ctx ends first.
+func (l *ListerWatcher) Mark(ctx context.Context, mark object) bool {
+	select {
+	case l.marks <- mark:
+		return true
+	case <-ctx.Done():
+		return false
 	}
-	return 0
 }
 
 // Join waits for what is under way, and lets nothing else begin. The reflector makes lists on a
@@ -97,8 +98,11 @@ func (l *ListerWatcher) list(ctx context.Context, o metav1.ListOptions) (list ru
 	}
 	defer l.running.Done()
 	l.beginListing(o)
-	done, err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
-		list, err = l.requests.list(ctx, m, l.target.narrow(o))
+	done, err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) error {
+		r, err := l.decoder.requests(m)
+		if err == nil {
+			list, err = r.list(ctx, l.target.narrow(o))
+		}
 		return err
 	})
 	if err != nil {
@@ -135,15 +139,17 @@ func (l *ListerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.
 	}
 	s := newStream(&l.asker, l.open, o)
 	s.complete = l.Broken.endList
-	l.current.Store(s)
 	l.running.Go(func() { s.run(ctx, w) })
 	return s, nil
 }
 
 // open opens a watch.
 func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
-	done, err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) (err error) {
-		w, err = l.requests.watch(ctx, m, l.target.narrow(o))
+	done, err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) error {
+		r, err := l.decoder.requests(m)
+		if err == nil {
+			w, err = r.watch(ctx, l.target.narrow(o))
+		}
 		return err
 	})
 	if err != nil {
@@ -171,7 +177,6 @@ func (l *ListerWatcher) beginListing(o metav1.ListOptions) {
 	if o.Continue != "" {
 		return
 	}
-	l.current.Store(nil)
 	l.Broken.beginList()
 	if l.lists.Load() > 0 {
 		// The kind may have come back as something else, in another scope for example.

@@ -5,55 +5,81 @@ package listwatch
 
 import (
 	"context"
+	"errors"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // requests makes one list or one watch of a target, in its form.
-type requests interface {
-	list(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (runtime.Object, error)
-	watch(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (watch.Interface, error)
+type requests struct {
+	list  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error)
+	watch func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
 }
 
-func newRequests(d *decoder) requests {
+func (d *decoder) requests(m *meta.RESTMapping) (requests, error) {
 	switch d.Form {
 	case Unstructured:
-		return resourceRequests[*unstructured.UnstructuredList](d.unstructured)
+		c, err := d.Backend.Dynamic()
+		if err != nil {
+			return requests{}, err
+		}
+		r := c.Resource(m.Resource).Namespace(d.Namespace)
+		return requests{func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return r.List(ctx, o) }, r.Watch}, nil
 	case Metadata:
-		return resourceRequests[*metav1.PartialObjectMetadataList](d.metadata)
+		r, err := d.metadata(m)
+		if err != nil {
+			return requests{}, err
+		}
+		return requests{func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return r.List(ctx, o) }, r.Watch}, nil
 	default:
-		return typedRequests{d}
+		c, err := d.Backend.RESTClient(d.Kind)
+		if err != nil {
+			return requests{}, err
+		}
+		r := typedRequests{d, c, m.Resource.Resource}
+		return requests{r.list, r.watch}, nil
 	}
+}
+
+// metadata is for metadata only: the API server leaves the rest out.
+func (t *Target) metadata(m *meta.RESTMapping) (metadata.ResourceInterface, error) {
+	c, err := t.Backend.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	return c.Resource(m.Resource).Namespace(t.Namespace), nil
 }
 
 // typedRequests are for Go types: protobuf where the type can do it, else JSON.
-type typedRequests struct{ *decoder }
+type typedRequests struct {
+	*decoder
 
-func (r typedRequests) get(m *meta.RESTMapping, o *metav1.ListOptions) (*rest.Request, error) {
-	c, err := r.Backend.RESTClient(r.Kind)
-	if err != nil {
-		return nil, err
-	}
-	// Without MaxRetries(0) client-go itself repeats the request up to 10 times after a Retry-After.
-	return c.Get().MaxRetries(0).NamespaceIfScoped(r.Namespace, r.Namespace != "").Resource(m.Resource.Resource).
-		SpecificallyVersionedParams(o, metav1.ParameterCodec, metav1.SchemeGroupVersion), nil
+	client   rest.Interface
+	resource string
 }
 
-func (r typedRequests) list(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (runtime.Object, error) {
-	req, err := r.get(m, &o)
-	if err != nil {
-		return nil, err
-	}
+func (r typedRequests) get(o *metav1.ListOptions) *rest.Request {
+	// Without MaxRetries(0) client-go itself repeats the request up to 10 times after a Retry-After.
+	return r.client.Get().MaxRetries(0).NamespaceIfScoped(r.Namespace, r.Namespace != "").Resource(r.resource).
+		SpecificallyVersionedParams(o, metav1.ParameterCodec, metav1.SchemeGroupVersion)
+}
+
+func (r typedRequests) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list, err := r.Backend.Scheme().New(ListKind(r.Kind))
 	if err != nil {
 		return nil, err
 	}
-	result := req.Do(ctx)
+	result := r.get(&o).Do(ctx)
 	if err := result.Error(); err != nil {
 		return nil, err
 	}
@@ -63,65 +89,81 @@ func (r typedRequests) list(ctx context.Context, m *meta.RESTMapping, o metav1.L
 	return list, nil
 }
 
-func (r typedRequests) watch(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (watch.Interface, error) {
-	req, err := r.get(m, &o)
-	if err != nil {
-		return nil, err
-	}
+func (r typedRequests) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if r.speaksProtobuf() {
-		return req.Watch(ctx)
+		return r.get(&o).Watch(ctx)
 	}
-	body, err := req.Stream(ctx)
+	body, err := r.get(&o).Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return r.watchJSON(ctx, body, o.SendInitialEvents != nil), nil
 }
 
-// resource is a client of one resource in one form: client-go's dynamic or metadata client.
-type resource[L runtime.Object] interface {
-	List(ctx context.Context, o metav1.ListOptions) (L, error)
-	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
-}
+const (
+	// page is how many objects are asked for at a time.
+	page = 500
+	// pageLimit is when a page does not come any more: API servers end their requests after a minute.
+	pageLimit = 65 * time.Second
+)
 
-// resourceRequests are for objects that client-go decodes without their Go type.
-type resourceRequests[L runtime.Object] func(m *meta.RESTMapping) (resource[L], error)
-
-func (r resourceRequests[L]) list(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (runtime.Object, error) {
-	c, err := r(m)
+// ListMetadata lists the metadata of the objects of a target, in one request or, if limit is not 0,
+// page by page.
+func (t Target) ListMetadata(ctx context.Context, m *meta.RESTMapping, limit int64) (*metav1.PartialObjectMetadataList, error) {
+	c, err := t.metadata(m)
 	if err != nil {
 		return nil, err
 	}
-	return c.List(ctx, o)
+	var all *metav1.PartialObjectMetadataList
+	o := t.narrow(metav1.ListOptions{Limit: limit})
+	for {
+		limited, cancel := context.WithTimeout(ctx, pageLimit)
+		list, err := c.List(limited, o)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+		if all != nil {
+			list.Items = append(all.Items, list.Items...)
+		}
+		all = list
+		if o.Continue = list.Continue; o.Continue == "" {
+			return all, nil
+		}
+	}
 }
 
-func (r resourceRequests[L]) watch(ctx context.Context, m *meta.RESTMapping, o metav1.ListOptions) (watch.Interface, error) {
-	c, err := r(m)
-	if err != nil {
-		return nil, err
+// AwaitMetadata lists the metadata of the objects of a target, again and again until there is an answer
+// or ctx ends. It returns how the kind is served, or nil if it is not.
+func (t Target) AwaitMetadata(ctx context.Context) (list *metav1.PartialObjectMetadataList, m *meta.RESTMapping, err error) {
+	pause := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Steps: 10, Cap: longestWait}
+	for {
+		m, err = t.Backend.MappingWithin(ctx, t.Kind, 0)
+		if err == nil {
+			list, err = t.ListMetadata(ctx, m, page)
+		}
+		switch {
+		case err == nil:
+			return list, m, nil
+		case meta.IsNoMatchError(err):
+			return nil, nil, nil
+		case apierrors.IsNotFound(err):
+			t.Backend.Forget(t.Kind) // and ask
+		}
+		if run.Sleep(ctx, max(askedFor(err), pause.Step())) != nil {
+			return nil, nil, errors.Join(err, context.Cause(ctx))
+		}
 	}
-	return c.Watch(ctx, o)
 }
 
-func (t *Target) unstructured(m *meta.RESTMapping) (resource[*unstructured.UnstructuredList], error) {
-	d, err := t.Backend.Dynamic()
-	if err != nil {
-		return nil, err
+// AwaitMapping asks how the kind is served until there is an answer. It returns nil when ctx ends.
+func (t Target) AwaitMapping(ctx context.Context) *meta.RESTMapping {
+	for ctx.Err() == nil {
+		m, err := t.Backend.MappingWithin(ctx, t.Kind, askAgain)
+		if err == nil {
+			return m
+		}
+		_ = run.Sleep(ctx, max(untilAskedAgain(err), time.Second)) // its error is ctx's
 	}
-	if t.Namespace != "" {
-		return d.Resource(m.Resource).Namespace(t.Namespace), nil
-	}
-	return d.Resource(m.Resource), nil
-}
-
-// metadata is for metadata only: the API server leaves the rest out.
-func (t *Target) metadata(m *meta.RESTMapping) (resource[*metav1.PartialObjectMetadataList], error) {
-	c, err := t.Backend.Metadata()
-	if err != nil {
-		return nil, err
-	}
-	if t.Namespace != "" {
-		return c.Resource(m.Resource).Namespace(t.Namespace), nil
-	}
-	return c.Resource(m.Resource), nil
+	return nil
 }

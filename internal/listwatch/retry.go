@@ -40,6 +40,8 @@ type asker struct {
 	// pace bounds what the reflector asks for. It asks again at once when a stream ends after its first
 	// event, however often that happens.
 	pace *rate.Limiter
+	// marks are to be given out by a stream, see Mark.
+	marks chan object
 
 	lists, watches, quiet atomic.Int64
 	listed                atomic.Value // a string: the version of the last list of everything

@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,7 +41,6 @@ type stream struct {
 	events   chan watch.Event
 	stop     func()
 	stopped  chan struct{}
-	given    atomic.Uint64 // the version of the last event that was no bookmark, nor of the initial list
 }
 
 func newStream(a *asker, open func(context.Context, metav1.ListOptions) (watch.Interface, error), o metav1.ListOptions) *stream {
@@ -112,7 +109,16 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 	defer quiet.Stop()
 	seen := time.Now()
 	for {
+		marks := s.marks
+		if s.options.SendInitialEvents != nil {
+			marks = nil // they come after the initial list
+		}
 		select {
+		case mark := <-marks:
+			mark.SetResourceVersion(s.options.ResourceVersion) // so that the store stays where it is
+			if !s.give(ctx, watch.Event{Type: watch.Deleted, Object: mark}) {
+				return nil, true
+			}
 		case e, open := <-w.ResultChan():
 			switch {
 			case !open:
@@ -158,9 +164,6 @@ func (s *stream) note(e watch.Event) {
 	case err != nil || o.GetResourceVersion() == "": // what follows on that would lack deletes
 	case s.options.SendInitialEvents == nil:
 		s.options.ResourceVersion = o.GetResourceVersion()
-		if v, err := strconv.ParseUint(o.GetResourceVersion(), 10, 63); err == nil && e.Type != watch.Bookmark {
-			s.given.Store(v) // before it is
-		}
 	case e.Type == watch.Bookmark && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true":
 		s.options.ResourceVersion = o.GetResourceVersion()
 		s.options.SendInitialEvents, s.options.ResourceVersionMatch = nil, ""

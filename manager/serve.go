@@ -79,10 +79,7 @@ func (m *Manager) startServers(in *stage, alive, stopping context.Context) error
 		return s.Serve(ctx, work)
 	}
 	if health != nil {
-		in.run(health.String(), func(ctx context.Context) error {
-			defer m.probes.Wait()
-			return serve(ctx, health)
-		})
+		in.run(health.String(), func(ctx context.Context) error { return serve(ctx, health) })
 	}
 	if m.o.Server != nil {
 		in.run(m.server.String(), func(ctx context.Context) error { return serve(ctx, m.server) })

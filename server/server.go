@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"runtime/pprof"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -38,6 +39,8 @@ const (
 type Server struct {
 	o   Options
 	mux http.ServeMux
+
+	calls sync.WaitGroup // of health checks, and reads of the certificate
 
 	// set by Open
 	traffic     *traffic     // with the listener
@@ -91,8 +94,8 @@ func (s *Server) Handle(pattern string, h http.Handler) (err error) {
 // logger of ctx is told about certificates.
 func (s *Server) Open(ctx context.Context) error {
 	if !s.o.Plain {
-		s.certificate = newCertificate(&s.o, loggerOf(ctx))
-		if err := s.certificate.load(); err != nil {
+		s.certificate = newCertificate(&s.o, loggerOf(ctx), &s.calls)
+		if err := s.certificate.refresh(); err != nil {
 			return err
 		}
 	}
@@ -152,9 +155,7 @@ func (s *Server) Serve(take, work context.Context) error {
 		<-drained
 	}
 	s.traffic.wait()
-	if s.certificate != nil {
-		s.certificate.reads.Wait()
-	}
+	s.calls.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -8,19 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
-)
-
-const (
-	// checkLimit is when the context of a check ends, and checkTimeout when the check has failed. It
-	// is less than a probe's default timeout of a second, so that the kubelet reads what hangs.
-	checkLimit   = 700 * time.Millisecond
-	checkTimeout = 800 * time.Millisecond
 )
 
 // Health answers the kubelet's probes:
@@ -118,59 +108,4 @@ func askAll(ctx context.Context, path string, checks []*Check, all *sync.WaitGro
 
 func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
-}
-
-// Check is one named check of a Health. NewCheck makes one.
-type Check struct {
-	name    string
-	ask     func(ctx context.Context) error
-	calls   caller
-	failing atomic.Bool // as last logged
-}
-
-// NewCheck makes a check. ask returns nil or a Remark if all is well. Its context ends after 700
-// ms, which is less than a probe's default timeout of a second. A check fails if ask goes on longer
-// or panics. It is not called again before it has returned.
-func NewCheck(name string, ask func(ctx context.Context) error) *Check {
-	return &Check{name: name, ask: ask}
-}
-
-// Name returns the name of the check.
-func (c *Check) Name() string { return c.name }
-
-// Remark is what a check that is well returns to add a sentence to the verbose answer.
-type Remark string
-
-// Error implements error.
-func (r Remark) Error() string { return string(r) }
-
-// call makes the check. A panic is an error; the log has its stack. Later requests may wait for the
-// call, too, so it goes on when the request's context ends.
-func (c *Check) call(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkLimit)
-	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("it has panicked: %v", p)
-			loggerOf(ctx).Error("a health check has panicked", "check", c.name, "panic", p, "stack", string(debug.Stack()))
-		}
-	}()
-	if err = c.ask(ctx); err != nil {
-		_ = err.Error() // may panic, too
-	}
-	return err
-}
-
-// log logs that a check begins to fail, or is well again.
-func (c *Check) log(ctx context.Context, path string, err error) {
-	failing := err != nil && !errors.As(err, new(Remark))
-	switch log := loggerOf(ctx); {
-	case c.failing.Swap(failing) == failing:
-	case failing && path != "/readyz":
-		log.Warn("a health check fails", "path", path, "check", c.name, "err", err)
-	case failing:
-		log.Info("not ready", "check", c.name, "err", err)
-	default:
-		log.Info("a health check is well again", "path", path, "check", c.name)
-	}
 }

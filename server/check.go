@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/run"
+)
+
+const (
+	// checkLimit is when the context of a check ends, and checkTimeout when the check has failed. It
+	// is less than a probe's default timeout of a second, so that the kubelet reads what hangs.
+	checkLimit   = 700 * time.Millisecond
+	checkTimeout = 800 * time.Millisecond
+)
+
+// Check is one named check of a Health. NewCheck makes one.
+type Check struct {
+	name    string
+	ask     func(ctx context.Context) error
+	calls   caller
+	failing atomic.Bool // as last logged
+}
+
+// NewCheck makes a check. ask returns nil or a Remark if all is well. Its context ends after 700
+// ms, which is less than a probe's default timeout of a second. A check fails if ask goes on longer
+// or panics. It is not called again before it has returned.
+func NewCheck(name string, ask func(ctx context.Context) error) *Check {
+	return &Check{name: name, ask: ask}
+}
+
+// Name returns the name of the check.
+func (c *Check) Name() string { return c.name }
+
+// Remark is what a check that is well returns to add a sentence to the verbose answer.
+type Remark string
+
+// Error implements error.
+func (r Remark) Error() string { return string(r) }
+
+// call makes the check. A panic is an error; the log has its stack. Later requests may wait for the
+// call, too, so it goes on when the request's context ends.
+func (c *Check) call(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkLimit)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("it has panicked: %v", p)
+			loggerOf(ctx).Error("a health check has panicked", "check", c.name, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	if err = c.ask(ctx); err != nil {
+		_ = err.Error() // may panic, too
+	}
+	return err
+}
+
+// log logs that a check begins to fail, or is well again.
+func (c *Check) log(ctx context.Context, path string, err error) {
+	failing := err != nil && !errors.As(err, new(Remark))
+	switch log := loggerOf(ctx); {
+	case c.failing.Swap(failing) == failing:
+	case failing && path != "/readyz":
+		log.Warn("a health check fails", "path", path, "check", c.name, "err", err)
+	case failing:
+		log.Info("not ready", "check", c.name, "err", err)
+	default:
+		log.Info("a health check is well again", "path", path, "check", c.name)
+	}
+}
+
+// call is a call of a function that may hang. It runs in a goroutine of its own.
+type call struct {
+	began time.Time
+	done  chan struct{} // closed when it has returned
+	err   error         // then
+}
+
+// caller makes one call at a time.
+type caller struct{ last atomic.Pointer[call] }
+
+// begin calls f in a goroutine of all. If a call is under way, or the last one began less than pause
+// ago, it returns that one instead.
+func (c *caller) begin(all *sync.WaitGroup, pause time.Duration, f func() error) *call {
+	last := c.last.Load()
+	if last != nil && (!run.Closed(last.done) || time.Since(last.began) < pause) {
+		return last
+	}
+	next := &call{began: time.Now(), done: make(chan struct{}), err: fmt.Errorf("it %w", run.ErrExited)}
+	if !c.last.CompareAndSwap(last, next) {
+		return c.last.Load()
+	}
+	all.Go(func() {
+		defer close(next.done)
+		next.err = f()
+	})
+	return next
+}
+
+// returned reports whether the call has returned. It waits for that until limit after its beginning.
+func (c *call) returned(limit time.Duration) bool {
+	late := time.NewTimer(time.Until(c.began.Add(limit)))
+	defer late.Stop()
+	select {
+	case <-c.done:
+	case <-late.C:
+	}
+	return run.Closed(c.done)
+}
+
+// outcome returns the error of the call, or that it has not returned within the limit.
+func (c *call) outcome(limit time.Duration) error {
+	if !c.returned(limit) {
+		return fmt.Errorf("it has not answered for %s", time.Since(c.began).Round(time.Millisecond))
+	}
+	return c.err
+}

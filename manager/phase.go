@@ -7,66 +7,49 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 )
 
-// phase is one of a controller's functions. It runs once at a time, and can be ended for good.
+// phase is one of a controller's functions. It can be ended for good.
 type phase struct {
-	mu       sync.Mutex // guards what follows
-	over     bool
-	stop     context.CancelFunc // ends the call under way
-	returned chan struct{}      // closed when that has returned, with err
-	err      error              // if it was ended
+	run  func(take, work context.Context) error // once at a time; does nothing when it was ended
+	end  context.CancelFunc                     // ends the call under way
+	idle chan struct{}                          // has an element while no call is under way
+	err  error                                  // of the call that was ended; guarded by idle
 }
 
-// run calls f, with a context that ends when the phase does, unless it has been ended.
-func (p *phase) run(ctx context.Context, f func(context.Context) error) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	returned := make(chan struct{})
-	if !p.begin(stop, returned) {
+func newPhase(f func(take, work context.Context) error) *phase {
+	over, end := context.WithCancel(context.Background())
+	p := &phase{end: end, idle: make(chan struct{}, 1)}
+	p.idle <- struct{}{}
+	p.run = func(take, work context.Context) error {
+		<-p.idle
+		defer func() { p.idle <- struct{}{} }()
+		take, stop := context.WithCancel(take)
+		defer stop()
+		defer context.AfterFunc(over, stop)()
+		if over.Err() != nil {
+			return nil
+		}
+		err := f(take, work)
+		if over.Err() == nil {
+			return err
+		}
+		if !errors.Is(err, context.Canceled) { // it was asked to stop, and says so
+			p.err = err
+		}
 		return nil
 	}
-	defer close(returned)
-	return p.result(f(ctx))
+	return p
 }
 
-func (p *phase) begin(stop context.CancelFunc, returned chan struct{}) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stop, p.returned = stop, returned
-	return !p.over
-}
-
-// result keeps the error for end, if it is that which wants to know.
-func (p *phase) result(err error) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.over {
-		return err
-	}
-	if !errors.Is(err, context.Canceled) { // it was asked to stop, and says so
-		p.err = err
-	}
-	return nil
-}
-
-// end has the call under way return, and waits for that until ctx ends. There will be no other.
-func (p *phase) end(ctx context.Context) error {
-	p.mu.Lock()
-	p.over = true
-	stop, returned := p.stop, p.returned
-	p.mu.Unlock()
-	if stop == nil {
-		return nil
-	}
-	stop()
+// stop ends the phase for good. It waits until the call under way has returned, or ctx is done.
+func (p *phase) stop(ctx context.Context) error {
+	p.end()
 	select {
-	case <-returned:
+	case <-p.idle:
+		defer func() { p.idle <- struct{}{} }()
+		return p.err
 	case <-ctx.Done():
 		return fmt.Errorf("it has not stopped yet: %w", context.Cause(ctx))
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.err
 }

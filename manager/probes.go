@@ -32,7 +32,7 @@ func newProbes(r *roster, l *leases, c *cache.Cache, certificate func() error) *
 		roster: r, leases: l, informers: informersCheck(c),
 		ping: server.NewCheck("ping", func(context.Context) error { return nil }),
 		shutdown: server.NewCheck("shutdown", func(context.Context) error {
-			if _, stopping := r.current(); stopping {
+			if r.stops() {
 				return errors.New("a stop was asked for")
 			}
 			return nil
@@ -51,8 +51,7 @@ func (p *probes) livez() []*server.Check {
 	for _, l := range p.leases.elected() {
 		checks = append(checks, l.alive)
 	}
-	controllers, _ := p.roster.current()
-	for _, c := range controllers {
+	for _, c := range p.roster.current() {
 		if c.alive != nil {
 			checks = append(checks, c.alive)
 		}
@@ -65,8 +64,7 @@ func (p *probes) readyz() (checks []*server.Check) {
 	for _, l := range p.leases.elected() {
 		checks = append(checks, l.usability)
 	}
-	controllers, _ := p.roster.current()
-	for _, c := range controllers {
+	for _, c := range p.roster.current() {
 		checks = append(checks, c.synced)
 	}
 	checks = append(checks, p.informers)

@@ -79,10 +79,10 @@ func (m *Manager) startServers(in *stage, alive, stopping context.Context) error
 		return s.Serve(ctx, work)
 	}
 	if health != nil {
-		in.run(health.String(), func(ctx context.Context) error { return serve(ctx, health) })
+		in.run(health.String(), nil, func(ctx context.Context) error { return serve(ctx, health) })
 	}
 	if m.o.Server != nil {
-		in.run(m.server.String(), func(ctx context.Context) error { return serve(ctx, m.server) })
+		in.run(m.server.String(), nil, func(ctx context.Context) error { return serve(ctx, m.server) })
 	}
 	return nil
 }

@@ -16,13 +16,12 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// stage is a set of named functions that run at once and stop together.
+// stage is a set of named functions that run at once and stop together. None is started any more
+// when it is stopped.
 type stage struct {
-	start func(*function, func(context.Context) error) // runs it on the stage's context, in a goroutine
-	end   context.CancelFunc                           // ends the stage's context
-
-	mu      sync.Mutex // guards closed, and running from a start after the join
-	closed  bool
+	// run starts f on the stage's context. busy returns what it is at, nil if that is not known.
+	run     func(name string, busy func() []string, f func(context.Context) error)
+	end     context.CancelFunc // ends the stage's context
 	running sync.WaitGroup
 }
 
@@ -31,8 +30,8 @@ type stage struct {
 func newStage(ctx context.Context, r *report) *stage {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &stage{end: cancel}
-	s.start = func(what *function, f func(context.Context) error) {
-		name, returned := what.name, r.running(what)
+	s.run = func(name string, busy func() []string, f func(context.Context) error) {
+		returned := r.running(&function{name, busy})
 		s.running.Go(func() {
 			failure := fmt.Errorf("%s: it %w", name, run.ErrExited) // unless call returns
 			defer func() {
@@ -45,26 +44,6 @@ func newStage(ctx context.Context, r *report) *stage {
 	return s
 }
 
-// run starts f, unless the stage is being joined.
-func (s *stage) run(name string, f func(context.Context) error) { s.runBusy(name, nil, f) }
-
-// runBusy is run, for a function that can tell what it is at.
-func (s *stage) runBusy(name string, busy func() []string, f func(context.Context) error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.start(&function{name, busy}, f)
-	}
-}
-
-// join waits until every function has returned.
-func (s *stage) join() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.running.Wait()
-}
-
 // stop ends the stage's context and waits until every function has returned, or the deadline.
 func (s *stage) stop(deadline time.Time) {
 	s.end()
@@ -72,7 +51,7 @@ func (s *stage) stop(deadline time.Time) {
 	defer overdue.Stop()
 	joined := make(chan struct{})
 	go func() {
-		s.join()
+		s.running.Wait()
 		close(joined)
 	}()
 	select {

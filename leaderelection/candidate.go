@@ -4,6 +4,7 @@
 package leaderelection
 
 import (
+	"cmp"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -14,17 +15,25 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// candidate is an elector in one Run. Only Run's goroutine uses it.
-type candidate struct {
-	*leases
+// campaigner is what an elector keeps from one Run to the next.
+type campaigner struct {
+	leases
 	now     clock
 	stamper stamper
-	current *atomic.Pointer[tenure] // the elector's
-	log     *slog.Logger
+	current atomic.Pointer[tenure] // the last one; nil: there was none
+}
 
-	rival      rival
-	before     predecessor
-	authors    authors
+// candidate is an elector in one Run. Only Run's goroutine uses it.
+type candidate struct {
+	*campaigner
+
+	log     *slog.Logger
+	rival   rival
+	authors authors
+
+	from  string        // who was last seen to lead while this process did not; empty: nobody
+	heard time.Duration // when that Lease was last seen to change, by the candidate's clock
+
 	left       *term.Handover // by the last holder, nil: nothing is known
 	leader     string         // as last reported
 	trouble    string         // as last logged
@@ -42,11 +51,11 @@ func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {
 	if lease == nil || !changed {
 		return changed
 	}
-	if !c.authors.mine(lease) {
-		c.before.see(lease, now)
-	}
 	leader := holderOf(lease)
 	impostor := leader == c.o.Identity && !c.authors.mine(lease)
+	if !c.authors.mine(lease) {
+		c.from, c.heard = cmp.Or(leader, c.from), now
+	}
 	if impostor {
 		leader += " in another process"
 	}
@@ -56,7 +65,7 @@ func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {
 	case known || leader == "":
 	case impostor:
 		c.log.Warn("the lease is held under the identity of this process, but not by it: its expiry is waited for", "identity", c.o.Identity)
-	case leader != c.o.Identity && c.o.Hooks.Leader != nil:
+	case leader != c.o.Identity:
 		c.o.Hooks.Leader(c.o.Lease, leader)
 	}
 	return changed
@@ -79,27 +88,12 @@ func (c *candidate) inherit(l *coordinationv1.Lease) {
 	c.left = left
 }
 
-// predecessor is who leads, or led, as long as this process does not.
-type predecessor struct {
-	identity string        // empty: nobody was seen to lead
-	heard    time.Duration // when the Lease was last seen to change, by the candidate's clock
-}
-
-// see notes a change that is not our own.
-func (p *predecessor) see(l *coordinationv1.Lease, now time.Duration) {
-	if holder := holderOf(l); holder != "" {
-		p.identity = holder
-	}
-	p.heard = now
-}
-
-// tookOver reports, of a Lease that is ours now, who had it before.
+// tookOver reports who had the Lease before, when it is ours.
 func (c *candidate) tookOver() {
-	from := c.before
-	c.before = predecessor{}
-	if from.identity != "" && c.o.Hooks.TookOver != nil {
-		c.o.Hooks.TookOver(hook.LeaseTakeover{Lease: c.o.Lease, From: from.identity, Gap: c.now().mono - from.heard})
+	if c.from != "" {
+		c.o.Hooks.TookOver(hook.LeaseTakeover{Lease: c.o.Lease, From: c.from, Gap: c.now().mono - c.heard})
 	}
+	c.from = ""
 }
 
 // failed logs what goes wrong, once until it goes well or wrong in another way.
@@ -109,9 +103,7 @@ func (c *candidate) failed(doing string, err error) {
 	}
 	c.trouble = err.Error()
 	c.log.Warn(doing, "err", err)
-	if c.o.Hooks.Trouble != nil {
-		c.o.Hooks.Trouble(c.o.Lease, err)
-	}
+	c.o.Hooks.Trouble(c.o.Lease, err)
 }
 
 // succeeded logs that trouble is over.
@@ -121,7 +113,5 @@ func (c *candidate) succeeded() {
 	}
 	c.trouble = ""
 	c.log.Info("the lease can be read and written again")
-	if c.o.Hooks.Trouble != nil {
-		c.o.Hooks.Trouble(c.o.Lease, nil)
-	}
+	c.o.Hooks.Trouble(c.o.Lease, nil)
 }

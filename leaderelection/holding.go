@@ -17,9 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-var (
-	errTaken = errors.New("the lease is not ours any more")
-)
+var errTaken = errors.New("the lease is not ours any more")
 
 // holding is a Lease that is ours.
 type holding struct {
@@ -36,9 +34,7 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 		c.release(ctx, h)
 		return false, nil
 	}
-	if c.o.Hooks.Acquired != nil {
-		c.o.Hooks.Acquired(c.o.Lease)
-	}
+	c.o.Hooks.Acquired(c.o.Lease)
 	keep, letGo := context.WithCancel(context.WithoutCancel(ctx))
 	defer letGo()
 	c.begin(h, letGo)
@@ -54,9 +50,7 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 	}()
 	c.keep(keep, h)
 	if h.expire() {
-		if c.o.Hooks.Lost != nil {
-			c.o.Hooks.Lost(c.o.Lease)
-		}
+		c.o.Hooks.Lost(c.o.Lease)
 		return true, c.join(h, done)
 	}
 	err = <-done
@@ -113,7 +107,9 @@ func (c *candidate) keep(ctx context.Context, h *holding) {
 		began := time.Now()
 		sent, err := c.renew(ctx, h)
 		late := err == nil && !h.renew(sent)
-		c.tellRenewed(ctx, h, time.Since(began), err)
+		if err == nil || ctx.Err() == nil { // else the answer does not matter any more
+			c.o.Hooks.Renewed(hook.LeaseRenewal{Lease: c.o.Lease, Took: time.Since(began), Slowpath: h.slow, Err: err})
+		}
 		switch {
 		case late:
 			return
@@ -126,13 +122,6 @@ func (c *candidate) keep(ctx context.Context, h *holding) {
 			c.failed("the lease was not renewed", err)
 		}
 		next.Reset(c.untilNext(began, h, err))
-	}
-}
-
-// tellRenewed reports a renewal, unless its answer does not matter any more.
-func (c *candidate) tellRenewed(ctx context.Context, h *holding, took time.Duration, err error) {
-	if c.o.Hooks.Renewed != nil && (err == nil || ctx.Err() == nil) {
-		c.o.Hooks.Renewed(hook.LeaseRenewal{Lease: c.o.Lease, Took: took, Slowpath: h.slow, Err: err})
 	}
 }
 
@@ -213,16 +202,14 @@ func (c *candidate) release(ctx context.Context, h *holding) {
 	}
 	switch {
 	case errors.Is(err, errTaken):
-		if h.tenure != nil && c.o.Hooks.Lost != nil { // it began, and did not end as it should
+		if h.tenure != nil { // it began, and did not end as it should
 			c.o.Hooks.Lost(c.o.Lease)
 		}
 		return
 	case err != nil:
 		err = fmt.Errorf("release the Lease %s: %w", c, err)
 	}
-	if c.o.Hooks.Released != nil {
-		c.o.Hooks.Released(c.o.Lease, err)
-	}
+	c.o.Hooks.Released(c.o.Lease, err)
 }
 
 // notStored reports whether the API server refused the content: too many annotations, say, or an

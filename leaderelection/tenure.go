@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -187,10 +188,8 @@ func (t *tenure) close(ctx context.Context) error {
 }
 
 func (t *tenure) join(ctx context.Context, l *leadership) error {
-	select {
-	case <-l.returned:
+	if run.Closed(l.returned) {
 		return nil
-	default:
 	}
 	select {
 	case <-l.returned:
@@ -246,12 +245,8 @@ func (t *tenure) goesOnLocked() error {
 	if len(t.leads) > 0 {
 		return fmt.Errorf("%w, and the work under it has not stopped", ErrLost)
 	}
-	for _, run := range t.runs {
-		select {
-		case <-run:
-		default:
-			return fmt.Errorf("%w, so the elector has to begin again", ErrLost)
-		}
+	if slices.ContainsFunc(t.runs, func(done <-chan struct{}) bool { return !run.Closed(done) }) {
+		return fmt.Errorf("%w, so the elector has to begin again", ErrLost)
 	}
 	return nil
 }

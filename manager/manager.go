@@ -24,13 +24,14 @@ import (
 type Manager struct {
 	*place // under which what is added leads, unless another Lease is named
 
-	o      Options
-	report *report
-	client *client.Client
-	cache  *cache.Cache
-	leases *leases
-	server *server.Server
-	probes *probes
+	o       Options
+	report  *report
+	client  *client.Client
+	cache   *cache.Cache
+	leases  *leases
+	server  *server.Server // for what Handle mounts
+	probes  *probes
+	servers []named // those that Run opens
 
 	informers func() informers.SharedInformerFactory // made at its first use
 }
@@ -53,7 +54,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	main, err := m.leases.add(elect)
 	m.report.failed(err)
 	m.place = main.place
-	m.serve()
+	m.makeServers()
 	return m
 }
 
@@ -77,17 +78,32 @@ func (m *Manager) connect(cfg *rest.Config, roster *roster) {
 	}
 }
 
-// serve makes the server, which Run opens if Options.Server asks for it, and the checks.
-func (m *Manager) serve() {
+// named is a server, and the name of its field in Options.
+type named struct {
+	*server.Server
+
+	field string
+}
+
+// makeServers makes the servers, which Run opens, and the checks.
+func (m *Manager) makeServers() {
 	var o server.Options
-	var certificate func() error
+	var tls *server.Server
 	if m.o.Server != nil {
 		o = *m.o.Server
-		certificate = func() error { return m.server.Certificate() }
 	}
 	o.Client = m.client
-	m.server, _ = server.New(o) // Validate has said so
-	m.probes = newProbes(m.roster, m.leases, m.cache, certificate)
+	m.server, _ = server.New(o) // Validate has reported the error
+	if m.o.Server != nil {
+		tls = m.server
+		m.servers = append(m.servers, named{tls, "Server"})
+	}
+	m.probes = newProbes(m.roster, m.leases, m.cache, tls)
+	if m.o.Health != nil {
+		health, _ := server.New(m.o.Health.server())
+		m.report.failed(m.probes.Mount(health))
+		m.servers = append([]named{{health, "Health"}}, m.servers...)
+	}
 }
 
 // AddEverywhere adds a function that runs on every replica, leader or not, until its context is

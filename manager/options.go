@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -148,12 +149,7 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.FieldOwner == "" {
-		o.FieldOwner = o.Name
-	}
-	if o.Grace == 0 {
-		o.Grace = 25 * time.Second
-	}
+	o.FieldOwner, o.Grace = cmp.Or(o.FieldOwner, o.Name), cmp.Or(o.Grace, 25*time.Second)
 	return o
 }
 

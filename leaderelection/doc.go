@@ -21,11 +21,10 @@
 // L1: two processes never trust a term at once, if the rates of their clocks differ by less than a
 // tenth (with the defaults). Our trust counts from when the last successful renewal was sent, by the
 // monotonic or the wall clock, whichever has run further. A rival's Lease counts from when we saw it
-// change,
-// by the monotonic clock. It is taken by an Update with the UID and version of that very record.
-// Changes by hand do not shorten this wait: a Lease without its duration or holder, or that is
-// deleted, is left alone as long as before. Only a process that never saw it creates it at once. A
-// holder with our identity is a rival, too, unless this process wrote the record's renew time.
+// change, by the monotonic clock. It is taken by an Update with the UID and version of that very
+// record. Changes by hand do not shorten this wait: a Lease without its duration or holder, or that
+// is deleted, is left alone as long as before. Only a process that never saw it creates it at once.
+// A holder with our identity is a rival, too, unless this process wrote the record's renew time.
 //
 // L2 (with package term): the contexts of lead carry a [term.Term]. Its requests are refused when the
 // trust is over, when another process is seen to hold the Lease, or when lead has returned.

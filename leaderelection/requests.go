@@ -5,6 +5,7 @@ package leaderelection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"time"
@@ -142,18 +143,6 @@ func delayOf(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// troubleError is an error of the API server, in words that say what to do.
-type troubleError struct {
-	says string
-	err  error
-}
-
-// Error says what to do.
-func (e *troubleError) Error() string { return e.says }
-
-// Unwrap returns what the API server has said.
-func (e *troubleError) Unwrap() error { return e.err }
-
 // explained puts an error into words, if something outside of this process has to be done about it.
 func (e *leases) explained(verb string, err error) error {
 	says := ""
@@ -163,16 +152,18 @@ func (e *leases) explained(verb string, err error) error {
 	case apierrors.IsNotFound(err) && verb == "create":
 		says = fmt.Sprintf("the namespace %s of the Lease %s does not exist; create it", o.Namespace, o.Lease)
 	case apierrors.IsForbidden(err):
-		m := refusal.FindStringSubmatch(err.Error())
-		if m == nil {
-			return err // a quota or an admission plugin, which says itself what it wants
+		if m := refusal.FindStringSubmatch(err.Error()); m != nil { // else a quota or an admission plugin
+			says = fmt.Sprintf("the user %s may not %s leases (coordination.k8s.io) in the namespace %s, here %s; grant it, by a Role and a "+
+				"RoleBinding there, to create leases, and to get, update and watch the one with the resourceName %s", m[1], verb, o.Namespace, o.Lease, o.Lease)
 		}
-		says = fmt.Sprintf("the user %s may not %s leases (coordination.k8s.io) in the namespace %s, here %s; grant it, by a Role and a "+
-			"RoleBinding there, to create leases, and to get, update and watch the one with the resourceName %s", m[1], verb, o.Namespace, o.Lease, o.Lease)
-	default:
+	}
+	var status *apierrors.StatusError
+	if says == "" || !errors.As(err, &status) {
 		return err
 	}
-	return &troubleError{says, err}
+	told := *status
+	told.ErrStatus.Message = says
+	return &told
 }
 
 // refusal is how the API server names a user who has no permission.

@@ -6,6 +6,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -162,7 +163,7 @@ func (l *Lease) warm(ctx context.Context) {
 			cold = append(cold, c.Name())
 		}
 	}
-	l.roster.report.logger().Warn("campaigning although not every controller is synced", "lease", l.String(), "after", warmLimit.String(), "controllers", cold)
+	l.logger().Warn("campaigning although not every controller is synced", "after", warmLimit.String(), "controllers", cold)
 	if l.hooks.Cold != nil {
 		l.hooks.Cold(l.name)
 	}
@@ -202,30 +203,29 @@ func (l *Lease) lead(take, work context.Context) error {
 	return nil
 }
 
+func (l *Lease) logger() *slog.Logger { return l.roster.report.logger().With("lease", l.String()) }
+
 // log logs what happens to the Lease, and records whether it can be used.
 func (l *Lease) log() *hook.LeaderElection {
-	info := func(says string, args ...any) {
-		l.roster.report.logger().Info(says, append([]any{"lease", l.String()}, args...)...)
-	}
 	return &hook.LeaderElection{
-		Campaigning: func(string) { info("campaigning", "identity", l.elector.Identity()) },
+		Campaigning: func(string) { l.logger().Info("campaigning", "identity", l.elector.Identity()) },
 		Acquired: func(string) {
 			l.found(nil)
-			info("leading")
+			l.logger().Info("leading")
 		},
 		Lost: func(string) {
-			l.roster.report.logger().Error("the lease is lost: it was not renewed in time; the work under it is cancelled", "lease", l.String())
+			l.logger().Error("the lease is lost: it was not renewed in time; the work under it is cancelled")
 		},
 		Released: func(_ string, err error) {
 			if err != nil {
-				l.roster.report.logger().Warn("the lease could not be released; it will expire", "lease", l.String(), "err", err)
+				l.logger().Warn("the lease could not be released; it will expire", "err", err)
 				return
 			}
-			info("the lease is released")
+			l.logger().Info("the lease is released")
 		},
 		Leader: func(_, identity string) {
 			l.found(nil)
-			info("another replica leads", "leader", identity)
+			l.logger().Info("another replica leads", "leader", identity)
 		},
 		Trouble: func(_ string, err error) { l.found(err) },
 	}

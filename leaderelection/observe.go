@@ -274,7 +274,7 @@ func (o *Observed) mayHold() (*tenure, error) {
 // begin makes the term that a write has won.
 func (o *Observed) begin(record resourcelock.LeaderElectionRecord, sent moment) {
 	token := term.Token{
-		Lease: types.UID(o.lock.Describe()), ResourceVersion: strconv.FormatInt(record.AcquireTime.UnixMicro(), 10), Holder: o.o.Identity,
+		Lease: types.UID(o.Describe()), ResourceVersion: strconv.FormatInt(record.AcquireTime.UnixMicro(), 10), Holder: o.o.Identity,
 	}
 	var left *term.Handover
 	if l := o.leases; l != nil {

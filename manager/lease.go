@@ -190,7 +190,7 @@ func (l *Lease) lead(take, work context.Context) error {
 	defer cancel()
 	term := newStage(take, r)
 	defer term.end()
-	l.place.open(func(f runnable) {
+	l.open(func(f runnable) {
 		var busy func() []string
 		if f.of != nil {
 			busy = f.of.Running
@@ -198,7 +198,7 @@ func (l *Lease) lead(take, work context.Context) error {
 		term.run(f.name, busy, func(take context.Context) error { return f.run(take, work) })
 	})
 	<-take.Done()
-	l.place.close()
+	l.close()
 	term.running.Wait()
 	return nil
 }

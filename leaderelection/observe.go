@@ -139,6 +139,9 @@ type Observed struct {
 	leader  string // as last reported
 }
 
+// String names the Lease.
+func (o *Observed) String() string { return o.Describe() }
+
 // Name is that of the Check, such as "leader-election-operator".
 func (o *Observed) Name() string { return "leader-election-" + o.o.Lease }
 

@@ -132,8 +132,8 @@ func (s *Server) Certificate() error {
 
 // Serve accepts connections until take is done. The context of each request is work: requests under
 // way at a stop continue until it ends, and their handlers then have a moment to answer. Serve
-// returns when no connection is open and no handler runs. The logger of take is told what clients
-// do wrong. The server must be open.
+// returns when no connection is open, and no handler or health check runs. It logs to the logger of
+// take what clients do wrong. The server must be open.
 func (s *Server) Serve(take, work context.Context) error {
 	log := loggerOf(take)
 	log.Info("serving", "server", s.o.Name, "address", s.traffic.Addr().String())

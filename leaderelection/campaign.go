@@ -11,6 +11,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // campaign waits until the Lease is ours. It returns nil when ctx is done before.
@@ -23,18 +26,13 @@ func (c *candidate) campaign(ctx context.Context) *holding {
 		if left := c.rival.left(c.now().mono); left > 0 {
 			pause = min(pause, left+c.spread())
 		}
-		next := time.NewTimer(pause)
-		select {
-		case <-next.C:
-		case <-ctx.Done():
-			next.Stop()
-		}
+		_ = run.Sleep(ctx, pause)
 	}
 	return nil
 }
 
-// try reads the Lease, takes it if it is free, and else follows it as long as that is possible. If it is not ours then, it says
-// how long to wait before the next try.
+// try reads the Lease, takes it if it is free, and else follows it as long as that is possible. If
+// the Lease is not ours then, it returns how long to wait before the next try.
 func (c *candidate) try(ctx context.Context) (*holding, time.Duration) {
 	lease, err := c.read(ctx)
 	if err != nil {
@@ -59,29 +57,34 @@ func (c *candidate) try(ctx context.Context) (*holding, time.Duration) {
 	return c.follow(ctx, lease, retry)
 }
 
-// follow watches the Lease and takes it when it is free: at once after a release, else when it has been still for long enough.
-// It returns when the Lease is ours, or when it must be read again. retry is not 0 if it was free and could not be taken: then a
-// change is waited for, but not longer than that.
+// follow watches the Lease and takes it when it is free: at once after a release, else when it has
+// been still for long enough. It returns when the Lease is ours, or must be read again. If retry is
+// not 0, the Lease was free and could not be taken: follow waits for a change, at most that long.
 func (c *candidate) follow(ctx context.Context, lease *coordinationv1.Lease, retry time.Duration) (*holding, time.Duration) {
-	w := c.startWatch(ctx, lease.ResourceVersion)
-	defer w.stop()
+	began, wait := time.Now(), c.wait(retry)
+	events, stop, err := c.watch(ctx, lease.ResourceVersion, wait)
+	if err != nil {
+		if ctx.Err() != nil || time.Since(began) >= wait {
+			return nil, 0
+		}
+		return nil, c.watchEnded(err, began)
+	}
+	defer stop()
 	due := time.NewTimer(c.wait(retry))
 	defer due.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil, 0
-		case err := <-w.ended:
-			if ctx.Err() != nil {
-				return nil, 0
+		case event := <-events:
+			found, err := c.leaseOf(event)
+			if err != nil || event.Type == "" {
+				return nil, c.watchEnded(err, began)
 			}
-			return nil, c.watchEnded(err, w.began)
-		case s := <-w.changes:
-			lease = s.lease
-			if !c.see(lease) {
+			if event.Type == watch.Bookmark || !c.see(found) {
 				continue
 			}
-			retry = 0
+			lease, retry = found, 0
 		case <-due.C:
 			if retry != 0 {
 				return nil, 0
@@ -109,7 +112,7 @@ func (c *candidate) wait(retry time.Duration) time.Duration {
 	return left
 }
 
-// watchEnded says how long to wait before the Lease is read again, and watched, if that is allowed.
+// watchEnded returns how long to wait before the Lease is read again, and watched, if that is allowed.
 func (c *candidate) watchEnded(err error, began time.Time) time.Duration {
 	lasted := time.Since(began) > c.o.RetryPeriod+c.timeout()
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) {
@@ -128,12 +131,14 @@ func (c *candidate) watchEnded(err error, began time.Time) time.Duration {
 // refused is for how many RetryPeriods the Lease is polled after watching it was refused.
 const refused = 30
 
-// free says whether the Lease may be taken.
+// free reports whether the Lease may be taken.
 func (c *candidate) free() bool { return c.rival.left(c.now().mono) <= 0 }
 
-// take writes the Lease as ours, over the very record that was seen (L1). If that fails it says how long to wait.
+// take writes the Lease as ours, over the very record that was seen (L1). If that fails, it returns
+// how long to wait.
 func (c *candidate) take(ctx context.Context, lease *coordinationv1.Lease) (*holding, time.Duration) {
-	ctx, cancel := untilAnswered(ctx)
+	// A Lease that became ours unnoticed would not be released, and rivals would wait until it expires.
+	ctx, cancel := run.WithGrace(ctx, context.WithoutCancel(ctx), answerLimit)
 	defer cancel()
 	write := c.update
 	if lease == nil {
@@ -145,7 +150,7 @@ func (c *candidate) take(ctx context.Context, lease *coordinationv1.Lease) (*hol
 	c.authors.wrote(at)
 	var err error
 	if h.lease, err = write(ctx, unstamped(acquired(lease, c.o.Identity, c.o.LeaseDuration, at))); err != nil {
-		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // somebody else was faster
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another process was faster
 			c.authors.refused(at)
 		} else {
 			c.failed("the lease cannot be acquired", err)
@@ -159,24 +164,14 @@ func (c *candidate) take(ctx context.Context, lease *coordinationv1.Lease) (*hol
 	return h, 0
 }
 
-// answerLimit is for how long a request that may make the Lease ours is waited for when the campaign has been stopped.
+// answerLimit is how long an acquisition under way is waited for when the campaign has been stopped.
 const answerLimit = time.Second
 
-// untilAnswered returns a context for a request that may make the Lease ours. It outlives ctx by answerLimit: if nobody waited
-// for the answer, nobody would know that there is a Lease to release, and rivals would wait for it to expire.
-func untilAnswered(ctx context.Context) (context.Context, func()) {
-	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(answerLimit, cancel) })
-	return longer, func() {
-		stop()
-		cancel()
-	}
-}
-
-// spread is what several that wait for the same expiry add to it, at random, so that not all of them write at once.
+// spread is a random delay, so that those that wait for the same expiry do not all write at once.
 func (c *candidate) spread() time.Duration { return rand.N(c.o.RetryPeriod/20 + 1) }
 
-// pause is how long to wait between two tries, at random, and not shorter than the API server asks for, within reason.
+// pause is how long to wait between two tries, at random, and not shorter than the API server asks
+// for, up to a LeaseDuration.
 func (c *candidate) pause(err error) time.Duration {
 	pause := c.o.RetryPeriod + rand.N(c.o.RetryPeriod/5+1)
 	return max(pause, min(delayOf(err), c.o.LeaseDuration))

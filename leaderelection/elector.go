@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -23,11 +22,8 @@ import (
 
 // Elector campaigns for one Lease. Run may be called once at a time.
 type Elector struct {
-	leases
-	http    *http.Client
-	now     clock
-	stamper stamper
-	current atomic.Pointer[tenure] // the last one; nil: there was none
+	campaigner
+	http *http.Client
 }
 
 // New makes an elector. It starts nothing and makes no request. Its requests do not wait for a rate
@@ -60,7 +56,9 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection.New: %w", err)
 	}
-	e := &Elector{leases: leases{o: o, rest: coordination.RESTClient()}, http: httpClient, now: newClock(wallTime)}
+	e := &Elector{http: httpClient}
+	e.leases = leases{o: o, rest: coordination.RESTClient()}
+	e.now = newClock(wallTime)
 	e.stamper = stamper{identity: o.Identity, host: server.Scheme + "://" + server.Host + strings.TrimSuffix(server.Path, "/")}
 	return e, nil
 }
@@ -83,9 +81,7 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	}
 	c := e.candidate(ctx)
 	for {
-		if e.o.Hooks.Campaigning != nil {
-			e.o.Hooks.Campaigning(e.o.Lease)
-		}
+		e.o.Hooks.Campaigning(e.o.Lease)
 		h := c.campaign(ctx)
 		if h == nil {
 			return nil // stopped
@@ -102,17 +98,11 @@ func (e *Elector) candidate(ctx context.Context) *candidate {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &candidate{
-		leases: &e.leases, now: e.now, stamper: e.stamper, current: &e.current, log: log.With("lease", e.String()),
-		rival: rival{least: e.o.LeaseDuration}, authors: authors{identity: e.o.Identity},
-	}
+	return &candidate{campaigner: &e.campaigner, log: log.With("lease", e.String()), rival: rival{least: e.o.LeaseDuration}, authors: authors{identity: e.o.Identity}}
 }
 
 // Identity is how this process appears as holder.
 func (e *Elector) Identity() string { return e.o.Identity }
-
-// String names the Lease.
-func (e *Elector) String() string { return e.leases.String() }
 
 // Name is that of the Check, such as "leader-election-operator".
 func (e *Elector) Name() string { return "leader-election-" + e.o.Lease }

@@ -4,9 +4,12 @@
 package leaderelection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -17,9 +20,108 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-var (
-	errTaken = errors.New("the lease is not ours any more")
-)
+// campaigner is what an elector keeps from one Run to the next.
+type campaigner struct {
+	leases
+	now     clock
+	stamper stamper
+	current atomic.Pointer[tenure] // the last one; nil: there was none
+}
+
+// candidate is an elector in one Run. Only Run's goroutine uses it.
+type candidate struct {
+	*campaigner
+
+	log     *slog.Logger
+	rival   rival
+	authors authors
+
+	from  string        // who was last seen to lead while this process did not; empty: nobody
+	heard time.Duration // when that Lease was last seen to change, by the candidate's clock
+
+	left       *term.Handover // by the last holder, nil: nothing is known
+	leader     string         // as last reported
+	trouble    string         // as last logged
+	watchAgain time.Time      // after it was refused
+	polls      bool           // as last logged: it could not be watched
+}
+
+// see notes the Lease as it is now, and reports whether it changed.
+func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {
+	now := c.now().mono
+	changed = c.rival.see(lease, c.authors.mine(lease), now)
+	if changed {
+		c.inherit(lease)
+	}
+	if lease == nil || !changed {
+		return changed
+	}
+	leader := holderOf(lease)
+	impostor := leader == c.o.Identity && !c.authors.mine(lease)
+	if !c.authors.mine(lease) {
+		c.from, c.heard = cmp.Or(leader, c.from), now
+	}
+	if impostor {
+		leader += " in another process"
+	}
+	known := leader == c.leader
+	c.leader = leader
+	switch {
+	case known || leader == "":
+	case impostor:
+		c.log.Warn("the lease is held under the identity of this process, but not by it: its expiry is waited for", "identity", c.o.Identity)
+	case leader != c.o.Identity:
+		c.o.Hooks.Leader(c.o.Lease, leader)
+	}
+	return changed
+}
+
+// inherit notes what a Lease hands over from the term before. It stays until another process holds
+// the Lease: our own acquisition, which removes it, may not be answered.
+func (c *candidate) inherit(l *coordinationv1.Lease) {
+	if c.authors.mine(l) {
+		return
+	}
+	c.left = nil
+	if l == nil {
+		return
+	}
+	left, err := c.stamper.inheritance(l)
+	if err != nil {
+		c.log.Warn("what the last holder of the lease has written cannot be read, so its writes are not waited for", "annotation", WrittenAnnotation, "err", err)
+	}
+	c.left = left
+}
+
+// tookOver reports who had the Lease before, when it is ours.
+func (c *candidate) tookOver() {
+	if c.from != "" {
+		c.o.Hooks.TookOver(hook.LeaseTakeover{Lease: c.o.Lease, From: c.from, Gap: c.now().mono - c.heard})
+	}
+	c.from = ""
+}
+
+// failed logs what goes wrong, once until it goes well or wrong in another way.
+func (c *candidate) failed(doing string, err error) {
+	if err == nil || c.trouble == err.Error() {
+		return
+	}
+	c.trouble = err.Error()
+	c.log.Warn(doing, "err", err)
+	c.o.Hooks.Trouble(c.o.Lease, err)
+}
+
+// succeeded logs that trouble is over.
+func (c *candidate) succeeded() {
+	if c.trouble == "" {
+		return
+	}
+	c.trouble = ""
+	c.log.Info("the lease can be read and written again")
+	c.o.Hooks.Trouble(c.o.Lease, nil)
+}
+
+var errTaken = errors.New("the lease is not ours any more")
 
 // holding is a Lease that is ours.
 type holding struct {
@@ -36,9 +138,7 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 		c.release(ctx, h)
 		return false, nil
 	}
-	if c.o.Hooks.Acquired != nil {
-		c.o.Hooks.Acquired(c.o.Lease)
-	}
+	c.o.Hooks.Acquired(c.o.Lease)
 	keep, letGo := context.WithCancel(context.WithoutCancel(ctx))
 	defer letGo()
 	c.begin(h, letGo)
@@ -54,9 +154,7 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 	}()
 	c.keep(keep, h)
 	if h.expire() {
-		if c.o.Hooks.Lost != nil {
-			c.o.Hooks.Lost(c.o.Lease)
-		}
+		c.o.Hooks.Lost(c.o.Lease)
 		return true, c.join(h, done)
 	}
 	err = <-done
@@ -113,7 +211,9 @@ func (c *candidate) keep(ctx context.Context, h *holding) {
 		began := time.Now()
 		sent, err := c.renew(ctx, h)
 		late := err == nil && !h.renew(sent)
-		c.tellRenewed(ctx, h, time.Since(began), err)
+		if err == nil || ctx.Err() == nil { // else the answer does not matter any more
+			c.o.Hooks.Renewed(hook.LeaseRenewal{Lease: c.o.Lease, Took: time.Since(began), Slowpath: h.slow, Err: err})
+		}
 		switch {
 		case late:
 			return
@@ -126,13 +226,6 @@ func (c *candidate) keep(ctx context.Context, h *holding) {
 			c.failed("the lease was not renewed", err)
 		}
 		next.Reset(c.untilNext(began, h, err))
-	}
-}
-
-// tellRenewed reports a renewal, unless its answer does not matter any more.
-func (c *candidate) tellRenewed(ctx context.Context, h *holding, took time.Duration, err error) {
-	if c.o.Hooks.Renewed != nil && (err == nil || ctx.Err() == nil) {
-		c.o.Hooks.Renewed(hook.LeaseRenewal{Lease: c.o.Lease, Took: took, Slowpath: h.slow, Err: err})
 	}
 }
 
@@ -213,16 +306,14 @@ func (c *candidate) release(ctx context.Context, h *holding) {
 	}
 	switch {
 	case errors.Is(err, errTaken):
-		if h.tenure != nil && c.o.Hooks.Lost != nil { // it began, and did not end as it should
+		if h.tenure != nil { // it began, and did not end as it should
 			c.o.Hooks.Lost(c.o.Lease)
 		}
 		return
 	case err != nil:
 		err = fmt.Errorf("release the Lease %s: %w", c, err)
 	}
-	if c.o.Hooks.Released != nil {
-		c.o.Hooks.Released(c.o.Lease, err)
-	}
+	c.o.Hooks.Released(c.o.Lease, err)
 }
 
 // notStored reports whether the API server refused the content: too many annotations, say, or an

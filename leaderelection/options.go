@@ -24,28 +24,29 @@ import (
 type Options struct {
 	// Lease is the name of the Lease. It is created if it does not exist.
 	Lease string
-	// Namespace is where the Lease is. Default: the namespace of the pod that this runs in.
+	// Namespace is where the Lease is. Default: the namespace of the pod.
 	Namespace string
-	// Identity is how this process appears as holder. It must differ in each start of each process. Default: the host's
-	// name and a random part.
+	// Identity is how this process appears as holder. It must differ in each start of each process.
+	// Default: the host's name and a random part.
 	Identity string
-	// LeaseDuration is how long a Lease that is not renewed stays its holder's: a crash costs that long, counted from the last
-	// renewal. Also a Lease that says less is left alone for that long. Whole seconds. Default: 15 s.
+	// LeaseDuration is how long a Lease stays its holder's after the last renewal: a crash costs that
+	// long. A Lease with a shorter duration is left alone for this long, too. Whole seconds. Default:
+	// 15 s.
 	LeaseDuration time.Duration
-	// RenewDeadline is for how long the holder tries to renew before it gives the term up. It begins to try one RetryPeriod
-	// after it last succeeded, so what is left of LeaseDuration after both is the time in which its work has to stop.
-	// Default: two thirds of LeaseDuration.
+	// RenewDeadline is how long the holder tries to renew before it gives the term up. It begins one
+	// RetryPeriod after the last success. What is left of LeaseDuration after both is the time in
+	// which its work has to stop. Default: two thirds of LeaseDuration.
 	RenewDeadline time.Duration
-	// RetryPeriod is the pause between two renewals, and between two tries to read the Lease where it cannot be watched: then, at
-	// random, up to a fifth more. Default: a fifth of RenewDeadline.
+	// RetryPeriod is the pause between two renewals. A Lease that cannot be watched is read as often,
+	// at random up to a fifth later. Default: a fifth of RenewDeadline.
 	RetryPeriod time.Duration
-	// Stay has Run wait, and not campaign, when the work of a lost term does not stop in time. Check
-	// tells a liveness probe. Default: Run returns an error then, and the process should exit.
+	// Stay has Run wait, and not campaign, while the work of a lost term goes on too long. Check
+	// reports that to a liveness probe. Default: Run returns an error, and the process should exit.
 	Stay bool
-	// Grace is for how long the work of a term may go on after the term was lost, before Check fails.
-	// Default: 20 s, as in kube-controller-manager.
+	// Grace is how long the work of a lost term may go on before Check fails. Default: 20 s, as in
+	// kube-controller-manager.
 	Grace time.Duration
-	// Hooks observes the elector. Default: nobody does.
+	// Hooks observes the elector. Default: none.
 	Hooks *hook.LeaderElection
 }
 
@@ -69,17 +70,24 @@ func (o Options) withDefaults() Options {
 	o.RenewDeadline = cmp.Or(o.RenewDeadline, o.LeaseDuration*2/3)
 	o.RetryPeriod = cmp.Or(o.RetryPeriod, o.RenewDeadline/5)
 	o.Grace = cmp.Or(o.Grace, 20*time.Second)
-	if o.Hooks == nil {
-		o.Hooks = &hook.LeaderElection{}
-	}
+	o.Hooks = silent().With(o.Hooks)
 	return o
 }
 
-// lasts is for how long after a renewal was sent the term lasts, if no other succeeds.
+// silent returns hooks that do nothing.
+func silent() *hook.LeaderElection {
+	lease, both := func(string) {}, func(string, error) {}
+	return &hook.LeaderElection{
+		Campaigning: lease, Acquired: lease, Lost: lease, Cold: lease, Released: both, Trouble: both,
+		TookOver: func(hook.LeaseTakeover) {}, Renewed: func(hook.LeaseRenewal) {}, Leader: func(string, string) {},
+	}
+}
+
+// lasts is how long the term lasts after the last renewal that succeeded was sent.
 func (o Options) lasts() time.Duration { return o.RetryPeriod + o.RenewDeadline }
 
-// fence is for how long after a renewal was sent requests may be made: until half of the time is over that work has to stop.
-// The other half is for what is on its way, and for clocks that do not run at the same rate.
+// fence is how long requests may be made after that: half of the time that work has to stop. The
+// other half is for what is on its way, and for clocks that run at different rates.
 func (o Options) fence() time.Duration {
 	return o.LeaseDuration - (o.LeaseDuration-o.RenewDeadline-o.RetryPeriod)/2
 }
@@ -112,10 +120,11 @@ func (o Options) Validate() error {
 	return errors.Join(append(errs, o.validateTimes())...)
 }
 
-// maxIdentity is longer than the longest host name with a UUID. It has to fit into annotations, and into lines of a log.
+// maxIdentity is longer than the longest host name with a UUID. It fits into annotations.
 const maxIdentity = 512
 
-// validateTimes returns what is wrong with the durations. Where one is wrong from which others follow, those are not looked at.
+// validateTimes returns what is wrong with the durations. The defaults of the later ones follow from
+// the earlier ones, so only the first mistake counts.
 func (o Options) validateTimes() error {
 	var errs []error
 	wrong := func(format string, args ...any) {

@@ -5,9 +5,9 @@ package leaderelection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
-	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -49,12 +48,13 @@ func (e *leases) do(ctx context.Context, r *rest.Request) (*coordinationv1.Lease
 	return lease, nil
 }
 
-// isOurs says whether a Lease is the one of this elector.
+// isOurs reports whether a Lease is the one of this elector.
 func (e *leases) isOurs(l *coordinationv1.Lease) bool {
 	return l.Namespace == e.o.Namespace && l.Name == e.o.Lease
 }
 
-// stored looks whether an answer is what was sent. Something in between may have changed it back, and the Lease be somebody else's.
+// stored returns an answer if it is what was sent. An admission webhook may have changed it, so that
+// another process holds the Lease.
 func (e *leases) stored(sent, got *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
 	switch {
 	case err != nil:
@@ -88,101 +88,53 @@ func (e *leases) update(ctx context.Context, l *coordinationv1.Lease) (*coordina
 	return e.stored(l, lease, e.explained("update", err))
 }
 
-// sight is the Lease as a watch tells of it, nil if it was deleted.
-type sight struct{ lease *coordinationv1.Lease }
-
-// watch tells of each change of the Lease since a version, until ctx is done or the watch ends. It needs the right to watch the
-// one Lease: a rule with its resourceNames is enough.
-func (e *leases) watch(ctx context.Context, since string, changes chan<- sight) error {
+// watch watches the Lease since a version. It waits for the answer until the limit at most, or the
+// timeout. It needs the right to watch the one Lease: a rule with its resourceNames is enough. stop
+// must be called.
+func (e *leases) watch(ctx context.Context, since string, limit time.Duration) (events <-chan watch.Event, stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	late := time.AfterFunc(e.timeout(), cancel)
+	limit = min(limit, e.timeout())
+	late := time.AfterFunc(limit, cancel)
 	seconds := int64(watchLimit / time.Second)
 	stream, err := e.rest.Get().Namespace(e.o.Namespace).Resource(resource).VersionedParams(&metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, e.o.Lease).String(), ResourceVersion: since,
 		Watch: true, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
 	}, scheme.ParameterCodec).MaxRetries(0).Watch(ctx)
 	if err != nil {
-		return e.explained("watch", err)
+		cancel()
+		return nil, nil, e.explained("watch", err)
 	}
-	defer func() {
+	stop = func() {
+		cancel()
 		stream.Stop()
 		for range stream.ResultChan() { // its sender ends when nothing is left to be read
 		}
-	}()
+	}
 	if !late.Stop() {
-		return fmt.Errorf("no answer for %s", e.timeout())
+		stop()
+		return nil, nil, fmt.Errorf("no answer for %s", limit)
 	}
-	for event := range stream.ResultChan() {
-		change, err := e.sightOf(event)
-		switch {
-		case err != nil:
-			return err
-		case change == nil:
-			continue
-		}
-		select {
-		case changes <- *change:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
+	return stream.ResultChan(), stop, nil
 }
 
-// watchLimit is for how long one watch is asked for.
+// watchLimit is how long a watch lasts.
 const watchLimit = 5 * time.Minute
 
-// sightOf reads an event; nil means that it does not matter.
-func (e *leases) sightOf(event watch.Event) (*sight, error) {
+// leaseOf returns the Lease as it is after an event of the watch, nil if it was deleted.
+func (e *leases) leaseOf(event watch.Event) (*coordinationv1.Lease, error) {
 	lease, ok := event.Object.(*coordinationv1.Lease)
-	ours := ok && e.isOurs(lease)
-	switch event.Type {
-	case watch.Error:
+	switch {
+	case event.Type == "": // the watch has ended
+	case event.Type == watch.Error:
 		return nil, apierrors.FromObject(event.Object)
-	case watch.Added, watch.Modified:
-		if ours {
-			return &sight{lease}, nil
-		}
-	case watch.Deleted:
-		if ours {
-			return &sight{}, nil
-		}
-	case watch.Bookmark:
-		return nil, nil //nolint:nilnil // it tells of no change
+	case event.Type == watch.Bookmark:
+	case !ok || !e.isOurs(lease):
+		return nil, fmt.Errorf("the API server sent a %s of another object (%T) to a watch of the Lease %s", event.Type, event.Object, e)
+	case event.Type == watch.Deleted:
+	default:
+		return lease, nil
 	}
-	return nil, fmt.Errorf("the API server sent a %s of %s to a watch of the Lease %s", event.Type, kindOf(event.Object), e)
-}
-
-func kindOf(obj runtime.Object) string {
-	if obj == nil {
-		return "nothing"
-	}
-	if l, ok := obj.(*coordinationv1.Lease); ok {
-		return fmt.Sprintf("the Lease %s/%s", l.Namespace, l.Name)
-	}
-	return fmt.Sprintf("%T", obj)
-}
-
-// watching is a watch that goes on.
-type watching struct {
-	began   time.Time
-	changes chan sight
-	ended   chan error // why it has, once
-	stop    func()     // returns when it has
-}
-
-// startWatch watches until stop is called or the watch ends.
-func (e *leases) startWatch(ctx context.Context, since string) *watching {
-	ctx, cancel := context.WithCancel(ctx)
-	w := &watching{began: time.Now(), changes: make(chan sight), ended: make(chan error, 1)}
-	var running sync.WaitGroup
-	running.Go(func() { w.ended <- e.watch(ctx, since, w.changes) })
-	w.stop = func() {
-		cancel()
-		running.Wait()
-	}
-	return w
+	return nil, nil //nolint:nilnil // there is none
 }
 
 // delayOf returns the delay that the API server asks for.
@@ -191,19 +143,7 @@ func delayOf(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// troubleError is an error of the API server in words that say what to do.
-type troubleError struct {
-	says string
-	err  error
-}
-
-// Error says what to do.
-func (e *troubleError) Error() string { return e.says }
-
-// Unwrap returns what the API server has said.
-func (e *troubleError) Unwrap() error { return e.err }
-
-// explained puts an answer to a request into words, if something outside of this process has to be done about it.
+// explained puts an error into words, if something outside of this process has to be done about it.
 func (e *leases) explained(verb string, err error) error {
 	says := ""
 	switch o := &e.o; {
@@ -212,17 +152,19 @@ func (e *leases) explained(verb string, err error) error {
 	case apierrors.IsNotFound(err) && verb == "create":
 		says = fmt.Sprintf("the namespace %s of the Lease %s does not exist; create it", o.Namespace, o.Lease)
 	case apierrors.IsForbidden(err):
-		m := refusal.FindStringSubmatch(err.Error())
-		if m == nil {
-			return err // a quota or an admission plugin, which says itself what it wants
+		if m := refusal.FindStringSubmatch(err.Error()); m != nil { // else a quota or an admission plugin
+			says = fmt.Sprintf("the user %s may not %s leases (coordination.k8s.io) in the namespace %s, here %s; grant it, by a Role and a "+
+				"RoleBinding there, to create leases, and to get, update and watch the one with the resourceName %s", m[1], verb, o.Namespace, o.Lease, o.Lease)
 		}
-		says = fmt.Sprintf("the user %s may not %s leases (coordination.k8s.io) in the namespace %s, here %s; grant it, by a Role and a "+
-			"RoleBinding there, to create leases, and to get, update and watch the one with the resourceName %s", m[1], verb, o.Namespace, o.Lease, o.Lease)
-	default:
+	}
+	var status *apierrors.StatusError
+	if says == "" || !errors.As(err, &status) {
 		return err
 	}
-	return &troubleError{says, err}
+	told := *status
+	told.ErrStatus.Message = says
+	return &told
 }
 
-// refusal is how the API server says that somebody has no permission, and who.
+// refusal is how the API server names a user who has no permission.
 var refusal = regexp.MustCompile(`User ("[^"]*") cannot \w+ resource`)

@@ -35,8 +35,8 @@ const maxStamp = 16 << 10
 // stamp is the annotation.
 type stamp struct {
 	Holder string `json:"holder"`
-	// Released is the Lease's renewTime, as the release has written it: an annotation that survives another holder, as with
-	// client-go's elector, has another one.
+	// Released is the Lease's renewTime, as the release has written it. An annotation that survives
+	// another holder, such as client-go's elector, has another one.
 	Released  time.Time      `json:"released"`
 	Unknown   int            `json:"unknown,omitempty"`
 	Resources []string       `json:"resources,omitempty"` // with the group, as deployments.apps
@@ -58,7 +58,7 @@ type stampedWrite struct {
 	Host        string             `json:"h,omitempty"` // empty: that of the Lease
 }
 
-// stamper reads and writes it, for an identity, and for the API server of the Lease, as a ledger calls it.
+// stamper reads and writes the annotation. host is the API server of the Lease, as in a ledger.
 type stamper struct{ identity, host string }
 
 // unstamped removes the annotation.
@@ -68,8 +68,8 @@ func unstamped(l *coordinationv1.Lease) *coordinationv1.Lease {
 	return l
 }
 
-// stamped writes what was written under a term into a Lease that is being released. If there is too much, the oldest writes are
-// left out, which are the least likely to be missed, and counted as unknown.
+// stamped writes the last writes of a term into a Lease that is being released. The oldest writes
+// that do not fit, which are the least likely to be missed, are counted as unknown.
 func (m stamper) stamped(l *coordinationv1.Lease, writes []ledger.Write, unknown int, at time.Time) *coordinationv1.Lease {
 	l = unstamped(l)
 	if len(writes) == 0 && unknown == 0 {
@@ -124,7 +124,8 @@ func placeIn[E comparable](list *[]E, e E) int {
 	return i
 }
 
-// inheritance returns what the holder has left that has released a Lease; nil if it has left nothing, or was not the last one.
+// inheritance returns what the holder that released a Lease has left; nil if there is nothing, or it
+// is of an earlier release.
 func (m stamper) inheritance(l *coordinationv1.Lease) (*term.Handover, error) {
 	text := l.Annotations[WrittenAnnotation]
 	if text == "" || !released(l) || l.Spec.RenewTime == nil {

@@ -54,20 +54,16 @@ type watchedLease struct {
 
 // Get implements coordinationclient.LeaseInterface.
 func (l watchedLease) Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error) {
-	lease, err := l.LeaseInterface.Get(ctx, name, o)
-	if err == nil {
-		l.w.saw(lease, true)
+	lease, err := l.w.saw(l.LeaseInterface.Get(ctx, name, o))
+	if err == nil && !l.w.authors.mine(lease) {
+		l.w.left, _ = l.w.stamper.inheritance(lease) // what cannot be read is not waited for
 	}
 	return lease, err
 }
 
 // Create implements coordinationclient.LeaseInterface.
 func (l watchedLease) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	lease, err := l.LeaseInterface.Create(ctx, lease, o)
-	if err == nil {
-		l.w.saw(lease, true)
-	}
-	return lease, err
+	return l.w.saw(l.LeaseInterface.Create(ctx, lease, o))
 }
 
 // Update implements coordinationclient.LeaseInterface. A release says what was written, and an
@@ -79,21 +75,16 @@ func (l watchedLease) Update(ctx context.Context, lease *coordinationv1.Lease, o
 		delete(lease.Annotations, WrittenAnnotation)
 		written, err = l.LeaseInterface.Update(ctx, lease, o)
 	}
-	lease = written
-	if err == nil {
-		l.w.saw(lease, false)
-	}
-	return lease, err
+	return l.w.saw(written, err)
 }
 
 // saw notes an answer. The LeaseLock will change what it is given.
-func (w *watchedLeases) saw(l *coordinationv1.Lease, read bool) {
-	w.last = l.DeepCopy()
-	mine := w.authors.mine(l)
-	w.rival.see(w.last, mine, w.now().mono)
-	if read && !mine {
-		w.left, _ = w.stamper.inheritance(l) // what cannot be read is not waited for
+func (w *watchedLeases) saw(l *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
+	if err == nil {
+		w.last = l.DeepCopy()
+		w.rival.see(w.last, w.authors.mine(l), w.now().mono)
 	}
+	return l, err
 }
 
 func (w *watchedLeases) stamped(l *coordinationv1.Lease) *coordinationv1.Lease {

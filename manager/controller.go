@@ -5,9 +5,13 @@ package manager
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/server"
 )
 
 // Controller is what Add takes. A *controller.Controller is one.
@@ -50,4 +54,27 @@ type Controller interface {
 	// Inherit makes the first work wait until the caches contain the writes. It is called before
 	// Warm, and only if there are any.
 	Inherit(writes []ledger.Write)
+}
+
+// checksOf makes the checks of a controller for /livez and /readyz.
+func checksOf(c Controller, o *HealthOptions, ready <-chan struct{}) (alive, synced *server.Check) {
+	name := "controller-" + c.Name()
+	if o != nil && o.StalledAfter > 0 {
+		ask := c.Alive(o.StalledAfter)
+		alive = server.NewCheck(name, func(context.Context) error { return ask() })
+	}
+	return alive, server.NewCheck(name, func(context.Context) error { return unready(c, ready) })
+}
+
+// unready describes what the controller waits for, unless the manager is ready.
+func unready(c Controller, ready <-chan struct{}) error {
+	waits := strings.Join(c.Unsynced(), "; ")
+	switch {
+	case !run.Closed(c.Synced()) && !run.Closed(ready):
+		return errors.New(strings.TrimSuffix("it waits for its sources: "+waits, ": "))
+	case waits != "":
+		return server.Remark(waits)
+	default:
+		return nil
+	}
 }

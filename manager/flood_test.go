@@ -5,6 +5,7 @@ package manager_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -126,6 +127,30 @@ func TestANewTokenGetsThroughAFlood(t *testing.T) {
 		}
 		answers()
 		more()
+	})
+}
+
+// Clients of many addresses that go away before their turn keep others out for as long as a review may take, and not longer.
+func TestClientsThatGoAwayLeaveNoBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := guarded(newReviewer(), nil)
+		var all sync.WaitGroup
+		for i := range 3000 {
+			all.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Millisecond, cancel)
+				r := request(ctx, "GET", "/metrics", "Bearer "+madeUp(i))
+				r.RemoteAddr = fmt.Sprintf("[2001:db8:0:%x::1]:1", i)
+				serve(h, r)
+			})
+			time.Sleep(time.Millisecond)
+		}
+		all.Wait()
+		time.Sleep(5 * time.Second)
+		began := time.Now()
+		if status, body := serve(h, request(t.Context(), "GET", "/metrics", "Bearer good")); status != 200 || time.Since(began) > 400*time.Millisecond {
+			t.Errorf("%d %s after %s", status, body, time.Since(began))
+		}
 	})
 }
 

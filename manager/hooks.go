@@ -66,8 +66,7 @@ func unattributed(roster *roster) func(hook.APIRequest) {
 	return func(r hook.APIRequest) {
 		buf := make([]byte, 32<<10) // what has started the goroutine is last
 		stack := string(buf[:runtime.Stack(buf, false)])
-		controllers, _ := roster.current()
-		for _, c := range controllers {
+		for _, c := range roster.current() {
 			key, ok := c.Reconciles(stack)
 			if !ok {
 				continue

@@ -65,7 +65,7 @@ func (m *Manager) Idle(ctx context.Context) error {
 
 // quiet waits for each controller, and returns how many keys each has taken.
 func (m *Manager) quiet(ctx context.Context) (map[*removable]uint64, error) {
-	controllers, _ := m.roster.current()
+	controllers := m.roster.current()
 	counts := make([]uint64, len(controllers))
 	err := each(controllers, func(i int) (err error) {
 		counts[i], err = controllers[i].Quiet(ctx)
@@ -79,7 +79,7 @@ func (m *Manager) quiet(ctx context.Context) (map[*removable]uint64, error) {
 }
 
 func (m *Manager) catchUp(ctx context.Context) error {
-	controllers, _ := m.roster.current()
+	controllers := m.roster.current()
 	return each(controllers, func(i int) error { return controllers[i].CatchUp(ctx) })
 }
 

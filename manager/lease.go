@@ -6,7 +6,9 @@ package manager
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -24,13 +26,14 @@ import (
 // The terms of several Leases begin and end independently: a Lease that is lost stops only what
 // runs under it.
 type Lease struct {
-	roster  *roster
-	leaders *leaders
+	*place
+
 	elector *leaderelection.Elector // nil: there is none, and what is added leads at once
 	hooks   *hook.LeaderElection
-	name    string // without the namespace, for the hooks
-	leads   string // what the process does under it, in reports
-	inspection
+	name    string                // without the namespace, for the hooks
+	leads   string                // what the process does under it, in reports
+	seen    atomic.Bool           // it could be read or written at least once
+	trouble atomic.Pointer[error] // nil, or why it cannot be
 
 	alive, usability *server.Check // nil without an elector
 }
@@ -45,28 +48,22 @@ type leases struct {
 	start    func(*Lease) // once Run has begun
 }
 
-// main makes the Lease of Options.LeaderElection, or one for what leads at once.
-func (ls *leases) main(o *leaderelection.Options) (*Lease, error) {
-	l := &Lease{roster: ls.roster, leaders: &leaders{roster: ls.roster, used: make(chan struct{})}, leads: "leading"}
-	var err error
+// add makes a Lease, which the process campaigns for once Run has begun. The first one is that of
+// Options.LeaderElection; without options, what is added to it leads at once.
+func (ls *leases) add(o *leaderelection.Options) (*Lease, error) {
+	l := &Lease{place: newPlace(ls.roster), leads: "leading"}
 	if o != nil {
-		err = ls.elect(l, *o)
+		if err := ls.elect(l, *o); err != nil {
+			return l, fmt.Errorf("the Lease %q: %w", o.Lease, err)
+		}
 	}
-	ls.all = []*Lease{l}
-	return l, err
-}
-
-// add makes one more Lease, which the process campaigns for once Run has begun.
-func (ls *leases) add(o leaderelection.Options) (*Lease, error) {
-	l := &Lease{roster: ls.roster, leaders: &leaders{roster: ls.roster, used: make(chan struct{})}}
-	if err := ls.elect(l, o); err != nil {
-		return l, fmt.Errorf("the Lease %q: %w", o.Lease, err)
-	}
-	l.leads = "leading (" + l.String() + ")"
 	ls.roster.mu.Lock()
 	defer ls.roster.mu.Unlock()
+	if len(ls.all) > 0 {
+		l.leads = "leading (" + l.String() + ")"
+	}
 	if slices.ContainsFunc(ls.all, func(other *Lease) bool { return other.elector != nil && other.name == l.name }) {
-		return l, fmt.Errorf("the process campaigns for a Lease %q already; give each a name of its own, also in another namespace: logs, checks and metrics go by it", o.Lease)
+		return l, fmt.Errorf("the process campaigns for a Lease %q already; give each a name of its own, also in another namespace: logs, checks and metrics go by it", l.name)
 	}
 	ls.all = append(ls.all, l)
 	if ls.start != nil {
@@ -110,6 +107,13 @@ func (ls *leases) open(start func(*Lease)) {
 	}
 }
 
+// close keeps what is added from now on from starting.
+func (ls *leases) close() {
+	ls.roster.mu.Lock()
+	defer ls.roster.mu.Unlock()
+	ls.start = nil
+}
+
 // elected returns the Leases that have an elector.
 func (ls *leases) elected() []*Lease {
 	ls.roster.mu.Lock()
@@ -125,14 +129,6 @@ func (l *Lease) String() string {
 	return l.elector.String()
 }
 
-// Add is Manager.Add, for a controller that leads while this Lease is held.
-func (l *Lease) Add(c Controller) { l.roster.add(c, l.leaders) }
-
-// AddLeaderOnly is Manager.AddLeaderOnly, for a function that runs while this Lease is held.
-func (l *Lease) AddLeaderOnly(name string, run func(ctx context.Context) error) {
-	l.leaders.addFunc(name, run)
-}
-
 // warmLimit is how long a replica with unsynced controllers does not campaign (L8). A source that
 // never syncs must not keep all replicas from leading.
 const warmLimit = 2 * time.Minute
@@ -143,7 +139,7 @@ func (l *Lease) campaign(ctx context.Context) error {
 		return l.lead(ctx, context.WithoutCancel(ctx))
 	}
 	select { // a replica without work under the Lease leaves it to others
-	case <-l.leaders.used:
+	case <-l.used:
 		l.warm(ctx)
 	case <-ctx.Done():
 	}
@@ -157,7 +153,7 @@ func (l *Lease) campaign(ctx context.Context) error {
 func (l *Lease) warm(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, warmLimit)
 	defer cancel()
-	controllers := l.leaders.controllers()
+	controllers := l.controllers()
 	if allSynced(limited, controllers) || ctx.Err() != nil {
 		return
 	}
@@ -167,7 +163,7 @@ func (l *Lease) warm(ctx context.Context) {
 			cold = append(cold, c.Name())
 		}
 	}
-	l.roster.report.logger().Warn("campaigning although not every controller is synced", "lease", l.String(), "after", warmLimit.String(), "controllers", cold)
+	l.logger().Warn("campaigning although not every controller is synced", "after", warmLimit.String(), "controllers", cold)
 	if l.hooks.Cold != nil {
 		l.hooks.Cold(l.name)
 	}
@@ -194,43 +190,66 @@ func (l *Lease) lead(take, work context.Context) error {
 	defer cancel()
 	term := newStage(take, r)
 	defer term.end()
-	l.leaders.open(func(f leading) {
+	l.open(func(f runnable) {
 		var busy func() []string
 		if f.of != nil {
 			busy = f.of.Running
 		}
-		term.runBusy(f.name, busy, func(take context.Context) error { return f.run(take, work) })
+		term.run(f.name, busy, func(take context.Context) error { return f.run(take, work) })
 	})
 	<-take.Done()
-	term.join()
+	l.close()
+	term.running.Wait()
 	return nil
 }
 
+func (l *Lease) logger() *slog.Logger { return l.roster.report.logger().With("lease", l.String()) }
+
 // log logs what happens to the Lease, and records whether it can be used.
 func (l *Lease) log() *hook.LeaderElection {
-	info := func(says string, args ...any) {
-		l.roster.report.logger().Info(says, append([]any{"lease", l.String()}, args...)...)
-	}
 	return &hook.LeaderElection{
-		Campaigning: func(string) { info("campaigning", "identity", l.elector.Identity()) },
+		Campaigning: func(string) { l.logger().Info("campaigning", "identity", l.elector.Identity()) },
 		Acquired: func(string) {
 			l.found(nil)
-			info("leading")
+			l.logger().Info("leading")
 		},
 		Lost: func(string) {
-			l.roster.report.logger().Error("the lease is lost: it was not renewed in time; the work under it is cancelled", "lease", l.String())
+			l.logger().Error("the lease is lost: it was not renewed in time; the work under it is cancelled")
 		},
 		Released: func(_ string, err error) {
 			if err != nil {
-				l.roster.report.logger().Warn("the lease could not be released; it will expire", "lease", l.String(), "err", err)
+				l.logger().Warn("the lease could not be released; it will expire", "err", err)
 				return
 			}
-			info("the lease is released")
+			l.logger().Info("the lease is released")
 		},
 		Leader: func(_, identity string) {
 			l.found(nil)
-			info("another replica leads", "leader", identity)
+			l.logger().Info("another replica leads", "leader", identity)
 		},
 		Trouble: func(_ string, err error) { l.found(err) },
+	}
+}
+
+// found records whether the Lease can be used.
+func (l *Lease) found(trouble error) {
+	if trouble == nil {
+		l.seen.Store(true)
+		l.trouble.Store(nil)
+		return
+	}
+	l.trouble.Store(&trouble)
+}
+
+// usable returns why the Lease cannot be used. A replica for which it never could is not ready: it
+// could not take over.
+func (l *Lease) usable() error {
+	switch trouble := l.trouble.Load(); {
+	case trouble == nil:
+		return nil
+	case l.seen.Load():
+		return server.Remark((*trouble).Error())
+	default:
+		return fmt.Errorf("it could not be used yet: %w", *trouble)
 	}
 }

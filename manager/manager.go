@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -15,21 +16,22 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/server"
 )
 
 // Manager runs one process. New makes one.
 type Manager struct {
-	o      Options
-	report *report
-	client *client.Client
-	cache  *cache.Cache
-	roster *roster
-	leases *leases
-	main   *Lease // under which what is added leads, unless another is named
-	server *server.Server
-	probes *probes
+	*place // under which what is added leads, unless another Lease is named
+
+	o       Options
+	report  *report
+	client  *client.Client
+	cache   *cache.Cache
+	leases  *leases
+	server  *server.Server // for what Handle mounts
+	probes  *probes
+	servers []named // those that Run opens
 
 	informers func() informers.SharedInformerFactory // made at its first use
 }
@@ -40,24 +42,24 @@ func New(cfg *rest.Config, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{o: o, report: &report{manager: o.Name, log: o.Logger}}
 	m.report.failed(o.Validate())
-	m.roster = &roster{o: &m.o, report: m.report, ready: make(chan struct{}), unshown: map[string][]ledger.Write{}}
-	m.connect(cfg)
+	roster := newRoster(&m.o, m.report)
+	m.connect(cfg, roster)
 	m.cache = cache.New(m.client, cache.Options{Hooks: cacheHooks(m.report).With(o.CacheHooks)})
 	m.informers = sync.OnceValue(m.newInformerFactory)
-	m.leases = &leases{config: m.client.Config(), roster: m.roster} // whose hooks see requests for Leases
+	m.leases = &leases{config: m.client.Config(), roster: roster} // whose hooks see requests for Leases
 	elect := o.LeaderElection
 	if elect != nil && elect.Validate() != nil { // Validate has said so
 		elect = nil
 	}
-	var err error
-	m.main, err = m.leases.main(elect)
+	main, err := m.leases.add(elect)
 	m.report.failed(err)
-	m.serve()
+	m.place = main.place
+	m.makeServers()
 	return m
 }
 
 // connect makes the client.
-func (m *Manager) connect(cfg *rest.Config) {
+func (m *Manager) connect(cfg *rest.Config, roster *roster) {
 	if cfg == nil {
 		m.report.failed(errors.New("the rest.Config is nil; client.LoadConfig finds one"))
 		cfg = &rest.Config{}
@@ -68,7 +70,7 @@ func (m *Manager) connect(cfg *rest.Config) {
 	}
 	var err error
 	m.client, err = client.New(cfg, client.Options{
-		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: clientHooks(m.roster).With(m.o.ClientHooks), Strict: m.o.Strict,
+		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: clientHooks(roster).With(m.o.ClientHooks), Strict: m.o.Strict,
 	})
 	if err != nil {
 		m.report.failed(err)
@@ -76,18 +78,58 @@ func (m *Manager) connect(cfg *rest.Config) {
 	}
 }
 
-// serve makes the server, which Run opens if Options.Server asks for it, and the checks.
-func (m *Manager) serve() {
+// named is a server, and the name of its field in Options.
+type named struct {
+	*server.Server
+
+	field string
+}
+
+// makeServers makes the servers, which Run opens, and the checks.
+func (m *Manager) makeServers() {
 	var o server.Options
-	var certificate func() error
+	var tls *server.Server
 	if m.o.Server != nil {
 		o = *m.o.Server
-		certificate = func() error { return m.server.Certificate() }
 	}
 	o.Client = m.client
-	m.server, _ = server.New(o) // Validate has said so
-	m.probes = newProbes(m.roster, m.leases, m.cache, certificate)
+	m.server, _ = server.New(o) // Validate has reported the error
+	if m.o.Server != nil {
+		tls = m.server
+		m.servers = append(m.servers, named{tls, "Server"})
+	}
+	m.probes = newProbes(m.roster, m.leases, m.cache, tls)
+	if m.o.Health != nil {
+		health, _ := server.New(m.o.Health.server())
+		m.report.failed(m.probes.Mount(health))
+		m.servers = append([]named{{health, "Health"}}, m.servers...)
+	}
 }
+
+// AddEverywhere adds a function that runs on every replica, leader or not, until its context is
+// done. It may return earlier; an error ends the manager's Run. It may be added before Run or while
+// it runs: then the function starts at once.
+func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error) {
+	m.roster.everywhere.addFunc("AddEverywhere", name, run)
+}
+
+// Lease has the process campaign for one more Lease, and returns it, for controllers and functions
+// that run where it is held: they may lead on another replica than the rest. The campaign begins
+// when something was added to the Lease and is warm. The Identity defaults to that of the process's
+// first Lease. Lease may be called before Run or while it runs, from anywhere. Run reports invalid
+// options, and two Leases of one name, in whichever namespace.
+func (m *Manager) Lease(o leaderelection.Options) *Lease {
+	l, err := m.leases.add(&o)
+	m.report.failed(err)
+	return l
+}
+
+// Remove stops one controller that was added, at any time: it takes no new key, its running
+// Reconciles have the grace time to finish, then its sources stop, and its name is free again. It
+// returns nil when all of it has returned, or the controller's error. When ctx ends earlier, the
+// error names what still runs, and the stop continues. A Reconcile of the controller itself must
+// not call Remove, which waits for it.
+func (m *Manager) Remove(ctx context.Context, c Controller) error { return m.roster.remove(ctx, c) }
 
 // Cache returns the manager's cache. Run runs it.
 func (m *Manager) Cache() *cache.Cache { return m.cache }

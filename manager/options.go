@@ -4,11 +4,15 @@
 package manager
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -19,7 +23,8 @@ import (
 
 // Options configures New. Only Name is required.
 type Options struct {
-	// Name is the program's name: the default field owner of its writes, part of its user agent.
+	// Name is the program's name: the default field owner of its writes, part of its user agent. It
+	// has no line breaks or other control characters.
 	Name string
 	// Scheme knows the Go types of the kinds to be used. Default: client-go's scheme, which has every
 	// built-in kind.
@@ -127,6 +132,9 @@ func (o Options) Validate() error {
 	if o.Name == "" {
 		wrong = append(wrong, errors.New("manager.Options.Name: name the program"))
 	}
+	if strings.ContainsFunc(o.Name, unicode.IsControl) {
+		wrong = append(wrong, fmt.Errorf("manager.Options.Name: %q has a line break or another control character; use printable text, which fits into a header", o.Name))
+	}
 	if o.Grace < 0 {
 		wrong = append(wrong, fmt.Errorf("manager.Options.Grace: %s, must not be negative", o.Grace))
 	}
@@ -141,11 +149,52 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.FieldOwner == "" {
-		o.FieldOwner = o.Name
-	}
-	if o.Grace == 0 {
-		o.Grace = 25 * time.Second
-	}
+	o.FieldOwner, o.Grace = cmp.Or(o.FieldOwner, o.Name), cmp.Or(o.Grace, 25*time.Second)
 	return o
+}
+
+// everyController in Options.Controllers enables all controllers.
+const everyController = "*"
+
+// enabled reports whether a list such as kube-controller-manager's --controllers enables a name.
+func enabled(list []string, name string) bool {
+	switch {
+	case len(list) == 0 || slices.Contains(list, name):
+		return true
+	case slices.Contains(list, "-"+name):
+		return false
+	default:
+		return slices.Contains(list, everyController)
+	}
+}
+
+// validateList returns what is wrong with the form of such a list.
+func validateList(list []string) error {
+	var wrong []error
+	some := len(list) == 0
+	for _, name := range list {
+		bare := strings.TrimPrefix(name, "-")
+		switch {
+		case bare == "" || name == "-"+everyController:
+			wrong = append(wrong, fmt.Errorf("manager.Options.Controllers: %q is no name, %q (all) or a name after a minus sign", name, everyController))
+		case bare != name && slices.Contains(list, bare):
+			wrong = append(wrong, fmt.Errorf("manager.Options.Controllers: %q is both enabled and disabled; say one", bare))
+		}
+		some = some || name == bare
+	}
+	if !some {
+		wrong = append(wrong, fmt.Errorf("manager.Options.Controllers: %q leaves none to run; put %q before it to have all others run", strings.Join(list, ","), everyController))
+	}
+	return errors.Join(wrong...)
+}
+
+// validateNames names what such a list has besides the known names.
+func validateNames(list, known []string) error {
+	var wrong []error
+	for _, name := range list {
+		if bare := strings.TrimPrefix(name, "-"); bare != everyController && bare != "" && !slices.Contains(known, bare) {
+			wrong = append(wrong, fmt.Errorf("manager.Options.Controllers: no controller is named %q; there are %q", bare, known))
+		}
+	}
+	return errors.Join(wrong...)
 }

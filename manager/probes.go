@@ -26,20 +26,20 @@ type probes struct {
 	live, ready                            []*server.Check // those that were added
 }
 
-// newProbes makes the checks. certificate is nil if there is no TLS server.
-func newProbes(r *roster, l *leases, c *cache.Cache, certificate func() error) *probes {
+// newProbes makes the checks. tls is nil if there is no TLS server.
+func newProbes(r *roster, l *leases, c *cache.Cache, tls *server.Server) *probes {
 	p := &probes{
 		roster: r, leases: l, informers: informersCheck(c),
 		ping: server.NewCheck("ping", func(context.Context) error { return nil }),
 		shutdown: server.NewCheck("shutdown", func(context.Context) error {
-			if _, stopping := r.current(); stopping {
+			if r.stops() {
 				return errors.New("a stop was asked for")
 			}
 			return nil
 		}),
 	}
-	if certificate != nil {
-		p.certificate = server.NewCheck("certificate", func(context.Context) error { return certificate() })
+	if tls != nil {
+		p.certificate = server.NewCheck("certificate", func(context.Context) error { return tls.Certificate() })
 	}
 	p.Live, p.Ready = p.livez, p.readyz
 	return p
@@ -51,8 +51,7 @@ func (p *probes) livez() []*server.Check {
 	for _, l := range p.leases.elected() {
 		checks = append(checks, l.alive)
 	}
-	controllers, _ := p.roster.current()
-	for _, c := range controllers {
+	for _, c := range p.roster.current() {
 		if c.alive != nil {
 			checks = append(checks, c.alive)
 		}
@@ -65,8 +64,7 @@ func (p *probes) readyz() (checks []*server.Check) {
 	for _, l := range p.leases.elected() {
 		checks = append(checks, l.usability)
 	}
-	controllers, _ := p.roster.current()
-	for _, c := range controllers {
+	for _, c := range p.roster.current() {
 		checks = append(checks, c.synced)
 	}
 	checks = append(checks, p.informers)
@@ -105,4 +103,20 @@ func (p *probes) add(method string, to *[]*server.Check, name string, ask func(c
 func reserved(name string) bool {
 	return slices.Contains([]string{"ping", "shutdown", "informers", "certificate"}, name) ||
 		strings.HasPrefix(name, "leader-election") || strings.HasPrefix(name, "controller-")
+}
+
+// informersCheck makes a check that remarks which informers are in trouble.
+func informersCheck(c *cache.Cache) *server.Check {
+	return server.NewCheck("informers", func(context.Context) error {
+		var troubled []string
+		for _, s := range c.States() {
+			if s.Err != nil {
+				troubled = append(troubled, s.String())
+			}
+		}
+		if troubled == nil {
+			return nil
+		}
+		return server.Remark(strings.Join(troubled, "; "))
+	})
 }

@@ -23,33 +23,32 @@ type roster struct {
 	report *report
 	ready  chan struct{} // see Manager.Ready
 
-	mu          sync.Mutex // guards what follows, the leaders, and what else names it
+	mu          sync.Mutex // guards what follows, the places, and what else names it
 	ran         bool       // Run has begun
 	stopping    bool       // what is added is not started any more
 	controllers []*removable
-	disabled    []*removable              // that Options.Controllers leaves out
 	unshown     map[string][]ledger.Write // of controllers that were removed, by name
-	everywhere  []runnable
-	start       func(runnable) // once Run has begun
+	everywhere  *place
 }
 
-// runnable is a function with a name. It runs until its context is done.
-type runnable struct {
-	name string
-	run  func(ctx context.Context) error
-	of   *removable // if it is a controller's
+func newRoster(o *Options, report *report) *roster {
+	r := &roster{o: o, report: report, ready: make(chan struct{}), unshown: map[string][]ledger.Write{}}
+	r.everywhere = newPlace(r)
+	return r
 }
 
-// leaders is what leads under one Lease. The roster's lock guards it.
-type leaders struct {
+// place is where functions run: on every replica, or under one Lease. The roster's lock guards it.
+type place struct {
 	roster *roster
 	used   chan struct{} // closed when something is added
-	all    []leading
-	start  func(leading) // once this replica leads; between terms, and after Run, it does nothing
+	all    []runnable
+	start  func(runnable) // nil: nothing runs here now
 }
 
-// leading runs in each term.
-type leading struct {
+func newPlace(r *roster) *place { return &place{roster: r, used: make(chan struct{})} }
+
+// runnable is a function with a name. It takes new work until take is done, and does it on work.
+type runnable struct {
 	name string
 	run  func(take, work context.Context) error
 	of   *removable // if it is a controller's
@@ -58,20 +57,25 @@ type leading struct {
 // removable is a controller that was added.
 type removable struct {
 	Controller
-	under         *leaders
-	inherited     []ledger.Write // from the one of this name that was removed
+
+	enabled       bool // by Options.Controllers
+	under         *place
+	inherited     []ledger.Write // of another one with its name
 	removed       chan struct{}  // closed by Remove
-	warm, lead    phase
+	warm, lead    *phase
 	alive, synced *server.Check // alive is nil if it is not asked for
 }
 
-// add adds a controller that leads among the others.
-func (r *roster) add(c Controller, under *leaders) {
+// Add adds a controller, before Run or while it runs: then the controller starts at once. An
+// invalid controller ends Run, as one that fails does. It leads while the process holds the Lease
+// that it is added to. For a Manager that is the Lease of Options.LeaderElection.
+func (p *place) Add(c Controller) {
+	r := p.roster
 	if argument.IsNil(c) {
 		r.report.failed(errors.New("Add was given no controller"))
 		return
 	}
-	added, running := r.claim(c, under)
+	added, running := r.claim(c, p)
 	if added == nil {
 		r.report.failed(fmt.Errorf("two controllers are named %q; give each a name of its own", c.Name()))
 		return
@@ -79,7 +83,7 @@ func (r *roster) add(c Controller, under *leaders) {
 	if len(added.inherited) > 0 {
 		c.Inherit(added.inherited)
 	}
-	if !enabled(r.o.Controllers, c.Name()) {
+	if !added.enabled {
 		return
 	}
 	if running { // else Run validates it
@@ -92,117 +96,136 @@ func (r *roster) add(c Controller, under *leaders) {
 	if r.tooLate(name) {
 		return
 	}
-	r.addEverywhere(runnable{name: "the sources of " + name, of: added, run: func(ctx context.Context) error {
-		return added.warm.run(ctx, c.Warm)
-	}})
-	under.add(leading{name: name, of: added, run: func(take, work context.Context) error {
-		return added.lead.run(take, func(take context.Context) error {
-			work, cancel := run.WithGrace(take, work, r.o.Grace)
-			defer cancel()
-			return c.Lead(take, work)
-		})
-	}})
+	r.everywhere.add(runnable{name: "the sources of " + name, of: added, run: added.warm.run})
+	p.add(runnable{name: name, of: added, run: added.lead.run})
+}
+
+// AddLeaderOnly adds a function that runs in each term in which the process holds the Lease, or
+// once without leader election, until its context is done; context.Cause says why. It may return
+// earlier; an error ends the manager's Run. It may be added before Run or while it runs: then the
+// function starts at once where this replica leads.
+func (p *place) AddLeaderOnly(name string, run func(ctx context.Context) error) {
+	p.addFunc("AddLeaderOnly", name, run)
+}
+
+// addFunc adds a function, if it may be added now.
+func (p *place) addFunc(method, name string, f func(ctx context.Context) error) {
+	switch {
+	case name == "":
+		p.roster.report.failed(fmt.Errorf("%s: give the function a name", method))
+	case f == nil:
+		p.roster.report.failed(fmt.Errorf("%s: %q is a nil function", method, name))
+	case !p.roster.tooLate(fmt.Sprintf("%q", name)):
+		p.add(runnable{name: name, run: func(take, _ context.Context) error { return f(take) }})
+	}
+}
+
+func (p *place) add(f runnable) {
+	p.roster.mu.Lock()
+	defer p.roster.mu.Unlock()
+	if f.of != nil && run.Closed(f.of.removed) {
+		return
+	}
+	p.all = append(p.all, f)
+	if !run.Closed(p.used) {
+		close(p.used)
+	}
+	if p.start != nil {
+		p.start(f)
+	}
+}
+
+// open starts what was added, and from now on what is added.
+func (p *place) open(start func(runnable)) {
+	p.roster.mu.Lock()
+	defer p.roster.mu.Unlock()
+	p.start = start
+	for _, f := range p.all {
+		start(f)
+	}
+}
+
+// close keeps what is added from now on from starting.
+func (p *place) close() {
+	p.roster.mu.Lock()
+	defer p.roster.mu.Unlock()
+	p.start = nil
+}
+
+// controllers returns the enabled ones.
+func (p *place) controllers() []*removable {
+	return slices.DeleteFunc(p.roster.current(), func(c *removable) bool { return c.under != p })
 }
 
 // claim adds a controller, unless another one has its name. It reports whether Run has begun.
-func (r *roster) claim(c Controller, under *leaders) (added *removable, running bool) {
+func (r *roster) claim(c Controller, under *place) (added *removable, running bool) {
 	name := c.Name()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	same := func(other *removable) bool { return other.Name() == name }
-	if slices.ContainsFunc(r.controllers, same) || slices.ContainsFunc(r.disabled, same) {
+	if slices.ContainsFunc(r.controllers, func(other *removable) bool { return other.Name() == name }) {
 		return nil, r.ran
 	}
-	added = &removable{Controller: c, under: under, removed: make(chan struct{}), inherited: r.unshown[name]}
+	added = &removable{
+		Controller: c, enabled: enabled(r.o.Controllers, name), under: under, inherited: r.unshown[name], removed: make(chan struct{}),
+		warm: newPhase(func(ctx, _ context.Context) error { return c.Warm(ctx) }),
+		lead: newPhase(func(take, work context.Context) error {
+			work, cancel := run.WithGrace(take, work, r.o.Grace)
+			defer cancel()
+			return c.Lead(take, work)
+		}),
+	}
 	added.alive, added.synced = checksOf(c, r.o.Health, r.ready)
 	delete(r.unshown, name)
-	if enabled(r.o.Controllers, name) {
-		r.controllers = append(r.controllers, added)
-	} else {
-		r.disabled = append(r.disabled, added)
-	}
+	r.controllers = append(r.controllers, added)
 	return added, r.ran
-}
-
-// usable reports whether a function may be added now, and otherwise why not.
-func (r *roster) usable(method, name string, run func(ctx context.Context) error) bool {
-	switch {
-	case name == "":
-		r.report.failed(fmt.Errorf("%s: give the function a name", method))
-	case run == nil:
-		r.report.failed(fmt.Errorf("%s: %q is a nil function", method, name))
-	default:
-		return !r.tooLate(fmt.Sprintf("%q", name))
-	}
-	return false
 }
 
 // tooLate reports, also to the log, whether Run has ended or is about to.
 func (r *roster) tooLate(what string) bool {
-	r.mu.Lock()
-	late := r.stopping
-	r.mu.Unlock()
+	late := r.stops()
 	if late {
 		r.report.logger().Warn("the manager stops or has stopped: what is added now is not started", "added", what)
 	}
 	return late
 }
 
-func (r *roster) addEverywhere(f runnable) {
+func (r *roster) stops() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if f.of != nil && run.Closed(f.of.removed) {
-		return
-	}
-	r.everywhere = append(r.everywhere, f)
-	if r.start != nil {
-		r.start(f)
-	}
+	return r.stopping
 }
 
-// begin marks the start of Run, and returns the controllers that Run validates. Add validates those
-// that follow.
-func (r *roster) begin() []*removable {
+// begin marks the start of Run. Controllers that were added before are validated by Run, and those
+// that follow by Add.
+func (r *roster) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ran = true
-	return slices.Clone(r.controllers)
 }
 
-// open starts what runs on every replica, and from now on what is added.
-func (r *roster) open(start func(runnable)) {
+// stop keeps what is added from now on from starting.
+func (r *roster) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.start = start
-	for _, f := range r.everywhere {
-		start(f)
-	}
+	r.stopping, r.everywhere.start = true, nil
 }
 
-// close keeps what is added from now on from starting.
-func (r *roster) close() {
+// current returns the enabled controllers.
+func (r *roster) current() []*removable {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stopping = true
+	return slices.DeleteFunc(slices.Clone(r.controllers), func(c *removable) bool { return !c.enabled })
 }
 
-// current returns the controllers that run, and whether the manager stops.
-func (r *roster) current() (controllers []*removable, stopping bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.controllers), r.stopping
-}
-
-// names returns the sorted names of all controllers, and of those that do not run.
+// names returns the sorted names of all controllers, and the names of those that are disabled.
 func (r *roster) names() (known, disabled []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, c := range r.disabled {
-		disabled = append(disabled, c.Name())
-	}
-	known = slices.Clone(disabled)
 	for _, c := range r.controllers {
 		known = append(known, c.Name())
+		if !c.enabled {
+			disabled = append(disabled, c.Name())
+		}
 	}
 	slices.Sort(known)
 	return known, disabled
@@ -217,7 +240,7 @@ func (r *roster) remove(ctx context.Context, c Controller) error {
 	if removed == nil {
 		return fmt.Errorf("no controller %q was added", c.Name())
 	}
-	err := errors.Join(removed.lead.end(ctx), removed.warm.end(ctx))
+	err := errors.Join(removed.lead.stop(ctx), removed.warm.stop(ctx))
 	if writes := c.Unshown(); len(writes) > 0 {
 		r.mu.Lock()
 		r.unshown[c.Name()] = append(r.unshown[c.Name()], writes...)
@@ -233,60 +256,62 @@ func (r *roster) remove(ctx context.Context, c Controller) error {
 func (r *roster) forget(c Controller) *removable {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	same := func(r *removable) bool { // and not another one of its name
-		return r.Name() == c.Name() && (!reflect.ValueOf(c).Comparable() || r.Controller == c)
-	}
-	if i := slices.IndexFunc(r.disabled, same); i >= 0 {
-		removed := r.disabled[i]
-		r.disabled = slices.Delete(r.disabled, i, i+1)
-		return removed
-	}
-	i := slices.IndexFunc(r.controllers, same)
+	i := slices.IndexFunc(r.controllers, func(other *removable) bool { // and not another one of its name
+		return other.Name() == c.Name() && (!reflect.ValueOf(c).Comparable() || other.Controller == c)
+	})
 	if i < 0 {
 		return nil
 	}
 	removed := r.controllers[i]
 	close(removed.removed)
 	r.controllers = slices.Delete(r.controllers, i, i+1)
-	r.everywhere = slices.DeleteFunc(r.everywhere, func(f runnable) bool { return f.of == removed })
-	removed.under.all = slices.DeleteFunc(removed.under.all, func(l leading) bool { return l.of == removed })
+	for _, p := range []*place{r.everywhere, removed.under} {
+		p.all = slices.DeleteFunc(p.all, func(f runnable) bool { return f.of == removed })
+	}
 	return removed
 }
 
-func (l *leaders) add(f leading) {
-	l.roster.mu.Lock()
-	defer l.roster.mu.Unlock()
-	if f.of != nil && run.Closed(f.of.removed) {
-		return
-	}
-	l.all = append(l.all, f)
-	if !run.Closed(l.used) {
-		close(l.used)
-	}
-	if l.start != nil {
-		l.start(f)
-	}
+// phase is one of a controller's functions. It can be ended for good.
+type phase struct {
+	run  func(take, work context.Context) error // once at a time; does nothing when it was ended
+	end  context.CancelFunc                     // ends the call under way
+	idle chan struct{}                          // has an element while no call is under way
+	err  error                                  // of the call that was ended; guarded by idle
 }
 
-// addFunc adds a function that the user gave.
-func (l *leaders) addFunc(name string, f func(ctx context.Context) error) {
-	if l.roster.usable("AddLeaderOnly", name, f) {
-		l.add(leading{name: name, run: func(take, _ context.Context) error { return f(take) }})
+func newPhase(f func(take, work context.Context) error) *phase {
+	over, end := context.WithCancel(context.Background())
+	p := &phase{end: end, idle: make(chan struct{}, 1)}
+	p.idle <- struct{}{}
+	p.run = func(take, work context.Context) error {
+		<-p.idle
+		defer func() { p.idle <- struct{}{} }()
+		take, stop := context.WithCancel(take)
+		defer stop()
+		defer context.AfterFunc(over, stop)()
+		if over.Err() != nil {
+			return nil
+		}
+		err := f(take, work)
+		if over.Err() == nil {
+			return err
+		}
+		if !errors.Is(err, context.Canceled) { // it was asked to stop, and says so
+			p.err = err
+		}
+		return nil
 	}
+	return p
 }
 
-// open starts what runs in a term, and from now on what is added.
-func (l *leaders) open(start func(leading)) {
-	l.roster.mu.Lock()
-	defer l.roster.mu.Unlock()
-	l.start = start
-	for _, f := range l.all {
-		start(f)
+// stop ends the phase for good. It waits until the call under way has returned, or ctx is done.
+func (p *phase) stop(ctx context.Context) error {
+	p.end()
+	select {
+	case <-p.idle:
+		defer func() { p.idle <- struct{}{} }()
+		return p.err
+	case <-ctx.Done():
+		return fmt.Errorf("it has not stopped yet: %w", context.Cause(ctx))
 	}
-}
-
-// controllers returns those that lead.
-func (l *leaders) controllers() []*removable {
-	all, _ := l.roster.current()
-	return slices.DeleteFunc(all, func(c *removable) bool { return c.under != l })
 }

@@ -41,13 +41,16 @@ func (m *Manager) Run(ctx context.Context) error {
 	if err := m.startServers(servers, alive, stopping); err != nil {
 		return err
 	}
-	caches.run("cache", m.cache.Run)
-	m.roster.open(func(f runnable) { everywhere.run(f.name, f.run) })
-	everywhere.run("readiness", m.becomeReady)
-	m.leases.open(func(l *Lease) { leader.run(l.leads, l.campaign) })
+	caches.run("cache", nil, m.cache.Run)
+	m.roster.everywhere.open(func(f runnable) {
+		everywhere.run(f.name, nil, func(ctx context.Context) error { return f.run(ctx, context.WithoutCancel(ctx)) })
+	})
+	everywhere.run("readiness", nil, m.becomeReady)
+	m.leases.open(func(l *Lease) { leader.run(l.leads, nil, l.campaign) })
 
 	<-stopping.Done()
-	m.roster.close()
+	m.roster.stop()
+	m.leases.close()
 	m.logStopping(ctx)
 	limit := time.Now().Add(m.o.Grace + hardLimit)
 	stop(limit, leader, everywhere, caches, servers)
@@ -57,10 +60,10 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // validate returns everything that is wrong with the wiring, by name.
 func (m *Manager) validate() error {
-	controllers := m.roster.begin()
+	m.roster.begin()
 	known, _ := m.roster.names()
 	wrong := append(m.report.errors(), m.cache.Validate(), validateNames(m.o.Controllers, known))
-	for _, c := range controllers {
+	for _, c := range m.roster.current() {
 		wrong = append(wrong, c.Validate())
 	}
 	err := errors.Join(wrong...)
@@ -96,7 +99,7 @@ func stop(limit time.Time, stages ...*stage) {
 // becomeReady closes Ready when all controllers could lead that were there at the start, and are
 // still.
 func (m *Manager) becomeReady(ctx context.Context) error {
-	controllers, _ := m.roster.current()
+	controllers := m.roster.current()
 	if !allSynced(ctx, controllers) {
 		return nil
 	}

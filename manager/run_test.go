@@ -72,6 +72,17 @@ func TestM4_OneMistakeIsOneLine(t *testing.T) {
 	}
 }
 
+// A name is part of headers and of log lines.
+func TestM4_ANameIsOneLine(t *testing.T) {
+	for _, name := range []string{"web\nsite", "website\r", "web\x00site"} {
+		m := manager.New(&rest.Config{}, manager.Options{Name: name, FieldOwner: "website"})
+		want := fmt.Sprintf("the manager %q cannot run: manager.Options.Name: %q has a line break or another control character; use printable text, which fits into a header", name, name)
+		if err := m.Run(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("Run says %v", err)
+		}
+	}
+}
+
 func TestM4_StrictNeedsTerms(t *testing.T) {
 	m := manager.New(&rest.Config{}, manager.Options{Name: "test", Strict: true})
 	const want = `the manager "test" cannot run: manager.Options.Strict: without LeaderElection there are no terms, and every write would be refused`

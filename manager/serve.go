@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/setpoint-dev/setpoint/internal/run"
-	"github.com/setpoint-dev/setpoint/server"
 )
 
 // Handle mounts a handler on the server of Options.Server, before Run or while it runs, as
@@ -61,47 +60,20 @@ func (m *Manager) AddReadyzCheck(name string, check func(ctx context.Context) er
 // startServers opens the addresses of Options.Health and Options.Server, before anything else is
 // started, and serves there until the stage ends. The grace time begins when stopping ends.
 func (m *Manager) startServers(in *stage, alive, stopping context.Context) error {
-	health, err := m.openHealth(alive)
-	if err != nil {
-		return fmt.Errorf("the manager %q cannot run: manager.Options.Health: %w", m.o.Name, err)
-	}
-	if m.o.Server != nil {
-		if err := m.server.Open(alive); err != nil {
-			if health != nil {
-				_ = health.Close() // no client has connected
+	for i, s := range m.servers {
+		if err := s.Open(alive); err != nil {
+			for _, opened := range m.servers[:i] {
+				_ = opened.Close() // no client has connected
 			}
-			return fmt.Errorf("the manager %q cannot run: manager.Options.Server: %w", m.o.Name, err)
+			return fmt.Errorf("the manager %q cannot run: manager.Options.%s: %w", m.o.Name, s.field, err)
 		}
 	}
-	serve := func(ctx context.Context, s *server.Server) error {
-		work, cancel := run.WithGrace(stopping, context.WithoutCancel(ctx), m.o.Grace)
-		defer cancel()
-		return s.Serve(ctx, work)
-	}
-	if health != nil {
-		in.run(health.String(), func(ctx context.Context) error {
-			defer m.probes.Wait()
-			return serve(ctx, health)
+	for _, s := range m.servers {
+		in.run(s.String(), nil, func(ctx context.Context) error {
+			work, cancel := run.WithGrace(stopping, context.WithoutCancel(ctx), m.o.Grace)
+			defer cancel()
+			return s.Serve(ctx, work)
 		})
 	}
-	if m.o.Server != nil {
-		in.run(m.server.String(), func(ctx context.Context) error { return serve(ctx, m.server) })
-	}
 	return nil
-}
-
-// openHealth returns nil if there is no health server.
-func (m *Manager) openHealth(alive context.Context) (*server.Server, error) {
-	if m.o.Health == nil {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	o := m.o.Health.server()
-	s, err := server.New(o)
-	if err != nil {
-		return nil, err
-	}
-	if err := m.probes.Mount(s); err != nil {
-		return nil, err
-	}
-	return s, s.Open(alive)
 }

@@ -12,7 +12,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -57,17 +59,15 @@ const (
 // Concurrent requests share one review. A token of more than 16 KiB gets 431.
 //
 // Tokens that were valid within the last ten minutes get 50 reviews a second, others 10. Clients
-// take turns, told apart by address (IPv6: the /64). At each address, tokens that look like a valid
-// ServiceAccount's take turns with others. At most ten requests wait per turn, for at most five
-// seconds; a further one gets 429. So a flood of made-up tokens never delays a request that was
-// allowed within the last minute, and delays the first review of a token by a tenth of a second for
-// each client in the flood. A client that sends well-formed JWTs from the address of a valid client
-// can keep that client's new tokens out.
+// take turns, told apart by address (IPv6: the /64), and for each address tokens that look like a
+// valid ServiceAccount's take turns with others. At most ten requests wait per turn, for at most
+// five seconds; a further one gets 429. So a flood of made-up tokens never delays a request that
+// was allowed within the last minute. docs/manager.md describes what it delays.
 //
 // The path is the one that h sees: a handler that strips a prefix wraps Authorize. A request gets
 // 400 before any review if h could mistake its path or method for another one: a path with . or ..
-// (which http.ServeMux passes on if it is encoded), also before a ;, with a backslash, a control
-// character or a second encoding, or a method that is not in upper case.
+// (also before a ;), with a backslash, a control character or a second encoding, or a method that
+// is not in upper case.
 //
 // It returns an error if h is nil or Options.Client is not set.
 func (s *Server) Authorize(h http.Handler) (http.Handler, error) {
@@ -90,7 +90,7 @@ func (s *Server) Authorize(h http.Handler) (http.Handler, error) {
 		if v.status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="kubernetes"`)
 		}
-		http.Error(w, v.why(r), v.status)
+		http.Error(w, v.why, v.status)
 	}), nil
 }
 
@@ -107,36 +107,14 @@ type authorizer struct {
 	// Any client can fill refused, and so allowed is separate.
 	allowed, refused, valid *cache.LRUExpireCache
 
-	mu      sync.Mutex // guards what follows
-	asked   map[question]*review
-	trouble string // as last logged
+	asked   sync.Map     // of question to *review: those under way
+	trouble atomic.Value // string: as last logged
 }
 
-// verdict is an answer: 200, or with which status to refuse.
+// verdict is an answer: 200, or with which status to refuse, and why.
 type verdict struct {
 	status int
-	user   string // who may not
-}
-
-// why says what a request that is refused lacks.
-func (v verdict) why(r *http.Request) string {
-	switch v.status {
-	case http.StatusBadRequest:
-		return ambiguous(r)
-	case http.StatusTooManyRequests:
-		return "too many tokens that were not seen before are waiting for a review; try again"
-	case http.StatusRequestHeaderFieldsTooLarge:
-		return fmt.Sprintf("the token has %d bytes, at most %d are reviewed", len(tokenOf(r)), maxToken)
-	case http.StatusUnauthorized:
-		if tokenOf(r) == "" {
-			return "send the token of a ServiceAccount: Authorization: Bearer TOKEN"
-		}
-		return "the token is not valid here"
-	case http.StatusForbidden:
-		return fmt.Sprintf("%s may not %s %s: bind a ClusterRole with that verb on this nonResourceURL", v.user, verbOf(r), r.URL.Path)
-	default:
-		return "the API server cannot be asked who may do this; the log says why"
-	}
+	why    string
 }
 
 func verbOf(r *http.Request) string { return strings.ToLower(r.Method) }
@@ -169,35 +147,36 @@ func newAuthorizer(c *client.Client, audiences []string) (*authorizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &authorizer{
+	a := &authorizer{
 		audiences: slices.Clone(audiences), tokens: tokens.TokenReviews(), access: access.SubjectAccessReviews(),
 		proven: newBudget(time.Second/50, 100, 100), unproven: newBudget(time.Second/10, 20, 10),
-		flooded: rate.Sometimes{Interval: time.Minute}, asked: map[question]*review{},
+		flooded: rate.Sometimes{Interval: time.Minute},
 		allowed: cache.NewLRUExpireCache(maxAnswers), refused: cache.NewLRUExpireCache(maxAnswers), valid: cache.NewLRUExpireCache(maxAnswers),
-	}, nil
+	}
+	a.trouble.Store("")
+	return a, nil
 }
 
-// judge answers from what is known, or asks once for everybody who waits.
+// judge answers from what is known, or asks once for all that wait.
 func (a *authorizer) judge(r *http.Request) verdict {
 	token := tokenOf(r)
-	switch {
-	case ambiguous(r) != "":
-		return verdict{status: http.StatusBadRequest}
+	switch why := ambiguous(r); {
+	case why != "":
+		return verdict{http.StatusBadRequest, why}
 	case token == "":
-		return verdict{status: http.StatusUnauthorized}
+		return verdict{http.StatusUnauthorized, "send the token of a ServiceAccount: Authorization: Bearer TOKEN"}
 	case len(token) > maxToken:
-		return verdict{status: http.StatusRequestHeaderFieldsTooLarge}
+		return verdict{http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the token has %d bytes, at most %d are reviewed", len(token), maxToken)}
 	}
-	if known, ok := a.refused.Get(hashOf(token)); ok {
-		return known.(verdict) //nolint:forcetypeassert // nothing else is put in
-	}
-	q := question(sha256.Sum256([]byte(token + "\x00" + verbOf(r) + "\x00" + r.URL.Path))) // of which header and method have no NUL
+	q := hashOf(token + "\x00" + verbOf(r) + "\x00" + r.URL.Path) // token and method have no NUL
 	for r.Context().Err() == nil {
-		if known, ok := a.known(q); ok {
+		if known, ok := a.known(hashOf(token), q); ok {
 			return known
 		}
-		asked, first := a.begin(q)
-		if first {
+		mine := &review{done: make(chan struct{})}
+		found, loaded := a.asked.LoadOrStore(q, mine)
+		asked := found.(*review) //nolint:forcetypeassert // nothing else is put in
+		if !loaded {
 			a.ask(r, q, asked)
 		}
 		select {
@@ -208,56 +187,46 @@ func (a *authorizer) judge(r *http.Request) verdict {
 		case <-r.Context().Done():
 		}
 	}
-	return verdict{status: http.StatusServiceUnavailable} // which nobody waits for any more
+	return verdict{status: http.StatusServiceUnavailable} // the client has gone
 }
 
-func hashOf(token string) question { return sha256.Sum256([]byte(token)) }
+func hashOf(text string) hash { return sha256.Sum256([]byte(text)) }
 
-func (a *authorizer) known(q question) (v verdict, ok bool) {
-	found, ok := a.allowed.Get(q)
+// known returns the verdict on a token or a question, if there is one.
+func (a *authorizer) known(token, q hash) (v verdict, ok bool) {
+	found, ok := a.refused.Get(token)
+	if !ok {
+		found, ok = a.allowed.Get(q)
+	}
 	if !ok {
 		found, ok = a.refused.Get(q)
 	}
-	if ok {
-		v = found.(verdict) //nolint:forcetypeassert // nothing else is put in
-	}
+	v, _ = found.(verdict)
 	return v, ok
 }
 
-func (a *authorizer) begin(q question) (r *review, first bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if r = a.asked[q]; r != nil {
-		return r, false
-	}
-	r = &review{done: make(chan struct{})}
-	a.asked[q] = r
-	return r, true
-}
-
 // ask has the question reviewed and tells those who wait.
-func (a *authorizer) ask(r *http.Request, q question, asked *review) {
-	defer func() {
-		a.mu.Lock()
-		delete(a.asked, q)
-		a.mu.Unlock()
-		close(asked.done)
-	}()
+func (a *authorizer) ask(r *http.Request, q hash, asked *review) {
+	defer close(asked.done)
+	defer a.asked.Delete(q)
 	ctx := r.Context()
 	limited, cancel := context.WithTimeout(term.Without(ctx), reviewTimeout) // any replica may ask
 	defer cancel()
 	v, err := a.review(limited, r)
-	if !errors.Is(err, errBusy) {
+	busy := errors.Is(err, errBusy)
+	if !busy {
 		a.log(ctx, err)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return
-	case errors.Is(err, errBusy):
-		a.logFlood(ctx)
-		v = verdict{status: http.StatusTooManyRequests}
+	case busy:
+		if due(&a.flooded) {
+			loggerOf(ctx).Warn("requests are refused with 429: more tokens that were not seen before come than are reviewed; find out who sends them")
+		}
+		v = verdict{http.StatusTooManyRequests, err.Error()}
 	case err != nil:
-		v = verdict{status: http.StatusServiceUnavailable}
+		v = verdict{http.StatusServiceUnavailable, "the API server cannot be asked who may do this; the log says why"}
 	case v.status == http.StatusOK:
 		a.allowed.Add(q, v, allowedFor)
 	case v.status == http.StatusUnauthorized:
@@ -281,7 +250,7 @@ func (a *authorizer) review(ctx context.Context, r *http.Request) (verdict, erro
 	}
 	meant := len(a.audiences) == 0 || slices.ContainsFunc(who.Status.Audiences, func(s string) bool { return slices.Contains(a.audiences, s) })
 	if !who.Status.Authenticated || !meant {
-		return verdict{status: http.StatusUnauthorized}, nil
+		return verdict{http.StatusUnauthorized, "the token is not valid here"}, nil
 	}
 	a.valid.Add(hashOf(tokenOf(r)), struct{}{}, provenFor)
 	user := who.Status.User
@@ -297,7 +266,8 @@ func (a *authorizer) review(ctx context.Context, r *http.Request) (verdict, erro
 	case err != nil:
 		return verdict{}, fmt.Errorf("SubjectAccessReview: %w", err)
 	case !may.Status.Allowed || may.Status.Denied:
-		return verdict{http.StatusForbidden, user.Username}, nil
+		why := fmt.Sprintf("%s may not %s %s: bind a ClusterRole with that verb on this nonResourceURL", user.Username, verbOf(r), r.URL.Path)
+		return verdict{http.StatusForbidden, why}, nil
 	default:
 		return verdict{status: http.StatusOK}, nil
 	}
@@ -306,27 +276,13 @@ func (a *authorizer) review(ctx context.Context, r *http.Request) (verdict, erro
 // turn waits until the request may be reviewed.
 func (a *authorizer) turn(ctx context.Context, r *http.Request) (done func(), err error) {
 	token := tokenOf(r)
-	if hash := hashOf(token); a.isValid(hash) {
-		return a.proven.take(ctx, lane{token: hash})
+	if _, proven := a.valid.Get(hashOf(token)); proven {
+		return a.proven.take(ctx, lane{token: hashOf(token)})
 	}
 	return a.unproven.take(ctx, lane{from: clientOf(r.RemoteAddr), plausible: plausible(token, a.audiences)})
 }
 
-func (a *authorizer) isValid(token question) bool {
-	_, ok := a.valid.Get(token)
-	return ok
-}
-
-// logFlood says, once a minute, that requests are refused unseen.
-func (a *authorizer) logFlood(ctx context.Context) {
-	now := false
-	a.flooded.Do(func() { now = true })
-	if now {
-		loggerOf(ctx).Warn("requests are refused with 429: more tokens that were not seen before come than are reviewed; find out who sends them")
-	}
-}
-
-// log says what keeps the API server from being asked, once until that changes.
+// log logs what keeps the API server from being asked, once until that changes.
 func (a *authorizer) log(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -335,12 +291,8 @@ func (a *authorizer) log(ctx context.Context, err error) {
 	if err != nil {
 		trouble = err.Error()
 	}
-	a.mu.Lock()
-	told := trouble == a.trouble
-	a.trouble = trouble
-	a.mu.Unlock()
 	switch log := loggerOf(ctx); {
-	case told:
+	case a.trouble.Swap(trouble) == trouble:
 	case err == nil:
 		log.Info("requests can be authorized again")
 	case apierrors.IsForbidden(err):
@@ -348,4 +300,29 @@ func (a *authorizer) log(ctx context.Context, err error) {
 	default:
 		log.Error("requests cannot be authorized", "err", err)
 	}
+}
+
+// ambiguous returns why a request is not reviewed, or "". A handler could mistake its method or path
+// for another one than the review is about.
+func ambiguous(r *http.Request) string {
+	path := r.URL.Path
+	switch {
+	case r.Method != strings.ToUpper(r.Method):
+		return "send the method in upper case"
+	case !strings.HasPrefix(path, "/"):
+		return "send a path that begins with /"
+	case strings.Contains(path, "%"):
+		return "send a path that is encoded once: without % after decoding"
+	case strings.Contains(path, `\`):
+		return `send a path without \`
+	case !utf8.ValidString(path) || strings.ContainsFunc(path, func(c rune) bool { return c < ' ' || c == 0x7f }):
+		return "send a path of UTF-8 without control characters"
+	}
+	for segment := range strings.SplitSeq(path, "/") {
+		name, _, _ := strings.Cut(segment, ";") // some servers cut parameters off, and Windows spaces
+		if name = strings.TrimRight(name, " "); name == "." || name == ".." {
+			return "send a path without . and .."
+		}
+	}
+	return ""
 }

@@ -14,54 +14,76 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
-// errBusy is that there are more questions than are reviewed.
-var errBusy = errors.New("too many tokens that were not seen before are waiting for a review")
+// errBusy is the error of a question that is not reviewed, because too many others are.
+var errBusy = errors.New("too many tokens that were not seen before are waiting for a review; try again")
 
 // maxReviews is how many reviews of a budget are under way at once: any client can make up tokens.
 const maxReviews = 8
 
-// question is what a review answers: a hash of token, verb and path. They are secret, and as long
-// as a client likes.
-type question [sha256.Size]byte
+// hash stands for a token, or for a question about one. Both are secret, and as long as a client
+// likes.
+type hash [sha256.Size]byte
 
 // lane is a queue for one client, for its tokens that look like a ServiceAccount's or for others; or
 // for one token that was valid lately.
 type lane struct {
 	from      netip.Prefix
 	plausible bool
-	token     question
+	token     hash
 }
 
-// budget limits the rate of reviews. The lanes take turns, so that one client cannot take all.
+// budget limits the rate of reviews. The lanes take turns, so that one client cannot take all: each
+// has one reservation at the limiter at most.
 type budget struct {
-	every time.Duration // one review, on average
-	burst int           // so many at once after a pause
-	queue int           // so many wait in a lane; more are refused
-	slots chan struct{} // those under way
+	limiter *rate.Limiter
+	queue   int           // so many wait in a lane; more are refused
+	slots   chan struct{} // those under way
 
-	mu      sync.Mutex // guards what follows
-	waiting map[lane][]chan struct{}
-	turns   []lane // those with a waiting question
-	spent   time.Time
-	timer   *time.Timer // nil: no question waits
+	mu    sync.Mutex // guards lanes, and reservations
+	lanes map[lane]*waiting
+}
+
+// waiting is a lane that has questions.
+type waiting struct {
+	questions int
+	first     chan struct{} // has an element while a question of the lane has a reservation
 }
 
 func newBudget(every time.Duration, burst, queue int) *budget {
-	return &budget{every: every, burst: burst, queue: queue, slots: make(chan struct{}, maxReviews), waiting: map[lane][]chan struct{}{}}
+	return &budget{limiter: rate.NewLimiter(rate.Every(every), burst), queue: queue, slots: make(chan struct{}, maxReviews), lanes: map[lane]*waiting{}}
 }
 
 // take waits for a turn and a slot. done gives the slot back.
 func (b *budget) take(ctx context.Context, l lane) (done func(), err error) {
-	turn, err := b.wait(l)
+	first, err := b.enter(l)
 	if err != nil {
 		return nil, err
 	}
 	select {
+	case first <- struct{}{}:
+	case <-ctx.Done():
+		b.leave(l)
+		return nil, errBusy
+	}
+	turn := make(chan struct{})
+	over := func() {
+		<-first
+		b.leave(l)
+		close(turn)
+	}
+	delay, ok := b.reserve(ctx)
+	if !ok {
+		over()
+		return nil, errBusy
+	}
+	time.AfterFunc(delay, over) // also if the client goes away: others have reserved later turns
+	select {
 	case <-turn:
 	case <-ctx.Done():
-		b.leave(l, turn)
 		return nil, errBusy
 	}
 	select {
@@ -72,69 +94,41 @@ func (b *budget) take(ctx context.Context, l lane) (done func(), err error) {
 	}
 }
 
-func (b *budget) wait(l lane) (turn chan struct{}, err error) {
+func (b *budget) enter(l lane) (first chan struct{}, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting[l]) >= b.queue {
+	w := b.lanes[l]
+	if w == nil {
+		w = &waiting{first: make(chan struct{}, 1)}
+		b.lanes[l] = w
+	}
+	if w.questions >= b.queue {
 		return nil, errBusy
 	}
-	if len(b.waiting[l]) == 0 {
-		b.turns = append(b.turns, l)
-	}
-	turn = make(chan struct{})
-	b.waiting[l] = append(b.waiting[l], turn)
-	b.serveLocked()
-	return turn, nil
+	w.questions++
+	return w.first, nil
 }
 
-// leave takes back a question whose client has gone.
-func (b *budget) leave(l lane, turn chan struct{}) {
+// reserve makes a reservation, unless it is later than the end of ctx.
+func (b *budget) reserve(ctx context.Context) (delay time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.waiting[l] = slices.DeleteFunc(b.waiting[l], func(c chan struct{}) bool { return c == turn })
-	if len(b.waiting[l]) == 0 {
-		delete(b.waiting, l)
-		b.turns = slices.DeleteFunc(b.turns, func(other lane) bool { return other == l })
+	r := b.limiter.Reserve()
+	delay = r.Delay()
+	if end, limited := ctx.Deadline(); limited && delay > time.Until(end) {
+		r.Cancel()
+		return 0, false
 	}
-	b.serveLocked()
+	return delay, true
 }
 
-// serveLocked gives turns to as many as the budget allows, and sets the timer for the next one.
-// spent is when the budget would be full but for the burst (the generic cell rate algorithm).
-func (b *budget) serveLocked() {
-	now := time.Now()
-	for len(b.turns) > 0 {
-		if full := now.Add(-time.Duration(b.burst) * b.every); b.spent.Before(full) {
-			b.spent = full
-		}
-		if b.spent.Add(b.every).After(now) {
-			break
-		}
-		b.spent = b.spent.Add(b.every)
-		l := b.turns[0]
-		b.turns = b.turns[1:]
-		close(b.waiting[l][0])
-		if b.waiting[l] = b.waiting[l][1:]; len(b.waiting[l]) == 0 {
-			delete(b.waiting, l)
-		} else {
-			b.turns = append(b.turns, l)
-		}
-	}
-	switch {
-	case len(b.turns) == 0 && b.timer != nil:
-		b.timer.Stop()
-	case len(b.turns) == 0:
-	case b.timer == nil:
-		b.timer = time.AfterFunc(b.spent.Add(b.every).Sub(now), b.serve)
-	default:
-		b.timer.Reset(b.spent.Add(b.every).Sub(now))
-	}
-}
-
-func (b *budget) serve() {
+func (b *budget) leave(l lane) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.serveLocked()
+	w := b.lanes[l]
+	if w.questions--; w.questions == 0 {
+		delete(b.lanes, l)
+	}
 }
 
 // plausible reports whether a token looks like one that the API server issued: a JWT with an issuer

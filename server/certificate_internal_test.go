@@ -6,6 +6,7 @@ package server
 import (
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,16 +14,16 @@ import (
 
 func TestReadingTheCertificateHoldsUpNoHandshakeForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &certificate{log: slog.New(slog.DiscardHandler)}
-		if err := c.load(); err != nil {
+		c := newCertificate(&Options{}, slog.New(slog.DiscardHandler), &sync.WaitGroup{})
+		if err := c.refresh(); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		c.looked, c.reading = time.Now(), make(chan struct{}) // as a file system that hangs
+		c.read.last.Store(&call{began: time.Now(), done: make(chan struct{})}) // as a file system that hangs
 		for _, takes := range []time.Duration{readLimit, 0, 0} {
 			began := time.Now()
-			if got := c.look(); got != c.current || time.Since(began) != takes {
-				t.Errorf("the handshake has %v after %s, want after %s", got, time.Since(began), takes)
+			if got, _ := c.look(); got.config == nil || time.Since(began) != takes {
+				t.Errorf("the handshake has %v after %s, want after %s", got.config, time.Since(began), takes)
 			}
 			time.Sleep(2 * time.Second)
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/run"
@@ -21,15 +22,12 @@ const (
 	checkTimeout = 800 * time.Millisecond
 )
 
-// Check is one named check of a Health. It remembers from one request to the next whether it
-// fails, and a call that has not returned. NewCheck makes one.
+// Check is one named check of a Health. NewCheck makes one.
 type Check struct {
-	name string
-	ask  func(ctx context.Context) error
-
-	mu      sync.Mutex // guards what follows
-	current *asking
-	failing bool // as last logged
+	name    string
+	ask     func(ctx context.Context) error
+	calls   caller
+	failing atomic.Bool // as last logged
 }
 
 // NewCheck makes a check. ask returns nil or a Remark if all is well. Its context ends after 700
@@ -48,41 +46,11 @@ type Remark string
 // Error implements error.
 func (r Remark) Error() string { return string(r) }
 
-// asking is a call of a check.
-type asking struct {
-	began time.Time
-	done  chan struct{} // closed when it has returned
-	err   error         // then
-}
-
-// begin calls the check in a goroutine of calls, or joins a call that is under way.
-func (c *Check) begin(ctx context.Context, calls *sync.WaitGroup) *asking {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.current != nil {
-		return c.current
-	}
-	a := &asking{began: time.Now(), done: make(chan struct{}), err: fmt.Errorf("it %w", run.ErrExited)}
-	c.current = a
-	ctx = context.WithoutCancel(ctx) // others may wait for it, too
-	calls.Go(func() {
-		defer c.returned(a)
-		ctx, cancel := context.WithTimeout(ctx, checkLimit)
-		defer cancel()
-		a.err = c.call(ctx)
-	})
-	return a
-}
-
-func (c *Check) returned(a *asking) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(a.done)
-	c.current = nil
-}
-
-// call calls the check. A panic is an error; the log has its stack.
+// call makes the check. A panic is an error; the log has its stack. Later requests may wait for the
+// call, too, so it goes on when the request's context ends.
 func (c *Check) call(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkLimit)
+	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("it has panicked: %v", p)
@@ -95,32 +63,11 @@ func (c *Check) call(ctx context.Context) (err error) {
 	return err
 }
 
-// result waits until the call has returned or has had its time.
-func (a *asking) result() error {
-	late := time.NewTimer(time.Until(a.began.Add(checkTimeout)))
-	defer late.Stop()
-	select {
-	case <-a.done:
-		return a.err
-	case <-late.C:
-	}
-	select {
-	case <-a.done: // while others were waited for
-		return a.err
-	default:
-		return fmt.Errorf("it has not answered for %s", time.Since(a.began).Round(time.Millisecond))
-	}
-}
-
-// log says when a check fails that did not, and when it is well again.
+// log logs that a check begins to fail, or is well again.
 func (c *Check) log(ctx context.Context, path string, err error) {
 	failing := err != nil && !errors.As(err, new(Remark))
-	c.mu.Lock()
-	turned := failing != c.failing
-	c.failing = failing
-	c.mu.Unlock()
 	switch log := loggerOf(ctx); {
-	case !turned:
+	case c.failing.Swap(failing) == failing:
 	case failing && path != "/readyz":
 		log.Warn("a health check fails", "path", path, "check", c.name, "err", err)
 	case failing:
@@ -128,4 +75,51 @@ func (c *Check) log(ctx context.Context, path string, err error) {
 	default:
 		log.Info("a health check is well again", "path", path, "check", c.name)
 	}
+}
+
+// call is a call of a function that may hang. It runs in a goroutine of its own.
+type call struct {
+	began time.Time
+	done  chan struct{} // closed when it has returned
+	err   error         // then
+}
+
+// caller makes one call at a time.
+type caller struct{ last atomic.Pointer[call] }
+
+// begin calls f in a goroutine of all. If a call is under way, or the last one began less than pause
+// ago, it returns that one instead.
+func (c *caller) begin(all *sync.WaitGroup, pause time.Duration, f func() error) *call {
+	last := c.last.Load()
+	if last != nil && (!run.Closed(last.done) || time.Since(last.began) < pause) {
+		return last
+	}
+	next := &call{began: time.Now(), done: make(chan struct{}), err: fmt.Errorf("it %w", run.ErrExited)}
+	if !c.last.CompareAndSwap(last, next) {
+		return c.last.Load()
+	}
+	all.Go(func() {
+		defer close(next.done)
+		next.err = f()
+	})
+	return next
+}
+
+// returned reports whether the call has returned. It waits for that until limit after its beginning.
+func (c *call) returned(limit time.Duration) bool {
+	late := time.NewTimer(time.Until(c.began.Add(limit)))
+	defer late.Stop()
+	select {
+	case <-c.done:
+	case <-late.C:
+	}
+	return run.Closed(c.done)
+}
+
+// outcome returns the error of the call, or that it has not returned within the limit.
+func (c *call) outcome(limit time.Duration) error {
+	if !c.returned(limit) {
+		return fmt.Errorf("it has not answered for %s", time.Since(c.began).Round(time.Millisecond))
+	}
+	return c.err
 }

@@ -25,11 +25,9 @@ import (
 type Health struct {
 	// Live and Ready return the checks of /livez and /readyz. They are called for each request.
 	Live, Ready func() []*Check
-
-	calls sync.WaitGroup // of checks, that have not returned
 }
 
-// Mount adds the paths to a server.
+// Mount adds the paths to a server, whose Serve then waits until each call of a check has returned.
 func (h *Health) Mount(s *Server) error {
 	var wrong []error
 	for _, path := range []string{"/livez", "/healthz", "/readyz"} {
@@ -37,17 +35,14 @@ func (h *Health) Mount(s *Server) error {
 		if path == "/readyz" {
 			checks = h.Ready
 		}
-		answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, path, checks()) })
+		answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answerProbe(w, r, path, checks(), &s.calls) })
 		wrong = append(wrong, s.Handle("GET "+path, answer), s.Handle("GET "+path+"/{name...}", answer))
 	}
 	return errors.Join(wrong...)
 }
 
-// Wait waits until each call of a check has returned. Call it when the server has stopped.
-func (h *Health) Wait() { h.calls.Wait() }
-
-// serve answers a request for a path or, with a name, for one of its checks.
-func (h *Health) serve(w http.ResponseWriter, r *http.Request, path string, checks []*Check) {
+// answerProbe answers a request for a path or, with a name, for one of its checks.
+func answerProbe(w http.ResponseWriter, r *http.Request, path string, checks []*Check, calls *sync.WaitGroup) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	checks = slices.Clone(checks)
@@ -67,7 +62,7 @@ func (h *Health) serve(w http.ResponseWriter, r *http.Request, path string, chec
 		}
 		checks = left
 	}
-	text, failed := h.ask(r.Context(), path, checks)
+	text, failed := askAll(r.Context(), path, checks, calls)
 	if len(unknown) > 0 {
 		text += fmt.Sprintf("warn: some health checks cannot be excluded: no matches for %q\n", unknown)
 	}
@@ -87,15 +82,15 @@ func (h *Health) serve(w http.ResponseWriter, r *http.Request, path string, chec
 	fmt.Fprint(w, text)
 }
 
-// ask asks all of them at once, and returns a line for each.
-func (h *Health) ask(ctx context.Context, path string, checks []*Check) (text string, failed bool) {
-	askings := make([]*asking, len(checks))
+// askAll makes all checks at once, and returns a line for each.
+func askAll(ctx context.Context, path string, checks []*Check, all *sync.WaitGroup) (text string, failed bool) {
+	calls := make([]*call, len(checks))
 	for i, c := range checks {
-		askings[i] = c.begin(ctx, &h.calls)
+		calls[i] = c.calls.begin(all, 0, func() error { return c.call(ctx) })
 	}
 	var lines strings.Builder
 	for i, c := range checks {
-		err := askings[i].result()
+		err := calls[i].outcome(checkTimeout)
 		c.log(ctx, path, err)
 		said := Remark("")
 		switch {

@@ -37,10 +37,14 @@ func newErrorLog(log *slog.Logger) *errorLog {
 // Write implements io.Writer: each call is a line.
 func (e *errorLog) Write(line []byte) (int, error) {
 	e.left.Add(1)
-	now := false
-	e.sometimes.Do(func() { now = true })
-	if now {
+	if due(&e.sometimes) {
 		e.log.Info(string(bytes.TrimSpace(line)), "notLogged", e.left.Swap(0)-1)
 	}
 	return len(line), nil
+}
+
+// due reports whether it is time to log something again.
+func due(s *rate.Sometimes) (now bool) {
+	s.Do(func() { now = true })
+	return now
 }

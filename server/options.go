@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"net"
 
@@ -64,11 +65,6 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Name == "" {
-		o.Name = "server"
-	}
-	if o.Address == "" {
-		o.Address = ":8443"
-	}
+	o.Name, o.Address = cmp.Or(o.Name, "server"), cmp.Or(o.Address, ":8443")
 	return o
 }

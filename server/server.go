@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"runtime/pprof"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -38,6 +39,8 @@ const (
 type Server struct {
 	o   Options
 	mux http.ServeMux
+
+	calls sync.WaitGroup // of health checks, and reads of the certificate
 
 	// set by Open
 	traffic     *traffic     // with the listener
@@ -91,8 +94,8 @@ func (s *Server) Handle(pattern string, h http.Handler) (err error) {
 // logger of ctx is told about certificates.
 func (s *Server) Open(ctx context.Context) error {
 	if !s.o.Plain {
-		s.certificate = newCertificate(&s.o, loggerOf(ctx))
-		if err := s.certificate.load(); err != nil {
+		s.certificate = newCertificate(&s.o, loggerOf(ctx), &s.calls)
+		if err := s.certificate.refresh(); err != nil {
 			return err
 		}
 	}
@@ -129,8 +132,8 @@ func (s *Server) Certificate() error {
 
 // Serve accepts connections until take is done. The context of each request is work: requests under
 // way at a stop continue until it ends, and their handlers then have a moment to answer. Serve
-// returns when no connection is open and no handler runs. The logger of take is told what clients
-// do wrong. The server must be open.
+// returns when no connection is open, and no handler or health check runs. It logs to the logger of
+// take what clients do wrong. The server must be open.
 func (s *Server) Serve(take, work context.Context) error {
 	log := loggerOf(take)
 	log.Info("serving", "server", s.o.Name, "address", s.traffic.Addr().String())
@@ -152,9 +155,7 @@ func (s *Server) Serve(take, work context.Context) error {
 		<-drained
 	}
 	s.traffic.wait()
-	if s.certificate != nil {
-		s.certificate.reads.Wait()
-	}
+	s.calls.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

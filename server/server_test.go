@@ -200,7 +200,6 @@ func TestHealth_WithoutAManager(t *testing.T) {
 	if err := result(); err != nil {
 		t.Error(err)
 	}
-	h.Wait()
 }
 
 func TestHandle_NilIsAnError(t *testing.T) {

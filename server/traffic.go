@@ -21,10 +21,10 @@ const maxConns = 250
 type traffic struct {
 	net.Listener
 
-	mu       sync.Mutex // guards what follows, and the connections
+	mu       sync.Mutex // guards what follows, the connections and the exchanges
 	changed  *sync.Cond
-	open     map[*conn]struct{}
-	kept     int // of those that are open: not displaced
+	conns    int                // that are not closed, also those that were displaced
+	open     map[*conn]struct{} // that were not displaced
 	running  map[*exchange]struct{}
 	over     bool        // no handler is called any more
 	stopping bool        // slow clients have only a moment left
@@ -60,17 +60,16 @@ func (t *traffic) Accept() (net.Conn, error) {
 func (t *traffic) admit(raw net.Conn) (c, displaced *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.kept >= maxConns {
+	if len(t.open) >= maxConns {
 		displaced = t.victimLocked()
 		if displaced == nil {
 			return nil, nil
 		}
-		displaced.displaced = true
-		t.kept--
+		delete(t.open, displaced)
 	}
 	c = &conn{Conn: raw, from: clientOf(raw.RemoteAddr().String()), since: time.Now()}
 	t.open[c] = struct{}{}
-	t.kept++
+	t.conns++
 	return c, displaced
 }
 
@@ -79,13 +78,11 @@ func (t *traffic) admit(raw net.Conn) (c, displaced *conn) {
 func (t *traffic) victimLocked() (victim *conn) {
 	of := map[netip.Prefix]int{}
 	for c := range t.open {
-		if !c.displaced {
-			of[c.from]++
-		}
+		of[c.from]++
 	}
 	for c := range t.open {
 		switch {
-		case c.displaced, c.handlers > c.waiting, c.handlers > 0 && time.Since(c.since) < time.Second:
+		case c.handlers > c.waiting, c.handlers > 0 && time.Since(c.since) < time.Second:
 		case victim == nil, c.before(victim, of):
 			victim = c
 		}
@@ -95,36 +92,35 @@ func (t *traffic) victimLocked() (victim *conn) {
 
 // turned notes the end of a connection.
 func (t *traffic) turned(nc net.Conn, state http.ConnState) {
-	c := connOf(nc)
-	if c == nil || state != http.StateClosed && state != http.StateHijacked {
+	if state != http.StateClosed && state != http.StateHijacked {
 		return
 	}
-	if state == http.StateHijacked { // it is the handler's
-		c.hijacked.Store(true)
-		_ = c.SetDeadline(time.Time{})
-	}
+	c := connOf(nc)
+	c.hijacked.Store(state == http.StateHijacked) // it is the handler's
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, open := t.open[c]; open && !c.displaced {
-		t.kept--
-	}
 	delete(t.open, c)
+	t.conns--
 	t.changed.Broadcast()
 }
 
-// watched has the handler's calls waited for, and what they have of slow clients bounded.
+// watched has the handler's calls waited for, and their waits for slow clients bounded.
 func (t *traffic) watched(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := newExchange(t.waits, w, r)
-		if !t.begin(x) {
+		x := t.newExchange(w, r)
+		if !t.begin(x, r) {
 			http.Error(w, "the server has stopped", http.StatusServiceUnavailable)
 			return
 		}
 		defer t.end(x)
-		x.start(r)
 		answered(h, answer{w, x}, r) //nolint:contextcheck // r has it
 		x.finish()
 	})
+}
+
+func (t *traffic) newExchange(w http.ResponseWriter, r *http.Request) *exchange {
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	return &exchange{mu: &t.mu, stopping: &t.stopping, conn: c, http2: r.ProtoMajor > 1, control: http.NewResponseController(w)}
 }
 
 // answered calls the handler. It logs a panic and answers with 500.
@@ -146,36 +142,32 @@ func answered(h http.Handler, w answer, r *http.Request) {
 	h.ServeHTTP(w, r)
 }
 
-func (t *traffic) begin(x *exchange) bool {
+func (t *traffic) begin(x *exchange, r *http.Request) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
 		return false
 	}
 	t.running[x] = struct{}{}
-	if x.conn != nil {
-		x.conn.handlers++
-		x.conn.since = time.Now()
-		x.conn.final.Store(false)
-	}
+	x.conn.handlers++
+	x.conn.since = time.Now()
+	x.conn.final.Store(false)
 	if t.quiet != nil {
 		t.quiet.Stop()
 	}
-	x.stopping = t.stopping
+	x.startLocked(r)
 	return true
 }
 
 func (t *traffic) end(x *exchange) {
-	x.close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	x.over = true
 	delete(t.running, x)
-	if x.conn != nil {
-		x.conn.handlers--
-		x.conn.since = time.Now()
-		if t.stopping && x.conn.handlers == 0 && !x.conn.hijacked.Load() {
-			x.conn.hurry()
-		}
+	x.conn.handlers--
+	x.conn.since = time.Now()
+	if t.stopping && x.conn.handlers == 0 && !x.conn.hijacked.Load() {
+		x.conn.hurry()
 	}
 	if t.quiet != nil && len(t.running) == 0 {
 		t.quiet.Reset(moment)
@@ -183,40 +175,26 @@ func (t *traffic) end(x *exchange) {
 	t.changed.Broadcast()
 }
 
-// waits notes that a handler begins or ends to wait for its client.
-func (t *traffic) waits(c *conn, change int) {
-	if c == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c.waiting += change
-}
-
 // stop gives slow clients a moment from now on, and calls done when no handler has run for a moment.
 func (t *traffic) stop(done func()) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.stopping = true
 	t.quiet = time.AfterFunc(moment, func() {
 		if t.finish() {
 			done()
 		}
 	})
-	running := make([]*exchange, 0, len(t.running))
-	for x := range t.running {
-		running = append(running, x)
-	}
-	if len(running) > 0 {
+	if len(t.running) > 0 {
 		t.quiet.Stop()
+	}
+	for x := range t.running {
+		x.hurryLocked()
 	}
 	for c := range t.open {
 		if c.handlers == 0 {
 			c.hurry()
 		}
-	}
-	t.mu.Unlock()
-	for _, x := range running {
-		x.hurry()
 	}
 }
 
@@ -245,7 +223,7 @@ func (t *traffic) cut() {
 func (t *traffic) wait() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for len(t.open) > 0 || len(t.running) > 0 {
+	for t.conns > 0 || len(t.running) > 0 {
 		t.changed.Wait()
 	}
 	t.over = true

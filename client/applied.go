@@ -12,39 +12,39 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// appliedFor is after which time an unchanged object is sent again: see UnlessAlready for what is not
-// seen in between.
+// appliedFor is how long an unchanged object is not sent again. UnlessAlready lists what goes
+// unnoticed in between.
 const appliedFor = time.Hour
 
-// UnlessAlready lets an Apply or ApplyStatus send nothing if it would change nothing. live is the object as it is known, from a
-// cache usually; nil, also a nil pointer, if it is not there. When live is not changed, the call returns a copy of it.
+// UnlessAlready makes Apply and ApplyStatus send nothing if that would change nothing. live is the
+// object as last seen, usually from a cache, or nil if there is none. If nothing is sent, the call
+// returns a copy of live.
 //
-// It is a comparison with the last time, not a guess at what the API server would do. After each apply with this option the
-// client keeps, for the object (kind, UID), the field owner and the subresource, a hash of the bytes that were sent and of the
-// object as the API server answered, defaults and what admission made of it included. If a later call would send the same
-// bytes, and live is the same as that answer, it is not sent. Of the object, these do not count: resourceVersion, managedFields,
-// apiVersion and kind, the annotation kubectl.kubernetes.io/last-applied-configuration, and the status, unless it is the status
-// that is applied.
+// The client compares with the last call; it does not predict what the API server would do. After
+// each apply with this option it keeps a hash of the bytes sent and of the object answered, for that
+// kind, UID, field owner and subresource. The next call is not sent if its bytes and live have the
+// same hash. These parts of the object do not count: resourceVersion, managedFields, apiVersion,
+// kind, the annotation kubectl.kubernetes.io/last-applied-configuration, and the status unless
+// ApplyStatus is called.
 //
-// So it is sent if anybody has changed anything else of the object since, or if the object is a new one of the same name. It is
-// also sent once for each object after a start of the process, after an hour without one, after an error, and when the client
-// has applied more than 100000 other objects in between. A live object that is not whole, because its cache has a Transform,
-// is never the same. A live object that lags behind is believed: what it does not show yet is seen to when it does, since the
-// controller that watches it is woken then. What is not seen at all: another field owner that has come to own a field as well, or has ceased to, without
-// changing its value, or the same field owner in another process that has.
+// So an apply is sent after any other change of the object, and for a new object of the same name. It
+// is also sent once after a start of the process, after an hour, after an error, and after 100000
+// other objects. If live comes from a cache with a Transform, it is always sent.
+//
+// If live is stale, its next event wakes the controller that watches it. Two changes go unnoticed:
+// another field owner takes or gives up a field without changing its value, or the same field owner
+// does so in another process.
 func UnlessAlready(live Object) Option {
-	return Option{name: "UnlessAlready", fits: applying, set: func(c *call) error {
+	return Option{name: "UnlessAlready", fits: []verb{applying}, set: func(c *call) error {
 		c.compare, c.already = true, nil
 		if !argument.IsNil(live) {
 			c.already = live
@@ -53,7 +53,7 @@ func UnlessAlready(live Object) Option {
 	}}
 }
 
-// appliedKey is what a hash is of.
+// appliedKey identifies a hash.
 type appliedKey struct {
 	kind               schema.GroupVersionKind
 	uid                types.UID
@@ -62,65 +62,62 @@ type appliedKey struct {
 
 // application is one call of Apply.
 type application struct {
-	memory *cache.LRUExpireCache // nil if nothing is compared
-	key    appliedKey
-	body   []byte
-	live   Object // nil if unknown
+	client  *Client
+	compare bool
+	key     appliedKey
+	body    []byte
+	live    Object // nil if unknown
 }
 
-func newApplication[T Object](t target, c call, key types.NamespacedName, subresource string, body []byte) (*application, error) {
-	a := &application{key: appliedKey{t.gvk, "", c.owner, subresource}, body: body}
-	if !c.compare {
-		return a, nil
+func newApplication[T Object](t target, c call, key types.NamespacedName, body []byte) (*application, error) {
+	a := &application{
+		client: t.client, compare: c.compare && len(c.write.DryRun) == 0, live: c.already, body: body,
+		key: appliedKey{kind: t.gvk, owner: c.write.FieldManager, subresource: t.subresource},
 	}
-	if _, ok := any(*new(T)).(*metav1.PartialObjectMetadata); ok {
-		return nil, fmt.Errorf("apply %s: client.UnlessAlready wants a handle of the whole kind, metadata does not tell enough", key.Name)
-	}
-	if len(c.dryRun) == 0 {
-		a.memory = t.client.applied
+	if c.compare && t.form == inMetadata {
+		return nil, fmt.Errorf("%s: client.UnlessAlready wants a handle of the whole kind, metadata does not tell enough", t.doing(applying, key))
 	}
 	if c.already == nil {
 		return a, nil
 	}
 	if _, ok := c.already.(T); !ok {
-		return nil, fmt.Errorf("apply %s: client.UnlessAlready was given a %T, not a %T", key.Name, c.already, *new(T))
+		return nil, fmt.Errorf("%s: client.UnlessAlready was given a %T, not a %T", t.doing(applying, key), c.already, *new(T))
 	}
 	if is := keyOf(c.already); is != key {
-		return nil, fmt.Errorf("apply %s: client.UnlessAlready was given another object, %s", key, is)
+		return nil, fmt.Errorf("%s: client.UnlessAlready was given another object, %s", t.doing(applying, key), is)
 	}
-	a.live = c.already
 	return a, nil
 }
 
-// done says whether the last such call has sent the same, and the object is as it was answered then. If not, that is forgotten:
-// the call to come may fail, and still have changed it.
+// done reports whether the last call sent the same, and the object is still as it was answered. If
+// not, that call is forgotten: the next one may fail and still change the object.
 func (a *application) done() bool {
-	if a.memory == nil || a.live == nil {
+	if !a.compare || a.live == nil {
 		return false
 	}
 	a.key.uid = a.live.GetUID()
-	last, ok := a.memory.Get(a.key)
+	last, ok := a.client.applied.Get(a.key)
 	if !ok {
 		return false
 	}
 	if sum, ok := a.sum(a.live); ok && sum == last {
 		return true
 	}
-	a.memory.Remove(a.key)
+	a.client.applied.Remove(a.key)
 	return false
 }
 
 func (a *application) remember(answer Object) {
-	if a.memory == nil {
+	if !a.compare {
 		return
 	}
 	a.key.uid = answer.GetUID()
 	if sum, ok := a.sum(answer); ok && a.key.uid != "" {
-		a.memory.Add(a.key, sum, appliedFor)
+		a.client.applied.Add(a.key, sum, appliedFor)
 	}
 }
 
-// sum is the hash of the request and of what counts of the object.
+// sum returns the hash of the request and of what counts of the object.
 func (a *application) sum(obj Object) (sum [sha256.Size]byte, ok bool) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -157,12 +154,12 @@ func (a *application) sum(obj Object) (sum [sha256.Size]byte, ok bool) {
 	return [sha256.Size]byte(hash.Sum(nil)), true
 }
 
-// skipped tells of an apply that was not sent.
-func (t target) skipped(ctx context.Context, r schema.GroupVersionResource, subresource string) {
+// skipped reports an apply that was not sent.
+func (t target) skipped(ctx context.Context, r schema.GroupVersionResource) {
 	if t.client.hooks.Skipped == nil {
 		return
 	}
-	s := hook.SkippedApply{Group: r.Group, Version: r.Version, Resource: r.Resource, Subresource: subresource}
+	s := hook.SkippedApply{Group: r.Group, Version: r.Version, Resource: r.Resource, Subresource: t.subresource}
 	if l := ledger.Of(ctx); l != nil {
 		s.Controller = l.Origin().Controller
 	}

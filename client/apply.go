@@ -10,130 +10,113 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// ApplyConfiguration says which fields an object should have: a generated one, such as DeploymentApplyConfiguration of
-// k8s.io/client-go/applyconfigurations/apps/v1, or what controller-gen makes of a type of your own, or
-// [UnstructuredConfiguration]. It must carry the object's name, and its namespace if the kind has one. An owner reference in
-// the form that it wants comes from cache.Handle.OwnerRef.
+// ApplyConfiguration names the fields that an object should have. It is a generated type, such as
+// DeploymentApplyConfiguration of k8s.io/client-go/applyconfigurations/apps/v1 or what controller-gen
+// makes of your own type, or [UnstructuredConfiguration]. It must have the object's name, and the
+// namespace if the kind is namespaced. cache.Handle.OwnerRef returns an owner reference in its form.
 type ApplyConfiguration interface {
 	GetName() *string
 	GetNamespace() *string
 }
 
-// UnstructuredConfiguration makes an apply configuration of an unstructured object: it names the fields that are in it. An
-// object that was read from the API server is not one; it would name all of its fields.
+// UnstructuredConfiguration returns an apply configuration with the fields of an unstructured object.
+// Do not give an object that was read: it would name all of its fields.
 func UnstructuredConfiguration(u *unstructured.Unstructured) ApplyConfiguration {
-	return &unstructuredConfiguration{u}
-}
-
-type unstructuredConfiguration struct{ u *unstructured.Unstructured }
-
-func (c *unstructuredConfiguration) GetName() *string {
-	return c.text((*unstructured.Unstructured).GetName)
-}
-
-func (c *unstructuredConfiguration) GetNamespace() *string {
-	return c.text((*unstructured.Unstructured).GetNamespace)
-}
-
-func (c *unstructuredConfiguration) GetKind() *string {
-	return c.text((*unstructured.Unstructured).GetKind)
-}
-
-func (c *unstructuredConfiguration) GetAPIVersion() *string {
-	return c.text((*unstructured.Unstructured).GetAPIVersion)
-}
-
-func (c *unstructuredConfiguration) text(get func(*unstructured.Unstructured) string) *string {
-	if c.u == nil {
-		return nil
+	c := &unstructuredConfiguration{object: u}
+	c.ObjectMetaApplyConfiguration = metaac.ObjectMeta()
+	if u != nil {
+		c.TypeMetaApplyConfiguration = *metaac.TypeMeta().WithKind(u.GetKind()).WithAPIVersion(u.GetAPIVersion())
+		c.WithName(u.GetName()).WithNamespace(u.GetNamespace())
 	}
-	s := get(c.u)
-	return &s
+	return c
+}
+
+type unstructuredConfiguration struct {
+	metaac.TypeMetaApplyConfiguration
+	*metaac.ObjectMetaApplyConfiguration
+
+	object *unstructured.Unstructured
 }
 
 // MarshalJSON implements json.Marshaler.
 func (c *unstructuredConfiguration) MarshalJSON() ([]byte, error) {
-	if len(c.u.GetManagedFields()) > 0 {
+	if len(c.object.GetManagedFields()) > 0 {
 		return nil, errors.New("it has managedFields: give only the fields that are wanted, not an object that was read")
 	}
-	return json.Marshal(c.u.Object)
+	return json.Marshal(c.object.Object)
 }
 
-// Apply creates the object or brings the fields that the configuration names to their value, by server-side apply, and
-// returns the object as stored. Fields that this field owner applied before and no longer names are removed. Conflicts
-// with other field owners are forced, since a controller is the authority on what it applies. With [UnlessAlready] it is not
-// sent when it would change nothing.
+// Apply creates the object, or sets the fields that the configuration names, by server-side apply. It
+// returns the object as stored. Fields that this field owner applied before and no longer names are
+// removed. Conflicts with other field owners are forced. With [UnlessAlready] it is not sent when it
+// would change nothing.
 func (h *Handle[T]) Apply(ctx context.Context, desired ApplyConfiguration, options ...Option) (T, error) {
 	return h.apply(ctx, desired, "", options)
 }
 
-// ApplyStatus does the same with the object's status. The object must exist. Where the kind has no status subresource, the
-// error is a *[NotServedError].
+// ApplyStatus is Apply for the status. The object must exist. If the kind has no status subresource,
+// the error is a *[NotServedError].
 func (h *Handle[T]) ApplyStatus(ctx context.Context, desired ApplyConfiguration, options ...Option) (T, error) {
 	return h.apply(ctx, desired, "status", options)
 }
 
 func (h *Handle[T]) apply(ctx context.Context, desired ApplyConfiguration, subresource string, options []Option) (T, error) {
-	c, err := h.call(applying, "apply", options)
+	t := h.target
+	t.subresource = subresource
+	c, err := t.call(applying, options)
 	if err != nil {
 		return *new(T), err
 	}
-	key, body, err := h.configuration(desired, h.gvk.Kind, h.gvk.GroupVersion().String())
+	key, body, err := t.configuration(desired, t.gvk)
 	if err != nil {
 		return *new(T), err
 	}
-	m, err := h.mapping(ctx, key.Namespace)
-	if err != nil {
-		return *new(T), fmt.Errorf("apply %s: %w", key.Name, err)
-	}
-	w, err := h.dial(h.target, m.Resource, key.Namespace)
-	if err != nil {
-		return *new(T), err
-	}
-	a, err := newApplication[T](h.target, c, key, subresource, body)
+	a, err := newApplication[T](t, c, key, body)
 	if err != nil {
 		return *new(T), err
 	}
 	if a.done() {
-		h.skipped(ctx, m.Resource, subresource)
+		m, err := t.mapping(ctx, applying, key.Namespace)
+		if err != nil {
+			return *new(T), err
+		}
+		t.skipped(ctx, m.Resource)
 		return c.already.DeepCopyObject().(T), nil //nolint:forcetypeassert // newApplication has seen it
 	}
-	var subresources []string
-	if subresource != "" {
-		subresources = append(subresources, subresource)
+	obj, err := sendPatch[T](ctx, t, applying, key, types.ApplyYAMLPatchType, body, c)
+	if err == nil {
+		a.remember(obj)
 	}
-	obj, err := w.Patch(ctx, key.Name, types.ApplyYAMLPatchType, body, c.apply(), subresources...)
-	if err != nil {
-		return h.answer(ctx, obj, h.sized("apply", key, err), subresource)
-	}
-	a.remember(obj)
-	return obj, nil
+	return obj, err
 }
 
 // configuration reads an apply configuration of a kind.
-func (t target) configuration(desired ApplyConfiguration, kind, apiVersion string) (types.NamespacedName, []byte, error) {
+func (t target) configuration(desired ApplyConfiguration, kind schema.GroupVersionKind) (types.NamespacedName, []byte, error) {
 	var key types.NamespacedName
 	if argument.IsNil(desired) || desired.GetName() == nil || *desired.GetName() == "" {
-		return key, nil, fmt.Errorf("apply %s: the configuration has no name", t.gvk.Kind)
+		return key, nil, fmt.Errorf("%s: the configuration has no name", t.doing(applying, key))
 	}
 	key.Name = *desired.GetName()
 	if ns := desired.GetNamespace(); ns != nil {
 		key.Namespace = *ns
 	}
-	if k, ok := desired.(interface{ GetKind() *string }); ok && k.GetKind() != nil && *k.GetKind() != kind {
-		return key, nil, fmt.Errorf("apply %s: the configuration is of a %s, not of a %s", key.Name, *k.GetKind(), kind)
+	if k, ok := desired.(interface{ GetKind() *string }); ok && k.GetKind() != nil && *k.GetKind() != kind.Kind {
+		return key, nil, fmt.Errorf("%s: the configuration is of a %s, not of a %s", t.doing(applying, key), *k.GetKind(), kind.Kind)
 	}
+	apiVersion := kind.GroupVersion().String()
 	if v, ok := desired.(interface{ GetAPIVersion() *string }); ok && v.GetAPIVersion() != nil && *v.GetAPIVersion() != apiVersion {
-		return key, nil, fmt.Errorf("apply %s: the configuration is of version %s, not of %s", key.Name, *v.GetAPIVersion(), apiVersion)
+		return key, nil, fmt.Errorf("%s: the configuration is of version %s, not of %s", t.doing(applying, key), *v.GetAPIVersion(), apiVersion)
 	}
 	body, err := json.Marshal(desired)
 	if err != nil {
-		return key, nil, fmt.Errorf("apply %s: %w", key.Name, err)
+		return key, nil, fmt.Errorf("%s: %w", t.doing(applying, key), err)
 	}
 	return key, body, nil
 }

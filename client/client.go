@@ -16,9 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 
@@ -63,16 +61,12 @@ type Client struct {
 	http       *http.Client
 	scheme     *runtime.Scheme
 	codecs     serializer.CodecFactory
-	params     runtime.ParameterCodec
 	fieldOwner string
 	hooks      hook.Client
 	applied    *cache.LRUExpireCache // hashes, by appliedKey; see UnlessAlready
 	warnings   *warnings             // nil if the configuration has a handler of its own
 
-	// Guarded by the mutex of resources.
-	rests     map[schema.GroupVersionKind]rest.Interface
-	dynamics  map[schema.GroupVersionKind]dynamic.Interface
-	metadatas map[schema.GroupVersionKind]metadata.Interface
+	rests map[restKey]rest.Interface // guarded by the mutex of resources
 }
 
 // New makes a client of a copy of cfg. It makes no request. QPS 0 in cfg means no client-side limit, where client-go's
@@ -89,7 +83,11 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		return nil, err
 	}
 	cfg = ownConfig(cfg)
-	warnings := handleWarnings(cfg)
+	var handler *warnings
+	if cfg.WarningHandler == nil && cfg.WarningHandlerWithContext == nil {
+		handler = &warnings{}
+		cfg.WarningHandlerWithContext = handler.of(schema.GroupVersionKind{})
+	}
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
 	}
@@ -122,14 +120,11 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		http:       httpClient,
 		scheme:     o.Scheme,
 		codecs:     codecs,
-		params:     runtime.NewParameterCodec(o.Scheme),
 		fieldOwner: o.FieldOwner,
 		hooks:      *o.Hooks,
 		applied:    cache.NewLRUExpireCache(maxApplied),
-		warnings:   warnings,
-		rests:      map[schema.GroupVersionKind]rest.Interface{},
-		dynamics:   map[schema.GroupVersionKind]dynamic.Interface{},
-		metadatas:  map[schema.GroupVersionKind]metadata.Interface{},
+		warnings:   handler,
+		rests:      map[restKey]rest.Interface{},
 	}, nil
 }
 

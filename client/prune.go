@@ -14,12 +14,13 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// Prune deletes those of the objects that owner controls (metav1.IsControlledBy) and that keep does not want, and returns what
-// it has deleted. Objects that owner does not control, and those that are being deleted already, are left alone, so that
-// objects may be whatever a list returned, of a cache or live. Each is deleted with its UID as precondition, in the background
-// unless options say otherwise; one that is gone, or whose name has passed to another object, is no error and is not returned.
-// What could not be deleted does not keep it from the others: the errors are joined, and each names its object. It stops when
-// ctx ends.
+// Prune deletes those objects that owner controls (metav1.IsControlledBy) and keep does not want. It
+// returns the deleted ones. Other objects, and those that are being deleted, are left alone, so that
+// objects may be any list, cached or live.
+//
+// Each delete has the UID as precondition. An object that is gone, or was replaced by another of the
+// same name, is no error and is not returned. Failures are joined, each names its object, and the
+// others are still deleted. Prune stops when ctx ends.
 func (h *Handle[T]) Prune(ctx context.Context, owner metav1.Object, objects []T, keep func(T) bool, options ...Option) (deleted []T, err error) {
 	switch {
 	case h.err != nil:
@@ -29,7 +30,7 @@ func (h *Handle[T]) Prune(ctx context.Context, owner metav1.Object, objects []T,
 	case keep == nil:
 		return nil, fmt.Errorf("prune %s: keep is nil; to keep none, give a func that says so", h.gvk.Kind)
 	}
-	if _, err := h.call(deleting, "prune", options); err != nil {
+	if _, err := newCall("prune "+h.gvk.Kind, deleting, "", options); err != nil {
 		return nil, err
 	}
 	var failed []error

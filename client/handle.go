@@ -29,7 +29,7 @@ type Handle[T Object] struct{ target }
 // on the handle returns an error.
 func For[T Object](c *Client) *Handle[T] {
 	t := target{client: c, form: formOf[T]()}
-	if t.gvk, t.err = kindOf[T](c); t.err != nil {
+	if t.gvk, t.err = kindOf[T](c, schema.GroupVersionKind{}); t.err != nil {
 		t.err = fmt.Errorf("client.For[%s]: %w", reflect.TypeFor[T](), t.err)
 	}
 	return &Handle[T]{t}
@@ -40,53 +40,42 @@ func For[T Object](c *Client) *Handle[T] {
 // deletes, but cannot create or update. For any other T the scheme must have that kind for it. It
 // makes no request.
 func ForKind[T Object](c *Client, kind schema.GroupVersionKind) *Handle[T] {
-	t := target{client: c, gvk: kind, form: formOf[T]()}
-	if t.err = checkKind[T](c, kind); t.err != nil {
+	t := target{client: c, form: formOf[T]()}
+	if kind.Kind == "" || kind.Version == "" {
+		t.err = fmt.Errorf("the kind is %q in version %q; name both", kind.Kind, kind.Version)
+	} else {
+		t.gvk, t.err = kindOf[T](c, kind)
+	}
+	if t.err != nil {
 		t.err = fmt.Errorf("client.ForKind[%s]: %w", reflect.TypeFor[T](), t.err)
 	}
 	return &Handle[T]{t}
 }
 
-var errSaysNoKind = errors.New("the type says no kind; give the Go type of one, or name it with client.ForKind")
-
-func kindOf[T Object](c *Client) (schema.GroupVersionKind, error) {
-	kinds, err := kindsOf[T](c)
-	if err != nil {
-		return schema.GroupVersionKind{}, err
-	}
-	return kinds[0], nil
-}
-
-func kindsOf[T Object](c *Client) ([]schema.GroupVersionKind, error) {
+// kindOf returns the kind of T, which must be want unless that is empty.
+func kindOf[T Object](c *Client, want schema.GroupVersionKind) (schema.GroupVersionKind, error) {
 	if c == nil {
-		return nil, errors.New("the client is nil; client.New makes one")
+		return want, errors.New("the client is nil; client.New makes one")
 	}
 	if reflect.TypeFor[T]().Kind() != reflect.Pointer {
-		return nil, errors.New("give a pointer to an API type, such as *corev1.Pod")
+		return want, errors.New("give a pointer to an API type, such as *corev1.Pod")
 	}
 	if formOf[T]() != typed {
-		return nil, errSaysNoKind
+		if want.Empty() {
+			return want, errors.New("the type says no kind; give the Go type of one, or name it with client.ForKind")
+		}
+		return want, nil
 	}
 	kinds, _, err := c.scheme.ObjectKinds(newObject[T]())
-	if err != nil {
-		return nil, fmt.Errorf("the scheme does not know the type; add its package with AddToScheme: %w", err)
-	}
-	return kinds, nil
-}
-
-func checkKind[T Object](c *Client, kind schema.GroupVersionKind) error {
-	kinds, err := kindsOf[T](c)
 	switch {
-	case kind.Kind == "" || kind.Version == "":
-		return fmt.Errorf("the kind is %q in version %q; name both", kind.Kind, kind.Version)
-	case errors.Is(err, errSaysNoKind):
-		return nil
 	case err != nil:
-		return err
-	case !slices.Contains(kinds, kind):
-		return fmt.Errorf("the type is %s, not %s", said(kinds[0]), said(kind))
+		return want, fmt.Errorf("the scheme does not know the type; add its package with AddToScheme: %w", err)
+	case want.Empty():
+		return kinds[0], nil
+	case !slices.Contains(kinds, want):
+		return want, fmt.Errorf("the type is %s, not %s", said(kinds[0]), said(want))
 	}
-	return nil
+	return want, nil
 }
 
 // Served asks the API server whether it serves the kind now. The error is nil, a *[NotServedError],

@@ -45,7 +45,7 @@ func SubresourceOf[S, T Object](h *Handle[T], name string) *Subresource[S] {
 	if name == "" {
 		err = errors.New("the name is empty")
 	} else if s.form != inUnstructured {
-		s.object, err = kindOf[S](h.client)
+		s.object, err = kindOf[S](h.client, schema.GroupVersionKind{})
 	}
 	if err != nil {
 		s.err = fmt.Errorf("client.SubresourceOf[%s]: %w", reflect.TypeFor[S](), err)
@@ -136,23 +136,22 @@ func (s *Subresource[S]) Apply(ctx context.Context, desired ApplyConfiguration, 
 	return sendPatch[S](ctx, s.target, applying, key, types.ApplyYAMLPatchType, body, c)
 }
 
-// kind returns the kind that the API server names for the subresource. If it is not known, the API
-// server is asked again.
+// kind returns the kind that the API server names for the subresource. If it names none, it is asked
+// again: a CRD may have been updated.
 func (s *Subresource[S]) kind(ctx context.Context) (schema.GroupVersionKind, error) {
 	if s.err != nil {
-		return schema.GroupVersionKind{}, s.err
+		return s.object, s.err
 	}
-	if _, err := s.client.Mapping(ctx, s.gvk); err != nil {
-		return schema.GroupVersionKind{}, err
-	}
-	r := s.client.subresource(s.gvk, s.subresource)
-	if r == nil {
-		s.client.Forget(s.gvk)
+	var r *metav1.APIResource
+	for try := 0; r == nil; try++ {
+		if try == 2 {
+			return s.object, &NotServedError{Kind: s.gvk, Subresource: s.subresource, Host: s.client.config.Host}
+		}
 		if _, err := s.client.Mapping(ctx, s.gvk); err != nil {
-			return schema.GroupVersionKind{}, err
+			return s.object, err
 		}
 		if r = s.client.subresource(s.gvk, s.subresource); r == nil {
-			return schema.GroupVersionKind{}, &NotServedError{Kind: s.gvk, Subresource: s.subresource, Host: s.client.config.Host}
+			s.client.Forget(s.gvk)
 		}
 	}
 	served := schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}

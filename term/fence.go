@@ -13,7 +13,38 @@ import (
 	"net/http/httptrace"
 	"sync"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/ledger"
 )
+
+// ErrFenced is what every [FencedError] is.
+var ErrFenced = errors.New("refused by the fence")
+
+// FencedError is the error of a request that was refused because another process may lead.
+// errors.Is finds [ErrFenced], and the cause with which the term was ended.
+type FencedError struct {
+	// Controller made the request, empty if it was made without a ledger.
+	Controller string
+	// Request is what was to be sent.
+	Request ledger.Request
+	// Uncertain reports that something may have been sent: the request was refused between the
+	// connection and the first byte.
+	Uncertain bool
+	// Err is why the request was refused.
+	Err error
+}
+
+// Error names the controller, the request and the reason.
+func (e *FencedError) Error() string {
+	s := ""
+	if e.Controller != "" {
+		s = "controller " + e.Controller + ": "
+	}
+	return s + "the request to " + e.Request.String() + " is " + ErrFenced.Error() + ": " + e.Err.Error()
+}
+
+// Unwrap returns ErrFenced and the reason.
+func (e *FencedError) Unwrap() []error { return []error{ErrFenced, e.Err} }
 
 // fence lets requests pass while a term is trusted.
 type fence struct {
@@ -29,21 +60,20 @@ type fence struct {
 	armed   bool
 }
 
-// Extend records that the Lease was renewed by a request that was sent at start: the trust lasts
-// from then. A term whose trust was over is trusted once more, because the Lease is still its own.
-// A term that was ended stays so, and an earlier start changes nothing.
+// Extend records that a request sent at start has renewed the Lease: the trust lasts from then. A term
+// whose trust was over is trusted once more, because the Lease is still its own. A term that was
+// ended stays so, and an earlier start changes nothing.
 func (f *fence) Extend(start time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if start.After(f.start) {
 		f.start = start
-		f.trust.renew()
+		f.trust.lost = false
 	}
 }
 
-// End ends the trust at once: the Lease is lost or about to be released. From now on requests are
-// refused, also those that wait for a connection, with the cause, which may be nil. Only the first
-// call counts.
+// End ends the trust at once: the Lease is lost or about to be released. Requests are refused with the
+// cause, which may be nil, also those that wait for a connection. Only the first call counts.
 func (f *fence) End(cause error) {
 	if cause == nil {
 		cause = context.Canceled
@@ -62,8 +92,8 @@ func (f *fence) End(cause error) {
 }
 
 // Trusted returns nil while the term is trusted, else the reason; another process may lead then.
-// The trust is over as soon as the monotonic or the wall clock says so: the former may stand still
-// while a machine sleeps, the latter may be set back.
+// Either clock ends the trust: the monotonic one may stand still while a machine sleeps, the wall
+// clock may be set back.
 func (f *fence) Trusted() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,9 +138,6 @@ func (t *trust) over(mono, wall time.Duration) bool {
 	t.lost = t.lost || mono >= t.limit || wall >= t.limit
 	return t.lost
 }
-
-// renew starts the trust again.
-func (t *trust) renew() { t.lost = false }
 
 // RoundTrip makes a request through base, if it passes the fence. It is for transports. traced
 // reports that base calls the httptrace hooks of the request's context; otherwise a request that is

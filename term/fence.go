@@ -56,8 +56,7 @@ type fence struct {
 	start   time.Time // of the renewal
 	ended   error
 	waiting map[*passage]struct{} // requests that are not on the wire yet
-	timer   *time.Timer           // while armed, it runs until the trust ends, or ended before it was extended
-	armed   bool
+	timer   *time.Timer           // runs until the trust ends, or ended before it was extended; else nil
 }
 
 // Extend records that a request sent at start has renewed the Lease: the trust lasts from then. A term
@@ -79,16 +78,16 @@ func (f *fence) End(cause error) {
 		cause = context.Canceled
 	}
 	f.mu.Lock()
-	if f.ended == nil {
-		f.ended = fmt.Errorf("the term of leadership %s has ended: %w", f.name, cause)
-		close(f.done)
-		if f.timer != nil {
-			f.timer.Stop()
-		}
+	defer f.mu.Unlock()
+	if f.ended != nil {
+		return
 	}
-	refused := f.withdrawLocked(f.ended)
-	f.mu.Unlock()
-	cancelAll(refused)
+	f.ended = fmt.Errorf("the term of leadership %s has ended: %w", f.name, cause)
+	close(f.done)
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+	f.refuseLocked(f.ended)
 }
 
 // Trusted returns nil while the term is trusted, else the reason; another process may lead then.
@@ -140,16 +139,15 @@ func (t *trust) over(mono, wall time.Duration) bool {
 }
 
 // RoundTrip makes a request through base, if it passes the fence. It is for transports. traced
-// reports that base calls the httptrace hooks of the request's context; otherwise a request that is
-// refused on its way is Uncertain. A refused request fails with a *[FencedError] that has no
-// Controller and no Request yet.
+// means that base calls the httptrace hooks of the request's context; otherwise a request that is
+// refused on its way is Uncertain. The *[FencedError] has no Controller and no Request yet.
 func (f *fence) RoundTrip(base http.RoundTripper, req *http.Request, traced bool) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
-	p := &passage{fence: f, cancel: cancel}
+	p, first := &passage{fence: f, cancel: cancel}, waiting
 	if !traced {
-		p.stage = connected
+		first = connected
 	}
-	if why := f.enter(p); why != nil {
+	if why := f.admit(p, first); why != nil {
 		cancel(nil)
 		if req.Body != nil {
 			req.Body.Close()
@@ -191,60 +189,50 @@ type passage struct {
 	refused error
 }
 
-// enter lets a request wait, or returns why not.
-func (f *fence) enter(p *passage) error {
+// admit lets a request reach a stage, or returns why not. It is called again when there is a
+// connection: making it may have taken long, and the clock by which a timer runs may have stood still.
+func (f *fence) admit(p *passage, s stage) (refused error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if why := f.refusalLocked(); why != nil {
-		return why
+	if p.refused != nil {
+		return p.refused
 	}
-	f.waiting[p] = struct{}{}
+	if p.refused = f.refusalLocked(); p.refused != nil {
+		delete(f.waiting, p)
+		return p.refused
+	}
+	p.stage = s
+	f.waiting[p] = struct{}{} // again, if what was sent before must be sent once more
 	f.armLocked()
 	return nil
 }
 
 // armLocked starts the timer for the end of the trust.
 func (f *fence) armLocked() {
-	switch left := time.Until(f.start.Add(f.trust.limit)); {
-	case f.armed:
-		return
-	case f.timer == nil:
-		f.timer = time.AfterFunc(left, f.expire)
-	default:
-		f.timer.Reset(left)
+	if f.timer == nil {
+		f.timer = time.AfterFunc(time.Until(f.start.Add(f.trust.limit)), f.expire)
 	}
-	f.armed = true
 }
 
 // expire refuses the requests that still wait, unless the trust was extended.
 func (f *fence) expire() {
 	f.mu.Lock()
-	f.armed = false
-	var refused []*passage
+	defer f.mu.Unlock()
+	f.timer = nil
 	if why := f.refusalLocked(); why != nil {
-		refused = f.withdrawLocked(why)
+		f.refuseLocked(why)
 	} else if len(f.waiting) > 0 {
 		f.armLocked()
 	}
-	f.mu.Unlock()
-	cancelAll(refused)
 }
 
-// withdrawLocked refuses the requests that wait. The caller cancels them.
-func (f *fence) withdrawLocked(why error) []*passage {
-	var all []*passage
+// refuseLocked refuses the requests that wait.
+func (f *fence) refuseLocked(why error) {
 	for p := range f.waiting {
 		p.refused = why
-		all = append(all, p)
+		p.cancel(why)
 	}
 	clear(f.waiting)
-	return all
-}
-
-func cancelAll(refused []*passage) {
-	for _, p := range refused {
-		p.cancel(p.refused)
-	}
 }
 
 // leave returns how far the request has come, and why it was refused, if it was.
@@ -255,26 +243,8 @@ func (f *fence) leave(p *passage) (stage, error) {
 	return p.stage, p.refused
 }
 
-// connect reads the clocks once more when there is a connection: making it may have taken long, and
-// the clock by which a timer runs may have stood still.
-func (f *fence) connect(p *passage) (refused error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if p.refused != nil {
-		return p.refused
-	}
-	if p.refused = f.refusalLocked(); p.refused != nil {
-		delete(f.waiting, p)
-		return p.refused
-	}
-	p.stage = connected
-	f.waiting[p] = struct{}{} // again, if what was sent before must be sent once more
-	f.armLocked()
-	return nil
-}
-
 func (p *passage) gotConn(info httptrace.GotConnInfo) {
-	why := p.fence.connect(p)
+	why := p.fence.admit(p, connected)
 	if why == nil {
 		return
 	}

@@ -1,14 +1,20 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire reads an object's metadata from its bytes, and no more: JSON, protobuf and CBOR. It
-// leaves empty what it cannot read, never panics, and does not validate the rest.
+// Package wire reads an object's metadata from its bytes: JSON, protobuf and CBOR. What it cannot read
+// stays empty. It never panics, and does not validate the rest.
 //
-// Of JSON and protobuf it also reads a beginning, and allocates nothing: the byte slices of an
+// It also reads the beginning of JSON and protobuf, and allocates nothing: the byte slices of an
 // [Object] alias the input.
 package wire
 
-import "strings"
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+)
 
 // Format is the encoding of an object.
 type Format uint8
@@ -21,8 +27,7 @@ const (
 	CBOR
 )
 
-// FormatOf returns the format of a Content-Type. An apply patch in YAML may be JSON, and is read if it
-// is.
+// FormatOf returns the format of a Content-Type. An apply patch in YAML may be JSON.
 func FormatOf(contentType string) Format {
 	mediaType, params, _ := strings.Cut(contentType, ";")
 	mediaType = strings.TrimSpace(mediaType)
@@ -51,4 +56,60 @@ func Read(f Format, data []byte, o Options) (obj Object, whole bool) {
 		return readCBOR(data, o)
 	}
 	return Object{}, false
+}
+
+// readCBOR decodes all and reads it as JSON. The encoder of Kubernetes sorts the fields by length, so
+// metadata comes after spec and status, and a beginning is no use.
+func readCBOR(data []byte, o Options) (Object, bool) {
+	var all map[string]any
+	if direct.Unmarshal(data, &all) != nil {
+		return Object{}, false
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return Object{}, false
+	}
+	return readJSON(text, o)
+}
+
+// Object is what was read of an object, or of a metav1.Status.
+type Object struct {
+	Kind []byte
+
+	Name, Namespace, UID, ResourceVersion []byte
+	Generation                            int64
+	// Deleting reports that there is a deletionTimestamp. Grace is deletionGracePeriodSeconds, or 0.
+	Deleting bool
+	Grace    int64
+	// Finalizers reports that metadata.finalizers is not empty.
+	Finalizers bool
+	// Metadata reports that the metadata was read to its end, so that empty fields are empty there.
+	Metadata bool
+
+	// Status, StatusName and StatusUID are of a metav1.Status: Success or Failure, and the details'
+	// name and uid.
+	Status, StatusName, StatusUID []byte
+
+	// DryRun and Precondition are of metav1.DeleteOptions, also inside an Eviction: whether dryRun is
+	// not empty, and the uid of the preconditions.
+	DryRun       bool
+	Precondition []byte
+}
+
+// Stored reports that the UID and the version of an object were read: the rest can be skipped.
+func (o *Object) Stored() bool {
+	return o.Metadata && len(o.UID) > 0 && len(o.ResourceVersion) > 0
+}
+
+// IsList reports whether the kind is that of a list, or a Table.
+func (o *Object) IsList() bool {
+	return bytes.HasSuffix(o.Kind, []byte("List")) || string(o.Kind) == "Table"
+}
+
+// Options configures Read.
+type Options struct {
+	// Each is called for each object of a list or a Table. Nil: they are not looked into.
+	Each func(Object)
+	// Enough stops as soon as the object is known to be Stored.
+	Enough bool
 }

@@ -21,15 +21,13 @@ import (
 )
 
 const (
-	// firstLook is how much of an answer is kept before it is looked at for the first time, unless it ends before.
-	firstLook = 4 << 10
-	// answerLimit is how much is kept at most. An object's metadata is near its beginning.
-	answerLimit = 1 << 20
+	firstLook   = 4 << 10 // how much of an answer is kept before it is looked at, unless it ends before
+	answerLimit = 1 << 20 // how much is kept at most; metadata is near the beginning
 )
 
-// answered enters the head of the answer, and has the body of the answer to a write read along with
-// the caller.
-func answered(e *exchange, req *http.Request, resp *http.Response) {
+// answered enters the head of the answer. The body of the answer to a write is read along with the
+// caller.
+func (e *exchange) answered(req *http.Request, resp *http.Response) {
 	mayHaveWritten := false
 	e.entry.Update(func(w *ledger.Write) {
 		w.Took, w.Status = time.Since(w.Started), resp.StatusCode
@@ -58,10 +56,12 @@ func answered(e *exchange, req *http.Request, resp *http.Response) {
 	case encoding != "" && encoding != "identity" && encoding != "gzip":
 		e.unread(fmt.Sprintf("the answer is encoded as %q, which cannot be read", encoding))
 	default:
-		resp.Body = &answer{
+		a := &answer{
 			exchange: e, format: format, contentType: contentType, gzip: encoding == "gzip", decode: wanted(e.ledger, e.entry.Request()),
 			getBody: req.GetBody, sentAs: req.Header.Get("Content-Type"), body: resp.Body, next: firstLook,
 		}
+		a.whole = a.gzip || a.decode || a.collects()
+		resp.Body = a
 	}
 }
 
@@ -72,12 +72,13 @@ type answer struct {
 	format      wire.Format
 	contentType string
 	gzip        bool
-	decode      bool                          // the object is wanted, not only what tells it
-	getBody     func() (io.ReadCloser, error) // the request's
-	sentAs      string                        // its Content-Type
+	decode      bool                          // the object is wanted, not only its metadata
+	whole       bool                          // a beginning will not do
+	getBody     func() (io.ReadCloser, error) // of the request
+	sentAs      string                        // the request's Content-Type
 
 	mu   sync.Mutex    // guards what follows: a body may be closed while it is read
-	body io.ReadCloser // nil when it was closed: a ledger is not to keep it
+	body io.ReadCloser // nil after Close, so that a ledger does not keep it
 	seen *[]byte       // what the caller has read so far; nil at first
 	next int           // how much of it there must be for another look
 	done bool          // nothing more needs to be seen
@@ -101,21 +102,21 @@ func (a *answer) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (a *answer) Close() error {
 	a.mu.Lock()
-	body := a.body
-	a.body = nil
+	body, unfinished := a.body, !a.done
+	a.body, a.done = nil, true
 	a.mu.Unlock()
 	if body == nil {
 		return nil
 	}
 	err := body.Close()
-	if a.finish() {
+	if unfinished {
 		a.look("it was closed before its end")
 	}
 	return err
 }
 
-// see keeps what the caller has read. look says that nobody else looks at it any more, and that it is time to; end is why
-// there will be no more, empty if all of it is there.
+// see keeps what the caller has read. look reports that it is time to look at it, and that nothing
+// will be added any more. end is why there is no more, or empty if it is complete.
 func (a *answer) see(p []byte, err error) (look bool, end string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -123,7 +124,7 @@ func (a *answer) see(p []byte, err error) (look bool, end string) {
 		return false, ""
 	}
 	if a.seen == nil {
-		a.seen = a.buffers.get()
+		a.seen = a.rt.server.buffers.get()
 	}
 	*a.seen = append(*a.seen, p[:min(len(p), answerLimit+1-len(*a.seen))]...)
 	switch {
@@ -134,10 +135,11 @@ func (a *answer) see(p []byte, err error) (look bool, end string) {
 		end = "it was cut off: " + err.Error()
 	case len(*a.seen) > answerLimit:
 		end = "it has more than 1 MiB, and not at its beginning what was looked for"
+	case a.whole:
+		return false, ""
 	default:
 		a.next *= 4
-		obj, _ := a.peek(*a.seen)
-		if !obj.Stored() {
+		if obj, _ := wire.Read(a.format, *a.seen, wire.Options{Enough: true}); !obj.Stored() {
 			return false, ""
 		}
 	}
@@ -145,27 +147,11 @@ func (a *answer) see(p []byte, err error) (look bool, end string) {
 	return true, end
 }
 
-func (a *answer) finish() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	first := !a.done
-	a.done = true
-	return first
-}
-
-// peek reads one object as far as there is something that tells it.
-func (a *answer) peek(data []byte) (wire.Object, bool) {
-	if a.gzip || a.decode || a.collects() { // only the whole will do
-		return wire.Object{}, false
-	}
-	return wire.Read(a.format, data, wire.Options{Enough: true})
-}
-
 // look reads what was seen and enters it in the ledger. It is called once.
 func (a *answer) look(end string) {
 	var data []byte
 	if a.seen != nil {
-		defer a.buffers.put(a.seen)
+		defer a.rt.server.buffers.put(a.seen)
 		data = *a.seen
 	}
 	defer func() { a.seen, a.getBody = nil, nil }()
@@ -192,7 +178,7 @@ func (a *answer) object(data []byte, end string) {
 	unchanged := obj.Stored() && a.named(obj.ResourceVersion)
 	var decoded runtime.Object
 	if a.decode && end == "" && obj.Stored() {
-		decoded = decode(a.Codecs, a.format, a.contentType, data, string(obj.Kind))
+		decoded = decode(a.rt.Codecs, a.format, a.contentType, data, string(obj.Kind))
 	}
 	a.entry.Update(func(w *ledger.Write) {
 		switch {
@@ -228,7 +214,7 @@ func (a *answer) named(version []byte) bool {
 		return false
 	}
 	same := false
-	a.buffers.sent(a.getBody, func(body []byte) {
+	a.rt.server.buffers.sent(a.getBody, func(body []byte) {
 		if !bytes.Contains(body, version) {
 			return // the usual case, and a quick one
 		}
@@ -266,10 +252,11 @@ func (a *answer) collection(data []byte, end string) {
 			w.Unknown = "the answer does not list what was deleted"
 		}
 	})
+	if a.term == nil {
+		return
+	}
 	for i := range items {
-		if a.term != nil {
-			a.term.Wrote(&items[i])
-		}
+		a.term.Wrote(&items[i])
 	}
 }
 

@@ -1,6 +1,12 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package transport is what every client.Client puts below its requests. It enters them in the
+// ledger of their context, lets them pass the fence of their term, and refuses redirects that would
+// send credentials elsewhere. [Wrap] installs it.
+//
+// It reads the answer to a write while the caller reads it: nothing is read ahead, held back or
+// changed. Answers to reads, watches, logs and upgraded connections are not looked at.
 package transport
 
 import (
@@ -11,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
@@ -20,9 +28,15 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// roundTripper enters requests in the ledger of their context, and lets them pass while the term in
-// it is trusted. Of a request it changes only the user agent, of an answer nothing, except that some
-// redirects are errors.
+// Options configures Wrap.
+type Options struct {
+	Codecs serializer.CodecFactory // decode the written objects that a ledger wants
+	Hooks  hook.Client
+	Strict bool // refuse requests that may write and have no term
+}
+
+// roundTripper is the transport. It changes only the user agent of a request, and makes errors of
+// some redirects.
 type roundTripper struct {
 	Options
 
@@ -105,50 +119,40 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // attributed makes a request, and enters it in the ledger of its context, if it has one.
 func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
-	l := ledger.Of(req.Context())
+	ctx := req.Context()
+	l := ledger.Of(ctx)
+	request, precondition := t.server.read(req)
 	if l == nil {
-		t.unattributed(req)
-		resp, _, err := t.send(req, nil, "")
+		onPurpose := term.Decided(ctx) && term.Of(ctx) == nil || ctx.Value(ledger.ContextKey{}) != nil
+		if !onPurpose && t.Hooks.Unattributed != nil && request.Stores() {
+			event := eventOf(&request, "", "")
+			event.UserAgent = req.UserAgent()
+			t.Hooks.Unattributed(event)
+		}
+		resp, _, err := t.send(req, &request, "")
 		return resp, err
 	}
-	e := &exchange{Options: &t.Options, buffers: &t.server.buffers, ledger: l, term: term.Of(req.Context())}
-	request, precondition := t.server.read(req)
+	e := &exchange{rt: t, ledger: l, term: term.Of(ctx), precondition: precondition}
 	if err := l.Begin(&e.entry, request); err != nil {
 		closeBody(req)
 		return nil, err
 	}
-	e.precondition = precondition
 	controller := l.Origin().Controller
 	sign(req, t.userAgent, controller)
-	ended := req.Context().Err() != nil
+	ended := ctx.Err() != nil
 	resp, unsent, err := t.send(req, e.entry.Request(), controller)
 	if err != nil {
 		e.failed(err, unsent || ended)
 		return resp, err
 	}
-	answered(e, req, resp)
+	e.answered(req, resp)
 	return resp, nil
-}
-
-// unattributed reports a request that may write and has no ledger, unless that is on purpose.
-func (t *roundTripper) unattributed(req *http.Request) {
-	ctx := req.Context()
-	onPurpose := term.Decided(ctx) && term.Of(ctx) == nil || ctx.Value(ledger.ContextKey{}) != nil
-	if onPurpose || t.Hooks.Unattributed == nil || req.Method == http.MethodGet {
-		return
-	}
-	if r := t.server.known(req, nil); r.Stores() {
-		event := eventOf(r, "", "")
-		event.UserAgent = req.UserAgent()
-		t.Hooks.Unattributed(event)
-	}
 }
 
 var errNoTerm = errors.New("its context has no term of leadership; make it with a context that comes from that of the Reconcile or " +
 	"of the work that leads, or with term.Without if a replica that does not lead may make it, too")
 
-// send makes a request if it passes the fence. unsent reports that nothing was sent for certain. r
-// is what the request is, nil if that is not known yet.
+// send makes a request if it passes the fence. unsent reports that nothing was sent for certain.
 func (t *roundTripper) send(req *http.Request, r *ledger.Request, controller string) (resp *http.Response, unsent bool, err error) {
 	if under := term.Of(req.Context()); under != nil {
 		resp, err = under.RoundTrip(t.base, req, t.traced)
@@ -161,7 +165,7 @@ func (t *roundTripper) send(req *http.Request, r *ledger.Request, controller str
 		return resp, false, nil
 	}
 	if fenced, ok := errors.AsType[*term.FencedError](err); ok {
-		fenced.Controller, fenced.Request = controller, *t.server.known(req, r)
+		fenced.Controller, fenced.Request = controller, *r
 		return resp, !fenced.Uncertain, err
 	}
 	return resp, neverSent(err), err
@@ -176,11 +180,7 @@ func closeBody(req *http.Request) {
 
 // unfenced reports a request that may write and has no term, or refuses it.
 func (t *roundTripper) unfenced(req *http.Request, r *ledger.Request, controller string) error {
-	if term.Decided(req.Context()) || !t.Strict && t.Hooks.Unfenced == nil || req.Method == http.MethodGet {
-		return nil
-	}
-	r = t.server.known(req, r)
-	if !r.Stores() {
+	if term.Decided(req.Context()) || !t.Strict && t.Hooks.Unfenced == nil || !r.Stores() {
 		return nil
 	}
 	event := eventOf(r, controller, "")
@@ -198,4 +198,50 @@ func neverSent(err error) bool {
 	var op *net.OpError
 	var certificate *tls.CertificateVerificationError
 	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") || errors.As(err, &certificate)
+}
+
+// exchange is one request with a ledger, and its answer.
+type exchange struct {
+	rt           *roundTripper
+	ledger       *ledger.Ledger
+	term         *term.Term // nil: none
+	entry        ledger.Entry
+	precondition types.UID
+}
+
+// failed enters that there is no answer.
+func (e *exchange) failed(err error, unsent bool) {
+	e.entry.Update(func(w *ledger.Write) {
+		w.Took, w.Err = time.Since(w.Started), err
+		switch {
+		case unsent:
+			w.Effect, w.Unknown = "", ""
+		case w.Effect != "":
+			w.Effect, w.Unknown = ledger.Uncertain, "there was no answer: "+err.Error()
+		}
+	})
+	e.report()
+}
+
+// unread enters why the answer to a write does not contain the version.
+func (e *exchange) unread(why string) {
+	e.entry.Update(func(w *ledger.Write) { w.Unknown, w.UID = why, e.precondition })
+	e.report()
+}
+
+// report tells the term what was written, and calls the hook.
+func (e *exchange) report() {
+	if e.term == nil && e.rt.Hooks.Requested == nil {
+		return
+	}
+	var event hook.APIRequest
+	e.entry.Update(func(w *ledger.Write) {
+		if e.term != nil {
+			e.term.Wrote(w)
+		}
+		event = eventOf(&w.Request, e.ledger.Origin().Controller, w.Unknown)
+	})
+	if e.rt.Hooks.Requested != nil {
+		e.rt.Hooks.Requested(event)
+	}
 }

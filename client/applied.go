@@ -60,65 +60,56 @@ type appliedKey struct {
 	owner, subresource string
 }
 
-// application is one call of Apply.
-type application struct {
-	client  *Client
-	compare bool
-	key     appliedKey
-	body    []byte
-	live    Object // nil if unknown
-}
-
-func newApplication[T Object](t target, c call, key types.NamespacedName, body []byte) (*application, error) {
-	a := &application{
-		client: t.client, compare: c.compare && len(c.write.DryRun) == 0, live: c.already, body: body,
-		key: appliedKey{kind: t.gvk, owner: c.write.FieldManager, subresource: t.subresource},
-	}
+// checkLive returns an error if UnlessAlready was given something else than the object of an apply.
+func checkLive[T Object](t target, c call, key types.NamespacedName) error {
 	if c.compare && t.form == inMetadata {
-		return nil, fmt.Errorf("%s: client.UnlessAlready wants a handle of the whole kind, metadata does not tell enough", t.doing(applying, key))
+		return fmt.Errorf("%s: client.UnlessAlready wants a handle of the whole kind, metadata does not tell enough", t.doing(applying, key))
 	}
 	if c.already == nil {
-		return a, nil
+		return nil
 	}
 	if _, ok := c.already.(T); !ok {
-		return nil, fmt.Errorf("%s: client.UnlessAlready was given a %T, not a %T", t.doing(applying, key), c.already, *new(T))
+		return fmt.Errorf("%s: client.UnlessAlready was given a %T, not a %T", t.doing(applying, key), c.already, *new(T))
 	}
 	if is := keyOf(c.already); is != key {
-		return nil, fmt.Errorf("%s: client.UnlessAlready was given another object, %s", t.doing(applying, key), is)
+		return fmt.Errorf("%s: client.UnlessAlready was given another object, %s", t.doing(applying, key), is)
 	}
-	return a, nil
+	return nil
 }
 
-// done reports whether the last call sent the same, and the object is still as it was answered. If
+// applied reports whether the last call sent the same, and the object is still as it was answered. If
 // not, that call is forgotten: the next one may fail and still change the object.
-func (a *application) done() bool {
-	if !a.compare || a.live == nil {
+func (t target) applied(c call, body []byte) bool {
+	if !c.compare || c.already == nil || len(c.write.DryRun) > 0 {
 		return false
 	}
-	a.key.uid = a.live.GetUID()
-	last, ok := a.client.applied.Get(a.key)
+	key := t.appliedKey(c, c.already)
+	last, ok := t.client.applied.Get(key)
 	if !ok {
 		return false
 	}
-	if sum, ok := a.sum(a.live); ok && sum == last {
+	if sum, ok := t.sum(body, c.already); ok && sum == last {
 		return true
 	}
-	a.client.applied.Remove(a.key)
+	t.client.applied.Remove(key)
 	return false
 }
 
-func (a *application) remember(answer Object) {
-	if !a.compare {
+func (t target) remember(c call, body []byte, answer Object) {
+	if !c.compare || len(c.write.DryRun) > 0 || answer.GetUID() == "" {
 		return
 	}
-	a.key.uid = answer.GetUID()
-	if sum, ok := a.sum(answer); ok && a.key.uid != "" {
-		a.client.applied.Add(a.key, sum, appliedFor)
+	if sum, ok := t.sum(body, answer); ok {
+		t.client.applied.Add(t.appliedKey(c, answer), sum, appliedFor)
 	}
 }
 
+func (t target) appliedKey(c call, obj Object) appliedKey {
+	return appliedKey{t.gvk, obj.GetUID(), c.write.FieldManager, t.subresource}
+}
+
 // sum returns the hash of the request and of what counts of the object.
-func (a *application) sum(obj Object) (sum [sha256.Size]byte, ok bool) {
+func (t target) sum(body []byte, obj Object) (sum [sha256.Size]byte, ok bool) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return sum, false
@@ -126,7 +117,7 @@ func (a *application) sum(obj Object) (sum [sha256.Size]byte, ok bool) {
 	content = maps.Clone(content) // an unstructured object gives its own
 	delete(content, "apiVersion")
 	delete(content, "kind")
-	if a.key.subresource != "status" {
+	if t.subresource != "status" {
 		delete(content, "status")
 	}
 	if m, ok := content["metadata"].(map[string]any); ok {
@@ -148,8 +139,8 @@ func (a *application) sum(obj Object) (sum [sha256.Size]byte, ok bool) {
 		return sum, false
 	}
 	hash := sha256.New()
-	_, _ = fmt.Fprintf(hash, "%d\n", len(a.body))
-	_, _ = hash.Write(a.body)
+	_, _ = fmt.Fprintf(hash, "%d\n", len(body))
+	_, _ = hash.Write(body)
 	_, _ = hash.Write(data)
 	return [sha256.Size]byte(hash.Sum(nil)), true
 }

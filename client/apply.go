@@ -78,21 +78,20 @@ func (h *Handle[T]) apply(ctx context.Context, desired ApplyConfiguration, subre
 	if err != nil {
 		return *new(T), err
 	}
-	a, err := newApplication[T](t, c, key, body)
-	if err != nil {
+	if err := checkLive[T](t, c, key); err != nil {
 		return *new(T), err
 	}
-	if a.done() {
+	if t.applied(c, body) {
 		m, err := t.mapping(ctx, applying, key.Namespace)
 		if err != nil {
 			return *new(T), err
 		}
 		t.skipped(ctx, m.Resource)
-		return c.already.DeepCopyObject().(T), nil //nolint:forcetypeassert // newApplication has seen it
+		return c.already.DeepCopyObject().(T), nil //nolint:forcetypeassert // checkLive has seen it
 	}
 	obj, err := sendPatch[T](ctx, t, applying, key, types.ApplyYAMLPatchType, body, c)
 	if err == nil {
-		a.remember(obj)
+		t.remember(c, body, obj)
 	}
 	return obj, err
 }

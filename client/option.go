@@ -6,7 +6,6 @@ package client
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -42,27 +41,6 @@ type call struct {
 	delete  metav1.DeleteOptions
 	already Object // to compare with
 	compare bool   // UnlessAlready was given, perhaps without an object
-}
-
-// newCall reads the options of a call, which errors name as what.
-func newCall(what string, v verb, owner string, options []Option) (call, error) {
-	background, force := metav1.DeletePropagationBackground, true
-	c := call{write: metav1.PatchOptions{FieldManager: owner}, delete: metav1.DeleteOptions{PropagationPolicy: &background}}
-	if v == applying { // a controller is the authority on what it applies
-		c.write.Force = &force
-	}
-	for _, o := range options {
-		if o.set == nil {
-			continue
-		}
-		if !slices.Contains(o.fits, v) {
-			return call{}, fmt.Errorf("%s: client.%s is no option of it", what, o.name)
-		}
-		if err := o.set(&c); err != nil {
-			return call{}, fmt.Errorf("%s: client.%s: %w", what, o.name, err)
-		}
-	}
-	return c, nil
 }
 
 // DryRun makes the API server process a write, admission included, without storing the result. Every

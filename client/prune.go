@@ -30,7 +30,7 @@ func (h *Handle[T]) Prune(ctx context.Context, owner metav1.Object, objects []T,
 	case keep == nil:
 		return nil, fmt.Errorf("prune %s: keep is nil; to keep none, give a func that says so", h.gvk.Kind)
 	}
-	if _, err := newCall("prune "+h.gvk.Kind, deleting, "", options); err != nil {
+	if _, err := h.call(deleting, options); err != nil {
 		return nil, err
 	}
 	var failed []error

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,7 +51,26 @@ func (t target) call(v verb, options []Option) (call, error) {
 	if t.err != nil {
 		return call{}, t.err
 	}
-	return newCall(t.doing(v, types.NamespacedName{}), v, t.client.fieldOwner, options)
+	background, force := metav1.DeletePropagationBackground, true
+	c := call{
+		write:  metav1.PatchOptions{FieldManager: t.client.fieldOwner},
+		delete: metav1.DeleteOptions{PropagationPolicy: &background},
+	}
+	if v == applying { // a controller is the authority on what it applies
+		c.write.Force = &force
+	}
+	for _, o := range options {
+		if o.set == nil {
+			continue
+		}
+		if !slices.Contains(o.fits, v) {
+			return call{}, fmt.Errorf("%s: client.%s is no option of it", t.doing(v, types.NamespacedName{}), o.name)
+		}
+		if err := o.set(&c); err != nil {
+			return call{}, fmt.Errorf("%s: client.%s: %w", t.doing(v, types.NamespacedName{}), o.name, err)
+		}
+	}
+	return c, nil
 }
 
 // doing names a call in errors, such as "update the status of Deployment default/web".

@@ -26,7 +26,7 @@ const finalizerTries = 5
 // is stale, the object is read live and written again, up to 5 times. It is an error if the object is
 // being deleted, is gone (IsNotFound), or was replaced by another of the same name (IsConflict).
 func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string, options ...Option) (T, error) {
-	stored, err := h.finalizers(ctx, "add the finalizer to", obj, finalizer, options, func(live T) ([]string, error) {
+	return h.finalizers(ctx, "add the finalizer to", obj, finalizer, options, func(live T) ([]string, error) {
 		has := live.GetFinalizers()
 		if slices.Contains(has, finalizer) {
 			return has, nil
@@ -36,10 +36,6 @@ func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string
 		}
 		return append(slices.Clone(has), finalizer), nil
 	})
-	if err != nil {
-		return *new(T), err
-	}
-	return stored, nil
 }
 
 // RemoveFinalizer removes a finalizer as EnsureFinalizer adds it, and returns the object as stored. If
@@ -52,10 +48,7 @@ func (h *Handle[T]) RemoveFinalizer(ctx context.Context, obj T, finalizer string
 	if apierrors.IsNotFound(err) || errors.Is(err, errReplaced) {
 		return obj, nil
 	}
-	if err != nil {
-		return *new(T), err
-	}
-	return stored, nil
+	return stored, err
 }
 
 // errReplaced is the cause of a conflict: another object has the name now.
@@ -75,8 +68,11 @@ func (h *Handle[T]) finalizers(ctx context.Context, what verb, obj T, finalizer 
 	}
 	for try := 1; ; try++ {
 		finalizers, err := want(obj)
-		if err != nil || slices.Equal(finalizers, obj.GetFinalizers()) {
-			return obj, err
+		if err != nil {
+			return *new(T), err
+		}
+		if slices.Equal(finalizers, obj.GetFinalizers()) {
+			return obj, nil
 		}
 		data, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"uid": uid, "resourceVersion": obj.GetResourceVersion(), "finalizers": finalizers,

@@ -4,6 +4,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,10 +34,7 @@ type ListOptions struct {
 }
 
 func (o ListOptions) request() metav1.ListOptions {
-	r := metav1.ListOptions{Limit: int64(o.PageSize)}
-	if o.PageSize == 0 {
-		r.Limit = 500
-	}
+	r := metav1.ListOptions{Limit: int64(cmp.Or(o.PageSize, 500))}
 	if o.Labels != nil {
 		r.LabelSelector = o.Labels.String()
 	}

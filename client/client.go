@@ -66,6 +66,12 @@ type Client struct {
 	rests map[restKey]rest.Interface // guarded by the mutex of resources
 }
 
+// restKey identifies one of client-go's REST clients.
+type restKey struct {
+	kind  schema.GroupVersionKind
+	typed bool
+}
+
 // New makes a client from a copy of cfg. It makes no request. QPS 0 in cfg means no client-side limit,
 // where client-go's default is 5 requests per second. A limit holds for all kinds together, watches
 // excepted.

@@ -6,39 +6,12 @@ package client
 import (
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 )
-
-// form is what objects are decoded into.
-type form uint8
-
-const (
-	typed          form = iota // the Go type that the scheme has for the kind
-	inUnstructured             // *unstructured.Unstructured
-	inMetadata                 // *metav1.PartialObjectMetadata
-)
-
-func formOf[T Object]() form {
-	switch any(*new(T)).(type) {
-	case *unstructured.Unstructured:
-		return inUnstructured
-	case *metav1.PartialObjectMetadata:
-		return inMetadata
-	}
-	return typed
-}
-
-// restKey identifies one of client-go's REST clients.
-type restKey struct {
-	kind  schema.GroupVersionKind
-	typed bool
-}
 
 // RESTClient returns client-go's REST client for a kind: protobuf if its Go type supports it, else
 // JSON. It makes no request.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -22,20 +21,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
-
-// Object is a pointer to an API type, such as *appsv1.Deployment.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
-
-func newObject[T Object]() T {
-	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:forcetypeassert // T is a pointer type, seen by kindsOf
-}
-
-func keyOf(obj metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-}
 
 // target is one kind at one API server, or one of its subresources.
 type target struct {

@@ -14,11 +14,69 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/term"
 )
+
+// Options configures Wrap.
+type Options struct {
+	Codecs serializer.CodecFactory // decode the written objects that a ledger wants
+	Hooks  hook.Client
+	Strict bool // refuse requests that may write and have no term
+}
+
+// exchange is one request with a ledger, and its answer.
+type exchange struct {
+	*Options
+
+	buffers      *buffers
+	ledger       *ledger.Ledger
+	term         *term.Term // nil: none
+	entry        ledger.Entry
+	precondition types.UID
+}
+
+// failed enters that there is no answer.
+func (e *exchange) failed(err error, unsent bool) {
+	e.entry.Update(func(w *ledger.Write) {
+		w.Took, w.Err = time.Since(w.Started), err
+		switch {
+		case unsent:
+			w.Effect, w.Unknown = "", ""
+		case w.Effect != "":
+			w.Effect, w.Unknown = ledger.Uncertain, "there was no answer: "+err.Error()
+		}
+	})
+	e.report()
+}
+
+// unread enters why the answer to a write does not contain the version.
+func (e *exchange) unread(why string) {
+	e.entry.Update(func(w *ledger.Write) { w.Unknown, w.UID = why, e.precondition })
+	e.report()
+}
+
+// report tells the term what was written, and calls the hook.
+func (e *exchange) report() {
+	if e.term == nil && e.Hooks.Requested == nil {
+		return
+	}
+	var event hook.APIRequest
+	e.entry.Update(func(w *ledger.Write) {
+		if e.term != nil {
+			e.term.Wrote(w)
+		}
+		event = eventOf(&w.Request, e.ledger.Origin().Controller, w.Unknown)
+	})
+	if e.Hooks.Requested != nil {
+		e.Hooks.Requested(event)
+	}
+}
 
 const (
 	firstLook   = 4 << 10 // how much of an answer is kept before it is looked at, unless it ends before
@@ -124,7 +182,7 @@ func (a *answer) see(p []byte, err error) (look bool, end string) {
 		return false, ""
 	}
 	if a.seen == nil {
-		a.seen = a.rt.server.buffers.get()
+		a.seen = a.buffers.get()
 	}
 	*a.seen = append(*a.seen, p[:min(len(p), answerLimit+1-len(*a.seen))]...)
 	switch {
@@ -151,7 +209,7 @@ func (a *answer) see(p []byte, err error) (look bool, end string) {
 func (a *answer) look(end string) {
 	var data []byte
 	if a.seen != nil {
-		defer a.rt.server.buffers.put(a.seen)
+		defer a.buffers.put(a.seen)
 		data = *a.seen
 	}
 	defer func() { a.seen, a.getBody = nil, nil }()
@@ -178,7 +236,7 @@ func (a *answer) object(data []byte, end string) {
 	unchanged := obj.Stored() && a.named(obj.ResourceVersion)
 	var decoded runtime.Object
 	if a.decode && end == "" && obj.Stored() {
-		decoded = decode(a.rt.Codecs, a.format, a.contentType, data, string(obj.Kind))
+		decoded = decode(a.Codecs, a.format, a.contentType, data, string(obj.Kind))
 	}
 	a.entry.Update(func(w *ledger.Write) {
 		switch {
@@ -214,7 +272,7 @@ func (a *answer) named(version []byte) bool {
 		return false
 	}
 	same := false
-	a.rt.server.buffers.sent(a.getBody, func(body []byte) {
+	a.buffers.sent(a.getBody, func(body []byte) {
 		if !bytes.Contains(body, version) {
 			return // the usual case, and a quick one
 		}

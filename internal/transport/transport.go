@@ -17,8 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
@@ -27,13 +25,6 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
-
-// Options configures Wrap.
-type Options struct {
-	Codecs serializer.CodecFactory // decode the written objects that a ledger wants
-	Hooks  hook.Client
-	Strict bool // refuse requests that may write and have no term
-}
 
 // roundTripper is the transport. It changes only the user agent of a request, and makes errors of
 // some redirects.
@@ -132,7 +123,7 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 		resp, _, err := t.send(req, &request, "")
 		return resp, err
 	}
-	e := &exchange{rt: t, ledger: l, term: term.Of(ctx), precondition: precondition}
+	e := &exchange{Options: &t.Options, buffers: &t.server.buffers, ledger: l, term: term.Of(ctx), precondition: precondition}
 	if err := l.Begin(&e.entry, request); err != nil {
 		closeBody(req)
 		return nil, err
@@ -198,50 +189,4 @@ func neverSent(err error) bool {
 	var op *net.OpError
 	var certificate *tls.CertificateVerificationError
 	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") || errors.As(err, &certificate)
-}
-
-// exchange is one request with a ledger, and its answer.
-type exchange struct {
-	rt           *roundTripper
-	ledger       *ledger.Ledger
-	term         *term.Term // nil: none
-	entry        ledger.Entry
-	precondition types.UID
-}
-
-// failed enters that there is no answer.
-func (e *exchange) failed(err error, unsent bool) {
-	e.entry.Update(func(w *ledger.Write) {
-		w.Took, w.Err = time.Since(w.Started), err
-		switch {
-		case unsent:
-			w.Effect, w.Unknown = "", ""
-		case w.Effect != "":
-			w.Effect, w.Unknown = ledger.Uncertain, "there was no answer: "+err.Error()
-		}
-	})
-	e.report()
-}
-
-// unread enters why the answer to a write does not contain the version.
-func (e *exchange) unread(why string) {
-	e.entry.Update(func(w *ledger.Write) { w.Unknown, w.UID = why, e.precondition })
-	e.report()
-}
-
-// report tells the term what was written, and calls the hook.
-func (e *exchange) report() {
-	if e.term == nil && e.rt.Hooks.Requested == nil {
-		return
-	}
-	var event hook.APIRequest
-	e.entry.Update(func(w *ledger.Write) {
-		if e.term != nil {
-			e.term.Wrote(w)
-		}
-		event = eventOf(&w.Request, e.ledger.Origin().Controller, w.Unknown)
-	})
-	if e.rt.Hooks.Requested != nil {
-		e.rt.Hooks.Requested(event)
-	}
 }

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Object is a pointer to an API type, such as *appsv1.Deployment.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+func newObject[T Object]() T {
+	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:forcetypeassert // T is a pointer type, seen by kindsOf
+}
+
+func keyOf(obj metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// form is what objects are decoded into.
+type form uint8
+
+const (
+	typed          form = iota // the Go type that the scheme has for the kind
+	inUnstructured             // *unstructured.Unstructured
+	inMetadata                 // *metav1.PartialObjectMetadata
+)
+
+func formOf[T Object]() form {
+	switch any(*new(T)).(type) {
+	case *unstructured.Unstructured:
+		return inUnstructured
+	case *metav1.PartialObjectMetadata:
+		return inMetadata
+	}
+	return typed
+}

@@ -25,7 +25,8 @@ type Subresource[S Object] struct {
 	object schema.GroupVersionKind // of S; empty: unstructured
 }
 
-// SubresourceOf returns a handle for a subresource of h's kind, whose objects are S. It makes no request.
+// SubresourceOf returns a handle for a subresource of h's kind with objects of type S. It makes no
+// request.
 //
 //	deployments := client.For[*appsv1.Deployment](c)
 //	scale, err := client.SubresourceOf[*autoscalingv1.Scale](deployments, "scale").Get(ctx, key)
@@ -104,7 +105,8 @@ func (s *Subresource[S]) write(ctx context.Context, v verb, key types.Namespaced
 	return send[S](ctx, s.target, v, key, r.Body(obj))
 }
 
-// Patch changes the subresource of one object, and returns it as stored. For server-side apply use Apply.
+// Patch changes the subresource of one object, and returns it as stored. For server-side apply use
+// Apply.
 func (s *Subresource[S]) Patch(ctx context.Context, key types.NamespacedName, pt types.PatchType, data []byte, options ...Option) (S, error) {
 	c, err := s.patchCall(key, pt, options)
 	if err != nil {

@@ -34,7 +34,7 @@ func judge(w *ledger.Write, obj *wire.Object) {
 	}
 }
 
-// judgeStatus judges a Status, which is what remains of a deleted object, and the answer of some subresources.
+// judgeStatus judges a Status: the answer to many deletes, and of some subresources.
 func judgeStatus(w *ledger.Write, obj *wire.Object) {
 	if w.Verb != "delete" || w.Subresource != "" || w.Status != http.StatusOK || string(obj.Status) != "Success" {
 		w.Unknown = "the answer is a Status, which does not tell what has become of the object"
@@ -63,7 +63,7 @@ func identify(w *ledger.Write, obj *wire.Object) {
 
 // effect tells what a write of an object has done, where the answer is that object.
 func effect(w *ledger.Write, obj *wire.Object) (effect ledger.Effect, unknown string) {
-	// As the API server decides it when it updates: an object that is marked goes when nothing holds it any more.
+	// As the API server does in an update: it deletes a marked object that nothing holds any more.
 	unheld := obj.Deleting && !obj.Finalizers && obj.Grace == 0
 	isNamespace := w.Group == "" && w.Resource == "namespaces"
 	switch deletes := w.Verb == "delete"; {

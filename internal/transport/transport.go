@@ -86,7 +86,7 @@ func (t *roundTripper) inherit(o Options) {
 	}
 }
 
-// WrappedRoundTripper lets client-go find the transport below, to close its idle connections for instance.
+// WrappedRoundTripper lets client-go find the transport below, for instance to close its connections.
 func (t *roundTripper) WrappedRoundTripper() http.RoundTripper { return t.base }
 
 // RoundTrip implements http.RoundTripper.

@@ -136,7 +136,8 @@ func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T
 	if t.form == inMetadata {
 		return *new(T), fmt.Errorf("%s: a handle of metadata has no whole object to send; use Patch or Apply, or a handle of the whole kind", t.doing(v, key))
 	}
-	r, err := t.request(ctx, v, key, &c.write)
+	o := c.write // not the whole call: it would go to the heap
+	r, err := t.request(ctx, v, key, &o)
 	if err != nil {
 		return *new(T), err
 	}

@@ -36,12 +36,13 @@ func (t target) call(v verb, options []Option) (call, error) {
 	if t.err != nil {
 		return call{}, t.err
 	}
-	background, force := metav1.DeletePropagationBackground, true
+	background := metav1.DeletePropagationBackground
 	c := call{
 		write:  metav1.PatchOptions{FieldManager: t.client.fieldOwner},
 		delete: metav1.DeleteOptions{PropagationPolicy: &background},
 	}
 	if v == applying { // a controller is the authority on what it applies
+		force := true
 		c.write.Force = &force
 	}
 	for _, o := range options {
@@ -162,7 +163,8 @@ func send[T Object](ctx context.Context, t target, v verb, key types.NamespacedN
 
 // sendPatch sends a patch of any type.
 func sendPatch[T Object](ctx context.Context, t target, v verb, key types.NamespacedName, pt types.PatchType, patch []byte, c call) (T, error) {
-	r, err := t.request(ctx, v, key, &c.write)
+	o := c.write // not the whole call: it would go to the heap
+	r, err := t.request(ctx, v, key, &o)
 	if err != nil {
 		return *new(T), err
 	}

@@ -5,135 +5,260 @@ package client
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// ApplyConfiguration says which fields an object should have: a generated one, such as DeploymentApplyConfiguration of
-// k8s.io/client-go/applyconfigurations/apps/v1, or what controller-gen makes of a type of your own, or
-// [UnstructuredConfiguration]. It must carry the object's name, and its namespace if the kind has one. An owner reference in
-// the form that it wants comes from cache.Handle.OwnerRef.
+// ApplyConfiguration names the fields that an object should have. It is a generated type, such as
+// DeploymentApplyConfiguration of k8s.io/client-go/applyconfigurations/apps/v1 or what controller-gen
+// makes of your own type, or [UnstructuredConfiguration]. It must have the object's name, and the
+// namespace if the kind is namespaced. cache.Handle.OwnerRef returns an owner reference in its form.
 type ApplyConfiguration interface {
 	GetName() *string
 	GetNamespace() *string
 }
 
-// UnstructuredConfiguration makes an apply configuration of an unstructured object: it names the fields that are in it. An
-// object that was read from the API server is not one; it would name all of its fields.
+// UnstructuredConfiguration returns an apply configuration with the fields of an unstructured object.
+// Do not give an object that was read: it would name all of its fields.
 func UnstructuredConfiguration(u *unstructured.Unstructured) ApplyConfiguration {
-	return &unstructuredConfiguration{u}
-}
-
-type unstructuredConfiguration struct{ u *unstructured.Unstructured }
-
-func (c *unstructuredConfiguration) GetName() *string {
-	return c.text((*unstructured.Unstructured).GetName)
-}
-
-func (c *unstructuredConfiguration) GetNamespace() *string {
-	return c.text((*unstructured.Unstructured).GetNamespace)
-}
-
-func (c *unstructuredConfiguration) GetKind() *string {
-	return c.text((*unstructured.Unstructured).GetKind)
-}
-
-func (c *unstructuredConfiguration) GetAPIVersion() *string {
-	return c.text((*unstructured.Unstructured).GetAPIVersion)
-}
-
-func (c *unstructuredConfiguration) text(get func(*unstructured.Unstructured) string) *string {
-	if c.u == nil {
-		return nil
+	c := &unstructuredConfiguration{object: u}
+	c.ObjectMetaApplyConfiguration = metaac.ObjectMeta()
+	if u != nil {
+		c.TypeMetaApplyConfiguration = *metaac.TypeMeta().WithKind(u.GetKind()).WithAPIVersion(u.GetAPIVersion())
+		c.WithName(u.GetName()).WithNamespace(u.GetNamespace())
 	}
-	s := get(c.u)
-	return &s
+	return c
+}
+
+type unstructuredConfiguration struct {
+	metaac.TypeMetaApplyConfiguration
+	*metaac.ObjectMetaApplyConfiguration
+
+	object *unstructured.Unstructured
 }
 
 // MarshalJSON implements json.Marshaler.
 func (c *unstructuredConfiguration) MarshalJSON() ([]byte, error) {
-	if len(c.u.GetManagedFields()) > 0 {
+	if len(c.object.GetManagedFields()) > 0 {
 		return nil, errors.New("it has managedFields: give only the fields that are wanted, not an object that was read")
 	}
-	return json.Marshal(c.u.Object)
+	return json.Marshal(c.object.Object)
 }
 
-// Apply creates the object or brings the fields that the configuration names to their value, by server-side apply, and
-// returns the object as stored. Fields that this field owner applied before and no longer names are removed. Conflicts
-// with other field owners are forced, since a controller is the authority on what it applies. With [UnlessAlready] it is not
-// sent when it would change nothing.
+// Apply creates the object, or sets the fields that the configuration names, by server-side apply. It
+// returns the object as stored. Fields that this field owner applied before and no longer names are
+// removed. Conflicts with other field owners are forced. With [UnlessAlready] it is not sent when it
+// would change nothing.
 func (h *Handle[T]) Apply(ctx context.Context, desired ApplyConfiguration, options ...Option) (T, error) {
 	return h.apply(ctx, desired, "", options)
 }
 
-// ApplyStatus does the same with the object's status. The object must exist. Where the kind has no status subresource, the
-// error is a *[NotServedError].
+// ApplyStatus is Apply for the status. The object must exist. If the kind has no status subresource,
+// the error is a *[NotServedError].
 func (h *Handle[T]) ApplyStatus(ctx context.Context, desired ApplyConfiguration, options ...Option) (T, error) {
 	return h.apply(ctx, desired, "status", options)
 }
 
 func (h *Handle[T]) apply(ctx context.Context, desired ApplyConfiguration, subresource string, options []Option) (T, error) {
-	c, err := h.call(applying, "apply", options)
+	t := h.target
+	t.subresource = subresource
+	c, err := t.call(applying, options)
 	if err != nil {
 		return *new(T), err
 	}
-	key, body, err := h.configuration(desired, h.gvk.Kind, h.gvk.GroupVersion().String())
+	key, body, err := t.configuration(desired, t.gvk)
 	if err != nil {
 		return *new(T), err
 	}
-	m, err := h.mapping(ctx, key.Namespace)
-	if err != nil {
-		return *new(T), fmt.Errorf("apply %s: %w", key.Name, err)
-	}
-	w, err := h.dial(h.target, m.Resource, key.Namespace)
-	if err != nil {
+	if err := checkLive[T](t, c, key); err != nil {
 		return *new(T), err
 	}
-	a, err := newApplication[T](h.target, c, key, subresource, body)
-	if err != nil {
-		return *new(T), err
+	if t.applied(c, body) {
+		m, err := t.mapping(ctx, applying, key.Namespace)
+		if err != nil {
+			return *new(T), err
+		}
+		t.skipped(ctx, m.Resource)
+		return c.already.DeepCopyObject().(T), nil //nolint:forcetypeassert // checkLive has seen it
 	}
-	if a.done() {
-		h.skipped(ctx, m.Resource, subresource)
-		return c.already.DeepCopyObject().(T), nil //nolint:forcetypeassert // newApplication has seen it
+	obj, err := sendPatch[T](ctx, t, applying, key, types.ApplyYAMLPatchType, body, c)
+	if err == nil {
+		t.remember(c, body, obj)
 	}
-	var subresources []string
-	if subresource != "" {
-		subresources = append(subresources, subresource)
-	}
-	obj, err := w.Patch(ctx, key.Name, types.ApplyYAMLPatchType, body, c.apply(), subresources...)
-	if err != nil {
-		return h.answer(ctx, obj, h.sized("apply", key, err), subresource)
-	}
-	a.remember(obj)
-	return obj, nil
+	return obj, err
 }
 
 // configuration reads an apply configuration of a kind.
-func (t target) configuration(desired ApplyConfiguration, kind, apiVersion string) (types.NamespacedName, []byte, error) {
+func (t target) configuration(desired ApplyConfiguration, kind schema.GroupVersionKind) (types.NamespacedName, []byte, error) {
 	var key types.NamespacedName
 	if argument.IsNil(desired) || desired.GetName() == nil || *desired.GetName() == "" {
-		return key, nil, fmt.Errorf("apply %s: the configuration has no name", t.gvk.Kind)
+		return key, nil, fmt.Errorf("%s: the configuration has no name", t.doing(applying, key))
 	}
 	key.Name = *desired.GetName()
 	if ns := desired.GetNamespace(); ns != nil {
 		key.Namespace = *ns
 	}
-	if k, ok := desired.(interface{ GetKind() *string }); ok && k.GetKind() != nil && *k.GetKind() != kind {
-		return key, nil, fmt.Errorf("apply %s: the configuration is of a %s, not of a %s", key.Name, *k.GetKind(), kind)
+	if k, ok := desired.(interface{ GetKind() *string }); ok && k.GetKind() != nil && *k.GetKind() != kind.Kind {
+		return key, nil, fmt.Errorf("%s: the configuration is of a %s, not of a %s", t.doing(applying, key), *k.GetKind(), kind.Kind)
 	}
+	apiVersion := kind.GroupVersion().String()
 	if v, ok := desired.(interface{ GetAPIVersion() *string }); ok && v.GetAPIVersion() != nil && *v.GetAPIVersion() != apiVersion {
-		return key, nil, fmt.Errorf("apply %s: the configuration is of version %s, not of %s", key.Name, *v.GetAPIVersion(), apiVersion)
+		return key, nil, fmt.Errorf("%s: the configuration is of version %s, not of %s", t.doing(applying, key), *v.GetAPIVersion(), apiVersion)
 	}
 	body, err := json.Marshal(desired)
 	if err != nil {
-		return key, nil, fmt.Errorf("apply %s: %w", key.Name, err)
+		return key, nil, fmt.Errorf("%s: %w", t.doing(applying, key), err)
 	}
 	return key, body, nil
+}
+
+// appliedFor is how long an unchanged object is not sent again. UnlessAlready lists what goes
+// unnoticed in between.
+const appliedFor = time.Hour
+
+// UnlessAlready makes Apply and ApplyStatus send nothing if that would change nothing. live is the
+// object as last seen, usually from a cache, or nil if there is none. If nothing is sent, the call
+// returns a copy of live.
+//
+// The client compares with the last call; it does not predict what the API server would do. After
+// each apply with this option it keeps a hash of the bytes sent and of the object answered, for that
+// kind, UID, field owner and subresource. The next call is not sent if its bytes and live have the
+// same hash. These parts of the object do not count: resourceVersion, managedFields, apiVersion,
+// kind, the annotation kubectl.kubernetes.io/last-applied-configuration, and the status unless
+// ApplyStatus is called.
+//
+// So an apply is sent after any other change of the object, and for a new object of the same name. It
+// is also sent once after a start of the process, after an hour, after an error, and after 100000
+// other objects. If live comes from a cache with a Transform, it is always sent.
+//
+// If live is stale, its next event wakes the controller that watches it. Two changes go unnoticed:
+// another field owner takes or gives up a field without changing its value, or the same field owner
+// does so in another process.
+func UnlessAlready(live Object) Option {
+	return Option{name: "UnlessAlready", fits: []verb{applying}, set: func(c *call) error {
+		c.compare, c.already = true, nil
+		if !argument.IsNil(live) {
+			c.already = live
+		}
+		return nil
+	}}
+}
+
+// appliedKey identifies a hash.
+type appliedKey struct {
+	kind               schema.GroupVersionKind
+	uid                types.UID
+	owner, subresource string
+}
+
+// checkLive returns an error if UnlessAlready was given something else than the object of an apply.
+func checkLive[T Object](t target, c call, key types.NamespacedName) error {
+	if c.compare && t.form == inMetadata {
+		return fmt.Errorf("%s: client.UnlessAlready wants a handle of the whole kind, metadata does not tell enough", t.doing(applying, key))
+	}
+	if c.already == nil {
+		return nil
+	}
+	if _, ok := c.already.(T); !ok {
+		return fmt.Errorf("%s: client.UnlessAlready was given a %T, not a %T", t.doing(applying, key), c.already, *new(T))
+	}
+	if is := keyOf(c.already); is != key {
+		return fmt.Errorf("%s: client.UnlessAlready was given another object, %s", t.doing(applying, key), is)
+	}
+	return nil
+}
+
+// applied reports whether the last call sent the same, and the object is still as it was answered. If
+// not, that call is forgotten: the next one may fail and still change the object.
+func (t target) applied(c call, body []byte) bool {
+	if !c.compare || c.already == nil || len(c.write.DryRun) > 0 {
+		return false
+	}
+	key := t.appliedKey(c, c.already)
+	last, ok := t.client.applied.Get(key)
+	if !ok {
+		return false
+	}
+	if sum, ok := t.sum(body, c.already); ok && sum == last {
+		return true
+	}
+	t.client.applied.Remove(key)
+	return false
+}
+
+func (t target) remember(c call, body []byte, answer Object) {
+	if !c.compare || len(c.write.DryRun) > 0 || answer.GetUID() == "" {
+		return
+	}
+	if sum, ok := t.sum(body, answer); ok {
+		t.client.applied.Add(t.appliedKey(c, answer), sum, appliedFor)
+	}
+}
+
+func (t target) appliedKey(c call, obj Object) appliedKey {
+	return appliedKey{t.gvk, obj.GetUID(), c.write.FieldManager, t.subresource}
+}
+
+// sum returns the hash of the request and of what counts of the object.
+func (t target) sum(body []byte, obj Object) (sum [sha256.Size]byte, ok bool) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return sum, false
+	}
+	content = maps.Clone(content) // an unstructured object gives its own
+	delete(content, "apiVersion")
+	delete(content, "kind")
+	if t.subresource != "status" {
+		delete(content, "status")
+	}
+	if m, ok := content["metadata"].(map[string]any); ok {
+		m = maps.Clone(m)
+		delete(m, "resourceVersion")
+		delete(m, "managedFields")
+		if all, ok := m["annotations"].(map[string]any); ok {
+			all = maps.Clone(all)
+			if delete(all, corev1.LastAppliedConfigAnnotation); len(all) == 0 {
+				delete(m, "annotations")
+			} else {
+				m["annotations"] = all
+			}
+		}
+		content["metadata"] = m
+	}
+	data, err := json.Marshal(content) // sorted
+	if err != nil {
+		return sum, false
+	}
+	hash := sha256.New()
+	_, _ = fmt.Fprintf(hash, "%d\n", len(body))
+	_, _ = hash.Write(body)
+	_, _ = hash.Write(data)
+	return [sha256.Size]byte(hash.Sum(nil)), true
+}
+
+// skipped reports an apply that was not sent.
+func (t target) skipped(ctx context.Context, r schema.GroupVersionResource) {
+	if t.client.hooks.Skipped == nil {
+		return
+	}
+	s := hook.SkippedApply{Group: r.Group, Version: r.Version, Resource: r.Resource, Subresource: t.subresource}
+	if l := ledger.Of(ctx); l != nil {
+		s.Controller = l.Origin().Controller
+	}
+	t.client.hooks.Skipped(s)
 }

@@ -8,17 +8,13 @@ import (
 	"fmt"
 	"net/http"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/cache"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 
@@ -28,22 +24,22 @@ import (
 
 // Options configures New. The zero value works.
 type Options struct {
-	// Scheme knows the Go types of the kinds to be used. Default: client-go's scheme, which has every built-in kind.
-	// It must not be changed after New.
+	// Scheme has the Go types of the kinds. Default: client-go's scheme, which has every built-in
+	// kind. Do not change it after New.
 	Scheme *runtime.Scheme
-	// FieldOwner is the field manager of every write, which server-side apply needs. Default: "setpoint". At most 128
-	// bytes of printable characters, as the API server demands.
+	// FieldOwner is the field manager of every write: at most 128 bytes of printable characters.
+	// Default: "setpoint".
 	FieldOwner string
-	// Hooks are told of requests. Default: nobody is.
+	// Hooks are called for requests. Default: none.
 	Hooks *hook.Client
-	// Strict refuses requests that may write and whose context carries no term of leadership (term.With) and is not marked by
-	// term.Without either. Default: they are made, and counted ([hook.Client].Unfenced). An event recorder makes requests with
-	// a context of its own: give it a client that is not strict. A Client that New makes from the configuration of a strict one
-	// is strict, too; and where it has no Hooks, the other's are told.
+	// Strict refuses requests that may write if their context has neither a term of leadership
+	// (term.With) nor term.Without. Default: they are made and counted ([hook.Client].Unfenced).
+	// Event recorders use a context of their own: give them a client that is not strict. A Client
+	// made from the Config of another inherits Strict, and its Hooks where it has none.
 	Strict bool
 }
 
-// Validate names the field that is wrong.
+// Validate returns an error that names a wrong field.
 func (o Options) Validate() error {
 	if err := checkFieldOwner(o.FieldOwner); err != nil {
 		return fmt.Errorf("client.Options.FieldOwner: %w", err)
@@ -51,11 +47,10 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// maxApplied is how many hashes a client keeps, of some 300 bytes each. The objects that were not
-// applied for the longest time are forgotten first.
+// maxApplied is how many hashes a client keeps, of some 300 bytes each. The oldest go first.
 const maxApplied = 100_000
 
-// Client reaches one API server. It is safe for concurrent use. All of its requests share one http.Client.
+// Client talks to one API server. It is safe for concurrent use. Its requests share one http.Client.
 type Client struct {
 	resources
 
@@ -63,24 +58,27 @@ type Client struct {
 	http       *http.Client
 	scheme     *runtime.Scheme
 	codecs     serializer.CodecFactory
-	params     runtime.ParameterCodec
 	fieldOwner string
 	hooks      hook.Client
 	applied    *cache.LRUExpireCache // hashes, by appliedKey; see UnlessAlready
 	warnings   *warnings             // nil if the configuration has a handler of its own
 
-	// Guarded by the mutex of resources.
-	rests     map[schema.GroupVersionKind]rest.Interface
-	dynamics  map[schema.GroupVersionKind]dynamic.Interface
-	metadatas map[schema.GroupVersionKind]metadata.Interface
+	rests map[restKey]rest.Interface // guarded by the mutex of resources
 }
 
-// New makes a client of a copy of cfg. It makes no request. QPS 0 in cfg means no client-side limit, where client-go's
-// default would be 5 requests per second; a limit holds for the requests of all kinds together, watches excepted.
+// restKey identifies one of client-go's REST clients.
+type restKey struct {
+	kind  schema.GroupVersionKind
+	typed bool
+}
+
+// New makes a client from a copy of cfg. It makes no request. QPS 0 in cfg means no client-side limit,
+// where client-go's default is 5 requests per second. A limit holds for all kinds together, watches
+// excepted.
 //
-// Warnings that the API server sends along with its answers, of deprecated kinds and unknown fields for instance, are logged
-// once each per client, at level Warn with the logger of the request's context (logr.NewContext), else with slog.Default; after
-// 1000 different ones no more are. A WarningHandler or WarningHandlerWithContext in cfg gets them instead.
+// Warnings of the API server, about deprecated kinds and unknown fields for instance, are logged once
+// per client at level Warn, at most 1000 different ones. The logger is that of the request's context
+// (logr.NewContext), or slog.Default. A warning handler in cfg gets them instead.
 func New(cfg *rest.Config, o Options) (*Client, error) {
 	if cfg == nil {
 		return nil, errors.New("client.New: the rest.Config is nil; client.LoadConfig finds one")
@@ -89,7 +87,11 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		return nil, err
 	}
 	cfg = ownConfig(cfg)
-	warnings := handleWarnings(cfg)
+	var handler *warnings
+	if cfg.WarningHandler == nil && cfg.WarningHandlerWithContext == nil {
+		handler = &warnings{}
+		cfg.WarningHandlerWithContext = handler.of(schema.GroupVersionKind{})
+	}
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
 	}
@@ -113,34 +115,27 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 	}
 	return &Client{
 		resources: resources{
-			rest: disco.RESTClient(), host: cfg.Host,
-			versions:     map[schema.GroupVersion]*groupVersion{},
-			mappings:     map[schema.GroupVersionKind]*meta.RESTMapping{},
-			subresources: map[schema.GroupVersion]map[string]metav1.APIResource{},
+			rest: disco.RESTClient(), host: cfg.Host, versions: map[schema.GroupVersion]*groupVersion{},
 		},
 		config:     cfg,
 		http:       httpClient,
 		scheme:     o.Scheme,
 		codecs:     codecs,
-		params:     runtime.NewParameterCodec(o.Scheme),
 		fieldOwner: o.FieldOwner,
 		hooks:      *o.Hooks,
 		applied:    cache.NewLRUExpireCache(maxApplied),
-		warnings:   warnings,
-		rests:      map[schema.GroupVersionKind]rest.Interface{},
-		dynamics:   map[schema.GroupVersionKind]dynamic.Interface{},
-		metadatas:  map[schema.GroupVersionKind]metadata.Interface{},
+		warnings:   handler,
+		rests:      map[restKey]rest.Interface{},
 	}, nil
 }
 
-// ownConfig is a copy with what New promises about limits, and a user agent.
+// ownConfig returns a copy with the limits that New promises, and a user agent.
 func ownConfig(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	if cfg.QPS == 0 {
 		cfg.QPS = -1
 	}
-	if cfg.QPS > 0 && cfg.RateLimiter == nil {
-		// One for all kinds: each would get its own.
+	if cfg.QPS > 0 && cfg.RateLimiter == nil { // one for all kinds, or each would get its own
 		if cfg.Burst == 0 {
 			cfg.Burst = rest.DefaultBurst
 		}
@@ -152,13 +147,13 @@ func ownConfig(cfg *rest.Config) *rest.Config {
 	return cfg
 }
 
-// Config returns a copy of the configuration that the client was made of. Requests of clients built from it, client-go's too, stand
-// in the ledger and are held to the fence, if they are made with a context that carries them.
+// Config returns a copy of the client's configuration. Clients built from it, of any library, use the
+// transport that the package doc describes.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// ConfigFor is Config with a user agent that names the controller, for the API server's audit log and metrics:
-// "<as configured> controller/<name>". Clients built from it share connections with others wherever client-go's transport
-// cache can tell that the configurations are alike: not where there is a Proxy func.
+// ConfigFor is Config with a user agent that names the controller, for the API server's audit log and
+// metrics: "<as configured> controller/<name>". Clients built from it share connections if
+// client-go's transport cache can compare the configurations, which a Proxy func prevents.
 func (c *Client) ConfigFor(controller string) *rest.Config {
 	cfg := c.Config()
 	cfg.UserAgent = transport.UserAgentFor(cfg.UserAgent, controller)
@@ -171,7 +166,7 @@ func (c *Client) HTTPClient() *http.Client { return c.http }
 // Scheme returns the scheme of Options. It must not be changed.
 func (c *Client) Scheme() *runtime.Scheme { return c.scheme }
 
-// Close closes idle connections. Requests under way go on.
+// Close closes idle connections. Requests in flight go on.
 func (c *Client) Close() {
 	utilnet.CloseIdleConnectionsFor(c.http.Transport) // http.Client does not look into client-go's wrappers
 }

@@ -12,13 +12,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// LoadConfig finds out how to reach the API server. With a path it reads that kubeconfig; with "" it takes the first of:
-// the files that KUBECONFIG names, the service account of the pod that it runs in, ~/.kube/config.
+// LoadConfig finds out how to reach the API server. With a path it reads that kubeconfig. With "" it
+// uses the first of: the files in KUBECONFIG, the service account of its pod, ~/.kube/config. The
+// error names the file, or lists what was tried.
 //
-// Client-side rate limiting is switched off (QPS -1): the API server's own priority and fairness does that better. Set
-// QPS and Burst in the result to have it back.
-//
-// The error is one sentence that names the file or lists what was looked for.
+// Client-side rate limiting is off (QPS -1), because the API server's priority and fairness serves
+// better. To have it back, set QPS and Burst in the result.
 func LoadConfig(path string) (*rest.Config, error) {
 	cfg, err := loadConfig(path)
 	if err != nil {
@@ -50,7 +49,7 @@ func loadConfig(path string) (*rest.Config, error) {
 		}
 		where = clientcmd.RecommendedHomeFile
 	}
-	// Not the deferred loader: it takes the pod's service account where a kubeconfig that was asked for is empty.
+	// The deferred loader would use the pod's service account if the wanted kubeconfig is empty.
 	var cfg *rest.Config
 	merged, err := rules.Load()
 	if err == nil {

@@ -6,7 +6,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -18,17 +17,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NotServedError says that the API server does not serve a kind, or a subresource of it. A CRD that is installed or changed
-// later ends it.
+// NotServedError reports that the API server does not serve a kind, or a subresource of it. That may
+// change when a CRD is installed or updated.
 type NotServedError struct {
 	Kind        schema.GroupVersionKind
-	Subresource string // such as status; empty if it is the kind that is not served
+	Subresource string // such as status; empty if the kind is not served
 	Host        string // of the API server
 
 	asked time.Time
 }
 
-// Error says which kind is missing where, and what to do.
+// Error names the kind and the API server, and the remedy.
 func (e *NotServedError) Error() string {
 	if e.Subresource != "" {
 		return fmt.Sprintf("the API server at %s does not serve the %s of %s of %s; enable the %s subresource in its CRD, or check the name",
@@ -43,86 +42,76 @@ func (e *NotServedError) Is(target error) bool {
 	return ok && e.Subresource == ""
 }
 
-// Asked returns when the API server answered that.
+// Asked returns when the API server answered.
 func (e *NotServedError) Asked() time.Time { return e.asked }
 
-// resources is what the API server has said about what it serves.
+// resources is what the API server serves.
 type resources struct {
 	rest rest.Interface
 	host string
 
-	mu           sync.Mutex // guards what follows
-	versions     map[schema.GroupVersion]*groupVersion
-	mappings     map[schema.GroupVersionKind]*meta.RESTMapping
-	subresources map[schema.GroupVersion]map[string]metav1.APIResource
+	mu       sync.Mutex // guards what follows, and the group-versions
+	versions map[schema.GroupVersion]*groupVersion
 }
 
-// groupVersion is what the API server said of a group-version.
+// groupVersion is the API server's answer about a group-version.
 type groupVersion struct {
-	turn  chan struct{} // holds one: whoever asks
-	asked time.Time     // of whoever has the turn: when the last answer came
-
-	doubtful bool // guarded by the mutex of resources: the last answer says nothing about what is served now
+	turn         chan struct{}                 // holds one: the caller that asks
+	asked        time.Time                     // zero: there is no answer, or it is out of date
+	mappings     map[string]*meta.RESTMapping  // by kind
+	subresources map[string]metav1.APIResource // by name, such as deployments/scale
 }
 
-// Mapping says as which resource, and in which scope, the API server serves a kind. The answer is kept. A kind that is
-// not served gives a *[NotServedError] and is asked for again at the next call.
+// Mapping returns as which resource, and in which scope, the API server serves a kind. The answer is
+// kept. If the kind is not served, the error is a *[NotServedError], and the next call asks again.
 func (r *resources) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	return r.MappingWithin(ctx, gvk, 0)
 }
 
-// MappingWithin is Mapping, but for a kind that is not served it is content with an answer that is no older than age, whoever
-// got it: callers that wait for kinds of one group-version ask once for all of them.
+// MappingWithin is Mapping, but a *[NotServedError] may be as old as age. Callers that wait for
+// several kinds of one group-version then ask once for all of them.
 func (r *resources) MappingWithin(ctx context.Context, gvk schema.GroupVersionKind, age time.Duration) (*meta.RESTMapping, error) {
 	if m := r.Known(gvk); m != nil {
 		return m, nil
 	}
 	g := r.groupVersion(gvk.GroupVersion())
-	select { // one after another: who comes second has an answer
+	select { // one after another: the second caller has an answer
 	case g.turn <- struct{}{}:
 		defer func() { <-g.turn }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if m := r.Known(gvk); m != nil {
-		return m, nil
-	}
-	if r.doubtful(g) || time.Since(g.asked) >= age {
-		g.asked = time.Time{}
-		if err := r.ask(ctx, gvk.GroupVersion()); err != nil {
+	m, asked := r.answer(g, gvk.Kind)
+	if m == nil && time.Since(asked) >= age {
+		if err := r.ask(ctx, g, gvk.GroupVersion()); err != nil {
 			return nil, err
 		}
-		g.asked = time.Now()
+		m, asked = r.answer(g, gvk.Kind)
 	}
-	if m := r.Known(gvk); m != nil {
-		return m, nil
+	if m == nil {
+		return nil, &NotServedError{Kind: gvk, Host: r.host, asked: asked}
 	}
-	return nil, &NotServedError{Kind: gvk, Host: r.host, asked: g.asked}
+	return m, nil
 }
 
-// Known is Mapping without a request: nil for a kind that was not found yet, or was forgotten.
+// Known is Mapping without a request. It returns nil for a kind that was not found or was forgotten.
 func (r *resources) Known(gvk schema.GroupVersionKind) *meta.RESTMapping {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mappings[gvk]
+	if g := r.versions[gvk.GroupVersion()]; g != nil {
+		return g.mappings[gvk.Kind]
+	}
+	return nil
 }
 
-// Forget drops what Mapping has kept of a kind: the next call asks the API server.
+// Forget drops the mapping of a kind: the next call asks the API server.
 func (r *resources) Forget(gvk schema.GroupVersionKind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if g := r.versions[gvk.GroupVersion()]; g != nil && r.mappings[gvk] != nil {
-		delete(r.mappings, gvk)
-		g.doubtful = true
+	if g := r.versions[gvk.GroupVersion()]; g != nil && g.mappings[gvk.Kind] != nil {
+		delete(g.mappings, gvk.Kind)
+		g.asked = time.Time{}
 	}
-}
-
-func (r *resources) doubtful(g *groupVersion) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	doubtful := g.doubtful
-	g.doubtful = false
-	return doubtful || g.asked.IsZero()
 }
 
 func (r *resources) groupVersion(gv schema.GroupVersion) *groupVersion {
@@ -136,52 +125,48 @@ func (r *resources) groupVersion(gv schema.GroupVersion) *groupVersion {
 	return g
 }
 
+func (r *resources) answer(g *groupVersion, kind string) (*meta.RESTMapping, time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return g.mappings[kind], g.asked
+}
+
 // ask keeps the mapping of every kind of a group-version.
-func (r *resources) ask(ctx context.Context, gv schema.GroupVersion) error {
+func (r *resources) ask(ctx context.Context, g *groupVersion, gv schema.GroupVersion) error {
 	var list metav1.APIResourceList
-	// Without MaxRetries client-go makes the request up to 10 times more, unseen, if the API server says when (Retry-After).
+	// Without MaxRetries(0) client-go itself repeats the request up to 10 times after a Retry-After.
 	err := r.rest.Get().MaxRetries(0).AbsPath(apiPath(gv.Group), gv.Group, gv.Version).Do(ctx).Into(&list)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("asking the API server at %s for %s: %w", r.host, gv, err)
 	}
+	mappings, subresources := map[string]*meta.RESTMapping{}, map[string]metav1.APIResource{}
+	for _, served := range list.APIResources {
+		if strings.Contains(served.Name, "/") {
+			subresources[served.Name] = served
+		} else if mappings[served.Kind] == nil {
+			m := &meta.RESTMapping{Resource: gv.WithResource(served.Name), GroupVersionKind: gv.WithKind(served.Kind), Scope: meta.RESTScopeRoot}
+			if served.Namespaced {
+				m.Scope = meta.RESTScopeNamespace
+			}
+			mappings[served.Kind] = m
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.mappings, func(gvk schema.GroupVersionKind, _ *meta.RESTMapping) bool { return gvk.GroupVersion() == gv })
-	r.subresources[gv] = subresourcesOf(list)
-	for _, served := range list.APIResources {
-		gvk := gv.WithKind(served.Kind)
-		if strings.Contains(served.Name, "/") || r.mappings[gvk] != nil { // a slash is a subresource
-			continue
-		}
-		m := &meta.RESTMapping{Resource: gv.WithResource(served.Name), GroupVersionKind: gvk, Scope: meta.RESTScopeRoot}
-		if served.Namespaced {
-			m.Scope = meta.RESTScopeNamespace
-		}
-		r.mappings[gvk] = m
-	}
+	g.mappings, g.subresources, g.asked = mappings, subresources, time.Now()
 	return nil
 }
 
-// subresourcesOf returns the resources that are subresources, by their names, such as deployments/scale.
-func subresourcesOf(list metav1.APIResourceList) map[string]metav1.APIResource {
-	found := map[string]metav1.APIResource{}
-	for _, r := range list.APIResources {
-		if strings.Contains(r.Name, "/") {
-			found[r.Name] = r
-		}
-	}
-	return found
-}
-
-// subresource returns what the API server said of a subresource of a kind, nil if it did not.
+// subresource returns a subresource of a kind, nil if the API server did not name it.
 func (r *resources) subresource(gvk schema.GroupVersionKind, name string) *metav1.APIResource {
+	g := r.groupVersion(gvk.GroupVersion())
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := r.mappings[gvk]
+	m := g.mappings[gvk.Kind]
 	if m == nil {
 		return nil
 	}
-	served, ok := r.subresources[gvk.GroupVersion()][m.Resource.Resource+"/"+name]
+	served, ok := g.subresources[m.Resource.Resource+"/"+name]
 	if !ok {
 		return nil
 	}

@@ -16,16 +16,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// finalizerTries is how often a finalizer is written while others write to the object.
+// finalizerTries is how many writes meet a conflict before EnsureFinalizer and RemoveFinalizer fail.
 const finalizerTries = 5
 
-// EnsureFinalizer sees to it that the object has the finalizer, such as "example.com/cleanup", and returns the object as
-// stored. If obj has it, nothing is sent and obj is returned. Otherwise the write names the UID and the resourceVersion of obj,
-// so that it never takes away what somebody else has put there; if that is an old version, the object is read live, and it
-// is tried again, 5 times in all. An object that is being deleted, which can take no finalizer any more, is an error, and so is
-// one that is gone or has a successor of the same name: IsNotFound and IsConflict.
+// EnsureFinalizer adds a finalizer, such as "example.com/cleanup", and returns the object as stored.
+// If obj has it, nothing is sent and obj is returned.
+//
+// The write names the UID and the resourceVersion of obj, so that it keeps other finalizers. If obj
+// is stale, the object is read live and written again, up to 5 times. It is an error if the object is
+// being deleted, is gone (IsNotFound), or was replaced by another of the same name (IsConflict).
 func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string, options ...Option) (T, error) {
-	stored, err := h.finalizers(ctx, "add the finalizer to", obj, finalizer, options, func(live T) ([]string, error) {
+	return h.finalizers(ctx, "add the finalizer to", obj, finalizer, options, func(live T) ([]string, error) {
 		has := live.GetFinalizers()
 		if slices.Contains(has, finalizer) {
 			return has, nil
@@ -35,52 +36,51 @@ func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string
 		}
 		return append(slices.Clone(has), finalizer), nil
 	})
-	if err != nil {
-		return *new(T), err
-	}
-	return stored, nil
 }
 
-// RemoveFinalizer sees to it that the object does not have the finalizer, and returns the object as stored. If obj does not have
-// it, nothing is sent and obj is returned. It writes as EnsureFinalizer does. An object that is gone, or has a successor of the
-// same name, has no finalizer: the result is obj, without an error.
+// RemoveFinalizer removes a finalizer as EnsureFinalizer adds it, and returns the object as stored. If
+// obj does not have it, nothing is sent and obj is returned. If the object is gone or was replaced,
+// the result is obj, without an error.
 func (h *Handle[T]) RemoveFinalizer(ctx context.Context, obj T, finalizer string, options ...Option) (T, error) {
 	stored, err := h.finalizers(ctx, "remove the finalizer from", obj, finalizer, options, func(live T) ([]string, error) {
 		return slices.DeleteFunc(slices.Clone(live.GetFinalizers()), func(f string) bool { return f == finalizer }), nil
 	})
-	if apierrors.IsNotFound(err) || isSuccessor(err) {
+	if apierrors.IsNotFound(err) || errors.Is(err, errReplaced) {
 		return obj, nil
 	}
-	if err != nil {
-		return *new(T), err
-	}
-	return stored, nil
+	return stored, err
 }
 
-// finalizers brings the finalizers of an object to what want says of it.
-func (h *Handle[T]) finalizers(ctx context.Context, what string, obj T, finalizer string, options []Option, want func(T) ([]string, error)) (T, error) {
-	if _, err := h.of(ctx, what, obj); err != nil {
+// errReplaced is the cause of a conflict: another object has the name now.
+var errReplaced = errors.New("the object was deleted and created again")
+
+// finalizers sets the finalizers of an object to what want returns for it.
+func (h *Handle[T]) finalizers(ctx context.Context, what verb, obj T, finalizer string, options []Option, want func(T) ([]string, error)) (T, error) {
+	if err := h.check(what, obj); err != nil {
 		return *new(T), err
 	}
-	if err := checkFinalizer(finalizer); err != nil {
-		return *new(T), fmt.Errorf("%s %s: %w", what, h.gvk.Kind, err)
-	}
 	key, uid := keyOf(obj), obj.GetUID()
+	if problems := validation.IsQualifiedName(finalizer); len(problems) > 0 || !strings.Contains(finalizer, "/") {
+		return *new(T), fmt.Errorf("%s: the finalizer is %q; give a domain and a name, such as example.com/cleanup", h.doing(what, key), finalizer)
+	}
 	if uid == "" || obj.GetResourceVersion() == "" {
-		return *new(T), fmt.Errorf("%s %s %s: the object has no UID or no resourceVersion; give one that was read", what, h.gvk.Kind, key)
+		return *new(T), fmt.Errorf("%s: the object has no UID or no resourceVersion; give one that was read", h.doing(what, key))
 	}
 	for try := 1; ; try++ {
 		finalizers, err := want(obj)
-		if err != nil || slices.Equal(finalizers, obj.GetFinalizers()) {
-			return obj, err
+		if err != nil {
+			return *new(T), err
 		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		if slices.Equal(finalizers, obj.GetFinalizers()) {
+			return obj, nil
+		}
+		data, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"uid": uid, "resourceVersion": obj.GetResourceVersion(), "finalizers": finalizers,
 		}})
 		if err != nil {
 			return *new(T), err
 		}
-		stored, err := h.Patch(ctx, key, types.MergePatchType, patch, options...)
+		stored, err := h.Patch(ctx, key, types.MergePatchType, data, options...)
 		if !apierrors.IsConflict(err) || try == finalizerTries {
 			return stored, err
 		}
@@ -88,28 +88,9 @@ func (h *Handle[T]) finalizers(ctx context.Context, what string, obj T, finalize
 			return *new(T), err
 		}
 		if obj.GetUID() != uid {
-			return *new(T), h.successor(key, uid, obj.GetUID())
+			conflict := apierrors.NewConflict(h.gvk.GroupVersion().WithResource(h.gvk.Kind).GroupResource(), key.String(),
+				fmt.Errorf("the UID is %s, not %s", obj.GetUID(), uid))
+			return *new(T), fmt.Errorf("%w: %w", errReplaced, conflict)
 		}
 	}
-}
-
-// checkFinalizer says what the API server would refuse, or warn of.
-func checkFinalizer(name string) error {
-	if problems := validation.IsQualifiedName(name); len(problems) > 0 || !strings.Contains(name, "/") {
-		return fmt.Errorf("the finalizer is %q; give a domain and a name, such as example.com/cleanup", name)
-	}
-	return nil
-}
-
-// successorError is a conflict: the name has passed to another object.
-type successorError struct{ *apierrors.StatusError }
-
-func (h *Handle[T]) successor(key types.NamespacedName, was, is types.UID) error {
-	m := h.gvk.GroupVersion().WithResource(h.gvk.Kind).GroupResource()
-	return &successorError{apierrors.NewConflict(m, key.String(), fmt.Errorf("it was deleted and created anew: the UID is %s, not %s", is, was))}
-}
-
-func isSuccessor(err error) bool {
-	var s *successorError
-	return errors.As(err, &s)
 }

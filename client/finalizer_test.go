@@ -104,7 +104,7 @@ func TestFinalizerSuccessor(t *testing.T) {
 	if !apierrors.IsConflict(err) {
 		t.Errorf("got %v", err)
 	}
-	wants(t, err, "default/a", "deleted and created anew")
+	wants(t, err, "default/a", "deleted and created again")
 	if got := stored(api); !slices.Equal(got, []string{finalizer}) {
 		t.Errorf("the new one has %s", got)
 	}

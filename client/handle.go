@@ -7,98 +7,82 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// Handle reads and writes objects of one type, live: nothing of it comes from a cache. For reads of what a controller
-// watches use package cache. A handle is cheap and safe for concurrent use. Errors are the API server's own
-// (apierrors.IsNotFound and so on work), or a *[NotServedError], or one sentence about what was given, in which case nothing
-// was sent. Objects that are given are not changed, and objects that are returned are the caller's: nil with an error.
-type Handle[T Object] struct {
-	target
-	dial dial[T]
-}
+// Handle reads and writes objects of one type at the API server, without a cache. To read what a
+// controller watches, use package cache. A handle is cheap and safe for concurrent use.
+//
+// An error is the API server's own (apierrors.IsNotFound and the like work), a *[NotServedError], or
+// about an argument, in which case nothing was sent. Arguments are not changed. Returned objects are
+// the caller's, and nil with an error.
+type Handle[T Object] struct{ target }
 
-// For returns a handle for T. It makes no request. A type that the scheme does not know is reported by every call on the
-// handle.
+// For returns a handle for T. It makes no request. If the scheme does not know the type, every call
+// on the handle returns an error.
 func For[T Object](c *Client) *Handle[T] {
-	t := target{client: c}
-	if t.gvk, t.err = kindOf[T](c); t.err != nil {
+	t := target{client: c, form: formOf[T]()}
+	if t.gvk, t.err = kindOf[T](c, schema.GroupVersionKind{}); t.err != nil {
 		t.err = fmt.Errorf("client.For[%s]: %w", reflect.TypeFor[T](), t.err)
 	}
-	return &Handle[T]{target: t, dial: dialFor[T]()}
+	return &Handle[T]{t}
 }
 
-// ForKind returns a handle for a kind that T does not say: T is *unstructured.Unstructured, or *metav1.PartialObjectMetadata
-// to read, patch, apply and delete objects of which only the metadata is wanted; the latter cannot create or update. For any
-// other T the kind must be one that the scheme has for it. It makes no request.
+// ForKind returns a handle for a kind whose T is *unstructured.Unstructured, or
+// *metav1.PartialObjectMetadata for the metadata alone. The latter reads, patches, applies and
+// deletes, but cannot create or update. For any other T the scheme must have that kind for it. It
+// makes no request.
 func ForKind[T Object](c *Client, kind schema.GroupVersionKind) *Handle[T] {
-	t := target{client: c, gvk: kind}
-	if t.err = checkKind[T](c, kind); t.err != nil {
+	t := target{client: c, form: formOf[T]()}
+	if kind.Kind == "" || kind.Version == "" {
+		t.err = fmt.Errorf("the kind is %q in version %q; name both", kind.Kind, kind.Version)
+	} else {
+		t.gvk, t.err = kindOf[T](c, kind)
+	}
+	if t.err != nil {
 		t.err = fmt.Errorf("client.ForKind[%s]: %w", reflect.TypeFor[T](), t.err)
 	}
-	return &Handle[T]{target: t, dial: dialFor[T]()}
+	return &Handle[T]{t}
 }
 
-var errSaysNoKind = errors.New("the type says no kind; give the Go type of one, or name it with client.ForKind")
-
-func kindOf[T Object](c *Client) (schema.GroupVersionKind, error) {
-	kinds, err := kindsOf[T](c)
-	if err != nil {
-		return schema.GroupVersionKind{}, err
-	}
-	return kinds[0], nil
-}
-
-func kindsOf[T Object](c *Client) ([]schema.GroupVersionKind, error) {
+// kindOf returns the kind of T, which must be want unless that is empty.
+func kindOf[T Object](c *Client, want schema.GroupVersionKind) (schema.GroupVersionKind, error) {
 	if c == nil {
-		return nil, errors.New("the client is nil; client.New makes one")
+		return want, errors.New("the client is nil; client.New makes one")
 	}
 	if reflect.TypeFor[T]().Kind() != reflect.Pointer {
-		return nil, errors.New("give a pointer to an API type, such as *corev1.Pod")
+		return want, errors.New("give a pointer to an API type, such as *corev1.Pod")
 	}
-	if anyKind[T]() {
-		return nil, errSaysNoKind
+	if formOf[T]() != typed {
+		if want.Empty() {
+			return want, errors.New("the type says no kind; give the Go type of one, or name it with client.ForKind")
+		}
+		return want, nil
 	}
 	kinds, _, err := c.scheme.ObjectKinds(newObject[T]())
-	if err != nil {
-		return nil, fmt.Errorf("the scheme does not know the type; add its package with AddToScheme: %w", err)
-	}
-	return kinds, nil
-}
-
-func checkKind[T Object](c *Client, kind schema.GroupVersionKind) error {
-	kinds, err := kindsOf[T](c)
 	switch {
-	case kind.Kind == "" || kind.Version == "":
-		return fmt.Errorf("the kind is %q in version %q; name both", kind.Kind, kind.Version)
-	case errors.Is(err, errSaysNoKind):
-		return nil
 	case err != nil:
-		return err
-	case !slices.Contains(kinds, kind):
-		return fmt.Errorf("the type is %s, not %s", said(kinds[0]), said(kind))
+		return want, fmt.Errorf("the scheme does not know the type; add its package with AddToScheme: %w", err)
+	case want.Empty():
+		return kinds[0], nil
+	case !slices.Contains(kinds, want):
+		return want, fmt.Errorf("the type is %s, not %s", said(kinds[0]), said(want))
 	}
-	return nil
+	return want, nil
 }
 
-// anyKind says whether objects of any kind can be held by a T.
-func anyKind[T Object]() bool {
-	switch any(*new(T)).(type) {
-	case *metav1.PartialObjectMetadata, *unstructured.Unstructured:
-		return true
-	}
-	return false
-}
-
-// Served asks the API server whether it serves the kind now: nil, a *[NotServedError], or why it cannot be known.
+// Served asks the API server whether it serves the kind now. The error is nil, a *[NotServedError],
+// or why the answer is not known.
 func (h *Handle[T]) Served(ctx context.Context) error {
 	if h.err != nil {
 		return h.err
@@ -110,111 +94,132 @@ func (h *Handle[T]) Served(ctx context.Context) error {
 
 // GetLive reads one object from the API server.
 func (h *Handle[T]) GetLive(ctx context.Context, key types.NamespacedName) (T, error) {
-	m, err := h.at(ctx, "get", key)
+	r, err := h.request(ctx, getting, key, &metav1.GetOptions{})
 	if err != nil {
 		return *new(T), err
 	}
-	w, err := h.dial(h.target, m.Resource, key.Namespace)
-	if err != nil {
-		return *new(T), err
-	}
-	obj, err := w.Get(ctx, key.Name, metav1.GetOptions{})
-	return h.answer(ctx, obj, err, "")
-}
-
-// answer makes a nil object of an answer that is an error, and explains it.
-func (h *Handle[T]) answer(ctx context.Context, obj T, err error, subresource string) (T, error) {
-	if err != nil {
-		return *new(T), h.explain(ctx, err, subresource)
-	}
-	return obj, nil
+	return send[T](ctx, h.target, getting, key, r)
 }
 
 // Create creates the object and returns it as stored.
 func (h *Handle[T]) Create(ctx context.Context, obj T, options ...Option) (T, error) {
-	return h.send(ctx, creating, "create", obj, options, func(w wire[T], c call) (T, error) {
-		return w.Create(ctx, obj, c.create())
-	})
+	return h.write(ctx, creating, "", obj, options)
 }
 
-// Update replaces the object, status excepted, and returns it as stored. The API server refuses it (conflict) if the
-// object's resourceVersion is no longer the newest.
+// Update replaces the object, status excepted, and returns it as stored. If the object's
+// resourceVersion is not the newest, the error is a conflict.
 func (h *Handle[T]) Update(ctx context.Context, obj T, options ...Option) (T, error) {
-	return h.send(ctx, updating, "update", obj, options, func(w wire[T], c call) (T, error) {
-		return w.Update(ctx, obj, c.update())
-	})
+	return h.write(ctx, updating, "", obj, options)
 }
 
-// UpdateStatus replaces the object's status, and returns the object as stored. It is refused as Update is. Where the kind has
-// no status subresource, the error is a *[NotServedError], although the API server's answer is the one for a missing object.
+// UpdateStatus is Update for the status. If the kind has no status subresource, the error is a
+// *[NotServedError].
 func (h *Handle[T]) UpdateStatus(ctx context.Context, obj T, options ...Option) (T, error) {
-	return h.send(ctx, updating, updateStatus, obj, options, func(w wire[T], c call) (T, error) {
-		return w.UpdateStatus(ctx, obj, c.update())
-	})
+	return h.write(ctx, updating, "status", obj, options)
 }
 
-const updateStatus = "update the status of"
+// write sends a whole object.
+func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T, options []Option) (T, error) {
+	t := h.target
+	t.subresource = subresource
+	c, err := t.call(v, options)
+	if err != nil {
+		return *new(T), err
+	}
+	if err := t.check(v, obj); err != nil {
+		return *new(T), err
+	}
+	key := keyOf(obj)
+	if v == creating && key.Name == "" {
+		key.Name = obj.GetGenerateName()
+	}
+	if t.form == inMetadata {
+		return *new(T), fmt.Errorf("%s: a handle of metadata has no whole object to send; use Patch or Apply, or a handle of the whole kind", t.doing(v, key))
+	}
+	o := c.write // not the whole call: it would go to the heap
+	r, err := t.request(ctx, v, key, &o)
+	if err != nil {
+		return *new(T), err
+	}
+	return send[T](ctx, t, v, key, r.Body(withKind(obj, t.gvk)))
+}
 
-// send is a write of a whole object.
-func (h *Handle[T]) send(ctx context.Context, v verb, what string, obj T, options []Option, do func(wire[T], call) (T, error)) (T, error) {
-	c, err := h.call(v, what, options)
-	if err != nil {
-		return *new(T), err
+// withKind returns an unstructured object with its kind, and does not change the given one. The
+// scheme knows the kind of any other object.
+func withKind(obj Object, gvk schema.GroupVersionKind) Object {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj
 	}
-	m, err := h.of(ctx, what, obj)
-	if err != nil {
-		return *new(T), err
-	}
-	w, err := h.dial(h.target, m.Resource, obj.GetNamespace())
-	if err != nil {
-		return *new(T), err
-	}
-	subresource := ""
-	if what == updateStatus {
-		subresource = "status"
-	}
-	stored, err := do(w, c)
-	return h.answer(ctx, stored, h.sized(what, nameOf(obj), err), subresource)
+	u = &unstructured.Unstructured{Object: maps.Clone(u.Object)}
+	u.SetGroupVersionKind(gvk)
+	return u
 }
 
 // Patch changes the object and returns it as stored. The type is types.JSONPatchType,
 // MergePatchType or StrategicMergePatchType. For server-side apply use Apply, for subresources
 // [SubresourceOf].
-func (h *Handle[T]) Patch(ctx context.Context, key types.NamespacedName, pt types.PatchType, patch []byte, options ...Option) (T, error) {
-	c, err := h.call(patching, "patch", options)
+func (h *Handle[T]) Patch(ctx context.Context, key types.NamespacedName, pt types.PatchType, data []byte, options ...Option) (T, error) {
+	c, err := h.patchCall(key, pt, options)
 	if err != nil {
 		return *new(T), err
 	}
-	if err := checkPatchType(pt); err != nil {
-		return *new(T), fmt.Errorf("patch %s %s: %w", h.gvk.Kind, strings.TrimPrefix(key.String(), "/"), err)
-	}
-	m, err := h.at(ctx, "patch", key)
-	if err != nil {
-		return *new(T), err
-	}
-	w, err := h.dial(h.target, m.Resource, key.Namespace)
-	if err != nil {
-		return *new(T), err
-	}
-	obj, err := w.Patch(ctx, key.Name, pt, patch, c.patch())
-	return h.answer(ctx, obj, h.sized("patch", key, err), "")
+	return sendPatch[T](ctx, h.target, patching, key, pt, data, c)
 }
 
-// Delete deletes the object in the background: it returns when the API server has taken the request, and what the object
-// owns is collected later. With [Preconditions] the object is only deleted while it is that very one; see [Propagation] and
-// [GracePeriod], too.
+// Delete deletes the object in the background: it returns when the API server has accepted the
+// request, and the garbage collector deletes dependents later. See [Preconditions], [Propagation]
+// and [GracePeriod].
 func (h *Handle[T]) Delete(ctx context.Context, key types.NamespacedName, options ...Option) error {
-	c, err := h.call(deleting, "delete", options)
+	c, err := h.call(deleting, options)
 	if err != nil {
 		return err
 	}
-	m, err := h.at(ctx, "delete", key)
+	r, err := h.request(ctx, deleting, key, &metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	w, err := h.dial(h.target, m.Resource, key.Namespace)
-	if err != nil {
-		return err
+	if err := r.Body(&c.delete).Do(ctx).Error(); err != nil {
+		return h.explain(ctx, deleting, key, err)
 	}
-	return h.explain(ctx, w.Delete(ctx, key.Name, c.delete), "")
+	return nil
+}
+
+// Prune deletes those objects that owner controls (metav1.IsControlledBy) and keep does not want. It
+// returns the deleted ones. Other objects, and those that are being deleted, are left alone, so that
+// objects may be any list, cached or live.
+//
+// Each delete has the UID as precondition. An object that is gone, or was replaced by another of the
+// same name, is no error and is not returned. Failures are joined, each names its object, and the
+// others are still deleted. Prune stops when ctx ends.
+func (h *Handle[T]) Prune(ctx context.Context, owner metav1.Object, objects []T, keep func(T) bool, options ...Option) (deleted []T, err error) {
+	switch {
+	case h.err != nil:
+		return nil, h.err
+	case argument.IsNil(owner) || owner.GetUID() == "":
+		return nil, fmt.Errorf("prune %s: the owner is nil, or has no UID; give one that was read", h.gvk.Kind)
+	case keep == nil:
+		return nil, fmt.Errorf("prune %s: keep is nil; to keep none, give a func that says so", h.gvk.Kind)
+	}
+	if _, err := h.call(deleting, options); err != nil {
+		return nil, err
+	}
+	var failed []error
+	for _, obj := range objects {
+		if argument.IsNil(obj) || !metav1.IsControlledBy(obj, owner) || obj.GetDeletionTimestamp() != nil || keep(obj) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return deleted, errors.Join(append(failed, fmt.Errorf("prune %s: %w", h.gvk.Kind, context.Cause(ctx)))...)
+		}
+		exactly := append([]Option{}, options...)
+		err := h.Delete(ctx, keyOf(obj), append(exactly, Preconditions(obj.GetUID(), ""))...)
+		switch {
+		case err == nil:
+			deleted = append(deleted, obj)
+		case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
+			failed = append(failed, fmt.Errorf("prune %s %s: %w", h.gvk.Kind, keyOf(obj), err))
+		}
+	}
+	return deleted, errors.Join(failed...)
 }

@@ -131,15 +131,15 @@ func TestHandleMistakes(t *testing.T) {
 		"apply a nil pointer": {func() error {
 			_, err := maps.ApplyStatus(ctx, (*coreac.ConfigMapApplyConfiguration)(nil))
 			return err
-		}, []string{"apply ConfigMap", "no name"}},
+		}, []string{"apply the status of ConfigMap", "no name"}},
 		"apply without a namespace": {func() error {
 			_, err := maps.Apply(ctx, coreac.ConfigMap("a", "").WithNamespace(""))
 			return err
-		}, []string{"apply a", "name the namespace"}},
+		}, []string{"apply ConfigMap a", "name the namespace"}},
 		"apply another version": {func() error {
 			_, err := maps.Apply(ctx, coreac.ConfigMap("a", "default").WithAPIVersion("v2"))
 			return err
-		}, []string{"apply a", "of version v2, not of v1"}},
+		}, []string{"apply ConfigMap default/a", "of version v2, not of v1"}},
 		"no name":         {func() error { _, err := maps.GetLive(ctx, name("default", "")); return err }, []string{"get ConfigMap", "name is empty"}},
 		"no name, delete": {func() error { return maps.Delete(ctx, name("default", "")) }, []string{"delete ConfigMap", "name is empty"}},
 		"no name, update": {func() error {
@@ -153,7 +153,7 @@ func TestHandleMistakes(t *testing.T) {
 		"the wrong kind": {func() error {
 			_, err := maps.Create(ctx, &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 			return err
-		}, []string{"create a", "Secret of v1", "ConfigMap of v1"}},
+		}, []string{"create ConfigMap default/a", "Secret of v1", "ConfigMap of v1"}},
 		"a negative page": {func() error {
 			_, err := client.Collect(maps.ListLive(ctx, client.ListOptions{PageSize: -1}))
 			return err
@@ -162,7 +162,7 @@ func TestHandleMistakes(t *testing.T) {
 			_, err := client.Collect(namespaces.ListLive(ctx, client.ListOptions{Namespace: "x"}))
 			return err
 		}, []string{"cluster-scoped", `"x"`}},
-		"apply another kind": {func() error { _, err := maps.Apply(ctx, coreac.Secret("a", "default")); return err }, []string{"apply a", "of a Secret, not of a ConfigMap"}},
+		"apply another kind": {func() error { _, err := maps.Apply(ctx, coreac.Secret("a", "default")); return err }, []string{"apply ConfigMap default/a", "of a Secret, not of a ConfigMap"}},
 		"create nil":         {func() error { _, err := maps.Create(ctx, nil); return err }, []string{"create ConfigMap", "nil"}},
 		"update nil":         {func() error { _, err := maps.Update(ctx, nil); return err }, []string{"update ConfigMap", "nil"}},
 		"update status nil":  {func() error { _, err := maps.UpdateStatus(ctx, nil); return err }, []string{"status of ConfigMap", "nil"}},

@@ -73,7 +73,7 @@ func TestUnstructured(t *testing.T) {
 	}
 	u.SetKind("gadget")
 	_, err = h.Create(ctx, u)
-	wants(t, err, "create a", "gadget of example.com/v1", "the handle is for widget of example.com/v1")
+	wants(t, err, "create widget default/a", "gadget of example.com/v1", "the handle is for widget of example.com/v1")
 	_, err = h.Apply(ctx, client.UnstructuredConfiguration(u))
 	wants(t, err, "of a gadget, not of a widget")
 	_, err = h.Apply(ctx, client.UnstructuredConfiguration(nil))
@@ -81,7 +81,7 @@ func TestUnstructured(t *testing.T) {
 	u.SetGroupVersionKind(widgetKind)
 	u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "x"}})
 	_, err = h.Apply(ctx, client.UnstructuredConfiguration(u))
-	wants(t, err, "apply a", "managedFields", "only the fields that are wanted")
+	wants(t, err, "apply widget default/a", "managedFields", "only the fields that are wanted")
 }
 
 func TestMetadata(t *testing.T) {
@@ -108,7 +108,7 @@ func TestMetadata(t *testing.T) {
 		t.Error(got, err)
 	}
 	_, err = h.Apply(ctx, desired, client.UnlessAlready(got))
-	wants(t, err, "apply web", "metadata does not tell enough")
+	wants(t, err, "apply Deployment default/web", "metadata does not tell enough")
 	_, err = h.Create(ctx, got)
 	wants(t, err, "create Deployment", "no whole object", "Patch or Apply")
 	_, err = h.Update(ctx, got)

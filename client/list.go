@@ -4,6 +4,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,37 +13,28 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// ListOptions says what to list. The zero value is all objects.
+// ListOptions selects the objects of a list. The zero value selects all.
 type ListOptions struct {
-	// Namespace narrows a namespaced kind to one. Default: all of them.
+	// Namespace restricts a namespaced kind to one namespace. Default: all.
 	Namespace string
-	// Labels selects by labels, at the API server. Default: all.
+	// Labels selects by labels. Default: all.
 	Labels labels.Selector
-	// Fields selects by those fields that the API server can select by: metadata.name and metadata.namespace, and a few of
-	// some kinds. Default: all.
+	// Fields selects by the fields that the API server supports: metadata.name, metadata.namespace,
+	// and a few of some kinds. Default: all.
 	Fields fields.Selector
 	// PageSize is how many objects a request asks for. Default: 500.
 	PageSize int
 }
 
-// Validate names the field that is wrong.
-func (o ListOptions) Validate() error {
-	if o.PageSize < 0 {
-		return fmt.Errorf("client.ListOptions.PageSize is %d, it must not be negative", o.PageSize)
-	}
-	return nil
-}
-
 func (o ListOptions) request() metav1.ListOptions {
-	r := metav1.ListOptions{Limit: int64(o.PageSize)}
-	if o.PageSize == 0 {
-		r.Limit = 500
-	}
+	r := metav1.ListOptions{Limit: int64(cmp.Or(o.PageSize, 500))}
 	if o.Labels != nil {
 		r.LabelSelector = o.Labels.String()
 	}
@@ -52,7 +44,7 @@ func (o ListOptions) request() metav1.ListOptions {
 	return r
 }
 
-// ListLive reads objects from the API server, a page at a time while the caller goes on:
+// ListLive reads objects from the API server, one page at a time:
 //
 //	for pod, err := range client.For[*corev1.Pod](c).ListLive(ctx, client.ListOptions{Namespace: "shop"}) {
 //		if err != nil {
@@ -61,10 +53,10 @@ func (o ListOptions) request() metav1.ListOptions {
 //		…
 //	}
 //
-// An error ends it. All objects are of one moment, that of the first page, unless the API server has forgotten it when a later
-// page is asked for, usually after 5 minutes: that page and what follows are then of the moment that they are asked for. Each
-// object comes at most once all the same, and what exists from beginning to end comes. An object that the caller keeps does not
-// keep its page in memory. [Collect] makes a slice.
+// An error ends the list. All objects are of the moment of the first page. If the API server no longer
+// has that version when it is asked for a later page, usually after 5 minutes, the rest is newer.
+// Each object comes at most once, and every object that exists throughout comes. A kept object does
+// not keep its page in memory. [Collect] returns a slice.
 func (h *Handle[T]) ListLive(ctx context.Context, o ListOptions) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		if err := h.eachPage(ctx, o, func(page runtime.Object) error {
@@ -72,6 +64,9 @@ func (h *Handle[T]) ListLive(ctx context.Context, o ListOptions) iter.Seq2[T, er
 				obj, ok := item.(T)
 				if !ok {
 					return fmt.Errorf("list %s: an item is a %T, not a %T", h.gvk.Kind, item, obj)
+				}
+				if h.form == inMetadata {
+					item.GetObjectKind().SetGroupVersionKind(h.gvk)
 				}
 				if !yield(obj, nil) {
 					return errEnough
@@ -84,33 +79,30 @@ func (h *Handle[T]) ListLive(ctx context.Context, o ListOptions) iter.Seq2[T, er
 	}
 }
 
-// errEnough says that the caller has left the loop.
+// errEnough reports that the caller has left the loop.
 var errEnough = errors.New("enough")
 
 func (h *Handle[T]) eachPage(ctx context.Context, o ListOptions, do func(runtime.Object) error) error {
-	if err := o.Validate(); err != nil {
-		return err
+	if o.PageSize < 0 {
+		return fmt.Errorf("client.ListOptions.PageSize is %d, it must not be negative", o.PageSize)
 	}
-	m, err := h.anywhere(ctx, o.Namespace)
-	if err != nil {
-		return err
-	}
-	if !anyKind[T]() && !h.client.scheme.Recognizes(listKind(h.gvk)) {
-		return fmt.Errorf("list %s: the scheme does not know %s; add the type of the list to it", h.gvk.Kind, said(listKind(h.gvk)))
-	}
-	w, err := h.dial(h.target, m.Resource, o.Namespace)
-	if err != nil {
-		return err
-	}
-	request, expired := o.request(), false
-	for {
-		page, err := w.List(ctx, request)
+	key := types.NamespacedName{Namespace: o.Namespace}
+	for request, expired := o.request(), false; ; {
+		r, err := h.request(ctx, listing, key, &request)
+		if err != nil {
+			return err
+		}
+		page, err := h.newList()
+		if err != nil {
+			return err
+		}
+		err = r.Do(ctx).Into(page)
 		if again := continuation(err); again != "" && !expired {
 			request.Continue, expired = again, true
 			continue
 		}
 		if err != nil {
-			return h.explain(ctx, err, "")
+			return h.explain(ctx, listing, key, err)
 		}
 		if err := do(page); err != nil {
 			return err
@@ -123,7 +115,24 @@ func (h *Handle[T]) eachPage(ctx context.Context, o ListOptions, do func(runtime
 	}
 }
 
-// continuation returns how to go on when the moment of the first page is forgotten: the answer 410 has a token for that
+func (t target) newList() (runtime.Object, error) {
+	switch t.form {
+	case inUnstructured:
+		return &unstructured.UnstructuredList{}, nil
+	case inMetadata:
+		return &metav1.PartialObjectMetadataList{}, nil
+	}
+	kind := t.gvk
+	kind.Kind += "List"
+	list, err := t.client.scheme.New(kind)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: the scheme does not know %s; add the type of the list to it", t.gvk.Kind, said(kind))
+	}
+	return list, nil
+}
+
+// continuation returns how to go on when the version of the first page is gone: the answer 410 has a
+// token for that
 // (https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks).
 func continuation(err error) string {
 	var s apierrors.APIStatus
@@ -133,7 +142,7 @@ func continuation(err error) string {
 	return s.Status().Continue
 }
 
-// Collect reads a list to its end: the error is the first one, and the objects are those before it.
+// Collect reads a list to its end. It returns the first error, and the objects before it.
 func Collect[T Object](list iter.Seq2[T, error]) ([]T, error) {
 	var all []T
 	for obj, err := range list {

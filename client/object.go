@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -23,4 +24,23 @@ func newObject[T Object]() T {
 
 func keyOf(obj metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// form is what objects are decoded into.
+type form uint8
+
+const (
+	typed          form = iota // the Go type that the scheme has for the kind
+	inUnstructured             // *unstructured.Unstructured
+	inMetadata                 // *metav1.PartialObjectMetadata
+)
+
+func formOf[T Object]() form {
+	switch any(*new(T)).(type) {
+	case *unstructured.Unstructured:
+		return inUnstructured
+	case *metav1.PartialObjectMetadata:
+		return inMetadata
+	}
+	return typed
 }

@@ -14,47 +14,50 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Option changes one call of a [Handle] or a [Subresource]. Where one makes no sense, the call says so and does nothing. Of
-// several that say the same, the last one holds.
+// Option changes one call of a [Handle] or a [Subresource]. A call that does not take an option
+// returns an error and does nothing. Of several equal options the last one counts.
 type Option struct {
 	name string
-	fits verb
+	fits []verb
 	set  func(*call) error
 }
 
-// verb is a set of what calls do.
-type verb uint8
+// verb is what a call does.
+type verb string
 
 const (
-	creating verb = 1 << iota
-	updating
-	patching
-	applying
-	deleting
+	getting  verb = "get"
+	listing  verb = "list"
+	creating verb = "create"
+	updating verb = "update"
+	patching verb = "patch"
+	applying verb = "apply"
+	deleting verb = "delete"
 )
 
 // call is what options say.
 type call struct {
-	owner   string
-	dryRun  []string
+	write   metav1.PatchOptions // also for creates and updates, whose parameters are the same
+	delete  metav1.DeleteOptions
 	already Object // to compare with
 	compare bool   // UnlessAlready was given, perhaps without an object
-	delete  metav1.DeleteOptions
 }
 
-// DryRun has the API server do all but store: admission, defaulting and validation are done, and the answer is what would be
-// stored. It is for every write.
+// DryRun makes the API server process a write, admission included, without storing the result. Every
+// write takes it.
 func DryRun() Option {
-	return Option{name: "DryRun", fits: creating | updating | patching | applying | deleting, set: func(c *call) error {
-		c.dryRun = []string{metav1.DryRunAll}
+	return Option{name: "DryRun", fits: []verb{creating, updating, patching, applying, deleting}, set: func(c *call) error {
+		all := []string{metav1.DryRunAll}
+		c.write.DryRun, c.delete.DryRun = all, all
 		return nil
 	}}
 }
 
-// FieldOwner is the field manager of this write, instead of that of [Options]. It is for every write but deletes.
+// FieldOwner is the field manager of this write, instead of that of [Options]. Every write but a
+// delete takes it.
 func FieldOwner(name string) Option {
-	return Option{name: "FieldOwner", fits: creating | updating | patching | applying, set: func(c *call) error {
-		c.owner = name
+	return Option{name: "FieldOwner", fits: []verb{creating, updating, patching, applying}, set: func(c *call) error {
+		c.write.FieldManager = name
 		if name == "" {
 			return errors.New("it is empty")
 		}
@@ -62,7 +65,7 @@ func FieldOwner(name string) Option {
 	}}
 }
 
-// checkFieldOwner says what the API server would refuse.
+// checkFieldOwner returns an error for a name that the API server would refuse.
 func checkFieldOwner(name string) error {
 	if len(name) > 128 {
 		return fmt.Errorf("it has %d bytes, at most 128 are allowed", len(name))
@@ -73,10 +76,10 @@ func checkFieldOwner(name string) error {
 	return nil
 }
 
-// Preconditions lets a Delete only pass while the object has this UID and this resourceVersion; "" leaves one out, not both.
-// Otherwise the error is a conflict.
+// Preconditions makes a Delete fail with a conflict unless the object has this UID and this
+// resourceVersion. One of them may be empty.
 func Preconditions(uid types.UID, resourceVersion string) Option {
-	return Option{name: "Preconditions", fits: deleting, set: func(c *call) error {
+	return Option{name: "Preconditions", fits: []verb{deleting}, set: func(c *call) error {
 		if uid == "" && resourceVersion == "" {
 			return errors.New("neither a UID nor a resourceVersion is given; is the object one that was read?")
 		}
@@ -91,18 +94,18 @@ func Preconditions(uid types.UID, resourceVersion string) Option {
 	}}
 }
 
-// Propagation says what a Delete does to what the object owns. Default: background.
+// Propagation is what a Delete does with dependents. Default: background.
 func Propagation(p metav1.DeletionPropagation) Option {
-	return Option{name: "Propagation", fits: deleting, set: func(c *call) error {
+	return Option{name: "Propagation", fits: []verb{deleting}, set: func(c *call) error {
 		c.delete.PropagationPolicy = &p
 		return nil
 	}}
 }
 
-// GracePeriod is how long a Delete leaves to what has to end in order, such as a pod, in whole seconds. Default: what the
-// object says.
+// GracePeriod is how long a deleted object, such as a pod, has to end in order, in whole seconds.
+// Default: what the object says.
 func GracePeriod(d time.Duration) Option {
-	return Option{name: "GracePeriod", fits: deleting, set: func(c *call) error {
+	return Option{name: "GracePeriod", fits: []verb{deleting}, set: func(c *call) error {
 		if d < 0 || d%time.Second != 0 {
 			return fmt.Errorf("it is %s, give whole seconds", d)
 		}
@@ -110,23 +113,4 @@ func GracePeriod(d time.Duration) Option {
 		c.delete.GracePeriodSeconds = &seconds
 		return nil
 	}}
-}
-
-func (c call) create() metav1.CreateOptions {
-	return metav1.CreateOptions{FieldManager: c.owner, DryRun: c.dryRun}
-}
-
-func (c call) update() metav1.UpdateOptions {
-	return metav1.UpdateOptions{FieldManager: c.owner, DryRun: c.dryRun}
-}
-
-func (c call) patch() metav1.PatchOptions {
-	return metav1.PatchOptions{FieldManager: c.owner, DryRun: c.dryRun}
-}
-
-// apply forces conflicts: a controller is the authority on what it applies.
-func (c call) apply() metav1.PatchOptions {
-	o, force := c.patch(), true
-	o.Force = &force
-	return o
 }

@@ -132,8 +132,8 @@ func TestOptionMistakes(t *testing.T) {
 		{apply(client.FieldOwner("")), []string{"apply ConfigMap: client.FieldOwner", "empty"}},
 		{apply(client.FieldOwner(strings.Repeat("x", 129))), []string{"client.FieldOwner", "129 bytes"}},
 		{apply(client.FieldOwner("a\n")), []string{"client.FieldOwner", "printable"}},
-		{apply(client.UnlessAlready(&corev1.Secret{})), []string{"apply a", "client.UnlessAlready was given a *v1.Secret, not a *v1.ConfigMap"}},
-		{apply(client.UnlessAlready(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "a"}})), []string{"apply default/a", "another object, x/a"}},
+		{apply(client.UnlessAlready(&corev1.Secret{})), []string{"apply ConfigMap default/a", "client.UnlessAlready was given a *v1.Secret, not a *v1.ConfigMap"}},
+		{apply(client.UnlessAlready(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "a"}})), []string{"apply ConfigMap default/a", "another object, x/a"}},
 	} {
 		wants(t, c.err, c.want...)
 	}

@@ -4,6 +4,7 @@
 package client_test
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"reflect"
@@ -16,9 +17,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 	autoscalingac "k8s.io/client-go/applyconfigurations/autoscaling/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
@@ -49,6 +52,13 @@ func scaling(t *testing.T) (c *client.Client, sent *[]string) {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Body != nil {
 				data, _ := io.ReadAll(r.Body)
+				if r.Header.Get("Content-Type") == runtime.ContentTypeProtobuf {
+					obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil)
+					if err != nil {
+						return nil, err
+					}
+					data, _ = json.Marshal(obj)
+				}
 				*sent = append(*sent, r.Method+" "+r.URL.RequestURI()+" "+string(data))
 			}
 			return rt.RoundTrip(r)
@@ -87,10 +97,10 @@ func TestSubresource(t *testing.T) {
 	}
 	const path = "/apis/apps/v1/namespaces/default/deployments/web/"
 	for i, want := range []string{
-		"PUT " + path + `scale?dryRun=All&fieldManager=me {"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"web","namespace":"default"},"spec":{"replicas":5},"status":{"replicas":2}}` + "\n",
+		"PUT " + path + `scale?dryRun=All&fieldManager=me {"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"web","namespace":"default"},"spec":{"replicas":5},"status":{"replicas":2}}`,
 		"PATCH " + path + `scale?fieldManager=me {"spec":{"replicas":6}}`,
 		"PATCH " + path + `scale?fieldManager=me&force=true {"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"web","namespace":"default"},"spec":{"replicas":7}}`,
-		"POST " + path + `evict?fieldManager=me {"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"web","namespace":"default"}}` + "\n",
+		"POST " + path + `evict?fieldManager=me {"kind":"Eviction","apiVersion":"policy/v1","metadata":{"name":"web","namespace":"default"}}`,
 	} {
 		if got := (*sent)[i]; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
@@ -107,7 +117,7 @@ func TestSubresourceMistakes(t *testing.T) {
 		err  error
 		want []string
 	}{
-		{second(scales.Get(ctx, name("default", ""))), []string{"get Deployment", "name is empty"}},
+		{second(scales.Get(ctx, name("default", ""))), []string{"get the scale of Deployment", "name is empty"}},
 		{second(scales.Get(ctx, name("", "web"))), []string{"name the namespace"}},
 		{second(scales.Update(ctx, nil)), []string{"update the scale of Deployment", "nil"}},
 		{second(scales.Create(ctx, key, named)), []string{"create the scale of Deployment default/web", "the object is called default/other"}},

@@ -7,100 +7,192 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// target is one kind at one API server.
+// target is one kind at one API server, or one of its subresources.
 type target struct {
-	client *Client
-	gvk    schema.GroupVersionKind
-	err    error // why the kind cannot be used; each call returns it
+	client      *Client
+	gvk         schema.GroupVersionKind
+	subresource string
+	form        form
+	err         error // why the kind cannot be used; each call returns it
 }
 
-// call reads options for a call that is called what.
-func (t target) call(v verb, what string, options []Option) (call, error) {
+// call reads the options of a call.
+func (t target) call(v verb, options []Option) (call, error) {
 	if t.err != nil {
 		return call{}, t.err
 	}
 	background := metav1.DeletePropagationBackground
-	c := call{owner: t.client.fieldOwner, delete: metav1.DeleteOptions{PropagationPolicy: &background}}
+	c := call{
+		write:  metav1.PatchOptions{FieldManager: t.client.fieldOwner},
+		delete: metav1.DeleteOptions{PropagationPolicy: &background},
+	}
+	if v == applying { // a controller is the authority on what it applies
+		force := true
+		c.write.Force = &force
+	}
 	for _, o := range options {
 		if o.set == nil {
 			continue
 		}
-		if o.fits&v == 0 {
-			return call{}, fmt.Errorf("%s %s: client.%s is no option of it", what, t.gvk.Kind, o.name)
+		if !slices.Contains(o.fits, v) {
+			return call{}, fmt.Errorf("%s: client.%s is no option of it", t.doing(v, types.NamespacedName{}), o.name)
 		}
 		if err := o.set(&c); err != nil {
-			return call{}, fmt.Errorf("%s %s: client.%s: %w", what, t.gvk.Kind, o.name, err)
+			return call{}, fmt.Errorf("%s: client.%s: %w", t.doing(v, types.NamespacedName{}), o.name, err)
 		}
 	}
-	c.delete.DryRun = c.dryRun
 	return c, nil
 }
 
-// at says where the kind is served, for an object of this name. what is the verb, for errors.
-func (t target) at(ctx context.Context, what string, key types.NamespacedName) (*meta.RESTMapping, error) {
-	if t.err == nil && key.Name == "" {
-		return nil, fmt.Errorf("%s %s: the name is empty", what, t.gvk.Kind)
+// doing names a call in errors, such as "update the status of Deployment default/web".
+func (t target) doing(v verb, key types.NamespacedName) string {
+	s := string(v) + " "
+	if t.subresource != "" {
+		s += "the " + t.subresource + " of "
 	}
-	return t.mapping(ctx, key.Namespace)
+	s += t.gvk.Kind
+	if key.Name != "" {
+		s += " " + strings.TrimPrefix(key.String(), "/")
+	}
+	return s
 }
 
-// of is at, for an object that may be nil, of another kind, or without a name.
-func (t target) of(ctx context.Context, what string, obj Object) (*meta.RESTMapping, error) {
+// check returns an error for an object that is nil or of another kind.
+func (t target) check(v verb, obj Object) error {
 	if t.err != nil {
-		return nil, t.err
+		return t.err
 	}
 	if argument.IsNil(obj) {
-		return nil, fmt.Errorf("%s %s: the object is nil", what, t.gvk.Kind)
+		return fmt.Errorf("%s: the object is nil", t.doing(v, types.NamespacedName{}))
 	}
 	if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() && gvk != t.gvk {
-		return nil, fmt.Errorf("%s %s: the object says that it is a %s, the handle is for %s", what, obj.GetName(), said(gvk), said(t.gvk))
+		return fmt.Errorf("%s: the object says that it is a %s, the handle is for %s", t.doing(v, keyOf(obj)), said(gvk), said(t.gvk))
 	}
-	if what == "create" && obj.GetName() == "" && obj.GetGenerateName() != "" {
-		return t.mapping(ctx, obj.GetNamespace())
-	}
-	return t.at(ctx, what, keyOf(obj))
+	return nil
 }
 
 func said(gvk schema.GroupVersionKind) string {
 	return fmt.Sprintf("%s of %s", gvk.Kind, gvk.GroupVersion())
 }
 
-// mapping says where the kind is served, in a namespace that must fit its scope.
-func (t target) mapping(ctx context.Context, namespace string) (*meta.RESTMapping, error) {
-	m, err := t.anywhere(ctx, namespace)
-	if err == nil && namespace == "" && m.Scope.Name() == meta.RESTScopeNameNamespace {
-		return nil, fmt.Errorf("%s is a namespaced kind: name the namespace", t.gvk.Kind)
-	}
-	return m, err
+var methods = map[verb]string{
+	getting: http.MethodGet, listing: http.MethodGet, creating: http.MethodPost, updating: http.MethodPut,
+	patching: http.MethodPatch, applying: http.MethodPatch, deleting: http.MethodDelete,
 }
 
-// anywhere is mapping, but no namespace stands for all of them.
-func (t target) anywhere(ctx context.Context, namespace string) (*meta.RESTMapping, error) {
+// request starts a request about the object that key names; params become its query.
+func (t target) request(ctx context.Context, v verb, key types.NamespacedName, params runtime.Object) (*rest.Request, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
-	m, err := t.client.Mapping(ctx, t.gvk)
-	if err == nil && namespace != "" && m.Scope.Name() != meta.RESTScopeNameNamespace {
-		return nil, fmt.Errorf("%s is a cluster-scoped kind: leave the namespace empty, not %q", t.gvk.Kind, namespace)
+	if key.Name == "" && v != listing {
+		return nil, fmt.Errorf("%s: the name is empty", t.doing(v, key))
 	}
-	return m, err
+	m, err := t.mapping(ctx, v, key.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.doing(v, key), err)
+	}
+	c, err := t.client.restFor(restKey{t.gvk, t.form == typed})
+	if err != nil {
+		return nil, err
+	}
+	r := c.Verb(methods[v]).NamespaceIfScoped(key.Namespace, key.Namespace != "").Resource(m.Resource.Resource)
+	if v != listing && (v != creating || t.subresource != "") {
+		r.Name(key.Name)
+	}
+	if t.subresource != "" {
+		r.SubResource(t.subresource)
+	}
+	if t.form == inMetadata && v != deleting {
+		r.SetHeader("Accept", acceptMetadata(v))
+	}
+	return r.SpecificallyVersionedParams(params, metav1.ParameterCodec, metav1.SchemeGroupVersion), nil
 }
 
-// explain tells an object that is missing from a kind, or a subresource of it, that is not served (any more): the API server's
-// answer to both is 404.
-func (t target) explain(ctx context.Context, err error, subresource string) error {
-	served := func() bool { return subresource == "" || t.client.subresource(t.gvk, subresource) != nil }
-	// Of a custom resource without such a subresource the API server says that the object is not found, by its name.
+// acceptMetadata asks for the metadata of objects. An API server that cannot leave the rest out sends
+// whole objects.
+func acceptMetadata(v verb) string {
+	kind := "PartialObjectMetadata"
+	if v == listing {
+		kind += "List"
+	}
+	return runtime.ContentTypeJSON + ";as=" + kind + ";g=meta.k8s.io;v=v1," + runtime.ContentTypeJSON
+}
+
+// mapping returns how the kind is served, if the namespace fits its scope.
+func (t target) mapping(ctx context.Context, v verb, namespace string) (*meta.RESTMapping, error) {
+	m, err := t.client.Mapping(ctx, t.gvk)
+	if err != nil {
+		return nil, err
+	}
+	switch namespaced := m.Scope.Name() == meta.RESTScopeNameNamespace; {
+	case namespaced && namespace == "" && v != listing:
+		return nil, fmt.Errorf("%s is a namespaced kind: name the namespace", t.gvk.Kind)
+	case !namespaced && namespace != "":
+		return nil, fmt.Errorf("%s is a cluster-scoped kind: leave the namespace empty, not %q", t.gvk.Kind, namespace)
+	}
+	return m, nil
+}
+
+// send makes a request and decodes the answer.
+func send[T Object](ctx context.Context, t target, v verb, key types.NamespacedName, r *rest.Request) (T, error) {
+	obj := newObject[T]()
+	if err := r.Do(ctx).Into(obj); err != nil {
+		return *new(T), t.explain(ctx, v, key, err)
+	}
+	if t.form == inMetadata { // instead of PartialObjectMetadata
+		obj.GetObjectKind().SetGroupVersionKind(t.gvk)
+	}
+	return obj, nil
+}
+
+// sendPatch sends a patch of any type.
+func sendPatch[T Object](ctx context.Context, t target, v verb, key types.NamespacedName, pt types.PatchType, patch []byte, c call) (T, error) {
+	o := c.write // not the whole call: it would go to the heap
+	r, err := t.request(ctx, v, key, &o)
+	if err != nil {
+		return *new(T), err
+	}
+	return send[T](ctx, t, v, key, r.SetHeader("Content-Type", string(pt)).Body(patch))
+}
+
+// patchCall reads the options of a patch that is not an apply.
+func (t target) patchCall(key types.NamespacedName, pt types.PatchType, options []Option) (call, error) {
+	switch pt {
+	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType:
+		return t.call(patching, options)
+	case types.ApplyYAMLPatchType, types.ApplyCBORPatchType:
+		return call{}, fmt.Errorf("%s: the patch type is %q, which is server-side apply; use Apply", t.doing(patching, key), pt)
+	default:
+		return call{}, fmt.Errorf("%s: the patch type is %q, which is unknown; use types.JSONPatchType, MergePatchType or StrategicMergePatchType",
+			t.doing(patching, key), pt)
+	}
+}
+
+// explain returns what an error of the API server means. A kind or a subresource that is not served
+// (any more) and an object that is missing are both a 404.
+func (t target) explain(ctx context.Context, v verb, key types.NamespacedName, err error) error {
+	if isTooLarge(err) {
+		return fmt.Errorf("%s: the object is too large for the API server, which stores about 1.5 MiB at most; split it, or keep its data elsewhere: %w",
+			t.doing(v, key), err)
+	}
+	served := func() bool { return t.subresource == "" || t.client.subresource(t.gvk, t.subresource) != nil }
+	// If a custom resource has no such subresource, the API server names the object as not found.
 	if !apierrors.IsNotFound(err) || namesObject(err) && served() {
 		return err
 	}
@@ -110,13 +202,13 @@ func (t target) explain(ctx context.Context, err error, subresource string) erro
 	case errors.As(asked, &not):
 		return not
 	case asked == nil && !served():
-		return &NotServedError{Kind: t.gvk, Subresource: subresource, Host: t.client.config.Host}
+		return &NotServedError{Kind: t.gvk, Subresource: t.subresource, Host: t.client.config.Host}
 	}
 	return err
 }
 
-// namesObject says whether it is the API server's answer for an object that is missing, and not for a path: that is no Status,
-// and what client-go makes of it has this cause.
+// namesObject reports whether the API server answered that an object is missing. Its answer for an
+// unknown path is no Status; client-go makes one of it, with this cause.
 func namesObject(err error) bool {
 	var s apierrors.APIStatus
 	if !errors.As(err, &s) {
@@ -124,4 +216,16 @@ func namesObject(err error) bool {
 	}
 	d := s.Status().Details
 	return d != nil && d.Name != "" && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// isTooLarge recognizes the answers of the API server (413), of etcd, and of gRPC between them.
+// Neither etcd nor the API server names the object.
+func isTooLarge(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	text := status.Status().Message
+	return apierrors.IsRequestEntityTooLargeError(err) || strings.Contains(text, "etcdserver: request is too large") ||
+		strings.Contains(text, "ResourceExhausted") && strings.Contains(text, "larger than max")
 }

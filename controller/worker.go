@@ -54,7 +54,7 @@ func (c *Controller[K]) newLead(work context.Context, missing func() error) (*le
 	}}
 	t.origin = ledger.Origin{Controller: c.name, Run: c.run, Decode: c.inputs.declared.Selects, Late: t.tellLate}
 	if leading := term.Of(work); leading != nil {
-		t.origin.Term = leading.String()
+		t.origin.Term = leading.Token().String()
 	}
 	work = context.WithValue(work, staleKey{}, func() error { return errors.Join(missing(), c.consistency.formerMissing(), c.inputs.stale()) })
 	return t, c.inputs.declared.Context(work)

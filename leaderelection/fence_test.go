@@ -195,7 +195,7 @@ func TestL2_TheElectorNeedsNoTerm(t *testing.T) {
 		ok(t, e.Run(ctx, func(take, work context.Context) error {
 			led = true
 			time.Sleep(time.Minute)
-			if leading := term.Of(work); leading == nil || strings.HasPrefix(leading.String(), "other") || leading.Trusted() != nil {
+			if leading := term.Of(work); leading == nil || strings.HasPrefix(leading.Token().String(), "other") || leading.Trusted() != nil {
 				t.Errorf("the work has the term %v", leading)
 			}
 			stop()

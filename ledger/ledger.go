@@ -5,6 +5,7 @@ package ledger
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -12,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Origin is on whose behalf requests are made.
+// Origin identifies the Reconcile for which requests are made.
 type Origin struct {
 	// Controller is the controller's name. If it is set, the user agent of requests contains it, as
 	// with client.Client.ConfigFor.
@@ -24,15 +25,15 @@ type Origin struct {
 	Delivery uint64
 	// Term names the term of leadership under which it runs, empty for none.
 	Term string
-	// Decode reports whether the written objects of a resource are wanted as [Write.Object]. It is
-	// called by the goroutine that makes the request. Default: none are.
+	// Decode reports whether the written objects of a resource are wanted as [Write.Object]. The
+	// goroutine that makes the request calls it. Default: none are.
 	Decode func(schema.GroupResource) bool
 	// Late is called for each write that is refused because it begins after [Ledger.Close], by the
 	// goroutine that makes the request. Default: nothing is called.
 	Late func(*LateWriteError)
 }
 
-// ReconcileID identifies one Reconcile: Run and Delivery. It is put together at each call.
+// ReconcileID identifies one Reconcile: Run and Delivery. Each call builds it.
 func (o Origin) ReconcileID() string {
 	if o.Run == "" && o.Delivery == 0 {
 		return ""
@@ -40,15 +41,32 @@ func (o Origin) ReconcileID() string {
 	return o.Run + "-" + strconv.FormatUint(o.Delivery, 10)
 }
 
-// How much a ledger keeps. Writes are needed one by one, to wait for them; reads only inform.
+// LateWriteError is the error of a write that began after its Reconcile had returned, in a goroutine
+// that still uses its context. Nothing was sent: the next Reconcile of the key would not have waited
+// for such a write to appear in the cache.
+type LateWriteError struct {
+	// Controller, Key and ReconcileID are those of the Reconcile.
+	Controller  string
+	Key         any
+	ReconcileID string
+	// Request is what was to be sent.
+	Request Request
+}
+
+// Error names the Reconcile and the request, and the remedy.
+func (e *LateWriteError) Error() string {
+	return fmt.Sprintf("client: controller %q: %s was refused because the Reconcile of %v has returned; finish all writes before "+
+		"Reconcile returns, or make those of background work with ledger.Without(ctx)", e.Controller, e.Request.String(), e.Key)
+}
+
+// How much a ledger keeps.
 const (
 	maxReads  = 100
 	maxWrites = 10_000
 )
 
-// Ledger holds the requests that were made on behalf of one Reconcile, in the order in which they
-// began. It is safe for concurrent use, also after the Reconcile has ended: the answers of requests
-// under way are still recorded.
+// Ledger holds the requests of one Reconcile, in the order in which they began. It is safe for
+// concurrent use. After the Reconcile it still records the answers of requests in flight.
 type Ledger struct {
 	origin Origin
 	wrote  atomic.Bool
@@ -68,12 +86,11 @@ func New(o Origin) *Ledger { return &Ledger{origin: o} }
 // Origin returns the origin that was given to New.
 func (l *Ledger) Origin() Origin { return l.origin }
 
-// Wrote reports whether there was a request that may have written something, whatever its answer.
-// If not, Writes is empty. It takes no lock.
+// Wrote reports whether there was a request that may have written something, whatever its answer. It
+// takes no lock.
 func (l *Ledger) Wrote() bool { return l.wrote.Load() }
 
-// Writes returns what was written so far, or may have been, requests under way included. The slice
-// is the caller's.
+// Writes returns what was written so far, or may have been. The slice is the caller's.
 func (l *Ledger) Writes() []Write {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,8 +104,8 @@ func (l *Ledger) Writes() []Write {
 	return all
 }
 
-// Requests returns the requests so far, those under way included: the first 100 reads and the first
-// 10000 others. The slice is the caller's.
+// Requests returns the first 100 reads and the first 10000 other requests so far. The slice is the
+// caller's.
 func (l *Ledger) Requests() []Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,17 +124,16 @@ func (l *Ledger) LeftOut() (reads, writes int) {
 	return int(l.lostReads), int(l.lostWrites)
 }
 
-// Close refuses the writes that begin from now on, with a *[LateWriteError]: the Reconcile has
-// returned, and would not wait for them. Requests under way are not affected and are still
-// recorded. Reads, dry runs and reviews of access are still allowed.
+// Close refuses the writes that begin from now on, with a *[LateWriteError]. Reads, dry runs and
+// reviews of access are still allowed, and requests in flight go on.
 func (l *Ledger) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
 }
 
-// ContextKey is the key of the *Ledger in a context. A context of your own may return a ledger for it
-// that is made when the first request asks for it.
+// ContextKey is the key of the *Ledger in a context. A context of your own may make the ledger when
+// the first request asks for it.
 type ContextKey struct{}
 
 // With returns a context whose requests are entered in l.
@@ -125,8 +141,8 @@ func With(ctx context.Context, l *Ledger) context.Context {
 	return context.WithValue(ctx, ContextKey{}, l)
 }
 
-// Without returns a context whose requests are entered in no ledger on purpose, such as those of
-// background work that outlives its Reconcile. The term of leadership stays.
+// Without returns a context without a ledger, for background work that outlives its Reconcile. The
+// term of leadership stays.
 func Without(ctx context.Context) context.Context { return With(ctx, nil) }
 
 // Of returns the ledger of a context, nil for none.
@@ -144,8 +160,8 @@ type Entry struct {
 	older, newer *Entry
 }
 
-// Begin enters a request in e, which is empty. The request must not be made if the error, a
-// *[LateWriteError], is not nil.
+// Begin enters a request in e, which is empty. If the error, a *[LateWriteError], is not nil, the
+// request must not be made.
 func (l *Ledger) Begin(e *Entry, r Request) error {
 	e.ledger, e.write.Request = l, r
 	if l.enter(e) {
@@ -158,8 +174,7 @@ func (l *Ledger) Begin(e *Entry, r Request) error {
 	return err
 }
 
-// Request returns the request. Do not change it. Name, Took, Status and Err may change with Update,
-// the others never do.
+// Request returns the request. Do not change it. Update may change Name, Took, Status and Err.
 func (e *Entry) Request() *Request { return &e.write.Request }
 
 func (l *Ledger) enter(e *Entry) (admitted bool) {
@@ -168,11 +183,6 @@ func (l *Ledger) enter(e *Entry) (admitted bool) {
 	if l.closed && e.write.Stores() {
 		return false
 	}
-	l.enterLocked(e)
-	return true
-}
-
-func (l *Ledger) enterLocked(e *Entry) {
 	mutates := e.write.Mutates()
 	if mutates && !e.write.DryRun {
 		e.write.Effect, e.write.Unknown = Pending, "there is no answer yet"
@@ -183,12 +193,12 @@ func (l *Ledger) enterLocked(e *Entry) {
 		l.writes++
 	case mutates:
 		l.lostWrites++
-		return
+		return true
 	case l.reads < maxReads:
 		l.reads++
 	default:
 		l.lostReads++
-		return
+		return true
 	}
 	if e.older = l.last; e.older != nil {
 		e.older.newer = e
@@ -196,11 +206,12 @@ func (l *Ledger) enterLocked(e *Entry) {
 		l.first = e
 	}
 	l.last = e
+	return true
 }
 
-// Update lets f change what is known of the request; an empty Effect means that it has written
-// nothing. f runs under the ledger's lock. A write that becomes Stored at a version that another write
-// in the ledger has made becomes Unchanged.
+// Update lets f change what is known of the request, under the ledger's lock. An empty Effect means
+// that it has written nothing. A write that becomes Stored at a version that another write in the
+// ledger has made becomes Unchanged.
 func (e *Entry) Update(f func(w *Write)) {
 	l := e.ledger
 	l.mu.Lock()

@@ -4,62 +4,54 @@
 package ledger
 
 import (
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Request is one HTTP request that was made with a ledger in its context. Each retry that client-go makes is one more.
+// Request is one HTTP request. Each retry that client-go makes is another one.
 type Request struct {
-	// Verb is get, list, watch, create, update, patch, delete or deletecollection; for a path that names no resource, such
-	// as /version, the HTTP method in lower case.
+	// Verb is get, list, watch, create, update, patch, delete or deletecollection. For a path without a
+	// resource, such as /version, it is the HTTP method in lower case.
 	Verb string
-	// Group, Version and Resource are those of the path, such as apps, v1 and deployments. Resource is empty when the path
-	// names none.
+	// Group, Version and Resource are those of the path, such as apps, v1 and deployments. Resource is
+	// empty if the path has none.
 	Group, Version, Resource string
 	// Subresource is what follows the name, such as status.
 	Subresource string
 	// Namespace is empty for cluster-scoped kinds, namespaces included.
 	Namespace string
-	// Name is empty for lists, unless the field selector asks for one name. For a create it is what the answer says.
+	// Name is empty for lists, unless the field selector has one name. For a create it is the name in
+	// the answer.
 	Name string
-	// Host is where the API server is: scheme://host, and what a proxy in front of several adds before /api and /apis. Path is
+	// Host is scheme://host of the API server, and the path of a proxy before /api and /apis. Path is
 	// the whole path, as sent.
 	Host, Path string
-	// DryRun says that the API server was asked to store nothing.
+	// DryRun reports that the API server was asked to store nothing.
 	DryRun bool
-	// Started is when the request was made. Took is how long it was until the answer began, or the error came; 0 as long as
-	// neither did.
+	// Started is when the request was made. Took is the time until the answer began or the error came,
+	// 0 before that.
 	Started time.Time
 	Took    time.Duration
-	// Status is the HTTP status of the answer, 0 as long as, or if, there was none. Err is then why.
+	// Status is the HTTP status of the answer, 0 without one. Err is the error instead of an answer.
 	Status int
 	Err    error
 }
 
-// GroupVersionResource returns the resource in one value.
-func (r *Request) GroupVersionResource() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource}
-}
-
-// String says it in one line.
+// String returns the request in one line.
 func (r *Request) String() string {
-	var s strings.Builder
-	s.WriteString(r.Verb + " ")
 	if r.Resource == "" {
-		s.WriteString(r.Path)
-		return s.String()
+		return r.Verb + " " + r.Path
 	}
-	s.WriteString(r.GroupVersionResource().GroupResource().String())
+	s := r.Verb + " " + schema.GroupResource{Group: r.Group, Resource: r.Resource}.String()
 	if r.Subresource != "" {
-		s.WriteString("/" + r.Subresource)
+		s += "/" + r.Subresource
 	}
 	if r.Namespace != "" || r.Name != "" {
-		s.WriteString(" " + types.NamespacedName{Namespace: r.Namespace, Name: r.Name}.String())
+		s += " " + types.NamespacedName{Namespace: r.Namespace, Name: r.Name}.String()
 	}
-	return s.String()
+	return s
 }
 
 // Stores reports whether the request may store something: it mutates, and is neither a dry run nor a
@@ -68,9 +60,8 @@ func (r *Request) Stores() bool {
 	return r.Mutates() && !r.DryRun && r.Group != "authorization.k8s.io" && r.Group != "authentication.k8s.io"
 }
 
-// Mutates reports whether the request can change what a resource stores. Requests to some
-// subresources of core resources cannot: they go through to something else, or make a token that is
-// not kept.
+// Mutates reports whether the request can change what a resource stores. Some subresources of core
+// resources cannot: they connect to something else, or make a token that is not stored.
 func (r *Request) Mutates() bool {
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":

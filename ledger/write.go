@@ -8,13 +8,12 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Effect is what has become of a write.
+// Effect is what a write has done.
 type Effect string
 
 const (
@@ -22,48 +21,48 @@ const (
 	Pending Effect = "pending"
 	// Stored: the object is stored at the version of the Write.
 	Stored Effect = "stored"
-	// Unchanged: the object was as wanted; the version is one that was there before. What is called Stored may be that, too:
-	// it is told only where the request named the version, or an earlier write in the same ledger made it.
+	// Unchanged: a no-op; the version is an earlier one. It is known only if the request named the
+	// version, or an earlier write in the same ledger made it. Other no-ops are Stored.
 	Unchanged Effect = "unchanged"
-	// Deleting: a delete has marked the object; it is still there, at the version of the Write, until its finalizers or its
-	// grace period are gone.
+	// Deleting: the object is marked for deletion, at the version of the Write. It waits for its
+	// finalizers or its grace period.
 	Deleting Effect = "deleting"
-	// Gone: the object is deleted, by a delete or by an update that has taken the last finalizer from it. The version, if
-	// there is one, is that of the answer: of the deletion itself, or of the object before it.
+	// Gone: the object is deleted, by a delete or by an update that removed the last finalizer. The
+	// version, if any, is that of the answer: of the deletion, or of the object before it.
 	Gone Effect = "gone"
-	// Accepted: the API server has done what was asked for; the answer does not tell what, or was not read. Unknown says
-	// why.
+	// Accepted: the API server has done what was asked for. Unknown says why the answer does not tell
+	// more.
 	Accepted Effect = "accepted"
-	// Uncertain: the request may or may not have been carried out: the connection broke, or the answer is a 5xx.
+	// Uncertain: the request may or may not have been carried out: the connection broke, or the answer
+	// is a 5xx.
 	Uncertain Effect = "uncertain"
 )
 
-// Write is a request that has changed an object, or may have. What the API server refused (3xx, 4xx, 501), what was never
-// sent and dry runs are none.
+// Write is a request that has changed an object, or may have. Requests that the API server refused
+// (3xx, 4xx, 501), that were never sent, and dry runs are none.
 type Write struct {
 	Request
 
-	// UID and ResourceVersion are the object's, as the API server said. A version is text: those of an API server of one's own
-	// need not be numbers. Either may be empty; Unknown then says why. The items of a deletecollection are a Write each,
-	// with the name, and have no version.
+	// UID and ResourceVersion are the object's, from the answer. Either may be empty; Unknown then says
+	// why. Each item of a deletecollection is a Write with a name and without a version.
 	UID             types.UID
 	ResourceVersion string
 	// Generation is metadata.generation, 0 if unknown.
 	Generation int64
-	// Effect is what has become of it.
+	// Effect is what the write has done.
 	Effect Effect
-	// Unknown is why UID, ResourceVersion or Effect cannot be told; else empty.
+	// Unknown is why UID, ResourceVersion or Effect is not known, else empty.
 	Unknown string
-	// Object is the object as answered, if [Origin].Decode asks for it: typed if the scheme knows its kind, else, if it is JSON,
-	// unstructured; a PartialObjectMetadata if that was asked for. Nil if it cannot be decoded, is larger than 1 MiB, was not read
-	// to its end, or if the answer is something else, such as a Scale or a Table. It is shared: do not change it.
+	// Object is the object in the answer, if [Origin].Decode asks for it: typed if the scheme knows its
+	// kind, or unstructured if it is JSON, or a PartialObjectMetadata if that was asked for. It is nil
+	// if it cannot be decoded, has more than 1 MiB, was not read to its end, or is something else, such
+	// as a Scale or a Table. It is shared: do not change it.
 	Object runtime.Object
-	// Salt is set where hashes stand for what identifies the object: see [Write.Hashed].
+	// Salt is set if hashes replace what identifies the object: see [Write.Hashed].
 	Salt Salt
 }
 
-// Salt makes the hashes of one release incomparable with those of another. It is not secret: it is
-// stored next to the hashes.
+// Salt makes the hashes of two releases incomparable. It is stored next to them, and not secret.
 type Salt string
 
 // NewSalt returns a random salt of 128 bits.
@@ -73,7 +72,7 @@ func NewSalt() Salt { return Salt(rand.Text()) }
 const hashBytes = 9
 
 // Hash returns the salted hash of a text of one sort, such as "name": the first 9 bytes of a SHA-256,
-// as 12 characters of base64. [Write.Hashed] lists the sorts. The hash of the empty text is empty.
+// as 12 characters of base64. [Write.Hashed] lists the sorts. An empty text has an empty hash.
 func (s Salt) Hash(sort, text string) string {
 	if text == "" {
 		return ""
@@ -89,7 +88,7 @@ func (s Salt) Hash(sort, text string) string {
 //	UID             of the sort "uid"
 //	labels          of the sorts "label", of the key, and "value", of key=value
 //
-// Object keeps nothing but the labels. A write that is hashed already is returned as it is.
+// Object keeps only the labels. A write that is hashed already is returned unchanged.
 func (w *Write) Hashed(s Salt) Write {
 	h := *w
 	if w.Salt != "" {
@@ -102,10 +101,7 @@ func (w *Write) Hashed(s Salt) Write {
 	h.Salt, h.Object = s, nil
 	h.Namespace, h.Name = s.Hash("namespace", w.Namespace), s.Hash("name", name)
 	h.UID = types.UID(s.Hash("uid", string(w.UID)))
-	if w.Object == nil {
-		return h
-	}
-	if o, err := meta.Accessor(w.Object); err == nil {
+	if o, ok := w.Object.(metav1.Object); ok {
 		labels := map[string]string{}
 		for key, value := range o.GetLabels() {
 			labels[s.Hash("label", key)] = s.Hash("value", key+"="+value)

@@ -13,7 +13,38 @@ import (
 	"net/http/httptrace"
 	"sync"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/ledger"
 )
+
+// ErrFenced is what every [FencedError] is.
+var ErrFenced = errors.New("refused by the fence")
+
+// FencedError is the error of a request that was refused because another process may lead.
+// errors.Is finds [ErrFenced], and the cause with which the term was ended.
+type FencedError struct {
+	// Controller made the request, empty if it was made without a ledger.
+	Controller string
+	// Request is what was to be sent.
+	Request ledger.Request
+	// Uncertain reports that something may have been sent: the request was refused between the
+	// connection and the first byte.
+	Uncertain bool
+	// Err is why the request was refused.
+	Err error
+}
+
+// Error names the controller, the request and the reason.
+func (e *FencedError) Error() string {
+	s := ""
+	if e.Controller != "" {
+		s = "controller " + e.Controller + ": "
+	}
+	return s + "the request to " + e.Request.String() + " is " + ErrFenced.Error() + ": " + e.Err.Error()
+}
+
+// Unwrap returns ErrFenced and the reason.
+func (e *FencedError) Unwrap() []error { return []error{ErrFenced, e.Err} }
 
 // fence lets requests pass while a term is trusted.
 type fence struct {
@@ -25,45 +56,43 @@ type fence struct {
 	start   time.Time // of the renewal
 	ended   error
 	waiting map[*passage]struct{} // requests that are not on the wire yet
-	timer   *time.Timer           // while armed, it runs until the trust ends, or ended before it was extended
-	armed   bool
+	timer   *time.Timer           // runs until the trust ends, or ended before it was extended; else nil
 }
 
-// Extend records that the Lease was renewed by a request that was sent at start: the trust lasts
-// from then. A term whose trust was over is trusted once more, because the Lease is still its own.
-// A term that was ended stays so, and an earlier start changes nothing.
+// Extend records that a request sent at start has renewed the Lease: the trust lasts from then. A term
+// whose trust was over is trusted once more, because the Lease is still its own. A term that was
+// ended stays so, and an earlier start changes nothing.
 func (f *fence) Extend(start time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if start.After(f.start) {
 		f.start = start
-		f.trust.renew()
+		f.trust.lost = false
 	}
 }
 
-// End ends the trust at once: the Lease is lost or about to be released. From now on requests are
-// refused, also those that wait for a connection, with the cause, which may be nil. Only the first
-// call counts.
+// End ends the trust at once: the Lease is lost or about to be released. Requests are refused with the
+// cause, which may be nil, also those that wait for a connection. Only the first call counts.
 func (f *fence) End(cause error) {
 	if cause == nil {
 		cause = context.Canceled
 	}
 	f.mu.Lock()
-	if f.ended == nil {
-		f.ended = fmt.Errorf("the term of leadership %s has ended: %w", f.name, cause)
-		close(f.done)
-		if f.timer != nil {
-			f.timer.Stop()
-		}
+	defer f.mu.Unlock()
+	if f.ended != nil {
+		return
 	}
-	refused := f.withdrawLocked(f.ended)
-	f.mu.Unlock()
-	cancelAll(refused)
+	f.ended = fmt.Errorf("the term of leadership %s has ended: %w", f.name, cause)
+	close(f.done)
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+	f.refuseLocked(f.ended)
 }
 
 // Trusted returns nil while the term is trusted, else the reason; another process may lead then.
-// The trust is over as soon as the monotonic or the wall clock says so: the former may stand still
-// while a machine sleeps, the latter may be set back.
+// Either clock ends the trust: the monotonic one may stand still while a machine sleeps, the wall
+// clock may be set back.
 func (f *fence) Trusted() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,20 +138,16 @@ func (t *trust) over(mono, wall time.Duration) bool {
 	return t.lost
 }
 
-// renew starts the trust again.
-func (t *trust) renew() { t.lost = false }
-
 // RoundTrip makes a request through base, if it passes the fence. It is for transports. traced
-// reports that base calls the httptrace hooks of the request's context; otherwise a request that is
-// refused on its way is Uncertain. A refused request fails with a *[FencedError] that has no
-// Controller and no Request yet.
+// means that base calls the httptrace hooks of the request's context; otherwise a request that is
+// refused on its way is Uncertain. The *[FencedError] has no Controller and no Request yet.
 func (f *fence) RoundTrip(base http.RoundTripper, req *http.Request, traced bool) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
-	p := &passage{fence: f, cancel: cancel}
+	p, first := &passage{fence: f, cancel: cancel}, waiting
 	if !traced {
-		p.stage = connected
+		first = connected
 	}
-	if why := f.enter(p); why != nil {
+	if why := f.admit(p, first); why != nil {
 		cancel(nil)
 		if req.Body != nil {
 			req.Body.Close()
@@ -164,60 +189,50 @@ type passage struct {
 	refused error
 }
 
-// enter lets a request wait, or returns why not.
-func (f *fence) enter(p *passage) error {
+// admit lets a request reach a stage, or returns why not. It is called again when there is a
+// connection: making it may have taken long, and the clock by which a timer runs may have stood still.
+func (f *fence) admit(p *passage, s stage) (refused error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if why := f.refusalLocked(); why != nil {
-		return why
+	if p.refused != nil {
+		return p.refused
 	}
-	f.waiting[p] = struct{}{}
+	if p.refused = f.refusalLocked(); p.refused != nil {
+		delete(f.waiting, p)
+		return p.refused
+	}
+	p.stage = s
+	f.waiting[p] = struct{}{} // again, if what was sent before must be sent once more
 	f.armLocked()
 	return nil
 }
 
 // armLocked starts the timer for the end of the trust.
 func (f *fence) armLocked() {
-	switch left := time.Until(f.start.Add(f.trust.limit)); {
-	case f.armed:
-		return
-	case f.timer == nil:
-		f.timer = time.AfterFunc(left, f.expire)
-	default:
-		f.timer.Reset(left)
+	if f.timer == nil {
+		f.timer = time.AfterFunc(time.Until(f.start.Add(f.trust.limit)), f.expire)
 	}
-	f.armed = true
 }
 
 // expire refuses the requests that still wait, unless the trust was extended.
 func (f *fence) expire() {
 	f.mu.Lock()
-	f.armed = false
-	var refused []*passage
+	defer f.mu.Unlock()
+	f.timer = nil
 	if why := f.refusalLocked(); why != nil {
-		refused = f.withdrawLocked(why)
+		f.refuseLocked(why)
 	} else if len(f.waiting) > 0 {
 		f.armLocked()
 	}
-	f.mu.Unlock()
-	cancelAll(refused)
 }
 
-// withdrawLocked refuses the requests that wait. The caller cancels them.
-func (f *fence) withdrawLocked(why error) []*passage {
-	var all []*passage
+// refuseLocked refuses the requests that wait.
+func (f *fence) refuseLocked(why error) {
 	for p := range f.waiting {
 		p.refused = why
-		all = append(all, p)
+		p.cancel(why)
 	}
 	clear(f.waiting)
-	return all
-}
-
-func cancelAll(refused []*passage) {
-	for _, p := range refused {
-		p.cancel(p.refused)
-	}
 }
 
 // leave returns how far the request has come, and why it was refused, if it was.
@@ -228,26 +243,8 @@ func (f *fence) leave(p *passage) (stage, error) {
 	return p.stage, p.refused
 }
 
-// connect reads the clocks once more when there is a connection: making it may have taken long, and
-// the clock by which a timer runs may have stood still.
-func (f *fence) connect(p *passage) (refused error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if p.refused != nil {
-		return p.refused
-	}
-	if p.refused = f.refusalLocked(); p.refused != nil {
-		delete(f.waiting, p)
-		return p.refused
-	}
-	p.stage = connected
-	f.waiting[p] = struct{}{} // again, if what was sent before must be sent once more
-	f.armLocked()
-	return nil
-}
-
 func (p *passage) gotConn(info httptrace.GotConnInfo) {
-	why := p.fence.connect(p)
+	why := p.fence.admit(p, connected)
 	if why == nil {
 		return
 	}

@@ -4,43 +4,41 @@
 package term
 
 import (
-	"container/list"
-	"sync"
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// MaxHandedOver is how many writes a term hands over at most. An informer that shows a write shows
-// all earlier ones of the same resource, so what is left out is hardly ever missed.
+// MaxHandedOver is how many writes a term hands over at most. An informer that shows a write shows all
+// earlier ones of the same resource, so the others are rarely missed.
 const MaxHandedOver = 100
 
 // Handover is what a released term of leadership leaves to the next one.
 type Handover struct {
-	// Holder is who released the Lease, and Released when, by its own clock.
+	// Holder released the Lease, at the time Released of its own clock.
 	Holder   string
 	Released time.Time
-	// Writes are the newest of the term and of those before it, one for each object, oldest first.
-	// Each has the object, the Host, the UID, the highest version and the Effect: Stored, Gone, or
-	// Accepted, which is gone or marked for deletion. Verb is update or delete, whatever it was.
-	// Object is nil, or a PartialObjectMetadata with the labels. What was read from a Lease is
-	// hashed: see [ledger.Write.Hashed].
+	// Writes are the newest of this and earlier terms, one for each object, oldest first. Each has the
+	// object, the Host, the UID, the highest version and the Effect: Stored, Gone, or Accepted, which
+	// is gone or marked for deletion. Verb is always update or delete. Object is nil, or a
+	// PartialObjectMetadata with the labels. Writes from a Lease are hashed: see [ledger.Write.Hashed].
 	Writes []ledger.Write
 	// Unknown is how many more writes there were that the next term cannot wait for: their effect is
 	// not known, or the Lease had no room for them.
 	Unknown int
 }
 
-// trail records what was written under a term: the newest step of each object. Its mutex may be
-// taken while a ledger's is held, never the other way round.
+// trail records what was written under a term: the newest step of each object. The caller holds the
+// mutex of the term.
 type trail struct {
-	mu      sync.Mutex // guards what follows
-	of      map[object]*list.Element
-	order   list.List // of *step, the newest first
+	steps   map[object]*step
+	noted   uint64 // how many steps there were
 	unknown int
 }
 
@@ -54,27 +52,18 @@ func objectOf(w *ledger.Write) object {
 	return object{w.Group, w.Resource, w.Namespace, w.Name, w.UID}
 }
 
-// place is where an informer may look.
-type place struct{ group, resource, namespace string }
-
-func (o *object) place() place { return place{o.group, o.resource, o.namespace} }
-
-// step is what was done to an object last.
+// step is the newest write of an object.
 type step struct {
 	object
 
+	number      uint64      // of all steps
 	salt        ledger.Salt // if not empty, what identifies the object is hashed
 	host        string
 	version     string // the highest
 	subresource string
 	labels      map[string]string // at that version; nil: not known
 	effect      ledger.Effect     // Stored, Gone, or Accepted: gone or marked
-	inherited   bool              // it was not done under this term
-}
-
-func stepOf(e *list.Element) *step {
-	s, _ := e.Value.(*step) // there is nothing else
-	return s
+	inherited   bool              // from the terms before
 }
 
 // note records a write.
@@ -89,63 +78,58 @@ func (t *trail) note(w *ledger.Write) {
 	case marks(w):
 		effect = ledger.Accepted
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if effect == ledger.Stored && w.ResourceVersion == "" || w.Name == "" {
 		t.unknown++
 		return
 	}
 	of := objectOf(w)
-	e := t.of[of]
-	if e == nil {
-		e = t.addLocked(&step{object: of})
+	s := t.steps[of]
+	if s == nil {
+		s = &step{object: of}
+		t.add(s)
 	}
-	t.order.MoveToFront(e)
-	stepOf(e).follow(w, effect)
+	t.noted++
+	s.number = t.noted
+	s.follow(w, effect)
 }
 
-// addLocked adds an object. Now and then it drops all that would not be handed over.
-func (t *trail) addLocked(s *step) *list.Element {
-	if t.of == nil {
-		t.of = map[object]*list.Element{}
+// add adds an object. Now and then it drops what would not be handed over.
+func (t *trail) add(s *step) {
+	if t.steps == nil {
+		t.steps = map[object]*step{}
 	}
-	if len(t.of) >= 4*MaxHandedOver {
-		kept := t.newestLocked()
-		clear(t.of)
-		t.order.Init()
-		for _, e := range kept {
-			t.of[stepOf(e).object] = t.order.PushBack(e.Value)
+	if len(t.steps) >= 4*MaxHandedOver {
+		kept := t.newest()
+		clear(t.steps)
+		for _, s := range kept {
+			t.steps[s.object] = s
 		}
 	}
-	t.of[s.object] = t.order.PushFront(s)
-	return t.of[s.object]
+	t.steps[s.object] = s
 }
 
-// newestLocked returns what is handed over, the newest first: the newest of each resource and
-// namespace, and the newest of the others.
-func (t *trail) newestLocked() (kept []*list.Element) {
-	first := map[place]*list.Element{}
-	for e := t.order.Front(); e != nil; e = e.Next() {
-		if at := stepOf(e).place(); first[at] == nil {
-			first[at] = e
-		}
+// newest returns what is handed over, the newest first: the newest step of each resource and
+// namespace, where an informer may look, and the newest of the others.
+func (t *trail) newest() []*step {
+	all := slices.SortedFunc(maps.Values(t.steps), func(a, b *step) int { return cmp.Compare(b.number, a.number) })
+	type place struct{ group, resource, namespace string }
+	first := map[place]*step{}
+	for _, s := range slices.Backward(all) {
+		first[place{s.group, s.resource, s.namespace}] = s
 	}
 	others := MaxHandedOver - len(first)
-	for e := t.order.Front(); e != nil && len(kept) < MaxHandedOver; e = e.Next() {
-		switch {
-		case first[stepOf(e).place()] == e:
-		case others > 0:
-			others--
-		default:
-			continue
+	kept := slices.DeleteFunc(all, func(s *step) bool {
+		if first[place{s.group, s.resource, s.namespace}] == s {
+			return false
 		}
-		kept = append(kept, e)
-	}
-	return kept
+		others--
+		return others < 0
+	})
+	return kept[:min(len(kept), MaxHandedOver)]
 }
 
 // follow records the next write of the object. A deletion is final. The highest version counts, so
-// that an object whose creation is not shown yet is not taken for one whose deletion is.
+// that an object whose creation is not shown yet is not mistaken for a deleted one.
 func (s *step) follow(w *ledger.Write, effect ledger.Effect) {
 	s.salt, s.host, s.inherited = w.Salt, w.Host, false
 	if newer(s.version, w.ResourceVersion) {
@@ -156,7 +140,7 @@ func (s *step) follow(w *ledger.Write, effect ledger.Effect) {
 	}
 }
 
-// toWrite returns what was done to the object.
+// toWrite returns the step as a write.
 func (s *step) toWrite() ledger.Write {
 	o := s.object
 	w := ledger.Write{
@@ -166,11 +150,11 @@ func (s *step) toWrite() ledger.Write {
 		},
 		UID: o.uid, ResourceVersion: s.version, Effect: s.effect, Salt: s.salt,
 	}
-	switch s.effect {
-	case ledger.Gone:
+	if s.effect != ledger.Stored {
 		w.Verb, w.Subresource = "delete", ""
-	case ledger.Accepted:
-		w.Verb, w.Subresource, w.Unknown = "delete", "", "whether it is gone or only marked"
+	}
+	if s.effect == ledger.Accepted {
+		w.Unknown = "whether it is gone or only marked"
 	}
 	if s.labels != nil {
 		w.Object = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
@@ -180,27 +164,21 @@ func (s *step) toWrite() ledger.Write {
 	return w
 }
 
-// marks reports whether the object may be gone or marked for deletion, and nothing else is known.
+// marks reports whether the write may have marked the object for deletion or removed it.
 func marks(w *ledger.Write) bool {
 	deletes := w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction"
 	return deletes && w.Effect == ledger.Accepted
 }
 
-// newer reports whether version b follows a; in doubt it does.
+// newer reports whether version b follows a.
 func newer(a, b string) bool {
-	if len(a) != len(b) {
-		return len(a) < len(b)
-	}
-	return a < b
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) < 0
 }
 
 // labelsOf returns the labels of the object, nil if they are not known.
 func labelsOf(w *ledger.Write) map[string]string {
-	if w.Object == nil {
-		return nil
-	}
-	o, err := meta.Accessor(w.Object)
-	if err != nil {
+	o, ok := w.Object.(metav1.Object)
+	if !ok {
 		return nil
 	}
 	if o.GetLabels() == nil {
@@ -209,8 +187,8 @@ func labelsOf(w *ledger.Write) map[string]string {
 	return o.GetLabels()
 }
 
-// withoutRenewed leaves out the hashed writes, which are inherited, of objects that this term has
-// written again. A deletion is final and stays.
+// withoutRenewed drops the hashed writes, which are inherited, of objects that this term has written
+// again. A deletion is final and stays.
 func withoutRenewed(writes []ledger.Write) (kept []ledger.Write) {
 	again := map[ledger.Salt]map[object]bool{}
 	for i := range writes {

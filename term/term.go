@@ -4,6 +4,7 @@
 package term
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 
 // Token identifies one term of leadership: the Lease, and its version at acquisition. Of two tokens
 // of one Lease the one with the higher version is the newer. A Lease that was deleted and created
-// again has another UID, and higher versions. (leaseTransitions does not serve: it starts over with
-// a new Lease, and does not count an elector that takes a Lease twice in a row.)
+// again has another UID, and higher versions. (leaseTransitions starts over with a new Lease, and
+// does not count an elector that takes a Lease twice in a row.)
 type Token struct {
 	Lease           types.UID
 	ResourceVersion string
@@ -27,22 +28,21 @@ type Token struct {
 // String returns the UID, an @, and the version.
 func (t Token) String() string { return string(t.Lease) + "@" + t.ResourceVersion }
 
-// Term is one term of leadership. It is trusted for a stated time from when the last successful
-// renewal of its Lease was sent. Requests whose context carries it ([With]) pass the fence only
-// while it is trusted. It is safe for concurrent use. The holder of the Lease makes it, extends it
-// and ends it.
+// Term is one term of leadership. It is trusted for some time after the last successful renewal of its
+// Lease was sent. Requests whose context carries it ([With]) pass the fence only while it is trusted.
+// It is safe for concurrent use. The holder of the Lease makes it, extends it and ends it.
 type Term struct {
 	fence
 
 	token     Token
 	made      time.Time
 	inherited *Handover
-	trail     trail
+	trail     trail // guarded by the fence's mutex, which may be taken under a ledger's
 }
 
 // New makes a term that is trusted for a time from start, the [time.Now] at which the request was
-// sent that acquired the Lease: others count from when they see it written, which is later. Call
-// End when the term is over.
+// sent that acquired the Lease. Other electors count from when they see it, which is later. Call End
+// when the term is over.
 func New(token Token, start time.Time, trusted time.Duration) *Term {
 	return &Term{
 		fence: fence{
@@ -56,48 +56,75 @@ func New(token Token, start time.Time, trusted time.Duration) *Term {
 // Token returns the token that was given to New.
 func (t *Term) Token() Token { return t.token }
 
-// String returns the token as text.
-func (t *Term) String() string { return t.token.String() }
-
-// handedOn is for how long a term hands on what it has inherited itself. By then every informer
-// shows it, or none ever will.
+// handedOn is how long a term hands on what it has inherited. By then every informer shows it, or none
+// ever will.
 const handedOn = time.Minute
 
-// Inherit sets what the term before has left. The maker of the term calls it once, before anything
+// Inherit sets what the previous term has left. The maker of the term calls it once, before anything
 // else uses the term.
 func (t *Term) Inherit(h Handover) {
 	t.inherited = &h
 	for i := range h.Writes {
 		t.trail.note(&h.Writes[i])
 	}
-	for e := t.trail.order.Front(); e != nil; e = e.Next() {
-		stepOf(e).inherited = true
+	for _, s := range t.trail.steps {
+		s.inherited = true
 	}
 }
 
-// Inherited returns what the term before has left. It is nil if there was no term before, or it was
-// not released by an elector of this module. Do not change it: it is shared. L9 depends on it, see
-// package controller.
+// Inherited returns what the previous term has left. It is nil if there was none, or it was not
+// released by an elector of this module. It is shared: do not change it.
 func (t *Term) Inherited() *Handover { return t.inherited }
 
 // Wrote records a write that was made under the term. The transport calls it when a request with a
 // ledger was answered.
-func (t *Term) Wrote(w *ledger.Write) { t.trail.note(w) }
+func (t *Term) Wrote(w *ledger.Write) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.trail.note(w)
+}
 
 // Written returns the writes that the next term has to know: those of this term and, in its first
 // minute, of the terms before it. unknown counts the writes whose effect is not known.
 func (t *Term) Written() (writes []ledger.Write, unknown int) {
-	r := &t.trail
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	late := time.Since(t.made) > handedOn
-	for _, e := range r.newestLocked() {
-		if late && stepOf(e).inherited {
+	for _, s := range t.trail.newest() {
+		if late && s.inherited {
 			continue
 		}
-		writes = append(writes, stepOf(e).toWrite())
+		writes = append(writes, s.toWrite())
 	}
 	writes = withoutRenewed(writes)
 	slices.Reverse(writes)
-	return writes, r.unknown
+	return writes, t.trail.unknown
+}
+
+type contextKey struct{}
+
+// With returns a context whose requests are made under a term. A nil term changes nothing.
+func With(ctx context.Context, t *Term) context.Context {
+	if t == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, contextKey{}, t)
+}
+
+// Without returns a context whose requests are made under no term on purpose: any replica may make
+// them. They are not counted as unfenced, and a Strict client allows them.
+func Without(ctx context.Context) context.Context {
+	return context.WithValue(ctx, contextKey{}, (*Term)(nil))
+}
+
+// Of returns the term under which the requests of a context are made, nil for none.
+func Of(ctx context.Context) *Term {
+	t, _ := ctx.Value(contextKey{}).(*Term)
+	return t
+}
+
+// Decided reports whether the context comes from [With] or [Without].
+func Decided(ctx context.Context) bool {
+	_, ok := ctx.Value(contextKey{}).(*Term)
+	return ok
 }

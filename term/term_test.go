@@ -62,7 +62,7 @@ func FuzzTrust(f *testing.F) {
 		var mono, wall time.Duration
 		for ; len(steps) >= 3; steps = steps[3:] {
 			if steps[2]%4 == 3 {
-				trust.renew()
+				trust.lost = false
 				mono, wall, lost = 0, 0, false
 			}
 			mono += time.Duration(steps[0])

@@ -13,25 +13,18 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// Target is what a request is about.
+// Target is what a request is about. Its fields have the meaning of those of ledger.Request, except
+// that the Namespace of a namespace is its name, and a create has no Name. Verb may also be proxy,
+// which is long deprecated.
 type Target struct {
-	// Verb is get, list, watch, create, update, patch, delete, deletecollection or, long deprecated, proxy; for a path that
-	// names no resource, such as /version, /apis/apps/v1 or /openapi/v3, the HTTP method in lower case.
-	Verb string
-	// Group, Version and Resource are those of the path, such as apps, v1 and deployments. Resource is empty when the
-	// path names none.
+	Verb                     string
 	Group, Version, Resource string
-	// Subresource is what follows the name, such as status.
-	Subresource string
-	// Namespace is empty for cluster-scoped resources and for lists of all namespaces. For namespaces themselves it is
-	// their name, as in the API server.
-	Namespace string
-	// Name is empty for lists, unless the field selector asks for one name, and for creates.
-	Name string
+	Subresource              string
+	Namespace, Name          string
 }
 
-// Parse reads a method, a URL's path (decoded, without what a proxy in front of the API server adds) and its query. It
-// allocates nothing unless the query of a list has to be read.
+// Parse reads a method, a URL's path (decoded, without what a proxy in front of the API server adds)
+// and its query. It allocates nothing unless the query of a list has to be read.
 func Parse(method, path, query string) Target {
 	rest := strings.Trim(path, "/")
 	var t Target
@@ -102,14 +95,11 @@ func (t *Target) list(query string) {
 	if !strings.Contains(query, "watch") && !strings.Contains(query, "fieldSelector") && !strings.Contains(query, "%") {
 		return
 	}
-	values, _ := url.ParseQuery(query) // of a broken query, what can be read: as url.URL.Query does
-	if watch, ok := values["watch"]; ok && !isFalse(watch[0]) {
+	values, _ := url.ParseQuery(query) // url.URL.Query ignores errors, too
+	if watch, ok := values["watch"]; ok && watch[0] != "0" && !strings.EqualFold(watch[0], "false") {
 		t.Verb = "watch"
 	}
 	if selector, err := fields.ParseSelector(values.Get("fieldSelector")); err == nil {
 		t.Name, _ = selector.RequiresExactMatch("metadata.name")
 	}
 }
-
-// isFalse reads a query parameter as Kubernetes does: there, and neither of these, is true.
-func isFalse(value string) bool { return value == "0" || strings.EqualFold(value, "false") }

@@ -14,22 +14,78 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/term"
 )
+
+// Options configures Wrap.
+type Options struct {
+	Codecs serializer.CodecFactory // decode the written objects that a ledger wants
+	Hooks  hook.Client
+	Strict bool // refuse requests that may write and have no term
+}
+
+// exchange is one request with a ledger, and its answer.
+type exchange struct {
+	*Options
+
+	buffers      *buffers
+	ledger       *ledger.Ledger
+	term         *term.Term // nil: none
+	entry        ledger.Entry
+	precondition types.UID
+}
+
+// failed enters that there is no answer.
+func (e *exchange) failed(err error, unsent bool) {
+	e.entry.Update(func(w *ledger.Write) {
+		w.Took, w.Err = time.Since(w.Started), err
+		switch {
+		case unsent:
+			w.Effect, w.Unknown = "", ""
+		case w.Effect != "":
+			w.Effect, w.Unknown = ledger.Uncertain, "there was no answer: "+err.Error()
+		}
+	})
+	e.report()
+}
+
+// unread enters why the answer to a write does not contain the version.
+func (e *exchange) unread(why string) {
+	e.entry.Update(func(w *ledger.Write) { w.Unknown, w.UID = why, e.precondition })
+	e.report()
+}
+
+// report tells the term what was written, and calls the hook.
+func (e *exchange) report() {
+	if e.term == nil && e.Hooks.Requested == nil {
+		return
+	}
+	var event hook.APIRequest
+	e.entry.Update(func(w *ledger.Write) {
+		if e.term != nil {
+			e.term.Wrote(w)
+		}
+		event = eventOf(&w.Request, e.ledger.Origin().Controller, w.Unknown)
+	})
+	if e.Hooks.Requested != nil {
+		e.Hooks.Requested(event)
+	}
+}
 
 const (
-	// firstLook is how much of an answer is kept before it is looked at for the first time, unless it ends before.
-	firstLook = 4 << 10
-	// answerLimit is how much is kept at most. An object's metadata is near its beginning.
-	answerLimit = 1 << 20
+	firstLook   = 4 << 10 // how much of an answer is kept before it is looked at, unless it ends before
+	answerLimit = 1 << 20 // how much is kept at most; metadata is near the beginning
 )
 
-// answered enters the head of the answer, and has the body of the answer to a write read along with
-// the caller.
-func answered(e *exchange, req *http.Request, resp *http.Response) {
+// answered enters the head of the answer. The body of the answer to a write is read along with the
+// caller.
+func (e *exchange) answered(req *http.Request, resp *http.Response) {
 	mayHaveWritten := false
 	e.entry.Update(func(w *ledger.Write) {
 		w.Took, w.Status = time.Since(w.Started), resp.StatusCode
@@ -58,10 +114,12 @@ func answered(e *exchange, req *http.Request, resp *http.Response) {
 	case encoding != "" && encoding != "identity" && encoding != "gzip":
 		e.unread(fmt.Sprintf("the answer is encoded as %q, which cannot be read", encoding))
 	default:
-		resp.Body = &answer{
+		a := &answer{
 			exchange: e, format: format, contentType: contentType, gzip: encoding == "gzip", decode: wanted(e.ledger, e.entry.Request()),
 			getBody: req.GetBody, sentAs: req.Header.Get("Content-Type"), body: resp.Body, next: firstLook,
 		}
+		a.whole = a.gzip || a.decode || a.collects()
+		resp.Body = a
 	}
 }
 
@@ -72,12 +130,13 @@ type answer struct {
 	format      wire.Format
 	contentType string
 	gzip        bool
-	decode      bool                          // the object is wanted, not only what tells it
-	getBody     func() (io.ReadCloser, error) // the request's
-	sentAs      string                        // its Content-Type
+	decode      bool                          // the object is wanted, not only its metadata
+	whole       bool                          // a beginning will not do
+	getBody     func() (io.ReadCloser, error) // of the request
+	sentAs      string                        // the request's Content-Type
 
 	mu   sync.Mutex    // guards what follows: a body may be closed while it is read
-	body io.ReadCloser // nil when it was closed: a ledger is not to keep it
+	body io.ReadCloser // nil after Close, so that a ledger does not keep it
 	seen *[]byte       // what the caller has read so far; nil at first
 	next int           // how much of it there must be for another look
 	done bool          // nothing more needs to be seen
@@ -101,21 +160,21 @@ func (a *answer) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (a *answer) Close() error {
 	a.mu.Lock()
-	body := a.body
-	a.body = nil
+	body, unfinished := a.body, !a.done
+	a.body, a.done = nil, true
 	a.mu.Unlock()
 	if body == nil {
 		return nil
 	}
 	err := body.Close()
-	if a.finish() {
+	if unfinished {
 		a.look("it was closed before its end")
 	}
 	return err
 }
 
-// see keeps what the caller has read. look says that nobody else looks at it any more, and that it is time to; end is why
-// there will be no more, empty if all of it is there.
+// see keeps what the caller has read. look reports that it is time to look at it, and that nothing
+// will be added any more. end is why there is no more, or empty if it is complete.
 func (a *answer) see(p []byte, err error) (look bool, end string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -134,31 +193,16 @@ func (a *answer) see(p []byte, err error) (look bool, end string) {
 		end = "it was cut off: " + err.Error()
 	case len(*a.seen) > answerLimit:
 		end = "it has more than 1 MiB, and not at its beginning what was looked for"
+	case a.whole:
+		return false, ""
 	default:
 		a.next *= 4
-		obj, _ := a.peek(*a.seen)
-		if !obj.Stored() {
+		if obj, _ := wire.Read(a.format, *a.seen, wire.Options{Enough: true}); !obj.Stored() {
 			return false, ""
 		}
 	}
 	a.done = true
 	return true, end
-}
-
-func (a *answer) finish() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	first := !a.done
-	a.done = true
-	return first
-}
-
-// peek reads one object as far as there is something that tells it.
-func (a *answer) peek(data []byte) (wire.Object, bool) {
-	if a.gzip || a.decode || a.collects() { // only the whole will do
-		return wire.Object{}, false
-	}
-	return wire.Read(a.format, data, wire.Options{Enough: true})
 }
 
 // look reads what was seen and enters it in the ledger. It is called once.
@@ -266,10 +310,11 @@ func (a *answer) collection(data []byte, end string) {
 			w.Unknown = "the answer does not list what was deleted"
 		}
 	})
+	if a.term == nil {
+		return
+	}
 	for i := range items {
-		if a.term != nil {
-			a.term.Wrote(&items[i])
-		}
+		a.term.Wrote(&items[i])
 	}
 }
 

@@ -4,8 +4,14 @@
 package transport
 
 import (
+	"mime"
 	"net/http"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/internal/wire"
@@ -28,7 +34,7 @@ func judge(w *ledger.Write, obj *wire.Object) {
 	}
 }
 
-// judgeStatus judges a Status, which is what remains of a deleted object, and the answer of some subresources.
+// judgeStatus judges a Status: the answer to many deletes, and of some subresources.
 func judgeStatus(w *ledger.Write, obj *wire.Object) {
 	if w.Verb != "delete" || w.Subresource != "" || w.Status != http.StatusOK || string(obj.Status) != "Success" {
 		w.Unknown = "the answer is a Status, which does not tell what has become of the object"
@@ -57,7 +63,7 @@ func identify(w *ledger.Write, obj *wire.Object) {
 
 // effect tells what a write of an object has done, where the answer is that object.
 func effect(w *ledger.Write, obj *wire.Object) (effect ledger.Effect, unknown string) {
-	// As the API server decides it when it updates: an object that is marked goes when nothing holds it any more.
+	// As the API server does in an update: it deletes a marked object that nothing holds any more.
 	unheld := obj.Deleting && !obj.Finalizers && obj.Grace == 0
 	isNamespace := w.Group == "" && w.Resource == "namespaces"
 	switch deletes := w.Verb == "delete"; {
@@ -77,4 +83,48 @@ func effect(w *ledger.Write, obj *wire.Object) (effect ledger.Effect, unknown st
 		return ledger.Gone, ""
 	}
 	return ledger.Stored, ""
+}
+
+// wanted reports whether the origin asks for the object that a request has written. It is asked only
+// where the answer is that object: many subresources have kinds of their own.
+func wanted(l *ledger.Ledger, r *ledger.Request) bool {
+	switch r.Subresource {
+	case "", "status", "finalize", "approval", "ephemeralcontainers", "resize":
+	default:
+		return false
+	}
+	ask := l.Origin().Decode
+	return ask != nil && r.Verb != "deletecollection" && ask(schema.GroupResource{Group: r.Group, Resource: r.Resource})
+}
+
+// decode returns the object in a whole answer, or nil.
+func decode(codecs serializer.CodecFactory, f wire.Format, contentType string, data []byte, kind string) runtime.Object {
+	var into runtime.Object // where the scheme does not say
+	switch kind {
+	case "Table":
+		return nil
+	case "PartialObjectMetadata":
+		into = &metav1.PartialObjectMetadata{}
+	}
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return nil
+	}
+	if info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), mediaType); ok {
+		if obj, _, err := info.Serializer.Decode(data, nil, into); err == nil && isObject(obj) {
+			return obj
+		}
+	}
+	if f == wire.JSON {
+		if obj, _, err := unstructured.UnstructuredJSONScheme.Decode(data, nil, nil); err == nil && isObject(obj) {
+			return obj
+		}
+	}
+	return nil
+}
+
+// isObject is false for what has an object somewhere inside, such as a Table.
+func isObject(obj runtime.Object) bool {
+	o, ok := obj.(metav1.Object)
+	return ok && o.GetUID() != ""
 }

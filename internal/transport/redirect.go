@@ -5,59 +5,36 @@ package transport
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
+
+	"k8s.io/client-go/rest"
 )
 
-const otherServer = "set the address that serves the API itself as server in the kubeconfig, or as rest.Config.Host"
-
-// refuseRedirect returns why an answer that redirects a request is an error, nil if it may be followed or is no such answer. An
-// http.Client would send the request, with its bearer token and perhaps its body, wherever the answer says, or would turn a POST
-// into a GET. It sees every redirect through the transport, the second one of a chain, too.
-func refuseRedirect(req *http.Request, resp *http.Response) error {
-	switch resp.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-	default:
+// checkEncrypted returns an error if credentials would be sent in clear text to another machine.
+func checkEncrypted(cfg *rest.Config, server *url.URL) error {
+	if server.Scheme != "http" || isLoopback(server.Hostname()) {
 		return nil
 	}
-	location := resp.Header.Get("Location")
-	if location == "" {
-		return nil // an http.Client does not follow it
-	}
-	where := *req.URL
-	where.User, where.RawQuery = nil, "" // not for logs
-	refused := func(to, why, remedy string) error {
-		return fmt.Errorf("client: %s %s: the answer %s redirects to %s, %s; %s", req.Method, where.String(), resp.Status, to, why, remedy)
-	}
-	to, err := req.URL.Parse(location)
-	if err != nil {
-		return refused("an address that is no URL", "which is not followed", otherServer)
-	}
-	target := to.Scheme + "://" + to.Host
+	what := ""
 	switch {
-	case req.Method != http.MethodGet && req.Method != http.MethodHead:
-		return refused(target, "and only reads are redirected", otherServer)
-	case to.Scheme != req.URL.Scheme || !sameHost(to, req.URL) || to.User != nil:
-		return refused(target, "and the credentials are for this server alone", otherServer)
+	case cfg.BearerToken != "" || cfg.BearerTokenFile != "":
+		what = "a bearer token"
+	case cfg.Password != "":
+		what = "a password"
+	case cfg.ExecProvider != nil || cfg.AuthProvider != nil:
+		what = "credentials of a plugin"
 	default:
 		return nil
 	}
+	return fmt.Errorf("the API server's address %s is plain HTTP and the rest.Config has %s, which anyone on the way could read; use an https address", server, what)
 }
 
-// sameHost reports whether two URLs of one scheme are of the same host and port.
-func sameHost(a, b *url.URL) bool {
-	port := func(u *url.URL) string {
-		switch p := u.Port(); {
-		case p != "":
-			return p
-		case u.Scheme == "https":
-			return "443"
-		default:
-			return "80"
-		}
-	}
-	return strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
 // followed returns an answer, or the error of a redirect that is refused.
@@ -72,4 +49,45 @@ func followed(req *http.Request, resp *http.Response, err error) (*http.Response
 		return nil, err
 	}
 	return resp, nil
+}
+
+// refuseRedirect returns why a redirect must not be followed, or nil. An http.Client would send the
+// request with its bearer token and perhaps its body anywhere, or turn a POST into a GET. Each
+// redirect of a chain passes here.
+func refuseRedirect(req *http.Request, resp *http.Response) error {
+	switch resp.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	default:
+		return nil
+	}
+	location := resp.Header.Get("Location")
+	if location == "" {
+		return nil // an http.Client does not follow it
+	}
+	why := ""
+	switch to, err := req.URL.Parse(location); {
+	case err != nil:
+		why = "an address that is no URL, which is not followed"
+	case req.Method != http.MethodGet && req.Method != http.MethodHead:
+		why = origin(to) + ", and only reads are redirected"
+	case origin(to) != origin(req.URL) || to.User != nil:
+		why = origin(to) + ", and the credentials are for this server alone"
+	default:
+		return nil
+	}
+	where := *req.URL
+	where.User, where.RawQuery = nil, "" // not for logs
+	return fmt.Errorf("client: %s %s: the answer %s redirects to %s; set the address that serves the API itself as server in the kubeconfig, or as rest.Config.Host",
+		req.Method, where.String(), resp.Status, why)
+}
+
+// origin returns scheme://host of a URL, without a port that is the default of the scheme.
+func origin(u *url.URL) string {
+	host := strings.ToLower(u.Host)
+	if u.Scheme == "https" {
+		host = strings.TrimSuffix(host, ":443")
+	} else {
+		host = strings.TrimSuffix(host, ":80")
+	}
+	return u.Scheme + "://" + host
 }

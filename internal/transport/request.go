@@ -4,10 +4,13 @@
 package transport
 
 import (
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -62,18 +65,67 @@ func (s *server) read(req *http.Request) (ledger.Request, types.UID) {
 	return r, uid
 }
 
-// known returns r, or what the request is if r is nil.
-func (s *server) known(req *http.Request, r *ledger.Request) *ledger.Request {
-	if r == nil {
-		read, _ := s.read(req)
-		return &read
-	}
-	return r
-}
-
 func eventOf(r *ledger.Request, controller, unknown string) hook.APIRequest {
 	return hook.APIRequest{
 		Controller: controller, Verb: r.Verb, Group: r.Group, Version: r.Version, Resource: r.Resource, Subresource: r.Subresource,
 		DryRun: r.DryRun, Status: r.Status, Took: r.Took, Err: r.Err, Unknown: unknown,
 	}
+}
+
+// UserAgentFor returns a user agent that names a controller.
+func UserAgentFor(configured, controller string) string {
+	return configured + " controller/" + strings.Map(func(r rune) rune {
+		if r <= ' ' || r >= unicode.MaxASCII { // not allowed in a header
+			return '_'
+		}
+		return r
+	}, controller)
+}
+
+// sign names the controller in a request that has the configured user agent. client-go has put it
+// there, into a request of its own. A request with another user agent may be the caller's own, and is
+// left alone.
+func sign(req *http.Request, configured, controller string) {
+	if own := req.Header["User-Agent"]; controller != "" && len(own) == 1 && own[0] == configured {
+		req.Header["User-Agent"] = []string{UserAgentFor(configured, controller)}
+	}
+}
+
+// buffers are reused for the bodies of requests and answers.
+type buffers struct{ pool sync.Pool } // of *[]byte
+
+// bufferSize is how large a buffer is at first, and how much of a request's body is read.
+const bufferSize = 16 << 10
+
+// get returns an empty buffer of at least bufferSize.
+func (b *buffers) get() *[]byte {
+	if buf, ok := b.pool.Get().(*[]byte); ok {
+		return buf
+	}
+	buf := make([]byte, 0, bufferSize)
+	return &buf
+}
+
+func (b *buffers) put(buf *[]byte) {
+	if cap(*buf) <= 256<<10 { // the rare large one is not worth its memory
+		*buf = (*buf)[:0]
+		b.pool.Put(buf)
+	}
+}
+
+// sent shows f the beginning of a request's body, if the request can return it once more.
+func (b *buffers) sent(getBody func() (io.ReadCloser, error), f func([]byte)) {
+	if getBody == nil {
+		return
+	}
+	body, err := getBody()
+	if err != nil {
+		return
+	}
+	defer body.Close()
+	buf := b.get()
+	defer b.put(buf)
+	all := (*buf)[:bufferSize]
+	n, _ := io.ReadFull(body, all)
+	f(all[:n])
 }

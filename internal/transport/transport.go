@@ -1,6 +1,12 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package transport is what every client.Client puts below its requests. It enters them in the
+// ledger of their context, lets them pass the fence of their term, and refuses redirects that would
+// send credentials elsewhere. [Wrap] installs it.
+//
+// It reads the answer to a write while the caller reads it: nothing is read ahead, held back or
+// changed. Answers to reads, watches, logs and upgraded connections are not looked at.
 package transport
 
 import (
@@ -20,9 +26,8 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// roundTripper enters requests in the ledger of their context, and lets them pass while the term in
-// it is trusted. Of a request it changes only the user agent, of an answer nothing, except that some
-// redirects are errors.
+// roundTripper is the transport. It changes only the user agent of a request, and makes errors of
+// some redirects.
 type roundTripper struct {
 	Options
 
@@ -81,7 +86,7 @@ func (t *roundTripper) inherit(o Options) {
 	}
 }
 
-// WrappedRoundTripper lets client-go find the transport below, to close its idle connections for instance.
+// WrappedRoundTripper lets client-go find the transport below, for instance to close its connections.
 func (t *roundTripper) WrappedRoundTripper() http.RoundTripper { return t.base }
 
 // RoundTrip implements http.RoundTripper.
@@ -105,50 +110,40 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // attributed makes a request, and enters it in the ledger of its context, if it has one.
 func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
-	l := ledger.Of(req.Context())
+	ctx := req.Context()
+	l := ledger.Of(ctx)
+	request, precondition := t.server.read(req)
 	if l == nil {
-		t.unattributed(req)
-		resp, _, err := t.send(req, nil, "")
+		onPurpose := term.Decided(ctx) && term.Of(ctx) == nil || ctx.Value(ledger.ContextKey{}) != nil
+		if !onPurpose && t.Hooks.Unattributed != nil && request.Stores() {
+			event := eventOf(&request, "", "")
+			event.UserAgent = req.UserAgent()
+			t.Hooks.Unattributed(event)
+		}
+		resp, _, err := t.send(req, &request, "")
 		return resp, err
 	}
-	e := &exchange{Options: &t.Options, buffers: &t.server.buffers, ledger: l, term: term.Of(req.Context())}
-	request, precondition := t.server.read(req)
+	e := &exchange{Options: &t.Options, buffers: &t.server.buffers, ledger: l, term: term.Of(ctx), precondition: precondition}
 	if err := l.Begin(&e.entry, request); err != nil {
 		closeBody(req)
 		return nil, err
 	}
-	e.precondition = precondition
 	controller := l.Origin().Controller
 	sign(req, t.userAgent, controller)
-	ended := req.Context().Err() != nil
+	ended := ctx.Err() != nil
 	resp, unsent, err := t.send(req, e.entry.Request(), controller)
 	if err != nil {
 		e.failed(err, unsent || ended)
 		return resp, err
 	}
-	answered(e, req, resp)
+	e.answered(req, resp)
 	return resp, nil
-}
-
-// unattributed reports a request that may write and has no ledger, unless that is on purpose.
-func (t *roundTripper) unattributed(req *http.Request) {
-	ctx := req.Context()
-	onPurpose := term.Decided(ctx) && term.Of(ctx) == nil || ctx.Value(ledger.ContextKey{}) != nil
-	if onPurpose || t.Hooks.Unattributed == nil || req.Method == http.MethodGet {
-		return
-	}
-	if r := t.server.known(req, nil); r.Stores() {
-		event := eventOf(r, "", "")
-		event.UserAgent = req.UserAgent()
-		t.Hooks.Unattributed(event)
-	}
 }
 
 var errNoTerm = errors.New("its context has no term of leadership; make it with a context that comes from that of the Reconcile or " +
 	"of the work that leads, or with term.Without if a replica that does not lead may make it, too")
 
-// send makes a request if it passes the fence. unsent reports that nothing was sent for certain. r
-// is what the request is, nil if that is not known yet.
+// send makes a request if it passes the fence. unsent reports that nothing was sent for certain.
 func (t *roundTripper) send(req *http.Request, r *ledger.Request, controller string) (resp *http.Response, unsent bool, err error) {
 	if under := term.Of(req.Context()); under != nil {
 		resp, err = under.RoundTrip(t.base, req, t.traced)
@@ -161,7 +156,7 @@ func (t *roundTripper) send(req *http.Request, r *ledger.Request, controller str
 		return resp, false, nil
 	}
 	if fenced, ok := errors.AsType[*term.FencedError](err); ok {
-		fenced.Controller, fenced.Request = controller, *t.server.known(req, r)
+		fenced.Controller, fenced.Request = controller, *r
 		return resp, !fenced.Uncertain, err
 	}
 	return resp, neverSent(err), err
@@ -176,11 +171,7 @@ func closeBody(req *http.Request) {
 
 // unfenced reports a request that may write and has no term, or refuses it.
 func (t *roundTripper) unfenced(req *http.Request, r *ledger.Request, controller string) error {
-	if term.Decided(req.Context()) || !t.Strict && t.Hooks.Unfenced == nil || req.Method == http.MethodGet {
-		return nil
-	}
-	r = t.server.known(req, r)
-	if !r.Stores() {
+	if term.Decided(req.Context()) || !t.Strict && t.Hooks.Unfenced == nil || !r.Stores() {
 		return nil
 	}
 	event := eventOf(r, controller, "")

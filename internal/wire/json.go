@@ -16,7 +16,8 @@ func readJSON(data []byte, o Options) (Object, bool) {
 	return obj, !s.bad
 }
 
-// jsonScanner goes through JSON once. After an error, or where the input ends, it is bad, and everything returns at once.
+// jsonScanner goes through JSON once. After an error or at the end of the input it is bad, and all
+// methods return at once.
 type jsonScanner struct {
 	Options
 
@@ -50,10 +51,8 @@ func (s *jsonScanner) root() (obj Object) {
 					s.skip()
 				}
 			}
-		case "items":
-			s.items()
-		case "rows":
-			s.rows()
+		case "items", "rows":
+			s.list(string(key) == "rows")
 		case "deleteOptions":
 			obj.DryRun, obj.Precondition = false, nil
 			for key := range s.fields {
@@ -115,22 +114,17 @@ func (s *jsonScanner) deleteOption(obj *Object, key []byte) {
 	}
 }
 
-func (s *jsonScanner) items() {
+// list reads the objects of a list, or those in the rows of a Table.
+func (s *jsonScanner) list(rows bool) {
 	if s.Each == nil {
 		s.skip()
 		return
 	}
 	for range s.elements {
-		s.item()
-	}
-}
-
-func (s *jsonScanner) rows() {
-	if s.Each == nil {
-		s.skip()
-		return
-	}
-	for range s.elements {
+		if !rows {
+			s.item()
+			continue
+		}
 		for key := range s.fields {
 			if string(key) == "object" {
 				s.item()
@@ -305,15 +299,15 @@ func (s *jsonScanner) skip() {
 	case s.is('{') || s.is('['):
 		s.nested()
 	default:
-		start := s.at
-		for s.at < len(s.data) && !delimits(s.data[s.at]) {
-			s.at++
+		n := bytes.IndexAny(s.data[s.at:], ",:}]{[\" \t\r\n")
+		if n < 0 {
+			n = len(s.data) - s.at
 		}
-		s.bad = s.at == start
+		s.at, s.bad = s.at+n, n == 0
 	}
 }
 
-// nested skips an object or array. Most of an object's metadata is skipped here, so that it has a loop of its own.
+// nested skips an object or array. It has a loop of its own because it skips most of the metadata.
 func (s *jsonScanner) nested() {
 	data, at := s.data, s.at
 	for depth := 0; at < len(data); at++ {
@@ -334,12 +328,4 @@ func (s *jsonScanner) nested() {
 		}
 	}
 	s.at, s.bad = len(data), true
-}
-
-func delimits(c byte) bool {
-	switch c {
-	case ',', ':', '}', ']', '{', '[', '"', ' ', '\t', '\r', '\n':
-		return true
-	}
-	return false
 }

@@ -11,19 +11,20 @@ type Object struct {
 
 	Name, Namespace, UID, ResourceVersion []byte
 	Generation                            int64
-	// Deleting reports that there is a deletionTimestamp. Grace is deletionGracePeriodSeconds, 0 if there is none.
+	// Deleting reports that there is a deletionTimestamp. Grace is deletionGracePeriodSeconds, or 0.
 	Deleting bool
 	Grace    int64
 	// Finalizers reports that metadata.finalizers is not empty.
 	Finalizers bool
-	// Metadata reports that the metadata was read to its end, so that what is empty here is empty there.
+	// Metadata reports that the metadata was read to its end, so that empty fields are empty there.
 	Metadata bool
 
-	// Status, StatusName and StatusUID are of a metav1.Status: Success or Failure, and the details' name and uid.
+	// Status, StatusName and StatusUID are of a metav1.Status: Success or Failure, and the details'
+	// name and uid.
 	Status, StatusName, StatusUID []byte
 
-	// DryRun and Precondition are of metav1.DeleteOptions, also inside an Eviction: whether dryRun is not empty, and the uid
-	// of the preconditions.
+	// DryRun and Precondition are of metav1.DeleteOptions, also inside an Eviction: whether dryRun is
+	// not empty, and the uid of the preconditions.
 	DryRun       bool
 	Precondition []byte
 }
@@ -40,7 +41,7 @@ func (o *Object) IsList() bool {
 
 // Options configures Read.
 type Options struct {
-	// Each is called for each object of a list, and of a Table where it has them. Nil: lists are not looked into.
+	// Each is called for each object of a list or a Table. Nil: they are not looked into.
 	Each func(Object)
 	// Enough stops as soon as the object is known to be Stored.
 	Enough bool

@@ -1,14 +1,19 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire reads an object's metadata from its bytes, and no more: JSON, protobuf and CBOR. It
-// leaves empty what it cannot read, never panics, and does not validate the rest.
+// Package wire reads an object's metadata from its bytes: JSON, protobuf and CBOR. What it cannot read
+// stays empty. It never panics, and does not validate the rest.
 //
-// Of JSON and protobuf it also reads a beginning, and allocates nothing: the byte slices of an
+// It also reads the beginning of JSON and protobuf, and allocates nothing: the byte slices of an
 // [Object] alias the input.
 package wire
 
-import "strings"
+import (
+	"encoding/json"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+)
 
 // Format is the encoding of an object.
 type Format uint8
@@ -21,8 +26,7 @@ const (
 	CBOR
 )
 
-// FormatOf returns the format of a Content-Type. An apply patch in YAML may be JSON, and is read if it
-// is.
+// FormatOf returns the format of a Content-Type. An apply patch in YAML may be JSON.
 func FormatOf(contentType string) Format {
 	mediaType, params, _ := strings.Cut(contentType, ";")
 	mediaType = strings.TrimSpace(mediaType)
@@ -51,4 +55,18 @@ func Read(f Format, data []byte, o Options) (obj Object, whole bool) {
 		return readCBOR(data, o)
 	}
 	return Object{}, false
+}
+
+// readCBOR decodes all and reads it as JSON. The encoder of Kubernetes sorts the fields by length, so
+// metadata comes after spec and status, and a beginning is no use.
+func readCBOR(data []byte, o Options) (Object, bool) {
+	var all map[string]any
+	if direct.Unmarshal(data, &all) != nil {
+		return Object{}, false
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return Object{}, false
+	}
+	return readJSON(text, o)
 }

@@ -119,7 +119,7 @@ func (h hosted) campaign(ctx context.Context, leads func()) {
 			OnStartedLeading: func(ctx context.Context) {
 				led <- h.Lead(ctx, func(take, work context.Context) error {
 					if err := term.Of(work).Trusted(); err != nil || term.Of(work).Token().Lease == "" {
-						return fmt.Errorf("the term %s: %w", term.Of(work), err)
+						return fmt.Errorf("the term %s: %w", term.Of(work).Token(), err)
 					}
 					leads()
 					<-take.Done()

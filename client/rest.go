@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+)
+
+// RESTClient returns client-go's REST client for a kind: protobuf if its Go type supports it, else
+// JSON. It makes no request.
+func (c *Client) RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error) {
+	return c.restFor(restKey{gvk, true})
+}
+
+// restFor returns the REST client of a key, which it makes once. One that is not typed decodes JSON
+// into whatever is given, as client-go's dynamic client does.
+func (c *Client) restFor(key restKey) (rest.Interface, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r, ok := c.rests[key]; ok {
+		return r, nil
+	}
+	cfg, gv := rest.CopyConfig(c.config), key.kind.GroupVersion()
+	if !key.typed {
+		cfg = dynamic.ConfigFor(cfg)
+	} else {
+		cfg.NegotiatedSerializer = c.codecs.WithoutConversion()
+		if c.speaksProtobuf(key.kind) {
+			cfg.ContentType = runtime.ContentTypeProtobuf
+			cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+		}
+	}
+	cfg.GroupVersion, cfg.APIPath = &gv, apiPath(gv.Group)
+	if c.warnings != nil {
+		cfg.WarningHandlerWithContext = c.warnings.of(key.kind)
+	}
+	r, err := rest.RESTClientForConfigAndClient(cfg, c.http)
+	if err != nil {
+		return nil, fmt.Errorf("a REST client for %s: %w", key.kind, err)
+	}
+	c.rests[key] = r
+	return r, nil
+}
+
+// speaksProtobuf reports whether the kind has a Go type that can be written as protobuf: built-in
+// kinds have, custom ones have not.
+func (c *Client) speaksProtobuf(gvk schema.GroupVersionKind) bool {
+	obj, err := c.scheme.New(gvk)
+	if err != nil {
+		return false
+	}
+	_, ok := obj.(interface {
+		Marshal() ([]byte, error)
+		Unmarshal([]byte) error
+	})
+	return ok
+}
+
+// Dynamic returns client-go's client for unstructured objects. It makes no request.
+func (c *Client) Dynamic() (dynamic.Interface, error) {
+	return dynamic.NewForConfigAndClient(c.config, c.http)
+}
+
+// Metadata returns client-go's client for the metadata of objects. It makes no request.
+func (c *Client) Metadata() (metadata.Interface, error) {
+	return metadata.NewForConfigAndClient(c.config, c.http)
+}

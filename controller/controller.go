@@ -10,7 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -33,8 +33,8 @@ type Controller[K comparable] struct {
 	synced     chan struct{} // closed by Warm
 	began      time.Time     // its clock begins
 	opened     func()        // tells QueueHooks of the queue
-	errorLog   errorLog
-	told       told
+	repetition repetition    // of log lines
+	warmed     atomic.Bool
 
 	inputs      inputs[K]
 	records     records[K]
@@ -44,11 +44,6 @@ type Controller[K comparable] struct {
 	spins       spins[K]
 	pauses      pauses[K]
 	interrupts  interrupts[K]
-	watchdog    watchdog[K]
-
-	mu     sync.Mutex // guards what follows
-	wrong  []error    // what Validate reports
-	warmed bool
 }
 
 // New makes a controller with keys of namespace and name. Its queue has workqueue.ThreeClasses:
@@ -75,15 +70,15 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	var err error
 	c.queue, err = workqueue.New(c.own.options(q))
 	if err != nil {
-		c.complain(err)
+		c.inputs.complain(err)
 		c.queue, _ = workqueue.New(workqueue.Options[K]{}) // so that Queue is never nil; Run refuses
 	}
 	c.assemble()
 	c.inputs.read() // nothing yet
-	c.complain(o.Validate())
-	c.complain(checkName(name))
+	c.inputs.complain(o.Validate())
+	c.inputs.complain(checkName(name))
 	if argument.IsNil(r) {
-		c.complain(errors.New("the reconciler is nil; give New one that was made"))
+		c.inputs.complain(errors.New("the reconciler is nil; give New one that was made"))
 	}
 	return c
 }
@@ -93,23 +88,13 @@ func (c *Controller[K]) assemble() {
 	c.consistency.name, c.consistency.bound, c.consistency.hooks = c.name, c.o.ReadYourWrites, c.o.Hooks
 	c.consistency.logger, c.consistency.stale, c.consistency.declared = c.logger, c.inputs.stale, &c.inputs.declared
 	c.consistency.queue, c.consistency.records = c.queue, &c.records
-	c.spins = spins[K]{own: &c.own, records: &c.records, queue: c.queue, now: c.now, told: &c.told}
+	c.spins = spins[K]{own: &c.own, records: &c.records, queue: c.queue, now: c.now, log: &c.repetition}
 	c.pauses = pauses[K]{records: &c.records, queue: c.queue}
 	c.interrupts = interrupts[K]{most: c.o.Interrupt, queue: c.queue, workers: &c.workers, records: &c.records}
-	c.watchdog = watchdog[K]{name: c.name, run: c.run, o: &c.o, workers: &c.workers, now: c.now, lines: newFewLines()}
 }
 
 // now is the time since the controller was made.
 func (c *Controller[K]) now() time.Duration { return time.Since(c.began) }
-
-func (c *Controller[K]) complain(err error) {
-	if err == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.wrong = append(c.wrong, err)
-}
 
 // Name returns the controller's name.
 func (c *Controller[K]) Name() string { return c.name }
@@ -122,7 +107,7 @@ func (c *Controller[K]) Queue() workqueue.Adder[K] { return c.queue }
 // that is added later and cannot start ends Warm with its error, as those of the start do.
 func (c *Controller[K]) Watch(s source.Source[K]) {
 	if s == nil {
-		c.complain(errors.New("Watch was given no source"))
+		c.inputs.complain(errors.New("Watch was given no source"))
 		return
 	}
 	c.inputs.watch(s)
@@ -163,7 +148,7 @@ func (c *Controller[K]) Sources() []source.State {
 // start.
 func (c *Controller[K]) Reads(r ...Readable) {
 	if slices.ContainsFunc(r, func(r Readable) bool { return argument.IsNil(r) }) {
-		c.complain(errors.New("Reads was given nothing to read"))
+		c.inputs.complain(errors.New("Reads was given nothing to read"))
 		return
 	}
 	c.inputs.read(r...)
@@ -183,15 +168,8 @@ func checkName(name string) error {
 
 // Validate returns an error that names everything that is wrong with how the controller was put together, one line each.
 func (c *Controller[K]) Validate() error {
-	c.mu.Lock()
-	wrong := slices.Clone(c.wrong)
-	c.mu.Unlock()
-	watches, _ := c.inputs.all()
-	for _, w := range watches {
-		wrong = append(wrong, named(w.source, w.source.Validate()))
-	}
 	var all []error
-	for _, err := range wrong {
+	for _, err := range c.inputs.validate() {
 		all = append(all, c.named(err)...)
 	}
 	return errors.Join(all...)
@@ -226,6 +204,51 @@ func (c *Controller[K]) Unshown() []ledger.Write { return c.consistency.unshown(
 // same name has made, for at most Options.ReadYourWrites (C6). A manager calls it when a controller
 // is added in place of one that was removed. Call it once, before Lead.
 func (c *Controller[K]) Inherit(writes []ledger.Write) { c.consistency.inherit(writes) }
+
+// Pause has the controller reconcile nothing until Resume, also in later terms. Reconciles that run go on to their end, and keys
+// go on becoming due. It may be called at any time.
+func (c *Controller[K]) Pause() { c.queue.PauseAll() }
+
+// Resume ends Pause. Keys that are paused one by one stay paused.
+func (c *Controller[K]) Resume() {
+	if c.queue.AllPaused() {
+		c.workers.resume(c.now())
+		c.queue.ResumeAll()
+	}
+}
+
+// PauseKey has the controller not reconcile a key until ResumeKey, whether there is such a key yet or not. A Reconcile that runs
+// goes on to its end, and what the key is due for meanwhile is kept. It may be called at any time.
+func (c *Controller[K]) PauseKey(key K) { c.pauses.set(key, pauser{}, true) }
+
+// ResumeKey ends PauseKey. A key that is also paused by its object's annotation (see [PausedAnnotation]) stays paused.
+func (c *Controller[K]) ResumeKey(key K) { c.pauses.set(key, pauser{}, false) }
+
+// Requeue makes a key due at once, whatever it waits for: its backoff, say, but not its own writes, which it goes on waiting for (C6).
+// One that is being reconciled is reconciled once more. One that is paused is due when it is resumed.
+func (c *Controller[K]) Requeue(key K) { c.queue.RequeueNow(key) }
+
+// SetLogLevel has the Reconciles of one key that begin from now on log at this level, instead of the logger's own, until
+// ResetLogLevel. The handler must leave it to its Enabled method which lines it takes, as those of log/slog do.
+func (c *Controller[K]) SetLogLevel(key K, level slog.Level) {
+	c.records.edit(key, func(r *record[K]) { r.level = &level })
+}
+
+// ResetLogLevel ends SetLogLevel.
+func (c *Controller[K]) ResetLogLevel(key K) {
+	c.records.edit(key, func(r *record[K]) { r.level = nil })
+}
+
+// SetWorkers changes how many Reconciles run at once, at any time: before the controller leads, while it does, and between terms.
+// More start at once. Fewer: those that wait for a key end at once, others when they are done with theirs. The number stays for
+// later terms. It must be at least 1: to have none work, use Pause.
+func (c *Controller[K]) SetWorkers(n int) error {
+	if n < 1 {
+		return fmt.Errorf("controller %q: %d workers: there must be at least 1; to have none work, use Pause", c.name, n)
+	}
+	c.workers.set(n)
+	return nil
+}
 
 // queueHooks are Options.QueueHooks, which are told of the queue later: when there is something that will close it.
 func (c *Controller[K]) queueHooks() *hook.Queue {

@@ -36,6 +36,7 @@ type inputs[K comparable] struct {
 	declared cache.Declarations
 
 	mu      sync.Mutex         // guards what follows
+	wrong   []error            // what Validate reports
 	watches []*watching[K]     // replaced, never changed
 	reads   []Readable         // replaced, never changed
 	start   func(*watching[K]) // while Warm runs
@@ -49,6 +50,26 @@ type watching[K comparable] struct {
 	ended   chan struct{} // closed when the source has returned, with err
 	err     error
 	stop    context.CancelFunc // ends the source; set when it starts, under the mutex of inputs
+}
+
+func (in *inputs[K]) complain(err error) {
+	if err == nil {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.wrong = append(in.wrong, err)
+}
+
+// validate returns what is wrong with the controller, and with its sources.
+func (in *inputs[K]) validate() (wrong []error) {
+	in.mu.Lock()
+	wrong, watches := slices.Clone(in.wrong), in.watches
+	in.mu.Unlock()
+	for _, w := range watches {
+		wrong = append(wrong, named(w.source, w.source.Validate()))
+	}
+	return wrong
 }
 
 func (in *inputs[K]) watch(s source.Source[K]) {
@@ -125,36 +146,6 @@ func (in *inputs[K]) run(start func(*watching[K])) (end func()) {
 	}
 }
 
-// settled waits until all that is watched and read is settled (S9). settle starts to look after one
-// input that is read, and closes the channel when that is settled. settled returns false if ctx ends
-// before.
-func (in *inputs[K]) settled(ctx context.Context, settle func(Readable, chan<- struct{})) bool {
-	var settled []chan struct{}
-	_, reads := in.all()
-	for _, r := range reads {
-		done := make(chan struct{})
-		settled = append(settled, done)
-		settle(r, done)
-	}
-	for _, done := range settled {
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return false
-		}
-	}
-	for w := in.unsettled(); w != nil; w = in.unsettled() {
-		select {
-		case <-w.settled:
-		case <-w.ended:
-		case <-w.removed:
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return ctx.Err() == nil
-}
-
 // unsettled returns a source for which the workers have to wait, if there is one.
 func (in *inputs[K]) unsettled() *watching[K] {
 	watches, _ := in.all()
@@ -188,7 +179,8 @@ func (in *inputs[K]) stale() error {
 func (in *inputs[K]) unsynced() (waits []string) {
 	in.each(func(r Readable) {
 		if r.Stale() != nil || !isSynced(context.Background(), r) {
-			waits = append(waits, stateOf(r))
+			_, state := stateOf(r)
+			waits = append(waits, state)
 		}
 	})
 	return waits
@@ -197,26 +189,19 @@ func (in *inputs[K]) unsynced() (waits []string) {
 // catchUp returns nil once everything that the API server had at the call was handled.
 func (in *inputs[K]) catchUp(ctx context.Context) error {
 	watches, reads := in.all()
-	results := make(chan error, len(watches)+len(reads))
+	wrong := make([]error, len(watches)+len(reads))
 	var all sync.WaitGroup
-	for _, w := range watches {
+	for i, w := range watches {
 		all.Go(func() {
-			err := catchUp(ctx, w.source)
-			if run.Closed(w.removed) {
-				err = nil
+			if err := catchUp(ctx, w.source); !run.Closed(w.removed) {
+				wrong[i] = named(w.source, err)
 			}
-			results <- named(w.source, err)
 		})
 	}
-	for _, r := range reads {
-		all.Go(func() { results <- named(r, catchUp(ctx, r)) })
+	for i, r := range reads {
+		all.Go(func() { wrong[len(watches)+i] = named(r, catchUp(ctx, r)) })
 	}
 	all.Wait()
-	close(results)
-	var wrong []error
-	for err := range results {
-		wrong = append(wrong, err)
-	}
 	return errors.Join(wrong...)
 }
 
@@ -227,33 +212,22 @@ func catchUp(ctx context.Context, r Readable) error {
 	return r.Settled(ctx)
 }
 
-// stateOf returns in words where something stands that is watched or read.
-func stateOf(what Readable) string {
+// stateOf returns where an input stands, and that in words. The phase is empty if only the words are
+// known.
+func stateOf(what Readable) (hook.Phase, string) {
 	switch s := what.(type) {
 	case interface{ State() source.State }:
-		return s.State().String()
+		return s.State().Phase, s.State().String()
 	case interface{ State() hook.InformerState }:
-		return s.State().String()
+		return s.State().Phase, s.State().String()
 	}
 	if err := what.Stale(); err != nil {
-		return err.Error()
+		return "", err.Error()
 	}
 	if isSynced(context.Background(), what) {
-		return "synced"
+		return "", "synced"
 	}
-	return "not synced"
-}
-
-// notStarted reports whether the informers of what is watched or read do not run: nothing will ever
-// be in them unless that changes.
-func notStarted(what Readable) bool {
-	switch s := what.(type) {
-	case interface{ State() source.State }:
-		return s.State().Phase == hook.NotStarted
-	case interface{ State() hook.InformerState }:
-		return s.State().Phase == hook.NotStarted
-	}
-	return false
+	return "", "not synced"
 }
 
 // isSynced asks without waiting.

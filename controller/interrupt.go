@@ -46,8 +46,7 @@ func (i *interrupts[K]) interrupt(key K, o handler.Object) {
 	if state, _ := i.queue.Look(key); state.State != workqueue.Held || state.Paused { // one that is paused is to come to its end
 		return
 	}
-	slots, _ := i.workers.all()
-	for _, s := range slots {
+	for _, s := range i.workers.now().slots {
 		r := s.run.Load()
 		if r == nil || r.item.Key() != key || i.records.look(key).interrupted >= i.most || r.mayHaveMade(o) {
 			continue

@@ -57,11 +57,11 @@ func judge(ctx context.Context, result Result, err error) ending {
 		end.outcome = hook.Interrupted
 	case IsTerminal(err):
 		end.outcome = hook.FailedTerminally
-	case isStale(err):
+	case consistsOf(err, isStale):
 		end.outcome = hook.Stale
 	}
 	if err != nil {
-		end.text, end.again, end.normal = err.Error(), howToRetry(ctx, result, err), isNormal(err) || isFenced(ctx, err)
+		end.text, end.again, end.normal = err.Error(), howToRetry(ctx, result, err), consistsOf(err, isNormal) || isFenced(ctx, err)
 		end.reason = reasonOf(err)
 	}
 	return end
@@ -186,7 +186,7 @@ func (t *lead[K]) logEnd(r *running[K], level slog.Level, what string, end endin
 	if cause := context.Cause(r); cause != nil { // the error may only report that the context has ended
 		about = append(about, "cause", cause)
 	}
-	if args, ok := t.controller.errorLog.of(end.reason).next(about...); ok {
+	if args, ok := t.controller.repetition.few(end.reason, about...); ok {
 		r.log.Log(r, level, what, args...)
 	}
 }

@@ -5,9 +5,13 @@ package controller
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/source"
@@ -86,20 +90,21 @@ type LastError[K comparable] struct {
 	Failure
 }
 
-// Snapshot returns a Snapshot[K], all of which encoding/json can write if it can write a K. It is what package debug serves. It
-// copies the whole queue: it is for people and tests, not for each Reconcile.
-func (c *Controller[K]) Snapshot() any {
-	s := Snapshot[K]{Name: c.name, Progress: c.Progress(), Sources: c.Sources(), Queue: c.queue.Snapshot(), OwnEvents: c.own.skipped.Load()}
+// Snapshot returns the state of the controller. It copies the whole queue: use it for people and
+// tests, not in a Reconcile.
+func (c *Controller[K]) Snapshot() Snapshot[K] {
+	workers := c.workers.now()
+	s := Snapshot[K]{
+		Name: c.name, Workers: workers.want, Leading: workers.leading, Term: workers.term,
+		Progress: c.Progress(), Sources: c.Sources(), Queue: c.queue.Snapshot(), OwnEvents: c.own.skipped.Load(),
+	}
 	s.Paused = s.Queue.Paused
-	if what := c.consistency.takingOver.Load(); what != nil {
+	if what := c.consistency.inherited.waits.Load(); what != nil {
 		s.TakingOver = *what
 	}
-	var slots []*slot[K]
-	slots, s.Workers = c.workers.all()
-	s.Leading, s.Term = c.workers.leads()
-	for _, w := range slots {
-		if r, ok := c.runningOn(w); ok {
-			s.Running = append(s.Running, r)
+	for _, w := range workers.slots {
+		if r := w.run.Load(); r != nil {
+			s.Running = append(s.Running, c.stateOf(r))
 		}
 	}
 	for key, r := range c.records.all() {
@@ -107,7 +112,8 @@ func (c *Controller[K]) Snapshot() any {
 	}
 	_, reads := c.inputs.all()
 	for _, r := range reads {
-		s.Reads = append(s.Reads, Read{r.String(), stateOf(r)})
+		_, state := stateOf(r)
+		s.Reads = append(s.Reads, Read{r.String(), state})
 	}
 	sortByKey(s.Running, func(r Running[K]) K { return r.Key })
 	sortByKey(s.PausedKeys, func(p PausedKey[K]) K { return p.Key })
@@ -141,19 +147,144 @@ func (s *Snapshot[K]) add(key K, r *record[K]) {
 	}
 }
 
-// runningOn returns what a worker does, if it does anything.
-func (c *Controller[K]) runningOn(s *slot[K]) (Running[K], bool) {
-	r := s.run.Load()
-	if r == nil {
-		return Running[K]{}, false
-	}
-	limit, _ := c.watchdog.limits()
+func (c *Controller[K]) stateOf(r *running[K]) Running[K] {
+	limit, _ := c.o.limits()
 	return Running[K]{
 		Key: r.item.Key(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Since: c.began.Add(r.since), Attempt: r.item.Attempt(),
 		Slow: c.now()-r.since >= limit, Interrupted: c.records.look(r.item.Key()).interrupted, Reasons: r.item.Reasons(),
-	}, true
+	}
 }
+
+// MarshalJSON writes the Snapshot, for package debug. It fails if encoding/json cannot write a K.
+func (c *Controller[K]) MarshalJSON() ([]byte, error) { return json.Marshal(c.Snapshot()) }
 
 func sortByKey[T, K any](list []T, key func(T) K) {
 	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(fmt.Sprint(key(a)), fmt.Sprint(key(b))) })
+}
+
+// Progress says whether a controller gets anything done.
+type Progress struct {
+	// Ready counts the keys that are ready to be reconciled, Running those that are being reconciled.
+	Ready, Running int
+	// LastCompleted is when a Reconcile returned the last time, in whichever way; zero: none has yet.
+	LastCompleted time.Time `json:",omitzero"`
+	// Stalled is for how long nothing has begun or returned although keys are ready. It is 0 if none are, while the controller does
+	// not lead, and while it is paused.
+	Stalled time.Duration
+	// Longest is for how long the Reconcile runs that has run for longest, and LongestKey its key.
+	Longest    time.Duration
+	LongestKey string `json:",omitempty"`
+}
+
+// Progress returns how the controller gets on. It is cheap, but not for each Reconcile: it looks at each worker.
+func (c *Controller[K]) Progress() Progress {
+	workers, now := c.workers.now(), c.now()
+	p := Progress{Ready: c.queue.Len().Ready}
+	completed, moved := workers.completed, max(1, workers.resumed)
+	var longest *running[K]
+	for _, s := range workers.slots {
+		completed = max(completed, time.Duration(s.completed.Load()))
+		r := s.run.Load()
+		if r == nil {
+			continue
+		}
+		p.Running++
+		moved = max(moved, r.since)
+		if longest == nil || r.since < longest.since {
+			p.Longest, longest = now-r.since, r
+		}
+	}
+	if completed > 0 {
+		p.LastCompleted = c.began.Add(completed)
+	}
+	if longest != nil {
+		p.LongestKey = fmt.Sprint(longest.item.Key())
+	}
+	if p.Ready > 0 && workers.leading && !c.queue.AllPaused() {
+		p.Stalled = now - max(moved, completed)
+	}
+	return p
+}
+
+// Running returns, in words, the keys whose Reconcile runs, and for how long, that which has run for longest first.
+func (c *Controller[K]) Running() []string {
+	now := c.now()
+	var runs []*running[K]
+	for _, s := range c.workers.now().slots {
+		if r := s.run.Load(); r != nil {
+			runs = append(runs, r)
+		}
+	}
+	slices.SortFunc(runs, func(a, b *running[K]) int { return cmp.Compare(a.since, b.since) })
+	texts := make([]string, 0, len(runs))
+	for _, r := range runs {
+		texts = append(texts, fmt.Sprintf("%v for %s", r.item.Key(), (now-r.since).Round(time.Millisecond)))
+	}
+	return texts
+}
+
+// Alive returns a check that fails while nothing has begun or completed for the limit although keys are ready (Progress.Stalled), with
+// one sentence that says what holds the workers up. Nothing calls it unless the program does: a liveness probe that does has a process
+// restarted whose workers hang, and with it also those that only wait for something that is slow. The limit must be longer than any
+// Reconcile takes, and positive.
+func (c *Controller[K]) Alive(limit time.Duration) func() error {
+	return func() error {
+		if limit <= 0 {
+			return fmt.Errorf("controller %q: Alive was given a limit of %s, must be positive", c.name, limit)
+		}
+		p := c.Progress()
+		if p.Stalled < limit {
+			return nil
+		}
+		longest := "none runs"
+		if p.Running > 0 {
+			longest = fmt.Sprintf("that of %s runs since %s", p.LongestKey, time.Now().Add(-p.Longest).Format(time.RFC3339))
+		}
+		return fmt.Errorf("controller %q: keys are ready (%d) and no Reconcile has begun or completed for %s; %s", c.name, p.Ready, p.Stalled, longest)
+	}
+}
+
+// Reconciles reports whether a Reconcile runs on the goroutine whose stack this is, as
+// runtime.Stack has it, or has started that goroutine, and of which key. A manager calls it to find
+// out who makes a request with a context that is not a Reconcile's.
+func (c *Controller[K]) Reconciles(stack string) (key string, ok bool) {
+	for _, s := range c.workers.now().slots {
+		r := s.run.Load()
+		if r == nil { // nor is it known yet which goroutine it is
+			continue
+		}
+		if strings.HasPrefix(stack, s.goroutine) || strings.Contains(stack, " in "+strings.TrimSpace(s.goroutine)+"\n") {
+			return fmt.Sprint(r.item.Key()), true
+		}
+	}
+	return "", false
+}
+
+// Unsynced returns, in words, what the controller watches or Reads and is not synced, and where it stands. It is for people and
+// health checks: it asks each of them.
+func (c *Controller[K]) Unsynced() []string {
+	return c.inputs.unsynced()
+}
+
+// CatchUp returns nil once everything that the API server had at the call, of what the controller watches or reads, has been
+// handled by its sources, or shows in the local copy (see source.CatchingUp). If ctx ends before, the error names what is missing.
+// A source, or something that is read, of a type that has no such method is only waited for until it is settled. It lists at the
+// API server: it is for tests and scripts, as is [manager.Manager.Idle], which calls it.
+//
+// [manager.Manager.Idle]: https://pkg.go.dev/github.com/setpoint-dev/setpoint/manager#Manager.Idle
+func (c *Controller[K]) CatchUp(ctx context.Context) error {
+	return errors.Join(c.named(c.inputs.catchUp(ctx))...)
+}
+
+// Quiet waits for a moment at which no key is ready, held or parked, as workqueue.Queue.Quiet says in full, and returns how many
+// keys had been taken then. If ctx ends before, the error says what is in the way.
+func (c *Controller[K]) Quiet(ctx context.Context) (taken uint64, err error) {
+	taken, err = c.queue.Quiet(ctx)
+	if err == nil {
+		return taken, nil
+	}
+	if !c.workers.now().leading {
+		err = fmt.Errorf("it does not lead, so that nobody takes its keys: %w", err)
+	}
+	return taken, fmt.Errorf("controller %q: %w", c.name, err)
 }

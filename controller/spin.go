@@ -19,7 +19,7 @@ type spins[K comparable] struct {
 	records *records[K]
 	queue   *workqueue.Queue[K]
 	now     func() time.Duration
-	told    *told
+	log     *repetition
 }
 
 // cause is who has made a key due.
@@ -100,7 +100,7 @@ func (s *spins[K]) begin(key K, log *slog.Logger, by cause, why *ledger.Write) {
 		r.spin = spin{known: true, row: r.spin.row + 1, last: now}
 		spins = r.spin.row == spinFree
 	})
-	if !spins || !s.told.first("spin", fmt.Sprint(key)) {
+	if !spins || !s.log.once("spin", fmt.Sprint(key)) {
 		return
 	}
 	reason := "its RequeueAfter is shorter than " + spinGap.String()

@@ -7,10 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/run"
@@ -22,23 +18,17 @@ import (
 // [Channel.TrySend] drops and counts. Events go to the handler one by one, in the order in which they came. One whose handler
 // fails is tried again, with backoff, while others go on; it takes up room until then.
 type Channel[E any, K comparable] struct {
-	name    string
-	keys    func(ctx context.Context, event E) ([]K, error)
-	room    chan struct{}               // has an element for each event that is held
-	wrong   error                       // what Validate reports
-	drops   *drops                      // of dropFull and dropStopped
-	hooks   atomic.Pointer[hook.Source] // set by Run
-	ran     atomic.Bool
-	started chan struct{} // closed by Run
-	ended   chan struct{} // closed by Run
-	order   *workqueue.Queue[uint64]
+	life // its mutex guards what comes last
 
-	mu      sync.Mutex // guards what follows
+	keys  func(ctx context.Context, event E) ([]K, error)
+	room  chan struct{} // has an element for each event that is held
+	wrong error         // what Validate reports
+	order *workqueue.Queue[uint64]
+
 	last    uint64
-	events  map[uint64]held[E]
-	over    bool
-	failure error       // the last one
-	empty   run.Barrier // until nothing is held
+	events  map[uint64]held[E] // nil when the source has stopped
+	failure error              // the last one
+	empty   run.Barrier        // until nothing is held
 }
 
 // held is an event that waits.
@@ -57,18 +47,11 @@ const (
 // long, and an error means that the keys are not known. The name is for reports.
 func NewChannel[E any, K comparable](name string, size int, keys func(ctx context.Context, event E) ([]K, error)) *Channel[E, K] {
 	c := &Channel[E, K]{
-		name: name, keys: keys, drops: newDrops("the channel is full", "the source has stopped"),
-		room: make(chan struct{}, max(size, 1)), started: make(chan struct{}), ended: make(chan struct{}), events: map[uint64]held[E]{},
+		life: newLife("Channel("+name+")", newDrops("the channel is full", "the source has stopped")), keys: keys,
+		room: make(chan struct{}, max(size, 1)), order: newOrder[uint64]("events"), events: map[uint64]held[E]{},
 	}
-	var err error
-	c.order, err = workqueue.New(workqueue.Options[uint64]{
-		Name:    c.String() + " events",
-		Backoff: workqueue.Exponential{Base: firstRetry, Max: time.Minute},
-		Reasons: -1,
-	})
+	c.state = c.State
 	switch {
-	case err != nil:
-		c.wrong = err
 	case name == "":
 		c.wrong = errors.New("source.NewChannel: give it a name")
 	case size < 1:
@@ -113,17 +96,10 @@ func (c *Channel[E, K]) TrySend(event E) bool {
 	return true
 }
 
-func (c *Channel[E, K]) drop(reason int) {
-	c.drops.add(reason)
-	if h := c.hooks.Load(); h != nil && h.Dropped != nil {
-		h.Dropped(hook.SourceDropped{Source: c.String(), Reason: c.drops.reasons[reason]})
-	}
-}
-
 // hold takes an event for which there is room, unless the source has stopped.
 func (c *Channel[E, K]) hold(event E) bool {
 	c.mu.Lock()
-	over := c.over
+	over := c.events == nil
 	if !over {
 		c.last++
 		c.events[c.last] = held[E]{event: event}
@@ -140,15 +116,11 @@ func (c *Channel[E, K]) hold(event E) bool {
 
 // Run implements Source.
 func (c *Channel[E, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
-	if c.ran.Swap(true) {
-		return errRan(c.String())
+	if err := c.begin(h); err != nil {
+		return err
 	}
-	if h == nil {
-		h = &hook.Source{}
-	}
-	c.hooks.Store(h)
 	defer c.close()
-	close(c.started)
+	close(c.synced)
 	for {
 		item, ok := c.order.Get(ctx)
 		if !ok {
@@ -167,15 +139,13 @@ func (c *Channel[E, K]) handle(ctx context.Context, q Queue[K], n uint64) error 
 	keys, err := c.ask(ctx, c.event(n))
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return err // nobody needs to hear of it
+		return err // the stop is its reason
 	case err != nil:
 		c.fail(n, err)
-		if h := c.hooks.Load(); h.HandlerFailed != nil {
-			h.HandlerFailed(hook.SourceFailure{Source: c.String(), Err: err})
-		}
+		c.report("", err)
 		return err
 	case len(keys) > 0:
-		q.AddAll(keys, workqueue.How{Reason: workqueue.Reason{Source: c.String(), Event: "event"}})
+		q.AddAll(keys, workqueue.How{Reason: workqueue.Reason{Source: c.name, Event: "event"}})
 	}
 	c.forget(n)
 	<-c.room
@@ -184,11 +154,7 @@ func (c *Channel[E, K]) handle(ctx context.Context, q Queue[K], n uint64) error 
 
 // ask calls the handler. A panic is an error with its stack (S8).
 func (c *Channel[E, K]) ask(ctx context.Context, event E) (keys []K, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
+	defer run.Recover(&err)
 	return c.keys(ctx, event)
 }
 
@@ -220,7 +186,7 @@ func (c *Channel[E, K]) close() {
 	c.order.ShutDown()
 	c.mu.Lock()
 	n := len(c.events)
-	c.over, c.events = true, nil
+	c.events = nil
 	c.mu.Unlock()
 	close(c.ended)
 	for range n {
@@ -232,35 +198,9 @@ func (c *Channel[E, K]) close() {
 // Validate implements Source.
 func (c *Channel[E, K]) Validate() error { return c.wrong }
 
-// WaitForSync returns nil once the source runs: there is no initial list.
-func (c *Channel[E, K]) WaitForSync(ctx context.Context) error {
-	return wait(ctx, c.State, c.started)
-}
-
-// Settled is WaitForSync.
-func (c *Channel[E, K]) Settled(ctx context.Context) error { return c.WaitForSync(ctx) }
-
-// Stale implements Source. A channel is stale when it does not run.
-func (c *Channel[E, K]) Stale() error {
-	switch {
-	case run.Closed(c.ended):
-		return errStopped
-	case run.Closed(c.started):
-		return nil
-	default:
-		return errNotRunning
-	}
-}
-
 // State implements Source.
 func (c *Channel[E, K]) State() State {
-	s := State{Source: c.String(), Phase: hook.NotStarted, Dropped: c.drops.snapshot()}
-	switch {
-	case run.Closed(c.ended):
-		s.Phase = hook.Stopped
-	case run.Closed(c.started):
-		s.Phase = hook.Synced
-	}
+	s := State{Source: c.name, Phase: c.phase(), Dropped: c.drops.snapshot()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.Pending = len(c.events)
@@ -275,5 +215,10 @@ func (c *Channel[E, K]) State() State {
 	return s
 }
 
-// String names the source.
-func (c *Channel[E, K]) String() string { return "Channel(" + c.name + ")" }
+// CatchUp implements CatchingUp.
+func (c *Channel[E, K]) CatchUp(ctx context.Context) error {
+	c.mu.Lock()
+	empty := c.empty.When(len(c.events) == 0)
+	c.mu.Unlock()
+	return c.await(ctx, c.ended, empty)
+}

@@ -48,3 +48,15 @@ type Source[K comparable] interface {
 	// String names the source in reports.
 	String() string
 }
+
+// CatchingUp is what a Source may be besides: each of this package is. It is for tests and scripts
+// that wait until all that they have changed has made its keys due.
+type CatchingUp interface {
+	// CatchUp returns nil once the source has handled all that there was at the call. For Kind that is
+	// what the API server had (see cache.Handle.CatchUp), and failed events that are to be tried
+	// again; for a Channel what it holds; for a Ticker a poll that runs. A Kind whose kind is not
+	// served has nothing to handle. If ctx ends before, the error names what is missing. It returns an
+	// error at once if the source has stopped, or is an Informer, which cannot be compared with the
+	// API server.
+	CatchUp(ctx context.Context) error
+}

@@ -4,9 +4,7 @@
 package source
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,7 +12,6 @@ import (
 	"sync/atomic"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // State is where a source stands.
@@ -102,8 +99,6 @@ func newDrops(reasons ...string) *drops {
 	return &drops{reasons: reasons, counts: make([]atomic.Int64, len(reasons))}
 }
 
-func (d *drops) add(reason int) { d.counts[reason].Add(1) }
-
 // snapshot returns what is not 0. Reasons of the same name are added up.
 func (d *drops) snapshot() map[string]int64 {
 	dropped := map[string]int64{}
@@ -114,36 +109,3 @@ func (d *drops) snapshot() map[string]int64 {
 	}
 	return dropped
 }
-
-// wait returns nil once synced is closed, or when ctx ends before an error with the source's state.
-func wait(ctx context.Context, state func() State, synced <-chan struct{}) error {
-	if err := await(ctx, state, nil, synced); err != nil {
-		return fmt.Errorf("not synced: %w", err)
-	}
-	return nil
-}
-
-// await is wait for any state. It returns errStopped if the source ends before.
-func await(ctx context.Context, state func() State, ended, done <-chan struct{}) error {
-	if run.Closed(done) {
-		return nil
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ended:
-		return errStopped
-	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", state(), context.Cause(ctx))
-	}
-}
-
-func errRan(name string) error {
-	return fmt.Errorf("%s: the source has run before, or was given to two controllers; make one for each", name)
-}
-
-var (
-	errNotRunning = errors.New("the source does not run yet")
-	errSyncing    = errors.New("the handler has not seen every object of the initial list yet")
-	errStopped    = errors.New("the source has stopped")
-)

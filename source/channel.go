@@ -23,12 +23,13 @@ type Channel[E any, K comparable] struct {
 	keys  func(ctx context.Context, event E) ([]K, error)
 	room  chan struct{} // has an element for each event that is held
 	wrong error         // what Validate reports
-	order *workqueue.Queue[uint64]
+	order *workqueue.Queue[*held[E]]
 
-	last    uint64
-	events  map[uint64]held[E] // nil when the source has stopped
-	failure error              // the last one
-	empty   run.Barrier        // until nothing is held
+	over     bool
+	pending  int
+	retrying int         // of those pending
+	failure  error       // the last one
+	empty    run.Barrier // until nothing is pending
 }
 
 // held is an event that waits.
@@ -48,7 +49,7 @@ const (
 func NewChannel[E any, K comparable](name string, size int, keys func(ctx context.Context, event E) ([]K, error)) *Channel[E, K] {
 	c := &Channel[E, K]{
 		life: newLife("Channel("+name+")", newDrops("the channel is full", "the source has stopped")), keys: keys,
-		room: make(chan struct{}, max(size, 1)), order: newOrder[uint64]("events"), events: map[uint64]held[E]{},
+		room: make(chan struct{}, max(size, 1)), order: newOrder[*held[E]]("events"),
 	}
 	c.state = c.State
 	switch {
@@ -99,18 +100,16 @@ func (c *Channel[E, K]) TrySend(event E) bool {
 // hold takes an event for which there is room, unless the source has stopped.
 func (c *Channel[E, K]) hold(event E) bool {
 	c.mu.Lock()
-	over := c.events == nil
+	over := c.over
 	if !over {
-		c.last++
-		c.events[c.last] = held[E]{event: event}
+		c.pending++
 	}
-	n := c.last
 	c.mu.Unlock()
 	if over {
 		<-c.room
 		return false
 	}
-	c.order.Add(n)
+	c.order.Add(&held[E]{event: event})
 	return true
 }
 
@@ -135,21 +134,21 @@ func (c *Channel[E, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) err
 }
 
 // handle takes one event to the queue. An error means that it is to be tried again.
-func (c *Channel[E, K]) handle(ctx context.Context, q Queue[K], n uint64) error {
-	keys, err := c.ask(ctx, c.event(n))
+func (c *Channel[E, K]) handle(ctx context.Context, q Queue[K], h *held[E]) error {
+	keys, err := c.ask(ctx, h.event)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return err // the stop is its reason
 	case err != nil:
-		c.fail(n, err)
 		c.report("", err)
-		return err
 	case len(keys) > 0:
 		q.AddAll(keys, workqueue.How{Reason: workqueue.Reason{Source: c.name, Event: "event"}})
 	}
-	c.forget(n)
-	<-c.room
-	return nil
+	c.handled(h, err)
+	if err == nil {
+		<-c.room
+	}
+	return err
 }
 
 // ask calls the handler. A panic is an error with its stack (S8).
@@ -158,25 +157,21 @@ func (c *Channel[E, K]) ask(ctx context.Context, event E) (keys []K, err error) 
 	return c.keys(ctx, event)
 }
 
-func (c *Channel[E, K]) event(n uint64) E {
+// handled notes how handling an event ended.
+func (c *Channel[E, K]) handled(h *held[E], failure error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.events[n].event
-}
-
-func (c *Channel[E, K]) fail(n uint64, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.events[n]
-	e.failed = true
-	c.events[n], c.failure = e, err
-}
-
-func (c *Channel[E, K]) forget(n uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.events, n)
-	if len(c.events) == 0 {
+	if h.failed {
+		c.retrying--
+	}
+	h.failed = failure != nil
+	if h.failed {
+		c.retrying++
+		c.failure = failure
+		return
+	}
+	c.pending--
+	if c.pending == 0 {
 		c.empty.Open()
 	}
 }
@@ -185,8 +180,8 @@ func (c *Channel[E, K]) forget(n uint64) {
 func (c *Channel[E, K]) close() {
 	c.order.ShutDown()
 	c.mu.Lock()
-	n := len(c.events)
-	c.events = nil
+	n := c.pending
+	c.over, c.pending, c.retrying = true, 0, 0
 	c.mu.Unlock()
 	close(c.ended)
 	for range n {
@@ -203,12 +198,7 @@ func (c *Channel[E, K]) State() State {
 	s := State{Source: c.name, Phase: c.phase(), Dropped: c.drops.snapshot()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Pending = len(c.events)
-	for _, e := range c.events {
-		if e.failed {
-			s.Retrying++
-		}
-	}
+	s.Pending, s.Retrying = c.pending, c.retrying
 	if s.Retrying > 0 {
 		s.Failure = c.failure
 	}
@@ -218,7 +208,7 @@ func (c *Channel[E, K]) State() State {
 // CatchUp implements CatchingUp.
 func (c *Channel[E, K]) CatchUp(ctx context.Context) error {
 	c.mu.Lock()
-	empty := c.empty.When(len(c.events) == 0)
+	empty := c.empty.When(c.pending == 0)
 	c.mu.Unlock()
 	return c.await(ctx, c.ended, empty)
 }

@@ -52,24 +52,21 @@ type watching[K comparable] struct {
 	stop    context.CancelFunc // ends the source; set when it starts, under the mutex of inputs
 }
 
-func (in *inputs[K]) complain(err error) {
-	if err == nil {
-		return
-	}
+func (in *inputs[K]) complain(what string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.wrong = append(in.wrong, err)
+	in.wrong = append(in.wrong, errors.New(what))
 }
 
 // validate returns what is wrong with the controller, and with its sources.
-func (in *inputs[K]) validate() (wrong []error) {
+func (in *inputs[K]) validate() error {
 	in.mu.Lock()
 	wrong, watches := slices.Clone(in.wrong), in.watches
 	in.mu.Unlock()
 	for _, w := range watches {
 		wrong = append(wrong, named(w.source, w.source.Validate()))
 	}
-	return wrong
+	return errors.Join(wrong...)
 }
 
 func (in *inputs[K]) watch(s source.Source[K]) {

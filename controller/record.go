@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
@@ -77,53 +75,6 @@ type unseen struct {
 type added struct {
 	delivery uint64
 	reasons  []workqueue.Reason
-}
-
-// A key spins if it makes itself due, by its own writes or by a RequeueAfter shorter than spinGap,
-// spinFree times in a row, each less than spinGap after the one before began. From then on its
-// Reconciles begin at least spinBase apart, a time that doubles with each up to spinMax. A
-// Reconcile that has any other reason begins at once, and ends the row.
-const (
-	spinFree = 100
-	spinGap  = 100 * time.Millisecond
-	spinBase = 10 * time.Millisecond
-	spinMax  = time.Second
-)
-
-// spin is what is known of a key that has made itself due. It is forgotten when a Reconcile does
-// nothing that could make its key due again. Only the worker that holds the key changes it.
-type spin struct {
-	known bool
-	row   int           // how many Reconciles in a row the key itself has caused
-	last  time.Duration // when the last one began, by the controller's clock
-}
-
-// over reports whether the last write of the key has not made it due.
-func (s *spin) over(now time.Duration) bool { return now-s.last > s.pause()+spinGap }
-
-// pause is how long after the last Reconcile the next one may begin.
-func (s *spin) pause() time.Duration {
-	over := s.row - spinFree
-	if over < 0 {
-		return 0
-	}
-	return min(spinMax, spinBase<<min(over, 10))
-}
-
-// pauser is who has paused a key: an object that a source has shown, by its annotation, or the
-// program, which is the zero pauser.
-type pauser struct {
-	by interface {
-		paused(object types.NamespacedName) string
-	}
-	object types.NamespacedName
-}
-
-func (p pauser) String() string {
-	if p.by == nil {
-		return "PauseKey"
-	}
-	return p.by.paused(p.object)
 }
 
 // record is what the controller remembers of a key between its Reconciles. Its zero value means

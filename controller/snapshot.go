@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -96,7 +95,7 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 	workers := c.workers.now()
 	s := Snapshot[K]{
 		Name: c.name, Workers: workers.want, Leading: workers.leading, Term: workers.term,
-		Progress: c.Progress(), Sources: c.Sources(), Queue: c.queue.Snapshot(), OwnEvents: c.own.skipped.Load(),
+		Progress: c.Progress(), Queue: c.queue.Snapshot(), OwnEvents: c.own.skipped.Load(),
 	}
 	s.Paused = s.Queue.Paused
 	if what := c.consistency.inherited.waits.Load(); what != nil {
@@ -110,7 +109,11 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 	for key, r := range c.records.all() {
 		s.add(key, &r)
 	}
-	_, reads := c.inputs.all()
+	watches, reads := c.inputs.all()
+	s.Sources = make([]source.State, len(watches))
+	for i, w := range watches {
+		s.Sources[i] = w.source.State()
+	}
 	for _, r := range reads {
 		_, state := stateOf(r)
 		s.Reads = append(s.Reads, Read{r.String(), state})
@@ -128,7 +131,7 @@ func (s *Snapshot[K]) add(key K, r *record[K]) {
 	if len(r.pausedBy) > 0 {
 		p := PausedKey[K]{Key: key}
 		for _, b := range r.pausedBy {
-			p.By = append(p.By, b.String())
+			p.By = append(p.By, b.text)
 		}
 		slices.Sort(p.By)
 		s.PausedKeys = append(s.PausedKeys, p)
@@ -273,7 +276,7 @@ func (c *Controller[K]) Unsynced() []string {
 //
 // [manager.Manager.Idle]: https://pkg.go.dev/github.com/setpoint-dev/setpoint/manager#Manager.Idle
 func (c *Controller[K]) CatchUp(ctx context.Context) error {
-	return errors.Join(c.named(c.inputs.catchUp(ctx))...)
+	return c.named(c.inputs.catchUp(ctx))
 }
 
 // Quiet waits for a moment at which no key is ready, held or parked, as workqueue.Queue.Quiet says in full, and returns how many

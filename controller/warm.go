@@ -38,7 +38,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		return err
 	}
 	if err := c.claim(); err != nil {
-		return errors.Join(c.named(err)...)
+		return c.named(err)
 	}
 	warm, cool := context.WithCancel(context.WithoutCancel(ctx))
 	defer cool()
@@ -57,7 +57,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	}
 	err := c.Lead(take, work)
 	cool()
-	return errors.Join(c.named(errors.Join(err, <-warmed))...)
+	return c.named(errors.Join(err, <-warmed))
 }
 
 // claim makes sure that the controller is warmed once.

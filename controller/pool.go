@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -135,14 +136,19 @@ func (w *workers[K]) resume(now time.Duration) {
 	w.resumed = now
 }
 
+// running returns what runs, the longest first.
+func (c crew[K]) running() (runs []*running[K]) {
+	for _, s := range c.slots {
+		if r := s.run.Load(); r != nil {
+			runs = append(runs, r)
+		}
+	}
+	slices.SortFunc(runs, func(a, b *running[K]) int { return cmp.Compare(a.since, b.since) })
+	return runs
+}
+
 // stats returns the figures for hook.ControllerStarted.
 func (w *workers[K]) stats() hook.ControllerStats {
 	now := w.now()
-	s := hook.ControllerStats{Workers: now.want}
-	for _, slot := range now.slots {
-		if slot.run.Load() != nil {
-			s.Active++
-		}
-	}
-	return s
+	return hook.ControllerStats{Workers: now.want, Active: len(now.running())}
 }

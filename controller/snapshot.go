@@ -17,53 +17,45 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Snapshot is what a controller does and what keeps it from doing more. Each part is of one moment, but not all of the same one.
+// Snapshot is the state of a controller. Each part is of one moment, but not all of the same one.
 // Keys are in the order of their text.
 type Snapshot[K comparable] struct {
-	Name string
-	// Workers is how many there are to be (see SetWorkers), Leading whether they may take keys in this term, Paused whether Pause
-	// keeps them from it.
-	Workers         int
-	Leading, Paused bool
-	// Term is the term of leadership (term.Term) under which it leads. Empty while it leads: there is none, and nothing keeps
-	// another process from acting at the same time.
+	Name            string
+	Workers         int  // how many there are to be, see SetWorkers
+	Leading, Paused bool // workers may take keys in this term; Pause keeps them from it
+	// Term is the term of leadership under which it leads. Empty while it leads: there is none, and
+	// nothing keeps another process from acting at the same time.
 	Term       string
 	Progress   Progress
 	Running    []Running[K]
 	PausedKeys []PausedKey[K]
 	LogLevels  []LogLevel[K]
-	// Awaiting are the keys that wait until their own writes are shown (C6).
-	Awaiting []Awaiting[K]
-	// TakingOver is what was written under the term before and is waited for before the first Reconcile of this one (L9).
+	Awaiting   []Awaiting[K]
+	// TakingOver is a write of the previous term that the first Reconcile of this one waits for (L9).
 	TakingOver string `json:",omitempty"`
-	// LastErrors are how the keys failed whose last Reconcile did.
 	LastErrors []LastError[K]
-	// OwnEvents is how many events of keys' own writes have not ended a backoff so far (C7).
+	// OwnEvents counts the events of keys' own writes that have not ended a backoff (C7).
 	OwnEvents int64
 	Sources   []source.State
-	// Reads is what was given to Reads, and where it stands.
-	Reads []Read
-	Queue workqueue.Snapshot[K]
+	Reads     []Read
+	Queue     workqueue.Snapshot[K]
 }
 
 // Running is a Reconcile that runs.
 type Running[K comparable] struct {
 	Key         K
 	ReconcileID string
-	// Since is when it began. Attempt counts from 1 after a success.
-	Since   time.Time
-	Attempt int
-	// Slow says that it was reported as slow (C9), Interrupted how often in a row the key was interrupted before.
-	Slow        bool
-	Interrupted int `json:",omitzero"`
-	// Reasons are why the key was due.
-	Reasons []workqueue.Reason
+	Since       time.Time
+	Attempt     int  // 1 after a success
+	Slow        bool // it was reported as slow (C9)
+	Interrupted int  `json:",omitzero"` // how often in a row before
+	Reasons     []workqueue.Reason
 }
 
-// Read is something that the controller reads without watching it, and where it stands, in words.
+// Read is something that was given to Reads, and its state in words.
 type Read struct{ What, State string }
 
-// PausedKey is a key that is paused, and by whom: PauseKey, or annotations.
+// PausedKey is a key that is paused, by PauseKey or by annotations.
 type PausedKey[K comparable] struct {
 	Key K
 	By  []string
@@ -75,10 +67,9 @@ type LogLevel[K comparable] struct {
 	Level slog.Level
 }
 
-// Awaiting is a key that waits until its own writes are shown.
+// Awaiting is a key that waits until its own writes are shown (C6).
 type Awaiting[K comparable] struct {
-	Key K
-	// Since is when it was first put off, For what it waits.
+	Key   K
 	Since time.Time
 	For   string
 }
@@ -101,10 +92,8 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 	if what := c.consistency.inherited.waits.Load(); what != nil {
 		s.TakingOver = *what
 	}
-	for _, w := range workers.slots {
-		if r := w.run.Load(); r != nil {
-			s.Running = append(s.Running, c.stateOf(r))
-		}
+	for _, r := range workers.running() {
+		s.Running = append(s.Running, c.stateOf(r))
 	}
 	for key, r := range c.records.all() {
 		s.add(key, &r)
@@ -165,43 +154,34 @@ func sortByKey[T, K any](list []T, key func(T) K) {
 	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(fmt.Sprint(key(a)), fmt.Sprint(key(b))) })
 }
 
-// Progress says whether a controller gets anything done.
+// Progress reports whether a controller gets anything done.
 type Progress struct {
-	// Ready counts the keys that are ready to be reconciled, Running those that are being reconciled.
-	Ready, Running int
-	// LastCompleted is when a Reconcile returned the last time, in whichever way; zero: none has yet.
+	Ready, Running int // how many keys
+	// LastCompleted is when a Reconcile returned the last time; zero: none has yet.
 	LastCompleted time.Time `json:",omitzero"`
-	// Stalled is for how long nothing has begun or returned although keys are ready. It is 0 if none are, while the controller does
-	// not lead, and while it is paused.
+	// Stalled is how long nothing has begun or returned although keys are ready. It is 0 if none are,
+	// while the controller does not lead, and while it is paused.
 	Stalled time.Duration
-	// Longest is for how long the Reconcile runs that has run for longest, and LongestKey its key.
+	// Longest is how long the longest Reconcile has been running, and LongestKey its key.
 	Longest    time.Duration
 	LongestKey string `json:",omitempty"`
 }
 
-// Progress returns how the controller gets on. It is cheap, but not for each Reconcile: it looks at each worker.
+// Progress returns how the controller gets on. It is cheap, but looks at each worker.
 func (c *Controller[K]) Progress() Progress {
 	workers, now := c.workers.now(), c.now()
-	p := Progress{Ready: c.queue.Len().Ready}
-	completed, moved := workers.completed, max(1, workers.resumed)
-	var longest *running[K]
+	runs := workers.running()
+	p := Progress{Ready: c.queue.Len().Ready, Running: len(runs)}
+	completed, moved := workers.completed, workers.resumed
 	for _, s := range workers.slots {
 		completed = max(completed, time.Duration(s.completed.Load()))
-		r := s.run.Load()
-		if r == nil {
-			continue
-		}
-		p.Running++
-		moved = max(moved, r.since)
-		if longest == nil || r.since < longest.since {
-			p.Longest, longest = now-r.since, r
-		}
+	}
+	if len(runs) > 0 {
+		p.Longest, p.LongestKey = now-runs[0].since, fmt.Sprint(runs[0].item.Key())
+		moved = max(moved, runs[len(runs)-1].since)
 	}
 	if completed > 0 {
 		p.LastCompleted = c.began.Add(completed)
-	}
-	if longest != nil {
-		p.LongestKey = fmt.Sprint(longest.item.Key())
 	}
 	if p.Ready > 0 && workers.leading && !c.queue.AllPaused() {
 		p.Stalled = now - max(moved, completed)
@@ -209,27 +189,19 @@ func (c *Controller[K]) Progress() Progress {
 	return p
 }
 
-// Running returns, in words, the keys whose Reconcile runs, and for how long, that which has run for longest first.
-func (c *Controller[K]) Running() []string {
+// Running describes the keys in progress and for how long, the longest first.
+func (c *Controller[K]) Running() (keys []string) {
 	now := c.now()
-	var runs []*running[K]
-	for _, s := range c.workers.now().slots {
-		if r := s.run.Load(); r != nil {
-			runs = append(runs, r)
-		}
+	for _, r := range c.workers.now().running() {
+		keys = append(keys, fmt.Sprintf("%v for %s", r.item.Key(), (now-r.since).Round(time.Millisecond)))
 	}
-	slices.SortFunc(runs, func(a, b *running[K]) int { return cmp.Compare(a.since, b.since) })
-	texts := make([]string, 0, len(runs))
-	for _, r := range runs {
-		texts = append(texts, fmt.Sprintf("%v for %s", r.item.Key(), (now-r.since).Round(time.Millisecond)))
-	}
-	return texts
+	return keys
 }
 
-// Alive returns a check that fails while nothing has begun or completed for the limit although keys are ready (Progress.Stalled), with
-// one sentence that says what holds the workers up. Nothing calls it unless the program does: a liveness probe that does has a process
-// restarted whose workers hang, and with it also those that only wait for something that is slow. The limit must be longer than any
-// Reconcile takes, and positive.
+// Alive returns a check that fails when keys are ready and nothing has begun or completed for the
+// limit (Progress.Stalled), with one sentence that names what holds the workers up. If a liveness
+// probe calls it, it also restarts processes that only wait for something slow. The limit must be
+// positive, and longer than any Reconcile takes.
 func (c *Controller[K]) Alive(limit time.Duration) func() error {
 	return func() error {
 		if limit <= 0 {
@@ -247,13 +219,13 @@ func (c *Controller[K]) Alive(limit time.Duration) func() error {
 	}
 }
 
-// Reconciles reports whether a Reconcile runs on the goroutine whose stack this is, as
-// runtime.Stack has it, or has started that goroutine, and of which key. A manager calls it to find
-// out who makes a request with a context that is not a Reconcile's.
+// Reconciles reports whether a Reconcile runs on the goroutine of a stack, in the form of
+// runtime.Stack, or has started that goroutine, and of which key. A manager calls it to find what
+// makes a request with a context that is not a Reconcile's.
 func (c *Controller[K]) Reconciles(stack string) (key string, ok bool) {
 	for _, s := range c.workers.now().slots {
 		r := s.run.Load()
-		if r == nil { // nor is it known yet which goroutine it is
+		if r == nil { // then goroutine may not be set yet
 			continue
 		}
 		if strings.HasPrefix(stack, s.goroutine) || strings.Contains(stack, " in "+strings.TrimSpace(s.goroutine)+"\n") {
@@ -263,24 +235,18 @@ func (c *Controller[K]) Reconciles(stack string) (key string, ok bool) {
 	return "", false
 }
 
-// Unsynced returns, in words, what the controller watches or Reads and is not synced, and where it stands. It is for people and
-// health checks: it asks each of them.
-func (c *Controller[K]) Unsynced() []string {
-	return c.inputs.unsynced()
-}
+// Unsynced describes what the controller watches or Reads and is not synced. It asks each of them.
+func (c *Controller[K]) Unsynced() []string { return c.inputs.unsynced() }
 
-// CatchUp returns nil once everything that the API server had at the call, of what the controller watches or reads, has been
-// handled by its sources, or shows in the local copy (see source.CatchingUp). If ctx ends before, the error names what is missing.
-// A source, or something that is read, of a type that has no such method is only waited for until it is settled. It lists at the
-// API server: it is for tests and scripts, as is [manager.Manager.Idle], which calls it.
-//
-// [manager.Manager.Idle]: https://pkg.go.dev/github.com/setpoint-dev/setpoint/manager#Manager.Idle
-func (c *Controller[K]) CatchUp(ctx context.Context) error {
-	return c.named(c.inputs.catchUp(ctx))
-}
+// CatchUp returns nil once the controller's sources have handled everything that the API server had
+// at the call, and what it Reads shows it (see source.CatchingUp). If ctx ends before, the error
+// names what is missing. For a source or Readable without such a method, it waits until that is
+// settled. It lists at the API server: use it in tests and scripts. manager.Manager.Idle calls it.
+func (c *Controller[K]) CatchUp(ctx context.Context) error { return c.named(c.inputs.catchUp(ctx)) }
 
-// Quiet waits for a moment at which no key is ready, held or parked, as workqueue.Queue.Quiet says in full, and returns how many
-// keys had been taken then. If ctx ends before, the error says what is in the way.
+// Quiet waits for a moment at which no key is ready, held or parked (see workqueue.Queue.Quiet), and
+// returns how many keys were taken until then. If ctx ends before, the error names what is in the
+// way.
 func (c *Controller[K]) Quiet(ctx context.Context) (taken uint64, err error) {
 	taken, err = c.queue.Quiet(ctx)
 	if err == nil {

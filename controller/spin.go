@@ -13,10 +13,9 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// A key spins if it makes itself due, by its own writes or by a RequeueAfter shorter than spinGap,
-// spinFree times in a row, each less than spinGap after the one before began. From then on its
-// Reconciles begin at least spinBase apart, a time that doubles with each up to spinMax. A
-// Reconcile that has any other reason begins at once, and ends the row.
+// A key spins if it makes itself due spinFree times in a row, each less than spinGap after the one
+// before began (C13). Then its Reconciles begin at least spinBase apart, a time that doubles with
+// each up to spinMax.
 const (
 	spinFree = 100
 	spinGap  = 100 * time.Millisecond
@@ -24,8 +23,8 @@ const (
 	spinMax  = time.Second
 )
 
-// spin is what is known of a key that has made itself due. It is forgotten when a Reconcile does
-// nothing that could make its key due again. Only the worker that holds the key changes it.
+// spin describes a key that has made itself due, until a Reconcile does nothing that could make its
+// key due again. Only the worker that holds the key changes it.
 type spin struct {
 	known bool
 	row   int           // how many Reconciles in a row the key itself has caused
@@ -53,7 +52,7 @@ type spins[K comparable] struct {
 	log     *repetition
 }
 
-// cause is who has made a key due.
+// cause is what has made a key due.
 type cause uint8
 
 const (
@@ -62,7 +61,7 @@ const (
 	itself
 )
 
-// causeOf returns who has made a key due. why is a write of its own, if that was it.
+// causeOf returns what has made a key due. why is a write of its own, if that was it.
 func (s *spins[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why *ledger.Write) {
 	known, p := of.spin.known, of.past
 	if !known && (p == nil || len(p.awaited) == 0) {
@@ -116,8 +115,7 @@ func (s *spins[K]) slowDown(item workqueue.Item[K], of *record[K], by cause) boo
 	return true
 }
 
-// begin notes that a Reconcile of a key begins, and who has caused it. The log says once that a
-// key spins.
+// begin notes that a Reconcile of a key begins, and its cause. It logs once that a key spins.
 func (s *spins[K]) begin(key K, log *slog.Logger, by cause, why *ledger.Write) {
 	if by == others {
 		s.forget(key)

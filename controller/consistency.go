@@ -73,14 +73,6 @@ func (k *consistency[K]) park(item workqueue.Item[K], p *past, reason gap, left 
 	}
 }
 
-// waitAtMost is how long a key waits for the caches.
-func (k *consistency[K]) waitAtMost() time.Duration {
-	if k.bound < 0 { // then only a key that returned Stale waits
-		return defaultReadYourWrites
-	}
-	return k.bound
-}
-
 // giveUp ends a wait, if there was one: because everything is shown, or because the time is over.
 func (k *consistency[K]) giveUp(p *past, expired bool, now time.Time) {
 	tell := p.doubts != nil || len(p.unsure) > 0 || !p.since.IsZero()

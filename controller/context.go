@@ -16,6 +16,14 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
+// lead is one call of Lead.
+type lead[K comparable] struct {
+	controller *Controller[K]
+	log        slog.Handler
+	origin     ledger.Origin  // of each ledger, but for key and delivery
+	over       *ledger.Ledger // of each Reconcile that has returned and made no request: see running.end
+}
+
 // running is one Reconcile, and its context. It makes the ledger with the first request: most
 // Reconciles read the cache, find nothing to do and return.
 type running[K comparable] struct {
@@ -45,14 +53,14 @@ func (r *running[K]) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// begin returns a Reconcile that begins now. Its context carries its logger.
-func (t *lead[K]) begin(work context.Context, item workqueue.Item[K], r *record[K]) *running[K] {
+// begin returns a Reconcile that began then. Its context carries its logger.
+func (t *lead[K]) begin(work context.Context, item workqueue.Item[K], r *record[K], since time.Duration) *running[K] {
 	base := t.log
 	if r.level != nil {
 		base = leveled{base, *r.level}
 	}
 	c := t.controller
-	now := &running[K]{of: t, item: item, past: r.past, since: c.now(), lines: itemLog[K]{base: base, item: item, run: c.run}}
+	now := &running[K]{of: t, item: item, past: r.past, since: since, lines: itemLog[K]{base: base, item: item, run: c.run}}
 	now.log = slog.New(&now.lines)
 	now.Context, now.cancel = c.o.cancellable(logr.NewContextWithSlogLogger(work, now.log))
 	return now

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,6 +36,14 @@ func (g textGap) String() string     { return string(g) }
 func (textGap) Notify(func()) func() { return func() {} }
 func (textGap) Failing() bool        { return false }
 
+// inherited are writes that a controller finds at its start, and waits for. A past is replaced,
+// never changed. It has givenUp once the wait is over.
+type inherited struct {
+	leader atomic.Pointer[past]   // of the previous term
+	former atomic.Pointer[past]   // of a removed controller of this name, see Controller.Inherit
+	waits  atomic.Pointer[string] // what Lead waits for
+}
+
 // consistency makes keys wait until the caches show what was written (C6, L9).
 type consistency[K comparable] struct {
 	name     string        // of the controller
@@ -48,6 +57,14 @@ type consistency[K comparable] struct {
 
 	resolver  resolver
 	inherited inherited
+}
+
+// waitAtMost is how long a key waits for the caches.
+func (k *consistency[K]) waitAtMost() time.Duration {
+	if k.bound < 0 { // then only a key that returned Stale waits
+		return defaultReadYourWrites
+	}
+	return k.bound
 }
 
 // behind returns the last write that an informer does not show yet, if there is one, and why some

@@ -26,12 +26,6 @@ const (
 	RequeueAnnotation = "setpoint.dev/requeue"
 )
 
-// pauser is what has paused a key.
-type pauser struct {
-	by   any    // the observed queue, or nil for PauseKey
-	text string // for the Snapshot
-}
-
 // pauses are the keys that are paused (C11).
 type pauses[K comparable] struct {
 	records *records[K]

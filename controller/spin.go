@@ -13,36 +13,6 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// A key spins if it makes itself due spinFree times in a row, each less than spinGap after the one
-// before began (C13). Then its Reconciles begin at least spinBase apart, a time that doubles with
-// each up to spinMax.
-const (
-	spinFree = 100
-	spinGap  = 100 * time.Millisecond
-	spinBase = 10 * time.Millisecond
-	spinMax  = time.Second
-)
-
-// spin describes a key that has made itself due, until a Reconcile does nothing that could make its
-// key due again. Only the worker that holds the key changes it.
-type spin struct {
-	known bool
-	row   int           // how many Reconciles in a row the key itself has caused
-	last  time.Duration // when the last one began, by the controller's clock
-}
-
-// over reports whether the last write of the key has not made it due.
-func (s *spin) over(now time.Duration) bool { return now-s.last > s.pause()+spinGap }
-
-// pause is how long after the last Reconcile the next one may begin.
-func (s *spin) pause() time.Duration {
-	over := s.row - spinFree
-	if over < 0 {
-		return 0
-	}
-	return min(spinMax, spinBase<<min(over, 10))
-}
-
 // spins slows down keys that keep making themselves due (C13).
 type spins[K comparable] struct {
 	own     *ownEvents[K]

@@ -17,14 +17,6 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// inherited are writes that a controller finds at its start, and waits for. A past is replaced,
-// never changed. It has givenUp once the wait is over.
-type inherited struct {
-	leader atomic.Pointer[past]   // of the previous term
-	former atomic.Pointer[past]   // of a removed controller of this name, see Controller.Inherit
-	waits  atomic.Pointer[string] // what Lead waits for
-}
-
 // awaitLeader waits until the caches show the writes of the previous term, if that was released
 // (L9), for at most Options.ReadYourWrites. It returns false if the controller is to stop meanwhile.
 func (k *consistency[K]) awaitLeader(take, work context.Context) (goOn bool) {

@@ -40,14 +40,6 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	return t.employ(take, c.inputs.declared.Context(context.WithValue(work, staleKey{}, stale)))
 }
 
-// lead is one call of Lead.
-type lead[K comparable] struct {
-	controller *Controller[K]
-	log        slog.Handler
-	origin     ledger.Origin  // of each ledger, but for key and delivery
-	over       *ledger.Ledger // of each Reconcile that has returned and made no request: see running.end
-}
-
 // tellLate logs a write that was refused because its Reconcile has returned: once for each verb and
 // resource.
 func (t *lead[K]) tellLate(err *ledger.LateWriteError) {
@@ -103,7 +95,7 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	if c.o.Hooks.Reconciling != nil {
 		c.o.Hooks.Reconciling(c.name)
 	}
-	r := t.begin(work, item, &of)
+	r := t.begin(work, item, &of, c.now())
 	s.run.Store(r)
 	c.spins.begin(item.Key(), r.log, by, why)
 	if past != nil && past.expired {

@@ -13,10 +13,10 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Channel is a source of events that the program brings from elsewhere: a webhook, a message queue, another informer. NewChannel
-// makes one. It holds a bounded number of events; whoever sends chooses what happens when it is full: [Channel.Send] waits,
-// [Channel.TrySend] drops and counts. Events go to the handler one by one, in the order in which they came. One whose handler
-// fails is tried again, with backoff, while others go on; it takes up room until then.
+// Channel is a source of events that the program brings from elsewhere: a webhook, a message queue,
+// another informer. It holds a bounded number of events. When it is full, [Channel.Send] waits and
+// [Channel.TrySend] drops and counts. Events go to the handler one by one, in order. An event whose
+// handler fails is tried again, with backoff, while others go on; it takes up room until then.
 type Channel[E any, K comparable] struct {
 	life // its mutex guards what comes last
 
@@ -44,8 +44,9 @@ const (
 	dropStopped
 )
 
-// NewChannel makes a source that holds up to size events, at least 1. keys says what an event makes due; it should not block for
-// long, and an error means that the keys are not known. The name is for reports.
+// NewChannel makes a source that holds up to size events, at least 1. keys returns what an event makes
+// due. It should not block for long; if it returns an error, the event is tried again. The name is
+// for reports.
 func NewChannel[E any, K comparable](name string, size int, keys func(ctx context.Context, event E) ([]K, error)) *Channel[E, K] {
 	c := &Channel[E, K]{
 		life: newLife("Channel("+name+")", newDrops("the channel is full", "the source has stopped")), keys: keys,
@@ -63,8 +64,8 @@ func NewChannel[E any, K comparable](name string, size int, keys func(ctx contex
 	return c
 }
 
-// Send hands an event over. It waits while the channel is full, until ctx ends: also when the source does not run yet. It
-// returns an error, and the event is not taken, when ctx ends before there is room or the source has stopped.
+// Send hands an event over. While the channel is full it waits until ctx ends, also before the source
+// runs. If ctx ends or the source has stopped, it returns an error and does not take the event.
 func (c *Channel[E, K]) Send(ctx context.Context, event E) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: not sent: %w", c, context.Cause(ctx))
@@ -82,7 +83,8 @@ func (c *Channel[E, K]) Send(ctx context.Context, event E) error {
 	return nil
 }
 
-// TrySend hands an event over if there is room, and says whether there was; it never waits. What it does not take is counted.
+// TrySend hands an event over if there is room, and reports whether there was. It never waits. It
+// counts what it does not take.
 func (c *Channel[E, K]) TrySend(event E) bool {
 	select {
 	case c.room <- struct{}{}:

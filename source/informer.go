@@ -17,7 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// EventSource is an informer that somebody else runs. Each of client-go's is one; those of other frameworks are, too.
+// EventSource is an informer that the host runs, of client-go or another framework.
 type EventSource interface {
 	AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error)
 	RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error
@@ -28,13 +28,13 @@ type EventSource interface {
 //
 //	source.Informer[*corev1.Pod](factory.Core().V1().Pods().Informer(), handler.Self())
 //
-// Whoever owns the informer runs it. An informer does not say why it is not synced, nor that it cannot watch any more: unlike a
-// handle that is failing, one that never gets synced keeps the workers of its controller waiting. If it has a method IsStopped,
-// as client-go's have, State says when it has stopped. What is not a T is dropped, and counted.
+// Run the informer yourself. An informer does not report why it is not synced: one that never gets
+// synced keeps the workers of its controller waiting. If it has a method IsStopped, as client-go's
+// have, State reports when it has stopped. What is not a T is dropped, and counted.
 //
-// What a Reconcile has written is waited for, as with a handle, if the informer is a client-go SharedIndexInformer: see
-// cache.Adopt for which writes are taken to be of its objects. An EventSource of another type has no store to look into, so
-// nothing is waited for.
+// If the informer is a client-go SharedIndexInformer, keys wait until it shows their writes, as with a
+// handle: see cache.Adopt for which writes count as those of its objects. Nothing waits for another
+// EventSource, which has no store.
 func Informer[T handler.Object, K comparable](informer EventSource, h handler.Handler[K], filters ...handler.Filter) Source[K] {
 	i := &informerSource[T, K]{informer: informer, feed: newFeed[T]("Informer("+reflect.TypeFor[T]().String()+")", h, filters)}
 	if shared, ok := informer.(toolscache.SharedIndexInformer); ok {
@@ -105,7 +105,7 @@ func (i *informerSource[T, K]) State() State {
 	return i.count(s)
 }
 
-// registration is an event handler of an informer that may know nothing of client-go's ways to wait for the end of one.
+// registration is an event handler of an informer.
 type registration struct {
 	informer EventSource
 	handle   toolscache.ResourceEventHandlerRegistration

@@ -18,9 +18,10 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// Kind delivers the changes of the handle's objects: first each object that there is, then each change. An event goes to the
-// handler if every filter keeps it. Where the handle says so, each object comes again from time to time, as an update that changes
-// nothing (a resync). Release the handle, if at all, when the source has stopped.
+// Kind delivers the changes of the handle's objects: first each object that there is, then each
+// change. An event goes to the handler if every filter keeps it. If the handle has a resync interval,
+// each object comes again from time to time, as an update that changes nothing. Release the handle,
+// if at all, when the source has stopped.
 func Kind[T cache.Object, K comparable](objects *cache.Handle[T], h handler.Handler[K], filters ...handler.Filter) Source[K] {
 	name := reflect.TypeFor[T]().String()
 	if objects != nil {

@@ -18,9 +18,9 @@ import (
 // firstRetry is how long a failed event waits the first time.
 const firstRetry = 100 * time.Millisecond
 
-// retries keeps the events of one object in order, and tries failed ones again, with backoff, at most one per object (S8). While
-// an event of an object is being tried, or waits to be, later ones are merged with it: the handler is never asked about a later
-// change and then about an earlier one.
+// retries keeps the events of one object in order, and tries failed ones again, with backoff (S8).
+// While an event of an object is being tried, or waits to be, it merges later ones with that: the
+// handler never sees an earlier change after a later one.
 type retries struct {
 	tryOne  func(ctx context.Context, e handler.Event) error
 	objects *workqueue.Queue[types.NamespacedName] // those that may have something pending
@@ -181,14 +181,15 @@ func (r *retries) state() (int, error) {
 	return len(r.pending), r.failure
 }
 
-// unseen is what the handler has not mapped of one object: one event, from the oldest Old to the newest New.
+// unseen is what the handler has not mapped of one object: one event, from the oldest Old to the
+// newest New.
 type unseen struct {
 	handler.Event
 	// last is, of a delete, the last known state if that is not Old.
 	last handler.Object
 }
 
-// merge makes one of two about one object, which follow each other, and of which nothing was delivered.
+// merge makes one event of two successive ones about one object.
 func merge(earlier, later unseen) unseen {
 	switch { // a resync says nothing that the other one does not, and may have come late
 	case earlier.Old == earlier.New:
@@ -217,7 +218,7 @@ func merge(earlier, later unseen) unseen {
 	return e
 }
 
-// events returns what is to be delivered, of which the handler has to map each state: the first n of two.
+// events returns the first n of two events to deliver: the handler has to map each state.
 func (u unseen) events() (events [2]handler.Event, n int) {
 	switch {
 	case u.Op == handler.Update && u.Old.GetUID() != u.New.GetUID(): // S3

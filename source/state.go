@@ -20,22 +20,21 @@ import (
 
 // State is where a source stands.
 type State struct {
-	// Source names it.
 	Source string
-	// Phase is where it stands. A source is Synced when everything that there was at the start has been handled.
+	// Phase is Synced when everything that there was at the start has been handled.
 	Phase hook.Phase
 	// Err is why it is Waiting or Failing, else nil.
 	Err error
-	// Note is what else is to be said, such as what the source cannot know of itself; mostly empty.
+	// Note is mostly empty: what the source cannot know of itself, for example.
 	Note string
-	// Pending counts the events that have come and are not handled yet, those of Retrying included. Kind and Informer do not
-	// know those that wait in the informer, so that it is Retrying there.
+	// Pending counts the events that are not handled yet, with those that are Retrying. Kind and
+	// Informer do not know the events that wait in the informer.
 	Pending int
-	// Retrying counts the events whose handler or filter has failed, and that will be tried again.
+	// Retrying counts the events whose handler or filter has failed.
 	Retrying int
 	// Failure is the last error of the handler, while events are Retrying.
 	Failure error
-	// Dropped counts, since the start and by reason, what was not delivered: the names of filters, for instance.
+	// Dropped counts what was not delivered since the start, by reason, such as a filter's name.
 	Dropped map[string]int64
 }
 

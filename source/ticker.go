@@ -15,12 +15,13 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Ticker looks at something that brings no events, such as a cloud's API: it calls poll at once and then at the given interval,
-// jittered by ±10 %, and delivers the keys that poll returns. It is synced when poll has succeeded once.
+// Ticker polls something that brings no events, such as a cloud's API. It calls poll at once and then
+// at the given interval, jittered by ±10 %, and delivers the keys that poll returns. It is synced
+// when poll has succeeded once.
 //
-// Two polls never overlap: ticks that come while one is running are skipped and counted, in State's Dropped and by the hook. A
-// poll that fails or panics is tried again after 1 second, then 2, and so on, up to the interval; State and Stale say so. Unlike
-// other sources, a stop waits for poll: it must heed its context.
+// Two polls never overlap: ticks that come while one is running are skipped, and counted as Dropped.
+// A poll that fails or panics is tried again after 1 second, then 2, and so on, up to the interval.
+// Unlike other sources, a stop waits for poll: it must heed its context.
 func Ticker[K comparable](name string, every time.Duration, poll func(ctx context.Context) ([]K, error)) Source[K] {
 	t := &ticker[K]{
 		life:  newLife("Ticker("+name+")", newDrops("the poll before was still running")),

@@ -82,7 +82,7 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	c.spins = spins[K]{own: &c.own, records: &c.records, queue: c.queue, now: c.now, log: &c.repetition}
 	c.pauses = pauses[K]{records: &c.records, queue: c.queue}
 	c.interrupts = interrupts[K]{most: c.o.Interrupt, queue: c.queue, workers: &c.workers, records: &c.records}
-	c.inputs.read() // nothing yet
+	c.inputs.declareLocked() // nothing yet
 	c.inputs.wrong = []error{err, o.validate(), checkName(name)}
 	if argument.IsNil(r) {
 		c.inputs.complain("the reconciler is nil; give New one that was made")

@@ -98,14 +98,14 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 	for key, r := range c.records.all() {
 		s.add(key, &r)
 	}
-	watches, reads := c.inputs.all()
-	s.Sources = make([]source.State, len(watches))
-	for i, w := range watches {
-		s.Sources[i] = w.source.State()
-	}
-	for _, r := range reads {
-		_, state := stateOf(r)
-		s.Reads = append(s.Reads, Read{r.String(), state})
+	s.Sources = []source.State{}
+	for _, i := range c.inputs.all() {
+		if i.source != nil {
+			s.Sources = append(s.Sources, i.source.State())
+			continue
+		}
+		_, state := stateOf(i.Readable)
+		s.Reads = append(s.Reads, Read{i.String(), state})
 	}
 	sortByKey(s.Running, func(r Running[K]) K { return r.Key })
 	sortByKey(s.PausedKeys, func(p PausedKey[K]) K { return p.Key })

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -82,7 +83,7 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 			c.o.Hooks.Stopped(hook.ControllerStopped{Controller: c.name, Of: c})
 		}
 	}()
-	if watches, _ := c.inputs.all(); len(watches) == 0 {
+	if !slices.ContainsFunc(c.inputs.all(), func(i *input[K]) bool { return i.source != nil }) {
 		c.logger(ctx).Warn("the controller watches nothing, so no key becomes due unless the program adds it to the controller's Queue(); call Watch")
 	}
 	defer c.inputs.declared.Attach(cache.User{Relisted: c.consistency.relisted, Recovered: c.consistency.recovered, Reconciles: c.Reconciles})()
@@ -90,8 +91,8 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 	defer stop(nil)
 	w := &warming[K]{controller: c, log: c.logger(ctx), failed: stop}
 	w.hooks = w.sourceHooks()
-	end := c.inputs.run(func(s *watching[K]) { w.start(running, s) })
-	if w.settled(running) {
+	end := c.inputs.run(func(i *input[K]) { w.start(running, i) })
+	if c.inputs.awaitSettled(running) {
 		close(c.synced)
 	}
 	<-running.Done()
@@ -112,15 +113,22 @@ type warming[K comparable] struct {
 	running    sync.WaitGroup
 }
 
-// start starts a source. It is called under the mutex of inputs.
-func (m *warming[K]) start(ctx context.Context, w *watching[K]) {
+// start starts an input. It is called under the mutex of inputs.
+func (m *warming[K]) start(ctx context.Context, w *input[K]) {
 	ctx, stop := context.WithCancel(ctx)
 	w.stop = stop
-	m.running.Go(func() { m.watch(ctx, w) })
+	m.running.Go(func() {
+		defer stop()
+		if w.source == nil {
+			m.settle(ctx, w)
+		} else {
+			m.watch(ctx, w)
+		}
+	})
 }
 
 // watch runs a source until ctx ends. If the source fails, it ends Warm.
-func (m *warming[K]) watch(ctx context.Context, w *watching[K]) {
+func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 	c := m.controller
 	var overseen sync.WaitGroup
 	q := &observed[K]{Queue: c.queue, pauses: &c.pauses, interrupts: &c.interrupts, source: w.source, ignore: c.o.IgnoreAnnotations}
@@ -147,12 +155,12 @@ func (m *warming[K]) watch(ctx context.Context, w *watching[K]) {
 }
 
 // run validates and runs a source. It makes a panic an error.
-func (m *warming[K]) run(ctx context.Context, w *watching[K], q source.Queue[K], overseen *sync.WaitGroup) (err error) {
+func (m *warming[K]) run(ctx context.Context, w *input[K], q source.Queue[K], overseen *sync.WaitGroup) (err error) {
 	defer run.Recover(&err)
 	if err := w.source.Validate(); err != nil { // Watch may have come after the controller's Validate
 		return err
 	}
-	overseen.Go(func() { m.settle(ctx, w.source, w.settled) })
+	overseen.Go(func() { m.settle(ctx, w) })
 	err = w.source.Run(ctx, q, m.hooks)
 	if err == nil && ctx.Err() == nil && !isSynced(ctx, w.source) {
 		return errors.New("the source has ended before it was synced")
@@ -160,41 +168,12 @@ func (m *warming[K]) run(ctx context.Context, w *watching[K], q source.Queue[K],
 	return err
 }
 
-// settled waits until all that is watched and read is settled (S9). It returns false if ctx ends
-// before.
-func (m *warming[K]) settled(ctx context.Context) bool {
-	in := &m.controller.inputs
-	_, reads := in.all()
-	settled := make([]chan struct{}, len(reads))
-	for i, r := range reads {
-		settled[i] = make(chan struct{})
-		m.running.Go(func() { m.settle(ctx, r, settled[i]) })
-	}
-	for _, done := range settled {
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return false
-		}
-	}
-	for w := in.unsettled(); w != nil; w = in.unsettled() {
-		select {
-		case <-w.settled:
-		case <-w.ended:
-		case <-w.removed:
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return ctx.Err() == nil
-}
-
 // patience is after how long the log says what keeps the workers waiting, the first time.
 const patience = 10 * time.Second
 
-// settle closes settled when workers need not wait for an input, and logs its trouble. If the input
+// settle closes what.settled when workers need not wait for an input, and logs its trouble. If the input
 // cannot be read, it ends Warm.
-func (m *warming[K]) settle(ctx context.Context, what Readable, settled chan<- struct{}) {
+func (m *warming[K]) settle(ctx context.Context, what *input[K]) {
 	log := m.log.With("source", what.String())
 	for pause := patience; ; pause = time.Minute {
 		limited, cancel := context.WithTimeout(ctx, pause)
@@ -211,7 +190,7 @@ func (m *warming[K]) settle(ctx context.Context, what Readable, settled chan<- s
 			m.failed(named(what, err))
 			return
 		}
-		phase, state := stateOf(what) //nolint:contextcheck // it asks without waiting
+		phase, state := stateOf(what.Readable) //nolint:contextcheck // it asks without waiting
 		switch {
 		case phase != hook.NotStarted:
 			log.Warn("the workers wait until a source is synced", "state", state)
@@ -223,7 +202,7 @@ func (m *warming[K]) settle(ctx context.Context, what Readable, settled chan<- s
 	if trouble != nil {
 		log.Warn("a source is not synced; the workers do not wait for it", "err", trouble)
 	}
-	close(settled)
+	close(what.settled)
 	if trouble != nil && what.WaitForSync(ctx) == nil && what.Stale() == nil {
 		log.Info("a source is synced now")
 	}

@@ -5,7 +5,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -84,9 +83,4 @@ func (i *interrupts[K]) note(key K, cutShort, movedOn bool) {
 	case !cutShort && before > 0:
 		i.records.edit(key, func(r *record[K]) { r.interrupted = 0 })
 	}
-}
-
-func isInterruption(err error) bool {
-	var i *Interruption
-	return errors.As(err, &i)
 }

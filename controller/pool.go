@@ -18,6 +18,8 @@ import (
 
 // workers are those of one term.
 type workers[K comparable] struct {
+	completed atomic.Int64 // when the last Reconcile had returned, as a time.Duration; 0: there was none
+
 	mu   sync.Mutex      // guards what follows, and slot.retired
 	hire func() *slot[K] // starts one more; nil when there is nothing more to take
 	crew[K]
@@ -25,12 +27,11 @@ type workers[K comparable] struct {
 
 // crew is the state of the workers.
 type crew[K comparable] struct {
-	want      int
-	leading   bool
-	term      string        // under which they lead; empty: there is none
-	slots     []*slot[K]    // replaced, never changed
-	resumed   time.Duration // when the term began, or Resume was called
-	completed time.Duration // when the last of those that have left had completed a Reconcile
+	want    int
+	leading bool
+	term    string        // under which they lead; empty: there is none
+	slots   []*slot[K]    // replaced, never changed
+	resumed time.Duration // when the term began, or Resume was called
 }
 
 // slot is one worker.
@@ -40,7 +41,6 @@ type slot[K comparable] struct {
 
 	goroutine string                     // what its stack begins with; set before any run
 	run       atomic.Pointer[running[K]] // nil while it waits for a key
-	completed atomic.Int64               // when its last Reconcile had returned, as a time.Duration; 0: there was none
 
 	reported, ended *running[K] // the last that was slow, and the last over its deadline: see lead.watch
 }
@@ -122,7 +122,6 @@ func (w *workers[K]) left(s *slot[K], exited bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.slots = slices.DeleteFunc(slices.Clone(w.slots), func(other *slot[K]) bool { return other == s })
-	w.completed = max(w.completed, time.Duration(s.completed.Load()))
 	if !exited && !s.retired {
 		w.hire = nil
 	}

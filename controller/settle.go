@@ -74,7 +74,8 @@ func (t *lead[K]) settle(r *running[K], end ending) {
 	c := t.controller
 	p := t.leave(r, end)
 	if c.o.Interrupt > 0 {
-		c.interrupts.note(r.item.Key(), end.outcome == hook.Interrupted, isInterruption(context.Cause(r)))
+		movedOn := errors.As(context.Cause(r), new(*Interruption))
+		c.interrupts.note(r.item.Key(), end.outcome == hook.Interrupted, movedOn)
 	}
 	reasons := c.own.take(r.item.Key(), r.item.Delivery())
 	var lost error // why the item could not be settled

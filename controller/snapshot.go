@@ -172,10 +172,7 @@ func (c *Controller[K]) Progress() Progress {
 	workers, now := c.workers.now(), c.now()
 	runs := workers.running()
 	p := Progress{Ready: c.queue.Len().Ready, Running: len(runs)}
-	completed, moved := workers.completed, workers.resumed
-	for _, s := range workers.slots {
-		completed = max(completed, time.Duration(s.completed.Load()))
-	}
+	completed, moved := time.Duration(c.workers.completed.Load()), workers.resumed
 	if len(runs) > 0 {
 		p.Longest, p.LongestKey = now-runs[0].since, fmt.Sprint(runs[0].item.Key())
 		moved = max(moved, runs[len(runs)-1].since)

@@ -110,7 +110,7 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 			end = aborted(fmt.Errorf("the reconciler %w", run.ErrExited)) // the key is settled even so
 		}
 		r.end()
-		s.completed.Store(int64(c.now()))
+		c.workers.completed.Store(int64(c.now()))
 		s.run.Store(nil)
 		c.spins.end(item.Key(), end.outcome, end.result.RequeueAfter, r.wrote() != nil)
 		t.settle(r, end)

@@ -26,14 +26,6 @@ type Func[K comparable] func(ctx context.Context, e Event) ([]K, error)
 // Keys calls f.
 func (f Func[K]) Keys(ctx context.Context, e Event) ([]K, error) { return f(ctx, e) }
 
-// CheckType refuses a nil function.
-func (f Func[K]) CheckType(Object) error {
-	if f == nil {
-		return errors.New("handler.Func is nil")
-	}
-	return nil
-}
-
 // TypeChecker is what a Handler or a Filter may implement to refuse a source of the wrong type
 // before anything runs.
 type TypeChecker interface {
@@ -143,9 +135,6 @@ func (m mapper[T, K]) Keys(ctx context.Context, e Event) ([]K, error) {
 }
 
 func (m mapper[T, K]) CheckType(example Object) error {
-	if m == nil {
-		return errors.New("handler.Map was given no function")
-	}
 	_, err := as[T](example)
 	return err
 }

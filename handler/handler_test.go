@@ -248,7 +248,7 @@ func TestCheckType(t *testing.T) {
 		}
 	}
 	for _, nothing := range []any{
-		handler.Owner(nil), handler.Owner((*site)(nil)), handler.Func[string](nil), handler.Map[*corev1.Pod, string](nil), handler.Where[*corev1.Pod](nil),
+		handler.Owner(nil), handler.Owner((*site)(nil)), handler.Where[*corev1.Pod](nil),
 		handler.Funcs[*corev1.Pod, string]{}, handler.And(), handler.Or(), handler.Or(handler.LabelsChanged, nil), handler.Not(nil), handler.Named("", handler.LabelsChanged), handler.Named("nothing", nil),
 	} {
 		if c, ok := nothing.(handler.TypeChecker); !ok || c.CheckType(pod()) == nil {

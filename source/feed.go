@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -69,7 +70,11 @@ func (f *feed[K]) validate(example handler.Object) error {
 			}
 		}
 	}
-	check(f.handler)
+	if argument.IsNil(f.handler) {
+		wrong = append(wrong, fmt.Errorf("%s: the handler is a nil %T", f.name, f.handler))
+	} else {
+		check(f.handler)
+	}
 	for _, filter := range f.filters {
 		if filter == nil {
 			wrong = append(wrong, fmt.Errorf("%s: a filter is nil", f.name))

@@ -61,7 +61,7 @@ func (i *informerSource[T, K]) release() {
 }
 
 func (i *informerSource[T, K]) Validate() error {
-	if argument.IsNil(i.informer) || argument.IsNil(i.handler) {
+	if argument.IsNil(i.informer) || i.handler == nil {
 		return errors.New("source.Informer: give an informer and a handler")
 	}
 	return i.validate(*new(T))

@@ -15,7 +15,6 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
@@ -40,7 +39,7 @@ type kind[T cache.Object, K comparable] struct {
 }
 
 func (k *kind[T, K]) Validate() error {
-	if k.objects == nil || argument.IsNil(k.handler) {
+	if k.objects == nil || k.handler == nil {
 		return errors.New("source.Kind: give a handle and a handler")
 	}
 	return k.validate(*new(T))

@@ -138,7 +138,7 @@ func isStale(err error) bool {
 // isNormal reports whether every controller meets such an error, and a retry fixes it: another
 // client was faster, the API server asks for a pause, or a cache is behind.
 func isNormal(err error) bool {
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // consistsOf unwraps
+	status, ok := err.(apierrors.APIStatus)
 	if !ok {
 		return isStale(err)
 	}

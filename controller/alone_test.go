@@ -33,7 +33,7 @@ func TestRun_SaysUnderWhichTerm(t *testing.T) {
 			ended := make(chan error)
 			go func() { ended <- c.Run(ctx) }()
 			synctest.Wait()
-			if s, _ := c.Snapshot().(controller.Snapshot[string]); !s.Leading || s.Term != name {
+			if s := c.Snapshot(); !s.Leading || s.Term != name {
 				t.Errorf("the snapshot says that it leads: %t, under %q, want %q", s.Leading, s.Term, name)
 			}
 			stop()
@@ -41,7 +41,7 @@ func TestRun_SaysUnderWhichTerm(t *testing.T) {
 			if says := strings.Contains(log.String(), "leading without a term of leadership"); says != (name == "") {
 				t.Errorf("the log is %q", log.String())
 			}
-			if s, _ := c.Snapshot().(controller.Snapshot[string]); s.Leading || s.Term != "" {
+			if s := c.Snapshot(); s.Leading || s.Term != "" {
 				t.Errorf("after its end it leads: %t, under %q", s.Leading, s.Term)
 			}
 		})

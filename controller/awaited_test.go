@@ -95,7 +95,7 @@ func TestC6_WhatFailedIsNotSwept(t *testing.T) {
 		if n := r.control.Remembered(); n > 1000 {
 			t.Errorf("the past of %d keys is kept", n)
 		}
-		if s, _ := r.control.Snapshot().(controller.Snapshot[types.NamespacedName]); len(s.LastErrors) != 1 {
+		if s := r.control.Snapshot(); len(s.LastErrors) != 1 {
 			t.Errorf("the snapshot knows of %d failures, want 1", len(s.LastErrors))
 		}
 	})

@@ -17,12 +17,12 @@ import (
 // mostGivenUp is how many writes are remembered that were not shown within the bound.
 const mostGivenUp = 100
 
-// EventRecovered is the Event of the reason of a retry that did not wait for the end of its backoff: an
-// informer has recovered since the Reconcile failed, and so most likely has the API server.
+// EventRecovered is the Event of a retry that did not wait for the end of its backoff: an informer has
+// recovered since the Reconcile failed, and most likely so has the API server.
 const EventRecovered = "InformerRecovered"
 
-// EventRelisted is the Event of the reason of a Reconcile after an informer has listed everything again
-// and does not have what the key has written: another client may have deleted it, without an event.
+// EventRelisted is the Event of a Reconcile after a relist without an object that the key has written:
+// another client may have deleted it, without an event.
 const EventRelisted = "Relisted"
 
 // putOff parks a key while the caches do not show what its last Reconcile wrote (C6), or, if that
@@ -71,14 +71,6 @@ func (k *consistency[K]) park(item workqueue.Item[K], p *past, reason gap, left 
 	if k.queue.ShuttingDown() {     // then the key was dropped, perhaps after letGo
 		p.unnotify()
 	}
-}
-
-// waitAtMost is how long a key waits for the caches.
-func (k *consistency[K]) waitAtMost() time.Duration {
-	if k.bound < 0 { // then only a key that returned Stale waits
-		return defaultReadYourWrites
-	}
-	return k.bound
 }
 
 // giveUp ends a wait, if there was one: because everything is shown, or because the time is over.
@@ -136,7 +128,7 @@ func (k *consistency[K]) isOver(p *past) bool {
 	return gap == nil && k.stillMissing(&now) == nil
 }
 
-// letGo ends the notifications of keys that will not be taken any more: informers outlive a controller.
+// letGo ends the notifications of all keys: informers outlive a controller.
 func (k *consistency[K]) letGo() {
 	for _, r := range k.records.all() {
 		if r.past != nil && r.past.unnotify != nil {
@@ -190,8 +182,8 @@ func (k *consistency[K]) addMissed(key K) {
 	k.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRelisted}})
 }
 
-// recovered makes keys due whose Reconciles failed before an informer recovered: most likely, the API
-// server has. A failure may come before its informer notices the same outage.
+// recovered makes keys due whose Reconciles failed before an informer recovered. A failure may come
+// before its informer notices the same outage.
 func (k *consistency[K]) recovered() {
 	last := k.declared.Recovered()
 	for key, r := range k.records.all() {

@@ -16,29 +16,27 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// running is one Reconcile, and the context that it is given. Most Reconciles read the cache, find
-// nothing to do and return, so the ledger is made when the first request is.
+// lead is one call of Lead.
+type lead[K comparable] struct {
+	controller *Controller[K]
+	log        slog.Handler
+	origin     ledger.Origin  // of each ledger, but for key and delivery
+	over       *ledger.Ledger // of each Reconcile that has returned and made no request: see running.end
+}
+
+// running is one Reconcile, and its context. It makes the ledger with the first request: most
+// Reconciles read the cache, find nothing to do and return.
 type running[K comparable] struct {
 	context.Context //nolint:containedctx // it is one
 
 	cancel context.CancelCauseFunc
-	of     *shared
+	of     *lead[K]
 	item   workqueue.Item[K]
 	past   *past         // of the key, if it has one
 	since  time.Duration // when it began, by the controller's clock
 	log    *slog.Logger
 	lines  itemLog[K] // the handler of log
 	ledger atomic.Pointer[ledger.Ledger]
-}
-
-// shared is what all Reconciles of a call of Lead have in common.
-type shared struct {
-	log      slog.Handler
-	run      string         // begins each reconcile ID
-	origin   ledger.Origin  // of each ledger, but for key and delivery
-	deadline time.Duration  // Options.Deadline
-	cancels  bool           // there is a deadline, or Options.Interrupt
-	over     *ledger.Ledger // of each Reconcile that has returned and made no request: see running.end
 }
 
 // Value implements context.Context.
@@ -55,15 +53,16 @@ func (r *running[K]) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// newRunning returns a Reconcile that begins now. Its context carries its logger.
-func newRunning[K comparable](work context.Context, of *shared, item workqueue.Item[K], r *record[K], since time.Duration) *running[K] {
-	base := of.log
+// begin returns a Reconcile that began then. Its context carries its logger.
+func (t *lead[K]) begin(work context.Context, item workqueue.Item[K], r *record[K], since time.Duration) *running[K] {
+	base := t.log
 	if r.level != nil {
 		base = leveled{base, *r.level}
 	}
-	now := &running[K]{of: of, item: item, past: r.past, since: since, lines: itemLog[K]{base: base, item: item, run: of.run}}
+	c := t.controller
+	now := &running[K]{of: t, item: item, past: r.past, since: since, lines: itemLog[K]{base: base, item: item, run: c.run}}
 	now.log = slog.New(&now.lines)
-	now.Context, now.cancel = of.cancellable(logr.NewContextWithSlogLogger(work, now.log))
+	now.Context, now.cancel = c.o.cancellable(logr.NewContextWithSlogLogger(work, now.log))
 	return now
 }
 
@@ -87,9 +86,8 @@ func (r *running[K]) newLedger() *ledger.Ledger {
 	return ledger.New(o)
 }
 
-// end refuses the writes that begin from now on: those that have begun are accounted for when the
-// key is settled, others would be waited for by no one (C6). Most Reconciles have no ledger: it
-// costs them one atomic operation.
+// end refuses writes that begin from now on: no Reconcile would wait for them (C6). It costs a
+// Reconcile without a ledger one atomic operation.
 func (r *running[K]) end() {
 	if !r.ledger.CompareAndSwap(nil, r.of.over) {
 		r.ledger.Load().Close()
@@ -104,22 +102,22 @@ func (r *running[K]) wrote() *ledger.Ledger {
 	return nil
 }
 
-// String says whose context it is, as package context does for its own.
+// String names the Reconcile, as package context does with its contexts.
 func (r *running[K]) String() string { return fmt.Sprintf("reconcile of %v", r.item.Key()) }
 
 // cancellable returns the context of a Reconcile, and what ends it: a no-op if nothing ever will.
-func (s *shared) cancellable(work context.Context) (context.Context, context.CancelCauseFunc) {
-	if !s.cancels {
+func (o *Options) cancellable(work context.Context) (context.Context, context.CancelCauseFunc) {
+	if o.Deadline == 0 && o.Interrupt == 0 {
 		return work, func(error) {}
 	}
 	ctx, cancel := context.WithCancelCause(work)
-	if s.deadline == 0 {
+	if o.Deadline == 0 {
 		return ctx, cancel
 	}
-	return &limited{Context: ctx, deadline: time.Now().Add(s.deadline)}, cancel
+	return &limited{Context: ctx, deadline: time.Now().Add(o.Deadline)}, cancel
 }
 
-// limited is a context whose deadline the watchdog enforces, after it has taken the stack.
+// limited is a context whose deadline lead.watch enforces, after it has taken the stack.
 type limited struct {
 	context.Context //nolint:containedctx // it is one
 

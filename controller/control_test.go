@@ -67,7 +67,7 @@ func TestC11_Pause(t *testing.T) {
 		want("a")
 		c.ResumeKey("a")
 		want("a")
-		if s := c.Snapshot().(controller.Snapshot[string]); s.PausedKeys != nil || c.TheQueue().Len().Total() != 0 {
+		if s := c.Snapshot(); s.PausedKeys != nil || c.TheQueue().Len().Total() != 0 {
 			t.Errorf("something is left: %+v", s)
 		}
 		ok(t, stop())
@@ -139,7 +139,7 @@ func TestLogLevel(t *testing.T) {
 		c.ResetLogLevel("b")
 		c.Queue().AddAll([]string{"a", "b"}, workqueue.How{})
 		want("a info, b info")
-		if s := c.Snapshot().(controller.Snapshot[string]); s.LogLevels != nil {
+		if s := c.Snapshot(); s.LogLevels != nil {
 			t.Errorf("got %+v", s.LogLevels)
 		}
 		ok(t, stop())
@@ -236,7 +236,7 @@ func TestC11_PausedByAnnotation(t *testing.T) {
 				m.api.Put(fakeapi.ConfigMaps, marked("b", "1", paused, "false"))
 				m.start(t)
 				m.want(t, "b create")
-				s := m.Snapshot().(controller.Snapshot[types.NamespacedName])
+				s := m.Snapshot()
 				if len(s.PausedKeys) != 1 || s.PausedKeys[0].Key != key || len(s.PausedKeys[0].By) != 1 || !strings.Contains(s.PausedKeys[0].By[0], "setpoint.dev/paused of default/a, Kind(") {
 					t.Errorf("paused: %+v", s.PausedKeys)
 				}
@@ -261,7 +261,7 @@ func TestC11_PausedByAnnotation(t *testing.T) {
 				m.api.Remove(fakeapi.ConfigMaps, "default", "c")
 				m.want(t, "c create, c delete")
 				m.put(t, marked("c", "1"), "c create") // another one of that name
-				if s := m.Snapshot().(controller.Snapshot[types.NamespacedName]); s.PausedKeys != nil {
+				if s := m.Snapshot(); s.PausedKeys != nil {
 					t.Errorf("still paused: %+v", s.PausedKeys)
 				}
 			})

@@ -10,7 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -33,8 +33,8 @@ type Controller[K comparable] struct {
 	synced     chan struct{} // closed by Warm
 	began      time.Time     // its clock begins
 	opened     func()        // tells QueueHooks of the queue
-	errorLog   errorLog
-	told       told
+	repetition repetition    // of log lines
+	warmed     atomic.Bool
 
 	inputs      inputs[K]
 	records     records[K]
@@ -44,25 +44,23 @@ type Controller[K comparable] struct {
 	spins       spins[K]
 	pauses      pauses[K]
 	interrupts  interrupts[K]
-	watchdog    watchdog[K]
-
-	mu     sync.Mutex // guards what follows
-	wrong  []error    // what Validate reports
-	warmed bool
 }
 
 // New makes a controller with keys of namespace and name. Its queue has workqueue.ThreeClasses:
 // changes get ahead of the initial list and of retries. It starts nothing. The name must be unique
 // in a manager: at most 63 letters, digits, '-', '_' and '.', with a letter or digit first and last.
-// What is wrong with the arguments is reported by Validate, and so by the manager's Run.
+// Validate reports what is wrong with the arguments, and so does the manager's Run.
 func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller[types.NamespacedName] {
 	return NewWithQueue(name, r, o, workqueue.Options[types.NamespacedName]{})
 }
 
-// NewWithQueue makes a controller with keys of any type and a queue as q says. q.Name defaults to
-// the controller's name, and q.Classes to workqueue.ThreeClasses.
+// NewWithQueue makes a controller with keys of any type. q.Name defaults to the controller's name,
+// and q.Classes to workqueue.ThreeClasses.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
-	c := &Controller[K]{name: name, reconciler: r, o: o.withDefaults(), run: fmt.Sprintf("%08x", rand.Uint32()), synced: make(chan struct{}), began: time.Now()}
+	c := &Controller[K]{
+		name: name, reconciler: r, o: o.withDefaults(), run: fmt.Sprintf("%08x", rand.Uint32()),
+		synced: make(chan struct{}), began: time.Now(),
+	}
 	c.inputs.name, c.workers.want = name, c.o.Workers
 	c.own = ownEvents[K]{declared: &c.inputs.declared, records: &c.records}
 	if q.Name == "" {
@@ -75,95 +73,68 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	var err error
 	c.queue, err = workqueue.New(c.own.options(q))
 	if err != nil {
-		c.complain(err)
 		c.queue, _ = workqueue.New(workqueue.Options[K]{}) // so that Queue is never nil; Run refuses
 	}
-	c.assemble()
-	c.inputs.read() // nothing yet
-	c.complain(o.Validate())
-	c.complain(checkName(name))
-	if argument.IsNil(r) {
-		c.complain(errors.New("the reconciler is nil; give New one that was made"))
+	c.consistency = consistency[K]{
+		name: name, bound: c.o.ReadYourWrites, hooks: c.o.Hooks, logger: c.logger,
+		declared: &c.inputs.declared, stale: c.inputs.stale, queue: c.queue, records: &c.records,
 	}
-	return c
-}
-
-// assemble gives each part what it works on.
-func (c *Controller[K]) assemble() {
-	c.consistency.name, c.consistency.bound, c.consistency.hooks = c.name, c.o.ReadYourWrites, c.o.Hooks
-	c.consistency.logger, c.consistency.stale, c.consistency.declared = c.logger, c.inputs.stale, &c.inputs.declared
-	c.consistency.queue, c.consistency.records = c.queue, &c.records
-	c.spins = spins[K]{own: &c.own, records: &c.records, queue: c.queue, now: c.now, told: &c.told}
+	c.spins = spins[K]{own: &c.own, records: &c.records, queue: c.queue, now: c.now, log: &c.repetition}
 	c.pauses = pauses[K]{records: &c.records, queue: c.queue}
 	c.interrupts = interrupts[K]{most: c.o.Interrupt, queue: c.queue, workers: &c.workers, records: &c.records}
-	c.watchdog = watchdog[K]{name: c.name, run: c.run, o: &c.o, workers: &c.workers, now: c.now, lines: newFewLines()}
+	c.inputs.declareLocked() // nothing yet
+	c.inputs.wrong = []error{err, o.validate(), checkName(name)}
+	if argument.IsNil(r) {
+		c.inputs.complain("the reconciler is nil; give New one that was made")
+	}
+	return c
 }
 
 // now is the time since the controller was made.
 func (c *Controller[K]) now() time.Duration { return time.Since(c.began) }
 
-func (c *Controller[K]) complain(err error) {
-	if err == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.wrong = append(c.wrong, err)
-}
-
 // Name returns the controller's name.
 func (c *Controller[K]) Name() string { return c.name }
 
-// Queue returns the queue, to make keys due from elsewhere than a source and to look at them. It may be
-// called at any time.
+// Queue returns the queue, to make keys due from elsewhere than a source and to look at them.
 func (c *Controller[K]) Queue() workqueue.Adder[K] { return c.queue }
 
-// Watch adds a source, at any time until Warm ends. Workers start when the sources that were added before are settled. A source
-// that is added later and cannot start ends Warm with its error, as those of the start do.
+// Watch adds a source, at any time until Warm ends. Workers start when the sources that were added
+// before are settled. If a source that is added later cannot start, Warm ends with its error.
 func (c *Controller[K]) Watch(s source.Source[K]) {
 	if s == nil {
-		c.complain(errors.New("Watch was given no source"))
+		c.inputs.complain("Watch was given no source")
 		return
 	}
 	c.inputs.watch(s)
 }
 
-// Unwatch stops a source that Watch was given, waits until it has returned, and forgets it: nothing of it is left, but keys that
-// it made due stay so. It returns the source's error, if any, or one that says that it still runs when ctx ends before. It may be
-// called at any time, also in a Reconcile, but not by a handler, a filter or a poll of the source itself, which it waits for.
+// Unwatch stops a source that Watch was given, waits until it has returned, and forgets it. Keys that
+// it made due stay due. It returns the source's error, or one if the source still runs when ctx ends.
+// A Reconcile may call it, but not a handler, a filter or a poll of the source itself.
 func (c *Controller[K]) Unwatch(ctx context.Context, s source.Source[K]) error {
 	w, running := c.inputs.unwatch(s)
 	switch {
 	case w == nil:
-		return errors.Join(c.named(fmt.Errorf("%v is not watched", s))...)
+		return c.named(fmt.Errorf("%v is not watched", s))
 	case !running:
 		return nil
 	}
 	w.stop()
 	select {
 	case <-w.ended:
-		return errors.Join(c.named(w.err)...)
+		return c.named(w.err)
 	case <-ctx.Done():
-		return errors.Join(c.named(fmt.Errorf("%s has not stopped yet: %w", s, context.Cause(ctx)))...)
+		return c.named(fmt.Errorf("%s has not stopped yet: %w", s, context.Cause(ctx)))
 	}
 }
 
-// Sources returns where each source that is watched stands, in the order of Watch. It is for people: counting takes time.
-func (c *Controller[K]) Sources() []source.State {
-	watches, _ := c.inputs.all()
-	states := make([]source.State, 0, len(watches))
-	for _, w := range watches {
-		states = append(states, w.source.State())
-	}
-	return states
-}
-
-// Reads declares what Reconcile reads without watching it: workers start when it is settled, too, and Stale looks at it. A handle
-// that is neither watched nor declared cannot be read in a Reconcile: it would be a watch that nobody sees. Call it before the
-// start.
+// Reads declares what Reconcile reads without watching it. Workers start when it is settled, and
+// Stale looks at it. A Reconcile can read only handles that are watched or declared: others would be
+// watches that the program does not know of. Call it before the start.
 func (c *Controller[K]) Reads(r ...Readable) {
 	if slices.ContainsFunc(r, func(r Readable) bool { return argument.IsNil(r) }) {
-		c.complain(errors.New("Reads was given nothing to read"))
+		c.inputs.complain("Reads was given nothing to read")
 		return
 	}
 	c.inputs.read(r...)
@@ -181,53 +152,86 @@ func checkName(name string) error {
 	return nil
 }
 
-// Validate returns an error that names everything that is wrong with how the controller was put together, one line each.
-func (c *Controller[K]) Validate() error {
-	c.mu.Lock()
-	wrong := slices.Clone(c.wrong)
-	c.mu.Unlock()
-	watches, _ := c.inputs.all()
-	for _, w := range watches {
-		wrong = append(wrong, named(w.source, w.source.Validate()))
-	}
-	var all []error
-	for _, err := range wrong {
-		all = append(all, c.named(err)...)
-	}
-	return errors.Join(all...)
-}
+// Validate returns an error that names everything that is wrong with the controller, one line each.
+func (c *Controller[K]) Validate() error { return c.named(c.inputs.validate()) }
 
-// named returns the errors that err is made of, each with the controller's name.
-func (c *Controller[K]) named(err error) []error {
+// named returns err with the controller's name before each of the errors that it joins.
+func (c *Controller[K]) named(err error) error {
 	if err == nil {
 		return nil
 	}
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
-		return []error{fmt.Errorf("controller %q: %w", c.name, err)}
+		return fmt.Errorf("controller %q: %w", c.name, err)
 	}
 	var all []error
 	for _, err := range joined.Unwrap() {
-		all = append(all, c.named(err)...)
+		all = append(all, c.named(err))
 	}
-	return all
+	return errors.Join(all...)
 }
 
-// Synced is closed when the controller could lead: when every source and everything that it Reads is synced, or in trouble that
-// it names (S9). It stays closed.
+// Synced is closed when the controller could lead: when every source and everything that it Reads is
+// synced, or in trouble that it names (S9). It stays closed.
 func (c *Controller[K]) Synced() <-chan struct{} { return c.synced }
 
 // Unshown returns the writes of the last Reconcile of each key that the caches do not show yet. A
-// manager gives them to the next controller of the same name, see Inherit. It may be called from
-// anywhere, and returns the most when all Reconciles have returned.
+// manager gives them to the next controller of the same name, see Inherit. It returns the most when
+// all Reconciles have returned.
 func (c *Controller[K]) Unshown() []ledger.Write { return c.consistency.unshown() }
 
-// Inherit makes the first Reconcile wait until the caches show these writes, which a controller of the
-// same name has made, for at most Options.ReadYourWrites (C6). A manager calls it when a controller
-// is added in place of one that was removed. Call it once, before Lead.
+// Inherit makes the first Reconcile wait until the caches show these writes of a controller of the
+// same name, for at most Options.ReadYourWrites (C6). A manager calls it when a controller replaces
+// another. Call it once, before Lead.
 func (c *Controller[K]) Inherit(writes []ledger.Write) { c.consistency.inherit(writes) }
 
-// queueHooks are Options.QueueHooks, which are told of the queue later: when there is something that will close it.
+// Pause stops the controller from reconciling until Resume, also in later terms. Running Reconciles
+// go on to their end, and keys go on becoming due.
+func (c *Controller[K]) Pause() { c.queue.PauseAll() }
+
+// Resume ends Pause. Keys that are paused one by one stay paused.
+func (c *Controller[K]) Resume() {
+	if c.queue.AllPaused() {
+		c.workers.resume(c.now())
+		c.queue.ResumeAll()
+	}
+}
+
+// PauseKey stops the controller from reconciling a key until ResumeKey, whether there is such a key
+// yet or not. A running Reconcile goes on to its end. The key keeps what it is due for meanwhile.
+func (c *Controller[K]) PauseKey(key K) { c.pauses.set(key, pauser{text: "PauseKey"}, true) }
+
+// ResumeKey ends PauseKey. A key that is also paused by [PausedAnnotation] stays paused.
+func (c *Controller[K]) ResumeKey(key K) { c.pauses.set(key, pauser{text: "PauseKey"}, false) }
+
+// Requeue makes a key due at once, whatever its backoff. It goes on waiting for its own writes (C6).
+// A key in progress is reconciled once more, a paused one when it is resumed.
+func (c *Controller[K]) Requeue(key K) { c.queue.RequeueNow(key) }
+
+// SetLogLevel sets the level at which the Reconciles of one key log that begin from now on, until
+// ResetLogLevel. The logger's handler must check levels in its Enabled method only, as those of
+// log/slog do.
+func (c *Controller[K]) SetLogLevel(key K, level slog.Level) {
+	c.records.edit(key, func(r *record[K]) { r.level = &level })
+}
+
+// ResetLogLevel ends SetLogLevel.
+func (c *Controller[K]) ResetLogLevel(key K) {
+	c.records.edit(key, func(r *record[K]) { r.level = nil })
+}
+
+// SetWorkers changes how many Reconciles run at once: before the controller leads, while it does, and
+// between terms. More start at once. Surplus workers end when their Reconcile has returned. The
+// number stays for later terms. It must be at least 1: to stop all work, use Pause.
+func (c *Controller[K]) SetWorkers(n int) error {
+	if n < 1 {
+		return fmt.Errorf("controller %q: %d workers: there must be at least 1; to have none work, use Pause", c.name, n)
+	}
+	c.workers.set(n)
+	return nil
+}
+
+// queueHooks are Options.QueueHooks. They are told of the queue by Warm, which also closes it.
 func (c *Controller[K]) queueHooks() *hook.Queue {
 	if c.o.QueueHooks == nil || c.o.QueueHooks.Opened == nil {
 		return c.o.QueueHooks

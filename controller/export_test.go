@@ -24,8 +24,7 @@ func (c *Controller[K]) count(is func(record[K]) bool) (n int) {
 
 // Hired returns how many workers there are.
 func (c *Controller[K]) Hired() int {
-	slots, _ := c.workers.all()
-	return len(slots)
+	return len(c.workers.now().slots)
 }
 
 // Counted returns of how many keys it is known how often they were interrupted.
@@ -34,7 +33,7 @@ func (c *Controller[K]) Counted() int {
 }
 
 // CutStack is cutStack.
-func CutStack(stacks, head string) string { return cutStack([]byte(stacks), []byte(head)) }
+func CutStack(stacks, head string) string { return cutStack(stacks, head) }
 
 // Noted returns of how many keys it is known what they were added for while they were held.
 func (c *Controller[K]) Noted() int { return c.count(func(r record[K]) bool { return r.added != nil }) }

@@ -36,6 +36,14 @@ func (g textGap) String() string     { return string(g) }
 func (textGap) Notify(func()) func() { return func() {} }
 func (textGap) Failing() bool        { return false }
 
+// inherited are writes that a controller finds at its start, and waits for. A past is replaced,
+// never changed. It has givenUp once the wait is over.
+type inherited struct {
+	leader atomic.Pointer[past]   // of the previous term
+	former atomic.Pointer[past]   // of a removed controller of this name, see Controller.Inherit
+	waits  atomic.Pointer[string] // what Lead waits for
+}
+
 // consistency makes keys wait until the caches show what was written (C6, L9).
 type consistency[K comparable] struct {
 	name     string        // of the controller
@@ -47,11 +55,16 @@ type consistency[K comparable] struct {
 	queue    *workqueue.Queue[K]
 	records  *records[K]
 
-	resolver   resolver
-	takingOver atomic.Pointer[string] // what Lead waits for
+	resolver  resolver
+	inherited inherited
+}
 
-	mu     sync.Mutex // guards former
-	former *past      // what a controller of this name left behind, see Controller.Inherit
+// waitAtMost is how long a key waits for the caches.
+func (k *consistency[K]) waitAtMost() time.Duration {
+	if k.bound < 0 { // then only a key that returned Stale waits
+		return defaultReadYourWrites
+	}
+	return k.bound
 }
 
 // behind returns the last write that an informer does not show yet, if there is one, and why some
@@ -210,4 +223,41 @@ func (k *consistency[K]) resolve(ctx context.Context, p *past) gap {
 		w.instead, w.resolved, w.unresolvable = found, resolved, !resolved
 	}
 	return nil
+}
+
+const (
+	// resolveAfter is how long after a lost answer the API server is asked what became of the write:
+	// it has stored by then what it was about to store.
+	resolveAfter = time.Second
+	// resolveWithin is how long a worker waits for that answer. It is asked again later.
+	resolveWithin = 2 * time.Second
+	// resolvePause is how long no worker asks after a question without an answer, unless an informer
+	// recovers. An API server that hangs must not take the workers from keys that need no answer.
+	resolvePause = 2 * time.Second
+)
+
+// resolver lets workers ask the API server: any number while it answers, one at a time while not.
+type resolver struct {
+	mu     sync.Mutex // guards what follows
+	asked  time.Time  // when the last question was put
+	failed bool       // it had no answer
+	next   time.Time  // then: when the next one may be put
+}
+
+// begin reports whether a worker may ask now. It must then call end. recovered is when an informer
+// last began to follow the API server.
+func (r *resolver) begin(now, recovered time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed && now.Before(r.next) && !recovered.After(r.asked) {
+		return false
+	}
+	r.asked, r.next = now, now.Add(resolveWithin+time.Second)
+	return true
+}
+
+func (r *resolver) end(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed, r.next = err != nil, time.Now().Add(resolvePause)
 }

@@ -22,7 +22,8 @@ import (
 type Readable interface {
 	// WaitForSync returns nil once it can be read, or an error when ctx ends before.
 	WaitForSync(ctx context.Context) error
-	// Settled returns nil once it is synced, or is in trouble that Stale names; and an error when ctx ends before.
+	// Settled returns nil once it is synced, or is in trouble that Stale names; or an error when ctx
+	// ends before.
 	Settled(ctx context.Context) error
 	// Stale returns nil while what is read follows the API server, otherwise why it may be old.
 	Stale() error
@@ -35,88 +36,111 @@ type inputs[K comparable] struct {
 	name     string // of the controller
 	declared cache.Declarations
 
-	mu      sync.Mutex         // guards what follows
-	watches []*watching[K]     // replaced, never changed
-	reads   []Readable         // replaced, never changed
-	start   func(*watching[K]) // while Warm runs
+	mu    sync.Mutex      // guards what follows
+	wrong []error         // what Validate reports
+	list  []*input[K]     // replaced, never changed
+	start func(*input[K]) // while Warm runs
 }
 
-// watching is a source that the controller watches.
-type watching[K comparable] struct {
-	source  source.Source[K]
-	settled chan struct{} // closed when workers need not wait for the source
-	removed chan struct{} // closed by Unwatch
-	ended   chan struct{} // closed when the source has returned, with err
+// input is something that the controller watches or reads.
+type input[K comparable] struct {
+	Readable
+
+	settled chan struct{}      // closed when workers need not wait for the input
+	stop    context.CancelFunc // set when it starts, under the mutex of inputs
+
+	source  source.Source[K] // nil if it is only read; then what follows is nil, too
+	removed chan struct{}    // closed by Unwatch
+	ended   chan struct{}    // closed when the source has returned, with err
 	err     error
-	stop    context.CancelFunc // ends the source; set when it starts, under the mutex of inputs
+}
+
+func (in *inputs[K]) complain(what string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.wrong = append(in.wrong, errors.New(what))
+}
+
+// validate returns what is wrong with the controller, and with its sources.
+func (in *inputs[K]) validate() error {
+	in.mu.Lock()
+	wrong := slices.Clone(in.wrong)
+	in.mu.Unlock()
+	for _, i := range in.all() {
+		if i.source != nil {
+			wrong = append(wrong, named(i, i.source.Validate()))
+		}
+	}
+	return errors.Join(wrong...)
 }
 
 func (in *inputs[K]) watch(s source.Source[K]) {
-	w := &watching[K]{source: s, settled: make(chan struct{}), removed: make(chan struct{}), ended: make(chan struct{})}
+	in.add(&input[K]{Readable: s, source: s, removed: make(chan struct{}), ended: make(chan struct{})})
+}
+
+func (in *inputs[K]) read(what ...Readable) {
+	for _, r := range what {
+		in.add(&input[K]{Readable: r})
+	}
+}
+
+func (in *inputs[K]) add(i *input[K]) {
+	i.settled = make(chan struct{})
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.watches = append(slices.Clip(in.watches), w)
+	in.list = append(slices.Clip(in.list), i)
 	in.declareLocked()
 	if in.start != nil {
-		in.start(w)
+		in.start(i)
 	}
 }
 
 // unwatch forgets a source, and reports whether it was started.
-func (in *inputs[K]) unwatch(s source.Source[K]) (w *watching[K], running bool) {
+func (in *inputs[K]) unwatch(s source.Source[K]) (was *input[K], running bool) {
 	if s == nil || !reflect.TypeOf(s).Comparable() {
 		return nil, false
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	i := slices.IndexFunc(in.watches, func(w *watching[K]) bool { return w.source == s })
+	i := slices.IndexFunc(in.list, func(i *input[K]) bool { return i.source == s })
 	if i < 0 {
 		return nil, false
 	}
-	w = in.watches[i]
-	in.watches = slices.Delete(slices.Clone(in.watches), i, i+1)
+	was = in.list[i]
+	in.list = slices.Delete(slices.Clone(in.list), i, i+1)
 	in.declareLocked()
-	close(w.removed)
-	return w, w.stop != nil
-}
-
-func (in *inputs[K]) read(r ...Readable) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.reads = append(slices.Clip(in.reads), r...)
-	in.declareLocked()
+	close(was.removed)
+	return was, was.stop != nil
 }
 
 // declareLocked allows Reconcile to read what is watched and what was given to Reads.
 func (in *inputs[K]) declareLocked() {
 	var of []cache.Declared
-	for _, w := range in.watches {
-		if k, ok := w.source.(interface{ Handle() cache.Declared }); ok {
-			of = append(of, k.Handle())
-		}
-	}
-	for _, r := range in.reads {
-		if d, ok := r.(cache.Declared); ok {
-			of = append(of, d)
+	for _, i := range in.list {
+		switch r := i.Readable.(type) {
+		case interface{ Handle() cache.Declared }:
+			of = append(of, r.Handle())
+		case cache.Declared:
+			of = append(of, r)
 		}
 	}
 	in.declared.Set(fmt.Sprintf("the controller %q", in.name), of...)
 }
 
-func (in *inputs[K]) all() ([]*watching[K], []Readable) {
+func (in *inputs[K]) all() []*input[K] {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.watches, in.reads
+	return in.list
 }
 
-// run has start start each source, and those that are watched later, until the function that it
-// returns is called.
-func (in *inputs[K]) run(start func(*watching[K])) (end func()) {
+// run has start start each input, and those that are added later, until the function that it returns
+// is called.
+func (in *inputs[K]) run(start func(*input[K])) (end func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.start = start
-	for _, w := range in.watches {
-		start(w)
+	for _, i := range in.list {
+		start(i)
 	}
 	return func() {
 		in.mu.Lock()
@@ -125,29 +149,14 @@ func (in *inputs[K]) run(start func(*watching[K])) (end func()) {
 	}
 }
 
-// settled waits until all that is watched and read is settled (S9). settle starts to look after one
-// input that is read, and closes the channel when that is settled. settled returns false if ctx ends
+// awaitSettled waits until all that is watched and read is settled (S9). It returns false if ctx ends
 // before.
-func (in *inputs[K]) settled(ctx context.Context, settle func(Readable, chan<- struct{})) bool {
-	var settled []chan struct{}
-	_, reads := in.all()
-	for _, r := range reads {
-		done := make(chan struct{})
-		settled = append(settled, done)
-		settle(r, done)
-	}
-	for _, done := range settled {
+func (in *inputs[K]) awaitSettled(ctx context.Context) bool {
+	for i := in.unsettled(); i != nil; i = in.unsettled() {
 		select {
-		case <-done:
-		case <-ctx.Done():
-			return false
-		}
-	}
-	for w := in.unsettled(); w != nil; w = in.unsettled() {
-		select {
-		case <-w.settled:
-		case <-w.ended:
-		case <-w.removed:
+		case <-i.settled:
+		case <-i.ended:
+		case <-i.removed:
 		case <-ctx.Done():
 			return false
 		}
@@ -155,68 +164,49 @@ func (in *inputs[K]) settled(ctx context.Context, settle func(Readable, chan<- s
 	return ctx.Err() == nil
 }
 
-// unsettled returns a source for which the workers have to wait, if there is one.
-func (in *inputs[K]) unsettled() *watching[K] {
-	watches, _ := in.all()
-	for _, w := range watches {
-		if !run.Closed(w.settled) && !run.Closed(w.ended) {
-			return w
+// unsettled returns an input for which the workers have to wait, if there is one.
+func (in *inputs[K]) unsettled() *input[K] {
+	for _, i := range in.all() {
+		if !run.Closed(i.settled) && !run.Closed(i.ended) {
+			return i
 		}
 	}
 	return nil
 }
 
-// each calls f with all that is watched and read.
-func (in *inputs[K]) each(f func(Readable)) {
-	watches, reads := in.all()
-	for _, w := range watches {
-		f(w.source)
-	}
-	for _, r := range reads {
-		f(r)
-	}
-}
-
 // stale returns why what is watched and read may be old.
 func (in *inputs[K]) stale() error {
 	var all []error
-	in.each(func(r Readable) { all = append(all, named(r, r.Stale())) })
+	for _, i := range in.all() {
+		all = append(all, named(i, i.Stale()))
+	}
 	return errors.Join(all...)
 }
 
 // unsynced returns, in words, what is not synced.
 func (in *inputs[K]) unsynced() (waits []string) {
-	in.each(func(r Readable) {
-		if r.Stale() != nil || !isSynced(context.Background(), r) {
-			waits = append(waits, stateOf(r))
+	for _, i := range in.all() {
+		if i.Stale() != nil || !isSynced(context.Background(), i) {
+			_, state := stateOf(i.Readable)
+			waits = append(waits, state)
 		}
-	})
+	}
 	return waits
 }
 
 // catchUp returns nil once everything that the API server had at the call was handled.
 func (in *inputs[K]) catchUp(ctx context.Context) error {
-	watches, reads := in.all()
-	results := make(chan error, len(watches)+len(reads))
+	list := in.all()
+	wrong := make([]error, len(list))
 	var all sync.WaitGroup
-	for _, w := range watches {
+	for n, i := range list {
 		all.Go(func() {
-			err := catchUp(ctx, w.source)
-			if run.Closed(w.removed) {
-				err = nil
+			if err := catchUp(ctx, i.Readable); !run.Closed(i.removed) {
+				wrong[n] = named(i, err)
 			}
-			results <- named(w.source, err)
 		})
 	}
-	for _, r := range reads {
-		all.Go(func() { results <- named(r, catchUp(ctx, r)) })
-	}
 	all.Wait()
-	close(results)
-	var wrong []error
-	for err := range results {
-		wrong = append(wrong, err)
-	}
 	return errors.Join(wrong...)
 }
 
@@ -227,43 +217,32 @@ func catchUp(ctx context.Context, r Readable) error {
 	return r.Settled(ctx)
 }
 
-// stateOf returns in words where something stands that is watched or read.
-func stateOf(what Readable) string {
+// stateOf returns where an input stands, and that in words. The phase is empty if only the words are
+// known.
+func stateOf(what Readable) (hook.Phase, string) {
 	switch s := what.(type) {
 	case interface{ State() source.State }:
-		return s.State().String()
+		return s.State().Phase, s.State().String()
 	case interface{ State() hook.InformerState }:
-		return s.State().String()
+		return s.State().Phase, s.State().String()
 	}
 	if err := what.Stale(); err != nil {
-		return err.Error()
+		return "", err.Error()
 	}
 	if isSynced(context.Background(), what) {
-		return "synced"
+		return "", "synced"
 	}
-	return "not synced"
+	return "", "not synced"
 }
 
-// notStarted reports whether the informers of what is watched or read do not run: nothing will ever
-// be in them unless that changes.
-func notStarted(what Readable) bool {
-	switch s := what.(type) {
-	case interface{ State() source.State }:
-		return s.State().Phase == hook.NotStarted
-	case interface{ State() hook.InformerState }:
-		return s.State().Phase == hook.NotStarted
-	}
-	return false
-}
-
-// isSynced asks without waiting.
+// isSynced does not wait.
 func isSynced(ctx context.Context, r Readable) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	return r.WaitForSync(ctx) == nil
 }
 
-// named makes err, if any, say whose it is, if it does not yet.
+// named puts the name before err, if any, unless err has it.
 func named(whose fmt.Stringer, err error) error {
 	if err == nil || strings.Contains(err.Error(), whose.String()) {
 		return err

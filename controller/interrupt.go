@@ -5,7 +5,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -14,17 +13,15 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Interruption is the cause of the context of a Reconcile that was cancelled because the object that its key names has moved on (see
-// Options.Interrupt).
+// Interruption is the cause of a Reconcile's context that was cancelled because the object that its
+// key names has moved on (see Options.Interrupt).
 type Interruption struct {
-	// Object is the object's namespace and name.
-	Object string
-	// Generation and ResourceVersion are those that it has now.
-	Generation      int64
-	ResourceVersion string
+	Object          string // namespace and name
+	Generation      int64  // now
+	ResourceVersion string // now
 }
 
-// Error says it in one sentence.
+// Error returns it in one sentence.
 func (i *Interruption) Error() string {
 	return fmt.Sprintf("%s has moved on to generation %d, at version %s", i.Object, i.Generation, i.ResourceVersion)
 }
@@ -40,16 +37,15 @@ type interrupts[K comparable] struct {
 	records *records[K]
 }
 
-// interrupt cancels the Reconcile of a key that runs, if one does, because its object has moved on. Not because of what it has
-// written itself, or the one before it, whose events may come after its start; nor where it is in doubt whether it has.
+// interrupt cancels the running Reconcile of a key, if any, because its object has moved on: not by
+// its own write, nor by that of the Reconcile before, whose events may come after its start. In doubt
+// it does nothing.
 func (i *interrupts[K]) interrupt(key K, o handler.Object) {
 	if state, _ := i.queue.Look(key); state.State != workqueue.Held || state.Paused { // one that is paused is to come to its end
 		return
 	}
-	slots, _ := i.workers.all()
-	for _, s := range slots {
-		r := s.run.Load()
-		if r == nil || r.item.Key() != key || i.records.look(key).interrupted >= i.most || r.mayHaveMade(o) {
+	for _, r := range i.workers.now().running() {
+		if r.item.Key() != key || i.records.look(key).interrupted >= i.most || r.mayHaveMade(o) {
 			continue
 		}
 		r.cancel(&Interruption{
@@ -78,8 +74,7 @@ func (r *running[K]) mayHaveMade(o handler.Object) bool {
 	return lost > 0 || slices.ContainsFunc(l.Writes(), may)
 }
 
-// note notes how a Reconcile has ended: one that was cut short has not come to its end,
-// whether its object has moved on or not.
+// note notes how a Reconcile has ended: cut short, and if so, because its object has moved on.
 func (i *interrupts[K]) note(key K, cutShort, movedOn bool) {
 	before := i.records.look(key).interrupted
 	switch {
@@ -88,9 +83,4 @@ func (i *interrupts[K]) note(key K, cutShort, movedOn bool) {
 	case !cutShort && before > 0:
 		i.records.edit(key, func(r *record[K]) { r.interrupted = 0 })
 	}
-}
-
-func isInterruption(err error) bool {
-	var i *Interruption
-	return errors.As(err, &i)
 }

@@ -109,7 +109,7 @@ func TestC12_Interrupt(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if s := m.Snapshot().(controller.Snapshot[types.NamespacedName]); len(s.Running) != 1 || s.Running[0].Interrupted != 2 || s.Running[0].Attempt != 1 {
+		if s := m.Snapshot(); len(s.Running) != 1 || s.Running[0].Interrupted != 2 || s.Running[0].Attempt != 1 {
 			t.Errorf("running: %+v", s.Running)
 		}
 		m.want(t, "[interrupted interrupted success]",

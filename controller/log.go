@@ -5,20 +5,35 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
+	"unicode"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// itemLog is the logger of one Reconcile. Most log nothing, so its attributes are formatted when the first line is.
+// Logger returns the logger of the Reconcile that ctx belongs to, with the attributes controller,
+// key, reconcileID and attempt. With any other context, such as that of a unit test, it returns the
+// logger that logr.NewContext or logr.NewContextWithSlogLogger has put into ctx, and without one
+// slog.Default(). It never returns nil.
+func Logger(ctx context.Context) *slog.Logger {
+	if log := logr.FromContextAsSlogLogger(ctx); log != nil {
+		return log
+	}
+	return slog.Default()
+}
+
+// itemLog is the handler of one Reconcile's logger. It formats its attributes when the first line
+// is logged: most Reconciles log nothing.
 type itemLog[K comparable] struct {
 	base slog.Handler
 	item workqueue.Item[K]
@@ -31,7 +46,7 @@ func (l *itemLog[K]) with() slog.Handler {
 	})
 }
 
-// reconcileID tells one Reconcile from all others, also of another process.
+// reconcileID identifies one Reconcile among all, also of other processes.
 func reconcileID(run string, delivery uint64) string {
 	return ledger.Origin{Run: run, Delivery: delivery}.ReconcileID()
 }
@@ -72,48 +87,102 @@ func (l leveled) WithGroup(name string) slog.Handler {
 	return leveled{l.Handler.WithGroup(name), l.level}
 }
 
-// fewLines has at first ten lines of one thing in the log, and then one in ten seconds.
-type fewLines struct {
-	limit    *rate.Limiter
-	unlogged atomic.Int64 // since the last line
+// mostCauses is how many causes of lines a repetition tells apart.
+const mostCauses = 100
+
+// repetition keeps repeated lines out of the log. The zero value is ready to use.
+type repetition struct {
+	mu     sync.Mutex // guards what follows
+	limits map[string]*limit
+	said   map[string]bool
 }
 
-func newFewLines() *fewLines {
-	return &fewLines{limit: rate.NewLimiter(rate.Every(10*time.Second), 10)}
+type limit struct {
+	*rate.Limiter
+
+	unlogged int // since the last line
 }
 
-// next says whether there is to be a line, and returns its attributes: with the number of those that there were not.
-func (f *fewLines) next(args ...any) ([]any, bool) {
-	if !f.limit.Allow() {
-		f.unlogged.Add(1)
+// few reports whether to log a line, and returns its attributes: the first ten lines of a cause,
+// then one in ten seconds, which counts those left out. After mostCauses, all others are one cause.
+func (l *repetition) few(cause string, args ...any) ([]any, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.limits == nil {
+		l.limits = map[string]*limit{}
+	}
+	if l.limits[cause] == nil && len(l.limits) >= mostCauses {
+		cause = ""
+	}
+	of := l.limits[cause]
+	if of == nil {
+		of = &limit{Limiter: rate.NewLimiter(rate.Every(10*time.Second), 10)}
+		l.limits[cause] = of
+	}
+	if !of.Allow() {
+		of.unlogged++
 		return nil, false
 	}
-	if n := f.unlogged.Swap(0); n > 0 {
-		args = append(args, "unlogged", n)
+	if of.unlogged > 0 {
+		args = append(args, "unlogged", of.unlogged)
+		of.unlogged = 0
 	}
 	return args, true
 }
 
-// told remembers what the log has said already, of what it says once.
-type told struct {
-	mu sync.Mutex // guards what follows
-	of map[string]struct{}
-}
-
-// mostTold is how many different things are said once; any others are not said.
-const mostTold = 100
-
-// first reports whether it is the first time.
-func (t *told) first(words ...string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// once reports whether the words are new. After mostCauses, it always returns false.
+func (l *repetition) once(words ...string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	what := strings.Join(words, " ")
-	if _, before := t.of[what]; before || len(t.of) >= mostTold {
+	if l.said[what] || len(l.said) >= mostCauses {
 		return false
 	}
-	if t.of == nil {
-		t.of = map[string]struct{}{}
+	if l.said == nil {
+		l.said = map[string]bool{}
 	}
-	t.of[what] = struct{}{}
+	l.said[what] = true
 	return true
+}
+
+// reasonOf returns the same text for errors that have the same cause and are about different
+// objects: the API server's reason, or else the innermost error without quoted text and digits,
+// which are ports, versions and times. It calls methods of inner errors, which are the user's. If
+// one panics, it returns the type of the error.
+func reasonOf(err error) (reason string) {
+	whole := err
+	defer func() {
+		if recover() != nil {
+			reason = fmt.Sprintf("%T", whole)
+		}
+	}()
+	if reason := apierrors.ReasonForError(err); reason != "" {
+		return string(reason)
+	}
+	for {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			var all []string
+			for _, err := range joined.Unwrap() {
+				if err != nil {
+					all = append(all, reasonOf(err))
+				}
+			}
+			return strings.Join(all, "; ")
+		}
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			break
+		}
+		err = inner
+	}
+	quoted := false
+	return strings.Map(func(r rune) rune {
+		if r == '"' {
+			quoted = !quoted
+		}
+		if quoted || unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, err.Error())
 }

@@ -58,7 +58,7 @@ func TestC7_OwnWritesDoNotCutTheBackoff(t *testing.T) {
 				r.start()
 				second := takes + 10*time.Second
 				r.want(r.after(time.Minute), 0, second, second+takes+10*time.Second)
-				if s, _ := r.control.Snapshot().(controller.Snapshot[types.NamespacedName]); s.OwnEvents != 2 {
+				if s := r.control.Snapshot(); s.OwnEvents != 2 {
 					t.Errorf("the snapshot counts %d own events, want 2", s.OwnEvents)
 				}
 			})

@@ -9,16 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // past is what the last Reconcile of a key left behind: writes that informers may not show yet, and
-// how it ended if that was no success. Most Reconciles leave nothing. It does not change while it is
-// in a record.
+// its failure. Most Reconciles leave nothing. It does not change while it is in a record.
 type past struct {
 	delivery uint64
 	failure  *Failure
@@ -51,14 +48,10 @@ type version struct{ uid, resourceVersion string }
 
 // Failure is how the last Reconcile of a key failed.
 type Failure struct {
-	// At is when.
-	At time.Time
-	// ReconcileID is the one in the log.
-	ReconcileID string
-	// Err is what went wrong.
-	Err string
-	// Terminal says that the key is not retried.
-	Terminal bool
+	At          time.Time
+	ReconcileID string // as in the log
+	Err         string
+	Terminal    bool // the key is not retried
 }
 
 // unseen is a write that the caches may not show yet.
@@ -79,10 +72,9 @@ type added struct {
 	reasons  []workqueue.Reason
 }
 
-// A key spins if it makes itself due, by its own writes or by a RequeueAfter shorter than spinGap,
-// spinFree times in a row, each less than spinGap after the one before began. From then on its
-// Reconciles begin at least spinBase apart, a time that doubles with each up to spinMax. A
-// Reconcile that has any other reason begins at once, and ends the row.
+// A key spins if it makes itself due spinFree times in a row, each less than spinGap after the one
+// before began (C13). Then its Reconciles begin at least spinBase apart, a time that doubles with
+// each up to spinMax.
 const (
 	spinFree = 100
 	spinGap  = 100 * time.Millisecond
@@ -90,8 +82,8 @@ const (
 	spinMax  = time.Second
 )
 
-// spin is what is known of a key that has made itself due. It is forgotten when a Reconcile does
-// nothing that could make its key due again. Only the worker that holds the key changes it.
+// spin describes a key that has made itself due, until a Reconcile does nothing that could make its
+// key due again. Only the worker that holds the key changes it.
 type spin struct {
 	known bool
 	row   int           // how many Reconciles in a row the key itself has caused
@@ -110,24 +102,13 @@ func (s *spin) pause() time.Duration {
 	return min(spinMax, spinBase<<min(over, 10))
 }
 
-// pauser is who has paused a key: an object that a source has shown, by its annotation, or the
-// program, which is the zero pauser.
+// pauser is what has paused a key.
 type pauser struct {
-	by interface {
-		paused(object types.NamespacedName) string
-	}
-	object types.NamespacedName
+	by   any    // the observed queue, or nil for PauseKey
+	text string // for the Snapshot
 }
 
-func (p pauser) String() string {
-	if p.by == nil {
-		return "PauseKey"
-	}
-	return p.by.paused(p.object)
-}
-
-// record is what the controller remembers of a key between its Reconciles. Its zero value means
-// nothing.
+// record is what the controller remembers of a key between its Reconciles.
 type record[K comparable] struct {
 	past        *past       // what its last Reconcile left behind
 	added       *added      // what it was added for while that ran
@@ -141,8 +122,8 @@ func (r *record[K]) empty() bool {
 	return r.past == nil && r.added == nil && r.spin == spin{} && r.interrupted == 0 && r.level == nil && len(r.pausedBy) == 0
 }
 
-// records has the records of the keys that have one. In most controllers these are few, most of the
-// time none: then a look costs one atomic load.
+// records are those of the keys that have one: few, most of the time. If there are none, a look costs
+// one atomic load.
 type records[K comparable] struct {
 	n atomic.Int64 // how many there are
 
@@ -227,21 +208,18 @@ func (t *records[K]) all() map[K]record[K] {
 	return all
 }
 
-// crowded reports whether there are so many records that a sweep is worth its time. The caller then
-// calls sweep.
-func (t *records[K]) crowded() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.keys) < max(firstSweep, t.sweepAt) {
-		return false
-	}
-	t.sweepAt *= 2 // until sweep has set it
-	return true
-}
-
-// sweep removes from each record what is over. It calls over without the lock, with a copy to clear:
-// what has changed meanwhile stays.
+// sweep removes from each record what is over, if there are many. It calls over without the lock,
+// with a copy to clear: what has changed meanwhile stays.
 func (t *records[K]) sweep(over func(key K, r *record[K])) {
+	t.mu.Lock()
+	crowded := len(t.keys) >= t.sweepAt
+	if crowded {
+		t.sweepAt *= 2 // until the end
+	}
+	t.mu.Unlock()
+	if !crowded {
+		return
+	}
 	for key, before := range t.all() {
 		after := before
 		over(key, &after)

@@ -16,17 +16,18 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Events of the reasons of retries, besides workqueue.EventRetry for all other errors: why a key is reconciled once more.
+// Events of the reasons of retries, besides workqueue.EventRetry for all other errors.
 const (
-	EventRetryConflict      = "RetryConflict"      // somebody else has changed the object meanwhile
-	EventRetryAlreadyExists = "RetryAlreadyExists" // what was to be created is there
-	EventRetryAfter         = "RetryAfter"         // the error said when: see RetryAfter
+	EventRetryConflict      = "RetryConflict"      // another client has changed the object
+	EventRetryAlreadyExists = "RetryAlreadyExists" // the object to create exists
+	EventRetryAfter         = "RetryAfter"         // the error had a delay: see RetryAfter
 	EventRetryDeadline      = "RetryDeadline"      // the Reconcile was over its deadline
-	EventRetryStale         = "RetryStale"         // it has returned what Stale says
+	EventRetryStale         = "RetryStale"         // it returned the error of Stale, and another
 	EventRetryPanic         = "RetryPanic"         // the Reconcile has panicked
 )
 
-// ending is how one Reconcile ended. What there is to be asked of its error was asked where a panic is recovered: it is the user's.
+// ending is how one Reconcile ended. The methods of its error are the user's: judge calls them all,
+// where a panic is recovered.
 type ending struct {
 	result  Result
 	outcome hook.Outcome
@@ -34,7 +35,7 @@ type ending struct {
 	text    string          // of the error
 	reason  string          // of the error, for the log
 	again   workqueue.Again // when it is tried again
-	normal  bool            // the log need not make much of it
+	normal  bool            // it is logged at level info
 }
 
 // aborted is how a Reconcile ended that did not return.
@@ -42,7 +43,7 @@ func aborted(err error) ending {
 	return ending{outcome: hook.Panicked, err: err, text: err.Error(), reason: reasonOf(err), again: workqueue.Again{Event: EventRetryPanic}}
 }
 
-// judge says what it means that a Reconcile on ctx has returned that.
+// judge returns how a Reconcile on ctx ended, by what it returned.
 func judge(ctx context.Context, result Result, err error) ending {
 	if err == nil && result.RequeueAfter < 0 {
 		err = fmt.Errorf("the reconciler returned a negative RequeueAfter, %s; return 0 for none, or a small one for at once", result.RequeueAfter)
@@ -57,22 +58,24 @@ func judge(ctx context.Context, result Result, err error) ending {
 		end.outcome = hook.Interrupted
 	case IsTerminal(err):
 		end.outcome = hook.FailedTerminally
-	case isStale(err):
+	case consistsOf(err, isStale):
 		end.outcome = hook.Stale
 	}
 	if err != nil {
-		end.text, end.again, end.normal = err.Error(), howToRetry(ctx, result, err), isNormal(err) || isFenced(ctx, err)
+		end.text, end.again, end.normal = err.Error(), howToRetry(ctx, result, err), consistsOf(err, isNormal) || isFenced(ctx, err)
 		end.reason = reasonOf(err)
 	}
 	return end
 }
 
-// settle gives the key back to the queue, in exactly one way, and keeps what its next Reconcile depends on.
+// settle gives the key back to the queue, in exactly one way, and keeps what its next Reconcile
+// depends on.
 func (t *lead[K]) settle(r *running[K], end ending) {
 	c := t.controller
 	p := t.leave(r, end)
 	if c.o.Interrupt > 0 {
-		c.interrupts.note(r.item.Key(), end.outcome == hook.Interrupted, isInterruption(context.Cause(r)))
+		movedOn := errors.As(context.Cause(r), new(*Interruption))
+		c.interrupts.note(r.item.Key(), end.outcome == hook.Interrupted, movedOn)
 	}
 	reasons := c.own.take(r.item.Key(), r.item.Delivery())
 	var lost error // why the item could not be settled
@@ -136,9 +139,7 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 	p.backsOff = failed && end.again.Exactly == 0 && end.again.NotBefore == 0
 	if !stale && !p.empty() {
 		c.records.put(r.item.Key(), p)
-		if c.records.crowded() {
-			t.sweep()
-		}
+		c.records.sweep(t.forget)
 	}
 	if c.consistency.missed(p) { // while the Reconcile ran
 		c.consistency.addMissed(r.item.Key())
@@ -146,37 +147,35 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 	return p
 }
 
-// sweep forgets what nothing depends on any more. Most keys that write are woken by it, and their
-// past is taken then.
-func (t *lead[K]) sweep() {
+// forget clears what nothing depends on any more. Most keys are woken by their writes, which takes
+// their past.
+func (t *lead[K]) forget(key K, r *record[K]) {
 	c := t.controller
-	c.records.sweep(func(key K, r *record[K]) {
-		if r.past != nil && c.consistency.isOver(r.past) {
-			r.past = nil
+	if r.past != nil && c.consistency.isOver(r.past) {
+		r.past = nil
+	}
+	if r.added != nil { // if the key is not held, its delivery was over when it was added
+		if state, _ := c.queue.Look(key); state.State != workqueue.Held {
+			r.added = nil
 		}
-		if r.added != nil { // if the key is not held, its delivery was over when it was added
-			if state, _ := c.queue.Look(key); state.State != workqueue.Held {
-				r.added = nil
-			}
-		}
-		if r.spin.known && r.spin.over(c.now()) {
-			r.spin = spin{}
-		}
-	})
+	}
+	if r.spin.known && r.spin.over(c.now()) {
+		r.spin = spin{}
+	}
 }
 
 // retry settles a key whose Reconcile has failed, and logs it.
 func (t *lead[K]) retry(r *running[K], end ending) error {
 	delay, lost := r.item.RetryWith(end.err, end.again)
+	level, what, more := slog.LevelError, "reconcile failed", []any{"retryAfter", delay.String()}
 	var panicked *PanicError
 	switch {
 	case end.outcome == hook.Panicked && errors.As(end.err, &panicked):
-		t.logEnd(r, slog.LevelError, "reconcile panicked", end, "retryAfter", delay.String(), "stack", string(panicked.Stack))
+		what, more = "reconcile panicked", append(more, "stack", string(panicked.Stack))
 	case end.normal:
-		t.logEnd(r, slog.LevelInfo, "reconcile is tried again", end, "retryAfter", delay.String())
-	default:
-		t.logEnd(r, slog.LevelError, "reconcile failed", end, "retryAfter", delay.String())
+		level, what = slog.LevelInfo, "reconcile is tried again"
 	}
+	t.logEnd(r, level, what, end, more...)
 	return lost
 }
 
@@ -186,12 +185,12 @@ func (t *lead[K]) logEnd(r *running[K], level slog.Level, what string, end endin
 	if cause := context.Cause(r); cause != nil { // the error may only report that the context has ended
 		about = append(about, "cause", cause)
 	}
-	if args, ok := t.controller.errorLog.of(end.reason).next(about...); ok {
+	if args, ok := t.controller.repetition.few(end.reason, about...); ok {
 		r.log.Log(r, level, what, args...)
 	}
 }
 
-// howToRetry says when a failed Reconcile is tried again, and for what reason.
+// howToRetry returns when a failed Reconcile is tried again, and for what reason.
 func howToRetry(ctx context.Context, result Result, err error) workqueue.Again {
 	again := workqueue.Again{NotBefore: result.RequeueAfter}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {

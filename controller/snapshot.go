@@ -5,62 +5,57 @@ package controller
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Snapshot is what a controller does and what keeps it from doing more. Each part is of one moment, but not all of the same one.
+// Snapshot is the state of a controller. Each part is of one moment, but not all of the same one.
 // Keys are in the order of their text.
 type Snapshot[K comparable] struct {
-	Name string
-	// Workers is how many there are to be (see SetWorkers), Leading whether they may take keys in this term, Paused whether Pause
-	// keeps them from it.
-	Workers         int
-	Leading, Paused bool
-	// Term is the term of leadership (term.Term) under which it leads. Empty while it leads: there is none, and nothing keeps
-	// another process from acting at the same time.
+	Name            string
+	Workers         int  // how many there are to be, see SetWorkers
+	Leading, Paused bool // workers may take keys in this term; Pause keeps them from it
+	// Term is the term of leadership under which it leads. Empty while it leads: there is none, and
+	// nothing keeps another process from acting at the same time.
 	Term       string
 	Progress   Progress
 	Running    []Running[K]
 	PausedKeys []PausedKey[K]
 	LogLevels  []LogLevel[K]
-	// Awaiting are the keys that wait until their own writes are shown (C6).
-	Awaiting []Awaiting[K]
-	// TakingOver is what was written under the term before and is waited for before the first Reconcile of this one (L9).
+	Awaiting   []Awaiting[K]
+	// TakingOver is a write of the previous term that the first Reconcile of this one waits for (L9).
 	TakingOver string `json:",omitempty"`
-	// LastErrors are how the keys failed whose last Reconcile did.
 	LastErrors []LastError[K]
-	// OwnEvents is how many events of keys' own writes have not ended a backoff so far (C7).
+	// OwnEvents counts the events of keys' own writes that have not ended a backoff (C7).
 	OwnEvents int64
 	Sources   []source.State
-	// Reads is what was given to Reads, and where it stands.
-	Reads []Read
-	Queue workqueue.Snapshot[K]
+	Reads     []Read
+	Queue     workqueue.Snapshot[K]
 }
 
 // Running is a Reconcile that runs.
 type Running[K comparable] struct {
 	Key         K
 	ReconcileID string
-	// Since is when it began. Attempt counts from 1 after a success.
-	Since   time.Time
-	Attempt int
-	// Slow says that it was reported as slow (C9), Interrupted how often in a row the key was interrupted before.
-	Slow        bool
-	Interrupted int `json:",omitzero"`
-	// Reasons are why the key was due.
-	Reasons []workqueue.Reason
+	Since       time.Time
+	Attempt     int  // 1 after a success
+	Slow        bool // it was reported as slow (C9)
+	Interrupted int  `json:",omitzero"` // how often in a row before
+	Reasons     []workqueue.Reason
 }
 
-// Read is something that the controller reads without watching it, and where it stands, in words.
+// Read is something that was given to Reads, and its state in words.
 type Read struct{ What, State string }
 
-// PausedKey is a key that is paused, and by whom: PauseKey, or annotations.
+// PausedKey is a key that is paused, by PauseKey or by annotations.
 type PausedKey[K comparable] struct {
 	Key K
 	By  []string
@@ -72,10 +67,9 @@ type LogLevel[K comparable] struct {
 	Level slog.Level
 }
 
-// Awaiting is a key that waits until its own writes are shown.
+// Awaiting is a key that waits until its own writes are shown (C6).
 type Awaiting[K comparable] struct {
-	Key K
-	// Since is when it was first put off, For what it waits.
+	Key   K
 	Since time.Time
 	For   string
 }
@@ -86,28 +80,32 @@ type LastError[K comparable] struct {
 	Failure
 }
 
-// Snapshot returns a Snapshot[K], all of which encoding/json can write if it can write a K. It is what package debug serves. It
-// copies the whole queue: it is for people and tests, not for each Reconcile.
-func (c *Controller[K]) Snapshot() any {
-	s := Snapshot[K]{Name: c.name, Progress: c.Progress(), Sources: c.Sources(), Queue: c.queue.Snapshot(), OwnEvents: c.own.skipped.Load()}
+// Snapshot returns the state of the controller. It copies the whole queue: use it for people and
+// tests, not in a Reconcile.
+func (c *Controller[K]) Snapshot() Snapshot[K] {
+	workers := c.workers.now()
+	s := Snapshot[K]{
+		Name: c.name, Workers: workers.want, Leading: workers.leading, Term: workers.term,
+		Progress: c.Progress(), Queue: c.queue.Snapshot(), OwnEvents: c.own.skipped.Load(),
+	}
 	s.Paused = s.Queue.Paused
-	if what := c.consistency.takingOver.Load(); what != nil {
+	if what := c.consistency.inherited.waits.Load(); what != nil {
 		s.TakingOver = *what
 	}
-	var slots []*slot[K]
-	slots, s.Workers = c.workers.all()
-	s.Leading, s.Term = c.workers.leads()
-	for _, w := range slots {
-		if r, ok := c.runningOn(w); ok {
-			s.Running = append(s.Running, r)
-		}
+	for _, r := range workers.running() {
+		s.Running = append(s.Running, c.stateOf(r))
 	}
 	for key, r := range c.records.all() {
 		s.add(key, &r)
 	}
-	_, reads := c.inputs.all()
-	for _, r := range reads {
-		s.Reads = append(s.Reads, Read{r.String(), stateOf(r)})
+	s.Sources = []source.State{}
+	for _, i := range c.inputs.all() {
+		if i.source != nil {
+			s.Sources = append(s.Sources, i.source.State())
+			continue
+		}
+		_, state := stateOf(i.Readable)
+		s.Reads = append(s.Reads, Read{i.String(), state})
 	}
 	sortByKey(s.Running, func(r Running[K]) K { return r.Key })
 	sortByKey(s.PausedKeys, func(p PausedKey[K]) K { return p.Key })
@@ -122,7 +120,7 @@ func (s *Snapshot[K]) add(key K, r *record[K]) {
 	if len(r.pausedBy) > 0 {
 		p := PausedKey[K]{Key: key}
 		for _, b := range r.pausedBy {
-			p.By = append(p.By, b.String())
+			p.By = append(p.By, b.text)
 		}
 		slices.Sort(p.By)
 		s.PausedKeys = append(s.PausedKeys, p)
@@ -141,19 +139,118 @@ func (s *Snapshot[K]) add(key K, r *record[K]) {
 	}
 }
 
-// runningOn returns what a worker does, if it does anything.
-func (c *Controller[K]) runningOn(s *slot[K]) (Running[K], bool) {
-	r := s.run.Load()
-	if r == nil {
-		return Running[K]{}, false
-	}
-	limit, _ := c.watchdog.limits()
+func (c *Controller[K]) stateOf(r *running[K]) Running[K] {
+	limit, _ := c.o.limits()
 	return Running[K]{
 		Key: r.item.Key(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Since: c.began.Add(r.since), Attempt: r.item.Attempt(),
 		Slow: c.now()-r.since >= limit, Interrupted: c.records.look(r.item.Key()).interrupted, Reasons: r.item.Reasons(),
-	}, true
+	}
 }
+
+// MarshalJSON writes the Snapshot, for package debug. It fails if encoding/json cannot write a K.
+func (c *Controller[K]) MarshalJSON() ([]byte, error) { return json.Marshal(c.Snapshot()) }
 
 func sortByKey[T, K any](list []T, key func(T) K) {
 	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(fmt.Sprint(key(a)), fmt.Sprint(key(b))) })
+}
+
+// Progress reports whether a controller gets anything done.
+type Progress struct {
+	Ready, Running int // how many keys
+	// LastCompleted is when a Reconcile returned the last time; zero: none has yet.
+	LastCompleted time.Time `json:",omitzero"`
+	// Stalled is how long nothing has begun or returned although keys are ready. It is 0 if none are,
+	// while the controller does not lead, and while it is paused.
+	Stalled time.Duration
+	// Longest is how long the longest Reconcile has been running, and LongestKey its key.
+	Longest    time.Duration
+	LongestKey string `json:",omitempty"`
+}
+
+// Progress returns how the controller gets on. It is cheap, but looks at each worker.
+func (c *Controller[K]) Progress() Progress {
+	workers, now := c.workers.now(), c.now()
+	runs := workers.running()
+	p := Progress{Ready: c.queue.Len().Ready, Running: len(runs)}
+	completed, moved := time.Duration(c.workers.completed.Load()), workers.resumed
+	if len(runs) > 0 {
+		p.Longest, p.LongestKey = now-runs[0].since, fmt.Sprint(runs[0].item.Key())
+		moved = max(moved, runs[len(runs)-1].since)
+	}
+	if completed > 0 {
+		p.LastCompleted = c.began.Add(completed)
+	}
+	if p.Ready > 0 && workers.leading && !c.queue.AllPaused() {
+		p.Stalled = now - max(moved, completed)
+	}
+	return p
+}
+
+// Running describes the keys in progress and for how long, the longest first.
+func (c *Controller[K]) Running() (keys []string) {
+	now := c.now()
+	for _, r := range c.workers.now().running() {
+		keys = append(keys, fmt.Sprintf("%v for %s", r.item.Key(), (now-r.since).Round(time.Millisecond)))
+	}
+	return keys
+}
+
+// Alive returns a check that fails when keys are ready and nothing has begun or completed for the
+// limit (Progress.Stalled), with one sentence that names what holds the workers up. If a liveness
+// probe calls it, it also restarts processes that only wait for something slow. The limit must be
+// positive, and longer than any Reconcile takes.
+func (c *Controller[K]) Alive(limit time.Duration) func() error {
+	return func() error {
+		if limit <= 0 {
+			return fmt.Errorf("controller %q: Alive was given a limit of %s, must be positive", c.name, limit)
+		}
+		p := c.Progress()
+		if p.Stalled < limit {
+			return nil
+		}
+		longest := "none runs"
+		if p.Running > 0 {
+			longest = fmt.Sprintf("that of %s runs since %s", p.LongestKey, time.Now().Add(-p.Longest).Format(time.RFC3339))
+		}
+		return fmt.Errorf("controller %q: keys are ready (%d) and no Reconcile has begun or completed for %s; %s", c.name, p.Ready, p.Stalled, longest)
+	}
+}
+
+// Reconciles reports whether a Reconcile runs on the goroutine of a stack, in the form of
+// runtime.Stack, or has started that goroutine, and of which key. A manager calls it to find what
+// makes a request with a context that is not a Reconcile's.
+func (c *Controller[K]) Reconciles(stack string) (key string, ok bool) {
+	for _, s := range c.workers.now().slots {
+		r := s.run.Load()
+		if r == nil { // then goroutine may not be set yet
+			continue
+		}
+		if strings.HasPrefix(stack, s.goroutine) || strings.Contains(stack, " in "+strings.TrimSpace(s.goroutine)+"\n") {
+			return fmt.Sprint(r.item.Key()), true
+		}
+	}
+	return "", false
+}
+
+// Unsynced describes what the controller watches or Reads and is not synced. It asks each of them.
+func (c *Controller[K]) Unsynced() []string { return c.inputs.unsynced() }
+
+// CatchUp returns nil once the controller's sources have handled everything that the API server had
+// at the call, and what it Reads shows it (see source.CatchingUp). If ctx ends before, the error
+// names what is missing. For a source or Readable without such a method, it waits until that is
+// settled. It lists at the API server: use it in tests and scripts. manager.Manager.Idle calls it.
+func (c *Controller[K]) CatchUp(ctx context.Context) error { return c.named(c.inputs.catchUp(ctx)) }
+
+// Quiet waits for a moment at which no key is ready, held or parked (see workqueue.Queue.Quiet), and
+// returns how many keys were taken until then. If ctx ends before, the error names what is in the
+// way.
+func (c *Controller[K]) Quiet(ctx context.Context) (taken uint64, err error) {
+	taken, err = c.queue.Quiet(ctx)
+	if err == nil {
+		return taken, nil
+	}
+	if !c.workers.now().leading {
+		err = fmt.Errorf("it does not lead, so that nobody takes its keys: %w", err)
+	}
+	return taken, fmt.Errorf("controller %q: %w", c.name, err)
 }

@@ -19,10 +19,10 @@ type spins[K comparable] struct {
 	records *records[K]
 	queue   *workqueue.Queue[K]
 	now     func() time.Duration
-	told    *told
+	log     *repetition
 }
 
-// cause is who has made a key due.
+// cause is what has made a key due.
 type cause uint8
 
 const (
@@ -31,7 +31,7 @@ const (
 	itself
 )
 
-// causeOf returns who has made a key due. why is a write of its own, if that was it.
+// causeOf returns what has made a key due. why is a write of its own, if that was it.
 func (s *spins[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why *ledger.Write) {
 	known, p := of.spin.known, of.past
 	if !known && (p == nil || len(p.awaited) == 0) {
@@ -85,8 +85,7 @@ func (s *spins[K]) slowDown(item workqueue.Item[K], of *record[K], by cause) boo
 	return true
 }
 
-// begin notes that a Reconcile of a key begins, and who has caused it. The log says once that a
-// key spins.
+// begin notes that a Reconcile of a key begins, and its cause. It logs once that a key spins.
 func (s *spins[K]) begin(key K, log *slog.Logger, by cause, why *ledger.Write) {
 	if by == others {
 		s.forget(key)
@@ -100,7 +99,7 @@ func (s *spins[K]) begin(key K, log *slog.Logger, by cause, why *ledger.Write) {
 		r.spin = spin{known: true, row: r.spin.row + 1, last: now}
 		spins = r.spin.row == spinFree
 	})
-	if !spins || !s.told.first("spin", fmt.Sprint(key)) {
+	if !spins || !s.log.once("spin", fmt.Sprint(key)) {
 		return
 	}
 	reason := "its RequeueAfter is shorter than " + spinGap.String()

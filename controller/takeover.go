@@ -7,75 +7,98 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// takeOver waits until every informer that the controller watches or declared shows what was written under the term before, if that
-// was released (L9). It says whether to go on: not, if the controller is to stop meanwhile. After Options.ReadYourWrites it waits no
-// longer, and missing says, whenever it is asked, what is not shown yet.
-func (k *consistency[K]) takeOver(take, work context.Context) (missing func() error, goOn bool) {
-	missing = func() error { return nil }
+// awaitLeader waits until the caches show the writes of the previous term, if that was released
+// (L9), for at most Options.ReadYourWrites. It returns false if the controller is to stop meanwhile.
+func (k *consistency[K]) awaitLeader(take, work context.Context) (goOn bool) {
+	k.inherited.leader.Store(nil)
 	leading := term.Of(work)
 	if leading == nil || leading.Inherited() == nil || k.bound < 0 {
-		return missing, true
+		return true
 	}
 	began, left := time.Now(), leading.Inherited()
 	writes := make([]cache.Written, len(left.Writes))
+	awaited := make([]unseen, len(left.Writes))
 	for i := range left.Writes {
 		writes[i] = written(&left.Writes[i])
+		awaited[i] = unseen{Write: left.Writes[i], resolved: true, instead: writes[i : i+1]}
 	}
-	expired, doubts, goOn := k.await(take, work, func() (gap, error) {
-		k.declared.Locate(writes)
-		return k.behindPredecessor(left, writes)
-	})
+	expired, doubts, goOn := k.await(take, work, &k.inherited.leader, awaited, writes)
 	if !goOn {
-		return missing, false
+		return false
 	}
 	if left.Unknown > 0 {
 		doubts = errors.Join(doubts, fmt.Errorf("%d more writes cannot be waited for: their effect is not known, or the Lease had no room for them", left.Unknown))
 	}
 	if expired {
-		missing = func() error {
-			last, _ := k.behindPredecessor(left, writes) // several Reconciles may ask at once
-			if last == nil {
-				return nil
-			}
-			return fmt.Errorf("written under the term before, and not shown within %s: %s", k.bound, last)
-		}
-		doubts = errors.Join(missing(), doubts)
-		k.logger(work).Warn("leading although it is not shown what was written under the term before", "leader", left.Holder, "err", doubts)
+		doubts = errors.Join(k.missingOf(&k.inherited.leader), doubts)
+		k.logger(work).Warn("took over before the previous leader's writes were visible in the cache", "leader", left.Holder, "err", doubts)
 	}
 	if k.hooks.TookOver != nil {
 		k.hooks.TookOver(hook.TakenOver{Controller: k.name, Took: time.Since(began), Writes: len(left.Writes), Expired: expired, Doubts: doubts})
 	}
-	return missing, true
+	return true
 }
 
-// await returns when behind returns no gap any more, when Options.ReadYourWrites is over, or when the
-// controller is to stop. doubts are what cannot be waited for.
-func (k *consistency[K]) await(take, work context.Context, behind func() (gap, error)) (expired bool, doubts error, goOn bool) {
-	defer k.takingOver.Store(nil)
-	bound := time.NewTimer(k.bound)
-	defer bound.Stop()
+// inherit makes awaitFormer wait for writes.
+func (k *consistency[K]) inherit(writes []ledger.Write) {
+	p := &past{}
+	for _, w := range writes {
+		p.awaited = append(p.awaited, unseen{Write: w})
+	}
+	k.inherited.former.Store(p)
+}
+
+// awaitFormer is awaitLeader for the writes that Inherit was given.
+func (k *consistency[K]) awaitFormer(take, work context.Context) (goOn bool) {
+	former := k.inherited.former.Load()
+	if former == nil || len(former.awaited) == 0 || k.bound < 0 {
+		return true
+	}
+	expired, unknown, goOn := k.await(take, work, &k.inherited.former, former.awaited, nil)
+	if !goOn {
+		return false // a later term waits again
+	}
+	missing := k.missingOf(&k.inherited.former)
+	if missing != nil {
+		k.logger(work).Warn("started before the writes of the controller of this name that was removed were visible in the cache", "missing", missing)
+	}
+	k.tellAwaited(hook.Awaited{Expired: expired, Doubts: errors.Join(missing, unknown)})
+	return true
+}
+
+// await returns when the caches show what is awaited, when Options.ReadYourWrites is over, or when
+// the controller is to stop. In the first two cases it stores what it gave up in result. doubts are
+// what cannot be waited for. It locates writes, which may be hashed.
+func (k *consistency[K]) await(take, work context.Context, result *atomic.Pointer[past], awaited []unseen, writes []cache.Written) (expired bool, doubts error, goOn bool) {
+	defer k.inherited.waits.Store(nil)
+	p := &past{awaited: awaited}
+	bound := time.After(k.bound)
 	for checks := 0; ; checks++ {
-		last, doubts := behind()
+		k.declared.Locate(writes)
+		last, doubts := k.outstanding(work, p)
 		if last == nil {
+			result.Store(&past{givenUp: p.unsure})
 			return false, doubts, true
 		}
 		says := last.String()
-		k.takingOver.Store(&says)
+		k.inherited.waits.Store(&says)
 		shown := make(chan struct{}, 1)
 		unnotify := last.Notify(func() { shown <- struct{}{} }) // once
-		again := time.NewTimer(time.Second << min(checks, 10))
 		goOn := true
 		select {
 		case <-shown:
-		case <-again.C:
-		case <-bound.C:
+		case <-time.After(time.Second << min(checks, 10)):
+		case <-bound:
 			expired = true
 		case <-take.Done():
 			goOn = false
@@ -83,23 +106,51 @@ func (k *consistency[K]) await(take, work context.Context, behind func() (gap, e
 			goOn = false
 		}
 		unnotify()
-		again.Stop()
+		if expired {
+			result.Store(&past{givenUp: p.awaited})
+		}
 		if expired || !goOn {
 			return expired, doubts, goOn
 		}
 	}
 }
 
-// behindPredecessor returns the last write of the term before that an informer does not show yet, and why some cannot be waited for.
-func (k *consistency[K]) behindPredecessor(left *term.Handover, writes []cache.Written) (last gap, doubts error) {
-	for i := range writes {
-		missing, why := k.declared.Behind(writes[i])
-		switch {
-		case missing != nil:
-			last = missing
-		case why != nil:
-			doubts = errors.Join(doubts, fmt.Errorf("%s: %w", &left.Writes[i], why))
+// missingOf names what a predecessor has written, was given up, and is not shown now.
+func (k *consistency[K]) missingOf(before *atomic.Pointer[past]) error {
+	p := before.Load()
+	if p == nil || len(p.givenUp) == 0 {
+		return nil
+	}
+	return k.stillMissing(&past{givenUp: slices.Clone(p.givenUp)}) // a copy: others ask at the same time
+}
+
+// inheritedMissing is missingOf for both predecessors.
+func (k *consistency[K]) inheritedMissing() error {
+	return errors.Join(k.missingOf(&k.inherited.leader), k.missingOf(&k.inherited.former))
+}
+
+// unshown returns the writes of the last Reconcile of each key that the caches do not show yet.
+func (k *consistency[K]) unshown() []ledger.Write {
+	var writes []ledger.Write
+	var pasts []*past
+	for _, r := range k.records.all() {
+		if r.past != nil {
+			pasts = append(pasts, r.past)
 		}
 	}
-	return last, doubts
+	if former := k.inherited.former.Load(); former != nil {
+		pasts = append(pasts, former)
+	}
+	for _, p := range pasts {
+		all := p.awaited
+		if p.answers != nil {
+			all, _ = awaited(p.answers)
+		}
+		for _, w := range slices.Concat(all, p.givenUp) {
+			if missing, unknown := k.gapOf(&w); missing != nil || unknown != nil {
+				writes = append(writes, w.Write)
+			}
+		}
+	}
+	return writes
 }

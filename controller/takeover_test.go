@@ -131,7 +131,7 @@ func firstReconcileAfter(t *testing.T, write func(*rig) []ledger.Write, at time.
 			r.mu.Lock()
 			early := len(r.at) > 0
 			r.mu.Unlock()
-			if s := r.control.Snapshot().(controller.Snapshot[types.NamespacedName]); early || s.TakingOver == "" {
+			if s := r.control.Snapshot(); early || s.TakingOver == "" {
 				t.Errorf("reconciled already: %t; taking over: %q", early, s.TakingOver)
 			}
 		}
@@ -152,7 +152,7 @@ func firstReconcileAfter(t *testing.T, write func(*rig) []ledger.Write, at time.
 		if e.Controller != "test" || e.Took != at || e.Writes != len(writes) || e.Expired || !strings.Contains(doubt, doubtful) || (doubtful == "") != (doubt == "") {
 			t.Errorf("told %+v", e)
 		}
-		if s := r.control.Snapshot().(controller.Snapshot[types.NamespacedName]); s.TakingOver != "" {
+		if s := r.control.Snapshot(); s.TakingOver != "" {
 			t.Errorf("taking over: %q", s.TakingOver)
 		}
 	})

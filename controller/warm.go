@@ -6,16 +6,22 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// Warm keeps the controller current until ctx is done: its sources run and fill the queue, whether anybody takes from it or
-// not. It joins the sources, shuts the queue down, and returns nil, or an error that names the source that could not start, or
-// what cannot be read. A controller is warmed once.
+// Warm keeps the controller current until ctx is done: its sources run and fill the queue, whether
+// workers take from it or not. It joins the sources, shuts the queue down, and returns nil, or an
+// error that names the source that could not start, or what cannot be read. Call it once.
 func (c *Controller[K]) Warm(ctx context.Context) error {
 	if err := c.claim(); err != nil {
 		return err
@@ -23,16 +29,17 @@ func (c *Controller[K]) Warm(ctx context.Context) error {
 	return c.warm(ctx)
 }
 
-// Run warms and leads at once, until ctx is done: for a controller without a manager. It leads under the term of leadership that ctx
-// carries, if there is one (term.With, leaderelection.Observe); else the log and the snapshot say that there is none. Whoever runs the cache must keep it
-// running until Run has returned. Running Reconciles may go on for Options.Grace after ctx is done, then their context is
-// cancelled. Run returns when everything that it started has.
+// Run warms and leads at once, until ctx is done: for a controller without a manager. It leads under
+// the term of leadership of ctx, if there is one (term.With, leaderelection.Observe); else the log
+// and the snapshot report that there is none. Keep the cache running until Run has returned. Running
+// Reconciles may go on for Options.Grace after ctx is done; then their context ends. Run returns when
+// everything that it started has.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
 	if err := c.claim(); err != nil {
-		return errors.Join(c.named(err)...)
+		return c.named(err)
 	}
 	warm, cool := context.WithCancel(context.WithoutCancel(ctx))
 	defer cool()
@@ -51,17 +58,14 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	}
 	err := c.Lead(take, work)
 	cool()
-	return errors.Join(c.named(errors.Join(err, <-warmed))...)
+	return c.named(errors.Join(err, <-warmed))
 }
 
 // claim makes sure that the controller is warmed once.
 func (c *Controller[K]) claim() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.warmed {
+	if c.warmed.Swap(true) {
 		return errors.New("it has run before; make a new one")
 	}
-	c.warmed = true
 	return nil
 }
 
@@ -79,7 +83,7 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 			c.o.Hooks.Stopped(hook.ControllerStopped{Controller: c.name, Of: c})
 		}
 	}()
-	if watches, _ := c.inputs.all(); len(watches) == 0 {
+	if !slices.ContainsFunc(c.inputs.all(), func(i *input[K]) bool { return i.source != nil }) {
 		c.logger(ctx).Warn("the controller watches nothing, so no key becomes due unless the program adds it to the controller's Queue(); call Watch")
 	}
 	defer c.inputs.declared.Attach(cache.User{Relisted: c.consistency.relisted, Recovered: c.consistency.recovered, Reconciles: c.Reconciles})()
@@ -87,8 +91,8 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 	defer stop(nil)
 	w := &warming[K]{controller: c, log: c.logger(ctx), failed: stop}
 	w.hooks = w.sourceHooks()
-	end := c.inputs.run(func(s *watching[K]) { w.start(running, s) })
-	if c.inputs.settled(running, func(r Readable, settled chan<- struct{}) { w.oversee(running, r, settled) }) {
+	end := c.inputs.run(func(i *input[K]) { w.start(running, i) })
+	if c.inputs.awaitSettled(running) {
 		close(c.synced)
 	}
 	<-running.Done()
@@ -98,4 +102,130 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 		return cause
 	}
 	return nil
+}
+
+// warming is one call of Warm.
+type warming[K comparable] struct {
+	controller *Controller[K]
+	log        *slog.Logger
+	hooks      *hook.Source
+	failed     func(error) // ends Warm
+	running    sync.WaitGroup
+}
+
+// start starts an input. It is called under the mutex of inputs.
+func (m *warming[K]) start(ctx context.Context, w *input[K]) {
+	ctx, stop := context.WithCancel(ctx)
+	w.stop = stop
+	m.running.Go(func() {
+		defer stop()
+		if w.source == nil {
+			m.settle(ctx, w)
+		} else {
+			m.watch(ctx, w)
+		}
+	})
+}
+
+// watch runs a source until ctx ends. If the source fails, it ends Warm.
+func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
+	c := m.controller
+	var overseen sync.WaitGroup
+	q := &observed[K]{Queue: c.queue, pauses: &c.pauses, interrupts: &c.interrupts, source: w.source, ignore: c.o.IgnoreAnnotations}
+	w.err = named(w.source, fmt.Errorf("the source %w", run.ErrExited)) // unless run returns
+	started := hook.SourceRun{Controller: c.name, Source: w.source.String()}
+	if m.hooks.Started != nil {
+		m.hooks.Started(started)
+	}
+	defer func() {
+		if run.Closed(w.removed) || ctx.Err() == nil {
+			q.forget() // at the end of Warm, paused keys stay paused
+		}
+		if w.err != nil && !run.Closed(w.removed) {
+			m.failed(w.err)
+		}
+		w.stop()
+		overseen.Wait()
+		if m.hooks.Stopped != nil {
+			m.hooks.Stopped(started)
+		}
+		close(w.ended)
+	}()
+	w.err = named(w.source, m.run(ctx, w, q, &overseen))
+}
+
+// run validates and runs a source. It makes a panic an error.
+func (m *warming[K]) run(ctx context.Context, w *input[K], q source.Queue[K], overseen *sync.WaitGroup) (err error) {
+	defer run.Recover(&err)
+	if err := w.source.Validate(); err != nil { // Watch may have come after the controller's Validate
+		return err
+	}
+	overseen.Go(func() { m.settle(ctx, w) })
+	err = w.source.Run(ctx, q, m.hooks)
+	if err == nil && ctx.Err() == nil && !isSynced(ctx, w.source) {
+		return errors.New("the source has ended before it was synced")
+	}
+	return err
+}
+
+// patience is after how long the log says what keeps the workers waiting, the first time.
+const patience = 10 * time.Second
+
+// settle closes what.settled when workers need not wait for an input, and logs its trouble. If the input
+// cannot be read, it ends Warm.
+func (m *warming[K]) settle(ctx context.Context, what *input[K]) {
+	log := m.log.With("source", what.String())
+	for pause := patience; ; pause = time.Minute {
+		limited, cancel := context.WithTimeout(ctx, pause)
+		err := what.Settled(limited)
+		late := limited.Err() != nil
+		cancel()
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if !late {
+			m.failed(named(what, err))
+			return
+		}
+		phase, state := stateOf(what.Readable) //nolint:contextcheck // it asks without waiting
+		switch {
+		case phase != hook.NotStarted:
+			log.Warn("the workers wait until a source is synced", "state", state)
+		case m.controller.repetition.once("not started", what.String()):
+			log.Warn("the workers wait for a handle whose cache does not run; run that cache, or take the handle from the manager's Cache()")
+		}
+	}
+	trouble := what.Stale()
+	if trouble != nil {
+		log.Warn("a source is not synced; the workers do not wait for it", "err", trouble)
+	}
+	close(what.settled)
+	if trouble != nil && what.WaitForSync(ctx) == nil && what.Stale() == nil {
+		log.Info("a source is synced now")
+	}
+}
+
+// sourceHooks are Options.SourceHooks, and the log.
+func (m *warming[K]) sourceHooks() *hook.Source {
+	c, log := m.controller, m.log
+	logged := &hook.Source{
+		HandlerFailed: func(f hook.SourceFailure) {
+			if args, ok := c.repetition.few("handler of "+f.Source, "source", f.Source, "object", f.Object, "err", f.Err); ok {
+				log.Error("a handler failed; the event is tried again", args...)
+			}
+		},
+		HandlerBlocked: func(b hook.SourceBlocked) {
+			if c.repetition.once("blocked", b.Source, b.Where) {
+				log.Warn("a handler blocks, so the source delivers no events; return from it, and do slow work in Reconcile",
+					"source", b.Source, "after", b.After.String(), "in", b.Where, "stack", b.Stack)
+			}
+		},
+		PollFailed: func(f hook.SourceFailure) {
+			log.Error("a poll failed; it is tried again", "source", f.Source, "err", f.Err)
+		},
+	}
+	return logged.With(c.o.SourceHooks.For(c.name))
 }

@@ -36,7 +36,7 @@ func TestUnwatch(t *testing.T) {
 		stop := start(t, c)
 		synctest.Wait()
 		ok(t, c.Unwatch(t.Context(), first))
-		if states := c.Sources(); len(states) != 1 || states[0].Source != "Fake(second)" {
+		if states := c.Snapshot().Sources; len(states) != 1 || states[0].Source != "Fake(second)" {
 			t.Errorf("the sources are %v", states)
 		}
 		if !first.ended.Load() || second.ended.Load() {

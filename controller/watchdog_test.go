@@ -70,7 +70,7 @@ func TestC9_ASlowReconcileIsReportedOnceWithItsStack(t *testing.T) {
 		if len(all) != 1 {
 			t.Fatalf("reported: %+v", all)
 		}
-		r := c.Snapshot().(controller.Snapshot[string]).Running
+		r := c.Snapshot().Running
 		if len(r) != 1 || !r[0].Slow || r[0].Key != "slow" {
 			t.Fatalf("running: %+v", r)
 		}
@@ -224,7 +224,7 @@ func TestC9_NoDeadlineUnlessAskedFor(t *testing.T) {
 		stop := start(t, c)
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
-		if got := c.Snapshot().(controller.Snapshot[string]); got.LastErrors != nil || got.Progress.LastCompleted.IsZero() {
+		if got := c.Snapshot(); got.LastErrors != nil || got.Progress.LastCompleted.IsZero() {
 			t.Errorf("got %+v", got)
 		}
 		ok(t, stop())

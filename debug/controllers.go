@@ -14,8 +14,8 @@ import (
 type Controller interface {
 	// Name is unique among the controllers shown.
 	Name() string
-	// Snapshot returns a copy of the state that encoding/json can write.
-	Snapshot() any
+	// MarshalJSON writes the state of this moment.
+	json.Marshaler
 }
 
 // Controllers serves GET / as the JSON list of the controllers' names, and GET /NAME as the JSON of one's snapshot, taken at
@@ -36,7 +36,7 @@ func Controllers(controllers ...Controller) http.Handler {
 			http.Error(w, fmt.Sprintf("no controller is named %q; there are %q", r.PathValue("name"), names), http.StatusNotFound)
 			return
 		}
-		write(w, c.Snapshot())
+		write(w, c)
 	})
 	return mux
 }

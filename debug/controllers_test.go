@@ -22,8 +22,9 @@ type fixed struct {
 	state any
 }
 
-func (f fixed) Name() string  { return f.name }
-func (f fixed) Snapshot() any { return f.state }
+func (f fixed) Name() string { return f.name }
+
+func (f fixed) MarshalJSON() ([]byte, error) { return json.Marshal(f.state) }
 
 func get(t *testing.T, h http.Handler, method, path string) *httptest.ResponseRecorder {
 	t.Helper()

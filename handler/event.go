@@ -4,38 +4,25 @@
 package handler
 
 import (
-	"fmt"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // Op is what happened to an object.
-type Op uint8
+type Op string
 
 const (
 	// Create: the object is new to us. It may be old: the initial list comes as creates.
-	Create Op = iota + 1
+	Create Op = "create"
 	// Update: the object changed, or a resync brought it again unchanged.
-	Update
+	Update Op = "update"
 	// Delete: the object is gone.
-	Delete
+	Delete Op = "delete"
 )
 
-// String returns the operation in lower case.
-func (o Op) String() string {
-	switch o {
-	case Create:
-		return "create"
-	case Update:
-		return "update"
-	case Delete:
-		return "delete"
-	default:
-		return fmt.Sprintf("Op(%d)", uint8(o))
-	}
-}
+// String returns the operation.
+func (o Op) String() string { return string(o) }
 
 // Object is what events are about.
 type Object interface {
@@ -52,7 +39,7 @@ type Event struct {
 	New Object
 	// Initial marks the creates that stand for the initial list.
 	Initial bool
-	// Stale marks a Delete that was missed and only noticed later: Old may lack the object's last changes.
+	// Stale marks a Delete that was noticed later: Old may lack the object's last changes.
 	Stale bool
 }
 
@@ -64,7 +51,7 @@ func (e Event) Object() Object {
 	return e.Old
 }
 
-// states returns the states that the event has, the old one first; of a resync, which has one state twice, that one.
+// states returns the states that the event has, the old one first. A resync has one.
 func (e Event) states() []Object {
 	switch {
 	case e.Old == nil:

@@ -8,36 +8,37 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 )
 
-// Filter drops events that cannot matter. Creates and deletes should always be kept unless the filter is about the object
-// itself: a dropped one is never seen again.
+// Filter drops events that cannot matter. Keep creates and deletes, unless the filter is about the
+// object itself: no other event brings back a dropped one.
 type Filter interface {
-	// Keep says whether the event goes on to the handler.
+	// Keep reports whether the event goes on to the handler.
 	Keep(e Event) bool
 	// String names the filter in reports.
 	String() string
 }
 
-// Change is a filter that keeps creates, deletes, replacements by a new object of the same name, and those updates that
-// changed a certain part of the object.
-type Change uint8
-
+// These filters keep creates, deletes, replacements by a new object of the same name, and those
+// updates that changed a certain part of the object.
 const (
-	// GenerationChanged drops updates of status and metadata only: the API server counts up metadata.generation when the
-	// spec changes and when a deletion is requested. Use it on what is reconciled, not on what is waited for. Of kinds that
-	// have no generation, such as ConfigMap and Secret, it keeps every update.
-	GenerationChanged Change = iota + 1
+	// GenerationChanged drops updates of status and metadata only: the API server counts up
+	// metadata.generation when the spec changes and when a deletion is requested. Use it on what is
+	// reconciled, not on what is waited for. Of kinds that have no generation, such as ConfigMap and
+	// Secret, it keeps every update.
+	GenerationChanged change = "generation changed"
 	// LabelsChanged drops updates that left the labels alone.
-	LabelsChanged
+	LabelsChanged change = "labels changed"
 	// AnnotationsChanged drops updates that left the annotations alone.
-	AnnotationsChanged
+	AnnotationsChanged change = "annotations changed"
 	// ResourceVersionChanged drops resyncs, which bring every object again as it is.
-	ResourceVersionChanged
+	ResourceVersionChanged change = "resource version changed"
 )
 
-// Keep implements Filter.
-func (c Change) Keep(e Event) bool {
+type change string
+
+func (c change) Keep(e Event) bool {
 	if e.Old == nil || e.New == nil || e.Old.GetUID() != e.New.GetUID() {
 		return true
 	}
@@ -48,56 +49,27 @@ func (c Change) Keep(e Event) bool {
 		return !maps.Equal(e.Old.GetLabels(), e.New.GetLabels())
 	case AnnotationsChanged:
 		return !maps.Equal(e.Old.GetAnnotations(), e.New.GetAnnotations())
-	case ResourceVersionChanged:
+	default:
 		return e.Old.GetResourceVersion() != e.New.GetResourceVersion()
-	default:
-		return true
 	}
 }
 
-// CheckType refuses a value that is none of the constants.
-func (c Change) CheckType(Object) error {
-	if c < GenerationChanged || c > ResourceVersionChanged {
-		return fmt.Errorf("handler.%s is not a filter: use one of the constants", c)
-	}
-	return nil
-}
+func (c change) String() string { return string(c) }
 
-// String names the filter.
-func (c Change) String() string {
-	switch c {
-	case GenerationChanged:
-		return "generation changed"
-	case LabelsChanged:
-		return "labels changed"
-	case AnnotationsChanged:
-		return "annotations changed"
-	case ResourceVersionChanged:
-		return "resource version changed"
-	default:
-		return fmt.Sprintf("Change(%d)", uint8(c))
-	}
-}
-
-// Where keeps the events for which keep returns true. old is nil for a create, new for a delete. Reports call it by its type;
-// Named gives it a better name.
+// Where keeps the events for which keep returns true. old is nil for a create, new for a delete.
+// Reports call it by its type; Named gives it a better name.
 func Where[T Object](keep func(old, new T) bool) Filter {
-	return where[T]{keep: keep, name: "where(" + reflect.TypeFor[T]().String() + ")"}
+	return where[T]{keep, "where(" + reflect.TypeFor[T]().String() + ")"}
 }
 
 type where[T Object] struct {
 	keep func(old, new T) bool
-	name string
+	name string // made once, not for each event
 }
 
 func (w where[T]) Keep(e Event) bool {
-	var before, after T
-	if e.Old != nil {
-		before, _ = e.Old.(T) // CheckType has seen the type
-	}
-	if e.New != nil {
-		after, _ = e.New.(T)
-	}
+	before, _ := e.Old.(T) // CheckType has seen the type
+	after, _ := e.New.(T)
 	return w.keep(before, after)
 }
 
@@ -110,3 +82,77 @@ func (w where[T]) CheckType(example Object) error {
 }
 
 func (w where[T]) String() string { return w.name }
+
+// And keeps what every one of the filters keeps. A source with several filters does the same, and
+// counts for each what it dropped; use And inside Or and Not.
+func And(filters ...Filter) Filter { return combine("and", filters) }
+
+// Or keeps what at least one of the filters keeps:
+//
+//	handler.Or(handler.GenerationChanged, handler.AnnotationsChanged)
+func Or(filters ...Filter) Filter { return combine("or", filters) }
+
+// Not keeps what f drops. GenerationChanged and its like keep creates and deletes: Not of one drops
+// them.
+func Not(f Filter) Filter {
+	return &combination{op: "not", parts: []Filter{f}, name: "not " + nameOf(f)}
+}
+
+// Named gives a filter another name in reports.
+func Named(name string, f Filter) Filter {
+	return &combination{op: "named", parts: []Filter{f}, name: name}
+}
+
+// combination is a filter made of others. It makes its name once, not for each event.
+type combination struct {
+	op    string // and, or, not, named
+	parts []Filter
+	name  string
+}
+
+func combine(op string, filters []Filter) Filter {
+	names := make([]string, len(filters))
+	for i, f := range filters {
+		names[i] = nameOf(f)
+	}
+	return &combination{op: op, parts: filters, name: "(" + strings.Join(names, " "+op+" ") + ")"}
+}
+
+func nameOf(f Filter) string {
+	if f == nil {
+		return "nil"
+	}
+	return f.String()
+}
+
+func (c *combination) Keep(e Event) bool {
+	if c.op == "not" {
+		return !c.parts[0].Keep(e)
+	}
+	for _, f := range c.parts {
+		if keep := f.Keep(e); keep == (c.op == "or") {
+			return keep
+		}
+	}
+	return c.op != "or"
+}
+
+func (c *combination) CheckType(example Object) error {
+	if len(c.parts) == 0 {
+		return fmt.Errorf("a filter that combines others with %q was given none", c.op)
+	}
+	if c.name == "" {
+		return errors.New("handler.Named was given no name")
+	}
+	var wrong []error
+	for _, f := range c.parts {
+		if f == nil {
+			wrong = append(wrong, fmt.Errorf("a part of the filter %q is nil", c.name))
+		} else if t, ok := f.(TypeChecker); ok {
+			wrong = append(wrong, t.CheckType(example))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+func (c *combination) String() string { return c.name }

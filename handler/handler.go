@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Handler says which keys an event makes due. It must be safe for concurrent use and should not block for long: it holds
-// up the other events of its source. An error means that the keys are not known: the source tries the event again.
+// Handler returns the keys that an event makes due. It must be safe for concurrent use and should
+// not block for long: it holds up the other events of its source. If it returns an error, the source
+// tries the event again.
 type Handler[K comparable] interface {
 	Keys(ctx context.Context, e Event) ([]K, error)
 }
@@ -24,24 +26,18 @@ type Func[K comparable] func(ctx context.Context, e Event) ([]K, error)
 // Keys calls f.
 func (f Func[K]) Keys(ctx context.Context, e Event) ([]K, error) { return f(ctx, e) }
 
-// CheckType refuses a nil function.
-func (f Func[K]) CheckType(Object) error {
-	if f == nil {
-		return errors.New("handler.Func is nil")
-	}
-	return nil
-}
-
-// TypeChecker is what a Handler or a Filter may implement to refuse a source of the wrong type before anything runs.
+// TypeChecker is what a Handler or a Filter may implement to refuse a source of the wrong type
+// before anything runs.
 type TypeChecker interface {
-	// CheckType returns an error that names both types if events about objects like example are not for it.
+	// CheckType returns an error that names both types if the type of example is wrong.
 	CheckType(example Object) error
 }
 
-// Identity is what a Handler implements if an object has a key of its own: if what is reconciled under that key is the object. What
-// its annotations ask of the controller is then heeded, whatever the filters drop. Self implements it.
+// Identity is what a Handler implements if its keys name the objects themselves, as those of Self
+// do. The controller then heeds the objects' annotations, whatever the filters drop.
 type Identity[K comparable] interface {
-	// Identity returns the object's own key, or false if it has none. It is called for each event, once, and must be quick.
+	// Identity returns the object's own key, or false if it has none. It is called once for each event
+	// and must be quick.
 	Identity(o Object) (key K, ok bool)
 }
 
@@ -56,8 +52,8 @@ func (self) Keys(_ context.Context, e Event) ([]types.NamespacedName, error) {
 
 func (self) Identity(o Object) (types.NamespacedName, bool) { return keyOf(o), true }
 
-// Funcs makes a Handler of a function for each operation. What has no function makes nothing due. Who has to know more, such
-// as whether a create is one of the initial list, makes a Func of the whole event instead.
+// Funcs makes a Handler of a function for each operation. An operation without a function makes
+// nothing due. To see the whole event, such as whether a create is of the initial list, use Func.
 type Funcs[T Object, K comparable] struct {
 	// Create is called for an object that is new to us. The initial list comes as creates.
 	Create func(ctx context.Context, obj T) ([]K, error)
@@ -81,11 +77,8 @@ func (f Funcs[T, K]) Keys(ctx context.Context, e Event) ([]K, error) {
 	if err != nil {
 		return nil, err
 	}
-	after, err := as[T](e.New)
-	if err != nil {
-		return nil, err
-	}
-	return f.Update(ctx, before, after)
+	update := func(ctx context.Context, after T) ([]K, error) { return f.Update(ctx, before, after) }
+	return call(ctx, update, e.New)
 }
 
 func call[T Object, K comparable](ctx context.Context, f func(context.Context, T) ([]K, error), obj Object) ([]K, error) {
@@ -115,4 +108,59 @@ func as[T Object](obj Object) (T, error) {
 		return t, fmt.Errorf("a function of %s was given to a source of %T", reflect.TypeFor[T](), obj)
 	}
 	return t, nil
+}
+
+// Map makes due the keys that f returns for an object. It maps both states of an update: a reference
+// that was dropped makes its former target due.
+func Map[T Object, K comparable](f func(ctx context.Context, obj T) ([]K, error)) Handler[K] {
+	return mapper[T, K](f)
+}
+
+type mapper[T Object, K comparable] func(ctx context.Context, obj T) ([]K, error)
+
+func (m mapper[T, K]) Keys(ctx context.Context, e Event) ([]K, error) {
+	var keys []K
+	for _, obj := range e.states() {
+		t, err := as[T](obj)
+		if err != nil {
+			return nil, err
+		}
+		more, err := m(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		keys = union(keys, more)
+	}
+	return keys, nil
+}
+
+func (m mapper[T, K]) CheckType(example Object) error {
+	_, err := as[T](example)
+	return err
+}
+
+// few is how many keys union compares one by one.
+const few = 16
+
+// union returns the keys of both, each once. It does not change b, which is the user's.
+func union[K comparable](a, b []K) []K {
+	if len(a)+len(b) <= few {
+		for _, k := range b {
+			if !slices.Contains(a, k) {
+				a = append(a, k)
+			}
+		}
+		return a
+	}
+	seen := make(map[K]struct{}, len(a)+len(b))
+	for _, k := range a {
+		seen[k] = struct{}{}
+	}
+	for _, k := range b {
+		if _, ok := seen[k]; !ok {
+			seen[k] = struct{}{}
+			a = append(a, k)
+		}
+	}
+	return a
 }

@@ -69,7 +69,7 @@ func TestChange(t *testing.T) {
 	x := map[string]string{"x": "x"}
 	for _, c := range []struct {
 		name   string
-		filter handler.Change
+		filter handler.Filter
 		event  handler.Event
 		keep   bool
 	}{
@@ -84,7 +84,6 @@ func TestChange(t *testing.T) {
 		{"annotations: one more", handler.AnnotationsChanged, update(pod(), pod(annotations(x))), true},
 		{"version: a resync", handler.ResourceVersionChanged, update(pod(), pod()), false},
 		{"version: a change", handler.ResourceVersionChanged, update(pod(), pod(version("2"))), true},
-		{"unknown", handler.Change(99), update(pod(), pod()), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := c.filter.Keep(c.event); got != c.keep {
@@ -108,7 +107,7 @@ func TestChange(t *testing.T) {
 func TestFilterNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range []handler.Filter{
-		handler.GenerationChanged, handler.LabelsChanged, handler.AnnotationsChanged, handler.ResourceVersionChanged, handler.Change(9),
+		handler.GenerationChanged, handler.LabelsChanged, handler.AnnotationsChanged, handler.ResourceVersionChanged,
 		handler.Where(func(_, _ *corev1.Pod) bool { return true }),
 	} {
 		if f.String() == "" || seen[f.String()] {
@@ -249,8 +248,8 @@ func TestCheckType(t *testing.T) {
 		}
 	}
 	for _, nothing := range []any{
-		handler.Owner(nil), handler.Owner((*site)(nil)), handler.Func[string](nil), handler.Map[*corev1.Pod, string](nil), handler.Where[*corev1.Pod](nil), handler.Change(0), handler.Change(77),
-		handler.Funcs[*corev1.Pod, string]{}, handler.And(), handler.Or(), handler.Or(handler.LabelsChanged, nil), handler.Not(nil), handler.Not(handler.Change(7)), handler.Named("", handler.LabelsChanged), handler.Named("nothing", nil),
+		handler.Owner(nil), handler.Owner((*site)(nil)), handler.Where[*corev1.Pod](nil),
+		handler.Funcs[*corev1.Pod, string]{}, handler.And(), handler.Or(), handler.Or(handler.LabelsChanged, nil), handler.Not(nil), handler.Named("", handler.LabelsChanged), handler.Named("nothing", nil),
 	} {
 		if c, ok := nothing.(handler.TypeChecker); !ok || c.CheckType(pod()) == nil {
 			t.Errorf("a %T of nothing passes", nothing)
@@ -265,7 +264,7 @@ func TestEvent(t *testing.T) {
 	if e := update(pod(), pod(version("2"))); e.Object().GetResourceVersion() != "2" || e.Key() != key("default", "a") {
 		t.Errorf("got %v, %v", e.Object(), e.Key())
 	}
-	for op, want := range map[handler.Op]string{handler.Create: "create", handler.Update: "update", handler.Delete: "delete", 9: "Op(9)"} {
+	for op, want := range map[handler.Op]string{handler.Create: "create", handler.Update: "update", handler.Delete: "delete"} {
 		if op.String() != want {
 			t.Errorf("got %q, want %q", op, want)
 		}

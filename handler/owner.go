@@ -19,19 +19,18 @@ import (
 type Kind interface {
 	// GroupVersionKind returns the kind.
 	GroupVersionKind() schema.GroupVersionKind
-	// Namespaced says whether objects of the kind live in namespaces. It makes no request: an error means that it is not known
-	// yet.
+	// Namespaced reports whether objects of the kind live in namespaces. It makes no request: an error
+	// means that the scope is not known yet.
 	Namespaced() (bool, error)
 }
 
-// Owner makes the controlling owner due if it is of the given kind, in any version of its group. The owner is looked up in
-// the old and in the new state, so that the former owner of an object that changed hands is due as well. An event that comes
-// before the scope of the owner's kind is known is tried again, as every event whose handler fails. Where an apply sets no owner
-// reference (cache.Handle.OwnerRef makes one), or one that is not the controller's, nothing is due: see AnyOwner.
+// Owner makes the controlling owner due if it is of the given kind, in any version of its group. It
+// looks at the old and the new state: the former owner of an object that changed hands is due, too.
+// An event that comes before the scope of the owner's kind is known is tried again. For owner
+// references that are not the controller's, use AnyOwner; cache.Handle.OwnerRef makes one that is.
 func Owner(of Kind) Handler[types.NamespacedName] { return owner{kind: of} }
 
-// AnyOwner is Owner for all owner references, of which an object may have several, and not only the controlling one. What
-// controllerutil.SetOwnerReference and kubectl make are such references.
+// AnyOwner is Owner for all owner references, such as those of controllerutil.SetOwnerReference.
 func AnyOwner(of Kind) Handler[types.NamespacedName] { return owner{kind: of, any: true} }
 
 type owner struct {
@@ -70,7 +69,7 @@ func (o owner) Keys(_ context.Context, e Event) ([]types.NamespacedName, error) 
 	return keys, nil
 }
 
-// follows says whether a reference is to an owner of our kind, whatever the version.
+// follows reports whether a reference is to an owner of our kind, in any version.
 func (o owner) follows(ref metav1.OwnerReference) bool {
 	want := o.kind.GroupVersionKind()
 	if ref.Kind != want.Kind || !o.any && (ref.Controller == nil || !*ref.Controller) {

@@ -5,12 +5,12 @@ package source
 
 import (
 	"context"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // blockedAfter is how often a source looks whether its handler is still in the same call, and so
@@ -53,16 +53,12 @@ func (c *calls) watch(ctx context.Context, source string, hooks *hook.Source) {
 // findCall returns where a handler is, and the stack of its goroutine. Where several sources call
 // theirs at this moment, it may be another source's: a stack does not show whose it is.
 func findCall() (where, stack string) {
-	for one := range strings.SplitSeq(allStacks(), "\n\n") {
-		if frame := callFrame(one); frame != "" {
-			where, stack = frame, one
-			break
+	for stack := range strings.SplitSeq(run.Stacks(), "\n\n") {
+		if frame := callFrame(stack); frame != "" {
+			return frame, run.Shorten(stack)
 		}
 	}
-	if len(stack) > mostStack {
-		stack = stack[:mostStack] + "\n...more was left out"
-	}
-	return where, stack
+	return "", ""
 }
 
 // callFrame returns the function, with file and line, that a source has called in a goroutine's
@@ -71,7 +67,7 @@ func callFrame(stack string) (frame string) {
 	lines := strings.Split(stack, "\n")
 	for i := 1; i+1 < len(lines); i += 2 {
 		name := lines[i]
-		if strings.HasPrefix(name, "github.com/setpoint-dev/setpoint/source.(*delivery[") && strings.Contains(name, ").ask(") {
+		if strings.HasPrefix(name, "github.com/setpoint-dev/setpoint/source.(*feed[") && strings.Contains(name, ").ask(") {
 			return frame
 		}
 		if !strings.HasPrefix(name, "github.com/setpoint-dev/setpoint/handler.") {
@@ -80,18 +76,4 @@ func callFrame(stack string) (frame string) {
 		}
 	}
 	return ""
-}
-
-const (
-	mostStacks = 64 << 20 // bytes of all goroutines' stacks that are looked through
-	mostStack  = 16 << 10 // bytes of one that are reported
-)
-
-func allStacks() string {
-	for size := 256 << 10; ; size *= 2 {
-		buf := make([]byte, size)
-		if n := runtime.Stack(buf, true); n < size || size >= mostStacks {
-			return string(buf[:n])
-		}
-	}
 }

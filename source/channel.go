@@ -7,38 +7,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Channel is a source of events that the program brings from elsewhere: a webhook, a message queue, another informer. NewChannel
-// makes one. It holds a bounded number of events; whoever sends chooses what happens when it is full: [Channel.Send] waits,
-// [Channel.TrySend] drops and counts. Events go to the handler one by one, in the order in which they came. One whose handler
-// fails is tried again, with backoff, while others go on; it takes up room until then.
+// Channel is a source of events that the program brings from elsewhere: a webhook, a message queue,
+// another informer. It holds a bounded number of events. When it is full, [Channel.Send] waits and
+// [Channel.TrySend] drops and counts. Events go to the handler one by one, in order. An event whose
+// handler fails is tried again, with backoff, while others go on; it takes up room until then.
 type Channel[E any, K comparable] struct {
-	name    string
-	keys    func(ctx context.Context, event E) ([]K, error)
-	room    chan struct{}               // has an element for each event that is held
-	wrong   error                       // what Validate reports
-	drops   *drops                      // of dropFull and dropStopped
-	hooks   atomic.Pointer[hook.Source] // set by Run
-	ran     atomic.Bool
-	started chan struct{} // closed by Run
-	ended   chan struct{} // closed by Run
-	order   *workqueue.Queue[uint64]
+	life // its mutex guards what comes last
 
-	mu      sync.Mutex // guards what follows
-	last    uint64
-	events  map[uint64]held[E]
-	over    bool
-	failure error       // the last one
-	empty   run.Barrier // until nothing is held
+	keys  func(ctx context.Context, event E) ([]K, error)
+	room  chan struct{} // has an element for each event that is held
+	wrong error         // what Validate reports
+	order *workqueue.Queue[*held[E]]
+
+	over     bool
+	pending  int
+	retrying int         // of those pending
+	failure  error       // the last one
+	empty    run.Barrier // until nothing is pending
 }
 
 // held is an event that waits.
@@ -53,22 +44,16 @@ const (
 	dropStopped
 )
 
-// NewChannel makes a source that holds up to size events, at least 1. keys says what an event makes due; it should not block for
-// long, and an error means that the keys are not known. The name is for reports.
+// NewChannel makes a source that holds up to size events, at least 1. keys returns what an event makes
+// due. It should not block for long; if it returns an error, the event is tried again. The name is
+// for reports.
 func NewChannel[E any, K comparable](name string, size int, keys func(ctx context.Context, event E) ([]K, error)) *Channel[E, K] {
 	c := &Channel[E, K]{
-		name: name, keys: keys, drops: newDrops("the channel is full", "the source has stopped"),
-		room: make(chan struct{}, max(size, 1)), started: make(chan struct{}), ended: make(chan struct{}), events: map[uint64]held[E]{},
+		life: newLife("Channel("+name+")", newDrops("the channel is full", "the source has stopped")), keys: keys,
+		room: make(chan struct{}, max(size, 1)), order: newOrder[*held[E]]("events"),
 	}
-	var err error
-	c.order, err = workqueue.New(workqueue.Options[uint64]{
-		Name:    c.String() + " events",
-		Backoff: workqueue.Exponential{Base: firstRetry, Max: time.Minute},
-		Reasons: -1,
-	})
+	c.state = c.State
 	switch {
-	case err != nil:
-		c.wrong = err
 	case name == "":
 		c.wrong = errors.New("source.NewChannel: give it a name")
 	case size < 1:
@@ -79,8 +64,8 @@ func NewChannel[E any, K comparable](name string, size int, keys func(ctx contex
 	return c
 }
 
-// Send hands an event over. It waits while the channel is full, until ctx ends: also when the source does not run yet. It
-// returns an error, and the event is not taken, when ctx ends before there is room or the source has stopped.
+// Send hands an event over. While the channel is full it waits until ctx ends, also before the source
+// runs. If ctx ends or the source has stopped, it returns an error and does not take the event.
 func (c *Channel[E, K]) Send(ctx context.Context, event E) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: not sent: %w", c, context.Cause(ctx))
@@ -98,7 +83,8 @@ func (c *Channel[E, K]) Send(ctx context.Context, event E) error {
 	return nil
 }
 
-// TrySend hands an event over if there is room, and says whether there was; it never waits. What it does not take is counted.
+// TrySend hands an event over if there is room, and reports whether there was. It never waits. It
+// counts what it does not take.
 func (c *Channel[E, K]) TrySend(event E) bool {
 	select {
 	case c.room <- struct{}{}:
@@ -113,42 +99,29 @@ func (c *Channel[E, K]) TrySend(event E) bool {
 	return true
 }
 
-func (c *Channel[E, K]) drop(reason int) {
-	c.drops.add(reason)
-	if h := c.hooks.Load(); h != nil && h.Dropped != nil {
-		h.Dropped(hook.SourceDropped{Source: c.String(), Reason: c.drops.reasons[reason]})
-	}
-}
-
 // hold takes an event for which there is room, unless the source has stopped.
 func (c *Channel[E, K]) hold(event E) bool {
 	c.mu.Lock()
 	over := c.over
 	if !over {
-		c.last++
-		c.events[c.last] = held[E]{event: event}
+		c.pending++
 	}
-	n := c.last
 	c.mu.Unlock()
 	if over {
 		<-c.room
 		return false
 	}
-	c.order.Add(n)
+	c.order.Add(&held[E]{event: event})
 	return true
 }
 
 // Run implements Source.
 func (c *Channel[E, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
-	if c.ran.Swap(true) {
-		return errRan(c.String())
+	if err := c.begin(h); err != nil {
+		return err
 	}
-	if h == nil {
-		h = &hook.Source{}
-	}
-	c.hooks.Store(h)
 	defer c.close()
-	close(c.started)
+	close(c.synced)
 	for {
 		item, ok := c.order.Get(ctx)
 		if !ok {
@@ -163,54 +136,44 @@ func (c *Channel[E, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) err
 }
 
 // handle takes one event to the queue. An error means that it is to be tried again.
-func (c *Channel[E, K]) handle(ctx context.Context, q Queue[K], n uint64) error {
-	keys, err := c.ask(ctx, c.event(n))
+func (c *Channel[E, K]) handle(ctx context.Context, q Queue[K], h *held[E]) error {
+	keys, err := c.ask(ctx, h.event)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return err // nobody needs to hear of it
+		return err // the stop is its reason
 	case err != nil:
-		c.fail(n, err)
-		if h := c.hooks.Load(); h.HandlerFailed != nil {
-			h.HandlerFailed(hook.SourceFailure{Source: c.String(), Err: err})
-		}
-		return err
+		c.report("", err)
 	case len(keys) > 0:
-		q.AddAll(keys, workqueue.How{Reason: workqueue.Reason{Source: c.String(), Event: "event"}})
+		q.AddAll(keys, workqueue.How{Reason: workqueue.Reason{Source: c.name, Event: "event"}})
 	}
-	c.forget(n)
-	<-c.room
-	return nil
+	c.handled(h, err)
+	if err == nil {
+		<-c.room
+	}
+	return err
 }
 
 // ask calls the handler. A panic is an error with its stack (S8).
 func (c *Channel[E, K]) ask(ctx context.Context, event E) (keys []K, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
+	defer run.Recover(&err)
 	return c.keys(ctx, event)
 }
 
-func (c *Channel[E, K]) event(n uint64) E {
+// handled notes how handling an event ended.
+func (c *Channel[E, K]) handled(h *held[E], failure error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.events[n].event
-}
-
-func (c *Channel[E, K]) fail(n uint64, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.events[n]
-	e.failed = true
-	c.events[n], c.failure = e, err
-}
-
-func (c *Channel[E, K]) forget(n uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.events, n)
-	if len(c.events) == 0 {
+	if h.failed {
+		c.retrying--
+	}
+	h.failed = failure != nil
+	if h.failed {
+		c.retrying++
+		c.failure = failure
+		return
+	}
+	c.pending--
+	if c.pending == 0 {
 		c.empty.Open()
 	}
 }
@@ -219,8 +182,8 @@ func (c *Channel[E, K]) forget(n uint64) {
 func (c *Channel[E, K]) close() {
 	c.order.ShutDown()
 	c.mu.Lock()
-	n := len(c.events)
-	c.over, c.events = true, nil
+	n := c.pending
+	c.over, c.pending, c.retrying = true, 0, 0
 	c.mu.Unlock()
 	close(c.ended)
 	for range n {
@@ -232,48 +195,22 @@ func (c *Channel[E, K]) close() {
 // Validate implements Source.
 func (c *Channel[E, K]) Validate() error { return c.wrong }
 
-// WaitForSync returns nil once the source runs: there is no initial list.
-func (c *Channel[E, K]) WaitForSync(ctx context.Context) error {
-	return wait(ctx, c.State, c.started)
-}
-
-// Settled is WaitForSync.
-func (c *Channel[E, K]) Settled(ctx context.Context) error { return c.WaitForSync(ctx) }
-
-// Stale implements Source. A channel is stale when it does not run.
-func (c *Channel[E, K]) Stale() error {
-	switch {
-	case run.Closed(c.ended):
-		return errStopped
-	case run.Closed(c.started):
-		return nil
-	default:
-		return errNotRunning
-	}
-}
-
 // State implements Source.
 func (c *Channel[E, K]) State() State {
-	s := State{Source: c.String(), Phase: hook.NotStarted, Dropped: c.drops.snapshot()}
-	switch {
-	case run.Closed(c.ended):
-		s.Phase = hook.Stopped
-	case run.Closed(c.started):
-		s.Phase = hook.Synced
-	}
+	s := State{Source: c.name, Phase: c.phase(), Dropped: c.drops.snapshot()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Pending = len(c.events)
-	for _, e := range c.events {
-		if e.failed {
-			s.Retrying++
-		}
-	}
+	s.Pending, s.Retrying = c.pending, c.retrying
 	if s.Retrying > 0 {
 		s.Failure = c.failure
 	}
 	return s
 }
 
-// String names the source.
-func (c *Channel[E, K]) String() string { return "Channel(" + c.name + ")" }
+// CatchUp implements CatchingUp.
+func (c *Channel[E, K]) CatchUp(ctx context.Context) error {
+	c.mu.Lock()
+	empty := c.empty.When(c.pending == 0)
+	c.mu.Unlock()
+	return c.await(ctx, c.ended, empty)
+}

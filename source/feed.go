@@ -8,29 +8,38 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 	"sync"
-	"sync/atomic"
 
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // feed takes an informer's events to a queue. It is what Kind and Informer have in common.
 type feed[K comparable] struct {
-	route[K]
+	life
 
-	ran     atomic.Bool
-	synced  chan struct{}           // closed by run
-	ended   chan struct{}           // closed by run
-	began   chan struct{}           // closed by run, when events and retries are set
-	events  subscription            // set by run
-	retries atomic.Pointer[retries] // set by run
+	handler handler.Handler[K]
+	filters []handler.Filter
+	object  func(any) handler.Object // what an event is about, or nil if it is of another type
+	retries *retries
+	calls   calls // of the handler and the filters
+
+	// Set by run, before began is closed.
+	queue    Queue[K]
+	exited   func()              // called when the handler or a filter has ended its goroutine
+	identity handler.Identity[K] // the handler, if the queue is an Observer and it an Identity
+	observer Observer[K]         // the queue, if identity is not nil
+	events   subscription
+	began    chan struct{}
 }
 
-func newFeed[T handler.Object, K comparable](h handler.Handler[K], filters []handler.Filter) *feed[K] {
+func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], filters []handler.Filter) *feed[K] {
 	reasons := make([]string, len(filters), len(filters)+1)
 	for i, f := range filters {
 		if f != nil { // validate refuses it
@@ -44,26 +53,31 @@ func newFeed[T handler.Object, K comparable](h handler.Handler[K], filters []han
 		}
 		return nil
 	}
-	return &feed[K]{
-		route:  route[K]{handler: h, filters: filters, drops: newDrops(reasons...), object: object},
-		synced: make(chan struct{}), ended: make(chan struct{}), began: make(chan struct{}),
+	f := &feed[K]{
+		life: newLife(name, newDrops(reasons...)), handler: h, filters: filters, object: object, began: make(chan struct{}),
 	}
+	f.retries = newRetries(f.try)
+	return f
 }
 
-// validate says what is wrong with the handler and the filters, for objects like example.
-func (f *feed[K]) validate(name string, example handler.Object) error {
+// validate returns what is wrong with the handler and the filters, for objects like example.
+func (f *feed[K]) validate(example handler.Object) error {
 	var wrong []error
 	check := func(part any) {
 		if c, ok := part.(handler.TypeChecker); ok {
 			if err := c.CheckType(example); err != nil {
-				wrong = append(wrong, fmt.Errorf("%s: %w", name, err))
+				wrong = append(wrong, fmt.Errorf("%s: %w", f.name, err))
 			}
 		}
 	}
-	check(f.handler)
+	if argument.IsNil(f.handler) {
+		wrong = append(wrong, fmt.Errorf("%s: the handler is a nil %T", f.name, f.handler))
+	} else {
+		check(f.handler)
+	}
 	for _, filter := range f.filters {
 		if filter == nil {
-			wrong = append(wrong, fmt.Errorf("%s: a filter is nil", name))
+			wrong = append(wrong, fmt.Errorf("%s: a filter is nil", f.name))
 			continue
 		}
 		check(filter)
@@ -75,79 +89,226 @@ func (f *feed[K]) validate(name string, example handler.Object) error {
 type subscription interface {
 	// WaitForSync returns nil when the handler has seen every object of the initial list.
 	WaitForSync(ctx context.Context) error
-	// CatchUp returns nil once the handler has been told of everything that the API server had at the call.
+	// CatchUp returns nil once the handler has seen everything that the API server had at the call.
 	CatchUp(ctx context.Context) error
-	// Close removes the handler. It is not called any more when Close has returned.
+	// Close removes the handler. No call of it runs or begins when Close has returned.
 	Close()
 }
 
-// run subscribes, and delivers until ctx is done. meanwhile, if any, runs once the source is synced, until its context ends.
-func (f *feed[K]) run(ctx context.Context, name string, q Queue[K], h *hook.Source,
-	subscribe func(toolscache.ResourceEventHandler) (subscription, error), meanwhile func(context.Context, *delivery[K]),
+// run subscribes, and delivers until ctx is done. meanwhile, if not nil, runs once the source is
+// synced, until its context ends.
+func (f *feed[K]) run(ctx context.Context, q Queue[K], h *hook.Source,
+	subscribe func(toolscache.ResourceEventHandler) (subscription, error), meanwhile func(context.Context),
 ) error {
-	if f.ran.Swap(true) {
-		return errRan(name)
-	}
-	defer close(f.ended)
-	if h == nil {
-		h = &hook.Source{}
-	}
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	d := newDelivery(&f.route, name, q, h, func() { end(run.ErrExited) })
-	again, err := newRetries(name, d.try)
-	if err != nil {
+	if err := f.begin(h); err != nil {
 		return err
 	}
-	d.retries = again
-	events, err := subscribe(d.events(ctx))
+	defer close(f.ended)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	f.queue, f.exited = q, func() { end(run.ErrExited) }
+	identity, isIdentity := f.handler.(handler.Identity[K])
+	observer, isObserver := q.(Observer[K])
+	if isIdentity && isObserver {
+		f.identity, f.observer = identity, observer
+	}
+	events, err := subscribe(f.informed(ctx))
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // everything stops, the cache has been faster
 		}
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", f.name, err)
 	}
-	f.retries.Store(again)
 	f.events = events
 	close(f.began)
 	var running sync.WaitGroup
-	running.Go(func() { again.run(ctx) })
-	running.Go(func() { d.calls.watch(ctx, name, h) })
+	running.Go(func() { f.retries.run(ctx) })
+	running.Go(func() { f.calls.watch(ctx, f.name, f.hooks.Load()) })
 	if err = events.WaitForSync(ctx); err == nil {
 		close(f.synced)
 		if meanwhile != nil {
-			running.Go(func() { meanwhile(ctx, d) })
+			running.Go(func() { meanwhile(ctx) })
 		}
 	}
 	<-ctx.Done()
 	events.Close()
 	running.Wait()
 	if errors.Is(context.Cause(ctx), run.ErrExited) {
-		return fmt.Errorf("%s: a handler or filter %w", name, run.ErrExited)
+		return fmt.Errorf("%s: a handler or filter %w", f.name, run.ErrExited)
 	}
 	return nil
 }
 
-// stale says what keeps the feed from being synced.
-func (f *feed[K]) stale() error {
-	switch {
-	case run.Closed(f.ended):
+// count adds to s what is pending and what was dropped.
+func (f *feed[K]) count(s State) State {
+	s.Retrying, s.Failure = f.retries.state()
+	s.Pending = s.Retrying
+	s.Dropped = f.drops.snapshot()
+	return s
+}
+
+// CatchUp implements CatchingUp: the handler has seen everything, and failed events were retried.
+func (f *feed[K]) CatchUp(ctx context.Context) error {
+	if run.Closed(f.ended) {
 		return errStopped
-	case run.Closed(f.synced):
-		return nil
-	case f.ran.Load():
-		return errSyncing
-	default:
-		return errNotRunning
+	}
+	select {
+	case <-f.began:
+	case <-f.ended:
+		return errStopped
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errNotRunning, context.Cause(ctx))
+	}
+	return unless(ctx, f.ended, func(ctx context.Context) error {
+		if err := f.events.CatchUp(ctx); err != nil {
+			return err
+		}
+		return f.await(ctx, nil, f.retries.whenCalm())
+	})
+}
+
+// unless calls f with a context that ends when the source does. If f fails after that, the source's
+// end is the reason, also where f has heard of its informer's end first.
+func unless(ctx context.Context, ended <-chan struct{}, f func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel(nil)
+	watching.Go(func() {
+		select {
+		case <-ended:
+			cancel(errStopped)
+		case <-ctx.Done():
+		}
+	})
+	err := f(ctx)
+	if err != nil && run.Closed(ended) {
+		return errStopped
+	}
+	return err
+}
+
+// informed is the informer's end.
+func (f *feed[K]) informed(ctx context.Context) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if o := f.known(obj); o != nil {
+				f.deliver(ctx, handler.Event{Op: handler.Create, New: o, Initial: initial})
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			if o, n := f.known(before), f.known(after); o != nil && n != nil {
+				f.deliver(ctx, handler.Event{Op: handler.Update, Old: o, New: n})
+			}
+		},
+		DeleteFunc: func(obj any) {
+			tombstone, stale := obj.(toolscache.DeletedFinalStateUnknown)
+			if stale {
+				obj = tombstone.Obj
+			}
+			if o := f.known(obj); o != nil {
+				f.deliver(ctx, handler.Event{Op: handler.Delete, Old: o, Stale: stale})
+			}
+		},
 	}
 }
 
-// count puts down in s what is pending and what was dropped.
-func (f *feed[K]) count(s State) State {
-	if r := f.retries.Load(); r != nil {
-		s.Retrying, s.Failure = r.state()
-		s.Pending = s.Retrying
+// known returns what an event is about; nil if it is of the wrong type, which is counted.
+func (f *feed[K]) known(obj any) handler.Object {
+	o := f.object(obj)
+	if o == nil {
+		f.drop(len(f.filters))
 	}
-	s.Dropped = f.drops.snapshot()
-	return s
+	return o
+}
+
+// deliver takes an event from the informer to the queue.
+func (f *feed[K]) deliver(ctx context.Context, e handler.Event) {
+	if f.identity == nil || e.Old == e.New { // it is a resync, or the queue does not look
+		f.retries.deliver(ctx, e, nil)
+		return
+	}
+	after, err := f.observe(e)
+	if err != nil {
+		f.report(e.Key().String(), err)
+	}
+	f.retries.deliver(ctx, e, nil)
+	if after != nil {
+		after()
+	}
+}
+
+// observe shows an event to the queue. If the handler panics, it shows nothing.
+func (f *feed[K]) observe(e handler.Event) (after func(), err error) {
+	exited := true
+	defer f.caught(&exited, &err)
+	if key, ok := f.identity.Identity(e.Object()); ok {
+		after = f.observer.Observe(key, e)
+	}
+	exited = false
+	return after, nil
+}
+
+// caught is deferred around the user's code. A panic is an error with its stack (S8). If the code
+// ended its goroutine, the source ends.
+func (f *feed[K]) caught(exited *bool, err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+	} else if *exited {
+		f.exited()
+	}
+}
+
+// try delivers an event. An error means that it is to be tried again. When ctx is done, no queue
+// needs the event.
+func (f *feed[K]) try(ctx context.Context, e handler.Event) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	keys, err := f.keys(ctx, e)
+	if ctx.Err() != nil && err != nil {
+		return nil
+	}
+	if err != nil {
+		f.report(e.Key().String(), err)
+		return err
+	}
+	if len(keys) > 0 {
+		f.queue.AddAll(keys, f.how(e))
+	}
+	return nil
+}
+
+// keys calls the filters and the handler.
+func (f *feed[K]) keys(ctx context.Context, e handler.Event) (keys []K, err error) {
+	exited := true
+	f.calls.entered.Add(1)
+	defer f.calls.left.Add(1)
+	defer f.caught(&exited, &err)
+	keys, err = f.ask(ctx, e)
+	exited = false
+	return keys, err
+}
+
+func (f *feed[K]) ask(ctx context.Context, e handler.Event) ([]K, error) {
+	for i, filter := range f.filters {
+		if !filter.Keep(e) {
+			f.drop(i)
+			return nil, nil
+		}
+	}
+	return f.handler.Keys(ctx, e)
+}
+
+// how returns the class and the reason with which an event makes keys due.
+func (f *feed[K]) how(e handler.Event) workqueue.How {
+	o := e.Object()
+	class := workqueue.Normal
+	if e.Initial || (e.Op == handler.Update && e.Old.GetResourceVersion() == o.GetResourceVersion()) {
+		class = workqueue.Background // the initial list, or a resync
+	}
+	return workqueue.How{Class: class, Reason: workqueue.Reason{
+		Source: f.name, Event: e.Op.String(), Object: e.Key().String(),
+		UID: string(o.GetUID()), ResourceVersion: o.GetResourceVersion(),
+	}}
 }

@@ -15,10 +15,9 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
-	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// EventSource is an informer that somebody else runs. Each of client-go's is one; those of other frameworks are, too.
+// EventSource is an informer that the host runs, of client-go or another framework.
 type EventSource interface {
 	AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error)
 	RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error
@@ -29,24 +28,26 @@ type EventSource interface {
 //
 //	source.Informer[*corev1.Pod](factory.Core().V1().Pods().Informer(), handler.Self())
 //
-// Whoever owns the informer runs it. An informer does not say why it is not synced, nor that it cannot watch any more: unlike a
-// handle that is failing, one that never gets synced keeps the workers of its controller waiting. If it has a method IsStopped,
-// as client-go's have, State says when it has stopped. What is not a T is dropped, and counted.
+// Run the informer yourself. An informer does not report why it is not synced: one that never gets
+// synced keeps the workers of its controller waiting. If it has a method IsStopped, as client-go's
+// have, State reports when it has stopped. What is not a T is dropped, and counted.
 //
-// What a Reconcile has written is waited for, as with a handle, if the informer is a client-go SharedIndexInformer: see
-// cache.Adopt for which writes are taken to be of its objects. An EventSource of another type has no store to look into, so
-// nothing is waited for.
+// If the informer is a client-go SharedIndexInformer, keys wait until it shows their writes, as with a
+// handle: see cache.Adopt for which writes count as those of its objects. Nothing waits for another
+// EventSource, which has no store.
 func Informer[T handler.Object, K comparable](informer EventSource, h handler.Handler[K], filters ...handler.Filter) Source[K] {
-	i := &informerSource[T, K]{informer: informer, feed: newFeed[T](h, filters)}
+	i := &informerSource[T, K]{informer: informer, feed: newFeed[T]("Informer("+reflect.TypeFor[T]().String()+")", h, filters)}
 	if shared, ok := informer.(toolscache.SharedIndexInformer); ok {
 		i.watched = cache.Adopt[T](nil, shared, cache.AdoptOptions{})
 	}
+	i.state = i.State
 	return i
 }
 
 type informerSource[T handler.Object, K comparable] struct {
+	*feed[K]
+
 	informer EventSource
-	feed     *feed[K]
 	watched  *cache.Handle[T] // nil of what is no informer of client-go's
 }
 
@@ -60,18 +61,14 @@ func (i *informerSource[T, K]) release() {
 }
 
 func (i *informerSource[T, K]) Validate() error {
-	if argument.IsNil(i.informer) || i.feed.handler == nil {
+	if argument.IsNil(i.informer) || i.handler == nil {
 		return errors.New("source.Informer: give an informer and a handler")
 	}
-	return i.feed.validate(i.String(), *new(T))
-}
-
-func (i *informerSource[T, K]) String() string {
-	return "Informer(" + reflect.TypeFor[T]().String() + ")"
+	return i.validate(*new(T))
 }
 
 func (i *informerSource[T, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
-	return i.feed.run(ctx, i.String(), q, h, i.subscribe, nil)
+	return i.run(ctx, q, h, i.subscribe, nil)
 }
 
 func (i *informerSource[T, K]) subscribe(events toolscache.ResourceEventHandler) (subscription, error) {
@@ -83,17 +80,11 @@ func (i *informerSource[T, K]) subscribe(events toolscache.ResourceEventHandler)
 	return &registration{i.informer, r, g, i.release}, nil
 }
 
-func (i *informerSource[T, K]) WaitForSync(ctx context.Context) error {
-	return wait(ctx, i.State, i.feed.synced)
-}
-
-func (i *informerSource[T, K]) Settled(ctx context.Context) error { return i.WaitForSync(ctx) }
-
 func (i *informerSource[T, K]) Stale() error {
 	if i.stopped() {
 		return errors.New("the informer has stopped")
 	}
-	return i.feed.stale()
+	return i.feed.Stale()
 }
 
 func (i *informerSource[T, K]) stopped() bool {
@@ -102,19 +93,19 @@ func (i *informerSource[T, K]) stopped() bool {
 }
 
 func (i *informerSource[T, K]) State() State {
-	s := State{Source: i.String(), Phase: hook.NotStarted}
+	s := State{Source: i.name, Phase: i.phase()}
 	switch {
-	case run.Closed(i.feed.ended) || i.stopped():
+	case i.stopped():
 		s.Phase = hook.Stopped
-	case run.Closed(i.feed.synced):
-		s.Phase, s.Note = hook.Synced, "an informer does not say whether it still follows the API server"
-	case i.feed.ran.Load():
-		s.Phase, s.Note = hook.Syncing, "an informer does not say why it is not synced"
+	case s.Phase == hook.Synced:
+		s.Note = "an informer does not say whether it still follows the API server"
+	case s.Phase == hook.Syncing:
+		s.Note = "an informer does not say why it is not synced"
 	}
-	return i.feed.count(s)
+	return i.count(s)
 }
 
-// registration is an event handler of an informer that may know nothing of client-go's ways to wait for the end of one.
+// registration is an event handler of an informer.
 type registration struct {
 	informer EventSource
 	handle   toolscache.ResourceEventHandlerRegistration
@@ -129,6 +120,11 @@ func (r *registration) WaitForSync(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// CatchUp implements subscription.
+func (r *registration) CatchUp(context.Context) error {
+	return errors.New("an informer that no cache knows of cannot be compared with what the API server has: give it to cache.Adopt, and the handle to source.Kind")
 }
 
 func (r *registration) Close() {
@@ -149,14 +145,18 @@ type gate struct {
 	shut bool
 }
 
-func (g *gate) enter() bool {
+// pass calls f, unless the gate is closed.
+func (g *gate) pass(f func()) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.shut {
-		return false
+	shut := g.shut
+	if !shut {
+		g.calls.Add(1)
 	}
-	g.calls.Add(1)
-	return true
+	g.mu.Unlock()
+	if !shut {
+		defer g.calls.Done()
+		f()
+	}
 }
 
 // close waits for calls under way; there are none after that.
@@ -168,22 +168,13 @@ func (g *gate) close() {
 }
 
 func (g *gate) OnAdd(obj any, initial bool) {
-	if g.enter() {
-		defer g.calls.Done()
-		g.handler.OnAdd(obj, initial)
-	}
+	g.pass(func() { g.handler.OnAdd(obj, initial) })
 }
 
 func (g *gate) OnUpdate(before, after any) {
-	if g.enter() {
-		defer g.calls.Done()
-		g.handler.OnUpdate(before, after)
-	}
+	g.pass(func() { g.handler.OnUpdate(before, after) })
 }
 
 func (g *gate) OnDelete(obj any) {
-	if g.enter() {
-		defer g.calls.Done()
-		g.handler.OnDelete(obj)
-	}
+	g.pass(func() { g.handler.OnDelete(obj) })
 }

@@ -18,30 +18,31 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// Kind delivers the changes of the handle's objects: first each object that there is, then each change. An event goes to the
-// handler if every filter keeps it. Where the handle says so, each object comes again from time to time, as an update that changes
-// nothing (a resync). Release the handle, if at all, when the source has stopped.
+// Kind delivers the changes of the handle's objects: first each object that there is, then each
+// change. An event goes to the handler if every filter keeps it. If the handle has a resync interval,
+// each object comes again from time to time, as an update that changes nothing. Release the handle,
+// if at all, when the source has stopped.
 func Kind[T cache.Object, K comparable](objects *cache.Handle[T], h handler.Handler[K], filters ...handler.Filter) Source[K] {
-	return &kind[T, K]{objects: objects, feed: newFeed[T](h, filters)}
+	name := reflect.TypeFor[T]().String()
+	if objects != nil {
+		name = objects.String()
+	}
+	k := &kind[T, K]{objects: objects, feed: newFeed[T]("Kind("+name+")", h, filters)}
+	k.state = k.State
+	return k
 }
 
 type kind[T cache.Object, K comparable] struct {
+	*feed[K]
+
 	objects *cache.Handle[T]
-	feed    *feed[K]
 }
 
 func (k *kind[T, K]) Validate() error {
-	if k.objects == nil || k.feed.handler == nil {
+	if k.objects == nil || k.handler == nil {
 		return errors.New("source.Kind: give a handle and a handler")
 	}
-	return k.feed.validate(k.String(), *new(T))
-}
-
-func (k *kind[T, K]) String() string {
-	if k.objects == nil {
-		return "Kind(" + reflect.TypeFor[T]().String() + ")"
-	}
-	return "Kind(" + k.objects.String() + ")"
+	return k.validate(*new(T))
 }
 
 // Handle returns what is watched, so that a controller knows that it may be read.
@@ -55,11 +56,11 @@ func (k *kind[T, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error 
 		}
 		return s, nil
 	}
-	return k.feed.run(ctx, k.String(), q, h, subscribe, k.resync)
+	return k.run(ctx, q, h, subscribe, k.resync)
 }
 
 // resync delivers every object again, at the handle's interval, until ctx ends.
-func (k *kind[T, K]) resync(ctx context.Context, d *delivery[K]) {
+func (k *kind[T, K]) resync(ctx context.Context) {
 	every := k.objects.Resync()
 	if every <= 0 {
 		return
@@ -72,9 +73,9 @@ func (k *kind[T, K]) resync(ctx context.Context, d *delivery[K]) {
 			case ctx.Err() != nil:
 				return
 			case err != nil:
-				d.report("", fmt.Errorf("resync: %w", err)) // there will be another
+				k.report("", fmt.Errorf("resync: %w", err)) // there will be another
 			default:
-				d.retries.deliverLatest(ctx, handler.Event{Op: handler.Update, Old: obj, New: obj}, func() handler.Object {
+				k.retries.deliver(ctx, handler.Event{Op: handler.Update, Old: obj, New: obj}, func() handler.Object {
 					now, err := k.objects.Shared().Get(over, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
 					if err != nil {
 						return nil // it is gone
@@ -84,10 +85,6 @@ func (k *kind[T, K]) resync(ctx context.Context, d *delivery[K]) {
 			}
 		}
 	}
-}
-
-func (k *kind[T, K]) WaitForSync(ctx context.Context) error {
-	return wait(ctx, k.State, k.feed.synced)
 }
 
 func (k *kind[T, K]) Settled(ctx context.Context) error {
@@ -104,17 +101,17 @@ func (k *kind[T, K]) Stale() error {
 	if err := k.objects.Stale(); err != nil {
 		return err
 	}
-	return k.feed.stale()
+	return k.feed.Stale()
 }
 
 func (k *kind[T, K]) State() State {
 	informers := k.objects.State()
-	s := State{Source: k.String(), Phase: informers.Phase, Err: informers.Err}
-	if s.Phase == hook.Synced && !run.Closed(k.feed.synced) {
+	s := State{Source: k.name, Phase: informers.Phase, Err: informers.Err}
+	if s.Phase == hook.Synced && !run.Closed(k.synced) {
 		s.Phase = hook.Syncing
 	}
 	if n := len(informers.Broken); n > 0 {
 		s.Note = fmt.Sprintf("broken objects: %d, such as %s", informers.BrokenCount, informers.Broken[0])
 	}
-	return k.feed.count(s)
+	return k.count(s)
 }

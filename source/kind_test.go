@@ -304,6 +304,7 @@ func TestValidate(t *testing.T) {
 		{source.Kind(s.maps, l, handler.GenerationChanged), nil},
 		{source.Kind(none, handler.Handler[name](l)), []string{"give a handle and a handler"}},
 		{source.Kind[*corev1.ConfigMap, name](s.maps, nil), []string{"give a handle and a handler"}},
+		{source.Kind(s.maps, handler.Map[*corev1.ConfigMap, name](nil)), []string{"Kind(ConfigMap.v1)", "the handler is a nil"}},
 		{source.Kind(s.maps, handler.Map(pods)), []string{"Kind(ConfigMap.v1)", "*v1.Pod", "*v1.ConfigMap"}},
 		{source.Kind(s.maps, handler.Owner(nil)), []string{"Kind(ConfigMap.v1)", "no kind"}},
 		{source.Kind(s.maps, handler.Owner(none)), []string{"Kind(ConfigMap.v1)", "no kind"}},

@@ -5,7 +5,6 @@ package source
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -19,12 +18,12 @@ import (
 // firstRetry is how long a failed event waits the first time.
 const firstRetry = 100 * time.Millisecond
 
-// retries keeps the events of one object in order, and tries failed ones again, with backoff, at most one per object (S8). While
-// an event of an object is being tried, or waits to be, later ones are merged with it: the handler is never asked about a later
-// change and then about an earlier one.
+// retries keeps the events of one object in order, and tries failed ones again, with backoff (S8).
+// While an event of an object is being tried, or waits to be, it merges later ones with that: the
+// handler never sees an earlier change after a later one.
 type retries struct {
-	tryOne  func(ctx context.Context, e handler.Event) bool // reports whether that went well
-	objects *workqueue.Queue[types.NamespacedName]          // those that may have something pending
+	tryOne  func(ctx context.Context, e handler.Event) error
+	objects *workqueue.Queue[types.NamespacedName] // those that may have something pending
 
 	mu      sync.Mutex // guards what follows
 	pending map[types.NamespacedName]unseen
@@ -33,31 +32,33 @@ type retries struct {
 	calm    run.Barrier                       // until there is neither
 }
 
-func newRetries(source string, try func(context.Context, handler.Event) bool) (*retries, error) {
-	objects, err := workqueue.New(workqueue.Options[types.NamespacedName]{
-		Name:    source + " failed events",
-		Backoff: workqueue.Exponential{Base: firstRetry, Max: time.Minute},
-		Reasons: -1,
-	})
-	if err != nil {
-		return nil, err
+func newRetries(try func(context.Context, handler.Event) error) *retries {
+	return &retries{
+		tryOne: try, objects: newOrder[types.NamespacedName]("failed events"),
+		pending: map[types.NamespacedName]unseen{}, trying: map[types.NamespacedName]struct{}{},
 	}
-	return &retries{tryOne: try, objects: objects, pending: map[types.NamespacedName]unseen{}, trying: map[types.NamespacedName]struct{}{}}, nil
 }
 
-// deliver takes an event to the queue, now, with what is pending of its object, or, if that fails, later.
-func (r *retries) deliver(ctx context.Context, e handler.Event) { r.deliverLatest(ctx, e, nil) }
+// newOrder returns a queue of what is tried again with backoff.
+func newOrder[T comparable](name string) *workqueue.Queue[T] {
+	q, _ := workqueue.New(workqueue.Options[T]{ // cannot fail: the options are valid
+		Name: name, Backoff: workqueue.Exponential{Base: firstRetry, Max: time.Minute}, Reasons: -1,
+	})
+	return q
+}
 
-// deliverLatest delivers, of a resync, the object as it is when its turn has come, if it is there still: the store has each change
-// before its event comes here. latest is called under the lock and must not wait.
-func (r *retries) deliverLatest(ctx context.Context, e handler.Event, latest func() handler.Object) {
+// deliver takes an event to the queue, now, with what is pending of its object, or, if that fails,
+// later. Of a resync, latest returns the object as it is when its turn has come, or nil if it is
+// gone: the store has each change before its event comes here. latest is called under the lock and
+// must not wait.
+func (r *retries) deliver(ctx context.Context, e handler.Event, latest func() handler.Object) {
 	u, ok := r.begin(e, latest)
 	if !ok {
-		return // whoever tries an earlier one sees to it
+		return // the goroutine that tries an earlier one delivers it
 	}
-	switch rest, ok := r.try(ctx, u); {
-	case !r.end(rest, ok):
-	case ok:
+	switch rest, err := r.try(ctx, u); {
+	case !r.end(rest, err):
+	case err == nil:
 		r.objects.Add(e.Key()) // what came meanwhile has not failed
 	default:
 		r.objects.AddWith(e.Key(), workqueue.How{After: firstRetry})
@@ -101,23 +102,25 @@ func (r *retries) take(key types.NamespacedName) (unseen, bool) {
 	return u, true
 }
 
-// end says how a try went, and returns whether anything is pending of its object now: what failed, and what came meanwhile.
-func (r *retries) end(rest unseen, delivered bool) (pending bool) {
+// end notes how a try went. It reports whether anything is pending of its object now: what failed,
+// and what came meanwhile.
+func (r *retries) end(rest unseen, failure error) (pending bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := rest.Key()
 	delete(r.trying, key)
 	later, pending := r.pending[key]
-	switch {
-	case !delivered && pending:
-		r.pending[key] = merge(rest, later)
-	case !delivered:
+	if failure != nil {
+		r.failure = failure
+		if pending {
+			rest = merge(rest, later)
+		}
 		r.pending[key] = rest
 	}
 	if r.calmLocked() {
 		r.calm.Open()
 	}
-	return pending || !delivered
+	return pending || failure != nil
 }
 
 func (r *retries) calmLocked() bool { return len(r.pending) == 0 && len(r.trying) == 0 }
@@ -129,19 +132,18 @@ func (r *retries) whenCalm() <-chan struct{} {
 	return r.calm.When(r.calmLocked())
 }
 
-// try delivers, and reports whether that went well, or else what is left to deliver.
-func (r *retries) try(ctx context.Context, u unseen) (rest unseen, ok bool) {
+// try delivers, or returns an error and what is left to deliver.
+func (r *retries) try(ctx context.Context, u unseen) (rest unseen, err error) {
 	events, n := u.events()
 	for i, e := range events[:n] {
-		if r.tryOne(ctx, e) {
-			continue
+		if err := r.tryOne(ctx, e); err != nil {
+			if i > 0 {
+				u = unseen{Event: e} // the one before it is done
+			}
+			return u, err
 		}
-		if i > 0 {
-			u = unseen{Event: e} // the one before it is done
-		}
-		return u, false
 	}
-	return u, true
+	return u, nil
 }
 
 // run tries until ctx is done.
@@ -153,29 +155,20 @@ func (r *retries) run(ctx context.Context) {
 			return
 		}
 		u, ok := r.take(item.Key())
-		if !ok { // it was delivered meanwhile, or whoever tries it sees to it
+		if !ok { // it was delivered meanwhile, or another goroutine tries it
 			_ = item.Done() // cannot fail: settled once, here
 			continue
 		}
-		switch rest, ok := r.try(ctx, u); {
-		case !r.end(rest, ok):
+		switch rest, err := r.try(ctx, u); {
+		case !r.end(rest, err):
 			_ = item.Done()
-		case ok: // what came meanwhile has not failed
+		case err == nil: // what came meanwhile has not failed
 			_ = item.Done()
 			r.objects.Add(item.Key())
 		default:
-			_, _ = item.Retry(errHandler)
+			_, _ = item.Retry(err)
 		}
 	}
-}
-
-var errHandler = errors.New("the handler failed again")
-
-// failed takes the reason of a failure down.
-func (r *retries) failed(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failure = err
 }
 
 // state returns how many events are to be tried again, and the last failure, if any are.
@@ -188,14 +181,15 @@ func (r *retries) state() (int, error) {
 	return len(r.pending), r.failure
 }
 
-// unseen is what the handler has not mapped of one object: one event, from the oldest Old to the newest New.
+// unseen is what the handler has not mapped of one object: one event, from the oldest Old to the
+// newest New.
 type unseen struct {
 	handler.Event
 	// last is, of a delete, the last known state if that is not Old.
 	last handler.Object
 }
 
-// merge makes one of two about one object, which follow each other, and of which nothing was delivered.
+// merge makes one event of two successive ones about one object.
 func merge(earlier, later unseen) unseen {
 	switch { // a resync says nothing that the other one does not, and may have come late
 	case earlier.Old == earlier.New:
@@ -224,7 +218,7 @@ func merge(earlier, later unseen) unseen {
 	return e
 }
 
-// events returns what is to be delivered, of which the handler has to map each state: the first n of two.
+// events returns the first n of two events to deliver: the handler has to map each state.
 func (u unseen) events() (events [2]handler.Event, n int) {
 	switch {
 	case u.Op == handler.Update && u.Old.GetUID() != u.New.GetUID(): // S3

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -19,22 +20,21 @@ import (
 
 // State is where a source stands.
 type State struct {
-	// Source names it.
 	Source string
-	// Phase is where it stands. A source is Synced when everything that there was at the start has been handled.
+	// Phase is Synced when everything that there was at the start has been handled.
 	Phase hook.Phase
 	// Err is why it is Waiting or Failing, else nil.
 	Err error
-	// Note is what else is to be said, such as what the source cannot know of itself; mostly empty.
+	// Note is mostly empty: what the source cannot know of itself, for example.
 	Note string
-	// Pending counts the events that have come and are not handled yet, those of Retrying included. Kind and Informer do not
-	// know those that wait in the informer, so that it is Retrying there.
+	// Pending counts the events that are not handled yet, with those that are Retrying. Kind and
+	// Informer do not know the events that wait in the informer.
 	Pending int
-	// Retrying counts the events whose handler or filter has failed, and that will be tried again.
+	// Retrying counts the events whose handler or filter has failed.
 	Retrying int
 	// Failure is the last error of the handler, while events are Retrying.
 	Failure error
-	// Dropped counts, since the start and by reason, what was not delivered: the names of filters, for instance.
+	// Dropped counts what was not delivered since the start, by reason, such as a filter's name.
 	Dropped map[string]int64
 }
 
@@ -102,8 +102,6 @@ func newDrops(reasons ...string) *drops {
 	return &drops{reasons: reasons, counts: make([]atomic.Int64, len(reasons))}
 }
 
-func (d *drops) add(reason int) { d.counts[reason].Add(1) }
-
 // snapshot returns what is not 0. Reasons of the same name are added up.
 func (d *drops) snapshot() map[string]int64 {
 	dropped := map[string]int64{}
@@ -115,16 +113,86 @@ func (d *drops) snapshot() map[string]int64 {
 	return dropped
 }
 
-// wait returns nil once synced is closed, or when ctx ends before an error with the source's state.
-func wait(ctx context.Context, state func() State, synced <-chan struct{}) error {
-	if err := await(ctx, state, nil, synced); err != nil {
+var (
+	errNotRunning = errors.New("the source does not run yet")
+	errSyncing    = errors.New("the source has not handled yet all that there was at its start")
+	errStopped    = errors.New("the source has stopped")
+)
+
+// life is what all sources have in common: each runs once, is synced, and ends.
+type life struct {
+	name   string
+	state  func() State // of the source
+	drops  *drops
+	hooks  atomic.Pointer[hook.Source] // set by begin
+	synced chan struct{}               // closed when everything that there was at the start was handled
+	ended  chan struct{}               // closed when Run returns
+
+	mu sync.Mutex // guards the fields of Channel and ticker that come last
+}
+
+func newLife(name string, drops *drops) life {
+	return life{name: name, drops: drops, synced: make(chan struct{}), ended: make(chan struct{})}
+}
+
+// begin returns an error if the source has run before.
+func (l *life) begin(h *hook.Source) error {
+	if h == nil {
+		h = &hook.Source{}
+	}
+	if !l.hooks.CompareAndSwap(nil, h) {
+		return fmt.Errorf("%s: the source has run before, or was given to two controllers; make one for each", l.name)
+	}
+	return nil
+}
+
+// String names the source.
+func (l *life) String() string { return l.name }
+
+// phase returns NotStarted, Syncing, Synced or Stopped.
+func (l *life) phase() hook.Phase {
+	switch {
+	case run.Closed(l.ended):
+		return hook.Stopped
+	case run.Closed(l.synced):
+		return hook.Synced
+	case l.hooks.Load() != nil:
+		return hook.Syncing
+	default:
+		return hook.NotStarted
+	}
+}
+
+// Stale implements Source.
+func (l *life) Stale() error {
+	switch l.phase() {
+	case hook.Stopped:
+		return errStopped
+	case hook.Syncing:
+		return errSyncing
+	case hook.NotStarted:
+		return errNotRunning
+	default:
+		return nil
+	}
+}
+
+// WaitForSync implements Source.
+func (l *life) WaitForSync(ctx context.Context) error { return l.wait(ctx, l.synced) }
+
+// Settled implements Source.
+func (l *life) Settled(ctx context.Context) error { return l.wait(ctx, l.synced) }
+
+// wait returns nil once synced is closed, or when ctx ends an error with the source's state.
+func (l *life) wait(ctx context.Context, synced <-chan struct{}) error {
+	if err := l.await(ctx, nil, synced); err != nil {
 		return fmt.Errorf("not synced: %w", err)
 	}
 	return nil
 }
 
-// await is wait for any state. It returns errStopped if the source ends before.
-func await(ctx context.Context, state func() State, ended, done <-chan struct{}) error {
+// await is wait for anything else. It returns errStopped if ended is closed before.
+func (l *life) await(ctx context.Context, ended, done <-chan struct{}) error {
 	if run.Closed(done) {
 		return nil
 	}
@@ -134,16 +202,21 @@ func await(ctx context.Context, state func() State, ended, done <-chan struct{})
 	case <-ended:
 		return errStopped
 	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", state(), context.Cause(ctx))
+		return fmt.Errorf("%s: %w", l.state(), context.Cause(ctx))
 	}
 }
 
-func errRan(name string) error {
-	return fmt.Errorf("%s: the source has run before, or was given to two controllers; make one for each", name)
+// drop counts and reports what is not delivered.
+func (l *life) drop(reason int) {
+	l.drops.counts[reason].Add(1)
+	if h := l.hooks.Load(); h != nil && h.Dropped != nil {
+		h.Dropped(hook.SourceDropped{Source: l.name, Reason: l.drops.reasons[reason]})
+	}
 }
 
-var (
-	errNotRunning = errors.New("the source does not run yet")
-	errSyncing    = errors.New("the handler has not seen every object of the initial list yet")
-	errStopped    = errors.New("the source has stopped")
-)
+// report reports a failure of the handler.
+func (l *life) report(object string, err error) {
+	if h := l.hooks.Load(); h.HandlerFailed != nil {
+		h.HandlerFailed(hook.SourceFailure{Source: l.name, Object: object, Err: err})
+	}
+}

@@ -8,9 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -18,42 +15,41 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Ticker looks at something that brings no events, such as a cloud's API: it calls poll at once and then at the given interval,
-// jittered by ±10 %, and delivers the keys that poll returns. It is synced when poll has succeeded once.
+// Ticker polls something that brings no events, such as a cloud's API. It calls poll at once and then
+// at the given interval, jittered by ±10 %, and delivers the keys that poll returns. It is synced
+// when poll has succeeded once.
 //
-// Two polls never overlap: ticks that come while one is running are skipped and counted, in State's Dropped and by the hook. A
-// poll that fails or panics is tried again after 1 second, then 2, and so on, up to the interval; State and Stale say so. Unlike
-// other sources, a stop waits for poll: it must heed its context.
+// Two polls never overlap: ticks that come while one is running are skipped, and counted as Dropped.
+// A poll that fails or panics is tried again after 1 second, then 2, and so on, up to the interval.
+// Unlike other sources, a stop waits for poll: it must heed its context.
 func Ticker[K comparable](name string, every time.Duration, poll func(ctx context.Context) ([]K, error)) Source[K] {
-	return &ticker[K]{
-		name: name, every: every, poll: poll, drops: newDrops("the poll before was still running"),
-		synced: make(chan struct{}), settled: make(chan struct{}), ended: make(chan struct{}),
+	t := &ticker[K]{
+		life:  newLife("Ticker("+name+")", newDrops("the poll before was still running")),
+		every: every, poll: poll, settled: make(chan struct{}),
 	}
+	t.state = t.State
+	return t
 }
 
 // firstPollRetry is after how long a poll that failed is tried again the first time.
 const firstPollRetry = time.Second
 
 type ticker[K comparable] struct {
-	name    string
+	life // its mutex guards what comes last
+
 	every   time.Duration
 	poll    func(ctx context.Context) ([]K, error)
-	drops   *drops
-	ran     atomic.Bool
-	synced  chan struct{} // closed when poll has succeeded
 	settled chan struct{} // closed when poll has returned
-	ended   chan struct{} // closed by Run
 
-	mu      sync.Mutex // guards what follows
-	err     error      // of the last poll
-	failed  int        // polls in a row
+	err     error // of the last poll
+	failed  int   // polls in a row
 	polling bool
 	polled  run.Barrier // until the poll that runs was delivered
 }
 
 func (t *ticker[K]) Validate() error {
 	switch {
-	case t.name == "":
+	case t.name == "Ticker()":
 		return errors.New("source.Ticker: give it a name")
 	case t.every < time.Millisecond:
 		return fmt.Errorf("%s: an interval of %s, must be at least 1ms", t, t.every)
@@ -64,13 +60,10 @@ func (t *ticker[K]) Validate() error {
 }
 
 func (t *ticker[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
-	if t.ran.Swap(true) {
-		return errRan(t.String())
+	if err := t.begin(h); err != nil {
+		return err
 	}
 	defer close(t.ended)
-	if h == nil {
-		h = &hook.Source{}
-	}
 	due := time.Now()
 	for run.Sleep(ctx, time.Until(due)) == nil {
 		t.setPolling(true)
@@ -80,12 +73,12 @@ func (t *ticker[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
 			return nil
 		case err != nil:
 			due = time.Now().Add(t.retry(err))
-			if h.PollFailed != nil {
-				h.PollFailed(hook.SourceFailure{Source: t.String(), Err: err})
+			if h := t.hooks.Load(); h.PollFailed != nil {
+				h.PollFailed(hook.SourceFailure{Source: t.name, Err: err})
 			}
 		default:
 			t.deliver(q, keys)
-			due = t.next(due, h)
+			due = t.next(due)
 		}
 		t.setPolling(false)
 	}
@@ -103,47 +96,47 @@ func (t *ticker[K]) setPolling(polling bool) {
 
 // ask calls poll. A panic is an error with its stack.
 func (t *ticker[K]) ask(ctx context.Context) (keys []K, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
+	defer run.Recover(&err)
 	return t.poll(ctx)
 }
 
-// retry takes a failure down, and returns after how long poll is to be tried again.
+// retry notes a failure, and returns after how long poll is to be tried again.
 func (t *ticker[K]) retry(err error) time.Duration {
-	t.mu.Lock()
-	t.err = err
-	t.failed++
-	n := t.failed
-	t.mu.Unlock()
-	if !run.Closed(t.settled) {
-		close(t.settled)
-	}
+	n := t.returned(err)
 	return min(t.every, workqueue.Exponential{Base: firstPollRetry, Max: time.Hour}.Delay(n))
 }
 
 func (t *ticker[K]) deliver(q Queue[K], keys []K) {
-	how := workqueue.How{Reason: workqueue.Reason{Source: t.String(), Event: "poll"}}
+	how := workqueue.How{Reason: workqueue.Reason{Source: t.name, Event: "poll"}}
 	if !run.Closed(t.synced) {
 		how.Class = workqueue.Background // as initial lists are
 	}
 	if len(keys) > 0 {
 		q.AddAll(keys, how)
 	}
-	t.mu.Lock()
-	t.err, t.failed = nil, 0
-	t.mu.Unlock()
-	for _, c := range []chan struct{}{t.synced, t.settled} {
-		if !run.Closed(c) {
-			close(c)
-		}
+	t.returned(nil)
+	if !run.Closed(t.synced) {
+		close(t.synced)
 	}
 }
 
+// returned notes how poll returned, and returns how often in a row it has failed.
+func (t *ticker[K]) returned(err error) (failed int) {
+	if !run.Closed(t.settled) {
+		defer close(t.settled)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failed++
+	if err == nil {
+		t.failed = 0
+	}
+	t.err = err
+	return t.failed
+}
+
 // next returns when the next tick is that is not past, after one that was due then.
-func (t *ticker[K]) next(due time.Time, h *hook.Source) time.Time {
+func (t *ticker[K]) next(due time.Time) time.Time {
 	due = due.Add(jittered(t.every))
 	late := time.Since(due)
 	if late <= 0 {
@@ -151,10 +144,7 @@ func (t *ticker[K]) next(due time.Time, h *hook.Source) time.Time {
 	}
 	skipped := late/t.every + 1
 	for range skipped {
-		t.drops.add(0)
-		if h.Dropped != nil {
-			h.Dropped(hook.SourceDropped{Source: t.String(), Reason: t.drops.reasons[0]})
-		}
+		t.drop(0)
 	}
 	return due.Add(skipped * t.every)
 }
@@ -164,22 +154,11 @@ func jittered(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()*0.2-0.1)*float64(d))
 }
 
-func (t *ticker[K]) WaitForSync(ctx context.Context) error {
-	return wait(ctx, t.State, t.synced)
-}
-
-func (t *ticker[K]) Settled(ctx context.Context) error {
-	return wait(ctx, t.State, t.settled)
-}
+func (t *ticker[K]) Settled(ctx context.Context) error { return t.wait(ctx, t.settled) }
 
 func (t *ticker[K]) Stale() error {
-	switch {
-	case run.Closed(t.ended):
-		return errStopped
-	case !t.ran.Load():
-		return errNotRunning
-	case !run.Closed(t.settled):
-		return errors.New("the first poll has not returned yet")
+	if run.Closed(t.ended) || !run.Closed(t.settled) {
+		return t.life.Stale()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,14 +169,8 @@ func (t *ticker[K]) Stale() error {
 }
 
 func (t *ticker[K]) State() State {
-	s := State{Source: t.String(), Phase: hook.NotStarted, Dropped: t.drops.snapshot()}
-	switch {
-	case run.Closed(t.ended):
-		s.Phase = hook.Stopped
-	case !t.ran.Load():
-	case !run.Closed(t.settled):
-		s.Phase = hook.Syncing
-	default:
+	s := State{Source: t.name, Phase: t.phase(), Dropped: t.drops.snapshot()}
+	if s.Phase != hook.Stopped && run.Closed(t.settled) {
 		s.Phase = hook.Synced
 		if s.Err = t.Stale(); s.Err != nil {
 			s.Phase = hook.Failing
@@ -206,4 +179,13 @@ func (t *ticker[K]) State() State {
 	return s
 }
 
-func (t *ticker[K]) String() string { return "Ticker(" + t.name + ")" }
+// CatchUp implements CatchingUp.
+func (t *ticker[K]) CatchUp(ctx context.Context) error {
+	if err := t.await(ctx, t.ended, t.settled); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	polled := t.polled.When(!t.polling)
+	t.mu.Unlock()
+	return t.await(ctx, t.ended, polled)
+}

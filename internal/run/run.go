@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 )
 
@@ -74,5 +75,12 @@ func (b *Barrier) Open() {
 	if b.wait != nil {
 		close(b.wait)
 		b.wait = nil
+	}
+}
+
+// Recover makes a panic an error with its stack. Defer it.
+func Recover(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 	}
 }

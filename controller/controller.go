@@ -72,8 +72,12 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 		q.Classes = workqueue.ThreeClasses()
 	}
 	q.Hooks = q.Hooks.With(c.queueHooks())
+	own := q.Own
+	q.Own = func(key K, delivery uint64, r workqueue.Reason) bool {
+		return c.own.is(key, delivery, r) || own != nil && own(key, delivery, r)
+	}
 	var err error
-	c.queue, err = workqueue.New(c.own.options(q))
+	c.queue, err = workqueue.New(q)
 	if err != nil {
 		c.complain(err)
 		c.queue, _ = workqueue.New(workqueue.Options[K]{}) // so that Queue is never nil; Run refuses

@@ -12,15 +12,6 @@ func (c *core[K]) merges(i uint32, class uint8) bool {
 	return e.state == Ready && e.class >= class && !c.shut
 }
 
-// repeats counts the reason for an add of the entry if it equals the newest one, so that it need not be recorded.
-// Not so if the entry has a due time: that may have come, with a reason that is to be recorded first.
-func (c *core[K]) repeats(e *entry[K], r *Reason) bool {
-	if c.shut || c.extra(e) != nil && c.due.has(e.extra) {
-		return false
-	}
-	return c.counted(e, r, e.state == Held)
-}
-
 // addNeedsNow tells whether an add of the entry needs the time. Reading the clock takes as long as all the rest.
 func (c *core[K]) addNeedsNow(i uint32, r *Reason) bool {
 	if c.due.next() != never || c.minInterval > 0 {
@@ -36,12 +27,11 @@ func (c *core[K]) addNeedsNow(i uint32, r *Reason) bool {
 	return s == Idle || s == Waiting
 }
 
-// add adds a key, whose entry is i, or none, at once: it is delivered once more (W2, W3). It returns the number of the
-// delivery that holds the key, or 0 if it is not held.
-func (c *core[K]) add(w *who[K], i uint32, class uint8, r *Reason, now int64) uint64 {
+// add adds a key, whose entry is i, or none, at once: it is delivered once more (W2, W3).
+func (c *core[K]) add(w *who[K], i uint32, class uint8, r *Reason, now int64) {
 	if c.shut {
 		c.drop(dropLate)
-		return 0
+		return
 	}
 	if c.due.next() <= now {
 		c.promote(now)
@@ -52,11 +42,13 @@ func (c *core[K]) add(w *who[K], i uint32, class uint8, r *Reason, now int64) ui
 	e := c.entries.at(i)
 	c.note(i, e, r, now)
 	switch {
-	case e.state == Held && (c.withdrawable || c.minInterval > 0):
-		c.ext(i, e).adds++
+	case e.state == Held && (c.asks || c.minInterval > 0):
+		if c.asks {
+			c.keepAdd(i, r)
+		}
+		e.flags |= flagAdded
 		e.coming = urgentMost(e.coming, class)
 		c.debounce(i, e, now)
-		return e.delivery
 	case c.minInterval > 0 && (e.state == Idle || e.state == Waiting):
 		e.coming = urgentMost(e.coming, class)
 		c.debounce(i, e, now)
@@ -66,7 +58,6 @@ func (c *core[K]) add(w *who[K], i uint32, class uint8, r *Reason, now int64) ui
 	default:
 		c.owe(i, e, class, now)
 	}
-	return 0
 }
 
 // debounce puts off the delivery that an add asks for by MinInterval, within MaxWait.
@@ -96,7 +87,7 @@ func (c *core[K]) addAfter(w *who[K], class uint8, r *Reason, delay, now int64) 
 	x.outsideClass = urgentMost(x.outsideClass, class)
 	x.outside = min(x.outside, after(now, delay))
 	if r != nil && !c.notes.off {
-		c.notes.record(&x.later, r, now, false)
+		c.notes.record(&x.later, r, now)
 	}
 	c.setDue(e, x)
 	if e.state == Idle {
@@ -180,7 +171,7 @@ func (c *core[K]) requeue(w *who[K], r *Reason, now int64) {
 	}
 	i, e := c.enter(w, now)
 	if r != nil {
-		c.record(i, e, r, now, false)
+		c.record(i, e, r, now)
 	}
 	if e.state == Parked {
 		c.ready(i, e, urgentMost(e.class, c.urgent), now)

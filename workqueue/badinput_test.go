@@ -87,11 +87,10 @@ func TestBadInput_Panics(t *testing.T) {
 		var reported []string
 		boom := func() { panic("boom") }
 		o := Options[string]{
-			Tenant:         func(string) string { boom(); return "x" },
-			TenantWeight:   func(string) float64 { boom(); return 5 },
-			Backoff:        panicking{},
-			AddedWhileHeld: func(string, uint64, How) { boom() },
-			SkipInBackoff:  func(string, uint64, How) bool { boom(); return true },
+			Tenant:       func(string) string { boom(); return "x" },
+			TenantWeight: func(string) float64 { boom(); return 5 },
+			Backoff:      panicking{},
+			Own:          func(string, uint64, Reason) bool { boom(); return true },
 			Hooks: &hook.Queue{
 				Opened: func(hook.QueueOpened) { boom() }, Closed: func(hook.QueueClosed) { boom() },
 				Added: func(hook.QueueAdded) { boom() }, Delayed: func(hook.QueueDelayed) { boom() },
@@ -109,7 +108,7 @@ func TestBadInput_Panics(t *testing.T) {
 		q := newQueue(t, o)
 		q.Add("a")
 		item := mustGet(t, q)
-		q.Add("a")
+		q.Add("a") // Own panics: the add counts
 		d, err := item.Retry(errors.New("no"))
 		settled(t, err)
 		if d != 0 {
@@ -117,7 +116,7 @@ func TestBadInput_Panics(t *testing.T) {
 		}
 		_, err = mustGet(t, q).RetryNotBefore(nil, time.Second)
 		settled(t, err)
-		q.Add("a") // SkipInBackoff panics: the add counts
+		q.Add("a") // here too
 		item = mustGet(t, q)
 		settled(t, item.Done())
 		_ = item.Done()
@@ -125,8 +124,8 @@ func TestBadInput_Panics(t *testing.T) {
 		q.ShutDown()
 		settled(t, q.Drain(ctx))
 		slices.Sort(reported)
-		want := []string{"AddedWhileHeld", "Backoff", "Hooks.Added", "Hooks.Closed", "Hooks.Delayed", "Hooks.Dropped",
-			"Hooks.Misused", "Hooks.Opened", "Hooks.Settled", "Hooks.Taken", "SkipInBackoff", "Tenant"}
+		want := []string{"Backoff", "Hooks.Added", "Hooks.Closed", "Hooks.Delayed", "Hooks.Dropped",
+			"Hooks.Misused", "Hooks.Opened", "Hooks.Settled", "Hooks.Taken", "Own", "Tenant"}
 		if got := slices.Compact(slices.Clone(reported)); !slices.Equal(got, want) {
 			t.Errorf("reported %v, want %v", got, want)
 		}

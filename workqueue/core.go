@@ -32,7 +32,8 @@ type core[K comparable] struct {
 	split          uint8 // 1 if each class has a lane for returns, else 0: see lane.go
 	minInterval    int64
 	maxWait        int64
-	withdrawable   bool // adds of held keys are told to the host, who may withdraw them
+	asks           bool                // Own is set
+	adds           map[uint32][]Reason // if asks: the immediate adds of held entries
 
 	pausedAll bool
 	shut      bool
@@ -61,11 +62,12 @@ const noClass = 0xff
 // Flags of an entry.
 const (
 	flagUsed    = 1 << iota // not a free place
-	flagOwed                // held or paused: owed a delivery that cannot be withdrawn
+	flagOwed                // held or paused: owed a delivery, whatever Own reports
 	flagPaused              // Pause was called
 	flagWoken               // held: Wake was called, so that Park does not park
 	flagBackoff             // waiting after Retry
 	flagOnly                // instead of an extra, it has one note: see extra.go
+	flagAdded               // held: added since, which MinInterval may put off and Own may take back
 )
 
 // entry is what is known of one key.
@@ -211,7 +213,7 @@ func (c *core[K]) ready(i uint32, e *entry[K], class uint8, now int64) {
 		class = c.normal
 	}
 	c.cancelOwn(e)
-	e.flags &^= flagOwed | flagWoken | flagBackoff
+	e.flags &^= flagOwed | flagWoken | flagBackoff | flagAdded
 	if e.is(flagPaused) {
 		e.coming = class
 		e.flags |= flagOwed
@@ -240,7 +242,6 @@ func (c *core[K]) cancelOwn(e *entry[K]) {
 	if x == nil {
 		return
 	}
-	x.adds = 0
 	if x.own != never || x.calm != never {
 		x.own, x.calm, x.latest = never, never, never
 		c.setDue(e, x)

@@ -19,7 +19,6 @@ type extra struct {
 	taken        noteList // of the delivery that holds the key
 	pending      noteList // of the next delivery
 	later        noteList // of the delivery at outside
-	adds         uint32   // held: immediate adds, as far as they can still be withdrawn or are put off by MinInterval
 	outsideClass uint8
 }
 
@@ -88,29 +87,29 @@ func (c *core[K]) attempts(e *entry[K]) uint32 {
 // note records a reason, if there is one, of the key's next delivery.
 func (c *core[K]) note(i uint32, e *entry[K], r *Reason, now int64) {
 	if r != nil {
-		c.record(i, e, r, now, e.state == Held)
+		c.record(i, e, r, now)
 	}
 }
 
 // noteOwn records a reason of the queue itself.
 func (c *core[K]) noteOwn(i uint32, e *entry[K], event string, now int64) {
-	c.record(i, e, &Reason{Source: sourceQueue, Event: event}, now, false)
+	c.record(i, e, &Reason{Source: sourceQueue, Event: event}, now)
 }
 
-func (c *core[K]) record(i uint32, e *entry[K], r *Reason, now int64, held bool) {
+func (c *core[K]) record(i uint32, e *entry[K], r *Reason, now int64) {
 	switch {
 	case c.notes.off:
 	case e.extra == 0 && e.state != Held:
 		e.extra = c.notes.single(r, now)
 		e.flags |= flagOnly
-	case !c.counted(e, r, held):
-		c.notes.add(&c.ext(i, e).pending, r, now, held)
+	case !c.counted(e, r):
+		c.notes.add(&c.ext(i, e).pending, r, now)
 	}
 }
 
 // counted counts a reason of the key's next delivery if it repeats the newest one.
-func (c *core[K]) counted(e *entry[K], r *Reason, held bool) bool {
-	return c.notes.repeats(c.newest(e), r, held)
+func (c *core[K]) counted(e *entry[K], r *Reason) bool {
+	return c.notes.repeats(c.newest(e), r)
 }
 
 // newest returns the newest reason of the key's next delivery, or 0.

@@ -88,7 +88,7 @@ func TestHooksMayUseTheQueue(t *testing.T) {
 		}
 	}
 	q = newQueue(t, Options[string]{
-		Tenant: func(k string) string { return "" }, Backoff: using(use), AddedWhileHeld: func(string, uint64, How) { use() },
+		Tenant: func(k string) string { return "" }, Backoff: using(use), Own: func(string, uint64, Reason) bool { use(); return false },
 		Hooks: &hook.Queue{
 			Added: func(hook.QueueAdded) { use() }, Taken: func(hook.QueueTaken) { use() }, Settled: func(hook.QueueSettled) { use() },
 			Delayed: func(hook.QueueDelayed) { use() }, Dropped: func(hook.QueueDropped) { use() },

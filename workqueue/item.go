@@ -146,24 +146,36 @@ func (i Item[K]) Release() error {
 	return i.settle(verdict{outcome: hook.QueueRelease}, nil)
 }
 
-// Withdraw takes back n of the adds that Options.AddedWhileHeld was told of for this delivery. If that leaves none,
-// and nothing else asks for it, the key is not delivered once more (W3). Call it before settling. It returns
-// ErrNotHeld if the item was settled, and another error if n is negative or more than there were.
-func (i Item[K]) Withdraw(n int) error {
-	if i.q == nil {
-		return ErrNotHeld
+// dropOwnLocked takes back the immediate adds of a held key if each is its own (W3). It asks without
+// the lock, and then about those that have come meanwhile.
+func (q *Queue[K]) dropOwnLocked(item *Item[K]) {
+	for asked := 0; ; {
+		e, ok := q.core.heldBy(item.index, item.delivery)
+		if !ok || !e.is(flagAdded) || e.is(flagOwed) {
+			return
+		}
+		adds := q.core.adds[item.index]
+		if asked == len(adds) {
+			q.core.disown(e)
+			return
+		}
+		if len(adds) > mostAsked || !q.allOwnLocked(item, adds[asked:]) {
+			return
+		}
+		asked = len(adds)
 	}
-	q := i.q
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	e, ok := q.core.heldBy(i.index, i.delivery)
-	if !ok {
-		return ErrNotHeld
+}
+
+// allOwnLocked asks Own about adds, without the lock.
+func (q *Queue[K]) allOwnLocked(item *Item[K], adds []Reason) bool {
+	q.mu.Unlock()
+	defer q.mu.Lock()
+	for _, r := range adds {
+		if !q.isOwn(item.key, item.delivery, r) {
+			return false
+		}
 	}
-	if !q.core.withdraw(e, n) {
-		return errors.New("workqueue: Withdraw: there were not as many adds while the key was held")
-	}
-	return nil
+	return true
 }
 
 func (i Item[K]) settle(v verdict, err error) error {
@@ -172,6 +184,9 @@ func (i Item[K]) settle(v verdict, err error) error {
 		return ErrNotHeld
 	}
 	q.mu.Lock()
+	if v.outcome == hook.QueueRetry && q.core.asks {
+		q.dropOwnLocked(&i)
+	}
 	e, ok := q.core.heldBy(i.index, i.delivery)
 	if !ok {
 		q.misusedLocked(v.outcome.String() + " of an item that is not held")

@@ -23,7 +23,6 @@ type note struct {
 	next                 uint32
 	cause                uint32
 	repeats              uint32
-	held                 bool // from an add that can still be withdrawn
 	given                bool // the host has set Reason.At
 }
 
@@ -41,9 +40,9 @@ func newNotes(most int, start time.Time) notes {
 }
 
 // write makes n the note of a reason.
-func (s *notes) write(n *note, r *Reason, now int64, held bool) {
+func (s *notes) write(n *note, r *Reason, now int64) {
 	n.object, n.uid, n.version, n.cause = r.Object, r.UID, r.ResourceVersion, s.causeOf(r)
-	n.at, n.repeats, n.held, n.given = now, 0, held, false
+	n.at, n.repeats, n.given = now, 0, false
 	if !r.At.IsZero() {
 		n.at, n.given = int64(r.At.Round(0).Sub(s.start)), true
 	}
@@ -68,14 +67,13 @@ func (s *notes) same(n *note, r *Reason) bool {
 	return n.version == r.ResourceVersion && n.object == r.Object && n.uid == r.UID && s.causes.byID[n.cause].of(r)
 }
 
-// repeats counts a reason instead of recording it, if it equals the newest one of its list, which may be none, and can
-// be withdrawn if that can.
-func (s *notes) repeats(newest uint32, r *Reason, held bool) bool {
+// repeats counts a reason instead of recording it, if it equals the newest one of its list, which may be none.
+func (s *notes) repeats(newest uint32, r *Reason) bool {
 	if newest == 0 {
 		return false
 	}
 	n := s.slab.at(newest)
-	if n.held != held || !s.same(n, r) {
+	if !s.same(n, r) {
 		return false
 	}
 	if n.repeats < math.MaxInt32 {
@@ -85,21 +83,21 @@ func (s *notes) repeats(newest uint32, r *Reason, held bool) bool {
 }
 
 // record records a reason, unless it repeats the newest one.
-func (s *notes) record(l *noteList, r *Reason, now int64, held bool) {
-	if !s.repeats(l.newest, r, held) {
-		s.add(l, r, now, held)
+func (s *notes) record(l *noteList, r *Reason, now int64) {
+	if !s.repeats(l.newest, r) {
+		s.add(l, r, now)
 	}
 }
 
 // single records a reason that is in no list.
 func (s *notes) single(r *Reason, now int64) uint32 {
 	i, n := s.slab.take()
-	s.write(n, r, now, false)
+	s.write(n, r, now)
 	return i
 }
 
 // add records a reason that does not repeat the newest one.
-func (s *notes) add(l *noteList, r *Reason, now int64, held bool) {
+func (s *notes) add(l *noteList, r *Reason, now int64) {
 	var n *note
 	if l.n > s.most {
 		l.newest = s.slab.at(l.newest).next
@@ -110,7 +108,7 @@ func (s *notes) add(l *noteList, r *Reason, now int64, held bool) {
 		i, n = s.slab.take()
 		s.link(l, i, n)
 	}
-	s.write(n, r, now, held)
+	s.write(n, r, now)
 }
 
 // link appends a note to a list that has room for it.
@@ -166,31 +164,11 @@ func (s *notes) move(dst, src *noteList) {
 	*src = noteList{}
 }
 
-// withdraw takes out what came from adds that are withdrawn.
-func (s *notes) withdraw(l *noteList) {
-	left := noteList{dropped: l.dropped}
-	for i, n := range s.all(*l) {
-		if n.held {
-			s.slab.put(i)
-		} else {
-			s.link(&left, i, n)
-		}
-	}
-	*l = left
-}
-
 func (s *notes) clear(l *noteList) {
 	for i := range s.all(*l) {
 		s.slab.put(i)
 	}
 	*l = noteList{}
-}
-
-// settleHeld makes the reasons in l ones that can no longer be withdrawn.
-func (s *notes) settleHeld(l *noteList) {
-	for _, n := range s.all(*l) {
-		n.held = false
-	}
 }
 
 // copyOf returns the reasons in l.

@@ -109,11 +109,11 @@ func stands(q *Queue[string]) string {
 	return s
 }
 
-// TestSkipInBackoffWhilePaused: what is dropped in backoff is dropped also while the key is paused, unless it is owed a delivery
+// TestOwn_WhilePaused: what is dropped in backoff is dropped also while the key is paused, unless it is owed a delivery
 // anyway.
-func TestSkipInBackoffWhilePaused(t *testing.T) {
+func TestOwn_WhilePaused(t *testing.T) {
 	q := newQueue(t, Options[string]{
-		Backoff: Exponential{Base: time.Hour}, SkipInBackoff: func(_ string, _ uint64, how How) bool { return how.Reason.Event == "own" },
+		Backoff: Exponential{Base: time.Hour}, Own: ownEvent,
 	})
 	q.Add("a")
 	_, err := mustGet(t, q).Retry(nil)
@@ -196,12 +196,11 @@ func TestRetryWith_AtOnce(t *testing.T) {
 
 // TestRequeueNowFor: the reason is the host's.
 func TestRequeueNowFor(t *testing.T) {
-	q := newQueue(t, Options[string]{AddedWhileHeld: func(string, uint64, How) {}})
+	q := newQueue(t, Options[string]{})
 	why := Reason{Source: "annotation", Event: "Requeue", Object: "x/a", UID: "u", ResourceVersion: "7"}
 	q.Add("a")
 	item := mustGet(t, q)
 	q.RequeueNowFor("a", why)
-	settled(t, item.Withdraw(0))
 	settled(t, item.Park("behind", 0))
 	item = mustGet(t, q) // it was asked for while the key was held
 	got := item.Reasons()

@@ -73,7 +73,9 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 		q.hooks, q.core.observed = *o.Hooks, true
 	}
 	q.core.stamped = q.core.observed || !q.core.notes.off
-	q.core.withdrawable = o.AddedWhileHeld != nil
+	if o.Own != nil {
+		q.core.asks, q.core.adds = true, map[uint32][]Reason{}
+	}
 	q.tellOpened()
 	return q, nil
 }
@@ -183,13 +185,13 @@ func (q *Queue[K]) notedLocked(i uint32, r *Reason) bool {
 	e := c.entries.at(i)
 	x := c.extra(e)
 	if x == nil {
-		return c.counted(e, r, false)
+		return c.counted(e, r)
 	}
 	if c.due.has(e.extra) {
 		return false
 	}
-	if !c.counted(e, r, false) {
-		c.notes.add(&x.pending, r, q.now(), false)
+	if !c.counted(e, r) {
+		c.notes.add(&x.pending, r, q.now())
 	}
 	return true
 }
@@ -204,7 +206,7 @@ func (q *Queue[K]) addLocked(w *who[K], i uint32, lane uint8, how *How) {
 		q.mu.Lock()
 		i = q.core.find(w.key, w.hash)
 	}
-	if q.o.SkipInBackoff != nil {
+	if q.o.Own != nil {
 		if q.skipLocked(w, how) {
 			q.unlock()
 			return
@@ -212,18 +214,12 @@ func (q *Queue[K]) addLocked(w *who[K], i uint32, lane uint8, how *How) {
 		i = q.core.find(w.key, w.hash)
 	}
 	reason := reasonIn(&how.Reason)
-	if reason != nil && i != 0 && q.core.repeats(q.core.entries.at(i), reason) {
-		reason = nil
-	}
 	var now int64
 	if q.core.addNeedsNow(i, reason) {
 		now = q.now()
 	}
-	delivery := q.core.add(w, i, lane, reason, now)
+	q.core.add(w, i, lane, reason, now)
 	q.unlock()
-	if delivery != 0 && q.o.AddedWhileHeld != nil {
-		q.addedWhileHeld(w.key, delivery, how)
-	}
 }
 
 func (q *Queue[K]) addLater(key K, how *How) {
@@ -245,7 +241,7 @@ func reasonIn(r *Reason) *Reason {
 	return nil
 }
 
-// skipLocked asks SkipInBackoff, without the lock, as often as the key's state changes meanwhile.
+// skipLocked asks Own about an add of a key in backoff, without the lock, as often as the key's state changes meanwhile.
 func (q *Queue[K]) skipLocked(w *who[K], how *How) bool {
 	for asked := uint64(0); ; {
 		delivery, in := q.core.inBackoff(w)
@@ -254,7 +250,7 @@ func (q *Queue[K]) skipLocked(w *who[K], how *How) bool {
 		}
 		q.mu.Unlock()
 		q.assign(w) // it may be unknown by the time that the lock is held again
-		skip := q.skipInBackoff(w.key, delivery, *how)
+		skip := q.isOwn(w.key, delivery, how.Reason)
 		q.mu.Lock()
 		if now, in := q.core.inBackoff(w); skip && in && now == delivery {
 			return true
@@ -265,7 +261,7 @@ func (q *Queue[K]) skipLocked(w *who[K], how *How) bool {
 	}
 }
 
-// AddAll adds many keys under one lock, as AddWith does, those last that SkipInBackoff has to be asked about.
+// AddAll adds many keys under one lock, as AddWith does, those last that Own has to be asked about.
 func (q *Queue[K]) AddAll(keys []K, how How) {
 	if len(keys) == 1 {
 		q.AddWith(keys[0], how)
@@ -282,26 +278,18 @@ func (q *Queue[K]) AddAll(keys []K, how How) {
 		q.addAllLater(ws, &how)
 		return
 	}
-	var asked []K // keys in backoff, about which SkipInBackoff has to be asked
-	var held []K  // and keys that were held, of which AddedWhileHeld is told
-	var deliveries []uint64
+	var asked []K // keys in backoff, about which Own has to be asked
 	lane, reason := q.laneOf(how.Class), reasonIn(&how.Reason)
 	q.mu.Lock()
 	now := q.now()
 	for i := range ws {
-		if _, in := q.core.inBackoff(&ws[i]); in && q.o.SkipInBackoff != nil {
+		if _, in := q.core.inBackoff(&ws[i]); in && q.o.Own != nil {
 			asked = append(asked, ws[i].key)
 			continue
 		}
-		d := q.core.add(&ws[i], q.core.find(ws[i].key, ws[i].hash), lane, reason, now)
-		if d != 0 && q.o.AddedWhileHeld != nil {
-			held, deliveries = append(held, ws[i].key), append(deliveries, d)
-		}
+		q.core.add(&ws[i], q.core.find(ws[i].key, ws[i].hash), lane, reason, now)
 	}
 	q.unlock()
-	for i, key := range held {
-		q.addedWhileHeld(key, deliveries[i], &how)
-	}
 	for _, key := range asked {
 		q.AddWith(key, how)
 	}

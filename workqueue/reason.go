@@ -24,8 +24,12 @@ type Reason struct {
 	// within 292 years of when the queue was made.
 	At time.Time
 	// Repeats is how many more times in a row it was the reason, counted up to 2147483647. The queue sets it.
-	// (Reasons of adds that Item.Withdraw can withdraw are counted apart from others.)
 	Repeats int `json:",omitzero"`
+}
+
+// equals reports whether r and s differ by no more than At and Repeats.
+func (r *Reason) equals(s *Reason) bool {
+	return r.ResourceVersion == s.ResourceVersion && r.Object == s.Object && r.UID == s.UID && r.Event == s.Event && r.Source == s.Source
 }
 
 // Events of the reasons that the queue gives itself.

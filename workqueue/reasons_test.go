@@ -187,7 +187,7 @@ func TestReasons_SinceDone(t *testing.T) {
 // TestReasons_One: a key with one reason and nothing else takes no extra, whatever state it is in; with anything more
 // it does, and the reason stays the one of its delivery.
 func TestReasons_One(t *testing.T) {
-	q := newQueue(t, Options[string]{AddedWhileHeld: func(string, uint64, How) {}})
+	q := newQueue(t, Options[string]{})
 	want := func(extras int, want string) {
 		t.Helper()
 		k, _ := q.Look("a")
@@ -213,10 +213,6 @@ func TestReasons_One(t *testing.T) {
 	item := mustGet(t, q)
 	q.Wake("a")
 	q.Pause("a")
-	settled(t, item.Withdraw(0))
-	if item.Withdraw(1) == nil {
-		t.Error("an add was withdrawn that was none")
-	}
 	want(0, "[x+4]")
 	settled(t, item.Release())
 	want(0, "[x+4]")
@@ -226,12 +222,6 @@ func TestReasons_One(t *testing.T) {
 	settled(t, item.Done())
 	want(0, "[]")
 
-	q.RequeueNow("a")
-	item = mustGet(t, q)
-	q.Add("a")
-	settled(t, item.Withdraw(1))
-	want(1, "[RequeueNow+0]")
-	q = newQueue(t, Options[string]{})
 	q.RequeueNow("a")
 	mustGet(t, q)
 	q.RequeueNow("a") // is not one of the present delivery
@@ -243,7 +233,7 @@ func TestReasons_One(t *testing.T) {
 	settled(t, item.Done())
 	want(0, "[]")
 	settled(t, mustGet(t, q).Done())
-	q = newQueue(t, Options[string]{AddedWhileHeld: func(string, uint64, How) {}})
+	q = newQueue(t, Options[string]{})
 
 	q.Add("a")
 	item = mustGet(t, q)
@@ -252,8 +242,8 @@ func TestReasons_One(t *testing.T) {
 	if r := item.Reasons(); len(r) != 1 || r[0].Source != "queue" || r[0].Event != EventAdded {
 		t.Errorf("reasons of a delivery without any: %v", r)
 	}
-	settled(t, item.Withdraw(1))
 	settled(t, item.Done())
+	settled(t, mustGet(t, q).Done())
 	want(0, "[]")
 
 	for what, end := range map[string]func(Item[string]) string{

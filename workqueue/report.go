@@ -158,14 +158,9 @@ func (q *Queue[K]) tenantOf(key K) (name string, weight float64) {
 	return name, weight
 }
 
-func (q *Queue[K]) addedWhileHeld(key K, delivery uint64, how *How) {
-	defer q.recovered("AddedWhileHeld")
-	q.o.AddedWhileHeld(key, delivery, *how)
-}
-
-func (q *Queue[K]) skipInBackoff(key K, delivery uint64, how How) bool {
-	defer q.recovered("SkipInBackoff")
-	return q.o.SkipInBackoff(key, delivery, how)
+func (q *Queue[K]) isOwn(key K, delivery uint64, r Reason) bool {
+	defer q.recovered("Own")
+	return q.o.Own(key, delivery, r)
 }
 
 // backoff returns the delay after the n-th failure in a row.

@@ -45,12 +45,14 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict, now int64) {
 		c.heldSince -= e.since
 		c.unlink(&c.held.head, &c.held.tail, e)
 	}
+	delete(c.adds, i)
 	if v.outcome == hook.QueuePark || v.outcome == hook.QueueRelease {
 		c.giveBack(i, e, v, now)
 		return
 	}
 	timed := v.outcome == hook.QueueRetry || v.outcome == hook.QueueAfter
-	owed := e.is(flagOwed)
+	x := c.extra(e)
+	owed := e.is(flagOwed) || e.is(flagAdded) && (x == nil || x.calm == never)
 	if timed {
 		e.coming = urgentMost(e.coming, c.returning(e.class))
 	}
@@ -58,11 +60,8 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict, now int64) {
 		c.dropExtra(e)
 	}
 	if timed || e.extra != 0 {
-		x := c.ext(i, e)
-		owed = owed || x.adds > 0 && x.calm == never
-		x.adds = 0
+		x = c.ext(i, e)
 		c.notes.clear(&x.taken)
-		c.notes.settleHeld(&x.pending)
 		switch {
 		case v.outcome == hook.QueueRetry:
 			x.attempts = more(x.attempts)
@@ -70,7 +69,7 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict, now int64) {
 			x.attempts = 0
 		}
 	}
-	e.flags &^= flagWoken | flagBackoff
+	e.flags &^= flagWoken | flagBackoff | flagAdded
 	switch {
 	case owed:
 		c.ready(i, e, e.coming, now)
@@ -78,7 +77,6 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict, now int64) {
 		c.noteOwn(i, e, v.event(), now)
 		c.ready(i, e, e.coming, now)
 	case timed:
-		x := c.ext(i, e)
 		x.own, x.why = after(now, v.delay), v.why
 		c.setDue(e, x)
 		if v.outcome == hook.QueueRetry {
@@ -101,7 +99,6 @@ func (c *core[K]) giveBack(i uint32, e *entry[K], v verdict, now int64) {
 		x.taken = noteList{}
 		c.notes.move(&taken, &x.pending)
 		x.pending = taken
-		c.notes.settleHeld(&x.pending)
 	}
 	switch {
 	case c.shut:
@@ -112,9 +109,9 @@ func (c *core[K]) giveBack(i uint32, e *entry[K], v verdict, now int64) {
 		c.dropAtEnd(i, e, why)
 	case v.outcome == hook.QueuePark && !e.is(flagWoken):
 		e.class, e.coming = class, noClass
-		e.flags &^= flagOwed
+		e.flags &^= flagOwed | flagAdded
 		x := c.ext(i, e)
-		x.why, x.adds = v.why, 0
+		x.why = v.why
 		x.calm, x.latest = never, never
 		if v.delay > 0 {
 			x.own = after(now, v.delay)
@@ -129,26 +126,30 @@ func (c *core[K]) giveBack(i uint32, e *entry[K], v verdict, now int64) {
 	}
 }
 
-// withdraw takes back n of the immediate adds that came while the key was held (W3).
-func (c *core[K]) withdraw(e *entry[K], n int) bool {
-	if n == 0 {
-		return true
+// mostAsked is how many adds of a held key Own is asked about, at most.
+const mostAsked = 10_000
+
+// keepAdd remembers an immediate add of a held key, for Own.
+func (c *core[K]) keepAdd(i uint32, r *Reason) {
+	adds := c.adds[i]
+	if r == nil {
+		r = &Reason{}
 	}
-	x := c.extra(e)
-	if n < 0 || x == nil || !c.withdrawable || uint64(n) > uint64(x.adds) {
-		return false
+	if n := len(adds); n > mostAsked || n > 0 && adds[n-1].equals(r) {
+		return
 	}
-	x.adds -= uint32(n)
-	if x.adds > 0 {
-		return true
+	c.adds[i] = append(adds, *r)
+}
+
+// disown takes back the immediate adds of a held key that is owed nothing else (W3).
+func (c *core[K]) disown(e *entry[K]) {
+	e.flags &^= flagAdded
+	e.coming = noClass
+	if x := c.extra(e); x != nil {
+		c.notes.clear(&x.pending)
+		x.calm, x.latest = never, never
+		c.setDue(e, x)
 	}
-	if !e.is(flagOwed) {
-		e.coming = noClass
-	}
-	c.notes.withdraw(&x.pending)
-	x.calm, x.latest = never, never
-	c.setDue(e, x)
-	return true
 }
 
 // shutDown drops what is neither ready nor held, and the due times of what is (W8).

@@ -153,7 +153,7 @@ func (q *Queue[K]) Look(key K) (KeyState[K], bool) {
 func (q *Queue[K]) stateLocked(e *entry[K]) KeyState[K] {
 	k := KeyState[K]{
 		Key: e.key, State: e.state, Attempts: int(q.core.attempts(e)),
-		Paused: e.is(flagPaused), Again: e.is(flagOwed), Tenant: q.core.fair.tenants[e.tenant].name,
+		Paused: e.is(flagPaused), Again: e.flags&(flagOwed|flagAdded) != 0, Tenant: q.core.fair.tenants[e.tenant].name,
 	}
 	if q.core.observed || q.core.stamped && e.state != Held {
 		k.Since = q.start.Add(time.Duration(e.since))
@@ -169,7 +169,6 @@ func (q *Queue[K]) stateLocked(e *entry[K]) KeyState[K] {
 	if x == nil {
 		return k
 	}
-	k.Again = k.Again || x.adds > 0
 	if due := min(x.outside, x.own, x.calm); due != never {
 		k.Due = q.start.Add(time.Duration(due))
 	}

@@ -176,9 +176,6 @@ func TestRequeueNow(t *testing.T) {
 		settled(t, item.Park("", 0))
 		item = now("unknown")
 		q.RequeueNow("unknown") // held: once more, however it is settled
-		if item.Withdraw(1) == nil {
-			t.Error("RequeueNow could be withdrawn")
-		}
 		settled(t, item.Park("", 0))
 		item = mustGet(t, q)
 		settled(t, item.Done())
@@ -319,16 +316,16 @@ func TestReasonOfDelay(t *testing.T) {
 	})
 }
 
-func TestSkipInBackoff(t *testing.T) {
+func TestOwn_InBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q *Queue[string]
-		own := func(key string, delivery uint64, how How) bool {
+		own := func(key string, delivery uint64, r Reason) bool {
 			if q.Len().Total() == 0 { // it may use the queue
 				t.Error("called for a key that is not there")
 			}
-			return how.Reason.Source == "own"
+			return r.Source == "own"
 		}
-		q = newQueue(t, Options[string]{SkipInBackoff: own, Backoff: Exponential{Base: time.Hour}})
+		q = newQueue(t, Options[string]{Own: own, Backoff: Exponential{Base: time.Hour}})
 		q.AddWith("a", How{Reason: Reason{Source: "own"}}) // not in backoff
 		_, err := mustGet(t, q).Retry(nil)
 		settled(t, err)
@@ -340,12 +337,12 @@ func TestSkipInBackoff(t *testing.T) {
 	})
 }
 
-// TestSkipInBackoffAsksAgain: the key was delivered again while the question was being answered.
-func TestSkipInBackoffAsksAgain(t *testing.T) {
+// TestOwn_AsksAgain: the key was delivered again while the question was being answered.
+func TestOwn_AsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q *Queue[string]
 		var asked []uint64
-		q = newQueue(t, Options[string]{SkipInBackoff: func(_ string, delivery uint64, _ How) bool {
+		q = newQueue(t, Options[string]{Own: func(_ string, delivery uint64, _ Reason) bool {
 			asked = append(asked, delivery)
 			if len(asked) == 1 {
 				q.RequeueNow("a")

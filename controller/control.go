@@ -6,6 +6,8 @@ package controller
 import (
 	"fmt"
 	"log/slog"
+
+	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // Pause has the controller reconcile nothing until Resume, also in later terms. Reconciles that run go on to their end, and keys
@@ -29,7 +31,7 @@ func (c *Controller[K]) ResumeKey(key K) { c.pauses.set(key, pauser{}, false) }
 
 // Requeue makes a key due at once, whatever it waits for: its backoff, say, but not its own writes, which it goes on waiting for (C6).
 // One that is being reconciled is reconciled once more. One that is paused is due when it is resumed.
-func (c *Controller[K]) Requeue(key K) { c.queue.RequeueNow(key) }
+func (c *Controller[K]) Requeue(key K) { c.queue.RequeueNow(key, workqueue.Reason{}) }
 
 // SetLogLevel has the Reconciles of one key that begin from now on log at this level, instead of the logger's own, until
 // ResetLogLevel. The handler must leave it to its Enabled method which lines it takes, as those of log/slog do.

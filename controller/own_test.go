@@ -248,7 +248,7 @@ func TestC10_HoweverItBecameDue(t *testing.T) {
 		for _, due := range []func(){
 			func() {},
 			func() { r.control.Queue().Add(key) },
-			func() { r.control.TheQueue().RequeueNow(key) },
+			func() { r.control.TheQueue().RequeueNow(key, workqueue.Reason{}) },
 			func() { r.control.Queue().AddWith(key, workqueue.How{After: time.Second}) },
 		} {
 			due()

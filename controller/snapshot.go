@@ -148,9 +148,10 @@ func (c *Controller[K]) runningOn(s *slot[K]) (Running[K], bool) {
 		return Running[K]{}, false
 	}
 	limit, _ := c.watchdog.limits()
+	reasons, _ := r.item.Reasons()
 	return Running[K]{
 		Key: r.item.Key(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Since: c.began.Add(r.since), Attempt: r.item.Attempt(),
-		Slow: c.now()-r.since >= limit, Interrupted: c.records.look(r.item.Key()).interrupted, Reasons: r.item.Reasons(),
+		Slow: c.now()-r.since >= limit, Interrupted: c.records.look(r.item.Key()).interrupted, Reasons: reasons,
 	}, true
 }
 

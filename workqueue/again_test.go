@@ -31,11 +31,11 @@ func TestReasons_Repeats(t *testing.T) {
 			add(event, 0)
 		}
 		want("[x+1 y+0 x+2]")
-		if k, _ := q.Look("a"); !k.Reasons[2].At.Equal(q.start.Add(4 * time.Second)) {
+		if k, _ := q.Look("a"); !k.Reasons[2].At.Equal(q.core.start.Add(4 * time.Second)) {
 			t.Errorf("the first of the repeated ones was at %v", k.Reasons[2].At)
 		}
-		q.RequeueNow("a")
-		q.RequeueNow("a")
+		q.RequeueNow("a", Reason{})
+		q.RequeueNow("a", Reason{})
 		want("[x+1 y+0 x+2 RequeueNow+1]")
 		add("y", 3*time.Second)
 		add("y", 0) // the other y is for later, but will be between this and the next one
@@ -45,7 +45,7 @@ func TestReasons_Repeats(t *testing.T) {
 		want("[x+1 y+0 x+2 RequeueNow+1 y+1 y+1]")
 
 		item := mustGet(t, q)
-		q.RequeueNow("a")
+		q.RequeueNow("a", Reason{})
 		add("x", 0)
 		add("x", 0)
 		want("[x+1 y+0 x+2 RequeueNow+1 y+1 y+1 RequeueNow+0 x+1]")
@@ -87,7 +87,7 @@ func TestTenantOfKeyForgottenMeanwhile(t *testing.T) {
 	q = newQueue(t, Options[string]{
 		Backoff: Exponential{Base: time.Hour}, Tenant: func(k string) string { return k[:1] },
 		Own: func(k string, _ uint64, _ Reason) bool {
-			q.RequeueNow(k)
+			q.RequeueNow(k, Reason{})
 			settled(t, mustGet(t, q).Done())
 			return false
 		},

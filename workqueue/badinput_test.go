@@ -28,7 +28,7 @@ func TestBadInput_Delays(t *testing.T) {
 		for _, d := range []time.Duration{0, -1, math.MinInt64} {
 			q.AddWith("a", How{After: d})
 			settled(t, mustGet(t, q).After(d))
-			d, err := mustGet(t, q).RetryNotBefore(nil, d)
+			d, err := mustGet(t, q).RetryWith(nil, Again{NotBefore: d})
 			settled(t, err)
 			time.Sleep(d)
 			settled(t, mustGet(t, q).Park("", d))
@@ -43,7 +43,7 @@ func TestBadInput_Delays(t *testing.T) {
 		time.Sleep(1000 * time.Hour)
 		wantLen(t, q, Len{Waiting: 1})
 		q.Add("a")
-		_, err := mustGet(t, q).RetryNotBefore(nil, math.MaxInt64)
+		_, err := mustGet(t, q).RetryWith(nil, Again{NotBefore: math.MaxInt64})
 		settled(t, err)
 		wantLen(t, q, Len{Waiting: 1})
 		q.ShutDown()
@@ -62,7 +62,7 @@ func TestBadInput_UnequalKeys(t *testing.T) {
 		q.AddAll([]any{key, key}, How{})
 		q.Pause(key)
 		q.Resume(key)
-		q.RequeueNow(key)
+		q.RequeueNow(key, Reason{})
 		q.Forget(key)
 		q.Wake(key)
 		q.Interface().Done(key)
@@ -114,7 +114,7 @@ func TestBadInput_Panics(t *testing.T) {
 		if d != 0 {
 			t.Errorf("delay is %v, want none", d)
 		}
-		_, err = mustGet(t, q).RetryNotBefore(nil, time.Second)
+		_, err = mustGet(t, q).RetryWith(nil, Again{NotBefore: time.Second})
 		settled(t, err)
 		q.Add("a") // here too
 		item = mustGet(t, q)
@@ -183,9 +183,9 @@ func TestWakeIsPassedOn(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		q.mu.Lock() // what Add does, but that the context ends before the waiter runs
+		q.lock() // what Add does, but that the context ends before the waiter runs
 		w := q.waiters.pop(1)
-		q.core.add(&who[int]{key: 1}, 0, 0, nil, q.now())
+		q.core.add(&who[int]{key: 1}, 0, &Reason{})
 		q.core.fresh = 0
 		cancel()
 		w.token <- struct{}{}

@@ -3,33 +3,27 @@
 
 package workqueue
 
-// core is the queue's state: which key is in which state, in what order, and when it is due. It has no lock and no
-// clock and calls nobody's code: the shell around it (Queue) holds the lock and passes the time, in nanoseconds since
-// the queue was made, and never a smaller one than before; or 0 where it is only a record of since when something is
-// so, which nobody wants (stamped).
-//
-// Every key that is known has one entry. An entry is in exactly one State; ready ones are linked in their flow's
-// list, held ones in the order in which they were taken. What most keys do not have (due times, several reasons) is
-// in an extra. An entry that holds nothing any more is forgotten.
-type core[K comparable] struct {
-	entries slab[entry[K]]
-	index   table
-	extras  slab[extra]
-	notes   notes
-	due     dueHeap // of extras
-	fair    fair
-	plain   bool // one class and one tenant: flow 0 is the whole order
+import (
+	"cmp"
+	"time"
+)
 
-	held       list
+// core is the queue's state: which key is in which state, in what order, and when it is due. It has
+// no lock and calls no code of the host: Queue holds the lock around each use.
+//
+// Every known key has one entry. An entry is in exactly one State; ready ones are linked in their
+// flow's list, held ones in the order in which they were taken. What most keys do not have (due
+// times, several reasons) is in an extra. An entry that holds nothing any more is forgotten.
+type core[K comparable] struct {
+	store[K]
+
 	heldSince  int64 // sum of the held entries' since
 	counts     [numStates]int
 	deliveries uint64
-	queued     int64  // when the key that was taken last had become ready
-	last       uint32 // its entry, which may be in use for another key, or for none
-	most       int    // entries since the queue was last empty, at most
+	queued     int64 // when the key that was taken last had become ready
 
 	normal, urgent uint8 // the lanes of adds in classes Normal and Interactive
-	split          uint8 // 1 if each class has a lane for returns, else 0: see lane.go
+	split          uint8 // 1 if each class has a lane for returns, else 0: see lanesOf
 	minInterval    int64
 	maxWait        int64
 	asks           bool                // Own is set
@@ -37,8 +31,8 @@ type core[K comparable] struct {
 
 	pausedAll bool
 	shut      bool
-	observed  bool // somebody wants to know what became ready
-	stamped   bool // somebody wants to know since when
+	observed  bool // there are hooks
+	stamped   bool // since is wanted: for hooks or with reasons
 
 	fresh   int             // keys that became ready since the shell last looked
 	news    bool            // readied or dropped is not zero
@@ -57,127 +51,33 @@ const (
 	numDrops
 )
 
-const noClass = 0xff
-
-// Flags of an entry.
-const (
-	flagUsed    = 1 << iota // not a free place
-	flagOwed                // held or paused: owed a delivery, whatever Own reports
-	flagPaused              // Pause was called
-	flagWoken               // held: Wake was called, so that Park does not park
-	flagBackoff             // waiting after Retry
-	flagOnly                // instead of an extra, it has one note: see extra.go
-	flagAdded               // held: added since, which MinInterval may put off and Own may take back
-)
-
-// entry is what is known of one key.
-type entry[K comparable] struct {
-	key        K
-	delivery   uint64 // the number of its last delivery; of the present one while it is held
-	since      int64  // since when it is in its state
-	hash       uint32
-	prev, next uint32 // in its flow, or among the held
-	tenant     uint32
-	extra      uint32 // or, with flagOnly, a note
-	state      State
-	class      uint8 // ready, held, parked: its lane
-	coming     uint8 // others: the lane it will have when it becomes ready, or noClass
-	flags      uint8
-}
-
-func (e *entry[K]) is(flag uint8) bool { return e.flags&flag != 0 }
-
-// list is a list of entries, oldest first.
-type list struct{ head, tail uint32 }
-
-func newCore[K comparable](classes []share, plain bool) core[K] {
-	c := core[K]{fair: newFair(classes), plain: plain}
-	if plain {
-		c.fair.tenant("", 1)
-	}
-	return c
-}
-
-// find returns the index of a key's entry, or 0.
-func (c *core[K]) find(key K, hash uint32) uint32 {
-	if c.index.n == 0 {
-		return 0
-	}
-	for i, mask := c.index.probe(hash); ; i = (i + 1) & mask {
-		v := c.index.slots[i]
-		if v == 0 {
-			return 0
-		}
-		if uint32(v>>32) == hash && c.entries.at(uint32(v)).key == key {
-			return uint32(v)
-		}
-	}
-}
-
-// who is a key with what the shell has worked out for it.
-type who[K comparable] struct {
-	key    K
-	hash   uint32
-	tenant string
-	weight float64
-}
-
 // enter returns the entry of a key, a new idle one if need be.
-func (c *core[K]) enter(w *who[K], now int64) (uint32, *entry[K]) {
+func (c *core[K]) enter(w *who[K]) (uint32, *entry[K]) {
 	i := c.find(w.key, w.hash)
 	if i == 0 {
-		i = c.create(w, now)
+		i = c.create(w)
+		c.counts[Idle]++
+		if c.stamped {
+			c.entries.at(i).since = c.now()
+		}
 	}
 	return i, c.entries.at(i)
 }
 
-// create makes an idle entry for a key that has none.
-func (c *core[K]) create(w *who[K], now int64) uint32 {
-	i, e := c.entries.take()
-	e.key, e.hash, e.since = w.key, w.hash, now
-	e.coming, e.flags = noClass, flagUsed
-	if !c.plain {
-		e.tenant = c.fair.tenant(w.tenant, w.weight)
-	}
-	c.index.insert(w.hash, i)
-	c.counts[Idle]++
-	c.most = max(c.most, c.index.n)
-	return i
-}
-
-// forget removes an idle entry that holds nothing any more.
+// forget removes an entry that is in no list and holds nothing any more.
 func (c *core[K]) forget(i uint32, e *entry[K]) {
-	c.counts[Idle]--
-	c.index.remove(e.hash, i)
-	c.dropExtra(e)
-	if !c.plain {
-		c.fair.leave(e.tenant)
-	}
-	c.entries.put(i)
-	if c.index.n == 0 {
-		c.shrink()
-	}
+	c.counts[e.state]--
+	c.remove(i, e)
 }
 
-// keptEntries is how many entries an empty queue keeps room for, at most: an initial list does not come back.
-const keptEntries = 64 * chunkLen
-
-// shrink gives memory back when the queue is empty, if it has a lot, or lately needed far less than it has.
-func (c *core[K]) shrink() {
-	if c.entries.used > keptEntries || 8*c.most < int(c.entries.used) && c.entries.used > 8*chunkLen {
-		c.entries.reset()
-		c.extras.reset()
-		c.notes.reset()
-		c.due.reset()
-		c.index = table{}
-	}
-	c.most = 0
-}
-
-func (c *core[K]) turn(e *entry[K], to State, now int64) {
+// turn changes an entry's state. It reads no clock that nobody asks for.
+func (c *core[K]) turn(e *entry[K], to State) {
 	c.counts[e.state]--
 	c.counts[to]++
-	e.state, e.since = to, now
+	e.state = to
+	if c.observed || to == Waiting || c.stamped && to != Held {
+		e.since = c.now()
+	}
 }
 
 // urgentMost returns the higher of two classes, either of which may be none.
@@ -188,11 +88,18 @@ func urgentMost(a, b uint8) uint8 {
 	return a
 }
 
+// returning returns the lane for a return of a key that was taken from lane.
+func (c *core[K]) returning(lane uint8) uint8 { return lane &^ c.split }
+
 // owe gives a key a delivery: it becomes ready, or stays so, or will be once it is settled, woken or resumed.
-func (c *core[K]) owe(i uint32, e *entry[K], class uint8, now int64) {
+func (c *core[K]) owe(i uint32, e *entry[K], class uint8) {
 	switch e.state {
 	case Ready:
-		c.raise(i, e, class)
+		if class > e.class && class != noClass { // to the end of the higher class
+			c.pull(e)
+			e.class = class
+			c.push(i, e)
+		}
 	case Held:
 		e.flags |= flagOwed
 		e.coming = urgentMost(e.coming, class)
@@ -203,12 +110,12 @@ func (c *core[K]) owe(i uint32, e *entry[K], class uint8, now int64) {
 		e.coming = urgentMost(e.coming, class)
 		c.cancelOwn(e)
 	default:
-		c.ready(i, e, urgentMost(e.coming, class), now)
+		c.ready(i, e, urgentMost(e.coming, class))
 	}
 }
 
 // ready makes an entry that is in no list ready, or, while it is paused, owed.
-func (c *core[K]) ready(i uint32, e *entry[K], class uint8, now int64) {
+func (c *core[K]) ready(i uint32, e *entry[K], class uint8) {
 	if class == noClass {
 		class = c.normal
 	}
@@ -217,7 +124,7 @@ func (c *core[K]) ready(i uint32, e *entry[K], class uint8, now int64) {
 	if e.is(flagPaused) {
 		e.coming = class
 		e.flags |= flagOwed
-		c.turn(e, Paused, now)
+		c.turn(e, Paused)
 		c.dropAtEnd(i, e, dropPaused)
 		return
 	}
@@ -226,7 +133,7 @@ func (c *core[K]) ready(i uint32, e *entry[K], class uint8, now int64) {
 		return
 	}
 	e.class, e.coming = class, noClass
-	c.turn(e, Ready, now)
+	c.turn(e, Ready)
 	c.push(i, e)
 	c.fresh++
 	if c.observed {
@@ -248,34 +155,22 @@ func (c *core[K]) cancelOwn(e *entry[K]) {
 	}
 }
 
-// raise moves a ready key to the end of a higher class.
-func (c *core[K]) raise(i uint32, e *entry[K], class uint8) {
-	if class > e.class && class != noClass {
-		c.pull(i, e)
-		e.class = class
-		c.push(i, e)
-	}
-}
-
 // rest puts an entry that is in no list, and has nothing to deliver now, where it belongs.
-func (c *core[K]) rest(i uint32, e *entry[K], now int64) {
+func (c *core[K]) rest(i uint32, e *entry[K]) {
 	x := c.extra(e)
-	due := x != nil && c.due.has(e.extra)
 	switch {
 	case e.is(flagPaused):
-		c.turn(e, Paused, now)
+		c.turn(e, Paused)
 		c.dropAtEnd(i, e, dropPaused)
-	case due:
-		c.turn(e, Waiting, now)
+	case x != nil && x.due() != never:
+		c.turn(e, Waiting)
 		c.dropAtEnd(i, e, dropWaiting)
+	case x == nil || x.attempts == 0:
+		c.forget(i, e)
 	default:
 		e.coming = noClass
 		e.flags &^= flagBackoff
-		c.turn(e, Idle, now)
-		if x == nil || x.attempts == 0 {
-			c.forget(i, e)
-			return
-		}
+		c.turn(e, Idle)
 		c.notes.clear(&x.pending)
 	}
 }
@@ -292,6 +187,156 @@ func (c *core[K]) dropAtEnd(i uint32, e *entry[K], why int) {
 		return
 	}
 	c.drop(why)
-	c.turn(e, Idle, e.since)
 	c.forget(i, e)
+}
+
+// take takes the key whose turn it is (W5, W6, W7), or returns 0. The key is then held.
+func (c *core[K]) take() uint32 {
+	c.promote()
+	if c.counts[Ready] == 0 || c.pausedAll {
+		return 0
+	}
+	i := c.fair.flows[0].head
+	if !c.plain {
+		class, k := c.fair.choose()
+		i = c.fair.flows[k].head
+		if c.fair.ready > 1 { // else pull starts everything anew
+			c.fair.served(class, k, c.entries.at(i).tenant)
+		}
+	}
+	e := c.entries.at(i)
+	c.pull(e)
+
+	c.queued = e.since
+	c.deliveries++
+	e.delivery = c.deliveries
+	e.coming = noClass
+	if x := c.extra(e); x != nil {
+		x.taken, x.pending = x.pending, noteList{}
+	}
+	c.turn(e, Held)
+	if c.observed { // else the oldest is not asked for
+		c.heldSince += e.since
+		c.link(&c.held, i, e)
+	}
+	return i
+}
+
+// promote makes the keys ready whose time has come, in the order of their due times.
+func (c *core[K]) promote() {
+	if c.due.next() == never {
+		return
+	}
+	now := c.now()
+	for at := c.due.next(); at <= now; at = c.due.next() {
+		c.at = at
+		x := c.extras.at(c.due.nodes[0].index)
+		i := x.entry
+		e := c.entries.at(i)
+		switch at {
+		case x.own:
+			c.fireOwn(i, e, x)
+		case x.outside:
+			class := x.outsideClass
+			x.outside, x.outsideClass = never, noClass
+			c.notes.move(&x.pending, &x.later)
+			c.setDue(e, x)
+			c.owe(i, e, class)
+		default:
+			x.calm, x.latest = never, never
+			c.setDue(e, x)
+			if e.state != Held { // else its adds make it ready when it is settled
+				c.owe(i, e, e.coming)
+			}
+		}
+	}
+	c.at = now
+}
+
+func (c *core[K]) fireOwn(i uint32, e *entry[K], x *extra) {
+	x.own = never
+	c.setDue(e, x)
+	if e.state == Parked {
+		c.record(i, e, &Reason{Source: sourceQueue, Event: EventParkExpired})
+		c.ready(i, e, e.class)
+		return
+	}
+	event := EventAfter
+	if e.is(flagBackoff) {
+		event = cmp.Or(x.why, EventRetry)
+	}
+	c.record(i, e, &Reason{Source: sourceQueue, Event: event})
+	c.owe(i, e, e.coming)
+}
+
+func (c *core[K]) drained() bool { return c.shut && c.counts[Ready] == 0 && c.counts[Held] == 0 }
+
+// quiet reports whether nothing is under way.
+func (c *core[K]) quiet() bool {
+	if c.counts[Held] > 0 {
+		return false
+	}
+	if c.pausedAll {
+		return true
+	}
+	if c.counts[Ready] > 0 || c.counts[Parked] > 0 {
+		return false
+	}
+	if c.counts[Waiting] == 0 {
+		return true
+	}
+	for _, n := range c.due.nodes {
+		if c.dueSoon(c.entries.at(c.extras.at(n.index).entry)) {
+			return false
+		}
+	}
+	return true
+}
+
+// soon is the longest backoff that Quiet waits for: with the default one, that of the eighth failure in a row.
+const soon = int64(time.Second)
+
+// dueSoon reports whether a key that waits is one that Quiet waits for.
+func (c *core[K]) dueSoon(e *entry[K]) bool {
+	x := c.extra(e)
+	if e.state != Waiting || x == nil {
+		return false
+	}
+	return x.calm != never || e.is(flagBackoff) && x.own != never && x.own-e.since <= soon
+}
+
+// shutDown drops what is neither ready nor held, and the due times of what is (W8).
+func (c *core[K]) shutDown() {
+	c.promote()
+	c.shut = true
+	c.all(func(i uint32, e *entry[K]) {
+		switch e.state {
+		case Waiting:
+			c.dropAtEnd(i, e, dropWaiting)
+		case Parked:
+			c.dropAtEnd(i, e, dropParked)
+		case Paused:
+			c.dropAtEnd(i, e, dropPaused)
+		case Ready, Held:
+			if e.state == Ready && c.pausedAll {
+				c.pull(e)
+				c.dropAtEnd(i, e, dropPaused)
+				return
+			}
+			c.dropDelays(e)
+		}
+	})
+}
+
+func (c *core[K]) dropDelays(e *entry[K]) {
+	x := c.extra(e)
+	if x == nil {
+		return
+	}
+	if x.outside != never {
+		c.drop(dropDelayed)
+	}
+	x.outside, x.own, x.calm, x.latest = never, never, never, never
+	c.notes.clear(&x.later)
+	c.setDue(e, x)
 }

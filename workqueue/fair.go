@@ -7,9 +7,10 @@ import "math/bits"
 
 // fair is start-time fair queueing (Goyal, Vin and Cheng, 1996) in two levels: classes, and in each class tenants.
 //
-// Who is backlogged has a tag, its virtual start time: the next to be served is the one with the lowest tag, virtual
-// time becomes that tag, and the tag grows by 1/weight. Who becomes backlogged starts at virtual time, or where it
-// left off if that is later; so nobody gains by coming and going. A flow is one tenant's ready keys of one class.
+// A backlogged class or flow has a tag, its virtual start time. The one with the lowest tag is served
+// next: virtual time becomes that tag, and the tag grows by 1/weight. One that becomes backlogged
+// starts at virtual time, or where it left off if that is later, and so does not gain by coming and
+// going. A flow is one tenant's ready keys of one class.
 type fair struct {
 	classes []share
 	top     float64 // virtual time of the classes
@@ -19,10 +20,9 @@ type fair struct {
 	tenants    []tenant
 	tenantFree []uint32
 	byName     map[string]uint32
-	recent     [256]uint32 // tenants used last, plus one: see recentOf
-	idle       int         // tenants without a key
-	sweepAt    int         // sweep once this many are idle
-	flows      []flow      // by tenant*len(classes) + class
+	idle       int    // tenants without a key
+	sweepAt    int    // sweep once this many are idle
+	flows      []flow // by tenant*len(classes) + class
 	seq        uint64
 }
 
@@ -59,10 +59,10 @@ type tenant struct {
 
 // flow is a list of entries, linked by them.
 type flow struct {
-	head, tail uint32
-	at         int32 // place in the class's heap plus one; 0: not in there
-	tag        tag
-	seq        uint64 // among equal tags the one served longest ago comes first
+	list
+	at  int32 // place in the class's heap plus one; 0: not in there
+	tag tag
+	seq uint64 // among equal tags the one served longest ago comes first
 }
 
 // rebaseAt is the virtual time at which tags are moved back to zero, so that they stay exact.
@@ -74,15 +74,10 @@ func newFair(classes []share) fair {
 
 // tenant returns the index of a tenant, one of whose keys is about to refer to it.
 func (f *fair) tenant(name string, weight float64) uint32 {
-	recent := f.recentOf(name)
-	i := *recent - 1
-	if *recent == 0 || f.tenants[i].name != name {
-		known := false
-		if i, known = f.byName[name]; !known {
-			i = f.newTenant(name)
-			f.idle++
-		}
-		*recent = i + 1
+	i, known := f.byName[name]
+	if !known {
+		i = f.newTenant(name)
+		f.idle++
 	}
 	t := &f.tenants[i]
 	if t.keys == 0 {
@@ -91,16 +86,6 @@ func (f *fair) tenant(name string, weight float64) uint32 {
 	}
 	t.keys++
 	return i
-}
-
-// recentOf returns the place in recent for a name, so that the map is seldom asked. Names mostly
-// differ in their lengths and last letters.
-func (f *fair) recentOf(name string) *uint32 {
-	h := len(name)
-	if h > 1 {
-		h += int(name[h-1]) + int(name[h-2])<<4
-	}
-	return &f.recent[h%len(f.recent)]
 }
 
 func (f *fair) newTenant(name string) uint32 {
@@ -135,7 +120,7 @@ func (f *fair) reweigh(i uint32, weight float64) {
 // minIdle is how many tenants without a key are remembered in any case.
 const minIdle = 1024
 
-// leave says that a key no longer refers to tenant i.
+// leave notes that a key no longer refers to tenant i.
 func (f *fair) leave(i uint32) {
 	t := &f.tenants[i]
 	t.keys--
@@ -160,7 +145,6 @@ func (f *fair) sweep() {
 		f.tenantFree = append(f.tenantFree, i)
 		f.idle--
 	}
-	clear(f.recent[:])
 	f.sweepAt = max(minIdle, 2*f.idle, len(f.byName))
 }
 
@@ -230,7 +214,7 @@ func (f *fair) choose() (c uint8, k uint32) {
 	return uint8(best), cl.heap[0]
 }
 
-// served says that the flow k of class c and a tenant, which choose has returned, was served one
+// served notes that the flow k of class c and a tenant, which choose has returned, was served one
 // key.
 func (f *fair) served(c uint8, k, tenant uint32) {
 	cl := &f.classes[c]

@@ -4,6 +4,7 @@
 package workqueue
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -160,14 +161,8 @@ func (tr *trial) run() {
 		case 18:
 			tr.pauseAll(arg)
 		case 19:
-			why := Reason{Source: "queue", Event: EventRequeueNow}
-			if arg&0x40 != 0 {
-				why = how.Reason
-				tr.q.RequeueNowFor(key, why)
-			} else {
-				tr.q.RequeueNow(key)
-			}
-			tr.m.requeue(key, why.Event)
+			tr.q.RequeueNow(key, how.Reason)
+			tr.m.requeue(key, cmp.Or(how.Reason.Event, EventRequeueNow))
 		case 20:
 			tr.rateLimited(key, arg)
 		case 21, 22:
@@ -228,7 +223,8 @@ func (tr *trial) take() {
 	if !ok {
 		tr.t.Fatalf("%v: Get returned false, want %d", tr.log, want.key)
 	}
-	got := fmt.Sprint(item.Key(), item.Attempt(), item.Class(), item.Delivery(), item.Queued().Sub(tr.q.start), texts(item.Reasons()), item.ReasonsDropped())
+	_, dropped := item.Reasons()
+	got := fmt.Sprint(item.Key(), item.Attempt(), item.Class(), item.Delivery(), item.Queued().Sub(tr.q.core.start), texts(reasonsOf(item)), dropped)
 	exp := fmt.Sprint(want.key, want.attempts+1, tr.m.classes[want.class].class, want.delivery, want.queued, orAdded(tr.q, want.taken.texts()), want.taken.dropped)
 	tr.same("Get", got, exp)
 	tr.items = append(tr.items, item)
@@ -353,9 +349,9 @@ func (tr *trial) compare() {
 			class = tr.m.classes[tr.class(Normal)].class
 		}
 		want := KeyState[int]{Key: k.key, State: k.state, Class: class, Tenant: tr.m.tenant(k.key), Attempts: k.attempts,
-			Paused: k.paused, Again: k.owed || len(k.adds) > 0, Since: tr.q.start.Add(k.since)}
+			Paused: k.paused, Again: k.owed || len(k.adds) > 0, Since: tr.q.core.start.Add(k.since)}
 		if k.due != far {
-			want.Due = tr.q.start.Add(k.due)
+			want.Due = tr.q.core.start.Add(k.due)
 		}
 		if k.state == Parked {
 			want.ParkReason = "p"

@@ -95,7 +95,7 @@ func TestW3_AddWhileHeld(t *testing.T) {
 func ownEvent(_ string, _ uint64, r Reason) bool { return r.Event == "own" }
 
 func TestW3_OwnAdds(t *testing.T) {
-	retry := func(i Item[string]) error { _, err := i.RetryNotBefore(nil, time.Hour); return err }
+	retry := func(i Item[string]) error { _, err := i.RetryWith(nil, Again{NotBefore: time.Hour}); return err }
 	own, other := How{Reason: Reason{Event: "own"}}, How{Reason: Reason{Event: "other"}}
 	for name, test := range map[string]struct {
 		held   func(q *Queue[string])
@@ -105,7 +105,7 @@ func TestW3_OwnAdds(t *testing.T) {
 		"all own":           {func(q *Queue[string]) { q.AddWith("a", own); q.AddAll([]string{"a", "a"}, own) }, retry, "[]"},
 		"one of others":     {func(q *Queue[string]) { q.AddWith("a", own); q.AddWith("a", other) }, retry, "[own other]"},
 		"one with no":       {func(q *Queue[string]) { q.AddWith("a", own); q.Add("a") }, retry, "[own]"},
-		"also by request":   {func(q *Queue[string]) { q.AddWith("a", own); q.RequeueNow("a") }, retry, "[own RequeueNow]"},
+		"also by request":   {func(q *Queue[string]) { q.AddWith("a", own); q.RequeueNow("a", Reason{}) }, retry, "[own RequeueNow]"},
 		"Done asks nothing": {func(q *Queue[string]) { q.AddWith("a", own) }, Item[string].Done, "[own]"},
 		"nor does After":    {func(q *Queue[string]) { q.AddWith("a", own) }, func(i Item[string]) error { return i.After(time.Hour) }, "[own]"},
 		"nor does Release":  {func(q *Queue[string]) { q.AddWith("a", own) }, Item[string].Release, "[add own]"},
@@ -139,7 +139,7 @@ func TestW3_OwnAddsMeanwhile(t *testing.T) {
 	}{
 		"own":     {func(q *Queue[string], _ Item[string]) { q.AddWith("a", How{Reason: Reason{Event: "own", UID: "2"}}) }, Waiting, nil},
 		"other":   {func(q *Queue[string], _ Item[string]) { q.Add("a") }, Ready, nil},
-		"request": {func(q *Queue[string], _ Item[string]) { q.RequeueNow("a") }, Ready, nil},
+		"request": {func(q *Queue[string], _ Item[string]) { q.RequeueNow("a", Reason{}) }, Ready, nil},
 		"settled": {func(_ *Queue[string], item Item[string]) { settled(t, item.After(time.Hour)) }, Ready, ErrNotHeld},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestW3_OwnAddsMeanwhile(t *testing.T) {
 			q.Add("a")
 			item = mustGet(t, q)
 			q.AddWith("a", How{Reason: Reason{Event: "own", UID: "1"}})
-			if _, err := item.RetryNotBefore(nil, time.Hour); err != test.err {
+			if _, err := item.RetryWith(nil, Again{NotBefore: time.Hour}); err != test.err {
 				t.Errorf("settled with %v, want %v", err, test.err)
 			}
 			if k, _ := q.Look("a"); k.State != test.want {
@@ -176,7 +176,7 @@ func TestW3_OwnAddsTooMany(t *testing.T) {
 			q.AddWith("a", How{Reason: Reason{ResourceVersion: fmt.Sprint(i)}})
 			q.AddWith("a", How{Reason: Reason{ResourceVersion: fmt.Sprint(i)}})
 		}
-		_, err := item.RetryNotBefore(nil, time.Hour)
+		_, err := item.RetryWith(nil, Again{NotBefore: time.Hour})
 		settled(t, err)
 		if k, _ := q.Look("a"); k.State != want {
 			t.Errorf("%d too many: the key is %s, want %s", more, k.State, want)
@@ -232,7 +232,7 @@ func TestW4_AddDoesNotCancelAddAfter(t *testing.T) {
 			key, _ := r.Get()
 			r.Done(key)
 		}
-		if r.Len() != 0 || r.Queue().Len().Total() != 0 {
+		if r.Len() != 0 || r.Queue.Len().Total() != 0 {
 			t.Error("there was not exactly one delivery for each")
 		}
 	})
@@ -388,7 +388,7 @@ func TestW9_SettledTwice(t *testing.T) {
 
 func settleAll(i Item[string]) map[string]error {
 	_, retry := i.Retry(nil)
-	_, notBefore := i.RetryNotBefore(nil, 1)
+	_, notBefore := i.RetryWith(nil, Again{NotBefore: 1})
 	return map[string]error{"Done": i.Done(), "Retry": retry, "RetryNotBefore": notBefore,
 		"After": i.After(1), "Park": i.Park("", 1), "Release": i.Release()}
 }

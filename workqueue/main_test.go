@@ -40,6 +40,12 @@ func mustGet[K comparable](t testing.TB, q *Queue[K]) Item[K] {
 	return item
 }
 
+// reasonsOf returns the reasons of a delivery.
+func reasonsOf[K comparable](item Item[K]) []Reason {
+	reasons, _ := item.Reasons()
+	return reasons
+}
+
 // settled fails the test if settling has failed.
 func settled(t testing.TB, err error) {
 	t.Helper()

@@ -16,7 +16,7 @@ func (c *Controller[K]) Pause() { c.queue.PauseAll() }
 
 // Resume ends Pause. Keys that are paused one by one stay paused.
 func (c *Controller[K]) Resume() {
-	if c.queue.AllPaused() {
+	if c.queue.Len().AllPaused {
 		c.workers.resume(c.now())
 		c.queue.ResumeAll()
 	}

@@ -51,7 +51,7 @@ func (c *Controller[K]) Progress() Progress {
 	if longest != nil {
 		p.LongestKey = fmt.Sprint(longest.item.Key())
 	}
-	if p.Ready > 0 && moved > 0 && !c.queue.AllPaused() {
+	if p.Ready > 0 && moved > 0 && !c.queue.Len().AllPaused {
 		p.Stalled = now - max(moved, completed)
 	}
 	return p

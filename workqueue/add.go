@@ -157,13 +157,6 @@ func (q *Queue[K]) PauseAll() { q.pauseAll(true) }
 // ResumeAll ends PauseAll. Keys that were paused one by one stay paused. After ShutDown it has no effect.
 func (q *Queue[K]) ResumeAll() { q.pauseAll(false) }
 
-// AllPaused reports whether PauseAll holds.
-func (q *Queue[K]) AllPaused() bool {
-	q.lock()
-	defer q.unlock()
-	return q.core.pausedAll
-}
-
 func (q *Queue[K]) pauseAll(to bool) {
 	q.lock()
 	defer q.unlock()

@@ -34,10 +34,16 @@ type core[K comparable] struct {
 	observed  bool // there are hooks
 	stamped   bool // since is wanted: for hooks or with reasons
 
-	fresh   int             // keys that became ready since the shell last looked
-	news    bool            // readied or dropped is not zero
-	readied [maxClasses]int // the same by class
-	dropped [numDrops]int   // what was dropped since the shell last looked
+	fresh   int // keys that became ready since the last unlock
+	dropped [numDrops]int
+	news    news // since the last unlock
+}
+
+// news is what there is to report after a use of the core.
+type news struct {
+	any     bool
+	readied [maxClasses]int
+	dropped [numDrops]int
 }
 
 // Why something was dropped.
@@ -137,8 +143,8 @@ func (c *core[K]) ready(i uint32, e *entry[K], class uint8) {
 	c.push(i, e)
 	c.fresh++
 	if c.observed {
-		c.news = true
-		c.readied[class>>c.split]++
+		c.news.any = true
+		c.news.readied[class>>c.split]++
 	}
 }
 
@@ -178,7 +184,8 @@ func (c *core[K]) rest(i uint32, e *entry[K]) {
 // drop counts what was dropped.
 func (c *core[K]) drop(why int) {
 	c.dropped[why]++
-	c.news = true
+	c.news.any = true
+	c.news.dropped[why]++
 }
 
 // dropAtEnd drops an entry that is in no list, if the queue is shut down.
@@ -267,6 +274,17 @@ func (c *core[K]) fireOwn(i uint32, e *entry[K], x *extra) {
 	}
 	c.record(i, e, &Reason{Source: sourceQueue, Event: event})
 	c.owe(i, e, e.coming)
+}
+
+// wakes returns how many of those that wait for a key have something to do.
+func (c *core[K]) wakes(waiting int) int {
+	switch {
+	case c.shut:
+		return waiting
+	case c.pausedAll:
+		return 0
+	}
+	return min(c.fresh, c.counts[Ready])
 }
 
 func (c *core[K]) drained() bool { return c.shut && c.counts[Ready] == 0 && c.counts[Held] == 0 }

@@ -343,3 +343,15 @@ func (s *store[K]) lists(e *entry[K]) (taken, next, later noteList) {
 	}
 	return noteList{}, s.only(e), noteList{}
 }
+
+// delivered returns the reasons of a delivery. One that has none was added without any.
+func (s *store[K]) delivered(taken noteList, queued int64) []Reason {
+	if taken.n > 0 || s.notes.off {
+		return s.notes.copyOf(taken)
+	}
+	r := Reason{Source: sourceQueue, Event: EventAdded}
+	if queued != 0 {
+		r.At = s.time(queued).Round(0)
+	}
+	return []Reason{r}
+}

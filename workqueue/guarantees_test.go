@@ -232,7 +232,7 @@ func TestW4_AddDoesNotCancelAddAfter(t *testing.T) {
 			key, _ := r.Get()
 			r.Done(key)
 		}
-		if r.Len() != 0 || r.Queue.Len().Total() != 0 {
+		if r.Len() != 0 || total(r.Queue) != 0 {
 			t.Error("there was not exactly one delivery for each")
 		}
 	})

@@ -50,12 +50,6 @@ func tell[K comparable, E any](h *host[K], name string, hook func(E), e E) {
 	hook(e)
 }
 
-// news is what there is to report after a use of the core.
-type news struct {
-	readied [maxClasses]int
-	dropped [numDrops]int
-}
-
 // report reports the news to the hooks.
 func (h *host[K]) report(n *news) {
 	for i, keys := range n.readied[:len(h.o.Classes)] {

@@ -71,23 +71,10 @@ func (r *RateLimiting[K]) Done(key K) {
 	r.settleLocked(i, r.core.entries.at(i), verdict{outcome: hook.QueueDone, keep: true}, nil)
 }
 
-// ShutDown ends the queue, and any ShutDownWithDrain that waits.
-func (r *RateLimiting[K]) ShutDown() {
-	q := r.Queue
-	q.ShutDown()
-	q.lock()
-	forced := q.forced
-	q.forced = nil
-	q.unlock()
-	if forced != nil {
-		close(forced)
-	}
-}
-
 // ShutDownWithDrain ends the queue and waits until no key is ready or held, or until ShutDown.
 func (r *RateLimiting[K]) ShutDownWithDrain() {
 	q := r.Queue
-	q.ShutDown()
+	q.shutDown(false)
 	q.lock()
 	if q.forced == nil {
 		q.forced = make(chan struct{})

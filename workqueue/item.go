@@ -67,19 +67,7 @@ func (i Item[K]) Reasons() (reasons []Reason, dropped int) {
 		return nil, 0
 	}
 	taken, _, _ := i.q.core.lists(e)
-	return i.q.takenLocked(taken, i.queued), int(taken.dropped)
-}
-
-// takenLocked returns the reasons of a delivery. One that has none was added without any.
-func (q *Queue[K]) takenLocked(taken noteList, queued int64) []Reason {
-	if taken.n > 0 || q.core.notes.off {
-		return q.core.notes.copyOf(taken)
-	}
-	r := Reason{Source: sourceQueue, Event: EventAdded}
-	if queued != 0 {
-		r.At = q.core.time(queued).Round(0)
-	}
-	return []Reason{r}
+	return i.q.core.delivered(taken, i.queued), int(taken.dropped)
 }
 
 // Done settles the key as dealt with: its failures are forgotten. Use it also for what should not be tried again.
@@ -173,7 +161,7 @@ func (i Item[K]) settle(v verdict, err error) error {
 	}
 	e, ok := q.core.heldBy(i.index, i.delivery)
 	if !ok {
-		q.misusedLocked(v.outcome.String() + " of an item that is not held")
+		q.misusedLocked(string(v.outcome) + " of an item that is not held")
 		return ErrNotHeld
 	}
 	q.settleLocked(i.index, e, v, err)

@@ -275,7 +275,7 @@ func (m *model) rest(k *modelKey) {
 
 func (m *model) len() Len {
 	return Len{Ready: len(m.list(Ready)), Waiting: len(m.list(Waiting)), Held: len(m.list(Held)),
-		Parked: len(m.list(Parked)), Paused: len(m.list(Paused))}
+		Parked: len(m.list(Parked)), Paused: len(m.list(Paused)), AllPaused: m.pausedAll}
 }
 
 // What follows is start-time fair queueing, by searching.

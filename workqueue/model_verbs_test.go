@@ -187,7 +187,7 @@ func (m *model) settle(k *modelKey, outcome hook.QueueOutcome, d time.Duration, 
 		m.ready(k, k.coming)
 		return
 	case timed && d <= 0:
-		event := outcome.String()
+		event := string(outcome)
 		if outcome == hook.QueueRetry && k.why != "" {
 			event = k.why
 		}

@@ -26,7 +26,6 @@ type Queue[K comparable] struct {
 	waiters waiters
 	watch   *watch        // nil while only keys are waited for
 	forced  chan struct{} // closed to end ShutDownWithDrain; nil if that does not wait
-	dropped [numDrops]int
 	misused int
 }
 
@@ -122,40 +121,29 @@ func (q *Queue[K]) lock() {
 // unlock ends a use of the core: it wakes as many waiters as keys have become ready, sets the timer
 // if any waits, unlocks, and reports what has happened.
 func (q *Queue[K]) unlock() {
-	if q.waiters.n == 0 && q.watch == nil && !q.core.news {
+	if q.waiters.n == 0 && q.watch == nil && !q.core.news.any {
 		q.core.fresh = 0
 		q.mu.Unlock()
 		return
 	}
-	wakes := q.waiters.pop(q.wakesLocked())
+	wakes := q.waiters.pop(q.core.wakes(q.waiters.n))
 	q.waiters.arm(&q.core.clock, q.core.due.next())
 	q.core.fresh = 0
 	var come watch
 	if q.watch != nil {
 		come = q.comeLocked()
 	}
-	had, n := q.core.news, news{}
-	if had {
-		n = q.newsLocked()
+	var n news
+	if q.core.news.any {
+		n, q.core.news = q.core.news, news{}
 	}
 	q.mu.Unlock()
 
 	wake(wakes)
 	come.tell()
-	if had {
+	if n.any {
 		q.report(&n)
 	}
-}
-
-// wakesLocked is how many waiters have something to do.
-func (q *Queue[K]) wakesLocked() int {
-	switch {
-	case q.core.shut:
-		return q.waiters.n
-	case q.core.pausedAll:
-		return 0
-	}
-	return min(q.core.fresh, q.core.counts[Ready])
 }
 
 // comeLocked returns what has come of what is waited for besides keys.
@@ -174,16 +162,6 @@ func (q *Queue[K]) comeLocked() (come watch) {
 	return come
 }
 
-// newsLocked takes the core's news.
-func (q *Queue[K]) newsLocked() news {
-	n := news{q.core.readied, q.core.dropped}
-	q.core.news, q.core.readied, q.core.dropped = false, [maxClasses]int{}, [numDrops]int{}
-	for d, keys := range n.dropped {
-		q.dropped[d] += keys
-	}
-	return n
-}
-
 // misusedLocked counts a call that broke the contract, unlocks, and reports it.
 func (q *Queue[K]) misusedLocked(what string) {
 	q.misused++
@@ -194,10 +172,9 @@ func (q *Queue[K]) misusedLocked(what string) {
 // Len is how many keys are in each state. A paused key that is held counts as held.
 type Len struct {
 	Ready, Waiting, Held, Parked, Paused int
+	// AllPaused reports that PauseAll holds.
+	AllPaused bool
 }
-
-// Total is the number of all keys.
-func (l Len) Total() int { return l.Ready + l.Waiting + l.Held + l.Parked + l.Paused }
 
 // Len returns how many keys are in each state. It is cheap.
 func (q *Queue[K]) Len() Len {
@@ -209,7 +186,7 @@ func (q *Queue[K]) Len() Len {
 func (q *Queue[K]) lenLocked() Len {
 	q.core.promote()
 	n := &q.core.counts
-	return Len{Ready: n[Ready], Waiting: n[Waiting], Held: n[Held], Parked: n[Parked], Paused: n[Paused]}
+	return Len{Ready: n[Ready], Waiting: n[Waiting], Held: n[Held], Parked: n[Parked], Paused: n[Paused], AllPaused: q.core.pausedAll}
 }
 
 // stats are the figures for hook.QueueOpened.

@@ -14,12 +14,19 @@ import (
 // ShutDown ends the queue: adds are dropped and counted from now on, keys that wait, are parked or paused are dropped
 // and counted now, and Get returns what is ready until there is nothing left, then false. It does not wait. It may be
 // called any number of times, by any goroutine (W8).
-func (q *Queue[K]) ShutDown() {
+func (q *Queue[K]) ShutDown() { q.shutDown(true) }
+
+// shutDown also ends any ShutDownWithDrain that waits, if force is set.
+func (q *Queue[K]) shutDown(force bool) {
 	q.lock()
-	first := !q.core.shut
+	first, forced := !q.core.shut, q.forced
 	if first {
 		q.core.shutDown()
 		q.waiters.timer.Stop()
+	}
+	if force && forced != nil {
+		q.forced = nil
+		defer close(forced)
 	}
 	q.unlock()
 	if first {
@@ -37,7 +44,7 @@ func (q *Queue[K]) ShuttingDown() bool {
 // Drain shuts the queue down and waits until no key is ready or held, which takes workers that go on calling Get until
 // it returns false. If ctx is done first, the error describes what was left and wraps ctx's cause.
 func (q *Queue[K]) Drain(ctx context.Context) error {
-	q.ShutDown()
+	q.shutDown(false)
 	select {
 	case <-q.whenDrained():
 		return nil
@@ -84,7 +91,7 @@ func (q *Queue[K]) Quiet(ctx context.Context) (deliveries uint64, err error) {
 	case <-l.come:
 		return l.deliveries, nil
 	case <-ctx.Done():
-		return 0, fmt.Errorf("workqueue %q: %s: %w", q.o.Name, q.unquiet(), context.Cause(ctx))
+		return 0, fmt.Errorf("workqueue %q: %s: %w", q.o.Name, unquiet(q.underWay()), context.Cause(ctx))
 	}
 }
 
@@ -102,8 +109,7 @@ func (q *Queue[K]) nextLull() *lull {
 }
 
 // unquiet describes what is under way.
-func (q *Queue[K]) unquiet() string {
-	keys := q.underWay()
+func unquiet[K comparable](keys []busy[K]) string {
 	var words []string
 	for _, state := range []State{Ready, Held, Parked, Waiting} {
 		var names []string

@@ -56,7 +56,7 @@ func (q *Queue[K]) Snapshot() Snapshot[K] {
 		Keys: make([]KeyState[K], 0, q.core.index.n),
 	}
 	for d, name := range dropNames {
-		if n := q.dropped[d] + q.core.dropped[d]; n > 0 {
+		if n := q.core.dropped[d]; n > 0 {
 			s.Dropped[name] = n
 		}
 	}
@@ -96,7 +96,7 @@ func (q *Queue[K]) stateLocked(e *entry[K]) KeyState[K] {
 	}
 	taken, next, later := q.core.lists(e)
 	if e.state == Held {
-		k.Reasons = q.takenLocked(taken, 0)
+		k.Reasons = q.core.delivered(taken, 0)
 	}
 	k.Reasons = append(append(k.Reasons, q.core.notes.copyOf(next)...), q.core.notes.copyOf(later)...)
 	k.ReasonsDropped = int(taken.dropped + next.dropped + later.dropped)

@@ -250,7 +250,7 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict) {
 	case owed:
 		c.ready(i, e, e.coming)
 	case timed && v.delay <= 0:
-		c.record(i, e, &Reason{Source: sourceQueue, Event: cmp.Or(v.why, v.outcome.String())})
+		c.record(i, e, &Reason{Source: sourceQueue, Event: cmp.Or(v.why, string(v.outcome))})
 		c.ready(i, e, e.coming)
 	case timed:
 		x.own, x.why = after(c.now(), v.delay), v.why

@@ -120,7 +120,7 @@ func TestPauseAll(t *testing.T) {
 				got <- item.Key()
 			}()
 		}
-		if q.AllPaused() {
+		if q.Len().AllPaused {
 			t.Error("paused before PauseAll")
 		}
 		q.PauseAll()
@@ -129,7 +129,7 @@ func TestPauseAll(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		wantLen(t, q, Len{Ready: 3})
-		if _, ok := q.TryGet(); ok || len(got) != 0 || !q.Snapshot().Paused || !q.AllPaused() {
+		if _, ok := q.TryGet(); ok || len(got) != 0 || !q.Snapshot().Paused || !q.Len().AllPaused {
 			t.Errorf("%d deliveries while all is paused", len(got))
 		}
 		q.ResumeAll()
@@ -320,7 +320,7 @@ func TestOwn_InBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q *Queue[string]
 		own := func(key string, delivery uint64, r Reason) bool {
-			if q.Len().Total() == 0 { // it may use the queue
+			if total(q) == 0 { // it may use the queue
 				t.Error("called for a key that is not there")
 			}
 			return r.Source == "own"

@@ -205,10 +205,10 @@ func (c *core[K]) take() uint32 {
 	}
 	i := c.fair.flows[0].head
 	if !c.plain {
-		class, k := c.fair.choose()
-		i = c.fair.flows[k].head
-		if c.fair.ready > 1 { // else pull starts everything anew
-			c.fair.served(class, k, c.entries.at(i).tenant)
+		class, tenant := c.fair.choose()
+		i = c.fair.flows[c.fair.flow(tenant, class)].head
+		if c.fair.ready > 1 { // else pull resets all tags
+			c.fair.served(class, tenant)
 		}
 	}
 	e := c.entries.at(i)

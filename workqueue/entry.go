@@ -176,7 +176,7 @@ func (s *store[K]) remove(i uint32, e *entry[K]) {
 		s.entries.reset()
 		s.extras.reset()
 		s.notes.slab.reset()
-		s.due.reset()
+		s.due = dueHeap{}
 		s.index = table{}
 	}
 	s.most = 0
@@ -201,26 +201,24 @@ func (s *store[K]) heldBy(i uint32, delivery uint64) (*entry[K], bool) {
 }
 
 // flow returns the list of a ready entry.
-func (s *store[K]) flow(e *entry[K]) (k uint32, l *list) {
-	if !s.plain {
-		k = e.tenant*uint32(len(s.fair.classes)) + uint32(e.class)
+func (s *store[K]) flow(e *entry[K]) *list {
+	if s.plain {
+		return &s.fair.flows[0].list
 	}
-	return k, &s.fair.flows[k].list
+	return &s.fair.flows[s.fair.flow(e.tenant, e.class)].list
 }
 
 // push links a ready entry to the end of its flow.
 func (s *store[K]) push(i uint32, e *entry[K]) {
-	k, l := s.flow(e)
-	s.link(l, i, e)
+	s.link(s.flow(e), i, e)
 	if !s.plain {
-		s.fair.joined(k, e.class)
+		s.fair.joined(e.tenant, e.class)
 	}
 }
 
 // pull unlinks a ready entry from its flow.
 func (s *store[K]) pull(e *entry[K]) {
-	_, l := s.flow(e)
-	s.unlink(l, e)
+	s.unlink(s.flow(e), e)
 	if !s.plain {
 		s.fair.left(e.class)
 	}

@@ -35,27 +35,43 @@ type Adder[K comparable] interface {
 // Add adds a key at once. While the key is queued already, it does nothing (W2); while it is held, the key is
 // delivered once more after it was settled (W3); while it is paused or parked, the add is remembered. After
 // ShutDown, and for a key that is not equal to itself, the add is dropped and counted.
-func (q *Queue[K]) Add(key K) { q.addTo(key, q.core.normal, &How{}) }
+func (q *Queue[K]) Add(key K) {
+	w := who[K]{key: key}
+	if !q.identify(&w) {
+		return
+	}
+	q.lock()
+	i := q.core.find(key, w.hash)
+	if q.core.merges(i, q.core.normal) {
+		q.mu.Unlock()
+		return
+	}
+	q.addLocked(&w, i, q.core.normal, &How{})
+}
 
 // AddWith adds a key as how describes.
 func (q *Queue[K]) AddWith(key K, how How) { q.addTo(key, q.laneOf(how.Class), &how) }
 
 func (q *Queue[K]) addTo(key K, lane uint8, how *How) {
 	w := who[K]{key: key}
-	if !q.identify(&w) {
-		return
+	if q.identify(&w) {
+		q.lock()
+		q.addLocked(&w, q.core.find(key, w.hash), lane, how)
 	}
-	q.lock()
-	if q.o.Tenant != nil && q.core.find(key, w.hash) == 0 { // of a key that has an entry it is known
+}
+
+// addLocked adds a key, whose entry is i, or none, and unlocks.
+func (q *Queue[K]) addLocked(w *who[K], i uint32, lane uint8, how *How) {
+	if q.o.Tenant != nil && i == 0 { // of a key that has an entry it is known
 		q.mu.Unlock()
-		w.tenant, w.weight = q.tenant(key)
+		w.tenant, w.weight = q.tenant(w.key)
 		q.lock()
 	}
 	switch {
 	case how.After > 0:
-		q.core.addAfter(&w, lane, &how.Reason, int64(how.After))
-	case !q.core.asks || !q.ownLocked(&w, how):
-		q.core.add(&w, lane, &how.Reason)
+		q.core.addAfter(w, lane, &how.Reason, int64(how.After))
+	case !q.core.asks || !q.ownLocked(w, how):
+		q.core.add(w, lane, &how.Reason)
 	}
 	q.unlock()
 	q.tellDelayed(lane, how)

@@ -77,6 +77,7 @@ type cause struct{ source, event string }
 type notes struct {
 	slab  slab[note]
 	known map[cause]*cause
+	last  *cause    // the one used last: most reasons in a row have the same
 	start time.Time // what times count from
 	most  uint32    // how many of the newest a list keeps
 	off   bool
@@ -87,6 +88,9 @@ const mostCauses = 1024
 
 // causeOf returns the cause of a reason, the same for most notes.
 func (s *notes) causeOf(r *Reason) *cause {
+	if s.last != nil && s.last.event == r.Event && s.last.source == r.Source {
+		return s.last
+	}
 	c := s.known[cause{r.Source, r.Event}]
 	if c == nil {
 		if len(s.known) >= mostCauses {
@@ -95,6 +99,7 @@ func (s *notes) causeOf(r *Reason) *cause {
 		c = &cause{r.Source, r.Event}
 		s.known[*c] = c
 	}
+	s.last = c
 	return c
 }
 
@@ -121,7 +126,7 @@ func (s *notes) repeats(newest uint32, r *Reason) bool {
 		return false
 	}
 	n := s.slab.at(newest)
-	if n.version != r.ResourceVersion || n.object != r.Object || n.uid != r.UID || *n.cause != (cause{r.Source, r.Event}) {
+	if n.version != r.ResourceVersion || n.object != r.Object || n.uid != r.UID || n.cause.event != r.Event || n.cause.source != r.Source {
 		return false
 	}
 	if n.repeats < math.MaxInt32 {

@@ -9,6 +9,16 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
+// merges reports whether an add of an entry, without a reason, changes nothing: it is ready, in no
+// lower class (W2).
+func (c *core[K]) merges(i uint32, class uint8) bool {
+	if i == 0 {
+		return false
+	}
+	e := c.entries.at(i)
+	return e.state == Ready && e.class >= class && !c.shut
+}
+
 // add adds a key at once: it is delivered once more (W2, W3).
 func (c *core[K]) add(w *who[K], class uint8, r *Reason) {
 	if c.shut {

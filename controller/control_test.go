@@ -67,7 +67,7 @@ func TestC11_Pause(t *testing.T) {
 		want("a")
 		c.ResumeKey("a")
 		want("a")
-		if s := c.Snapshot(); s.PausedKeys != nil || c.TheQueue().Len().Total() != 0 {
+		if s := c.Snapshot(); s.PausedKeys != nil || c.TheQueue().Len() != (workqueue.Len{}) {
 			t.Errorf("something is left: %+v", s)
 		}
 		ok(t, stop())

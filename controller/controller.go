@@ -70,8 +70,12 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 		q.Classes = workqueue.ThreeClasses()
 	}
 	q.Hooks = q.Hooks.With(c.queueHooks())
+	own := q.Own
+	q.Own = func(key K, delivery uint64, r workqueue.Reason) bool {
+		return c.own.is(key, delivery, r) || own != nil && own(key, delivery, r)
+	}
 	var err error
-	c.queue, err = workqueue.New(c.own.options(q))
+	c.queue, err = workqueue.New(q)
 	if err != nil {
 		c.queue, _ = workqueue.New(workqueue.Options[K]{}) // so that Queue is never nil; Run refuses
 	}
@@ -191,7 +195,7 @@ func (c *Controller[K]) Pause() { c.queue.PauseAll() }
 
 // Resume ends Pause. Keys that are paused one by one stay paused.
 func (c *Controller[K]) Resume() {
-	if c.queue.AllPaused() {
+	if c.queue.Len().AllPaused {
 		c.workers.resume(c.now())
 		c.queue.ResumeAll()
 	}
@@ -206,7 +210,7 @@ func (c *Controller[K]) ResumeKey(key K) { c.pauses.set(key, pauser{text: "Pause
 
 // Requeue makes a key due at once, whatever its backoff. It goes on waiting for its own writes (C6).
 // A key in progress is reconciled once more, a paused one when it is resumed.
-func (c *Controller[K]) Requeue(key K) { c.queue.RequeueNow(key) }
+func (c *Controller[K]) Requeue(key K) { c.queue.RequeueNow(key, workqueue.Reason{}) }
 
 // SetLogLevel sets the level at which the Reconciles of one key log that begin from now on, until
 // ResetLogLevel. The logger's handler must check levels in its Enabled method only, as those of

@@ -35,9 +35,6 @@ func (c *Controller[K]) Counted() int {
 // CutStack is cutStack.
 func CutStack(stacks, head string) string { return cutStack(stacks, head) }
 
-// Noted returns of how many keys it is known what they were added for while they were held.
-func (c *Controller[K]) Noted() int { return c.count(func(r record[K]) bool { return r.added != nil }) }
-
 // Spinning returns how many keys are remembered for having made themselves due.
 func (c *Controller[K]) Spinning() int {
 	return c.count(func(r record[K]) bool { return r.spin.known })

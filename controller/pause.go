@@ -114,7 +114,7 @@ func (o *observed[K]) requeueIfAsked(key K, e handler.Event) {
 		return
 	}
 	if before, _ := annotation(e.Old, RequeueAnnotation); value != before {
-		o.RequeueNowFor(key, workqueue.Reason{
+		o.RequeueNow(key, workqueue.Reason{
 			Source: "annotation " + RequeueAnnotation, Event: "requeue", Object: e.Key().String(),
 			UID: string(e.New.GetUID()), ResourceVersion: e.New.GetResourceVersion(),
 		})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // busy counts what runs at once.
@@ -194,7 +195,7 @@ func TestSetWorkers_ManyAtOnce(t *testing.T) {
 		callers.Wait()
 		ok(t, c.SetWorkers(7))
 		time.Sleep(time.Minute)
-		if now, _, done := b.take(); now != 0 || done < 100 || c.Hired() != 7 || b.twice || c.TheQueue().Len().Total() != 0 {
+		if now, _, done := b.take(); now != 0 || done < 100 || c.Hired() != 7 || b.twice || c.TheQueue().Len() != (workqueue.Len{}) {
 			t.Errorf("%d run, %d are done, %d are hired, %v", now, done, c.Hired(), c.TheQueue().Len())
 		}
 		end()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/ledger"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // past is what the last Reconcile of a key left behind: writes that informers may not show yet, and
@@ -66,15 +65,10 @@ type unseen struct {
 	failing      bool // it was given up while its informer failed
 }
 
-// added is what one key was added for.
-type added struct {
-	delivery uint64
-	reasons  []workqueue.Reason
-}
-
-// A key spins if it makes itself due spinFree times in a row, each less than spinGap after the one
-// before began (C13). Then its Reconciles begin at least spinBase apart, a time that doubles with
-// each up to spinMax.
+// A key spins if it makes itself due, by its own writes or by a RequeueAfter shorter than spinGap,
+// spinFree times in a row, each less than spinGap after the one before began (C13). From then on its
+// Reconciles begin at least spinBase apart, a time that doubles with each up to spinMax. A
+// Reconcile that has any other reason begins at once, and ends the row.
 const (
 	spinFree = 100
 	spinGap  = 100 * time.Millisecond
@@ -111,7 +105,6 @@ type pauser struct {
 // record is what the controller remembers of a key between its Reconciles.
 type record[K comparable] struct {
 	past        *past       // what its last Reconcile left behind
-	added       *added      // what it was added for while that ran
 	spin        spin        // how often in a row it has made itself due
 	interrupted int         // how often in a row its Reconcile was interrupted
 	level       *slog.Level // see SetLogLevel
@@ -119,7 +112,7 @@ type record[K comparable] struct {
 }
 
 func (r *record[K]) empty() bool {
-	return r.past == nil && r.added == nil && r.spin == spin{} && r.interrupted == 0 && r.level == nil && len(r.pausedBy) == 0
+	return r.past == nil && r.spin == spin{} && r.interrupted == 0 && r.level == nil && len(r.pausedBy) == 0
 }
 
 // records are those of the keys that have one: few, most of the time. If there are none, a look costs
@@ -226,9 +219,6 @@ func (t *records[K]) sweep(over func(key K, r *record[K])) {
 		t.edit(key, func(r *record[K]) {
 			if after.past != before.past && r.past == before.past {
 				r.past = nil
-			}
-			if after.added != before.added && r.added == before.added {
-				r.added = nil
 			}
 			if after.spin != before.spin && r.spin == before.spin {
 				r.spin = spin{}

@@ -77,7 +77,6 @@ func (t *lead[K]) settle(r *running[K], end ending) {
 		movedOn := errors.As(context.Cause(r), new(*Interruption))
 		c.interrupts.note(r.item.Key(), end.outcome == hook.Interrupted, movedOn)
 	}
-	reasons := c.own.take(r.item.Key(), r.item.Delivery())
 	var lost error // why the item could not be settled
 	switch end.outcome {
 	case hook.Succeeded:
@@ -94,7 +93,6 @@ func (t *lead[K]) settle(r *running[K], end ending) {
 		r.log.Info("reconcile interrupted", "err", end.err, "cause", context.Cause(r))
 		lost = r.item.Release()
 	default:
-		c.own.withdraw(r.item, p.made, reasons)
 		lost = t.retry(r, end)
 	}
 	if lost != nil {
@@ -153,11 +151,6 @@ func (t *lead[K]) forget(key K, r *record[K]) {
 	c := t.controller
 	if r.past != nil && c.consistency.isOver(r.past) {
 		r.past = nil
-	}
-	if r.added != nil { // if the key is not held, its delivery was over when it was added
-		if state, _ := c.queue.Look(key); state.State != workqueue.Held {
-			r.added = nil
-		}
 	}
 	if r.spin.known && r.spin.over(c.now()) {
 		r.spin = spin{}

@@ -141,9 +141,10 @@ func (s *Snapshot[K]) add(key K, r *record[K]) {
 
 func (c *Controller[K]) stateOf(r *running[K]) Running[K] {
 	limit, _ := c.o.limits()
+	reasons, _ := r.item.Reasons()
 	return Running[K]{
 		Key: r.item.Key(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Since: c.began.Add(r.since), Attempt: r.item.Attempt(),
-		Slow: c.now()-r.since >= limit, Interrupted: c.records.look(r.item.Key()).interrupted, Reasons: r.item.Reasons(),
+		Slow: c.now()-r.since >= limit, Interrupted: c.records.look(r.item.Key()).interrupted, Reasons: reasons,
 	}
 }
 
@@ -180,7 +181,7 @@ func (c *Controller[K]) Progress() Progress {
 	if completed > 0 {
 		p.LastCompleted = c.began.Add(completed)
 	}
-	if p.Ready > 0 && workers.leading && !c.queue.AllPaused() {
+	if p.Ready > 0 && workers.leading && !c.queue.Len().AllPaused {
 		p.Stalled = now - max(moved, completed)
 	}
 	return p

@@ -41,7 +41,7 @@ func (s *spins[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why
 	if p != nil {
 		made = madeBy(p.awaited)
 	}
-	reasons := item.Reasons()
+	reasons, dropped := item.Reasons()
 	for i := range reasons {
 		r := &reasons[i]
 		switch {
@@ -58,7 +58,7 @@ func (s *spins[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why
 	switch {
 	case !known && why == nil: // its RequeueAfter was long enough
 		return others, nil
-	case item.ReasonsDropped() > 0:
+	case dropped > 0:
 		return probably, why
 	default:
 		return itself, why

@@ -24,16 +24,3 @@ func TestInformerState(t *testing.T) {
 		}
 	}
 }
-
-func TestQueueOutcome(t *testing.T) {
-	seen := map[string]bool{}
-	for o := hook.QueueDone; o <= hook.QueueRelease; o++ {
-		if name := o.String(); name == "unknown" || seen[name] {
-			t.Errorf("outcome %d is called %q", o, name)
-		}
-		seen[o.String()] = true
-	}
-	if got := (hook.QueueRelease + 1).String(); got != "unknown" {
-		t.Errorf("got %q", got)
-	}
-}

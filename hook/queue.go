@@ -85,33 +85,16 @@ type QueueTaken struct {
 }
 
 // QueueOutcome is how a held key was settled.
-type QueueOutcome uint8
+type QueueOutcome string
 
 // The outcomes, named as the methods of an item.
 const (
-	QueueDone QueueOutcome = iota
-	QueueRetry
-	QueueAfter
-	QueuePark
-	QueueRelease
+	QueueDone    QueueOutcome = "Done"
+	QueueRetry   QueueOutcome = "Retry"
+	QueueAfter   QueueOutcome = "After"
+	QueuePark    QueueOutcome = "Park"
+	QueueRelease QueueOutcome = "Release"
 )
-
-// String returns the outcome's name.
-func (o QueueOutcome) String() string {
-	switch o {
-	case QueueDone:
-		return "Done"
-	case QueueRetry:
-		return "Retry"
-	case QueueAfter:
-		return "After"
-	case QueuePark:
-		return "Park"
-	case QueueRelease:
-		return "Release"
-	}
-	return "unknown"
-}
 
 // QueueSettled says that a key, held for Held, was settled.
 type QueueSettled struct {

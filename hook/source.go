@@ -59,20 +59,3 @@ type SourceBlocked struct {
 	// at this moment, they may be another source's.
 	Where, Stack string
 }
-
-// For returns hooks that are told the name of the controller for which a source runs.
-func (s *Source) For(controller string) *Source {
-	if s == nil {
-		return nil
-	}
-	return &Source{
-		Started: before(s.Started, func(r *SourceRun) { r.Controller = controller }),
-		Stopped: before(s.Stopped, func(r *SourceRun) { r.Controller = controller }),
-		Dropped: before(s.Dropped, func(d *SourceDropped) { d.Controller = controller }),
-
-		HandlerFailed: before(s.HandlerFailed, func(f *SourceFailure) { f.Controller = controller }),
-		PollFailed:    before(s.PollFailed, func(f *SourceFailure) { f.Controller = controller }),
-
-		HandlerBlocked: before(s.HandlerBlocked, func(b *SourceBlocked) { b.Controller = controller }),
-	}
-}

@@ -3,7 +3,7 @@
 
 package hook
 
-// With returns hooks that tell both, first q and then other. Either may be nil, and so may be what is returned.
+// With returns hooks that call both, first those of q. If both are nil, it returns nil.
 func (q *Queue) With(other *Queue) *Queue {
 	if q == nil || other == nil {
 		return either(q, other)
@@ -15,7 +15,7 @@ func (q *Queue) With(other *Queue) *Queue {
 	}
 }
 
-// With returns hooks that tell both, first c and then other. Either may be nil, and so may be what is returned.
+// With returns hooks that call both, first those of c. If both are nil, it returns nil.
 func (c *Controller) With(other *Controller) *Controller {
 	if c == nil || other == nil {
 		return either(c, other)
@@ -26,7 +26,7 @@ func (c *Controller) With(other *Controller) *Controller {
 	}
 }
 
-// With returns hooks that tell both, first s and then other. Either may be nil, and so may be what is returned.
+// With returns hooks that call both, first those of s. If both are nil, it returns nil.
 func (s *Source) With(other *Source) *Source {
 	if s == nil || other == nil {
 		return either(s, other)
@@ -38,7 +38,7 @@ func (s *Source) With(other *Source) *Source {
 	}
 }
 
-// With returns hooks that tell both, first c and then other. Either may be nil, and so may be what is returned.
+// With returns hooks that call both, first those of c. If both are nil, it returns nil.
 func (c *Cache) With(other *Cache) *Cache {
 	if c == nil || other == nil {
 		return either(c, other)
@@ -49,7 +49,7 @@ func (c *Cache) With(other *Cache) *Cache {
 	}
 }
 
-// With returns hooks that tell both, first c and then other. Either may be nil, and so may be what is returned.
+// With returns hooks that call both, first those of c. If both are nil, it returns nil.
 func (c *Client) With(other *Client) *Client {
 	if c == nil || other == nil {
 		return either(c, other)
@@ -61,7 +61,7 @@ func (c *Client) With(other *Client) *Client {
 	}
 }
 
-// With returns hooks that tell both, first l and then other. Either may be nil, and so may be what is returned.
+// With returns hooks that call both, first those of l. If both are nil, it returns nil.
 func (l *LeaderElection) With(other *LeaderElection) *LeaderElection {
 	if l == nil || other == nil {
 		return either(l, other)
@@ -70,6 +70,21 @@ func (l *LeaderElection) With(other *LeaderElection) *LeaderElection {
 		Campaigning: both(l.Campaigning, other.Campaigning), TookOver: both(l.TookOver, other.TookOver), Acquired: both(l.Acquired, other.Acquired),
 		Renewed: both(l.Renewed, other.Renewed), Lost: both(l.Lost, other.Lost), Released: both2(l.Released, other.Released),
 		Leader: both2(l.Leader, other.Leader), Cold: both(l.Cold, other.Cold), Trouble: both2(l.Trouble, other.Trouble),
+	}
+}
+
+// For returns hooks that get the name of the controller for which a source runs.
+func (s *Source) For(controller string) *Source {
+	if s == nil {
+		return nil
+	}
+	return &Source{
+		Started:        before(s.Started, func(r *SourceRun) { r.Controller = controller }),
+		Stopped:        before(s.Stopped, func(r *SourceRun) { r.Controller = controller }),
+		Dropped:        before(s.Dropped, func(d *SourceDropped) { d.Controller = controller }),
+		HandlerFailed:  before(s.HandlerFailed, func(f *SourceFailure) { f.Controller = controller }),
+		PollFailed:     before(s.PollFailed, func(f *SourceFailure) { f.Controller = controller }),
+		HandlerBlocked: before(s.HandlerBlocked, func(b *SourceBlocked) { b.Controller = controller }),
 	}
 }
 

@@ -4,20 +4,18 @@
 package metrics
 
 import (
-	"maps"
-	"sync"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// caches are the metrics of informers. All but the changes are asked for by each scrape.
+// caches are the metrics of informers.
 type caches struct {
+	scraped
+
 	phase, objects, broken, lists, watches, quiet *prometheus.Desc
 
-	mu     sync.Mutex                          // guards what follows
-	states map[any]func() []hook.InformerState // by the cache
+	states *figures[[]hook.InformerState]
 }
 
 // phases are where an informer may stand, and what that is called.
@@ -26,40 +24,27 @@ var phases = map[hook.Phase]string{
 	hook.Stopped: "stopped",
 }
 
-func newCaches() *caches {
+func newCaches(mu *lock) *caches {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append([]string{"kind"}, labels...), nil)
 	}
-	return &caches{
+	c := &caches{
 		phase:   desc("setpoint_informers", "Informers, by where they stand.", "phase"),
 		objects: desc("setpoint_informer_objects", "Objects in the local copies."),
 		broken:  desc("setpoint_informer_broken_objects", "Objects that do not fit their Go type, or over which a transform panicked."),
 		lists:   desc("setpoint_informer_lists_total", "Initial lists that were read to their end."),
 		watches: desc("setpoint_informer_watches_total", "Watches that were opened."),
 		quiet:   desc("setpoint_informer_quiet_watches_total", "Watches that were given up because nothing came."),
-		states:  map[any]func() []hook.InformerState{},
+		states:  newFigures[[]hook.InformerState](mu),
 	}
+	c.scraped = scraped{[]*prometheus.Desc{c.phase, c.objects, c.broken, c.lists, c.watches, c.quiet}, c.scrape}
+	return c
 }
 
 func (c *caches) hooks() *hook.Cache {
 	return &hook.Cache{
-		Started: func(e hook.CacheStarted) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.states[e.Of] = e.Informers
-		},
-		Stopped: func(e hook.CacheStopped) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			delete(c.states, e.Of)
-		},
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (c *caches) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.phase, c.objects, c.broken, c.lists, c.watches, c.quiet} {
-		ch <- d
+		Started: func(e hook.CacheStarted) { c.states.start(e.Of, "", e.Informers) },
+		Stopped: func(e hook.CacheStopped) { c.states.stop(e.Of) },
 	}
 }
 
@@ -69,20 +54,16 @@ type ofKind struct {
 	objects, broken, lists, watches, quiet int64
 }
 
-// Collect implements prometheus.Collector.
-func (c *caches) Collect(ch chan<- prometheus.Metric) {
-	c.mu.Lock()
-	asks := maps.Clone(c.states)
-	c.mu.Unlock()
+func (c *caches) scrape(ch chan<- prometheus.Metric) {
 	kinds := map[string]*ofKind{}
-	for _, ask := range asks { // not under our lock
-		for _, s := range ask() {
+	c.states.each(func(_ string, states []hook.InformerState) {
+		for _, s := range states {
 			if kinds[s.Kind] == nil {
 				kinds[s.Kind] = &ofKind{phases: map[hook.Phase]int{}}
 			}
 			kinds[s.Kind].add(s)
 		}
-	}
+	})
 	for kind, k := range kinds {
 		kind = label(kind)
 		for phase, name := range phases {

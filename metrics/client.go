@@ -39,24 +39,24 @@ type request struct {
 
 type write struct{ by, group, resource, subresource string }
 
-func newRequests(controller func(name string) bool) *requests {
+func newRequests(mu *lock, controller func(name string) bool) *requests {
 	known := func(w write) bool { return w.by == "" || controller(w.by) }
 	r := &requests{
-		answered: newSeries(counter("rest_client_requests_total", "HTTP requests, by the status of the answer.", "code", "method", "host"),
+		answered: newSeries(mu, counter("rest_client_requests_total", "HTTP requests, by the status of the answer.", "code", "method", "host"),
 			always, func(a answer) []string { return []string{code(a.status), a.method, a.host} }),
-		took: newSeries(histogram("rest_client_request_duration_seconds", "How long HTTP requests took until the answer began, watches excepted.",
+		took: newSeries(mu, histogram("rest_client_request_duration_seconds", "How long HTTP requests took until the answer began, watches excepted.",
 			[]float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}, "verb", "host"),
 			always, func(p place) []string { return []string{p.method, p.host} }),
-		made: newSeries(counter("setpoint_api_requests_total", "Requests on behalf of a controller, by the status of the answer.", "controller", "verb", "resource", "code"),
+		made: newSeries(mu, counter("setpoint_api_requests_total", "Requests on behalf of a controller, by the status of the answer.", "controller", "verb", "resource", "code"),
 			func(r request) bool { return known(write{by: r.controller}) },
 			func(r request) []string {
 				return []string{r.controller, r.verb, resource(r.group, r.resource, r.subresource), code(r.status)}
 			}),
-		unknown: newSeries(counter("setpoint_api_unclear_writes_total", "Writes of which it cannot be told which version they made.", "controller", "resource"),
+		unknown: newSeries(mu, counter("setpoint_api_unclear_writes_total", "Writes of which it cannot be told which version they made.", "controller", "resource"),
 			known, write.labels),
-		unfenced: newSeries(counter("setpoint_unfenced_writes_total", "Requests that may write and had no term of leadership.", "verb", "resource"),
+		unfenced: newSeries(mu, counter("setpoint_unfenced_writes_total", "Requests that may write and had no term of leadership.", "verb", "resource"),
 			always, write.labels),
-		skipped: newSeries(counter("setpoint_skipped_applies_total", "Applies that were not sent because they would have changed nothing.", "controller", "resource"),
+		skipped: newSeries(mu, counter("setpoint_skipped_applies_total", "Applies that were not sent because they would have changed nothing.", "controller", "resource"),
 			known, write.labels),
 	}
 	r.collectors = collectors{r.answered, r.took, r.made, r.unknown, r.unfenced, r.skipped}
@@ -115,10 +115,10 @@ func (r *requests) hooks() *hook.Client {
 	}
 }
 
-// forget deletes what a controller has left.
-func (r *requests) forget(controller string) {
-	r.made.forget(func(of request) bool { return of.controller == controller })
+// forgetLocked deletes what a controller has left.
+func (r *requests) forgetLocked(controller string) {
+	r.made.forgetLocked(func(of request) bool { return of.controller == controller })
 	for _, writes := range []*series[write, prometheus.Counter]{r.unknown, r.skipped} {
-		writes.forget(func(w write) bool { return w.by == controller })
+		writes.forgetLocked(func(w write) bool { return w.by == controller })
 	}
 }

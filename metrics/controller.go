@@ -4,9 +4,6 @@
 package metrics
 
 import (
-	"maps"
-	"sync"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -23,16 +20,9 @@ type controllers struct {
 	takeoverOld                                   *prometheus.CounterVec
 	workers, active                               *prometheus.Desc
 
-	gone func(controller string) // called for what has stopped
-	open *open[string, controller]
-
-	mu    sync.Mutex                  // guards what follows
-	stats map[any]func() ofController // by the controller
-}
-
-type ofController struct {
-	name string
-	hook.ControllerStats
+	goneLocked func(controller string) // called for what has stopped
+	open       *open[string, controller]
+	stats      *figures[hook.ControllerStats]
 }
 
 // controller is what is fed for each Reconcile.
@@ -50,7 +40,7 @@ var results = map[hook.Outcome]string{
 	hook.Failed: "error", hook.FailedTerminally: "error", hook.Panicked: "error",
 }
 
-func newControllers() *controllers {
+func newControllers(mu *lock) *controllers {
 	waits := []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
 	count := func(name, help string) *prometheus.CounterVec { return counter(name, help, "controller") }
 	desc := func(name, help string) *prometheus.Desc {
@@ -76,15 +66,13 @@ func newControllers() *controllers {
 			waits, "controller"),
 		takeoverOld: count("setpoint_takeover_stale_total", "Terms that began although they may not have seen all writes of the term before."),
 
-		gone:  func(string) {},
-		open:  newOpen[string, controller](),
-		stats: map[any]func() ofController{},
+		open:  newOpen[string, controller](mu),
+		stats: newFigures[hook.ControllerStats](mu),
 	}
-	c.collectors = collectors{c.total, c.errors, c.terminal, c.panics, c.timeouts, c.took, c.slow, c.awaited, c.old, c.takeover, c.takeoverOld}
+	c.collectors = collectors{c.total, c.errors, c.terminal, c.panics, c.timeouts, c.took, c.slow, c.awaited, c.old, c.takeover, c.takeoverOld,
+		scraped{[]*prometheus.Desc{c.workers, c.active}, c.scrape}}
 	return c
 }
-
-func (c *controllers) known(name string) bool { return c.open.has(name) }
 
 func (c *controllers) hooks() *hook.Controller {
 	return &hook.Controller{
@@ -145,15 +133,13 @@ func (c *controllers) reconciled(r hook.Reconcile) {
 }
 
 func (c *controllers) started(e hook.ControllerStarted) {
-	c.open.start(e.Controller, func() *controller { return c.series(e.Controller) })
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stats[e.Of] = func() ofController { return ofController{e.Controller, e.Stats()} }
+	c.open.start(e.Controller, func() controller { return c.series(e.Controller) })
+	c.stats.start(e.Of, e.Controller, e.Stats)
 }
 
-func (c *controllers) series(name string) *controller {
+func (c *controllers) series(name string) controller {
 	name = label(name)
-	of := &controller{
+	of := controller{
 		results: map[hook.Outcome]prometheus.Counter{},
 		errors:  c.errors.WithLabelValues(name), terminal: c.terminal.WithLabelValues(name), panics: c.panics.WithLabelValues(name),
 		timeouts: c.timeouts.WithLabelValues(name), slow: c.slow.WithLabelValues(name), old: c.old.WithLabelValues(name),
@@ -178,42 +164,22 @@ func (c *controllers) stopped(e hook.ControllerStopped) {
 		c.took.DeleteLabelValues(name)
 		c.awaited.DeleteLabelValues(name)
 		c.takeover.DeleteLabelValues(name)
-		c.gone(e.Controller)
+		c.goneLocked(e.Controller)
 	})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.stats, e.Of)
+	c.stats.stop(e.Of)
 }
 
-// Describe implements prometheus.Collector.
-func (c *controllers) Describe(ch chan<- *prometheus.Desc) {
-	ch <- c.workers
-	ch <- c.active
-	c.collectors.Describe(ch)
-}
-
-// Collect implements prometheus.Collector.
-func (c *controllers) Collect(ch chan<- prometheus.Metric) {
-	for name, s := range c.figures() {
-		name = label(name)
-		ch <- prometheus.MustNewConstMetric(c.workers, prometheus.GaugeValue, float64(s.Workers), name)
-		ch <- prometheus.MustNewConstMetric(c.active, prometheus.GaugeValue, float64(s.Active), name)
-	}
-	c.collectors.Collect(ch)
-}
-
-// figures asks each controller, not under our lock. Those of one name are added up.
-func (c *controllers) figures() map[string]hook.ControllerStats {
-	c.mu.Lock()
-	asks := maps.Clone(c.stats)
-	c.mu.Unlock()
-	all := make(map[string]hook.ControllerStats, len(asks))
-	for _, ask := range asks {
-		s := ask()
-		sum := all[s.name]
+// scrape adds up the figures of the controllers of one name.
+func (c *controllers) scrape(ch chan<- prometheus.Metric) {
+	all := map[string]hook.ControllerStats{}
+	c.stats.each(func(name string, s hook.ControllerStats) {
+		sum := all[name]
 		sum.Workers += s.Workers
 		sum.Active += s.Active
-		all[s.name] = sum
+		all[name] = sum
+	})
+	for name, s := range all {
+		ch <- prometheus.MustNewConstMetric(c.workers, prometheus.GaugeValue, float64(s.Workers), label(name))
+		ch <- prometheus.MustNewConstMetric(c.active, prometheus.GaugeValue, float64(s.Active), label(name))
 	}
-	return all
 }

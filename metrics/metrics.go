@@ -15,8 +15,8 @@ import (
 
 // Options configures New. The zero value works.
 type Options struct {
-	// Prefix stands before each name: "website_" makes website_workqueue_depth of workqueue_depth. It is for a registry in which
-	// the names are somebody else's. Default "": the names that dashboards know.
+	// Prefix stands before each name: "website_" makes website_workqueue_depth of workqueue_depth. Use it
+	// for a registry in which the names are taken. Default "": the names that dashboards know.
 	Prefix string
 }
 
@@ -56,45 +56,16 @@ func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	controllers := newControllers()
-	sources := newSources()
-	queues, caches, requests, leases := newQueues(), newCaches(), newRequests(controllers.known), newLeases()
-	controllers.gone = requests.forget
+	mu := &lock{}
+	controllers := newControllers(mu)
+	queues, sources, caches, requests, leases := newQueues(mu), newSources(mu), newCaches(mu), newRequests(mu, controllers.open.has), newLeases()
+	controllers.goneLocked = requests.forgetLocked
 	all := collectors{queues, controllers, sources, caches, requests, leases}
 	if err := prometheus.WrapRegistererWithPrefix(o.Prefix, r).Register(all); err != nil {
-		return nil, fmt.Errorf("metrics.New: set Options.Prefix if somebody else has these names, or give it a registry of its own: %w", err)
+		return nil, fmt.Errorf("metrics.New: set Options.Prefix if these names are taken, or give it a registry of its own: %w", err)
 	}
 	return &Metrics{
 		Queue: queues.hooks(), Controller: controllers.hooks(), Source: sources.hooks(),
 		Cache: caches.hooks(), Client: requests.hooks(), LeaderElection: leases.hooks(),
 	}, nil
-}
-
-// collectors are several in one.
-type collectors []prometheus.Collector
-
-// Describe implements prometheus.Collector.
-func (c collectors) Describe(ch chan<- *prometheus.Desc) {
-	for _, one := range c {
-		one.Describe(ch)
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c collectors) Collect(ch chan<- prometheus.Metric) {
-	for _, one := range c {
-		one.Collect(ch)
-	}
-}
-
-func counter(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-}
-
-func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-}
-
-func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }

@@ -4,9 +4,6 @@
 package metrics
 
 import (
-	"maps"
-	"sync"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -23,15 +20,8 @@ type queues struct {
 	dropped                          *series[queueDrop, prometheus.Counter]
 	misused, panicked                *prometheus.CounterVec
 
-	open *open[string, queue]
-
-	mu    sync.Mutex             // guards what follows
-	stats map[any]func() ofQueue // by the queue
-}
-
-type ofQueue struct {
-	name string
-	hook.QueueStats
+	open  *open[string, queue]
+	stats *figures[hook.QueueStats]
 }
 
 // queue is what is fed for each key.
@@ -42,7 +32,7 @@ type queue struct {
 
 type queueDrop struct{ queue, why string }
 
-func newQueues() *queues {
+func newQueues(mu *lock) *queues {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append([]string{"name"}, labels...), nil)
 	}
@@ -58,12 +48,13 @@ func newQueues() *queues {
 		keys:       desc("setpoint_queue_keys", "Keys in the queue, by where they stand.", "state"),
 		misused:    counter("setpoint_queue_misuses_total", "Calls that broke the contract of the queue.", "name"),
 		panicked:   counter("setpoint_queue_panics_total", "Panics of functions that the queue was given.", "name"),
-		open:       newOpen[string, queue](),
-		stats:      map[any]func() ofQueue{},
+		open:       newOpen[string, queue](mu),
+		stats:      newFigures[hook.QueueStats](mu),
 	}
-	q.dropped = newSeries(counter("setpoint_queue_dropped_total", "Keys, or adds, that were dropped, by why.", "name", "why"),
+	q.dropped = newSeries(mu, counter("setpoint_queue_dropped_total", "Keys, or adds, that were dropped, by why.", "name", "why"),
 		func(d queueDrop) bool { return q.open.has(d.queue) }, func(d queueDrop) []string { return []string{d.queue, d.why} })
-	q.collectors = collectors{q.adds, q.retries, q.waited, q.worked, q.dropped, q.misused, q.panicked}
+	q.collectors = collectors{q.adds, q.retries, q.waited, q.worked, q.dropped, q.misused, q.panicked,
+		scraped{[]*prometheus.Desc{q.depth, q.unfinished, q.longest, q.keys}, q.scrape}}
 	return q
 }
 
@@ -108,17 +99,15 @@ func (q *queues) hooks() *hook.Queue {
 }
 
 func (q *queues) opened(e hook.QueueOpened) {
-	q.open.start(e.Queue, func() *queue {
+	q.open.start(e.Queue, func() queue {
 		name := label(e.Queue)
-		return &queue{
+		return queue{
 			adds: q.adds.WithLabelValues(name), retries: q.retries.WithLabelValues(name),
 			waited: q.waited.WithLabelValues(name), worked: q.worked.WithLabelValues(name),
 			misused: q.misused.WithLabelValues(name), panicked: q.panicked.WithLabelValues(name),
 		}
 	})
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.stats[e.Of] = func() ofQueue { return ofQueue{e.Queue, e.Stats()} }
+	q.stats.start(e.Of, e.Queue, e.Stats)
 }
 
 func (q *queues) closed(e hook.QueueClosed) {
@@ -129,24 +118,26 @@ func (q *queues) closed(e hook.QueueClosed) {
 		}
 		q.waited.DeleteLabelValues(name)
 		q.worked.DeleteLabelValues(name)
-		q.dropped.forget(func(d queueDrop) bool { return d.queue == e.Queue })
+		q.dropped.forgetLocked(func(d queueDrop) bool { return d.queue == e.Queue })
 	})
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.stats, e.Of)
+	q.stats.stop(e.Of)
 }
 
-// Describe implements prometheus.Collector.
-func (q *queues) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{q.depth, q.unfinished, q.longest, q.keys} {
-		ch <- d
-	}
-	q.collectors.Describe(ch)
-}
-
-// Collect implements prometheus.Collector.
-func (q *queues) Collect(ch chan<- prometheus.Metric) {
-	for name, s := range q.figures() {
+// scrape adds up the figures of the queues of one name.
+func (q *queues) scrape(ch chan<- prometheus.Metric) {
+	all := map[string]hook.QueueStats{}
+	q.stats.each(func(name string, s hook.QueueStats) {
+		sum := all[name]
+		sum.Ready += s.Ready
+		sum.Waiting += s.Waiting
+		sum.Held += s.Held
+		sum.Parked += s.Parked
+		sum.Paused += s.Paused
+		sum.Unfinished += s.Unfinished
+		sum.Longest = max(sum.Longest, s.Longest)
+		all[name] = sum
+	})
+	for name, s := range all {
 		gauge := func(d *prometheus.Desc, n float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, append([]string{label(name)}, labels...)...)
 		}
@@ -157,26 +148,4 @@ func (q *queues) Collect(ch chan<- prometheus.Metric) {
 			gauge(q.keys, float64(n), state)
 		}
 	}
-	q.collectors.Collect(ch)
-}
-
-// figures asks each queue, not under our lock: the queue takes its own. Those of one name are added up.
-func (q *queues) figures() map[string]hook.QueueStats {
-	q.mu.Lock()
-	asks := maps.Clone(q.stats)
-	q.mu.Unlock()
-	all := make(map[string]hook.QueueStats, len(asks))
-	for _, ask := range asks {
-		s := ask()
-		sum := all[s.name]
-		sum.Ready += s.Ready
-		sum.Waiting += s.Waiting
-		sum.Held += s.Held
-		sum.Parked += s.Parked
-		sum.Paused += s.Paused
-		sum.Unfinished += s.Unfinished
-		sum.Longest = max(sum.Longest, s.Longest)
-		all[s.name] = sum
-	}
-	return all
 }

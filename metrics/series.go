@@ -40,13 +40,12 @@ type series[K comparable, M any] struct {
 	labels func(K) []string
 	wanted func(K) bool // asked before one is made
 
-	by atomic.Pointer[map[K]M] // replaced, never changed
-
-	mu sync.Mutex // guards the replacing
+	mu *lock
+	by atomic.Pointer[map[K]M] // replaced under the lock, never changed
 }
 
-func newSeries[K comparable, M any](v vec[M], wanted func(K) bool, labels func(K) []string) *series[K, M] {
-	s := &series[K, M]{vec: v, wanted: wanted}
+func newSeries[K comparable, M any](mu *lock, v vec[M], wanted func(K) bool, labels func(K) []string) *series[K, M] {
+	s := &series[K, M]{vec: v, wanted: wanted, mu: mu}
 	s.labels = func(key K) []string {
 		values := labels(key)
 		for i := range values {
@@ -58,7 +57,7 @@ func newSeries[K comparable, M any](v vec[M], wanted func(K) bool, labels func(K
 	return s
 }
 
-// of returns a member. It says no if that is not wanted: what it is of has stopped.
+// of returns a member, or false if it is not wanted because what it is of has stopped.
 func (s *series[K, M]) of(key K) (M, bool) {
 	if m, ok := (*s.by.Load())[key]; ok {
 		return m, true
@@ -89,10 +88,8 @@ func (s *series[K, M]) create(key K) (m M, ok bool) {
 	return by[key], true
 }
 
-// forget deletes the members that are gone.
-func (s *series[K, M]) forget(gone func(K) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// forgetLocked deletes the members that are gone.
+func (s *series[K, M]) forgetLocked(gone func(K) bool) {
 	by := maps.Clone(*s.by.Load())
 	for key := range by {
 		if gone(key) {
@@ -103,52 +100,146 @@ func (s *series[K, M]) forget(gone func(K) bool) {
 	s.by.Store(&by)
 }
 
-// always has what a series is of always wanted.
+// always is a series that is wanted whatever runs.
 func always[K any](K) bool { return true }
+
+// lock guards what changes when something starts or stops, or a series is made. Counting does not need it.
+type lock struct{ sync.Mutex }
 
 // open is what runs, by name, and a T for each name.
 type open[K comparable, T any] struct {
-	by atomic.Pointer[map[K]*T] // replaced, never changed
-
-	mu   sync.Mutex // guards what follows, and the replacing
-	many map[K]int
+	mu *lock
+	by atomic.Pointer[map[K]*running[T]] // replaced under the lock
 }
 
-func newOpen[K comparable, T any]() *open[K, T] {
-	o := &open[K, T]{many: map[K]int{}}
-	o.by.Store(&map[K]*T{})
+type running[T any] struct {
+	of   T
+	many int // guarded by the lock
+}
+
+func newOpen[K comparable, T any](mu *lock) *open[K, T] {
+	o := &open[K, T]{mu: mu}
+	o.by.Store(&map[K]*running[T]{})
 	return o
 }
 
 // of returns what belongs to a name, nil if nothing of that name runs.
-func (o *open[K, T]) of(name K) *T { return (*o.by.Load())[name] }
+func (o *open[K, T]) of(name K) *T {
+	if r := (*o.by.Load())[name]; r != nil {
+		return &r.of
+	}
+	return nil
+}
 
-// has says whether something of that name runs.
+// has reports whether something of that name runs.
 func (o *open[K, T]) has(name K) bool { return o.of(name) != nil }
 
 // start notes that one more of a name runs.
-func (o *open[K, T]) start(name K, first func() *T) {
+func (o *open[K, T]) start(name K, first func() T) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.many[name]++
-	if o.many[name] > 1 {
-		return
+	by := *o.by.Load()
+	if by[name] == nil {
+		by = maps.Clone(by)
+		by[name] = &running[T]{of: first()}
+		o.by.Store(&by)
 	}
-	by := maps.Clone(*o.by.Load())
-	by[name] = first()
-	o.by.Store(&by)
+	by[name].many++
 }
 
-// stop notes that one fewer of a name runs, and calls last, after nobody can find it any more, if none does.
-func (o *open[K, T]) stop(name K, last func()) {
+// stop notes that one fewer of a name runs. After the last one it calls lastLocked, when of does not return it any more.
+func (o *open[K, T]) stop(name K, lastLocked func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.many[name]--; o.many[name] > 0 {
+	by := *o.by.Load()
+	if by[name] == nil {
 		return
 	}
-	delete(o.many, name)
-	by := maps.Clone(*o.by.Load())
+	if by[name].many--; by[name].many > 0 {
+		return
+	}
+	by = maps.Clone(by)
 	delete(by, name)
 	o.by.Store(&by)
-	last()
+	lastLocked()
+}
+
+// figures are what each scrape asks for, of what runs.
+type figures[S any] struct {
+	mu   *lock
+	asks map[any]ask[S]
+}
+
+type ask[S any] struct {
+	name  string
+	stats func() S
+}
+
+func newFigures[S any](mu *lock) *figures[S] { return &figures[S]{mu: mu, asks: map[any]ask[S]{}} }
+
+func (f *figures[S]) start(of any, name string, stats func() S) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asks[of] = ask[S]{name, stats}
+}
+
+func (f *figures[S]) stop(of any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.asks, of)
+}
+
+// each asks without the lock: what is asked takes its own.
+func (f *figures[S]) each(do func(name string, stats S)) {
+	f.mu.Lock()
+	asks := maps.Clone(f.asks)
+	f.mu.Unlock()
+	for _, a := range asks {
+		do(a.name, a.stats())
+	}
+}
+
+// scraped are metrics with values that a scrape asks for.
+type scraped struct {
+	descs   []*prometheus.Desc
+	collect func(ch chan<- prometheus.Metric)
+}
+
+// Describe implements prometheus.Collector.
+func (s scraped) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range s.descs {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s scraped) Collect(ch chan<- prometheus.Metric) { s.collect(ch) }
+
+// collectors are several in one.
+type collectors []prometheus.Collector
+
+// Describe implements prometheus.Collector.
+func (c collectors) Describe(ch chan<- *prometheus.Desc) {
+	for _, one := range c {
+		one.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collectors) Collect(ch chan<- prometheus.Metric) {
+	for _, one := range c {
+		one.Collect(ch)
+	}
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }

@@ -23,17 +23,17 @@ type sourceDrop struct {
 	reason string
 }
 
-func newSources() *sources {
-	s := &sources{open: newOpen[hook.SourceRun, struct{}]()}
+func newSources(mu *lock) *sources {
+	s := &sources{open: newOpen[hook.SourceRun, struct{}](mu)}
 	labels := func(r hook.SourceRun) []string { return []string{r.Controller, r.Source} }
-	s.dropped = newSeries(
+	s.dropped = newSeries(mu,
 		counter("setpoint_source_dropped_total", "Events that a source did not deliver, by the filter or the reason.", "controller", "source", "reason"),
 		func(d sourceDrop) bool { return s.open.has(d.SourceRun) },
 		func(d sourceDrop) []string { return append(labels(d.SourceRun), d.reason) })
-	s.handlers = newSeries(
+	s.handlers = newSeries(mu,
 		counter("setpoint_source_handler_failures_total", "Errors and panics of handlers and filters. The events are tried again.", "controller", "source"),
 		s.open.has, labels)
-	s.polls = newSeries(
+	s.polls = newSeries(mu,
 		counter("setpoint_source_poll_failures_total", "Polls of a ticker that failed. They are tried again.", "controller", "source"),
 		s.open.has, labels)
 	s.collectors = collectors{s.dropped, s.handlers, s.polls}
@@ -49,7 +49,7 @@ func (s *sources) hooks() *hook.Source {
 		}
 	}
 	return &hook.Source{
-		Started: func(r hook.SourceRun) { s.open.start(r, func() *struct{} { return &struct{}{} }) },
+		Started: func(r hook.SourceRun) { s.open.start(r, func() struct{} { return struct{}{} }) },
 		Stopped: s.stopped,
 		Dropped: func(d hook.SourceDropped) {
 			if c, ok := s.dropped.of(sourceDrop{hook.SourceRun{Controller: d.Controller, Source: d.Source}, d.Reason}); ok {
@@ -63,8 +63,8 @@ func (s *sources) hooks() *hook.Source {
 
 func (s *sources) stopped(r hook.SourceRun) {
 	s.open.stop(r, func() {
-		s.dropped.forget(func(d sourceDrop) bool { return d.SourceRun == r })
-		s.handlers.forget(func(other hook.SourceRun) bool { return other == r })
-		s.polls.forget(func(other hook.SourceRun) bool { return other == r })
+		s.dropped.forgetLocked(func(d sourceDrop) bool { return d.SourceRun == r })
+		s.handlers.forgetLocked(func(other hook.SourceRun) bool { return other == r })
+		s.polls.forgetLocked(func(other hook.SourceRun) bool { return other == r })
 	})
 }

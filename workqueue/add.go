@@ -3,232 +3,205 @@
 
 package workqueue
 
-// merges tells whether an add of the entry changes nothing: it is ready, in no lower class (W2).
-func (c *core[K]) merges(i uint32, class uint8) bool {
-	if i == 0 {
-		return false
-	}
-	e := c.entries.at(i)
-	return e.state == Ready && e.class >= class && !c.shut
+import (
+	"time"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// How describes an add. The zero How adds a key at once, in class Normal, without a reason.
+type How struct {
+	// Class is how urgent it is. Default Normal. A class that is not configured counts as the next lower one that
+	// is, or else as the lowest.
+	Class Class
+	// After is how long to wait first; zero or less: not at all.
+	After time.Duration
+	// Reason is why. The zero Reason is not recorded; a delivery that has no other is reported as EventAdded.
+	Reason Reason
 }
 
-// repeats counts the reason for an add of the entry if it equals the newest one, so that it need not be recorded.
-// Not so if the entry has a due time: that may have come, with a reason that is to be recorded first.
-func (c *core[K]) repeats(e *entry[K], r *Reason) bool {
-	if c.shut || c.extra(e) != nil && c.due.has(e.extra) {
-		return false
-	}
-	return c.counted(e, r, e.state == Held)
+// Adder makes keys due and looks at them, but cannot take them. A *Queue is one.
+type Adder[K comparable] interface {
+	// Add makes a key due now, see [Queue.Add].
+	Add(key K)
+	// AddWith makes a key due as how states, see [Queue.AddWith].
+	AddWith(key K, how How)
+	// AddAll makes many keys due, see [Queue.AddAll].
+	AddAll(keys []K, how How)
+	// Look returns where a key is, see [Queue.Look].
+	Look(key K) (state KeyState[K], known bool)
 }
 
-// addNeedsNow tells whether an add of the entry needs the time. Reading the clock takes as long as all the rest.
-func (c *core[K]) addNeedsNow(i uint32, r *Reason) bool {
-	if c.due.next() != never || c.minInterval > 0 {
-		return true
+// Add adds a key at once. While the key is queued already, it does nothing (W2); while it is held, the key is
+// delivered once more after it was settled (W3); while it is paused or parked, the add is remembered. After
+// ShutDown, and for a key that is not equal to itself, the add is dropped and counted.
+func (q *Queue[K]) Add(key K) {
+	w := who[K]{key: key}
+	if !q.identify(&w) {
+		return
 	}
-	if !c.stamped {
-		return false
+	q.lock()
+	i := q.core.find(key, w.hash)
+	if q.core.merges(i, q.core.normal) {
+		q.mu.Unlock()
+		return
 	}
-	if i == 0 || r != nil && !c.notes.off {
-		return true
-	}
-	s := c.entries.at(i).state
-	return s == Idle || s == Waiting
+	q.addLocked(&w, i, q.core.normal, &How{})
 }
 
-// add adds a key, whose entry is i, or none, at once: it is delivered once more (W2, W3). It returns the number of the
-// delivery that holds the key, or 0 if it is not held.
-func (c *core[K]) add(w *who[K], i uint32, class uint8, r *Reason, now int64) uint64 {
-	if c.shut {
-		c.drop(dropLate)
-		return 0
+// AddWith adds a key as how describes.
+func (q *Queue[K]) AddWith(key K, how How) { q.addTo(key, q.laneOf(how.Class), &how) }
+
+func (q *Queue[K]) addTo(key K, lane uint8, how *How) {
+	w := who[K]{key: key}
+	if q.identify(&w) {
+		q.lock()
+		q.addLocked(&w, q.core.find(key, w.hash), lane, how)
 	}
-	if c.due.next() <= now {
-		c.promote(now)
+}
+
+// addLocked adds a key, whose entry is i, or none, and unlocks.
+func (q *Queue[K]) addLocked(w *who[K], i uint32, lane uint8, how *How) {
+	if q.o.Tenant != nil && i == 0 { // of a key that has an entry it is known
+		q.mu.Unlock()
+		w.tenant, w.weight = q.tenant(w.key)
+		q.lock()
 	}
-	if i == 0 {
-		i = c.create(w, now)
-	}
-	e := c.entries.at(i)
-	c.note(i, e, r, now)
 	switch {
-	case e.state == Held && (c.withdrawable || c.minInterval > 0):
-		c.ext(i, e).adds++
-		e.coming = urgentMost(e.coming, class)
-		c.debounce(i, e, now)
-		return e.delivery
-	case c.minInterval > 0 && (e.state == Idle || e.state == Waiting):
-		e.coming = urgentMost(e.coming, class)
-		c.debounce(i, e, now)
-		if e.state == Idle {
-			c.turn(e, Waiting, now)
+	case how.After > 0:
+		q.core.addAfter(w, lane, &how.Reason, int64(how.After))
+	case !q.core.asks || !q.ownLocked(w, how):
+		q.core.add(w, lane, &how.Reason)
+	}
+	q.unlock()
+	q.tellDelayed(lane, how)
+}
+
+func (q *Queue[K]) tellDelayed(lane uint8, how *How) {
+	if how.After > 0 {
+		tell(&q.host, "Hooks.Delayed", q.hooks.Delayed, hook.QueueDelayed{Queue: q.o.Name, Class: int(q.classIn(lane)), Delay: how.After})
+	}
+}
+
+// ownLocked reports whether an add of a key in backoff is its own. It asks Own without the lock, as
+// often as the key's state changes meanwhile.
+func (q *Queue[K]) ownLocked(w *who[K], how *How) bool {
+	for asked := uint64(0); ; {
+		delivery, in := q.core.inBackoff(w)
+		if !in || delivery == asked {
+			return false
 		}
-	default:
-		c.owe(i, e, class, now)
-	}
-	return 0
-}
-
-// debounce puts off the delivery that an add asks for by MinInterval, within MaxWait.
-func (c *core[K]) debounce(i uint32, e *entry[K], now int64) {
-	if c.minInterval == 0 {
-		return
-	}
-	x := c.ext(i, e)
-	if x.latest == never {
-		x.latest = after(now, c.maxWait)
-	}
-	x.calm = min(after(now, c.minInterval), x.latest)
-	c.setDue(e, x)
-}
-
-// addAfter gives a key a due time from outside; of several the earliest wins (W4).
-func (c *core[K]) addAfter(w *who[K], class uint8, r *Reason, delay, now int64) {
-	if c.shut {
-		c.drop(dropLate)
-		return
-	}
-	i, e := c.enter(w, now)
-	x := c.ext(i, e)
-	if x.outside == never {
-		x.outsideClass = noClass
-	}
-	x.outsideClass = urgentMost(x.outsideClass, class)
-	x.outside = min(x.outside, after(now, delay))
-	if r != nil && !c.notes.off {
-		c.notes.record(&x.later, r, now, false)
-	}
-	c.setDue(e, x)
-	if e.state == Idle {
-		c.turn(e, Waiting, now)
+		q.mu.Unlock()
+		w.tenant, w.weight = q.tenant(w.key) // the key may be unknown by the time that the lock is held again
+		own := q.isOwn(w.key, delivery, how.Reason)
+		q.lock()
+		if now, in := q.core.inBackoff(w); own && in && now == delivery {
+			return true
+		}
+		if !own {
+			asked = delivery
+		}
 	}
 }
 
-// after returns now+d, but before never.
-func after(now, d int64) int64 {
-	return now + min(d, never-1-now)
-}
-
-// inBackoff returns the number of the delivery after which a key waits in backoff, be it paused meanwhile.
-func (c *core[K]) inBackoff(w *who[K]) (uint64, bool) {
-	i := c.find(w.key, w.hash)
-	if i == 0 {
-		return 0, false
+// AddAll adds many keys under one lock, as AddWith does, those last that Own has to be asked about.
+func (q *Queue[K]) AddAll(keys []K, how How) {
+	ws := make([]who[K], 0, len(keys))
+	for _, key := range keys {
+		w := who[K]{key: key}
+		if q.prepare(&w) {
+			ws = append(ws, w)
+		}
 	}
-	e := c.entries.at(i)
-	return e.delivery, e.is(flagBackoff) && (e.state == Waiting || e.state == Paused && !e.is(flagOwed))
-}
-
-// fail counts one more failure of a key, which need not be held, and returns how many it has now,
-// and the lane for a retry.
-func (c *core[K]) fail(w *who[K], now int64) (n int, lane uint8) {
-	if c.shut {
-		c.drop(dropLate)
-		return 0, c.normal
+	var asked []K // keys in backoff, about which Own has to be asked
+	lane := q.laneOf(how.Class)
+	q.lock()
+	for i := range ws {
+		w := &ws[i]
+		if how.After > 0 {
+			q.core.addAfter(w, lane, &how.Reason, int64(how.After))
+		} else if _, in := q.core.inBackoff(w); in && q.core.asks {
+			asked = append(asked, w.key)
+		} else {
+			q.core.add(w, lane, &how.Reason)
+		}
 	}
-	i, e := c.enter(w, now)
-	x := c.ext(i, e)
-	x.attempts = more(x.attempts)
-	lane = c.normal
-	if e.state == Held {
-		lane = e.class
+	q.unlock()
+	for range ws {
+		q.tellDelayed(lane, &how)
 	}
-	return int(x.attempts), c.returning(lane)
-}
-
-// more returns n+1, or n if there is no such number.
-func more(n uint32) uint32 { return n + min(1, ^n) }
-
-// clear forgets the failures of the key of an entry.
-func (c *core[K]) clear(i uint32) {
-	e := c.entries.at(i)
-	if x := c.extra(e); x != nil {
-		x.attempts = 0
-	}
-	if e.state == Idle {
-		c.forget(i, e)
+	for _, key := range asked {
+		q.AddWith(key, how)
 	}
 }
 
-// wake ends a Park; a key that is held is not parked by the Park to come.
-func (c *core[K]) wake(w *who[K], now int64) bool {
-	i := c.find(w.key, w.hash)
-	if i == 0 {
+// Wake ends a Park: the key is ready. A key that is held will not be parked by its Park to come. It
+// reports whether the key was one or the other; others are left alone.
+func (q *Queue[K]) Wake(key K) bool {
+	w := who[K]{key: key}
+	if !q.identify(&w) {
 		return false
 	}
-	e := c.entries.at(i)
-	switch e.state {
-	case Parked:
-		c.noteOwn(i, e, EventWoken, now)
-		c.ready(i, e, e.class, now)
-		return true
-	case Held:
-		e.flags |= flagWoken
-		return true
-	}
-	return false
+	q.lock()
+	defer q.unlock()
+	return q.core.wake(&w)
 }
 
-// requeue makes a key ready whatever it waits for; one that is held is delivered once more.
-func (c *core[K]) requeue(w *who[K], r *Reason, now int64) {
-	if c.shut {
-		c.drop(dropLate)
-		return
-	}
-	if c.due.next() <= now {
-		c.promote(now)
-	}
-	i, e := c.enter(w, now)
-	if r != nil {
-		c.record(i, e, r, now, false)
-	}
-	if e.state == Parked {
-		c.ready(i, e, urgentMost(e.class, c.urgent), now)
-		return
-	}
-	c.owe(i, e, c.urgent, now)
-	if e.state == Held {
-		e.flags |= flagWoken
+// Pause keeps a key from being delivered until Resume, whether the queue knows it yet or not. Adds and due times
+// meanwhile are remembered. One that is held stays so until it is settled. After ShutDown it has no effect.
+func (q *Queue[K]) Pause(key K) {
+	if w := (who[K]{key: key}); q.prepare(&w) {
+		q.lock()
+		defer q.unlock()
+		q.core.pause(&w)
 	}
 }
 
-// pause keeps a key from being delivered until it is resumed; what it is owed meanwhile is kept.
-func (c *core[K]) pause(w *who[K], now int64) {
-	if c.shut {
-		return
-	}
-	if c.due.next() <= now {
-		c.promote(now)
-	}
-	i, e := c.enter(w, now)
-	e.flags |= flagPaused
-	switch e.state {
-	case Ready:
-		c.pull(i, e)
-		e.coming = e.class
-		e.flags |= flagOwed
-		c.turn(e, Paused, now)
-	case Idle, Waiting:
-		c.turn(e, Paused, now)
+// Resume ends a Pause. The key is ready if it was when it was paused or has been added or become due since.
+func (q *Queue[K]) Resume(key K) {
+	if w := (who[K]{key: key}); q.identify(&w) {
+		q.lock()
+		defer q.unlock()
+		q.core.resume(&w)
 	}
 }
 
-func (c *core[K]) resume(w *who[K], now int64) {
-	if c.due.next() <= now {
-		c.promote(now)
+// PauseAll stops all deliveries until ResumeAll: Get waits. Keys go on becoming ready, and Len counts them as such.
+// If the queue is shut down meanwhile, they are dropped, like keys that are paused. After ShutDown it has no effect.
+func (q *Queue[K]) PauseAll() { q.pauseAll(true) }
+
+// ResumeAll ends PauseAll. Keys that were paused one by one stay paused. After ShutDown it has no effect.
+func (q *Queue[K]) ResumeAll() { q.pauseAll(false) }
+
+func (q *Queue[K]) pauseAll(to bool) {
+	q.lock()
+	defer q.unlock()
+	if !q.core.shut {
+		q.core.pausedAll = to
+		q.core.fresh = q.core.counts[Ready]
 	}
-	i := c.find(w.key, w.hash)
-	if i == 0 {
-		return
+}
+
+// RequeueNow makes a key ready whatever it waits for (a delay, a backoff, MinInterval, a Park), in the class of
+// Interactive. One that is held is delivered once more at once after it is settled, however it is settled. A
+// paused key stays paused and is ready when it is resumed. The number of its failures stays. The reason of the
+// zero Reason is EventRequeueNow.
+func (q *Queue[K]) RequeueNow(key K, why Reason) {
+	if why.empty() {
+		why = Reason{Source: sourceQueue, Event: EventRequeueNow}
 	}
-	e := c.entries.at(i)
-	e.flags &^= flagPaused
-	if e.state != Paused {
-		return
+	if w := (who[K]{key: key}); q.prepare(&w) {
+		q.lock()
+		defer q.unlock()
+		q.core.requeue(&w, &why)
 	}
-	if e.is(flagOwed) {
-		c.ready(i, e, e.coming, now)
-		return
+}
+
+// Forget forgets a key's failures, so that its next backoff is the first again. It changes nothing else.
+func (q *Queue[K]) Forget(key K) {
+	if w := (who[K]{key: key}); q.identify(&w) {
+		q.lock()
+		defer q.unlock()
+		q.core.clear(&w)
 	}
-	c.rest(i, e, now)
 }

@@ -15,7 +15,7 @@ import (
 // TestReasons_Repeats: a reason equal to the newest one is counted, wherever it comes from.
 func TestReasons_Repeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(t, Options[string]{AddedWhileHeld: func(string, uint64, How) {}})
+		q := newQueue(t, Options[string]{})
 		add := func(event string, after time.Duration) {
 			time.Sleep(time.Second)
 			q.AddWith("a", How{After: after, Reason: Reason{Event: event, At: time.Now(), Repeats: 7}})
@@ -31,11 +31,11 @@ func TestReasons_Repeats(t *testing.T) {
 			add(event, 0)
 		}
 		want("[x+1 y+0 x+2]")
-		if k, _ := q.Look("a"); !k.Reasons[2].At.Equal(q.start.Add(4 * time.Second)) {
+		if k, _ := q.Look("a"); !k.Reasons[2].At.Equal(q.core.start.Add(4 * time.Second)) {
 			t.Errorf("the first of the repeated ones was at %v", k.Reasons[2].At)
 		}
-		q.RequeueNow("a")
-		q.RequeueNow("a")
+		q.RequeueNow("a", Reason{})
+		q.RequeueNow("a", Reason{})
 		want("[x+1 y+0 x+2 RequeueNow+1]")
 		add("y", 3*time.Second)
 		add("y", 0) // the other y is for later, but will be between this and the next one
@@ -45,17 +45,15 @@ func TestReasons_Repeats(t *testing.T) {
 		want("[x+1 y+0 x+2 RequeueNow+1 y+1 y+1]")
 
 		item := mustGet(t, q)
-		q.RequeueNow("a")
+		q.RequeueNow("a", Reason{})
 		add("x", 0)
 		add("x", 0)
 		want("[x+1 y+0 x+2 RequeueNow+1 y+1 y+1 RequeueNow+0 x+1]")
-		settled(t, item.Withdraw(2))
-		want("[x+1 y+0 x+2 RequeueNow+1 y+1 y+1 RequeueNow+0]")
 		settled(t, item.Done())
-		want("[RequeueNow+0]")
+		want("[RequeueNow+0 x+1]")
 		q.ShutDown()
 		add("x", 0)
-		want("[RequeueNow+0]")
+		want("[RequeueNow+0 x+1]")
 	})
 }
 
@@ -83,13 +81,13 @@ func TestTenantOnce(t *testing.T) {
 	want(2)
 }
 
-// TestTenantOfKeyForgottenMeanwhile: the key is settled, and forgotten, while SkipInBackoff is asked about it.
+// TestTenantOfKeyForgottenMeanwhile: the key is settled, and forgotten, while Own is asked about it.
 func TestTenantOfKeyForgottenMeanwhile(t *testing.T) {
 	var q *Queue[string]
 	q = newQueue(t, Options[string]{
 		Backoff: Exponential{Base: time.Hour}, Tenant: func(k string) string { return k[:1] },
-		SkipInBackoff: func(k string, _ uint64, _ How) bool {
-			q.RequeueNow(k)
+		Own: func(k string, _ uint64, _ Reason) bool {
+			q.RequeueNow(k, Reason{})
 			settled(t, mustGet(t, q).Done())
 			return false
 		},

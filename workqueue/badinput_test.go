@@ -28,7 +28,7 @@ func TestBadInput_Delays(t *testing.T) {
 		for _, d := range []time.Duration{0, -1, math.MinInt64} {
 			q.AddWith("a", How{After: d})
 			settled(t, mustGet(t, q).After(d))
-			d, err := mustGet(t, q).RetryNotBefore(nil, d)
+			d, err := mustGet(t, q).RetryWith(nil, Again{NotBefore: d})
 			settled(t, err)
 			time.Sleep(d)
 			settled(t, mustGet(t, q).Park("", d))
@@ -43,7 +43,7 @@ func TestBadInput_Delays(t *testing.T) {
 		time.Sleep(1000 * time.Hour)
 		wantLen(t, q, Len{Waiting: 1})
 		q.Add("a")
-		_, err := mustGet(t, q).RetryNotBefore(nil, math.MaxInt64)
+		_, err := mustGet(t, q).RetryWith(nil, Again{NotBefore: math.MaxInt64})
 		settled(t, err)
 		wantLen(t, q, Len{Waiting: 1})
 		q.ShutDown()
@@ -62,7 +62,7 @@ func TestBadInput_UnequalKeys(t *testing.T) {
 		q.AddAll([]any{key, key}, How{})
 		q.Pause(key)
 		q.Resume(key)
-		q.RequeueNow(key)
+		q.RequeueNow(key, Reason{})
 		q.Forget(key)
 		q.Wake(key)
 		q.Interface().Done(key)
@@ -77,7 +77,7 @@ func TestBadInput_UnequalKeys(t *testing.T) {
 	if got := order(t, q); !slices.Equal(got, []any{1.5, floats{1}}) {
 		t.Errorf("deliveries: %v", got)
 	}
-	if got := q.Snapshot().Dropped["not equal to itself"]; got != dropped || q.Len().Total() != 0 {
+	if got := q.Snapshot().Dropped["not equal to itself"]; got != dropped || total(q) != 0 {
 		t.Errorf("%d were dropped, want %d; lengths %+v", got, dropped, q.Len())
 	}
 }
@@ -87,11 +87,10 @@ func TestBadInput_Panics(t *testing.T) {
 		var reported []string
 		boom := func() { panic("boom") }
 		o := Options[string]{
-			Tenant:         func(string) string { boom(); return "x" },
-			TenantWeight:   func(string) float64 { boom(); return 5 },
-			Backoff:        panicking{},
-			AddedWhileHeld: func(string, uint64, How) { boom() },
-			SkipInBackoff:  func(string, uint64, How) bool { boom(); return true },
+			Tenant:       func(string) string { boom(); return "x" },
+			TenantWeight: func(string) float64 { boom(); return 5 },
+			Backoff:      panicking{},
+			Own:          func(string, uint64, Reason) bool { boom(); return true },
 			Hooks: &hook.Queue{
 				Opened: func(hook.QueueOpened) { boom() }, Closed: func(hook.QueueClosed) { boom() },
 				Added: func(hook.QueueAdded) { boom() }, Delayed: func(hook.QueueDelayed) { boom() },
@@ -109,15 +108,15 @@ func TestBadInput_Panics(t *testing.T) {
 		q := newQueue(t, o)
 		q.Add("a")
 		item := mustGet(t, q)
-		q.Add("a")
+		q.Add("a") // Own panics: the add counts
 		d, err := item.Retry(errors.New("no"))
 		settled(t, err)
 		if d != 0 {
 			t.Errorf("delay is %v, want none", d)
 		}
-		_, err = mustGet(t, q).RetryNotBefore(nil, time.Second)
+		_, err = mustGet(t, q).RetryWith(nil, Again{NotBefore: time.Second})
 		settled(t, err)
-		q.Add("a") // SkipInBackoff panics: the add counts
+		q.Add("a") // here too
 		item = mustGet(t, q)
 		settled(t, item.Done())
 		_ = item.Done()
@@ -125,8 +124,8 @@ func TestBadInput_Panics(t *testing.T) {
 		q.ShutDown()
 		settled(t, q.Drain(ctx))
 		slices.Sort(reported)
-		want := []string{"AddedWhileHeld", "Backoff", "Hooks.Added", "Hooks.Closed", "Hooks.Delayed", "Hooks.Dropped",
-			"Hooks.Misused", "Hooks.Opened", "Hooks.Settled", "Hooks.Taken", "SkipInBackoff", "Tenant"}
+		want := []string{"Backoff", "Hooks.Added", "Hooks.Closed", "Hooks.Delayed", "Hooks.Dropped",
+			"Hooks.Misused", "Hooks.Opened", "Hooks.Settled", "Hooks.Taken", "Own", "Tenant"}
 		if got := slices.Compact(slices.Clone(reported)); !slices.Equal(got, want) {
 			t.Errorf("reported %v, want %v", got, want)
 		}
@@ -184,9 +183,9 @@ func TestWakeIsPassedOn(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		q.mu.Lock() // what Add does, but that the context ends before the waiter runs
+		q.lock() // what Add does, but that the context ends before the waiter runs
 		w := q.waiters.pop(1)
-		q.core.add(&who[int]{key: 1}, 0, 0, nil, q.now())
+		q.core.add(&who[int]{key: 1}, 0, &Reason{})
 		q.core.fresh = 0
 		cancel()
 		w.token <- struct{}{}

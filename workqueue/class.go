@@ -3,7 +3,9 @@
 
 package workqueue
 
-// Class says how urgent a key is. A higher class is not served first, it is served more often: each
+import "strconv"
+
+// Class is how urgent a key is. A higher class is not served first, it is served more often: each
 // class has a weight, and ready keys of all classes leave in proportion to the weights (W6). While
 // a key is queued it keeps the highest class that it was added with since it was last taken. A key
 // that comes back by itself, with Retry, After, Park or Release, keeps the class that it was taken
@@ -30,7 +32,7 @@ func (c Class) String() string {
 	case Interactive:
 		return "interactive"
 	}
-	return "class " + itoa(int(c))
+	return "class " + strconv.Itoa(int(c))
 }
 
 // MarshalText returns String.
@@ -49,3 +51,27 @@ type Share struct {
 func ThreeClasses() []Share {
 	return []Share{{Interactive, 16}, {Normal, 4}, {Background, 1}}
 }
+
+// returnShare is the weight of a class's returns relative to its adds.
+const returnShare = 0.25
+
+// lanesOf returns the lanes of classes that are sorted. If Options.Classes is set, each class has two
+// lanes: one for adds, and one for returns, which are the deliveries that a key asks for itself with
+// Retry or After. The core calls a lane a class: it has a weight, and a key moves up to a higher one
+// and never down. So a return that is added once more in its class becomes an add, and moves.
+//
+// Lanes are numbered from the lowest class: returns 2i, adds 2i+1. Without Options.Classes there is
+// one lane for all.
+func lanesOf(classes []Share, split uint8) []share {
+	var lanes []share
+	for _, s := range classes {
+		if split != 0 {
+			lanes = append(lanes, share{class: s.Class, weight: s.Weight * returnShare})
+		}
+		lanes = append(lanes, share{class: s.Class, weight: s.Weight})
+	}
+	return lanes
+}
+
+// addedLane returns the lane of adds in the i-th class.
+func addedLane(i int, split uint8) uint8 { return uint8(i)<<split | split }

@@ -3,46 +3,47 @@
 
 package workqueue
 
-// core is the queue's state: which key is in which state, in what order, and when it is due. It has no lock and no
-// clock and calls nobody's code: the shell around it (Queue) holds the lock and passes the time, in nanoseconds since
-// the queue was made, and never a smaller one than before; or 0 where it is only a record of since when something is
-// so, which nobody wants (stamped).
-//
-// Every key that is known has one entry. An entry is in exactly one State; ready ones are linked in their flow's
-// list, held ones in the order in which they were taken. What most keys do not have (due times, several reasons) is
-// in an extra. An entry that holds nothing any more is forgotten.
-type core[K comparable] struct {
-	entries slab[entry[K]]
-	index   table
-	extras  slab[extra]
-	notes   notes
-	due     dueHeap // of extras
-	fair    fair
-	plain   bool // one class and one tenant: flow 0 is the whole order
+import (
+	"cmp"
+	"time"
+)
 
-	held       list
+// core is the queue's state: which key is in which state, in what order, and when it is due. It has
+// no lock and calls no code of the host: Queue holds the lock around each use.
+//
+// Every known key has one entry. An entry is in exactly one State; ready ones are linked in their
+// flow's list, held ones in the order in which they were taken. What most keys do not have (due
+// times, several reasons) is in an extra. An entry that holds nothing any more is forgotten.
+type core[K comparable] struct {
+	store[K]
+
 	heldSince  int64 // sum of the held entries' since
 	counts     [numStates]int
 	deliveries uint64
-	queued     int64  // when the key that was taken last had become ready
-	last       uint32 // its entry, which may be in use for another key, or for none
-	most       int    // entries since the queue was last empty, at most
+	queued     int64 // when the key that was taken last had become ready
 
 	normal, urgent uint8 // the lanes of adds in classes Normal and Interactive
-	split          uint8 // 1 if each class has a lane for returns, else 0: see lane.go
+	split          uint8 // 1 if each class has a lane for returns, else 0: see lanesOf
 	minInterval    int64
 	maxWait        int64
-	withdrawable   bool // adds of held keys are told to the host, who may withdraw them
+	asks           bool                // Own is set
+	adds           map[uint32][]Reason // if asks: the immediate adds of held entries
 
 	pausedAll bool
 	shut      bool
-	observed  bool // somebody wants to know what became ready
-	stamped   bool // somebody wants to know since when
+	observed  bool // there are hooks
+	stamped   bool // since is wanted: for hooks or with reasons
 
-	fresh   int             // keys that became ready since the shell last looked
-	news    bool            // readied or dropped is not zero
-	readied [maxClasses]int // the same by class
-	dropped [numDrops]int   // what was dropped since the shell last looked
+	fresh   int // keys that became ready since the last unlock
+	dropped [numDrops]int
+	news    news // since the last unlock
+}
+
+// news is what there is to report after a use of the core.
+type news struct {
+	any     bool
+	readied [maxClasses]int
+	dropped [numDrops]int
 }
 
 // Why something was dropped.
@@ -56,126 +57,33 @@ const (
 	numDrops
 )
 
-const noClass = 0xff
-
-// Flags of an entry.
-const (
-	flagUsed    = 1 << iota // not a free place
-	flagOwed                // held or paused: owed a delivery that cannot be withdrawn
-	flagPaused              // Pause was called
-	flagWoken               // held: Wake was called, so that Park does not park
-	flagBackoff             // waiting after Retry
-	flagOnly                // instead of an extra, it has one note: see extra.go
-)
-
-// entry is what is known of one key.
-type entry[K comparable] struct {
-	key        K
-	delivery   uint64 // the number of its last delivery; of the present one while it is held
-	since      int64  // since when it is in its state
-	hash       uint32
-	prev, next uint32 // in its flow, or among the held
-	tenant     uint32
-	extra      uint32 // or, with flagOnly, a note
-	state      State
-	class      uint8 // ready, held, parked: its lane
-	coming     uint8 // others: the lane it will have when it becomes ready, or noClass
-	flags      uint8
-}
-
-func (e *entry[K]) is(flag uint8) bool { return e.flags&flag != 0 }
-
-// list is a list of entries, oldest first.
-type list struct{ head, tail uint32 }
-
-func newCore[K comparable](classes []share, plain bool) core[K] {
-	c := core[K]{fair: newFair(classes), plain: plain}
-	if plain {
-		c.fair.tenant("", 1)
-	}
-	return c
-}
-
-// find returns the index of a key's entry, or 0.
-func (c *core[K]) find(key K, hash uint32) uint32 {
-	if c.index.n == 0 {
-		return 0
-	}
-	for i, mask := c.index.probe(hash); ; i = (i + 1) & mask {
-		v := c.index.slots[i]
-		if v == 0 {
-			return 0
-		}
-		if uint32(v>>32) == hash && c.entries.at(uint32(v)).key == key {
-			return uint32(v)
-		}
-	}
-}
-
-// who is a key with what the shell has worked out for it.
-type who[K comparable] struct {
-	key    K
-	hash   uint32
-	tenant string
-	weight float64
-}
-
 // enter returns the entry of a key, a new idle one if need be.
-func (c *core[K]) enter(w *who[K], now int64) (uint32, *entry[K]) {
+func (c *core[K]) enter(w *who[K]) (uint32, *entry[K]) {
 	i := c.find(w.key, w.hash)
 	if i == 0 {
-		i = c.create(w, now)
+		i = c.create(w)
+		c.counts[Idle]++
+		if c.stamped {
+			c.entries.at(i).since = c.now()
+		}
 	}
 	return i, c.entries.at(i)
 }
 
-// create makes an idle entry for a key that has none.
-func (c *core[K]) create(w *who[K], now int64) uint32 {
-	i, e := c.entries.take()
-	e.key, e.hash, e.since = w.key, w.hash, now
-	e.coming, e.flags = noClass, flagUsed
-	if !c.plain {
-		e.tenant = c.fair.tenant(w.tenant, w.weight)
-	}
-	c.index.insert(w.hash, i)
-	c.counts[Idle]++
-	c.most = max(c.most, c.index.n)
-	return i
-}
-
-// forget removes an idle entry that holds nothing any more.
+// forget removes an entry that is in no list and holds nothing any more.
 func (c *core[K]) forget(i uint32, e *entry[K]) {
-	c.counts[Idle]--
-	c.index.remove(e.hash, i)
-	c.dropExtra(e)
-	if !c.plain {
-		c.fair.leave(e.tenant)
-	}
-	c.entries.put(i)
-	if c.index.n == 0 {
-		c.shrink()
-	}
+	c.counts[e.state]--
+	c.remove(i, e)
 }
 
-// keptEntries is how many entries an empty queue keeps room for, at most: an initial list does not come back.
-const keptEntries = 64 * chunkLen
-
-// shrink gives memory back when the queue is empty, if it has a lot, or lately needed far less than it has.
-func (c *core[K]) shrink() {
-	if c.entries.used > keptEntries || 8*c.most < int(c.entries.used) && c.entries.used > 8*chunkLen {
-		c.entries.reset()
-		c.extras.reset()
-		c.notes.reset()
-		c.due.reset()
-		c.index = table{}
-	}
-	c.most = 0
-}
-
-func (c *core[K]) turn(e *entry[K], to State, now int64) {
+// turn changes an entry's state. It reads no clock that nobody asks for.
+func (c *core[K]) turn(e *entry[K], to State) {
 	c.counts[e.state]--
 	c.counts[to]++
-	e.state, e.since = to, now
+	e.state = to
+	if c.observed || to == Waiting || c.stamped && to != Held {
+		e.since = c.now()
+	}
 }
 
 // urgentMost returns the higher of two classes, either of which may be none.
@@ -186,11 +94,18 @@ func urgentMost(a, b uint8) uint8 {
 	return a
 }
 
+// returning returns the lane for a return of a key that was taken from lane.
+func (c *core[K]) returning(lane uint8) uint8 { return lane &^ c.split }
+
 // owe gives a key a delivery: it becomes ready, or stays so, or will be once it is settled, woken or resumed.
-func (c *core[K]) owe(i uint32, e *entry[K], class uint8, now int64) {
+func (c *core[K]) owe(i uint32, e *entry[K], class uint8) {
 	switch e.state {
 	case Ready:
-		c.raise(i, e, class)
+		if class > e.class && class != noClass { // to the end of the higher class
+			c.pull(e)
+			e.class = class
+			c.push(i, e)
+		}
 	case Held:
 		e.flags |= flagOwed
 		e.coming = urgentMost(e.coming, class)
@@ -201,21 +116,21 @@ func (c *core[K]) owe(i uint32, e *entry[K], class uint8, now int64) {
 		e.coming = urgentMost(e.coming, class)
 		c.cancelOwn(e)
 	default:
-		c.ready(i, e, urgentMost(e.coming, class), now)
+		c.ready(i, e, urgentMost(e.coming, class))
 	}
 }
 
 // ready makes an entry that is in no list ready, or, while it is paused, owed.
-func (c *core[K]) ready(i uint32, e *entry[K], class uint8, now int64) {
+func (c *core[K]) ready(i uint32, e *entry[K], class uint8) {
 	if class == noClass {
 		class = c.normal
 	}
 	c.cancelOwn(e)
-	e.flags &^= flagOwed | flagWoken | flagBackoff
+	e.flags &^= flagOwed | flagWoken | flagBackoff | flagAdded
 	if e.is(flagPaused) {
 		e.coming = class
 		e.flags |= flagOwed
-		c.turn(e, Paused, now)
+		c.turn(e, Paused)
 		c.dropAtEnd(i, e, dropPaused)
 		return
 	}
@@ -224,12 +139,12 @@ func (c *core[K]) ready(i uint32, e *entry[K], class uint8, now int64) {
 		return
 	}
 	e.class, e.coming = class, noClass
-	c.turn(e, Ready, now)
+	c.turn(e, Ready)
 	c.push(i, e)
 	c.fresh++
 	if c.observed {
-		c.news = true
-		c.readied[class>>c.split]++
+		c.news.any = true
+		c.news.readied[class>>c.split]++
 	}
 }
 
@@ -240,41 +155,28 @@ func (c *core[K]) cancelOwn(e *entry[K]) {
 	if x == nil {
 		return
 	}
-	x.adds = 0
 	if x.own != never || x.calm != never {
 		x.own, x.calm, x.latest = never, never, never
 		c.setDue(e, x)
 	}
 }
 
-// raise moves a ready key to the end of a higher class.
-func (c *core[K]) raise(i uint32, e *entry[K], class uint8) {
-	if class > e.class && class != noClass {
-		c.pull(i, e)
-		e.class = class
-		c.push(i, e)
-	}
-}
-
 // rest puts an entry that is in no list, and has nothing to deliver now, where it belongs.
-func (c *core[K]) rest(i uint32, e *entry[K], now int64) {
+func (c *core[K]) rest(i uint32, e *entry[K]) {
 	x := c.extra(e)
-	due := x != nil && c.due.has(e.extra)
 	switch {
 	case e.is(flagPaused):
-		c.turn(e, Paused, now)
+		c.turn(e, Paused)
 		c.dropAtEnd(i, e, dropPaused)
-	case due:
-		c.turn(e, Waiting, now)
+	case x != nil && x.due() != never:
+		c.turn(e, Waiting)
 		c.dropAtEnd(i, e, dropWaiting)
+	case x == nil || x.attempts == 0:
+		c.forget(i, e)
 	default:
 		e.coming = noClass
 		e.flags &^= flagBackoff
-		c.turn(e, Idle, now)
-		if x == nil || x.attempts == 0 {
-			c.forget(i, e)
-			return
-		}
+		c.turn(e, Idle)
 		c.notes.clear(&x.pending)
 	}
 }
@@ -282,7 +184,8 @@ func (c *core[K]) rest(i uint32, e *entry[K], now int64) {
 // drop counts what was dropped.
 func (c *core[K]) drop(why int) {
 	c.dropped[why]++
-	c.news = true
+	c.news.any = true
+	c.news.dropped[why]++
 }
 
 // dropAtEnd drops an entry that is in no list, if the queue is shut down.
@@ -291,6 +194,167 @@ func (c *core[K]) dropAtEnd(i uint32, e *entry[K], why int) {
 		return
 	}
 	c.drop(why)
-	c.turn(e, Idle, e.since)
 	c.forget(i, e)
+}
+
+// take takes the key whose turn it is (W5, W6, W7), or returns 0. The key is then held.
+func (c *core[K]) take() uint32 {
+	c.promote()
+	if c.counts[Ready] == 0 || c.pausedAll {
+		return 0
+	}
+	i := c.fair.flows[0].head
+	if !c.plain {
+		class, tenant := c.fair.choose()
+		i = c.fair.flows[c.fair.flow(tenant, class)].head
+		if c.fair.ready > 1 { // else pull resets all tags
+			c.fair.served(class, tenant)
+		}
+	}
+	e := c.entries.at(i)
+	c.pull(e)
+
+	c.queued = e.since
+	c.deliveries++
+	e.delivery = c.deliveries
+	e.coming = noClass
+	if x := c.extra(e); x != nil {
+		x.taken, x.pending = x.pending, noteList{}
+	}
+	c.turn(e, Held)
+	if c.observed { // else the oldest is not asked for
+		c.heldSince += e.since
+		c.link(&c.held, i, e)
+	}
+	return i
+}
+
+// promote makes the keys ready whose time has come, in the order of their due times.
+func (c *core[K]) promote() {
+	if c.due.next() == never {
+		return
+	}
+	now := c.now()
+	for at := c.due.next(); at <= now; at = c.due.next() {
+		c.at = at
+		x := c.extras.at(c.due.nodes[0].index)
+		i := x.entry
+		e := c.entries.at(i)
+		switch at {
+		case x.own:
+			c.fireOwn(i, e, x)
+		case x.outside:
+			class := x.outsideClass
+			x.outside, x.outsideClass = never, noClass
+			c.notes.move(&x.pending, &x.later)
+			c.setDue(e, x)
+			c.owe(i, e, class)
+		default:
+			x.calm, x.latest = never, never
+			c.setDue(e, x)
+			if e.state != Held { // else its adds make it ready when it is settled
+				c.owe(i, e, e.coming)
+			}
+		}
+	}
+	c.at = now
+}
+
+func (c *core[K]) fireOwn(i uint32, e *entry[K], x *extra) {
+	x.own = never
+	c.setDue(e, x)
+	if e.state == Parked {
+		c.record(i, e, &Reason{Source: sourceQueue, Event: EventParkExpired})
+		c.ready(i, e, e.class)
+		return
+	}
+	event := EventAfter
+	if e.is(flagBackoff) {
+		event = cmp.Or(x.why, EventRetry)
+	}
+	c.record(i, e, &Reason{Source: sourceQueue, Event: event})
+	c.owe(i, e, e.coming)
+}
+
+// wakes returns how many of those that wait for a key have something to do.
+func (c *core[K]) wakes(waiting int) int {
+	switch {
+	case c.shut:
+		return waiting
+	case c.pausedAll:
+		return 0
+	}
+	return min(c.fresh, c.counts[Ready])
+}
+
+func (c *core[K]) drained() bool { return c.shut && c.counts[Ready] == 0 && c.counts[Held] == 0 }
+
+// quiet reports whether nothing is under way.
+func (c *core[K]) quiet() bool {
+	if c.counts[Held] > 0 {
+		return false
+	}
+	if c.pausedAll {
+		return true
+	}
+	if c.counts[Ready] > 0 || c.counts[Parked] > 0 {
+		return false
+	}
+	if c.counts[Waiting] == 0 {
+		return true
+	}
+	for _, n := range c.due.nodes {
+		if c.dueSoon(c.entries.at(c.extras.at(n.index).entry)) {
+			return false
+		}
+	}
+	return true
+}
+
+// soon is the longest backoff that Quiet waits for: with the default one, that of the eighth failure in a row.
+const soon = int64(time.Second)
+
+// dueSoon reports whether a key that waits is one that Quiet waits for.
+func (c *core[K]) dueSoon(e *entry[K]) bool {
+	x := c.extra(e)
+	if e.state != Waiting || x == nil {
+		return false
+	}
+	return x.calm != never || e.is(flagBackoff) && x.own != never && x.own-e.since <= soon
+}
+
+// shutDown drops what is neither ready nor held, and the due times of what is (W8).
+func (c *core[K]) shutDown() {
+	c.promote()
+	c.shut = true
+	c.all(func(i uint32, e *entry[K]) {
+		switch e.state {
+		case Waiting:
+			c.dropAtEnd(i, e, dropWaiting)
+		case Parked:
+			c.dropAtEnd(i, e, dropParked)
+		case Paused:
+			c.dropAtEnd(i, e, dropPaused)
+		case Ready, Held:
+			if e.state == Ready && c.pausedAll {
+				c.pull(e)
+				c.dropAtEnd(i, e, dropPaused)
+				return
+			}
+			c.dropDelays(e)
+		}
+	})
+}
+
+func (c *core[K]) dropDelays(e *entry[K]) {
+	x := c.extra(e)
+	if x == nil {
+		return
+	}
+	if x.outside != never {
+		c.drop(dropDelayed)
+	}
+	x.outside, x.own, x.calm, x.latest = never, never, never, never
+	c.notes.clear(&x.later)
+	c.setDue(e, x)
 }

@@ -68,8 +68,9 @@
 //
 // W2. Any number of adds before a key is taken give one delivery.
 //
-// W3. An add while the key is held gives exactly one more delivery after it is settled, unless every such add is
-// withdrawn (Item.Withdraw), or the key is parked or released instead, which delivers it again anyway.
+// W3. An add while the key is held gives exactly one more delivery after it is settled, unless the
+// key failed and every such add is its own (Options.Own), or the key is parked or released instead,
+// which delivers it again anyway.
 //
 // W4. Of several due times set from outside (How.After) the earliest wins, and it still fires after other deliveries.
 // A delivery cancels the timer that the key's own settle (Retry, After) had set. For RateLimiting this means that Add

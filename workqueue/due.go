@@ -8,92 +8,66 @@ import "math"
 // never is the due time of what is not due; the latest due time is just before it.
 const never = math.MaxInt64
 
-// dueHeap orders small indexes by due time, those of one time by the order in which they were given it: a 4-ary heap.
-type dueHeap struct {
-	nodes []dueNode
-	where []uint32 // by index: its place in nodes plus one; 0: not in there
-	seq   uint32
+// heapNode is what a heap orders, at most one for each id. The ids are small.
+type heapNode[N any] interface {
+	before(other N) bool
+	id() uint32
 }
 
-type dueNode struct {
-	due   int64
-	seq   uint32 // only differences count, so that it may wrap around
-	index uint32
+// heap is a 4-ary heap of nodes that are found by their ids. Package container/heap would allocate for
+// each node.
+type heap[N heapNode[N]] struct {
+	nodes []N
+	where []uint32 // by id: its place in nodes plus one; 0: not in there
 }
 
-func (a dueNode) before(b dueNode) bool {
-	return a.due < b.due || a.due == b.due && int32(a.seq-b.seq) < 0
-}
+func (h *heap[N]) has(id uint32) bool { return int(id) < len(h.where) && h.where[id] != 0 }
 
-// next returns the earliest due time.
-func (h *dueHeap) next() int64 {
-	if len(h.nodes) == 0 {
-		return never
-	}
-	return h.nodes[0].due
-}
-
-// has tells whether index has a due time.
-func (h *dueHeap) has(index uint32) bool {
-	return int(index) < len(h.where) && h.where[index] != 0
-}
-
-// set gives index a due time; never takes it out.
-func (h *dueHeap) set(index uint32, due int64) {
-	for int(index) >= len(h.where) {
+// set adds a node, or puts it in the place of the one with its id.
+func (h *heap[N]) set(n N) {
+	for int(n.id()) >= len(h.where) {
 		h.where = append(h.where, 0)
 	}
-	at := int(h.where[index]) - 1
-	switch {
-	case at < 0 && due == never:
-	case at < 0:
-		h.seq++
-		h.nodes = append(h.nodes, dueNode{})
-		h.up(len(h.nodes)-1, dueNode{due, h.seq, index})
-	case due == never:
-		h.remove(at)
-	case h.nodes[at].due != due:
-		h.seq++
-		h.fix(at, dueNode{due, h.seq, index})
+	at := int(h.where[n.id()]) - 1
+	if at < 0 {
+		at = len(h.nodes)
+		h.nodes = append(h.nodes, n)
 	}
+	h.fix(at, n)
 }
 
-func (h *dueHeap) remove(i int) {
-	h.where[h.nodes[i].index] = 0
-	last := len(h.nodes) - 1
-	n := h.nodes[last]
-	h.nodes = h.nodes[:last]
-	if i < last {
-		h.fix(i, n)
-	}
-}
-
-func (h *dueHeap) fix(i int, n dueNode) {
-	if i > 0 && n.before(h.nodes[(i-1)/4]) {
-		h.up(i, n)
+// drop takes out the node of an id, if there is one.
+func (h *heap[N]) drop(id uint32) {
+	if !h.has(id) {
 		return
 	}
-	h.down(i, n)
-}
-
-func (h *dueHeap) put(i int, n dueNode) {
-	h.nodes[i] = n
-	h.where[n.index] = uint32(i) + 1
-}
-
-func (h *dueHeap) up(i int, n dueNode) {
-	for i > 0 {
-		parent := (i - 1) / 4
-		if !n.before(h.nodes[parent]) {
-			break
-		}
-		h.put(i, h.nodes[parent])
-		i = parent
+	at, last := int(h.where[id])-1, len(h.nodes)-1
+	n := h.nodes[last]
+	h.where[id] = 0
+	h.nodes = h.nodes[:last]
+	if at < last {
+		h.fix(at, n)
 	}
-	h.put(i, n)
 }
 
-func (h *dueHeap) down(i int, n dueNode) {
+// clear takes all nodes out.
+func (h *heap[N]) clear() {
+	for _, n := range h.nodes {
+		h.where[n.id()] = 0
+	}
+	h.nodes = h.nodes[:0]
+}
+
+func (h *heap[N]) put(i int, n N) {
+	h.nodes[i] = n
+	h.where[n.id()] = uint32(i) + 1
+}
+
+// fix puts n where it belongs, beginning at i, where there is room.
+func (h *heap[N]) fix(i int, n N) {
+	for ; i > 0 && n.before(h.nodes[(i-1)/4]); i = (i - 1) / 4 {
+		h.put(i, h.nodes[(i-1)/4])
+	}
 	for {
 		least := 4*i + 1
 		if least >= len(h.nodes) {
@@ -113,5 +87,39 @@ func (h *dueHeap) down(i int, n dueNode) {
 	h.put(i, n)
 }
 
-// reset empties the heap and gives its memory back.
-func (h *dueHeap) reset() { *h = dueHeap{seq: h.seq} }
+// dueHeap orders small indexes by due time, those of one time by the order in which they were given it.
+type dueHeap struct {
+	heap[dueNode]
+	seq uint32
+}
+
+type dueNode struct {
+	due   int64
+	seq   uint32 // only differences count, so that it may wrap around
+	index uint32
+}
+
+func (a dueNode) before(b dueNode) bool {
+	return a.due < b.due || a.due == b.due && int32(a.seq-b.seq) < 0
+}
+
+func (a dueNode) id() uint32 { return a.index }
+
+// next returns the earliest due time.
+func (h *dueHeap) next() int64 {
+	if len(h.nodes) == 0 {
+		return never
+	}
+	return h.nodes[0].due
+}
+
+// set gives index a due time; never takes it out.
+func (h *dueHeap) set(index uint32, due int64) {
+	switch {
+	case due == never:
+		h.drop(index)
+	case !h.has(index) || h.nodes[h.where[index]-1].due != due:
+		h.seq++
+		h.heap.set(dueNode{due, h.seq, index})
+	}
+}

@@ -3,13 +3,17 @@
 
 package workqueue
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // fair is start-time fair queueing (Goyal, Vin and Cheng, 1996) in two levels: classes, and in each class tenants.
 //
-// Who is backlogged has a tag, its virtual start time: the next to be served is the one with the lowest tag, virtual
-// time becomes that tag, and the tag grows by 1/weight. Who becomes backlogged starts at virtual time, or where it
-// left off if that is later; so nobody gains by coming and going. A flow is one tenant's ready keys of one class.
+// A backlogged class or flow has a tag, its virtual start time. The one with the lowest tag is served
+// next: virtual time becomes that tag, and the tag grows by 1/weight. One that becomes backlogged
+// starts at virtual time, or where it left off if that is later, and so does not gain by coming and
+// going. A flow is one tenant's ready keys of one class.
 type fair struct {
 	classes []share
 	top     float64 // virtual time of the classes
@@ -19,10 +23,9 @@ type fair struct {
 	tenants    []tenant
 	tenantFree []uint32
 	byName     map[string]uint32
-	recent     [256]uint32 // tenants used last, plus one: see recentOf
-	idle       int         // tenants without a key
-	sweepAt    int         // sweep once this many are idle
-	flows      []flow      // by tenant*len(classes) + class
+	idle       int    // tenants without a key
+	sweepAt    int    // sweep once this many are idle
+	flows      []flow // by tenant*len(classes) + class
 	seq        uint64
 }
 
@@ -33,8 +36,8 @@ type share struct {
 	tag    tag
 	ready  int
 
-	virtual float64  // virtual time of the class's flows
-	heap    []uint32 // flows that have a tag, lowest first; also empty ones, until virtual time passes their tag
+	virtual float64        // virtual time of the class's flows
+	flows   heap[flowNode] // those that have a tag; also empty ones, until virtual time passes their tag
 }
 
 // tag is a virtual start time: base + served/weight, computed anew each time so that no rounding adds up.
@@ -59,11 +62,22 @@ type tenant struct {
 
 // flow is a list of entries, linked by them.
 type flow struct {
-	head, tail uint32
-	at         int32 // place in the class's heap plus one; 0: not in there
-	tag        tag
-	seq        uint64 // among equal tags the one served longest ago comes first
+	list
+	tag tag
 }
+
+// flowNode is a flow in the heap of its class.
+type flowNode struct {
+	value  float64 // of its tag
+	seq    uint64  // among equal tags the one served longest ago comes first
+	tenant uint32
+}
+
+func (a flowNode) before(b flowNode) bool {
+	return a.value < b.value || a.value == b.value && a.seq < b.seq
+}
+
+func (a flowNode) id() uint32 { return a.tenant }
 
 // rebaseAt is the virtual time at which tags are moved back to zero, so that they stay exact.
 const rebaseAt = 1 << 26
@@ -74,15 +88,10 @@ func newFair(classes []share) fair {
 
 // tenant returns the index of a tenant, one of whose keys is about to refer to it.
 func (f *fair) tenant(name string, weight float64) uint32 {
-	recent := f.recentOf(name)
-	i := *recent - 1
-	if *recent == 0 || f.tenants[i].name != name {
-		known := false
-		if i, known = f.byName[name]; !known {
-			i = f.newTenant(name)
-			f.idle++
-		}
-		*recent = i + 1
+	i, known := f.byName[name]
+	if !known {
+		i = f.newTenant(name)
+		f.idle++
 	}
 	t := &f.tenants[i]
 	if t.keys == 0 {
@@ -91,16 +100,6 @@ func (f *fair) tenant(name string, weight float64) uint32 {
 	}
 	t.keys++
 	return i
-}
-
-// recentOf returns the place in recent for a name, so that the map is seldom asked. Names mostly
-// differ in their lengths and last letters.
-func (f *fair) recentOf(name string) *uint32 {
-	h := len(name)
-	if h > 1 {
-		h += int(name[h-1]) + int(name[h-2])<<4
-	}
-	return &f.recent[h%len(f.recent)]
 }
 
 func (f *fair) newTenant(name string) uint32 {
@@ -135,7 +134,7 @@ func (f *fair) reweigh(i uint32, weight float64) {
 // minIdle is how many tenants without a key are remembered in any case.
 const minIdle = 1024
 
-// leave says that a key no longer refers to tenant i.
+// leave notes that a key no longer refers to tenant i.
 func (f *fair) leave(i uint32) {
 	t := &f.tenants[i]
 	t.keys--
@@ -150,9 +149,9 @@ func (f *fair) leave(i uint32) {
 
 // sweep forgets the tenants that have neither a key nor a tag.
 func (f *fair) sweep() {
-	n := uint32(len(f.classes))
 	for name, i := range f.byName {
-		if f.tenants[i].keys > 0 || f.tagged(i*n, n) {
+		tagged := slices.ContainsFunc(f.classes, func(cl share) bool { return cl.flows.has(i) })
+		if f.tenants[i].keys > 0 || tagged {
 			continue
 		}
 		delete(f.byName, name)
@@ -160,28 +159,25 @@ func (f *fair) sweep() {
 		f.tenantFree = append(f.tenantFree, i)
 		f.idle--
 	}
-	clear(f.recent[:])
 	f.sweepAt = max(minIdle, 2*f.idle, len(f.byName))
 }
 
-func (f *fair) tagged(from, n uint32) bool {
-	for k := from; k < from+n; k++ {
-		if f.flows[k].at != 0 {
-			return true
-		}
-	}
-	return false
+// flow returns the index of a tenant's flow in class c.
+func (f *fair) flow(tenant uint32, c uint8) uint32 { return tenant*uint32(len(f.classes)) + uint32(c) }
+
+// tagged gives a flow its place in the heap of its class.
+func (f *fair) tagged(cl *share, tenant uint32, t *tag) {
+	f.seq++
+	cl.flows.set(flowNode{t.value, f.seq, tenant})
 }
 
-// joined counts one more ready key in flow k of class c; the caller links it.
-func (f *fair) joined(k uint32, c uint8) {
+// joined counts one more ready key of a tenant in class c; the caller links it.
+func (f *fair) joined(tenant uint32, c uint8) {
 	cl := &f.classes[c]
-	if fl := &f.flows[k]; fl.at == 0 {
-		f.seq++
-		fl.seq = f.seq
-		fl.tag.start(cl.virtual)
-		cl.heap = append(cl.heap, k)
-		f.up(cl, len(cl.heap)-1)
+	if !cl.flows.has(tenant) {
+		t := &f.flows[f.flow(tenant, c)].tag
+		t.start(cl.virtual)
+		f.tagged(cl, tenant, t)
 	}
 	if cl.ready == 0 && cl.tag.value < f.top {
 		cl.tag.start(f.top)
@@ -198,10 +194,7 @@ func (f *fair) left(c uint8) {
 	f.ready--
 	if cl.ready == 0 {
 		f.busy &^= 1 << c
-		for _, k := range cl.heap {
-			f.flows[k].at = 0
-		}
-		cl.heap = cl.heap[:0]
+		cl.flows.clear()
 		cl.virtual = 0
 	}
 	if f.ready == 0 {
@@ -214,8 +207,8 @@ func (f *fair) left(c uint8) {
 	}
 }
 
-// choose returns the class and the flow to serve next; there is a ready key. It does not count it as served.
-func (f *fair) choose() (c uint8, k uint32) {
+// choose returns the class and the tenant to serve next; there is a ready key. It does not count it as served.
+func (f *fair) choose() (c uint8, tenant uint32) {
 	best := bits.TrailingZeros32(f.busy)
 	for rest := f.busy & (f.busy - 1); rest != 0; rest &= rest - 1 {
 		i := bits.TrailingZeros32(rest)
@@ -224,15 +217,17 @@ func (f *fair) choose() (c uint8, k uint32) {
 		}
 	}
 	cl := &f.classes[best]
-	for f.flows[cl.heap[0]].head == 0 {
-		f.popFlow(cl)
+	for {
+		tenant = cl.flows.nodes[0].tenant
+		if f.flows[f.flow(tenant, uint8(best))].head != 0 {
+			return uint8(best), tenant
+		}
+		cl.flows.drop(tenant)
 	}
-	return uint8(best), cl.heap[0]
 }
 
-// served says that the flow k of class c and a tenant, which choose has returned, was served one
-// key.
-func (f *fair) served(c uint8, k, tenant uint32) {
+// served notes that a tenant was served one key in class c, as choose has returned.
+func (f *fair) served(c uint8, tenant uint32) {
 	cl := &f.classes[c]
 	f.top = cl.tag.value
 	cl.tag.serve(cl.weight)
@@ -240,14 +235,12 @@ func (f *fair) served(c uint8, k, tenant uint32) {
 		f.rebaseClasses()
 	}
 
-	fl := &f.flows[k]
-	cl.virtual = fl.tag.value
-	fl.tag.serve(f.tenants[tenant].weight)
-	f.seq++
-	fl.seq = f.seq
-	f.down(cl, 0)
+	t := &f.flows[f.flow(tenant, c)].tag
+	cl.virtual = t.value
+	t.serve(f.tenants[tenant].weight)
+	f.tagged(cl, tenant, t)
 	if cl.virtual >= rebaseAt {
-		f.rebaseFlows(cl)
+		f.rebaseFlows(cl, c)
 	}
 }
 
@@ -259,57 +252,12 @@ func (f *fair) rebaseClasses() {
 	f.top = 0
 }
 
-func (f *fair) rebaseFlows(cl *share) {
-	for _, k := range cl.heap {
-		t := &f.flows[k].tag
+func (f *fair) rebaseFlows(cl *share, c uint8) {
+	for i := range cl.flows.nodes {
+		n := &cl.flows.nodes[i]
+		t := &f.flows[f.flow(n.tenant, c)].tag
 		t.start(t.value - cl.virtual)
+		n.value = t.value
 	}
 	cl.virtual = 0
-}
-
-func (f *fair) before(a, b uint32) bool {
-	x, y := &f.flows[a], &f.flows[b]
-	return x.tag.value < y.tag.value || x.tag.value == y.tag.value && x.seq < y.seq
-}
-
-func (f *fair) popFlow(cl *share) {
-	f.flows[cl.heap[0]].at = 0
-	last := len(cl.heap) - 1
-	cl.heap[0] = cl.heap[last]
-	cl.heap = cl.heap[:last]
-	if last > 0 {
-		f.down(cl, 0)
-	}
-}
-
-func (f *fair) up(cl *share, i int) {
-	k := cl.heap[i]
-	for i > 0 && f.before(k, cl.heap[(i-1)/2]) {
-		cl.heap[i] = cl.heap[(i-1)/2]
-		f.flows[cl.heap[i]].at = int32(i + 1)
-		i = (i - 1) / 2
-	}
-	cl.heap[i] = k
-	f.flows[k].at = int32(i + 1)
-}
-
-func (f *fair) down(cl *share, i int) {
-	k := cl.heap[i]
-	for {
-		least := 2*i + 1
-		if least >= len(cl.heap) {
-			break
-		}
-		if least+1 < len(cl.heap) && f.before(cl.heap[least+1], cl.heap[least]) {
-			least++
-		}
-		if !f.before(cl.heap[least], k) {
-			break
-		}
-		cl.heap[i] = cl.heap[least]
-		f.flows[cl.heap[i]].at = int32(i + 1)
-		i = least
-	}
-	cl.heap[i] = k
-	f.flows[k].at = int32(i + 1)
 }

@@ -4,6 +4,7 @@
 package workqueue
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -49,11 +50,10 @@ type trial struct {
 	data  *[]byte
 	q     *Queue[int]
 	m     *model
-	items []Item[int]    // held
-	stale []Item[int]    // settled
-	seen  map[uint64]int // adds that AddedWhileHeld saw, by delivery
+	items []Item[int] // held
+	stale []Item[int] // settled
 	drops int
-	skip  bool
+	whose bool // of adds with a reason and of those without one, which are own
 	log   []string
 }
 
@@ -71,7 +71,7 @@ type linear struct{}
 func (linear) Delay(n int) time.Duration { return time.Duration(n-1) * 3 }
 
 func newTrial(t *testing.T, data *[]byte) *trial {
-	tr := &trial{t: t, data: data, seen: map[uint64]int{}}
+	tr := &trial{t: t, data: data}
 	tr.m = &model{keys: map[int]*modelKey{}, tenant: func(int) string { return "" }, weight: func(string) float64 { return 1 }}
 	mode := tr.byte()
 	o := Options[int]{Name: "fuzz", Backoff: linear{}, Reasons: 2}
@@ -100,11 +100,8 @@ func newTrial(t *testing.T, data *[]byte) *trial {
 		o.Reasons = -1
 	}
 	if mode&32 != 0 {
-		o.SkipInBackoff = func(int, uint64, How) bool { return tr.skip }
-	}
-	if mode&64 != 0 {
-		o.AddedWhileHeld = func(_ int, delivery uint64, _ How) { tr.seen[delivery]++ }
-		tr.m.told = true
+		tr.m.own = func(reason string) bool { return tr.whose == (reason != "") }
+		o.Own = func(_ int, _ uint64, r Reason) bool { return tr.m.own(r.Event) }
 	}
 	o.Hooks = &hook.Queue{Dropped: func(d hook.QueueDropped) { tr.drops += d.Keys }}
 	for i, s := range shares {
@@ -152,7 +149,7 @@ func (tr *trial) run() {
 		case 8, 9, 10, 11, 12, 13:
 			tr.settle(op%24-8, arg)
 		case 14:
-			tr.withdraw(arg)
+			tr.whose = !tr.whose
 		case 15:
 			tr.same("Wake", tr.q.Wake(key), tr.m.wake(key))
 		case 16:
@@ -164,14 +161,8 @@ func (tr *trial) run() {
 		case 18:
 			tr.pauseAll(arg)
 		case 19:
-			why := Reason{Source: "queue", Event: EventRequeueNow}
-			if arg&0x40 != 0 {
-				why = how.Reason
-				tr.q.RequeueNowFor(key, why)
-			} else {
-				tr.q.RequeueNow(key)
-			}
-			tr.m.requeue(key, why.Event)
+			tr.q.RequeueNow(key, how.Reason)
+			tr.m.requeue(key, cmp.Or(how.Reason.Event, EventRequeueNow))
 		case 20:
 			tr.rateLimited(key, arg)
 		case 21, 22:
@@ -188,27 +179,30 @@ func (tr *trial) run() {
 
 func (tr *trial) add(key int, how How) {
 	tr.q.AddWith(key, how)
-	if tr.skip && tr.q.o.SkipInBackoff != nil {
-		if k := tr.m.keys[key]; k != nil && k.inBackoff() {
-			return
-		}
+	if !tr.dropped(key, how.Reason.Event) {
+		tr.m.add(key, tr.class(how.Class), how.Reason.Event)
 	}
-	tr.m.add(key, tr.class(how.Class), how.Reason.Event)
+}
+
+// dropped reports whether an add of a key in backoff is its own.
+func (tr *trial) dropped(key int, reason string) bool {
+	k := tr.m.keys[key]
+	return tr.m.own != nil && k != nil && k.inBackoff() && tr.m.own(reason)
 }
 
 func (tr *trial) addAll(key int, how How) {
 	keys := []int{key, (key + 3) & 7, key}
 	tr.q.AddAll(keys, how)
-	var last []int // what SkipInBackoff has to be asked about comes last
+	var last []int // what Own has to be asked about comes last
 	for _, k := range keys {
-		if m := tr.m.keys[k]; tr.q.o.SkipInBackoff != nil && m != nil && m.inBackoff() {
+		if m := tr.m.keys[k]; tr.m.own != nil && m != nil && m.inBackoff() {
 			last = append(last, k)
 			continue
 		}
 		tr.m.add(k, tr.class(how.Class), how.Reason.Event)
 	}
 	for _, k := range last {
-		if m := tr.m.keys[k]; !tr.skip || !m.inBackoff() {
+		if !tr.dropped(k, how.Reason.Event) {
 			tr.m.add(k, tr.class(how.Class), how.Reason.Event)
 		}
 	}
@@ -229,7 +223,8 @@ func (tr *trial) take() {
 	if !ok {
 		tr.t.Fatalf("%v: Get returned false, want %d", tr.log, want.key)
 	}
-	got := fmt.Sprint(item.Key(), item.Attempt(), item.Class(), item.Delivery(), item.Queued().Sub(tr.q.start), texts(item.Reasons()), item.ReasonsDropped())
+	_, dropped := item.Reasons()
+	got := fmt.Sprint(item.Key(), item.Attempt(), item.Class(), item.Delivery(), item.Queued().Sub(tr.q.core.start), texts(reasonsOf(item)), dropped)
 	exp := fmt.Sprint(want.key, want.attempts+1, tr.m.classes[want.class].class, want.delivery, want.queued, orAdded(tr.q, want.taken.texts()), want.taken.dropped)
 	tr.same("Get", got, exp)
 	tr.items = append(tr.items, item)
@@ -274,20 +269,6 @@ func (tr *trial) settle(what, arg int) {
 	tr.same("settle", err, error(nil))
 }
 
-func (tr *trial) withdraw(arg int) {
-	if len(tr.items) == 0 {
-		return
-	}
-	item := tr.items[arg%len(tr.items)]
-	n := (arg >> 4) - 1
-	if arg&8 != 0 {
-		n = tr.seen[item.Delivery()]
-		tr.seen[item.Delivery()] = 0
-	}
-	ok := tr.m.withdraw(tr.m.keys[item.Key()], n)
-	tr.same("Withdraw", item.Withdraw(n) == nil, ok)
-}
-
 func (tr *trial) pauseAll(arg int) {
 	if arg&1 != 0 {
 		tr.q.PauseAll()
@@ -319,10 +300,9 @@ func (tr *trial) rateLimited(key, arg int) {
 
 // add2 is the add that AddRateLimited without a delay has made already.
 func (tr *trial) add2(key, class int) {
-	if k := tr.m.keys[key]; tr.skip && tr.q.o.SkipInBackoff != nil && k.inBackoff() {
-		return
+	if !tr.dropped(key, "") {
+		tr.m.add(key, class, "")
 	}
-	tr.m.add(key, class, "")
 }
 
 func (tr *trial) rare(key, arg int) {
@@ -333,8 +313,6 @@ func (tr *trial) rare(key, arg int) {
 	case arg > 200:
 		tr.q.Forget(key)
 		tr.m.forget(key)
-	case arg > 150:
-		tr.skip = !tr.skip
 	default:
 		for _, item := range tr.stale {
 			_, err := item.Retry(nil)
@@ -371,9 +349,9 @@ func (tr *trial) compare() {
 			class = tr.m.classes[tr.class(Normal)].class
 		}
 		want := KeyState[int]{Key: k.key, State: k.state, Class: class, Tenant: tr.m.tenant(k.key), Attempts: k.attempts,
-			Paused: k.paused, Again: k.owed || k.adds > 0, Since: tr.q.start.Add(k.since)}
+			Paused: k.paused, Again: k.owed || len(k.adds) > 0, Since: tr.q.core.start.Add(k.since)}
 		if k.due != far {
-			want.Due = tr.q.start.Add(k.due)
+			want.Due = tr.q.core.start.Add(k.due)
 		}
 		if k.state == Parked {
 			want.ParkReason = "p"

@@ -92,46 +92,98 @@ func TestW3_AddWhileHeld(t *testing.T) {
 	}
 }
 
-func TestW3_Withdraw(t *testing.T) {
-	var q *Queue[string]
-	seen := map[uint64]int{}
-	q = newQueue(t, Options[string]{AddedWhileHeld: func(_ string, delivery uint64, how How) { seen[delivery]++ }})
-	add := func() Item[string] {
+func ownEvent(_ string, _ uint64, r Reason) bool { return r.Event == "own" }
+
+func TestW3_OwnAdds(t *testing.T) {
+	retry := func(i Item[string]) error { _, err := i.RetryWith(nil, Again{NotBefore: time.Hour}); return err }
+	own, other := How{Reason: Reason{Event: "own"}}, How{Reason: Reason{Event: "other"}}
+	for name, test := range map[string]struct {
+		held   func(q *Queue[string])
+		settle func(Item[string]) error
+		want   string
+	}{
+		"all own":           {func(q *Queue[string]) { q.AddWith("a", own); q.AddAll([]string{"a", "a"}, own) }, retry, "[]"},
+		"one of others":     {func(q *Queue[string]) { q.AddWith("a", own); q.AddWith("a", other) }, retry, "[own other]"},
+		"one with no":       {func(q *Queue[string]) { q.AddWith("a", own); q.Add("a") }, retry, "[own]"},
+		"also by request":   {func(q *Queue[string]) { q.AddWith("a", own); q.RequeueNow("a", Reason{}) }, retry, "[own RequeueNow]"},
+		"Done asks nothing": {func(q *Queue[string]) { q.AddWith("a", own) }, Item[string].Done, "[own]"},
+		"nor does After":    {func(q *Queue[string]) { q.AddWith("a", own) }, func(i Item[string]) error { return i.After(time.Hour) }, "[own]"},
+		"nor does Release":  {func(q *Queue[string]) { q.AddWith("a", own) }, Item[string].Release, "[add own]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQueue(t, Options[string]{Own: ownEvent})
+			q.AddWith("a", How{Reason: Reason{Event: "add"}})
+			item := mustGet(t, q)
+			test.held(q)
+			settled(t, test.settle(item))
+			k, _ := q.Look("a")
+			if got := fmt.Sprint(events(k.Reasons)); got != test.want {
+				t.Errorf("the next delivery has the reasons %s, want %s", got, test.want)
+			}
+			if ready := test.want != "[]"; (k.State == Ready) != ready {
+				t.Errorf("the key is %s", k.State)
+			}
+			if len(q.core.adds) > 0 {
+				t.Errorf("remembered after it was settled: %v", q.core.adds)
+			}
+		})
+	}
+}
+
+// TestW3_OwnAddsMeanwhile: adds that arrive while Own is asked are asked about too. The item may be settled then.
+func TestW3_OwnAddsMeanwhile(t *testing.T) {
+	for name, test := range map[string]struct {
+		meanwhile func(q *Queue[string], item Item[string])
+		want      State
+		err       error
+	}{
+		"own":     {func(q *Queue[string], _ Item[string]) { q.AddWith("a", How{Reason: Reason{Event: "own", UID: "2"}}) }, Waiting, nil},
+		"other":   {func(q *Queue[string], _ Item[string]) { q.Add("a") }, Ready, nil},
+		"request": {func(q *Queue[string], _ Item[string]) { q.RequeueNow("a", Reason{}) }, Ready, nil},
+		"settled": {func(_ *Queue[string], item Item[string]) { settled(t, item.After(time.Hour)) }, Ready, ErrNotHeld},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var q *Queue[string]
+			var item Item[string]
+			asked := 0
+			q = newQueue(t, Options[string]{Own: func(key string, delivery uint64, r Reason) bool {
+				if asked++; asked == 1 {
+					test.meanwhile(q, item)
+				}
+				return delivery == item.Delivery() && ownEvent(key, delivery, r)
+			}})
+			q.Add("a")
+			item = mustGet(t, q)
+			q.AddWith("a", How{Reason: Reason{Event: "own", UID: "1"}})
+			if _, err := item.RetryWith(nil, Again{NotBefore: time.Hour}); err != test.err {
+				t.Errorf("settled with %v, want %v", err, test.err)
+			}
+			if k, _ := q.Look("a"); k.State != test.want {
+				t.Errorf("the key is %s, want %s", k.State, test.want)
+			}
+		})
+	}
+}
+
+// TestW3_OwnAddsTooMany: of a key that was added too often it is not known whether all adds are its own.
+func TestW3_OwnAddsTooMany(t *testing.T) {
+	for more, want := range []State{Waiting, Ready} {
+		asked := 0
+		q := newQueue(t, Options[string]{Own: func(string, uint64, Reason) bool { asked++; return true }})
 		q.Add("a")
 		item := mustGet(t, q)
-		q.AddWith("a", How{Reason: Reason{Event: "own"}})
-		q.AddWith("a", How{Reason: Reason{Event: "own"}})
-		return item
-	}
-
-	item := add()
-	if n := seen[item.Delivery()]; n != 2 {
-		t.Fatalf("AddedWhileHeld saw %d adds, want 2", n)
-	}
-	settled(t, item.Withdraw(2))
-	settled(t, item.Done())
-	wantLen(t, q, Len{})
-
-	item = add() // one of two is withdrawn
-	settled(t, item.Withdraw(1))
-	settled(t, item.Done())
-	wantLen(t, q, Len{Ready: 1})
-	order(t, q)
-
-	item = add() // all are, but then there is another one
-	settled(t, item.Withdraw(2))
-	q.AddWith("a", How{Reason: Reason{Event: "other"}})
-	settled(t, item.Done())
-	item = mustGet(t, q)
-	if r := item.Reasons(); len(r) != 1 || r[0].Event != "other" {
-		t.Errorf("reasons are %v, want the one that was not withdrawn", r)
-	}
-	if item.Withdraw(1) == nil || item.Withdraw(-1) == nil {
-		t.Error("withdrew what was not there")
-	}
-	settled(t, item.Done())
-	if !errors.Is(item.Withdraw(0), ErrNotHeld) {
-		t.Error("withdrew from an item that was settled")
+		for i := range mostAsked + more {
+			q.AddWith("a", How{Reason: Reason{ResourceVersion: fmt.Sprint(i)}})
+			q.AddWith("a", How{Reason: Reason{ResourceVersion: fmt.Sprint(i)}})
+		}
+		_, err := item.RetryWith(nil, Again{NotBefore: time.Hour})
+		settled(t, err)
+		if k, _ := q.Look("a"); k.State != want {
+			t.Errorf("%d too many: the key is %s, want %s", more, k.State, want)
+		}
+		if asked != mostAsked*(1-more) {
+			t.Errorf("asked about %d adds", asked)
+		}
 	}
 }
 
@@ -180,7 +232,7 @@ func TestW4_AddDoesNotCancelAddAfter(t *testing.T) {
 			key, _ := r.Get()
 			r.Done(key)
 		}
-		if r.Len() != 0 || r.Queue().Len().Total() != 0 {
+		if r.Len() != 0 || total(r.Queue) != 0 {
 			t.Error("there was not exactly one delivery for each")
 		}
 	})
@@ -336,7 +388,7 @@ func TestW9_SettledTwice(t *testing.T) {
 
 func settleAll(i Item[string]) map[string]error {
 	_, retry := i.Retry(nil)
-	_, notBefore := i.RetryNotBefore(nil, 1)
+	_, notBefore := i.RetryWith(nil, Again{NotBefore: 1})
 	return map[string]error{"Done": i.Done(), "Retry": retry, "RetryNotBefore": notBefore,
 		"After": i.After(1), "Park": i.Park("", 1), "Release": i.Release()}
 }

@@ -88,7 +88,7 @@ func TestHooksMayUseTheQueue(t *testing.T) {
 		}
 	}
 	q = newQueue(t, Options[string]{
-		Tenant: func(k string) string { return "" }, Backoff: using(use), AddedWhileHeld: func(string, uint64, How) { use() },
+		Tenant: func(k string) string { return "" }, Backoff: using(use), Own: func(string, uint64, Reason) bool { use(); return false },
 		Hooks: &hook.Queue{
 			Added: func(hook.QueueAdded) { use() }, Taken: func(hook.QueueTaken) { use() }, Settled: func(hook.QueueSettled) { use() },
 			Delayed: func(hook.QueueDelayed) { use() }, Dropped: func(hook.QueueDropped) { use() },
@@ -126,7 +126,7 @@ func TestNoAllocation(t *testing.T) {
 				q.AddWith(k, benchHow)
 				q.AddWith(k, How{After: 1})
 			}
-			for i := 0; i < 3*len(keys) && q.Len().Total() > 0; i++ {
+			for i := 0; i < 3*len(keys) && total(q) > 0; i++ {
 				item, _ := q.Get(ctx)
 				switch i % 3 {
 				case 0:
@@ -137,7 +137,7 @@ func TestNoAllocation(t *testing.T) {
 					_ = item.Done()
 				}
 			}
-			for q.Len().Total() > 0 {
+			for total(q) > 0 {
 				item, _ := q.Get(ctx)
 				_ = item.Done()
 			}

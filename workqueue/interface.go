@@ -17,92 +17,65 @@ import (
 // goroutines may call it, Done without Get has no effect, and what waits is seen in Queue.Len and Queue.Snapshot.
 //
 // The queue below may be used at the same time; keys are held by one worker whichever way they were taken.
-type RateLimiting[K comparable] struct{ q *Queue[K] }
+// Of the queue below it has all other methods.
+type RateLimiting[K comparable] struct{ *Queue[K] }
 
 // Interface returns the queue with the methods of client-go's workqueue.TypedRateLimitingInterface[K].
 func (q *Queue[K]) Interface() *RateLimiting[K] { return &RateLimiting[K]{q} }
 
-// Queue returns the queue below.
-func (r *RateLimiting[K]) Queue() *Queue[K] { return r.q }
-
-// Add adds a key at once.
-func (r *RateLimiting[K]) Add(key K) { r.q.Add(key) }
-
 // AddAfter adds a key after d, or at once if d is zero or less.
-func (r *RateLimiting[K]) AddAfter(key K, d time.Duration) { r.q.AddWith(key, How{After: d}) }
+func (r *RateLimiting[K]) AddAfter(key K, d time.Duration) { r.AddWith(key, How{After: d}) }
 
 // AddRateLimited counts a failure of the key and adds it after its backoff. It is a retry: of a key
 // that is held it has the class that the key was taken with, otherwise Normal.
 func (r *RateLimiting[K]) AddRateLimited(key K) {
-	q := r.q
 	w := who[K]{key: key}
-	if !q.prepare(&w) {
+	if !r.prepare(&w) {
 		return
 	}
-	q.mu.Lock()
-	n, lane := q.core.fail(&w, q.now())
-	q.unlock()
-	if n == 0 {
-		return
+	r.lock()
+	n, lane := r.core.fail(&w)
+	r.unlock()
+	if n > 0 {
+		r.addTo(key, lane, &How{After: r.backoff(n)})
 	}
-	how := How{Class: q.classIn(lane), After: q.backoff(n)}
-	q.mu.Lock()
-	if how.After <= 0 {
-		q.addLocked(&w, q.core.find(key, w.hash), lane, &how)
-		return
-	}
-	q.core.addAfter(&w, lane, nil, int64(how.After), q.now())
-	q.unlock()
-	q.tellDelayed(&how)
 }
-
-// Forget forgets the failures of a key.
-func (r *RateLimiting[K]) Forget(key K) { r.q.Forget(key) }
 
 // NumRequeues returns how many failures of a key were counted since Forget.
 func (r *RateLimiting[K]) NumRequeues(key K) int {
-	k, _ := r.q.Look(key)
+	k, _ := r.Look(key)
 	return k.Attempts
 }
 
 // Len returns how many keys are ready.
-func (r *RateLimiting[K]) Len() int { return r.q.Len().Ready }
+func (r *RateLimiting[K]) Len() int { return r.Queue.Len().Ready }
 
 // Get waits until a key is ready and takes it. Shutdown is true when the queue is shut down and nothing is ready.
 func (r *RateLimiting[K]) Get() (key K, shutdown bool) {
-	item, ok := r.q.Get(context.Background())
+	item, ok := r.Queue.Get(context.Background())
 	return item.key, !ok
 }
 
 // Done ends what Get has begun. For a key that is not held it has no effect, and is counted and reported to the hooks.
 func (r *RateLimiting[K]) Done(key K) {
-	q := r.q
-	i := q.lockEntry(key)
-	if i == 0 || q.core.entries.at(i).state != Held {
-		q.misusedLocked("Done of a key that is not held")
+	w := who[K]{key: key}
+	if !r.identify(&w) {
 		return
 	}
-	q.settleLocked(i, q.core.entries.at(i), verdict{outcome: hook.QueueDone, keep: true}, nil)
-}
-
-// ShutDown ends the queue, and any ShutDownWithDrain that waits.
-func (r *RateLimiting[K]) ShutDown() {
-	q := r.q
-	q.ShutDown()
-	q.mu.Lock()
-	forced := q.forced
-	q.forced = nil
-	q.unlock()
-	if forced != nil {
-		close(forced)
+	r.lock()
+	i := r.core.find(key, w.hash)
+	if i == 0 || r.core.entries.at(i).state != Held {
+		r.misusedLocked("Done of a key that is not held")
+		return
 	}
+	r.settleLocked(i, r.core.entries.at(i), verdict{outcome: hook.QueueDone, keep: true}, nil)
 }
 
 // ShutDownWithDrain ends the queue and waits until no key is ready or held, or until ShutDown.
 func (r *RateLimiting[K]) ShutDownWithDrain() {
-	q := r.q
-	q.ShutDown()
-	q.mu.Lock()
+	q := r.Queue
+	q.shutDown(false)
+	q.lock()
 	if q.forced == nil {
 		q.forced = make(chan struct{})
 	}
@@ -113,6 +86,3 @@ func (r *RateLimiting[K]) ShutDownWithDrain() {
 	case <-forced:
 	}
 }
-
-// ShuttingDown tells whether the queue was shut down.
-func (r *RateLimiting[K]) ShuttingDown() bool { return r.q.ShuttingDown() }

@@ -170,7 +170,7 @@ func TestInterface_SameKeyBothWays(t *testing.T) {
 	}
 	r.ShutDown()
 	r.AddRateLimited("b")
-	if q.Len().Total() != 0 {
+	if total(q) != 0 {
 		t.Errorf("lengths after ShutDown: %+v", q.Len())
 	}
 }

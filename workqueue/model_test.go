@@ -19,8 +19,8 @@ type model struct {
 	weight     func(string) float64
 	reasons    int
 	calm, wait time.Duration
-	told       bool // AddedWhileHeld is set
-	split      bool // each class is two of classes: returns, and adds above them
+	own        func(reason string) bool // nil if Options.Own is
+	split      bool                     // each class is two of classes: returns, and adds above them
 	normal     int
 	urgent     int
 
@@ -38,7 +38,7 @@ type modelKey struct {
 	since       time.Duration
 	delivery    uint64
 	attempts    int
-	adds        int
+	adds        []string // immediate adds while it is held, as far as they are not owed
 	owed        bool
 	paused      bool
 	why         string // the event of the last Retry, if not EventRetry
@@ -76,7 +76,6 @@ func (r modelReasons) texts() []string {
 type modelReason struct {
 	text    string
 	repeats int
-	held    bool
 }
 
 type modelClass struct {
@@ -126,15 +125,15 @@ func (m *model) turn(k *modelKey, s State) { k.state, k.since = s, m.now }
 
 func (m *model) drop(k *modelKey) { delete(m.keys, k.key); m.dropped++ }
 
-func (r *modelReasons) add(most int, text string, held bool) {
+func (r *modelReasons) add(most int, text string) {
 	if most < 0 || text == "" {
 		return
 	}
-	if n := len(r.list); n > 0 && r.list[n-1].text == text && r.list[n-1].held == held {
+	if n := len(r.list); n > 0 && r.list[n-1].text == text {
 		r.list[n-1].repeats++
 		return
 	}
-	r.append(most, modelReason{text, 0, held})
+	r.append(most, modelReason{text, 0})
 }
 
 func (r *modelReasons) append(most int, x modelReason) {
@@ -187,15 +186,15 @@ func (m *model) fire(k *modelKey) {
 		k.own = far
 		switch {
 		case k.state == Parked:
-			k.pending.add(m.reasons, EventParkExpired, false)
+			k.pending.add(m.reasons, EventParkExpired)
 			m.ready(k, k.class)
 			return
 		case k.backoff && k.why != "":
-			k.pending.add(m.reasons, k.why, false)
+			k.pending.add(m.reasons, k.why)
 		case k.backoff:
-			k.pending.add(m.reasons, EventRetry, false)
+			k.pending.add(m.reasons, EventRetry)
 		default:
-			k.pending.add(m.reasons, EventAfter, false)
+			k.pending.add(m.reasons, EventAfter)
 		}
 		m.owe(k, k.coming)
 	case k.outside:
@@ -235,7 +234,7 @@ func (m *model) ready(k *modelKey, class int) {
 		class = m.normal
 	}
 	k.own, k.calm, k.latest = far, far, far
-	k.adds, k.owed, k.woken, k.backoff = 0, false, false, false
+	k.adds, k.owed, k.woken, k.backoff = nil, false, false, false
 	if k.paused {
 		k.coming, k.owed = class, true
 		m.turn(k, Paused)
@@ -276,7 +275,7 @@ func (m *model) rest(k *modelKey) {
 
 func (m *model) len() Len {
 	return Len{Ready: len(m.list(Ready)), Waiting: len(m.list(Waiting)), Held: len(m.list(Held)),
-		Parked: len(m.list(Parked)), Paused: len(m.list(Paused))}
+		Parked: len(m.list(Parked)), Paused: len(m.list(Paused)), AllPaused: m.pausedAll}
 }
 
 // What follows is start-time fair queueing, by searching.

@@ -11,19 +11,18 @@ import (
 
 // The verbs of the queue, in terms of the model. See model_test.go.
 
-func (m *model) add(key, class int, reason string) (held uint64) {
+func (m *model) add(key, class int, reason string) {
 	if m.shut {
 		m.dropped++
-		return 0
+		return
 	}
 	k := m.get(key)
-	k.pending.add(m.reasons, reason, k.state == Held)
+	k.pending.add(m.reasons, reason)
 	switch {
-	case k.state == Held && (m.told || m.calm > 0):
-		k.adds++
+	case k.state == Held && (m.own != nil || m.calm > 0):
+		k.adds = append(k.adds, reason)
 		k.coming = max(k.coming, class)
 		m.debounce(k)
-		held = k.delivery
 	case m.calm > 0 && (k.state == Idle || k.state == Waiting):
 		k.coming = max(k.coming, class)
 		m.debounce(k)
@@ -34,7 +33,6 @@ func (m *model) add(key, class int, reason string) (held uint64) {
 		m.owe(k, class)
 	}
 	m.sync(k)
-	return held
 }
 
 func (m *model) debounce(k *modelKey) {
@@ -58,7 +56,7 @@ func (m *model) addAfter(key, class int, reason string, d time.Duration) {
 	}
 	k.outClass = max(k.outClass, class)
 	k.outside = min(k.outside, m.now+min(d, far-1-m.now))
-	k.later.add(m.reasons, reason, false)
+	k.later.add(m.reasons, reason)
 	m.sync(k)
 	if k.state == Idle {
 		m.turn(k, Waiting)
@@ -101,7 +99,7 @@ func (m *model) wake(key int) bool {
 	case k == nil:
 		return false
 	case k.state == Parked:
-		k.pending.add(m.reasons, EventWoken, false)
+		k.pending.add(m.reasons, EventWoken)
 		m.ready(k, k.class)
 		m.sync(k)
 		return true
@@ -118,7 +116,7 @@ func (m *model) requeue(key int, why string) {
 		return
 	}
 	k := m.get(key)
-	k.pending.add(m.reasons, why, false)
+	k.pending.add(m.reasons, why)
 	switch k.state {
 	case Parked:
 		m.ready(k, max(k.class, m.urgent))
@@ -171,6 +169,7 @@ func (m *model) settle(k *modelKey, outcome hook.QueueOutcome, d time.Duration, 
 		m.giveBack(k, outcome, d)
 		return
 	case hook.QueueRetry:
+		m.dropOwn(k)
 		k.attempts++
 	default:
 		if !keep {
@@ -178,31 +177,28 @@ func (m *model) settle(k *modelKey, outcome hook.QueueOutcome, d time.Duration, 
 		}
 	}
 	k.taken = modelReasons{}
-	for i := range k.pending.list {
-		k.pending.list[i].held = false
-	}
 	timed := outcome == hook.QueueRetry || outcome == hook.QueueAfter
 	if timed {
 		k.coming = max(k.coming, m.returning(k.class))
 	}
 	k.woken, k.backoff = false, false
 	switch {
-	case k.owed || k.adds > 0 && k.calm == far:
+	case k.owed || len(k.adds) > 0 && k.calm == far:
 		m.ready(k, k.coming)
 		return
 	case timed && d <= 0:
-		event := outcome.String()
+		event := string(outcome)
 		if outcome == hook.QueueRetry && k.why != "" {
 			event = k.why
 		}
-		k.pending.add(m.reasons, event, false)
+		k.pending.add(m.reasons, event)
 		m.ready(k, k.coming)
 		return
 	case timed:
 		k.own = m.now + min(d, far-1-m.now)
 		k.backoff = outcome == hook.QueueRetry
 	}
-	k.adds = 0
+	k.adds = nil
 	m.rest(k)
 }
 
@@ -210,14 +206,11 @@ func (m *model) giveBack(k *modelKey, outcome hook.QueueOutcome, d time.Duration
 	class := max(k.class, k.coming)
 	k.taken.addAll(m.reasons, &k.pending)
 	k.pending, k.taken = k.taken, modelReasons{}
-	for i := range k.pending.list {
-		k.pending.list[i].held = false
-	}
 	switch {
 	case m.shut:
 		m.drop(k)
 	case outcome == hook.QueuePark && !k.woken:
-		k.class, k.coming, k.adds, k.owed = class, -1, 0, false
+		k.class, k.coming, k.adds, k.owed = class, -1, nil, false
 		k.calm, k.latest = far, far
 		if d > 0 {
 			k.own = m.now + min(d, far-1-m.now)
@@ -225,36 +218,24 @@ func (m *model) giveBack(k *modelKey, outcome hook.QueueOutcome, d time.Duration
 		m.turn(k, Parked)
 	default:
 		if outcome == hook.QueuePark {
-			k.pending.add(m.reasons, EventWoken, false)
+			k.pending.add(m.reasons, EventWoken)
 		}
 		m.ready(k, class)
 	}
 }
 
-func (m *model) withdraw(k *modelKey, n int) bool {
-	if n == 0 {
-		return true
+// dropOwn takes back the adds while k was held if each is its own, and nothing else asks for it.
+func (m *model) dropOwn(k *modelKey) {
+	if m.own == nil || k.owed || len(k.adds) == 0 {
+		return
 	}
-	if n < 0 || n > k.adds || !m.told {
-		return false
-	}
-	k.adds -= n
-	if k.adds > 0 {
-		return true
-	}
-	if !k.owed {
-		k.coming = -1
-	}
-	var kept []modelReason
-	for _, r := range k.pending.list {
-		if !r.held {
-			kept = append(kept, r)
+	for _, reason := range k.adds {
+		if !m.own(reason) {
+			return
 		}
 	}
-	k.pending.list = kept
+	k.adds, k.coming, k.pending = nil, -1, modelReasons{}
 	k.calm, k.latest = far, far
-	m.sync(k)
-	return true
 }
 
 func (m *model) shutDown() {

@@ -78,14 +78,17 @@ type Options[K comparable] struct {
 	// Hooks observe the queue. Default nil: nothing is observed.
 	Hooks *hook.Queue
 
-	// AddedWhileHeld is told of each immediate add (How.After <= 0) of a key that is held, once it has been counted:
-	// these are the adds that Item.Withdraw may withdraw. Delivery is that of the Item that holds the key. It may
-	// run a little after that Item was settled. Default nil.
-	AddedWhileHeld func(key K, delivery uint64, how How)
-
-	// SkipInBackoff is asked about each immediate add of a key that waits after Retry, paused or not. True drops the
-	// add: the key waits on. Delivery is that of the Item that was retried. Default nil: an add makes such a key ready.
-	SkipInBackoff func(key K, delivery uint64, how How) bool
+	// Own reports whether an immediate add (How.After <= 0) of a key only echoes what a delivery of
+	// the key did itself. The queue asks it about a delivery that is settled with Retry, so that an
+	// own add does not cut the backoff short.
+	//
+	// The adds that arrived while the key was held are asked about before it is settled, also those
+	// that arrive meanwhile. If all are own and nothing else asks for the key, they are dropped with
+	// their reasons. An add that arrives later, while the key waits in its backoff, paused or not,
+	// is asked about at once, and dropped if it is own. A key that was added more than 10,000 times
+	// while it was held, equal reasons in a row not counted, is not asked about. Default nil: no add
+	// is own.
+	Own func(key K, delivery uint64, reason Reason) bool
 }
 
 // Validate returns an error that names each field that is wrong, or nil.

@@ -32,7 +32,7 @@ func TestPauseWithTheOtherVerbs(t *testing.T) {
 		{"woken while parked and paused", nil, park,
 			func(q *Queue[string]) { q.Pause("a"); q.Wake("a") }, "paused, owed", "ready", "[add Woken]"},
 		{"requeued while parked and paused", nil, park,
-			func(q *Queue[string]) { q.Pause("a"); q.RequeueNow("a") }, "paused, owed", "ready", "[add RequeueNow]"},
+			func(q *Queue[string]) { q.Pause("a"); q.RequeueNow("a", Reason{}) }, "paused, owed", "ready", "[add RequeueNow]"},
 		{"expired while parked and paused", nil, park,
 			func(q *Queue[string]) { q.Pause("a"); time.Sleep(time.Minute) }, "paused, owed", "ready", "[add ParkExpired]"},
 		{"added while parked and paused", nil, park,
@@ -44,7 +44,7 @@ func TestPauseWithTheOtherVerbs(t *testing.T) {
 		{"paused and woken while held, then parked",
 			func(q *Queue[string]) { q.Pause("a"); q.Wake("a") }, park, nil, "paused, owed", "ready", "[add Woken]"},
 		{"paused and requeued while held, then parked",
-			func(q *Queue[string]) { q.Pause("a"); q.RequeueNow("a") }, park, nil, "paused, owed", "ready", "[add RequeueNow Woken]"},
+			func(q *Queue[string]) { q.Pause("a"); q.RequeueNow("a", Reason{}) }, park, nil, "paused, owed", "ready", "[add RequeueNow Woken]"},
 		{"paused while held, then released",
 			func(q *Queue[string]) { q.Pause("a") }, func(t *testing.T, i Item[string]) { settled(t, i.Release()) }, nil, "paused, owed", "ready", "[add]"},
 		{"paused while held, then done",
@@ -56,7 +56,7 @@ func TestPauseWithTheOtherVerbs(t *testing.T) {
 		{"woken while paused in backoff", nil, retry,
 			func(q *Queue[string]) { q.Pause("a"); q.Wake("a") }, "paused", "waiting", "[Conflict]"},
 		{"requeued while paused in backoff", nil, retry,
-			func(q *Queue[string]) { q.Pause("a"); q.RequeueNow("a") }, "paused, owed", "ready", "[RequeueNow]"},
+			func(q *Queue[string]) { q.Pause("a"); q.RequeueNow("a", Reason{}) }, "paused, owed", "ready", "[RequeueNow]"},
 		{"added while paused in backoff", nil, retry,
 			func(q *Queue[string]) { q.Pause("a"); q.AddWith("a", How{Reason: Reason{Event: "more"}}) }, "paused, owed", "ready", "[more]"},
 	} {
@@ -83,7 +83,7 @@ func TestPauseWithTheOtherVerbs(t *testing.T) {
 					return
 				}
 				item, _ = q.Get(ctx)
-				if got := fmt.Sprint(events(item.Reasons())); got != test.reasons {
+				if got := fmt.Sprint(events(reasonsOf(item))); got != test.reasons {
 					t.Errorf("the reasons are %s, want %s", got, test.reasons)
 				}
 				settled(t, item.Done())
@@ -109,11 +109,11 @@ func stands(q *Queue[string]) string {
 	return s
 }
 
-// TestSkipInBackoffWhilePaused: what is dropped in backoff is dropped also while the key is paused, unless it is owed a delivery
+// TestOwn_WhilePaused: what is dropped in backoff is dropped also while the key is paused, unless it is owed a delivery
 // anyway.
-func TestSkipInBackoffWhilePaused(t *testing.T) {
+func TestOwn_WhilePaused(t *testing.T) {
 	q := newQueue(t, Options[string]{
-		Backoff: Exponential{Base: time.Hour}, SkipInBackoff: func(_ string, _ uint64, how How) bool { return how.Reason.Event == "own" },
+		Backoff: Exponential{Base: time.Hour}, Own: ownEvent,
 	})
 	q.Add("a")
 	_, err := mustGet(t, q).Retry(nil)
@@ -155,7 +155,7 @@ func TestRetryWith(t *testing.T) {
 			}
 			item, _ := q.Get(ctx)
 			want := Reason{Source: "queue", Event: test.event, At: start.Add(test.delay)}
-			if got := item.Reasons(); len(got) != 1 || got[0] != want || item.Attempt() != i+2 {
+			if got := reasonsOf(item); len(got) != 1 || got[0] != want || item.Attempt() != i+2 {
 				t.Errorf("%+v: attempt %d, reasons %+v, want %+v", test.again, item.Attempt(), got, want)
 			}
 			settled(t, item.Release())
@@ -165,7 +165,7 @@ func TestRetryWith(t *testing.T) {
 		q.AddWith("a", How{Reason: Reason{Event: "Update"}})
 		_, err := item.RetryWith(nil, Again{Event: "Conflict"})
 		settled(t, err)
-		if got := fmt.Sprint(events(mustGet(t, q).Reasons())); got != "[Update]" {
+		if got := fmt.Sprint(events(reasonsOf(mustGet(t, q)))); got != "[Update]" {
 			t.Errorf("reasons after an add that came first: %s", got)
 		}
 		if _, err := item.RetryWith(nil, Again{}); err != ErrNotHeld {
@@ -189,22 +189,21 @@ func TestRetryWith_AtOnce(t *testing.T) {
 		_, err := mustGet(t, q).RetryWith(nil, Again{Event: event})
 		settled(t, err)
 	}
-	if got := fmt.Sprint(events(mustGet(t, q).Reasons())); got != "[Retry]" {
+	if got := fmt.Sprint(events(reasonsOf(mustGet(t, q)))); got != "[Retry]" {
 		t.Errorf("reasons: %s", got)
 	}
 }
 
-// TestRequeueNowFor: the reason is the host's.
-func TestRequeueNowFor(t *testing.T) {
-	q := newQueue(t, Options[string]{AddedWhileHeld: func(string, uint64, How) {}})
+// TestRequeueNow_Reason: the reason is the host's.
+func TestRequeueNow_Reason(t *testing.T) {
+	q := newQueue(t, Options[string]{})
 	why := Reason{Source: "annotation", Event: "Requeue", Object: "x/a", UID: "u", ResourceVersion: "7"}
 	q.Add("a")
 	item := mustGet(t, q)
-	q.RequeueNowFor("a", why)
-	settled(t, item.Withdraw(0))
+	q.RequeueNow("a", why)
 	settled(t, item.Park("behind", 0))
 	item = mustGet(t, q) // it was asked for while the key was held
-	got := item.Reasons()
+	got := reasonsOf(item)
 	if len(got) != 2 || got[1].Event != EventWoken {
 		t.Fatalf("reasons: %+v", got)
 	}
@@ -212,8 +211,8 @@ func TestRequeueNowFor(t *testing.T) {
 		t.Errorf("the reason is %+v, want %+v", got[0], why)
 	}
 	settled(t, item.Done())
-	q.RequeueNowFor("a", Reason{})
-	if got := mustGet(t, q).Reasons(); len(got) != 1 || got[0].Event != EventAdded {
+	q.RequeueNow("a", Reason{})
+	if got := reasonsOf(mustGet(t, q)); len(got) != 1 || got[0].Event != EventRequeueNow {
 		t.Errorf("the zero reason is %+v", got)
 	}
 }

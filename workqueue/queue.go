@@ -4,7 +4,6 @@
 package workqueue
 
 import (
-	"context"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -13,25 +12,21 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Queue hands keys to workers. All its methods may be called by any goroutine at any time; none but Get and Drain
-// ever waits for anything but the queue's lock, which nobody holds for longer than it takes to move a few keys
-// (AddAll and Snapshot: all of theirs).
+// Queue hands keys to workers. All its methods may be called by any goroutine at any time. Only Get,
+// Drain and Quiet wait for anything but the queue's lock, which is held for no longer than it takes
+// to move a few keys (AddAll and Snapshot: all of theirs).
 type Queue[K comparable] struct {
-	o      Options[K]
-	start  time.Time // what the core's times count from
+	host[K]
 	seed   maphash.Seed
 	unsure bool // a K may be unequal to itself, or impossible to hash
 	class  [256]uint8
-	hooks  hook.Queue // all nil if there are none
 
 	mu      sync.Mutex // guards what follows
 	core    core[K]
 	waiters waiters
-	timer   *time.Timer   // wakes one waiter when the next key is due
-	armed   int64         // what timer is set to, or never
-	watch   *watch        // nil while nobody waits for anything but a key
-	forced  chan struct{} // closed to end ShutDownWithDrain; nil while nobody waits in it
-	stats   tally
+	watch   *watch        // nil while only keys are waited for
+	forced  chan struct{} // closed to end ShutDownWithDrain; nil if that does not wait
+	misused int
 }
 
 // New returns a queue, or the error of Options.Validate. It starts nothing, and the queue never does.
@@ -53,12 +48,9 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 	if len(o.Classes) == 0 {
 		o.Classes, split = []Share{{Normal, 1}}, 0
 	}
-	q := &Queue[K]{o: o, start: time.Now(), seed: maphash.MakeSeed(), unsure: unsure[K](), armed: never}
-	q.timer = time.NewTimer(time.Hour)
-	q.timer.Stop()
-
-	q.core = newCore[K](lanesOf(o.Classes, split), split == 0 && o.Tenant == nil)
-	q.core.split = split
+	q := &Queue[K]{host: host[K]{o: o}, seed: maphash.MakeSeed(), unsure: unsure[K]()}
+	q.waiters.timer, q.waiters.armed = time.NewTimer(time.Hour), never
+	q.waiters.timer.Stop()
 	for i, s := range o.Classes {
 		for c := range q.class {
 			if int8(c) >= int8(s.Class) {
@@ -66,27 +58,30 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 			}
 		}
 	}
-	q.core.normal, q.core.urgent = q.laneOf(Normal), q.laneOf(Interactive)
-	q.core.minInterval, q.core.maxWait = int64(o.MinInterval), int64(o.MaxWait)
-	q.core.notes = newNotes(o.Reasons, q.start)
 	if o.Hooks != nil {
 		q.hooks, q.core.observed = *o.Hooks, true
 	}
-	q.core.stamped = q.core.observed || !q.core.notes.off
-	q.core.withdrawable = o.AddedWhileHeld != nil
-	q.tellOpened()
+	q.setUp(split)
+	tell(&q.host, "Hooks.Opened", q.hooks.Opened, hook.QueueOpened{Queue: o.Name, Of: q, Stats: q.stats})
 	return q, nil
 }
 
-// now is the time since the queue was made.
-func (q *Queue[K]) now() int64 { return int64(time.Since(q.start)) }
-
-// nowIfDueLocked is now where something may be due, else 0, which saves reading the clock.
-func (q *Queue[K]) nowIfDueLocked() int64 {
-	if q.core.due.next() == never {
-		return 0
+// setUp makes the core.
+func (q *Queue[K]) setUp(split uint8) {
+	c, o := &q.core, &q.o
+	c.start = time.Now()
+	c.plain = split == 0 && o.Tenant == nil
+	c.fair = newFair(lanesOf(o.Classes, split))
+	if c.plain {
+		c.fair.tenant("", 1)
 	}
-	return q.now()
+	c.split, c.normal, c.urgent = split, q.laneOf(Normal), q.laneOf(Interactive)
+	c.minInterval, c.maxWait = int64(o.MinInterval), int64(o.MaxWait)
+	c.notes = notes{known: map[cause]*cause{}, start: c.start, most: uint32(max(o.Reasons, 0)), off: o.Reasons < 0}
+	c.stamped = c.observed || !c.notes.off
+	if o.Own != nil {
+		c.asks, c.adds = true, map[uint32][]Reason{}
+	}
 }
 
 // laneOf returns the lane of an add in class c.
@@ -95,13 +90,16 @@ func (q *Queue[K]) laneOf(c Class) uint8 { return q.class[uint8(c)] }
 // classIn returns the class of a lane.
 func (q *Queue[K]) classIn(lane uint8) Class { return q.o.Classes[lane>>q.core.split].Class }
 
-// identify works out what it takes to find a key's entry.
+// identify works out what it takes to find a key's entry. It reports false, and counts, if the key
+// is not equal to itself.
 func (q *Queue[K]) identify(w *who[K]) bool {
 	if q.unsure && !sound(w.key) {
-		q.rejectUnsound()
+		q.lock()
+		q.core.drop(dropUnequal)
+		q.unlock()
 		return false
 	}
-	w.hash = uint32(maphash.Comparable(q.seed, w.key))
+	w.hash, w.weight = uint32(maphash.Comparable(q.seed, w.key)), 1
 	return true
 }
 
@@ -110,274 +108,106 @@ func (q *Queue[K]) prepare(w *who[K]) bool {
 	if !q.identify(w) {
 		return false
 	}
-	q.assign(w)
+	w.tenant, w.weight = q.tenant(w.key)
 	return true
 }
 
-// assign gives a key its tenant, unless it has it. It calls the host's funcs: not under the lock.
-func (q *Queue[K]) assign(w *who[K]) {
-	if q.o.Tenant == nil {
-		w.weight = 1
-	} else if w.weight == 0 {
-		w.tenant, w.weight = q.tenantOf(w.key)
-	}
-}
-
-// Adder makes keys due and looks at them, but cannot take them. A *Queue is one.
-type Adder[K comparable] interface {
-	// Add makes a key due now, see [Queue.Add].
-	Add(key K)
-	// AddWith makes a key due as how states, see [Queue.AddWith].
-	AddWith(key K, how How)
-	// AddAll makes many keys due, see [Queue.AddAll].
-	AddAll(keys []K, how How)
-	// Look returns where a key is, see [Queue.Look].
-	Look(key K) (state KeyState[K], known bool)
-}
-
-// Add adds a key at once. While the key is queued already, it does nothing (W2); while it is held, the key is
-// delivered once more after it was settled (W3); while it is paused or parked, the add is remembered. After
-// ShutDown, and for a key that is not equal to itself, the add is dropped and counted.
-func (q *Queue[K]) Add(key K) {
-	if q.unsure {
-		q.AddWith(key, How{})
-		return
-	}
-	hash := uint32(maphash.Comparable(q.seed, key))
+// lock begins a use of the core.
+func (q *Queue[K]) lock() {
 	q.mu.Lock()
-	i := q.core.find(key, hash)
-	if q.core.merges(i, q.core.normal) {
+	q.core.at = 0
+}
+
+// unlock ends a use of the core: it wakes as many waiters as keys have become ready, sets the timer
+// if any waits, unlocks, and reports what has happened.
+func (q *Queue[K]) unlock() {
+	if q.waiters.n == 0 && q.watch == nil && !q.core.news.any {
+		q.core.fresh = 0
 		q.mu.Unlock()
 		return
 	}
-	q.addLocked(&who[K]{key: key, hash: hash}, i, q.core.normal, &How{})
+	wakes := q.waiters.pop(q.core.wakes(q.waiters.n))
+	q.waiters.arm(&q.core.clock, q.core.due.next())
+	q.core.fresh = 0
+	var come watch
+	if q.watch != nil {
+		come = q.comeLocked()
+	}
+	var n news
+	if q.core.news.any {
+		n, q.core.news = q.core.news, news{}
+	}
+	q.mu.Unlock()
+
+	wake(wakes)
+	come.tell()
+	if n.any {
+		q.report(&n)
+	}
 }
 
-// AddWith adds a key as how says.
-func (q *Queue[K]) AddWith(key K, how How) {
-	if how.After > 0 {
-		q.addLater(key, &how)
-		return
+// comeLocked returns what has come of what is waited for besides keys.
+func (q *Queue[K]) comeLocked() (come watch) {
+	w := q.watch
+	if w.drained != nil && q.core.drained() {
+		come.drained, w.drained = w.drained, nil
 	}
-	if q.unsure && !sound(key) {
-		q.rejectUnsound()
-		return
+	if w.lull != nil && q.core.quiet() {
+		come.lull, w.lull = w.lull, nil
+		come.lull.deliveries = q.core.deliveries
 	}
-	hash, lane, reason := uint32(maphash.Comparable(q.seed, key)), q.laneOf(how.Class), reasonIn(&how.Reason)
-	q.mu.Lock()
-	i := q.core.find(key, hash)
-	if q.core.merges(i, lane) && (reason == nil || q.notedLocked(i, reason)) {
-		q.mu.Unlock()
-		return
+	if *w == (watch{}) {
+		q.watch = nil
 	}
-	q.addLocked(&who[K]{key: key, hash: hash}, i, lane, &how)
+	return come
 }
 
-// notedLocked counts or records the reason for an add of a ready key that changes nothing else. Not so for its first
-// reasons, nor if the key has a due time: that may have come, with a reason that is to be recorded before.
-func (q *Queue[K]) notedLocked(i uint32, r *Reason) bool {
-	c := &q.core
-	if c.notes.off {
-		return true
-	}
-	e := c.entries.at(i)
-	x := c.extra(e)
-	if x == nil {
-		return c.counted(e, r, false)
-	}
-	if c.due.has(e.extra) {
-		return false
-	}
-	if !c.counted(e, r, false) {
-		c.notes.add(&x.pending, r, q.now(), false)
-	}
-	return true
-}
-
-// addLocked adds a key, whose entry is i, or none, at once, and unlocks.
-func (q *Queue[K]) addLocked(w *who[K], i uint32, lane uint8, how *How) {
-	if q.o.Tenant == nil {
-		w.weight = 1
-	} else if i == 0 { // it need not be asked about a key that has an entry
-		q.mu.Unlock()
-		q.assign(w)
-		q.mu.Lock()
-		i = q.core.find(w.key, w.hash)
-	}
-	if q.o.SkipInBackoff != nil {
-		if q.skipLocked(w, how) {
-			q.unlock()
-			return
-		}
-		i = q.core.find(w.key, w.hash)
-	}
-	reason := reasonIn(&how.Reason)
-	if reason != nil && i != 0 && q.core.repeats(q.core.entries.at(i), reason) {
-		reason = nil
-	}
-	var now int64
-	if q.core.addNeedsNow(i, reason) {
-		now = q.now()
-	}
-	delivery := q.core.add(w, i, lane, reason, now)
+// misusedLocked counts a call that broke the contract, unlocks, and reports it.
+func (q *Queue[K]) misusedLocked(what string) {
+	q.misused++
 	q.unlock()
-	if delivery != 0 && q.o.AddedWhileHeld != nil {
-		q.addedWhileHeld(w.key, delivery, how)
-	}
+	tell(&q.host, "Hooks.Misused", q.hooks.Misused, hook.QueueMisused{Queue: q.o.Name, What: what})
 }
 
-func (q *Queue[K]) addLater(key K, how *How) {
-	w := who[K]{key: key}
-	if !q.prepare(&w) {
-		return
-	}
-	q.mu.Lock()
-	q.core.addAfter(&w, q.laneOf(how.Class), reasonIn(&how.Reason), int64(how.After), q.now())
-	q.unlock()
-	q.tellDelayed(how)
+// Len is how many keys are in each state. A paused key that is held counts as held.
+type Len struct {
+	Ready, Waiting, Held, Parked, Paused int
+	// AllPaused reports that PauseAll holds.
+	AllPaused bool
 }
 
-// reasonIn returns r, or nil if it is the zero Reason.
-func reasonIn(r *Reason) *Reason {
-	if r.Source != "" || r.Event != "" || r.Object != "" || r.UID != "" || r.ResourceVersion != "" {
-		return r
-	}
-	return nil
+// Len returns how many keys are in each state. It is cheap.
+func (q *Queue[K]) Len() Len {
+	q.lock()
+	defer q.unlock()
+	return q.lenLocked()
 }
 
-// skipLocked asks SkipInBackoff, without the lock, as often as the key's state changes meanwhile.
-func (q *Queue[K]) skipLocked(w *who[K], how *How) bool {
-	for asked := uint64(0); ; {
-		delivery, in := q.core.inBackoff(w)
-		if !in || delivery == asked {
-			return false
-		}
-		q.mu.Unlock()
-		q.assign(w) // it may be unknown by the time that the lock is held again
-		skip := q.skipInBackoff(w.key, delivery, *how)
-		q.mu.Lock()
-		if now, in := q.core.inBackoff(w); skip && in && now == delivery {
-			return true
-		}
-		if !skip {
-			asked = delivery
-		}
-	}
+func (q *Queue[K]) lenLocked() Len {
+	q.core.promote()
+	n := &q.core.counts
+	return Len{Ready: n[Ready], Waiting: n[Waiting], Held: n[Held], Parked: n[Parked], Paused: n[Paused], AllPaused: q.core.pausedAll}
 }
 
-// AddAll adds many keys under one lock, as AddWith does, those last that SkipInBackoff has to be asked about.
-func (q *Queue[K]) AddAll(keys []K, how How) {
-	if len(keys) == 1 {
-		q.AddWith(keys[0], how)
-		return
+// stats are the figures for hook.QueueOpened.
+func (q *Queue[K]) stats() hook.QueueStats {
+	q.lock()
+	defer q.unlock()
+	now := q.core.now()
+	l := q.lenLocked()
+	s := hook.QueueStats{
+		Ready: l.Ready, Waiting: l.Waiting, Held: l.Held, Parked: l.Parked, Paused: l.Paused,
+		ReadyByClass: make(map[int]int, len(q.core.fair.classes)),
+		Unfinished:   time.Duration(int64(l.Held)*now - q.core.heldSince),
 	}
-	ws := make([]who[K], 0, len(keys))
-	for _, key := range keys {
-		w := who[K]{key: key}
-		if q.prepare(&w) {
-			ws = append(ws, w)
-		}
+	for _, c := range q.core.fair.classes {
+		s.ReadyByClass[int(c.class)] += c.ready
 	}
-	if how.After > 0 {
-		q.addAllLater(ws, &how)
-		return
+	if q.core.plain {
+		s.ReadyByClass[int(q.o.Classes[0].Class)] = l.Ready
 	}
-	var asked []K // keys in backoff, about which SkipInBackoff has to be asked
-	var held []K  // and keys that were held, of which AddedWhileHeld is told
-	var deliveries []uint64
-	lane, reason := q.laneOf(how.Class), reasonIn(&how.Reason)
-	q.mu.Lock()
-	now := q.now()
-	for i := range ws {
-		if _, in := q.core.inBackoff(&ws[i]); in && q.o.SkipInBackoff != nil {
-			asked = append(asked, ws[i].key)
-			continue
-		}
-		d := q.core.add(&ws[i], q.core.find(ws[i].key, ws[i].hash), lane, reason, now)
-		if d != 0 && q.o.AddedWhileHeld != nil {
-			held, deliveries = append(held, ws[i].key), append(deliveries, d)
-		}
+	if i := q.core.held.head; i != 0 {
+		s.Longest = time.Duration(now - q.core.entries.at(i).since)
 	}
-	q.unlock()
-	for i, key := range held {
-		q.addedWhileHeld(key, deliveries[i], &how)
-	}
-	for _, key := range asked {
-		q.AddWith(key, how)
-	}
-}
-
-func (q *Queue[K]) addAllLater(ws []who[K], how *How) {
-	lane, reason := q.laneOf(how.Class), reasonIn(&how.Reason)
-	q.mu.Lock()
-	now := q.now()
-	for i := range ws {
-		q.core.addAfter(&ws[i], lane, reason, int64(how.After), now)
-	}
-	q.unlock()
-	for range ws {
-		q.tellDelayed(how)
-	}
-}
-
-// Get waits until a key is ready, takes it and returns it: it is held by the caller alone (W1), who must settle it.
-// It returns false when ctx is done, without taking a key, and when the queue is shut down and no key is ready.
-func (q *Queue[K]) Get(ctx context.Context) (item Item[K], ok bool) {
-	if ctx.Err() != nil {
-		return item, false
-	}
-	q.mu.Lock()
-	for {
-		if i := q.core.take(q.takeTimeLocked()); i != 0 {
-			q.handOut(i, &item)
-			return item, true
-		}
-		if q.core.shut {
-			q.unlock()
-			return item, false
-		}
-		w := q.waiters.join()
-		q.unlock()
-		woken := q.wait(ctx, w)
-		q.mu.Lock()
-		q.leftLocked(w, woken)
-		if ctx.Err() != nil {
-			q.core.fresh++ // if this one was woken, another must be instead
-			q.unlock()
-			return item, false
-		}
-	}
-}
-
-// TryGet is Get without waiting: it returns false if no key is ready, or all are paused.
-func (q *Queue[K]) TryGet() (item Item[K], ok bool) {
-	q.mu.Lock()
-	if i := q.core.take(q.takeTimeLocked()); i != 0 {
-		q.handOut(i, &item)
-		return item, true
-	}
-	q.unlock()
-	return item, false
-}
-
-// takeTimeLocked is the time for core.take, or 0 where it makes no difference.
-func (q *Queue[K]) takeTimeLocked() int64 {
-	if q.core.observed || q.core.due.next() != never {
-		return q.now()
-	}
-	return 0
-}
-
-// handOut makes item that of an entry that was taken, and unlocks.
-func (q *Queue[K]) handOut(i uint32, item *Item[K]) {
-	e := q.core.entries.at(i)
-	item.q, item.key, item.index, item.delivery = q, e.key, i, e.delivery
-	item.attempt, item.class, item.queued = q.core.attempts(e), e.class, q.core.queued
-	since := e.since
-	q.unlock()
-	if q.hooks.Taken != nil {
-		q.tellTaken(hook.QueueTaken{
-			Queue: q.o.Name, Class: int(item.Class()), Waited: time.Duration(since - item.queued), Attempt: item.Attempt(),
-		})
-	}
+	return s
 }

@@ -7,32 +7,79 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
+
+	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// soon is the longest backoff that Quiet waits for: with the default one, that of the eighth failure in a row.
-const soon = int64(time.Second)
+// ShutDown ends the queue: adds are dropped and counted from now on, keys that wait, are parked or paused are dropped
+// and counted now, and Get returns what is ready until there is nothing left, then false. It does not wait. It may be
+// called any number of times, by any goroutine (W8).
+func (q *Queue[K]) ShutDown() { q.shutDown(true) }
 
-// watch is what somebody waits for.
-type watch struct {
-	drained chan struct{} // closed when the queue is drained; nil while nobody waits for that
-	lull    *lull         // nil while nobody waits for one
+// shutDown also ends any ShutDownWithDrain that waits, if force is set.
+func (q *Queue[K]) shutDown(force bool) {
+	q.lock()
+	first, forced := !q.core.shut, q.forced
+	if first {
+		q.core.shutDown()
+		q.waiters.timer.Stop()
+	}
+	if force && forced != nil {
+		q.forced = nil
+		defer close(forced)
+	}
+	q.unlock()
+	if first {
+		tell(&q.host, "Hooks.Closed", q.hooks.Closed, hook.QueueClosed{Queue: q.o.Name, Of: q})
+	}
 }
 
-// lull is a moment at which nothing is under way.
-type lull struct {
-	come       chan struct{} // closed then, when deliveries is set
-	deliveries uint64
+// ShuttingDown reports whether the queue was shut down.
+func (q *Queue[K]) ShuttingDown() bool {
+	q.lock()
+	defer q.unlock()
+	return q.core.shut
 }
 
-// Quiet waits for a moment at which nothing is under way (W12): no key is ready, held or parked, none waits for MinInterval,
-// and none waits for the end of a backoff that was at most a second when it began, so that what fails for a short while, such
-// as a conflict, is waited for, and what goes on failing is not. Keys that wait for anything else (After, How.After, a longer
-// backoff) or are paused do not count, nor, while all are paused (PauseAll), does anything but what is held.
+// Drain shuts the queue down and waits until no key is ready or held, which takes workers that go on calling Get until
+// it returns false. If ctx is done first, the error describes what was left and wraps ctx's cause.
+func (q *Queue[K]) Drain(ctx context.Context) error {
+	q.shutDown(false)
+	select {
+	case <-q.whenDrained():
+		return nil
+	case <-ctx.Done():
+	}
+	l := q.Len()
+	if l.Ready+l.Held == 0 {
+		return nil
+	}
+	return fmt.Errorf("workqueue %q: drain: %d keys are still ready and %d held: %w", q.o.Name, l.Ready, l.Held, context.Cause(ctx))
+}
+
+// whenDrained returns a channel that is closed once the queue is drained.
+func (q *Queue[K]) whenDrained() <-chan struct{} {
+	q.lock()
+	defer q.unlock()
+	if q.watch == nil {
+		q.watch = &watch{}
+	}
+	if q.watch.drained == nil {
+		q.watch.drained = make(chan struct{})
+	}
+	return q.watch.drained
+}
+
+// Quiet waits for a moment at which nothing is under way (W12): no key is ready, held or parked, and
+// none waits for MinInterval or for the end of a backoff of at most a second. So Quiet waits for a
+// short failure, such as a conflict, but not for a lasting one. Keys that wait for anything else
+// (After, How.After, a longer backoff) or are paused do not count. While all are paused (PauseAll),
+// only held keys count.
 //
-// It returns how many deliveries there had been at that moment: two calls that return the same number have had none between
-// them. If ctx ends before, the error counts the keys in the way and names a few. It is for tests and scripts: while somebody
-// waits, each use of a queue on which nothing is ready, held or parked looks through the keys that have a due time.
+// It returns how many deliveries there had been at that moment: two calls that return the same number
+// have had none between them. If ctx ends before, the error counts the keys in the way and names a
+// few. It is for tests and scripts: during the wait, each use of a queue on which nothing is ready,
+// held or parked looks through the keys that have a due time.
 func (q *Queue[K]) Quiet(ctx context.Context) (deliveries uint64, err error) {
 	l := q.nextLull()
 	select {
@@ -44,14 +91,14 @@ func (q *Queue[K]) Quiet(ctx context.Context) (deliveries uint64, err error) {
 	case <-l.come:
 		return l.deliveries, nil
 	case <-ctx.Done():
-		return 0, fmt.Errorf("workqueue %q: %s: %w", q.o.Name, q.unquiet(), context.Cause(ctx))
+		return 0, fmt.Errorf("workqueue %q: %s: %w", q.o.Name, unquiet(q.underWay()), context.Cause(ctx))
 	}
 }
 
 func (q *Queue[K]) nextLull() *lull {
-	q.mu.Lock()
+	q.lock()
 	defer q.unlock() // which ends it at once if it has come
-	q.core.promote(q.nowIfDueLocked())
+	q.core.promote()
 	if q.watch == nil {
 		q.watch = &watch{}
 	}
@@ -61,66 +108,8 @@ func (q *Queue[K]) nextLull() *lull {
 	return q.watch.lull
 }
 
-// lookLocked returns what has come of what somebody waits for.
-func (q *Queue[K]) lookLocked() (come watch) {
-	w := q.watch
-	if w.drained != nil && q.drainedLocked() {
-		come.drained, w.drained = w.drained, nil
-	}
-	if w.lull != nil && q.core.quiet() {
-		come.lull, w.lull = w.lull, nil
-		come.lull.deliveries = q.core.deliveries
-	}
-	if *w == (watch{}) {
-		q.watch = nil
-	}
-	return come
-}
-
-// tell wakes those who waited. It is called without the lock.
-func (w watch) tell() {
-	if w.drained != nil {
-		close(w.drained)
-	}
-	if w.lull != nil {
-		close(w.lull.come)
-	}
-}
-
-// quiet says whether nothing is under way.
-func (c *core[K]) quiet() bool {
-	if c.counts[Held] > 0 {
-		return false
-	}
-	if c.pausedAll {
-		return true
-	}
-	if c.counts[Ready] > 0 || c.counts[Parked] > 0 {
-		return false
-	}
-	if c.counts[Waiting] == 0 {
-		return true
-	}
-	for _, n := range c.due.nodes {
-		if c.dueSoon(c.entries.at(c.extras.at(n.index).entry)) {
-			return false
-		}
-	}
-	return true
-}
-
-// dueSoon says whether a key that waits is one that Quiet waits for.
-func (c *core[K]) dueSoon(e *entry[K]) bool {
-	x := c.extra(e)
-	if e.state != Waiting || x == nil {
-		return false
-	}
-	return x.calm != never || e.is(flagBackoff) && x.own != never && x.own-e.since <= soon
-}
-
-// unquiet says in words what is under way.
-func (q *Queue[K]) unquiet() string {
-	keys := q.underWay()
+// unquiet describes what is under way.
+func unquiet[K comparable](keys []busy[K]) string {
 	var words []string
 	for _, state := range []State{Ready, Held, Parked, Waiting} {
 		var names []string
@@ -162,18 +151,17 @@ type busy[K comparable] struct {
 }
 
 func (q *Queue[K]) underWay() (keys []busy[K]) {
-	q.mu.Lock()
+	q.lock()
 	defer q.unlock()
-	for i := uint32(1); i < q.core.entries.used; i++ {
-		e := q.core.entries.at(i)
-		if !e.is(flagUsed) || e.state != Held && (q.core.pausedAll || e.state != Ready && e.state != Parked && !q.core.dueSoon(e)) {
-			continue
+	q.core.all(func(_ uint32, e *entry[K]) {
+		if e.state != Held && (q.core.pausedAll || e.state != Ready && e.state != Parked && !q.core.dueSoon(e)) {
+			return
 		}
 		k := busy[K]{key: e.key, state: e.state}
 		if x := q.core.extra(e); x != nil && e.state == Parked {
 			k.why = x.why
 		}
 		keys = append(keys, k)
-	}
+	})
 	return keys
 }

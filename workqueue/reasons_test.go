@@ -40,17 +40,17 @@ func TestReasons_AsGiven(t *testing.T) {
 	for _, r := range give {
 		q.AddWith("a", How{Reason: r})
 	}
-	got := mustGet(t, q).Reasons()
+	got := reasonsOf(mustGet(t, q))
 	for i, r := range got {
 		want := give[i]
 		wantAt := want.At
 		switch i {
 		case 2:
-			wantAt = q.start.Round(0).Add(math.MaxInt64)
+			wantAt = q.core.start.Round(0).Add(math.MaxInt64)
 		case 3:
-			wantAt = q.start.Round(0).Add(math.MinInt64)
+			wantAt = q.core.start.Round(0).Add(math.MinInt64)
 		case 4:
-			if wantAt = r.At; r.At.Before(q.start) || r.At.After(time.Now()) {
+			if wantAt = r.At; r.At.Before(q.core.start) || r.At.After(time.Now()) {
 				t.Errorf("reason %d was recorded at %v", i, r.At)
 			}
 		}
@@ -84,7 +84,7 @@ func TestReasons_EachFieldCounts(t *testing.T) {
 			q.AddWith("a", How{Reason: r})
 		}
 		other.Repeats = 1
-		got := mustGet(t, q).Reasons()
+		got := reasonsOf(mustGet(t, q))
 		for i := range got {
 			got[i].At = time.Time{}
 		}
@@ -102,69 +102,7 @@ func TestReasons_RepeatsEnd(t *testing.T) {
 	for range 3 {
 		q.AddWith("a", benchHow)
 	}
-	if r := mustGet(t, q).Reasons(); len(r) != 1 || r[0].Repeats != math.MaxInt32 {
-		t.Errorf("reasons: %+v", r)
-	}
-}
-
-// TestReasons_ManyCauses: what the host puts into Source and Event may differ each time. Those that are still
-// recorded stay, the others are forgotten.
-func TestReasons_ManyCauses(t *testing.T) {
-	q := newQueue(t, Options[int]{})
-	add := func(key, i int) {
-		q.AddWith(key, How{Reason: Reason{Source: fmt.Sprint("s", i), Event: fmt.Sprint("e", i)}})
-	}
-	const stay, pass = 3000, 20_000
-	for i := range stay {
-		add(i, i)
-	}
-	for i := stay; i < stay+pass; i++ {
-		add(-1, i) // of which the first and the newest eight stay
-	}
-	if n := len(q.core.notes.causes.byID); n > 3*stay {
-		t.Errorf("%d causes are remembered, of %d reasons", n, stay+9)
-	}
-	for i := range stay {
-		k, _ := q.Look(i)
-		if r := k.Reasons; len(r) != 1 || r[0].Source != fmt.Sprint("s", i) || r[0].Event != fmt.Sprint("e", i) {
-			t.Fatalf("the reasons of %d are %+v", i, r)
-		}
-	}
-	k, _ := q.Look(-1)
-	for i, r := range k.Reasons {
-		want := stay
-		if i > 0 {
-			want = stay + pass - len(k.Reasons) + i
-		}
-		if r.Source != fmt.Sprint("s", want) || r.Event != fmt.Sprint("e", want) {
-			t.Errorf("reason %d is %+v, want that of %d", i, r, want)
-		}
-	}
-	order(t, q)
-	for i := range 3 * pass {
-		add(-1, i)
-		settled(t, mustGet(t, q).Done())
-	}
-	if n := len(q.core.notes.causes.byID); n > minCauses+1 {
-		t.Errorf("%d causes are remembered of none that are recorded", n)
-	}
-}
-
-// TestReasons_NoCause: a reason without a cause does not get the id of a cause that is forgotten.
-func TestReasons_NoCause(t *testing.T) {
-	q := newQueue(t, Options[int]{})
-	q.AddWith(1, How{Reason: Reason{Source: "sixteen letters."}}) // has the place in recent that no cause has
-	settled(t, mustGet(t, q).Done())
-	add := func(from, to int) {
-		for i := from; i < to; i++ {
-			q.AddWith(2, How{Reason: Reason{Event: fmt.Sprint("e", i)}})
-		}
-	}
-	add(0, minCauses) // makes the queue forget it
-	q.AddWith(1, How{Reason: Reason{Object: "a/b"}})
-	add(minCauses, 2*minCauses) // uses its id again
-	k, _ := q.Look(1)
-	if r := k.Reasons; len(r) != 1 || r[0].Source+r[0].Event != "" || r[0].Object != "a/b" {
+	if r := reasonsOf(mustGet(t, q)); len(r) != 1 || r[0].Repeats != math.MaxInt32 {
 		t.Errorf("reasons: %+v", r)
 	}
 }
@@ -187,7 +125,7 @@ func TestReasons_SinceDone(t *testing.T) {
 // TestReasons_One: a key with one reason and nothing else takes no extra, whatever state it is in; with anything more
 // it does, and the reason stays the one of its delivery.
 func TestReasons_One(t *testing.T) {
-	q := newQueue(t, Options[string]{AddedWhileHeld: func(string, uint64, How) {}})
+	q := newQueue(t, Options[string]{})
 	want := func(extras int, want string) {
 		t.Helper()
 		k, _ := q.Look("a")
@@ -213,10 +151,6 @@ func TestReasons_One(t *testing.T) {
 	item := mustGet(t, q)
 	q.Wake("a")
 	q.Pause("a")
-	settled(t, item.Withdraw(0))
-	if item.Withdraw(1) == nil {
-		t.Error("an add was withdrawn that was none")
-	}
 	want(0, "[x+4]")
 	settled(t, item.Release())
 	want(0, "[x+4]")
@@ -226,15 +160,9 @@ func TestReasons_One(t *testing.T) {
 	settled(t, item.Done())
 	want(0, "[]")
 
-	q.RequeueNow("a")
-	item = mustGet(t, q)
-	q.Add("a")
-	settled(t, item.Withdraw(1))
-	want(1, "[RequeueNow+0]")
-	q = newQueue(t, Options[string]{})
-	q.RequeueNow("a")
+	q.RequeueNow("a", Reason{})
 	mustGet(t, q)
-	q.RequeueNow("a") // is not one of the present delivery
+	q.RequeueNow("a", Reason{}) // is not one of the present delivery
 	want(1, "[RequeueNow+0 RequeueNow+0]")
 	q = newQueue(t, Options[string]{})
 	q.AddWith("a", x)
@@ -243,17 +171,17 @@ func TestReasons_One(t *testing.T) {
 	settled(t, item.Done())
 	want(0, "[]")
 	settled(t, mustGet(t, q).Done())
-	q = newQueue(t, Options[string]{AddedWhileHeld: func(string, uint64, How) {}})
+	q = newQueue(t, Options[string]{})
 
 	q.Add("a")
 	item = mustGet(t, q)
 	q.AddWith("a", x) // a reason of the next delivery alone
 	want(1, "[x+0]")
-	if r := item.Reasons(); len(r) != 1 || r[0].Source != "queue" || r[0].Event != EventAdded {
+	if r := reasonsOf(item); len(r) != 1 || r[0].Source != "queue" || r[0].Event != EventAdded {
 		t.Errorf("reasons of a delivery without any: %v", r)
 	}
-	settled(t, item.Withdraw(1))
 	settled(t, item.Done())
+	settled(t, mustGet(t, q).Done())
 	want(0, "[]")
 
 	for what, end := range map[string]func(Item[string]) string{
@@ -262,12 +190,12 @@ func TestReasons_One(t *testing.T) {
 		"later":   func(i Item[string]) string { q.AddWith("a", How{After: time.Hour}); _ = i.Release(); return "[x+0]" },
 		"park":    func(i Item[string]) string { _ = i.Park("", 0); return "[x+0]" },
 		"woken":   func(i Item[string]) string { q.Wake("a"); _ = i.Park("", 0); return "[x+0 Woken+0]" },
-		"retry":   func(i Item[string]) string { _, _ = i.RetryNotBefore(nil, time.Hour); return "[]" },
+		"retry":   func(i Item[string]) string { _, _ = i.RetryWith(nil, Again{NotBefore: time.Hour}); return "[]" },
 		"after":   func(i Item[string]) string { _ = i.After(0); return "[After+0]" },
 	} {
 		q.AddWith("a", x)
 		item := mustGet(t, q)
-		if got := fmt.Sprint(texts(item.Reasons())); got != "[x+0]" {
+		if got := fmt.Sprint(texts(reasonsOf(item))); got != "[x+0]" {
 			t.Errorf("%s: delivered for %s", what, got)
 		}
 		want(1, end(item))

@@ -31,7 +31,7 @@ func TestW11_Snapshot(t *testing.T) {
 		if a.Key != "a1" || a.Tenant != "a" || a.State != Ready || a.Class != Normal || a.Reasons[0].Event != "Tick" || !a.Since.Equal(s.At) {
 			t.Errorf("a1 is %+v", a)
 		}
-		if b.Attempts != 1 || b.Reasons[0].Event != EventRetry || !b.Since.Equal(q.start.Add(5*time.Millisecond)) {
+		if b.Attempts != 1 || b.Reasons[0].Event != EventRetry || !b.Since.Equal(q.core.start.Add(5*time.Millisecond)) {
 			t.Errorf("b1 is %+v", b)
 		}
 		if k, ok := q.Look("a1"); !ok || fmt.Sprint(k) != fmt.Sprint(a) {
@@ -70,7 +70,7 @@ func TestW11_SnapshotIsOneMoment(t *testing.T) {
 				}
 				item, _ := q.Get(ctx)
 				if item.Attempt()%2 == 1 {
-					_, _ = item.RetryNotBefore(nil, time.Nanosecond)
+					_, _ = item.RetryWith(nil, Again{NotBefore: time.Nanosecond})
 				} else {
 					q.Add(item.Key())
 					_ = item.Done()

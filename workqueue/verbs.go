@@ -3,100 +3,322 @@
 
 package workqueue
 
-import "hash/maphash"
+import (
+	"cmp"
 
-// Wake ends a Park: the key is ready. A key that is held will not be parked by its Park to come. It tells whether the
-// key was one or the other; others are left alone.
-func (q *Queue[K]) Wake(key K) bool {
-	w := who[K]{key: key}
-	if !q.identify(&w) {
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// merges reports whether an add of an entry, without a reason, changes nothing: it is ready, in no
+// lower class (W2).
+func (c *core[K]) merges(i uint32, class uint8) bool {
+	if i == 0 {
 		return false
 	}
-	q.mu.Lock()
-	defer q.unlock()
-	return q.core.wake(&w, q.now())
+	e := c.entries.at(i)
+	return e.state == Ready && e.class >= class && !c.shut
 }
 
-// Pause keeps a key from being delivered until Resume, whether the queue knows it yet or not. Adds and due times
-// meanwhile are remembered. One that is held stays so until it is settled. After ShutDown it has no effect.
-func (q *Queue[K]) Pause(key K) {
-	if w := (who[K]{key: key}); q.prepare(&w) {
-		q.mu.Lock()
-		defer q.unlock()
-		q.core.pause(&w, q.now())
+// add adds a key at once: it is delivered once more (W2, W3).
+func (c *core[K]) add(w *who[K], class uint8, r *Reason) {
+	if c.shut {
+		c.drop(dropLate)
+		return
+	}
+	c.promote()
+	i, e := c.enter(w)
+	c.record(i, e, r)
+	switch {
+	case e.state == Held && (c.asks || c.minInterval > 0):
+		if c.asks {
+			c.keepAdd(i, r)
+		}
+		e.flags |= flagAdded
+		e.coming = urgentMost(e.coming, class)
+		c.debounce(i, e)
+	case c.minInterval > 0 && (e.state == Idle || e.state == Waiting):
+		e.coming = urgentMost(e.coming, class)
+		c.debounce(i, e)
+		if e.state == Idle {
+			c.turn(e, Waiting)
+		}
+	default:
+		c.owe(i, e, class)
 	}
 }
 
-// Resume ends a Pause. The key is ready if it was when it was paused or has been added or become due since.
-func (q *Queue[K]) Resume(key K) {
-	if w := (who[K]{key: key}); q.identify(&w) {
-		q.mu.Lock()
-		defer q.unlock()
-		q.core.resume(&w, q.now())
+// mostAsked is how many adds of a held key Own is asked about, at most.
+const mostAsked = 10_000
+
+// keepAdd remembers an immediate add of a held key, for Own.
+func (c *core[K]) keepAdd(i uint32, r *Reason) {
+	adds := c.adds[i]
+	if n := len(adds); n > mostAsked || n > 0 && adds[n-1].equals(r) {
+		return
+	}
+	c.adds[i] = append(adds, *r)
+}
+
+// debounce puts off the delivery that an add asks for by MinInterval, within MaxWait.
+func (c *core[K]) debounce(i uint32, e *entry[K]) {
+	if c.minInterval == 0 {
+		return
+	}
+	x := c.ext(i, e)
+	if x.latest == never {
+		x.latest = after(c.now(), c.maxWait)
+	}
+	x.calm = min(after(c.now(), c.minInterval), x.latest)
+	c.setDue(e, x)
+}
+
+// addAfter gives a key a due time from outside; of several the earliest wins (W4).
+func (c *core[K]) addAfter(w *who[K], class uint8, r *Reason, delay int64) {
+	if c.shut {
+		c.drop(dropLate)
+		return
+	}
+	i, e := c.enter(w)
+	x := c.ext(i, e)
+	if x.outside == never {
+		x.outsideClass = noClass
+	}
+	x.outsideClass = urgentMost(x.outsideClass, class)
+	x.outside = min(x.outside, after(c.now(), delay))
+	if !c.notes.off && !r.empty() && !c.notes.repeats(x.later.newest, r) {
+		c.notes.add(&x.later, r, c.now())
+	}
+	c.setDue(e, x)
+	if e.state == Idle {
+		c.turn(e, Waiting)
 	}
 }
 
-// PauseAll stops all deliveries until ResumeAll: Get waits. Keys go on becoming ready, and Len counts them as such.
-// If the queue is shut down meanwhile, they are dropped, like keys that are paused. After ShutDown it has no effect.
-func (q *Queue[K]) PauseAll() { q.pauseAll(true) }
+// after returns now+d, but before never.
+func after(now, d int64) int64 { return now + min(d, never-1-now) }
 
-// ResumeAll ends PauseAll. Keys that were paused one by one stay paused. After ShutDown it has no effect.
-func (q *Queue[K]) ResumeAll() { q.pauseAll(false) }
-
-// AllPaused tells whether PauseAll holds.
-func (q *Queue[K]) AllPaused() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.core.pausedAll
+// inBackoff returns the number of the delivery after which a key waits in backoff, be it paused meanwhile.
+func (c *core[K]) inBackoff(w *who[K]) (uint64, bool) {
+	i := c.find(w.key, w.hash)
+	if i == 0 {
+		return 0, false
+	}
+	e := c.entries.at(i)
+	return e.delivery, e.is(flagBackoff) && (e.state == Waiting || e.state == Paused && !e.is(flagOwed))
 }
 
-func (q *Queue[K]) pauseAll(to bool) {
-	q.mu.Lock()
-	defer q.unlock()
-	if !q.core.shut {
-		q.core.pausedAll = to
-		q.core.fresh = q.core.counts[Ready]
+// fail counts one more failure of a key, which need not be held, and returns how many it has now,
+// and the lane for a retry.
+func (c *core[K]) fail(w *who[K]) (n int, lane uint8) {
+	if c.shut {
+		c.drop(dropLate)
+		return 0, c.normal
+	}
+	i, e := c.enter(w)
+	x := c.ext(i, e)
+	x.attempts = more(x.attempts)
+	lane = c.normal
+	if e.state == Held {
+		lane = e.class
+	}
+	return int(x.attempts), c.returning(lane)
+}
+
+// more returns n+1, or n if there is no such number.
+func more(n uint32) uint32 { return n + min(1, ^n) }
+
+// clear forgets the failures of a key.
+func (c *core[K]) clear(w *who[K]) {
+	i := c.find(w.key, w.hash)
+	if i == 0 {
+		return
+	}
+	e := c.entries.at(i)
+	if x := c.extra(e); x != nil {
+		x.attempts = 0
+	}
+	if e.state == Idle {
+		c.forget(i, e)
 	}
 }
 
-// RequeueNow makes a key ready whatever it waits for (a delay, a backoff, MinInterval, a Park), in the class of
-// Interactive. One that is held is delivered once more at once after it is settled, however it is settled; that
-// cannot be withdrawn. A paused key stays paused and is ready when it is resumed. The number of its failures stays.
-func (q *Queue[K]) RequeueNow(key K) {
-	q.RequeueNowFor(key, Reason{Source: sourceQueue, Event: EventRequeueNow})
+// wake ends a Park; a key that is held is not parked by the Park to come.
+func (c *core[K]) wake(w *who[K]) bool {
+	i := c.find(w.key, w.hash)
+	if i == 0 {
+		return false
+	}
+	e := c.entries.at(i)
+	switch e.state {
+	case Parked:
+		c.record(i, e, &Reason{Source: sourceQueue, Event: EventWoken})
+		c.ready(i, e, e.class)
+		return true
+	case Held:
+		e.flags |= flagWoken
+		return true
+	}
+	return false
 }
 
-// RequeueNowFor is RequeueNow for a reason of the host. The zero Reason is not recorded.
-func (q *Queue[K]) RequeueNowFor(key K, why Reason) {
-	if w := (who[K]{key: key}); q.prepare(&w) {
-		q.mu.Lock()
-		defer q.unlock()
-		q.core.requeue(&w, reasonIn(&why), q.now())
+// requeue makes a key ready whatever it waits for; one that is held is delivered once more.
+func (c *core[K]) requeue(w *who[K], r *Reason) {
+	if c.shut {
+		c.drop(dropLate)
+		return
+	}
+	c.promote()
+	i, e := c.enter(w)
+	c.record(i, e, r)
+	if e.state == Parked {
+		c.ready(i, e, urgentMost(e.class, c.urgent))
+		return
+	}
+	c.owe(i, e, c.urgent)
+	if e.state == Held {
+		e.flags |= flagWoken
 	}
 }
 
-// Forget forgets a key's failures, so that its next backoff is the first again. It changes nothing else.
-func (q *Queue[K]) Forget(key K) {
-	i := q.lockEntry(key)
-	if i != 0 {
-		q.core.clear(i)
+// pause keeps a key from being delivered until it is resumed; what it is owed meanwhile is kept.
+func (c *core[K]) pause(w *who[K]) {
+	if c.shut {
+		return
 	}
-	q.unlock()
+	c.promote()
+	_, e := c.enter(w)
+	e.flags |= flagPaused
+	switch e.state {
+	case Ready:
+		c.pull(e)
+		e.coming = e.class
+		e.flags |= flagOwed
+		c.turn(e, Paused)
+	case Idle, Waiting:
+		c.turn(e, Paused)
+	}
 }
 
-// lockEntry locks, and returns a key's entry, or 0. The key that was taken last is found without a
-// hash.
-func (q *Queue[K]) lockEntry(key K) uint32 {
-	if q.unsure && !sound(key) {
-		q.mu.Lock()
-		q.core.drop(dropUnequal)
-		return 0
+func (c *core[K]) resume(w *who[K]) {
+	c.promote()
+	i := c.find(w.key, w.hash)
+	if i == 0 {
+		return
 	}
-	q.mu.Lock()
-	if i := q.core.last; q.core.entries.has(i) {
-		if e := q.core.entries.at(i); e.is(flagUsed) && e.key == key {
-			return i
+	e := c.entries.at(i)
+	e.flags &^= flagPaused
+	switch {
+	case e.state != Paused:
+	case e.is(flagOwed):
+		c.ready(i, e, e.coming)
+	default:
+		c.rest(i, e)
+	}
+}
+
+// verdict is how a held key is settled.
+type verdict struct {
+	outcome hook.QueueOutcome
+	delay   int64  // Retry, After: how long to wait; Park: how long at most, zero without bound
+	why     string // Park: the reason; Retry: the Event of the next delivery, if not EventRetry
+	keep    bool   // Done: do not forget the failures (client-go's Done does not)
+}
+
+// settle ends a delivery.
+func (c *core[K]) settle(i uint32, e *entry[K], v verdict) {
+	c.promote()
+	if c.observed {
+		c.heldSince -= e.since
+		c.unlink(&c.held, e)
+	}
+	delete(c.adds, i)
+	if v.outcome == hook.QueuePark || v.outcome == hook.QueueRelease {
+		c.giveBack(i, e, v)
+		return
+	}
+	timed := v.outcome == hook.QueueRetry || v.outcome == hook.QueueAfter
+	x := c.extra(e)
+	owed := e.is(flagOwed) || e.is(flagAdded) && (x == nil || x.calm == never)
+	if timed {
+		e.coming = urgentMost(e.coming, c.returning(e.class))
+	}
+	if e.is(flagOnly) {
+		c.dropExtra(e)
+	}
+	if timed || e.extra != 0 {
+		x = c.ext(i, e)
+		c.notes.clear(&x.taken)
+		switch {
+		case v.outcome == hook.QueueRetry:
+			x.attempts = more(x.attempts)
+		case !v.keep:
+			x.attempts = 0
 		}
 	}
-	return q.core.find(key, uint32(maphash.Comparable(q.seed, key)))
+	e.flags &^= flagWoken | flagBackoff | flagAdded
+	switch {
+	case owed:
+		c.ready(i, e, e.coming)
+	case timed && v.delay <= 0:
+		c.record(i, e, &Reason{Source: sourceQueue, Event: cmp.Or(v.why, string(v.outcome))})
+		c.ready(i, e, e.coming)
+	case timed:
+		x.own, x.why = after(c.now(), v.delay), v.why
+		c.setDue(e, x)
+		if v.outcome == hook.QueueRetry {
+			e.flags |= flagBackoff
+		}
+		fallthrough
+	default:
+		c.rest(i, e)
+	}
+}
+
+// giveBack settles a delivery that did not come to anything: its reasons, class and attempts stay.
+func (c *core[K]) giveBack(i uint32, e *entry[K], v verdict) {
+	class := urgentMost(e.class, e.coming)
+	if v.outcome == hook.QueuePark {
+		c.ext(i, e) // while its only reason is one of the present delivery
+	}
+	if x := c.extra(e); x != nil {
+		taken := x.taken
+		x.taken = noteList{}
+		c.notes.move(&taken, &x.pending)
+		x.pending = taken
+	}
+	switch {
+	case c.shut:
+		why := dropWaiting
+		if v.outcome == hook.QueuePark {
+			why = dropParked
+		}
+		c.dropAtEnd(i, e, why)
+	case v.outcome == hook.QueuePark && !e.is(flagWoken):
+		e.class, e.coming = class, noClass
+		e.flags &^= flagOwed | flagAdded
+		x := c.ext(i, e)
+		x.why = v.why
+		x.calm, x.latest = never, never
+		if v.delay > 0 {
+			x.own = after(c.now(), v.delay)
+		}
+		c.setDue(e, x)
+		c.turn(e, Parked)
+	default:
+		if v.outcome == hook.QueuePark {
+			c.record(i, e, &Reason{Source: sourceQueue, Event: EventWoken})
+		}
+		c.ready(i, e, class)
+	}
+}
+
+// disown takes back the immediate adds of a held key that is owed nothing else (W3).
+func (c *core[K]) disown(e *entry[K]) {
+	e.flags &^= flagAdded
+	e.coming = noClass
+	if x := c.extra(e); x != nil {
+		c.notes.clear(&x.pending)
+		x.calm, x.latest = never, never
+		c.setDue(e, x)
+	}
 }

@@ -39,14 +39,14 @@ func TestPark(t *testing.T) {
 			t.Error("Wake does not know who is parked")
 		}
 		item := mustGet(t, q)
-		if item.Class() != Interactive || item.Attempt() != 2 || fmt.Sprint(events(item.Reasons())) != "[Create Update Woken]" {
-			t.Errorf("woken with class %v, attempt %d, reasons %v", item.Class(), item.Attempt(), events(item.Reasons()))
+		if item.Class() != Interactive || item.Attempt() != 2 || fmt.Sprint(events(reasonsOf(item))) != "[Create Update Woken]" {
+			t.Errorf("woken with class %v, attempt %d, reasons %v", item.Class(), item.Attempt(), events(reasonsOf(item)))
 		}
 
 		start := time.Now()
 		settled(t, item.Park("again", time.Minute)) // bounded
 		item, _ = q.Get(ctx)
-		if r := item.Reasons(); time.Since(start) != time.Minute || r[len(r)-1].Event != EventParkExpired {
+		if r := reasonsOf(item); time.Since(start) != time.Minute || r[len(r)-1].Event != EventParkExpired {
 			t.Errorf("after %v: %v", time.Since(start), r)
 		}
 		if !q.Wake("a") {
@@ -65,8 +65,8 @@ func TestRelease(t *testing.T) {
 	settled(t, mustGet(t, q).Release())
 	settled(t, mustGet(t, q).Done()) // b: a is at the end
 	item := mustGet(t, q)
-	if item.Attempt() != 1 || fmt.Sprint(events(item.Reasons())) != "[Update]" {
-		t.Errorf("attempt %d, reasons %v", item.Attempt(), item.Reasons())
+	if item.Attempt() != 1 || fmt.Sprint(events(reasonsOf(item))) != "[Update]" {
+		t.Errorf("attempt %d, reasons %v", item.Attempt(), reasonsOf(item))
 	}
 	q.ShutDown()
 	settled(t, item.Release())
@@ -120,7 +120,7 @@ func TestPauseAll(t *testing.T) {
 				got <- item.Key()
 			}()
 		}
-		if q.AllPaused() {
+		if q.Len().AllPaused {
 			t.Error("paused before PauseAll")
 		}
 		q.PauseAll()
@@ -129,7 +129,7 @@ func TestPauseAll(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		wantLen(t, q, Len{Ready: 3})
-		if _, ok := q.TryGet(); ok || len(got) != 0 || !q.Snapshot().Paused || !q.AllPaused() {
+		if _, ok := q.TryGet(); ok || len(got) != 0 || !q.Snapshot().Paused || !q.Len().AllPaused {
 			t.Errorf("%d deliveries while all is paused", len(got))
 		}
 		q.ResumeAll()
@@ -159,7 +159,7 @@ func TestRequeueNow(t *testing.T) {
 		q := newQueue(t, Options[string]{Classes: ThreeClasses(), MinInterval: time.Minute})
 		now := func(key string) Item[string] {
 			t.Helper()
-			q.RequeueNow(key)
+			q.RequeueNow(key, Reason{})
 			item := mustGet(t, q)
 			if item.Key() != key || item.Class() != Interactive {
 				t.Errorf("got %v in class %v", item.Key(), item.Class())
@@ -167,7 +167,7 @@ func TestRequeueNow(t *testing.T) {
 			return item
 		}
 		item := now("unknown")
-		_, err := item.RetryNotBefore(nil, time.Hour)
+		_, err := item.RetryWith(nil, Again{NotBefore: time.Hour})
 		settled(t, err)
 		item = now("unknown")
 		if item.Attempt() != 2 {
@@ -175,10 +175,7 @@ func TestRequeueNow(t *testing.T) {
 		}
 		settled(t, item.Park("", 0))
 		item = now("unknown")
-		q.RequeueNow("unknown") // held: once more, however it is settled
-		if item.Withdraw(1) == nil {
-			t.Error("RequeueNow could be withdrawn")
-		}
+		q.RequeueNow("unknown", Reason{}) // held: once more, however it is settled
 		settled(t, item.Park("", 0))
 		item = mustGet(t, q)
 		settled(t, item.Done())
@@ -186,7 +183,7 @@ func TestRequeueNow(t *testing.T) {
 		wantLen(t, q, Len{Waiting: 1})
 		settled(t, now("debounced").Done())
 		q.Pause("paused")
-		q.RequeueNow("paused")
+		q.RequeueNow("paused", Reason{})
 		wantLen(t, q, Len{Paused: 1})
 		q.Resume("paused")
 		settled(t, mustGet(t, q).Done())
@@ -249,23 +246,23 @@ func TestReasons(t *testing.T) {
 			}
 			q.Add("a") // no reason
 			item := mustGet(t, q)
-			got := item.Reasons()
-			if fmt.Sprint(events(got)) != test.want || item.ReasonsDropped() != test.dropped {
-				t.Errorf("keep %d: %v, %d dropped, want %s, %d", test.keep, events(got), item.ReasonsDropped(), test.want, test.dropped)
+			got, dropped := item.Reasons()
+			if fmt.Sprint(events(got)) != test.want || dropped != test.dropped {
+				t.Errorf("keep %d: %v, %d dropped, want %s, %d", test.keep, events(got), dropped, test.want, test.dropped)
 			}
-			if test.keep >= 0 && !got[0].At.Equal(q.start) {
-				t.Errorf("first reason is of %v, want %v", got[0].At, q.start)
+			if test.keep >= 0 && !got[0].At.Equal(q.core.start) {
+				t.Errorf("first reason is of %v, want %v", got[0].At, q.core.start)
 			}
-			newest := q.start.Add(time.Duration(test.adds-1) * time.Second)
+			newest := q.core.start.Add(time.Duration(test.adds-1) * time.Second)
 			if test.keep >= 0 && !got[len(got)-1].At.Equal(newest) {
 				t.Errorf("newest reason is of %v, want %v", got[len(got)-1].At, newest)
 			}
 			q.AddWith("a", How{Reason: Reason{Event: "next"}, After: time.Second})
-			if fmt.Sprint(events(item.Reasons())) != test.want {
-				t.Errorf("reasons have changed: %v", item.Reasons())
+			if fmt.Sprint(events(reasonsOf(item))) != test.want {
+				t.Errorf("reasons have changed: %v", reasonsOf(item))
 			}
 			settled(t, item.Done())
-			if item.Reasons() != nil {
+			if reasonsOf(item) != nil {
 				t.Error("a settled item has reasons")
 			}
 		}
@@ -311,7 +308,7 @@ func TestReasonOfDelay(t *testing.T) {
 		q.AddWith("a", How{Reason: Reason{Event: "now"}})
 		for _, want := range []string{"[now]", "[later]"} {
 			item, _ := q.Get(ctx)
-			if got := fmt.Sprint(events(item.Reasons())); got != want {
+			if got := fmt.Sprint(events(reasonsOf(item))); got != want {
 				t.Errorf("reasons are %s, want %s", got, want)
 			}
 			settled(t, item.Done())
@@ -319,16 +316,16 @@ func TestReasonOfDelay(t *testing.T) {
 	})
 }
 
-func TestSkipInBackoff(t *testing.T) {
+func TestOwn_InBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q *Queue[string]
-		own := func(key string, delivery uint64, how How) bool {
-			if q.Len().Total() == 0 { // it may use the queue
+		own := func(key string, delivery uint64, r Reason) bool {
+			if total(q) == 0 { // it may use the queue
 				t.Error("called for a key that is not there")
 			}
-			return how.Reason.Source == "own"
+			return r.Source == "own"
 		}
-		q = newQueue(t, Options[string]{SkipInBackoff: own, Backoff: Exponential{Base: time.Hour}})
+		q = newQueue(t, Options[string]{Own: own, Backoff: Exponential{Base: time.Hour}})
 		q.AddWith("a", How{Reason: Reason{Source: "own"}}) // not in backoff
 		_, err := mustGet(t, q).Retry(nil)
 		settled(t, err)
@@ -340,22 +337,22 @@ func TestSkipInBackoff(t *testing.T) {
 	})
 }
 
-// TestSkipInBackoffAsksAgain: the key was delivered again while the question was being answered.
-func TestSkipInBackoffAsksAgain(t *testing.T) {
+// TestOwn_AsksAgain: the key was delivered again while the question was being answered.
+func TestOwn_AsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q *Queue[string]
 		var asked []uint64
-		q = newQueue(t, Options[string]{SkipInBackoff: func(_ string, delivery uint64, _ How) bool {
+		q = newQueue(t, Options[string]{Own: func(_ string, delivery uint64, _ Reason) bool {
 			asked = append(asked, delivery)
 			if len(asked) == 1 {
-				q.RequeueNow("a")
-				_, err := mustGet(t, q).RetryNotBefore(nil, time.Hour)
+				q.RequeueNow("a", Reason{})
+				_, err := mustGet(t, q).RetryWith(nil, Again{NotBefore: time.Hour})
 				settled(t, err)
 			}
 			return delivery == 1 // of the first one it would be the key's own doing
 		}})
 		q.Add("a")
-		_, err := mustGet(t, q).RetryNotBefore(nil, time.Hour)
+		_, err := mustGet(t, q).RetryWith(nil, Again{NotBefore: time.Hour})
 		settled(t, err)
 		q.Add("a")
 		wantLen(t, q, Len{Ready: 1})

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// waiter is one goroutine that waits in Get. Whoever takes it out of the list to wake it sends it one token.
+// waiter is one goroutine that waits in Get. It gets one token when it is taken out of the list to be woken.
 type waiter struct {
 	token      chan struct{} // has room for one
 	prev, next *waiter
@@ -19,7 +19,9 @@ type waiter struct {
 type waiters struct {
 	head  *waiter
 	n     int
-	spare *waiter // linked by next
+	spare *waiter     // linked by next
+	timer *time.Timer // wakes one waiter when the next key is due
+	armed int64       // what timer is set to, or never
 }
 
 func (l *waiters) join() *waiter {
@@ -73,75 +75,60 @@ func wake(w *waiter) {
 	}
 }
 
-// wait waits for the token, the end of ctx, or the time when the next key is due. It tells whether it has the token.
-func (q *Queue[K]) wait(ctx context.Context, w *waiter) (woken bool) {
+// wait waits for the token, the end of ctx, or the time when the next key is due. It reports whether it has the token.
+func (l *waiters) wait(ctx context.Context, w *waiter) (woken bool) {
 	select {
 	case <-w.token:
 		return true
 	case <-ctx.Done():
-	case <-q.timer.C:
+	case <-l.timer.C:
 	}
 	return false
 }
 
-// leftLocked takes w out of the list.
-func (q *Queue[K]) leftLocked(w *waiter, woken bool) {
-	q.armed = never // the timer may have fired: set it anew
+// left takes w out of the list.
+func (l *waiters) left(w *waiter, woken bool) {
+	l.armed = never // the timer may have fired: set it again
 	switch {
 	case w.listed:
-		q.waiters.remove(w)
+		l.remove(w)
 	case !woken:
 		return // its token is still to come: leave it to the garbage collector
 	}
-	w.next = q.waiters.spare
-	q.waiters.spare = w
+	w.next = l.spare
+	l.spare = w
 }
 
-// unlock ends every use of the core: it wakes as many waiters as keys have become ready, sets the timer if anybody
-// waits, unlocks, and reports what has happened.
-func (q *Queue[K]) unlock() {
-	if q.waiters.n == 0 && q.watch == nil && !q.core.news {
-		q.core.fresh = 0
-		q.mu.Unlock()
+// arm sets the timer, if anything waits, to when the next key is due.
+func (l *waiters) arm(c *clock, next int64) {
+	if l.n == 0 || next == l.armed {
 		return
 	}
-	var wakes *waiter
-	if q.waiters.n > 0 {
-		wakes = q.waiters.pop(q.wakesLocked())
-		if next := q.core.due.next(); q.waiters.n > 0 && next != q.armed {
-			q.armed = next
-			q.timer.Stop()
-			if next != never {
-				q.timer.Reset(time.Duration(next - q.now()))
-			}
-		}
-	}
-	q.core.fresh = 0
-	var come watch
-	if q.watch != nil {
-		come = q.lookLocked()
-	}
-	had := q.core.news
-	var n news
-	if had {
-		n = q.newsLocked()
-	}
-	q.mu.Unlock()
-
-	wake(wakes)
-	come.tell()
-	if had {
-		q.tell(&n)
+	l.armed = next
+	l.timer.Stop()
+	if next != never {
+		l.timer.Reset(time.Duration(next - c.now()))
 	}
 }
 
-// wakesLocked is how many waiters have something to do.
-func (q *Queue[K]) wakesLocked() int {
-	switch {
-	case q.core.shut:
-		return q.waiters.n
-	case q.core.pausedAll:
-		return 0
+// watch is what is waited for besides keys.
+type watch struct {
+	drained chan struct{} // closed when the queue is drained; nil if that is not waited for
+	lull    *lull         // nil if none is waited for
+}
+
+// lull is a moment at which nothing is under way.
+type lull struct {
+	come       chan struct{} // closed then, when deliveries is set
+	deliveries uint64
+}
+
+// tell ends the waits. It is called without the lock.
+func (w watch) tell() {
+	if w.drained != nil {
+		close(w.drained)
 	}
-	return min(q.core.fresh, q.core.counts[Ready])
+	if w.lull != nil {
+		close(w.lull.come)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -464,10 +465,8 @@ var _ = Describe("A key that has written and failed (C7)", func() {
 		w := newOwnWrites(ctx)
 		d := w.deployment("key")
 		h := cache.For[*appsv1.Deployment](w.cache)
-		heard := make(chan string, 100) // the versions that it was made due for while it ran
 		c := w.controller(controller.Options{}, workqueue.Options[types.NamespacedName]{
-			Backoff:        workqueue.Exponential{Base: time.Hour, Max: time.Hour},
-			AddedWhileHeld: func(_ types.NamespacedName, _ uint64, how workqueue.How) { heard <- how.Reason.ResourceVersion },
+			Backoff: workqueue.Exponential{Base: time.Hour, Max: time.Hour},
 		})
 		c.Watch(source.Kind(h, handler.Self()))
 		var frozen *fault.Fault
@@ -477,12 +476,11 @@ var _ = Describe("A key that has written and failed (C7)", func() {
 			}
 			d.Status.ObservedGeneration = 1
 			written, err := client.For[*appsv1.Deployment](w.client).UpdateStatus(ctx, d)
-			for version := ""; early && err == nil && version != written.ResourceVersion; {
-				select {
-				case version = <-heard:
-				case <-ctx.Done():
-					err = ctx.Err()
-				}
+			if early && err == nil { // wait until the key was added for it
+				Eventually(ctx, func() bool {
+					s, _ := c.Queue().Look(w.key)
+					return slices.ContainsFunc(s.Reasons, func(r workqueue.Reason) bool { return r.ResourceVersion == written.ResourceVersion })
+				}).Should(BeTrue())
 			}
 			return errors.Join(errors.New("it fails"), err)
 		}, func(context.Context) error { return nil })

@@ -1,0 +1,355 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"strconv"
+	"time"
+)
+
+// State is where a key is.
+type State uint8
+
+// The states of a key.
+const (
+	Idle    State = iota // known only for its failures, see Interface
+	Waiting              // due later, or not added again for MinInterval
+	Ready                // to be taken
+	Held                 // taken and not yet settled
+	Parked               // settled with Park, to be woken
+	Paused               // not to be delivered until it is resumed
+
+	numStates = iota
+)
+
+var stateNames = [numStates]string{"idle", "waiting", "ready", "held", "parked", "paused"}
+
+// String returns the state's name in lower case.
+func (s State) String() string {
+	if s < numStates {
+		return stateNames[s]
+	}
+	return "state " + strconv.Itoa(int(s))
+}
+
+// MarshalText returns String.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Flags of an entry.
+const (
+	flagUsed    = 1 << iota // not a free place
+	flagOwed                // held or paused: owed a delivery, whatever Own reports
+	flagPaused              // Pause was called
+	flagWoken               // held: Wake was called, so that Park does not park
+	flagBackoff             // waiting after Retry
+	flagOnly                // instead of an extra, it has one note: see extra
+	flagAdded               // held: added since, which MinInterval may put off and Own may take back
+)
+
+const noClass = 0xff
+
+// entry is what is known of one key.
+type entry[K comparable] struct {
+	key        K
+	delivery   uint64 // the number of its last delivery; of the present one while it is held
+	since      int64  // since when it is in its state
+	hash       uint32
+	prev, next uint32 // in its flow, or among the held
+	tenant     uint32
+	extra      uint32 // or, with flagOnly, a note
+	state      State
+	class      uint8 // ready, held, parked: its lane
+	coming     uint8 // others: the lane it will have when it becomes ready, or noClass
+	flags      uint8
+}
+
+func (e *entry[K]) is(flag uint8) bool { return e.flags&flag != 0 }
+
+// list is a list of entries, oldest first.
+type list struct{ head, tail uint32 }
+
+// extra is what only some entries have. Most queued entries have only one reason. Such an entry has
+// the index of that note instead of an extra (flagOnly), which saves 112 bytes a key: while it is
+// held, the note is of the present delivery, else of the next.
+type extra struct {
+	entry    uint32
+	attempts uint32 // failures in a row
+	outside  int64  // due time set from outside (W4), or never
+	own      int64  // due time set by the key's own settle (W4), or never
+	calm     int64  // MinInterval: when the adds so far make it ready, or never
+	latest   int64  // MinInterval: calm is not put off beyond this
+
+	why          string   // parked: why; in backoff: the Event of the delivery after it, if not EventRetry
+	taken        noteList // of the delivery that holds the key
+	pending      noteList // of the next delivery
+	later        noteList // of the delivery at outside
+	outsideClass uint8
+}
+
+func (x *extra) due() int64 { return min(x.outside, x.own, x.calm) }
+
+// who is a key with what the Queue has worked out for it.
+type who[K comparable] struct {
+	key    K
+	hash   uint32
+	tenant string
+	weight float64
+}
+
+// clock is the time of one use of the queue, in nanoseconds since start. It is read when it is first
+// asked for: reading takes as long as adding a key.
+type clock struct {
+	start time.Time
+	at    int64 // 0: not read yet
+}
+
+func (c *clock) now() int64 {
+	if c.at == 0 {
+		c.at = int64(time.Since(c.start))
+	}
+	return c.at
+}
+
+func (c *clock) time(at int64) time.Time { return c.start.Add(time.Duration(at)) }
+
+// store has what is known of each key, with what links them: it finds an entry by its key, keeps its
+// reasons and due times, and puts it in order. When that happens is the core's business.
+type store[K comparable] struct {
+	clock
+	entries slab[entry[K]]
+	index   table
+	extras  slab[extra]
+	notes   notes
+	due     dueHeap // of extras
+	fair    fair
+	plain   bool // one class and one tenant: flow 0 is the whole order
+	held    list
+	most    int // entries since the queue was last empty, at most
+}
+
+// find returns the index of a key's entry, or 0.
+func (s *store[K]) find(key K, hash uint32) uint32 {
+	if s.index.n == 0 {
+		return 0
+	}
+	for i, mask := s.index.probe(hash); ; i = (i + 1) & mask {
+		v := s.index.slots[i]
+		if v == 0 {
+			return 0
+		}
+		if uint32(v>>32) == hash && s.entries.at(uint32(v)).key == key {
+			return uint32(v)
+		}
+	}
+}
+
+// create makes an idle entry for a key that has none.
+func (s *store[K]) create(w *who[K]) uint32 {
+	i, e := s.entries.take()
+	e.key, e.hash = w.key, w.hash
+	e.coming, e.flags = noClass, flagUsed
+	if !s.plain {
+		e.tenant = s.fair.tenant(w.tenant, w.weight)
+	}
+	s.index.insert(w.hash, i)
+	s.most = max(s.most, s.index.n)
+	return i
+}
+
+// keptEntries is how many entries an empty queue keeps room for, at most: an initial list does not come back.
+const keptEntries = 64 * chunkLen
+
+// remove forgets an entry that is in no list. When the queue is empty, it gives memory back if it has
+// a lot, or lately needed far less than it has.
+func (s *store[K]) remove(i uint32, e *entry[K]) {
+	s.index.remove(e.hash, i)
+	s.dropExtra(e)
+	if !s.plain {
+		s.fair.leave(e.tenant)
+	}
+	s.entries.put(i)
+	if s.index.n > 0 {
+		return
+	}
+	if used := int(s.entries.used); used > keptEntries || 8*s.most < used && used > 8*chunkLen {
+		s.entries.reset()
+		s.extras.reset()
+		s.notes.slab.reset()
+		s.due = dueHeap{}
+		s.index = table{}
+	}
+	s.most = 0
+}
+
+// all calls do with each entry.
+func (s *store[K]) all(do func(i uint32, e *entry[K])) {
+	for i := uint32(1); i < s.entries.used; i++ {
+		if e := s.entries.at(i); e.is(flagUsed) {
+			do(i, e)
+		}
+	}
+}
+
+// heldBy returns the entry that delivery holds (W9).
+func (s *store[K]) heldBy(i uint32, delivery uint64) (*entry[K], bool) {
+	if !s.entries.has(i) {
+		return nil, false
+	}
+	e := s.entries.at(i)
+	return e, e.state == Held && e.delivery == delivery
+}
+
+// flow returns the list of a ready entry.
+func (s *store[K]) flow(e *entry[K]) *list {
+	if s.plain {
+		return &s.fair.flows[0].list
+	}
+	return &s.fair.flows[s.fair.flow(e.tenant, e.class)].list
+}
+
+// push links a ready entry to the end of its flow.
+func (s *store[K]) push(i uint32, e *entry[K]) {
+	s.link(s.flow(e), i, e)
+	if !s.plain {
+		s.fair.joined(e.tenant, e.class)
+	}
+}
+
+// pull unlinks a ready entry from its flow.
+func (s *store[K]) pull(e *entry[K]) {
+	s.unlink(s.flow(e), e)
+	if !s.plain {
+		s.fair.left(e.class)
+	}
+}
+
+func (s *store[K]) link(l *list, i uint32, e *entry[K]) {
+	e.prev, e.next = l.tail, 0
+	if l.tail == 0 {
+		l.head = i
+	} else {
+		s.entries.at(l.tail).next = i
+	}
+	l.tail = i
+}
+
+func (s *store[K]) unlink(l *list, e *entry[K]) {
+	if e.prev == 0 {
+		l.head = e.next
+	} else {
+		s.entries.at(e.prev).next = e.next
+	}
+	if e.next == 0 {
+		l.tail = e.prev
+	} else {
+		s.entries.at(e.next).prev = e.prev
+	}
+	e.prev, e.next = 0, 0
+}
+
+// extra returns the extra of an entry, or nil if it has none.
+func (s *store[K]) extra(e *entry[K]) *extra {
+	if e.extra == 0 || e.is(flagOnly) {
+		return nil
+	}
+	return s.extras.at(e.extra)
+}
+
+// only returns the reason that an entry has instead of an extra, if it does.
+func (s *store[K]) only(e *entry[K]) noteList {
+	if !e.is(flagOnly) {
+		return noteList{}
+	}
+	return noteList{first: e.extra, newest: e.extra, n: 1}
+}
+
+// ext returns the extra of an entry, a new one if need be.
+func (s *store[K]) ext(i uint32, e *entry[K]) *extra {
+	if x := s.extra(e); x != nil {
+		return x
+	}
+	only := s.only(e)
+	e.flags &^= flagOnly
+	var x *extra
+	e.extra, x = s.extras.take()
+	x.entry, x.outside, x.own, x.calm, x.latest = i, never, never, never, never
+	if e.state == Held {
+		x.taken = only
+	} else {
+		x.pending = only
+	}
+	return x
+}
+
+// dropExtra drops what an entry has besides itself.
+func (s *store[K]) dropExtra(e *entry[K]) {
+	if x := s.extra(e); x != nil {
+		s.due.set(e.extra, never)
+		s.notes.clear(&x.taken)
+		s.notes.clear(&x.pending)
+		s.notes.clear(&x.later)
+		s.extras.put(e.extra)
+	} else if e.is(flagOnly) {
+		s.notes.slab.put(e.extra)
+	}
+	e.extra = 0
+	e.flags &^= flagOnly
+}
+
+// setDue tells the heap when the entry is due next.
+func (s *store[K]) setDue(e *entry[K], x *extra) { s.due.set(e.extra, x.due()) }
+
+// attempts returns how often in a row a key has failed.
+func (s *store[K]) attempts(e *entry[K]) uint32 {
+	if x := s.extra(e); x != nil {
+		return x.attempts
+	}
+	return 0
+}
+
+// record records a reason of the key's next delivery. It counts one that repeats the newest.
+func (s *store[K]) record(i uint32, e *entry[K], r *Reason) {
+	if s.notes.off || r.empty() {
+		return
+	}
+	var newest uint32
+	x := s.extra(e)
+	switch {
+	case x != nil:
+		newest = x.pending.newest
+	case e.state != Held:
+		newest = e.extra
+	}
+	switch {
+	case s.notes.repeats(newest, r):
+	case e.extra == 0 && e.state != Held:
+		e.extra = s.notes.single(r, s.now())
+		e.flags |= flagOnly
+	default:
+		s.notes.add(&s.ext(i, e).pending, r, s.now())
+	}
+}
+
+// lists returns the reasons of the present delivery, of the next, and of the one at its due time.
+func (s *store[K]) lists(e *entry[K]) (taken, next, later noteList) {
+	if x := s.extra(e); x != nil {
+		return x.taken, x.pending, x.later
+	}
+	if e.state == Held {
+		return s.only(e), noteList{}, noteList{}
+	}
+	return noteList{}, s.only(e), noteList{}
+}
+
+// delivered returns the reasons of a delivery. One that has none was added without any.
+func (s *store[K]) delivered(taken noteList, queued int64) []Reason {
+	if taken.n > 0 || s.notes.off {
+		return s.notes.copyOf(taken)
+	}
+	r := Reason{Source: sourceQueue, Event: EventAdded}
+	if queued != 0 {
+		r.At = s.time(queued).Round(0)
+	}
+	return []Reason{r}
+}

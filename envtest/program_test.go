@@ -178,7 +178,7 @@ func TestBuildFails(t *testing.T) {
 			[]string{"the disk is full", "GOCACHE", "_pkg_.a"}},
 		"full disk, downloading": {
 			`echo "go: k8s.io/api@v0.36.3: write /m/api.zip: no space left on device" >&2; exit 1`,
-			[]string{"the disk is full (go: k8s.io/api@v0.36.3: write /m/api.zip: no space left on device): ", "GOMODCACHE"}},
+			[]string{"the disk is full (go: k8s.io/api@v0.36.3: write /m/api.zip: no space left on device); ", "GOMODCACHE"}},
 		"no network": {
 			`echo 'go: k8s.io/api@v0.36.3: Get "https://proxy.golang.org/k8s.io/api/@v/v0.36.3.zip": dial tcp: lookup proxy.golang.org: no such host' >&2; exit 1`,
 			[]string{"cannot be downloaded", "GOPROXY", programVariable, "k8s.io/api"}},

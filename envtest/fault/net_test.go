@@ -425,7 +425,7 @@ func TestUpgradeIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != 501 || !strings.Contains(string(body), "does not carry upgraded connections") {
+	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != 501 || !strings.Contains(string(body), "does not support upgraded connections") {
 		t.Errorf("%d %s", answer.StatusCode, body)
 	}
 }

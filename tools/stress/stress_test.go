@@ -101,7 +101,7 @@ func TestStress_BeginsNoRunWhenTheTimeIsUp(t *testing.T) {
 	root := fixture(t, map[string]string{"sound/sound_test.go": "package sound\n\nimport \"testing\"\n\nfunc TestSound(t *testing.T) {}\n"})
 	var out, errs bytes.Buffer
 	status := stress(t.Context(), []string{"-root", root, "-runs", "5", "-race", "0", "-for", "0s"}, &out, &errs)
-	if status != exitOK || !strings.Contains(out.String(), "0 runs, 0 failed, 5 left out for want of time\n") {
+	if status != exitOK || !strings.Contains(out.String(), "0 runs, 0 failed, 5 left out for lack of time\n") {
 		t.Errorf("status %d, %s\n%s", status, &errs, &out)
 	}
 }

@@ -191,7 +191,7 @@ var _ = Describe("kubestyle", func() {
 		first := startProcess(through, short("two")...)
 		Eventually(first.printed).WithContext(ctx).Should(ContainSubstring("Leading"))
 		second := startProcess(cluster.Config(), short("two")...)
-		Eventually(second.printed).WithContext(ctx).Should(ContainSubstring("There is a leader"))
+		Eventually(second.printed).WithContext(ctx).Should(ContainSubstring("Observed a leader"))
 		leader, _ := holder(ctx, "two")
 
 		By("asking the leader to stop while it writes")

@@ -15,9 +15,9 @@
 //
 // # The module
 //
-// It is a separate module because it needs the k8s.io modules of one Kubernetes release and the
-// library needs another one's. It is in no workspace: build it with GOWORK=off. Its go.mod has
-// no replace lines, so this works from anywhere:
+// It is a separate module: it needs the k8s.io modules of one Kubernetes release, and the library
+// another version. It is in no workspace: build it with GOWORK=off. Its go.mod has no replace
+// lines, so this works from anywhere:
 //
 //	go install github.com/setpoint-dev/setpoint/envtest/controlplane@latest
 //

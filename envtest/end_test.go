@@ -62,8 +62,8 @@ func TestKilledParent(t *testing.T) {
 	}
 }
 
-// E5: if the children were killed too, the next start removes their data, but not that of running
-// ones.
+// E5: if the children were killed too, the next start removes their data, and keeps the data of
+// running ones.
 func TestKilledFamily(t *testing.T) {
 	needProgram(t)
 	t.Setenv("TMPDIR", t.TempDir())

@@ -142,7 +142,7 @@ func TestBuildWaitCancelled(t *testing.T) {
 	first, stopFirst := context.WithCancel(t.Context())
 	second, stopSecond := context.WithCancel(t.Context())
 	var done sync.WaitGroup
-	done.Go(func() { // this one builds, for as long as nobody writes to the pipe
+	done.Go(func() { // this one builds until the pipe gets a writer
 		_, err := cachedProgram(first, cache, src, &progressReport{out: &buffer{}})
 		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the build of the control plane was stopped") {
 			t.Errorf("the build: %v", err)

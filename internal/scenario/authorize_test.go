@@ -67,7 +67,7 @@ func newScraping(ctx context.Context, audiences ...string) *scraping {
 		stop()
 		Eventually(ended).Should(Receive(BeNil()))
 	})
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // nobody can verify what is self-signed
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is self-signed
 	DeferCleanup(transport.CloseIdleConnections)
 	s.url, s.web = "https://"+l.Addr().String(), &http.Client{Transport: transport}
 	return s

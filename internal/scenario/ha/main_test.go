@@ -129,7 +129,7 @@ func TestKilledDriver(t *testing.T) {
 	if err := p.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	p.finish() // returns when nobody has its standard error open
+	p.finish() // returns when its standard error is closed everywhere
 }
 
 func TestInterruptedDriver(t *testing.T) {

@@ -584,7 +584,7 @@ func TestWaitEnds(t *testing.T) {
 		w.must(f.WaitHits(w.t.Context(), 1))
 		ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
 		defer cancel()
-		if err := f.WaitHits(ctx, 2); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 of 1 hits") {
+		if err := f.WaitHits(ctx, 2); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "got 1, with 1 hits") {
 			w.t.Errorf("got %v", err)
 		}
 		result := make(chan error)

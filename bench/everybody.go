@@ -11,9 +11,9 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// everybody prints what one add, get and settle costs with what every controller has: classes,
-// tenants and reasons. Metrics are off on both sides. The contestants take turns of 10,000 cycles,
-// so that a busy machine meets all of them.
+// The cost of one add, get and settle with classes, tenants and reasons, as every controller has.
+// Metrics are off on both sides. The contestants take turns of 10,000 cycles, so that other load
+// affects all.
 func everybody(w *tabwriter.Writer, rounds int) {
 	const turns, cycles = 20, 10_000
 	contestants := []struct {

@@ -25,8 +25,8 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 )
 
-// failover is the part that shows how long an operator does not work when its leader is stopped or killed, what its Lease costs, and how
-// long it takes to stop when it has never got to work.
+// failover measures how long an operator does not work when its leader is stopped or killed, what
+// its Lease costs, and how long it takes to stop before it ever worked.
 type failover struct {
 	rounds   int
 	existing int
@@ -37,14 +37,14 @@ type failover struct {
 
 func newFailover() *failover {
 	f := &failover{}
-	flag.IntVar(&f.rounds, "failovers", 20, "failover: how often each operator's leader is stopped, and killed")
-	flag.IntVar(&f.existing, "existing", 10, "failover: how many objects each operator has had before")
+	flag.IntVar(&f.rounds, "failovers", 20, "failover: `number` of stops, and of kills, of each operator's leader")
+	flag.IntVar(&f.existing, "existing", 10, "failover: `number` of objects that each operator has at the start")
 	flag.BoolVar(&f.verbose, "replicalogs", false, "failover: show the replicas' logs")
-	flag.StringVar(&f.parts, "failover", "all", "failover: all, or one of gaps, costs, unsynced")
+	flag.StringVar(&f.parts, "failover", "all", "failover: the `part` to run: all, gaps, costs or unsynced")
 	return f
 }
 
-// arena is a control plane, and the network before it.
+// arena is a control plane and a proxy in front of it.
 type arena struct {
 	direct kubernetes.Interface
 	proxy  *fault.Proxy
@@ -64,7 +64,9 @@ func (f *failover) runIn(ctx context.Context, w *tabwriter.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, cluster.Stop()) }() //nolint:contextcheck // what stops must outlive the context that asked for the start
+	defer func() {
+		err = errors.Join(err, cluster.Stop()) //nolint:contextcheck // stop even if ctx is done
+	}()
 	proxy, err := fault.Start(ctx, cluster.Config(), fault.Options{})
 	if err != nil {
 		return err
@@ -91,12 +93,12 @@ func (f *failover) runIn(ctx context.Context, w *tabwriter.Writer) (err error) {
 	return nil
 }
 
-// end is a way in which a leader ends.
+// end is how a leader ends.
 type end struct {
 	name   string
 	signal syscall.Signal
 	since  string
-	most   time.Duration // of ours
+	most   time.Duration // bound for Setpoint
 }
 
 var ends = []end{
@@ -104,11 +106,11 @@ var ends = []end{
 	{"SIGKILL", syscall.SIGKILL, "the last renewal", leaseSeconds*time.Second + 300*time.Millisecond},
 }
 
-// operators are those with controllers.
+// operators are the contestants with controllers.
 var operators = []string{"setpoint", "controller-runtime"}
 
-// gaps has both operators lose their leaders, each in a namespace of its own for each way to end, all at once: nearly all that there is
-// to do is to wait.
+// gaps makes both operators lose their leaders. Each has a namespace for each kind of end, and all
+// run concurrently: nearly all of the time is waiting.
 func (f *failover) gaps(ctx context.Context, w *tabwriter.Writer, a *arena) error {
 	listening, stopListening := context.WithCancel(ctx)
 	var listener sync.WaitGroup
@@ -147,7 +149,7 @@ func (f *failover) gaps(ctx context.Context, w *tabwriter.Writer, a *arena) erro
 
 func ratioBy(a, b []time.Duration, i, j int) float64 { return a[i].Seconds() / b[j].Seconds() }
 
-// lose has one operator lose its leader again and again, and returns how long each time was.
+// lose makes one operator lose its leader repeatedly, and returns the gaps.
 func (f *failover) lose(ctx context.Context, a *arena, name string, e end) (gaps []time.Duration, err error) {
 	namespace, err := a.new(ctx)
 	if err != nil {
@@ -174,7 +176,7 @@ func (f *failover) lose(ctx context.Context, a *arena, name string, e end) (gaps
 		if err != nil {
 			return gaps, err
 		}
-		time.Sleep(time.Second + rand.N(2*time.Second)) // any moment between two renewals is as good as another
+		time.Sleep(time.Second + rand.N(2*time.Second)) // a random moment between two renewals
 		began := time.Now()
 		if err := leader.cmd.Process.Signal(e.signal); err != nil {
 			return gaps, err

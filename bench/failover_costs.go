@@ -19,7 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 )
 
-// costs counts the requests of a leader and of a standby that have nothing to do.
+// costs counts the requests of an idle leader and an idle standby.
 func (f *failover) costs(ctx context.Context, w *tabwriter.Writer, a *arena) error {
 	const whileIdle = time.Minute
 	names := append([]string{"client-go"}, operators...)
@@ -62,7 +62,7 @@ func (f *failover) cost(ctx context.Context, a *arena, name string, idle time.Du
 	if leader != replicas.replicas[0] {
 		cfgs[0], cfgs[1] = cfgs[1], cfgs[0]
 	}
-	time.Sleep(5 * time.Second) // for what is done once
+	time.Sleep(5 * time.Second) // excludes one-time requests
 	const group = "coordination.k8s.io"
 	var rules []*fault.Fault
 	for _, cfg := range cfgs {
@@ -84,7 +84,7 @@ func (f *failover) cost(ctx context.Context, a *arena, name string, idle time.Du
 	return row + fmt.Sprint(open), nil
 }
 
-// calamity keeps an operator from ever getting its caches synced.
+// calamity keeps an operator's caches from syncing.
 type calamity struct {
 	name    string
 	widgets bool
@@ -104,7 +104,7 @@ var calamities = []calamity{
 		return a.proxy.Up
 	}},
 	{"the kind is forbidden", false, ruleOf(func(m fault.Match) fault.Rule {
-		return fault.Rule{Match: m, Refuse: apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", fmt.Errorf("nobody may"))}
+		return fault.Rule{Match: m, Refuse: apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", fmt.Errorf("forbidden by the benchmark"))}
 	})},
 	{"the kind is not served", true, func(*arena, *rest.Config) func() error { return func() error { return nil } }},
 	{"the watch hangs", false, ruleOf(func(m fault.Match) fault.Rule {
@@ -138,11 +138,11 @@ func (f *failover) unsynced(ctx context.Context, w *tabwriter.Writer, a *arena) 
 // ending is how long a process took to end.
 type ending struct {
 	time   time.Duration
-	killed bool   // it was given no more time
-	how    string // if it had ended before it was asked to
+	killed bool   // after a timeout
+	how    string // set if it had ended before the signal
 }
 
-// String is for the table.
+// String formats the ending for the table.
 func (e ending) String() string {
 	switch {
 	case e.how != "":
@@ -170,7 +170,7 @@ func (f *failover) stopUnsynced(ctx context.Context, a *arena, name string, c ca
 		return took, 0, err
 	}
 	p := replicas.replicas[0]
-	time.Sleep(5 * time.Second) // it has tried, and tried again
+	time.Sleep(5 * time.Second) // time for retries
 	before := cpuOf(p.cmd.Process.Pid)
 	asked := time.Now()
 	const patience = 30 * time.Second // controller-runtime's default for a graceful stop
@@ -185,7 +185,7 @@ func (f *failover) stopUnsynced(ctx context.Context, a *arena, name string, c ca
 	case <-time.After(patience):
 		took.time, took.killed = patience, true
 	}
-	replicas.stop() // also if it has ended
+	replicas.stop() // waits for it, too
 	processor = p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime() - before
 	return took, processor, end()
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// cpuOf is the processor time that a process has used, as Linux has it, in steps of 10 ms; 0 if it has ended.
+// cpuOf returns the processor time of a process in steps of 10 ms (Linux only); 0 if it has ended.
 func cpuOf(pid int) time.Duration {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// noise is how late timers of this process fire: what the machine does to everybody, whoever is measured.
+// noise records how late this process's timers fire, as a measure of the machine's load.
 type noise struct {
 	mu   sync.Mutex // guards late
 	late []lateness // of the last minutes, in order
@@ -20,7 +20,7 @@ type lateness struct {
 	by time.Duration
 }
 
-// listen sets a timer again and again, until ctx is done.
+// listen sets a timer repeatedly, until ctx is done.
 func (n *noise) listen(ctx context.Context) {
 	const every, kept = 5 * time.Millisecond, 20_000
 	for ctx.Err() == nil {
@@ -34,7 +34,7 @@ func (n *noise) listen(ctx context.Context) {
 	}
 }
 
-// before returns the most in the last second before a time.
+// before returns the maximum in the second before t.
 func (n *noise) before(t time.Time) (most time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

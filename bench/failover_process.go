@@ -26,20 +26,20 @@ type fleet struct {
 	verbose    bool
 	started    int
 
-	mu       sync.Mutex // guards what follows, and the state of replicas
+	mu       sync.Mutex // guards the fields below and the state of replicas
 	news     chan struct{}
 	replicas []*replicaProcess
 }
 
-// replicaProcess is one of a fleet.
+// replicaProcess is one replica of a fleet.
 type replicaProcess struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	joined chan struct{}
-	at     time.Time // when it had ended
+	at     time.Time // of its end
 
 	warm, leads, ended bool
-	reconciled         map[string]time.Time // when it first did so, by object
+	reconciled         map[string]time.Time // the first time, by object
 }
 
 func newFleet(contestant, namespace string, cfg ...*rest.Config) *fleet {
@@ -117,7 +117,7 @@ func (f *fleet) newsLocked() {
 	f.news = make(chan struct{})
 }
 
-// wait returns when readyLocked says so.
+// wait returns when readyLocked returns true.
 func (f *fleet) wait(ctx context.Context, what string, readyLocked func() bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, fmt.Errorf("%s: waited 2 minutes for %s", f.contestant, what))
 	defer cancel()
@@ -136,7 +136,7 @@ func (f *fleet) wait(ctx context.Context, what string, readyLocked func() bool) 
 	}
 }
 
-// settle has all replicas run and be warm, and returns the one that leads.
+// settle starts missing replicas, waits until all are warm and one leads, and returns the leader.
 func (f *fleet) settle(ctx context.Context) (leader *replicaProcess, err error) {
 	for i, p := range f.replicas {
 		if p == nil || p.hasEnded(f) {
@@ -165,7 +165,8 @@ func (p *replicaProcess) hasEnded(f *fleet) bool {
 	return p.ended
 }
 
-// next waits until a replica other than the one that led has reconciled an object, and returns when it did.
+// next waits until a replica other than the previous leader has reconciled an object, and returns
+// the time.
 func (f *fleet) next(ctx context.Context, was *replicaProcess, name string) (at time.Time, err error) {
 	err = f.wait(ctx, "another leader to reconcile "+name, func() bool {
 		for _, p := range f.replicas {

@@ -48,25 +48,26 @@ import (
 // asReplica in the environment makes this program a replica of an operator.
 const asReplica = "SETPOINT_BENCH_REPLICA"
 
-// The Lease of all. 15 s, 10 s and 2 s are everybody's defaults.
+// The Lease of all contestants. 15 s, 10 s and 2 s are their common defaults.
 const (
 	leaseSeconds = 15
 	leaseName    = "operator"
 )
 
-// replicaOrders is what a replica is told on its standard input; when that closes, it ends.
+// replicaOrders is the configuration of a replica, on its standard input. The replica ends when
+// that closes.
 type replicaOrders struct {
 	Contestant, Host, Token string
 	CA                      []byte
 	Namespace, Identity     string
-	Widgets                 bool // it watches a kind that may not be served
+	Widgets                 bool // watch a kind that is not served
 	Verbose                 bool
 }
 
-// widget is a kind that nobody serves.
+// widget is a kind that the API server does not serve.
 var widget = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
 
-// replicaMain is the whole life of a replica.
+// replicaMain runs a replica.
 func replicaMain() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -103,7 +104,7 @@ func replicaMain() error {
 
 var telling sync.Mutex // one line at a time
 
-// tell reports to the driver, by the wall clock, which all processes share.
+// tell reports to the driver with the wall clock, which all processes share.
 func tell(what, name string) {
 	at := time.Now().UnixNano()
 	telling.Lock()
@@ -111,7 +112,7 @@ func tell(what, name string) {
 	fmt.Println(what, at, name)
 }
 
-// done is what a Reconcile writes: one short update, with each one's own client.
+// done sets what a Reconcile writes: one short update, with each contestant's client.
 func done(m *corev1.ConfigMap) *corev1.ConfigMap {
 	m.Data = map[string]string{"done": "yes"}
 	return m
@@ -125,7 +126,7 @@ func (o *replicaOrders) setpoint(ctx context.Context, cfg *rest.Config, log *slo
 		LeaderElection: &leaderelection.Options{Lease: leaseName, Namespace: o.Namespace, Identity: o.Identity},
 	})
 	scope := cache.Scope{Namespaces: cache.NewSet(o.Namespace)}
-	// An index each, as most operators have.
+	// Both operators have an index, as most do.
 	objects, writes := cache.ForScope[*corev1.ConfigMap](mgr.Cache(), scope), client.For[*corev1.ConfigMap](mgr.Client())
 	cache.NewIndex(objects, "done", doneOf)
 	c := controller.New("tasks", controller.Func[key](func(ctx context.Context, k key) (controller.Result, error) {
@@ -209,7 +210,7 @@ func (o *replicaOrders) controllerRuntime(ctx context.Context, cfg *rest.Config,
 	return mgr.Start(ctx)
 }
 
-// clientGo is client-go's elector and nothing else.
+// clientGo runs only client-go's elector.
 func (o *replicaOrders) clientGo(ctx context.Context, cfg *rest.Config) error {
 	c, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

@@ -26,9 +26,9 @@ import (
 	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// fairness is the part that shows how many keys are reconciled before a user's change, with the
-// defaults of each framework: while the initial list is reconciled, while all of that fails, and
-// while a change of every object fails.
+// fairness measures how many keys are reconciled before a user's change, with each framework's
+// defaults. It does so during the initial list, while its Reconciles fail, and while a change of
+// every object fails.
 type fairness struct {
 	keys, changes int
 	limit         time.Duration
@@ -37,23 +37,23 @@ type fairness struct {
 
 func newFairness(p *informers) *fairness {
 	f := &fairness{kubeconfig: &p.kubeconfig}
-	flag.IntVar(&f.keys, "crowd", 50_000, "fairness: how many keys there are")
-	flag.IntVar(&f.changes, "changes", 20, "fairness: how many changes are made, one after the other")
-	flag.DurationVar(&f.limit, "fairness-limit", 2*time.Minute, "fairness: how long each situation may take")
+	flag.IntVar(&f.keys, "crowd", 50_000, "fairness: `number` of keys")
+	flag.IntVar(&f.changes, "changes", 20, "fairness: `number` of changes, one after the other")
+	flag.DurationVar(&f.limit, "fairness-limit", 2*time.Minute, "fairness: `timeout` of each situation")
 	return f
 }
 
 const (
 	fairWorkers   = 4
 	fairReconcile = time.Millisecond
-	mostBefore    = 60 // keys that may be reconciled between a user's change and its Reconcile
+	mostBefore    = 60 // bound of keys reconciled between a user's change and its Reconcile
 )
 
-// situation is what the other keys do while the user's change comes.
+// situation is the state of the other keys when the user's change arrives.
 type situation struct {
 	name    string
 	failing bool // all other keys fail
-	changed bool // every key was added as a change after the initial list
+	changed bool // every key was added by a change after the initial list
 }
 
 var situations = []situation{
@@ -62,7 +62,7 @@ var situations = []situation{
 	{"changes of all, all fail", true, true},
 }
 
-// run prints the figures of all. It starts a control plane, unless there is one.
+// run prints all figures. It starts a control plane, unless there is a kubeconfig.
 func (f *fairness) run(w *tabwriter.Writer, _ int) {
 	crlog.SetLogger(quietLog)
 	dir, err := os.MkdirTemp("", "bench")
@@ -123,7 +123,7 @@ func (f *fairness) measure(ctx context.Context, w *tabwriter.Writer, cfg *rest.C
 		return err
 	}
 	if len(cr.sinceWrite) == 0 {
-		return errors.New("the time was over before the first change")
+		return errors.New("timeout before the first change")
 	}
 	ours, verdictOf := c.name == "setpoint", ""
 	if ours {
@@ -135,15 +135,15 @@ func (f *fairness) measure(ctx context.Context, w *tabwriter.Writer, cfg *rest.C
 	return nil
 }
 
-// change changes one object after the other, and counts the Reconciles until it is the changed
-// one's turn. If the time is over, the last one counts as far as it has come.
+// change changes objects one by one and counts the Reconciles until the changed object's. At the
+// timeout, the last one counts as far as it has come.
 func (f *fairness) change(ctx context.Context, cfg *rest.Config, cr *crowd) error {
 	c, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err
 	}
 	first := 0
-	if cr.changed { // those that come before have not failed yet
+	if cr.changed { // earlier Reconciles have not failed yet
 		first = f.keys * 3 / 2 // every fifth is a retry
 	}
 	for i := range f.changes {
@@ -169,18 +169,18 @@ func (f *fairness) change(ctx context.Context, cfg *rest.Config, cr *crowd) erro
 	return nil
 }
 
-// crowd is what all the Reconciles of a situation share.
+// crowd is the shared state of all Reconciles of a situation.
 type crowd struct {
 	situation
 	keys []key
 	runs atomic.Int64
-	seen chan struct{} // is sent to when the changed object was reconciled
+	seen chan struct{} // receives when the changed object was reconciled
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	key        key
-	token      string // what the changed object has; empty: none is expected
-	written    int64  // runs when it was changed
-	arrived    int64  // runs when its event came; -1: it has not
+	token      string // in the changed object; empty: none is expected
+	written    int64  // runs at its change
+	arrived    int64  // runs at its event; -1: no event yet
 	sinceWrite []float64
 	sinceEvent []float64
 }
@@ -193,7 +193,7 @@ func newCrowd(n int, s situation) *crowd {
 	return c
 }
 
-// waitFor waits until there were n Reconciles.
+// waitFor waits for n Reconciles.
 func (c *crowd) waitFor(ctx context.Context, n int64) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -206,7 +206,7 @@ func (c *crowd) waitFor(ctx context.Context, n int64) {
 	}
 }
 
-// expect is called before an object is changed.
+// expect must be called before an object is changed.
 func (c *crowd) expect(k key, token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,9 +222,9 @@ func (c *crowd) event(o *corev1.ConfigMap) {
 	}
 }
 
-var errCrowd = errors.New("as all others")
+var errCrowd = errors.New("all other keys fail")
 
-// reconcile is what every contestant does with an object.
+// reconcile is every contestant's Reconcile.
 func (c *crowd) reconcile(o *corev1.ConfigMap) error {
 	n := c.runs.Add(1) - 1
 	if c.isChanged(o, n) {
@@ -248,7 +248,7 @@ func (c *crowd) isChanged(o *corev1.ConfigMap, n int64) bool {
 	return true
 }
 
-// giveUp counts the change that was not reconciled in time.
+// giveUp counts a change that was not reconciled in time.
 func (c *crowd) giveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -260,7 +260,7 @@ func (c *crowd) giveUp() {
 func (c *crowd) countLocked(n int64) {
 	arrived := c.arrived
 	if arrived < 0 {
-		arrived = n // it was read before its event was handled
+		arrived = n // the object was read before its event was handled
 	}
 	c.sinceWrite = append(c.sinceWrite, float64(n-c.written))
 	c.sinceEvent = append(c.sinceEvent, float64(max(0, n-arrived)))

@@ -29,8 +29,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// fairContestant reconciles a crowd until ctx is done. Everything but the number of workers is its
-// default.
+// fairContestant reconciles a crowd until ctx is done. It uses defaults, except for the number of
+// workers.
 type fairContestant struct {
 	name string
 	run  func(ctx context.Context, cfg *rest.Config, c *crowd) error
@@ -38,10 +38,10 @@ type fairContestant struct {
 
 var fairContestants = []fairContestant{{"setpoint", crowdSetpoint}, {"controller-runtime", crowdControllerRuntime}}
 
-// quietLog formats and writes nothing.
+// quietLog discards everything without formatting.
 var quietLog = logr.FromSlogHandler(slog.DiscardHandler)
 
-// noticing is a filter that keeps every event and shows it to the crowd.
+// noticing is a predicate that keeps every event and reports it to the crowd.
 type noticing struct{ *crowd }
 
 func (n noticing) String() string { return "noticing" }
@@ -77,7 +77,7 @@ func crowdSetpoint(ctx context.Context, cfg *rest.Config, c *crowd) error {
 
 func crowdControllerRuntime(ctx context.Context, cfg *rest.Config, c *crowd) error {
 	o := crmanager.Options{Metrics: server.Options{BindAddress: "0"}, Logger: quietLog}
-	o.Controller.SkipNameValidation = new(true) // the name is as that of the situation before
+	o.Controller.SkipNameValidation = new(true) // the name repeats in each situation
 	mgr, err := crmanager.New(cfg, o)
 	if err != nil {
 		return err

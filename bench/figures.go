@@ -17,8 +17,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// memory prints the heap that a queued key takes. The sizes are such that hash tables are once nearly full, once
-// nearly empty.
+// memory prints the heap per queued key. With these sizes, hash tables are sometimes nearly full,
+// sometimes nearly empty.
 func memory(w *tabwriter.Writer, _ int) {
 	fmt.Fprintln(w, "bytes per queued key\tsetpoint\tclient-go\tratio\tmost\t\t")
 	var ours, theirs float64
@@ -50,7 +50,7 @@ func perKey(m maker, n int) float64 {
 	return (after - before) / float64(n)
 }
 
-// sizes prints what it costs to add a key, take another and settle it while many are queued.
+// sizes prints the cost to add a key, take another and settle it while n are queued.
 func sizes(w *tabwriter.Writer, rounds int) {
 	fmt.Fprintln(w, "add, take, settle while queued\tsetpoint\tclient-go\tbare map\tbare array\tsetpoint, delayed add\tallocs\t")
 	for _, n := range []int{1_000, 10_000, 100_000, 999_000} {
@@ -69,7 +69,8 @@ func sizes(w *tabwriter.Writer, rounds int) {
 	}
 }
 
-// cycleAt adds keys at the end and takes them at the front, in random order of memory, as controllers do.
+// cycleAt adds keys at the end and takes them at the front, in random memory order, as controllers
+// do.
 func cycleAt(m maker, n int) float64 {
 	q := m.make(time.Millisecond, plain)
 	defer q.Close()
@@ -89,8 +90,8 @@ func cycleAt(m maker, n int) float64 {
 	return timed(ops, func() { do(ops) }).ns
 }
 
-// mapAt is the floor of cycleAt for a Go map: add a key if it is not there, take out the one added longest ago. It
-// shows how much of what grows with n is the processor's caches, whoever asks them.
+// mapAt is the lower bound of cycleAt for a Go map: add a key if missing, remove the oldest. It
+// shows how much of the growth with n comes from processor caches.
 func mapAt(n int) float64 {
 	m := make(map[key]struct{}, n)
 	for _, k := range keys[:n] {
@@ -112,8 +113,8 @@ func mapAt(n int) float64 {
 	return timed(ops, func() { do(ops) }).ns
 }
 
-// arrayAt is the floor of cycleAt for any hash table with 8 bytes per slot: the hashes of the two keys, and for each a
-// lock and an access to its slot.
+// arrayAt is the lower bound of cycleAt for any hash table with 8 bytes per slot: hash both keys,
+// and lock and access a slot for each.
 func arrayAt(n int) float64 {
 	size := 1
 	for size < n*4/3 {
@@ -141,7 +142,7 @@ func arrayAt(n int) float64 {
 	return timed(ops, func() { do(ops) }).ns
 }
 
-// delayedAt adds keys with a due time while n others wait, which takes time in the order of log n.
+// delayedAt adds keys with a due time while n others wait, in O(log n).
 func delayedAt(n int) result {
 	q := newOurs(time.Millisecond, plain)
 	defer q.Close()
@@ -194,7 +195,8 @@ func tenants(w *tabwriter.Writer, _ int) {
 	}
 }
 
-// failures prints when the last of 10,000 keys that fail together is tried again, by each one's default.
+// failures prints when the last of 10,000 keys that fail together is retried, with each framework's
+// default.
 func failures(w *tabwriter.Writer, _ int) {
 	fmt.Fprintln(w, "10,000 keys fail together: the last is retried after\t")
 	var worst time.Duration

@@ -16,34 +16,36 @@ import (
 	"text/tabwriter"
 )
 
-// informers is the part that needs a control plane: what it costs to bring a controller's cache up. Each contestant runs in a
-// process of its own, this program again, so that its memory and allocations are its own; they take turns.
+// informers measures the cost of bringing up a controller's cache, against a control plane. Each
+// contestant runs in its own process, which executes this program, to measure its memory and
+// allocations separately. They take turns.
 type informers struct {
 	objects    int
-	profile    string // a directory; profiles distort what is measured
-	contestant string // in a child: who it is
+	profile    string // a directory; profiles distort the figures
+	contestant string // in a child: its name
 	kubeconfig string // in a child
-	same       bool   // in a child: everybody has the same transform
+	same       bool   // in a child: all have the same transform
 }
 
 func newInformers() *informers {
 	p := &informers{}
-	flag.IntVar(&p.objects, "objects", 100_000, "informers: how many ConfigMaps there are")
-	flag.StringVar(&p.profile, "profile", "", "informers: write processor, allocation and heap profiles to this directory")
-	flag.StringVar(&p.contestant, "contestant", "", "informers: measure this one here (used by the program itself)")
-	flag.StringVar(&p.kubeconfig, "kubeconfig", "", "informers: use this cluster, and load it if it has no such ConfigMaps; default: start a control plane")
-	flag.BoolVar(&p.same, "same", false, "informers: the contestant has the transform of all")
+	flag.IntVar(&p.objects, "objects", 100_000, "informers: `number` of ConfigMaps")
+	flag.StringVar(&p.profile, "profile", "", "informers, reconcile: write profiles to this `directory`")
+	flag.StringVar(&p.contestant, "contestant", "", "informers: measure the contestant of this `name` here (internal)")
+	flag.StringVar(&p.kubeconfig, "kubeconfig", "", "informers, ryw, fairness: `file` of the cluster to use, loaded with ConfigMaps if needed; default: start a control plane")
+	flag.BoolVar(&p.same, "same", false, "informers: use the common transform (internal)")
 	return p
 }
 
-// bounds are at most how much of another's time, allocations and, with each one's defaults, peak memory; 0 is no bound.
+// bounds limit the time, allocations and, with defaults, peak memory, relative to another
+// contestant; 0 is no bound.
 type bounds struct {
 	name, other             string
 	elapsed, allocs, memory float64
 }
 
-// targets compare what does the same, those that read without copying and those that copy each object once; and, for the memory,
-// what comes without options.
+// targets compare equal work: contestants that read without copying, and those that copy each
+// object once. For memory they compare the defaults.
 var targets = []bounds{
 	{"setpoint, shared", "client-go", 1.05, 1.1, 1.0},
 	{"setpoint", "client-go, copying", 1.05, 1.1, 1.0},
@@ -52,7 +54,7 @@ var targets = []bounds{
 	{"controller-runtime", "client-go, copying", 0, 0, 0},
 }
 
-// run prints the figures of all. It starts a control plane, unless there is one.
+// run prints all figures. It starts a control plane, unless there is a kubeconfig.
 func (p *informers) run(w *tabwriter.Writer, rounds int) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err == nil {
@@ -104,7 +106,7 @@ func (p *informers) runIn(dir string, w *tabwriter.Writer, rounds int) (err erro
 	return nil
 }
 
-// takeTurns runs every contestant once a round. Nobody always comes first.
+// takeTurns runs every contestant once a round, starting with a different one each time.
 func (p *informers) takeTurns(ctx context.Context, rounds int) (map[string][]usage, error) {
 	results := map[string][]usage{}
 	for round := range rounds {
@@ -121,7 +123,7 @@ func (p *informers) takeTurns(ctx context.Context, rounds int) (map[string][]usa
 	return results, nil
 }
 
-// child runs a contestant in a process of its own.
+// child runs a contestant in its own process.
 func (p *informers) child(ctx context.Context, name string) (usage, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -171,7 +173,7 @@ func bounded(ratio, most float64) string {
 	return fmt.Sprintf("%.2f\t%.2f\t%s", ratio, most, verdict(ratio <= most))
 }
 
-// ratioOf is the median of each round's ratio.
+// ratioOf returns the median of the rounds' ratios.
 func ratioOf(a, b []usage, of func(usage) float64) float64 {
 	ratios := make([]float64, len(a))
 	for i := range a {

@@ -36,27 +36,28 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// workersOfEach is how many workers each contestant has.
+// workersOfEach is the number of workers of each contestant.
 const workersOfEach = 10
 
-// contestant lists and watches all ConfigMaps, queues the key of each, and has workers read each object by its key. It runs
-// until ctx is done.
+// contestant lists and watches all ConfigMaps and queues their keys. Its workers read each object
+// by key. It runs until ctx is done.
 type contestant struct {
 	name string
 	run  func(ctx context.Context, r *race) error
 }
 
-// contestants do the same, each as is usual with it:
+// contestants do the same work, each in its usual way:
 //
-//   - client-go as sample-controller does, by hand: a shared informer factory, protobuf, a rate limiting queue of object names;
-//     "copying" copies each object that it reads, as one has to before changing it.
-//   - controller-runtime with a manager, which is how it is run, without a metrics server.
-//   - setpoint with a cache and a controller, without a manager: that, too, is all that the one by hand has. Its manager adds a
-//     goroutine or two, and nothing for each object.
+//   - client-go by hand, like sample-controller: a shared informer factory, protobuf, and a rate
+//     limiting queue of object names. "copying" copies each object that it reads, which is required
+//     before changing it.
+//   - controller-runtime with a manager, which it needs, without a metrics server.
+//   - setpoint with a cache and a controller, without a manager, to match client-go by hand. A
+//     manager adds a goroutine or two, and nothing per object.
 //
-// Those that log are given the same logger, for JSON, so that what a logger costs for each Reconcile is counted. The same
-// transform for all drops managedFields; setpoint's own, which does that by default, is off then. With each one's
-// defaults client-go and controller-runtime keep managedFields.
+// Contestants that log have the same JSON logger, so the cost of a logger per Reconcile is
+// included. The common transform drops managedFields; setpoint's own, which does that by default,
+// is then off. With their defaults, client-go and controller-runtime keep managedFields.
 var contestants = []contestant{
 	{"client-go", runClientGo(false)},
 	{"setpoint, shared", runSetpoint(true)},
@@ -68,14 +69,14 @@ var contestants = []contestant{
 // race is one run of a contestant.
 type race struct {
 	config *rest.Config
-	same   bool // the transform is the same for all
+	same   bool // all have the same transform
 	bare   bool // the objects have no data
 	all    int64
 	n      atomic.Int64
 	done   chan struct{} // closed when all objects have been reconciled
 }
 
-// reconciled takes down an object that was read.
+// reconciled counts an object that was read.
 func (r *race) reconciled(m *corev1.ConfigMap) error {
 	if !loaded(m.Namespace) {
 		return nil
@@ -89,7 +90,7 @@ func (r *race) reconciled(m *corev1.ConfigMap) error {
 	return nil
 }
 
-// dropManagedFields is the transform of all.
+// dropManagedFields is the common transform.
 func dropManagedFields(obj any) (any, error) {
 	if m, err := meta.Accessor(obj); err == nil {
 		m.SetManagedFields(nil)
@@ -127,7 +128,7 @@ func runClientGo(copying bool) func(context.Context, *race) error {
 	}
 }
 
-// byHand is a controller as one writes it with client-go alone.
+// byHand is a controller written with client-go alone.
 type byHand struct {
 	race    *race
 	copying bool
@@ -242,7 +243,7 @@ func runSetpoint(shared bool) func(context.Context, *race) error {
 	}
 }
 
-// runWithCache keeps the cache running until run has returned.
+// runWithCache keeps the cache running until all functions in run have returned.
 func runWithCache(ctx context.Context, informers *cache.Cache, run ...func(context.Context) error) error {
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

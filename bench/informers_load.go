@@ -22,28 +22,28 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest"
 )
 
-// namespaces is how many the objects are spread over.
+// namespaces is the number of the objects' namespaces.
 const namespaces = 100
 
 func namespaceOf(i int) string { return fmt.Sprintf("bench-%d", i%namespaces) }
 
-// loaded tells an object that was loaded from those of the control plane itself.
+// loaded reports whether a namespace is ours, not the control plane's.
 func loaded(namespace string) bool { return strings.HasPrefix(namespace, "bench-") }
 
-// startControlPlane starts a control plane for all, and writes a kubeconfig.
+// startControlPlane starts a control plane and writes its kubeconfig.
 func startControlPlane(ctx context.Context, kubeconfig string) (stop func() error, err error) {
 	cluster, err := envtest.Start(ctx, envtest.Options{})
 	if err != nil {
 		return nil, err
 	}
 	if err := cluster.WriteKubeconfig(kubeconfig); err != nil {
-		_ = cluster.Stop() //nolint:contextcheck // what stops must outlive the context that asked for the start
+		_ = cluster.Stop() //nolint:contextcheck // stop even if ctx is done
 		return nil, err
 	}
 	return cluster.Stop, nil
 }
 
-// load creates the ConfigMaps, unless they are there.
+// load creates the ConfigMaps, unless they exist.
 func load(ctx context.Context, kubeconfig string, objects int) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -74,8 +74,8 @@ func load(ctx context.Context, kubeconfig string, objects int) error {
 
 func objectOf(i int) string { return fmt.Sprintf("object-%d", i) }
 
-// create creates the ConfigMaps, the last one last. They have two labels, and 200 bytes of managedFields for one manager, which is
-// little.
+// create creates the ConfigMaps. The last one comes after all others, because load checks for it.
+// Each has two labels and 200 bytes of managedFields for one manager, which is little.
 func create(ctx context.Context, c kubernetes.Interface, objects int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -33,7 +33,7 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// upkeep is what our informers cost besides, each in a process of its own. It returns a row.
+// upkeep are further costs of our informers, each measured in its own process. run returns a row.
 var upkeep = []struct {
 	name string
 	run  func(ctx context.Context, cfg *rest.Config) (string, error)
@@ -43,8 +43,8 @@ var upkeep = []struct {
 	{"stop while refused", stopRefused},
 }
 
-// comeAndGo adds 1,000 watches, all at once, waits until they are synced, and removes them. It does so twice and measures the second
-// time: the Go runtime keeps what describes a goroutine, about 500 bytes, for the next one.
+// comeAndGo adds 1,000 watches at once, waits until they are synced, and removes them. It measures
+// the second of two passes: the Go runtime reuses goroutine descriptors of about 500 bytes.
 func comeAndGo(ctx context.Context, cfg *rest.Config) (string, error) {
 	c, err := client.New(cfg, client.Options{})
 	if err != nil {
@@ -93,8 +93,8 @@ func addAndRemove(ctx context.Context, c *cache.Cache, label string, n int) (gor
 	return goroutines, nil
 }
 
-// settled waits until there are no more goroutines than most, or as long as their number changes, and returns it and the size of
-// the heap. Connections that are not used any more are closed.
+// settled waits until there are at most most goroutines, or their number stops changing, and
+// returns the number and the heap size. It closes idle connections.
 func settled(c *client.Client, most int) (goroutines int, heap float64) {
 	for quiet := 0; quiet < 40 && (goroutines == 0 || goroutines > most); quiet++ {
 		c.Close()
@@ -106,7 +106,7 @@ func settled(c *client.Client, most int) (goroutines int, heap float64) {
 	if goroutines > most && most > 0 {
 		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 	}
-	for range 3 { // sync.Pools are empty after two, and what had a finalizer after one more
+	for range 3 { // two empty the sync.Pools, one more frees objects with finalizers
 		runtime.GC()
 	}
 	var s runtime.MemStats
@@ -114,7 +114,7 @@ func settled(c *client.Client, most int) (goroutines int, heap float64) {
 	return goroutines, float64(s.HeapAlloc)
 }
 
-// shareOne has 50 controllers watch one scope, and counts the requests.
+// shareOne lets 50 controllers watch one scope, and counts the requests.
 func shareOne(ctx context.Context, cfg *rest.Config) (string, error) {
 	cfg = rest.CopyConfig(cfg)
 	counts := &requestCounts{}
@@ -161,7 +161,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// requestCounts counts the requests for namespaces. A watch that begins with the initial list is a LIST and a WATCH.
+// requestCounts counts the requests for namespaces. A watch that begins with the initial list
+// counts as LIST and WATCH.
 type requestCounts struct{ all, lists, watches atomic.Int64 }
 
 func (c *requestCounts) add(req *http.Request) {
@@ -179,8 +180,8 @@ func (c *requestCounts) add(req *http.Request) {
 	}
 }
 
-// stopRefused stops managers at several moments, with and without leader election, while nobody listens where the API server
-// should, and takes the longest of the times that it took.
+// stopRefused stops managers at several times, with and without leader election, while connections
+// are refused. It reports the longest stop.
 func stopRefused(ctx context.Context, _ *rest.Config) (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

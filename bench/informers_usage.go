@@ -22,14 +22,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// usage is what one run took.
+// usage is the cost of one run.
 type usage struct {
-	Seconds   float64 // from before the first client is made until the last object has been reconciled
-	Processor float64 // seconds in user mode, which are less noisy: the API server's work is not in them
+	Seconds   float64 // from the first client's creation to the last object's Reconcile
+	Processor float64 // seconds in user mode; less noisy, without the API server's work
 	Mallocs   float64
 	Allocated float64 // bytes
 	Peak      float64 // bytes, resident
-	Row       string  `json:",omitempty"` // instead, for upkeep
+	Row       string  `json:",omitempty"` // replaces the others, for upkeep
 }
 
 func (u usage) seconds() float64   { return u.Seconds }
@@ -53,7 +53,7 @@ func medianOf(us []usage) usage {
 	return usage{Seconds: of(usage.seconds), Processor: of(usage.processor), Mallocs: of(usage.mallocs), Allocated: of(usage.allocated), Peak: of(usage.peak)}
 }
 
-// main is the child's: it runs one contestant and writes its usage.
+// main runs one contestant in a child and writes its usage.
 func (p *informers) main() {
 	u, err := p.measure(context.Background())
 	if err == nil {
@@ -73,7 +73,7 @@ func (p *informers) measure(ctx context.Context) (usage, error) {
 	if err := forgetPeak(); err != nil {
 		return usage{}, err
 	}
-	cfg.QPS = -1 // for everybody: nobody waits for a limit of their own
+	cfg.QPS = -1 // no contestant is rate limited
 	for _, c := range upkeep {
 		if c.name == p.contestant {
 			row, err := c.run(ctx, cfg)
@@ -103,7 +103,7 @@ func (p *informers) race(ctx context.Context, r *race, c contestant) (usage, err
 	select {
 	case <-r.done:
 	case err := <-ended:
-		return usage{}, errors.Join(errors.New("it ended before all objects were reconciled"), err)
+		return usage{}, errors.Join(errors.New("the contestant ended before all objects were reconciled"), err)
 	}
 	u := usage{Seconds: time.Since(start).Seconds(), Processor: (userTime() - processor).Seconds()}
 	runtime.ReadMemStats(&after)
@@ -118,14 +118,14 @@ func (p *informers) race(ctx context.Context, r *race, c contestant) (usage, err
 	return u, <-ended
 }
 
-// forgetPeak frees what the other parts of this program have made and has the kernel count the peak from here on (Linux only).
+// forgetPeak frees the memory of other parts and resets the kernel's peak counter (Linux only).
 func forgetPeak() error {
 	keys = nil
 	debug.FreeOSMemory()
 	return os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)
 }
 
-// userTime is what the process has spent in user mode.
+// userTime returns the process's user mode time.
 func userTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -134,7 +134,7 @@ func userTime() time.Duration {
 	return time.Duration(u.Utime.Nano())
 }
 
-// peak is the largest resident memory of the process.
+// peak returns the maximum resident memory of the process in bytes.
 func peak() (float64, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -146,7 +146,7 @@ func peak() (float64, error) {
 	return kb * 1024, err
 }
 
-// startProfile starts profiles, if they are wanted. The function that it returns writes them.
+// startProfile starts profiles, if requested. The returned function writes them.
 func (p *informers) startProfile() (stop func() error, err error) {
 	if p.profile == "" {
 		return func() error { return nil }, nil
@@ -163,7 +163,7 @@ func (p *informers) startProfile() (stop func() error, err error) {
 	}
 	return func() error {
 		pprof.StopCPUProfile()
-		runtime.GC() // what is in use is what was after the last collection
+		runtime.GC() // the profile shows the heap after the last collection
 		memory, err := create("memory")
 		if err == nil {
 			err = pprof.Lookup("allocs").WriteTo(memory, 0)

@@ -1,34 +1,36 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench compares Setpoint's workqueue with those of client-go and controller-runtime, in one run and in turns,
-// so that what else the machine does meets all three, and prints ratios: the median over the rounds of each round's.
+// Command bench compares Setpoint with client-go and controller-runtime. By default it compares
+// workqueues. The contestants take turns in one run, so that other load affects all. It prints
+// ratios: the median over the rounds of each round's ratio.
 //
 //	GOWORK=off go run . [-rounds 7] [-cpu]
 //
-// Instead, it compares what it costs to bring a controller's cache up, against a control plane that it starts:
+// The cost of bringing up a controller's cache, against a control plane that it starts:
 //
-//	GOWORK=off go run . -only informers [-rounds 7] [-objects 100000] [-kubeconfig file] [-profile directory]
+//	GOWORK=off go run . -only informers [-rounds 7] [-objects 100000] [-kubeconfig file]
+//		[-profile directory]
 //
-// Or what a Reconcile costs that does nothing, from queue to queue:
+// The cost of a no-op Reconcile, from queue to queue:
 //
 //	GOWORK=off go run . -only reconcile [-rounds 7] [-deliveries 200000] [-profile directory]
 //
-// Or what controllers make of watches that are late, behind their own writes:
+// Controllers whose watches lag behind their own writes:
 //
-//	GOWORK=off go run . -only ryw [-cycles 10000] [-keys 200] [-lag 500ms] [-limit 3m] [-kubeconfig file]
+//	GOWORK=off go run . -only ryw [-cycles 10000] [-keys 200] [-lag 500ms] [-limit 3m]
+//		[-kubeconfig file]
 //
-// Or for how long an operator does not work when its leader is stopped or killed, what its Lease costs, and how long it takes to
-// stop when its caches do not sync (about 11 minutes):
+// How long an operator does not work when its leader is stopped or killed, what its Lease costs,
+// and how long it takes to stop when its caches do not sync (about 11 minutes):
 //
 //	GOWORK=off go run . -only failover [-failovers 20] [-failover gaps|costs|unsynced]
 //
-// Or the live heap of a process that keeps 250,000 small ConfigMaps:
+// The live heap of a process that keeps 250,000 small ConfigMaps:
 //
 //	GOWORK=off go run . -only heap [-rounds 3] [-kept 250000] [-heap-profile directory]
 //
-// Or how many keys are reconciled before a user's change, while 50,000 others are waiting or
-// failing:
+// The number of keys reconciled before a user's change, while 50,000 others wait or fail:
 //
 //	GOWORK=off go run . -only fairness [-crowd 50000] [-changes 20] [-kubeconfig file]
 package main
@@ -50,8 +52,8 @@ func main() {
 		}
 		return
 	}
-	rounds := flag.Int("rounds", 7, "how often each measurement is made")
-	only := flag.String("only", "", "one of: time, everybody, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover, fairness, heap")
+	rounds := flag.Int("rounds", 7, "`number` of times that each measurement is made")
+	only := flag.String("only", "", "the `part` to run: time, everybody, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover, fairness, heap")
 	cpu := flag.Bool("cpu", false, "measure processor time instead of elapsed time")
 	informers := newInformers()
 	reconciles, ownWrites := newReconciles(informers), newOwnWrites(informers)
@@ -87,7 +89,7 @@ func main() {
 	}
 }
 
-// times prints the time per operation of all measurements, plain and with extras.
+// times prints the time per operation of all measurements in all modes.
 func times(w *tabwriter.Writer, rounds int) {
 	for mode := plain; mode <= extras; mode++ {
 		title := modes[mode]
@@ -103,7 +105,7 @@ func row(w *tabwriter.Writer, m measurement, on mode, rounds int) {
 	results := make([][]result, len(makers))
 	for round := range rounds {
 		for i := range makers {
-			which := (i + round) % len(makers) // nobody always comes first
+			which := (i + round) % len(makers) // a different one starts each round
 			q := makers[which].make(m.base, on)
 			results[which] = append(results[which], m.run(q))
 			q.Close()

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// measurement is one way to use a queue. Run returns the time per operation and the allocations per operation.
+// measurement is one way to use a queue. run returns the time and the allocations per operation.
 type measurement struct {
 	name string
 	base time.Duration // first backoff
 	run  func(q queue) result
-	// At most this much of client-go's time, plain and with extras; plain, at least this many times faster than
-	// controller-runtime. 0: no bound.
+	// Bounds; 0 is none. Plain and extras are the most of client-go's time. Faster is the least
+	// factor over controller-runtime, in plain mode.
 	plain, extras, faster float64
 }
 
@@ -50,8 +50,8 @@ var keys = func() []key {
 
 func never(key) bool { return false }
 
-// clock is what times are taken from. With -cpu it is the processor time of the whole process, all goroutines of the
-// queue included: that is the one to use on a machine that is busy with other things.
+// clock is the source of times. With -cpu it is the processor time of the whole process, including
+// the queue's goroutines. Use that on a busy machine.
 var clock = func() time.Duration { return time.Since(begun) }
 
 var begun = time.Now()
@@ -64,13 +64,13 @@ func cpuClock() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// timed runs do, which makes n operations.
+// timed measures do, which performs n operations.
 func timed(n int, do func()) result {
 	runtime.GC()
 	return timedLightly(n, do)
 }
 
-// timedLightly is timed without a garbage collection, for do that takes a few milliseconds.
+// timedLightly is timed without a garbage collection, for a do of a few milliseconds.
 func timedLightly(n int, do func()) result {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -98,7 +98,7 @@ func fill(q queue) result {
 	return timed(many, func() { addAll(q) })
 }
 
-// warm fills and drains the queue once, so that it has the memory it needs.
+// warm fills and drains the queue once, so that its memory is allocated.
 func warm(q queue) {
 	addAll(q)
 	for range many {
@@ -120,7 +120,8 @@ func drain(workers int) func(queue) result {
 		warm(q)
 		addAll(q)
 		return timed(many, func() {
-			var left atomic.Int64 // controller-runtime abandons keys at shutdown: that cannot end the workers
+			// Shutdown cannot end the workers: controller-runtime drops keys then.
+			var left atomic.Int64
 			left.Store(many)
 			var wg sync.WaitGroup
 			for range workers {
@@ -151,7 +152,7 @@ func duplicates(q queue) result {
 	})
 }
 
-// renewed is duplicates with a reason that is not like the one before, which then has to be recorded each time.
+// renewed is duplicates with a different reason each time, which must be recorded.
 func renewed(q queue) result {
 	if o, ok := q.(*ours); ok {
 		q = &renewing{ours: o}

@@ -36,23 +36,23 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 )
 
-// heap measures the live heap of a process that keeps all ConfigMaps and has nothing left to do. An HTTP server in the parent
-// streams them, so it needs no control plane. Each holder runs in a process of its own.
+// heap measures the live heap of an idle process that keeps all ConfigMaps. An HTTP server in the
+// parent streams them, so it needs no control plane. Each holder runs in its own process.
 type heap struct {
 	objects int
 	profile string
-	holder  string // in a child: which one
-	server  string // in a child: the parent's
-	same    bool   // in a child: drop managedFields by the same transform
+	holder  string // in a child: its name
+	server  string // in a child: the parent's URL
+	same    bool   // in a child: drop managedFields by the common transform
 }
 
 func newHeap() *heap {
 	p := &heap{}
-	flag.IntVar(&p.objects, "kept", 250_000, "heap: number of ConfigMaps")
-	flag.StringVar(&p.profile, "heap-profile", "", "heap: write heap profiles to this directory; they make the heap larger")
-	flag.StringVar(&p.holder, "holder", "", "heap: measure this one here (used by the program itself)")
-	flag.StringVar(&p.server, "server", "", "heap: URL of the server (used by the program itself)")
-	flag.BoolVar(&p.same, "same-transform", false, "heap: drop managedFields by the same transform (used by the program itself)")
+	flag.IntVar(&p.objects, "kept", 250_000, "heap: `number` of ConfigMaps")
+	flag.StringVar(&p.profile, "heap-profile", "", "heap: write heap profiles to this `directory`; they make the heap larger")
+	flag.StringVar(&p.holder, "holder", "", "heap: measure the holder of this `name` here (internal)")
+	flag.StringVar(&p.server, "server", "", "heap: `URL` of the server (internal)")
+	flag.BoolVar(&p.same, "same-transform", false, "heap: drop managedFields by the common transform (internal)")
 	return p
 }
 
@@ -64,7 +64,7 @@ var holders = []contestant{
 	{"setpoint, controller", runSetpoint(true)},
 }
 
-// run prints the heaps for three kinds of objects and defaults.
+// run prints the heaps for three combinations of objects and defaults.
 func (p *heap) run(w *tabwriter.Writer, rounds int) {
 	for _, c := range []struct {
 		title   string
@@ -122,7 +122,7 @@ func (p *heap) child(name, server string, same bool) (bytes float64, err error) 
 	return bytes, json.Unmarshal(out, &bytes)
 }
 
-// main is the child's: it prints the size of its live heap in bytes.
+// main runs in the child and prints the size of its live heap in bytes.
 func (p *heap) main() {
 	bytes, err := p.measure(context.Background())
 	if err == nil {
@@ -149,7 +149,7 @@ func (p *heap) measure(ctx context.Context) (bytes float64, err error) {
 			select {
 			case <-r.done:
 			case err := <-ended:
-				return 0, errors.Join(errors.New("it ended before it kept all objects"), err)
+				return 0, errors.Join(errors.New("the holder ended before it kept all objects"), err)
 			}
 			if bytes, err = p.live(); err != nil {
 				return 0, err
@@ -161,14 +161,14 @@ func (p *heap) measure(ctx context.Context) (bytes float64, err error) {
 	return 0, fmt.Errorf("there is no holder %q", p.holder)
 }
 
-// live returns the size of the heap once it does not shrink any more.
+// live returns the size of the heap once it stops shrinking.
 func (p *heap) live() (bytes float64, err error) {
 	var s runtime.MemStats
 	for last := uint64(1 << 62); last > s.HeapAlloc; {
 		if s.HeapAlloc > 0 {
 			last = s.HeapAlloc
 		}
-		time.Sleep(time.Second) // workers settle, buffers are handed back
+		time.Sleep(time.Second) // workers settle, buffers are returned
 		runtime.GC()
 		runtime.GC()
 		runtime.ReadMemStats(&s)
@@ -209,7 +209,7 @@ func holdClientGo(ctx context.Context, r *race) error {
 	return nil
 }
 
-// holdSetpoint has a handle, and nothing that watches it.
+// holdSetpoint has a handle without watchers.
 func holdSetpoint(ctx context.Context, r *race) error {
 	c, err := client.New(r.config, client.Options{})
 	if err != nil {
@@ -227,13 +227,13 @@ func holdSetpoint(ctx context.Context, r *race) error {
 	})
 }
 
-// configMapServer streams small ConfigMaps as protobuf, then is silent.
+// configMapServer streams small ConfigMaps as protobuf, then sends nothing.
 type configMapServer struct {
 	objects int
 	managed bool
 }
 
-// ServeHTTP implements http.Handler. Everything but the streamed initial list is discovery.
+// ServeHTTP implements http.Handler. It serves discovery and the streamed initial list.
 func (s configMapServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/api/v1/configmaps" {
 		w.Header().Set("Content-Type", "application/json")
@@ -273,7 +273,7 @@ func (s configMapServer) stream(w http.ResponseWriter) error {
 	return send("BOOKMARK", end)
 }
 
-// object returns one that has nothing but metadata, 36 bytes of it a UID.
+// object returns an object with only metadata, including a UID of 36 bytes.
 func (s configMapServer) object(i int) *corev1.ConfigMap {
 	m := &corev1.ConfigMap{}
 	m.Namespace, m.Name, m.ResourceVersion = namespaceOf(i), objectOf(i), strconv.Itoa(1_000_000+i)

@@ -19,31 +19,31 @@ import (
 
 type key = types.NamespacedName
 
-// queue is what all three can do.
+// queue is the common interface of the contestants.
 type queue interface {
 	Add(key)
 	AddAfter(key, time.Duration)
-	// Next takes a key and settles it: failed if fail says so, else done. It returns false after Close, when
-	// nothing is left.
+	// Next takes a key and settles it: as failed if fail returns true, else as done. It returns
+	// false after Close, when the queue is empty.
 	Next(fail func(key) bool) bool
 	Len() int
 	Close()
 }
 
-// mode says what is on.
+// mode selects the features of a queue.
 type mode int
 
 const (
-	plain    mode = iota // first in, first out, and nothing else; of ours, reasons off
-	defaults             // what comes without options
-	extras               // all there is: classes, tenants, reasons; metrics
+	plain    mode = iota // first in, first out only; for Setpoint, reasons off
+	defaults             // without options
+	extras               // everything: classes, tenants, reasons; metrics
 )
 
 var modes = map[mode]string{
 	plain: "plain FIFO, reasons off", defaults: "without options", extras: "classes, tenants, reasons, metrics",
 }
 
-// maker makes one of the three. Base is the first backoff.
+// maker makes a contestant. base is the first backoff.
 type maker struct {
 	name string
 	make func(base time.Duration, m mode) queue
@@ -90,7 +90,7 @@ func (o *ours) Add(k key) {
 	o.q.AddWith(k, o.how)
 }
 
-// renewing gives each add a reason of its own, unless all is off.
+// renewing gives each add its own reason, unless reasons are off.
 type renewing struct {
 	*ours
 	n int
@@ -99,7 +99,8 @@ type renewing struct {
 func (r *renewing) Add(k key) {
 	if !r.plain {
 		r.n++
-		r.how.Reason.ResourceVersion = versions[r.n/1024&1023] // each of the 1024 keys gets another one than last time
+		// Differs from the previous reason of each of the 1024 keys.
+		r.how.Reason.ResourceVersion = versions[r.n/1024&1023]
 	}
 	r.ours.Add(k)
 }
@@ -175,7 +176,8 @@ func newControllerRuntime(base time.Duration, m mode) queue {
 	})}
 }
 
-// counters are the cheapest metrics that still count: a metrics library costs all three the same on top.
+// counters are the cheapest metrics that still count. A metrics library adds the same cost to all
+// contestants.
 type counters struct{ n [7]counter }
 
 type counter struct{ v atomic.Int64 }

@@ -26,8 +26,9 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// reconciles is what a Reconcile costs that does nothing, from the moment at which its key is made due until it is settled. In it,
-// the object is read from the cache. There are as many objects as there are mills; half of their keys are queued at any time.
+// reconciles measures the cost of a no-op Reconcile, from the moment its key is due until it is
+// settled. The Reconcile reads the object from the cache. There are mills objects; half of their
+// keys are queued at any time.
 type reconciles struct {
 	deliveries int64
 	profile    *string // a directory
@@ -35,12 +36,13 @@ type reconciles struct {
 
 func newReconciles(p *informers) *reconciles {
 	r := &reconciles{profile: &p.profile}
-	flag.Int64Var(&r.deliveries, "deliveries", 200_000, "reconcile: how many Reconciles each measurement has")
+	flag.Int64Var(&r.deliveries, "deliveries", 200_000, "reconcile: `number` of Reconciles in each measurement")
 	return r
 }
 
-// reconcileTargets are at most how much of another's time; 0 is no bound. Beside a hand-written loop a Reconcile pays for
-// its clock and its logger (designs/0009); the bound is what users have today.
+// reconcileTargets bound the time relative to another contestant; 0 is no bound. Compared with a
+// hand-written loop, a Reconcile pays for its clock and logger (designs/0009). The bound compares
+// with what users have today.
 var reconcileTargets = []struct {
 	name, other string
 	most        float64
@@ -53,10 +55,10 @@ var reconcileTargets = []struct {
 	{"careful loop", "barest loop", 0},
 }
 
-// run prints the figures of all.
+// run prints all figures.
 func (r *reconciles) run(w *tabwriter.Writer, rounds int) {
 	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard) // starts and stops are logged
+	klog.SetOutput(io.Discard) // discards logs of starts and stops
 	crlog.SetLogger(klog.Background())
 	for _, workers := range []int{1, 8} {
 		results, err := r.takeTurns(rounds, workers)
@@ -70,7 +72,7 @@ func (r *reconciles) run(w *tabwriter.Writer, rounds int) {
 	}
 }
 
-// takeTurns runs every contestant once a round. Nobody always comes first.
+// takeTurns runs every contestant once a round, starting with a different one each time.
 func (r *reconciles) takeTurns(rounds, workers int) (map[string][]result, error) {
 	results := map[string][]result{}
 	for round := range rounds {
@@ -110,7 +112,7 @@ func (r *reconciles) print(w *tabwriter.Writer, workers int, results map[string]
 	fmt.Fprintln(w)
 }
 
-// measure runs one contestant, with an API server of its own.
+// measure runs one contestant, with its own API server.
 func (r *reconciles) measure(l loop, workers int) (res result, err error) {
 	m := newMill()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -128,7 +130,7 @@ func (r *reconciles) measure(l loop, workers int) (res result, err error) {
 		}
 		return m.wait(ended)
 	}
-	if err := work(20_000); err != nil { // so that everything has grown to its size
+	if err := work(20_000); err != nil { // all buffers grow to their size
 		return res, err
 	}
 	profiled, err := r.startProfile(fmt.Sprintf("%s %d", l.name, workers))
@@ -156,15 +158,15 @@ func (r *reconciles) startProfile(name string) (stop func() error, err error) {
 	}, pprof.StartCPUProfile(f)
 }
 
-// mills is how many objects there are.
+// mills is the number of objects.
 const mills = 1000
 
-// mill keeps the keys of its objects coming: each Reconcile makes another one due, that of an object that was settled half a round
-// ago.
+// mill keeps keys coming: each Reconcile makes another key due, of an object that was settled half
+// a round ago.
 type mill struct {
 	api  *fakeapi.Server
-	add  func(i int)   // makes the i-th object's key due; set by the contestant before its first Reconcile
-	done chan struct{} // is sent to when all that is expected was delivered
+	add  func(i int)   // makes the i-th key due; set by the contestant before its first Reconcile
+	done chan struct{} // receives when all expected deliveries have happened
 
 	delivered, adding, expected atomic.Int64
 }
@@ -187,7 +189,8 @@ func millName(i int) string { return fmt.Sprintf("object-%03d", i) }
 
 func millKey(i int) key { return key{Namespace: "bench", Name: millName(i)} }
 
-// expect is called while nothing is due: deliveries are to come, the first of which each make another key due.
+// expect must be called while nothing is due. The first of the expected deliveries, adding of them,
+// each make another key due.
 func (m *mill) expect(deliveries, adding int64) {
 	m.delivered.Store(0)
 	m.adding.Store(adding)
@@ -199,14 +202,14 @@ func (m *mill) wait(ended <-chan error) error {
 	case <-m.done:
 		return nil
 	case err := <-ended:
-		return errors.Join(fmt.Errorf("it ended after %d of %d deliveries", m.delivered.Load(), m.expected.Load()), err)
+		return errors.Join(fmt.Errorf("the contestant ended after %d of %d deliveries", m.delivered.Load(), m.expected.Load()), err)
 	}
 }
 
-// reconciled is called in every Reconcile with what was read.
+// reconciled is called in every Reconcile with the object read.
 func (m *mill) reconciled(o *corev1.ConfigMap) error {
 	if len(o.Data) != 1 {
-		return errors.New("it is not what was stored")
+		return errors.New("the object differs from the stored one")
 	}
 	i, err := strconv.Atoi(o.Name[len("object-"):])
 	if err != nil {

@@ -43,16 +43,16 @@ type loop struct {
 	run  func(ctx context.Context, m *mill, workers int) error
 }
 
-// loops do the same:
+// loops do the same work:
 //
-//   - The barest loop is client-go's queue and indexer and nothing else: no copy, no logger, and a panic ends the process. Its
-//     keys are namespace and name, as ours and controller-runtime's are. With string keys it saves the hash of one string and making
-//     the store's key.
-//   - The careful loop is what one writes by hand and would put into production: each key has a func of its own that recovers, a
-//     logger with the key in its context, and a copy of the object.
-//   - setpoint and controller-runtime with their defaults, reasons and metrics included.
+//   - The barest loop is client-go's queue and indexer only: no copy, no logger, and a panic ends
+//     the process. Its keys are namespace and name, like ours and controller-runtime's. With string
+//     keys it hashes one string less and need not build the store's key.
+//   - The careful loop is hand-written for production. Each key is handled by a func that recovers,
+//     with a logger with the key in its context, and a copy of the object.
+//   - setpoint and controller-runtime with their defaults, including reasons and metrics.
 //
-// Those that log have klog, whose loggers format nothing until a line is written, and nobody writes one.
+// Contestants that log use klog, whose loggers format only written lines. None is written.
 var loops = []loop{
 	{"barest loop", barestLoop(same[toolscache.ObjectName], toolscache.ObjectName.String)},
 	{"barest loop, string keys", barestLoop(toolscache.ObjectName.String, same[string])},
@@ -145,7 +145,7 @@ func (h *handLoop[K]) barest(reconcile func(K) error) func() bool {
 	}
 }
 
-// careful does, too.
+// careful returns the func of the careful loop.
 func (h *handLoop[K]) careful(ctx context.Context, reconcile func(context.Context, K) error) func() bool {
 	log := klog.LoggerWithValues(klog.Background(), "controller", "configmaps")
 	sync := func(key K) (err error) {
@@ -219,7 +219,7 @@ func setpointLoop(shared bool) func(context.Context, *mill, int) error {
 	}
 }
 
-// setpointAdds adds keys with reasons such as the events of a source have.
+// setpointAdds adds keys with reasons like a source's events.
 func setpointAdds(m *mill, q workqueue.Adder[key]) func(int) {
 	keys, hows := make([]key, mills), make([]workqueue.How, mills)
 	for i := range mills {
@@ -234,7 +234,7 @@ func setpointAdds(m *mill, q workqueue.Adder[key]) func(int) {
 
 func controllerRuntimeLoop(ctx context.Context, m *mill, workers int) error {
 	o := crmanager.Options{Metrics: server.Options{BindAddress: "0"}, Logger: klog.Background(), MapperProvider: configMapMapper}
-	o.Controller.SkipNameValidation = new(true) // the name is as that of the round before
+	o.Controller.SkipNameValidation = new(true) // the name repeats in each round
 	mgr, err := crmanager.New(m.api.Config(), o)
 	if err != nil {
 		return err
@@ -262,7 +262,7 @@ func controllerRuntimeLoop(ctx context.Context, m *mill, workers int) error {
 	return mgr.Start(ctx)
 }
 
-// configMapMapper saves controller-runtime the discovery.
+// configMapMapper avoids controller-runtime's discovery.
 func configMapMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)

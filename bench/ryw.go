@@ -24,8 +24,8 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 )
 
-// ownWrites is the part that shows what controllers make of a cache that is older than their own writes: a storm against a control
-// plane whose watches are late, beside keys that write nothing.
+// ownWrites measures how controllers cope with a cache that is older than their own writes: a storm
+// against a control plane with late watches, next to keys that do not write.
 type ownWrites struct {
 	keys, cycles, quiet int
 	lag, limit          time.Duration
@@ -34,18 +34,18 @@ type ownWrites struct {
 
 func newOwnWrites(p *informers) *ownWrites {
 	o := &ownWrites{kubeconfig: &p.kubeconfig}
-	flag.IntVar(&o.keys, "keys", 200, "ryw: how many keys write")
-	flag.IntVar(&o.cycles, "cycles", 10_000, "ryw: how many cycles they make together")
-	flag.IntVar(&o.quiet, "quiet", 20, "ryw: how many keys write nothing")
-	flag.DurationVar(&o.lag, "lag", 500*time.Millisecond, "ryw: how late the watches are")
-	flag.DurationVar(&o.limit, "limit", 3*time.Minute, "ryw: for how long each may try")
+	flag.IntVar(&o.keys, "keys", 200, "ryw: `number` of keys that write")
+	flag.IntVar(&o.cycles, "cycles", 10_000, "ryw: total `number` of their cycles")
+	flag.IntVar(&o.quiet, "quiet", 20, "ryw: `number` of keys that do not write")
+	flag.DurationVar(&o.lag, "lag", 500*time.Millisecond, "ryw: `delay` of the watches")
+	flag.DurationVar(&o.limit, "limit", 3*time.Minute, "ryw: `timeout` of each contestant")
 	return o
 }
 
-// leastQuiet is how much of their undelayed rate quiet keys keep at least.
+// leastQuiet is the least fraction of their undelayed rate that quiet keys keep.
 const leastQuiet = 0.9
 
-// run prints the figures of all. It starts a control plane, unless there is one.
+// run prints all figures. It starts a control plane, unless there is a kubeconfig.
 func (o *ownWrites) run(w *tabwriter.Writer, _ int) {
 	crlog.SetLogger(logr.FromSlogHandler(newLogHandler()))
 	dir, err := os.MkdirTemp("", "bench")
@@ -83,7 +83,7 @@ func (o *ownWrites) runIn(dir string, w *tabwriter.Writer) (err error) {
 	return nil
 }
 
-// weather is what one goes through.
+// weather is a set of conditions.
 type weather struct {
 	name   string
 	lag    time.Duration
@@ -91,7 +91,8 @@ type weather struct {
 	limit  time.Duration
 }
 
-// compare has one go through the storm, after a calm and a storm in which the watches are not late.
+// compare runs a contestant in the calm, in a storm with undelayed watches, and in a storm with
+// late watches.
 func (o *ownWrites) compare(ctx context.Context, w *tabwriter.Writer, cfg *rest.Config, s stormer) error {
 	cycles := max(o.cycles/o.keys, 1)
 	weathers := []weather{{"calm", 0, 0, 5 * time.Second}, {"undelayed", 0, cycles, o.limit}, {o.lag.String() + " late", o.lag, cycles, o.limit}}
@@ -116,8 +117,8 @@ func (o *ownWrites) compare(ctx context.Context, w *tabwriter.Writer, cfg *rest.
 	return nil
 }
 
-// through lets one run with an API server whose watches are late, until the storm is over or the time is. It returns how long that
-// was, and how many quiet Reconciles there were in each second of it.
+// through runs a contestant against an API server with late watches, until the storm or the time is
+// over. It returns the duration and the rate of quiet Reconciles per second.
 func (o *ownWrites) through(ctx context.Context, cfg *rest.Config, sky weather, st *storm, s stormer) (took time.Duration, rate float64, err error) {
 	c, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

@@ -37,8 +37,9 @@ type stormer struct {
 	run  func(ctx context.Context, cfg *rest.Config, st *storm) error
 }
 
-// stormers are both frameworks, each with and without what it has against stale caches. controller-runtime's is
-// EnableReadYourWritesConsistency, off by default: reads wait, in the worker. Setpoint's is on by default: the key waits.
+// stormers are both frameworks, with and without protection against stale caches.
+// controller-runtime's is EnableReadYourWritesConsistency, off by default: reads wait, in the
+// worker. Setpoint's is on by default: the key waits.
 var stormers = []stormer{
 	{"setpoint", stormSetpoint(0)},
 	{"setpoint, never put off", stormSetpoint(-1)},
@@ -92,7 +93,7 @@ func stormSetpoint(bound time.Duration) func(context.Context, *rest.Config, *sto
 	}
 }
 
-// found makes an object that is not found nil.
+// found returns nil for an object that is not found.
 func found[T cache.Object](get func(context.Context, key) (T, error)) func(context.Context, key) (T, error) {
 	return func(ctx context.Context, k key) (T, error) {
 		o, err := get(ctx, k)

@@ -19,10 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// storm is many keys, each of which goes through cycles: the Deployment's ConfigMap is created, then updated, then deleted while the
-// Deployment's status moves on. Each Reconcile does what comes next in the state that it reads from its cache, and makes its key
-// due again at once, as somebody else's change may at any time. The storm remembers what each key has written last, and compares:
-// a Reconcile that reads something older is stale. What it then does, the API server mostly refuses.
+// storm has many keys that go through cycles: a Deployment's ConfigMap is created, updated, then
+// deleted while the Deployment's status advances. Each Reconcile does the next step according to
+// its cache, and makes its key due again immediately, as another client's change may at any time.
+// The storm remembers the last write of each key. A Reconcile that reads an older version is stale.
+// The API server refuses most of its writes.
 type storm struct {
 	keys, cycles, quiet int
 
@@ -31,16 +32,17 @@ type storm struct {
 	over  chan struct{} // closed when all cycles are done
 
 	runs, stale, refused, cycled, quietRuns atomic.Int64
-	expired, doubted                        atomic.Int64 // waits that were given up, and Reconciles told that they may not see all
+	// Waits that were given up, and Reconciles that may not see all writes.
+	expired, doubted atomic.Int64
 
-	mu      sync.Mutex // guards written, not what it points to
+	mu      sync.Mutex // guards the map written
 	written map[key]*wrote
 }
 
-// wrote is what a key has written last. Only its own Reconciles, one at a time, look at it.
+// wrote is the last write of a key. Only its own Reconciles access it, one at a time.
 type wrote struct {
 	parent, child version
-	gone          types.UID // of the child that was deleted, until there is another
+	gone          types.UID // of the deleted child, until there is another
 }
 
 type version struct {
@@ -48,7 +50,7 @@ type version struct {
 	rv  string
 }
 
-// access is how a contestant reads and writes. Reads come from its cache; what is not found is nil.
+// access is how a contestant reads and writes. Reads come from its cache; a missing object is nil.
 type access struct {
 	parent func(context.Context, key) (*appsv1.Deployment, error)
 	child  func(context.Context, key) (*corev1.ConfigMap, error)
@@ -82,10 +84,11 @@ func newStorm(keys, cycles, quiet int) *storm {
 	return &storm{keys: keys, cycles: cycles, quiet: quiet, over: make(chan struct{}), written: map[key]*wrote{}}
 }
 
-// pause is after what time a quiet key is due again.
+// pause is the interval between the Reconciles of a quiet key.
 const pause = 10 * time.Millisecond
 
-// reconcile is the Reconcile of all contestants. It returns when the key is due again, 0 being at once, and false if it is not.
+// reconcile is every contestant's Reconcile. It returns whether the key is due again, and after
+// what time; 0 is immediately.
 func (st *storm) reconcile(ctx context.Context, a access, k key) (after time.Duration, again bool, err error) {
 	st.begin.Do(func() { st.began = time.Now() })
 	switch {
@@ -118,7 +121,7 @@ func (st *storm) reconcile(ctx context.Context, a access, k key) (after time.Dur
 	return 0, again && err == nil, err
 }
 
-// step does what comes next, and says whether there is more to do.
+// step does the next step and reports whether more follow.
 func (st *storm) step(ctx context.Context, a access, w *wrote, parent *appsv1.Deployment, child *corev1.ConfigMap) (again bool, err error) {
 	if parent.Status.ObservedGeneration >= int64(st.cycles) {
 		return false, nil
@@ -169,7 +172,8 @@ func (st *storm) lastWrite(k key) *wrote {
 	return w
 }
 
-// after says whether what was written is newer than what was read. Nobody but the key itself writes to its objects.
+// after reports whether the last write is newer than what was read. Only the key itself writes to
+// its objects.
 func (w *wrote) after(parent *appsv1.Deployment, child *corev1.ConfigMap) bool {
 	if w.parent.newer(parent.UID, parent.ResourceVersion) {
 		return true

@@ -11,10 +11,11 @@ import (
 	"strings"
 )
 
-var errNotOurs = errors.New("envtest: an existing cluster's API server is not ours to stop: leave Options.Kubeconfig empty")
+var errNotOurs = errors.New("envtest: cannot stop or start the API server of an existing cluster; leave Options.Kubeconfig empty")
 
-// StopAPIServer ends kube-apiserver as a crash would, at once, and returns when it has ended. Its address refuses
-// connections until StartAPIServer; etcd keeps the data. Stopping it again changes nothing.
+// StopAPIServer ends kube-apiserver immediately, like a crash, and returns when it has exited. Its
+// address refuses connections until StartAPIServer; etcd keeps the data. Stopping a stopped server
+// is a no-op.
 func (c *Cluster) StopAPIServer() error {
 	if c.plane == nil {
 		return errNotOurs
@@ -22,8 +23,8 @@ func (c *Cluster) StopAPIServer() error {
 	return c.plane.stopAPIServer(c.options)
 }
 
-// StartAPIServer starts kube-apiserver again, with its data and at its address, and returns when it is ready. Starting
-// one that runs changes nothing.
+// StartAPIServer restarts kube-apiserver with the same data and address, and returns when it is
+// ready. Starting a running server is a no-op.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if c.plane == nil {
 		return errNotOurs
@@ -33,7 +34,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	return c.plane.startAPIServer(ctx, c.options)
 }
 
-// KillAPIServer ends kube-apiserver with SIGKILL and returns when it has ended. Otherwise it is StopAPIServer.
+// KillAPIServer is StopAPIServer with SIGKILL.
 func (c *Cluster) KillAPIServer() error {
 	if c.plane == nil {
 		return errNotOurs
@@ -69,7 +70,7 @@ func (p *plane) startAPIServer(ctx context.Context, o Options) error {
 	etcd := p.find(etcdName)
 	switch {
 	case etcd == nil:
-		return errors.New("envtest: the control plane has been stopped: start another one")
+		return errors.New("envtest: the control plane has been stopped; start another one")
 	case p.find(apiServerName) != nil:
 		return nil
 	}
@@ -78,7 +79,7 @@ func (p *plane) startAPIServer(ctx context.Context, o Options) error {
 			p.remove(server)
 			err = errors.Join(err, server.stop(o.StopTimeout))
 		}
-		return fmt.Errorf("%w\nkube-apiserver has to listen where it did, at %s: free that port, or start another control plane", err, p.config.Host)
+		return fmt.Errorf("%w\nkube-apiserver must listen at its previous address, %s; free that port, or start another control plane", err, p.config.Host)
 	}
 	return nil
 }

@@ -19,10 +19,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// assetsVariable names the environment variable with the directory of given binaries.
+// assetsVariable names the environment variable that holds the directory of prebuilt binaries.
 const assetsVariable = "KUBEBUILDER_ASSETS"
 
-// assets is a directory of binaries that know nothing of us. A shell watches our pipe for each.
+// assets is a directory of prebuilt binaries. They do not watch our pipe, so a shell does that for
+// each.
 type assets struct {
 	dir     string
 	options Options
@@ -34,7 +35,7 @@ func findAssets(o Options) (commands, error) {
 	}
 	dir := os.Getenv(assetsVariable)
 	if dir == "" {
-		return nil, fmt.Errorf("envtest: Options.UseKubebuilderAssets needs the environment variable %s: set it to the directory of etcd and kube-apiserver", assetsVariable)
+		return nil, fmt.Errorf("envtest: Options.UseKubebuilderAssets needs the environment variable %s; set it to the directory of etcd and kube-apiserver", assetsVariable)
 	}
 	names := []string{etcdName, apiServerName}
 	if o.Controllers {
@@ -42,15 +43,16 @@ func findAssets(o Options) (commands, error) {
 	}
 	for _, name := range names {
 		if err := checkProgram(filepath.Join(dir, name)); err != nil {
-			return nil, fmt.Errorf("envtest: %s=%s: %s: %w: name a directory that has it, or leave out what needs it (Options.UseKubebuilderAssets, Options.Controllers)", assetsVariable, dir, name, err)
+			return nil, fmt.Errorf("envtest: %s=%s: %s: %w; name a directory that has it, or unset the option that needs it (Options.UseKubebuilderAssets, Options.Controllers)", assetsVariable, dir, name, err)
 		}
 	}
 	return &assets{dir: dir, options: o}, nil
 }
 
-// supervise runs "$@" until standard input ends, and then removes what $1 and $2 name, unless they are empty. The
-// reader is a shell of its own, because only one that has nothing else to do can wait for a pipe; it reads with a
-// builtin, so that killing it leaves nothing over. File 3 is the lock, which all of them hold.
+// supervise runs "$@" until standard input ends, then removes $1 (data) and $2 (lock) unless $1 is
+// empty. A separate subshell reads the pipe, because only an otherwise idle shell can block on it.
+// It uses the read builtin, so killing it leaves no child behind. File 3 is the lock; all of these
+// processes inherit it.
 const supervise = `exec 4<&0; data=$1; lock=$2; shift 2
 "$@" </dev/null >&2 4<&- &
 child=$!
@@ -67,7 +69,7 @@ func (a *assets) start(name string, d *runDir, data, lock string, args ...string
 }
 
 func (a *assets) etcd(d *runDir) (*process, error) {
-	const nowhere = "http://127.0.0.1:1" // nobody ever connects to it
+	const nowhere = "http://127.0.0.1:1" // never dialed
 	p, err := a.start(etcdName, d, d.path, d.lock.Name(),
 		"--data-dir="+filepath.Join(d.path, "etcd"),
 		"--listen-client-urls=unix://"+d.socket(),
@@ -100,8 +102,8 @@ func get(client *http.Client, url string) error {
 	return nil
 }
 
-// apiServer tries several ports: kube-apiserver cannot choose one by itself, and anyone may take the one we found
-// free before it does.
+// apiServer tries several ports. kube-apiserver cannot choose one itself, and another process may
+// take the free port that we found.
 func (a *assets) apiServer(ctx context.Context, d *runDir, etcd, address string, k keys) (*process, error) {
 	files := map[string][]byte{"ca.crt": k.ca.pem, "server.crt": k.server.cert, "server.key": k.server.key}
 	for name, content := range files {
@@ -181,11 +183,11 @@ func (a *assets) controllerManager(d *runDir, host string, k keys) (*process, er
 	}
 	p, err := a.start(controllerManagerName, d, "", "",
 		"--kubeconfig="+path, "--leader-elect=false", "--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=1000",
-		// The short names are known to every release.
+		// All releases know these short names.
 		"--controllers=garbagecollector,namespace,deployment,replicaset,job,serviceaccount,root-ca-cert-publisher")
 	if err != nil {
 		return nil, err
 	}
-	p.probe = func() error { return nil } // it has no port; that it works shows in what it makes
+	p.probe = func() error { return nil } // no port to probe; its objects show that it works
 	return p, nil
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// fakeAsset is a binary that says that it runs, in a pipe, and then blocks until it is killed.
+// fakeAsset is a binary that reports in a pipe that it runs, and then blocks until it is killed.
 func fakeAsset(t *testing.T, name, script string) *assets {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
@@ -33,7 +33,7 @@ func fifo(t *testing.T) string {
 	return path
 }
 
-// E5, for given binaries: when the pipe closes, the shell kills its binary and removes the data.
+// E5 with prebuilt binaries: when the pipe closes, the shell kills its binary and removes the data.
 func TestSupervisedEnds(t *testing.T) {
 	running, never := fifo(t), fifo(t)
 	a := fakeAsset(t, etcdName, "echo $1 >"+running+"; read line <"+never)
@@ -61,7 +61,7 @@ func TestSupervisedEnds(t *testing.T) {
 	}
 }
 
-// E4, for given binaries: the shell passes on how its binary ended and what it said.
+// E4 with prebuilt binaries: the shell forwards the exit status and the output of its binary.
 func TestSupervisedFails(t *testing.T) {
 	a := fakeAsset(t, etcdName, "echo out; echo err >&2; exit 7")
 	d, err := newRunDir(runParent())
@@ -84,7 +84,7 @@ func TestSupervisedFails(t *testing.T) {
 	}
 }
 
-// E1: given binaries are used when they are asked for, and must be there.
+// E1: prebuilt binaries are used only on request, and must exist.
 func TestFindAssets(t *testing.T) {
 	a := fakeAsset(t, etcdName, "")
 	t.Setenv(assetsVariable, "")
@@ -104,14 +104,14 @@ func TestFindAssets(t *testing.T) {
 	if _, err := findAssets(Options{Controllers: true}); !strings.Contains(errorText(err), "kube-controller-manager") {
 		t.Errorf("without kube-controller-manager: %v", err)
 	}
-	// They are not looked at unless asked for.
+	// They are ignored unless requested.
 	t.Setenv(programVariable, "/no/such/program")
 	if _, err := findCommands(t.Context(), Options{}); !strings.Contains(errorText(err), programVariable) {
 		t.Errorf("not asked for: %v", err)
 	}
 }
 
-// The whole, with real binaries, where there are some: E1.
+// E1: a whole control plane of real binaries, if they are installed.
 func TestKubebuilderAssets(t *testing.T) {
 	needProgram(t)
 	if os.Getenv(assetsVariable) == "" {

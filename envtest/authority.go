@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// authority is a certificate authority that exists in memory only. It is immutable.
+// authority is an in-memory certificate authority. It is immutable.
 type authority struct {
 	cert *x509.Certificate
 	pem  []byte
 	key  *ecdsa.PrivateKey
 }
 
-// keyPair is a certificate and its key, both PEM.
+// keyPair is a certificate and its key, both in PEM.
 type keyPair struct{ cert, key []byte }
 
-// lifetime is longer than any test runs and than anyone keeps a control plane in the foreground.
+// lifetime exceeds any test run and any control plane in the foreground.
 const lifetime = 365 * 24 * time.Hour
 
 func newAuthority() (*authority, error) {
@@ -48,7 +48,6 @@ func newAuthority() (*authority, error) {
 	return &authority{cert: cert, pem: encode("CERTIFICATE", der), key: key}, nil
 }
 
-// server issues a certificate for kube-apiserver.
 func (a *authority) server() (keyPair, error) {
 	template := certificate(pkix.Name{CommonName: "kube-apiserver"})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -57,7 +56,6 @@ func (a *authority) server() (keyPair, error) {
 	return a.issue(template)
 }
 
-// client issues a certificate for a user in groups.
 func (a *authority) client(user string, groups ...string) (keyPair, error) {
 	template := certificate(pkix.Name{CommonName: user, Organization: groups})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
@@ -85,13 +83,13 @@ func certificate(name pkix.Name) *x509.Certificate {
 	return &x509.Certificate{
 		SerialNumber: new(big.Int).SetInt64(now.UnixNano()),
 		Subject:      name,
-		NotBefore:    now.Add(-time.Hour), // a clock may be set back a little
+		NotBefore:    now.Add(-time.Hour), // tolerates small clock corrections
 		NotAfter:     now.Add(lifetime),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 	}
 }
 
-// newSigningKey returns a PEM key for service account tokens.
+// newSigningKey returns a key for service account tokens, in PEM.
 func newSigningKey() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

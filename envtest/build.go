@@ -18,10 +18,11 @@ import (
 	"time"
 )
 
-// cost is what a build from nothing takes, measured with empty caches.
+// cost describes a build with empty caches, as measured.
 const cost = "about 3 minutes on 2 idle cores, 110 MB of modules to download and 4 GB of disk at most"
 
-// build builds the program from src and puts it at path, whole or not at all. The caller holds the lock of path.
+// build builds the program from src and publishes it atomically at path. The caller holds path's
+// lock.
 func build(ctx context.Context, src source, path string, report *progressReport) (err error) {
 	if _, err := exec.LookPath("go"); err != nil {
 		return errNoGo
@@ -31,7 +32,7 @@ func build(ctx context.Context, src source, path string, report *progressReport)
 		end(func() { report.line("%v", err) })
 	}()
 
-	// Go's own temporary files go there too, so that one removal is enough, ours or that of the next build.
+	// Go's temporary files go here too, so one RemoveAll cleans up, in this build or the next.
 	scratch := path + ".tmp"
 	if err := errors.Join(os.RemoveAll(scratch), os.Mkdir(scratch, 0o755)); err != nil {
 		return buildError(err, "")
@@ -65,10 +66,10 @@ func build(ctx context.Context, src source, path string, report *progressReport)
 	return nil
 }
 
-// insideTest is what else there is to know when a test builds: go test ends it after 10 minutes unless told otherwise.
+// insideTest returns a hint for builds within a test: go test's default limit is 10 minutes.
 func insideTest() string {
 	if limit := flag.Lookup("test.timeout"); limit != nil && limit.Value.String() != "0s" {
-		return fmt.Sprintf("; go test gives this test %s, which is short on a busy machine: \"go run %s/envtest/cluster fetch\" builds it beforehand", limit.Value, modulePath)
+		return fmt.Sprintf("; go test gives this test %s, which may be too short on a busy machine; \"go run %s/envtest/cluster fetch\" builds it beforehand", limit.Value, modulePath)
 	}
 	return ""
 }
@@ -80,27 +81,28 @@ func outcome(err error) string {
 	return "built the control plane"
 }
 
-// publish moves a finished file to where others look for it.
+// publish atomically moves a finished file to its final path.
 func publish(from, to string) error {
 	f, err := os.OpenFile(from, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	// A machine that loses its power must not find the name without the contents.
+	// Sync first: after a power failure the name must not exist without its contents.
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(from, to)
 }
 
-// untilSignal returns a context that ends when this process is told to, for the time of a build: the go command has
-// a process group of its own and would not see a Ctrl-C. The returned function passes the signal on, after it has
-// called its argument, unless the program itself has acted on the signal by ending parent.
+// untilSignal returns a context that SIGINT or SIGTERM ends, for the duration of a build. The go
+// command has its own process group and does not see a Ctrl-C. The returned function calls last and
+// re-raises the signal, unless parent has ended, which means that the program handled the signal
+// itself.
 func untilSignal(parent context.Context) (ctx context.Context, end func(last func())) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
-		if !signal.Ignored(s) { // as it is for a program in the background of a shell script
+		if !signal.Ignored(s) { // as in a background job of a shell script
 			signal.Notify(signals, s)
 		}
 	}
@@ -126,14 +128,15 @@ func untilSignal(parent context.Context) (ctx context.Context, end func(last fun
 	}
 }
 
-// goTool runs the go command for a build.
+// goTool runs the go command.
 type goTool struct {
 	scratch string
 	dir     string
 	report  *progressReport
 }
 
-// download makes the module cache have a version of the program's module, and returns where.
+// download fetches a version of the program's module into the module cache and returns its
+// directory.
 func (g goTool) download(ctx context.Context, version string) (string, error) {
 	out, err := g.run(ctx, "mod", "download", "-json", programPath+"@"+version)
 	var module struct{ Dir, Error string }
@@ -146,24 +149,24 @@ func (g goTool) download(ctx context.Context, version string) (string, error) {
 	return module.Dir, nil
 }
 
-// run returns what go writes to standard output.
+// run returns the standard output of go.
 func (g goTool) run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = g.dir
 	cmd.Env = buildEnvironment(g.scratch)
 	isolate(cmd)
 	dieWithParent(cmd)
-	cmd.Cancel = func() error { return interrupt(cmd.Process) } // go removes what it has half downloaded
+	cmd.Cancel = func() error { return interrupt(cmd.Process) } // go removes partial downloads
 	cmd.WaitDelay = 5 * time.Second
 	stderr := &goOutput{report: g.report}
 	var stdout strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, stderr
 	err := cmd.Run()
 	if cmd.Process != nil {
-		kill(cmd.Process) // its compilers, should there be any left
+		kill(cmd.Process) // compilers that may be left
 	}
 	if ctx.Err() != nil {
-		return "", fmt.Errorf("envtest: the build of the control plane was stopped: %w: nothing of it was kept, but what was downloaded and compiled need not be again", context.Cause(ctx))
+		return "", fmt.Errorf("envtest: the build of the control plane was stopped: %w; its result is discarded, downloads and compiled packages stay cached", context.Cause(ctx))
 	}
 	if err != nil {
 		return stdout.String(), buildError(err, stderr.String())
@@ -171,7 +174,7 @@ func (g goTool) run(ctx context.Context, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// keptFlags keeps those of GOFLAGS that say how to build and not what: -modcacherw and -p.
+// keptFlags returns the GOFLAGS that affect how a build runs, not its result: -modcacherw and -p.
 func keptFlags(variable string) string {
 	var kept []string
 	for _, flag := range strings.Fields(strings.TrimPrefix(variable, "GOFLAGS=")) {
@@ -182,7 +185,8 @@ func keptFlags(variable string) string {
 	return "GOFLAGS=" + strings.Join(kept, " ")
 }
 
-// buildEnvironment is ours without what the user has set for builds of another kind. CGO_ENABLED=0: only Go is needed.
+// buildEnvironment returns our environment without the user's settings for other builds.
+// CGO_ENABLED=0 makes Go the only requirement.
 func buildEnvironment(scratch string) []string {
 	var env []string
 	for _, v := range os.Environ() {

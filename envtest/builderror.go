@@ -10,12 +10,12 @@ import (
 )
 
 var (
-	errNoGo        = errors.New("envtest: cannot build the control plane: there is no go command in PATH: install Go (https://go.dev/dl), or set " + programVariable + " to a control plane program built elsewhere")
+	errNoGo        = errors.New("envtest: cannot build the control plane: there is no go command in PATH; install Go (https://go.dev/dl), or set " + programVariable + " to a control plane program built elsewhere")
 	errInterrupted = errors.New("interrupted")
 )
 
-// goOutput takes what the go command writes to standard error: it counts what is downloaded and compiled, and keeps
-// the rest for an error message.
+// goOutput parses the standard error of the go command. It counts downloads and compiled packages
+// and keeps the other lines for an error message.
 type goOutput struct {
 	report *progressReport
 	tail   tail
@@ -39,7 +39,7 @@ func (o *goOutput) take(line string) {
 		o.report.did(module)
 		return
 	}
-	// go build -v: the path of a package, alone.
+	// go build -v prints a package path alone on its line.
 	if line != "" && !strings.ContainsAny(line, " :#\t") {
 		o.report.did(line)
 		return
@@ -47,7 +47,7 @@ func (o *goOutput) take(line string) {
 	_, _ = o.tail.Write([]byte(line + "\n"))
 }
 
-// String returns the last lines that were no progress.
+// String returns the last lines that are not progress.
 func (o *goOutput) String() string {
 	if len(o.line) > 0 {
 		_, _ = o.tail.Write(append(o.line, '\n'))
@@ -56,10 +56,11 @@ func (o *goOutput) String() string {
 	return o.tail.String()
 }
 
-// elsewhere is the remedy of machines that cannot build.
+// elsewhere is the remedy for machines that cannot build.
 const elsewhere = "or set " + programVariable + " to a control plane program built elsewhere"
 
-// causes are what go's output tells of, and what to do about it. The first match counts, and the line with it is told.
+// causes maps patterns in go's output to a cause and a remedy. The first match wins; the error
+// quotes its line.
 var causes = []struct {
 	signs        []string
 	what, remedy string
@@ -82,7 +83,8 @@ var causes = []struct {
 		"there is not enough memory", "provide 2 GB, or set GOFLAGS=-p=1 to need less"},
 }
 
-// buildError says in one sentence why a build failed and what to do. Where the cause is not known, what go wrote follows.
+// buildError returns an error with the cause of a failed build and its remedy. For an unknown cause
+// it includes go's output.
 func buildError(err error, output string) error {
 	if errors.Is(err, exec.ErrNotFound) {
 		return errNoGo
@@ -93,14 +95,14 @@ func buildError(err error, output string) error {
 	for _, c := range causes {
 		for line := range strings.Lines(output) {
 			if containsAny(line, c.signs) {
-				return &buildFailure{text: c.what + " (" + strings.TrimSpace(line) + "): " + c.remedy, err: err}
+				return &buildFailure{text: c.what + " (" + strings.TrimSpace(line) + "); " + c.remedy, err: err}
 			}
 		}
 	}
-	return &buildFailure{text: "go failed (" + err.Error() + "): see what it wrote, mend that, and start again\n  " + strings.ReplaceAll(output, "\n", "\n  "), err: err}
+	return &buildFailure{text: "go failed (" + err.Error() + "); fix what it reports and start again\n  " + strings.ReplaceAll(output, "\n", "\n  "), err: err}
 }
 
-// buildFailure keeps the cause for errors.Is.
+// buildFailure wraps the cause for errors.Is.
 type buildFailure struct {
 	text string
 	err  error

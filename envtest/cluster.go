@@ -18,35 +18,35 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Cluster is a control plane: one that Start has started, or an existing one. Its methods may be called from many
-// goroutines.
+// Cluster is a control plane that Start has started, or an existing cluster. Its methods are safe
+// for concurrent use.
 type Cluster struct {
 	options Options
 	config  *rest.Config
-	ca      *authority // nil: an existing cluster, or one of other binaries' making
+	ca      *authority // nil: an existing cluster
 	plane   *plane     // nil: an existing cluster
 	clients
 
 	mu         sync.Mutex // guards namespaces
-	namespaces []string   // made in an existing cluster, which keeps them unless Stop deletes them
+	namespaces []string   // made in an existing cluster, deleted by Stop
 
 	stop    sync.Once
 	stopErr error // written in stop
 }
 
-// clients is what the methods of a Cluster use. They share one connection, which Stop closes.
+// clients are used by the methods of a Cluster. They share one connection, which Stop closes.
 type clients struct {
 	http      *http.Client
 	dynamic   dynamic.Interface
 	discovery *discovery.DiscoveryClient
 }
 
-// Start starts a control plane and returns when it serves and Options.CRDs are installed. ctx bounds the start only,
-// the build of the program included; what was started lives until Stop, or until this process ends, however it ends
-// (E5). When Start fails, nothing is left running.
+// Start starts a control plane and returns when it serves and Options.CRDs are installed. ctx
+// bounds only the start, including a build of the program. The control plane runs until Stop, or
+// until this process ends for any reason (E5). If Start fails, it leaves nothing running.
 //
-// The first Start on a machine builds the control plane program, which takes minutes. While it does, SIGINT and
-// SIGTERM are caught so that the build can be stopped and cleared away; they are passed on afterwards.
+// The first Start on a machine builds the control plane program, which takes minutes. During the
+// build, Start catches SIGINT and SIGTERM to stop the build and clean up, and then re-raises them.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Kubeconfig != "" {
 		return existing(ctx, o)
 	}
-	// A file that is no manifest is found before minutes are spent.
+	// Report invalid manifests before a build takes minutes.
 	if _, err := readManifests(o.CRDs...); err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// open makes the clients, waits for what every cluster has, and installs the CRDs.
+// open makes the clients, waits for the objects that every cluster has, and installs the CRDs.
 func (c *Cluster) open(ctx context.Context, cfg *rest.Config) error {
 	var err error
 	c.config = cfg
@@ -91,7 +91,7 @@ func (c *Cluster) open(ctx context.Context, cfg *rest.Config) error {
 	return c.InstallCRDs(ctx, c.options.CRDs...)
 }
 
-// existing returns a Cluster for one that is there already.
+// existing returns a Cluster for an existing cluster.
 func existing(ctx context.Context, o Options) (*Cluster, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
@@ -127,16 +127,17 @@ func newClients(cfg *rest.Config) (clients, error) {
 	return c, nil
 }
 
-// closeConnection may be called without one. http.Client's own method does not see through client-go's wrappers.
+// closeConnection may be called without a connection. http.Client.CloseIdleConnections does not see
+// through client-go's wrappers.
 func (c clients) closeConnection() {
 	if c.http != nil {
 		utilnet.CloseIdleConnectionsFor(c.http.Transport)
 	}
 }
 
-// Stop ends every process, removes their data and returns when both are done. On an existing cluster it deletes the
-// namespaces that Namespace has made, and does not wait until they are gone. It reports processes that had ended by
-// themselves before. Every call returns the same.
+// Stop ends every process, removes their data and returns when both are done. On an existing
+// cluster it deletes the namespaces that Namespace created, without waiting for their end. It
+// reports processes that had already ended by themselves. Every call returns the same error.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() {
 		if c.plane != nil {
@@ -149,7 +150,8 @@ func (c *Cluster) Stop() error {
 	return c.stopErr
 }
 
-// checkAlive returns the error of a process that has ended, or err, which may be a consequence of that.
+// checkAlive returns err, joined with the error of a process that has ended: err may be a
+// consequence.
 func (c *Cluster) checkAlive(err error) error {
 	if err == nil || c.plane == nil {
 		return err
@@ -160,5 +162,5 @@ func (c *Cluster) checkAlive(err error) error {
 	return err
 }
 
-// requestTimeout bounds a request that Stop makes.
+// requestTimeout bounds each request of Stop.
 const requestTimeout = 10 * time.Second

@@ -52,7 +52,7 @@ func create(ctx context.Context, t *testing.T, r dynamic.ResourceInterface, o *u
 	return made
 }
 
-// waitGone returns when an object that was there at version is deleted.
+// waitGone returns when an object that existed at version is deleted.
 func waitGone(ctx context.Context, t *testing.T, r dynamic.ResourceInterface, name, version string) {
 	t.Helper()
 	watcher := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -65,7 +65,7 @@ func waitGone(ctx context.Context, t *testing.T, r dynamic.ResourceInterface, na
 	}
 }
 
-// E1: the program that Go has built is the Kubernetes that it says it is.
+// E1: the built program is the Kubernetes version that it reports.
 func TestVersion(t *testing.T) {
 	c := sharedCluster(t)
 	version, err := c.discovery.ServerVersion()
@@ -107,7 +107,7 @@ func TestCRDsAreServed(t *testing.T) {
 	_ = groups
 }
 
-// What InstallCRDs has installed can be watched at once, in each version that is served, as informers do it.
+// After InstallCRDs, each served version can be watched immediately, as informers do.
 func TestCRDsAreWatchable(t *testing.T) {
 	c := sharedCluster(t)
 	ctx := testContext(t)
@@ -135,7 +135,7 @@ func TestCRDsAreWatchable(t *testing.T) {
 	}
 }
 
-// E4: a prefix that no namespace can have is refused in one sentence, and one that the API server would shorten.
+// E4: an invalid prefix, or one that the API server would shorten, is rejected in one sentence.
 func TestNamespacePrefix(t *testing.T) {
 	for _, prefix := range []string{"Bad_Name", "", "-a", "a.b", strings.Repeat("a", 58)} {
 		name, err := new(Cluster).Namespace(t.Context(), prefix)
@@ -152,7 +152,7 @@ func TestNamespacePrefix(t *testing.T) {
 	}
 }
 
-// E4: a CRD file that is wrong is named, with what is wrong about it, and nothing is left running.
+// E4: the error names an invalid CRD file and its problem, and nothing is left running.
 func TestInvalidCRDs(t *testing.T) {
 	c := sharedCluster(t)
 	ctx := testContext(t)
@@ -181,8 +181,8 @@ func TestInvalidCRDs(t *testing.T) {
 	}
 }
 
-// E3: the garbage collector learns of a CRD that was installed after the start within seconds, and not at its own
-// second look, 30 s after the start.
+// E3: the garbage collector discovers a CRD that was installed after the start within seconds, not
+// at its default second discovery, 30 s after the start.
 func TestOwnedByNewTypeIsCollected(t *testing.T) {
 	c := sharedCluster(t)
 	ctx, cancel := context.WithTimeout(testContext(t), 20*time.Second)
@@ -206,7 +206,7 @@ func TestOwnedByNewTypeIsCollected(t *testing.T) {
 	waitGone(ctx, t, r, "owned", owned.GetResourceVersion())
 }
 
-// E3: a namespace dies, with what is in it, also when that is of a new type.
+// E3: a namespace is deleted with its contents, including objects of a new type.
 func TestNamespaceDies(t *testing.T) {
 	c := sharedCluster(t)
 	ctx := testContext(t)
@@ -277,7 +277,7 @@ func TestConfigFor(t *testing.T) {
 	}
 }
 
-// E1, E2: an existing cluster is used, nothing is started, and what Namespace made there is deleted by Stop.
+// E1, E2: with an existing cluster, nothing is started, and Stop deletes what Namespace created.
 func TestExistingCluster(t *testing.T) {
 	c := sharedCluster(t)
 	ctx := testContext(t)
@@ -303,7 +303,7 @@ func TestExistingCluster(t *testing.T) {
 	waitGone(ctx, t, c.dynamic.Resource(namespaces), name, found.GetResourceVersion())
 }
 
-// E2: two control planes that are started at the same time know nothing of each other.
+// E2: two control planes that start at the same time are independent.
 func TestParallelStarts(t *testing.T) {
 	needProgram(t)
 	ctx := testContext(t)
@@ -337,13 +337,13 @@ func TestParallelStarts(t *testing.T) {
 	if _, err := client.Resource(configMaps).List(ctx, metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("one control plane accepts the other's certificates: %v", err)
 	}
-	// Without controllers nobody makes service accounts, so pods must not need one.
+	// Without controllers, service accounts do not exist, so pods must not need one.
 	pod := object("v1", "Pod", "lonely")
 	pod.Object["spec"] = map[string]any{"containers": []any{map[string]any{"name": "a", "image": "b"}}}
 	create(ctx, t, clusters[0].dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace("default"), pod)
 }
 
-// Stop closes the connection to a cluster that lives on.
+// Stop closes the connection to a cluster that continues to run.
 func TestStopClosesItsConnection(t *testing.T) {
 	closed := make(chan struct{}, 1)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -396,7 +396,7 @@ func TestKubeconfigIsComplete(t *testing.T) {
 	}
 }
 
-// E4: what a process says about a wrong argument reaches whoever gave it.
+// E4: the caller receives a process's error about an invalid argument.
 func TestStartFails(t *testing.T) {
 	needProgram(t)
 	t.Setenv("TMPDIR", t.TempDir())

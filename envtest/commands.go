@@ -9,7 +9,7 @@ import (
 	"os/exec"
 )
 
-// findCommands finds what is to be run: this may take the minutes of a build.
+// findCommands finds the program to run. It may build it, which takes minutes.
 func findCommands(ctx context.Context, o Options) (commands, error) {
 	if o.UseKubebuilderAssets {
 		return findAssets(o)
@@ -21,8 +21,8 @@ func findCommands(ctx context.Context, o Options) (commands, error) {
 	return &program{path: path, options: o}, nil
 }
 
-// program is the control plane program: each process is one of its subcommands, and is given its configuration over
-// the pipe. The other half is in the module controlplane.
+// program is the control plane program. Each process is a subcommand and reads its configuration
+// from the pipe. The other half of the protocol is in the module controlplane.
 type program struct {
 	path    string
 	options Options

@@ -13,12 +13,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Config returns a copy of the configuration for a client that may do everything, without a limit of its own to the
-// rate of requests.
+// Config returns a copy of the configuration for a client with all permissions and without
+// client-side rate limiting.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// ConfigFor returns the configuration for a client that is user, a member of groups (and of system:authenticated): by
-// a client certificate, or on an existing cluster by impersonation. Without a role the user may do nothing.
+// ConfigFor returns the configuration for a client that is user, a member of groups (and of
+// system:authenticated). It uses a client certificate, or impersonation on an existing cluster.
+// Without a role, the user has no permissions.
 func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error) {
 	if user == "" {
 		return nil, errors.New("envtest: ConfigFor needs the name of a user")
@@ -36,7 +37,7 @@ func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error)
 	return cfg, nil
 }
 
-// Kubeconfig returns a kubeconfig for the same client as Config, for programs that need a file.
+// Kubeconfig returns a kubeconfig for the client of Config, for programs that need a file.
 func (c *Cluster) Kubeconfig() ([]byte, error) {
 	if c.plane == nil {
 		return os.ReadFile(c.options.Kubeconfig)

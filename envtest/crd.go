@@ -19,9 +19,10 @@ import (
 
 var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// InstallCRDs applies the CustomResourceDefinitions in the files, or in the directories' files (*.yaml, *.yml, *.json;
-// not recursive), and returns when each is established, discovery has it and its served versions can be watched, so that
-// objects and informers can be made at once. Other objects are an error.
+// InstallCRDs applies the CustomResourceDefinitions in files or directories (*.yaml, *.yml, *.json;
+// not recursive). It returns when each CRD is established, discovery lists it and its served
+// versions can be watched, so objects and informers can be created immediately. Objects of another
+// kind are an error.
 func (c *Cluster) InstallCRDs(ctx context.Context, paths ...string) error {
 	manifests, err := readManifests(paths...)
 	if err != nil {
@@ -29,7 +30,7 @@ func (c *Cluster) InstallCRDs(ctx context.Context, paths ...string) error {
 	}
 	for _, m := range manifests {
 		if gvk := m.object.GroupVersionKind(); gvk.Group != crds.Group || gvk.Kind != "CustomResourceDefinition" {
-			return fmt.Errorf("envtest: %s is a %s, not a CustomResourceDefinition: use Apply for it", m.where, gvk.Kind)
+			return fmt.Errorf("envtest: %s is a %s, not a CustomResourceDefinition; use Apply for it", m.where, gvk.Kind)
 		}
 	}
 	for _, m := range manifests {
@@ -60,7 +61,7 @@ func (c *Cluster) InstallCRDs(ctx context.Context, paths ...string) error {
 	return c.waitWatchable(ctx, served)
 }
 
-// established says whether a CRD's types are served, and adds them to served.
+// established reports whether a CRD's types are served, and adds them to served.
 func established(crd *unstructured.Unstructured, served map[schema.GroupVersionResource]bool) (bool, error) {
 	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	done := false
@@ -88,8 +89,9 @@ func established(crd *unstructured.Unstructured, served map[schema.GroupVersionR
 	return true, nil
 }
 
-// backdate says that a CRD has been established for a while. For the first two seconds kube-apiserver makes whoever
-// creates an object wait for two more, in case another API server has not heard of the CRD yet. Ours is the only one.
+// backdate sets the Established condition of a CRD to a minute ago. For two seconds after that
+// time, kube-apiserver delays each create by two more, in case another API server has not seen the
+// CRD. Ours is the only one.
 func (c *Cluster) backdate(ctx context.Context, crd *unstructured.Unstructured) error {
 	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	for i, item := range conditions {
@@ -110,7 +112,7 @@ func (c *Cluster) backdate(ctx context.Context, crd *unstructured.Unstructured) 
 	return nil
 }
 
-// waitDiscovered asks discovery until it has the types. It cannot be watched, and is a moment behind.
+// waitDiscovered polls discovery, which cannot be watched and lags a little.
 func (c *Cluster) waitDiscovered(ctx context.Context, wanted map[schema.GroupVersionResource]bool) error {
 	for {
 		missing, err := c.missing(wanted)
@@ -123,7 +125,7 @@ func (c *Cluster) waitDiscovered(ctx context.Context, wanted map[schema.GroupVer
 	}
 }
 
-// missing returns those of wanted that discovery does not have.
+// missing returns the types of wanted that discovery does not list.
 func (c *Cluster) missing(wanted map[schema.GroupVersionResource]bool) ([]schema.GroupVersionResource, error) {
 	_, lists, err := c.discovery.ServerGroupsAndResources()
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
@@ -148,12 +150,14 @@ func (c *Cluster) missing(wanted map[schema.GroupVersionResource]bool) ([]schema
 	return missing, nil
 }
 
-// waitWatchable returns when each of the types can be watched. kube-apiserver sets up the storage of a type when it is
-// first asked for, and until then refuses a watch ("storage is (re)initializing") for a whole second; a list it answers at
-// once. So each type is listed first, and mostly there is nothing to wait for.
+// waitWatchable returns when each type can be watched. kube-apiserver sets up a type's storage at
+// the first request and rejects watches ("storage is (re)initializing") for a second meanwhile, but
+// answers lists immediately. So it lists each type first, and the watch is usually accepted at
+// once.
 func (c *Cluster) waitWatchable(ctx context.Context, types map[schema.GroupVersionResource]bool) error {
 	for gvr := range types {
-		_, _ = c.dynamic.Resource(gvr).List(ctx, metav1.ListOptions{Limit: 1}) // what is wrong, the watch will say
+		// The watch reports any error.
+		_, _ = c.dynamic.Resource(gvr).List(ctx, metav1.ListOptions{Limit: 1})
 	}
 	for gvr := range types {
 		if err := c.watchable(ctx, gvr); err != nil {
@@ -163,10 +167,11 @@ func (c *Cluster) waitWatchable(ctx context.Context, types map[schema.GroupVersi
 	return nil
 }
 
-// watchable returns when a watch is accepted. Whoever may not watch a type need not wait for it.
+// watchable returns when a watch is accepted. If this client may not watch the type, it does not
+// wait.
 func (c *Cluster) watchable(ctx context.Context, gvr schema.GroupVersionResource) error {
 	for {
-		// From version 0: as informers' watches, streamed or not, it is for the watch cache to answer.
+		// With version 0 the watch cache must answer, as for informers' watches, streamed or not.
 		stream, err := c.discovery.RESTClient().Get().AbsPath("apis", gvr.Group, gvr.Version, gvr.Resource).
 			Param("watch", "true").Param("resourceVersion", "0").MaxRetries(0).Stream(ctx)
 		if err == nil {
@@ -188,10 +193,10 @@ func (c *Cluster) watchable(ctx context.Context, gvr schema.GroupVersionResource
 	}
 }
 
-// betweenTries is the time between two questions whose answer cannot be watched.
+// betweenTries is the interval for polling.
 const betweenTries = 10 * time.Millisecond
 
-// pause returns after d, or earlier with why ctx ended.
+// pause returns after d, or earlier with the cause of ctx's end.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// waitDead returns when no process has the lock file open any more: neither the helper nor a child of it.
+// waitDead returns when no process has the lock file open: neither the helper nor a child of it.
 func waitDead(t *testing.T, lock string) func() {
 	t.Helper()
 	f, err := os.Open(lock)
@@ -62,7 +62,8 @@ func TestKilledParent(t *testing.T) {
 	}
 }
 
-// E5: if the children were killed too, the next start removes their data, and nothing of those that live.
+// E5: if the children were killed too, the next start removes their data, and keeps the data of
+// running ones.
 func TestKilledFamily(t *testing.T) {
 	needProgram(t)
 	t.Setenv("TMPDIR", t.TempDir())
@@ -101,7 +102,7 @@ func TestKilledFamily(t *testing.T) {
 	}
 }
 
-// E4, E5: a process that ends by itself is named, with its last lines, by whatever fails then and by Stop.
+// E4, E5: later errors and Stop name a process that ended by itself, with its last lines.
 func TestKilledChild(t *testing.T) {
 	needProgram(t)
 	ctx := testContext(t)
@@ -126,7 +127,8 @@ func TestKilledChild(t *testing.T) {
 	}
 }
 
-// The API server comes back where it was, with its data; in between its address refuses connections.
+// The API server restarts at the same address, with its data. Meanwhile its address refuses
+// connections.
 func TestRestartAPIServer(t *testing.T) {
 	needProgram(t)
 	ctx := testContext(t)
@@ -145,7 +147,7 @@ func TestRestartAPIServer(t *testing.T) {
 	if _, err := c.Namespace(ctx, "none"); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("without an API server: %v", err)
 	}
-	// Somebody else takes the port.
+	// Another program takes the port.
 	address := strings.TrimPrefix(host, "https://")
 	thief, err := net.Listen("tcp", address)
 	if err != nil {

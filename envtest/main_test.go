@@ -20,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// helperVariable has the test binary be a program that starts a control plane and is killed.
+// helperVariable makes the test binary a program that starts a control plane and is killed.
 const helperVariable = "SETPOINT_ENVTEST_HELPER"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	code := m.Run()
-	// As goleak.VerifyTestMain, but after the shared control plane has ended.
+	// Like goleak.VerifyTestMain, but after the shared control plane has ended.
 	for _, err := range []error{stopShared(), goleak.Find()} {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// buffer is an io.Writer for many goroutines.
+// buffer is an io.Writer for concurrent use.
 type buffer struct {
 	mu   sync.Mutex // guards text
 	text strings.Builder
@@ -76,7 +76,7 @@ func exists(t *testing.T, path string) bool {
 	return err == nil
 }
 
-// testTimeout only keeps a broken test from hanging.
+// testTimeout only prevents a broken test from hanging.
 const testTimeout = 2 * time.Minute
 
 func testContext(t *testing.T) context.Context {
@@ -85,7 +85,7 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// The tests that ask for it share one control plane with controllers (E2).
+// Tests that request it share one control plane with controllers (E2).
 var shared = sync.OnceValues(func() (*Cluster, error) {
 	return Start(context.Background(), Options{CRDs: []string{"testdata/lamps.yaml"}, Controllers: true})
 })
@@ -114,7 +114,7 @@ func stopShared() error {
 	return c.Stop()
 }
 
-// needProgram skips a test that needs the control plane program, with -short, which is for quick looks.
+// needProgram skips a test that needs the control plane program, with -short.
 func needProgram(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -144,7 +144,8 @@ func helper() error {
 	return err
 }
 
-// startHelper returns when the helper's control plane serves. end closes its standard input and waits.
+// startHelper returns when the helper's control plane serves. end closes its standard input and
+// waits.
 func startHelper(t *testing.T) (report helperReport, process *os.Process, end func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

@@ -23,18 +23,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fieldManager owns the fields that Apply and InstallCRDs set.
 const fieldManager = "envtest"
 
 // manifest is one object of a file.
 type manifest struct {
-	where  string // the file, and which document of it
+	where  string // the file and the document's number
 	object *unstructured.Unstructured
 }
 
-// Apply applies every object in the files, or in the directories' files (*.yaml, *.yml, *.json; not recursive), in
-// their order: server-side, taking over fields that others own. An object of a namespaced type without a namespace
-// goes to default. The types must be there: install CRDs first.
+// Apply applies every object in files or directories (*.yaml, *.yml, *.json; not recursive), in
+// order. It uses server-side apply and takes over fields that others own. A namespaced object
+// without a namespace goes to default. The types must exist; install CRDs first.
 func (c *Cluster) Apply(ctx context.Context, paths ...string) error {
 	manifests, err := readManifests(paths...)
 	if err != nil {
@@ -43,7 +42,7 @@ func (c *Cluster) Apply(ctx context.Context, paths ...string) error {
 	return c.apply(ctx, manifests)
 }
 
-// ApplyYAML is Apply for the text of a manifest, of one document or several.
+// ApplyYAML is Apply for the text of a manifest, which may have several documents.
 func (c *Cluster) ApplyYAML(ctx context.Context, text []byte) error {
 	manifests, err := parseManifests("manifest", bytes.NewReader(text))
 	if err != nil {
@@ -58,14 +57,14 @@ func (c *Cluster) apply(ctx context.Context, manifests []manifest) error {
 	}
 	groups, err := restmapper.GetAPIGroupResources(c.discovery)
 	if err != nil {
-		return c.checkAlive(fmt.Errorf("envtest: cannot ask for the types that there are: %w", err))
+		return c.checkAlive(fmt.Errorf("envtest: cannot discover the types: %w", err))
 	}
 	mapper := restmapper.NewDiscoveryRESTMapper(groups)
 	for _, m := range manifests {
 		gvk := m.object.GroupVersionKind()
 		mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 		if err != nil {
-			return fmt.Errorf("envtest: %s: there is no type %s: install its CRD first: %w", m.where, gvk, err)
+			return fmt.Errorf("envtest: %s: there is no type %s: %w; install its CRD first", m.where, gvk, err)
 		}
 		var r dynamic.ResourceInterface = c.dynamic.Resource(mapping.Resource)
 		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
@@ -90,7 +89,7 @@ func (c *Cluster) applyOne(ctx context.Context, r dynamic.ResourceInterface, m m
 	return nil
 }
 
-// readManifests reads files, and the files of directories in the order of their names.
+// readManifests reads files and directories; the files of a directory in order of their names.
 func readManifests(paths ...string) ([]manifest, error) {
 	var all []manifest
 	for _, path := range paths {
@@ -135,7 +134,7 @@ func manifestFiles(path string) ([]string, error) {
 	return files, nil
 }
 
-// parseManifests reads documents that are separated by lines of three dashes. Empty ones are left out.
+// parseManifests reads documents separated by lines of three dashes. It skips empty ones.
 func parseManifests(name string, from io.Reader) ([]manifest, error) {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(from))
 	var all []manifest

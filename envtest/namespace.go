@@ -25,20 +25,22 @@ var (
 	serviceAccounts = corev1.SchemeGroupVersion.WithResource("serviceaccounts")
 )
 
-// Namespace makes a namespace that no other test has, named prefix, a dash and a random part, and returns its name
-// (E2). prefix consists of lower-case letters, digits and dashes, at most 57 of them, and does not begin with a dash.
-// With Options.Controllers it returns when pods can be made there. Stop removes it, with everything else.
+// Namespace creates a namespace of its own for a test and returns its name: prefix, a dash and a
+// random part (E2). prefix has at most 57 lower-case letters, digits and dashes, and does not begin
+// with a dash. With Options.Controllers, Namespace returns when pods can be created there. Stop
+// removes the namespace.
 func (c *Cluster) Namespace(ctx context.Context, prefix string) (string, error) {
-	// As long as the API server makes it, which would shorten the prefix rather than refuse it.
+	// The length of a generated name. The API server would shorten a long prefix instead of
+	// rejecting it.
 	if wrong := validation.IsDNS1123Label(prefix + "-00000"); len(wrong) > 0 {
-		return "", fmt.Errorf("envtest: no namespace can be named after the prefix %q: use lower-case letters, digits and dashes, at most 57, the first no dash", prefix)
+		return "", fmt.Errorf("envtest: the prefix %q makes no valid namespace name; use lower-case letters, digits and dashes, at most 57, the first no dash", prefix)
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"generateName": prefix + "-"},
 	}}
 	made, err := c.dynamic.Resource(namespaces).Create(ctx, object, metav1.CreateOptions{})
 	if err != nil {
-		return "", c.checkAlive(fmt.Errorf("envtest: cannot make a namespace: %w", err))
+		return "", c.checkAlive(fmt.Errorf("envtest: cannot create a namespace: %w", err))
 	}
 	name := made.GetName()
 	if c.plane == nil {
@@ -53,7 +55,7 @@ func (c *Cluster) Namespace(ctx context.Context, prefix string) (string, error) 
 	return name, nil
 }
 
-// deleteNamespaces deletes those that Namespace has made.
+// deleteNamespaces deletes the namespaces that Namespace created.
 func (c *Cluster) deleteNamespaces() error {
 	c.mu.Lock()
 	names := c.namespaces
@@ -70,12 +72,11 @@ func (c *Cluster) deleteNamespaces() error {
 	return errors.Join(errs...)
 }
 
-// appears returns when an object exists.
 func appears(ctx context.Context, r dynamic.ResourceInterface, name string) error {
 	return until(ctx, r, name, func(*unstructured.Unstructured) (bool, error) { return true, nil })
 }
 
-// until lists and then watches one object until done says so.
+// until lists and then watches one object until done returns true.
 func until(ctx context.Context, r dynamic.ResourceInterface, name string, done func(*unstructured.Unstructured) (bool, error)) error {
 	one := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	list, err := r.List(ctx, metav1.ListOptions{FieldSelector: one})
@@ -104,7 +105,7 @@ func until(ctx context.Context, r dynamic.ResourceInterface, name string, done f
 	return causeOf(ctx, err)
 }
 
-// causeOf returns why ctx ended, if err may be due to that.
+// causeOf returns the cause of ctx's end if ctx has ended, else err.
 func causeOf(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)

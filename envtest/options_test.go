@@ -65,7 +65,7 @@ func TestReadManifests(t *testing.T) {
 	}
 }
 
-// E4: a manifest that is none is named, and what is wrong about it.
+// E4: the error names an invalid manifest and its problem.
 func TestWrongManifests(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: b: c":                            "document 1 is not valid YAML",
@@ -124,7 +124,7 @@ func TestReportReader(t *testing.T) {
 	}
 }
 
-// The cost of a build is said beforehand; after that, on what is no terminal, a build of some length gets lines.
+// A build prints its cost beforehand. Without a terminal, a long build then prints progress lines.
 func TestGoOutput(t *testing.T) {
 	var out buffer
 	report := &progressReport{out: &out}

@@ -16,16 +16,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// commands starts the processes of a control plane: those of our own program, or given binaries.
+// commands starts the processes of a control plane, from our own program or from prebuilt binaries.
 type commands interface {
 	etcd(d *runDir) (*process, error)
-	// apiServer listens on address, whose port may be 0. It may already have waited for that.
+	// apiServer starts a server on address, whose port may be 0. It may wait until the server
+	// listens.
 	apiServer(ctx context.Context, d *runDir, etcd, address string, k keys) (*process, error)
 	// controllerManager connects to the API server at host.
 	controllerManager(d *runDir, host string, k keys) (*process, error)
 }
 
-// keys are the certificates of a control plane.
+// keys are the certificates and keys of a control plane.
 type keys struct {
 	ca       *authority
 	server   keyPair
@@ -33,14 +34,14 @@ type keys struct {
 	tokenKey string // a file
 }
 
-// Names of the processes, in the order in which they start.
+// Names of the processes, in start order.
 const (
 	etcdName              = "etcd"
 	apiServerName         = "kube-apiserver"
 	controllerManagerName = "kube-controller-manager"
 )
 
-// plane is the processes of one control plane.
+// plane holds the processes of one control plane.
 type plane struct {
 	commands commands
 	dir      *runDir
@@ -48,12 +49,12 @@ type plane struct {
 	keys     keys
 	config   *rest.Config
 
-	change    sync.Mutex // held while processes are started or stopped after the start
+	change    sync.Mutex // held while processes start or stop after startPlane
 	mu        sync.Mutex // guards processes
-	processes []*process // in the order in which they were started
+	processes []*process // in start order
 }
 
-// startPlane returns when kube-apiserver is ready. When it fails, nothing is left.
+// startPlane returns when kube-apiserver is ready. If it fails, it leaves nothing behind.
 func startPlane(ctx context.Context, cmds commands, o Options) (*plane, error) {
 	p := &plane{commands: cmds}
 	var err error
@@ -125,7 +126,7 @@ func (p *plane) makeKeys() error {
 	return nil
 }
 
-// waitReady asks kube-apiserver until it says that it is ready: there is nothing to wait on but the answer.
+// waitReady polls kube-apiserver's /readyz.
 func (p *plane) waitReady(ctx context.Context, server *process) error {
 	c, err := newClients(p.config)
 	if err != nil {
@@ -139,7 +140,8 @@ func (p *plane) waitReady(ctx context.Context, server *process) error {
 	return server.probed(ctx)
 }
 
-// finish starts the controllers and waits for what is made after kube-apiserver is ready.
+// finish starts the controllers and waits for the objects that exist only after kube-apiserver is
+// ready.
 func (p *plane) finish(ctx context.Context, c *Cluster) error {
 	if c.options.Controllers {
 		manager, err := p.commands.controllerManager(p.dir, p.config.Host, p.keys)
@@ -186,7 +188,7 @@ func (p *plane) dead() error {
 	return nil
 }
 
-// stop ends the processes, the last started first, and removes their data.
+// stop ends the processes in reverse start order and removes their data.
 func (p *plane) stop(timeout time.Duration) error {
 	p.change.Lock()
 	defer p.change.Unlock()

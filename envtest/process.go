@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// report is what a process of the control plane program writes to its standard output, once: where it listens, or
-// why it does not. The other half is in the module controlplane, pipe.go.
+// report is the single message that a process of the control plane program writes to standard
+// output: its address, or an error. The other half is pipe.go in the module controlplane.
 type report struct {
 	Address string `json:"address"`
 	Error   string `json:"error"`
@@ -26,22 +26,23 @@ type report struct {
 // protocol is the version of the configuration and the report.
 const protocol = 1
 
-// process is a child that lives until its standard input is closed, by us or by our death.
+// process is a child that runs until its standard input closes, because we close it or end.
 type process struct {
 	name     string
 	cmd      *exec.Cmd
 	stdin    io.WriteCloser
 	tail     *tail
 	reported chan report   // has at most one
-	probe    func() error  // for a process that reports nothing: nil when it serves
-	address  string        // where it serves, known when it is ready or before
+	probe    func() error  // for a process without reports: returns nil when it serves
+	address  string        // set when it is ready, or before
 	done     chan struct{} // closed when the process has ended
-	err      error         // how it ended; written before done is closed
+	err      error         // of cmd.Wait; written before done is closed
 	up       atomic.Bool   // it has been ready
-	stopping atomic.Bool   // its end is wanted, or has been told
+	stopping atomic.Bool   // its end is requested, or already reported
 }
 
-// startProcess starts cmd and writes input to it. The process inherits the lock of d, as file 3. It must be stopped.
+// startProcess starts cmd and writes input to it. The process inherits the lock of d as file 3. The
+// caller must stop it.
 func startProcess(name string, cmd *exec.Cmd, input []byte, d *runDir, o Options) (*process, error) {
 	p := &process{
 		name:     name,
@@ -64,11 +65,11 @@ func startProcess(name string, cmd *exec.Cmd, input []byte, d *runDir, o Options
 		return nil, fmt.Errorf("envtest: cannot start %s: %w", name, err)
 	}
 	go p.wait(o.Progress)
-	_, _ = p.stdin.Write(input) // should it have ended already, ready tells why
+	_, _ = p.stdin.Write(input) // if it has ended already, ready returns the reason
 	return p, nil
 }
 
-// wait is joined by stop.
+// wait runs until the process has ended; stop and kill wait for it.
 func (p *process) wait(progress io.Writer) {
 	p.err = p.cmd.Wait()
 	close(p.done)
@@ -77,7 +78,7 @@ func (p *process) wait(progress io.Writer) {
 	}
 }
 
-// ready waits until the process says where it listens.
+// ready waits until the process serves and returns its address.
 func (p *process) ready(ctx context.Context) (string, error) {
 	if p.probe != nil {
 		return p.address, p.probed(ctx)
@@ -98,7 +99,7 @@ func (p *process) ready(ctx context.Context) (string, error) {
 	}
 }
 
-// probed asks until the process serves: there is nothing to wait on but the answer.
+// probed polls until the process serves; it sends no signal to wait for.
 func (p *process) probed(ctx context.Context) error {
 	const between = 20 * time.Millisecond
 	timer := time.NewTimer(between)
@@ -131,7 +132,7 @@ func (p *process) take(r report) (string, error) {
 	return r.Address, nil
 }
 
-// ended is the error for a process that ended when it should not have.
+// ended returns the error for an unexpected end of the process.
 func (p *process) ended() error {
 	how := "it exited with status 0"
 	if p.err != nil {
@@ -147,8 +148,8 @@ func (p *process) lastLines() string {
 	return "; it logged nothing"
 }
 
-// stop ends the process and returns when it and our goroutine for it have ended. It reports a process that had ended
-// before, and one that had to be killed.
+// stop ends the process and returns when the process and our goroutine for it have ended. It
+// returns an error if the process had ended before or had to be killed.
 func (p *process) stop(timeout time.Duration) error {
 	before := p.stopping.Swap(true)
 	select {
@@ -172,8 +173,8 @@ func (p *process) stop(timeout time.Duration) error {
 	}
 }
 
-// kill ends the process at once, and returns when it and our goroutine for it have ended. It reports a process that
-// had ended before.
+// kill kills the process and returns when the process and our goroutine for it have ended. It
+// returns an error if the process had ended before.
 func (p *process) kill() error {
 	before := p.stopping.Swap(true)
 	select {
@@ -190,8 +191,8 @@ func (p *process) kill() error {
 	return nil
 }
 
-// environment is ours without the variables that would change how Kubernetes behaves: a test may set them for its own
-// clients.
+// environment returns our environment without variables that change how Kubernetes behaves: a test
+// may set them for its own clients.
 func environment() []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -202,7 +203,7 @@ func environment() []string {
 	return env
 }
 
-// reportReader takes the first line written to it as a report.
+// reportReader parses the first line written to it as a report.
 type reportReader struct {
 	found chan<- report // buffered
 	line  []byte
@@ -219,7 +220,7 @@ func (r *reportReader) Write(p []byte) (int, error) {
 		r.over = true
 		var got report
 		if err := json.Unmarshal(r.line, &got); err != nil {
-			got.Error = fmt.Sprintf("it is not the control plane program, or one that does not speak protocol %d", protocol)
+			got.Error = fmt.Sprintf("it is not the control plane program, or one for another protocol than %d", protocol)
 		}
 		r.found <- got
 	}

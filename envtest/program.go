@@ -14,15 +14,17 @@ import (
 	"time"
 )
 
-// programVariable names the environment variable with a control plane program built elsewhere.
+// programVariable names the environment variable with the path of a control plane program built
+// elsewhere.
 const programVariable = "SETPOINT_CONTROLPLANE"
 
-// keptFor is how long a cached program that nobody uses is kept: until a build that comes after.
+// keptFor is how long an unused cached program is kept. The next build removes it.
 const keptFor = 30 * 24 * time.Hour
 
-// Program returns the path of the control plane program: the file that SETPOINT_CONTROLPLANE names, the cached build,
-// or a fresh build, which takes minutes and reports to progress (nil: os.Stderr). It is for a step of its own in CI;
-// Start does it by itself. It may be called from many goroutines and processes at once: one builds, the others wait.
+// Program returns the path of the control plane program. It is the file that SETPOINT_CONTROLPLANE
+// names, the cached build, or a fresh build, which takes minutes and reports to progress (nil:
+// os.Stderr). Start calls it; call it yourself for a separate step in CI. It is safe for concurrent
+// use, also by several processes: one builds, the others wait.
 func Program(ctx context.Context, progress io.Writer) (string, error) {
 	if progress == nil {
 		progress = os.Stderr
@@ -32,7 +34,7 @@ func Program(ctx context.Context, progress io.Writer) (string, error) {
 	}
 	if path := os.Getenv(programVariable); path != "" {
 		if err := checkProgram(path); err != nil {
-			return "", fmt.Errorf("envtest: %s=%s: %w: name a file made by \"go run %s/envtest/cluster fetch\", or unset it", programVariable, path, err, modulePath)
+			return "", fmt.Errorf("envtest: %s=%s: %w; name a file made by \"go run %s/envtest/cluster fetch\", or unset it", programVariable, path, err, modulePath)
 		}
 		return path, nil
 	}
@@ -42,7 +44,7 @@ func Program(ctx context.Context, progress io.Writer) (string, error) {
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("envtest: there is no cache directory for the control plane program: %w: set HOME or XDG_CACHE_HOME, or %s", err, programVariable)
+		return "", fmt.Errorf("envtest: there is no cache directory for the control plane program: %w; set HOME or XDG_CACHE_HOME, or %s", err, programVariable)
 	}
 	return cachedProgram(ctx, filepath.Join(cache, "setpoint", "controlplane"), src, &progressReport{out: progress})
 }
@@ -58,7 +60,7 @@ func checkProgram(path string) error {
 	return nil
 }
 
-// cachedProgram returns the program built from src, out of dir or into it.
+// cachedProgram returns the program built from src, from the cache in dir. It builds it if needed.
 func cachedProgram(ctx context.Context, dir string, src source, report *progressReport) (string, error) {
 	key, err := src.key()
 	if err != nil {
@@ -70,14 +72,14 @@ func cachedProgram(ctx context.Context, dir string, src source, report *progress
 		return program, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("envtest: cannot make the cache directory: %w: set XDG_CACHE_HOME to a directory that can be written", err)
+		return "", fmt.Errorf("envtest: cannot create the cache directory: %w; set XDG_CACHE_HOME to a writable directory", err)
 	}
 	unlock, err := lockPath(ctx, program+".lock", report)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	if useCached(program) { // another process has built it meanwhile
+	if useCached(program) { // built by another process meanwhile
 		return program, nil
 	}
 	prune(dir)
@@ -87,17 +89,18 @@ func cachedProgram(ctx context.Context, dir string, src source, report *progress
 	return program, nil
 }
 
-// useCached says whether the program is in the cache, and notes that it has been used.
+// useCached reports whether the program is in the cache, and updates its last use.
 func useCached(program string) bool {
 	if checkProgram(program) != nil {
 		return false
 	}
 	now := time.Now()
-	_ = os.Chtimes(program, now, now) // a cache that cannot be written is still a cache
+	_ = os.Chtimes(program, now, now) // a read-only cache works, too
 	return true
 }
 
-// prune removes the programs of other versions that have not been used for long. A process that runs one keeps it.
+// prune removes programs of other versions that have not been used for keptFor. A process that runs
+// one is not affected.
 func prune(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -108,11 +111,11 @@ func prune(dir string) {
 	}
 }
 
-// lockPath locks a file exclusively. It tries again and again, since waiting for a lock cannot be cancelled.
+// lockPath locks a file exclusively. It polls, because a blocking lock cannot be cancelled.
 func lockPath(ctx context.Context, path string, report *progressReport) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("envtest: cannot lock the cache directory: %w: set XDG_CACHE_HOME to a directory that can be written", err)
+		return nil, fmt.Errorf("envtest: cannot lock the cache directory: %w; set XDG_CACHE_HOME to a writable directory", err)
 	}
 	const between = 100 * time.Millisecond
 	timer := time.NewTimer(0)

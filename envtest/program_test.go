@@ -18,8 +18,8 @@ import (
 	"testing"
 )
 
-// fakeGo puts a go command first in PATH that runs a script, with the arguments of go, and returns the directory of
-// a module to build, a cache directory and a file to which the script can write.
+// fakeGo puts a go command first in PATH that runs a script with the arguments of go. It returns
+// the directory of a module to build, a cache directory and a file for the script's output.
 func fakeGo(t *testing.T, script string) (src source, cache, log string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -65,7 +65,8 @@ func cached(t *testing.T, cache string) []string {
 	return files
 }
 
-// E1: a program is built once, and again only when its source changes; only the finished program is kept.
+// E1: a program is built once, and again only when its source changes. Only the finished program is
+// kept.
 func TestBuildOnce(t *testing.T) {
 	src, cache, log := fakeGo(t, builds)
 	ctx := t.Context()
@@ -99,9 +100,10 @@ func TestBuildOnce(t *testing.T) {
 	}
 }
 
-// E1: builds at the same time wait for one another.
+// E1: concurrent builds wait for each other.
 func TestBuildConcurrently(t *testing.T) {
-	// The script builds only when the other caller waits: then that one opens the pipe for writing, and closes it.
+	// The script builds only while the other caller waits, which then opens the pipe for writing
+	// and closes it.
 	src, cache, log := fakeGo(t, "test $1 = list && cat ${LOG}.pipe"+builds)
 	if err := syscall.Mkfifo(log+".pipe", 0o600); err != nil {
 		t.Fatal(err)
@@ -131,7 +133,7 @@ type writerFunc func(string)
 
 func (f writerFunc) Write(p []byte) (int, error) { f(string(p)); return len(p), nil }
 
-// E1: a wait for another's build can be given up.
+// E1: waiting for another build can be cancelled.
 func TestBuildWaitCancelled(t *testing.T) {
 	src, cache, log := fakeGo(t, `echo $$ >>$LOG.started; cat $LOG.pipe`)
 	if err := syscall.Mkfifo(log+".pipe", 0o600); err != nil {
@@ -140,13 +142,13 @@ func TestBuildWaitCancelled(t *testing.T) {
 	first, stopFirst := context.WithCancel(t.Context())
 	second, stopSecond := context.WithCancel(t.Context())
 	var done sync.WaitGroup
-	done.Go(func() { // this one builds, for as long as nobody writes to the pipe
+	done.Go(func() { // this one builds until the pipe gets a writer
 		_, err := cachedProgram(first, cache, src, &progressReport{out: &buffer{}})
 		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the build of the control plane was stopped") {
 			t.Errorf("the build: %v", err)
 		}
 	})
-	// Opening the other end returns when go is there.
+	// Opening the other end returns when go runs.
 	pipe, err := os.OpenFile(log+".pipe", os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -161,13 +163,13 @@ func TestBuildWaitCancelled(t *testing.T) {
 	if files := cached(t, cache); len(files) > 0 {
 		t.Errorf("a cancelled build leaves %v", files)
 	}
-	// go is dead, and so is what it had started: nobody reads the pipe.
+	// go and its children are dead: the pipe has no reader.
 	if _, err := pipe.WriteString("x"); err == nil {
 		t.Error("somebody still reads the pipe")
 	}
 }
 
-// Each failure has one clear sentence that names the thing and what to do; nothing is left in the cache.
+// Each failure has one clear sentence with the cause and the remedy. Nothing is left in the cache.
 func TestBuildFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		script string
@@ -178,7 +180,7 @@ func TestBuildFails(t *testing.T) {
 			[]string{"the disk is full", "GOCACHE", "_pkg_.a"}},
 		"full disk, downloading": {
 			`echo "go: k8s.io/api@v0.36.3: write /m/api.zip: no space left on device" >&2; exit 1`,
-			[]string{"the disk is full (go: k8s.io/api@v0.36.3: write /m/api.zip: no space left on device): ", "GOMODCACHE"}},
+			[]string{"the disk is full (go: k8s.io/api@v0.36.3: write /m/api.zip: no space left on device); ", "GOMODCACHE"}},
 		"no network": {
 			`echo 'go: k8s.io/api@v0.36.3: Get "https://proxy.golang.org/k8s.io/api/@v/v0.36.3.zip": dial tcp: lookup proxy.golang.org: no such host' >&2; exit 1`,
 			[]string{"cannot be downloaded", "GOPROXY", programVariable, "k8s.io/api"}},
@@ -216,7 +218,7 @@ func TestNoGo(t *testing.T) {
 	}
 }
 
-// A build that was killed leaves a directory; the next one clears it away.
+// A killed build leaves a directory; the next build removes it.
 func TestBuildAfterKilled(t *testing.T) {
 	src, cache, _ := fakeGo(t, builds)
 	key, err := src.key()
@@ -235,7 +237,7 @@ func TestBuildAfterKilled(t *testing.T) {
 	}
 }
 
-// E1: what the user has set for other builds does not reach this one.
+// E1: the user's settings for other builds do not affect this one.
 func TestBuildEnvironment(t *testing.T) {
 	t.Setenv("GOFLAGS", "-mod=vendor -p=1 -race -modcacherw")
 	t.Setenv("GOOS", "plan9")
@@ -278,7 +280,7 @@ func TestProgramVariable(t *testing.T) {
 	}
 }
 
-// E4: a file that is some other program is named.
+// E4: the error names a file that is another program.
 func TestStrangeProgram(t *testing.T) {
 	for text, want := range map[string]string{
 		"#!/bin/sh\necho hello\n":                 "it is not the control plane program",

@@ -12,24 +12,23 @@ import (
 	"time"
 )
 
-// progressEvery is the time between two lines of progress where lines cannot be overwritten.
+// progressEvery is the interval between progress lines when output is not a terminal.
 const progressEvery = 10 * time.Second
 
-// progressReport tells a human what a build does. On a terminal it overwrites one line; elsewhere it writes a line
-// every progressEvery. A build that is over before then gets no line.
+// progressReport prints the progress of a build. On a terminal it overwrites one line; elsewhere it
+// writes a line every progressEvery. A build that ends earlier prints no progress line.
 type progressReport struct {
 	out io.Writer
 
 	mu       sync.Mutex // guards what follows, and out
 	began    time.Time
-	step     string // what is done: downloading, compiling
+	step     string // downloading or compiling
 	count    int    // packages compiled, or modules downloaded
-	total    int    // packages there are; 0 is unknown
-	last     string // the module downloaded last
-	reported bool   // at least one line of progress was written
+	total    int    // packages to compile; 0 if unknown
+	last     string // the latest module or package
+	reported bool   // a progress line was printed
 }
 
-// line writes one line.
 func (r *progressReport) line(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,7 +36,6 @@ func (r *progressReport) line(format string, args ...any) {
 	fmt.Fprintf(r.out, "setpoint: "+format+"\n", args...)
 }
 
-// begin starts a step.
 func (r *progressReport) begin(step string, total int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +53,6 @@ func (r *progressReport) did(what string) {
 	r.last = what
 }
 
-// run reports until stop is closed.
 func (r *progressReport) run(stop <-chan struct{}) {
 	every := progressEvery
 	terminal := isTerminal(r.out)
@@ -93,7 +90,7 @@ func (r *progressReport) textLocked() string {
 	return text
 }
 
-// end says how long it took, unless it was so quick that nothing was reported.
+// end prints the duration, unless no progress line was printed.
 func (r *progressReport) end(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

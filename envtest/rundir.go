@@ -11,22 +11,23 @@ import (
 	"strings"
 )
 
-// runDir is the directory of one control plane: data, sockets, and a key. Beside it lies a lock file, on which this
-// process and each child hold a shared lock; when nobody does, the directory is abandoned (E5).
+// runDir is the directory of one control plane, with data, sockets and a key. Next to it is a lock
+// file, on which this process and each child hold a shared lock. Without a lock the directory is
+// abandoned (E5).
 type runDir struct {
 	path string
 	lock *os.File
 }
 
-// maxSocketPath is what fits into a socket's address on every system, in bytes.
+// maxSocketPath is the longest socket path that every system supports, in bytes.
 const maxSocketPath = 103
 
-// runParent is the directory of all control planes of this user.
+// runParent is the parent directory of all control planes of this user.
 func runParent() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("setpoint-envtest-%d", os.Getuid()))
 }
 
-// newRunDir makes a directory below parent, after it has removed those that others left there.
+// newRunDir creates a directory below parent, after removing the abandoned ones.
 func newRunDir(parent string) (*runDir, error) {
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return nil, dataError(err)
@@ -39,7 +40,7 @@ func newRunDir(parent string) (*runDir, error) {
 		err = checkOwner(info)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("envtest: cannot use %s for the control plane's data: %w: remove it, or set TMPDIR", parent, err)
+		return nil, fmt.Errorf("envtest: cannot use %s for the control plane's data: %w; remove it, or set TMPDIR", parent, err)
 	}
 	sweep(parent)
 	for {
@@ -61,15 +62,15 @@ func newRunDir(parent string) (*runDir, error) {
 }
 
 func dataError(err error) error {
-	return fmt.Errorf("envtest: cannot write the control plane's data: %w: free some space, or set TMPDIR to a directory that can be written", err)
+	return fmt.Errorf("envtest: cannot write the control plane's data: %w; free some space, or set TMPDIR to a writable directory", err)
 }
 
-// errSwept says that somebody else's sweep took our lock file for an abandoned one, before we had locked it.
+// errSwept means that another sweep removed our lock file as abandoned, before we had locked it.
 var errSwept = errors.New("swept")
 
 func (d *runDir) claim() error {
 	if len(d.socket()) > maxSocketPath {
-		return fmt.Errorf("envtest: the path of the socket %s is longer than %d bytes: set TMPDIR to a shorter directory", d.socket(), maxSocketPath)
+		return fmt.Errorf("envtest: the path of the socket %s is longer than %d bytes; set TMPDIR to a shorter directory", d.socket(), maxSocketPath)
 	}
 	if _, err := lockFile(d.lock, false, true); err != nil {
 		return err
@@ -84,10 +85,10 @@ func (d *runDir) claim() error {
 	return os.Mkdir(d.path, 0o700)
 }
 
-// socket is where etcd listens.
+// socket is the path of etcd's client socket.
 func (d *runDir) socket() string { return filepath.Join(d.path, "etcd.sock") }
 
-// remove removes the directory. Whoever else uses it must have ended.
+// remove removes the directory. All processes that use it must have ended.
 func (d *runDir) remove() error {
 	err := errors.Join(os.RemoveAll(d.path), ignoreNotExist(os.Remove(d.lock.Name())), d.lock.Close())
 	if err != nil {
@@ -96,8 +97,8 @@ func (d *runDir) remove() error {
 	return nil
 }
 
-// sweep removes the directories below parent whose processes are all dead. What cannot be removed now can be at the
-// next start.
+// sweep removes the directories below parent whose processes are all dead. The next start retries
+// failed removals.
 func sweep(parent string) {
 	locks, _ := filepath.Glob(filepath.Join(parent, "*.lock"))
 	for _, name := range locks {

@@ -19,18 +19,19 @@ import (
 	"strings"
 )
 
-// modulePath is the module of this package; the control plane program's is below it.
+// modulePath is the module of this package; the control plane program's module is below it.
 const modulePath = "github.com/setpoint-dev/setpoint"
 
 const programPath = modulePath + "/envtest/controlplane"
 
-// source is where the control plane program is built from: a directory, or a version that the module proxy has.
+// source is where to build the control plane program from: a directory, or a version on the module
+// proxy.
 type source struct {
 	dir     string
 	version string
 }
 
-// key identifies the source's contents. A published version never changes.
+// key identifies the contents of the source. A published version never changes.
 func (s source) key() (string, error) {
 	if s.dir == "" {
 		return s.version, nil
@@ -58,10 +59,10 @@ func (s source) key() (string, error) {
 	return "src-" + hex.EncodeToString(sum.Sum(nil))[:16], nil
 }
 
-// findSource finds out which setpoint module this program was compiled from: its own working tree, a workspace's, a
-// replacement's, or a published version.
+// findSource determines which setpoint module this program was compiled from: its own working tree,
+// a workspace, a replacement or a published version.
 func findSource(ctx context.Context) (source, error) {
-	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) { // not absolute: compiled with -trimpath
+	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) { // relative with -trimpath
 		if s, ok := sourceIn(filepath.Dir(filepath.Dir(file))); ok {
 			return s, nil
 		}
@@ -74,14 +75,14 @@ func findSource(ctx context.Context) (source, error) {
 	return listSource(ctx)
 }
 
-// sourceIn returns the program's directory in the module's, unless it is not there, as in the module cache.
+// sourceIn returns the program's directory within a module. It is absent in the module cache.
 func sourceIn(module string) (source, bool) {
 	dir := filepath.Join(module, "envtest", "controlplane")
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	return source{dir: dir}, err == nil
 }
 
-// versionIn returns the published version of the setpoint module that a program has, or "".
+// versionIn returns the published version of the setpoint module in a build, or "".
 func versionIn(info *debug.BuildInfo) string {
 	for _, m := range info.Deps {
 		if m.Path != modulePath {
@@ -101,7 +102,7 @@ func versionIn(info *debug.BuildInfo) string {
 	return ""
 }
 
-// listSource asks the go command, which looks from the current directory: for a test, its package's.
+// listSource asks the go command. It runs in the current directory, a test's package.
 func listSource(ctx context.Context) (source, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-json", modulePath)
 	var stderr strings.Builder
@@ -118,7 +119,7 @@ func listSource(ctx context.Context) (source, error) {
 		err = json.Unmarshal(out, &module)
 	}
 	if err != nil {
-		return source{}, fmt.Errorf("envtest: cannot find out which version of %s is in use: %w: %s: run in a module that requires it, or set SETPOINT_CONTROLPLANE to the control plane program",
+		return source{}, fmt.Errorf("envtest: cannot find out which version of %s is in use: %w: %s; run in a module that requires it, or set SETPOINT_CONTROLPLANE to the control plane program",
 			modulePath, err, strings.TrimSpace(stderr.String()))
 	}
 	dir, version := module.Dir, module.Version
@@ -129,7 +130,7 @@ func listSource(ctx context.Context) (source, error) {
 		return s, nil
 	}
 	if version == "" {
-		return source{}, fmt.Errorf("envtest: %s has no directory envtest/controlplane: replace %s by a whole working tree, or set SETPOINT_CONTROLPLANE to the control plane program", dir, modulePath)
+		return source{}, fmt.Errorf("envtest: %s has no directory envtest/controlplane; replace %s by a whole working tree, or set SETPOINT_CONTROLPLANE to the control plane program", dir, modulePath)
 	}
 	return source{version: version}, nil
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// The version is written down in three places: here, in the program, and in the program's go.mod.
+// The version is in three places: here, in the program, and in the program's go.mod.
 func TestOneKubernetesVersion(t *testing.T) {
 	for file, want := range map[string]string{
 		"controlplane/go.mod":     "\tk8s.io/kubernetes " + KubernetesVersion + "\n",
@@ -27,7 +27,7 @@ func TestOneKubernetesVersion(t *testing.T) {
 	}
 }
 
-// The protocol has two ends, in two modules.
+// The two ends of the protocol are in two modules.
 func TestOneProtocol(t *testing.T) {
 	text, err := os.ReadFile("controlplane/pipe.go")
 	if err != nil {
@@ -38,7 +38,7 @@ func TestOneProtocol(t *testing.T) {
 	}
 }
 
-// A module with replace lines cannot be installed by version, nor can one whose go.sum is not there.
+// A module with replace lines, or without go.sum, cannot be installed by version.
 func TestProgramCanBeInstalled(t *testing.T) {
 	text, err := os.ReadFile("controlplane/go.mod")
 	if err != nil {

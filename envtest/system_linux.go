@@ -8,6 +8,7 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the system kill cmd when we are killed during a build. It is a second means: the pipe breaks too.
-// The system does so when the thread that started cmd ends, which the Go runtime lets happen only to a locked one.
+// dieWithParent lets the kernel kill cmd if this process is killed during a build, in addition to
+// the broken pipe. The kernel acts when the thread that started cmd ends. The Go runtime ends only
+// locked threads before the process ends.
 func dieWithParent(cmd *exec.Cmd) { cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL }

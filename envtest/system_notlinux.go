@@ -7,5 +7,5 @@ package envtest
 
 import "os/exec"
 
-// dieWithParent does nothing where the system cannot: the go command ends when it writes to a pipe that we had.
+// dieWithParent does nothing here: the go command ends when it writes to the broken pipe.
 func dieWithParent(*exec.Cmd) {}

@@ -12,10 +12,10 @@ import (
 	"os/exec"
 )
 
-// supported says whether a control plane can run on this system: without locks and process groups none of E5 could
-// be kept.
+// supported returns an error if no control plane can run on this system. E5 needs file locks and
+// process groups.
 func supported() error {
-	return errors.New("envtest: a control plane can be started on linux and darwin only: here, set Options.Kubeconfig to use an existing cluster")
+	return errors.New("envtest: a control plane can be started on linux and darwin only; here, set Options.Kubeconfig to use an existing cluster")
 }
 
 func isolate(*exec.Cmd)                           {}

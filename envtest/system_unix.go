@@ -14,14 +14,14 @@ import (
 	"syscall"
 )
 
-// isolate gives cmd a process group of its own: a Ctrl-C at the terminal is for us, who may still need the child in
-// order to clean up.
+// isolate gives cmd its own process group: a Ctrl-C at the terminal must not reach the child, which
+// we may still need for cleanup.
 func isolate(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// kill ends a process that was isolated, and all that it has started.
+// kill kills an isolated process and its children.
 func kill(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }
 
-// interrupt asks a process that was isolated, and all that it has started, to end.
+// interrupt sends SIGINT to an isolated process and its children.
 func interrupt(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGINT) }
 
 // raise sends this process a signal.
@@ -31,11 +31,11 @@ func raise(s os.Signal) {
 	}
 }
 
-// supported says whether a control plane can run on this system.
+// supported returns an error if no control plane can run on this system.
 func supported() error { return nil }
 
-// lockFile locks an open file until it is closed, exclusively or together with others. Without wait it returns false
-// when others hold a lock that is in the way.
+// lockFile locks an open file until it is closed, exclusively or shared. Without wait it returns
+// false if a conflicting lock exists.
 func lockFile(f *os.File, exclusive, wait bool) (bool, error) {
 	how := syscall.LOCK_SH
 	if exclusive {
@@ -58,7 +58,8 @@ func lockFile(f *os.File, exclusive, wait bool) (bool, error) {
 	}
 }
 
-// checkOwner refuses a directory of someone else: in a shared temporary directory anyone may have made it.
+// checkOwner rejects a directory of another user: in a shared temporary directory, any user may
+// have created it.
 func checkOwner(info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || int(stat.Uid) != os.Getuid() {

@@ -10,13 +10,13 @@ import (
 	"sync"
 )
 
-// tailLines is how many of a process's last lines an error message has.
+// tailLines is the number of last lines in an error message.
 const tailLines = 20
 
-// maxLine bounds what is kept of one line, in bytes.
+// maxLine bounds the stored length of a line, in bytes.
 const maxLine = 4096
 
-// tail keeps the last lines written to it and passes each on to out, if there is one.
+// tail keeps the last lines written to it and forwards each to out, if set.
 type tail struct {
 	prefix string
 	out    io.Writer
@@ -26,7 +26,7 @@ type tail struct {
 	partial []byte
 }
 
-// Write never fails: what a process logs is not worth its life.
+// Write never fails: a logging problem must not end the process.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,6 @@ func (t *tail) endLineLocked() {
 	}
 }
 
-// String returns the last lines.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Program cluster runs a Kubernetes control plane in the foreground, for a look by hand, and fetches the program that
-// package envtest needs for it, as a step of its own in CI. It needs only Go:
+// Program cluster runs a Kubernetes control plane in the foreground, to explore by hand. It can
+// also fetch the program that package envtest needs, as a separate step in CI. It needs only Go:
 //
-//	go run github.com/setpoint-dev/setpoint/envtest/cluster         # prints the path of a kubeconfig
-//	go run github.com/setpoint-dev/setpoint/envtest/cluster fetch   # prints the path of the program
+//	go run github.com/setpoint-dev/setpoint/envtest/cluster        # prints a kubeconfig's path
+//	go run github.com/setpoint-dev/setpoint/envtest/cluster fetch  # prints the program's path
 package main
 
 import (
@@ -25,8 +25,8 @@ import (
 
 const usage = `Usage: cluster [flags] [fetch]
 
-Without a command: run etcd, kube-apiserver and kube-controller-manager until Ctrl-C, and print the path of a
-kubeconfig. With fetch: only build the program for that, unless it is in the cache, and print its path.
+Without a command, cluster runs etcd, kube-apiserver and kube-controller-manager until Ctrl-C, and prints
+the path of a kubeconfig. With fetch, it only builds the program, unless it is cached, and prints its path.
 
 Flags:
 `
@@ -47,10 +47,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
 	}
-	crds := flags.String("crds", "", "files or directories of CRDs to install, separated by commas")
-	path := flags.String("kubeconfig", "", "where to write the kubeconfig (default: into a temporary directory)")
+	crds := flags.String("crds", "", "`files` or directories of CRDs to install, separated by commas")
+	path := flags.String("kubeconfig", "", "`path` of the kubeconfig to write (default: in a temporary directory)")
 	controllers := flags.Bool("controllers", true, "also run kube-controller-manager")
-	logs := flags.Bool("logs", false, "show what the processes log")
+	logs := flags.Bool("logs", false, "show the processes' logs")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil
@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return err
 	default:
-		return fmt.Errorf("cluster: there is no command %q: see -help", strings.Join(flags.Args(), " "))
+		return fmt.Errorf("cluster: unknown command %q; see -help", strings.Join(flags.Args(), " "))
 	}
 	o := envtest.Options{Controllers: *controllers}
 	if *crds != "" {

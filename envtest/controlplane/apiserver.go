@@ -17,21 +17,21 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 )
 
-// apiServerConfig is the configuration of the kube-apiserver process.
 type apiServerConfig struct {
 	// Etcd is the URL of etcd.
 	Etcd string `json:"etcd"`
-	// Listen is the address to listen on: 127.0.0.1:0 at first, the same port when started again.
+	// Listen is the address to listen on: 127.0.0.1:0 at first, the same port after a restart.
 	Listen string `json:"listen"`
-	// CA signs client certificates; Cert and Key are the server's own. All are PEM.
+	// CA signs client certificates; Cert and Key are the server's. All are PEM.
 	CA   []byte `json:"ca"`
 	Cert []byte `json:"cert"`
 	Key  []byte `json:"key"`
 	// TokenKey is the file with the key that signs service account tokens.
 	TokenKey string `json:"tokenKey"`
-	// ServiceAccounts says that a controller makes service accounts, so that admission may insist on them.
+	// ServiceAccounts means that a controller creates service accounts, so admission can require
+	// them.
 	ServiceAccounts bool `json:"serviceAccounts"`
-	// Args are further command line flags.
+	// Args are additional command line flags.
 	Args []string `json:"args"`
 }
 
@@ -40,12 +40,12 @@ func runAPIServer(p *pipe) error {
 	if err := p.read(&c); err != nil {
 		return err
 	}
-	// Listening comes first, so that whoever knows the address can connect, and wait.
+	// Listen first: clients that know the address can then connect and wait.
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("kube-apiserver cannot listen: %w", err)
 	}
-	// All state is in etcd: to stop is to exit.
+	// All state is in etcd, so it can simply exit.
 	go func() { p.wait(); os.Exit(0) }()
 
 	s, err := apiServerOptions(c)
@@ -96,14 +96,14 @@ func apiServerOptions(c apiServerConfig) (*options.ServerRunOptions, error) {
 	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
 		return nil, fmt.Errorf("kube-apiserver: %w", err)
 	}
-	s.SecureServing.BindPort = 0 // until the options are complete: see serveOn
+	s.SecureServing.BindPort = 0 // until serveOn, after completion
 	var err error
 	s.Authentication.ClientCert.CAContentProvider, err = dynamiccertificates.NewStaticCAContent("client-ca", c.CA)
 	return s, err
 }
 
-// serveOn has the server use our listener and our certificate. To complete options that have a listener is to make
-// another certificate, which takes a tenth of a second, and to forget ours.
+// serveOn makes the server use our listener and certificate. Completing options that have a
+// listener generates another certificate, which takes 0.1 s and replaces ours.
 func serveOn(s *serveroptions.SecureServingOptionsWithLoopback, listener net.Listener, c apiServerConfig) error {
 	address := listener.Addr().(*net.TCPAddr)
 	s.Listener, s.BindAddress, s.BindPort = listener, address.IP, address.Port

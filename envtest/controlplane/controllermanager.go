@@ -29,7 +29,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// controllers are those that tests of operators need.
+// controllers are the controllers that operators' tests need.
 var controllers = []string{
 	names.GarbageCollectorController,
 	names.NamespaceController,
@@ -40,13 +40,12 @@ var controllers = []string{
 	names.RootCACertificatePublisherController,
 }
 
-// lookPeriod is how often the garbage collector asks which resources there are. kube-controller-manager's own 30 s
-// would leave the objects of a type that a test has just installed uncollected for that long.
+// lookPeriod is the interval at which the garbage collector runs discovery. With the default of 30
+// s, it would ignore objects of a newly installed type for that long.
 const lookPeriod = time.Second
 
-// controllerManagerConfig is the configuration of the kube-controller-manager process.
 type controllerManagerConfig struct {
-	// Host is the URL of kube-apiserver; CA, Cert and Key, all PEM, are how to connect to it.
+	// Host is the URL of kube-apiserver. CA, Cert and Key are PEM.
 	Host string `json:"host"`
 	CA   []byte `json:"ca"`
 	Cert []byte `json:"cert"`
@@ -58,7 +57,7 @@ func runControllerManager(p *pipe) error {
 	if err := p.read(&c); err != nil {
 		return err
 	}
-	// All state is in the API server: to stop is to exit.
+	// All state is in the API server, so it can simply exit.
 	go func() { p.wait(); os.Exit(0) }()
 
 	restclient.SetDefaultWarningHandler(restclient.NoWarnings{})
@@ -78,7 +77,8 @@ func runControllerManager(p *pipe) error {
 	return nil
 }
 
-// controllerManagerOptions does what the command does with its flags, without a kubeconfig file and without a port.
+// controllerManagerOptions does the work of the command's flags, without a kubeconfig file and a
+// port.
 func controllerManagerOptions(ctx context.Context, cfg *restclient.Config) (*config.CompletedConfig, error) {
 	s, err := options.NewKubeControllerManagerOptions()
 	if err != nil {
@@ -113,7 +113,7 @@ func controllerManagerOptions(ctx context.Context, cfg *restclient.Config) (*con
 	return c.Complete(), nil
 }
 
-// startControllers is app.Run with our own garbage collector; it serves nothing and elects nobody.
+// startControllers is app.Run with our garbage collector, without serving and leader election.
 func startControllers(ctx context.Context, c *config.CompletedConfig, p *pipe) error {
 	c.EventBroadcaster.StartRecordingToSink(&v1core.EventSinkImpl{Interface: c.Client.CoreV1().Events("")})
 	defer c.EventBroadcaster.Shutdown()
@@ -150,12 +150,12 @@ func startControllers(ctx context.Context, c *config.CompletedConfig, p *pipe) e
 	return errors.New("all controllers ended")
 }
 
-// noHealthChecks is where health checks go that nobody can ask for.
+// noHealthChecks discards health checks: no endpoint serves them.
 type noHealthChecks struct{}
 
 func (noHealthChecks) AddHealthChecker(...healthz.HealthChecker) {}
 
-// collector is the garbage collector with a shorter look.
+// collector is the garbage collector with a shorter discovery interval.
 type collector struct {
 	*garbagecollector.GarbageCollector
 	graph     *garbagecollector.GraphBuilder
@@ -193,16 +193,16 @@ func newCollector(ctx context.Context, c app.ControllerContext) (*collector, err
 	}, nil
 }
 
-// Name is the controller's name in the logs.
+// Name implements app.Controller.
 func (c *collector) Name() string { return names.GarbageCollectorController }
 
-// Run runs until ctx ends, which is when the process does.
+// Run runs until ctx ends, together with the process.
 func (c *collector) Run(ctx context.Context) {
 	go c.Sync(ctx, c.discovery, lookPeriod)
 	c.GarbageCollector.Run(ctx, c.workers, lookPeriod)
 }
 
-// waitForSync returns when the collector knows every object that there was.
+// waitForSync returns when the collector's graph contains every existing object.
 func (c *collector) waitForSync(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	tick := time.NewTicker(10 * time.Millisecond) // IsSynced has no channel

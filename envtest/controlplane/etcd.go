@@ -13,16 +13,16 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// etcdConfig is the configuration of the etcd process.
 type etcdConfig struct {
-	// Dir is the directory of this control plane; etcd, which outlives the others, removes it when it stops.
+	// Dir is the directory of this control plane. etcd outlives the other processes and removes it
+	// when it stops.
 	Dir string `json:"dir"`
-	// Lock is the file that belongs to Dir and is removed with it. A lock on it, which every process inherits as an
-	// open file, says that Dir is in use.
+	// Lock is a file that is removed together with Dir. Every process inherits it open and locked;
+	// a lock on it means that Dir is in use.
 	Lock string `json:"lock"`
 }
 
-// runEtcd serves on a Unix socket in Dir: no port can be taken, and nobody but this user can connect.
+// runEtcd serves on a Unix socket in Dir: no port can conflict, and only this user can connect.
 func runEtcd(p *pipe) error {
 	var c etcdConfig
 	if err := p.read(&c); err != nil {
@@ -47,7 +47,7 @@ func runEtcd(p *pipe) error {
 	case err := <-etcd.Err():
 		return fmt.Errorf("etcd in %s failed: %w", c.Dir, err)
 	}
-	// The data is thrown away, so nothing has to be closed in order.
+	// The data is discarded, so an orderly shutdown is unnecessary.
 	if err := os.RemoveAll(c.Dir); err != nil {
 		return err
 	}
@@ -60,14 +60,14 @@ func embedConfig(dir string, client, peer url.URL) *embed.Config {
 	c.UnsafeNoFsync = true
 	c.ListenClientUrls = []url.URL{client}
 	c.ListenPeerUrls = []url.URL{peer}
-	// What is advertised must have a port. It gives the member its identity, and nobody ever connects to it.
+	// etcd requires an advertised port. It only identifies the member; nothing connects to it.
 	nowhere := url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 	c.AdvertiseClientUrls, c.AdvertisePeerUrls = []url.URL{nowhere}, []url.URL{nowhere}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
-	// The only member elects itself after one election timeout: a second with the defaults.
+	// The only member elects itself after one election timeout, which is 1 s by default.
 	c.TickMs, c.ElectionMs = 20, 100
 	c.EnableGRPCGateway = false
-	// Twice the default: a test that writes more than this has other worries.
+	// Twice the default. A test that writes more has other problems.
 	c.QuotaBackendBytes = 4 << 30
 	c.WarningApplyDuration, c.WarningUnaryRequestDuration = 10*time.Second, 10*time.Second
 	c.LogLevel = "warn"

@@ -15,8 +15,8 @@ const usage = `controlplane %s: etcd, kube-apiserver and kube-controller-manager
 Usage:
 
   controlplane etcd | kube-apiserver | kube-controller-manager
-        run one process: its configuration is one JSON object on standard input, and it stops when standard
-        input ends; these are meant for the Go package github.com/setpoint-dev/setpoint/envtest
+        run one process; it reads its configuration, a JSON object, from standard input and stops when standard
+        input ends; meant for the Go package github.com/setpoint-dev/setpoint/envtest
   controlplane version
         print the versions of Kubernetes and of the pipe's protocol
 
@@ -24,7 +24,7 @@ To run a whole control plane by hand:
 
   go run github.com/setpoint-dev/setpoint/envtest/cluster
 
-To use this file where there is no network: SETPOINT_CONTROLPLANE=<this file> go test ./...
+To use this file without a network: SETPOINT_CONTROLPLANE=<this file> go test ./...
 `
 
 func main() {
@@ -47,15 +47,15 @@ func main() {
 		fmt.Printf(usage, kubernetesVersion)
 		return
 	default:
-		fmt.Fprintf(os.Stderr, "controlplane: there is no command %q\n\n"+usage, os.Args[1], kubernetesVersion)
+		fmt.Fprintf(os.Stderr, "controlplane: unknown command %q\n\n"+usage, os.Args[1], kubernetesVersion)
 		os.Exit(2)
 	}
-	// A Ctrl-C goes to every process of the terminal. It is the parent who decides when we stop: its tests may still
-	// have to clean up, and they need us for that.
+	// A Ctrl-C goes to every process of the terminal. The parent decides when to stop: its tests
+	// may still need us for cleanup.
 	signal.Ignore(os.Interrupt, syscall.SIGHUP)
 	stampVersion()
 	p := newPipe(os.Stdin, os.Stdout)
-	os.Stdout = os.Stderr // nothing but the report may reach the parent
+	os.Stdout = os.Stderr // only the report may reach the parent
 	if err := run(p); err != nil {
 		if !p.fail(err) {
 			fmt.Fprintln(os.Stderr, "controlplane:", err)

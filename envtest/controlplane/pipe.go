@@ -12,14 +12,15 @@ import (
 	"sync"
 )
 
-// protocol is the version of what goes over the pipe. The parent refuses a program that speaks another.
+// protocol is the version of the pipe's protocol. The parent rejects a program with another
+// version.
 const protocol = 1
 
-// Report is the one thing that a process tells its parent, as a line of JSON on standard output.
+// Report is the single message of a process to its parent, one line of JSON on standard output.
 type Report struct {
 	// Address is where the process listens: a URL for etcd, host:port for kube-apiserver.
 	Address string `json:"address,omitempty"`
-	// Error is why it does not.
+	// Error is the reason why it does not serve.
 	Error string `json:"error,omitempty"`
 }
 
@@ -38,7 +39,7 @@ func newPipe(in io.Reader, out io.Writer) *pipe {
 func (p *pipe) read(into any) error {
 	line, err := p.in.ReadBytes('\n')
 	if err != nil {
-		return errors.New("standard input ended before the configuration: this command is started by package envtest; see controlplane help")
+		return errors.New("standard input ended before the configuration; package envtest starts this command, see controlplane help")
 	}
 	var spoken struct {
 		Protocol int `json:"protocol"`
@@ -47,25 +48,25 @@ func (p *pipe) read(into any) error {
 		return fmt.Errorf("standard input does not begin with a configuration: %w", err)
 	}
 	if spoken.Protocol != protocol {
-		return fmt.Errorf("this control plane program speaks protocol %d, but the envtest package that started it %d: build it again", protocol, spoken.Protocol)
+		return fmt.Errorf("this control plane program speaks protocol %d, but the envtest package that started it speaks %d; rebuild it", protocol, spoken.Protocol)
 	}
 	return json.Unmarshal(line, into)
 }
 
-// serving tells the parent where this process listens.
+// serving reports the address of this process to the parent.
 func (p *pipe) serving(address string) { p.send(Report{Address: address}) }
 
-// fail tells the parent why this process ends, unless it has been told already that the process serves.
+// fail reports err to the parent, unless a report has been sent already.
 func (p *pipe) fail(err error) (told bool) { return p.send(Report{Error: err.Error()}) }
 
 func (p *pipe) send(r Report) (sent bool) {
 	p.report.Do(func() {
-		// A parent that is gone cannot be told so, and the end of standard input is on its way.
+		// If the parent is gone, the end of standard input follows.
 		_ = json.NewEncoder(p.out).Encode(r)
 		sent = true
 	})
 	return sent
 }
 
-// wait returns when the parent has closed its end, or has died.
+// wait returns when the parent has closed its end or died.
 func (p *pipe) wait() { _, _ = io.Copy(io.Discard, p.in) }

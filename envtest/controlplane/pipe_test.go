@@ -44,8 +44,8 @@ func TestWrongInput(t *testing.T) {
 		"":                      "standard input ended",
 		"{":                     "standard input ended",
 		"hello\n":               "does not begin with a configuration",
-		"{\"protocol\": 2}\n":   "build it again",
-		"{\"dir\": \"/tmp\"}\n": "build it again",
+		"{\"protocol\": 2}\n":   "rebuild it",
+		"{\"dir\": \"/tmp\"}\n": "rebuild it",
 	} {
 		err := newPipe(strings.NewReader(input), &bytes.Buffer{}).read(new(etcdConfig))
 		if err == nil || !strings.Contains(err.Error(), want) {

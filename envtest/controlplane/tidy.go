@@ -30,7 +30,8 @@ func tidy() error {
 		return err
 	}
 	version := versions[kubernetes]
-	staged := "v0" + strings.TrimPrefix(version, "v1") // Kubernetes v1.36.3 is published with k8s.io/api v0.36.3
+	// Kubernetes v1.36.3 is published with k8s.io/api v0.36.3.
+	staged := "v0" + strings.TrimPrefix(version, "v1")
 	out, err := goCommand("mod", "download", "-json", kubernetes+"@"+version)
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func tidy() error {
 	return tidyErr
 }
 
-// required returns the version of each module that a go.mod file requires.
+// required returns the required version of each module in a go.mod file.
 func required(gomod string) (map[string]string, error) {
 	out, err := goCommand("mod", "edit", "-json", gomod)
 	if err != nil {

@@ -9,11 +9,12 @@ import (
 	"k8s.io/component-base/version"
 )
 
-// kubernetesVersion is the version of k8s.io/kubernetes in go.mod; a test compares the two.
+// kubernetesVersion is the version of k8s.io/kubernetes in go.mod; a test compares them.
 const kubernetesVersion = "v1.36.3"
 
-// Kubernetes takes its version from the linker flags of its own build scripts, and without them /version says
-// "v0.0.0-master+$Format:%H$". Flags would have to be repeated by everyone who installs this program by version.
+// Kubernetes takes its version from linker flags of its build scripts. Without them /version
+// returns "v0.0.0-master+$Format:%H$". Flags would have to be repeated for each go install of this
+// program.
 
 //go:linkname gitVersion k8s.io/component-base/version.gitVersion
 var gitVersion string
@@ -24,10 +25,10 @@ var gitMajor string
 //go:linkname gitMinor k8s.io/component-base/version.gitMinor
 var gitMinor string
 
-// stampVersion makes /version tell the truth.
+// stampVersion makes /version return kubernetesVersion.
 func stampVersion() {
 	gitVersion, gitMajor, gitMinor = kubernetesVersion, "1", "36"
 	if err := version.SetDynamicVersion(kubernetesVersion); err != nil {
-		panic(err) // cannot be: it is the version that was just set
+		panic(err) // impossible: it is the version set above
 	}
 }

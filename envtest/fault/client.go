@@ -16,27 +16,28 @@ import (
 	"k8s.io/client-go/util/connrotation"
 )
 
-// client is how the proxy speaks to the API server for one user: the credentials of a TLS client end at the proxy, so
-// that it needs them itself.
+// client sends requests to the API server for one user. TLS ends at the proxy, so the proxy needs
+// the credentials itself.
 type client struct {
 	transport http.RoundTripper
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	conns     *connrotation.ConnectionTracker
 
-	mu     sync.Mutex // guards closed, and that nothing is tracked afterwards
+	mu     sync.Mutex // guards closed; no connection is tracked after close
 	closed bool
 }
 
-// newClient returns what sends requests as cfg would, but for what the client's side of cfg has done already. Its
-// connections are its own.
+// newClient returns a client with its own connections that sends requests as cfg would. It leaves
+// out what the caller's client has already applied.
 func newClient(cfg *rest.Config) (*client, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Impersonate, cfg.UserAgent, cfg.WrapTransport = rest.ImpersonationConfig{}, "", nil
-	cfg.DisableCompression = true // what the client has not asked for is not added
+	cfg.DisableCompression = true // add only what the client requested
 	if err := rest.LoadTLSFiles(cfg); err != nil {
 		return nil, fmt.Errorf("fault: %w", err)
 	}
-	cfg.CAFile, cfg.CertFile, cfg.KeyFile = "", "", "" // client-go watches files for as long as the process runs
+	// client-go would watch the files until the process ends.
+	cfg.CAFile, cfg.CertFile, cfg.KeyFile = "", "", ""
 	c := &client{dial: cfg.Dial, conns: connrotation.NewConnectionTracker()}
 	if c.dial == nil {
 		c.dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
@@ -44,17 +45,19 @@ func newClient(cfg *rest.Config) (*client, error) {
 	if cfg.Transport == nil {
 		cfg.Dial = c.connect
 		if cfg.Proxy == nil {
-			cfg.Proxy = http.ProxyFromEnvironment // client-go's own default; set, it keeps the transport out of its cache
+			// This is client-go's default. Setting it keeps the transport out of client-go's cache.
+			cfg.Proxy = http.ProxyFromEnvironment
 		}
 	}
 	var err error
 	if c.transport, err = rest.TransportFor(cfg); err != nil {
-		return nil, fmt.Errorf("fault: cannot speak to the API server: %w", err)
+		return nil, fmt.Errorf("fault: cannot connect to the API server: %w", err)
 	}
 	return c, nil
 }
 
-// connect may be called by a transport also after the request that it connected for has ended.
+// connect dials for the transport, which may call it after the request that needed the connection
+// has ended.
 func (c *client) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := c.dial(ctx, network, address)
 	if err != nil {
@@ -76,20 +79,21 @@ func (c *client) close() {
 	c.conns.CloseAll()
 }
 
-// Config returns the configuration for a client that is who target says, through the proxy. Each call makes a client
-// that Match.Config tells from the others. It ends with Stop.
+// Config returns the configuration for a client with the credentials of target, through the proxy.
+// Match.Config distinguishes the clients of separate calls. It ends with Stop.
 func (p *Proxy) Config() (*rest.Config, error) { return p.ConfigOf(p.origin) }
 
-// ConfigOf returns the configuration for a client that is who cfg says, a user of the same API server, through the proxy:
-// it holds a token that only the proxy knows, and the proxy uses cfg's certificate, token or plugin in its place. All
-// else in cfg (impersonation, wrapped transports, user agent, rate limits) stays with the client, but for how to
-// connect. Each call makes a client that Match.Config tells from the others.
+// ConfigOf returns the configuration for a client with the credentials of cfg, a user of the same
+// API server, through the proxy. It holds a token that only the proxy knows; the proxy replaces it
+// with cfg's certificate, token or plugin. Everything else in cfg except how to connect stays with
+// the client: impersonation, wrapped transports, user agent, rate limits. Match.Config
+// distinguishes the clients of separate calls.
 //
-// Credentials that a caller puts into the result by itself, such as a token of a service account, are passed on as
-// they are.
+// Credentials that you put into the result yourself, such as a service account token, are forwarded
+// unchanged.
 func (p *Proxy) ConfigOf(cfg *rest.Config) (*rest.Config, error) {
 	if cfg.Host == p.host {
-		return nil, fmt.Errorf("fault: the configuration leads to the proxy itself, %s: give that of the API server", p.host)
+		return nil, fmt.Errorf("fault: the configuration leads to the proxy itself, %s; use that of the API server", p.host)
 	}
 	c, err := newClient(cfg)
 	if err != nil {
@@ -115,7 +119,7 @@ func (p *Proxy) ConfigOf(cfg *rest.Config) (*rest.Config, error) {
 	return through, nil
 }
 
-// clientOf returns who sends a request, and whether the credentials in it are the proxy's.
+// clientOf returns the client for a token, and reports whether the token is the proxy's.
 func (p *Proxy) clientOf(token string) (c *client, ours bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

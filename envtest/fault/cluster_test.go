@@ -31,7 +31,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest"
 )
 
-// The tests that need one share a control plane; each has a namespace and a proxy of its own.
+// The tests that need a control plane share one. Each has its own namespace and proxy.
 var (
 	shared = sync.OnceValues(func() (*envtest.Cluster, error) {
 		return envtest.Start(context.Background(), envtest.Options{})
@@ -110,7 +110,7 @@ func (c *cluster) create(ctx context.Context, t *testing.T, client kubernetes.In
 
 const protobuf = "application/vnd.kubernetes.protobuf"
 
-// eachFormat runs a test with what client-go offers.
+// eachFormat runs a test with client-go's formats and protocols.
 func eachFormat(t *testing.T, test func(t *testing.T, mediaType, protocol string)) {
 	for _, mediaType := range []string{"application/json", protobuf} {
 		eachProtocol(t, func(t *testing.T, protocol string) {
@@ -196,7 +196,7 @@ func TestDynamicClient(t *testing.T) {
 	}
 }
 
-// The typed clients see a 429 as one of the API server's, whether they read, write or watch.
+// Typed clients see a 429 as the API server's, whether they read, write or watch.
 func TestRefuseClientset(t *testing.T) {
 	c := newCluster(t)
 	eachFormat(t, func(t *testing.T, mediaType, protocol string) {
@@ -220,7 +220,7 @@ func TestRefuseClientset(t *testing.T) {
 	})
 }
 
-// client-go itself repeats a request that is refused with Retry-After.
+// client-go retries a request that is refused with Retry-After.
 func TestRetryAfter(t *testing.T) {
 	c := newCluster(t)
 	f := c.Add(Rule{Times: 1, Refuse: apierrors.NewTooManyRequests("slow down", 1)})
@@ -232,7 +232,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A write whose answer is lost has happened.
+// A write whose answer is lost has been executed.
 func TestLoseClientset(t *testing.T) {
 	c := newCluster(t)
 	eachFormat(t, func(t *testing.T, mediaType, protocol string) {
@@ -298,8 +298,8 @@ func (w *watching) next(ctx context.Context, t *testing.T) string {
 	}
 }
 
-// An informer does not see what its watch has not brought yet, though the API server has it: while the answer is frozen,
-// nor while it is in the delay line.
+// An informer does not see events that its watch has not delivered, although the API server has
+// them: neither while the answer is frozen, nor while it is delayed.
 func TestInformerIsBehind(t *testing.T) {
 	c := newCluster(t)
 	eachFormat(t, func(t *testing.T, mediaType, protocol string) {
@@ -330,7 +330,7 @@ func TestInformerIsBehind(t *testing.T) {
 	})
 }
 
-// An informer whose watches are cut again and again gets everything in the end.
+// An informer whose watches are cut repeatedly receives everything eventually.
 func TestInformerRecovers(t *testing.T) {
 	for name, breaks := range map[string]func(ctx context.Context, t *testing.T, c *cluster, m Match){
 		"now": func(_ context.Context, t *testing.T, c *cluster, m Match) {
@@ -371,7 +371,7 @@ func TestInformerRecovers(t *testing.T) {
 	}
 }
 
-// Users of one proxy are who they are, at the same time.
+// Several users of one proxy keep their identities concurrently.
 func TestIdentities(t *testing.T) {
 	c := newCluster(t)
 	ctx := testContext(t)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// cut is called by those who cut a request that is under way. It reports whether it was, and had not been cut before.
+// cut cuts a running request from outside. It reports whether it was running and not cut before.
 func (x *exchange) cut() bool {
 	if !x.sever() {
 		return false
@@ -24,7 +24,8 @@ func (x *exchange) abort() {
 	panic(http.ErrAbortHandler)
 }
 
-// sever breaks the connection (HTTP/1.1) or the stream (HTTP/2), whatever the handler is doing, which ends soon after.
+// sever breaks the connection (HTTP/1.1) or the stream (HTTP/2), whatever the handler is doing. The
+// handler ends soon after.
 func (x *exchange) sever() bool {
 	delivers := x.delivers()
 	x.proxy.mu.Lock()
@@ -39,7 +40,7 @@ func (x *exchange) sever() bool {
 	if x.request.Proto != "HTTP/2.0" && x.conn != nil {
 		reset(x.conn)
 	}
-	// A deadline in the past resets an HTTP/2 stream, also one whose client does not read.
+	// A past deadline resets an HTTP/2 stream, even if the client does not read.
 	_ = http.NewResponseController(x.writer).SetWriteDeadline(time.Unix(1, 0))
 	if x.cancel != nil && !delivers {
 		x.cancel(errCut)
@@ -47,7 +48,7 @@ func (x *exchange) sever() bool {
 	return true
 }
 
-// cutInTime cuts the request when the first Rule.CutAfter has passed, unless ctx ends before.
+// cutInTime cuts the request when the first Rule.CutAfter has elapsed, unless ctx ends earlier.
 func (x *exchange) cutInTime(ctx context.Context) {
 	err := x.proxy.wait(ctx, &x.proxy.rules, nil, func(now time.Time) (bool, time.Time) {
 		var first time.Time

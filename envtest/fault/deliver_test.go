@@ -12,7 +12,8 @@ import (
 	"testing/synctest"
 )
 
-// What is in the network already arrives, whoever has given it up; only the proxy's own end calls it back.
+// A request that is in the network arrives even if its client is gone. Only the proxy's end stops
+// it.
 func TestDeliver(t *testing.T) {
 	for name, c := range map[string]struct {
 		deliver bool

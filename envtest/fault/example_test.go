@@ -17,7 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 )
 
-// A create is held, seen to be held, and let go; the next one finds the API server busy.
+// A create is held, observed and released. The next one finds the API server busy.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

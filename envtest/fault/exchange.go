@@ -21,19 +21,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// exchange is a request that is under way, and its answer.
+// exchange is a running request and its answer.
 type exchange struct {
 	proxy *Proxy
 	conn  net.Conn // nil: none of ours, as in a test of the handler
 
 	// These are guarded by proxy.mu.
-	stamp   uint64 // of the arrival
+	stamp   uint64 // arrival order
 	request Request
 	faults  []attachment
 	severed bool
 	ended   bool
 
-	mu     sync.Mutex          // guards what follows
+	mu     sync.Mutex          // guards the fields below
 	writer http.ResponseWriter // nil once the handler has returned
 	cancel context.CancelCauseFunc
 }
@@ -41,7 +41,7 @@ type exchange struct {
 // attachment is a rule that matches a request.
 type attachment struct {
 	*Fault
-	since time.Time // the request's arrival, or later the rule's
+	since time.Time // the later of the request's and the rule's arrival
 }
 
 // begin registers a request that has arrived. It returns nil after f.close.
@@ -58,7 +58,7 @@ func (f *front) begin(w http.ResponseWriter, h *http.Request) *exchange {
 	p.stamp++
 	x.stamp = p.stamp
 	p.underWay = append(p.underWay, x)
-	candidates := slices.Clone(p.faults) // those that are added later look for x themselves
+	candidates := slices.Clone(p.faults) // later rules look for x themselves
 	p.logLocked(x)
 	r := x.request.copyLocked()
 	p.mu.Unlock()
@@ -86,8 +86,8 @@ func (p *Proxy) logLocked(x *exchange) {
 	}
 }
 
-// serve is the whole life of a request. It returns when nothing of it is left; broken connections are a panic with
-// http.ErrAbortHandler, as package net/http wants it.
+// serve handles a request from start to end, and leaves nothing behind. For broken connections it
+// panics with http.ErrAbortHandler, as net/http requires.
 func (x *exchange) serve(h *http.Request) {
 	ctx, cancel := context.WithCancelCause(h.Context())
 	x.mu.Lock()
@@ -100,7 +100,7 @@ func (x *exchange) serve(h *http.Request) {
 		cutter.Wait()
 		x.end()
 	}()
-	// Only when the body has been read does an HTTP/1.1 server see that the client has gone.
+	// An HTTP/1.1 server detects the client's disconnect only after the body has been read.
 	body, err := io.ReadAll(h.Body)
 	if err == nil {
 		err = x.before(ctx)
@@ -118,7 +118,7 @@ func (x *exchange) serve(h *http.Request) {
 	}
 }
 
-// end makes the result of the request known.
+// end publishes the result of the request.
 func (x *exchange) end() {
 	x.mu.Lock()
 	x.writer = nil
@@ -136,19 +136,19 @@ func (x *exchange) end() {
 	p.counters.broadcastLocked()
 }
 
-// delivers says whether the request outlives its client.
+// delivers reports whether the request outlives its client.
 func (x *exchange) delivers() bool {
 	x.proxy.mu.Lock()
 	defer x.proxy.mu.Unlock()
 	return slices.ContainsFunc(x.faults, func(f attachment) bool { return f.rule.Deliver })
 }
 
-// before applies what happens before the API server sees the request. It returns errors.StatusError for a request to
-// refuse, another error for one whose connection is to break.
+// before applies the effects that precede the API server. It returns an errors.StatusError to
+// refuse the request, and another error to break its connection.
 func (x *exchange) before(ctx context.Context) error {
 	p := x.proxy
 	p.mu.Lock()
-	faults := slices.Clone(x.faults) // rules that are added from now on do not concern the request, only its answer
+	faults := slices.Clone(x.faults) // later rules apply only to the answer
 	p.mu.Unlock()
 	for _, f := range faults {
 		if err := x.holdAndDelay(ctx, f); err != nil {
@@ -186,7 +186,7 @@ func (x *exchange) holdAndDelay(ctx context.Context, f attachment) error {
 	return x.proxy.wait(ctx, &x.proxy.rules, nil, func(now time.Time) (bool, time.Time) { return f.removed || !now.Before(due), due })
 }
 
-// withheldLocked reports whether f withholds what has this stamp, and has f count it.
+// withheldLocked reports whether f withholds the item with this stamp, and updates f's counter.
 func (x *exchange) withheldLocked(f attachment, stamp uint64) bool {
 	withheld := !f.removed && stamp > f.released
 	_, counted := f.held[x]
@@ -200,7 +200,7 @@ func (x *exchange) withheldLocked(f attachment, stamp uint64) bool {
 	return withheld
 }
 
-// forward has the API server answer.
+// forward sends the request to the API server.
 func (x *exchange) forward(ctx context.Context, h *http.Request, body []byte) {
 	c, ours := x.proxy.clientOf(x.request.token)
 	h = h.WithContext(ctx)
@@ -229,8 +229,8 @@ func (x *exchange) forward(ctx context.Context, h *http.Request, body []byte) {
 	reverse.ServeHTTP(x.responseWriter(), h)
 }
 
-// answer is called with the header of the API server's answer and returns when it is time to pass it on. The body is
-// read from a line from then on.
+// answer receives the header of the API server's answer and returns when to forward it. The body is
+// read through a line from then on.
 func (x *exchange) answer(ctx context.Context, answer *http.Response) error {
 	l := newLine(x, answer.Body)
 	answer.Body = l.reader(ctx)
@@ -241,14 +241,14 @@ func (x *exchange) answer(ctx context.Context, answer *http.Response) error {
 		x.note("lose")
 		return errCut
 	}
-	if _, err := l.next(ctx); err != nil { // the header's place in the line
+	if _, err := l.next(ctx); err != nil { // the header is the first part
 		return err
 	}
 	x.setStatus(answer.StatusCode)
 	return nil
 }
 
-// refuse answers with an error as the API server does.
+// refuse answers with an error in the API server's format.
 func (x *exchange) refuse(h *http.Request, refusal *apierrors.StatusError) {
 	status := refusal.ErrStatus
 	if status.Code < 400 || status.Code > 599 {

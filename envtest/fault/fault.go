@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Fault is a rule that is in force, with its counters. Its methods may be called from many goroutines, also after
+// Fault is an active rule and its counters. Its methods are safe for concurrent use, also after
 // Remove.
 type Fault struct {
 	proxy *Proxy
@@ -19,20 +19,20 @@ type Fault struct {
 
 	// The rest is guarded by proxy.mu.
 	removed  bool
-	released uint64 // what has a stamp up to this is no longer withheld
+	released uint64 // stamps up to this are released
 	hits     int
 	ended    int
 	held     map[*exchange]struct{}
 }
 
-// Add puts a rule in force.
+// Add activates a rule.
 func (p *Proxy) Add(r Rule) *Fault {
 	r.Times, r.Delay, r.CutAfter, r.Lag = max(r.Times, 0), max(r.Delay, 0), max(r.CutAfter, 0), max(r.Lag, 0)
 	r.Match.Verbs, r.Match.Groups, r.Match.Resources = slices.Clone(r.Match.Verbs), slices.Clone(r.Match.Groups), slices.Clone(r.Match.Resources)
 	f := &Fault{proxy: p, rule: r, held: map[*exchange]struct{}{}}
 	p.mu.Lock()
 	p.faults = append(p.faults, f)
-	candidates := slices.Clone(p.underWay) // later ones meet f when they arrive
+	candidates := slices.Clone(p.underWay) // later ones match f on arrival
 	p.mu.Unlock()
 	if !r.answers() {
 		return f
@@ -50,7 +50,7 @@ func (p *Proxy) Add(r Rule) *Fault {
 	return f
 }
 
-// attachLocked counts a request that matches and has f apply to it, unless f is used up.
+// attachLocked counts a matching request and applies f to it, unless f is used up.
 func (f *Fault) attachLocked(x *exchange) {
 	if f.removed || f.rule.Times > 0 && f.hits >= f.rule.Times {
 		return
@@ -60,8 +60,8 @@ func (f *Fault) attachLocked(x *exchange) {
 	f.proxy.counters.broadcastLocked()
 }
 
-// Remove ends the rule: what it withholds goes on at once, and nothing more will match. Connections that it has cut
-// stay cut.
+// Remove deactivates the rule. Withheld requests and answers continue immediately, and no more
+// requests match. Cut connections stay cut.
 func (f *Fault) Remove() {
 	p := f.proxy
 	p.mu.Lock()
@@ -71,8 +71,8 @@ func (f *Fault) Remove() {
 	p.rules.broadcastLocked()
 }
 
-// Release lets go what Rule.Hold and Rule.Freeze withhold now: the requests, and the parts of answers that have arrived.
-// What arrives later is withheld again.
+// Release releases what Rule.Hold and Rule.Freeze withhold now: requests, and the parts of answers
+// that have arrived. Later arrivals are withheld again.
 func (f *Fault) Release() {
 	p := f.proxy
 	p.mu.Lock()
@@ -81,32 +81,32 @@ func (f *Fault) Release() {
 	p.rules.broadcastLocked()
 }
 
-// Hits returns how many requests have matched.
+// Hits returns the number of matching requests.
 func (f *Fault) Hits() int {
 	f.proxy.mu.Lock()
 	defer f.proxy.mu.Unlock()
 	return f.hits
 }
 
-// WaitHits returns nil when n requests have matched since the rule was added, or an error when ctx ends or the proxy is
-// stopped before.
+// WaitHits returns nil when n requests have matched since the rule was added. It returns an error
+// if ctx ends or the proxy is stopped earlier.
 func (f *Fault) WaitHits(ctx context.Context, n int) error {
 	return f.wait(ctx, n, "matched", func() int { return f.hits })
 }
 
-// WaitHeld returns nil when n requests are being withheld by Rule.Hold, or have a part of their answer withheld by
-// Rule.Freeze, at the same time; or an error as WaitHits does.
+// WaitHeld returns nil when n requests are withheld at the same time, by Rule.Hold or with a part
+// of their answer by Rule.Freeze. It returns errors like WaitHits.
 func (f *Fault) WaitHeld(ctx context.Context, n int) error {
 	return f.wait(ctx, n, "held", func() int { return len(f.held) })
 }
 
-// WaitEnded returns nil when n requests that have matched are over, and Proxy.Requests says how; or an error as WaitHits
-// does.
+// WaitEnded returns nil when n matching requests have ended; Proxy.Requests describes their end. It
+// returns errors like WaitHits.
 func (f *Fault) WaitEnded(ctx context.Context, n int) error {
 	return f.wait(ctx, n, "ended", func() int { return f.ended })
 }
 
-// wait calls countLocked until it returns n.
+// wait calls countLocked until it returns at least n.
 func (f *Fault) wait(ctx context.Context, n int, what string, countLocked func() int) error {
 	last, stopped := 0, false
 	err := f.proxy.wait(ctx, &f.proxy.counters, nil, func(time.Time) (bool, time.Time) {
@@ -117,12 +117,12 @@ func (f *Fault) wait(ctx context.Context, n int, what string, countLocked func()
 		err = errStopped
 	}
 	if err != nil {
-		return fmt.Errorf("fault: waiting for %d requests that are %s by the rule, there were %d of %d hits; look at Requests: %w", n, what, last, f.Hits(), err)
+		return fmt.Errorf("fault: waiting for %d requests %s by the rule: got %d, with %d hits: %w; see Proxy.Requests", n, what, last, f.Hits(), err)
 	}
 	return nil
 }
 
-// notice is closed and replaced when there is news.
+// notice is closed and replaced to wake waiters.
 type notice chan struct{}
 
 func (n *notice) broadcastLocked() {
@@ -130,8 +130,9 @@ func (n *notice) broadcastLocked() {
 	*n = make(notice)
 }
 
-// wait returns nil when readyLocked, which is called with p.mu held, says that it is ready; else it calls it again when
-// there is news, wake receives, or the time comes that it returns, if any. It returns why ctx ended if that is earlier.
+// wait returns nil when readyLocked, which it calls with p.mu held, returns ready. It calls it
+// again after a broadcast on news, a receive from wake, or at the returned time, if any. If ctx
+// ends first, it returns the cause.
 func (p *Proxy) wait(ctx context.Context, news *notice, wake <-chan struct{}, readyLocked func(now time.Time) (ready bool, at time.Time)) error {
 	for {
 		p.mu.Lock()
@@ -157,7 +158,8 @@ func (p *Proxy) wait(ctx context.Context, news *notice, wake <-chan struct{}, re
 	}
 }
 
-// cause returns why ctx ended, so that errors.Is finds the context's own error, too.
+// cause returns the cause of ctx's end, wrapped so that errors.Is also finds the context's own
+// error.
 func cause(ctx context.Context) error {
 	if err := context.Cause(ctx); !errors.Is(err, ctx.Err()) {
 		return fmt.Errorf("%w: %w", ctx.Err(), err)

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// memory is a network of one listener at a time, made of net.Pipe, so that it works in a bubble.
+// memory is a network with one listener at a time, made of net.Pipe, so that it works in a bubble.
 type memory struct {
 	mu     sync.Mutex // guards accept
 	accept chan net.Conn
@@ -64,7 +64,8 @@ func (l *memoryListener) Accept() (net.Conn, error) {
 func (l *memoryListener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
 func (l *memoryListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 6443} }
 
-// upstream is an API server in memory: it is called with each request, and writes the answer's body.
+// upstream is an in-memory API server: it is called with each request, and writes the answer's
+// body.
 type upstream func(h *http.Request, body io.Writer)
 
 func (u upstream) RoundTrip(h *http.Request) (*http.Response, error) {
@@ -139,7 +140,7 @@ func (w *world) mustDo(method, path string) *http.Response {
 	return answer
 }
 
-// async sends a request and returns where its error, or that of reading the answer, will be.
+// async sends a request and returns a channel for its error, or the error of reading the answer.
 func (w *world) async(method, path string) <-chan error {
 	result := make(chan error, 1)
 	go func() {
@@ -178,7 +179,7 @@ func (w *world) effects() string {
 	return strings.Join(all, "; ")
 }
 
-// still reports whether a request has no result, everything having come to rest.
+// still reports whether a request has no result after everything has come to rest.
 func still(result <-chan error) bool {
 	synctest.Wait()
 	select {
@@ -252,7 +253,7 @@ func TestRemoveEndsDelay(t *testing.T) {
 	})
 }
 
-// A part of an answer arrives later by the lag, not after the one before it by the lag.
+// The lag delays each part from its arrival, not from the part before it.
 func TestLag(t *testing.T) {
 	inBubble(t, ticker, Options{}, func(w *world) {
 		w.Add(Rule{Lag: 500 * time.Millisecond})
@@ -272,7 +273,7 @@ func TestLag(t *testing.T) {
 	})
 }
 
-// What arrives at once leaves at once.
+// Parts that arrive together leave together.
 func TestLagKeepsThroughput(t *testing.T) {
 	const n = 5000
 	many := func(_ *http.Request, body io.Writer) {
@@ -295,7 +296,7 @@ func TestLagKeepsThroughput(t *testing.T) {
 	})
 }
 
-// Rules that are added while a watch is open apply to it from then on, and no longer once they are removed.
+// Rules that are added while a watch is open apply to it until they are removed.
 func TestAnswersUnderWay(t *testing.T) {
 	inBubble(t, ticker, Options{}, func(w *world) {
 		answer := w.mustDo("GET", pods+"?watch=true")
@@ -345,7 +346,7 @@ func TestCutAfter(t *testing.T) {
 	})
 }
 
-// Of several CutAfter the earliest counts, a removed one does not.
+// Of several CutAfter the earliest applies; a removed one does not.
 func TestCutAfterSeveral(t *testing.T) {
 	inBubble(t, ticker, Options{}, func(w *world) {
 		for _, d := range []time.Duration{50, 150, 120, 200} {
@@ -420,7 +421,7 @@ func TestFreeze(t *testing.T) {
 	})
 }
 
-// The header of an answer is withheld, too, though the API server has executed the request.
+// The header of an answer is withheld, too, although the API server has executed the request.
 func TestFreezeWrite(t *testing.T) {
 	executed := make(chan string, 1)
 	inBubble(t, func(h *http.Request, _ io.Writer) {
@@ -441,7 +442,7 @@ func TestFreezeWrite(t *testing.T) {
 	})
 }
 
-// The API server has to wait when the line is full, whatever the size, and goes on when there is room.
+// The API server waits while the line is full, whatever the size, and continues when there is room.
 func TestBufferSize(t *testing.T) {
 	for _, size := range []int{1, 100, 100_000} {
 		written := 0
@@ -501,7 +502,7 @@ func TestHold(t *testing.T) {
 	})
 }
 
-// A client that gives up ends its request, whatever that is waiting for.
+// A client that gives up ends its request in any state.
 func TestClientGivesUp(t *testing.T) {
 	for name, rule := range map[string]Rule{
 		"hold": {Hold: true}, "hang": {Hang: true}, "delay 1h0m0s": {Delay: time.Hour}, "freeze": {Freeze: true}, "lag 1h0m0s": {Lag: time.Hour},
@@ -550,7 +551,7 @@ func TestCutAndLose(t *testing.T) {
 	})
 }
 
-// Cut ends requests under way, held ones and open watches, and none that do not match.
+// Cut ends matching running requests, including held ones and open watches, and no others.
 func TestCutUnderWay(t *testing.T) {
 	inBubble(t, ticker, Options{}, func(w *world) {
 		hold := w.Add(Rule{Match: Match{Verbs: []string{"create"}}, Hold: true})
@@ -575,7 +576,7 @@ func TestCutUnderWay(t *testing.T) {
 	})
 }
 
-// A Wait ends with its context, with the proxy, and says how far it has come.
+// A Wait ends with its context and with the proxy, and its error reports the progress.
 func TestWaitEnds(t *testing.T) {
 	inBubble(t, hello, Options{}, func(w *world) {
 		f := w.Add(Rule{})
@@ -583,7 +584,7 @@ func TestWaitEnds(t *testing.T) {
 		w.must(f.WaitHits(w.t.Context(), 1))
 		ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
 		defer cancel()
-		if err := f.WaitHits(ctx, 2); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 of 1 hits") {
+		if err := f.WaitHits(ctx, 2); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "got 1, with 1 hits") {
 			w.t.Errorf("got %v", err)
 		}
 		result := make(chan error)

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// front is what clients connect to, from one Up to the next Down.
+// front accepts clients' connections, from one Up to the next Down.
 type front struct {
 	proxy    *Proxy
 	server   *http.Server
@@ -29,7 +29,7 @@ type front struct {
 	cancel   context.CancelCauseFunc
 	serving  sync.WaitGroup // the goroutine of server
 	open     sync.WaitGroup // one per connection, counted by serving
-	handlers sync.WaitGroup // one per request; nothing is added once closed
+	handlers sync.WaitGroup // one per request; none is added once closed
 
 	mu     sync.Mutex // guards conns
 	conns  map[net.Conn]struct{}
@@ -38,7 +38,7 @@ type front struct {
 
 type connKey struct{} // of the net.Conn of a request, in its context
 
-// serve has listener served until close. Requests end with ctx.
+// serve serves listener until close. Requests end with ctx.
 func serve(ctx context.Context, listener net.Listener, cert *certificate, p *Proxy) *front {
 	ctx, cancel := context.WithCancelCause(ctx)
 	f := &front{proxy: p, listener: listener, cancel: cancel, conns: map[net.Conn]struct{}{}}
@@ -48,13 +48,13 @@ func serve(ctx context.Context, listener net.Listener, cert *certificate, p *Pro
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ConnState:   f.connState,
-		ErrorLog:    log.New(io.Discard, "", 0), // broken connections are what the proxy is for
+		ErrorLog:    log.New(io.Discard, "", 0), // broken connections are expected
 	}
-	f.serving.Go(func() { _ = f.server.ServeTLS(listener, "", "") }) // it ends with close
+	f.serving.Go(func() { _ = f.server.ServeTLS(listener, "", "") }) // ends with close
 	return f
 }
 
-// connState is called with the first and the last state of each connection, and those between.
+// connState is called with at least the first and the last state of each connection.
 func (f *front) connState(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -71,26 +71,27 @@ func (f *front) connState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// close refuses new connections, resets those that there are, and returns when all their requests have ended.
+// close refuses new connections, resets the open ones, and returns when all their requests have
+// ended.
 func (f *front) close(cause error) {
 	f.proxy.mu.Lock()
 	f.closed = true
 	f.proxy.mu.Unlock()
 	_ = f.listener.Close()
-	f.serving.Wait() // now there are no new connections
+	f.serving.Wait() // no new connections from here
 	f.mu.Lock()
 	for c := range f.conns {
 		reset(c)
 	}
 	f.mu.Unlock()
 	f.cancel(cause)
-	_ = f.server.Close() // what it says about connections that are broken does not matter
+	_ = f.server.Close() // errors of broken connections are expected
 	f.open.Wait()
 	f.handlers.Wait()
 }
 
-// reset breaks a connection as if the network had failed: what is on its way is dropped, the other side gets no
-// farewell.
+// reset breaks a connection like a network failure: data in flight is dropped, and the peer gets no
+// orderly close.
 func reset(c net.Conn) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -101,7 +102,7 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-// certificate is one for the loopback interface that is its own authority.
+// certificate is a self-signed certificate for the loopback interface.
 type certificate struct {
 	pair tls.Certificate
 	pem  []byte
@@ -116,7 +117,7 @@ func newCertificate() (*certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(now.UnixNano()),
 		Subject:               pkix.Name{CommonName: "fault"},
-		NotBefore:             now.Add(-time.Hour), // a clock may be set back a little
+		NotBefore:             now.Add(-time.Hour), // tolerates small clock corrections
 		NotAfter:              now.Add(365 * 24 * time.Hour),
 		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// line is a delay line between the API server's answer and the client: parts go in as they arrive, and come out in order,
-// each when the rules of its request let it.
+// line is a delay line between the API server's answer and the client. Parts enter as they arrive
+// and leave in order, when the rules of their request allow it.
 type line struct {
 	x    *exchange
 	body io.ReadCloser
 	fill sync.WaitGroup // the goroutine that reads body, joined in Close
-	more chan struct{}  // holds one: parts may have one more
-	room chan struct{}  // holds one: parts may have one less, or the line is closed
+	more chan struct{}  // holds one: parts may have grown
+	room chan struct{}  // holds one: parts may have shrunk, or the line is closed
 
 	// These are guarded by x.proxy.mu.
 	parts  []part
@@ -25,7 +25,7 @@ type line struct {
 	closed bool
 }
 
-// part is what arrived at once: the header (no data), a chunk, or the end (err).
+// part is one arrival: the header (no data), a chunk, or the end (err).
 type part struct {
 	stamp uint64
 	at    time.Time
@@ -33,7 +33,7 @@ type part struct {
 	err   error
 }
 
-// newLine returns a line with the header in it, which reads body until it is closed.
+// newLine returns a line that contains the header and reads body until it is closed.
 func newLine(x *exchange, body io.ReadCloser) *line {
 	l := &line{x: x, body: body, more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 	l.put(nil, nil)
@@ -41,7 +41,7 @@ func newLine(x *exchange, body io.ReadCloser) *line {
 	return l
 }
 
-// chunkSize is what net/http's copying uses.
+// chunkSize is the buffer size of net/http's copying.
 const chunkSize = 32 << 10
 
 func (l *line) read() {
@@ -75,7 +75,7 @@ func (l *line) put(data []byte, err error) bool {
 	return !l.closed
 }
 
-// wake has the one who receives from c look again, now or as soon as it does. It never waits.
+// wake wakes the receiver of c, now or at its next receive. It never blocks.
 func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -83,7 +83,7 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// next takes the first part from the line when it is time for it.
+// next removes and returns the first part when it is due.
 func (l *line) next(ctx context.Context) (part, error) {
 	var first part
 	err := l.x.proxy.wait(ctx, &l.x.proxy.rules, l.more, func(now time.Time) (bool, time.Time) {
@@ -105,7 +105,8 @@ func (l *line) next(ctx context.Context) (part, error) {
 	return first, err
 }
 
-// passLocked reports whether the client may have a part of the answer now, or else when, if that is known.
+// passLocked reports whether the client may have a part of the answer now, and otherwise when, if
+// known.
 func (x *exchange) passLocked(a part, now time.Time) (ready bool, at time.Time) {
 	due, frozen := a.at, false
 	for _, f := range x.faults {
@@ -124,7 +125,7 @@ func (x *exchange) passLocked(a part, now time.Time) (ready bool, at time.Time) 
 	return !now.Before(due), due
 }
 
-// reader returns the body as the client is to see it, until ctx ends.
+// reader returns the body that the client sees, until ctx ends.
 func (l *line) reader(ctx context.Context) io.ReadCloser {
 	var rest part // of what next has returned
 	return &lineReader{l, func(b []byte) (int, error) {
@@ -151,7 +152,7 @@ type lineReader struct {
 
 func (r *lineReader) Read(b []byte) (int, error) { return r.read(b) }
 
-// Close may be called again.
+// Close may be called more than once.
 func (l *line) Close() error {
 	p := l.x.proxy
 	p.mu.Lock()

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	// As goleak.VerifyTestMain, but after the shared control plane has ended.
+	// Like goleak.VerifyTestMain, but after the shared control plane has ended.
 	for _, err := range []error{stopShared(), goleak.Find()} {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -37,7 +37,7 @@ func writeFile(t *testing.T, name, content string) {
 	}
 }
 
-// plugin is a credential plugin that says one token.
+// plugin is a credential plugin that returns one token.
 func plugin(t *testing.T, token string) *api.ExecConfig {
 	t.Helper()
 	answer := t.TempDir() + "/answer.json"

@@ -10,30 +10,34 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Match says which requests a rule is about. Each field that is set must agree; the zero value matches every request.
+// Match selects requests. Every set field must match; the zero value matches every request.
 type Match struct {
-	// Verbs are those of Request.Verb. Default: any.
+	// Verbs are values of Request.Verb. Default: any.
 	Verbs []string
 
-	// Groups are API groups, "" being the core group. Default: any.
+	// Groups are API groups; "" is the core group. Default: any.
 	Groups []string
 
-	// Resources are plural names as in RBAC: "pods" is not its subresources, "pods/status" is one of them, "pods/*" is
-	// all of them, "*" is every resource that is no subresource. Default: any, and paths that name no resource.
+	// Resources are plural names as in RBAC. Default: any, and paths that name no resource.
+	//
+	// 	"pods"          pods, without subresources
+	// 	"pods/status"   one subresource
+	// 	"pods/*"        all subresources of pods
+	// 	"*"             every resource, without subresources
 	Resources []string
 
-	// Namespace and Name are those of the path. Default: any.
+	// Namespace and Name are those in the path. Default: any.
 	Namespace, Name string
 
-	// UserAgent is a part of the User-Agent header. Default: any.
+	// UserAgent is a substring of the User-Agent header. Default: any.
 	UserAgent string
 
-	// Config is what Proxy.Config or Proxy.ConfigOf has returned, or a copy of it: only requests of its clients match.
-	// Default: any client.
+	// Config is a result of Proxy.Config or Proxy.ConfigOf, or a copy of one. Only requests of its
+	// clients match. Default: any client.
 	Config *rest.Config
 
-	// Func decides about requests to which all the rest applies. It is called from many goroutines and must
-	// not wait. Default: true.
+	// Func decides about requests that match all other fields. It is called concurrently and must
+	// not block. Default: true.
 	Func func(*Request) bool
 }
 
@@ -48,7 +52,7 @@ func (m Match) matches(r Request) bool {
 		(m.Func == nil || m.Func(&r))
 }
 
-// is reports whether the request is about a resource as Match.Resources writes it.
+// is reports whether the request's resource matches a pattern of Match.Resources.
 func (r *Request) is(pattern string) bool {
 	resource, subresource, _ := strings.Cut(pattern, "/")
 	return r.Resource != "" &&

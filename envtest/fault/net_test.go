@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// testTimeout only keeps a broken test from hanging.
+// testTimeout only prevents a broken test from hanging.
 const testTimeout = time.Minute
 
 func testContext(t *testing.T) context.Context {
@@ -35,7 +35,7 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// apiServer is an HTTPS server that speaks HTTP/2.
+// apiServer is an HTTPS server with HTTP/2.
 func apiServer(t *testing.T, handler http.HandlerFunc) *rest.Config {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
@@ -57,8 +57,8 @@ func proxied(t *testing.T, target *rest.Config) *Proxy {
 	return p
 }
 
-// through returns a client of cfg's user through p, or of target's if cfg is nil, that speaks a protocol ("" for
-// client-go's choice).
+// through returns a client of cfg's user through p, or of target's if cfg is nil. It uses the
+// protocol, or client-go's choice for "".
 func through(t *testing.T, p *Proxy, cfg *rest.Config, protocol string) (*http.Client, *rest.Config) {
 	t.Helper()
 	if cfg == nil {
@@ -74,7 +74,7 @@ func through(t *testing.T, p *Proxy, cfg *rest.Config, protocol string) (*http.C
 	return ownClient(t, cfg), cfg
 }
 
-// ownClient returns a client whose connections are its own and closed at the end.
+// ownClient returns a client with its own connections, which are closed at the end.
 func ownClient(t *testing.T, cfg *rest.Config) *http.Client {
 	t.Helper()
 	own, err := newClient(cfg)
@@ -132,7 +132,7 @@ func eachProtocol(t *testing.T, test func(t *testing.T, protocol string)) {
 	}
 }
 
-// A cut is a reset: of the connection with HTTP/1.1, of the one stream with HTTP/2.
+// A cut is a reset: of the connection with HTTP/1.1, of one stream with HTTP/2.
 func TestReset(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		p := proxied(t, apiServer(t, watched))
@@ -166,7 +166,7 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// A stream whose client does not read is cut as well.
+// A stream whose client does not read is cut, too.
 func TestCutOfFullStream(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		p := proxied(t, apiServer(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -233,7 +233,8 @@ func TestDownAndUp(t *testing.T) {
 	})
 }
 
-// Stop, and the end of the context that Start was given, end what is held, open, hanging or frozen. Nothing is left (goleak).
+// Stop, and the end of Start's context, end held, open, hanging and frozen requests. Nothing is
+// left (goleak).
 func TestEnd(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		for name, rule := range map[string]Rule{"open": {}, "held": {Hold: true}, "hanging": {Hang: true}, "frozen": {Freeze: true}, "delayed": {Delay: time.Hour}, "late": {Lag: time.Hour}} {
@@ -293,7 +294,7 @@ func TestStopClosesConnections(t *testing.T) {
 	}
 }
 
-// What the API server has compressed arrives compressed; what the client has not asked for is not compressed.
+// Answers that the API server compressed stay compressed; others are not compressed.
 func TestCompressionIsUntouched(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		var packed bytes.Buffer
@@ -330,7 +331,7 @@ func TestCompressionIsUntouched(t *testing.T) {
 	})
 }
 
-// A request reaches the API server as it was: method, path behind the prefix, query, headers, body.
+// A request reaches the API server unchanged: method, path behind the prefix, query, headers, body.
 func TestRequestIsUntouched(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		target := apiServer(t, func(w http.ResponseWriter, h *http.Request) {
@@ -360,7 +361,7 @@ func TestRequestIsUntouched(t *testing.T) {
 	})
 }
 
-// client-go decodes a refusal as one of the API server, in the format it has asked for.
+// client-go decodes a refusal like one of the API server, in the requested format.
 func TestRefuse(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		p := proxied(t, apiServer(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not refused", http.StatusTeapot) }))
@@ -425,12 +426,12 @@ func TestUpgradeIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != 501 || !strings.Contains(string(body), "does not carry upgraded connections") {
+	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != 501 || !strings.Contains(string(body), "does not support upgraded connections") {
 		t.Errorf("%d %s", answer.StatusCode, body)
 	}
 }
 
-// An API server that is away is a connection that breaks.
+// An unreachable API server breaks the client's connection.
 func TestUnreachable(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	s.Close()
@@ -448,7 +449,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// Each client of one proxy is who its configuration says.
+// Each client of a proxy has the identity of its configuration.
 func TestCredentials(t *testing.T) {
 	target := apiServer(t, func(w http.ResponseWriter, h *http.Request) {
 		user, _, _ := h.BasicAuth()
@@ -493,7 +494,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// The configuration is one that leads nowhere but through the proxy.
+// The configuration leads only through the proxy.
 func TestConfigOf(t *testing.T) {
 	p := proxied(t, apiServer(t, watched))
 	cfg := rest.CopyConfig(p.origin)

@@ -7,23 +7,23 @@ import (
 	"fmt"
 )
 
-// Options are those of a Proxy. The zero value works.
+// Options configure a Proxy. The zero value works.
 type Options struct {
-	// LogSize is how many requests Proxy.Requests remembers, the latest. Default: 10000.
+	// LogSize is the number of latest requests that Proxy.Requests remembers. Default: 10000.
 	LogSize int
 
-	// BufferSize is how many bytes of one answer Rule.Lag and Rule.Freeze withhold, before the API server has to wait.
-	// Default: 16 MiB.
+	// BufferSize is how many bytes of one answer Rule.Lag and Rule.Freeze buffer before the API
+	// server has to wait. Default: 16 MiB.
 	BufferSize int
 }
 
-// Validate names the field that is wrong, if any.
+// Validate returns an error that names the invalid field, if any.
 func (o Options) Validate() error {
 	switch {
 	case o.LogSize < 0:
-		return fmt.Errorf("fault: Options.LogSize is %d: it must not be negative", o.LogSize)
+		return fmt.Errorf("fault: Options.LogSize is %d; it must not be negative", o.LogSize)
 	case o.BufferSize < 0:
-		return fmt.Errorf("fault: Options.BufferSize is %d: it must not be negative", o.BufferSize)
+		return fmt.Errorf("fault: Options.BufferSize is %d; it must not be negative", o.BufferSize)
 	}
 	return nil
 }

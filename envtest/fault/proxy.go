@@ -23,33 +23,33 @@ var (
 	errEnded   = errors.New("fault: the request has ended")
 )
 
-// Proxy stands before an API server. Its methods may be called from many goroutines.
+// Proxy is a proxy in front of an API server. Its methods are safe for concurrent use.
 type Proxy struct {
 	options   Options
 	target    *url.URL
 	identity  *certificate
 	origin    *rest.Config
-	anonymous *client                // for requests with credentials of the client's own, or none
+	anonymous *client                // for requests with unknown credentials, or none
 	open      func() (*front, error) // at the address of the first call
 
 	change sync.Mutex // held by Down, Up and Stop while they work; guards front
 	front  *front     // nil: down
 
-	mu       sync.Mutex // guards what follows, and what the types below say
-	rules    notice     // to requests under way: rules that apply to them have changed
-	counters notice     // to those who wait for a Fault's counters
+	mu       sync.Mutex // guards the fields below, and those that name it in other types
+	rules    notice     // wakes running requests: their rules have changed
+	counters notice     // wakes waiters for a Fault's counters
 	stopped  bool
-	stamp    uint64 // of the latest arrival: a request, or a part of an answer
+	stamp    uint64 // of the latest arrival, of a request or a part of an answer
 	host     string
 	clients  map[string]*client // by token
 	faults   []*Fault
-	underWay []*exchange // in the order of their arrival
+	underWay []*exchange // in order of arrival
 	log      []*Request
 	counts   map[Kind]int
 }
 
-// Start starts a proxy for the API server of target, on a port of the loopback interface. When ctx ends, so do the
-// requests that are under way and those that come later; Stop has to be called nevertheless.
+// Start starts a proxy for the API server of target, on a port of the loopback interface. When ctx
+// ends, running and later requests end, but Stop must still be called.
 func Start(ctx context.Context, target *rest.Config, o Options) (*Proxy, error) {
 	return start(ctx, target, o, net.Listen)
 }
@@ -59,7 +59,7 @@ func start(ctx context.Context, target *rest.Config, o Options, listen func(netw
 		return nil, err
 	}
 	if target == nil {
-		return nil, errors.New("fault: target is nil; give the configuration of the API server, such as that of an envtest.Cluster")
+		return nil, errors.New("fault: target is nil; use the configuration of the API server, such as envtest.Cluster.Config")
 	}
 	at, _, err := rest.DefaultServerUrlFor(target)
 	if err != nil {
@@ -94,8 +94,8 @@ func start(ctx context.Context, target *rest.Config, o Options, listen func(netw
 	return p, nil
 }
 
-// Stop cuts every connection and returns when all that the proxy has started has ended. Held requests are let go first,
-// but not passed on. Calling it again changes nothing.
+// Stop cuts every connection and returns when everything that the proxy started has ended. Held
+// requests end and are not forwarded. Calling it again is a no-op.
 func (p *Proxy) Stop() {
 	p.mu.Lock()
 	p.stopped = true
@@ -113,8 +113,8 @@ func (p *Proxy) Stop() {
 	}
 }
 
-// Down has the proxy's port refuse connections, as that of a machine on which nothing listens, and cuts those that
-// there are. It returns when their requests have ended. Rules and counters stay. Down again changes nothing.
+// Down makes the proxy's port refuse connections, as if nothing listened, and cuts the open ones.
+// It returns when their requests have ended. Rules and counters stay. Calling it again is a no-op.
 func (p *Proxy) Down() { p.takeDown(errDown) }
 
 func (p *Proxy) takeDown(cause error) {
@@ -126,7 +126,7 @@ func (p *Proxy) takeDown(cause error) {
 	}
 }
 
-// Up undoes Down, on the same port. It fails when another program has taken the port meanwhile.
+// Up undoes Down, on the same port. It fails if another program has taken the port.
 func (p *Proxy) Up() error {
 	p.change.Lock()
 	defer p.change.Unlock()
@@ -144,7 +144,8 @@ func (p *Proxy) Up() error {
 	return err
 }
 
-// Cut breaks the connections of matching requests that are under way (see Rule.Cut), at once, and returns how many.
+// Cut immediately breaks the connections of matching running requests (see Rule.Cut), and returns
+// their number.
 func (p *Proxy) Cut(m Match) int {
 	p.mu.Lock()
 	candidates := slices.Clone(p.underWay)
@@ -158,11 +159,11 @@ func (p *Proxy) Cut(m Match) int {
 	return n
 }
 
-// Kind is what Counts counts by.
+// Kind is the key of Counts.
 type Kind struct{ Verb, Group, Resource, Subresource string }
 
-// Counts returns how many requests have arrived so far, by kind. Those whose path names no resource count with their
-// verb alone.
+// Counts returns the number of requests so far, by kind. Requests whose path names no resource are
+// counted by verb alone.
 func (p *Proxy) Counts() map[Kind]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,7 +174,7 @@ func (p *Proxy) Counts() map[Kind]int {
 	return counts
 }
 
-// Requests returns the matching requests in the order of their arrival, of the last Options.LogSize ones.
+// Requests returns the matching ones of the last Options.LogSize requests, in order of arrival.
 func (p *Proxy) Requests(m Match) []Request {
 	p.mu.Lock()
 	all := make([]Request, len(p.log))
@@ -203,7 +204,8 @@ func (r *Request) noteLocked(effect string) {
 	}
 }
 
-// handle is what the proxy's own server calls until ctx ends; http.ErrAbortHandler has it break the connection.
+// handle handles a request until ctx ends. A panic with http.ErrAbortHandler makes the server break
+// the connection.
 func (f *front) handle(ctx context.Context, w http.ResponseWriter, h *http.Request) {
 	x := f.begin(w, h)
 	if x == nil {
@@ -211,7 +213,7 @@ func (f *front) handle(ctx context.Context, w http.ResponseWriter, h *http.Reque
 	}
 	defer f.handlers.Done()
 	if x.delivers() {
-		// What it is given up with is the proxy's end, and not its client's.
+		// Only the proxy's end cancels the request, not its client's.
 		lasting, cancel := context.WithCancelCause(context.WithoutCancel(h.Context()))
 		defer cancel(nil)
 		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()

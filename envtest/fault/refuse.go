@@ -18,10 +18,10 @@ import (
 
 var errUpgrade = &apierrors.StatusError{ErrStatus: metav1.Status{
 	Code:    http.StatusNotImplemented,
-	Message: "the fault proxy does not carry upgraded connections (exec, attach, port-forward): use a client of the API server itself",
+	Message: "the fault proxy does not support upgraded connections (exec, attach, port-forward); connect to the API server directly",
 }}
 
-// writeStatus answers with status in the format that the client prefers.
+// writeStatus answers with status in the client's preferred format.
 func writeStatus(w http.ResponseWriter, accept string, status metav1.Status) {
 	scheme := runtime.NewScheme()
 	version := schema.GroupVersion{Version: "v1"}
@@ -38,10 +38,10 @@ func writeStatus(w http.ResponseWriter, accept string, status metav1.Status) {
 	}
 	w.Header().Set("Content-Type", format.MediaType)
 	w.WriteHeader(int(status.Code))
-	_, _ = w.Write(body) // a client that has gone does not want it
+	_, _ = w.Write(body) // fails only if the client is gone
 }
 
-// negotiate returns the first format that the Accept header names, else JSON.
+// negotiate returns the first known format in the Accept header, else JSON.
 func negotiate(accept string, formats []runtime.SerializerInfo) runtime.SerializerInfo {
 	for _, wanted := range strings.Split(accept, ",") {
 		mediaType, _, err := mime.ParseMediaType(wanted)

@@ -12,45 +12,48 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/apipath"
 )
 
-// Request is one request as the API server understands it, and what has become of it. Those that are handed out are
-// copies; Query is shared and read only.
+// Request is a request as the API server understands it, and its outcome. Callers get copies; Query
+// is shared and read-only.
 type Request struct {
-	// Verb is get, list, watch, create, update, patch, delete or deletecollection; for a path that names no resource,
-	// such as /version, /apis/apps/v1 or /openapi/v3, the HTTP method in lower case.
+	// Verb is get, list, watch, create, update, patch, delete or deletecollection. For a path
+	// without a resource, such as /version, /apis/apps/v1 or /openapi/v3, it is the HTTP method in
+	// lower case.
 	Verb string
 
-	// Group, Version and Resource are those of the path, such as apps, v1 and deployments. Resource is empty when the
-	// path names none.
+	// Group, Version and Resource come from the path, for example apps, v1 and deployments.
+	// Resource is empty if the path names none.
 	Group, Version, Resource string
 
-	// Subresource is what follows the name, such as status.
+	// Subresource follows the name in the path, for example status.
 	Subresource string
 
-	// Namespace is empty for cluster-scoped resources and for lists of all namespaces. For namespaces themselves it is
-	// their name, as in the API server.
+	// Namespace is empty for cluster-scoped resources and lists of all namespaces. For namespaces
+	// it is their name, as in the API server.
 	Namespace string
 
-	// Name is empty for lists, unless the field selector asks for one name, and for creates.
+	// Name is empty for creates and lists, unless the list's field selector selects one name.
 	Name string
 
-	// Path and Query are those of the URL, such as resourceVersion.
+	// Path and Query come from the URL.
 	Path  string
 	Query url.Values
 
-	// UserAgent is the header, Proto such as HTTP/1.1 or HTTP/2.0.
+	// UserAgent is the User-Agent header. Proto is HTTP/1.1 or HTTP/2.0.
 	UserAgent, Proto string
 
-	// Started and Ended are when the request arrived and when the proxy had finished with it; Ended is zero until then.
+	// Started and Ended are the times of the request's arrival and end. Ended is zero while it
+	// runs.
 	Started, Ended time.Time
 
-	// Status is the HTTP status of the answer that the client was given, 0 as long as, or if, there was none.
+	// Status is the HTTP status that the client received, 0 if none yet or at all.
 	Status int
 
-	// Effects are what the proxy did to the request, in order, each once: "hold", "delay 1s", "refuse 429", "cut",
-	// "hang", "lose", "lag 500ms", "freeze"; and "unreachable: …" if the API server could not be reached.
+	// Effects lists what the proxy did to the request, in order, each once: "hold", "delay 1s",
+	// "refuse 429", "cut", "hang", "lose", "lag 500ms", "freeze"; and "unreachable: …" if the API
+	// server was unreachable.
 	Effects []string
 
-	token string // of the client, see Match.Config
+	token string // of the client; see Match.Config
 }
 
 func parse(h *http.Request) Request {

@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command ha is an operator that runs as several replicas, of which one acts at a time:
+// Command ha is an operator that runs as several replicas; one acts at a time:
 //
 //	go run ./examples/ha -namespace default
 //
-// It keeps a checksum of each ConfigMap with the label example.com/checksum=wanted in an annotation.
+// It keeps a checksum of each ConfigMap with the label example.com/checksum=wanted in an
+// annotation.
 package main
 
 import (
@@ -35,16 +36,16 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// mark is the label that asks for a checksum, and the annotation that has it.
+// mark is the label that requests a checksum, and the annotation that contains it.
 const mark = "example.com/checksum"
 
 func main() {
-	namespace := flag.String("namespace", "", "`namespace` of the Lease; else the pod's own")
+	namespace := flag.String("namespace", "", "`namespace` of the Lease (default: the pod's)")
 	health := flag.String("health", ":8081", "`address` for /livez and /readyz")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal kills the process
 	cfg, err := client.LoadConfig("")
 	if err == nil {
 		err = operator(cfg, manager.Options{
@@ -52,18 +53,19 @@ func main() {
 			LeaderElection: &leaderelection.Options{Namespace: *namespace},
 		}).Run(ctx)
 	}
-	if err != nil { // the kubelet starts the process again
+	if err != nil { // the kubelet restarts the process
 		fmt.Fprintf(os.Stderr, "ha: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-// operator makes one replica. Each replica watches and queues, so that a standby takes over at once.
+// operator returns one replica. Every replica watches and queues, so that a standby takes over
+// immediately.
 func operator(cfg *rest.Config, o manager.Options) *manager.Manager {
 	o.Name = "checksum-operator"
 	o.LeaderElection.Lease = o.Name
-	o.Strict = true            // a write without the context of a Reconcile fails: it would not be fenced
-	o.Grace = 20 * time.Second // for running Reconciles; terminationGracePeriodSeconds must be longer
+	o.Strict = true            // unfenced writes, without a Reconcile's context, fail
+	o.Grace = 20 * time.Second // for running Reconciles; less than terminationGracePeriodSeconds
 	mgr := manager.New(cfg, o)
 	r := &reconciler{
 		configMaps: cache.ForScope[*corev1.ConfigMap](mgr.Cache(), cache.Scope{Labels: labels.SelectorFromSet(labels.Set{mark: "wanted"})}),
@@ -80,8 +82,8 @@ type reconciler struct {
 	writes     *client.Handle[*corev1.ConfigMap]
 }
 
-// Reconcile writes with its own context. So the write carries the term: when this replica loses its
-// Lease, the write is not sent any more.
+// Reconcile writes with its own context, so the write carries the term. When this replica loses its
+// Lease, the write is no longer sent.
 func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 	object, err := r.configMaps.Get(ctx, key)
 	if apierrors.IsNotFound(err) {

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// replica is one in a process of its own, but for this test.
+// replica is a replica within this test's process.
 type replica struct {
 	*manager.Manager
 
@@ -53,7 +53,7 @@ func start(t *testing.T, cluster *envtest.Cluster, namespace, name string) *repl
 	return r
 }
 
-// A standby takes over when the leader stops, and finds what came meanwhile.
+// A standby takes over when the leader stops, and finds the objects that came meanwhile.
 func TestAStandbyTakesOver(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
 	if err != nil {

@@ -15,20 +15,20 @@ import (
 	"github.com/setpoint-dev/setpoint/metrics"
 )
 
-// host is what the program has before there are controllers, and what they are made of.
+// host contains what the program creates before its controllers, and what they are made of.
 type host struct {
 	options *options
-	factory informers.SharedInformerFactory // started when all controllers are made
+	factory informers.SharedInformerFactory // started after all controllers are created
 	clients kubernetes.Interface            // of the plain controllers
 
-	// What Setpoint's need in addition.
+	// For Setpoint's controllers only.
 	ours    *client.Client
-	cache   *cache.Cache // has the factory's informers, and none of its own
+	cache   *cache.Cache // adopts the factory's informers and has no others
 	metrics *metrics.Metrics
 }
 
-// newHost makes them. The names without a prefix are those of component-base, which takes them when the first of the host's queues is
-// made, and panics if somebody has them.
+// newHost returns a host. Setpoint's metrics need a prefix: component-base registers the names
+// without one when the host's first queue is created, and panics if they are taken.
 func newHost(o *options) (*host, error) {
 	cfg, err := o.config()
 	if err != nil {
@@ -42,7 +42,8 @@ func newHost(o *options) (*host, error) {
 	if err != nil {
 		return nil, err
 	}
-	clients, err := kubernetes.NewForConfigAndClient(ours.Config(), ours.HTTPClient()) // so that the fence is before these, too
+	// With this HTTP client, the fence protects these writes, too.
+	clients, err := kubernetes.NewForConfigAndClient(ours.Config(), ours.HTTPClient())
 	if err != nil {
 		return nil, err
 	}

@@ -16,16 +16,16 @@ import (
 // hosted is a controller that the program runs.
 type hosted struct {
 	name  string
-	warm  func(ctx context.Context) error        // keeps it current, on every replica; nil of a plain one
-	ready <-chan struct{}                        // closed when it could lead
-	lead  func(take, work context.Context) error // takes work until take is done, does it on work, and joins it
-	check func() error                           // fails when it does not get on; nil of a plain one
+	warm  func(ctx context.Context) error        // keeps it current on every replica; nil if plain
+	ready <-chan struct{}                        // closed when it is ready to lead
+	lead  func(take, work context.Context) error // takes keys until take ends, works with work
+	check func() error                           // fails when it is stalled; nil if plain
 }
 
-// stalledAfter is for how long nothing may get on although there is something to do.
+// stalledAfter is how long a controller may make no progress while it has work.
 const stalledAfter = 5 * time.Minute
 
-// constructors are the controllers that there are, in the order in which they are made.
+// constructors returns all controllers, in construction order.
 func constructors() []struct {
 	name string
 	make func(h *host) (hosted, error)
@@ -66,7 +66,7 @@ func known() []string {
 	return names
 }
 
-// construct makes the controllers that are wanted.
+// construct creates the enabled controllers.
 func (h *host) construct() ([]hosted, error) {
 	var all []hosted
 	for _, c := range constructors() {
@@ -83,7 +83,7 @@ func (h *host) construct() ([]hosted, error) {
 	return all, nil
 }
 
-// named is a check as k8s.io/apiserver's healthz wants it, without importing that.
+// named implements the HealthChecker of k8s.io/apiserver's healthz, without importing it.
 type named struct {
 	name  string
 	check func() error
@@ -92,17 +92,18 @@ type named struct {
 func (n named) Name() string                { return n.name }
 func (n named) Check(_ *http.Request) error { return n.check() }
 
-// warmLimit is for how long a replica that does not get current keeps from campaigning.
+// warmLimit is how long an unready controller delays the campaign.
 const warmLimit = 2 * time.Minute
 
-// ready returns true when the controllers could lead, or the limit is over; false when ctx is done before.
+// ready returns true when the controllers are ready or after warmLimit, and false if ctx is done
+// earlier.
 func ready(ctx context.Context, controllers []hosted) bool {
 	limit := time.After(warmLimit)
 	for _, c := range controllers {
 		select {
 		case <-c.ready:
 		case <-limit:
-			klog.FromContext(ctx).Info("Campaigning although not every controller is ready", "controller", c.name)
+			klog.FromContext(ctx).Info("Campaigning before every controller is ready", "controller", c.name)
 			return true
 		case <-ctx.Done():
 			return false
@@ -111,7 +112,7 @@ func ready(ctx context.Context, controllers []hosted) bool {
 	return true
 }
 
-// lead runs the controllers for one term. It returns when all of their work has ended.
+// lead runs the controllers for one term. It returns when all their work has ended.
 func lead(take, work context.Context, controllers []hosted) error {
 	term, take := errgroup.WithContext(take)
 	for _, c := range controllers {
@@ -125,7 +126,7 @@ func lead(take, work context.Context, controllers []hosted) error {
 	return term.Wait()
 }
 
-// checksOf are the checks of /healthz.
+// checksOf returns the checks of /healthz.
 func checksOf(lease checker, controllers []hosted) []checker {
 	checks := []checker{lease}
 	for _, c := range controllers {

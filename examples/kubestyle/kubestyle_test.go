@@ -28,7 +28,7 @@ func short(lease string) []string {
 	return []string{"--leader-elect-resource-name=" + lease, "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s"}
 }
 
-// newNamespace makes a namespace with a team.
+// newNamespace creates a namespace with a team.
 func newNamespace(ctx context.Context, name string) {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{teamLabel: "blue"}}}
@@ -36,7 +36,7 @@ func newNamespace(ctx context.Context, name string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// team is what the ConfigMap of a namespace says.
+// team returns the team in the ConfigMap of a namespace.
 func team(ctx context.Context, namespace string) func() string {
 	return func() string {
 		config, err := admin.CoreV1().ConfigMaps(namespace).Get(ctx, "team", metav1.GetOptions{})
@@ -47,7 +47,7 @@ func team(ctx context.Context, namespace string) func() string {
 	}
 }
 
-// scrape reads the metrics as a Prometheus server does, which refuses what is there twice.
+// scrape reads the metrics like a Prometheus server, which rejects duplicates.
 func scrape(ctx context.Context, p *process) map[string]*dto.MetricFamily {
 	GinkgoHelper()
 	status, body := p.get(ctx, "/metrics")
@@ -58,7 +58,8 @@ func scrape(ctx context.Context, p *process) map[string]*dto.MetricFamily {
 	return families
 }
 
-// of returns the value of the series with these labels, in the order of their names; -1 if there is none.
+// of returns the value of the series with these labels, in the order of their names; -1 if it does
+// not exist.
 func of(family *dto.MetricFamily, labels ...string) float64 {
 	for _, m := range family.GetMetric() {
 		var values []string
@@ -73,7 +74,7 @@ func of(family *dto.MetricFamily, labels ...string) float64 {
 }
 
 var _ = Describe("kubestyle", func() {
-	It("runs Setpoint's controllers among its own, observed at one place", func(ctx SpecContext) {
+	It("runs Setpoint's controllers among its own, with one registry of metrics", func(ctx SpecContext) {
 		p := startProcess(cluster.Config(), short("all")...)
 
 		By("what each controller does")
@@ -145,7 +146,7 @@ var _ = Describe("kubestyle", func() {
 		Eventually(p.ended).WithContext(ctx).Should(Receive(BeNil()))
 	}, SpecTimeout(2*time.Minute))
 
-	It("runs those that --controllers says", func(ctx SpecContext) {
+	It("runs the controllers that --controllers enables", func(ctx SpecContext) {
 		p := startProcess(cluster.Config(), append(short("few"), "--controllers=*,-sweeper,-expiry")...)
 		newNamespace(ctx, "few")
 		Eventually(team(ctx, "few")).WithContext(ctx).Should(Equal("blue"))
@@ -182,7 +183,7 @@ var _ = Describe("kubestyle", func() {
 		Expect(standby.printed()).NotTo(ContainSubstring("Leading"))
 	}, SpecTimeout(time.Minute))
 
-	It("releases the Lease when the work has ended, and another takes over", func(ctx SpecContext) {
+	It("releases the Lease when the work has ended, and another replica takes over", func(ctx SpecContext) {
 		proxy, err := fault.Start(ctx, cluster.Config(), fault.Options{})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(proxy.Stop)
@@ -191,7 +192,7 @@ var _ = Describe("kubestyle", func() {
 		first := startProcess(through, short("two")...)
 		Eventually(first.printed).WithContext(ctx).Should(ContainSubstring("Leading"))
 		second := startProcess(cluster.Config(), short("two")...)
-		Eventually(second.printed).WithContext(ctx).Should(ContainSubstring("There is a leader"))
+		Eventually(second.printed).WithContext(ctx).Should(ContainSubstring("Observed a leader"))
 		leader, _ := holder(ctx, "two")
 
 		By("asking the leader to stop while it writes")

@@ -19,14 +19,15 @@ import (
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
-// lease is the Lease of the program. The elector is client-go's; the terms are Setpoint's.
+// lease is the program's Lease. client-go runs the election, Setpoint the terms.
 type lease struct {
 	options  *options
 	elector  clientgo.LeaderElectionConfig
 	observed *leaderelection.Observed // nil without --leader-elect
 }
 
-// newLease maps the flags, which are those of component-base's LeaderElectionConfiguration.
+// newLease configures the election from the flags, which are component-base's
+// LeaderElectionConfiguration.
 func (h *host) newLease() (*lease, error) {
 	o := h.options
 	if !o.leases.LeaderElect {
@@ -52,7 +53,7 @@ func (h *host) newLease() (*lease, error) {
 	return l, nil
 }
 
-// observeOptions are for Setpoint what electorConfig is for client-go.
+// observeOptions configures Setpoint as electorConfig configures client-go.
 func observeOptions(le config.LeaderElectionConfiguration) leaderelection.ObserveOptions {
 	return leaderelection.ObserveOptions{
 		LeaseDuration: le.LeaseDuration.Duration, RenewDeadline: le.RenewDeadline.Duration, RetryPeriod: le.RetryPeriod.Duration,
@@ -66,10 +67,10 @@ func electorConfig(le config.LeaderElectionConfiguration) clientgo.LeaderElectio
 	}
 }
 
-// Name and Check are those of the health check.
+// Name returns the name of the health check.
 func (l *lease) Name() string { return "leader-election" }
 
-// Check fails when work goes on under a term that is lost.
+// Check fails while work continues under a lost term.
 func (l *lease) Check(r *http.Request) error {
 	if l.observed == nil {
 		return nil
@@ -77,7 +78,8 @@ func (l *lease) Check(r *http.Request) error {
 	return l.observed.Check(r)
 }
 
-// lead calls lead in a term. When ctx ends, the Lease is renewed until lead has returned, and released then.
+// lead calls lead in a term. When ctx ends, it renews the Lease until lead has returned, and then
+// releases it.
 func (l *lease) lead(ctx context.Context, lead leaderelection.Lead) error {
 	within := func(take, work context.Context) error {
 		take, end := context.WithCancel(take)
@@ -89,7 +91,7 @@ func (l *lease) lead(ctx context.Context, lead leaderelection.Lead) error {
 	}
 	log := klog.FromContext(ctx)
 	if l.observed == nil {
-		log.Info("Leading without a Lease: nothing keeps another process from doing so, too")
+		log.Info("Leading without a Lease: another process may lead, too")
 		return within(ctx, context.WithoutCancel(ctx))
 	}
 	electing, release := context.WithCancel(context.WithoutCancel(ctx))
@@ -97,7 +99,7 @@ func (l *lease) lead(ctx context.Context, lead leaderelection.Lead) error {
 	var leading atomic.Bool
 	defer context.AfterFunc(ctx, func() {
 		if !leading.Load() {
-			release() // there is nothing to wait for
+			release() // no work to wait for
 		}
 	})()
 	led := make(chan error, 1)
@@ -111,7 +113,7 @@ func (l *lease) lead(ctx context.Context, lead leaderelection.Lead) error {
 			release()
 		},
 		OnStoppedLeading: func() {},
-		OnNewLeader:      func(identity string) { log.Info("There is a leader", "lease", l.observed, "leader", identity) },
+		OnNewLeader:      func(identity string) { log.Info("Observed a leader", "lease", l.observed, "leader", identity) },
 	}
 	elector, err := clientgo.NewLeaderElector(l.elector)
 	if err != nil {
@@ -119,12 +121,13 @@ func (l *lease) lead(ctx context.Context, lead leaderelection.Lead) error {
 	}
 	elector.Run(electing)
 	if !leading.Load() {
-		return nil // stopped before
+		return nil // stopped before a term
 	}
 	return <-led
 }
 
-// withGrace returns a context that ends with work, and at the latest when the grace time since the end of take is over.
+// withGrace returns a context that ends with work, or when the grace time since the end of take is
+// over.
 func withGrace(take, work context.Context, grace time.Duration) (context.Context, func()) {
 	work, cancel := context.WithCancelCause(work)
 	over := fmt.Errorf("the grace time of %s is over: %w", grace, context.Canceled)

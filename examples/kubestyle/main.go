@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Kubestyle is a program in the style of kube-controller-manager: flags, logs and metrics of k8s.io/component-base, a
-// SharedInformerFactory, client-go's elector. It hosts two controllers of Setpoint among plain ones of client-go.
+// Kubestyle is a program in the style of kube-controller-manager: flags, logs and metrics of
+// k8s.io/component-base, a SharedInformerFactory and client-go's elector. It hosts two controllers
+// of Setpoint next to plain ones of client-go.
 //
 //	go run . --kubeconfig=FILE
 //	go run . --kubeconfig=FILE --controllers='*,-sweeper' --leader-elect-lease-duration=30s
@@ -26,7 +27,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal kills the process
 	os.Exit(cli.Run(newCommand(ctx)))
 }
 
@@ -51,8 +52,9 @@ func newCommand(ctx context.Context) *cobra.Command {
 	return cmd
 }
 
-// run runs the program until ctx is done or something fails: constructors first, then what every replica does, then, in a term of
-// leadership, what only the leader does. It stops in the reverse order.
+// run runs the program until ctx is done or something fails. It creates the controllers, starts
+// what every replica runs, and then, in a term of leadership, what only the leader runs. It stops
+// in reverse order.
 func run(ctx context.Context, o *options) error {
 	h, err := newHost(o)
 	if err != nil {
@@ -77,7 +79,7 @@ func run(ctx context.Context, o *options) error {
 	defer stop()
 	ctx, fail := context.WithCancel(ctx)
 	defer fail()
-	defer context.AfterFunc(everywhere, fail)() // whatever fails stops the rest
+	defer context.AfterFunc(everywhere, fail)() // any failure stops the rest
 	group.Go(func() error { return s.run(everywhere) })
 	group.Go(func() error { return h.cache.Run(everywhere) })
 	for _, c := range controllers {
@@ -85,17 +87,17 @@ func run(ctx context.Context, o *options) error {
 			group.Go(func() error { return c.warm(everywhere) })
 		}
 	}
-	h.factory.StartWithContext(everywhere) // after all constructors: they have asked for their informers
+	h.factory.StartWithContext(everywhere) // after the constructors have requested their informers
 	if ready(ctx, controllers) {
 		err = lease.lead(ctx, func(take, work context.Context) error { return lead(take, work, controllers) })
 	}
 	stop()
 	err = errors.Join(err, group.Wait())
-	within(3*time.Second, h.factory.Shutdown) // where nobody listens, client-go's informers sleep for up to a minute
+	within(3*time.Second, h.factory.Shutdown) // client-go's informers back off for up to a minute
 	return err
 }
 
-// within calls join, and waits for it no longer than the limit: the process ends.
+// within waits for join, but at most for limit: the process is about to end.
 func within(limit time.Duration, join func()) {
 	joined := make(chan struct{})
 	go func() {

@@ -38,7 +38,7 @@ func TestKubestyle(t *testing.T) {
 	goleak.VerifyNone(t, before, ginkgoWaitsForSignals)
 }
 
-// parse reads flags as the program does.
+// parse parses flags like the program.
 func parse(t *testing.T, args ...string) (*options, error) {
 	t.Helper()
 	o := newOptions()
@@ -50,7 +50,7 @@ func parse(t *testing.T, args ...string) (*options, error) {
 	return o, cmd.Execute()
 }
 
-// TestControllers: the rule is that of kube-controller-manager.
+// TestControllers: the rule is kube-controller-manager's.
 func TestControllers(t *testing.T) {
 	for flag, want := range map[string][]string{
 		"*": known(), "*,-sweeper": {"robots", "teams", "expiry"}, "teams": {"teams"}, "-teams": nil, "teams,-teams": {"teams"},
@@ -67,7 +67,7 @@ func TestControllers(t *testing.T) {
 	}
 }
 
-// TestBadFlags: each has a sentence that names it.
+// TestBadFlags: the error names each invalid flag.
 func TestBadFlags(t *testing.T) {
 	for flag, words := range map[string]string{
 		"--controllers=*,-nonsense":              "there is no controller \"nonsense\"; there are robots,",
@@ -98,7 +98,7 @@ func TestLeaderElectionFlags(t *testing.T) {
 	}
 }
 
-// TestMainIsShort: embedding is not what fills a program.
+// TestMainIsShort: embedding Setpoint takes little code.
 func TestMainIsShort(t *testing.T) {
 	text, err := os.ReadFile("main.go")
 	if err != nil {

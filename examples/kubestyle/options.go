@@ -22,7 +22,7 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 )
 
-// options are the flags, named as those of kube-controller-manager are.
+// options are the flags, with the names of kube-controller-manager.
 type options struct {
 	kubeconfig  string
 	address     string
@@ -47,25 +47,26 @@ func newOptions() *options {
 	if err != nil {
 		host = "unknown"
 	}
-	o.identity = host + "_" + string(uuid.NewUUID()) // another one after each start: what this process did not write is not its own
+	// A new identity for each start: this process does not own the Lease of its predecessor.
+	o.identity = host + "_" + string(uuid.NewUUID())
 	return o
 }
 
-// flags are sorted into sections for --help.
+// flags returns the flags in sections for --help.
 func (o *options) flags(known []string) cliflag.NamedFlagSets {
 	var sets cliflag.NamedFlagSets
 	f := sets.FlagSet("generic")
-	f.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "File that leads to the cluster. If empty, the service account of the pod.")
-	f.StringVar(&o.address, "bind-address", o.address, "Where to serve /healthz and /metrics.")
-	f.StringSliceVar(&o.controllers, "controllers", o.controllers, "Controllers to run: '*' is all of them, 'foo' the one of that name, '-foo' not that one.\nThere are: "+strings.Join(known, ", "))
-	f.IntVar(&o.workers, "concurrent-syncs", o.workers, "How many objects each controller works on at once.")
-	f.DurationVar(&o.grace, "shutdown-grace-period", o.grace, "For how long work may go on after SIGTERM.")
+	f.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Path of the kubeconfig. If empty, the pod's service account is used.")
+	f.StringVar(&o.address, "bind-address", o.address, "Address for /healthz and /metrics.")
+	f.StringSliceVar(&o.controllers, "controllers", o.controllers, "Controllers to run: '*' enables all, 'foo' enables one, '-foo' disables one.\nControllers: "+strings.Join(known, ", "))
+	f.IntVar(&o.workers, "concurrent-syncs", o.workers, "Number of objects that each controller works on concurrently.")
+	f.DurationVar(&o.grace, "shutdown-grace-period", o.grace, "How long work may continue after SIGTERM.")
 	configoptions.BindLeaderElectionFlags(&o.leases, sets.FlagSet("leader election"))
 	logsapi.AddFlags(o.logs, sets.FlagSet("logs"))
 	return sets
 }
 
-// validate names each flag that is wrong.
+// validate returns an error for each invalid flag.
 func (o *options) validate(known []string) error {
 	var wrong []error
 	for _, name := range o.controllers {
@@ -91,7 +92,8 @@ func (o *options) validate(known []string) error {
 	return errors.Join(wrong...)
 }
 
-// enabled says whether a controller is to run, by the rule of kube-controller-manager: the first flag that names it decides.
+// enabled reports whether a controller runs. As in kube-controller-manager, the first flag that
+// names it decides.
 func (o *options) enabled(name string) bool {
 	for _, c := range o.controllers {
 		switch c {

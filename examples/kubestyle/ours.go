@@ -18,7 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// What the controllers of this program look at.
+// The labels and annotations that the controllers use.
 const (
 	teamLabel         = "kubestyle.example.com/team"
 	sweepLabel        = "kubestyle.example.com/sweep"
@@ -28,14 +28,14 @@ const (
 // ours is a controller of Setpoint.
 type ours = *controller.Controller[types.NamespacedName]
 
-// newOurs makes one that is observed as all of them are.
+// newOurs returns a controller with the program's metrics.
 func newOurs(h *host, name string, r controller.Func[types.NamespacedName]) ours {
 	return controller.New(name, r, controller.Options{
 		Workers: h.options.workers, Hooks: h.metrics.Controller, QueueHooks: h.metrics.Queue, SourceHooks: h.metrics.Source,
 	})
 }
 
-// teams keeps a ConfigMap in each namespace that has a team, from which the programs there learn it.
+// teams keeps a ConfigMap with the name of the team in each namespace that has one.
 func teams(h *host) ours {
 	namespaces := cache.Adopt[*corev1.Namespace](h.cache, h.factory.Core().V1().Namespaces().Informer(), cache.AdoptOptions{})
 	configs := cache.Adopt[*corev1.ConfigMap](h.cache, h.factory.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
@@ -61,7 +61,7 @@ func teams(h *host) ours {
 	return c
 }
 
-// expiry deletes ConfigMaps when their time has come. Its source is an informer of the host, as it is.
+// expiry deletes ConfigMaps when their time has come. Its source is an informer of the host.
 func expiry(h *host) ours {
 	informer := h.factory.Core().V1().ConfigMaps()
 	c := newOurs(h, "expiry", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
@@ -76,7 +76,8 @@ func expiry(h *host) ours {
 		if left := time.Until(at); left > 0 {
 			return controller.Result{RequeueAfter: left}, nil
 		}
-		only := client.Preconditions(config.UID, config.ResourceVersion) // not if somebody has just given it more time
+		// A concurrent change may have extended the time.
+		only := client.Preconditions(config.UID, config.ResourceVersion)
 		return controller.Result{}, ignoreNotFound(client.For[*corev1.ConfigMap](h.ours).Delete(ctx, key, only))
 	})
 	c.Watch(source.Informer[*corev1.ConfigMap](informer.Informer(), handler.Self()))

@@ -19,7 +19,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// plain is a controller as client-go's sample and Kubernetes' own are written: handlers that fill a queue, and workers that empty it.
+// plain is a controller in the style of client-go's sample: event handlers fill a queue, and
+// workers empty it.
 type plain struct {
 	queue   workqueue.TypedRateLimitingInterface[toolscache.ObjectName]
 	synced  toolscache.InformerSynced
@@ -27,7 +28,7 @@ type plain struct {
 	sync    func(ctx context.Context, name toolscache.ObjectName) error
 }
 
-// newPlain makes a controller of the objects of an informer. The queue's metrics are those of the host.
+// newPlain returns a controller for the objects of an informer. The queue has the host's metrics.
 func newPlain(name string, informer toolscache.SharedIndexInformer, workers int, sync func(context.Context, toolscache.ObjectName) error) (*plain, error) {
 	p := &plain{
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[toolscache.ObjectName](),
@@ -49,7 +50,8 @@ func newPlain(name string, informer toolscache.SharedIndexInformer, workers int,
 	return p, nil
 }
 
-// run takes objects until take is done. It returns when the work on them, which is done on work, has ended.
+// run takes keys until take is done. It works with the context work, and returns when the work has
+// ended.
 func (p *plain) run(take, work context.Context) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
@@ -76,7 +78,7 @@ func (p *plain) next(take, work context.Context) bool {
 	}
 	defer p.queue.Done(name)
 	if take.Err() != nil {
-		return false // what is left in the queue is for the next leader
+		return false // the next leader takes the remaining keys
 	}
 	if err := p.sync(work, name); err != nil {
 		utilruntime.HandleErrorWithContext(work, err, "sync failed", "object", name)
@@ -87,7 +89,7 @@ func (p *plain) next(take, work context.Context) bool {
 	return true
 }
 
-// robots gives each namespace that has a team a ServiceAccount for its robots.
+// robots gives each namespace with a team a ServiceAccount for its robots.
 func robots(h *host) (*plain, error) {
 	namespaces, accounts := h.factory.Core().V1().Namespaces(), h.factory.Core().V1().ServiceAccounts().Lister()
 	return newPlain("robots", namespaces.Informer(), h.options.workers, func(ctx context.Context, name toolscache.ObjectName) error {

@@ -16,13 +16,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// checker is what kube-controller-manager's healthz takes.
+// checker is the HealthChecker of kube-controller-manager's healthz.
 type checker interface {
 	Name() string
 	Check(r *http.Request) error
 }
 
-// server serves /healthz, and /metrics of the one registry.
+// server serves /healthz, and /metrics of the only registry.
 type server struct {
 	listener net.Listener
 	http.Server
@@ -63,5 +63,5 @@ func health(w http.ResponseWriter, r *http.Request, checks []checker) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = lines.WriteTo(w) // whoever asked has gone
+	_, _ = lines.WriteTo(w) // fails only if the client is gone
 }

@@ -46,7 +46,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 }, NodeTimeout(10*time.Minute)) // the control plane is built on first use
 
-// process is the program, running.
+// process is a running program.
 type process struct {
 	cmd   *exec.Cmd
 	ended chan error
@@ -55,7 +55,8 @@ type process struct {
 	out strings.Builder
 }
 
-// startProcess runs the program on a cluster. It is killed at the end of the spec, if it still runs.
+// startProcess runs the program on a cluster. It is killed at the end of the spec, if it still
+// runs.
 func startProcess(cfg *rest.Config, flags ...string) *process {
 	GinkgoHelper()
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
@@ -89,19 +90,19 @@ func (p *process) print(line string) {
 	p.out.WriteString(line + "\n")
 }
 
-// printed is all that it has printed.
+// printed returns its output so far.
 func (p *process) printed() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.out.String()
 }
 
-// terminate asks it to stop.
+// terminate sends it SIGTERM.
 func (p *process) terminate() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }
 
 var serves = regexp.MustCompile(`healthz="(http://[^"]*)/healthz"`)
 
-// get asks it over HTTP.
+// get sends it an HTTP request.
 func (p *process) get(ctx context.Context, path string) (status int, body string) {
 	GinkgoHelper()
 	var base []string
@@ -117,7 +118,7 @@ func (p *process) get(ctx context.Context, path string) (status int, body string
 	return resp.StatusCode, string(text)
 }
 
-// kubeconfigOf writes a configuration as a file says it.
+// kubeconfigOf returns a configuration as a kubeconfig.
 func kubeconfigOf(cfg *rest.Config) *clientcmdapi.Config {
 	c := clientcmdapi.NewConfig()
 	c.Clusters["test"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
@@ -127,7 +128,7 @@ func kubeconfigOf(cfg *rest.Config) *clientcmdapi.Config {
 	return c
 }
 
-// holder is who holds a Lease, and when it was renewed last.
+// holder returns the holder of a Lease, and its last renewal.
 func holder(ctx context.Context, name string) (identity string, renewed time.Time) {
 	lease, err := admin.CoordinationV1().Leases("kube-system").Get(ctx, name, metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity == nil {

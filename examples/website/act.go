@@ -32,13 +32,13 @@ The operator runs. In another terminal:
   kubectl get websites,configmaps,deployments,services
   kubectl delete deployment hello     # it comes back
   kubectl patch website hello --type=merge -p '{"spec":{"replicas":11}}'     # refused
-  kubectl delete website hello        # and everything of it
+  kubectl delete website hello        # and everything it owns
 
 Without kubectl: run this command again with -once -kubeconfig "$KUBECONFIG".
 Ctrl-C stops everything that was started here.
 `
 
-// keepRunning tells what to try and waits for the end.
+// keepRunning prints instructions and waits for the end.
 func (d *demo) keepRunning(ctx context.Context) error {
 	kubeconfig := d.kubeconfig
 	if kubeconfig == "" {
@@ -52,7 +52,7 @@ func (d *demo) keepRunning(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// tellStory tells the story in a namespace of its own.
+// tellStory runs the story in its own namespace.
 func (d *demo) tellStory(ctx context.Context, c *client.Client) error {
 	namespace, err := d.cluster.Namespace(ctx, "website-demo")
 	if err != nil {
@@ -69,8 +69,9 @@ func (d *demo) tellStory(ctx context.Context, c *client.Client) error {
 	}, view.Run)
 }
 
-// leaveNothing deletes the Website of a story that broke off, while there is still an operator to finalize it: without one it
-// would keep its namespace, which goes next, from going. On a control plane of ours everything goes anyhow.
+// leaveNothing deletes the Website of an interrupted story, while an operator can still finalize
+// it. Without one, it would block the deletion of its namespace. On our own control plane
+// everything is removed anyway.
 func (d *demo) leaveNothing(ctx context.Context, s *story) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -83,7 +84,7 @@ func (d *demo) leaveNothing(ctx context.Context, s *story) {
 	}
 }
 
-// standIn returns what plays the kubelet where there is none, and says so.
+// standIn returns a stand-in for the kubelet if there is no node, and prints that.
 func (d *demo) standIn(ctx context.Context) (func(context.Context) error, error) {
 	clientset, err := kubernetes.NewForConfig(d.cluster.Config())
 	if err != nil {

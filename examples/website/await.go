@@ -17,10 +17,11 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 )
 
-// patience is how long a part of the world may take to match. A cluster of yours may have to pull an image first.
+// patience bounds the wait for each part. Your cluster may have to pull an image first.
 const patience = 2 * time.Minute
 
-// await watches one object until check has nothing left to say of it. While the object does not exist, found is false.
+// await watches one object until check returns nil. While the object does not exist, found is
+// false.
 func await[T client.Object](ctx context.Context, h *cache.Handle[T], key types.NamespacedName, check func(obj T, found bool) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -28,7 +29,7 @@ func await[T client.Object](ctx context.Context, h *cache.Handle[T], key types.N
 	wake := func(any) {
 		select {
 		case changed <- struct{}{}:
-		default: // it is awake already
+		default: // a wake-up is pending
 		}
 	}
 	informer := h.Informer()
@@ -54,7 +55,7 @@ func await[T client.Object](ctx context.Context, h *cache.Handle[T], key types.N
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return ctx.Err()
 			}
-			return fmt.Errorf("the %s %s, at last: %w; see the operator's log with -v", h.GroupVersionKind().Kind, key, missing)
+			return fmt.Errorf("the %s %s is not as expected: %w; see the operator's log with -v", h.GroupVersionKind().Kind, key, missing)
 		}
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// beside runs main, and the others beside it for as long as main runs: they are stopped when it has returned, and joined.
-// If one of them returns earlier, main's context ends. So what main cleans up when it is interrupted, it cleans up with the
-// operator still there.
+// beside runs main and, while main runs, others. When main has returned, it stops them and waits
+// for their end. If one of them returns earlier, main's context ends. So when main cleans up after
+// an interrupt, the operator still runs.
 func beside(ctx context.Context, main func(context.Context) error, others ...func(context.Context) error) error {
 	mainCtx, endMain := context.WithCancel(ctx)
 	defer endMain()
@@ -30,7 +30,7 @@ func beside(ctx context.Context, main func(context.Context) error, others ...fun
 	running.Wait()
 	if failed := errors.Join(errs...); failed != nil {
 		if ctx.Err() == nil && errors.Is(err, context.Canceled) {
-			return failed // it is why main was cancelled
+			return failed // the reason why main was cancelled
 		}
 		return errors.Join(err, failed)
 	}

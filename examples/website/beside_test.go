@@ -34,7 +34,7 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// When it is interrupted, main can still clean up with the other there.
+// When it is interrupted, main can still clean up while the other runs.
 func TestBesideKeepsTheOtherForMain(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	otherEnded := make(chan struct{})

@@ -29,14 +29,14 @@ type demo struct {
 	log     *slog.Logger
 	table   *table
 	health  *manager.HealthOptions // nil: none
-	dir     string                 // for files that go when the program ends
-	cluster *envtest.Cluster       // ours, or what leads to yours
+	dir     string                 // for temporary files
+	cluster *envtest.Cluster       // ours or yours
 }
 
-// run does what the flags ask for, and returns when all that it started has stopped. The error is the context's cause if
-// that, and nothing else, is why it ended.
+// run does what the flags request, and returns when everything that it started has stopped. If the
+// context's end is the only reason, the error is its cause.
 func (d *demo) run(ctx context.Context) (err error) {
-	if d.http != "" { // first: a taken port should not cost the start of a control plane
+	if d.http != "" { // fail for a taken port before a control plane starts
 		l, err := server.Listen(d.http)
 		if err != nil {
 			return fmt.Errorf("-http: %w", err)
@@ -45,7 +45,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		d.health = &manager.HealthOptions{Listener: l}
 	}
 	if d.dir, err = os.MkdirTemp("", "website-"); err != nil {
-		return fmt.Errorf("a directory for temporary files: %w", err)
+		return fmt.Errorf("cannot create a temporary directory: %w", err)
 	}
 	defer os.RemoveAll(d.dir)
 
@@ -53,7 +53,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return orCause(ctx, err)
 	}
 	err = orCause(ctx, d.operate(ctx))
-	if stopErr := d.cluster.Stop(); stopErr != nil { //nolint:contextcheck // above all when the context is done
+	if stopErr := d.cluster.Stop(); stopErr != nil { //nolint:contextcheck // even if ctx is done
 		return errors.Join(err, stopErr)
 	}
 	if err == nil {
@@ -62,7 +62,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return err
 }
 
-// orCause returns the context's cause in the place of what it led to.
+// orCause returns the context's cause instead of its consequences.
 func orCause(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -73,10 +73,10 @@ func orCause(ctx context.Context, err error) error {
 	return err
 }
 
-// start brings up a control plane, or turns to the one that -kubeconfig leads to.
+// start starts a control plane, or uses the one of -kubeconfig.
 func (d *demo) start(ctx context.Context) error {
 	if _, err := os.Stat(d.kubeconfig); d.kubeconfig != "" && err != nil {
-		return fmt.Errorf("cannot read the kubeconfig: %w; give -kubeconfig an existing file, or leave it out to have a control plane started", err)
+		return fmt.Errorf("cannot read the kubeconfig: %w; use an existing file, or omit -kubeconfig to start a control plane", err)
 	}
 	d.table = newTable(d.out)
 	if d.kubeconfig == "" {
@@ -91,7 +91,7 @@ func (d *demo) start(ctx context.Context) error {
 	return nil
 }
 
-// operate runs the operator, and beside it what the flags ask for.
+// operate runs the operator and, beside it, what the flags request.
 func (d *demo) operate(ctx context.Context) error {
 	scheme, err := operator.Scheme()
 	if err != nil {
@@ -128,15 +128,15 @@ func (d *demo) operate(ctx context.Context) error {
 	}, mgr.Run, standIn)
 }
 
-// installCRD installs the CRD that the flags ask for. From a cluster of the user's it is never removed: all Websites there
-// would go with it.
+// installCRD installs the CRD that the flags request. It never removes the CRD from your cluster,
+// because that would delete all Websites there.
 func (d *demo) installCRD(ctx context.Context, c *client.Client) error {
 	file := d.crd
 	switch {
 	case file == "" && d.kubeconfig != "":
 		err := operator.Installed(ctx, c)
 		if notServed := (*client.NotServedError)(nil); errors.As(err, &notServed) {
-			return fmt.Errorf("%w, or give this command -crd config/crd/web.example.com_websites.yaml", err)
+			return fmt.Errorf("%w, or run this command with -crd config/crd/web.example.com_websites.yaml", err)
 		}
 		return err
 	case file == "":
@@ -149,7 +149,7 @@ func (d *demo) installCRD(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	if err := operator.Installed(ctx, c); err != nil {
-		return fmt.Errorf("the CRD in %s is another one: %w", file, err)
+		return fmt.Errorf("the CRD in %s is not the one of Websites: %w", file, err)
 	}
 	return nil
 }

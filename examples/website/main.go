@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Website shows the operator in this module at work.
+// Website demonstrates the operator in this module.
 //
-//	go run . -once               start a control plane, tell the life of one Website, stop
+//	go run . -once               start a control plane, show the life of one Website, stop
 //	go run .                     start a control plane, run the operator on it until Ctrl-C
-//	go run . -kubeconfig FILE    run the operator on a cluster of yours; -once works there too
+//	go run . -kubeconfig FILE    run the operator on your cluster; -once works there, too
 //
-// The operator alone, as it runs in a cluster, is cmd/operator.
+// cmd/operator is the operator alone, as it runs in a cluster.
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C has its usual effect: the process dies at once
+	context.AfterFunc(ctx, stop) // a second Ctrl-C kills the process
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -35,7 +35,7 @@ const (
 	exitOK          = 0
 	exitFailure     = 1
 	exitUsage       = 2
-	exitInterrupted = 130 // what a shell makes of Ctrl-C
+	exitInterrupted = 130 // as a shell reports Ctrl-C
 )
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case err == context.Cause(ctx): //nolint:errorlint // that and nothing else: all has stopped as it should
+	case err == context.Cause(ctx): //nolint:errorlint // only that: everything stopped normally
 		fmt.Fprintf(stderr, "website: %v; all that was started has stopped\n", err)
 		return exitInterrupted
 	default:
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 }
 
-// logger writes what the operator has to say, and client-go beneath it, beside the table: warnings only, unless -v.
+// logger logs the operator and client-go, next to the table: warnings only, unless -v.
 func logger(o options) *slog.Logger {
 	level := slog.LevelWarn
 	if o.verbose {
@@ -72,7 +72,7 @@ func logger(o options) *slog.Logger {
 	return log
 }
 
-// options are the flags, and where to write.
+// options are the flags and the outputs.
 type options struct {
 	once       bool
 	kubeconfig string
@@ -86,11 +86,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("website", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	f.BoolVar(&o.once, "once", false, "create a Website, change it, delete it, then stop; else run until Ctrl-C")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that leads to a cluster of yours; else a control plane is started for you")
-	f.StringVar(&o.crd, "crd", "", "install the CRD from this `file` first; else the built-in one on a control plane of ours, none on a cluster of yours")
-	f.StringVar(&o.http, "http", "", "`address` such as localhost:8081 for the operator's /livez and /readyz; else none")
-	f.BoolVar(&o.verbose, "v", false, "show the operator's log; else only its warnings")
+	f.BoolVar(&o.once, "once", false, "create a Website, change it, delete it, then stop (default: run until Ctrl-C)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of your cluster (default: start a control plane)")
+	f.StringVar(&o.crd, "crd", "", "install the CRD from this `file` first (default: the built-in one on our own control plane, none on your cluster)")
+	f.StringVar(&o.http, "http", "", "`address` such as localhost:8081 for the operator's /livez and /readyz (default: none)")
+	f.BoolVar(&o.verbose, "v", false, "show the operator's log (default: only warnings)")
 	err := f.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		f.SetOutput(stderr)

@@ -60,8 +60,8 @@ func wantSteps(t *testing.T, stdout string, steps ...string) {
 	}
 }
 
-// wantSentence checks that stderr is one line that names the program and has all words. The progress of a first build of
-// the control plane does not count.
+// wantSentence checks that stderr is one line that names the program and has all words. It ignores
+// the progress of a first build of the control plane.
 func wantSentence(t *testing.T, stderr string, words ...string) {
 	t.Helper()
 	stderr = withoutProgress(stderr)
@@ -127,7 +127,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// The cluster of somebody else: it runs on, and what the program made there is gone, the CRD apart.
+// Your cluster continues to run. Everything that the program created there is gone, except the CRD.
 func TestYourCluster(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{Controllers: true})
 	if err != nil {
@@ -221,7 +221,7 @@ func wantNamespacesGone(t *testing.T, cluster *envtest.Cluster) {
 	}
 }
 
-// trigger is a writer that does something when a text has been written.
+// trigger is a writer that calls a function when a text has been written.
 type trigger struct {
 	bytes.Buffer
 	on string

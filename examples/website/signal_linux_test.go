@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// Ctrl-C, whenever it comes, ends the program and everything that it has started.
+// Ctrl-C at any time ends the program and everything that it has started.
 func TestCtrlC(t *testing.T) {
 	for _, c := range []struct {
 		when string // the step that has just been printed
@@ -54,7 +54,7 @@ func TestCtrlC(t *testing.T) {
 	}
 }
 
-// program is the program in a process of its own.
+// program is the program in its own process.
 type program struct {
 	cmd    *exec.Cmd
 	lines  *bufio.Scanner
@@ -79,7 +79,7 @@ func startMain(t *testing.T, args ...string) *program {
 	return p
 }
 
-// waitFor reads lines until one has the text.
+// waitFor reads lines until one contains the text.
 func (p *program) waitFor(text string) {
 	p.t.Helper()
 	for p.lines.Scan() {
@@ -90,14 +90,14 @@ func (p *program) waitFor(text string) {
 	p.t.Fatalf("it ended before %q: %v\n%s", text, p.cmd.Wait(), &p.stderr)
 }
 
-// wait reads what is left and returns how the program ended.
+// wait reads the remaining output and returns how the program ended.
 func (p *program) wait() error {
 	for p.lines.Scan() {
 	}
 	return p.cmd.Wait()
 }
 
-// proc is a process, told from a later one with the same number by its start.
+// proc is a process, distinguished by its start time from a later one with the same number.
 type proc struct {
 	pid, parent int
 	start       string

@@ -21,7 +21,8 @@ import (
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
 )
 
-// story is the life of one Website, seen from outside: it only does what a user with kubectl could do.
+// story is the life of one Website from a user's view. It only does what a user with kubectl could
+// do.
 type story struct {
 	table       *table
 	client      *client.Client
@@ -78,7 +79,7 @@ func (s *story) change(ctx context.Context, servers int32, page string) error {
 	return s.matches(ctx, servers, page)
 }
 
-// matches waits until the world is what the spec says, and looks at each part of it.
+// matches waits until the cluster matches the spec, part by part.
 func (s *story) matches(ctx context.Context, servers int32, page string) error {
 	err := await(ctx, s.configMaps, s.named(s.site.Name+"-content"), func(cm *corev1.ConfigMap, found bool) error {
 		if !found || cm.Data["index.html"] != page {
@@ -111,7 +112,7 @@ func (s *story) matches(ctx context.Context, servers int32, page string) error {
 	return s.ready(ctx, servers)
 }
 
-// ready waits until the operator itself says so, of this very generation of the spec.
+// ready waits until the operator reports Ready for the current generation of the spec.
 func (s *story) ready(ctx context.Context, servers int32) error {
 	var message string
 	err := await(ctx, s.websites, s.site, func(site *v1alpha1.Website, found bool) error {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// table prints what happens as it happens: a row per step, with the time since the start.
+// table prints a row for each step as it happens, with the time since the start.
 type table struct {
 	out   io.Writer
 	start time.Time

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// decode reads a request's body, JSON, YAML or protobuf. No body is an empty object.
+// decode reads a request's body: JSON, YAML or protobuf. It returns an empty object for no body.
 func decode(h *http.Request) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	if h.Body == nil {
@@ -39,12 +39,12 @@ func decode(h *http.Request) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(data, &u.Object); err != nil {
-		return nil, fmt.Errorf("fakeapi reads merge patches and whole objects: %w", err)
+		return nil, fmt.Errorf("fakeapi supports merge patches and whole objects: %w", err)
 	}
 	return u, nil
 }
 
-// toUnstructured turns an API type into what is stored.
+// toUnstructured converts an API object to its stored form.
 func toUnstructured(obj metav1.Object, in Resource) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -55,12 +55,12 @@ func toUnstructured(obj metav1.Object, in Resource) (*unstructured.Unstructured,
 	u.SetAPIVersion(in.gv().String())
 	u.SetKind(in.Kind)
 	if in.Namespaced == (u.GetNamespace() == "") {
-		return nil, fmt.Errorf("fakeapi: %s %q: a namespace is given for a cluster-scoped kind, or none for a namespaced one", in.Kind, u.GetName())
+		return nil, fmt.Errorf("fakeapi: %s %q: a cluster-scoped object must not have a namespace, a namespaced one must", in.Kind, u.GetName())
 	}
 	return u, nil
 }
 
-// merge applies a JSON merge patch (RFC 7396) to an object, which it changes.
+// merge applies a JSON merge patch (RFC 7396) to an object in place.
 func merge(object, patch map[string]any) map[string]any {
 	for field, value := range patch {
 		before, isObject := object[field].(map[string]any)

@@ -258,7 +258,7 @@ func TestIntercept(t *testing.T) {
 	})
 }
 
-// TestInformer shows that client-go's informer gets along, with one request.
+// TestInformer shows that client-go's informer works, with one request.
 func TestInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -282,7 +282,7 @@ func TestInformer(t *testing.T) {
 	})
 }
 
-// TestLeaderElection shows that client-go's elector gets along.
+// TestLeaderElection shows that client-go's elector works.
 func TestLeaderElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)

@@ -22,37 +22,37 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/apipath"
 )
 
-// Request is a request that the server got.
+// Request is a request that the server received.
 type Request struct {
-	// Verb is get, list, watch, create, update, patch, apply, delete, or discover.
+	// Verb is get, list, watch, create, update, patch, apply, delete or discover.
 	Verb string
-	// Resource is asked for; its Resource is empty for discover.
+	// Resource is the requested resource; its Resource is empty for discover.
 	Resource schema.GroupVersionResource
 	// Namespace is empty for cluster-scoped kinds and for lists of all namespaces.
 	Namespace string
-	// Name and Subresource are empty where there is none.
+	// Name and Subresource are empty if the path has none.
 	Name, Subresource string
-	// Query are the parameters of the URL.
+	// Query holds the URL parameters.
 	Query url.Values
-	// Header has, for instance, the content type.
+	// Header holds the HTTP header, such as the content type.
 	Header http.Header
 
 	http *http.Request
 }
 
-// String says it in one line.
+// String describes the request in one line.
 func (r *Request) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s/%s %s", r.Verb, r.Resource.Resource, r.Namespace, r.Name, r.Subresource))
 }
 
-// Streaming says whether the request is a watch that asks for the initial list as events.
+// Streaming reports whether the request is a watch that requests the initial list as events.
 func (r *Request) Streaming() bool { return r.Query.Get("sendInitialEvents") == "true" }
 
 func (r *Request) metadataOnly() bool {
 	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
 }
 
-// form returns an object as the request wants it.
+// form returns an object in the requested form: whole, or metadata only.
 func (r *Request) form(o *unstructured.Unstructured) *unstructured.Unstructured {
 	if !r.metadataOnly() {
 		return o
@@ -62,12 +62,14 @@ func (r *Request) form(o *unstructured.Unstructured) *unstructured.Unstructured 
 	}}
 }
 
-// Fail answers with a Status of the code's usual reason.
+// Fail answers with a Status with the usual reason of the code.
 func (r *Request) Fail(code int, message string) (*http.Response, error) {
-	return r.FailWith(metav1.Status{Code: int32(code), Reason: reasons[code], Message: message}) //nolint:gosec // an HTTP code
+	return r.FailWith(metav1.Status{
+		Code: int32(code), Reason: reasons[code], Message: message, //nolint:gosec // an HTTP code
+	})
 }
 
-// FailWith answers with the Status given, and with a Retry-After header if it says so.
+// FailWith answers with s, and with its Retry-After header, if any.
 func (r *Request) FailWith(s metav1.Status) (*http.Response, error) {
 	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	s.Status = metav1.StatusFailure
@@ -78,7 +80,7 @@ func (r *Request) FailWith(s metav1.Status) (*http.Response, error) {
 	return resp, err
 }
 
-// Refuse answers as if nobody listened.
+// Refuse answers like a closed port: connection refused.
 func (r *Request) Refuse() (*http.Response, error) {
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 }
@@ -89,17 +91,18 @@ func (r *Request) Hang() (*http.Response, error) {
 	return nil, r.http.Context().Err()
 }
 
-// Send answers 200 with a body of JSON as it is given; for a watch, events one after another, and then the stream ends.
+// Send answers 200 with body, which is JSON. For a watch, body is a sequence of events, after which
+// the stream ends.
 func (r *Request) Send(body string) (*http.Response, error) {
 	return r.respond(http.StatusOK, io.NopCloser(strings.NewReader(body))), nil
 }
 
-// SendAndHang does as Send, and then leaves the stream open until the client gives up.
+// SendAndHang answers like Send and then keeps the stream open until the client gives up.
 func (r *Request) SendAndHang(body string) (*http.Response, error) {
 	return r.respond(http.StatusOK, io.NopCloser(io.MultiReader(strings.NewReader(body), untilDone{r}))), nil
 }
 
-// untilDone is a reader of nothing that ends with the request's context.
+// untilDone is an empty reader that ends with the request's context.
 type untilDone struct{ r *Request }
 
 // Read implements io.Reader.
@@ -151,7 +154,7 @@ func parse(h *http.Request) *Request {
 	r.Verb, r.Namespace, r.Name, r.Subresource = t.Verb, t.Namespace, t.Name, t.Subresource
 	switch {
 	case r.Verb == "list" || r.Verb == "watch":
-		r.Name = "" // if there is one, it comes from the field selector
+		r.Name = "" // it comes from the field selector
 	case r.Verb == "patch" && strings.HasPrefix(h.Header.Get("Content-Type"), "application/apply-patch"):
 		r.Verb = "apply"
 	}

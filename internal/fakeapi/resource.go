@@ -5,7 +5,7 @@ package fakeapi
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// Resource is a kind as the server serves it.
+// Resource is a served kind.
 type Resource struct {
 	Group, Version, Kind string
 	// Name is the plural in paths.

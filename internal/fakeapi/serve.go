@@ -123,7 +123,7 @@ func (s *Server) listLocked(r *Request, t *table) (*http.Response, error) {
 	})
 }
 
-// tooLargeLocked answers a request for a version that is yet to come.
+// tooLargeLocked answers a request for a future version.
 func (s *Server) tooLargeLocked(r *Request) (*http.Response, error) {
 	if v, err := strconv.ParseInt(r.Query.Get("resourceVersion"), 10, 64); err != nil || v <= s.version {
 		return nil, nil //nolint:nilnil // it is not too large
@@ -163,7 +163,7 @@ func (s *Server) updateLocked(r *Request, t *table, old, u *unstructured.Unstruc
 		return r.Fail(http.StatusConflict, fmt.Sprintf("%s %q: precondition failed: uid is %s, not %s", t.Name, r.Name, old.GetUID(), uid))
 	}
 	from, to := u, old.DeepCopy()
-	if r.Subresource != "status" { // the other way round: all but the status
+	if r.Subresource != "status" { // the reverse: everything but the status
 		from, to = to, u
 	}
 	delete(to.Object, "status")

@@ -17,24 +17,24 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Host is where the server pretends to be.
+// Host is the server's pretended address.
 const Host = "http://fakeapi.test"
 
-// Server is an API server. Make it inside the bubble that uses it.
+// Server is an API server. Create it inside the bubble that uses it.
 type Server struct {
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	tables    map[schema.GroupVersionResource]*table
-	version   int64 // the newest resourceVersion, of all kinds
+	version   int64 // the newest resourceVersion of all kinds
 	uids      int
 	log       []*Request
 	intercept func(*Request) (*http.Response, error)
-	cut       chan struct{} // closed, and made anew, to end all watches
+	cut       chan struct{} // closed and replaced to end all watches
 	watches   int
 	silent    bool // no bookmarks
 	lag       time.Duration
 }
 
-// New makes a server that serves the given resources.
+// New returns a server that serves the given resources.
 func New(resources ...Resource) *Server {
 	s := &Server{tables: map[schema.GroupVersionResource]*table{}, version: 1, cut: make(chan struct{})}
 	s.Serve(resources...)
@@ -44,7 +44,7 @@ func New(resources ...Resource) *Server {
 // Config returns a configuration that reaches the server.
 func (s *Server) Config() *rest.Config { return &rest.Config{Host: Host, Transport: s, QPS: -1} }
 
-// Serve adds resources, without objects. One that is served already stays as it is.
+// Serve adds resources without objects. Served resources are not changed.
 func (s *Server) Serve(resources ...Resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,29 +55,31 @@ func (s *Server) Serve(resources ...Resource) {
 	}
 }
 
-// Withdraw stops serving resources, as if their CRD was deleted: their objects are gone, unseen by watches, which end. Serve
-// brings the resource back empty; a watch from before is then too old (410).
+// Withdraw stops serving resources, as if their CRD was deleted. Their objects are gone, and
+// watches end without seeing that. Serve brings the resource back empty; a watch that resumes is
+// then too old (410).
 func (s *Server) Withdraw(resources ...Resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range resources {
 		if t := s.tables[r.gvr()]; t != nil {
-			s.version += int64(len(t.objects)) // each of its objects is deleted
+			s.version += int64(len(t.objects)) // one deletion each
 			delete(s.tables, r.gvr())
 			close(t.gone)
 		}
 	}
 }
 
-// Intercept has f see each request before the server does. f may answer it; nil and nil let the server do so. f runs
-// without a lock and may block (it should end with the request's client, see Request.Hang). nil ends the interception.
+// Intercept calls f with each request before the server handles it. If f returns nil and nil, the
+// server answers. f runs without a lock and may block, but should end with the request's client
+// (see Request.Hang). Intercept(nil) ends the interception.
 func (s *Server) Intercept(f func(*Request) (*http.Response, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.intercept = f
 }
 
-// CutWatches ends all open watches, as a restart of the API server does. Clients may go on from where they were.
+// CutWatches ends all open watches, like a restart of the API server. Clients may resume.
 func (s *Server) CutWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +87,8 @@ func (s *Server) CutWatches() {
 	s.cut = make(chan struct{})
 }
 
-// Expire forgets all history: a watch that begins from an older version than the newest is told 410. Open watches go on.
+// Expire forgets all history: a watch from an older version than the newest receives 410. Open
+// watches continue.
 func (s *Server) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,14 +97,14 @@ func (s *Server) Expire() {
 	}
 }
 
-// Requests returns the requests so far, those that were intercepted included.
+// Requests returns all requests so far, including intercepted ones.
 func (s *Server) Requests() []*Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.log)
 }
 
-// Count returns how many requests there were with the verb for the resource; "" stands for any verb.
+// Count returns the number of requests with the verb for the resource; "" matches any verb.
 func (s *Server) Count(verb string, of Resource) int {
 	n := 0
 	for _, r := range s.Requests() {
@@ -112,29 +115,30 @@ func (s *Server) Count(verb string, of Resource) int {
 	return n
 }
 
-// Silence ends the bookmarks that watches begun from now on would get each minute.
+// Silence disables the bookmarks, one a minute, of watches that start from now on.
 func (s *Server) Silence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.silent = true
 }
 
-// Lag has watches tell of each change this long after it was made. Lists are up to date.
+// Lag delays the events of watches by d after the change. Lists are current.
 func (s *Server) Lag(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lag = d
 }
 
-// Watches returns how many watches are open.
+// Watches returns the number of open watches.
 func (s *Server) Watches() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.watches
 }
 
-// Put creates or replaces an object, status included, on behalf of somebody else, and returns it as stored. obj is a
-// pointer to an API type; an empty uid or resourceVersion means the stored one's. A mistake is a panic: it is the test's.
+// Put creates or replaces an object, including its status, as another client's write, and returns
+// the stored object. obj is a pointer to an API type. An empty uid or resourceVersion means the
+// stored one. Put panics on invalid input.
 func (s *Server) Put(in Resource, obj metav1.Object) *unstructured.Unstructured {
 	u, err := toUnstructured(obj, in)
 	if err != nil {
@@ -149,7 +153,8 @@ func (s *Server) Put(in Resource, obj metav1.Object) *unstructured.Unstructured 
 	return s.storeLocked(t, t.objects[keyOf(u)], u)
 }
 
-// Remove deletes an object, finalizers or not, on behalf of somebody else. It reports whether it was there.
+// Remove deletes an object, regardless of finalizers, as another client's write. It reports whether
+// the object existed.
 func (s *Server) Remove(in Resource, namespace, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +183,7 @@ func (s *Server) Version() string {
 	return strconv.FormatInt(s.version, 10)
 }
 
-// Stored returns how many objects of a resource there are.
+// Stored returns the number of objects of a resource.
 func (s *Server) Stored(in Resource) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

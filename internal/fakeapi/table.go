@@ -21,17 +21,18 @@ type key struct{ namespace, name string }
 
 func keyOf(o metav1.Object) key { return key{o.GetNamespace(), o.GetName()} }
 
-// table holds one resource's objects and history. The Server's mutex guards it. Objects in it are never changed.
+// table holds one resource's objects and history. The Server's mutex guards it. Stored objects are
+// never modified.
 type table struct {
 	Resource
 	objects map[key]*unstructured.Unstructured
 	events  []event
-	oldest  int64         // watches may begin here
-	changed chan struct{} // closed, and made anew, at each event
+	oldest  int64         // the oldest version from which a watch may start
+	changed chan struct{} // closed and replaced at each event
 	gone    chan struct{} // closed when the resource is withdrawn
 }
 
-// event is a change; before is nil for an Added one.
+// event is a change; before is nil for Added.
 type event struct {
 	kind          watch.EventType
 	version       int64
@@ -46,7 +47,7 @@ func newTable(r Resource, version int64) *table {
 	}
 }
 
-// sorted returns the objects in the order of their keys.
+// sorted returns the objects in key order.
 func (t *table) sorted() []*unstructured.Unstructured {
 	var list []*unstructured.Unstructured
 	for _, o := range t.objects {
@@ -58,7 +59,7 @@ func (t *table) sorted() []*unstructured.Unstructured {
 	return list
 }
 
-// storeLocked makes u, which becomes the server's, the new state of old (nil: it is new).
+// storeLocked replaces old (nil: creates) by u and takes ownership of u.
 func (s *Server) storeLocked(t *table, old, u *unstructured.Unstructured) *unstructured.Unstructured {
 	if old == nil {
 		s.uids++
@@ -78,7 +79,7 @@ func (s *Server) storeLocked(t *table, old, u *unstructured.Unstructured) *unstr
 	u.SetDeletionTimestamp(old.GetDeletionTimestamp())
 	u.SetGeneration(old.GetGeneration())
 	u.SetResourceVersion(old.GetResourceVersion())
-	if u.GetUID() != old.GetUID() { // Put with another uid: deleted and created anew, in one go
+	if u.GetUID() != old.GetUID() { // Put with another uid: delete and create
 		s.removeLocked(t, old)
 		u.SetDeletionTimestamp(nil)
 		return s.storeLocked(t, nil, u)
@@ -96,7 +97,7 @@ func (s *Server) storeLocked(t *table, old, u *unstructured.Unstructured) *unstr
 	return s.appendLocked(t, watch.Modified, old, u)
 }
 
-// removeLocked deletes an object, whose last state is o.
+// removeLocked deletes an object with the last state o.
 func (s *Server) removeLocked(t *table, o *unstructured.Unstructured) {
 	s.appendLocked(t, watch.Deleted, t.objects[keyOf(o)], o.DeepCopy())
 }

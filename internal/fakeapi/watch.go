@@ -25,13 +25,13 @@ type stream struct {
 	request *Request
 	table   *table
 	timeout <-chan time.Time
-	idle    <-chan time.Time // when the next bookmark is due; nil for a request that allows none
+	idle    <-chan time.Time // the next bookmark; nil if the request allows none
 	closed  chan struct{}
 	close   func()
 	cut     chan struct{}
 
 	next   int          // index in the table's events
-	frames bytes.Buffer // what is ready to be read
+	frames bytes.Buffer // ready to be read
 	ended  bool         // after the frames
 }
 
@@ -92,10 +92,11 @@ func (w *stream) frame(kind watch.EventType, object any) {
 	if o, ok := object.(*unstructured.Unstructured); ok {
 		object = w.request.form(o)
 	}
-	_ = json.NewEncoder(&w.frames).Encode(map[string]any{"type": kind, "object": object}) // a buffer takes everything
+	// A buffer accepts everything.
+	_ = json.NewEncoder(&w.frames).Encode(map[string]any{"type": kind, "object": object})
 }
 
-// Read implements io.Reader: it waits for events.
+// Read implements io.Reader. It waits for events.
 func (w *stream) Read(p []byte) (int, error) {
 	for w.frames.Len() == 0 {
 		if w.ended {
@@ -126,14 +127,14 @@ func (w *stream) Read(p []byte) (int, error) {
 	return w.frames.Read(p)
 }
 
-// bookmarkEvery is how often an API server says that a watch has missed nothing.
+// bookmarkEvery is the interval of an API server's bookmarks.
 const bookmarkEvery = time.Minute
 
 func (w *stream) bookmark() {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	b := w.server.bookmarkLocked(w.table)
-	if w.next < len(w.table.events) { // what is late has not been seen yet
+	if w.next < len(w.table.events) { // delayed events are not seen yet
 		b.SetResourceVersion(strconv.FormatInt(w.table.events[w.next].version-1, 10))
 	}
 	w.frame(watch.Bookmark, b)
@@ -145,7 +146,8 @@ func (w *stream) Close() error {
 	return nil
 }
 
-// take frames the events that are new, and returns what is closed when there are more, and what tells when the next is due.
+// take frames new events. It returns a channel that is closed when there are more, and one that
+// receives when a delayed event is due.
 func (w *stream) take() (changed <-chan struct{}, late <-chan time.Time) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
@@ -167,7 +169,7 @@ func (w *stream) take() (changed <-chan struct{}, late <-chan time.Time) {
 	return w.table.changed, nil
 }
 
-// matches says whether an object is in the request's namespace and has the labels and fields that it selects.
+// matches reports whether an object is in the request's namespace and matches its selectors.
 func matches(r *Request, o *unstructured.Unstructured) bool {
 	if r.Namespace != "" && o.GetNamespace() != r.Namespace {
 		return false

@@ -26,7 +26,8 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
-// scraping is a manager that runs as a ServiceAccount which may have others reviewed, and serves metrics to whom the API server lets.
+// scraping is a manager whose ServiceAccount may create reviews. It serves metrics to users that
+// the API server allows.
 type scraping struct {
 	direct    kubernetes.Interface
 	namespace string
@@ -66,13 +67,13 @@ func newScraping(ctx context.Context, audiences ...string) *scraping {
 		stop()
 		Eventually(ended).Should(Receive(BeNil()))
 	})
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // nobody can verify what is self-signed
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is self-signed
 	DeferCleanup(transport.CloseIdleConnections)
 	s.url, s.web = "https://"+l.Addr().String(), &http.Client{Transport: transport}
 	return s
 }
 
-// token makes a ServiceAccount, if there is none of that name, and a token for it.
+// token returns a token for a ServiceAccount, which it creates if needed.
 func (s *scraping) token(ctx context.Context, name string, audiences ...string) string {
 	GinkgoHelper()
 	accounts := s.direct.CoreV1().ServiceAccounts(s.namespace)
@@ -83,7 +84,7 @@ func (s *scraping) token(ctx context.Context, name string, audiences ...string) 
 	return t.Status.Token
 }
 
-// bind gives a ServiceAccount a ClusterRole, and returns what takes it away.
+// bind gives a ServiceAccount a ClusterRole, and returns a function that removes it.
 func (s *scraping) bind(ctx context.Context, account, role string) (unbind func(context.Context)) {
 	GinkgoHelper()
 	b, err := s.direct.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
@@ -99,7 +100,7 @@ func (s *scraping) bind(ctx context.Context, account, role string) (unbind func(
 	return unbind
 }
 
-// readers makes a ClusterRole that lets its subjects get the metrics.
+// readers creates a ClusterRole whose subjects may get the metrics.
 func (s *scraping) readers(ctx context.Context) (role string) {
 	GinkgoHelper()
 	r, err := s.direct.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
@@ -110,7 +111,7 @@ func (s *scraping) readers(ctx context.Context) (role string) {
 	return r.Name
 }
 
-// scrape asks for a page that nobody has asked for, about which no answer is known.
+// scrape requests a new page, for which no decision is cached.
 func (s *scraping) scrape(ctx context.Context, method, token string) string {
 	s.pages++
 	r, err := http.NewRequestWithContext(ctx, method, fmt.Sprintf("%s/metrics/%d", s.url, s.pages), nil)
@@ -133,7 +134,7 @@ func (s *scraping) scrape(ctx context.Context, method, token string) string {
 }
 
 var _ = Describe("Authorize", func() {
-	It("lets through whom the API server lets, and nobody else", func(ctx SpecContext) {
+	It("lets through only users that the API server allows", func(ctx SpecContext) {
 		s := newScraping(ctx)
 		scraper, stranger := s.token(ctx, "scraper"), s.token(ctx, "stranger")
 		unbind := s.bind(ctx, "scraper", s.readers(ctx))
@@ -157,7 +158,7 @@ var _ = Describe("Authorize", func() {
 		Eventually(ctx, ask(ctx, scraper)).Should(Equal("401 the token is not valid here"))
 	}, NodeTimeout(patience))
 
-	It("takes tokens for the audiences that are asked for", func(ctx SpecContext) {
+	It("accepts tokens for the requested audiences", func(ctx SpecContext) {
 		s := newScraping(ctx, "operators")
 		s.bind(ctx, "scraper", s.readers(ctx))
 		own := s.token(ctx, "scraper", "operators")
@@ -165,7 +166,7 @@ var _ = Describe("Authorize", func() {
 		Expect(s.scrape(ctx, http.MethodGet, s.token(ctx, "scraper"))).To(Equal("401 the token is not valid here"))
 	}, NodeTimeout(patience))
 
-	It("lets nobody through when the manager may not ask", func(ctx SpecContext) {
+	It("rejects all users when the manager may not create reviews", func(ctx SpecContext) {
 		s := newScraping(ctx)
 		scraper := s.token(ctx, "scraper")
 		s.bind(ctx, "scraper", s.readers(ctx))

@@ -27,8 +27,8 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// copies is a program of two controllers: a Secret for each ConfigMap "in-...", and a ConfigMap "out-..." for each Secret. Handlers
-// are slow, and so is one Reconcile.
+// copies is a program of two controllers: a Secret for each ConfigMap "in-...", and a ConfigMap
+// "out-..." for each Secret. Its event handlers and one Reconcile are slow.
 type copies struct {
 	*world
 
@@ -108,7 +108,7 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// each does something about n objects, several at once.
+// each calls f for n objects, several concurrently.
 func each(n int, do func(name string) error) {
 	GinkgoHelper()
 	errs := make(chan error, n)
@@ -127,7 +127,7 @@ func each(n int, do func(name string) error) {
 	}
 }
 
-// expect looks once.
+// expect checks once.
 func (c *copies) expect(ctx context.Context, from, n int, value string) {
 	GinkgoHelper()
 	Expect(c.manager.Idle(ctx)).To(Succeed())
@@ -145,11 +145,11 @@ func (c *copies) expect(ctx context.Context, from, n int, value string) {
 	Expect(got).To(Equal(want))
 }
 
-// allWatches is every watch.
+// allWatches matches every watch.
 var allWatches = fault.Match{Verbs: []string{"watch"}}
 
 var _ = Describe("M7: Idle", func() {
-	DescribeTable("returns when all is done, so that nothing has to be looked at twice", func(ctx SpecContext, trouble func(p *fault.Proxy)) {
+	DescribeTable("returns when all work is done, so that one check is enough", func(ctx SpecContext, trouble func(p *fault.Proxy)) {
 		const n = 60
 		c := newCopies(ctx)
 		trouble(c.proxy)

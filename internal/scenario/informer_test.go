@@ -37,7 +37,7 @@ var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "
 
 const lampCRD = "lamps.scenario.setpoint.dev"
 
-// lamp returns one whose watts may be anything.
+// lamp returns a lamp whose watts may have any value and type.
 func lamp(name string, watts any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": lamps.GroupVersion().String(), "kind": "Lamp", "metadata": map[string]any{"name": name}, "watts": watts,
@@ -57,7 +57,8 @@ func (w *world) removeCRD(ctx context.Context) {
 	}
 }
 
-// installLamps installs the CRD. One that another spec has deleted is given the time to go: until then it takes no objects.
+// installLamps installs the CRD. If another spec has just deleted it, it waits until the CRD is
+// gone: until then it accepts no objects.
 func installLamps(ctx context.Context) {
 	GinkgoHelper()
 	h, err := rest.HTTPClientFor(cluster.Config())
@@ -111,7 +112,7 @@ var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmap
 
 var _ = Describe("Informers", func() {
 	// S4, S5
-	It("wait for a CRD that comes late, that leaves, that returns with another schema, and delay nobody", func(ctx SpecContext) {
+	It("wait for a CRD that is installed late, deleted and reinstalled with another schema, without delaying others", func(ctx SpecContext) {
 		w := newWorld(ctx, cluster.Config())
 		w.removeCRD(ctx)
 		asked := w.proxy.Add(fault.Rule{Match: fault.Match{Func: func(r *fault.Request) bool {
@@ -159,7 +160,7 @@ var _ = Describe("Informers", func() {
 	}, NodeTimeout(patience))
 
 	// S4
-	It("fail by name when a right is revoked, alone of five, and go on when it is granted", func(ctx SpecContext) {
+	It("fail by name, only the one of five whose permission is revoked, and recover when it is granted", func(ctx SpecContext) {
 		cfg, err := cluster.ConfigFor("limited")
 		Expect(err).NotTo(HaveOccurred())
 		w := newWorld(ctx, cfg)
@@ -249,7 +250,7 @@ var _ = Describe("Informers", func() {
 	}, NodeTimeout(patience))
 
 	// S4
-	It("reconcile 999 of a thousand objects when one cannot be decoded, and name that one", func(ctx SpecContext) {
+	It("deliver 999 of 1000 objects when one cannot be decoded, and name that one", func(ctx SpecContext) {
 		w := newWorld(ctx, cluster.Config())
 		installLamps(ctx)
 		for n := range 998 {

@@ -24,7 +24,7 @@ import (
 
 var _ = Describe("A goroutine that a Reconcile leaves behind (C6)", func() {
 	It("writes before the Reconcile has returned and is waited for, or is refused", func(ctx SpecContext) {
-		lateRounds := 12 // half of them take a second: nothing tells of the answer to a request that was left behind
+		lateRounds := 12 // half of them take a second: the answer to an abandoned request causes no event
 		if os.Getenv("SETPOINT_FULL") != "" {
 			lateRounds = 200
 		}
@@ -42,7 +42,7 @@ var _ = Describe("A goroutine that a Reconcile leaves behind (C6)", func() {
 				begun := make(chan struct{})
 				left.Go(func() {
 					close(begun)
-					<-time.After(time.Duration(i) * 400 * time.Microsecond / time.Duration(lateRounds)) // around the end of the Reconcile
+					<-time.After(time.Duration(i) * 400 * time.Microsecond / time.Duration(lateRounds)) // near the Reconcile's end
 					_, err := w.own().Create(ctx, w.configMap(name))
 					switch {
 					case err == nil:

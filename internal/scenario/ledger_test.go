@@ -28,7 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// ledgerCase makes writes with a context that carries a ledger, by clients that speak JSON or protobuf.
+// ledgerCase makes writes with a context that carries a ledger, by JSON or protobuf clients.
 type ledgerCase struct {
 	ctx       context.Context //nolint:containedctx // of one spec
 	ledger    *ledger.Ledger
@@ -58,7 +58,7 @@ func newLedgerCase(ctx context.Context, contentType string) *ledgerCase {
 	return c
 }
 
-// newest returns the last write, of which there must be n by now.
+// newest returns the last of the n writes so far.
 func (c *ledgerCase) newest(n int) ledger.Write {
 	GinkgoHelper()
 	writes := c.ledger.Writes()
@@ -66,7 +66,7 @@ func (c *ledgerCase) newest(n int) ledger.Write {
 	return writes[n-1]
 }
 
-// shows compares the last write with the object that the caller was given.
+// shows compares the last write with the object that the caller received.
 func (c *ledgerCase) shows(n int, effect ledger.Effect, obj metav1.Object) {
 	GinkgoHelper()
 	w := c.newest(n)
@@ -143,7 +143,7 @@ var _ = Describe("The ledger", func() {
 				Expect(err).To(MatchError(ContainSubstring("not found")))
 			})
 
-			It("sees the same by update, which names the version", func(ctx SpecContext) {
+			It("records the same for an update, which has a version", func(ctx SpecContext) {
 				c := newLedgerCase(ctx, contentType)
 				maps := c.clientset.CoreV1().ConfigMaps(c.namespace)
 				held, err := maps.Create(c.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.test/a"}}}, metav1.CreateOptions{})
@@ -157,7 +157,7 @@ var _ = Describe("The ledger", func() {
 				c.shows(3, ledger.Gone, last)
 			})
 
-			It("tells propagation policies apart", func(ctx SpecContext) {
+			It("distinguishes propagation policies", func(ctx SpecContext) {
 				c := newLedgerCase(ctx, contentType)
 				maps := c.clientset.CoreV1().ConfigMaps(c.namespace)
 				for i, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan, metav1.DeletePropagationBackground} {
@@ -246,7 +246,7 @@ var _ = Describe("The ledger", func() {
 				Expect(w.Resource).To(Equal("deployments"))
 			})
 
-			It("lists what a deletecollection was about", func(ctx SpecContext) {
+			It("lists the scope of a deletecollection", func(ctx SpecContext) {
 				c := newLedgerCase(ctx, contentType)
 				maps := c.clientset.CoreV1().ConfigMaps(c.namespace)
 				uids := map[string]types.UID{}
@@ -271,7 +271,7 @@ var _ = Describe("The ledger", func() {
 				}
 			})
 
-			It("knows that a namespace is not gone at once", func(ctx SpecContext) {
+			It("knows that a deleted namespace is not gone immediately", func(ctx SpecContext) {
 				c := newLedgerCase(ctx, contentType)
 				name := c.namespace + "-2"
 				n, err := c.clientset.CoreV1().Namespaces().Create(c.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -282,7 +282,7 @@ var _ = Describe("The ledger", func() {
 				Expect([]any{w.Effect, w.UID, w.Namespace}).To(Equal([]any{ledger.Deleting, n.UID, ""}), "%+v", w)
 			})
 
-			It("takes no note of what is not stored", func(ctx SpecContext) {
+			It("ignores requests that store nothing", func(ctx SpecContext) {
 				c := newLedgerCase(ctx, contentType)
 				_, err := c.clientset.CoreV1().ServiceAccounts(c.namespace).Create(c.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{})
 				Expect(err).NotTo(HaveOccurred())

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// outageClient creates, changes and deletes lamps, one after the other, and now and then spoils what the operator has made. It tries
-// each request until it is done, so that it knows what there is in the end.
+// outageClient creates, changes and deletes lamps, one after the other, and occasionally damages
+// the operator's objects. It retries each request until it succeeds, so it knows the final state.
 type outageClient struct {
 	dynamic   dynamic.Interface
 	namespace string
@@ -31,7 +31,7 @@ type outageClient struct {
 	next   int
 }
 
-// churn does one thing after the other until over is closed, and ends what it has begun.
+// churn does one operation after the other until over is closed, and finishes what it has begun.
 func (c *outageClient) churn(ctx context.Context, over <-chan struct{}) {
 	names := make([]string, 0, len(c.wanted))
 	for name := range c.wanted {
@@ -65,7 +65,7 @@ func (c *outageClient) lamps() dynamic.ResourceInterface {
 	return c.dynamic.Resource(lamps).Namespace(c.namespace)
 }
 
-// create makes a lamp, unless the churn is over before the last one of that name is gone.
+// create creates a lamp, unless over is closed before the previous one of that name is gone.
 func (c *outageClient) create(ctx context.Context, name string, watts int, over <-chan struct{}) {
 	c.wanted[name] = watts
 	lamp := &unstructured.Unstructured{Object: map[string]any{
@@ -101,7 +101,8 @@ func (c *outageClient) change(ctx context.Context, name string, watts int) {
 	c.wanted[name] = watts
 }
 
-// delete names the version: an API server that reads an object without finalizers deletes it, also when one is added meanwhile.
+// delete has a version precondition: otherwise an API server that reads an object without
+// finalizers deletes it even if one is added meanwhile.
 func (c *outageClient) delete(ctx context.Context, name string) {
 	c.until(ctx, name, "delete", func() (bool, error) {
 		is, err := c.lamps().Get(ctx, name, metav1.GetOptions{})
@@ -117,7 +118,7 @@ func (c *outageClient) delete(ctx context.Context, name string) {
 	c.wanted[name] = 0
 }
 
-// spoil changes or deletes a lamp's ConfigMap, if there is one.
+// spoil changes or deletes a lamp's ConfigMap, if it exists.
 func (c *outageClient) spoil(ctx context.Context, name string, remove bool) {
 	maps := c.dynamic.Resource(configMaps).Namespace(c.namespace)
 	c.until(ctx, name, fmt.Sprintf("spoil the map, remove=%t", remove), func() (done bool, err error) {
@@ -130,7 +131,7 @@ func (c *outageClient) spoil(ctx context.Context, name string, remove bool) {
 	})
 }
 
-// until makes a request until it is done.
+// until retries a request until it succeeds.
 func (c *outageClient) until(ctx context.Context, name, what string, do func() (done bool, err error)) {
 	for ctx.Err() == nil {
 		done, err := do()
@@ -144,7 +145,7 @@ func (c *outageClient) until(ctx context.Context, name, what string, do func() (
 	}
 }
 
-// logCounter counts the lines of a log, and keeps none.
+// logCounter counts the lines of a log and discards them.
 type logCounter struct{ *logCounts }
 
 type logCounts struct {
@@ -179,7 +180,7 @@ func (l *logCounts) begins() {
 	l.outage = append(l.outage, map[string]int{})
 }
 
-// worst returns the most lines of one outage, and of what they were.
+// worst returns the most lines in one outage, and the most frequent ones.
 func (l *logCounts) worst() (most int, of map[string]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,7 +196,7 @@ func (l *logCounts) worst() (most int, of map[string]int) {
 	return most, of
 }
 
-// judge compares everything with what is wanted.
+// judge compares all objects with the wanted state.
 func (l *lane) judge(ctx context.Context) (all []difference, err error) {
 	state := map[schema.GroupVersionResource][]unstructured.Unstructured{}
 	for r, namespace := range l.resources() {
@@ -234,7 +235,7 @@ func (l *lane) judge(ctx context.Context) (all []difference, err error) {
 	return all, nil
 }
 
-// difference is what is wrong with a lamp, or with what belongs to it.
+// difference is a problem of a lamp or its objects.
 type difference struct {
 	lamp, what string
 	lasting    bool // it cannot come right any more

@@ -22,7 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 )
 
-// history is what happened in one run: to each lamp, and to the API server.
+// history records what happened in one run, to each lamp and to the API server.
 type history struct {
 	began time.Time
 
@@ -35,7 +35,7 @@ type happened struct {
 	what string
 }
 
-// everybody is the name under which the history keeps what concerns all lamps.
+// The history keeps events that concern all lamps under this name.
 const everybody = ""
 
 func newHistory() *history { return &history{began: time.Now(), events: map[string][]happened{}} }
@@ -46,7 +46,7 @@ func (h *history) add(name string, at time.Time, what []string) {
 	h.events[name] = append(h.events[name], happened{at, terse(strings.Join(what, "; "))})
 }
 
-// terse shortens what errors of requests repeat.
+// terse shortens repeated parts of request errors.
 func terse(text string) string {
 	text = addresses.ReplaceAllString(text, "")
 	return strings.NewReplacer("\n", " | ", "nobody can tell whether", "unclear whether", ".scenario.setpoint.dev", "").Replace(text)
@@ -84,7 +84,7 @@ func (l *lane) lastLamp() (name string) {
 	return name
 }
 
-// did records a write of the operator and how it went.
+// did records a write of the operator and its result.
 func (o *outageOperator) did(t *trace, resource, verb string, obj metav1.Object, err error) {
 	if err != nil {
 		t.note("%s %s: %v", verb, resource, err)
@@ -101,7 +101,7 @@ func (o *outageOperator) did(t *trace, resource, verb string, obj metav1.Object,
 	})
 }
 
-// lostAnswer reports whether a request may have been made although its answer did not come.
+// lostAnswer reports whether a request may have been executed although its answer was lost.
 func lostAnswer(err error) (string, bool) {
 	var status apierrors.APIStatus
 	var transport *url.Error
@@ -123,7 +123,8 @@ func (o *outageOperator) remember(key types.NamespacedName, w ownWrite) {
 	o.wrote[key][w.resource] = w
 }
 
-// compareWithWrites counts the Reconciles that start although a cache does not show what their key has written before.
+// compareWithWrites counts the Reconciles that start before a cache shows their key's previous
+// writes.
 func (o *outageOperator) compareWithWrites(ctx context.Context, t *trace) {
 	o.mu.Lock()
 	writes := o.wrote[t.key]
@@ -173,7 +174,7 @@ func unseen[T cache.Object](ctx context.Context, h *cache.Handle[T], w ownWrite)
 	return ""
 }
 
-// shownLater excuses an object that another client has deleted since: the store is past it then.
+// shownLater accepts an object that another client has deleted since: the store is past it then.
 func shownLater[T cache.Object](h *cache.Handle[T], w ownWrite) string {
 	if number(h.State().ResourceVersion) > number(w.version) {
 		return ""

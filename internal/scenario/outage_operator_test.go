@@ -28,7 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// Labels, annotations and finalizers of the operator of the outage harness.
+// Labels, annotations and finalizers of the outage harness's operator.
 const (
 	ofLamp     = "scenario.setpoint.dev/lamp"     // label: the name of the lamp
 	ofUID      = "scenario.setpoint.dev/lamp-uid" // label: its UID
@@ -37,9 +37,10 @@ const (
 	wattsOfMap = "watts"
 )
 
-// outageOperator keeps for each Lamp a Secret that it owns and whose name the API server chooses, a ConfigMap that it owns and that
-// repeats the lamp's watts, and a ServiceAccount in another namespace, which no owner reference can cover: the lamp's finalizer is
-// for that. It decides by what its caches show, as operators do, and never looks twice.
+// outageOperator keeps for each Lamp an owned Secret, named by the API server, and an owned
+// ConfigMap with the lamp's watts. It also keeps a ServiceAccount in another namespace, which no
+// owner reference can cover; the lamp's finalizer does that. Like other operators it decides by its
+// caches, and never checks twice.
 type outageOperator struct {
 	namespace, outside string
 	heeds              bool // it returns what Stale says
@@ -58,7 +59,7 @@ type outageOperator struct {
 	wrote map[types.NamespacedName]map[string]ownWrite
 }
 
-// ownWrite is the last write of a key that made, changed or deleted an object.
+// ownWrite is a key's last write that created, changed or deleted an object.
 type ownWrite struct {
 	resource  string
 	name      types.NamespacedName
@@ -137,7 +138,7 @@ func (o *outageOperator) Reconcile(ctx context.Context, key types.NamespacedName
 	return controller.Result{}, err
 }
 
-// keep makes what a lamp lacks.
+// keep creates a lamp's missing objects.
 func (o *outageOperator) keep(ctx context.Context, t *trace, lamp *Lamp) error {
 	all := client.For[*Lamp](o.manager.Client())
 	with, err := all.EnsureFinalizer(ctx, lamp, switchOff)
@@ -194,7 +195,7 @@ func (o *outageOperator) keepSecret(ctx context.Context, t *trace, lamp *Lamp) e
 	return err
 }
 
-// keepMap writes in a way that depends on the lamp's name: by apply, by update, by patch.
+// keepMap writes by apply, update or patch, depending on the lamp's name.
 func (o *outageOperator) keepMap(ctx context.Context, t *trace, lamp *Lamp) error {
 	all := client.For[*corev1.ConfigMap](o.manager.Client())
 	want := strconv.Itoa(lamp.Watts)
@@ -243,7 +244,7 @@ func (o *outageOperator) keepMap(ctx context.Context, t *trace, lamp *Lamp) erro
 	}
 }
 
-// end removes what was made for a lamp, and then the finalizer.
+// end removes a lamp's objects, and then the finalizer.
 func (o *outageOperator) end(ctx context.Context, t *trace, lamp *Lamp) error {
 	if !slices.Contains(lamp.Finalizers, switchOff) {
 		return nil
@@ -304,7 +305,7 @@ func namesOf[T metav1.Object](all []T) []string {
 
 func short(uid types.UID) string { return string(uid[:min(8, len(uid))]) }
 
-// trace is what one Reconcile sees and does.
+// trace records what one Reconcile reads and does.
 type trace struct {
 	history *history
 	key     types.NamespacedName

@@ -28,7 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// These environment variables set what the harness does. See setting for the defaults.
+// These environment variables configure the harness. See setting for the defaults.
 const (
 	outageRuns  = "SETPOINT_OUTAGE_RUNS"  // runs of each variant
 	outageLanes = "SETPOINT_OUTAGE_LANES" // runs of each variant at once: they have the API server, and its ends, in common
@@ -37,7 +37,7 @@ const (
 	outageSeed  = "SETPOINT_OUTAGE_SEED"  // of the first batch; each batch has the next one
 )
 
-// setting returns a number from the environment: short in the ordinary suite, full with SETPOINT_FULL=1.
+// setting returns a number from the environment, else short, or full with SETPOINT_FULL=1.
 func setting(variable string, short, full int) int {
 	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
 		return n
@@ -67,7 +67,7 @@ var _ = It("An operator leaves no object too many, wrong or missing when the API
 	Expect(all.violations).To(BeEmpty())
 }, NodeTimeout(4*time.Hour))
 
-// batch is some runs that have the API server in common.
+// batch is a set of runs that share the API server.
 type batch struct {
 	seed    uint64
 	random  *rand.Rand
@@ -138,7 +138,8 @@ func (b *batch) newLane(ctx context.Context, name string, heeds bool) *lane {
 	return l
 }
 
-// run has clients at work while the API server is killed and started again, and compares what there is afterwards.
+// run lets clients work while the API server is killed and restarted, and compares the objects
+// afterwards.
 func (b *batch) run(ctx context.Context, kills int) {
 	GinkgoHelper()
 	for _, l := range b.lanes {
@@ -193,7 +194,7 @@ func (b *batch) run(ctx context.Context, kills int) {
 	all.Wait()
 }
 
-// finish waits until the operator is idle, compares, stops it and removes what there is.
+// finish waits until the operator is idle, compares, stops it and removes all objects.
 func (l *lane) finish(ctx context.Context, back time.Time) {
 	over := time.Now()
 	patient, cancel := context.WithTimeout(ctx, time.Minute)
@@ -237,10 +238,10 @@ func (l *lane) finish(ctx context.Context, back time.Time) {
 	l.clear(ctx)
 }
 
-// slow is how long a recovery may take before the harness shows why.
+// slow is the recovery time after which the harness reports the reason.
 const slow = 5 * time.Second
 
-// inBackoff excuses what is not right yet because its key waits in backoff, which Idle does not wait for.
+// inBackoff accepts differences whose key waits in backoff, because Idle does not wait for it.
 func (l *lane) inBackoff(d difference) bool {
 	state, _ := l.look(d.lamp)
 	return !d.lasting && state.State == workqueue.Waiting
@@ -250,7 +251,7 @@ func (l *lane) look(lamp string) (workqueue.KeyState[types.NamespacedName], bool
 	return l.operator.control.Queue().Look(types.NamespacedName{Namespace: l.operator.namespace, Name: lamp})
 }
 
-// tell makes violations of differences, each once, with the history of the lamp.
+// tell turns differences into violations, each once, with the history of the lamp.
 func (l *lane) tell(wrong []difference) {
 	lamps, told := map[string]bool{}, map[string]bool{}
 	for _, d := range wrong {
@@ -268,7 +269,7 @@ func (l *lane) tell(wrong []difference) {
 	}
 }
 
-// resources returns what the operator has, and where.
+// resources returns the operator's resources and their namespaces.
 func (l *lane) resources() map[schema.GroupVersionResource]string {
 	o := l.operator
 	return map[schema.GroupVersionResource]string{
@@ -277,7 +278,7 @@ func (l *lane) resources() map[schema.GroupVersionResource]string {
 	}
 }
 
-// clear removes what the run has left behind, for the runs to come.
+// clear removes what the run has left, for the following runs.
 func (l *lane) clear(ctx context.Context) {
 	for name := range l.names() {
 		_, _ = l.dynamic.Resource(lamps).Namespace(l.operator.namespace).Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
@@ -297,7 +298,7 @@ func (l *lane) names() map[string]int {
 	return all
 }
 
-// judgeLamp compares a lamp with what its client wants, and with what it has.
+// judgeLamp compares a lamp with what its client wants, and with its objects.
 func (l *lane) judgeLamp(name string, watts int, lamp *unstructured.Unstructured, maps []unstructured.Unstructured, had map[string]int) (all []difference) {
 	wrong := func(format string, args ...any) {
 		all = append(all, difference{name, name + ": " + fmt.Sprintf(format, args...), false})
@@ -337,7 +338,7 @@ func (l *lane) judgeLamp(name string, watts int, lamp *unstructured.Unstructured
 	return all
 }
 
-// outageReport sums runs up.
+// outageReport summarizes runs.
 type outageReport struct {
 	longest    time.Duration
 	runs       map[bool]*outageSum

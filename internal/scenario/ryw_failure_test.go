@@ -23,11 +23,11 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 )
 
-// rywRounds is the environment variable with the number of rounds of each scenario in this file. One round in twenty has the figures
-// that were reported; the others are faster.
+// rywRounds is the environment variable with the number of rounds of each scenario in this file.
+// One round in twenty has the reported timing; the others are faster.
 const rywRounds = "SETPOINT_RYW_ROUNDS"
 
-// pace is how long things take in one round.
+// pace is the timing of one round.
 type pace struct{ outage, late, touch time.Duration }
 
 var (
@@ -35,7 +35,7 @@ var (
 	quick   = pace{outage: 600 * time.Millisecond, late: 400 * time.Millisecond, touch: 20 * time.Millisecond}
 )
 
-// rounds plays a scenario again and again, a few at once, and reports what was wrong.
+// rounds plays a scenario repeatedly, several concurrently, and reports the failures.
 func rounds(ctx context.Context, play func(ctx context.Context, p pace, n int) error) {
 	GinkgoHelper()
 	const atOnce = 4
@@ -82,17 +82,17 @@ var _ = Describe("Read your writes while an informer fails", func() {
 		rounds(ctx, parked)
 	}, NodeTimeout(20*time.Minute))
 
-	It("what returned Stale in an outage is done when Idle returns nil", func(ctx SpecContext) {
+	It("keys that returned Stale in an outage are done when Idle returns nil", func(ctx SpecContext) {
 		rounds(ctx, idleAfterOutage)
 	}, NodeTimeout(30*time.Minute))
 
-	It("a controller that takes the place of a removed one of its name waits for what that has written", func(ctx SpecContext) {
+	It("a controller that replaces a removed one of the same name waits for the removed one's writes", func(ctx SpecContext) {
 		rounds(ctx, replaced)
 	}, NodeTimeout(20*time.Minute))
 })
 
-// forgetful has the watch of Secrets break before it shows the Secret that was created. It is refused for some time; when it is open
-// again its first event is late. Meanwhile the key is due again and again.
+// forgetful breaks the watch of Secrets before it shows the created Secret. Watches are refused for
+// some time, and the first event of the next one is late. Meanwhile the key is due repeatedly.
 func forgetful(ctx context.Context, p pace, heeds bool) (err error) {
 	m, err := newMaker(ctx, "maker", heeds)
 	if err != nil {
@@ -132,7 +132,7 @@ func forgetful(ctx context.Context, p pace, heeds bool) (err error) {
 	return m.oneEach(ctx)
 }
 
-// parked has many keys find an informer failing.
+// parked lets many keys find an informer failing.
 func parked(ctx context.Context, p pace, _ int) (err error) {
 	m, err := newMaker(ctx, "maker", true)
 	if err != nil {
@@ -186,8 +186,9 @@ func parked(ctx context.Context, p pace, _ int) (err error) {
 	return m.oneEach(ctx)
 }
 
-// idleAfterOutage has a key return Stale for so long that a backoff would be one that Idle does not wait for: it returned nil then,
-// and what the key was to make was missing, or wrong, for a minute and more.
+// idleAfterOutage lets a key return Stale for so long that a backoff would exceed what Idle waits
+// for. Idle once returned nil then, while the key's object was missing, or wrong, for a minute and
+// more.
 func idleAfterOutage(ctx context.Context, _ pace, _ int) (err error) {
 	m, err := newMaker(ctx, "maker", true)
 	if err != nil {
@@ -216,7 +217,8 @@ func idleAfterOutage(ctx context.Context, _ pace, _ int) (err error) {
 	return m.oneEach(ctx)
 }
 
-// replaced removes the controller that has created a Secret, and adds another one of its name, before the Secret is shown.
+// replaced removes the controller that has created a Secret, and adds another of the same name
+// before the Secret is shown.
 func replaced(ctx context.Context, p pace, _ int) (err error) {
 	m, err := newMaker(ctx, "maker", false)
 	if err != nil {
@@ -282,7 +284,7 @@ func receive(ctx context.Context, c <-chan struct{}) error {
 	}
 }
 
-// oneEach compares: there is exactly one Secret for each parent.
+// oneEach checks that each parent has exactly one Secret.
 func (m *maker) oneEach(ctx context.Context) error {
 	parents, err := m.direct.CoreV1().ConfigMaps(m.namespace).List(ctx, metav1.ListOptions{LabelSelector: isParent})
 	if err != nil {

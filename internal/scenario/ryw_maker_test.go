@@ -31,11 +31,11 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// isParent is the label of the ConfigMaps that a maker looks at.
+// isParent is the label of a maker's ConfigMaps.
 const isParent = "scenario.setpoint.dev/parent"
 
-// maker is an operator that creates a Secret, named by the API server, for each parent for which its cache shows none. A proxy of its
-// own is between it and the API server.
+// maker is an operator behind its own proxy. For each parent without a Secret in its cache, it
+// creates one, named by the API server.
 type maker struct {
 	name      string
 	heeds     bool // it returns what Stale says
@@ -87,7 +87,7 @@ func newMaker(ctx context.Context, name string, heeds bool) (*maker, error) {
 	return m, nil
 }
 
-// controller makes one: of the same name each time.
+// controller returns a new controller, of the same name each time.
 func (m *maker) controller() *controller.Controller[types.NamespacedName] {
 	q := workqueue.Options[types.NamespacedName]{Hooks: &hook.Queue{Settled: func(e hook.QueueSettled) {
 		if e.Outcome == hook.QueueRetry {
@@ -131,7 +131,7 @@ func (m *maker) touch(ctx context.Context, name string) error {
 	return err
 }
 
-// quiet gives keys that are due the time to be reconciled.
+// quiet gives due keys the time to be reconciled.
 func (m *maker) quiet(ctx context.Context) error {
 	lapse(ctx, 20*time.Millisecond)
 	return context.Cause(ctx)

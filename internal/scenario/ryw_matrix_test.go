@@ -66,7 +66,7 @@ func ownWritesEntries() []TableEntry {
 	return all
 }
 
-// onMaps is a write to ConfigMaps, of which "a" is there, and all are read.
+// onMaps is a write to ConfigMaps. "a" exists, and all are read.
 func onMaps(write func(ctx context.Context, w *ownWrites, a *corev1.ConfigMap) error) prepare {
 	return func(w *ownWrites) plan {
 		a := w.there(w.configMap("a"))
@@ -74,7 +74,8 @@ func onMaps(write func(ctx context.Context, w *ownWrites, a *corev1.ConfigMap) e
 	}
 }
 
-// oneByOne has the events of several writes come one by one: between them, a cache shows some of the writes.
+// oneByOne delivers the events of several writes one by one: between them, a cache shows some of
+// the writes.
 func oneByOne(p prepare) prepare {
 	return func(w *ownWrites) plan {
 		planned := p(w)
@@ -173,7 +174,7 @@ func clientEntries(add func(string, expectation, prepare)) {
 	}))
 }
 
-// deleteEntries are objects that go.
+// deleteEntries are deletions.
 func deleteEntries(add func(string, expectation, prepare)) {
 	const finalizer = "example.test/a"
 	none := []byte(`{"metadata":{"finalizers":null}}`)
@@ -235,7 +236,7 @@ func deleteEntries(add func(string, expectation, prepare)) {
 			maps.DeleteFunc(states, func(_, state string) bool { return !strings.HasPrefix(state, string(a.UID)) })
 			return states, err
 		}
-		v.live = func(context.Context) (map[string]string, error) { return nil, nil } // whose the other one is nobody waits for
+		v.live = func(context.Context) (map[string]string, error) { return nil, nil } // no key waits for the other one
 		return plan{views: []view{v}, write: func(ctx context.Context) error {
 			return errors.Join(remove(ctx, w, a), ignore(w.direct.CoreV1().ConfigMaps(w.namespace).Create(ctx, w.configMap("a"), metav1.CreateOptions{})))
 		}}
@@ -259,7 +260,7 @@ func deleteEntries(add func(string, expectation, prepare)) {
 	}))
 }
 
-// scopeEntries are what is declared.
+// scopeEntries are scopes of declared reads.
 func scopeEntries(add func(string, expectation, prepare)) {
 	create := func(w *ownWrites, namespace string) func(ctx context.Context) error {
 		return func(ctx context.Context) error {
@@ -390,14 +391,14 @@ func scopeEntries(add func(string, expectation, prepare)) {
 	})
 }
 
-// selectorEntries are scopes of which a write may be outside. Nobody waits for what no event will come of: not at all, rather than
-// until a bookmark comes.
+// selectorEntries are scopes that may exclude a write. A key does not wait for a write that causes
+// no event, not even until a bookmark.
 func selectorEntries(add func(string, expectation, prepare)) {
 	in := metav1.ListOptions{LabelSelector: "in=yes"}
 	labelled := func(w *ownWrites) view {
 		return viewOf(w, cache.ForScope[*corev1.ConfigMap](w.cache, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"in": "yes"})}), configMaps, in)
 	}
-	// selected returns one in which "in" is selected and "out" is not.
+	// selected returns a scope that selects "in" and not "out".
 	selected := func(write func(ctx context.Context, w *ownWrites, in, out *corev1.ConfigMap) error) prepare {
 		return func(w *ownWrites) plan {
 			in, out := w.there(w.configMap("in", "in")), w.there(w.configMap("out"))
@@ -483,7 +484,7 @@ func selectorEntries(add func(string, expectation, prepare)) {
 	add("a field selector, create of another type", atOnce, create("in", "example.test/other"))
 }
 
-// subresourceEntries are writes whose answers are about something else, or about nothing.
+// subresourceEntries are writes whose answers contain another object, or none.
 func subresourceEntries(add func(string, expectation, prepare)) {
 	onSelected := func(selector labels.Selector, o metav1.ListOptions, write func(ctx context.Context, w *ownWrites, d *appsv1.Deployment) error) prepare {
 		return func(w *ownWrites) plan {

@@ -28,8 +28,9 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// storm is many keys, each with a ConfigMap that counts the cycles of a Secret: created, updated, deleted. Each Reconcile does what
-// comes next, as its caches have it, and makes its key due again at once.
+// storm has many keys, each with a ConfigMap that counts the cycles of a Secret: created, updated,
+// deleted. Each Reconcile does the next step according to its caches, and makes its key due again
+// immediately.
 type storm struct {
 	*world
 
@@ -46,7 +47,7 @@ type storm struct {
 	odd  []string // what was read that is older
 }
 
-// lastWrites is what a key has written last. Only its own Reconciles look at it.
+// lastWrites are the last writes of a key. Only its own Reconciles access them.
 type lastWrites struct {
 	cycle  int
 	secret metav1.Object // nil: none
@@ -144,7 +145,7 @@ func (s *storm) complain(format string, args ...any) {
 	s.odd = append(s.odd, fmt.Sprintf(format, args...))
 }
 
-// check compares what was read with what was written last.
+// check compares what was read with the last writes.
 func (s *storm) check(key types.NamespacedName, what string, last *lastWrites, read metav1.Object, err error) {
 	number := func(o metav1.Object) int {
 		n, _ := strconv.Atoi(o.GetResourceVersion())

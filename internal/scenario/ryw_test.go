@@ -36,8 +36,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// ownWrites is a world with a controller one of whose keys writes in its first Reconcile and looks in its second one, for which it
-// is due at once.
+// ownWrites is a world with a controller. One of its keys writes in its first Reconcile, is due
+// again immediately, and reads in its second.
 type ownWrites struct {
 	*world
 
@@ -78,7 +78,7 @@ func newOwnWrites(ctx context.Context) *ownWrites {
 	return w
 }
 
-// controller makes it.
+// controller returns the controller.
 func (w *ownWrites) controller(o controller.Options, q workqueue.Options[types.NamespacedName]) *controller.Controller[types.NamespacedName] {
 	o.Logger = slog.New(slog.DiscardHandler) // what fails here is meant to
 	o.Hooks = &hook.Controller{Awaited: func(a hook.Awaited) { w.awaited <- a }}
@@ -109,7 +109,8 @@ func (w *ownWrites) reconcile(ctx context.Context, key types.NamespacedName) (co
 	return controller.Result{}, err
 }
 
-// view is what a handle shows of the world's namespace, or of cluster-scoped objects named like it, and what the API server does.
+// view is what a handle shows of the world's namespace, or of cluster-scoped objects named like it,
+// and what the API server has.
 type view struct {
 	handle       controller.Readable
 	cached, live func(ctx context.Context) (map[string]string, error)
@@ -127,7 +128,7 @@ func (v view) compare(ctx context.Context) error {
 	return err
 }
 
-// viewOf compares a handle with a list, which has to select as the handle does.
+// viewOf compares a handle with a list, whose selectors must equal the handle's.
 func viewOf[T cache.Object](w *ownWrites, h *cache.Handle[T], r schema.GroupVersionResource, o metav1.ListOptions) view {
 	return view{
 		handle: h,
@@ -155,7 +156,7 @@ func viewOf[T cache.Object](w *ownWrites, h *cache.Handle[T], r schema.GroupVers
 	}
 }
 
-// states says which of the objects that are this world's are at which version.
+// states returns the versions of this world's objects.
 func (w *ownWrites) states(objects []metav1.Object) map[string]string {
 	states := map[string]string{}
 	for _, obj := range objects {
@@ -172,8 +173,8 @@ func (w *ownWrites) states(objects []metav1.Object) map[string]string {
 // plan is what one spec of the matrix does.
 type plan struct {
 	views    []view                                // what is declared, and has to show the write
-	reads    []controller.Readable                 // what is declared besides
-	watches  []source.Source[types.NamespacedName] // what is watched besides
+	reads    []controller.Readable                 // other declared reads
+	watches  []source.Source[types.NamespacedName] // other watches
 	synced   <-chan struct{}                       // closed when watches may freeze; nil: when the key's controller has synced
 	freeze   fault.Match                           // which watches show nothing when it writes; default: all
 	oneByOne bool                                  // instead, they show each event some time after it happened, and writes are slow
@@ -181,7 +182,7 @@ type plan struct {
 	recover  func() // called when the key is parked
 }
 
-// expectation is what is to happen when a key is due again that has just written.
+// expectation is the expected result for a key that is due again just after its write.
 type expectation int
 
 const (
@@ -190,7 +191,7 @@ const (
 	inDoubt                    // it cannot be known whether all is shown: the Reconcile starts, and Stale says so
 )
 
-// run writes while the watches show nothing, and looks whether the next Reconcile waits.
+// run writes while the watches show nothing, and checks whether the next Reconcile waits.
 func (w *ownWrites) run(ctx context.Context, p plan, want expectation) {
 	GinkgoHelper()
 	c := w.controller(controller.Options{}, workqueue.Options[types.NamespacedName]{})
@@ -205,7 +206,7 @@ func (w *ownWrites) run(ctx context.Context, p plan, want expectation) {
 	}
 	var frozen *fault.Fault
 	w.steps = append(w.steps, func(ctx context.Context) error {
-		c.Queue().Add(w.key) // as somebody else's change may at any time
+		c.Queue().Add(w.key) // as another client's change may at any time
 		return p.write(ctx)
 	}, func(ctx context.Context) error {
 		all := []error{controller.Stale(ctx)}
@@ -283,13 +284,13 @@ func (w *ownWrites) eventually(ctx context.Context, c <-chan struct{}) {
 	}
 }
 
-// state is what the queue knows of the key.
+// state returns the state of the key in the queue.
 func (w *ownWrites) state(c *controller.Controller[types.NamespacedName]) string {
 	s, _ := c.Queue().Look(w.key)
 	return fmt.Sprintf("%+v", s)
 }
 
-// configMap is one in the world's namespace.
+// configMap returns a ConfigMap in the world's namespace.
 func (w *ownWrites) configMap(name string, labels ...string) *corev1.ConfigMap {
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
 	for _, l := range labels {
@@ -306,7 +307,7 @@ func (w *ownWrites) there(m *corev1.ConfigMap) *corev1.ConfigMap {
 	return m
 }
 
-// deployment creates one.
+// deployment creates a Deployment.
 func (w *ownWrites) deployment(name string) *appsv1.Deployment {
 	GinkgoHelper()
 	match := map[string]string{"a": "b"}
@@ -353,7 +354,7 @@ var _ = Describe("A key that has written (C6)", func() {
 		w.run(ctx, p, waits)
 	}, NodeTimeout(patience))
 
-	It("starts when the bound is over, and says what is missing", func(ctx SpecContext) {
+	It("starts after the limit, and reports what is missing", func(ctx SpecContext) {
 		w := newOwnWrites(ctx)
 		maps := w.maps()
 		c := w.controller(controller.Options{ReadYourWrites: 300 * time.Millisecond}, workqueue.Options[types.NamespacedName]{})
@@ -379,7 +380,7 @@ var _ = Describe("A key that has written (C6)", func() {
 		frozen.Remove()
 	}, NodeTimeout(patience))
 
-	// ends has a key wait for what never comes, and then end makes that futile.
+	// ends lets a key wait for an event that never comes, and then makes the wait pointless.
 	ends := func(ctx SpecContext, prepare func(w *ownWrites) (c *controller.Controller[types.NamespacedName], write func(ctx context.Context) error, end func())) hook.Awaited {
 		GinkgoHelper()
 		w := newOwnWrites(ctx)
@@ -460,7 +461,8 @@ var _ = Describe("A key that has written (C6)", func() {
 })
 
 var _ = Describe("A key that has written and failed (C7)", func() {
-	// failing has a key fail after it has written its status, and somebody else change the object later.
+	// failing lets a key fail after it has written its status, and another client change the object
+	// later.
 	failing := func(ctx SpecContext, early bool) {
 		w := newOwnWrites(ctx)
 		d := w.deployment("key")
@@ -490,7 +492,7 @@ var _ = Describe("A key that has written and failed (C7)", func() {
 		if frozen != nil {
 			frozen.Remove()
 		}
-		w.deployment("other") // its event comes after that of the status
+		w.deployment("other") // its event comes after the status event
 		Expect(<-w.other).To(Equal("other"))
 		s, known := c.Queue().Look(w.key)
 		Expect(known).To(BeTrue())

@@ -34,10 +34,10 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// stopsWithin is how long a stop may take here that should take no time: far less than the grace time.
+// stopsWithin bounds stops that should be immediate. It is far less than the grace time.
 const stopsWithin = 10 * time.Second
 
-// stoppable is a manager with a controller that writes, in a namespace of its own.
+// stoppable is a manager with a controller that writes, in its own namespace.
 func stoppable(cfg *rest.Config, namespace string, elected bool) *manager.Manager {
 	o := manager.Options{Name: "stoppable", Grace: time.Minute, Logger: slog.New(slog.DiscardHandler)}
 	if elected {
@@ -55,7 +55,7 @@ func stoppable(cfg *rest.Config, namespace string, elected bool) *manager.Manage
 	return m
 }
 
-// stopped runs a manager for a while, and wants it to stop at once and without an error.
+// stopped runs a manager for a while, and expects it to stop immediately and without an error.
 func stopped(ctx context.Context, m *manager.Manager, after time.Duration, late func()) {
 	GinkgoHelper()
 	run, stop := context.WithCancel(ctx)
@@ -72,14 +72,14 @@ func stopped(ctx context.Context, m *manager.Manager, after time.Duration, late 
 	AddReportEntry(fmt.Sprintf("stopped after %s", time.Since(began).Round(time.Millisecond)))
 }
 
-// processor says how much time of processors this process has used.
+// processor returns the processor time of this process.
 func processor() time.Duration {
 	var u syscall.Rusage
 	Expect(syscall.Getrusage(syscall.RUSAGE_SELF, &u)).To(Succeed())
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// silent is an address that takes connections and says nothing.
+// silent is an address that accepts connections and sends nothing.
 func silent(ctx context.Context) string {
 	GinkgoHelper()
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")

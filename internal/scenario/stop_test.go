@@ -23,7 +23,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// stopping is a world with a controller that creates a ConfigMap, then a Secret, and can be held anywhere.
+// stopping is a world with a controller that creates a ConfigMap, then a Secret, and can be held at
+// any point.
 type stopping struct {
 	*world
 
@@ -99,7 +100,8 @@ func (s *stopping) made(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// stopPoints are the points of a running Reconcile. Those within a request have a rule that holds it there.
+// stopPoints are the points of a running Reconcile. Points within a request have a rule that holds
+// it.
 var stopPoints = []struct {
 	name string
 	rule fault.Rule
@@ -118,7 +120,7 @@ var errTermOver = errors.New("the term is over")
 // C8
 var _ = Describe("A stop", func() {
 	for _, point := range stopPoints {
-		// running has a Reconcile arrive at the point. release lets it go on.
+		// running starts a Reconcile and waits until it is at the point. release lets it continue.
 		running := func(ctx context.Context, o controller.Options) (s *stopping, arrived func(), release func()) {
 			s = newStopping(ctx, point.name, o)
 			if !point.rule.Hold && !point.rule.Freeze {

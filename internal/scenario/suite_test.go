@@ -96,7 +96,7 @@ func newScheme() *runtime.Scheme {
 	return s
 }
 
-// world is a program with controllers, behind a proxy, and a direct line to the API server.
+// world is a program with controllers behind a proxy, and a direct client of the API server.
 type world struct {
 	ctx       context.Context //nolint:containedctx // of one spec
 	proxy     *fault.Proxy
@@ -109,7 +109,7 @@ type world struct {
 	stop      context.CancelFunc
 }
 
-// newWorld makes one whose controllers are who cfg says.
+// newWorld returns a world whose controllers have the credentials of cfg.
 func newWorld(ctx context.Context, cfg *rest.Config) *world {
 	w := &world{}
 	var err error
@@ -149,7 +149,7 @@ func (w *world) start(controllers ...*controller.Controller[types.NamespacedName
 	}
 }
 
-// mirror is a reconciler that takes down the version of each object that it sees.
+// mirror is a reconciler that records the version of each object that it sees.
 type mirror[T cache.Object] struct {
 	handle *cache.Handle[T]
 
@@ -158,7 +158,7 @@ type mirror[T cache.Object] struct {
 	changed chan struct{}
 }
 
-// mirrorOf makes a controller that mirrors a handle.
+// mirrorOf returns a controller that mirrors a handle.
 func mirrorOf[T cache.Object](name string, h *cache.Handle[T]) (*controller.Controller[types.NamespacedName], *mirror[T]) {
 	m := &mirror[T]{handle: h, seen: map[types.NamespacedName]string{}, changed: make(chan struct{})}
 	c := controller.New(name, m, controller.Options{Workers: 4})
@@ -190,7 +190,7 @@ func (m *mirror[T]) now() (map[types.NamespacedName]string, <-chan struct{}) {
 	return maps.Clone(m.seen), m.changed
 }
 
-// until returns when the mirror shows what is wanted. It looks after each Reconcile.
+// until returns when the mirror contains the wanted objects. It checks after each Reconcile.
 func (m *mirror[T]) until(ctx context.Context, want func(map[types.NamespacedName]string) bool) {
 	GinkgoHelper()
 	for {
@@ -206,7 +206,8 @@ func (m *mirror[T]) until(ctx context.Context, want func(map[types.NamespacedNam
 	}
 }
 
-// follows returns when every object of the resource was reconciled in its present state, and none that is gone is shown.
+// follows returns when every object was reconciled in its current state, and no deleted one is
+// shown.
 func (m *mirror[T]) follows(ctx context.Context, r dynamic.ResourceInterface) {
 	GinkgoHelper()
 	list, err := r.List(ctx, metav1.ListOptions{})
@@ -239,7 +240,7 @@ func (w *world) reaches(ctx context.Context, state func() hook.InformerState, ph
 	}
 }
 
-// lapse lets real time pass, for what is to be slow, or to happen at some moment.
+// lapse lets real time pass, for slow or timed events.
 func lapse(ctx context.Context, d time.Duration) {
 	passed := time.NewTimer(d)
 	defer passed.Stop()

@@ -36,7 +36,7 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// writing is a client with a namespace of its own, and a ledger that counts what is sent.
+// writing is a client with its own namespace, and a ledger that counts requests.
 type writing struct {
 	*client.Client
 	ctx       context.Context //nolint:containedctx // of one spec
@@ -61,7 +61,7 @@ func (w *writing) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: w.namespace, Name: name}
 }
 
-// sent counts the requests with a verb for a resource so far.
+// sent returns the number of requests with a verb for a resource so far.
 func (w *writing) sent(verb, resource string) int {
 	n := 0
 	for _, r := range w.ledger.Requests() {
@@ -72,7 +72,7 @@ func (w *writing) sent(verb, resource string) int {
 	return n
 }
 
-// web is a Deployment of which much is left to the API server's defaults.
+// web is a Deployment with many fields left to the API server's defaults.
 func (w *writing) web(image string) *appsac.DeploymentApplyConfiguration {
 	labels := map[string]string{"app": "web"}
 	return appsac.Deployment("web", w.namespace).WithLabels(labels).WithSpec(appsac.DeploymentSpec().
@@ -90,7 +90,7 @@ func must[T any](v T, err error) T {
 var lampKind = lamps.GroupVersion().WithKind("Lamp")
 
 var _ = Describe("writing", func() {
-	It("applies only what would change something", func(ctx SpecContext) {
+	It("applies only changes", func(ctx SpecContext) {
 		w := newWriting(ctx)
 		deployments := client.For[*appsv1.Deployment](w.Client)
 		apply := func(image string, live client.Object) *appsv1.Deployment {
@@ -148,7 +148,7 @@ var _ = Describe("writing", func() {
 		Expect(w.sent("patch", "services")).To(Equal(before))
 	}, NodeTimeout(patience))
 
-	It("compares with what an informer shows", func(ctx SpecContext) {
+	It("compares with an informer's store", func(ctx SpecContext) {
 		installLamps(ctx)
 		w := newWriting(ctx)
 		c := cache.New(w.Client, cache.Options{})
@@ -220,7 +220,7 @@ var _ = Describe("writing", func() {
 		Expect(w.sent("list", "lamps")).To(Equal(13))
 	}, NodeTimeout(patience))
 
-	It("adds and removes finalizers among others who do", func(ctx SpecContext) {
+	It("adds and removes finalizers concurrently with other clients", func(ctx SpecContext) {
 		installLamps(ctx)
 		w := newWriting(ctx)
 		h := client.For[*Lamp](w.Client)
@@ -253,7 +253,7 @@ var _ = Describe("writing", func() {
 		must(h.RemoveFinalizer(w.ctx, l, "example.com/a"))
 	}, NodeTimeout(patience))
 
-	It("prunes what its owner does not want any more", func(ctx SpecContext) {
+	It("prunes objects that their owner no longer wants", func(ctx SpecContext) {
 		w := newWriting(ctx)
 		maps := client.For[*corev1.ConfigMap](w.Client)
 		owner := must(maps.Apply(w.ctx, coreac.ConfigMap("owner", w.namespace)))
@@ -310,7 +310,7 @@ var _ = Describe("writing", func() {
 		Expect(err).To(MatchError(ContainSubstring("does not serve the scale of Lamp")))
 	}, NodeTimeout(patience))
 
-	It("tells a kind without a status from an object that is missing", func(ctx SpecContext) {
+	It("distinguishes a kind without a status from a missing object", func(ctx SpecContext) {
 		installLamps(ctx)
 		w := newWriting(ctx)
 		h, untyped := client.For[*Lamp](w.Client), client.ForKind[*unstructured.Unstructured](w.Client, lampKind)

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Program modproxy makes a Go module proxy out of files from the working tree, so that what a user sees who requires
-// Setpoint by version can be tried before that version exists. In tools:
+// Program modproxy creates a Go module proxy from files of the working tree. With it you can try an
+// unreleased version as a user who requires Setpoint by version. In tools:
 //
 //	go run ./modproxy -version v0.1.0 -out /tmp/proxy
 //
-// and then, in any other module, with an empty GOMODCACHE (a version never changes there):
+// Then, in any other module, with an empty GOMODCACHE (where a version never changes):
 //
 //	export GOPROXY=file:///tmp/proxy,https://proxy.golang.org GONOSUMDB=github.com/setpoint-dev/*
 //	go get github.com/setpoint-dev/setpoint@v0.1.0
@@ -33,9 +33,9 @@ import (
 var published = []string{".", "envtest/controlplane", "examples/website"}
 
 func main() {
-	root := flag.String("root", "..", "the working tree")
-	version := flag.String("version", "v0.1.0", "the version that the modules get")
-	out := flag.String("out", "", "the directory of the proxy; it is made")
+	root := flag.String("root", "..", "`directory` of the working tree")
+	version := flag.String("version", "v0.1.0", "the `version` of the modules")
+	out := flag.String("out", "", "the `directory` of the proxy, which is created")
 	flag.Parse()
 	if err := run(*root, *version, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "modproxy:", err)
@@ -55,7 +55,7 @@ func run(root, version, out string) error {
 	return nil
 }
 
-// publish writes the four files by which a proxy serves one version of a module.
+// publish writes the four files from which a proxy serves one version of a module.
 func publish(dir, version, out string) error {
 	gomod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err != nil {
@@ -98,10 +98,10 @@ func writeZip(path string, m module.Version, dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(zip.Create(f, m, files), f.Close()) // Create leaves out the modules below
+	return errors.Join(zip.Create(f, m, files), f.Close()) // Create omits nested modules
 }
 
-// sources returns the files below dir that git has or would take.
+// sources returns the files below dir that git tracks or would add.
 func sources(dir string) ([]zip.File, error) {
 	list := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
 	list.Dir = dir
@@ -112,7 +112,8 @@ func sources(dir string) ([]zip.File, error) {
 	}
 	var files []zip.File
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil { // a deleted file is listed until it is committed
+		// git lists deleted files until the commit.
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			files = append(files, source{dir, name})
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// An entry says how to break one guarantee, and which test must notice.
+// An entry describes how to break one guarantee, and the test that must notice.
 type entry struct {
 	line      int // of the entry's first line
 	guarantee string
@@ -18,7 +18,7 @@ type entry struct {
 	changes   []change
 }
 
-// A change replaces lines that stand once in a file.
+// A change replaces lines that occur once in a file.
 type change struct {
 	file     string
 	old, new []string
@@ -62,7 +62,7 @@ func parse(text string) ([]entry, error) {
 	return entries, complete(entries)
 }
 
-// add takes a line with a minus or a plus.
+// add adds a line with a minus or a plus.
 func (e *entry) add(file, line string) error {
 	if file == "" {
 		return fmt.Errorf("want \"file: path\" before %q", line)
@@ -100,7 +100,7 @@ func complete(entries []entry) error {
 	return nil
 }
 
-// apply returns the text with the change made.
+// apply returns the text with the change applied.
 func (c change) apply(text string) (string, error) {
 	text = "\n" + text
 	old := "\n" + strings.Join(c.old, "\n") + "\n"

@@ -20,13 +20,13 @@ import (
 	"github.com/setpoint-dev/setpoint/tools/internal/child"
 )
 
-// goTest runs tests of the packages in a tree.
+// goTest runs tests of packages in a tree.
 type goTest struct {
 	tree    string
 	timeout time.Duration
 }
 
-// A report is what became of one run of go test.
+// A report is the result of one run of go test.
 type report struct {
 	built  bool
 	failed bool              // the package as a whole: a test, a leak, a panic or a timeout
@@ -34,15 +34,15 @@ type report struct {
 	output string
 }
 
-// run runs the tests in the package that the pattern selects.
+// run runs the tests in the package that match the pattern.
 func (g goTest) run(ctx context.Context, dir, pattern string) (report, error) {
 	module, pkg := g.module(dir)
-	// -vet=off: a complaint of vet about the changed line is not a test that failed.
+	// -vet=off: a vet error in the changed line is not a failed test.
 	workspace := "GOWORK=off"
 	if g.inWorkspace(module) {
 		workspace = "GOWORK="
 	}
-	tmp, err := os.MkdirTemp(g.tree, ".tmp-") // a test that is killed leaves files, which go with the tree
+	tmp, err := os.MkdirTemp(g.tree, ".tmp-") // removed with the tree, even if a test is killed
 	if err != nil {
 		return report{}, err
 	}
@@ -68,7 +68,7 @@ func (g goTest) run(ctx context.Context, dir, pattern string) (report, error) {
 	return r, nil
 }
 
-// module returns the module that holds a package, and the package relative to it.
+// module returns the module that contains a package, and the package relative to it.
 func (g goTest) module(dir string) (module, pkg string) {
 	module = path.Clean(dir)
 	for module != "." {
@@ -115,7 +115,7 @@ func parseReport(stdout []byte) (report, error) {
 	return r, nil
 }
 
-// pattern selects exactly one test for -run, subtests included in its name.
+// pattern returns the -run pattern of exactly one test, which may be a subtest.
 func pattern(test string) string {
 	parts := strings.Split(test, "/")
 	for i, part := range parts {

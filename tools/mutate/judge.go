@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A runner runs the tests in one package that a pattern selects.
+// A runner runs the tests of a package that match a pattern.
 type runner interface {
 	run(ctx context.Context, dir, pattern string) (report, error)
 }
@@ -71,7 +71,7 @@ func judgeOne(ctx context.Context, tests runner, tree string, e entry) (result s
 	}
 }
 
-// passAll checks that every cited test runs, and passes, on the code as it is.
+// passAll checks that every cited test runs and passes on the unchanged code.
 func passAll(ctx context.Context, tests runner, entries []entry) error {
 	byDir := map[string][]entry{}
 	for _, e := range entries {

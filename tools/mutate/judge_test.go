@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// repository makes a git repository with a library, a template that needs the workspace, and a module outside it.
+// repository creates a git repository with a library, a template that needs the workspace, and a
+// module outside it.
 func repository(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

@@ -2,26 +2,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command mutate shows that each guarantee has a test that can fail. For each entry of
-// docs/mutations.txt it breaks one place of the code, in a copy of the work tree, and runs the test
-// that the entry cites: the test must pass before and fail after. It exits with 1 if a mutation
+// docs/mutations.txt it breaks one place of the code in a copy of the work tree, and runs the cited
+// test. The test must pass before and fail after the change. mutate exits with 1 if a mutation
 // survives, and with 2 if an entry cannot be judged. After SIGINT or SIGTERM it exits with 2, and
 // leaves neither the copy nor a running test.
 //
 //	mutate [-only W1,W2] [-file docs/mutations.txt] [-timeout 5m]
 //	mutate -table
 //
-// An entry is a paragraph of the file; the lines that start with # are comments:
+// An entry is a paragraph of the file; lines that start with # are comments:
 //
 //	W1 workqueue TestW1_OneHolder
 //	file: workqueue/take.go
 //	-		if st.held {
 //	+		if false {
 //
-// The first line is the guarantee, the folder of the package, and the test, which may name subtests as in TestW1/busy.
-// The lines with a minus stand next to each other in the file, once, and are replaced by those with a plus. A minus
-// after a plus, or another file line, begins another place that is changed together with the first.
+// The first line names the guarantee, the folder of the package, and the test, which may be a
+// subtest such as TestW1/busy. The minus lines must occur together, once, in the file. The plus
+// lines replace them. A minus line after a plus line, or another file line, begins another change
+// of the same mutation.
 //
-// With -table, it writes the tests and the mutations into the table of docs/guarantees.md.
+// With -table, it writes the tests and mutations into the table of docs/guarantees.md.
 package main
 
 import (
@@ -38,9 +39,9 @@ import (
 )
 
 func main() {
-	file := flag.String("file", "", "the entries; default docs/mutations.txt")
-	only := flag.String("only", "", "comma-separated guarantees; default all")
-	timeout := flag.Duration("timeout", 5*time.Minute, "for one run of one test")
+	file := flag.String("file", "", "`file` of the entries; default docs/mutations.txt")
+	only := flag.String("only", "", "comma-separated `guarantees`; default all")
+	timeout := flag.Duration("timeout", 5*time.Minute, "`limit` of one run of one test")
 	table := flag.Bool("table", false, "write the table of docs/guarantees.md and run nothing")
 	flag.Parse()
 
@@ -88,7 +89,7 @@ func run(ctx context.Context, file, only string, timeout time.Duration, table bo
 	return judge(ctx, os.Stdout, goTest{tree, timeout}, tree, entries)
 }
 
-// findRoot returns the repository that the current directory is in.
+// findRoot returns the repository that contains the current directory.
 func findRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -99,7 +100,7 @@ func findRoot() (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", errors.New("no go.work in this directory or above it: run this inside the repository")
+			return "", errors.New("no go.work in this directory or above it; run mutate inside the repository")
 		}
 		dir = filepath.Dir(dir)
 	}

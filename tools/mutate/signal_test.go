@@ -50,8 +50,7 @@ func TestHang(t *testing.T) {
 }
 `
 
-// A signal that asks the program to end removes the copy of the work tree, and ends the test that
-// runs.
+// A signal removes the copy of the work tree and ends the running test.
 func TestSignals(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) { signalled(t, signal) })
@@ -95,7 +94,8 @@ func signalled(t *testing.T, signal syscall.Signal) {
 	if !strings.HasPrefix(line, tmp) {
 		t.Errorf("the temporary files of the test are in %s", line)
 	}
-	// From here on only the hanging test has the pipe open for writing: reading ends when it does.
+	// From here on only the hanging test has the pipe open for writing. Reading ends when the test
+	// does.
 	last, err := os.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// A row of docs/guarantees.md has four cells: number, promise, tests, mutations. The last two are written by -table.
+// A row of docs/guarantees.md has four cells: number, promise, tests, mutations. -table writes the
+// last two.
 var tableRow = regexp.MustCompile(`(?m)^\| ([A-Z][0-9]+) \| (.*?[^\\]) \| .* \|$`)
 
 func writeTable(file string, entries []entry) error {
@@ -26,8 +27,8 @@ func writeTable(file string, entries []entry) error {
 	return os.WriteFile(file, []byte(filled), 0o644)
 }
 
-// fillTable returns the document with the tests and mutations of the entries in their rows. A row that no entry backs
-// says so.
+// fillTable returns the document with the entries' tests and mutations in their rows. Rows without
+// an entry get "to come".
 func fillTable(doc string, entries []entry) (string, error) {
 	rows := map[string]bool{}
 	filled := tableRow.ReplaceAllStringFunc(doc, func(row string) string {
@@ -48,13 +49,13 @@ func fillTable(doc string, entries []entry) (string, error) {
 	var errs []error
 	for _, guarantee := range guarantees(entries) {
 		if !rows[guarantee] {
-			errs = append(errs, fmt.Errorf("guarantee %s has an entry in mutations.txt and no row here: add \"| %s | what is promised | | |\"", guarantee, guarantee))
+			errs = append(errs, fmt.Errorf("guarantee %s has an entry in mutations.txt and no row here; add \"| %s | what is promised | | |\"", guarantee, guarantee))
 		}
 	}
 	return filled, errors.Join(errs...)
 }
 
-// summary shows the first line that the entry changes, before and after.
+// summary shows the first changed line, before and after.
 func (e entry) summary() string {
 	c := e.changes[0]
 	before, after := c.old, c.new

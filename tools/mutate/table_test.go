@@ -34,7 +34,7 @@ func TestFillTable(t *testing.T) {
 	}
 }
 
-// TestGuarantees holds docs/mutations.txt, docs/guarantees.md and the tests to each other.
+// TestGuarantees compares docs/mutations.txt, docs/guarantees.md and the tests.
 func TestGuarantees(t *testing.T) {
 	root, err := findRoot()
 	if err != nil {
@@ -104,7 +104,7 @@ func functionSource(t *testing.T, dir, name string) string {
 	return ""
 }
 
-// cites reports whether a number stands in the source, as W1 does in TestW1_OneHolder but not in W10.
+// cites reports whether the source contains a number, such as W1 in TestW1_OneHolder but not W10.
 func cites(source, guarantee string) bool {
 	return regexp.MustCompile(`(^|[^A-Z0-9])` + guarantee + `([^0-9]|$)`).MatchString(source)
 }

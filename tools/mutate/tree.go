@@ -14,7 +14,8 @@ import (
 	"strings"
 )
 
-// copyTree copies the work tree, what is not committed included and what git ignores left out, to a new directory.
+// copyTree copies the work tree to a new directory, including uncommitted and excluding ignored
+// files.
 func copyTree(ctx context.Context, root string) (string, error) {
 	list := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	list.Dir = root
@@ -35,7 +36,7 @@ func copyTree(ctx context.Context, root string) (string, error) {
 	return tree, nil
 }
 
-// copyFile leaves out what was deleted but is still known to git.
+// copyFile skips files that were deleted but are still tracked by git.
 func copyFile(from, to string) error {
 	info, err := os.Stat(from)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,7 +55,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, text, info.Mode().Perm())
 }
 
-// mutate makes the changes in the tree. The function that it returns undoes them; it is never nil.
+// mutate applies the changes to the tree. The returned function undoes them; it is never nil.
 func mutate(tree string, changes []change) (undo func() error, err error) {
 	before := map[string][]byte{}
 	undo = func() error {

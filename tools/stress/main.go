@@ -3,22 +3,20 @@
 
 //go:build unix
 
-// Command stress runs the tests of the library and of the examples many times, to find those that
-// fail only sometimes.
+// Command stress runs the tests of the library and the examples many times, to find flaky ones.
 //
 //	stress [-runs 12] [-race 3] [-light 4] [-procs 1,2,8] [-hogs 2] [-jobs 2] [-for 1h]
 //	       [-packages regexp] [-run regexp]
 //
-// Each package's test binary is built once, and once more with the race detector. Each run of it
+// It builds each package's test binary once, and once more with the race detector. Each run
 // shuffles the tests, takes the next value of -procs as GOMAXPROCS, and shares the machine with
-// -hogs goroutines of this program that use a CPU each. The runs go round: all packages run once
-// before any runs twice. Packages whose tests start a control plane are slow. They run in every
-// fourth round only, or as -light says.
+// -hogs goroutines of this program that use a CPU each. The runs go in rounds: all packages run
+// once before any runs twice. Packages whose tests start a control plane are slow. They run only in
+// every fourth round, or as -light specifies.
 //
-// A run that fails is printed with the command that repeats it. The last lines are a table of all
-// packages. The exit status is 1 if a run failed, 2 if the tests could not be built or run, and 130
-// after SIGINT or SIGTERM. However it ends, no process and no folder is left; only SIGKILL prevents
-// that.
+// A failed run is printed with the command that repeats it. A table of all packages follows at the
+// end. The exit status is 1 if a run failed, 2 if the tests could not be built or run, and 130
+// after SIGINT or SIGTERM. It leaves no process and no folder behind, except after SIGKILL.
 package main
 
 import (
@@ -37,7 +35,6 @@ import (
 	"time"
 )
 
-// options are the flags.
 type options struct {
 	root     string
 	runs     int // without the race detector
@@ -103,10 +100,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.light, "light", 4, "run packages that start a control plane in every n-th round only")
 	f.IntVar(&o.hogs, "hogs", 2, "goroutines that use a CPU each, next to the tests")
 	f.IntVar(&o.jobs, "jobs", min(2, runtime.NumCPU()), "test binaries that run at the same time")
-	f.DurationVar(&o.bound, "for", time.Hour, "begin no run after this time, in which building does not count")
+	f.DurationVar(&o.bound, "for", time.Hour, "begin no run after this time, not counting builds")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time limit of one run")
 	f.StringVar(&o.run, "run", "", "only tests that match this `regexp`")
-	f.Func("seed", "of the shuffle of the first run; each run adds one (default the time)", func(s string) (err error) {
+	f.Func("seed", "`seed` of the first run's shuffle; each run adds one (default the time)", func(s string) (err error) {
 		o.seed, err = strconv.ParseInt(s, 10, 64)
 		return err
 	})
@@ -122,7 +119,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	for p := range strings.SplitSeq(*procs, ",") {
 		n, err := strconv.Atoi(p)
 		if err != nil || n < 1 {
-			return o, fmt.Errorf("-procs %s: give positive numbers and commas", *procs)
+			return o, fmt.Errorf("-procs %s: use positive numbers, separated by commas", *procs)
 		}
 		o.procs = append(o.procs, n)
 	}

@@ -27,11 +27,11 @@ type pkg struct {
 	name string // relative to the root
 	dir  string
 	env  []string // GOWORK, as make test sets it
-	// cluster: its tests start a control plane.
+	// cluster means that its tests start a control plane.
 	cluster bool
 }
 
-// list returns the packages with tests of the library and of the examples.
+// list returns the packages with tests, of the library and the examples.
 func (o *options) list(ctx context.Context, tmp string) ([]pkg, error) {
 	modules, err := filepath.Glob(filepath.Join(o.root, "examples", "*", "go.mod"))
 	if err != nil {
@@ -73,7 +73,7 @@ func (o *options) module(ctx context.Context, tmp, dir, work string) ([]pkg, err
 			continue
 		}
 		cluster := slices.ContainsFunc(p.Deps, func(d string) bool {
-			d, _, _ = strings.Cut(d, " ") // a package that is compiled for a test is "path [test]"
+			d, _, _ = strings.Cut(d, " ") // a package compiled for a test is "path [test]"
 			return d == library+"/envtest"
 		})
 		found = append(found, pkg{name, p.Dir, []string{work}, cluster})

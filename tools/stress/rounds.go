@@ -32,8 +32,8 @@ type run struct {
 	seed  int64
 }
 
-// stress builds and runs all tests. It returns an error if that is not possible; failed runs are in
-// the results.
+// stress builds and runs all tests. It returns an error if that is not possible. The results
+// contain the failed runs.
 func (o *options) stress(ctx context.Context, w io.Writer, results *table) (err error) {
 	if o.root, err = filepath.Abs(o.root); err != nil {
 		return err
@@ -100,7 +100,8 @@ func (o *options) build(ctx context.Context, w io.Writer, dir string, packages [
 		if err != nil {
 			return err
 		}
-		files[i] = filepath.Join(own, filepath.Base(packages[i].dir)+".test") // its name is in user agents
+		// The name appears in user agents.
+		files[i] = filepath.Join(own, filepath.Base(packages[i].dir)+".test")
 		return packages[i].build(ctx, dir, files[i], race)
 	})
 	return files, err
@@ -142,8 +143,8 @@ func (o *options) command(ctx context.Context, r *run, tmp string) *exec.Cmd {
 	return child.Command(ctx, r.dir, tmp, slices.Concat(r.env, []string{"GOMAXPROCS=" + strconv.Itoa(r.procs)}), r.file, args...)
 }
 
-// each calls f for 0 to n-1, jobs of them at the same time, and returns the first error, after
-// which it begins no more.
+// each calls f for 0 to n-1, jobs of them concurrently, and returns the first error. After an error
+// it starts no more.
 func each(jobs, n int, f func(int) error) error {
 	var mu sync.Mutex // guards next and first
 	var first error
@@ -175,11 +176,11 @@ func each(jobs, n int, f func(int) error) error {
 	return first
 }
 
-// hog starts goroutines that use a CPU each, until stop is called. They are no processes, so that
-// they end with this one.
+// hog starts goroutines that use a CPU each, until stop is called. They are not processes, so they
+// end with this one.
 func hog(ctx context.Context, n int) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	before := runtime.GOMAXPROCS(max(runtime.NumCPU(), n+2)) // what is left is for the goroutines that wait for tests
+	before := runtime.GOMAXPROCS(max(runtime.NumCPU(), n+2)) // 2 for goroutines that wait for tests
 	var hogs sync.WaitGroup
 	for range n {
 		hogs.Go(func() {

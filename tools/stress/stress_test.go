@@ -101,7 +101,7 @@ func TestStress_BeginsNoRunWhenTheTimeIsUp(t *testing.T) {
 	root := fixture(t, map[string]string{"sound/sound_test.go": "package sound\n\nimport \"testing\"\n\nfunc TestSound(t *testing.T) {}\n"})
 	var out, errs bytes.Buffer
 	status := stress(t.Context(), []string{"-root", root, "-runs", "5", "-race", "0", "-for", "0s"}, &out, &errs)
-	if status != exitOK || !strings.Contains(out.String(), "0 runs, 0 failed, 5 left out for want of time\n") {
+	if status != exitOK || !strings.Contains(out.String(), "0 runs, 0 failed, 5 left out for lack of time\n") {
 		t.Errorf("status %d, %s\n%s", status, &errs, &out)
 	}
 }
@@ -124,7 +124,7 @@ func TestStress_Errors(t *testing.T) {
 	}
 }
 
-// hanging is a test that prints where its temporary files are, and runs until it is killed.
+// hanging is a test that prints the folder of its temporary files, and runs until it is killed.
 const hanging = `package hang
 
 import (
@@ -150,7 +150,7 @@ func TestHang(t *testing.T) {
 }
 `
 
-// A signal ends the tests that run, and what they have started, and removes all files.
+// A signal ends the running tests with their children, and removes all files.
 func TestStress_Signals(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) { signalled(t, signal) })
@@ -189,7 +189,7 @@ func signalled(t *testing.T, signal syscall.Signal) {
 	if err != nil || !strings.HasPrefix(string(line[:n]), tmp) {
 		t.Fatalf("no test that runs in %s, but %q, %v\n%s", tmp, line[:n], err, &out)
 	}
-	// From here on only the hanging test and its child have the pipe open for writing: reading ends
+	// From here on only the hanging test and its child have the pipe open for writing. Reading ends
 	// when they do.
 	last, err := os.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// shown is how many failures of a package are printed with their output.
+	// shown limits the failures of a package that are printed with their output.
 	shown = 3
-	// longest is how much of an output is printed, in bytes. Its end says most.
+	// longest limits the printed output of a run, in bytes. The end says most.
 	longest = 64 << 10
 )
 
-// A table has the results of all runs. Its methods may be called at the same time.
+// A table has the results of all runs. Its methods are safe for concurrent use.
 type table struct {
-	mu   sync.Mutex // guards what follows, and the output
+	mu   sync.Mutex // guards rows and the output
 	rows map[row]*result
 }
 
@@ -35,11 +35,11 @@ type row struct {
 	race bool
 }
 
-// A result is what became of the runs of one package.
+// A result summarizes the runs of one package.
 type result struct {
 	runs, failed, left int
 	longest, total     time.Duration
-	tests              map[string]int // that failed, and how often
+	tests              map[string]int // number of failures by test
 }
 
 func (t *table) ofLocked(r *run) *result {
@@ -53,14 +53,14 @@ func (t *table) ofLocked(r *run) *result {
 	return t.rows[at]
 }
 
-// leaveOut counts a run for which there was no time.
+// leaveOut counts a run that was skipped for lack of time.
 func (t *table) leaveOut(r *run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ofLocked(r).left++
 }
 
-// add counts a run, and prints it if it has failed.
+// add counts a run, and prints it if it failed.
 func (t *table) add(w io.Writer, o *options, r *run, took time.Duration, out []byte, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,7 +81,7 @@ func (t *table) add(w io.Writer, o *options, r *run, took time.Duration, out []b
 		return
 	}
 	if cut := len(out) - longest; cut > 0 {
-		fmt.Fprintf(w, "(%d bytes are left out)\n", cut)
+		fmt.Fprintf(w, "(%d bytes omitted)\n", cut)
 		out = out[cut:]
 	}
 	fmt.Fprintf(w, "%s=== end of %s\n\n", out, title(r.name, r.race))
@@ -89,7 +89,7 @@ func (t *table) add(w io.Writer, o *options, r *run, took time.Duration, out []b
 
 var failLine = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^(WARNING: DATA RACE|panic: .*|goleak: .*)$`)
 
-// failures names the tests that failed, and other troubles.
+// failures returns the failed tests and other problems, such as panics and data races.
 func failures(out []byte) []string {
 	var names []string
 	for _, m := range failLine.FindAllSubmatch(out, -1) {
@@ -151,7 +151,7 @@ func (t *table) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%d runs, %d failed", runs, failed)
 	if left > 0 {
-		fmt.Fprintf(w, ", %d left out for want of time", left)
+		fmt.Fprintf(w, ", %d left out for lack of time", left)
 	}
 	fmt.Fprintln(w)
 }

@@ -1,21 +1,21 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command structure prints how simple the library is, in numbers: for each package its lines, its
-// files and the calls between them that run against the main direction; for the whole library its
-// mutexes, its exported methods and its largest types.
+// Command structure prints how simple the library is, in numbers. For each package it prints lines,
+// files, and the calls between files against the main direction. For the whole library it prints
+// mutexes, exported methods and the largest types.
 //
 //	structure [-before commit] [-arrows package]
 //
-// With -before it prints the numbers of that commit next to those of the working tree. With -arrows
-// it lists, for one package such as cache, the order of its files and the uses that run against it.
+// With -before it prints the numbers of that commit next to the working tree's. With -arrows it
+// lists, for one package such as cache, the order of its files and the uses against it.
 //
-// The library is every package that a user links: not tests, not envtest, not the packages that
-// only our own tests use, no command and no example.
+// The library is every package that a user links. It excludes tests, envtest, packages for our own
+// tests, commands and examples.
 //
-// One arrow leads from a file to each other file of its package whose functions, types, variables or
-// constants it names. The main direction is the order of the files that leaves the fewest arrows
-// running back; it is searched for, so a better order may exist.
+// An arrow leads from a file to each other file of its package whose functions, types, variables or
+// constants it names. The main direction is the file order with the fewest arrows running back. It
+// is found by a search, so a better order may exist.
 package main
 
 import (
@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// measureCommit measures a commit in a work tree of its own, which it removes.
+// measureCommit measures a commit in its own work tree, which it removes.
 func measureCommit(ctx context.Context, root, commit string) (lib *library, err error) {
 	dir, err := os.MkdirTemp("", "structure")
 	if err != nil {

@@ -19,16 +19,16 @@ import (
 
 const modulePath = "github.com/setpoint-dev/setpoint"
 
-// notLibrary are the folders of the root module that no user of the library links.
+// notLibrary are folders of the root module that users of the library do not link.
 var notLibrary = []string{"envtest", "examples", "internal/fakeapi", "internal/scenario"}
 
-// library is what was measured.
+// library is the result of a measurement.
 type library struct {
 	packages map[string]*pkg // by folder
 	types    map[string]*typ // by folder and name: "controller.Controller"
 	lines    int
 	mutexes  int
-	exported int // methods of exported types, without those that interfaces demand of others
+	exported int // methods of exported types, not of interfaces
 }
 
 // pkg is one package.
@@ -36,10 +36,10 @@ type pkg struct {
 	name  string
 	lines int
 	files []string
-	uses  map[[2]string][]string // from a file to another: the names that it uses
+	uses  map[[2]string][]string // the names that one file uses of another
 }
 
-// typ is one type that has methods.
+// typ is a type with methods.
 type typ struct {
 	methods int
 	files   map[string]bool
@@ -104,7 +104,7 @@ func (lib *library) add(name string, l *packages.Package) error {
 	return nil
 }
 
-// count counts the mutexes: variables and fields of that type.
+// count counts variables and fields of a mutex type.
 func (lib *library) count(file *ast.File, l *packages.Package) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -129,7 +129,7 @@ func isMutex(t types.Type) bool {
 	return named.Obj().Name() == "Mutex" || named.Obj().Name() == "RWMutex"
 }
 
-// use notes that a file names something which another file of the package declares.
+// use records that a file names a declaration of another file of the package.
 func (p *pkg) use(l *packages.Package, id *ast.Ident, used types.Object) {
 	if used.Pkg() != l.Types || !declared(used, l.Types) {
 		return
@@ -140,7 +140,7 @@ func (p *pkg) use(l *packages.Package, id *ast.Ident, used types.Object) {
 	}
 }
 
-// declared reports whether the object is a function, a method, or a name at the top of a file.
+// declared reports whether the object is a function, a method, or a top-level name.
 func declared(o types.Object, in *types.Package) bool {
 	if f, ok := o.(*types.Func); ok {
 		recv := f.Signature().Recv()

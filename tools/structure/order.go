@@ -5,9 +5,10 @@ package main
 
 import "slices"
 
-// order returns the files so that few arrows run back: callers first. It starts from the usual
-// heuristic for feedback arcs (what only calls goes first, what is only called goes last, of the
-// rest whoever calls most), then moves single files as long as that helps.
+// order returns the files so that few arrows run back: callers first. It starts with the greedy
+// heuristic for feedback arc sets (Eades, Lin and Smyth): sources go first, sinks last, and of the
+// rest the file with the most outgoing minus incoming arrows goes first. Then it moves single files
+// as long as that helps.
 func (p *pkg) order() []string {
 	rest := slices.Sorted(slices.Values(p.files))
 	var first, last []string
@@ -49,7 +50,7 @@ func (p *pkg) pick(rest []string) (at int, toFront bool) {
 	return at, true
 }
 
-// improve moves one file to where fewer arrows run back, and reports whether it found one.
+// improve moves one file to a place with fewer back arrows, and reports whether it found one.
 func (p *pkg) improve(files []string) bool {
 	now := p.back(files)
 	for i := range files {
@@ -73,7 +74,7 @@ func (p *pkg) arrow(from, to string) int {
 	return 0
 }
 
-// back counts the arrows that run against the order.
+// back counts the arrows against the order.
 func (p *pkg) back(files []string) int {
 	n := 0
 	for i, to := range files {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// arrows makes a package of arrows such as "a>b".
+// arrows returns a package with arrows such as "a>b".
 func arrows(all ...string) *pkg {
 	p := &pkg{uses: map[[2]string][]string{}}
 	for _, a := range all {

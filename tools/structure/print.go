@@ -13,10 +13,10 @@ import (
 	"text/tabwriter"
 )
 
-// largest is how many types the table lists.
+// largest is the number of types in the table.
 const largest = 8
 
-// printTable prints the numbers, with those of an earlier commit if there is one.
+// printTable prints the numbers, next to an earlier commit's if there is one.
 func printTable(out io.Writer, then, now *library) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(name string, of func(*library) string) {
@@ -47,7 +47,7 @@ func printTable(out io.Writer, then, now *library) {
 	_ = w.Flush()
 }
 
-// String says lines, files, and arrows that run back.
+// String returns the package's lines, files and back arrows.
 func (p *pkg) String() string {
 	if p == nil {
 		return "-"
@@ -56,7 +56,7 @@ func (p *pkg) String() string {
 	return fmt.Sprintf("%d lines, %d files, back %d of %d (%.0f %%)", p.lines, len(p.files), back, all, 100*float64(back)/float64(max(1, all)))
 }
 
-// large names the type with the i-th most methods.
+// large returns the type with the i-th most methods.
 func (l *library) large(i int) string {
 	names := slices.SortedFunc(maps.Keys(l.types), func(a, b string) int {
 		return cmp.Or(l.types[b].methods-l.types[a].methods, strings.Compare(a, b))
@@ -65,8 +65,8 @@ func (l *library) large(i int) string {
 	return fmt.Sprintf("%s: %d methods in %d files", names[i], t.methods, len(t.files))
 }
 
-// printArrows prints the files of a package, callers first, and under each what it uses of an
-// earlier one.
+// printArrows prints the files of a package, callers first, and under each its uses of earlier
+// files.
 func printArrows(out io.Writer, p *pkg) {
 	files := p.order()
 	for i, from := range files {

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelet plays the kubelet where there is none, in the demo and in the tests: it says of each pod of a Website
-// that it runs and is ready, though nothing runs. All else, from the Deployment to its pods and from their readiness back
-// to the Deployment's status, is the work of Kubernetes' own controllers.
+// Package kubelet replaces the kubelet in the demo and the tests. It reports each pod of a Website
+// as running and ready, although nothing runs. Kubernetes' own controllers do everything else, from
+// the Deployment to its pods, and from their readiness to the Deployment's status.
 package kubelet
 
 import (
@@ -31,7 +31,7 @@ type reconciler struct {
 	client *client.Client
 }
 
-// New makes the stand-in. It starts nothing: Run of the manager does.
+// New returns the stand-in. Run of the manager starts it.
 func New(cfg *rest.Config, log *slog.Logger) *manager.Manager {
 	mgr := manager.New(cfg, manager.Options{Name: "kubelet-stand-in", Logger: log})
 	r := &reconciler{pods: cache.For[*corev1.Pod](mgr.Cache()), client: mgr.Client()}
@@ -54,12 +54,12 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 	_, err = client.For[*corev1.Pod](r.client).ApplyStatus(ctx,
 		coreac.Pod(pod.Name, pod.Namespace).WithUID(pod.UID).WithStatus(running(pod)))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return controller.Result{}, nil // deleted in between
+		return controller.Result{}, nil // deleted meanwhile
 	}
 	return controller.Result{}, err
 }
 
-// running is the status of a pod all of whose containers run and are ready, as of now.
+// running is the status of a pod whose containers all run and are ready, as of now.
 func running(pod *corev1.Pod) *coreac.PodStatusApplyConfiguration {
 	now := metav1.Now()
 	status := coreac.PodStatus().

@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
 )
 
-// addFinalizer makes sure that finalize will be called, before there is anything to clean up.
+// addFinalizer ensures that finalize will be called, before there is anything to clean up.
 func (r *reconciler) addFinalizer(ctx context.Context, site *v1alpha1.Website) error {
 	if _, err := client.For[*v1alpha1.Website](r.client).EnsureFinalizer(ctx, site, v1alpha1.Finalizer); err != nil {
 		return fmt.Errorf("adding the finalizer: %w", err)
@@ -20,10 +20,11 @@ func (r *reconciler) addFinalizer(ctx context.Context, site *v1alpha1.Website) e
 	return nil
 }
 
-// finalize cleans up what the garbage collector would not, then lets the site go. What the site owns is collected after.
+// finalize cleans up what the garbage collector does not, and then removes the finalizer. The
+// garbage collector deletes the owned objects afterwards.
 func (r *reconciler) finalize(ctx context.Context, site *v1alpha1.Website) error {
 	if !slices.Contains(site.Finalizers, v1alpha1.Finalizer) {
-		return nil // done; somebody else's finalizer still holds it
+		return nil // done; another finalizer still holds it
 	}
 	if err := r.unpublish(ctx, site); err != nil {
 		return err

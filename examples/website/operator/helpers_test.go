@@ -25,8 +25,8 @@ import (
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
 )
 
-// manifests returns the files that the kustomization in dir lists, those below it included, CRDs apart: what
-// `kubectl apply -k` would apply, since these kustomizations only list.
+// manifests returns the files that the kustomization in dir lists, including nested ones and
+// excluding CRDs. `kubectl apply -k` would apply these files, since the kustomizations only list.
 func manifests(dir string) (crds, others []string) {
 	GinkgoHelper()
 	raw, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
@@ -51,7 +51,7 @@ func manifests(dir string) (crds, others []string) {
 	return crds, others
 }
 
-// siteIn makes a Website named hello, not yet created.
+// siteIn returns a Website named hello that is not created yet.
 func siteIn(namespace string, replicas int32, content string) *v1alpha1.Website {
 	return &v1alpha1.Website{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "hello"},
@@ -105,7 +105,8 @@ func gone[T client.Object](ctx context.Context, key types.NamespacedName) func()
 	}
 }
 
-// expectWorld waits until the world matches the spec: each owned object, the index, and last the status.
+// expectWorld waits until the cluster matches the spec: each owned object, the index, and last the
+// status.
 func expectWorld(ctx context.Context, site *v1alpha1.Website, replicas int32, page string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
@@ -130,7 +131,8 @@ func expectWorld(ctx context.Context, site *v1alpha1.Website, replicas int32, pa
 	}).Should(Succeed())
 }
 
-// expectNothing waits until nothing is left of the site: it is gone, delisted, and what it owned is collected.
+// expectNothing waits until nothing is left of the site: it is gone, delisted, and its objects are
+// collected.
 func expectNothing(ctx context.Context, site *v1alpha1.Website) {
 	GinkgoHelper()
 	Eventually(ctx, gone[*v1alpha1.Website](ctx, key(site))).Should(BeTrue(), "the Website is still there")

@@ -18,15 +18,16 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 )
 
-// IndexName is the ConfigMap in each namespace that lists its Websites: an entry per site, name to address. It is shared,
-// so no site can own it and the garbage collector does not help: that is what the finalizer is for.
+// IndexName is the ConfigMap in each namespace that lists its Websites: one entry per site, from
+// name to address. It is shared, so no site can own it, and the garbage collector cannot clean it
+// up. The finalizer does.
 const IndexName = "website-index"
 
 func address(site *v1alpha1.Website) string {
 	return fmt.Sprintf("http://%s.%s.svc", site.Name, site.Namespace)
 }
 
-// publish enters the site in the index.
+// publish adds the site to the index.
 func (r *reconciler) publish(ctx context.Context, site *v1alpha1.Website) error {
 	key := types.NamespacedName{Namespace: site.Namespace, Name: IndexName}
 	index, err := r.configMaps.Get(ctx, key)
@@ -36,15 +37,15 @@ func (r *reconciler) publish(ctx context.Context, site *v1alpha1.Website) error 
 	if err == nil && index.Data[site.Name] == address(site) {
 		return nil
 	}
-	// Apply makes sure that the index exists; it names no entry, so it leaves those of other sites alone.
+	// This Apply creates the index if needed. It sets no entry, so it does not affect other sites.
 	empty := coreac.ConfigMap(key.Name, key.Namespace).WithLabels(map[string]string{"app.kubernetes.io/managed-by": Name})
 	if _, err := client.For[*corev1.ConfigMap](r.client).Apply(ctx, empty); err != nil {
-		return fmt.Errorf("making the index %s: %w", key, err)
+		return fmt.Errorf("creating the index %s: %w", key, err)
 	}
 	return r.setEntry(ctx, key, site.Name, address(site))
 }
 
-// unpublish takes the site out of the index. An index that is gone lists nobody.
+// unpublish removes the site from the index. A missing index lists no site.
 func (r *reconciler) unpublish(ctx context.Context, site *v1alpha1.Website) error {
 	err := r.setEntry(ctx, types.NamespacedName{Namespace: site.Namespace, Name: IndexName}, site.Name, nil)
 	if apierrors.IsNotFound(err) {
@@ -53,7 +54,7 @@ func (r *reconciler) unpublish(ctx context.Context, site *v1alpha1.Website) erro
 	return err
 }
 
-// setEntry sets one entry, or removes it if the value is nil. A merge patch touches no other entry.
+// setEntry sets one entry, or removes it if the value is nil. A merge patch changes no other entry.
 func (r *reconciler) setEntry(ctx context.Context, key types.NamespacedName, name string, value any) error {
 	patch, err := json.Marshal(map[string]any{"data": map[string]any{name: value}})
 	if err != nil {
@@ -65,7 +66,8 @@ func (r *reconciler) setEntry(ctx context.Context, key types.NamespacedName, nam
 	return nil
 }
 
-// unlisted is a handler for ConfigMaps: it makes the sites due whose entry was removed from an index, or changed.
+// unlisted is an event handler for ConfigMaps. It enqueues the sites whose entry was removed from
+// an index or changed.
 func unlisted(_ context.Context, e handler.Event) ([]types.NamespacedName, error) {
 	if e.Key().Name != IndexName {
 		return nil, nil

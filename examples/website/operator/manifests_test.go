@@ -21,7 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
 )
 
-// That the permissions are enough is shown by every other spec: the operator has no others.
+// All other specs show that the permissions suffice: the operator has no others.
 var _ = Describe("The manifests", func() {
 	It("are all listed by the kustomization", func() {
 		crds, others := manifests("../config/default")

@@ -17,8 +17,8 @@ import (
 	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
 )
 
-// This file is the desired state: what a Website should look like in the cluster, as pure functions of its spec. Only
-// the fields named here are ours; whatever else is set on the objects, by a user or by a webhook, stays.
+// This file defines the desired state of a Website in the cluster, as pure functions of its spec.
+// The operator owns only the fields set here. Other fields, set by users or webhooks, stay.
 
 const (
 	image     = "busybox:1.37"
@@ -28,11 +28,11 @@ const (
 	volume    = "content"
 	user      = 65532
 
-	// hashAnnotation on the pods makes a new page a new rollout.
+	// With hashAnnotation on the pods, a new page causes a rollout.
 	hashAnnotation = "web.example.com/content-hash"
 )
 
-// labels are on everything that belongs to the site.
+// labels are on every object of the site.
 func labels(site *v1alpha1.Website) map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/managed-by": Name,
@@ -41,8 +41,8 @@ func labels(site *v1alpha1.Website) map[string]string {
 	}
 }
 
-// contentName is the name of the ConfigMap with the page. The suffix keeps it apart from the index, whatever the name of
-// the site.
+// contentName is the name of the ConfigMap with the page. The suffix prevents a conflict with the
+// index for any site name.
 func contentName(site *v1alpha1.Website) string { return site.Name + "-content" }
 
 func configMap(site *v1alpha1.Website, owner *metaac.OwnerReferenceApplyConfiguration) *coreac.ConfigMapApplyConfiguration {
@@ -112,8 +112,8 @@ func server() *coreac.ContainerApplyConfiguration {
 			WithReadOnly(true))
 }
 
-// replicas is the number of servers asked for. The API server fills in the default; a site read from anywhere else may
-// lack it.
+// replicas is the requested number of servers. The API server sets the default, but a site from
+// another source may lack it.
 func replicas(site *v1alpha1.Website) int32 {
 	if site.Spec.Replicas == nil {
 		return 1

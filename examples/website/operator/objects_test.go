@@ -41,8 +41,8 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// The page reaches the server: the ConfigMap has it under the file name that the probe asks for, and the pods mount that
-// very ConfigMap in the directory that is served.
+// The page reaches the server: the ConfigMap has it under the file name in the probe, and the pods
+// mount that ConfigMap in the served directory.
 func TestContentIsServed(t *testing.T) {
 	s := site(nil, "<h1>hi</h1>")
 	cm, pod := configMap(s, owner()), deployment(s, owner()).Spec.Template.Spec
@@ -61,7 +61,7 @@ func TestContentIsServed(t *testing.T) {
 	}
 }
 
-// A new page is a new pod template, so that the Deployment rolls it out; the same page is not.
+// A new page changes the pod template, so that the Deployment rolls it out. The same page does not.
 func TestContentChangesThePodTemplate(t *testing.T) {
 	of := func(content string) string {
 		return deployment(site(nil, content), owner()).Spec.Template.Annotations[hashAnnotation]
@@ -74,7 +74,7 @@ func TestContentChangesThePodTemplate(t *testing.T) {
 	}
 }
 
-// The Service and the Deployment select the pods of this site and of no other.
+// The Service and the Deployment select the pods of this site only.
 func TestSelectorsMeetThePods(t *testing.T) {
 	s := site(nil, "x")
 	d, svc := deployment(s, owner()), service(s, owner())
@@ -108,7 +108,7 @@ func TestEverythingIsOwnedAndInTheSameNamespace(t *testing.T) {
 	}
 }
 
-// The ConfigMap with the page never has the name of the index, even for a site named like it.
+// The ConfigMap with the page never has the name of the index, even for a site with a similar name.
 func TestContentIsNotTheIndex(t *testing.T) {
 	s := site(nil, "x")
 	s.Name = IndexName

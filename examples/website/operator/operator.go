@@ -1,10 +1,12 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package operator serves Websites: for each it keeps a ConfigMap with the page, a Deployment of web servers and a
-// Service, reports in the Website's status how far they are, and lists the site in the index of its namespace.
+// Package operator serves Websites. For each it keeps a ConfigMap with the page, a Deployment of
+// web servers and a Service. It reports their progress in the Website's status, and lists the site
+// in the index of its namespace.
 //
-// Start reading at reconciler.go; objects.go is what a Website becomes, rbac.go what the operator may do.
+// Start reading at reconciler.go. objects.go defines the objects of a Website, rbac.go the
+// operator's permissions.
 package operator
 
 import (
@@ -30,20 +32,21 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// Name is the name of the operator, of its Lease and of its server-side apply field owner.
+// Name is the name of the operator, its Lease and its field manager for server-side apply.
 const Name = "website-operator"
 
 // Options configures New. The zero value works.
 type Options struct {
-	// LeaderElection lets one of several replicas act. Default: nil, this process acts.
+	// LeaderElection makes only one of several replicas act. Default: nil, this process always
+	// acts.
 	LeaderElection *leaderelection.Options
 	// Health is where /livez and /readyz are served. Default: nil, nowhere.
 	Health *manager.HealthOptions
-	// Logger takes what the operator has to say. Default: slog.Default().
+	// Logger receives the operator's log. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Scheme knows the built-in kinds and Website.
+// Scheme returns a scheme with the built-in kinds and Website.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	if err := scheme.AddToScheme(s); err != nil {
@@ -52,7 +55,7 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, v1alpha1.AddToScheme(s)
 }
 
-// New wires the operator. It starts nothing: Run of the manager does.
+// New returns the operator. Run of the manager starts it.
 func New(cfg *rest.Config, o Options) (*manager.Manager, error) {
 	s, err := Scheme()
 	if err != nil {
@@ -76,7 +79,7 @@ func New(cfg *rest.Config, o Options) (*manager.Manager, error) {
 	return mgr, nil
 }
 
-// Installed returns nil if the API server serves Websites, else one sentence that says what to do.
+// Installed returns nil if the API server serves Websites, else an error with the remedy.
 func Installed(ctx context.Context, c *client.Client) error {
 	err := client.For[*v1alpha1.Website](c).Served(ctx)
 	if notServed := (*client.NotServedError)(nil); errors.As(err, &notServed) {

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The program of the image, as the manifests run it.
+// The program of the image, run as in the manifests.
 var _ = Describe("The program", Ordered, func() {
 	var program, kubeconfig string
 	run := func(args ...string) *gexec.Session {
@@ -59,7 +59,7 @@ var _ = Describe("The program", Ordered, func() {
 		Eventually(session).Should(gexec.Exit(0))
 	})
 
-	DescribeTable("says in one sentence what is wrong",
+	DescribeTable("reports a problem in one sentence",
 		func(words string, args ...string) {
 			session := run(args...)
 			Eventually(session).Should(gexec.Exit(1))
@@ -71,7 +71,7 @@ var _ = Describe("The program", Ordered, func() {
 	)
 })
 
-// expectHealth asks the program what the kubelet would ask it.
+// expectHealth sends the kubelet's requests to the program.
 func expectHealth(ctx context.Context, session *gexec.Session) {
 	GinkgoHelper()
 	address := regexp.MustCompile(`"health server","address":"([^"]+)"`).FindSubmatch(session.Err.Contents())

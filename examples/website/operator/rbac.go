@@ -3,20 +3,21 @@
 
 package operator
 
-// What the operator may do, and no more: each line stands for requests that this package makes. controller-gen writes
-// config/rbac/role.yaml from it (`go generate ./...`), and the suite runs the operator with exactly these permissions.
+// The operator's minimal permissions: each line stands for requests that this package makes.
+// controller-gen writes config/rbac/role.yaml from it (`go generate ./...`), and the suite runs the
+// operator with exactly these permissions.
 //
-// It watches Websites, keeps their finalizer, and writes their status. The permission on websites/finalizers is for
-// clusters whose API server demands it of whoever sets a blocking owner reference.
+// It watches Websites, keeps their finalizer, and writes their status. Some API servers require the
+// permission on websites/finalizers to set a blocking owner reference.
 // +kubebuilder:rbac:groups=web.example.com,resources=websites,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=web.example.com,resources=websites/status,verbs=patch
 // +kubebuilder:rbac:groups=web.example.com,resources=websites/finalizers,verbs=update
 //
-// It watches what it owns. A server-side apply is a patch, and needs create as well where the object is missing. It never
-// deletes: the garbage collector does.
+// It watches what it owns. A server-side apply is a patch, and also needs create if the object is
+// missing. It never deletes: the garbage collector does.
 // +kubebuilder:rbac:groups="",resources=configmaps;services,verbs=list;watch;create;patch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=list;watch;create;patch
 //
-// The leader's Lease: this one, in the operator's own namespace.
+// The leader's Lease, in the operator's own namespace.
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=website-system,resources=leases,resourceNames=website-operator,verbs=get;update;watch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=website-system,resources=leases,verbs=create

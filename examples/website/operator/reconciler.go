@@ -20,8 +20,8 @@ import (
 	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
 )
 
-// reconciler brings one Website at a time to what its spec says. It keeps no state: whatever it must know the next time is
-// in the cluster, so that it may be killed at any point and started again.
+// reconciler brings one Website at a time to its spec. It keeps no state: everything that it needs
+// the next time is in the cluster. So it may be killed and restarted at any point.
 type reconciler struct {
 	websites    *cache.Handle[*v1alpha1.Website]
 	configMaps  *cache.Handle[*corev1.ConfigMap]
@@ -30,11 +30,11 @@ type reconciler struct {
 	client      *client.Client
 }
 
-// Reconcile does the same whatever has happened: it reads what is wanted and applies all of it.
+// Reconcile does the same after every event: it reads the spec and applies all of it.
 func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 	site, err := r.websites.Get(ctx, key)
 	if apierrors.IsNotFound(err) {
-		return controller.Result{}, nil // it is gone, and finalize has been here before
+		return controller.Result{}, nil // finalized and gone
 	}
 	if err != nil {
 		return controller.Result{}, err
@@ -43,7 +43,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 		return controller.Result{}, r.finalize(ctx, site)
 	}
 	if err := r.addFinalizer(ctx, site); apierrors.IsNotFound(err) {
-		return controller.Result{}, nil // it is gone: that event is on its way
+		return controller.Result{}, nil // gone; the event will follow
 	} else if err != nil {
 		return controller.Result{}, err
 	}
@@ -51,7 +51,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 	return controller.Result{}, errors.Join(err, r.report(ctx, site, deploy, err))
 }
 
-// apply makes the world match and returns the Deployment as stored.
+// apply creates and updates all objects, and returns the Deployment as stored.
 func (r *reconciler) apply(ctx context.Context, site *v1alpha1.Website) (*appsv1.Deployment, error) {
 	if err := r.publish(ctx, site); err != nil {
 		return nil, err
@@ -66,8 +66,9 @@ func (r *reconciler) apply(ctx context.Context, site *v1alpha1.Website) (*appsv1
 	return own(ctx, r, r.deployments, site, deployment(site, owner))
 }
 
-// own applies an object of the site. An object of that name that is not the site's is left alone, whoever made it: a
-// server-side apply would take it over without a word. What is as desired already is not sent.
+// own applies an object of the site. It does not touch an object of that name which the site does
+// not control: a server-side apply would silently take it over. It sends nothing if the object is
+// already as desired.
 func own[T client.Object](ctx context.Context, r *reconciler, cached *cache.Handle[T], site *v1alpha1.Website, desired client.ApplyConfiguration) (T, error) {
 	kind, name := cached.GroupVersionKind().Kind, *desired.GetName()
 	current, err := cached.Get(ctx, types.NamespacedName{Namespace: site.Namespace, Name: name})
@@ -75,7 +76,7 @@ func own[T client.Object](ctx context.Context, r *reconciler, cached *cache.Hand
 		return *new(T), err
 	}
 	if err == nil && !metav1.IsControlledBy(current, site) {
-		return *new(T), fmt.Errorf("the %s %s/%s exists and does not belong to this Website: delete it, or give the Website another name", kind, site.Namespace, name)
+		return *new(T), fmt.Errorf("the %s %s/%s exists and does not belong to this Website; delete it, or rename the Website", kind, site.Namespace, name)
 	}
 	applied, err := client.For[T](r.client).Apply(ctx, desired, client.UnlessAlready(current))
 	if err != nil {

@@ -20,7 +20,7 @@ var _ = Describe("The operator", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("catches up after a restart with what was created, changed and spoiled meanwhile", func(ctx SpecContext) {
+	It("catches up after a restart with objects that were created, changed and damaged meanwhile", func(ctx SpecContext) {
 		stop := startOperator()
 		site := create(ctx, siteIn(namespace, 1, "one"))
 		expectWorld(ctx, site, 1, "one")
@@ -31,7 +31,7 @@ var _ = Describe("The operator", func() {
 		another := siteIn(namespace, 1, "new")
 		another.Name = "another"
 		another = create(ctx, another)
-		Consistently(ctx, func(g Gomega) { // nobody acts
+		Consistently(ctx, func(g Gomega) { // no operator runs
 			g.Expect(*get[*appsv1.Deployment](g, ctx, key(site)).Spec.Replicas).To(BeEquivalentTo(1))
 		}).Should(Succeed())
 
@@ -49,7 +49,7 @@ var _ = Describe("The operator", func() {
 		expectWorld(ctx, site, 1, "one")
 	})
 
-	It("finds a site that was deleted while it was away held by its finalizer", func(ctx SpecContext) {
+	It("finalizes a site that was deleted while it did not run", func(ctx SpecContext) {
 		stop := startOperator()
 		site := create(ctx, siteIn(namespace, 1, "one"))
 		expectWorld(ctx, site, 1, "one")
@@ -66,7 +66,7 @@ var _ = Describe("The operator", func() {
 		expectNothing(ctx, site)
 	})
 
-	It("has a second replica that takes over when the first is gone", func(ctx SpecContext) {
+	It("has a second replica that takes over when the first stops", func(ctx SpecContext) {
 		stopFirst := startOperator()
 		site := create(ctx, siteIn(namespace, 1, "one"))
 		expectWorld(ctx, site, 1, "one")

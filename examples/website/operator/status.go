@@ -21,15 +21,16 @@ import (
 // Reasons of the condition Ready.
 const (
 	reasonReady      = "AllServersReady" // True
-	reasonRollingOut = "RollingOut"      // False: the Deployment is on its way
-	reasonFailed     = "ApplyFailed"     // False: the message is the error; the operator goes on trying
+	reasonRollingOut = "RollingOut"      // False: the Deployment is in progress
+	reasonFailed     = "ApplyFailed"     // False: the message is the error; the operator retries
 )
 
-// report writes the status: what the Deployment says, or why it could not be applied. Applying what is there already
-// changes nothing and wakes nobody; to compare with the cache first would trust a copy that may lag behind.
+// report writes the status: the state of the Deployment, or why it could not be applied. An
+// unchanged status is a no-op for the API server and causes no event. A comparison with the cache
+// would trust a copy that may be stale.
 func (r *reconciler) report(ctx context.Context, site *v1alpha1.Website, deploy *appsv1.Deployment, failure error) error {
 	desired := websiteac.Website(site.Name, site.Namespace).
-		WithUID(site.UID). // this very one, not a successor of the same name
+		WithUID(site.UID). // not a successor of the same name
 		WithStatus(statusApply(status(site, deploy, failure)))
 	if _, err := client.For[*v1alpha1.Website](r.client).ApplyStatus(ctx, desired); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the status: %w", err)
@@ -37,7 +38,7 @@ func (r *reconciler) report(ctx context.Context, site *v1alpha1.Website, deploy 
 	return nil
 }
 
-// status is the status that the site should have. Times of conditions that did not change are kept.
+// status is the status that the site should have. It keeps the times of unchanged conditions.
 func status(site *v1alpha1.Website, deploy *appsv1.Deployment, failure error) v1alpha1.WebsiteStatus {
 	s := *site.Status.DeepCopy()
 	s.ObservedGeneration = site.Generation
@@ -59,8 +60,8 @@ func status(site *v1alpha1.Website, deploy *appsv1.Deployment, failure error) v1
 	return s
 }
 
-// rolledOut is what `kubectl rollout status` waits for: the Deployment controller has seen the newest spec, every server
-// runs it and is ready, and no other is left.
+// rolledOut is the criterion of `kubectl rollout status`: the Deployment controller has seen the
+// newest spec, every server runs it and is ready, and no other is left.
 func rolledOut(d *appsv1.Deployment, want int32) bool {
 	s := d.Status
 	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == want && s.ReadyReplicas == want && s.Replicas == want

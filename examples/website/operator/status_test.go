@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
 )
 
-// rollout is a Deployment of generation 2 with the status given.
+// rollout is a Deployment of generation 2 with the given status.
 func rollout(observed int64, all, updated, ready int32) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Generation: 2},
@@ -58,7 +58,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// What did not change keeps its time, so that an unchanged status is equal to the last one and is not written again.
+// Unchanged conditions keep their time, so that an unchanged status equals the last one and is not
+// written again.
 func TestStatusKeepsTheTimeOfAnUnchangedCondition(t *testing.T) {
 	s := site(new(int32(2)), "x")
 	s.Status = status(s, rollout(2, 2, 2, 1), nil)
@@ -73,7 +74,7 @@ func TestStatusKeepsTheTimeOfAnUnchangedCondition(t *testing.T) {
 	}
 }
 
-// A failure says nothing about the servers that run: their number stays.
+// A failure does not affect the running servers: their number stays.
 func TestStatusOfAFailureKeepsTheServers(t *testing.T) {
 	s := site(new(int32(2)), "x")
 	s.Status.ReadyReplicas = 2
@@ -82,7 +83,7 @@ func TestStatusOfAFailureKeepsTheServers(t *testing.T) {
 	}
 }
 
-// What is applied is what was computed.
+// The applied status equals the computed one.
 func TestStatusApply(t *testing.T) {
 	want := status(site(new(int32(2)), "x"), rollout(2, 2, 2, 1), nil)
 	got := statusApply(want)

@@ -26,9 +26,9 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// The suite runs against one real control plane. In it are the manifests of config/default as a user would apply them, and a
-// stand-in for the kubelet. Each spec starts an operator of its own, with the permissions of the operator's ServiceAccount
-// and no others, and has a namespace of its own.
+// The suite runs against one real control plane. It has the manifests of config/default, applied as
+// a user would, and a stand-in for the kubelet. Each spec has its own namespace and its own
+// operator, with exactly the permissions of the operator's ServiceAccount.
 func TestOperator(t *testing.T) {
 	ginkgoWaitsForSignals := goleak.IgnoreAnyFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler.(*InterruptHandler).registerForInterrupts.func2")
 	before := goleak.IgnoreCurrent()
@@ -57,7 +57,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	cluster, err = envtest.Start(ctx, envtest.Options{
 		Controllers: true,
-		// As strict as a cluster may be: who sets a blocking owner reference must be allowed to.
+		// As strict as a cluster may be: setting a blocking owner reference requires permission.
 		APIServerArgs: []string{"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"},
 		Progress:      GinkgoWriter,
 	})
@@ -78,7 +78,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	start(kubelet.New(cluster.Config(), logger))
 }, NodeTimeout(10*time.Minute)) // the control plane is built on first use
 
-// serviceAccount logs in as the operator does in a pod: with a token for its ServiceAccount.
+// serviceAccount authenticates like the operator in a pod: with a token for its ServiceAccount.
 func serviceAccount(ctx context.Context) *rest.Config {
 	GinkgoHelper()
 	token, err := clientset.CoreV1().ServiceAccounts(systemNamespace).
@@ -89,7 +89,7 @@ func serviceAccount(ctx context.Context) *rest.Config {
 	return cfg
 }
 
-// runner is what start starts: a manager.
+// runner is a manager.
 type runner interface {
 	Run(ctx context.Context) error
 	Ready() <-chan struct{}
@@ -116,15 +116,15 @@ func start(r runner) (stop func()) {
 	return stop
 }
 
-// startOperator is runOperator for those who do not need the manager.
+// startOperator is runOperator without the manager.
 func startOperator() (stop func()) {
 	GinkgoHelper()
 	_, stop = runOperator()
 	return stop
 }
 
-// runOperator runs the operator as it runs in the cluster: as its ServiceAccount, under its Lease. With the manager's Idle a spec
-// waits until the operator has nothing left to do.
+// runOperator runs the operator as in the cluster: as its ServiceAccount, with its Lease. Use the
+// manager's Idle to wait until the operator has nothing left to do.
 func runOperator() (mgr *manager.Manager, stop func()) {
 	GinkgoHelper()
 	mgr, err := operator.New(account, operator.Options{

@@ -31,7 +31,7 @@ var _ = Describe("A Website", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("becomes a ConfigMap, a Service and a Deployment, is listed, and says when it is ready", func(ctx SpecContext) {
+	It("becomes a ConfigMap, a Service and a Deployment, is listed, and reports when it is ready", func(ctx SpecContext) {
 		startOperator()
 		site := create(ctx, siteIn(namespace, 2, "<h1>one</h1>"))
 		expectWorld(ctx, site, 2, "<h1>one</h1>")
@@ -60,7 +60,7 @@ var _ = Describe("A Website", func() {
 		expectWorld(ctx, site, 2, "three")
 	})
 
-	It("leaves nothing behind when it is deleted, and nothing of its neighbour", func(ctx SpecContext) {
+	It("leaves nothing behind when it is deleted, without affecting its neighbour", func(ctx SpecContext) {
 		startOperator()
 		site, neighbour := create(ctx, siteIn(namespace, 1, "one")), siteIn(namespace, 1, "two")
 		neighbour.Name = "neighbour"
@@ -83,13 +83,13 @@ var _ = Describe("A Website", func() {
 		expectWorld(ctx, second, 1, "two")
 	})
 
-	It("has one server unless it says otherwise", func(ctx SpecContext) {
+	It("has one server by default", func(ctx SpecContext) {
 		site := siteIn(namespace, 0, "one")
 		site.Spec.Replicas = nil
 		Expect(create(ctx, site).Spec.Replicas).To(HaveValue(BeEquivalentTo(1)))
 	})
 
-	DescribeTable("is refused if it is bad, in words that name what is wrong",
+	DescribeTable("is refused if it is invalid, with an error that names the problem",
 		func(ctx SpecContext, spoil func(*v1alpha1.Website), words ...string) {
 			site := siteIn(namespace, 1, "one")
 			spoil(site)
@@ -107,7 +107,7 @@ var _ = Describe("A Website", func() {
 		Entry("a name that is too long", func(s *v1alpha1.Website) { s.Name = "a" + strings.Repeat("b", 63) }, "at most 63"),
 	)
 
-	DescribeTable("gets back what was deleted by hand",
+	DescribeTable("restores objects that were deleted manually",
 		func(ctx SpecContext, replaced func(context.Context, *manager.Manager, *v1alpha1.Website)) {
 			mgr, _ := runOperator()
 			site := create(ctx, siteIn(namespace, 1, "one"))
@@ -129,7 +129,7 @@ var _ = Describe("A Website", func() {
 		}),
 	)
 
-	DescribeTable("gets put right what was changed by hand",
+	DescribeTable("reverts manual changes",
 		func(ctx SpecContext, spoil func(context.Context, *v1alpha1.Website)) {
 			startOperator()
 			site := create(ctx, siteIn(namespace, 1, "one"))
@@ -148,7 +148,7 @@ var _ = Describe("A Website", func() {
 		}),
 	)
 
-	It("keeps its hands off an object that belongs to somebody else, and says so", func(ctx SpecContext) {
+	It("does not touch an object that does not belong to it, and reports it", func(ctx SpecContext) {
 		mgr, _ := runOperator()
 		theirs, err := client.For[*corev1.ConfigMap](admin).Apply(ctx,
 			coreac.ConfigMap("hello-content", namespace).WithData(map[string]string{"index.html": "theirs"}))
@@ -167,7 +167,7 @@ var _ = Describe("A Website", func() {
 	})
 })
 
-// replaced deletes an object, and expects that the operator makes another one of its name.
+// replaced deletes an object, and expects the operator to recreate it.
 func replaced[T client.Object](ctx context.Context, mgr *manager.Manager, key types.NamespacedName) {
 	GinkgoHelper()
 	g := NewWithT(GinkgoT())

@@ -30,17 +30,18 @@ const retryPeriod = time.Second
 // party is an elector in a race, ours or client-go's.
 type party interface {
 	fmt.Stringer
-	// campaign campaigns until ctx is done or the Lease is lost, calls leads when it leads, and has released when it returns.
+	// campaign campaigns until ctx is done or the Lease is lost. It calls leads when it leads, and
+	// has released the Lease when it returns.
 	campaign(ctx context.Context, leads func())
 }
 
-// race is a Lease and those who want it.
+// race is a Lease and its candidates.
 type race struct {
 	namespace string
 	direct    kubernetes.Interface
 }
 
-// newRace makes one. Everybody in it may use the one Lease and nothing else.
+// newRace returns a race. Its candidates may use only this Lease.
 func newRace(ctx context.Context) *race {
 	GinkgoHelper()
 	r := &race{}
@@ -55,7 +56,7 @@ func newRace(ctx context.Context) *race {
 	return r
 }
 
-// config returns that of a user who may do what the verbs say to the one Lease, and create it.
+// config returns the configuration of a user with the verbs on this Lease, and create.
 func (r *race) config(ctx context.Context, user string, verbs ...string) *rest.Config {
 	GinkgoHelper()
 	name := metav1.ObjectMeta{Namespace: r.namespace, Name: user}
@@ -74,7 +75,7 @@ func (r *race) config(ctx context.Context, user string, verbs ...string) *rest.C
 	return cfg
 }
 
-// ours is a party.
+// ours is a party with our elector.
 type ours struct{ *leaderelection.Elector }
 
 func (r *race) ours(ctx context.Context, user string, verbs ...string) party {
@@ -93,10 +94,10 @@ func (o ours) campaign(ctx context.Context, leads func()) {
 	})).To(Succeed())
 }
 
-// String names it.
+// String returns the party's name.
 func (ours) String() string { return "setpoint" }
 
-// theirs is client-go's elector as it comes.
+// theirs is a party with client-go's elector.
 type theirs struct {
 	lock *resourcelock.LeaseLock
 	http interface{ CloseIdleConnections() }
@@ -125,11 +126,11 @@ func (o theirs) campaign(ctx context.Context, leads func()) {
 	})
 }
 
-// String names it.
+// String returns the party's name.
 func (theirs) String() string { return "client-go" }
 
-// handOver has one party lead and another wait, stops the first, and returns how long it is from when that has released until the
-// other leads. Both have stopped then.
+// handOver lets one party lead and another wait, stops the first, and returns the time from its
+// release until the other leads. Both have stopped then.
 func handOver(ctx context.Context, from, to party) time.Duration {
 	GinkgoHelper()
 	began, led := make(chan time.Time, 1), make(chan time.Time, 1)
@@ -170,7 +171,7 @@ var _ = Describe("A Lease", func() {
 		AddReportEntry("from the release to the next lead()", strings.Join(took, " "), ReportEntryVisibilityAlways)
 	}, SpecTimeout(patience))
 
-	It("goes from client-go's elector to ours and back, as either releases it (L7)", func(ctx SpecContext) {
+	It("is handed over from client-go's elector to ours and back (L7)", func(ctx SpecContext) {
 		r := newRace(ctx)
 		mine, client := r.ours(ctx, "a", all...), r.theirs(ctx, "b")
 		for _, way := range [][]party{{client, mine}, {mine, client}, {client, mine}} {
@@ -183,7 +184,7 @@ var _ = Describe("A Lease", func() {
 		Expect(*lease.Spec.HolderIdentity).To(BeEmpty())
 	}, SpecTimeout(patience))
 
-	It("is polled where it may not be watched (L6)", func(ctx SpecContext) {
+	It("is polled if the elector may not watch it (L6)", func(ctx SpecContext) {
 		r := newRace(ctx)
 		a, b := r.ours(ctx, "a", all...), r.ours(ctx, "b", slices.DeleteFunc(slices.Clone(all), func(v string) bool { return v == "watch" })...)
 		AddReportEntry("from the release to the next lead(), polling", handOver(ctx, a, b).Round(time.Millisecond), ReportEntryVisibilityAlways)

@@ -25,10 +25,10 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// holderAnnotation is where those who write say who they are, for the policy in docs/leader-election-policy.yaml.
+// holderAnnotation names the writer, for the policy in docs/leader-election-policy.yaml.
 const holderAnnotation = "setpoint.dev/holder"
 
-// writer is a replica that leads, and its handle of what it writes.
+// writer is a leading replica, and its handle of the written object.
 type writer struct {
 	maps *client.Handle[*corev1.ConfigMap]
 	work chan context.Context // of its term
@@ -58,15 +58,15 @@ func newWriter(ctx context.Context, cfg *rest.Config, namespace, identity string
 	return w
 }
 
-// patch writes into the object without saying which version it has read, as an apply does.
+// patch writes the object without a version, as an apply does.
 func (w *writer) patch(ctx context.Context, key types.NamespacedName, by string) error {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"data":{"by":%q}}`, holderAnnotation, term.Of(ctx).Token().Holder, by)
 	_, err := w.maps.Patch(ctx, key, types.MergePatchType, []byte(patch))
 	return err
 }
 
-// lateWrite has a leader's write reach the API server when another leads, and has written the same object, and returns how the API
-// server has answered it. What is done to the object must be refused, or not.
+// lateWrite delays a leader's write until another replica leads and has written the same object,
+// and returns the API server's answer. The caller decides whether the write must be refused.
 func lateWrite(ctx context.Context, user, namespace string, write func(context.Context, *writer, *corev1.ConfigMap) error) (code int, key types.NamespacedName) {
 	GinkgoHelper()
 	key = types.NamespacedName{Namespace: namespace, Name: "config"}
@@ -114,7 +114,7 @@ func lateWrite(ctx context.Context, user, namespace string, write func(context.C
 	return code, key
 }
 
-// allow lets a user do what an operator does in a namespace.
+// allow gives a user an operator's permissions in a namespace.
 func (r *race) allow(ctx context.Context, user string) {
 	GinkgoHelper()
 	_, err := r.direct.RbacV1().RoleBindings(r.namespace).Create(ctx, &rbacv1.RoleBinding{
@@ -125,7 +125,7 @@ func (r *race) allow(ctx context.Context, user string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// by says who has written the object last, "" if it is gone.
+// by returns the last writer of the object, "" if it is gone.
 func (r *race) by(ctx context.Context, key types.NamespacedName) string {
 	GinkgoHelper()
 	m, err := r.direct.CoreV1().ConfigMaps(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
@@ -136,12 +136,12 @@ func (r *race) by(ctx context.Context, key types.NamespacedName) string {
 	return m.Data["by"]
 }
 
-var _ = Describe("A write that is on the wire when the trust ends, and arrives when another leads", func() {
+var _ = Describe("A write that is in flight when the trust ends, and arrives when another replica leads", func() {
 	patch := func(work context.Context, a *writer, m *corev1.ConfigMap) error {
 		return a.patch(work, types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, "a")
 	}
 
-	It("is stored if nothing but the fence protects the object: that is the limit of any fence in a client (L2)", func(ctx SpecContext) {
+	It("is stored if only the fence protects the object: the limit of any fence in a client (L2)", func(ctx SpecContext) {
 		r := newRace(ctx)
 		r.allow(ctx, "operator")
 		code, key := lateWrite(ctx, "operator", r.namespace, patch)
@@ -149,7 +149,7 @@ var _ = Describe("A write that is on the wire when the trust ends, and arrives w
 		Expect(r.by(ctx, key)).To(Equal("a"))
 	}, SpecTimeout(patience))
 
-	DescribeTable("is refused if it names what it has read", func(ctx SpecContext, write func(context.Context, *writer, *corev1.ConfigMap) error) {
+	DescribeTable("is refused if it has the version that it read", func(ctx SpecContext, write func(context.Context, *writer, *corev1.ConfigMap) error) {
 		r := newRace(ctx)
 		r.allow(ctx, "operator")
 		code, key := lateWrite(ctx, "operator", r.namespace, write)
@@ -172,7 +172,7 @@ var _ = Describe("A write that is on the wire when the trust ends, and arrives w
 		}, SpecTimeout(patience)),
 	)
 
-	It("is refused by a ValidatingAdmissionPolicy that compares who writes with who holds the Lease", func(ctx SpecContext) {
+	It("is refused by a ValidatingAdmissionPolicy that compares the writer with the Lease's holder", func(ctx SpecContext) {
 		const user = "system:serviceaccount:operator-system:operator" // as in the policy
 		r := newRace(ctx)
 		r.namespace = "operator-system"

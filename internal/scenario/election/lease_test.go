@@ -26,7 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// troubles are those that an elector tells of, and nil when they are over.
+// troubles are the errors that an elector reports, and nil when they are over.
 type troubles struct {
 	*leaderelection.Elector
 	told chan error
@@ -56,7 +56,7 @@ func newTroubles(ctx context.Context, cfg *rest.Config, namespace string) *troub
 	return t
 }
 
-// until waits until it has told something, and is still trying.
+// until waits until the elector has reported an error and still tries.
 func (t *troubles) says(ctx context.Context, want string) {
 	GinkgoHelper()
 	var err error
@@ -66,7 +66,7 @@ func (t *troubles) says(ctx context.Context, want string) {
 	Consistently(ctx, t.told, "1500ms").ShouldNot(Receive()) // several tries
 }
 
-// recovers waits until it leads, and stops it.
+// recovers waits until the elector leads, and stops it.
 func (t *troubles) recovers(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, t.led).Should(BeClosed())
@@ -74,7 +74,7 @@ func (t *troubles) recovers(ctx context.Context) {
 	Eventually(ctx, t.end).Should(Receive(BeNil()))
 }
 
-// spyLog keeps what is logged.
+// spyLog keeps the log.
 type spyLog struct {
 	mu  sync.Mutex // guards all
 	all strings.Builder
@@ -87,14 +87,14 @@ func (l *spyLog) Write(p []byte) (int, error) {
 	return l.all.Write(p)
 }
 
-// String returns all.
+// String returns the whole log.
 func (l *spyLog) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.all.String()
 }
 
-// hosted is client-go's elector with an observed lock, as a party.
+// hosted is a party with client-go's elector and an observed lock.
 type hosted struct {
 	*leaderelection.Observed
 	http interface{ CloseIdleConnections() }
@@ -108,7 +108,7 @@ func (r *race) hosted(ctx context.Context, user string) hosted {
 	return hosted{observed, o.http}
 }
 
-// campaign returns when both the elector and what leads have.
+// campaign returns when both the elector and the leader's work have ended.
 func (h hosted) campaign(ctx context.Context, leads func()) {
 	defer GinkgoRecover()
 	defer h.http.CloseIdleConnections()
@@ -132,10 +132,11 @@ func (h hosted) campaign(ctx context.Context, leads func()) {
 	Expect(<-led).To(Succeed())
 }
 
-// String names it.
+// String returns the party's name.
 func (hosted) String() string { return "a host" }
 
-// grant allows a user something with all Leases of the namespace, and waits until the API server knows.
+// grant gives a user a verb on all Leases of the namespace, and waits until the API server applies
+// it.
 func (r *race) grant(ctx context.Context, user, role string, verbs []string) {
 	GinkgoHelper()
 	name := metav1.ObjectMeta{Namespace: r.namespace, Name: user + "-" + role}
@@ -162,7 +163,7 @@ func (r *race) grant(ctx context.Context, user, role string, verbs []string) {
 var _ = Describe("An elector that may not use its Lease", func() {
 	const rest = "grant it, by a Role and a RoleBinding there, to create leases, and to get, update and watch the one with the resourceName operator"
 
-	It("says in one sentence who needs which permission, once, and goes on when it is granted", func(ctx SpecContext) {
+	It("reports the user and the missing permission once, in one sentence, and recovers when it is granted", func(ctx SpecContext) {
 		r := newRace(ctx)
 		for _, verb := range []string{"get", "create", "update"} {
 			By(verb)
@@ -186,7 +187,7 @@ var _ = Describe("An elector that may not use its Lease", func() {
 		}
 	}, SpecTimeout(patience))
 
-	It("says that the namespace is missing, and goes on when it is there", func(ctx SpecContext) {
+	It("reports that the namespace is missing, and recovers when it exists", func(ctx SpecContext) {
 		r := newRace(ctx)
 		name := r.namespace + "-later"
 		t := newTroubles(ctx, cluster.Config(), name)

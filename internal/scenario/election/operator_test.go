@@ -22,17 +22,16 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// The environment of a process that is an operator: with asOperator it is one. With stubborn, its
-// work does not stop.
+// These environment variables make a process an operator. With stubborn, its work does not stop.
 const (
 	asOperator = "SETPOINT_OPERATOR"
 	namespaced = "SETPOINT_OPERATOR_NAMESPACE"
 	stubborn   = "SETPOINT_OPERATOR_STUBBORN"
 )
 
-// operate runs an operator, as a process of its own, and returns its exit status. While it leads, it
-// writes once for each line that it reads, and says what becomes of that. It is badly written on
-// purpose: when it is to stop it writes once more, and it ignores that its context has ended.
+// operate runs an operator as a process and returns its exit status. While it leads, it writes once
+// for each line that it reads, and reports the result. It is badly written on purpose: when it has
+// to stop it writes once more, and it ignores the end of its context.
 func operate(identity string) int {
 	cfg, err := client.LoadConfig("")
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// operator is a process that operate runs.
+// operator is a process that runs operate.
 type operator struct {
 	*gexec.Session
 	lines io.Writer
@@ -51,13 +51,13 @@ func (r *race) start(identity string, env ...string) *operator {
 	return &operator{session, stdin}
 }
 
-// says waits until the operator has said something more.
+// says waits for the operator's next report.
 func (o *operator) says(ctx context.Context, what string) {
 	GinkgoHelper()
 	Eventually(ctx, o.Out).Should(gbytes.Say(what))
 }
 
-// write has the operator write once, if it leads, or when it does.
+// write makes the operator write once, as soon as it leads.
 func (o *operator) write() {
 	GinkgoHelper()
 	_, err := io.WriteString(o.lines, "\n")
@@ -84,14 +84,14 @@ func (o *operator) resume() {
 	Expect(o.Command.Process.Signal(syscall.SIGCONT)).To(Succeed())
 }
 
-// terminate stops the operator as a cluster does.
+// terminate stops the operator like a cluster does.
 func (o *operator) terminate(ctx context.Context) {
 	GinkgoHelper()
 	o.Terminate()
 	Eventually(ctx, o.Session).Should(gexec.Exit(0))
 }
 
-// history is what was stored of one kind, in order: in each version, who wrote or holds it.
+// history is the stored versions of one kind, in order, each with its writer or holder.
 type history struct {
 	watch.Interface
 	who func(watch.Event) string
@@ -102,7 +102,7 @@ type entry struct {
 	who     string
 }
 
-// until returns what was stored up to a version.
+// until returns the stored versions up to a version.
 func (h *history) until(ctx context.Context, last metav1.Object) (all []entry) {
 	GinkgoHelper()
 	for {

@@ -30,7 +30,8 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// standby is a replica of a program that counts in a ConfigMap how often it was reconciled, and campaigns for a Lease.
+// standby is a replica of a program that counts its Reconciles in a ConfigMap, and campaigns for a
+// Lease.
 type standby struct {
 	elector *leaderelection.Elector
 	client  *client.Client
@@ -45,14 +46,14 @@ type standby struct {
 	taken chan hook.TakenOver // as told
 }
 
-// seen is what a Reconcile has found, and made of it.
+// seen is what a Reconcile read, and wrote.
 type seen struct {
 	at            time.Time
 	read, written string // versions
 	count         int
 }
 
-// newStandby makes one that keeps up with the namespace of a Lease.
+// newStandby returns a standby that watches the namespace of a Lease.
 func newStandby(ctx context.Context, cfg *rest.Config, namespace, identity string) *standby {
 	GinkgoHelper()
 	s := &standby{led: make(chan time.Time, 1), seen: make(chan seen, 10), taken: make(chan hook.TakenOver, 1), ended: make(chan error, 1)}

@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest"
 )
 
-// driver runs the replicas, makes trouble, and judges.
+// driver runs the replicas, makes trouble and judges.
 type driver struct {
 	options
 
@@ -29,7 +29,8 @@ type driver struct {
 	groups []*group
 }
 
-// run does what the flags ask for. It returns errBroken if a promise was, after it has said which.
+// run does what the flags request. It returns errBroken if a guarantee was broken, after printing
+// which.
 func (d *driver) run(ctx context.Context) (err error) {
 	d.table = newTable(d.out, d.options)
 	d.table.say("a control plane on this machine, and %d replicas of an operator, each a process; a Lease lasts %s", 3*d.number, d.lease)
@@ -37,7 +38,9 @@ func (d *driver) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, cluster.Stop()) }() //nolint:contextcheck // above all when the context is done
+	defer func() {
+		err = errors.Join(err, cluster.Stop()) //nolint:contextcheck // above all when ctx is done
+	}()
 	direct, err := client.New(cluster.Config(), client.Options{FieldOwner: "ha-driver"})
 	if err != nil {
 		return err
@@ -78,7 +81,7 @@ func (d *driver) run(ctx context.Context) (err error) {
 	return d.judge()
 }
 
-// play has all groups play rounds until there are enough, and stops all replicas.
+// play makes all groups play rounds until there are enough, then stops all replicas.
 func (d *driver) play(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -100,7 +103,7 @@ func (d *driver) play(ctx context.Context) error {
 				}
 				d.table.round(&r)
 			}
-			if _, err := g.settle(ctx); err != nil { // so that what comes late has come
+			if _, err := g.settle(ctx); err != nil { // late requests have arrived then
 				cancel(err)
 			}
 		})
@@ -112,7 +115,7 @@ func (d *driver) play(ctx context.Context) error {
 
 var errBroken = errors.New("a promise is broken")
 
-// judge prints what has come of it.
+// judge prints the verdict.
 func (d *driver) judge() error {
 	d.table.gaps()
 	var all []*verdict

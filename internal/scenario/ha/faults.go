@@ -15,13 +15,13 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 )
 
-// trouble is what can happen to a leader.
+// trouble is a failure that a leader can suffer.
 type trouble struct {
 	name string
 	what string
-	// graceful: the leader has time to hand the Lease over.
+	// graceful means that the leader has time to release the Lease.
 	graceful bool
-	// do makes it happen, and returns what undoes it.
+	// do causes the failure and returns a function that undoes it.
 	do func(g *group, r *replica) (undo func(), err error)
 }
 
@@ -59,15 +59,15 @@ func suspend(g *group, r *replica) (func(), error) {
 		g.table.say("%s is suspended", p.identity)
 	}
 	return func() {
-		_ = p.cmd.Process.Signal(syscall.SIGCONT) // fails if the driver's own end has killed it
+		_ = p.cmd.Process.Signal(syscall.SIGCONT) // fails if the driver's end has killed it
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.ledger.pauses = append(g.ledger.pauses, pause{p.identity, began, time.Now()})
 	}, nil
 }
 
-// stopped returns when a child that was sent SIGSTOP has stopped. If the driver were killed before
-// that, the system would not see a stopped member of an orphaned process group, and not wake it.
+// stopped returns when a child that received SIGSTOP has stopped. If the driver were killed before
+// that, the kernel would not find a stopped member of an orphaned process group, and not wake it.
 func stopped(pid int) error {
 	for {
 		var status syscall.WaitStatus
@@ -78,7 +78,7 @@ func stopped(pid int) error {
 			return fmt.Errorf("it has ended: %w", err)
 		case status.Stopped():
 			return nil
-		default: // which the goroutine that listens to it does not learn
+		default: // listen's goroutine does not receive this status
 			return fmt.Errorf("it has ended with status %d, signal %d", status.ExitStatus(), status.Signal())
 		}
 	}

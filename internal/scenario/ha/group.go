@@ -22,20 +22,20 @@ import (
 type group struct {
 	options
 
-	prefix    string // of identities, where there are several groups
+	prefix    string // of identities, if there are several groups
 	namespace string
 	http1     bool
 	net       *network
 	table     *table
-	direct    *client.Handle[*corev1.ConfigMap] // not through the network
+	direct    *client.Handle[*corev1.ConfigMap] // bypasses the network
 	replicas  []*replica
-	running   sync.WaitGroup // the goroutines that listen to processes
+	running   sync.WaitGroup // goroutines that listen to processes
 
-	mu     sync.Mutex // guards what follows, and the state of processes
+	mu     sync.Mutex // guards the fields below and the state of processes
 	news   chan struct{}
 	ledger *ledger
-	task   string // the last that was made
-	doers  []doer // of it
+	task   string // the latest task
+	doers  []doer // of task
 }
 
 // doer is a Reconcile of the task.
@@ -44,16 +44,16 @@ type doer struct {
 	at       time.Time
 }
 
-// newsLocked wakes those who wait.
+// newsLocked wakes the waiters.
 func (g *group) newsLocked() {
 	close(g.news)
 	g.news = make(chan struct{})
 }
 
-// patience is for how long anything is waited for that should come. It only bounds a test that has failed.
+// patience bounds every wait for an expected event. It matters only if a test has failed.
 func (g *group) patience() time.Duration { return 30*time.Second + 5*g.lease }
 
-// wait returns when readyLocked says so, which is asked whenever there is news.
+// wait returns when readyLocked returns true. It calls it whenever there is news.
 func (g *group) wait(ctx context.Context, what string, readyLocked func() bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, g.patience(), fmt.Errorf("waited %s for %s", g.patience(), what))
 	defer cancel()
@@ -72,7 +72,7 @@ func (g *group) wait(ctx context.Context, what string, readyLocked func() bool) 
 	}
 }
 
-// holderLocked returns who holds the Lease, as the API server has it.
+// holderLocked returns the holder of the Lease according to the API server.
 func (g *group) holderLocked() string {
 	if n := len(g.ledger.leases); n > 0 {
 		return g.ledger.leases[n-1].holder
@@ -80,13 +80,13 @@ func (g *group) holderLocked() string {
 	return ""
 }
 
-// leadsLocked says whether a process has written all objects in its term.
+// leadsLocked reports whether a process has written all objects in its term.
 func (g *group) leadsLocked(identity string) bool {
 	return slices.ContainsFunc(g.replicas, func(r *replica) bool { return r.identity == identity && r.leads })
 }
 
-// settle brings all replicas to where a round begins, and returns the one that leads: those that have ended run again, all are warm,
-// one leads, and the others know.
+// settle restarts ended replicas and waits for the start of a round: all are warm, one leads, and
+// the others follow it. It returns the leader.
 func (g *group) settle(ctx context.Context) (*replica, error) {
 	if err := g.replace(nil); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (g *group) settle(ctx context.Context) (*replica, error) {
 	return leader, nil
 }
 
-// replace starts the replicas again that have ended, other than spared.
+// replace restarts the replicas that have ended, except spared.
 func (g *group) replace(spared *process) error {
 	for _, r := range g.replicas {
 		if r.process != nil && (r.process == spared || !g.hasEnded(r.process)) {
@@ -135,7 +135,7 @@ func (g *group) hasEnded(p *process) bool {
 	return p.ended
 }
 
-// state describes the replicas, for an error.
+// state describes the replicas, for errors.
 func (g *group) state() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -149,7 +149,7 @@ func (g *group) state() string {
 	return s
 }
 
-// stop stops all replicas, the leader last, as a rolling update would, and then whatever is left.
+// stop kills all replicas and waits for their end.
 func (g *group) stop() {
 	for _, r := range g.replicas {
 		if r.process != nil {

@@ -14,38 +14,38 @@ import (
 	"time"
 )
 
-// verdict is what a ledger shows.
+// verdict is the result of judging a ledger.
 type verdict struct {
-	requests int // under a term
+	requests int // that carry a term
 	refusals int // by the fence
 	terms    []termCount
-	passed   []string  // requests that passed the fence late
-	left     []string  // requests that passed it in time, and left when the trust was over
-	arrivals []arrival // writes that left and came after another's acquisition
-	broken   []string  // promises
+	passed   []string  // requests that passed the fence too late
+	left     []string  // requests that passed in time, but left after the trust window
+	arrivals []arrival // writes that arrived after the next acquisition
+	broken   []string  // guarantees
 }
 
-// termCount is what a replica wrote in one term.
+// termCount counts a replica's writes in one term.
 type termCount struct {
 	leaseWrite
 
 	until    time.Time
 	writes   map[string]int // by sort
-	conflict int            // refused because of the version
+	conflict int            // version conflicts
 }
 
-// arrival is a write that came too late.
+// arrival is a write that arrived after the next leader's acquisition.
 type arrival struct {
 	*request
 
 	by    string
-	after time.Duration // the acquisition
+	after time.Duration // since the acquisition
 	cause string
-	late  bool // it was executed
+	late  bool // the write was executed
 }
 
-// judge looks at all that the witnesses of a group have seen. What it goes by are versions: the API server gives them to writes of
-// the Lease and of objects out of one sequence, so that there is no doubt which was first.
+// judge evaluates the ledger of a group. It orders events by version: the API server numbers writes
+// of the Lease and of objects in one sequence, so their order is certain.
 func (l *ledger) judge() *verdict {
 	v := &verdict{requests: len(l.requests), refusals: l.refusals, broken: slices.Clone(l.broken)}
 	terms := l.terms()
@@ -63,7 +63,7 @@ func (l *ledger) judge() *verdict {
 	}) {
 		r := l.requests[id]
 		if r.arrived.IsZero() {
-			continue // it was refused, or never sent
+			continue // refused or never sent
 		}
 		i, known := index[r.term]
 		switch {
@@ -86,7 +86,7 @@ func (l *ledger) judge() *verdict {
 
 func (v *verdict) breakf(broken []string) { v.broken = append(v.broken, broken...) }
 
-// fence asks whether a request passed the fence in time.
+// fence checks that a request passed the fence in time.
 func (v *verdict) fence(id requestID, r *request, l *ledger) {
 	switch late := r.passed.Sub(r.trust); {
 	case late >= 0:
@@ -105,7 +105,7 @@ func (v *verdict) count(t *termCount, r *request) {
 	}
 }
 
-// arrival asks whether a write came after the next acquisition.
+// arrival checks whether a write arrived after the next acquisition.
 func (v *verdict) arrival(id requestID, r *request, next *leaseWrite, l *ledger) {
 	late := r.committed() && r.version > next.version
 	if r.sort == reads || r.sent.IsZero() || !late && !r.sent.After(next.answered) {
@@ -122,7 +122,7 @@ const (
 	busy      = "the API server took long"
 )
 
-// cause says where a request spent most of its time.
+// cause returns where a request spent most of its time.
 func (l *ledger) cause(id requestID, r *request) string {
 	process, network, server := r.left().Sub(r.passed), r.sent.Sub(r.left()), r.answered.Sub(r.sent)
 	switch most := max(process, network, server); {
@@ -139,7 +139,7 @@ func (l *ledger) cause(id requestID, r *request) string {
 	}
 }
 
-// leaseHistory returns what must not happen to a Lease.
+// leaseHistory returns the forbidden changes of the Lease.
 func (l *ledger) leaseHistory() (broken []string) {
 	for i, w := range l.leases {
 		if i == 0 {
@@ -157,8 +157,8 @@ func (l *ledger) leaseHistory() (broken []string) {
 	return broken
 }
 
-// objectHistories returns which objects with a version were written in an older term after they had been in a newer one. (A late
-// write that comes before the new leader has written the object is no harm: the leader's own write finds it.)
+// objectHistories returns the versioned objects that were written in an older term after a newer
+// one. A late write before the new leader's first write is harmless: that write finds it.
 func (l *ledger) objectHistories() (broken []string) {
 	objects := map[string][]*request{}
 	for _, r := range l.requests {

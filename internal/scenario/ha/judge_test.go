@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// history is a ledger with two terms of a Lease of 10 s: version 10 is a's, from second 0, version 100 b's, from second 20.
+// history is a ledger with two terms of a Lease of 10 s: version 10 is a's from second 0, version
+// 100 is b's from second 20.
 func history() (*ledger, func(seconds float64) time.Time) {
 	began := time.Unix(1_000_000, 0)
 	at := func(seconds float64) time.Time { return began.Add(time.Duration(seconds * float64(time.Second))) }
@@ -23,7 +24,7 @@ func history() (*ledger, func(seconds float64) time.Time) {
 }
 
 func TestJudge(t *testing.T) {
-	// a's trust after its last renewal is over at second 8 + 9.
+	// a's trust after its last renewal ends at second 8 + 9.
 	ask := func(at func(float64) time.Time, sort string, passed, arrived, sent float64, status int, version uint64) *request {
 		return &request{
 			term: 10, sort: sort, name: "x", passed: at(passed), trust: at(17), done: true,
@@ -109,7 +110,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// What a process may trust ends with what its last renewal promises, and with a release.
+// A process's trust ends as its last renewal allows, and with a release.
 func TestTrust(t *testing.T) {
 	if got := trusted(15 * time.Second); got != 13500*time.Millisecond {
 		t.Errorf("with the defaults it is %s", got)

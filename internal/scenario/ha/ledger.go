@@ -11,31 +11,31 @@ import (
 	"time"
 )
 
-// requestID tells a request of a process from all others.
+// requestID identifies a request of a process.
 type requestID struct {
 	identity string
 	n        int
 }
 
-// request is one request that a leader made, as the witnesses on its way saw it.
+// request is one request of a leader, as observed on its way.
 type request struct {
 	term uint64 // the version of the Lease that began the term
 	sort string
 	name string // of the object
 
-	passed time.Time // the fence, at the earliest; by the process
-	trust  time.Time // the end of the trust that the process had then
-	wrote  time.Time // to the operating system, at the latest; by the process
-	done   bool      // as far as the process knows
+	passed time.Time // passed the fence, at the earliest; by the process
+	trust  time.Time // the end of the process's trust window at that time
+	wrote  time.Time // written to the operating system, at the latest; by the process
+	done   bool      // according to the process
 
-	arrived  time.Time // at the network
-	sent     time.Time // by the network to the API server
+	arrived  time.Time // at the proxy
+	sent     time.Time // by the proxy to the API server
 	answered time.Time // by the API server
 	status   int       // 0: the API server did not answer
-	version  uint64    // of what it wrote
+	version  uint64    // of the written object
 }
 
-// left is when it left the process, at the latest.
+// left returns when the request left the process, at the latest.
 func (r *request) left() time.Time {
 	if !r.wrote.IsZero() && r.wrote.Before(r.arrived) {
 		return r.wrote
@@ -47,40 +47,41 @@ func (r *request) committed() bool {
 	return r.status >= 200 && r.status < 300 && r.sort != reads
 }
 
-// leaseWrite is a write of the Lease that the API server has accepted.
+// leaseWrite is an accepted write of the Lease.
 type leaseWrite struct {
 	version  uint64
-	by       string // the process
-	holder   string // whom it makes the holder
+	by       string // the writing process
+	holder   string // the new holder
 	renew    time.Time
 	acquires bool
 	answered time.Time
 }
 
-// pause is a time in which a process stood still.
+// pause is a time in which a process was suspended.
 type pause struct {
 	identity string
 	from, to time.Time
 }
 
-// ledger is what the witnesses of one group have seen. The group's mutex guards it.
+// ledger holds the observations of one group. The group's mutex guards it.
 type ledger struct {
 	lease    time.Duration
 	requests map[requestID]*request
 	leases   []leaseWrite
 	pauses   []pause
-	trust    map[string]time.Time // by process: when it is over, as far as its renewals go
-	open     map[string]int       // requests of a process that have passed the fence and are not done
+	trust    map[string]time.Time // by process: its end according to the renewals
+	open     map[string]int       // by process: requests that passed the fence and are not done
 	refusals int                  // by the fence
-	broken   []string             // promises, as seen at once
+	broken   []string             // guarantees, detected immediately
 }
 
 func newLedger(lease time.Duration) *ledger {
 	return &ledger{lease: lease, requests: map[requestID]*request{}, trust: map[string]time.Time{}, open: map[string]int{}}
 }
 
-// trusted is for how long a renewal is good, as package leaderelection documents it: until half of what is left of the Lease when
-// its term is lost, with the default RenewDeadline and RetryPeriod.
+// trusted returns how long a renewal is valid, as package leaderelection documents it. With the
+// default RenewDeadline and RetryPeriod, it ends at half of the Lease's remaining time when the
+// term is lost.
 func trusted(lease time.Duration) time.Duration {
 	deadline := lease * 2 / 3
 	retry := deadline / 5
@@ -97,13 +98,13 @@ func (l *ledger) request(identity string, n int) *request {
 	return r
 }
 
-// reported takes down what a process says of its requests.
+// reported records a process's report about its requests.
 func (l *ledger) reported(identity string, r report) {
 	at := time.Unix(0, r.At)
 	switch r.What {
 	case passed:
 		q := l.request(identity, r.ID)
-		if q.passed.IsZero() { // net/http may try another connection; the first look is what counts
+		if q.passed.IsZero() { // net/http may retry on another connection; the first pass counts
 			l.open[identity]++
 		}
 		q.passed, q.trust = at, l.trust[identity]
@@ -117,7 +118,7 @@ func (l *ledger) reported(identity string, r report) {
 	case renewed:
 		l.trust[identity] = time.Unix(0, r.Sent).Add(trusted(l.lease))
 	case releases:
-		l.trust[identity] = at // nothing passes from now on
+		l.trust[identity] = at // no request passes from now on
 		if n := l.open[identity]; n > 0 {
 			l.broken = append(l.broken, fmt.Sprintf("L3: %s released the Lease with %d requests under way", identity, n))
 		}
@@ -126,10 +127,12 @@ func (l *ledger) reported(identity string, r report) {
 	}
 }
 
-// leased takes down a write of the Lease that was accepted, and looks at what it must not be.
+// leased records an accepted write of the Lease.
 func (l *ledger) leased(w leaseWrite) {
 	l.leases = append(l.leases, w)
-	slices.SortStableFunc(l.leases, func(a, b leaseWrite) int { return int(a.version) - int(b.version) }) //nolint:gosec // they are small
+	slices.SortStableFunc(l.leases, func(a, b leaseWrite) int {
+		return int(a.version) - int(b.version) //nolint:gosec // they are small
+	})
 }
 
 // terms returns the acquisitions in order.
@@ -143,7 +146,8 @@ func (l *ledger) terms() []leaseWrite {
 	return all
 }
 
-// lastRenewal returns when the holder before a term has renewed for the last time; zero if it had released the Lease.
+// lastRenewal returns the last renewal of the holder before a term, or zero if it had released the
+// Lease.
 func (l *ledger) lastRenewal(term uint64) time.Time {
 	for i, w := range l.leases {
 		if w.version == term && i > 0 && l.leases[i-1].holder != "" {

@@ -3,15 +3,17 @@
 
 //go:build unix
 
-// Command ha shows what becomes of an operator when its leader is in trouble: three replicas, each a process of its own, share a
-// Lease of a real API server, and this program stops the leader, kills it, suspends it, and cuts it off, in turn.
+// Command ha shows how an operator copes with a leader in trouble. Three replicas, each a
+// separate process, share a Lease of a real API server. The program stops, kills, suspends and cuts
+// off the leader in turn.
 //
-//	go run ./internal/scenario/ha                     a round of each trouble, twice; about a minute
+//	go run ./internal/scenario/ha                     two rounds of each trouble, about a minute
 //	go run ./internal/scenario/ha -rounds 60 -lease 15s
 //
-// It prints for each round how long it was until the next leader worked, and in the end who wrote what, what came too late and why, and
-// whether a promise was broken; then it exits with status 1. The replicas are this program again, one round's dead are replaced for the
-// next, and all end when it does, however it ends.
+// For each round it prints the time until the next leader worked. At the end it prints the writes
+// of each replica, the late ones with their cause, and broken guarantees. If there are any, it
+// exits with status 1. The replicas run this program, too. Ended ones are replaced in the next
+// round, and all end together with the driver, even if it is killed.
 package main
 
 import (
@@ -33,7 +35,7 @@ func main() {
 		os.Exit(replicaMain())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C has its usual effect: the process dies at once
+	context.AfterFunc(ctx, stop) // a second Ctrl-C kills the process
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -42,7 +44,7 @@ const (
 	exitOK          = 0
 	exitFailure     = 1
 	exitUsage       = 2
-	exitInterrupted = 130 // what a shell makes of Ctrl-C
+	exitInterrupted = 130 // as a shell reports Ctrl-C
 )
 
 func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) int {
@@ -68,7 +70,6 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	}
 }
 
-// options are the flags.
 type options struct {
 	rounds   int
 	lease    time.Duration
@@ -79,7 +80,7 @@ type options struct {
 	first    int // of the troubles
 	unfenced bool
 	verbose  bool
-	err      *os.File // which replicas write to as well, under -v
+	err      *os.File // also the replicas' log, with -v
 }
 
 func troubleNames() string {
@@ -94,15 +95,15 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("ha", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	f.IntVar(&o.rounds, "rounds", 2*len(troubles), "how often to make trouble")
-	f.DurationVar(&o.lease, "lease", 3*time.Second, "how long the Lease of a dead leader lasts; whole seconds")
-	f.IntVar(&o.number, "groups", 1, "how many groups of three replicas, each with a Lease of its own, to have side by side")
-	f.IntVar(&o.objects, "objects", 2, "how many objects a leader updates, and how many it patches, all the time")
-	f.DurationVar(&o.pace, "pace", 20*time.Millisecond, "the pause between two writes of one object")
-	f.DurationVar(&o.linger, "linger", 5*time.Millisecond, "how long each fourth request of every other group takes from the fence to the wire")
-	first := f.String("first", troubles[0].name, "the `trouble` to begin with, the others follow: "+troubleNames())
-	f.BoolVar(&o.unfenced, "unfenced", false, "write without the term, to see what the fence is for")
-	f.BoolVar(&o.verbose, "v", false, "show the replicas' log, and each late arrival")
+	f.IntVar(&o.rounds, "rounds", 2*len(troubles), "`number` of rounds, with one trouble each")
+	f.DurationVar(&o.lease, "lease", 3*time.Second, "`duration` of the Lease, in whole seconds")
+	f.IntVar(&o.number, "groups", 1, "`number` of concurrent groups of three replicas, each with its own Lease")
+	f.IntVar(&o.objects, "objects", 2, "`number` of objects that a leader updates continuously, and of those that it patches")
+	f.DurationVar(&o.pace, "pace", 20*time.Millisecond, "`pause` between two writes of one object")
+	f.DurationVar(&o.linger, "linger", 5*time.Millisecond, "`delay` between the fence and the wire, for each fourth request of every other group")
+	first := f.String("first", troubles[0].name, "the first `trouble`; the others follow: "+troubleNames())
+	f.BoolVar(&o.unfenced, "unfenced", false, "write without the term, to show what the fence prevents")
+	f.BoolVar(&o.verbose, "v", false, "show the replicas' log and each late arrival")
 	err := f.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		f.SetOutput(stderr)
@@ -113,13 +114,13 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	switch {
 	case err != nil:
 	case o.first < 0:
-		err = fmt.Errorf("-first %q: it is one of %s", *first, troubleNames())
+		err = fmt.Errorf("-first %q: unknown trouble; use one of %s", *first, troubleNames())
 	case f.NArg() > 0:
 		err = fmt.Errorf("unknown argument %q", f.Arg(0))
 	case o.rounds < 1 || o.number < 1 || o.objects < 1:
 		err = errors.New("-rounds, -groups and -objects must be positive")
 	case o.lease < time.Second || o.lease%time.Second != 0:
-		err = fmt.Errorf("-lease %s: a Lease counts whole seconds, at least one", o.lease)
+		err = fmt.Errorf("-lease %s: a Lease needs whole seconds, at least one", o.lease)
 	}
 	if err != nil {
 		return o, fmt.Errorf("%w; run it with -help to see the flags", err)

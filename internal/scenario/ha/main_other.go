@@ -11,6 +11,6 @@ import (
 )
 
 func main() {
-	fmt.Fprintln(os.Stderr, "ha: it suspends processes with signals that this operating system does not have; run it on Linux or macOS")
+	fmt.Fprintln(os.Stderr, "ha: this operating system lacks the signals that suspend processes; run it on Linux or macOS")
 	os.Exit(1)
 }

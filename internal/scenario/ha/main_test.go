@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// driverProcess is the program in a process of its own.
+// driverProcess is the program in its own process.
 type driverProcess struct {
 	*exec.Cmd
 
@@ -65,7 +65,7 @@ func startMain(t *testing.T, args ...string) *driverProcess {
 	return p
 }
 
-// waitFor reads lines until one has the text.
+// waitFor reads lines until one contains the text.
 func (p *driverProcess) waitFor(text string) {
 	p.t.Helper()
 	for {
@@ -79,7 +79,7 @@ func (p *driverProcess) waitFor(text string) {
 	}
 }
 
-// finish returns all that the program has printed, when it has ended, and all of its replicas.
+// finish returns the program's whole output, when it and its replicas have ended.
 func (p *driverProcess) finish() string {
 	errs, _ := io.ReadAll(p.stderr)
 	_, _ = io.Copy(io.Discard, p.stdout)
@@ -87,8 +87,8 @@ func (p *driverProcess) finish() string {
 	return p.said.String() + "\n" + string(errs)
 }
 
-// Whatever happens to a leader, the next one takes over, no two lead at once, and what is written with a version is not written by
-// two (L1, L2, L3, L4, L5, L6).
+// Whatever happens to a leader, the next one takes over, no two lead at once, and no two write an
+// object that is written with its version (L1, L2, L3, L4, L5, L6).
 func TestL2_LeadersInTrouble(t *testing.T) {
 	t.Parallel()
 	p := startMain(t, "-rounds", "6", "-lease", "1s")
@@ -111,7 +111,7 @@ func TestL2_LeadersInTrouble(t *testing.T) {
 	}
 }
 
-// The judge tells when there is no fence: a leader that was suspended goes on to write.
+// The judge detects a missing fence: a suspended leader continues to write.
 func TestL2_Unfenced(t *testing.T) {
 	t.Parallel()
 	p := startMain(t, "-rounds", "3", "-lease", "1s", "-unfenced")
@@ -121,7 +121,7 @@ func TestL2_Unfenced(t *testing.T) {
 	}
 }
 
-// A killed driver leaves no replica, not even one that is suspended.
+// A killed driver leaves no replica, not even a suspended one.
 func TestKilledDriver(t *testing.T) {
 	t.Parallel()
 	p := startMain(t, "-lease", "30s", "-rounds", "3", "-v", "-first", "suspend")
@@ -129,7 +129,7 @@ func TestKilledDriver(t *testing.T) {
 	if err := p.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	p.finish() // returns when nobody has its standard error open
+	p.finish() // returns when its standard error is closed everywhere
 }
 
 func TestInterruptedDriver(t *testing.T) {

@@ -23,8 +23,8 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 )
 
-// network is what stands between the replicas and the API server. It can be broken for each of them, and it sees all requests, also
-// those of a process that is dead by the time they are answered.
+// network is the proxy between the replicas and the API server. It can be broken for each replica,
+// and it sees all requests, including requests whose process died before the answer.
 type network struct {
 	*fault.Proxy
 
@@ -48,7 +48,7 @@ func newNetwork(ctx context.Context, direct *rest.Config, groups map[string]*gro
 	return n, nil
 }
 
-// agent is what a witness has written into the user agent.
+// agent is the content of a user agent that a witness has written.
 type agent struct {
 	identity string
 	n        int
@@ -61,7 +61,7 @@ func parseAgent(s string) (a agent, ok bool) {
 	return a, err == nil && n == 4
 }
 
-// arrived takes down when a request reaches the network. It matches nothing.
+// arrived records when a request reaches the proxy. It matches no request.
 func (n *network) arrived(r *fault.Request) bool {
 	a, ok := parseAgent(r.UserAgent)
 	g := n.groups[r.Namespace]
@@ -75,7 +75,7 @@ func (n *network) arrived(r *fault.Request) bool {
 	return false
 }
 
-// RoundTrip is between the network and the API server.
+// RoundTrip runs between the proxy and the API server.
 func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	a, labelled := parseAgent(req.UserAgent())
 	namespace, resource, name := split(req.URL.Path)
@@ -117,14 +117,14 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// split returns what a path names, as far as it matters here.
+// split returns the namespace, resource and name in a path.
 func split(path string) (namespace, resource, name string) {
 	_, rest, _ := strings.Cut(path, "/namespaces/")
 	parts := append(strings.Split(rest, "/"), "", "")
 	return parts[0], parts[1], parts[2]
 }
 
-// readVersion reads an answer whole, also if nobody wants it any more, and puts it back.
+// readVersion reads the whole answer, even if its client is gone, and puts it back.
 func readVersion(resp *http.Response) (uint64, error) {
 	raw, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
@@ -146,7 +146,7 @@ func readVersion(resp *http.Response) (uint64, error) {
 	return strconv.ParseUint(m.GetResourceVersion(), 10, 64)
 }
 
-// leasedLocked takes down a write of the Lease. g.mu is held.
+// leasedLocked records a write of the Lease.
 func (g *group) leasedLocked(l *coordinationv1.Lease, by string, version uint64, answered time.Time) {
 	w := leaseWrite{version: version, by: by, holder: holderOf(l), answered: answered}
 	if l.Spec.RenewTime != nil {

@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// replica is one of a group: a process, and when that has ended the next one.
+// replica is a member of a group: a process, and after its end the next one.
 type replica struct {
 	name string       // a, b or c
-	cfg  *rest.Config // its way through the network
+	cfg  *rest.Config // through the network
 	runs int
 
 	*process
@@ -30,11 +30,11 @@ type replica struct {
 
 // process is a running replica.
 type process struct {
-	identity string // differs in each start of each process
+	identity string // unique for each start
 	cmd      *exec.Cmd
 	stdin    io.Closer
 	errs     tail
-	joined   chan struct{} // closed when it has ended and all that it reported is taken down
+	joined   chan struct{} // closed when it has ended and all reports are recorded
 
 	// These are guarded by the group's mutex.
 	warm    bool
@@ -64,8 +64,9 @@ func (g *group) start(r *replica) error {
 	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), asReplica+"=1")
-	// A process group of its own: Ctrl-C at a terminal is for the driver alone, and if the driver is killed, the system wakes
-	// and ends a member that is suspended (POSIX: orphaned process groups).
+	// The child has its own process group, so that a Ctrl-C at a terminal reaches only the driver.
+	// If the driver is killed, the kernel wakes and ends a suspended member (POSIX: orphaned
+	// process groups).
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p := &process{identity: o.Identity, cmd: cmd, joined: make(chan struct{})}
 	cmd.Stderr = &p.errs
@@ -92,17 +93,17 @@ func (g *group) start(r *replica) error {
 	return err
 }
 
-// listen takes down what a process reports, until it has ended.
+// listen records the reports of a process until it has ended.
 func (g *group) listen(p *process, out io.Reader) {
 	lines := bufio.NewReaderSize(out, 1<<16)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			break // a line that was cut short by a kill is no report
+			break // a kill may truncate the last line
 		}
 		var r report
 		if err := json.Unmarshal(line, &r); err != nil {
-			fmt.Fprintf(g.err, "ha: %s says %q\n", p.identity, line)
+			fmt.Fprintf(g.err, "ha: %s: unexpected output %q\n", p.identity, line)
 			continue
 		}
 		g.reported(p, r)
@@ -115,7 +116,7 @@ func (g *group) listen(p *process, out io.Reader) {
 	close(p.joined)
 }
 
-// reported takes down one report.
+// reported records one report.
 func (g *group) reported(p *process, r report) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -134,27 +135,26 @@ func (g *group) reported(p *process, r report) {
 		}
 	default:
 		g.ledger.reported(p.identity, r)
-		return // nobody waits for these
+		return // no waiter depends on these
 	}
 	g.newsLocked()
 }
 
-// end ends a process for good.
+// end kills a process and waits for it.
 func (p *process) end() {
-	_ = p.cmd.Process.Signal(syscall.SIGCONT) // else it is not waited for
+	_ = p.cmd.Process.Signal(syscall.SIGCONT) // a suspended process cannot end
 	_ = p.cmd.Process.Kill()
 	_ = p.stdin.Close()
 	<-p.joined
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of its input.
 type tail struct {
 	mu   sync.Mutex // guards text
 	text []byte
 }
 
-// tailSize is what a tail keeps, in bytes: the last log lines of a replica, of which one may have a
-// stack.
+// tailSize is the size of a tail in bytes: a replica's last log lines, possibly with a stack.
 const tailSize = 8000
 
 // Write implements io.Writer.

@@ -39,7 +39,7 @@ const asReplica = "SETPOINT_HA_REPLICA"
 
 const leaseName = "ha-operator"
 
-// replicaMain is the whole life of a replica. It returns the process's exit status.
+// replicaMain runs a replica and returns its exit status.
 func replicaMain() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -50,7 +50,7 @@ func replicaMain() int {
 		err = json.Unmarshal(line, &o)
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "ha: a replica without orders: %v\n", err)
+		fmt.Fprintf(os.Stderr, "ha: cannot read the replica's orders: %v\n", err)
 		return exitFailure
 	}
 	go func() {
@@ -70,7 +70,7 @@ func replicaMain() int {
 	return exitOK
 }
 
-// operator is the program of which there are several replicas.
+// operator returns the program that each replica runs.
 func (o *orders) operator(r *reporter, log *slog.Logger) (*manager.Manager, error) {
 	cfg, err := o.config(r)
 	if err != nil {
@@ -83,7 +83,7 @@ func (o *orders) operator(r *reporter, log *slog.Logger) (*manager.Manager, erro
 			Hooks: &hook.LeaderElection{
 				Leader: func(_, who string) { r.tell(report{What: follows, Who: who}) },
 				Lost: func(string) {
-					log.Warn("the term is lost")
+					log.Warn("lost the term")
 					r.tell(report{What: lost})
 				},
 			},
@@ -107,10 +107,10 @@ func (o *orders) operator(r *reporter, log *slog.Logger) (*manager.Manager, erro
 	return mgr, nil
 }
 
-// taskLabels are those of what the driver has the operator do.
+// taskLabels are the labels of tasks.
 var taskLabels = labels.Set{"example.com/task": "true"}
 
-// reconciler does the tasks: it writes into each by whom it was done.
+// reconciler does the tasks: it writes its identity into each.
 type reconciler struct {
 	*orders
 	*reporter
@@ -135,7 +135,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 	return controller.Result{}, err
 }
 
-// request labels what is made with a context, and takes its term away if that is asked for.
+// request labels the requests of a context, and removes its term if Unfenced.
 func (o *orders) request(ctx context.Context, sort string) (context.Context, string) {
 	token := term.Of(ctx).Token().ResourceVersion
 	if o.Unfenced {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// orders is what a replica is told on its standard input. When that closes, the driver is gone, and so goes the replica.
+// orders is the configuration of a replica, on its standard input. When that closes, the driver is
+// gone and the replica exits.
 type orders struct {
 	Host, Token string
 	CA          []byte
@@ -20,28 +21,29 @@ type orders struct {
 	Namespace   string
 	Identity    string
 	Lease       time.Duration
-	Objects     int           // that are written all the time, of each sort
-	Pace        time.Duration // between two writes of one
-	Linger      time.Duration // between the fence and the wire, of some requests
+	Objects     int           // written continuously, of each sort
+	Pace        time.Duration // between two writes of an object
+	Linger      time.Duration // between the fence and the wire, for some requests
 	Unfenced    bool          // writes carry no term
 }
 
-// what a replica reports.
+// Kinds of reports.
 const (
-	isWarm     = "warm"      // it could lead
-	leads      = "leads"     // all objects are written in the new term
+	isWarm     = "warm"      // ready to lead
+	leads      = "leads"     // has written all objects in the new term
 	follows    = "follows"   // Who leads
-	lost       = "lost"      // its term, and not because it was asked to stop
-	reconciled = "reconcile" // of Key, begun At
-	passed     = "passed"    // a request got a connection: the fence looks at it next
-	wrote      = "wrote"     // it was handed to the operating system
-	done       = "done"      // it was answered, or failed
-	renewed    = "renewed"   // a write of the Lease, whose renew time is Sent, was answered well
-	releases   = "releases"  // a write of the Lease that gives it up is about to be sent
+	lost       = "lost"      // lost its term without being stopped
+	reconciled = "reconcile" // began to reconcile Key
+	passed     = "passed"    // a request got a connection; the fence checks it next
+	wrote      = "wrote"     // a request was written to the operating system
+	done       = "done"      // a request was answered or failed
+	renewed    = "renewed"   // a write of the Lease with renew time Sent succeeded
+	releases   = "releases"  // is about to release the Lease
 	refused    = "refused"   // the fence refused a write
 )
 
-// report is one line on a replica's standard output. Times are of the wall clock, which all processes of a machine share.
+// report is one line on a replica's standard output. Times are wall clock times, which all
+// processes of a machine share.
 type report struct {
 	What string `json:"w"`
 	At   int64  `json:"t"`
@@ -52,7 +54,7 @@ type report struct {
 	Term string `json:"e,omitempty"`
 }
 
-// reporter writes reports, each at once: what is not written yet when the process is killed is not known.
+// reporter writes each report immediately: a kill loses only unwritten reports.
 type reporter struct {
 	mu  sync.Mutex // one line at a time
 	out *os.File
@@ -64,9 +66,9 @@ func (r *reporter) tell(what report) {
 	}
 	line, err := json.Marshal(what)
 	if err != nil {
-		panic(err) // it has plain fields only
+		panic(err) // impossible: it has plain fields only
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, _ = r.out.Write(append(line, '\n')) // nobody listens: the driver is gone, and this process will be
+	_, _ = r.out.Write(append(line, '\n')) // fails only if the driver is gone
 }

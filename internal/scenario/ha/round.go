@@ -19,16 +19,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// round is what came of one trouble.
+// round is the result of one trouble.
 type round struct {
 	n        int
 	group    string
 	trouble  *trouble
 	from, to string
-	gap      time.Duration // from the trouble to the first Reconcile of a new object by the next leader
-	renewal  time.Duration // from the last renewal to that; 0 if the Lease was released
-	took     string        // where the time went
-	after    string        // what has become of the one who led
+	gap      time.Duration // from the trouble to the next leader's first Reconcile of a new object
+	renewal  time.Duration // from the last renewal to that Reconcile; 0 if the Lease was released
+	took     string        // how the time was spent
+	after    string        // the fate of the previous leader
 }
 
 // play plays one round.
@@ -77,13 +77,14 @@ func (g *group) play(ctx context.Context, n int, t *trouble) (round, error) {
 	return r, nil
 }
 
-// attempts is how many leaders in a row may end themselves. It only bounds a test that has failed.
+// attempts bounds how many leaders in a row may end themselves. It matters only if a test has
+// failed.
 const attempts = 10
 
-// victim returns the replica that leads, at any moment between two renewals or of one. On a busy
-// machine, a Lease of a second is sometimes not renewed in time. Then the leader loses its term
-// without any trouble from here, and cannot be in trouble as a leader: without a fence, it is about
-// to end itself (L5). The next leader is waited for.
+// victim returns the leader, at a random moment between two renewals or during one. On a busy
+// machine, a Lease of one second is sometimes not renewed in time. Then the leader loses its term
+// by itself and is no leader to harm: without a fence, it is about to exit (L5). victim waits for
+// the next leader.
 func (g *group) victim(ctx context.Context) (*replica, error) {
 	for range attempts {
 		leader, err := g.settle(ctx)
@@ -99,12 +100,12 @@ func (g *group) victim(ctx context.Context) (*replica, error) {
 		if leads {
 			return leader, nil
 		}
-		g.table.say("%s lost its term before it was in trouble: the machine is too busy for a Lease of %s", identity, g.lease)
+		g.table.say("%s lost its term before its trouble: the machine is too busy for a Lease of %s", identity, g.lease)
 	}
 	return nil, fmt.Errorf("no leader keeps its term: %s", g.state())
 }
 
-// handOver makes a task and waits until somebody other than the one who led has begun to do it.
+// handOver creates a task and waits until a replica other than the previous leader has begun it.
 func (g *group) handOver(ctx context.Context, task string, was *process) (next doer, err error) {
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: task, Labels: taskLabels}}
 	if _, err := g.direct.Create(ctx, object); err != nil {
@@ -115,7 +116,7 @@ func (g *group) handOver(ctx context.Context, task string, was *process) (next d
 		if n == attempts {
 			return next, fmt.Errorf("no next leader keeps its term: %s", g.state())
 		}
-		// On a busy machine, the next leader may lose its term, too, and end itself.
+		// On a busy machine, the next leader may lose its term, too, and exit.
 		if err := g.replace(was); err != nil {
 			return next, err
 		}
@@ -134,7 +135,7 @@ func (g *group) handOver(ctx context.Context, task string, was *process) (next d
 	return next, g.direct.Delete(ctx, types.NamespacedName{Namespace: g.namespace, Name: task})
 }
 
-// outcome waits until the one who led has ended or follows another.
+// outcome waits until the previous leader has ended or follows another.
 func (g *group) outcome(ctx context.Context, was *process) (string, error) {
 	err := g.wait(ctx, was.identity+" to end or to follow", func() bool { return was.ended || was.follows != was.identity })
 	g.mu.Lock()
@@ -153,7 +154,7 @@ func (g *group) outcome(ctx context.Context, was *process) (string, error) {
 	}
 }
 
-// wait waits, unless ctx is done before.
+// wait waits for d, or until ctx is done.
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A leader that loses its term by itself, because its machine was busy, is not taken for one that
-// can be suspended: it may have ended by then.
+// A leader that loses its term by itself, because its machine was busy, is not chosen for a
+// trouble: it may have ended by then.
 func TestVictim_LeadsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &group{options: options{lease: time.Second}, table: newTable(io.Discard, options{}), news: make(chan struct{}), ledger: newLedger(time.Second)}
@@ -45,7 +45,7 @@ func TestVictim_LeadsStill(t *testing.T) {
 	})
 }
 
-// A failure shows how a replica ended, and what it logged last.
+// A failure shows how a replica ended, and its last log lines.
 func TestState_ShowsHowAReplicaEnded(t *testing.T) {
 	p := &process{identity: "a.1", ended: true}
 	for range 10_000 {

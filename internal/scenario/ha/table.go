@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// table prints what happens as it happens, and in the end what has come of it.
+// table prints events as they happen, and the summary at the end.
 type table struct {
 	options
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	out   io.Writer
 	begun bool
 	all   []round
@@ -54,7 +54,7 @@ func (t *table) round(r *round) {
 	}
 }
 
-// human shows a duration with as many digits as matter.
+// human formats a duration with the digits that matter.
 func human(d time.Duration) string {
 	if d < 100*time.Millisecond {
 		return fmt.Sprintf("%.1f ms", d.Seconds()*1000)
@@ -62,17 +62,17 @@ func human(d time.Duration) string {
 	return fmt.Sprintf("%.3f s", d.Seconds())
 }
 
-// clock warns if the wall clock was set, which all times are taken from.
+// clock warns if the wall clock was set: all times are wall clock times.
 func (t *table) clock(mono, wall time.Duration) {
 	if d := (wall - mono).Abs(); d > 5*time.Millisecond {
-		t.say("\nthe wall clock was set meanwhile, by %s: times above and below may be off by as much, or be refused because of it", d)
+		t.say("\nthe wall clock was set meanwhile, by %s: times above and below may be off by that much, and fail their checks because of it", d)
 	}
 }
 
-// within is what may be added to what is promised: a Reconcile begins a little after a term.
+// within is the tolerance: a Reconcile begins a little after its term.
 const within = 300 * time.Millisecond
 
-// gaps prints how long each trouble has kept the operator from working.
+// gaps prints how long each trouble kept the operator from working.
 func (t *table) gaps() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,10 +108,10 @@ func (t *table) gaps() {
 	w.Flush()
 }
 
-// manyTerms is from how many terms on they are summed up by replica.
+// manyTerms is the number of terms above which they are summed by replica.
 const manyTerms = 40
 
-// writes prints who wrote what.
+// writes prints each replica's writes.
 func (t *table) writes(all []*verdict) {
 	fmt.Fprintf(t.out, "\nWrites by replica and term\n\n")
 	var terms []termCount
@@ -159,7 +159,7 @@ func (t *table) byReplica(w io.Writer, terms []termCount) {
 	}
 }
 
-// late prints the writes that came after another's acquisition, by cause.
+// late prints the writes that arrived after the next acquisition, by cause.
 func (t *table) late(all []*verdict) {
 	type kind struct{ cause, sort string }
 	type count struct {

@@ -10,10 +10,10 @@ import (
 	"slices"
 )
 
-// listed is how many of each sort of trouble are shown.
+// listed bounds the printed lines of each list.
 const listed = 10
 
-// verdict prints which promises were kept, and says whether all were.
+// verdict prints which guarantees were kept and reports whether all were.
 func (t *table) verdict(all []*verdict) bool {
 	var requests, refusals, late, executed, versioned int
 	var passed, left, broken []string

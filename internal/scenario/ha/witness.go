@@ -23,12 +23,13 @@ import (
 // Sorts of requests that a leader makes.
 const (
 	protects = "protected"   // an update with a version
-	patches  = "unprotected" // a patch without
-	serves   = "served"      // of what Reconcile does
+	patches  = "unprotected" // a patch without a version
+	serves   = "served"      // a write of Reconcile
 	reads    = "read"
 )
 
-// labelled is who made a request: the term's version, and the sort. It does not depend on what the fence looks at.
+// labelled identifies the origin of a request: the term's version and the sort. It is independent
+// of what the fence checks.
 type labelled struct{ term, sort string }
 
 type labelKey struct{}
@@ -37,8 +38,9 @@ func withLabel(ctx context.Context, term, sort string) context.Context {
 	return context.WithValue(ctx, labelKey{}, labelled{term, sort})
 }
 
-// witness stands below all of the library: what reaches it has passed all but the last look of the fence, which comes when there
-// is a connection. It writes into the user agent who made a request, for the witnesses farther on.
+// witness is a transport below the whole library. A request that reaches it has passed the fence,
+// except the last check, which follows when there is a connection. It writes the request's origin
+// into the user agent, for the later observers.
 type witness struct {
 	*reporter
 
@@ -48,7 +50,8 @@ type witness struct {
 	n        atomic.Int64
 }
 
-// config is how a replica reaches the API server. The transport is made here, so that the library's part comes on top of the witness.
+// config returns a replica's configuration. It creates the transport, so that the library's part
+// runs above the witness.
 func (o *orders) config(r *reporter) (*rest.Config, error) {
 	tls := rest.TLSClientConfig{CAData: o.CA}
 	if o.HTTP1 {
@@ -64,7 +67,8 @@ func (o *orders) config(r *reporter) (*rest.Config, error) {
 	}, nil
 }
 
-// WrappedRoundTripper lets the fence see that there is an *http.Transport below, which says when it has a connection.
+// WrappedRoundTripper lets the fence find the *http.Transport below, which reports when it has a
+// connection.
 func (w *witness) WrappedRoundTripper() http.RoundTripper { return w.base }
 
 // RoundTrip implements http.RoundTripper.
@@ -75,11 +79,12 @@ func (w *witness) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	id := int(w.n.Add(1))
 	trace := &httptrace.ClientTrace{
-		GotConn:      func(httptrace.GotConnInfo) { w.tell(report{What: passed, ID: id, Term: label.term}) }, // the fence's own comes after
+		// The fence's own GotConn runs after this one.
+		GotConn:      func(httptrace.GotConnInfo) { w.tell(report{What: passed, ID: id, Term: label.term}) },
 		WroteRequest: func(httptrace.WroteRequestInfo) { w.tell(report{What: wrote, ID: id}) },
 	}
 	if w.linger > 0 && id%4 == 0 {
-		// With HTTP/1.1 this is before anything is flushed to the operating system.
+		// With HTTP/1.1, nothing has been flushed to the operating system at this point.
 		trace.WroteHeaders = func() { <-time.After(w.linger) }
 	}
 	req = req.Clone(httptrace.WithClientTrace(req.Context(), trace))
@@ -89,7 +94,7 @@ func (w *witness) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// lease reports what is done with the Lease.
+// lease reports writes of the Lease.
 func (w *witness) lease(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodGet || !strings.Contains(req.URL.Path, "/leases") || req.GetBody == nil {
 		return w.base.RoundTrip(req)
@@ -129,7 +134,7 @@ func readLease(body io.ReadCloser) (*coordinationv1.Lease, error) {
 	}
 	l, ok := object.(*coordinationv1.Lease)
 	if !ok {
-		return nil, fmt.Errorf("%T is written to where Leases are", object)
+		return nil, fmt.Errorf("%T is written as a Lease", object)
 	}
 	return l, nil
 }

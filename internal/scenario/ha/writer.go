@@ -23,8 +23,9 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// writer writes all the time, in each term: some objects by updates with a version, others by patches without. When a term is lost
-// it does not stop by itself, as badly written code does not: what stops it is the fence.
+// writer writes continuously in each term: it updates some objects with a version and patches
+// others without. Like badly written code, it does not stop by itself when a term is lost; the
+// fence stops it.
 type writer struct {
 	*orders
 	*reporter
@@ -32,14 +33,14 @@ type writer struct {
 	writes *client.Handle[*corev1.ConfigMap]
 }
 
-// lead writes in one term, until it is stopped, or refused.
+// lead writes in one term until it is stopped or refused.
 func (w *writer) lead(ctx context.Context) error {
 	versions := make([]*corev1.ConfigMap, w.Objects)
 	for i := range versions {
-		// Each object with a version is written before anything else is: from then on a write of an older term is refused.
+		// Write each versioned object first: writes of an older term are refused from then on.
 		var err error
 		if versions[i], err = w.claim(ctx, nameOf(protects, i)); err != nil {
-			return nil //nolint:nilerr // the term ended before it began
+			return nil //nolint:nilerr // the term ended before its first write
 		}
 	}
 	_, term := w.request(ctx, reads)
@@ -55,7 +56,7 @@ func (w *writer) lead(ctx context.Context) error {
 
 func nameOf(sort string, i int) string { return sort + "-" + strconv.Itoa(i) }
 
-// claim writes an object with the version that it has, whichever that is, or makes it.
+// claim writes an object at its current version, or creates it.
 func (w *writer) claim(ctx context.Context, name string) (*corev1.ConfigMap, error) {
 	for {
 		once, cancel := w.brief(ctx)
@@ -78,14 +79,14 @@ func (w *writer) claim(ctx context.Context, name string) (*corev1.ConfigMap, err
 	}
 }
 
-// next is what is written over a version of an object.
+// next prepares the next version of an object.
 func (w *writer) next(object *corev1.ConfigMap) *corev1.ConfigMap {
-	n, _ := strconv.Atoi(object.Data["n"]) // none is 0
+	n, _ := strconv.Atoi(object.Data["n"]) // 0 if absent
 	object.Data = map[string]string{"n": strconv.Itoa(n + 1), "by": w.Identity}
 	return object
 }
 
-// protect updates an object again and again, each time with the version that the last update has made.
+// protect updates an object repeatedly, each time with the version of the last update.
 func (w *writer) protect(ctx context.Context, object *corev1.ConfigMap) {
 	for {
 		once, cancel := w.brief(ctx)
@@ -98,7 +99,7 @@ func (w *writer) protect(ctx context.Context, object *corev1.ConfigMap) {
 		switch {
 		case err == nil:
 			object = written
-		case apierrors.IsConflict(err): // an update whose answer was lost, most likely
+		case apierrors.IsConflict(err): // most likely the answer to an update was lost
 			once, cancel := w.brief(ctx)
 			reading, _ := w.request(once, reads)
 			if found, err := w.writes.GetLive(reading, types.NamespacedName{Namespace: object.Namespace, Name: object.Name}); err == nil {
@@ -109,7 +110,7 @@ func (w *writer) protect(ctx context.Context, object *corev1.ConfigMap) {
 	}
 }
 
-// patch patches an object again and again, whatever version it has.
+// patch patches an object repeatedly, whatever its version.
 func (w *writer) patch(ctx context.Context, name string) {
 	key := types.NamespacedName{Namespace: w.Namespace, Name: name}
 	for n := 1; ; n++ {
@@ -126,14 +127,14 @@ func (w *writer) patch(ctx context.Context, name string) {
 	}
 }
 
-// brief is a context for one request. It does not end with the term, but soon enough for the process to have nothing under way when
-// the Lease is over, whatever the network does.
+// brief returns a context for one request. It does not end with the term. Its timeout is short
+// enough that no request is in flight when the Lease expires.
 func (w *writer) brief(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), w.Lease/15)
 }
 
-// goesOn says whether to write on after an error, or nil, and waits in between. It stops for the fence, and when the process is
-// asked to stop, but not because the term is lost.
+// goesOn waits after a write and reports whether to continue. It stops for the fence and when the
+// process is stopped, but not when the term is lost.
 func (w *writer) goesOn(ctx context.Context, err error) bool {
 	if errors.Is(err, term.ErrFenced) {
 		w.tell(report{What: refused})

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 is version v1alpha1 of the API group web.example.com. The deep copies, the apply configurations,
-// the CRD and the roles are generated from the types and the markers here and in package operator: run
-// `go generate ./...` after a change.
-//
+// Package v1alpha1 is version v1alpha1 of the API group web.example.com. The deep copies, apply
+// configurations, CRD and roles are generated from the types and markers here and in package
+// operator. Run `go generate ./...` after a change.
 // +kubebuilder:object:generate=true
 // +kubebuilder:ac:generate=true
 // +kubebuilder:ac:output:package="../../applyconfiguration"
@@ -22,7 +21,7 @@ import (
 // SchemeGroupVersion is the group and version of the types in this package.
 var SchemeGroupVersion = schema.GroupVersion{Group: "web.example.com", Version: "v1alpha1"}
 
-// AddToScheme makes the types of this package known to s.
+// AddToScheme adds the types of this package to s.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(SchemeGroupVersion, &Website{}, &WebsiteList{})
 	metav1.AddToGroupVersion(s, SchemeGroupVersion)

@@ -5,8 +5,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ConditionReady is the type of the condition that says whether the world matches the spec: every owned object is
-// applied and every replica is ready. While it is False or Unknown, its reason and message say why.
+// ConditionReady is the condition that the cluster matches the spec: every owned object is applied
+// and every replica is ready. While it is False or Unknown, its reason and message explain why.
 const ConditionReady = "Ready"
 
 // Finalizer keeps a deleted Website until its entry has left the index of its namespace.
@@ -14,7 +14,7 @@ const Finalizer = "web.example.com/index"
 
 // WebsiteSpec is what the user asks for.
 type WebsiteSpec struct {
-	// replicas is the number of web servers. 0 takes the site down and keeps its content. The default is 1.
+	// replicas is the number of web servers. 0 takes the site down but keeps its page. Default 1.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10
@@ -45,8 +45,8 @@ type WebsiteStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Website is a page of HTML served by a number of web servers. Its name becomes the name of a Service, so the API
-// server refuses one that no Service could have.
+// Website is a page of HTML served by a number of web servers. Its name becomes the name of a
+// Service, so the API server refuses one that no Service could have.
 //
 // +genclient
 // +kubebuilder:object:root=true

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Operator runs the Website operator until SIGTERM: in a pod with the pod's service account, elsewhere with KUBECONFIG or
-// ~/.kube/config. It expects the CRD to be installed (kubectl apply -k config/crd).
+// Operator runs the Website operator until SIGTERM. It uses -kubeconfig, KUBECONFIG, the pod's
+// service account or ~/.kube/config. It expects the CRD to be installed (kubectl apply -k
+// config/crd).
 package main
 
 import (
@@ -24,10 +25,10 @@ import (
 )
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "kubeconfig `file`; else KUBECONFIG, the pod's service account, or ~/.kube/config")
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig `file` (default: KUBECONFIG, the pod's service account, or ~/.kube/config)")
 	elect := flag.Bool("leader-elect", false, "act only while holding the Lease "+operator.Name)
-	namespace := flag.String("lease-namespace", "", "`namespace` of the Lease; else the pod's own")
-	health := flag.String("http", "", "`address` such as :8081 for /livez and /readyz; else none")
+	namespace := flag.String("lease-namespace", "", "`namespace` of the Lease (default: the pod's)")
+	health := flag.String("http", "", "`address` such as :8081 for /livez and /readyz (default: none)")
 	flag.Parse()
 
 	var o operator.Options
@@ -35,10 +36,10 @@ func main() {
 		o.LeaderElection = &leaderelection.Options{Lease: operator.Name, Namespace: *namespace}
 	}
 	o.Logger = slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	klog.SetSlogLogger(o.Logger) // client-go's own lines
+	klog.SetSlogLogger(o.Logger) // logs of client-go
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal kills the process
 	if err := run(ctx, *kubeconfig, *health, o); err != nil {
 		fmt.Fprintf(os.Stderr, "operator: %v\n", err)
 		os.Exit(1)

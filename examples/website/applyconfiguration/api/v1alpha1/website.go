@@ -17,8 +17,8 @@ import (
 // WebsiteApplyConfiguration represents a declarative configuration of the Website type for use
 // with apply.
 //
-// Website is a page of HTML served by a number of web servers. Its name becomes the name of a Service, so the API
-// server refuses one that no Service could have.
+// Website is a page of HTML served by a number of web servers. Its name becomes the name of a
+// Service, so the API server refuses one that no Service could have.
 type WebsiteApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -10,7 +10,7 @@ package v1alpha1
 //
 // WebsiteSpec is what the user asks for.
 type WebsiteSpecApplyConfiguration struct {
-	// replicas is the number of web servers. 0 takes the site down and keeps its content. The default is 1.
+	// replicas is the number of web servers. 0 takes the site down but keeps its page. Default 1.
 	Replicas *int32 `json:"replicas,omitempty"`
 	// content is the page that is served, as HTML.
 	Content *string `json:"content,omitempty"`

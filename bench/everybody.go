@@ -23,7 +23,7 @@ func everybody(w *tabwriter.Writer, rounds int) {
 	}{
 		{"client-go", 0, newClientGo(time.Millisecond, plain)},
 		{"setpoint, Interface()", 1.0, interfaced{newFair().Interface()}},
-		{"setpoint, direct, a reason each", 1.0, &ours{newFair(), workqueue.How{Reason: updated}, false}},
+		{"setpoint, direct, a reason each", 1.0, &ours{newFair(), workqueue.AddOptions{Reason: updated}, false}},
 		{"setpoint, Interface(), plain FIFO", 0.8, interfaced{newPlain().Interface()}},
 	}
 	results := make([][]result, len(contestants))

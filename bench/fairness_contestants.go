@@ -70,7 +70,7 @@ func crowdSetpoint(ctx context.Context, cfg *rest.Config, c *crowd) error {
 	ctrl := controller.New("crowd", reconciler, controller.Options{Workers: fairWorkers, Logger: slog.New(slog.DiscardHandler)})
 	ctrl.Watch(source.Kind(objects, handler.Self(), noticing{c}))
 	if c.changed {
-		ctrl.Queue().AddAll(c.keys, workqueue.How{})
+		ctrl.Queue().AddAll(c.keys, workqueue.AddOptions{})
 	}
 	return runWithCache(ctx, informers, ctrl.Run)
 }

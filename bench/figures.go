@@ -210,7 +210,7 @@ func failures(w *tabwriter.Writer, _ int) {
 	if err != nil {
 		panic(err)
 	}
-	q.AddAll(keys[:10_000], workqueue.How{})
+	q.AddAll(keys[:10_000], workqueue.AddOptions{})
 	for range 10_000 {
 		item, _ := q.Get(background)
 		d, _ := item.Retry(nil)

@@ -57,7 +57,7 @@ var background = context.Background()
 
 type ours struct {
 	q     *workqueue.Queue[key]
-	how   workqueue.How
+	how   workqueue.AddOptions
 	plain bool
 }
 
@@ -66,7 +66,7 @@ func newOurs(base time.Duration, m mode) queue {
 	if m == plain {
 		o.Reasons = -1
 	}
-	var how workqueue.How
+	var how workqueue.AddOptions
 	if m == extras {
 		o.Name = "bench"
 		o.Classes = workqueue.ThreeClasses()

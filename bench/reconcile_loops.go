@@ -221,7 +221,7 @@ func setpointLoop(shared bool) func(context.Context, *mill, int) error {
 
 // setpointAdds adds keys with reasons like a source's events.
 func setpointAdds(m *mill, q workqueue.Adder[key]) func(int) {
-	keys, hows := make([]key, mills), make([]workqueue.How, mills)
+	keys, hows := make([]key, mills), make([]workqueue.AddOptions, mills)
 	for i := range mills {
 		keys[i] = millKey(i)
 		o := m.api.Object(fakeapi.ConfigMaps, keys[i].Namespace, keys[i].Name)

@@ -179,7 +179,7 @@ func (k *consistency[K]) relisted() {
 // addMissed makes a key due that may have missed a change. It then waits until its writes are shown,
 // as always.
 func (k *consistency[K]) addMissed(key K) {
-	k.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRelisted}})
+	k.queue.AddWith(key, workqueue.AddOptions{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRelisted}})
 }
 
 // recovered makes keys due whose Reconciles failed before an informer recovered. A failure may come
@@ -188,7 +188,7 @@ func (k *consistency[K]) recovered() {
 	last := k.declared.Recovered()
 	for key, r := range k.records.all() {
 		if p := r.past; p != nil && p.backsOff && !p.failure.At.After(last) {
-			k.queue.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRecovered}})
+			k.queue.AddWith(key, workqueue.AddOptions{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRecovered}})
 		}
 	}
 }

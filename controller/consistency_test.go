@@ -39,7 +39,7 @@ type rig struct {
 	maps    *cache.Handle[*corev1.ConfigMap]
 	secrets *cache.Handle[*corev1.Secret]
 	control *controller.Controller[types.NamespacedName]
-	filters []handler.Filter
+	predicates []handler.Predicate
 	began   time.Time
 
 	mu      sync.Mutex // guards what follows
@@ -49,16 +49,16 @@ type rig struct {
 	stale   []error
 	awaited []hook.Awaited
 	ends    []hook.Outcome
-	taken   []hook.TakenOver
+	taken   []hook.Takeover
 }
 
 const lag = 500 * time.Millisecond
 
 // newRig makes one in which the n-th Reconcile of the key "a" is the n-th step. Those of other keys, and any further ones, do
 // nothing.
-func newRig(t *testing.T, o controller.Options, q workqueue.Options[types.NamespacedName], filters []handler.Filter, steps ...func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error)) *rig {
+func newRig(t *testing.T, o controller.Options, q workqueue.Options[types.NamespacedName], predicates []handler.Predicate, steps ...func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error)) *rig {
 	t.Helper()
-	r := &rig{t: t, filters: filters}
+	r := &rig{t: t, predicates: predicates}
 	var all *cache.Cache
 	r.api, all = cluster(t, fakeapi.ConfigMaps, fakeapi.Secrets)
 	var err error
@@ -80,7 +80,7 @@ func newRig(t *testing.T, o controller.Options, q workqueue.Options[types.Namesp
 			defer r.mu.Unlock()
 			r.awaited = append(r.awaited, a)
 		},
-		TookOver: func(e hook.TakenOver) {
+		TookOver: func(e hook.Takeover) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.taken = append(r.taken, e)
@@ -92,7 +92,7 @@ func newRig(t *testing.T, o controller.Options, q workqueue.Options[types.Namesp
 		},
 	}
 	r.control = controller.NewWithQueue("test", controller.Func[types.NamespacedName](r.reconcile), o, q)
-	r.control.Watch(source.Kind(r.maps, handler.Self(), filters...))
+	r.control.Watch(source.Kind(r.maps, handler.Self(), predicates...))
 	r.control.Reads(r.secrets)
 	r.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")})
 	return r
@@ -180,7 +180,7 @@ func TestC6_KeyWaitsForItsWrites(t *testing.T) {
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, createSecret, seeSecret)
 		r.start()
 		r.want(r.after(100*time.Millisecond), 0)
-		look, _ := r.control.Queue().Look(types.NamespacedName{Namespace: "default", Name: "a"})
+		look, _ := r.control.Queue().Lookup(types.NamespacedName{Namespace: "default", Name: "a"})
 		if look.State != workqueue.Parked || !strings.Contains(look.ParkReason, "Secret.v1") || !strings.Contains(look.ParkReason, "default/a") {
 			t.Errorf("the key is %+v", look)
 		}

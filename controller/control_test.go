@@ -137,7 +137,7 @@ func TestLogLevel(t *testing.T) {
 		want("a plain, a derived, a info, a verbose")
 		c.ResetLogLevel("a")
 		c.ResetLogLevel("b")
-		c.Queue().AddAll([]string{"a", "b"}, workqueue.How{})
+		c.Queue().AddAll([]string{"a", "b"}, workqueue.AddOptions{})
 		want("a info, b info")
 		if s := c.Snapshot(); s.LogLevels != nil {
 			t.Errorf("got %+v", s.LogLevels)
@@ -173,7 +173,7 @@ func newMarksWith(t *testing.T, o controller.Options, watch func(*cache.Cache) s
 	api, all := cluster(t, fakeapi.ConfigMaps)
 	m := &marks{api: api}
 	m.Controller = controller.New("test", controller.Func[types.NamespacedName](func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
-		look, _ := m.Queue().Look(key)
+		look, _ := m.Queue().Lookup(key)
 		for _, r := range look.Reasons {
 			s := key.Name + " " + r.Event
 			if strings.HasPrefix(r.Source, "annotation") {
@@ -224,7 +224,7 @@ var views = map[string]func(*cache.Cache) source.Source[types.NamespacedName]{
 	},
 }
 
-// TestC11_PausedByAnnotation: on the object itself, through a filter that drops it. A paused object's key is not reconciled even once.
+// TestC11_PausedByAnnotation: on the object itself, through a predicate that drops it. A paused object's key is not reconciled even once.
 func TestC11_PausedByAnnotation(t *testing.T) {
 	const paused = controller.PausedAnnotation
 	for name, view := range views {
@@ -304,7 +304,7 @@ func TestC11_PausedUntilTheEnd(t *testing.T) {
 	})
 }
 
-// TestC11_RequeuedByAnnotation: with any new value, through a filter that drops it, with a reason that says so.
+// TestC11_RequeuedByAnnotation: with any new value, through a predicate that drops it, with a reason that says so.
 func TestC11_RequeuedByAnnotation(t *testing.T) {
 	const requeue = controller.RequeueAnnotation
 	for name, view := range views {

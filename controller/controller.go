@@ -115,7 +115,7 @@ func (c *Controller[K]) Watch(s source.Source[K]) {
 
 // Unwatch stops a source that Watch was given, waits until it has returned, and forgets it. Keys that
 // it made due stay due. It returns the source's error, or one if the source still runs when ctx ends.
-// A Reconcile may call it, but not a handler, a filter or a poll of the source itself.
+// A Reconcile may call it, but not a handler, a predicate or a poll of the source itself.
 func (c *Controller[K]) Unwatch(ctx context.Context, s source.Source[K]) error {
 	w, running := c.inputs.unwatch(s)
 	switch {

@@ -61,12 +61,12 @@ func TestW6_ChangesGetAheadOfAllOthers(t *testing.T) {
 				stop := start(t, c)
 				queue := <-src.queue
 				if others.changed {
-					queue.AddAll(keys, workqueue.How{})
+					queue.AddAll(keys, workqueue.AddOptions{})
 				}
 				time.Sleep(others.wait)
 				for range 20 {
 					before := runs.Load()
-					queue.AddAll([]string{"change"}, workqueue.How{})
+					queue.AddAll([]string{"change"}, workqueue.AddOptions{})
 					if n := <-seen - before - 1; n > mostBefore {
 						t.Errorf("%d keys were reconciled before the change", n)
 					}

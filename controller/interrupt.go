@@ -41,7 +41,7 @@ type interrupts[K comparable] struct {
 // its own write, nor by that of the Reconcile before, whose events may come after its start. In doubt
 // it does nothing.
 func (i *interrupts[K]) interrupt(key K, o handler.Object) {
-	if state, _ := i.queue.Look(key); state.State != workqueue.Held || state.Paused { // one that is paused is to come to its end
+	if state, _ := i.queue.Lookup(key); state.State != workqueue.Held || state.Paused { // one that is paused is to come to its end
 		return
 	}
 	for _, r := range i.workers.now().running() {

@@ -34,7 +34,7 @@ type moving struct {
 	seen   []string // the attempt, and why it ended
 }
 
-func newMoving(t *testing.T, o controller.Options, work func(m *moving, ctx context.Context) error, filters ...handler.Filter) *moving {
+func newMoving(t *testing.T, o controller.Options, work func(m *moving, ctx context.Context) error, predicates ...handler.Predicate) *moving {
 	t.Helper()
 	api, all := cluster(t, fakeapi.Deployments)
 	m := &moving{api: api, deploy: &appsv1.Deployment{ObjectMeta: named("a")}}
@@ -45,12 +45,12 @@ func newMoving(t *testing.T, o controller.Options, work func(m *moving, ctx cont
 	m.replicas(1)
 	o.Logger, o.Hooks = silent, m.ended.hooks()
 	m.Controller = controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-		look, _ := m.Queue().Look(key)
+		look, _ := m.Queue().Lookup(key)
 		err := work(m, ctx)
 		m.seen = append(m.seen, fmt.Sprintf("%d: %v", look.Attempts+1, context.Cause(ctx)))
 		return controller.Result{}, err
 	}), o)
-	m.Watch(source.Kind(cache.For[*appsv1.Deployment](all), handler.Self(), filters...))
+	m.Watch(source.Kind(cache.For[*appsv1.Deployment](all), handler.Self(), predicates...))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
@@ -102,7 +102,7 @@ func TestC12_Interrupt(t *testing.T) {
 			err := minute(m, ctx)
 			causes = append(causes, context.Cause(ctx))
 			return err
-		}, handler.Where(func(before, _ *appsv1.Deployment) bool { return before == nil })) // no filter hides it
+		}, handler.Where(func(before, _ *appsv1.Deployment) bool { return before == nil })) // no predicate hides it
 		for n := range int32(5) {
 			time.Sleep(10 * time.Second)
 			m.replicas(10 + n)

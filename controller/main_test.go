@@ -82,7 +82,7 @@ func (f *fakeSource) Run(ctx context.Context, q source.Queue[string], _ *hook.So
 	if f.broken != nil || f.ends {
 		return f.broken
 	}
-	q.AddAll(f.initial, workqueue.How{Class: workqueue.Background})
+	q.AddAll(f.initial, workqueue.AddOptions{Class: workqueue.Background})
 	if f.hold != nil {
 		select {
 		case <-f.hold:

@@ -274,7 +274,7 @@ func TestC6_StaleIsNoFailure(t *testing.T) {
 		r.start()
 		r.outage()
 		before := len(r.after(3 * time.Minute))
-		look, _ := r.control.Queue().Look(types.NamespacedName{Namespace: "default", Name: "a"})
+		look, _ := r.control.Queue().Lookup(types.NamespacedName{Namespace: "default", Name: "a"})
 		if look.State != workqueue.Parked || look.Attempts != 0 || !strings.Contains(look.ParkReason, "Secret.v1") {
 			t.Errorf("the key is %+v", look)
 		}
@@ -362,7 +362,7 @@ func TestC6_RetriesWhenTheAPIServerIsBack(t *testing.T) {
 				if len(at) != test.want {
 					t.Fatalf("reconciled at %v, want %d by 5 s after the end of the outage", at, test.want)
 				}
-				look, _ := r.control.Queue().Look(types.NamespacedName{Namespace: "default", Name: "a"})
+				look, _ := r.control.Queue().Lookup(types.NamespacedName{Namespace: "default", Name: "a"})
 				if look.Attempts != test.want {
 					t.Errorf("%d failures are counted, want %d", look.Attempts, test.want)
 				}
@@ -433,8 +433,8 @@ func TestC6_ADeleteThatNoInformerSaw(t *testing.T) {
 					}
 					return controller.Result{}, nil
 				}
-				filters := []handler.Filter{handler.ResourceVersionChanged} // the list of ConfigMaps makes nothing due
-				r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, filters, create, look)
+				predicates := []handler.Predicate{handler.ResourceVersionChanged} // the list of ConfigMaps makes nothing due
+				r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, predicates, create, look)
 				r.start()
 				r.after(time.Second)
 				if !during {

@@ -208,7 +208,7 @@ func TestC10_EveryReconcileHasAReason(t *testing.T) {
 				r := newRig(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))}, backoff, nil, func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
 					return controller.Result{}, test.err
 				}, func(r *rig, _ context.Context, key types.NamespacedName) (controller.Result, error) {
-					look, _ := r.control.Queue().Look(key)
+					look, _ := r.control.Queue().Lookup(key)
 					event = look.Reasons[0].Event
 					return controller.Result{}, nil
 				})
@@ -231,7 +231,7 @@ func TestC10_HoweverItBecameDue(t *testing.T) {
 		var events []string
 		look := func(result controller.Result, err error) func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
 			return func(r *rig, _ context.Context, key types.NamespacedName) (controller.Result, error) {
-				state, _ := r.control.Queue().Look(key)
+				state, _ := r.control.Queue().Lookup(key)
 				event := "none"
 				if len(state.Reasons) > 0 {
 					event = state.Reasons[0].Source + " " + state.Reasons[0].Event
@@ -249,7 +249,7 @@ func TestC10_HoweverItBecameDue(t *testing.T) {
 			func() {},
 			func() { r.control.Queue().Add(key) },
 			func() { r.control.TheQueue().RequeueNow(key, workqueue.Reason{}) },
-			func() { r.control.Queue().AddWith(key, workqueue.How{After: time.Second}) },
+			func() { r.control.Queue().AddWith(key, workqueue.AddOptions{After: time.Second}) },
 		} {
 			due()
 			r.after(time.Minute)

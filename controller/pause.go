@@ -15,7 +15,7 @@ import (
 )
 
 // Annotations of the object that a key names: one that is watched with handler.Self or another
-// handler.Identity. No filter hides them, but a cache.Transform can. [Options].IgnoreAnnotations
+// handler.Identity. No predicate hides them, but a cache.Transform can. [Options].IgnoreAnnotations
 // turns both off.
 const (
 	// PausedAnnotation, with any value but "false", pauses the object's key as PauseKey does, until it

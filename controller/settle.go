@@ -34,13 +34,13 @@ type ending struct {
 	err     error
 	text    string          // of the error
 	reason  string          // of the error, for the log
-	again   workqueue.Again // when it is tried again
+	again   workqueue.RetryOptions // when it is tried again
 	normal  bool            // it is logged at level info
 }
 
 // aborted is how a Reconcile ended that did not return.
 func aborted(err error) ending {
-	return ending{outcome: hook.Panicked, err: err, text: err.Error(), reason: reasonOf(err), again: workqueue.Again{Event: EventRetryPanic}}
+	return ending{outcome: hook.Panicked, err: err, text: err.Error(), reason: reasonOf(err), again: workqueue.RetryOptions{Event: EventRetryPanic}}
 }
 
 // judge returns how a Reconcile on ctx ended, by what it returned.
@@ -184,8 +184,8 @@ func (t *lead[K]) logEnd(r *running[K], level slog.Level, what string, end endin
 }
 
 // howToRetry returns when a failed Reconcile is tried again, and for what reason.
-func howToRetry(ctx context.Context, result Result, err error) workqueue.Again {
-	again := workqueue.Again{NotBefore: result.RequeueAfter}
+func howToRetry(ctx context.Context, result Result, err error) workqueue.RetryOptions {
+	again := workqueue.RetryOptions{NotBefore: result.RequeueAfter}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		again.NotBefore = max(again.NotBefore, time.Duration(seconds)*time.Second)
 	}

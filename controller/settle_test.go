@@ -55,7 +55,7 @@ func TestC1_OneReconcilePerKeyAtATime(t *testing.T) {
 		stop := start(t, c)
 		time.Sleep(500 * time.Microsecond)
 		for range 100 {
-			c.Queue().AddAll([]string{"a", "b", "c"}, workqueue.How{})
+			c.Queue().AddAll([]string{"a", "b", "c"}, workqueue.AddOptions{})
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Minute)

@@ -37,7 +37,7 @@ func TestSnapshot(t *testing.T) {
 		close(secrets.synced)
 		c.Reads(secrets, &reads{name: "nodes", synced: make(chan struct{}), trouble: errors.New("forbidden")})
 		ok(t, c.SetWorkers(3))
-		c.Queue().AddAll([]string{"fails", "ended", "b", "a"}, workqueue.How{Reason: workqueue.Reason{Source: "test", Event: "x"}})
+		c.Queue().AddAll([]string{"fails", "ended", "b", "a"}, workqueue.AddOptions{Reason: workqueue.Reason{Source: "test", Event: "x"}})
 		c.PauseKey("z")
 		c.PauseKey("y")
 		c.SetLogLevel("a", slog.LevelDebug)

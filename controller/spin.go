@@ -80,7 +80,7 @@ func (s *spins[K]) slowDown(item workqueue.Item[K], of *record[K], by cause) boo
 	}
 	// A backoff, unlike an After, counts as busy (W12): the key has events to see. It is no
 	// failure.
-	_, _ = item.RetryWith(nil, workqueue.Again{Exactly: wait, Event: workqueue.EventAfter})
+	_, _ = item.RetryWith(nil, workqueue.RetryOptions{Exactly: wait, Event: workqueue.EventAfter})
 	s.queue.Forget(item.Key())
 	return true
 }

@@ -80,7 +80,7 @@ func TestC13_ForeignChangesAreNotDelayed(t *testing.T) {
 		r.api.Lag(time.Millisecond)
 		at := r.after(15500 * time.Millisecond) // it waits for its second to be over
 		last := at[len(at)-1]
-		if look, _ := r.control.Queue().Look(types.NamespacedName{Namespace: "default", Name: "a"}); look.State != workqueue.Waiting || look.Attempts != 0 {
+		if look, _ := r.control.Queue().Lookup(types.NamespacedName{Namespace: "default", Name: "a"}); look.State != workqueue.Waiting || look.Attempts != 0 {
 			t.Errorf("a key that is slowed down is %+v", look)
 		}
 		soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)

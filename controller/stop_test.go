@@ -202,7 +202,7 @@ func TestC8_NothingStartsOnADeadContext(t *testing.T) {
 		go func() { done <- c.Lead(t.Context(), work) }()
 		synctest.Wait()
 		cancel()
-		c.Queue().AddAll([]string{"a", "b"}, workqueue.How{})
+		c.Queue().AddAll([]string{"a", "b"}, workqueue.AddOptions{})
 		ok(t, <-done)
 		if got := c.TheQueue().Len(); got.Ready != 2 || got.Held != 0 {
 			t.Errorf("the queue has %+v, want both keys ready", got)

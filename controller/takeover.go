@@ -44,7 +44,7 @@ func (k *consistency[K]) awaitLeader(take, work context.Context) (goOn bool) {
 		k.logger(work).Warn("took over before the previous leader's writes were visible in the cache", "leader", left.Holder, "err", doubts)
 	}
 	if k.hooks.TookOver != nil {
-		k.hooks.TookOver(hook.TakenOver{Controller: k.name, Took: time.Since(began), Writes: len(left.Writes), Expired: expired, Doubts: doubts})
+		k.hooks.TookOver(hook.Takeover{Controller: k.name, Took: time.Since(began), Writes: len(left.Writes), Expired: expired, Doubts: doubts})
 	}
 	return true
 }

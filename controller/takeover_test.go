@@ -49,7 +49,7 @@ func wrote(resource, name, uid, version string, effect ledger.Effect) ledger.Wri
 }
 
 // takingOver is a rig whose cache has what there is, and does not see what is done from now on before the lag is over.
-func takingOver(t *testing.T, o controller.Options) (r *rig, told *[]hook.TakenOver) {
+func takingOver(t *testing.T, o controller.Options) (r *rig, told *[]hook.Takeover) {
 	r = newRig(t, o, workqueue.Options[types.NamespacedName]{}, nil)
 	r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s")})
 	synctest.Wait()

@@ -190,7 +190,7 @@ func TestWatchWhileRunning(t *testing.T) {
 		late := newSource("late", "b")
 		c.Watch(late)
 		time.Sleep(time.Second)
-		(<-late.queue).AddAll([]string{"c"}, workqueue.How{})
+		(<-late.queue).AddAll([]string{"c"}, workqueue.AddOptions{})
 		time.Sleep(time.Second)
 		ok(t, stop())
 		if !slices.Equal(seen.keys, []string{"a", "b", "c"}) {
@@ -209,9 +209,9 @@ func TestWatchWhileRunningWhatIsWrong(t *testing.T) {
 		go func() { done <- c.Run(ctx) }()
 		time.Sleep(time.Second)
 		late := newSource("late")
-		late.wrong = errors.New("Fake(late): a filter is nil")
+		late.wrong = errors.New("Fake(late): a predicate is nil")
 		c.Watch(late)
-		want := `controller "test": Fake(late): a filter is nil`
+		want := `controller "test": Fake(late): a predicate is nil`
 		if err := <-done; err == nil || err.Error() != want {
 			t.Errorf("Run returned %v, want %s", err, want)
 		}
@@ -223,7 +223,7 @@ func TestValidateNamesEverything(t *testing.T) {
 		Name: "keys", MinInterval: -1, MaxWait: -1,
 	})
 	wrong := newSource("keys")
-	wrong.wrong = errors.Join(errors.New("Fake(keys): a filter is nil"), errors.New("Fake(keys): the handler is nil"))
+	wrong.wrong = errors.Join(errors.New("Fake(keys): a predicate is nil"), errors.New("Fake(keys): the handler is nil"))
 	c.Watch(nil)
 	c.Watch(wrong)
 	c.Reads(&reads{name: "Secrets"}, nil)
@@ -236,7 +236,7 @@ controller "": give it a name
 controller "": the reconciler is nil; give New one that was made
 controller "": Watch was given no source
 controller "": Reads was given nothing to read
-controller "": Fake(keys): a filter is nil
+controller "": Fake(keys): a predicate is nil
 controller "": Fake(keys): the handler is nil`)
 	if err := c.Validate(); err == nil || err.Error() != want {
 		t.Errorf("Validate says\n%v\nwant\n%s", err, want)

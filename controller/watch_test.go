@@ -42,7 +42,7 @@ func TestUnwatch(t *testing.T) {
 		if !first.ended.Load() || second.ended.Load() {
 			t.Errorf("ended: %v, %v", first.ended.Load(), second.ended.Load())
 		}
-		(<-second.queue).AddAll([]string{"d"}, workqueue.How{})
+		(<-second.queue).AddAll([]string{"d"}, workqueue.AddOptions{})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if !slices.Equal(seen.keys, []string{"a", "d", "b", "c"}) { // d is a change
@@ -238,7 +238,7 @@ func TestS9_WorkersDoNotWaitForTrouble(t *testing.T) {
 		time.Sleep(time.Hour)
 		close(broken.hold)
 		synctest.Wait()
-		(<-well.queue).AddAll([]string{"b"}, workqueue.How{})
+		(<-well.queue).AddAll([]string{"b"}, workqueue.AddOptions{})
 		synctest.Wait()
 		if stale == nil || stale.Error() != "Secrets: failing: no right" {
 			t.Errorf("stale: %v", stale)

@@ -133,7 +133,7 @@ func TestC9_TheContextEndsAtTheDeadline(t *testing.T) {
 		var reasons []workqueue.Reason
 		var c *controller.Controller[string]
 		c = newController(func(ctx context.Context, key string) (controller.Result, error) {
-			look, _ := c.Queue().Look(key)
+			look, _ := c.Queue().Lookup(key)
 			reasons = append(reasons, look.Reasons...)
 			if len(causes) == 2 {
 				return controller.Result{}, nil

@@ -20,7 +20,7 @@ func TestCombinations(t *testing.T) {
 	generations, labelled, both, neither := update(pod(), pod(generation(2))), update(pod(), pod(labels(x))), update(pod(), pod(labels(x), generation(2))), update(pod(), pod())
 	create := handler.Event{Op: handler.Create, New: pod()}
 	for _, c := range []struct {
-		filter handler.Filter
+		predicate handler.Predicate
 		name   string
 		keeps  []bool // of generations, labelled, both, neither, create
 	}{
@@ -33,11 +33,11 @@ func TestCombinations(t *testing.T) {
 		{handler.Not(handler.Named("relabelled", handler.LabelsChanged)), "not relabelled", []bool{true, false, false, true, false}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := c.filter.String(); got != c.name {
+			if got := c.predicate.String(); got != c.name {
 				t.Errorf("it is called %q", got)
 			}
 			for i, e := range []handler.Event{generations, labelled, both, neither, create} {
-				if got := c.filter.Keep(e); got != c.keeps[i] {
+				if got := c.predicate.Keep(e); got != c.keeps[i] {
 					t.Errorf("event %d: keep: %v", i, got)
 				}
 			}
@@ -50,7 +50,7 @@ func TestFiltersDoNotAllocate(t *testing.T) {
 	x := map[string]string{"x": "x"}
 	e := update(pod(labels(x)), pod(labels(x), version("2")))
 	nothing := handler.Where(func(_, _ *corev1.Pod) bool { return false })
-	for _, f := range []handler.Filter{
+	for _, f := range []handler.Predicate{
 		handler.GenerationChanged, handler.LabelsChanged, handler.AnnotationsChanged, nothing, handler.Named("nothing", nothing),
 		handler.Or(handler.GenerationChanged, handler.LabelsChanged, nothing), handler.And(handler.ResourceVersionChanged, handler.Not(handler.ResourceVersionChanged)),
 	} {

@@ -26,7 +26,7 @@ type Func[K comparable] func(ctx context.Context, e Event) ([]K, error)
 // Keys calls f.
 func (f Func[K]) Keys(ctx context.Context, e Event) ([]K, error) { return f(ctx, e) }
 
-// TypeChecker is what a Handler or a Filter may implement to refuse a source of the wrong type
+// TypeChecker is what a Handler or a Predicate may implement to refuse a source of the wrong type
 // before anything runs.
 type TypeChecker interface {
 	// CheckType returns an error that names both types if the type of example is wrong.
@@ -34,7 +34,7 @@ type TypeChecker interface {
 }
 
 // Identity is what a Handler implements if its keys name the objects themselves, as those of Self
-// do. The controller then heeds the objects' annotations, whatever the filters drop.
+// do. The controller then heeds the objects' annotations, whatever the predicates drop.
 type Identity[K comparable] interface {
 	// Identity returns the object's own key, or false if it has none. It is called once for each event
 	// and must be quick.

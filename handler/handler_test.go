@@ -69,7 +69,7 @@ func TestChange(t *testing.T) {
 	x := map[string]string{"x": "x"}
 	for _, c := range []struct {
 		name   string
-		filter handler.Filter
+		predicate handler.Predicate
 		event  handler.Event
 		keep   bool
 	}{
@@ -86,7 +86,7 @@ func TestChange(t *testing.T) {
 		{"version: a change", handler.ResourceVersionChanged, update(pod(), pod(version("2"))), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := c.filter.Keep(c.event); got != c.keep {
+			if got := c.predicate.Keep(c.event); got != c.keep {
 				t.Errorf("keep: %v, want %v", got, c.keep)
 			}
 			before, _ := c.event.Old.(*corev1.Pod)
@@ -96,7 +96,7 @@ func TestChange(t *testing.T) {
 				"a new uid":         update(before, pod(uid("2"), generation(before.Generation))),
 				"a new uid, merged": {Op: handler.Update, Old: pod(uid("0")), New: c.event.New},
 			} {
-				if !c.filter.Keep(e) {
+				if !c.predicate.Keep(e) {
 					t.Errorf("%s is dropped", what)
 				}
 			}
@@ -106,7 +106,7 @@ func TestChange(t *testing.T) {
 
 func TestFilterNames(t *testing.T) {
 	seen := map[string]bool{}
-	for _, f := range []handler.Filter{
+	for _, f := range []handler.Predicate{
 		handler.GenerationChanged, handler.LabelsChanged, handler.AnnotationsChanged, handler.ResourceVersionChanged,
 		handler.Where(func(_, _ *corev1.Pod) bool { return true }),
 	} {

@@ -78,9 +78,9 @@ type Awaited struct {
 	Doubts error
 }
 
-// TakenOver is the beginning of a term that follows one that was released: before its first Reconcile it is waited until all is shown
+// Takeover is the beginning of a term that follows one that was released: before its first Reconcile it is waited until all is shown
 // that was written under that one.
-type TakenOver struct {
+type Takeover struct {
 	// Controller is the controller's name.
 	Controller string
 	// Took is how long it was waited.
@@ -117,7 +117,7 @@ type Controller struct {
 	// may not see them.
 	Awaited func(Awaited)
 	// TookOver is called once in each term that follows one that was released, before its first Reconcile.
-	TookOver func(TakenOver)
+	TookOver func(Takeover)
 	// Reconciling is called before a Reconcile function is.
 	Reconciling func(controller string)
 	// Reconciled is called after it.

@@ -11,12 +11,12 @@ type Source struct {
 	Started func(SourceRun)
 	// Stopped is called when the source has returned.
 	Stopped func(SourceRun)
-	// Dropped is called for what is not delivered: an event that a filter dropped, one that a channel had no room for, a tick
+	// Dropped is called for what is not delivered: an event that a predicate dropped, one that a channel had no room for, a tick
 	// that came while the poll before it was still running.
 	Dropped func(SourceDropped)
-	// HandlerFailed is called when a handler or filter returned an error or panicked. The event is tried again.
+	// HandlerFailed is called when a handler or predicate returned an error or panicked. The event is tried again.
 	HandlerFailed func(SourceFailure)
-	// HandlerBlocked is called once for a handler or filter that does not return for some seconds:
+	// HandlerBlocked is called once for a handler or predicate that does not return for some seconds:
 	// no further event of the source is delivered meanwhile.
 	HandlerBlocked func(SourceBlocked)
 	// PollFailed is called when the poll of a ticker returned an error or panicked. It is tried again.
@@ -34,7 +34,7 @@ type SourceRun struct {
 type SourceDropped struct {
 	// Controller and Source are as in SourceRun.
 	Controller, Source string
-	// Reason is the filter's name, or says in words why.
+	// Reason is the predicate's name, or says in words why.
 	Reason string
 }
 
@@ -48,7 +48,7 @@ type SourceFailure struct {
 	Err error
 }
 
-// SourceBlocked is a handler or a filter that blocks.
+// SourceBlocked is a handler or a predicate that blocks.
 type SourceBlocked struct {
 	// Controller and Source are as in SourceRun.
 	Controller, Source string

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -194,6 +195,31 @@ func TestL5_ARenewalWhoseAnswerIsLostIsOurs(t *testing.T) {
 		a.stop()
 		ok(t, a.result())
 		a.want(t, "acquired operator", "released operator: false")
+	})
+}
+
+// TestL5_ARenewalThatIsAnsweredTooLateEndsTheWork: the answer, and not the timer, is the first to
+// find the term lost.
+func TestL5_ARenewalThatIsAnsweredTooLateEndsTheWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases)
+		a := newReplica(t, api, "a")
+		jump := leaderelection.Suspend(a.Elector)
+		stop, result := a.start(t, untilStopped)
+		pass(seconds(61))
+		suspended := sync.OnceFunc(func() { jump(seconds(20)) })
+		late := func(req *http.Request) (*http.Response, error) {
+			answer, err := api.RoundTrip(req)
+			if req.Method == http.MethodPut {
+				suspended()
+			}
+			return answer, err
+		}
+		a.line.Store(&late)
+		pass(seconds(30))
+		stop()
+		ok(t, result())
+		a.want(t, "acquired operator", "lost operator", "acquired operator", "released operator: false")
 	})
 }
 

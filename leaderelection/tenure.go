@@ -340,13 +340,14 @@ func (t *trust) lose(now instant) {
 func (t *trust) over(now instant) bool { return t.since(now) >= t.fence }
 
 // renew notes that a request sent then has renewed the Lease. It reports false if the term does not
-// go on: it is lost, or the answer came too late.
+// go on: it is lost, or the answer came too late. It leaves it to lost to note the loss, so that
+// whoever notes it also cancels the work.
 func (t *trust) renew(sent, now instant) bool {
-	if t.lost(now) || t.state != isHeld {
+	if t.state != isHeld || t.since(now) >= t.lasts {
 		return false
 	}
 	t.sent = sent
-	return !t.lost(now)
+	return t.since(now) < t.lasts
 }
 
 // left is how long it is until the term is lost, or, if it is, until its trust is over.

@@ -91,7 +91,7 @@ func (c *controllers) hooks() *hook.Controller {
 				of.old.Inc()
 			}
 		},
-		TookOver: func(e hook.TakenOver) {
+		TookOver: func(e hook.Takeover) {
 			of := c.open.of(e.Controller)
 			if of == nil {
 				return

@@ -93,7 +93,7 @@ func feed(m *metrics.Metrics) {
 	m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Interrupted, Err: err})
 	m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Succeeded})
 	m.Controller.Awaited(hook.Awaited{Controller: "website", Took: time.Second, Doubts: err})
-	m.Controller.TookOver(hook.TakenOver{Controller: "website", Took: 2 * time.Second, Doubts: err})
+	m.Controller.TookOver(hook.Takeover{Controller: "website", Took: 2 * time.Second, Doubts: err})
 	m.Controller.Slow(hook.Slow{Controller: "website"})
 	m.Queue.Opened(hook.QueueOpened{Queue: "website", Of: m, Stats: func() hook.QueueStats {
 		return hook.QueueStats{Ready: 1, Waiting: 2, Held: 3, Parked: 4, Paused: 5, Unfinished: 6 * time.Second, Longest: 7 * time.Second}

@@ -17,7 +17,7 @@ import (
 // after how long it is reported: after once to twice this time.
 const blockedAfter = 5 * time.Second
 
-// calls are those of a source's handler and filters. It costs an event two atomic operations.
+// calls are those of a source's handler and predicates. It costs an event two atomic operations.
 type calls struct{ entered, left atomic.Uint64 }
 
 // stuck reports whether a call runs, and none has ended since the last look.
@@ -26,7 +26,7 @@ func (c *calls) stuck(before uint64) (left uint64, stuck bool) {
 	return left, c.entered.Load() > left && left == before
 }
 
-// watch reports a handler or a filter that blocks, once each time, until ctx is done.
+// watch reports a handler or a predicate that blocks, once each time, until ctx is done.
 func (c *calls) watch(ctx context.Context, source string, hooks *hook.Source) {
 	if hooks.HandlerBlocked == nil {
 		return

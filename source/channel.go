@@ -144,7 +144,7 @@ func (c *Channel[E, K]) handle(ctx context.Context, q Queue[K], h *held[E]) erro
 	case err != nil:
 		c.report("", err)
 	case len(keys) > 0:
-		q.AddAll(keys, workqueue.How{Reason: workqueue.Reason{Source: c.name, Event: "event"}})
+		q.AddAll(keys, workqueue.AddOptions{Reason: workqueue.Reason{Source: c.name, Event: "event"}})
 	}
 	c.handled(h, err)
 	if err == nil {

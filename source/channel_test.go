@@ -24,10 +24,10 @@ import (
 type keys struct {
 	mu   sync.Mutex
 	keys []string
-	how  []workqueue.How
+	how  []workqueue.AddOptions
 }
 
-func (k *keys) AddAll(keys []string, how workqueue.How) {
+func (k *keys) AddAll(keys []string, how workqueue.AddOptions) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.keys = append(k.keys, keys...)

@@ -20,7 +20,7 @@
 //
 // S3: a name that returns with a new UID is a delete and a create, even if the informer saw an update.
 //
-// S8: a handler or filter that panics or returns an error loses nothing. A goroutine of the source
+// S8: a handler or predicate that panics or returns an error loses nothing. A goroutine of the source
 // tries the event again, with backoff. At most one event waits per object: a later one is merged with
 // it and tried at once. The oldest Old and the newest New are kept, and the last known state of a
 // delete; states between them are not mapped. Failures go to the hook; State has the last reason.

@@ -25,23 +25,23 @@ type feed[K comparable] struct {
 	life
 
 	handler handler.Handler[K]
-	filters []handler.Filter
+	predicates []handler.Predicate
 	object  func(any) handler.Object // what an event is about, or nil if it is of another type
 	retries *retries
-	calls   calls // of the handler and the filters
+	calls   calls // of the handler and the predicates
 
 	// Set by run, before began is closed.
 	queue    Queue[K]
-	exited   func()              // called when the handler or a filter has ended its goroutine
+	exited   func()              // called when the handler or a predicate has ended its goroutine
 	identity handler.Identity[K] // the handler, if the queue is an Observer and it an Identity
 	observer Observer[K]         // the queue, if identity is not nil
 	events   subscription
 	began    chan struct{}
 }
 
-func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], filters []handler.Filter) *feed[K] {
-	reasons := make([]string, len(filters), len(filters)+1)
-	for i, f := range filters {
+func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], predicates []handler.Predicate) *feed[K] {
+	reasons := make([]string, len(predicates), len(predicates)+1)
+	for i, f := range predicates {
 		if f != nil { // validate refuses it
 			reasons[i] = f.String()
 		}
@@ -54,13 +54,13 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 		return nil
 	}
 	f := &feed[K]{
-		life: newLife(name, newDrops(reasons...)), handler: h, filters: filters, object: object, began: make(chan struct{}),
+		life: newLife(name, newDrops(reasons...)), handler: h, predicates: predicates, object: object, began: make(chan struct{}),
 	}
 	f.retries = newRetries(f.try)
 	return f
 }
 
-// validate returns what is wrong with the handler and the filters, for objects like example.
+// validate returns what is wrong with the handler and the predicates, for objects like example.
 func (f *feed[K]) validate(example handler.Object) error {
 	var wrong []error
 	check := func(part any) {
@@ -75,12 +75,12 @@ func (f *feed[K]) validate(example handler.Object) error {
 	} else {
 		check(f.handler)
 	}
-	for _, filter := range f.filters {
-		if filter == nil {
-			wrong = append(wrong, fmt.Errorf("%s: a filter is nil", f.name))
+	for _, predicate := range f.predicates {
+		if predicate == nil {
+			wrong = append(wrong, fmt.Errorf("%s: a predicate is nil", f.name))
 			continue
 		}
-		check(filter)
+		check(predicate)
 	}
 	return errors.Join(wrong...)
 }
@@ -134,7 +134,7 @@ func (f *feed[K]) run(ctx context.Context, q Queue[K], h *hook.Source,
 	events.Close()
 	running.Wait()
 	if errors.Is(context.Cause(ctx), run.ErrExited) {
-		return fmt.Errorf("%s: a handler or filter %w", f.name, run.ErrExited)
+		return fmt.Errorf("%s: a handler or predicate %w", f.name, run.ErrExited)
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func (f *feed[K]) informed(ctx context.Context) toolscache.ResourceEventHandler 
 func (f *feed[K]) known(obj any) handler.Object {
 	o := f.object(obj)
 	if o == nil {
-		f.drop(len(f.filters))
+		f.drop(len(f.predicates))
 	}
 	return o
 }
@@ -279,7 +279,7 @@ func (f *feed[K]) try(ctx context.Context, e handler.Event) error {
 	return nil
 }
 
-// keys calls the filters and the handler.
+// keys calls the predicates and the handler.
 func (f *feed[K]) keys(ctx context.Context, e handler.Event) (keys []K, err error) {
 	exited := true
 	f.calls.entered.Add(1)
@@ -291,8 +291,8 @@ func (f *feed[K]) keys(ctx context.Context, e handler.Event) (keys []K, err erro
 }
 
 func (f *feed[K]) ask(ctx context.Context, e handler.Event) ([]K, error) {
-	for i, filter := range f.filters {
-		if !filter.Keep(e) {
+	for i, predicate := range f.predicates {
+		if !predicate.Keep(e) {
 			f.drop(i)
 			return nil, nil
 		}
@@ -301,13 +301,13 @@ func (f *feed[K]) ask(ctx context.Context, e handler.Event) ([]K, error) {
 }
 
 // how returns the class and the reason with which an event makes keys due.
-func (f *feed[K]) how(e handler.Event) workqueue.How {
+func (f *feed[K]) how(e handler.Event) workqueue.AddOptions {
 	o := e.Object()
 	class := workqueue.Normal
 	if e.Initial || (e.Op == handler.Update && e.Old.GetResourceVersion() == o.GetResourceVersion()) {
 		class = workqueue.Background // the initial list, or a resync
 	}
-	return workqueue.How{Class: class, Reason: workqueue.Reason{
+	return workqueue.AddOptions{Class: class, Reason: workqueue.Reason{
 		Source: f.name, Event: e.Op.String(), Object: e.Key().String(),
 		UID: string(o.GetUID()), ResourceVersion: o.GetResourceVersion(),
 	}}

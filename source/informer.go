@@ -35,8 +35,8 @@ type EventSource interface {
 // If the informer is a client-go SharedIndexInformer, keys wait until it shows their writes, as with a
 // handle: see cache.Adopt for which writes count as those of its objects. Nothing waits for another
 // EventSource, which has no store.
-func Informer[T handler.Object, K comparable](informer EventSource, h handler.Handler[K], filters ...handler.Filter) Source[K] {
-	i := &informerSource[T, K]{informer: informer, feed: newFeed[T]("Informer("+reflect.TypeFor[T]().String()+")", h, filters)}
+func Informer[T handler.Object, K comparable](informer EventSource, h handler.Handler[K], predicates ...handler.Predicate) Source[K] {
+	i := &informerSource[T, K]{informer: informer, feed: newFeed[T]("Informer("+reflect.TypeFor[T]().String()+")", h, predicates)}
 	if shared, ok := informer.(toolscache.SharedIndexInformer); ok {
 		i.watched = cache.Adopt[T](nil, shared, cache.AdoptOptions{})
 	}

@@ -255,7 +255,7 @@ func TestForeignInformer(t *testing.T) {
 	})
 }
 
-// TestDroppingDoesNotAllocate: most events are dropped, where filters are used.
+// TestDroppingDoesNotAllocate: most events are dropped, where predicates are used.
 func TestDroppingDoesNotAllocate(t *testing.T) {
 	s, l := newSetup(t), &log{}
 	f := &foreign{synced: make(done), added: make(chan struct{})}

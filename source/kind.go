@@ -19,15 +19,15 @@ import (
 )
 
 // Kind delivers the changes of the handle's objects: first each object that there is, then each
-// change. An event goes to the handler if every filter keeps it. If the handle has a resync interval,
+// change. An event goes to the handler if every predicate keeps it. If the handle has a resync interval,
 // each object comes again from time to time, as an update that changes nothing. Release the handle,
 // if at all, when the source has stopped.
-func Kind[T cache.Object, K comparable](objects *cache.Handle[T], h handler.Handler[K], filters ...handler.Filter) Source[K] {
+func Kind[T cache.Object, K comparable](objects *cache.Handle[T], h handler.Handler[K], predicates ...handler.Predicate) Source[K] {
 	name := reflect.TypeFor[T]().String()
 	if objects != nil {
 		name = objects.String()
 	}
-	k := &kind[T, K]{objects: objects, feed: newFeed[T]("Kind("+name+")", h, filters)}
+	k := &kind[T, K]{objects: objects, feed: newFeed[T]("Kind("+name+")", h, predicates)}
 	k.state = k.State
 	return k
 }

@@ -156,7 +156,7 @@ func TestS3_NewUID(t *testing.T) {
 		s, l := newSetup(t), &log{}
 		defer s.stop()
 		s.put("a=1", "b=1")
-		// A filter that would drop the update must see none.
+		// A predicate that would drop the update must see none.
 		src := source.Kind(s.maps, l, handler.Where(func(before, after *corev1.ConfigMap) bool { return before == nil || after == nil }))
 		s.start(src, l, nil)
 		synced(t, src)
@@ -210,7 +210,7 @@ func TestS2_MissedDelete(t *testing.T) {
 	})
 }
 
-// TestFilters: an event goes on if every filter keeps it; what was dropped is told to the hook, with the filter's name.
+// TestFilters: an event goes on if every predicate keeps it; what was dropped is told to the hook, with the predicate's name.
 func TestFilters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
@@ -311,7 +311,7 @@ func TestValidate(t *testing.T) {
 		{source.Kind(s.maps, handler.Func[name](nil)), []string{"Kind(ConfigMap.v1)", "handler.Func"}},
 		{
 			source.Kind(s.maps, handler.Map(pods), nil, handler.Where(func(_, _ *corev1.Secret) bool { return true })),
-			[]string{"*v1.Pod", "a filter is nil", "*v1.Secret"},
+			[]string{"*v1.Pod", "a predicate is nil", "*v1.Secret"},
 		},
 	} {
 		if c.src.String() == "" {
@@ -348,7 +348,7 @@ func TestS8_AHandlerThatExitsEndsTheSource(t *testing.T) {
 				}
 				s.run(s.cache.Run)
 				err := source.Kind(s.maps, l).Run(t.Context(), l, nil)
-				if err == nil || !strings.HasPrefix(err.Error(), "Kind(ConfigMap.v1): a handler or filter ended its goroutine") {
+				if err == nil || !strings.HasPrefix(err.Error(), "Kind(ConfigMap.v1): a handler or predicate ended its goroutine") {
 					t.Errorf("Run returned %v", err)
 				}
 			})

@@ -104,7 +104,7 @@ func (s *setup) stop() {
 type log struct {
 	mu     sync.Mutex
 	events []string
-	added  []workqueue.How
+	added  []workqueue.AddOptions
 	// fail says with what a handler fails, if it does.
 	fail func(e handler.Event) error
 }
@@ -150,7 +150,7 @@ func (l *log) failWith(fail func(e handler.Event) error) {
 }
 
 // AddAll implements source.Queue.
-func (l *log) AddAll(keys []name, how workqueue.How) {
+func (l *log) AddAll(keys []name, how workqueue.AddOptions) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for range keys {
@@ -167,7 +167,7 @@ func (l *log) take() string {
 	return s
 }
 
-func (l *log) takeAdded() []workqueue.How {
+func (l *log) takeAdded() []workqueue.AddOptions {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	added := l.added

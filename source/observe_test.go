@@ -44,7 +44,7 @@ func (o *observer) Observe(key name, e handler.Event) (after func()) {
 }
 
 // AddAll implements source.Queue.
-func (o *observer) AddAll(keys []name, _ workqueue.How) {
+func (o *observer) AddAll(keys []name, _ workqueue.AddOptions) {
 	for _, key := range keys {
 		o.say("due " + key.Name)
 	}
@@ -97,15 +97,15 @@ func TestStateAsJSON(t *testing.T) {
 
 var none = handler.Named("none", handler.Where(func(_, _ *corev1.ConfigMap) bool { return false }))
 
-// TestObserver: the queue sees each event before the filters, and before the key is due; for either kind of informer.
+// TestObserver: the queue sees each event before the predicates, and before the key is due; for either kind of informer.
 func TestObserver(t *testing.T) {
 	for kind, informer := range map[string]bool{"Kind": false, "Informer": true} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, all, filtered, other := newSetup(t), &observer{}, &observer{}, &observer{}
 				s.put("a=1")
-				from := func(h handler.Handler[name], filters ...handler.Filter) source.Source[name] {
-					return source.Kind(s.maps, h, filters...)
+				from := func(h handler.Handler[name], predicates ...handler.Predicate) source.Source[name] {
+					return source.Kind(s.maps, h, predicates...)
 				}
 				if informer {
 					f, i := s.factory()
@@ -113,8 +113,8 @@ func TestObserver(t *testing.T) {
 					defer f.Shutdown()
 					defer cancel()
 					f.StartWithContext(ctx)
-					from = func(h handler.Handler[name], filters ...handler.Filter) source.Source[name] {
-						return source.Informer[*corev1.ConfigMap](i, h, filters...)
+					from = func(h handler.Handler[name], predicates ...handler.Predicate) source.Source[name] {
+						return source.Informer[*corev1.ConfigMap](i, h, predicates...)
 					}
 				}
 				defer s.stop()
@@ -190,7 +190,7 @@ func TestS3_Observer(t *testing.T) {
 type seen struct{ n int }
 
 func (s *seen) Observe(name, handler.Event) (after func()) { s.n++; return nil }
-func (s *seen) AddAll(_ []name, _ workqueue.How)           {}
+func (s *seen) AddAll(_ []name, _ workqueue.AddOptions)           {}
 
 // TestObservingDoesNotAllocate: what is dropped costs as little as before.
 func TestObservingDoesNotAllocate(t *testing.T) {

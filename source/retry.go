@@ -61,7 +61,7 @@ func (r *retries) deliver(ctx context.Context, e handler.Event, latest func() ha
 	case err == nil:
 		r.objects.Add(e.Key()) // what came meanwhile has not failed
 	default:
-		r.objects.AddWith(e.Key(), workqueue.How{After: firstRetry})
+		r.objects.AddWith(e.Key(), workqueue.AddOptions{After: firstRetry})
 	}
 }
 

@@ -42,7 +42,7 @@ func (f *failures) take() []string {
 	return list
 }
 
-// TestS8_Retried: an event whose handler, mapper or filter fails, with an error or a panic, is tried again until it succeeds;
+// TestS8_Retried: an event whose handler, mapper or predicate fails, with an error or a panic, is tried again until it succeeds;
 // other events do not wait for it, and the hook and the state say so.
 func TestS8_Retried(t *testing.T) {
 	broken := errors.New("broken")
@@ -50,10 +50,10 @@ func TestS8_Retried(t *testing.T) {
 		"error": func() error { return broken },
 		"panic": func() error { panic("broken") },
 	} {
-		for _, where := range []string{"handler", "mapper", "filter"} {
+		for _, where := range []string{"handler", "mapper", "predicate"} {
 			t.Run(what+" in a "+where, func(t *testing.T) {
-				if what == "error" && where == "filter" {
-					t.Skip("a filter returns no error")
+				if what == "error" && where == "predicate" {
+					t.Skip("a predicate returns no error")
 				}
 				synctest.Test(t, func(t *testing.T) {
 					s, l, f := newSetup(t), &log{}, &failures{}
@@ -78,7 +78,7 @@ func TestS8_Retried(t *testing.T) {
 							}
 							return l.Keys(ctx, e)
 						}))
-					case "filter":
+					case "predicate":
 						src = source.Kind(s.maps, l, handler.Where(func(_, after *corev1.ConfigMap) bool {
 							_ = trouble(handler.Event{New: after})
 							return true

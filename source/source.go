@@ -14,14 +14,14 @@ import (
 // Queue is the one thing that a source does with a queue.
 type Queue[K comparable] interface {
 	// AddAll makes keys due. It does not wait for workers.
-	AddAll(keys []K, how workqueue.How)
+	AddAll(keys []K, how workqueue.AddOptions)
 }
 
 // Observer is what a Queue may be besides: it sees the events of the objects that its keys name. No
-// filter hides them. So a controller heeds the annotations of what it reconciles.
+// predicate hides them. So a controller heeds the annotations of what it reconciles.
 type Observer[K comparable] interface {
 	// Observe is called by Kind and Informer, if their handler is a handler.Identity, with the object's
-	// own key, before any filter and before the event makes the key due. It does not see resyncs, nor
+	// own key, before any predicate and before the event makes the key due. It does not see resyncs, nor
 	// retries. The events of one object come in order, one after another; those of different objects
 	// overlap. Old and New of an Update may be different objects of one name (S3). The source calls
 	// after, if not nil, once it has delivered or dropped the event, or its handler has failed. Both

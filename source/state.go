@@ -30,11 +30,11 @@ type State struct {
 	// Pending counts the events that are not handled yet, with those that are Retrying. Kind and
 	// Informer do not know the events that wait in the informer.
 	Pending int
-	// Retrying counts the events whose handler or filter has failed.
+	// Retrying counts the events whose handler or predicate has failed.
 	Retrying int
 	// Failure is the last error of the handler, while events are Retrying.
 	Failure error
-	// Dropped counts what was not delivered since the start, by reason, such as a filter's name.
+	// Dropped counts what was not delivered since the start, by reason, such as a predicate's name.
 	Dropped map[string]int64
 }
 

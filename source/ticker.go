@@ -107,7 +107,7 @@ func (t *ticker[K]) retry(err error) time.Duration {
 }
 
 func (t *ticker[K]) deliver(q Queue[K], keys []K) {
-	how := workqueue.How{Reason: workqueue.Reason{Source: t.name, Event: "poll"}}
+	how := workqueue.AddOptions{Reason: workqueue.Reason{Source: t.name, Event: "poll"}}
 	if !run.Closed(t.synced) {
 		how.Class = workqueue.Background // as initial lists are
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// How describes an add. The zero How adds a key at once, in class Normal, without a reason.
-type How struct {
+// AddOptions describe an add. The zero AddOptions adds a key at once, in class Normal, without a reason.
+type AddOptions struct {
 	// Class is how urgent it is. Default Normal. A class that is not configured counts as the next lower one that
 	// is, or else as the lowest.
 	Class Class
@@ -25,11 +25,11 @@ type Adder[K comparable] interface {
 	// Add makes a key due now, see [Queue.Add].
 	Add(key K)
 	// AddWith makes a key due as how states, see [Queue.AddWith].
-	AddWith(key K, how How)
+	AddWith(key K, how AddOptions)
 	// AddAll makes many keys due, see [Queue.AddAll].
-	AddAll(keys []K, how How)
-	// Look returns where a key is, see [Queue.Look].
-	Look(key K) (state KeyState[K], known bool)
+	AddAll(keys []K, how AddOptions)
+	// Lookup returns where a key is, see [Queue.Lookup].
+	Lookup(key K) (state KeyState[K], known bool)
 }
 
 // Add adds a key at once. While the key is queued already, it does nothing (W2); while it is held, the key is
@@ -46,13 +46,13 @@ func (q *Queue[K]) Add(key K) {
 		q.mu.Unlock()
 		return
 	}
-	q.addLocked(&w, i, q.core.normal, &How{})
+	q.addLocked(&w, i, q.core.normal, &AddOptions{})
 }
 
 // AddWith adds a key as how describes.
-func (q *Queue[K]) AddWith(key K, how How) { q.addTo(key, q.laneOf(how.Class), &how) }
+func (q *Queue[K]) AddWith(key K, how AddOptions) { q.addTo(key, q.laneOf(how.Class), &how) }
 
-func (q *Queue[K]) addTo(key K, lane uint8, how *How) {
+func (q *Queue[K]) addTo(key K, lane uint8, how *AddOptions) {
 	w := who[K]{key: key}
 	if q.identify(&w) {
 		q.lock()
@@ -61,7 +61,7 @@ func (q *Queue[K]) addTo(key K, lane uint8, how *How) {
 }
 
 // addLocked adds a key, whose entry is i, or none, and unlocks.
-func (q *Queue[K]) addLocked(w *who[K], i uint32, lane uint8, how *How) {
+func (q *Queue[K]) addLocked(w *who[K], i uint32, lane uint8, how *AddOptions) {
 	if q.o.Tenant != nil && i == 0 { // of a key that has an entry it is known
 		q.mu.Unlock()
 		w.tenant, w.weight = q.tenant(w.key)
@@ -77,7 +77,7 @@ func (q *Queue[K]) addLocked(w *who[K], i uint32, lane uint8, how *How) {
 	q.tellDelayed(lane, how)
 }
 
-func (q *Queue[K]) tellDelayed(lane uint8, how *How) {
+func (q *Queue[K]) tellDelayed(lane uint8, how *AddOptions) {
 	if how.After > 0 {
 		tell(&q.host, "Hooks.Delayed", q.hooks.Delayed, hook.QueueDelayed{Queue: q.o.Name, Class: int(q.classIn(lane)), Delay: how.After})
 	}
@@ -85,7 +85,7 @@ func (q *Queue[K]) tellDelayed(lane uint8, how *How) {
 
 // ownLocked reports whether an add of a key in backoff is its own. It asks Own without the lock, as
 // often as the key's state changes meanwhile.
-func (q *Queue[K]) ownLocked(w *who[K], how *How) bool {
+func (q *Queue[K]) ownLocked(w *who[K], how *AddOptions) bool {
 	for asked := uint64(0); ; {
 		delivery, in := q.core.inBackoff(w)
 		if !in || delivery == asked {
@@ -105,7 +105,7 @@ func (q *Queue[K]) ownLocked(w *who[K], how *How) bool {
 }
 
 // AddAll adds many keys under one lock, as AddWith does, those last that Own has to be asked about.
-func (q *Queue[K]) AddAll(keys []K, how How) {
+func (q *Queue[K]) AddAll(keys []K, how AddOptions) {
 	ws := make([]who[K], 0, len(keys))
 	for _, key := range keys {
 		w := who[K]{key: key}

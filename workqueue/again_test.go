@@ -18,11 +18,11 @@ func TestReasons_Repeats(t *testing.T) {
 		q := newQueue(t, Options[string]{})
 		add := func(event string, after time.Duration) {
 			time.Sleep(time.Second)
-			q.AddWith("a", How{After: after, Reason: Reason{Event: event, At: time.Now(), Repeats: 7}})
+			q.AddWith("a", AddOptions{After: after, Reason: Reason{Event: event, At: time.Now(), Repeats: 7}})
 		}
 		want := func(want string) {
 			t.Helper()
-			k, _ := q.Look("a")
+			k, _ := q.Lookup("a")
 			if got := fmt.Sprint(texts(k.Reasons)); got != want {
 				t.Errorf("reasons: %s, want %s", got, want)
 			}
@@ -31,7 +31,7 @@ func TestReasons_Repeats(t *testing.T) {
 			add(event, 0)
 		}
 		want("[x+1 y+0 x+2]")
-		if k, _ := q.Look("a"); !k.Reasons[2].At.Equal(q.core.start.Add(4 * time.Second)) {
+		if k, _ := q.Lookup("a"); !k.Reasons[2].At.Equal(q.core.start.Add(4 * time.Second)) {
 			t.Errorf("the first of the repeated ones was at %v", k.Reasons[2].At)
 		}
 		q.RequeueNow("a", Reason{})
@@ -63,14 +63,14 @@ func TestTenantOnce(t *testing.T) {
 	q := newQueue(t, Options[string]{Backoff: Exponential{Base: time.Hour}, Tenant: func(k string) string { asked++; return k[:1] }})
 	want := func(n int) {
 		t.Helper()
-		if k, _ := q.Look("a"); k.Tenant != "a" || asked != n {
+		if k, _ := q.Lookup("a"); k.Tenant != "a" || asked != n {
 			t.Errorf("tenant %q, asked %d times, want %d", k.Tenant, asked, n)
 		}
 	}
 	q.Add("a")
 	want(1)
 	q.Add("a")
-	q.AddWith("a", How{Class: Interactive, Reason: Reason{Event: "x"}})
+	q.AddWith("a", AddOptions{Class: Interactive, Reason: Reason{Event: "x"}})
 	want(1)
 	item := mustGet(t, q)
 	q.Add("a")
@@ -96,7 +96,7 @@ func TestTenantOfKeyForgottenMeanwhile(t *testing.T) {
 	_, err := mustGet(t, q).Retry(nil)
 	settled(t, err)
 	q.Add("a")
-	if k, ok := q.Look("a"); !ok || k.State != Ready || k.Tenant != "a" {
+	if k, ok := q.Lookup("a"); !ok || k.State != Ready || k.Tenant != "a" {
 		t.Errorf("the key is %+v, %v", k, ok)
 	}
 }

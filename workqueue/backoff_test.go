@@ -27,7 +27,7 @@ func TestRetry(t *testing.T) {
 			}
 		}
 		item, _ := q.Get(ctx)
-		if d, _ := item.RetryWith(nil, Again{NotBefore: time.Hour}); d != time.Hour {
+		if d, _ := item.RetryWith(nil, RetryOptions{NotBefore: time.Hour}); d != time.Hour {
 			t.Errorf("delay is %v, want an hour", d)
 		}
 		item, _ = q.Get(ctx)

@@ -26,9 +26,9 @@ func TestBadInput_Delays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, Options[string]{})
 		for _, d := range []time.Duration{0, -1, math.MinInt64} {
-			q.AddWith("a", How{After: d})
+			q.AddWith("a", AddOptions{After: d})
 			settled(t, mustGet(t, q).After(d))
-			d, err := mustGet(t, q).RetryWith(nil, Again{NotBefore: d})
+			d, err := mustGet(t, q).RetryWith(nil, RetryOptions{NotBefore: d})
 			settled(t, err)
 			time.Sleep(d)
 			settled(t, mustGet(t, q).Park("", d))
@@ -36,14 +36,14 @@ func TestBadInput_Delays(t *testing.T) {
 			settled(t, mustGet(t, q).Done())
 			wantLen(t, q, Len{})
 		}
-		q.AddWith("a", How{After: math.MaxInt64})
+		q.AddWith("a", AddOptions{After: math.MaxInt64})
 		q.Add("a")
 		settled(t, mustGet(t, q).After(math.MaxInt64))
 		wantLen(t, q, Len{Waiting: 1})
 		time.Sleep(1000 * time.Hour)
 		wantLen(t, q, Len{Waiting: 1})
 		q.Add("a")
-		_, err := mustGet(t, q).RetryWith(nil, Again{NotBefore: math.MaxInt64})
+		_, err := mustGet(t, q).RetryWith(nil, RetryOptions{NotBefore: math.MaxInt64})
 		settled(t, err)
 		wantLen(t, q, Len{Waiting: 1})
 		q.ShutDown()
@@ -58,8 +58,8 @@ func TestBadInput_UnequalKeys(t *testing.T) {
 	dropped := 0
 	for _, key := range []any{math.NaN(), floats{math.NaN()}, [2]any{1, math.NaN()}, []int{1}, map[int]int{}} {
 		q.Add(key)
-		q.AddWith(key, How{After: time.Second})
-		q.AddAll([]any{key, key}, How{})
+		q.AddWith(key, AddOptions{After: time.Second})
+		q.AddAll([]any{key, key}, AddOptions{})
 		q.Pause(key)
 		q.Resume(key)
 		q.RequeueNow(key, Reason{})
@@ -67,7 +67,7 @@ func TestBadInput_UnequalKeys(t *testing.T) {
 		q.Wake(key)
 		q.Interface().Done(key)
 		q.Interface().AddRateLimited(key)
-		if _, ok := q.Look(key); ok {
+		if _, ok := q.Lookup(key); ok {
 			t.Errorf("%v was found", key)
 		}
 		dropped += 12
@@ -114,13 +114,13 @@ func TestBadInput_Panics(t *testing.T) {
 		if d != 0 {
 			t.Errorf("delay is %v, want none", d)
 		}
-		_, err = mustGet(t, q).RetryWith(nil, Again{NotBefore: time.Second})
+		_, err = mustGet(t, q).RetryWith(nil, RetryOptions{NotBefore: time.Second})
 		settled(t, err)
 		q.Add("a") // here too
 		item = mustGet(t, q)
 		settled(t, item.Done())
 		_ = item.Done()
-		q.AddWith("b", How{After: time.Second})
+		q.AddWith("b", AddOptions{After: time.Second})
 		q.ShutDown()
 		settled(t, q.Drain(ctx))
 		slices.Sort(reported)
@@ -141,7 +141,7 @@ func (panicking) Delay(int) time.Duration { panic("boom") }
 
 func TestBadInput_Weights(t *testing.T) {
 	for _, w := range []float64{0, -1, math.NaN(), math.Inf(1), 1e-7, 1e7} {
-		if _, err := New(Options[int]{Classes: []Share{{Normal, w}}}); err == nil {
+		if _, err := New(Options[int]{Classes: []ClassWeight{{Normal, w}}}); err == nil {
 			t.Errorf("a class with weight %v was accepted", w)
 		}
 		weights := map[string]float64{"0": w, "1": 1} // from TenantWeight it counts as 1
@@ -149,7 +149,7 @@ func TestBadInput_Weights(t *testing.T) {
 			Tenant:       func(k int) string { return string(rune('0' + k%2)) },
 			TenantWeight: func(tenant string) float64 { return weights[tenant] },
 		})
-		q.AddAll([]int{0, 2, 4, 6, 1, 3, 5, 7}, How{})
+		q.AddAll([]int{0, 2, 4, 6, 1, 3, 5, 7}, AddOptions{})
 		if got := order(t, q); !slices.Equal(got, []int{0, 1, 2, 3, 4, 5, 6, 7}) {
 			t.Errorf("weight %v: order is %v", w, got)
 		}
@@ -230,9 +230,9 @@ func TestGetUnderCancellation(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for want, o := range map[string]Options[int]{
-		"Classes has 9":     {Classes: make([]Share, 9)},
-		"Classes[0].Weight": {Classes: []Share{{Normal, 0}}},
-		"Classes[1].Class":  {Classes: []Share{{Normal, 1}, {Normal, 2}}},
+		"Classes has 9":     {Classes: make([]ClassWeight, 9)},
+		"Classes[0].Weight": {Classes: []ClassWeight{{Normal, 0}}},
+		"Classes[1].Class":  {Classes: []ClassWeight{{Normal, 1}, {Normal, 2}}},
 		"TenantWeight":      {TenantWeight: func(string) float64 { return 1 }},
 		"Backoff: Base":     {Backoff: Exponential{Base: -1}},
 		"Backoff: Max":      {Backoff: Exponential{Base: 2, Max: 1}},

@@ -32,13 +32,13 @@ func benchKeys(n int) []name {
 	return keys
 }
 
-var benchHow = How{Class: Interactive, Reason: Reason{Source: "pods", Event: "Update", Object: "default/pod", ResourceVersion: "12345"}}
+var benchHow = AddOptions{Class: Interactive, Reason: Reason{Source: "pods", Event: "Update", Object: "default/pod", ResourceVersion: "12345"}}
 
 func BenchmarkCycle(b *testing.B) {
 	for which, o := range map[string]Options[name]{"plain": {}, "everything": everything()} {
 		b.Run(which, func(b *testing.B) {
 			q, keys := newQueue(b, o), benchKeys(1024)
-			how := How{}
+			how := AddOptions{}
 			if which != "plain" {
 				how = benchHow
 			}
@@ -55,7 +55,7 @@ func BenchmarkDuplicate(b *testing.B) {
 	for which, o := range map[string]Options[name]{"plain": {}, "everything": everything()} {
 		b.Run(which, func(b *testing.B) {
 			q, keys := newQueue(b, o), benchKeys(1024)
-			how := How{}
+			how := AddOptions{}
 			if which != "plain" {
 				how = benchHow
 			}

@@ -41,15 +41,15 @@ func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 // Share gives a class its weight: a class with weight 4 is served four times as often as one with
 // weight 1 while both have ready keys. Retries of the class (the deliveries that Retry, After and
 // AddRateLimited bring about) have a quarter of that weight, beside it.
-type Share struct {
+type ClassWeight struct {
 	Class Class
 	// Weight is between 0.000001 and 1000000.
 	Weight float64
 }
 
 // ThreeClasses are shares for the three named classes: interactive 16, normal 4, background 1.
-func ThreeClasses() []Share {
-	return []Share{{Interactive, 16}, {Normal, 4}, {Background, 1}}
+func ThreeClasses() []ClassWeight {
+	return []ClassWeight{{Interactive, 16}, {Normal, 4}, {Background, 1}}
 }
 
 // returnShare is the weight of a class's returns relative to its adds.
@@ -62,7 +62,7 @@ const returnShare = 0.25
 //
 // Lanes are numbered from the lowest class: returns 2i, adds 2i+1. Without Options.Classes there is
 // one lane for all.
-func lanesOf(classes []Share, split uint8) []share {
+func lanesOf(classes []ClassWeight, split uint8) []share {
 	var lanes []share
 	for _, s := range classes {
 		if split != 0 {

@@ -13,7 +13,7 @@
 //		Tenant:  func(k types.NamespacedName) string { return k.Namespace },
 //	})
 //
-//	q.AddWith(key, workqueue.How{Class: workqueue.Background, Reason: workqueue.Reason{Source: "pods", Event: "Create"}})
+//	q.AddWith(key, workqueue.AddOptions{Class: workqueue.Background, Reason: workqueue.Reason{Source: "pods", Event: "Create"}})
 //
 //	for {
 //		item, ok := q.Get(ctx)
@@ -72,7 +72,7 @@
 // key failed and every such add is its own (Options.Own), or the key is parked or released instead,
 // which delivers it again anyway.
 //
-// W4. Of several due times set from outside (How.After) the earliest wins, and it still fires after other deliveries.
+// W4. Of several due times set from outside (AddOptions.After) the earliest wins, and it still fires after other deliveries.
 // A delivery cancels the timer that the key's own settle (Retry, After) had set. For RateLimiting this means that Add
 // never cancels AddAfter, as in client-go.
 //

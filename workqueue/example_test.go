@@ -48,7 +48,7 @@ func ExampleOptions_tenants() {
 	if err != nil {
 		panic(err)
 	}
-	q.AddAll([]key{{"large", "1"}, {"large", "2"}, {"large", "3"}, {"small", "1"}}, workqueue.How{})
+	q.AddAll([]key{{"large", "1"}, {"large", "2"}, {"large", "3"}, {"small", "1"}}, workqueue.AddOptions{})
 	for q.Len().Ready > 0 {
 		item, _ := q.Get(context.Background())
 		fmt.Println(item.Key())
@@ -61,17 +61,17 @@ func ExampleOptions_tenants() {
 	// {large 3}
 }
 
-// Snapshot and Look answer why a key is, or is not, being worked on.
-func ExampleQueue_Look() {
+// Snapshot and Lookup answer why a key is, or is not, being worked on.
+func ExampleQueue_Lookup() {
 	q, err := workqueue.New(workqueue.Options[string]{})
 	if err != nil {
 		panic(err)
 	}
-	q.AddWith("default/home", workqueue.How{Reason: workqueue.Reason{Source: "deployments", Event: "Update", Object: "default/home"}})
+	q.AddWith("default/home", workqueue.AddOptions{Reason: workqueue.Reason{Source: "deployments", Event: "Update", Object: "default/home"}})
 	item, _ := q.Get(context.Background())
 	_ = item.Park("waiting for the cache to show the last write", 30*time.Second)
 
-	k, _ := q.Look("default/home")
+	k, _ := q.Lookup("default/home")
 	fmt.Println(k.State, "-", k.ParkReason)
 	fmt.Println(k.Reasons[0].Source, k.Reasons[0].Event)
 	// Output:

@@ -52,7 +52,7 @@ type waitingKey struct {
 type pair struct{ at, low, high float64 }
 
 func (f *fairTrial) add(k fairKey, c Class) {
-	f.q.AddWith(k, How{Class: c})
+	f.q.AddWith(k, AddOptions{Class: c})
 	f.became(k, fairLane{c, true})
 }
 
@@ -169,11 +169,11 @@ func newFairTrial(t *testing.T, seed uint64) (*fairTrial, *rand.Rand) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	weight := func() float64 { return []float64{0.01, 0.3, 1, 1, 1, 2, 3, 7, 100}[r.IntN(9)] }
 	f := &fairTrial{t: t, classes: map[fairLane]float64{}, tenants: map[string]float64{}, ready: map[fairKey]*waitingKey{}, pairs: map[[3]any]*pair{}}
-	var shares []Share
+	var shares []ClassWeight
 	for c := range Class(1 + r.IntN(3)) {
 		w := weight()
 		f.classes[fairLane{c, true}], f.classes[fairLane{c, false}] = w, w/4
-		shares = append(shares, Share{c, w})
+		shares = append(shares, ClassWeight{c, w})
 	}
 	for i := range 1 + r.IntN(4) {
 		f.tenants[fmt.Sprint(i)] = weight()
@@ -211,13 +211,13 @@ func TestW6_Classes(t *testing.T) {
 	q := newQueue(t, Options[int]{Classes: ThreeClasses()})
 	class := []Class{Interactive, Normal, Background}
 	for k := range 3 {
-		q.AddWith(k, How{Class: class[k]})
+		q.AddWith(k, AddOptions{Class: class[k]})
 	}
 	var n [3]int
 	for range 2100 {
 		item := mustGet(t, q)
 		n[item.Key()]++
-		q.AddWith(item.Key(), How{Class: class[item.Key()]})
+		q.AddWith(item.Key(), AddOptions{Class: class[item.Key()]})
 		settled(t, item.Done())
 		if q.Len().Ready < 3 {
 			t.Fatal("a key is missing")
@@ -240,7 +240,7 @@ func TestW7_SmallTenants(t *testing.T) {
 	for i := range 999 {
 		keys = append(keys, fairKey{fmt.Sprint(i), 0})
 	}
-	q.AddAll(keys, How{})
+	q.AddAll(keys, AddOptions{})
 	small := 0
 	for range 1100 {
 		item := mustGet(t, q)
@@ -274,7 +274,7 @@ func TestFairTenantsAreForgotten(t *testing.T) {
 func TestFairRebase(t *testing.T) {
 	weights := map[string]float64{"a": 1e-6, "b": 3e-6}
 	q := newQueue(t, Options[fairKey]{
-		Classes: []Share{{Normal, 1e-6}, {Background, 1e-6}},
+		Classes: []ClassWeight{{Normal, 1e-6}, {Background, 1e-6}},
 		Tenant:  func(k fairKey) string { return k.tenant }, TenantWeight: func(tenant string) float64 { return weights[tenant] },
 	})
 	n := map[string]float64{}
@@ -282,7 +282,7 @@ func TestFairRebase(t *testing.T) {
 	for i := range 4000 {
 		q.Add(fairKey{"a", i})
 		q.Add(fairKey{"b", i})
-		q.AddWith(fairKey{"a", -i - 1}, How{Class: Background})
+		q.AddWith(fairKey{"a", -i - 1}, AddOptions{Class: Background})
 	}
 	for range 3000 {
 		item := mustGet(t, q)

@@ -75,10 +75,10 @@ func newTrial(t *testing.T, data *[]byte) *trial {
 	tr.m = &model{keys: map[int]*modelKey{}, tenant: func(int) string { return "" }, weight: func(string) float64 { return 1 }}
 	mode := tr.byte()
 	o := Options[int]{Name: "fuzz", Backoff: linear{}, Reasons: 2}
-	shares := []Share{{Normal, 1}}
+	shares := []ClassWeight{{Normal, 1}}
 	if mode&1 != 0 {
-		o.Classes = []Share{{Interactive, 8}, {Background, 1}, {Normal, 2.5}}
-		shares = []Share{{Background, 0.25}, {Background, 1}, {Normal, 0.625}, {Normal, 2.5}, {Interactive, 2}, {Interactive, 8}}
+		o.Classes = []ClassWeight{{Interactive, 8}, {Background, 1}, {Normal, 2.5}}
+		shares = []ClassWeight{{Background, 0.25}, {Background, 1}, {Normal, 0.625}, {Normal, 2.5}, {Interactive, 2}, {Interactive, 8}}
 		tr.m.split = true
 	}
 	if mode&2 != 0 {
@@ -130,7 +130,7 @@ func (tr *trial) run() {
 	for step := 0; len(*tr.data) > 0; step++ {
 		op, arg := tr.byte(), tr.byte()
 		key, class := arg&7, Class(arg>>3%3)-1
-		how := How{Class: class}
+		how := AddOptions{Class: class}
 		if arg&0x80 != 0 {
 			how.Reason.Event = fmt.Sprint("r", step/16)
 		}
@@ -177,7 +177,7 @@ func (tr *trial) run() {
 	tr.finish()
 }
 
-func (tr *trial) add(key int, how How) {
+func (tr *trial) add(key int, how AddOptions) {
 	tr.q.AddWith(key, how)
 	if !tr.dropped(key, how.Reason.Event) {
 		tr.m.add(key, tr.class(how.Class), how.Reason.Event)
@@ -190,7 +190,7 @@ func (tr *trial) dropped(key int, reason string) bool {
 	return tr.m.own != nil && k != nil && k.inBackoff() && tr.m.own(reason)
 }
 
-func (tr *trial) addAll(key int, how How) {
+func (tr *trial) addAll(key int, how AddOptions) {
 	keys := []int{key, (key + 3) & 7, key}
 	tr.q.AddAll(keys, how)
 	var last []int // what Own has to be asked about comes last
@@ -248,7 +248,7 @@ func (tr *trial) settle(what, arg int) {
 		tr.same("Retry", d, linear{}.Delay(item.Attempt()))
 		tr.m.settle(k, hook.QueueRetry, d, false)
 	case 2:
-		how, want := Again{NotBefore: d, Event: []string{"", "x"}[arg>>1&1]}, max(d, linear{}.Delay(item.Attempt()))
+		how, want := RetryOptions{NotBefore: d, Event: []string{"", "x"}[arg>>1&1]}, max(d, linear{}.Delay(item.Attempt()))
 		if arg&1 != 0 && d > 0 {
 			how.NotBefore, how.Exactly, want = 100, d, d
 		}

@@ -62,8 +62,8 @@ func TestW2_AddsBeforeTakingMerge(t *testing.T) {
 	q := newQueue(t, Options[name]{})
 	a := name{"x", "a"}
 	q.Add(a)
-	q.AddWith(a, How{Reason: Reason{Event: "Update"}})
-	q.AddAll([]name{a, a, {"x", "b"}}, How{})
+	q.AddWith(a, AddOptions{Reason: Reason{Event: "Update"}})
+	q.AddAll([]name{a, a, {"x", "b"}}, AddOptions{})
 	wantLen(t, q, Len{Ready: 2})
 	if got := order(t, q); !slices.Equal(got, []name{a, {"x", "b"}}) {
 		t.Errorf("deliveries: %v", got)
@@ -95,8 +95,8 @@ func TestW3_AddWhileHeld(t *testing.T) {
 func ownEvent(_ string, _ uint64, r Reason) bool { return r.Event == "own" }
 
 func TestW3_OwnAdds(t *testing.T) {
-	retry := func(i Item[string]) error { _, err := i.RetryWith(nil, Again{NotBefore: time.Hour}); return err }
-	own, other := How{Reason: Reason{Event: "own"}}, How{Reason: Reason{Event: "other"}}
+	retry := func(i Item[string]) error { _, err := i.RetryWith(nil, RetryOptions{NotBefore: time.Hour}); return err }
+	own, other := AddOptions{Reason: Reason{Event: "own"}}, AddOptions{Reason: Reason{Event: "other"}}
 	for name, test := range map[string]struct {
 		held   func(q *Queue[string])
 		settle func(Item[string]) error
@@ -112,11 +112,11 @@ func TestW3_OwnAdds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue(t, Options[string]{Own: ownEvent})
-			q.AddWith("a", How{Reason: Reason{Event: "add"}})
+			q.AddWith("a", AddOptions{Reason: Reason{Event: "add"}})
 			item := mustGet(t, q)
 			test.held(q)
 			settled(t, test.settle(item))
-			k, _ := q.Look("a")
+			k, _ := q.Lookup("a")
 			if got := fmt.Sprint(events(k.Reasons)); got != test.want {
 				t.Errorf("the next delivery has the reasons %s, want %s", got, test.want)
 			}
@@ -137,7 +137,7 @@ func TestW3_OwnAddsMeanwhile(t *testing.T) {
 		want      State
 		err       error
 	}{
-		"own":     {func(q *Queue[string], _ Item[string]) { q.AddWith("a", How{Reason: Reason{Event: "own", UID: "2"}}) }, Waiting, nil},
+		"own":     {func(q *Queue[string], _ Item[string]) { q.AddWith("a", AddOptions{Reason: Reason{Event: "own", UID: "2"}}) }, Waiting, nil},
 		"other":   {func(q *Queue[string], _ Item[string]) { q.Add("a") }, Ready, nil},
 		"request": {func(q *Queue[string], _ Item[string]) { q.RequeueNow("a", Reason{}) }, Ready, nil},
 		"settled": {func(_ *Queue[string], item Item[string]) { settled(t, item.After(time.Hour)) }, Ready, ErrNotHeld},
@@ -154,11 +154,11 @@ func TestW3_OwnAddsMeanwhile(t *testing.T) {
 			}})
 			q.Add("a")
 			item = mustGet(t, q)
-			q.AddWith("a", How{Reason: Reason{Event: "own", UID: "1"}})
-			if _, err := item.RetryWith(nil, Again{NotBefore: time.Hour}); err != test.err {
+			q.AddWith("a", AddOptions{Reason: Reason{Event: "own", UID: "1"}})
+			if _, err := item.RetryWith(nil, RetryOptions{NotBefore: time.Hour}); err != test.err {
 				t.Errorf("settled with %v, want %v", err, test.err)
 			}
-			if k, _ := q.Look("a"); k.State != test.want {
+			if k, _ := q.Lookup("a"); k.State != test.want {
 				t.Errorf("the key is %s, want %s", k.State, test.want)
 			}
 		})
@@ -173,12 +173,12 @@ func TestW3_OwnAddsTooMany(t *testing.T) {
 		q.Add("a")
 		item := mustGet(t, q)
 		for i := range mostAsked + more {
-			q.AddWith("a", How{Reason: Reason{ResourceVersion: fmt.Sprint(i)}})
-			q.AddWith("a", How{Reason: Reason{ResourceVersion: fmt.Sprint(i)}})
+			q.AddWith("a", AddOptions{Reason: Reason{ResourceVersion: fmt.Sprint(i)}})
+			q.AddWith("a", AddOptions{Reason: Reason{ResourceVersion: fmt.Sprint(i)}})
 		}
-		_, err := item.RetryWith(nil, Again{NotBefore: time.Hour})
+		_, err := item.RetryWith(nil, RetryOptions{NotBefore: time.Hour})
 		settled(t, err)
-		if k, _ := q.Look("a"); k.State != want {
+		if k, _ := q.Lookup("a"); k.State != want {
 			t.Errorf("%d too many: the key is %s, want %s", more, k.State, want)
 		}
 		if asked != mostAsked*(1-more) {
@@ -199,16 +199,16 @@ func TestW4_DueTimes(t *testing.T) {
 			}
 			return item
 		}
-		q.AddWith("a", How{After: 3 * time.Second})
-		q.AddWith("a", How{After: 2 * time.Second}) // the earliest wins
-		q.AddWith("a", How{After: 4 * time.Second})
+		q.AddWith("a", AddOptions{After: 3 * time.Second})
+		q.AddWith("a", AddOptions{After: 2 * time.Second}) // the earliest wins
+		q.AddWith("a", AddOptions{After: 4 * time.Second})
 		q.Add("a")
 		settled(t, at(0).After(time.Second))             // it still fires after another delivery:
 		settled(t, at(time.Second).After(5*time.Second)) // the key's own timer is at 6 s now,
 		settled(t, at(2*time.Second).Done())             // and a delivery cancels it
 		wantLen(t, q, Len{})
 
-		q.AddWith("b", How{After: time.Second})
+		q.AddWith("b", AddOptions{After: time.Second})
 		time.Sleep(500 * time.Millisecond)
 		q.Add("b")
 		item := at(2500 * time.Millisecond)
@@ -241,9 +241,9 @@ func TestW4_AddDoesNotCancelAddAfter(t *testing.T) {
 func TestW5_Order(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, Options[int]{})
-		q.AddWith(5, How{After: 2})
-		q.AddWith(4, How{After: 1})
-		q.AddWith(6, How{After: 2})
+		q.AddWith(5, AddOptions{After: 2})
+		q.AddWith(4, AddOptions{After: 1})
+		q.AddWith(6, AddOptions{After: 2})
 		q.Add(1)
 		q.Add(2)
 		time.Sleep(2 * time.Nanosecond) // nobody has waited for 4, 5 and 6: they were ready before 3 all the same
@@ -265,27 +265,27 @@ func TestW5_Class(t *testing.T) {
 		}
 		return item
 	}
-	q.AddWith("a", How{Class: Background})
-	q.AddWith("a", How{Class: Interactive})
-	q.AddWith("a", How{Class: Normal}) // keeps the highest
-	q.AddWith("a", How{Class: Normal, Reason: Reason{Source: "test"}})
+	q.AddWith("a", AddOptions{Class: Background})
+	q.AddWith("a", AddOptions{Class: Interactive})
+	q.AddWith("a", AddOptions{Class: Normal}) // keeps the highest
+	q.AddWith("a", AddOptions{Class: Normal, Reason: Reason{Source: "test"}})
 	item := class(Interactive)
-	q.AddWith("a", How{Class: Background}) // starts anew once taken
+	q.AddWith("a", AddOptions{Class: Background}) // starts anew once taken
 	settled(t, item.Done())
 	settled(t, class(Background).Done())
 
 	// A key that is raised goes to the end of its new class.
-	q.AddWith("low", How{Class: Background})
-	q.AddWith("n1", How{})
-	q.AddWith("low", How{})
-	q.AddWith("n2", How{})
+	q.AddWith("low", AddOptions{Class: Background})
+	q.AddWith("n1", AddOptions{})
+	q.AddWith("low", AddOptions{})
+	q.AddWith("n2", AddOptions{})
 	if got := order(t, q); !slices.Equal(got, []string{"n1", "low", "n2"}) {
 		t.Errorf("order is %v", got)
 	}
 
-	q.AddWith("a", How{Class: 100}) // classes that are not configured
+	q.AddWith("a", AddOptions{Class: 100}) // classes that are not configured
 	settled(t, class(Interactive).Done())
-	q.AddWith("a", How{Class: -100})
+	q.AddWith("a", AddOptions{Class: -100})
 	settled(t, class(Background).Done())
 }
 
@@ -298,7 +298,7 @@ func TestW8_ShutDownAndDrain(t *testing.T) {
 		held := mustGet(t, q)
 		settled(t, mustGet(t, q).Park("waits", 0))
 		q.Pause("paused")
-		q.AddWith("waiting", How{After: time.Hour})
+		q.AddWith("waiting", AddOptions{After: time.Hour})
 		q.Add("held")
 		wantLen(t, q, Len{Ready: 1, Waiting: 1, Held: 1, Parked: 1, Paused: 1})
 
@@ -388,7 +388,7 @@ func TestW9_SettledTwice(t *testing.T) {
 
 func settleAll(i Item[string]) map[string]error {
 	_, retry := i.Retry(nil)
-	_, notBefore := i.RetryWith(nil, Again{NotBefore: 1})
+	_, notBefore := i.RetryWith(nil, RetryOptions{NotBefore: 1})
 	return map[string]error{"Done": i.Done(), "Retry": retry, "RetryNotBefore": notBefore,
 		"After": i.After(1), "Park": i.Park("", 1), "Release": i.Release()}
 }
@@ -406,7 +406,7 @@ func TestW10_NoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a bubble does not end before its goroutines have
 		q := newQueue(t, Options[string]{MinInterval: time.Second})
 		q.Add("a")
-		q.AddWith("b", How{After: time.Second})
+		q.AddWith("b", AddOptions{After: time.Second})
 		none()
 		var taken atomic.Int32
 		waiting, cancel := context.WithCancel(ctx)
@@ -426,6 +426,6 @@ func TestW10_NoGoroutine(t *testing.T) {
 		}
 		none()
 		cancel()
-		q.AddWith("c", How{After: time.Hour}) // it can be dropped without shutting it down
+		q.AddWith("c", AddOptions{After: time.Hour}) // it can be dropped without shutting it down
 	})
 }

@@ -43,9 +43,9 @@ func TestHooks(t *testing.T) {
 		want("opened web")
 		q.Add("a")
 		q.Add("a")
-		q.AddAll([]string{"b", "c"}, How{Class: Background})
+		q.AddAll([]string{"b", "c"}, AddOptions{Class: Background})
 		want("added 1 of 0", "added 2 of -1")
-		q.AddWith("d", How{After: time.Second})
+		q.AddWith("d", AddOptions{After: time.Second})
 		want("delayed 1s of 0")
 		time.Sleep(2 * time.Second)
 		item := mustGet(t, q) // d has become ready
@@ -98,7 +98,7 @@ func TestHooksMayUseTheQueue(t *testing.T) {
 	q.Add("a")
 	item := mustGet(t, q)
 	q.Add("a")
-	q.AddWith("b", How{After: time.Hour})
+	q.AddWith("b", AddOptions{After: time.Hour})
 	_, err := item.Retry(nil)
 	settled(t, err)
 	_ = item.Done()
@@ -124,7 +124,7 @@ func TestNoAllocation(t *testing.T) {
 			for _, k := range keys {
 				q.AddWith(k, benchHow)
 				q.AddWith(k, benchHow)
-				q.AddWith(k, How{After: 1})
+				q.AddWith(k, AddOptions{After: 1})
 			}
 			for i := 0; i < 3*len(keys) && total(q) > 0; i++ {
 				item, _ := q.Get(ctx)
@@ -172,7 +172,7 @@ func TestMemory(t *testing.T) {
 		for k := range n {
 			q.AddWith(k, benchHow)
 			if k%2 == 0 {
-				q.AddWith(k, How{After: time.Hour, Reason: benchHow.Reason})
+				q.AddWith(k, AddOptions{After: time.Hour, Reason: benchHow.Reason})
 			}
 		}
 	}

@@ -24,7 +24,7 @@ type RateLimiting[K comparable] struct{ *Queue[K] }
 func (q *Queue[K]) Interface() *RateLimiting[K] { return &RateLimiting[K]{q} }
 
 // AddAfter adds a key after d, or at once if d is zero or less.
-func (r *RateLimiting[K]) AddAfter(key K, d time.Duration) { r.AddWith(key, How{After: d}) }
+func (r *RateLimiting[K]) AddAfter(key K, d time.Duration) { r.AddWith(key, AddOptions{After: d}) }
 
 // AddRateLimited counts a failure of the key and adds it after its backoff. It is a retry: of a key
 // that is held it has the class that the key was taken with, otherwise Normal.
@@ -37,13 +37,13 @@ func (r *RateLimiting[K]) AddRateLimited(key K) {
 	n, lane := r.core.fail(&w)
 	r.unlock()
 	if n > 0 {
-		r.addTo(key, lane, &How{After: r.backoff(n)})
+		r.addTo(key, lane, &AddOptions{After: r.backoff(n)})
 	}
 }
 
 // NumRequeues returns how many failures of a key were counted since Forget.
 func (r *RateLimiting[K]) NumRequeues(key K) int {
-	k, _ := r.Look(key)
+	k, _ := r.Lookup(key)
 	return k.Attempts
 }
 

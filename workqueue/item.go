@@ -78,10 +78,10 @@ func (i Item[K]) Done() error {
 // Retry settles the key as failed: it is ready again after Options.Backoff, or, where that is
 // longer, as soon as Options.Limiter allows, or at once if it was added while it was held. It keeps
 // its class. Retry returns the delay. The error is only passed to the hooks and may be nil.
-func (i Item[K]) Retry(err error) (time.Duration, error) { return i.RetryWith(err, Again{}) }
+func (i Item[K]) Retry(err error) (time.Duration, error) { return i.RetryWith(err, RetryOptions{}) }
 
-// Again describes when a key that has failed is tried again. The zero Again is that of Retry.
-type Again struct {
+// RetryOptions describe when a key that has failed is tried again. The zero RetryOptions is that of Retry.
+type RetryOptions struct {
 	// NotBefore is the least delay. Default 0: that of Retry.
 	NotBefore time.Duration
 	// Exactly, if it is positive, is the delay instead of NotBefore, Options.Backoff and Options.Limiter, such as one that
@@ -92,7 +92,7 @@ type Again struct {
 }
 
 // RetryWith is Retry as how describes.
-func (i Item[K]) RetryWith(err error, how Again) (time.Duration, error) {
+func (i Item[K]) RetryWith(err error, how RetryOptions) (time.Duration, error) {
 	if i.q == nil {
 		return 0, ErrNotHeld
 	}

@@ -19,7 +19,7 @@ func TestW5_AKeyKeepsItsClass(t *testing.T) {
 	}{
 		{"Retry", func(_ *Queue[string], i Item[string]) error { _, err := i.Retry(nil); return err }},
 		{"RetryWith", func(_ *Queue[string], i Item[string]) error {
-			_, err := i.RetryWith(nil, Again{Exactly: time.Minute})
+			_, err := i.RetryWith(nil, RetryOptions{Exactly: time.Minute})
 			return err
 		}},
 		{"After", func(_ *Queue[string], i Item[string]) error { return i.After(time.Minute) }},
@@ -45,7 +45,7 @@ func TestW5_AKeyKeepsItsClass(t *testing.T) {
 		for _, class := range []Class{Background, Normal, Interactive} {
 			synctest.Test(t, func(t *testing.T) {
 				q := newQueue(t, Options[string]{Classes: ThreeClasses()})
-				q.AddWith("a", How{Class: class})
+				q.AddWith("a", AddOptions{Class: class})
 				settled(t, verb.settle(q, mustGet(t, q)))
 				time.Sleep(time.Hour)
 				item := mustGet(t, q)
@@ -72,7 +72,7 @@ func TestW5_AddsRaiseARetry(t *testing.T) {
 			item := mustGet(t, q)
 			_, err := item.Retry(nil)
 			settled(t, err)
-			q.AddWith("a", How{Class: add}) // ends the backoff
+			q.AddWith("a", AddOptions{Class: add}) // ends the backoff
 			if item = mustGet(t, q); item.Class() != max(Normal, add) {
 				t.Errorf("an add of class %v to a retry of class normal gave class %v", add, item.Class())
 			}
@@ -85,7 +85,7 @@ func TestW5_AddsRaiseARetry(t *testing.T) {
 func storm(t *testing.T, n int, class Class) *Queue[int] {
 	q := newQueue(t, Options[int]{Classes: ThreeClasses(), Backoff: none{}})
 	for k := range n {
-		q.AddWith(k, How{Class: class})
+		q.AddWith(k, AddOptions{Class: class})
 	}
 	failing(t, q, 2*n)
 	return q

@@ -34,9 +34,9 @@ type Options[K comparable] struct {
 
 	// Classes gives each class its weight, at most 8 of them. While adds and retries of a class are
 	// ready, every fifth delivery of the class is a retry. Default nil: one class and one order for
-	// adds and retries, so that How.Class has no effect. ThreeClasses is a good start; package
+	// adds and retries, so that AddOptions.Class has no effect. ThreeClasses is a good start; package
 	// controller uses it by default.
-	Classes []Share
+	Classes []ClassWeight
 
 	// Tenant says whose key it is, for instance its namespace or its cluster. Ready keys of the tenants of one
 	// class leave in proportion to the tenants' weights (W7), however many keys each of them has. It must always
@@ -78,7 +78,7 @@ type Options[K comparable] struct {
 	// Hooks observe the queue. Default nil: nothing is observed.
 	Hooks *hook.Queue
 
-	// Own reports whether an immediate add (How.After <= 0) of a key only echoes what a delivery of
+	// Own reports whether an immediate add (AddOptions.After <= 0) of a key only echoes what a delivery of
 	// the key did itself. The queue asks it about a delivery that is settled with Retry, so that an
 	// own add does not cut the backoff short.
 	//

@@ -15,7 +15,7 @@ import (
 func TestPauseWithTheOtherVerbs(t *testing.T) {
 	park := func(t *testing.T, i Item[string]) { settled(t, i.Park("behind", time.Minute)) }
 	retry := func(t *testing.T, i Item[string]) {
-		_, err := i.RetryWith(nil, Again{Exactly: time.Minute, Event: "Conflict"})
+		_, err := i.RetryWith(nil, RetryOptions{Exactly: time.Minute, Event: "Conflict"})
 		settled(t, err)
 	}
 	for _, test := range []struct {
@@ -23,7 +23,7 @@ func TestPauseWithTheOtherVerbs(t *testing.T) {
 		held    func(q *Queue[string]) // while the key is held
 		settle  func(t *testing.T, i Item[string])
 		then    func(q *Queue[string])
-		paused  string // what Look says then
+		paused  string // what Lookup returns then
 		resumed string // and after Resume
 		reasons string // of the next delivery
 	}{
@@ -36,7 +36,7 @@ func TestPauseWithTheOtherVerbs(t *testing.T) {
 		{"expired while parked and paused", nil, park,
 			func(q *Queue[string]) { q.Pause("a"); time.Sleep(time.Minute) }, "paused, owed", "ready", "[add ParkExpired]"},
 		{"added while parked and paused", nil, park,
-			func(q *Queue[string]) { q.Pause("a"); q.AddWith("a", How{Reason: Reason{Event: "more"}}) }, "parked, to be paused", "parked", "[add more ParkExpired]"},
+			func(q *Queue[string]) { q.Pause("a"); q.AddWith("a", AddOptions{Reason: Reason{Event: "more"}}) }, "parked, to be paused", "parked", "[add more ParkExpired]"},
 		{"resumed, then woken", nil, park,
 			func(q *Queue[string]) { q.Pause("a"); q.Resume("a"); q.Wake("a") }, "ready", "ready", "[add Woken]"},
 		{"paused while held, then parked",
@@ -58,12 +58,12 @@ func TestPauseWithTheOtherVerbs(t *testing.T) {
 		{"requeued while paused in backoff", nil, retry,
 			func(q *Queue[string]) { q.Pause("a"); q.RequeueNow("a", Reason{}) }, "paused, owed", "ready", "[RequeueNow]"},
 		{"added while paused in backoff", nil, retry,
-			func(q *Queue[string]) { q.Pause("a"); q.AddWith("a", How{Reason: Reason{Event: "more"}}) }, "paused, owed", "ready", "[more]"},
+			func(q *Queue[string]) { q.Pause("a"); q.AddWith("a", AddOptions{Reason: Reason{Event: "more"}}) }, "paused, owed", "ready", "[more]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newQueue(t, Options[string]{})
-				q.AddWith("a", How{Reason: Reason{Event: "add"}})
+				q.AddWith("a", AddOptions{Reason: Reason{Event: "add"}})
 				item := mustGet(t, q)
 				if test.held != nil {
 					test.held(q)
@@ -95,7 +95,7 @@ func TestPauseWithTheOtherVerbs(t *testing.T) {
 
 // stands says where key a stands.
 func stands(q *Queue[string]) string {
-	k, ok := q.Look("a")
+	k, ok := q.Lookup("a")
 	if !ok {
 		return "unknown"
 	}
@@ -119,14 +119,14 @@ func TestOwn_WhilePaused(t *testing.T) {
 	_, err := mustGet(t, q).Retry(nil)
 	settled(t, err)
 	q.Pause("a")
-	q.AddWith("a", How{Reason: Reason{Event: "own"}})
+	q.AddWith("a", AddOptions{Reason: Reason{Event: "own"}})
 	q.Resume("a")
 	wantLen(t, q, Len{Waiting: 1})
 	q.Pause("a")
-	q.AddWith("a", How{Reason: Reason{Event: "other"}})
-	q.AddWith("a", How{Reason: Reason{Event: "own"}})
+	q.AddWith("a", AddOptions{Reason: Reason{Event: "other"}})
+	q.AddWith("a", AddOptions{Reason: Reason{Event: "own"}})
 	q.Resume("a")
-	if k, _ := q.Look("a"); k.State != Ready || fmt.Sprint(events(k.Reasons)) != "[other own]" {
+	if k, _ := q.Lookup("a"); k.State != Ready || fmt.Sprint(events(k.Reasons)) != "[other own]" {
 		t.Errorf("the key is %+v", k)
 	}
 }
@@ -137,20 +137,20 @@ func TestRetryWith(t *testing.T) {
 		q := newQueue(t, Options[string]{Backoff: Exponential{Base: time.Second, Max: time.Second}})
 		q.Add("a")
 		for i, test := range []struct {
-			again Again
+			again RetryOptions
 			delay time.Duration
 			event string
 		}{
-			{Again{}, time.Second, EventRetry},
-			{Again{NotBefore: time.Millisecond, Event: "Conflict"}, time.Second, "Conflict"},
-			{Again{NotBefore: time.Minute}, time.Minute, EventRetry},
-			{Again{NotBefore: time.Minute, Exactly: time.Millisecond, Event: "After"}, time.Millisecond, "After"},
-			{Again{Exactly: -1}, time.Second, EventRetry},
+			{RetryOptions{}, time.Second, EventRetry},
+			{RetryOptions{NotBefore: time.Millisecond, Event: "Conflict"}, time.Second, "Conflict"},
+			{RetryOptions{NotBefore: time.Minute}, time.Minute, EventRetry},
+			{RetryOptions{NotBefore: time.Minute, Exactly: time.Millisecond, Event: "After"}, time.Millisecond, "After"},
+			{RetryOptions{Exactly: -1}, time.Second, EventRetry},
 		} {
 			start := time.Now()
 			d, err := mustGet(t, q).RetryWith(nil, test.again)
 			settled(t, err)
-			if k, _ := q.Look("a"); d != test.delay || k.ParkReason != "" {
+			if k, _ := q.Lookup("a"); d != test.delay || k.ParkReason != "" {
 				t.Errorf("%+v: a delay of %s, want %s; %+v", test.again, d, test.delay, k)
 			}
 			item, _ := q.Get(ctx)
@@ -162,16 +162,16 @@ func TestRetryWith(t *testing.T) {
 		}
 
 		item := mustGet(t, q)
-		q.AddWith("a", How{Reason: Reason{Event: "Update"}})
-		_, err := item.RetryWith(nil, Again{Event: "Conflict"})
+		q.AddWith("a", AddOptions{Reason: Reason{Event: "Update"}})
+		_, err := item.RetryWith(nil, RetryOptions{Event: "Conflict"})
 		settled(t, err)
 		if got := fmt.Sprint(events(reasonsOf(mustGet(t, q)))); got != "[Update]" {
 			t.Errorf("reasons after an add that came first: %s", got)
 		}
-		if _, err := item.RetryWith(nil, Again{}); err != ErrNotHeld {
+		if _, err := item.RetryWith(nil, RetryOptions{}); err != ErrNotHeld {
 			t.Errorf("settled twice: %v", err)
 		}
-		if _, err := (Item[string]{}).RetryWith(nil, Again{}); err != ErrNotHeld {
+		if _, err := (Item[string]{}).RetryWith(nil, RetryOptions{}); err != ErrNotHeld {
 			t.Errorf("the zero item: %v", err)
 		}
 	})
@@ -186,7 +186,7 @@ func TestRetryWith_AtOnce(t *testing.T) {
 	q := newQueue(t, Options[string]{Backoff: noBackoff{}})
 	q.Add("a")
 	for _, event := range []string{"Conflict", ""} {
-		_, err := mustGet(t, q).RetryWith(nil, Again{Event: event})
+		_, err := mustGet(t, q).RetryWith(nil, RetryOptions{Event: event})
 		settled(t, err)
 	}
 	if got := fmt.Sprint(events(reasonsOf(mustGet(t, q)))); got != "[Retry]" {

@@ -43,10 +43,10 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 	if o.Reasons == 0 {
 		o.Reasons = defaultReasons
 	}
-	o.Classes = slices.SortedFunc(slices.Values(o.Classes), func(a, b Share) int { return int(a.Class) - int(b.Class) })
+	o.Classes = slices.SortedFunc(slices.Values(o.Classes), func(a, b ClassWeight) int { return int(a.Class) - int(b.Class) })
 	split := uint8(1)
 	if len(o.Classes) == 0 {
-		o.Classes, split = []Share{{Normal, 1}}, 0
+		o.Classes, split = []ClassWeight{{Normal, 1}}, 0
 	}
 	q := &Queue[K]{host: host[K]{o: o}, seed: maphash.MakeSeed(), unsure: unsure[K]()}
 	q.waiters.timer, q.waiters.armed = time.NewTimer(time.Hour), never

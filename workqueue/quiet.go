@@ -73,7 +73,7 @@ func (q *Queue[K]) whenDrained() <-chan struct{} {
 // Quiet waits for a moment at which nothing is under way (W12): no key is ready, held or parked, and
 // none waits for MinInterval or for the end of a backoff of at most a second. So Quiet waits for a
 // short failure, such as a conflict, but not for a lasting one. Keys that wait for anything else
-// (After, How.After, a longer backoff) or are paused do not count. While all are paused (PauseAll),
+// (After, AddOptions.After, a longer backoff) or are paused do not count. While all are paused (PauseAll),
 // only held keys count.
 //
 // It returns how many deliveries there had been at that moment: two calls that return the same number

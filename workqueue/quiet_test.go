@@ -71,16 +71,16 @@ func TestW12_Quiet(t *testing.T) {
 			{"taken", func(q *Queue[string], h *Item[string]) { *h = take(q) }, false},
 			{"done, and due from outside", func(q *Queue[string], h *Item[string]) {
 				_ = h.Done()
-				q.AddWith("a", How{After: time.Millisecond})
+				q.AddWith("a", AddOptions{After: time.Millisecond})
 			}, true},
 		},
 		"a short backoff, and a long one": {
 			{"added, and taken", func(q *Queue[string], h *Item[string]) { q.Add("a"); *h = take(q) }, false},
-			{"a second", func(_ *Queue[string], h *Item[string]) { _, _ = h.RetryWith(nil, Again{Exactly: time.Second}) }, false},
+			{"a second", func(_ *Queue[string], h *Item[string]) { _, _ = h.RetryWith(nil, RetryOptions{Exactly: time.Second}) }, false},
 			{"due", func(*Queue[string], *Item[string]) { time.Sleep(time.Second) }, false},
 			{"more than a second", func(q *Queue[string], h *Item[string]) {
 				*h = take(q)
-				_, _ = h.RetryWith(nil, Again{Exactly: 1001 * time.Millisecond})
+				_, _ = h.RetryWith(nil, RetryOptions{Exactly: 1001 * time.Millisecond})
 			}, true},
 			{"although there is less than a second left", func(*Queue[string], *Item[string]) { time.Sleep(900 * time.Millisecond) }, true},
 		},
@@ -179,7 +179,7 @@ func TestW12_TheErrorNamesWhatIsInTheWay(t *testing.T) {
 		for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
 			q.Add(key)
 		}
-		q.AddWith("later", How{After: time.Minute})
+		q.AddWith("later", AddOptions{After: time.Minute})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		boom := errors.New("boom")
 		cancel(boom)

@@ -11,7 +11,7 @@ import (
 
 // Reason describes why a key was added. It is for people and for reports: the queue itself never
 // looks into it. The zero Reason is not recorded. The queue records reasons of its own, with Source
-// "queue" and one of the Event constants or Again.Event. A reason that differs from the newest
+// "queue" and one of the Event constants or RetryOptions.Event. A reason that differs from the newest
 // one of the same delivery by At alone is counted in Repeats of that one.
 type Reason struct {
 	// Source names what reported it, such as a source of the controller.

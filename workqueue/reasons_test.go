@@ -38,7 +38,7 @@ func TestReasons_AsGiven(t *testing.T) {
 		{Source: "pods"},
 	}
 	for _, r := range give {
-		q.AddWith("a", How{Reason: r})
+		q.AddWith("a", AddOptions{Reason: r})
 	}
 	got := reasonsOf(mustGet(t, q))
 	for i, r := range got {
@@ -81,7 +81,7 @@ func TestReasons_EachFieldCounts(t *testing.T) {
 		q, other := newQueue(t, Options[string]{}), same
 		*change(&other) = "z"
 		for _, r := range []Reason{same, other, other, same} {
-			q.AddWith("a", How{Reason: r})
+			q.AddWith("a", AddOptions{Reason: r})
 		}
 		other.Repeats = 1
 		got := reasonsOf(mustGet(t, q))
@@ -128,7 +128,7 @@ func TestReasons_One(t *testing.T) {
 	q := newQueue(t, Options[string]{})
 	want := func(extras int, want string) {
 		t.Helper()
-		k, _ := q.Look("a")
+		k, _ := q.Lookup("a")
 		noted := slices.DeleteFunc(k.Reasons, func(r Reason) bool { return r.Event == EventAdded })
 		if got := fmt.Sprint(texts(noted)); got != want {
 			t.Errorf("reasons: %s, want %s", got, want)
@@ -140,7 +140,7 @@ func TestReasons_One(t *testing.T) {
 			t.Errorf("%d notes for %d reasons", got, len(noted))
 		}
 	}
-	x, y := How{Reason: Reason{Event: "x"}}, How{Reason: Reason{Event: "y"}}
+	x, y := AddOptions{Reason: Reason{Event: "x"}}, AddOptions{Reason: Reason{Event: "y"}}
 	q.AddWith("a", x)
 	q.AddWith("a", x)
 	q.AddAll([]string{"a", "a"}, x)
@@ -187,10 +187,10 @@ func TestReasons_One(t *testing.T) {
 	for what, end := range map[string]func(Item[string]) string{
 		"add":     func(i Item[string]) string { q.AddWith("a", x); _ = i.Done(); return "[x+0]" },
 		"another": func(i Item[string]) string { q.AddWith("a", y); _ = i.Release(); return "[x+0 y+0]" },
-		"later":   func(i Item[string]) string { q.AddWith("a", How{After: time.Hour}); _ = i.Release(); return "[x+0]" },
+		"later":   func(i Item[string]) string { q.AddWith("a", AddOptions{After: time.Hour}); _ = i.Release(); return "[x+0]" },
 		"park":    func(i Item[string]) string { _ = i.Park("", 0); return "[x+0]" },
 		"woken":   func(i Item[string]) string { q.Wake("a"); _ = i.Park("", 0); return "[x+0 Woken+0]" },
-		"retry":   func(i Item[string]) string { _, _ = i.RetryWith(nil, Again{NotBefore: time.Hour}); return "[]" },
+		"retry":   func(i Item[string]) string { _, _ = i.RetryWith(nil, RetryOptions{NotBefore: time.Hour}); return "[]" },
 		"after":   func(i Item[string]) string { _ = i.After(0); return "[After+0]" },
 	} {
 		q.AddWith("a", x)

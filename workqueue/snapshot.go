@@ -45,7 +45,7 @@ type Snapshot[K comparable] struct {
 }
 
 // Snapshot returns a copy of the whole state. It holds the lock for as long as it takes to copy (some 0.3 s for a
-// million keys): for debugging and tests, not for each key's sake; see Look.
+// million keys): for debugging and tests, not for each key's sake; see Lookup.
 func (q *Queue[K]) Snapshot() Snapshot[K] {
 	q.lock()
 	defer q.unlock()
@@ -64,8 +64,8 @@ func (q *Queue[K]) Snapshot() Snapshot[K] {
 	return s
 }
 
-// Look returns what the queue knows of one key, or false if it does not know it. It is cheap.
-func (q *Queue[K]) Look(key K) (KeyState[K], bool) {
+// Lookup returns what the queue knows of one key, or false if it does not know it. It is cheap.
+func (q *Queue[K]) Lookup(key K) (KeyState[K], bool) {
 	w := who[K]{key: key}
 	if !q.identify(&w) {
 		return KeyState[K]{}, false

@@ -17,8 +17,8 @@ import (
 func TestW11_Snapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, Options[string]{Name: "web", Classes: ThreeClasses(), Tenant: func(k string) string { return k[:1] }})
-		q.AddWith("a1", How{After: time.Minute, Reason: Reason{Event: "Tick"}})
-		q.AddWith("b1", How{Class: Background, Reason: Reason{Event: "Create"}})
+		q.AddWith("a1", AddOptions{After: time.Minute, Reason: Reason{Event: "Tick"}})
+		q.AddWith("b1", AddOptions{Class: Background, Reason: Reason{Event: "Create"}})
 		_, err := mustGet(t, q).Retry(nil)
 		settled(t, err)
 		time.Sleep(time.Minute) // nobody waits: what is due must be seen as ready all the same
@@ -34,8 +34,8 @@ func TestW11_Snapshot(t *testing.T) {
 		if b.Attempts != 1 || b.Reasons[0].Event != EventRetry || !b.Since.Equal(q.core.start.Add(5*time.Millisecond)) {
 			t.Errorf("b1 is %+v", b)
 		}
-		if k, ok := q.Look("a1"); !ok || fmt.Sprint(k) != fmt.Sprint(a) {
-			t.Errorf("Look: %+v, %v", k, ok)
+		if k, ok := q.Lookup("a1"); !ok || fmt.Sprint(k) != fmt.Sprint(a) {
+			t.Errorf("Lookup: %+v, %v", k, ok)
 		}
 	})
 }
@@ -43,10 +43,10 @@ func TestW11_Snapshot(t *testing.T) {
 // TestSnapshotJSON: in JSON, states and classes have their names, and what is not set is left out.
 func TestSnapshotJSON(t *testing.T) {
 	q := newQueue(t, Options[string]{Reasons: -1, Classes: ThreeClasses()})
-	q.AddWith("a", How{Class: Background})
-	q.AddWith("b", How{After: time.Hour})
+	q.AddWith("a", AddOptions{Class: Background})
+	q.AddWith("b", AddOptions{After: time.Hour})
 	for key, want := range map[string]string{"a": `"State":"ready","Class":"background"`, "b": `"State":"waiting","Class":"normal"`} {
-		k, _ := q.Look(key)
+		k, _ := q.Lookup(key)
 		got, err := json.Marshal(k)
 		if err != nil || !strings.Contains(string(got), want) || strings.Contains(string(got), "Since") || strings.Contains(string(got), "Due") != (key == "b") {
 			t.Errorf("%s is %s, %v", key, got, err)
@@ -56,7 +56,7 @@ func TestSnapshotJSON(t *testing.T) {
 
 func TestW11_SnapshotIsOneMoment(t *testing.T) {
 	q := newQueue(t, Options[int]{})
-	q.AddWith(99, How{After: time.Hour})
+	q.AddWith(99, AddOptions{After: time.Hour})
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	for i := range 4 {
@@ -70,7 +70,7 @@ func TestW11_SnapshotIsOneMoment(t *testing.T) {
 				}
 				item, _ := q.Get(ctx)
 				if item.Attempt()%2 == 1 {
-					_, _ = item.RetryWith(nil, Again{NotBefore: time.Nanosecond})
+					_, _ = item.RetryWith(nil, RetryOptions{NotBefore: time.Nanosecond})
 				} else {
 					q.Add(item.Key())
 					_ = item.Done()

@@ -24,15 +24,15 @@ func events(rs []Reason) []string {
 func TestPark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, Options[string]{Classes: ThreeClasses()})
-		q.AddWith("a", How{Class: Interactive, Reason: Reason{Event: "Update"}})
+		q.AddWith("a", AddOptions{Class: Interactive, Reason: Reason{Event: "Update"}})
 		_, err := mustGet(t, q).Retry(nil)
 		settled(t, err)
-		q.AddWith("a", How{Class: Interactive, Reason: Reason{Event: "Create"}})
+		q.AddWith("a", AddOptions{Class: Interactive, Reason: Reason{Event: "Create"}})
 		settled(t, mustGet(t, q).Park("cache is behind", 0))
-		q.AddWith("a", How{Class: Background, Reason: Reason{Event: "Update"}}) // is remembered, does not wake
+		q.AddWith("a", AddOptions{Class: Background, Reason: Reason{Event: "Update"}}) // is remembered, does not wake
 		time.Sleep(time.Hour)
 		wantLen(t, q, Len{Parked: 1})
-		if k, _ := q.Look("a"); k.ParkReason != "cache is behind" {
+		if k, _ := q.Lookup("a"); k.ParkReason != "cache is behind" {
 			t.Errorf("parked because %q", k.ParkReason)
 		}
 		if !q.Wake("a") || q.Wake("a") || q.Wake("b") {
@@ -60,7 +60,7 @@ func TestPark(t *testing.T) {
 
 func TestRelease(t *testing.T) {
 	q := newQueue(t, Options[string]{})
-	q.AddWith("a", How{Reason: Reason{Event: "Update"}})
+	q.AddWith("a", AddOptions{Reason: Reason{Event: "Update"}})
 	q.Add("b")
 	settled(t, mustGet(t, q).Release())
 	settled(t, mustGet(t, q).Done()) // b: a is at the end
@@ -80,7 +80,7 @@ func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, Options[string]{})
 		q.Add("ready")
-		q.AddWith("waiting", How{After: time.Second})
+		q.AddWith("waiting", AddOptions{After: time.Second})
 		for _, key := range []string{"ready", "waiting", "unknown"} {
 			q.Pause(key)
 		}
@@ -124,8 +124,8 @@ func TestPauseAll(t *testing.T) {
 			t.Error("paused before PauseAll")
 		}
 		q.PauseAll()
-		q.AddAll([]string{"a", "b"}, How{})
-		q.AddWith("c", How{After: time.Second})
+		q.AddAll([]string{"a", "b"}, AddOptions{})
+		q.AddWith("c", AddOptions{After: time.Second})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		wantLen(t, q, Len{Ready: 3})
@@ -167,7 +167,7 @@ func TestRequeueNow(t *testing.T) {
 			return item
 		}
 		item := now("unknown")
-		_, err := item.RetryWith(nil, Again{NotBefore: time.Hour})
+		_, err := item.RetryWith(nil, RetryOptions{NotBefore: time.Hour})
 		settled(t, err)
 		item = now("unknown")
 		if item.Attempt() != 2 {
@@ -241,7 +241,7 @@ func TestReasons(t *testing.T) {
 		}{{0, 20, "[0 12 13 14 15 16 17 18 19]", 11}, {1, 3, "[0 2]", 1}, {2, 3, "[0 1 2]", 0}, {-1, 3, "[]", 0}} {
 			q := newQueue(t, Options[string]{Reasons: test.keep})
 			for i := range test.adds {
-				q.AddWith("a", How{Reason: Reason{Event: fmt.Sprint(i)}})
+				q.AddWith("a", AddOptions{Reason: Reason{Event: fmt.Sprint(i)}})
 				time.Sleep(time.Second)
 			}
 			q.Add("a") // no reason
@@ -257,7 +257,7 @@ func TestReasons(t *testing.T) {
 			if test.keep >= 0 && !got[len(got)-1].At.Equal(newest) {
 				t.Errorf("newest reason is of %v, want %v", got[len(got)-1].At, newest)
 			}
-			q.AddWith("a", How{Reason: Reason{Event: "next"}, After: time.Second})
+			q.AddWith("a", AddOptions{Reason: Reason{Event: "next"}, After: time.Second})
 			if fmt.Sprint(events(reasonsOf(item))) != test.want {
 				t.Errorf("reasons have changed: %v", reasonsOf(item))
 			}
@@ -281,9 +281,9 @@ func TestSinceWhen(t *testing.T) {
 			time.Sleep(time.Second)
 			now := time.Now()
 			q.Add("a")
-			ready, _ := q.Look("a")
+			ready, _ := q.Lookup("a")
 			item := mustGet(t, q)
-			held, _ := q.Look("a")
+			held, _ := q.Lookup("a")
 			got := "nothing"
 			switch {
 			case held.Since.Equal(now) && ready.Since.Equal(now) && item.Queued().Equal(now):
@@ -304,8 +304,8 @@ func TestSinceWhen(t *testing.T) {
 func TestReasonOfDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, Options[string]{})
-		q.AddWith("a", How{After: time.Second, Reason: Reason{Event: "later"}})
-		q.AddWith("a", How{Reason: Reason{Event: "now"}})
+		q.AddWith("a", AddOptions{After: time.Second, Reason: Reason{Event: "later"}})
+		q.AddWith("a", AddOptions{Reason: Reason{Event: "now"}})
 		for _, want := range []string{"[now]", "[later]"} {
 			item, _ := q.Get(ctx)
 			if got := fmt.Sprint(events(reasonsOf(item))); got != want {
@@ -326,13 +326,13 @@ func TestOwn_InBackoff(t *testing.T) {
 			return r.Source == "own"
 		}
 		q = newQueue(t, Options[string]{Own: own, Backoff: Exponential{Base: time.Hour}})
-		q.AddWith("a", How{Reason: Reason{Source: "own"}}) // not in backoff
+		q.AddWith("a", AddOptions{Reason: Reason{Source: "own"}}) // not in backoff
 		_, err := mustGet(t, q).Retry(nil)
 		settled(t, err)
-		q.AddWith("a", How{Reason: Reason{Source: "own"}})
-		q.AddAll([]string{"a"}, How{Reason: Reason{Source: "own"}})
+		q.AddWith("a", AddOptions{Reason: Reason{Source: "own"}})
+		q.AddAll([]string{"a"}, AddOptions{Reason: Reason{Source: "own"}})
 		wantLen(t, q, Len{Waiting: 1})
-		q.AddAll([]string{"a", "b"}, How{Reason: Reason{Source: "other"}})
+		q.AddAll([]string{"a", "b"}, AddOptions{Reason: Reason{Source: "other"}})
 		wantLen(t, q, Len{Ready: 2})
 	})
 }
@@ -346,13 +346,13 @@ func TestOwn_AsksAgain(t *testing.T) {
 			asked = append(asked, delivery)
 			if len(asked) == 1 {
 				q.RequeueNow("a", Reason{})
-				_, err := mustGet(t, q).RetryWith(nil, Again{NotBefore: time.Hour})
+				_, err := mustGet(t, q).RetryWith(nil, RetryOptions{NotBefore: time.Hour})
 				settled(t, err)
 			}
 			return delivery == 1 // of the first one it would be the key's own doing
 		}})
 		q.Add("a")
-		_, err := mustGet(t, q).RetryWith(nil, Again{NotBefore: time.Hour})
+		_, err := mustGet(t, q).RetryWith(nil, RetryOptions{NotBefore: time.Hour})
 		settled(t, err)
 		q.Add("a")
 		wantLen(t, q, Len{Ready: 1})

@@ -248,7 +248,7 @@ func (l *lane) inBackoff(d difference) bool {
 }
 
 func (l *lane) look(lamp string) (workqueue.KeyState[types.NamespacedName], bool) {
-	return l.operator.control.Queue().Look(types.NamespacedName{Namespace: l.operator.namespace, Name: lamp})
+	return l.operator.control.Queue().Lookup(types.NamespacedName{Namespace: l.operator.namespace, Name: lamp})
 }
 
 // tell turns differences into violations, each once, with the history of the lamp.

@@ -286,7 +286,7 @@ func (w *ownWrites) eventually(ctx context.Context, c <-chan struct{}) {
 
 // state returns the state of the key in the queue.
 func (w *ownWrites) state(c *controller.Controller[types.NamespacedName]) string {
-	s, _ := c.Queue().Look(w.key)
+	s, _ := c.Queue().Lookup(w.key)
 	return fmt.Sprintf("%+v", s)
 }
 
@@ -451,7 +451,7 @@ var _ = Describe("A key that has written (C6)", func() {
 				Fail("the worker is blocked")
 			}
 		}
-		s, known := c.Queue().Look(w.key)
+		s, known := c.Queue().Lookup(w.key)
 		Expect(known).To(BeTrue())
 		Expect(s.State).To(Equal(workqueue.Parked))
 		Expect(s.ParkReason).To(SatisfyAll(ContainSubstring("ConfigMap.v1"), ContainSubstring(w.namespace+"/a")))
@@ -480,7 +480,7 @@ var _ = Describe("A key that has written and failed (C7)", func() {
 			written, err := client.For[*appsv1.Deployment](w.client).UpdateStatus(ctx, d)
 			if early && err == nil { // wait until the key was added for it
 				Eventually(ctx, func() bool {
-					s, _ := c.Queue().Look(w.key)
+					s, _ := c.Queue().Lookup(w.key)
 					return slices.ContainsFunc(s.Reasons, func(r workqueue.Reason) bool { return r.ResourceVersion == written.ResourceVersion })
 				}).Should(BeTrue())
 			}
@@ -494,7 +494,7 @@ var _ = Describe("A key that has written and failed (C7)", func() {
 		}
 		w.deployment("other") // its event comes after the status event
 		Expect(<-w.other).To(Equal("other"))
-		s, known := c.Queue().Look(w.key)
+		s, known := c.Queue().Lookup(w.key)
 		Expect(known).To(BeTrue())
 		Expect(s.State).To(Equal(workqueue.Waiting), "%+v", s)
 		Expect(time.Until(s.Due)).To(BeNumerically(">", 50*time.Minute))

@@ -260,9 +260,9 @@ func (a *answer) object(data []byte, end string) {
 }
 
 // only reads the object in the only row of a Table.
-func only(f wire.Format, data []byte) (obj wire.Object, whole bool) {
+func only(f wire.Format, data []byte) (obj wire.Metadata, whole bool) {
 	rows := 0
-	wire.Read(f, data, wire.Options{Each: func(row wire.Object) { obj = row; rows++ }})
+	wire.Read(f, data, wire.Options{Each: func(row wire.Metadata) { obj = row; rows++ }})
 	return obj, rows == 1
 }
 
@@ -287,7 +287,7 @@ func (a *answer) collects() bool { return a.entry.Request().Verb == "deletecolle
 // collection enters the objects that a deletecollection has listed.
 func (a *answer) collection(data []byte, end string) {
 	var items []ledger.Write
-	obj, whole := wire.Read(a.format, data, wire.Options{Each: func(item wire.Object) {
+	obj, whole := wire.Read(a.format, data, wire.Options{Each: func(item wire.Metadata) {
 		w := ledger.Write{
 			Request: *a.entry.Request(), UID: types.UID(item.UID), Effect: ledger.Accepted,
 			Unknown: "a deletecollection does not tell whether an object is gone or only marked, nor its version",

@@ -19,7 +19,7 @@ import (
 )
 
 // judge enters what an answer with a 2xx says of a write. obj aliases a buffer: what is kept is copied.
-func judge(w *ledger.Write, obj *wire.Object) {
+func judge(w *ledger.Write, obj *wire.Metadata) {
 	switch {
 	case string(obj.Kind) == "Status":
 		judgeStatus(w, obj)
@@ -35,7 +35,7 @@ func judge(w *ledger.Write, obj *wire.Object) {
 }
 
 // judgeStatus judges a Status: the answer to many deletes, and of some subresources.
-func judgeStatus(w *ledger.Write, obj *wire.Object) {
+func judgeStatus(w *ledger.Write, obj *wire.Metadata) {
 	if w.Verb != "delete" || w.Subresource != "" || w.Status != http.StatusOK || string(obj.Status) != "Success" {
 		w.Unknown = "the answer is a Status, which does not tell what has become of the object"
 		return
@@ -47,7 +47,7 @@ func judgeStatus(w *ledger.Write, obj *wire.Object) {
 }
 
 // identify copies who an object is, in one allocation.
-func identify(w *ledger.Write, obj *wire.Object) {
+func identify(w *ledger.Write, obj *wire.Metadata) {
 	var room [256]byte
 	u, v := len(obj.UID), len(obj.ResourceVersion)
 	all := append(append(room[:0], obj.UID...), obj.ResourceVersion...)
@@ -62,7 +62,7 @@ func identify(w *ledger.Write, obj *wire.Object) {
 }
 
 // effect tells what a write of an object has done, where the answer is that object.
-func effect(w *ledger.Write, obj *wire.Object) (effect ledger.Effect, unknown string) {
+func effect(w *ledger.Write, obj *wire.Metadata) (effect ledger.Effect, unknown string) {
 	// As the API server does in an update: it deletes a marked object that nothing holds any more.
 	unheld := obj.Deleting && !obj.Finalizers && obj.Grace == 0
 	isNamespace := w.Group == "" && w.Resource == "namespaces"

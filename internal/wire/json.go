@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-func readJSON(data []byte, o Options) (Object, bool) {
+func readJSON(data []byte, o Options) (Metadata, bool) {
 	s := jsonScanner{data: data, Options: o}
 	s.bad = !s.is('{')
 	obj := s.root()
@@ -27,7 +27,7 @@ type jsonScanner struct {
 }
 
 // root reads an object. As in encoding/json, the last of several fields of one name counts.
-func (s *jsonScanner) root() (obj Object) {
+func (s *jsonScanner) root() (obj Metadata) {
 	for key := range s.fields {
 		switch string(key) {
 		case "kind":
@@ -65,8 +65,8 @@ func (s *jsonScanner) root() (obj Object) {
 	return obj
 }
 
-func (s *jsonScanner) metadata(obj *Object) {
-	*obj = Object{
+func (s *jsonScanner) metadata(obj *Metadata) {
+	*obj = Metadata{
 		Kind: obj.Kind, Status: obj.Status, StatusName: obj.StatusName, StatusUID: obj.StatusUID,
 		DryRun: obj.DryRun, Precondition: obj.Precondition, Metadata: s.is('{'),
 	}
@@ -96,7 +96,7 @@ func (s *jsonScanner) metadata(obj *Object) {
 	obj.Metadata = obj.Metadata && !s.bad
 }
 
-func (s *jsonScanner) deleteOption(obj *Object, key []byte) {
+func (s *jsonScanner) deleteOption(obj *Metadata, key []byte) {
 	switch string(key) {
 	case "dryRun":
 		obj.DryRun = s.notEmpty()

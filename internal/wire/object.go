@@ -6,7 +6,7 @@ package wire
 import "bytes"
 
 // Object is what was read of an object, or of a metav1.Status.
-type Object struct {
+type Metadata struct {
 	Kind []byte
 
 	Name, Namespace, UID, ResourceVersion []byte
@@ -30,19 +30,19 @@ type Object struct {
 }
 
 // Stored reports that the UID and the version of an object were read: the rest can be skipped.
-func (o *Object) Stored() bool {
+func (o *Metadata) Stored() bool {
 	return o.Metadata && len(o.UID) > 0 && len(o.ResourceVersion) > 0
 }
 
 // IsList reports whether the kind is that of a list, or a Table.
-func (o *Object) IsList() bool {
+func (o *Metadata) IsList() bool {
 	return bytes.HasSuffix(o.Kind, []byte("List")) || string(o.Kind) == "Table"
 }
 
 // Options configures Read.
 type Options struct {
 	// Each is called for each object of a list or a Table. Nil: they are not looked into.
-	Each func(Object)
+	Each func(Metadata)
 	// Enough stops as soon as the object is known to be Stored.
 	Enough bool
 }

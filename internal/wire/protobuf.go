@@ -40,12 +40,12 @@ const (
 	evictionOptions      = 2 // Eviction
 )
 
-func readProtobuf(data []byte, o Options) (Object, bool) {
+func readProtobuf(data []byte, o Options) (Metadata, bool) {
 	data, ok := bytes.CutPrefix(data, protobufMagic)
 	if !ok {
-		return Object{}, false
+		return Metadata{}, false
 	}
-	var obj Object
+	var obj Metadata
 	for f := (fields{rest: data}); ; {
 		if !f.next() {
 			return obj, f.whole
@@ -67,7 +67,7 @@ func readProtobuf(data []byte, o Options) (Object, bool) {
 }
 
 // readMessage reads an object of the kind that obj has.
-func readMessage(obj *Object, data []byte, o Options) {
+func readMessage(obj *Metadata, data []byte, o Options) {
 	switch kind := string(obj.Kind); {
 	case kind == "DeleteOptions":
 		readDeleteOptions(obj, data)
@@ -105,14 +105,14 @@ func readMessage(obj *Object, data []byte, o Options) {
 func readList(data []byte, o Options) {
 	for f := (fields{rest: data}); o.Each != nil && f.next(); {
 		if f.number == listItems && !f.cut {
-			var item Object
+			var item Metadata
 			readMessage(&item, f.bytes, Options{})
 			o.Each(item)
 		}
 	}
 }
 
-func readMetadata(obj *Object, in fields) {
+func readMetadata(obj *Metadata, in fields) {
 	m := fields{rest: in.bytes}
 	for m.next() {
 		if m.cut {
@@ -140,7 +140,7 @@ func readMetadata(obj *Object, in fields) {
 	obj.Metadata = m.whole && !in.cut
 }
 
-func readDeleteOptions(obj *Object, data []byte) {
+func readDeleteOptions(obj *Metadata, data []byte) {
 	for f := (fields{rest: data}); f.next(); {
 		switch f.number {
 		case optionsDryRun:

@@ -45,7 +45,7 @@ func FormatOf(contentType string) Format {
 
 // Read reads one object. whole reports that data was read to its end and is well-formed as far as it
 // was read.
-func Read(f Format, data []byte, o Options) (obj Object, whole bool) {
+func Read(f Format, data []byte, o Options) (obj Metadata, whole bool) {
 	switch f {
 	case JSON:
 		return readJSON(data, o)
@@ -54,19 +54,19 @@ func Read(f Format, data []byte, o Options) (obj Object, whole bool) {
 	case CBOR:
 		return readCBOR(data, o)
 	}
-	return Object{}, false
+	return Metadata{}, false
 }
 
 // readCBOR decodes all and reads it as JSON. The encoder of Kubernetes sorts the fields by length, so
 // metadata comes after spec and status, and a beginning is no use.
-func readCBOR(data []byte, o Options) (Object, bool) {
+func readCBOR(data []byte, o Options) (Metadata, bool) {
 	var all map[string]any
 	if direct.Unmarshal(data, &all) != nil {
-		return Object{}, false
+		return Metadata{}, false
 	}
 	text, err := json.Marshal(all)
 	if err != nil {
-		return Object{}, false
+		return Metadata{}, false
 	}
 	return readJSON(text, o)
 }

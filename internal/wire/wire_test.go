@@ -66,7 +66,7 @@ func pod() *corev1.Pod {
 }
 
 // text makes an object readable and comparable.
-func text(o wire.Object) string {
+func text(o wire.Metadata) string {
 	data, err := json.Marshal(struct {
 		Kind, Name, Namespace, UID, Version    string
 		Generation, Grace                      int64
@@ -90,8 +90,8 @@ func b(s string) []byte {
 	return []byte(s)
 }
 
-func objectOf(kind string, m metav1.ObjectMeta) wire.Object {
-	o := wire.Object{
+func objectOf(kind string, m metav1.ObjectMeta) wire.Metadata {
+	o := wire.Metadata{
 		Kind: b(kind), Name: b(m.Name), Namespace: b(m.Namespace), UID: b(string(m.UID)), ResourceVersion: b(m.ResourceVersion),
 		Generation: m.Generation, Deleting: m.DeletionTimestamp != nil, Finalizers: len(m.Finalizers) > 0, Metadata: true,
 	}
@@ -108,19 +108,19 @@ func TestRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		obj  runtime.Object
 		gv   schema.GroupVersion
-		want wire.Object
+		want wire.Metadata
 	}{
 		"object": {pod(), v1, objectOf("Pod", pod().ObjectMeta)},
 		"plain":  {plain, v1, objectOf("ConfigMap", plain.ObjectMeta)},
 		"status": {
 			&metav1.Status{Status: "Success", Details: &metav1.StatusDetails{Name: "m", Kind: "configmaps", UID: "u3"}}, v1,
-			wire.Object{Kind: b("Status"), Status: b("Success"), StatusName: b("m"), StatusUID: b("u3"), Metadata: true},
+			wire.Metadata{Kind: b("Status"), Status: b("Success"), StatusName: b("m"), StatusUID: b("u3"), Metadata: true},
 		},
-		"delete options":          {&options, v1, wire.Object{Kind: b("DeleteOptions"), DryRun: true, Precondition: b("u1")}},
-		"delete options, nothing": {&metav1.DeleteOptions{}, v1, wire.Object{Kind: b("DeleteOptions")}},
+		"delete options":          {&options, v1, wire.Metadata{Kind: b("DeleteOptions"), DryRun: true, Precondition: b("u1")}},
+		"delete options, nothing": {&metav1.DeleteOptions{}, v1, wire.Metadata{Kind: b("DeleteOptions")}},
 		"eviction": {
 			&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "p"}, DeleteOptions: &options}, policyv1.SchemeGroupVersion,
-			wire.Object{Kind: b("Eviction"), Name: b("p"), DryRun: true, Precondition: b("u1"), Metadata: true},
+			wire.Metadata{Kind: b("Eviction"), Name: b("p"), DryRun: true, Precondition: b("u1"), Metadata: true},
 		},
 	} {
 		for format, f := range formats {
@@ -149,7 +149,7 @@ func TestReadLists(t *testing.T) {
 				continue
 			}
 			var got []string
-			_, whole := wire.Read(f, encode(t, f, c.obj, c.gv), wire.Options{Each: func(o wire.Object) {
+			_, whole := wire.Read(f, encode(t, f, c.obj, c.gv), wire.Options{Each: func(o wire.Metadata) {
 				got = append(got, string(o.Name)+" "+string(o.UID))
 			}})
 			if want := []string{"p u1", "q u2"}; !reflect.DeepEqual(got, want) || !whole {
@@ -180,7 +180,7 @@ func TestReadBeginnings(t *testing.T) {
 }
 
 func TestReadOddJSON(t *testing.T) {
-	for data, want := range map[string]wire.Object{
+	for data, want := range map[string]wire.Metadata{
 		`{}`: {},
 		` { "metadata" : { "name" : "a" , "uid" : "\u0062\"" } , "kind" : "K" } `: {Kind: b("K"), Name: b("a"), UID: b(`b"`), Metadata: true},
 		`{"metadata":null,"kind":7}`: {},
@@ -233,7 +233,7 @@ func FuzzJSON(f *testing.F) {
 	f.Add(`{"items":[{"metadata":{"name":"a"}}],"rows":[{"object":{"metadata":{"name":"b"}}}],"metadata":{"finalizers":["x"]}}`)
 	f.Add(`{"dryRun":["All"],"preconditions":{"uid":"\u0041\\"},"deleteOptions":{}}`)
 	f.Fuzz(func(t *testing.T, data string) {
-		got, whole := wire.Read(wire.JSON, []byte(data), wire.Options{Each: func(wire.Object) {}})
+		got, whole := wire.Read(wire.JSON, []byte(data), wire.Options{Each: func(wire.Metadata) {}})
 		var m map[string]any
 		if json.Unmarshal([]byte(data), &m) != nil || m == nil {
 			return
@@ -245,7 +245,7 @@ func FuzzJSON(f *testing.F) {
 		details, _ := m["details"].(map[string]any)
 		finalizers, _ := meta["finalizers"].([]any)
 		str := func(in map[string]any, key string) string { s, _ := in[key].(string); return s }
-		want := wire.Object{
+		want := wire.Metadata{
 			Kind: b(str(m, "kind")), Name: b(str(meta, "name")), Namespace: b(str(meta, "namespace")), UID: b(str(meta, "uid")),
 			ResourceVersion: b(str(meta, "resourceVersion")), Deleting: meta["deletionTimestamp"] != nil, Finalizers: len(finalizers) > 0,
 			Metadata: ok, Status: b(str(m, "status")), StatusName: b(str(details, "name")), StatusUID: b(str(details, "uid")),
@@ -263,7 +263,7 @@ func FuzzProtobuf(f *testing.F) {
 		f.Add(encode(f, wire.Protobuf, obj, corev1.SchemeGroupVersion))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got, _ := wire.Read(wire.Protobuf, data, wire.Options{Each: func(wire.Object) {}})
+		got, _ := wire.Read(wire.Protobuf, data, wire.Options{Each: func(wire.Metadata) {}})
 		var unknown runtime.Unknown
 		var want corev1.Pod
 		raw, ok := bytes.CutPrefix(data, []byte("k8s\x00"))
@@ -284,7 +284,7 @@ func FuzzCBOR(f *testing.F) {
 	}
 	s := cbor.NewSerializer(scheme.Scheme, scheme.Scheme)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		wire.Read(wire.CBOR, data, wire.Options{Each: func(wire.Object) {}})
+		wire.Read(wire.CBOR, data, wire.Options{Each: func(wire.Metadata) {}})
 		obj, _, err := s.Decode(data, nil, nil)
 		want, ok := obj.(*corev1.Pod)
 		if err != nil || !ok {
@@ -300,7 +300,7 @@ func FuzzCBOR(f *testing.F) {
 
 // What is not as Kubernetes writes it, but CBOR.
 func TestReadOddCBOR(t *testing.T) {
-	for data, want := range map[string]wire.Object{
+	for data, want := range map[string]wire.Metadata{
 		"\xa0":                                      {},
 		"\xbf\xff":                                  {},
 		"\xd9\xd9\xf7\xa1\x64kind\x61K":             {Kind: b("K")},

@@ -43,7 +43,7 @@ type standby struct {
 
 	led   chan time.Time      // a term begins
 	seen  chan seen           // a Reconcile has read, and then written
-	taken chan hook.TakenOver // as told
+	taken chan hook.Takeover // as told
 }
 
 // seen is what a Reconcile read, and wrote.
@@ -56,7 +56,7 @@ type seen struct {
 // newStandby returns a standby that watches the namespace of a Lease.
 func newStandby(ctx context.Context, cfg *rest.Config, namespace, identity string) *standby {
 	GinkgoHelper()
-	s := &standby{led: make(chan time.Time, 1), seen: make(chan seen, 10), taken: make(chan hook.TakenOver, 1), ended: make(chan error, 1)}
+	s := &standby{led: make(chan time.Time, 1), seen: make(chan seen, 10), taken: make(chan hook.Takeover, 1), ended: make(chan error, 1)}
 	var err error
 	s.client, err = client.New(cfg, client.Options{})
 	Expect(err).NotTo(HaveOccurred())
@@ -64,7 +64,7 @@ func newStandby(ctx context.Context, cfg *rest.Config, namespace, identity strin
 	s.elector, err = leaderelection.New(s.client.Config(), leaderelection.Options{Lease: "operator", Namespace: namespace, Identity: identity})
 	Expect(err).NotTo(HaveOccurred())
 	s.maps = cache.ForScope[*corev1.ConfigMap](s.cache, cache.Scope{Namespaces: cache.NewSet(namespace)})
-	s.control = controller.New("count", controller.Func[types.NamespacedName](s.reconcile), controller.Options{Hooks: &hook.Controller{TookOver: func(e hook.TakenOver) { s.taken <- e }}})
+	s.control = controller.New("count", controller.Func[types.NamespacedName](s.reconcile), controller.Options{Hooks: &hook.Controller{TookOver: func(e hook.Takeover) { s.taken <- e }}})
 	s.control.Watch(source.Kind(s.maps, handler.Self(), handler.Where(func(old, _ *corev1.ConfigMap) bool { return old == nil })))
 	ctx, s.stop = context.WithCancel(logr.NewContext(ctx, logr.Discard()))
 	var running sync.WaitGroup
@@ -139,7 +139,7 @@ var _ = Describe("A standby that takes over", func() {
 
 			var led time.Time
 			var first seen
-			var taken hook.TakenOver
+			var taken hook.Takeover
 			Eventually(ctx, b.led).Should(Receive(&led))
 			Eventually(ctx, b.seen).Should(Receive(&first))
 			Expect(first.read).To(Equal(last.written), "the first Reconcile of the new term has read what was before")

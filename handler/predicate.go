@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// Filter drops events that cannot matter. Keep creates and deletes, unless the filter is about the
+// Predicate drops events that cannot matter. Keep creates and deletes, unless the predicate is about the
 // object itself: no other event brings back a dropped one.
-type Filter interface {
+type Predicate interface {
 	// Keep reports whether the event goes on to the handler.
 	Keep(e Event) bool
-	// String names the filter in reports.
+	// String names the predicate in reports.
 	String() string
 }
 
-// These filters keep creates, deletes, replacements by a new object of the same name, and those
+// These predicates keep creates, deletes, replacements by a new object of the same name, and those
 // updates that changed a certain part of the object.
 const (
 	// GenerationChanged drops updates of status and metadata only: the API server counts up
@@ -58,7 +58,7 @@ func (c change) String() string { return string(c) }
 
 // Where keeps the events for which keep returns true. old is nil for a create, new for a delete.
 // Reports call it by its type; Named gives it a better name.
-func Where[T Object](keep func(old, new T) bool) Filter {
+func Where[T Object](keep func(old, new T) bool) Predicate {
 	return where[T]{keep, "where(" + reflect.TypeFor[T]().String() + ")"}
 }
 
@@ -83,42 +83,42 @@ func (w where[T]) CheckType(example Object) error {
 
 func (w where[T]) String() string { return w.name }
 
-// And keeps what every one of the filters keeps. A source with several filters does the same, and
+// And keeps what every one of the predicates keeps. A source with several predicates does the same, and
 // counts for each what it dropped; use And inside Or and Not.
-func And(filters ...Filter) Filter { return combine("and", filters) }
+func And(predicates ...Predicate) Predicate { return combine("and", predicates) }
 
-// Or keeps what at least one of the filters keeps:
+// Or keeps what at least one of the predicates keeps:
 //
 //	handler.Or(handler.GenerationChanged, handler.AnnotationsChanged)
-func Or(filters ...Filter) Filter { return combine("or", filters) }
+func Or(predicates ...Predicate) Predicate { return combine("or", predicates) }
 
 // Not keeps what f drops. GenerationChanged and its like keep creates and deletes: Not of one drops
 // them.
-func Not(f Filter) Filter {
-	return &combination{op: "not", parts: []Filter{f}, name: "not " + nameOf(f)}
+func Not(f Predicate) Predicate {
+	return &combination{op: "not", parts: []Predicate{f}, name: "not " + nameOf(f)}
 }
 
-// Named gives a filter another name in reports.
-func Named(name string, f Filter) Filter {
-	return &combination{op: "named", parts: []Filter{f}, name: name}
+// Named gives a predicate another name in reports.
+func Named(name string, f Predicate) Predicate {
+	return &combination{op: "named", parts: []Predicate{f}, name: name}
 }
 
-// combination is a filter made of others. It makes its name once, not for each event.
+// combination is a predicate made of others. It makes its name once, not for each event.
 type combination struct {
 	op    string // and, or, not, named
-	parts []Filter
+	parts []Predicate
 	name  string
 }
 
-func combine(op string, filters []Filter) Filter {
-	names := make([]string, len(filters))
-	for i, f := range filters {
+func combine(op string, predicates []Predicate) Predicate {
+	names := make([]string, len(predicates))
+	for i, f := range predicates {
 		names[i] = nameOf(f)
 	}
-	return &combination{op: op, parts: filters, name: "(" + strings.Join(names, " "+op+" ") + ")"}
+	return &combination{op: op, parts: predicates, name: "(" + strings.Join(names, " "+op+" ") + ")"}
 }
 
-func nameOf(f Filter) string {
+func nameOf(f Predicate) string {
 	if f == nil {
 		return "nil"
 	}
@@ -139,7 +139,7 @@ func (c *combination) Keep(e Event) bool {
 
 func (c *combination) CheckType(example Object) error {
 	if len(c.parts) == 0 {
-		return fmt.Errorf("a filter that combines others with %q was given none", c.op)
+		return fmt.Errorf("a predicate that combines others with %q was given none", c.op)
 	}
 	if c.name == "" {
 		return errors.New("handler.Named was given no name")
@@ -147,7 +147,7 @@ func (c *combination) CheckType(example Object) error {
 	var wrong []error
 	for _, f := range c.parts {
 		if f == nil {
-			wrong = append(wrong, fmt.Errorf("a part of the filter %q is nil", c.name))
+			wrong = append(wrong, fmt.Errorf("a part of the predicate %q is nil", c.name))
 		} else if t, ok := f.(TypeChecker); ok {
 			wrong = append(wrong, t.CheckType(example))
 		}

@@ -33,14 +33,14 @@ import (
 
 // rig is a controller of ConfigMaps that writes Secrets, with an API server in memory whose watches lag.
 type rig struct {
-	t       *testing.T
-	api     *fakeapi.Server
-	client  *client.Client
-	maps    *cache.Handle[*corev1.ConfigMap]
-	secrets *cache.Handle[*corev1.Secret]
-	control *controller.Controller[types.NamespacedName]
+	t          *testing.T
+	api        *fakeapi.Server
+	client     *client.Client
+	maps       *cache.Handle[*corev1.ConfigMap]
+	secrets    *cache.Handle[*corev1.Secret]
+	control    *controller.Controller[types.NamespacedName]
 	predicates []handler.Predicate
-	began   time.Time
+	began      time.Time
 
 	mu      sync.Mutex // guards what follows
 	steps   []func(ctx context.Context, key types.NamespacedName) (controller.Result, error)

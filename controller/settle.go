@@ -32,10 +32,10 @@ type ending struct {
 	result  Result
 	outcome hook.Outcome
 	err     error
-	text    string          // of the error
-	reason  string          // of the error, for the log
+	text    string                 // of the error
+	reason  string                 // of the error, for the log
 	again   workqueue.RetryOptions // when it is tried again
-	normal  bool            // it is logged at level info
+	normal  bool                   // it is logged at level info
 }
 
 // aborted is how a Reconcile ended that did not return.

@@ -21,8 +21,8 @@ func TestCombinations(t *testing.T) {
 	create := handler.Event{Op: handler.Create, New: pod()}
 	for _, c := range []struct {
 		predicate handler.Predicate
-		name   string
-		keeps  []bool // of generations, labelled, both, neither, create
+		name      string
+		keeps     []bool // of generations, labelled, both, neither, create
 	}{
 		{handler.And(handler.GenerationChanged, handler.LabelsChanged), "(generation changed and labels changed)", []bool{false, false, true, false, true}},
 		{handler.Or(handler.GenerationChanged, handler.LabelsChanged), "(generation changed or labels changed)", []bool{true, true, true, false, true}},

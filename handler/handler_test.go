@@ -68,10 +68,10 @@ func key(namespace, name string) types.NamespacedName {
 func TestChange(t *testing.T) {
 	x := map[string]string{"x": "x"}
 	for _, c := range []struct {
-		name   string
+		name      string
 		predicate handler.Predicate
-		event  handler.Event
-		keep   bool
+		event     handler.Event
+		keep      bool
 	}{
 		{"generation: status only", handler.GenerationChanged, update(pod(), pod(version("2"))), false},
 		{"generation: spec", handler.GenerationChanged, update(pod(), pod(generation(2))), true},

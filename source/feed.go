@@ -24,11 +24,11 @@ import (
 type feed[K comparable] struct {
 	life
 
-	handler handler.Handler[K]
+	handler    handler.Handler[K]
 	predicates []handler.Predicate
-	object  func(any) handler.Object // what an event is about, or nil if it is of another type
-	retries *retries
-	calls   calls // of the handler and the predicates
+	object     func(any) handler.Object // what an event is about, or nil if it is of another type
+	retries    *retries
+	calls      calls // of the handler and the predicates
 
 	// Set by run, before began is closed.
 	queue    Queue[K]

@@ -190,7 +190,7 @@ func TestS3_Observer(t *testing.T) {
 type seen struct{ n int }
 
 func (s *seen) Observe(name, handler.Event) (after func()) { s.n++; return nil }
-func (s *seen) AddAll(_ []name, _ workqueue.AddOptions)           {}
+func (s *seen) AddAll(_ []name, _ workqueue.AddOptions)    {}
 
 // TestObservingDoesNotAllocate: what is dropped costs as little as before.
 func TestObservingDoesNotAllocate(t *testing.T) {

@@ -137,7 +137,9 @@ func TestW3_OwnAddsMeanwhile(t *testing.T) {
 		want      State
 		err       error
 	}{
-		"own":     {func(q *Queue[string], _ Item[string]) { q.AddWith("a", AddOptions{Reason: Reason{Event: "own", UID: "2"}}) }, Waiting, nil},
+		"own": {func(q *Queue[string], _ Item[string]) {
+			q.AddWith("a", AddOptions{Reason: Reason{Event: "own", UID: "2"}})
+		}, Waiting, nil},
 		"other":   {func(q *Queue[string], _ Item[string]) { q.Add("a") }, Ready, nil},
 		"request": {func(q *Queue[string], _ Item[string]) { q.RequeueNow("a", Reason{}) }, Ready, nil},
 		"settled": {func(_ *Queue[string], item Item[string]) { settled(t, item.After(time.Hour)) }, Ready, ErrNotHeld},

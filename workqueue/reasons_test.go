@@ -187,11 +187,15 @@ func TestReasons_One(t *testing.T) {
 	for what, end := range map[string]func(Item[string]) string{
 		"add":     func(i Item[string]) string { q.AddWith("a", x); _ = i.Done(); return "[x+0]" },
 		"another": func(i Item[string]) string { q.AddWith("a", y); _ = i.Release(); return "[x+0 y+0]" },
-		"later":   func(i Item[string]) string { q.AddWith("a", AddOptions{After: time.Hour}); _ = i.Release(); return "[x+0]" },
-		"park":    func(i Item[string]) string { _ = i.Park("", 0); return "[x+0]" },
-		"woken":   func(i Item[string]) string { q.Wake("a"); _ = i.Park("", 0); return "[x+0 Woken+0]" },
-		"retry":   func(i Item[string]) string { _, _ = i.RetryWith(nil, RetryOptions{NotBefore: time.Hour}); return "[]" },
-		"after":   func(i Item[string]) string { _ = i.After(0); return "[After+0]" },
+		"later": func(i Item[string]) string {
+			q.AddWith("a", AddOptions{After: time.Hour})
+			_ = i.Release()
+			return "[x+0]"
+		},
+		"park":  func(i Item[string]) string { _ = i.Park("", 0); return "[x+0]" },
+		"woken": func(i Item[string]) string { q.Wake("a"); _ = i.Park("", 0); return "[x+0 Woken+0]" },
+		"retry": func(i Item[string]) string { _, _ = i.RetryWith(nil, RetryOptions{NotBefore: time.Hour}); return "[]" },
+		"after": func(i Item[string]) string { _ = i.After(0); return "[After+0]" },
 	} {
 		q.AddWith("a", x)
 		item := mustGet(t, q)

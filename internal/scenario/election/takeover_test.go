@@ -41,8 +41,8 @@ type standby struct {
 	stop    context.CancelFunc
 	ended   chan error
 
-	led   chan time.Time      // a term begins
-	seen  chan seen           // a Reconcile has read, and then written
+	led   chan time.Time     // a term begins
+	seen  chan seen          // a Reconcile has read, and then written
 	taken chan hook.Takeover // as told
 }
 

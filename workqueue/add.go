@@ -199,9 +199,8 @@ func (q *Queue[K]) RequeueNow(key K, why Reason) {
 
 // Forget forgets a key's failures, so that its next backoff is the first again. It changes nothing else.
 func (q *Queue[K]) Forget(key K) {
-	if w := (who[K]{key: key}); q.identify(&w) {
-		q.lock()
-		defer q.unlock()
-		q.core.clear(&w)
+	if i := q.lockEntry(key); i != 0 {
+		q.core.clear(i)
 	}
+	q.unlock()
 }

@@ -20,7 +20,8 @@ type core[K comparable] struct {
 	heldSince  int64 // sum of the held entries' since
 	counts     [numStates]int
 	deliveries uint64
-	queued     int64 // when the key that was taken last had become ready
+	queued     int64  // when the key that was taken last had become ready
+	last       uint32 // its entry, which may be in use for another key, or for none
 
 	normal, urgent uint8 // the lanes of adds in classes Normal and Interactive
 	split          uint8 // 1 if each class has a lane for returns, else 0: see lanesOf
@@ -214,7 +215,7 @@ func (c *core[K]) take() uint32 {
 	e := c.entries.at(i)
 	c.pull(e)
 
-	c.queued = e.since
+	c.queued, c.last = e.since, i
 	c.deliveries++
 	e.delivery = c.deliveries
 	e.coming = noClass

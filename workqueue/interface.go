@@ -58,12 +58,7 @@ func (r *RateLimiting[K]) Get() (key K, shutdown bool) {
 
 // Done ends what Get has begun. For a key that is not held it has no effect, and is counted and reported to the hooks.
 func (r *RateLimiting[K]) Done(key K) {
-	w := who[K]{key: key}
-	if !r.identify(&w) {
-		return
-	}
-	r.lock()
-	i := r.core.find(key, w.hash)
+	i := r.lockEntry(key)
 	if i == 0 || r.core.entries.at(i).state != Held {
 		r.misusedLocked("Done of a key that is not held")
 		return

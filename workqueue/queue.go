@@ -103,6 +103,22 @@ func (q *Queue[K]) identify(w *who[K]) bool {
 	return true
 }
 
+// lockEntry locks and returns a key's entry, or 0. The key that was taken last, which is the one
+// that workers mostly ask for, is found without a hash.
+func (q *Queue[K]) lockEntry(key K) uint32 {
+	q.lock()
+	if q.unsure && !sound(key) {
+		q.core.drop(dropUnequal)
+		return 0
+	}
+	if i := q.core.last; q.core.entries.has(i) {
+		if e := q.core.entries.at(i); e.is(flagUsed) && e.key == key {
+			return i
+		}
+	}
+	return q.core.find(key, uint32(maphash.Comparable(q.seed, key)))
+}
+
 // prepare works out what it takes to make a key's entry. It calls the host's funcs: not under the lock.
 func (q *Queue[K]) prepare(w *who[K]) bool {
 	if !q.identify(w) {

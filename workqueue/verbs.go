@@ -128,11 +128,7 @@ func (c *core[K]) fail(w *who[K]) (n int, lane uint8) {
 func more(n uint32) uint32 { return n + min(1, ^n) }
 
 // clear forgets the failures of a key.
-func (c *core[K]) clear(w *who[K]) {
-	i := c.find(w.key, w.hash)
-	if i == 0 {
-		return
-	}
+func (c *core[K]) clear(i uint32) {
 	e := c.entries.at(i)
 	if x := c.extra(e); x != nil {
 		x.attempts = 0

@@ -64,8 +64,8 @@ func (f *failover) runIn(ctx context.Context, w *tabwriter.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		err = errors.Join(err, cluster.Stop()) //nolint:contextcheck // stop even if ctx is done
+	defer func() { //nolint:contextcheck // stop even if ctx is done
+		err = errors.Join(err, cluster.Stop())
 	}()
 	proxy, err := fault.Start(ctx, cluster.Config(), fault.Options{})
 	if err != nil {

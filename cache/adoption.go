@@ -86,7 +86,7 @@ func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptO
 		f.addIndexers()
 		k = c.existing(k)
 	}
-	h.gvk, h.group = k.gvk, newGroup(c, k, Scope{}, c.environment.newForeign)
+	h.gvk, h.group = k.gvk, newGroup(c, k, Scope{}, c.newForeign)
 	if o.Scope != nil {
 		resource, _ := meta.UnsafeGuessKindToResource(k.gvk) // it is only for messages
 		h.group.members.Load().everything.copy.Mapping.CompareAndSwap(nil, &meta.RESTMapping{Resource: resource, GroupVersionKind: k.gvk, Scope: o.Scope})

@@ -95,7 +95,8 @@
 // the last known state, and [Handle.Stale] says if that may be old.
 //
 // S10: CatchUp ([Handle.CatchUp], [Subscription.CatchUp]) returns nil only when everything that the API server had at the call has
-// been handled.
+// been handled. One exception: the watch of an adopted informer is not ours. Its first CatchUp does
+// not wait for events that were already queued for a handler at the call; later ones do.
 //
 // # Concurrency
 //

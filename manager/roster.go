@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/run"
@@ -280,20 +281,27 @@ type phase struct {
 }
 
 func newPhase(f func(take, work context.Context) error) *phase {
-	over, end := context.WithCancel(context.Background())
-	p := &phase{end: end, idle: make(chan struct{}, 1)}
+	var over atomic.Bool
+	var current atomic.Pointer[context.CancelFunc] // of the call under way, or of the last one
+	p := &phase{idle: make(chan struct{}, 1)}
+	p.end = func() {
+		over.Store(true)
+		if stop := current.Load(); stop != nil {
+			(*stop)()
+		}
+	}
 	p.idle <- struct{}{}
 	p.run = func(take, work context.Context) error {
 		<-p.idle
 		defer func() { p.idle <- struct{}{} }()
 		take, stop := context.WithCancel(take)
 		defer stop()
-		defer context.AfterFunc(over, stop)()
-		if over.Err() != nil {
+		current.Store(&stop) // before over is read: one of the two sees the other
+		if over.Load() {
 			return nil
 		}
 		err := f(take, work)
-		if over.Err() == nil {
+		if !over.Load() {
 			return err
 		}
 		if !errors.Is(err, context.Canceled) { // it was asked to stop, and says so

@@ -38,7 +38,7 @@ func (c Class) String() string {
 // MarshalText returns String.
 func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// Share gives a class its weight: a class with weight 4 is served four times as often as one with
+// ClassWeight gives a class its weight: a class with weight 4 is served four times as often as one with
 // weight 1 while both have ready keys. Retries of the class (the deliveries that Retry, After and
 // AddRateLimited bring about) have a quarter of that weight, beside it.
 type ClassWeight struct {

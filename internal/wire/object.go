@@ -5,7 +5,7 @@ package wire
 
 import "bytes"
 
-// Object is what was read of an object, or of a metav1.Status.
+// Metadata is what was read of an object, or of a metav1.Status.
 type Metadata struct {
 	Kind []byte
 

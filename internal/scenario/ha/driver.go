@@ -38,8 +38,8 @@ func (d *driver) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		err = errors.Join(err, cluster.Stop()) //nolint:contextcheck // above all when ctx is done
+	defer func() { //nolint:contextcheck // above all when ctx is done
+		err = errors.Join(err, cluster.Stop())
 	}()
 	direct, err := client.New(cluster.Config(), client.Options{FieldOwner: "ha-driver"})
 	if err != nil {

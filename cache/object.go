@@ -18,9 +18,9 @@ import (
 // mostStrings is how many strings are shared.
 const mostStrings = 10_000
 
-// sharedStrings are strings that many objects of a cache have in common. A decoder makes each anew: 16
-// bytes at least, for each label of each object. (Package unique forgets a string at the next garbage
-// collection, unless its handle is kept.)
+// sharedStrings holds strings that many objects of a cache have in common. Without it, each object
+// has its own copy, of at least 16 bytes for each label. Package unique does not serve: it forgets a
+// string at the next garbage collection, unless its handle is kept.
 type sharedStrings struct {
 	mu  sync.Mutex        // guards all
 	all map[string]string // from each to itself

@@ -168,7 +168,7 @@ func (m *warming[K]) run(ctx context.Context, w *input[K], q source.Queue[K], ov
 	return err
 }
 
-// patience is after how long the log says what keeps the workers waiting, the first time.
+// patience is the time until the log first names what the workers wait for.
 const patience = 10 * time.Second
 
 // settle closes what.settled when workers need not wait for an input, and logs its trouble. If the input

@@ -19,27 +19,28 @@ import (
 
 // Options configures New. The zero value works.
 type Options struct {
-	// Hooks observes the informers. Default: nobody does.
+	// Hooks observes the informers. Default: none.
 	Hooks *hook.Cache
 }
 
-// Cache owns informers, one for each scope that a handle was made for.
+// Cache owns the informers of all declared scopes. New makes one. It is safe for concurrent use.
 type Cache struct {
 	*environment
 
-	// The environment's mutex guards what follows.
+	// The environment's mutex guards these fields.
 	informers map[key]*informer
-	broken    []error         // what For could not make a handle of
-	start     func(*informer) // while Run runs; nil before and after
-	join      func(func())    // runs a function that Run joins; nil before and after
+	broken    []error         // mistakes in declarations
+	start     func(*informer) // set while Run runs
+	join      func(func())    // runs a function that Run joins; set while Run runs
 	ran       bool
 
-	serial atomic.Int64           // makes the names of indexes and marks unique
-	server atomic.Pointer[string] // what host has found
+	serial atomic.Int64           // makes names of indexes and marks unique
+	server atomic.Pointer[string] // the result of host
 }
 
-// New makes a cache. It starts nothing and makes no request. Without a Backend (nil) it is for informers that list and watch by
-// themselves: those of Adopt, and of package cache/factory.
+// New returns a cache. It starts nothing and makes no request. A cache without a Backend (nil) can
+// only use informers that list and watch by themselves: those of Adopt and of package
+// cache/factory.
 func New(b Backend, o Options) *Cache {
 	c := &Cache{environment: &environment{backend: b}, informers: map[key]*informer{}}
 	if o.Hooks != nil {
@@ -48,15 +49,16 @@ func New(b Backend, o Options) *Cache {
 	return c
 }
 
-// Validate returns an error that names every type that a handle was asked for and that cannot be cached.
+// Validate returns an error that names every mistake in the declarations: types that cannot be
+// cached, wrong scopes, and errors given to Reject. It is nil if there is none.
 func (c *Cache) Validate() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return errors.Join(c.broken...)
 }
 
-// Run starts the informers, those that are declared later included, and blocks until ctx is done and each of their
-// goroutines has returned. A cache runs once.
+// Run starts the informers, including those declared later. It blocks until ctx is done and all
+// goroutines have returned, and then returns nil. A cache runs once: a second Run returns an error.
 func (c *Cache) Run(ctx context.Context) error {
 	var informers, others sync.WaitGroup
 	start := func(i *informer) {
@@ -76,7 +78,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	<-ctx.Done()
 	c.open(nil, others.Go)
 	informers.Wait()
-	c.open(nil, nil) // not before: an informer waits for its callbacks, and one may change a Set
+	c.open(nil, nil) // not before: callbacks may change a Set, and informers wait for callbacks
 	others.Wait()
 	return nil
 }
@@ -94,14 +96,14 @@ func (c *Cache) begin(start func(*informer), join func(func())) error {
 	return nil
 }
 
-// open sets what may begin from now on.
 func (c *Cache) open(start func(*informer), join func(func())) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.start, c.join = start, join
 }
 
-// acquire returns the one informer of a key, and starts it if the cache is running. It must be released.
+// acquire returns the informer of a key, and starts it if the cache is running. The caller must
+// release it.
 func (c *Cache) acquire(k key, inform func(key) *informer) *informer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +122,7 @@ func (c *Cache) acquire(k key, inform func(key) *informer) *informer {
 	return i
 }
 
-// release gives an informer back. The last one stops it (S6).
+// release gives an informer back. The last release stops it.
 func (c *Cache) release(i *informer) {
 	unattended := c.forget(i)
 	c.ring()
@@ -129,7 +131,8 @@ func (c *Cache) release(i *informer) {
 	}
 }
 
-// forget says whether it was the last one to let go of an informer that nobody runs or attends to.
+// forget drops a reference. unattended reports that it was the last one of an informer that does
+// not run.
 func (c *Cache) forget(i *informer) (unattended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +147,8 @@ func (c *Cache) forget(i *informer) (unattended bool) {
 	return i.cancel == nil
 }
 
-// later runs f on a goroutine that Run joins, or at once if Run does not run: then no informer does, nor a callback of one.
+// later runs f on a goroutine that Run joins. If Run does not run, it calls f: then no informer and
+// no callback runs.
 func (c *Cache) later(f func()) {
 	if !c.joined(f) {
 		f()
@@ -161,18 +165,18 @@ func (c *Cache) joined(f func()) bool {
 	return true
 }
 
-// Changed returns a channel that is closed when the state of an informer changes next. Take the channel, look at the states,
-// then wait for it.
+// Changed returns a channel that is closed at the next change of an informer's state. To miss no
+// change, take the channel first, then read the states, then wait.
 func (c *Cache) Changed() <-chan struct{} { return c.changed() }
 
-// Reject records a mistake in the wiring, which Validate and the manager's Run return.
+// Reject records a mistake in the wiring. Validate and the manager's Run return it.
 func (c *Cache) Reject(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.broken = append(c.broken, err)
 }
 
-// Scheme returns the scheme of the Backend, or nil if there is none.
+// Scheme returns the Backend's scheme, or nil without a Backend.
 func (c *Cache) Scheme() *runtime.Scheme {
 	if c.backend == nil {
 		return nil
@@ -180,11 +184,11 @@ func (c *Cache) Scheme() *runtime.Scheme {
 	return c.backend.Scheme()
 }
 
-// States returns where each informer stands, in no particular order. It counts the objects of each and
-// estimates their size, which costs a walk over them.
+// States returns the state of each informer, in no particular order. It walks over all objects to
+// count them, and estimates their size from a sample.
 func (c *Cache) States() []hook.InformerState { return c.states((*informer).size) }
 
-// counted is States without the sizes, for hook.CacheStarted.
+// counted returns the states without the sizes, for hook.CacheStarted.
 func (c *Cache) counted() []hook.InformerState {
 	return c.states(func(i *informer) (int, int64) { return len(i.store().ListKeys()), 0 })
 }
@@ -205,7 +209,7 @@ func (c *Cache) all() []*informer {
 	return slices.Collect(maps.Values(c.informers))
 }
 
-// host returns scheme://host of the API server, or "" if it is not known.
+// host returns scheme://host of the API server, or "" if unknown.
 func (c *Cache) host() string {
 	if known := c.server.Load(); known != nil {
 		return *known
@@ -215,7 +219,6 @@ func (c *Cache) host() string {
 	return host
 }
 
-// selects reports whether an informer for a resource has selectors.
 func (c *Cache) selects(r schema.GroupResource) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

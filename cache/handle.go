@@ -21,24 +21,26 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// Handle reads objects of one type and scope from the local copy. It is safe for concurrent use. What it returns are copies:
-// they belong to the caller. The TypeMeta of typed objects is empty, as in every informer; GroupVersionKind says the kind.
+// Handle reads objects of one type and scope from the cache. For, ForScope and Adopt make handles.
+// A handle is safe for concurrent use. Its reads return copies, which the caller may change. As in
+// client-go informers, the TypeMeta of typed objects is empty; use GroupVersionKind.
 type Handle[T Object] struct {
 	cache    *Cache
 	gvk      schema.GroupVersionKind
 	group    *group
 	resync   time.Duration
-	shared   bool         // reads return what the store holds
-	released *atomic.Bool // a view shares it with its handle
-	err      error        // why the type cannot be cached; each read returns it
+	shared   bool         // reads return the stored objects
+	released *atomic.Bool // shared with views
+	err      error        // every read returns it
 }
 
-// For declares that all objects of type T are to be kept, and returns a handle for them. All handles of one type and scope share
-// one informer. It makes no request. A type that the scheme does not know, or whose list type it does not know, is reported by
-// Validate, by the manager's Run and by every read.
+// For declares that the cache keeps all objects of type T, and returns a handle for them. It makes
+// no request. Handles of one type and scope share one informer. The scheme must know the type and
+// its list type; otherwise Validate, the manager's Run and every read return an error.
 func For[T Object](c *Cache) *Handle[T] { return declare[T](c, Scope{}, "cache.For") }
 
-// ForScope is For, for a part of the objects, or for objects in another form: unstructured, or metadata only.
+// ForScope is like For, for a part of the objects or for another form: unstructured, or metadata
+// only.
 func ForScope[T Object](c *Cache, s Scope) *Handle[T] { return declare[T](c, s, "cache.ForScope") }
 
 func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
@@ -76,7 +78,8 @@ func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
 	return h
 }
 
-// example returns an object of type t, or, if that is Object, of the type that the scheme has for Kind.
+// example returns an object of type t. If t is Object, it returns one of the scheme's type for
+// Kind.
 func (s Scope) example(scheme *runtime.Scheme, t reflect.Type) (Object, error) {
 	if t != reflect.TypeFor[Object]() || s.Kind.Kind == "" {
 		return exampleOf(t)
@@ -101,9 +104,10 @@ func exampleOf(t reflect.Type) (Object, error) {
 	return nil, errors.New("give a pointer to an API type, such as *corev1.Pod")
 }
 
-// Release gives the handle's informers back. An informer that nobody else has stops: its goroutines and its memory are gone soon
-// after. Reads return an error from then on; subscriptions go on until they are closed. Releasing twice is the same as once, and
-// a view that Shared returned is released with its handle.
+// Release gives the handle's informers back. An informer without handles and subscriptions stops:
+// its goroutines and memory are gone soon after. Later reads return an error. Subscriptions stay
+// until they are closed. A second call does nothing. Views that Shared returned are released with
+// their handle.
 func (h *Handle[T]) Release() {
 	if h.err == nil && !h.released.Swap(true) {
 		h.group.letGo()
@@ -121,16 +125,17 @@ func (h *Handle[T]) usable() error {
 	return nil
 }
 
-// Shared returns a view of the handle whose reads return the objects in the local copy themselves, not copies. They must not be
-// changed: others read them at the same time. It saves a deep copy for each object.
+// Shared returns a view of the handle whose reads return the cached objects themselves, without a
+// deep copy. Do not change them: they are read concurrently.
 func (h *Handle[T]) Shared() *Handle[T] {
 	view := *h
 	view.shared = true
 	return &view
 }
 
-// OwnerRef returns a reference that makes obj, which must come from the API server, the controlling owner of whatever
-// carries it: it is collected after obj, and a foreground deletion of obj waits for it.
+// OwnerRef returns an owner reference that makes obj the controlling owner. obj must come from the
+// API server. An object with this reference is garbage-collected after obj, and a foreground
+// deletion of obj waits for it.
 func (h *Handle[T]) OwnerRef(obj T) *metav1ac.OwnerReferenceApplyConfiguration {
 	return metav1ac.OwnerReference().
 		WithAPIVersion(h.gvk.GroupVersion().String()).WithKind(h.gvk.Kind).
@@ -138,8 +143,8 @@ func (h *Handle[T]) OwnerRef(obj T) *metav1ac.OwnerReferenceApplyConfiguration {
 		WithController(true).WithBlockOwnerDeletion(true)
 }
 
-// WaitForSync returns nil once the initial list is in the local copy. If ctx ends before, the error says where the informer
-// stands; if the cache stops before, that is the error.
+// WaitForSync returns nil once the initial list is in the cache. If ctx ends or the cache stops
+// before, the error describes the informer's state.
 func (h *Handle[T]) WaitForSync(ctx context.Context) error {
 	if err := h.usable(); err != nil {
 		return err
@@ -147,8 +152,8 @@ func (h *Handle[T]) WaitForSync(ctx context.Context) error {
 	return h.group.await(ctx, (*informer).hasSynced)
 }
 
-// Settled returns nil once there is nothing to wait for: the initial list is in the local copy, or State says why it cannot be
-// had, for now. It returns an error when ctx ends, or the cache stops, before.
+// Settled returns nil once the initial list is in the cache, or once State has the reason why the
+// list fails. It returns an error if ctx ends or the cache stops before.
 func (h *Handle[T]) Settled(ctx context.Context) error {
 	if err := h.usable(); err != nil {
 		return err
@@ -156,7 +161,8 @@ func (h *Handle[T]) Settled(ctx context.Context) error {
 	return h.group.await(ctx, (*informer).settled)
 }
 
-// Stale returns nil while the local copy follows the API server, and otherwise why what is read may be old or cannot be read.
+// Stale returns nil while the cache follows the API server. Otherwise the error describes why reads
+// may be old or fail.
 func (h *Handle[T]) Stale() error {
 	if err := h.usable(); err != nil {
 		return err
@@ -174,8 +180,8 @@ func (h *Handle[T]) Stale() error {
 	return errors.New(behind.state().String())
 }
 
-// State returns where the informer stands; see hook.InformerState for a handle that has several. It counts the objects, which
-// costs a walk over their names.
+// State returns the state of the informer; see hook.InformerState for a handle that has several. It
+// counts the objects, which walks over all names, and estimates their size from a sample.
 func (h *Handle[T]) State() hook.InformerState {
 	switch err := h.usable(); {
 	case h.err != nil:
@@ -186,14 +192,14 @@ func (h *Handle[T]) State() hook.InformerState {
 	return h.group.state(true)
 }
 
-// Resync returns how often sources of the handle deliver every object again; 0 is never.
+// Resync returns how often the handle's sources deliver every object again. 0 is never.
 func (h *Handle[T]) Resync() time.Duration { return h.resync }
 
-// GroupVersionKind returns the kind of T.
+// GroupVersionKind returns the kind of the objects.
 func (h *Handle[T]) GroupVersionKind() schema.GroupVersionKind { return h.gvk }
 
-// Namespaced says whether objects of the kind live in namespaces. It makes no request: before the kind has been found at the API
-// server for the first time the answer is an error.
+// Namespaced reports whether the kind is namespaced. It makes no request: until the kind is first
+// found at the API server, it returns an error.
 func (h *Handle[T]) Namespaced() (bool, error) {
 	if h.err != nil {
 		return false, h.err
@@ -208,9 +214,10 @@ func (h *Handle[T]) Namespaced() (bool, error) {
 	return m.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
-// Informer returns client-go's informer underneath, for event handlers and indexers of your own. The cache runs it, and from now
-// on never stops it before its own end; to run it does nothing. It is nil where the scheme does not know T, after Release, and
-// where the scope has Namespaces or Names: there are several, then.
+// Informer returns the client-go informer of the handle, for event handlers and indexers of your
+// own. The cache runs it, and from then on stops it only when Run ends. Its own Run methods only
+// wait. Informer returns nil after Release, if the type cannot be cached, and if the scope has
+// Namespaces or Names, which need several informers.
 func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
 	if h.usable() != nil {
 		return nil
@@ -219,10 +226,10 @@ func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
 	if one == nil {
 		return nil
 	}
-	return pinned{h.cache.acquire(one.key, h.group.inform).shared} // and never released
+	return pinned{h.cache.acquire(one.key, h.group.inform).shared} // never released
 }
 
-// String names the kind, and the scope if it is not everything.
+// String returns the kind, with the scope if it is narrowed.
 func (h *Handle[T]) String() string {
 	if h.group == nil {
 		return reflect.TypeFor[T]().String()

@@ -16,13 +16,14 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Get returns a copy of one object; with an error it returns nil. An object that is not there is an error for which
-// apierrors.IsNotFound is true; one outside the handle's scope is another error, except that nobody can tell whether selectors
-// keep it out.
+// Get returns a copy of one object, or nil and an error. For an object that does not exist, or that
+// the selectors of the scope exclude, apierrors.IsNotFound is true for the error. An object outside
+// the scope's namespaces or names is another error.
 //
-// While the initial list is under way it waits, until ctx ends. Where the list cannot be had, because the kind is not served or
-// may not be read, it returns the reason at once (S9); WaitForSync waits for that, too. Once there was a list, reads answer from
-// the last known state, and Stale says if that may be old.
+// Get waits for the initial list until ctx ends. If the list fails, for example because the kind is
+// not served or access is forbidden, Get returns the reason at once. To wait until the list
+// succeeds, use WaitForSync. After the first list Get returns the last known state; Stale reports
+// whether it may be old.
 func (h *Handle[T]) Get(ctx context.Context, name types.NamespacedName) (T, error) {
 	obj, err := h.get(ctx, name)
 	if err != nil {
@@ -38,7 +39,6 @@ func (h *Handle[T]) Get(ctx context.Context, name types.NamespacedName) (T, erro
 	return o, nil
 }
 
-// what names the kind in errors.
 func (h *Handle[T]) what() string {
 	if h.gvk.Kind == "" {
 		return reflect.TypeFor[T]().String()
@@ -46,7 +46,7 @@ func (h *Handle[T]) what() string {
 	return h.gvk.Kind
 }
 
-// get returns nil for an object that is not there.
+// get returns nil for an object that does not exist.
 func (h *Handle[T]) get(ctx context.Context, name types.NamespacedName) (any, error) {
 	if err := h.usable(); err != nil {
 		return nil, err
@@ -71,9 +71,9 @@ func (h *Handle[T]) get(ctx context.Context, name types.NamespacedName) (any, er
 	return obj, err
 }
 
-// notFound says that an object is not there, and among which it was looked for.
+// notFound returns a NotFound error that names the selectors.
 func (h *Handle[T]) notFound(name types.NamespacedName) error {
-	resource, _ := meta.UnsafeGuessKindToResource(h.gvk) // it is only for the message
+	resource, _ := meta.UnsafeGuessKindToResource(h.gvk) // for the message only
 	if m := h.group.mapping(); m != nil {
 		resource = m.Resource
 	}
@@ -85,23 +85,24 @@ func (h *Handle[T]) notFound(name types.NamespacedName) error {
 	return err
 }
 
-// ListOptions narrows a List. The zero value is everything in the handle's scope.
+// ListOptions narrows a list. The zero value selects everything in the handle's scope.
 type ListOptions struct {
 	// Namespace to list. Default: all.
 	Namespace string
-	// Selector of labels. Default: all.
+	// Selector selects by labels. Default: all.
 	Selector labels.Selector
-	// Limit is the largest number of objects. Which ones is not defined. Default 0: no limit.
+	// Limit is the maximum number of objects. It is not defined which ones are returned. It must
+	// not be negative. Default 0: no limit.
 	Limit int
 }
 
-// List returns copies of the objects, in no particular order. It waits and fails as Get does.
+// List returns copies of the objects, in no particular order. It waits and fails like Get.
 func (h *Handle[T]) List(ctx context.Context, o ListOptions) ([]T, error) {
 	return collect(h.All(ctx, o))
 }
 
-// All iterates over copies of the objects that there are now, in no particular order. It waits and fails as Get does; an error is
-// the only thing that it yields then.
+// All iterates over copies of the objects that exist now, in no particular order. It waits and
+// fails like Get. An error is the last element.
 func (h *Handle[T]) All(ctx context.Context, o ListOptions) iter.Seq2[T, error] {
 	return h.all(ctx, o, func(i *informer) ([]any, error) {
 		if o.Namespace == "" {
@@ -133,7 +134,6 @@ func (h *Handle[T]) all(ctx context.Context, o ListOptions, of func(*informer) (
 	}
 }
 
-// find returns what the members of the scope have.
 func (h *Handle[T]) find(ctx context.Context, o ListOptions, of func(*informer) ([]any, error)) ([][]any, error) {
 	if err := h.usable(); err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (h *Handle[T]) find(ctx context.Context, o ListOptions, of func(*informer) 
 	return found, nil
 }
 
-// matches says whether an object of the store is wanted.
+// matches reports whether o selects an object of the store.
 func (o ListOptions) matches(obj any) bool {
 	if o.Namespace == "" && (o.Selector == nil || o.Selector.Empty()) {
 		return true
@@ -174,7 +174,6 @@ func (o ListOptions) matches(obj any) bool {
 	return ok && (o.Namespace == "" || m.GetNamespace() == o.Namespace) && (o.Selector == nil || o.Selector.Matches(labels.Set(m.GetLabels())))
 }
 
-// collect makes a list of an iteration.
 func collect[T Object](all func(func(T, error) bool)) ([]T, error) {
 	var list []T
 	for obj, err := range all {
@@ -186,7 +185,8 @@ func collect[T Object](all func(func(T, error) bool)) ([]T, error) {
 	return list, nil
 }
 
-// give returns an object of the store, or a copy. It fails for an adopted informer that holds objects of another type.
+// give returns a stored object or a copy. It fails for an adopted informer with objects of another
+// type.
 func (h *Handle[T]) give(obj any) (T, error) {
 	o, ok := obj.(T)
 	if !ok {
@@ -195,5 +195,5 @@ func (h *Handle[T]) give(obj any) (T, error) {
 	if h.shared {
 		return o, nil
 	}
-	return o.DeepCopyObject().(T), nil //nolint:forcetypeassert // a copy is of the same type
+	return o.DeepCopyObject().(T), nil //nolint:forcetypeassert // a copy has the same type
 }

@@ -24,40 +24,39 @@ import (
 
 // AdoptOptions configures Adopt. The zero value works for the types that the scheme knows.
 type AdoptOptions struct {
-	// Kind is the kind of the objects. Default: what the scheme says of T, which is client-go's where the cache has no Backend.
-	// It is needed for *unstructured.Unstructured and *metav1.PartialObjectMetadata, and for what the scheme does not know.
+	// Kind is the kind of the objects. It is required for *unstructured.Unstructured, for
+	// *metav1.PartialObjectMetadata, and for types that the scheme does not know. Default: the
+	// scheme's kind of T. Without a Backend, the scheme is client-go's.
 	Kind schema.GroupVersionKind
-	// Scope is meta.RESTScopeNamespace or meta.RESTScopeRoot: whether the objects live in namespaces. handler.Owner asks for
-	// it. Default: what the API server says, which is asked while the cache runs; without a Backend it is not known.
+	// Scope is meta.RESTScopeNamespace or meta.RESTScopeRoot. handler.Owner needs it. Default: the
+	// cache asks the API server while it runs. Without a Backend the scope is unknown.
 	Scope meta.RESTScope
-	// Run makes the cache run the informer while the cache itself runs. The host program must not run
-	// it then. Default: the host program runs it.
+	// Run makes the cache run the informer. The host program must not run it then. Default: the
+	// host program runs it.
 	Run bool
 }
 
-// Adopt returns a handle for the objects of an informer that the cache did not make: one of the host
-// program's SharedInformerFactory, of a generated factory for custom resources, or of a dynamic one (T
-// is *unstructured.Unstructured then). The cache asks of it nothing but AddEventHandler and
-// AddIndexers, and neither starts nor stops it unless AdoptOptions.Run is set. Release takes our event
-// handlers off it; indexes stay as long as the informer, because client-go cannot remove them.
+// Adopt returns a handle for an informer that the cache did not make: one of the host program's
+// SharedInformerFactory, of a generated factory, or of a dynamic one (with T
+// *unstructured.Unstructured). The cache calls only AddEventHandler and AddIndexers on it. It
+// starts and stops it only if AdoptOptions.Run is set. Release removes the event handlers; the
+// indexes stay, because client-go cannot remove them.
 //
-// Such an informer does not report why it is not synced, nor that it cannot watch any more. State is
-// Syncing until it is synced and Synced until it is stopped, and counts no lists and watches. A
-// controller waits for it for as long as that takes. Its own constructor and its transform decide what
-// is kept.
+// An adopted informer does not report failures. Its State is Syncing until it is synced, then
+// Synced until it is stopped, and does not count lists and watches. A controller waits for it
+// without a limit. Its constructor and its transform decide what it keeps.
 //
-// A nil informer, or one that does not hold objects of type T, is an error that Validate, the manager's
-// Run and every read return. If the informer is still empty, the latter shows at the first read, or, in
-// State, when it is synced. Adopting an informer twice is as good as once; adopting one of the cache's
-// own is as good as a handle for it.
+// A nil informer, or one with objects of another type than T, is an error of Validate, the
+// manager's Run and every read. If the informer is still empty, the first read, or State once it is
+// synced, reports the wrong type. Adopting an informer twice is the same as once. Adopting one of
+// the cache's own returns a handle for it.
 //
-// A nil cache is for an informer that is only declared, so that a controller waits until it shows what
-// was written; source.Informer does that. Its kind need not be known. It is then taken to keep objects
-// of any resource of the usual plural of T's name, or, if T has no Go type of its own, of the kind of
-// the first object in its store. A write of an object that is in the store, with its UID, tells the
-// resource for certain.
+// With a nil cache the handle can only be declared, so that a controller waits until the informer
+// shows its writes; source.Informer does that. The kind need not be known then. The resource is
+// guessed from T's name or, without a Go type, from the first object in the store. A write of an
+// object that is in the store, with its UID, corrects the guess.
 func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptOptions) *Handle[T] {
-	only := c == nil // declared
+	only := c == nil // to be declared, not read
 	if only {
 		c = New(nil, Options{})
 	}
@@ -88,14 +87,14 @@ func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptO
 	}
 	h.gvk, h.group = k.gvk, newGroup(c, k, Scope{}, c.newForeign)
 	if o.Scope != nil {
-		resource, _ := meta.UnsafeGuessKindToResource(k.gvk) // it is only for messages
+		resource, _ := meta.UnsafeGuessKindToResource(k.gvk) // for messages only
 		h.group.members.Load().everything.copy.Mapping.CompareAndSwap(nil, &meta.RESTMapping{Resource: resource, GroupVersionKind: k.gvk, Scope: o.Scope})
 	}
 	return h
 }
 
-// foreignKey returns the key of an informer. The kind is that of its type in the scheme, unless it is
-// given. With an error the key is only good for reports.
+// foreignKey returns the key of an informer. Its kind is the given one or the scheme's. If
+// foreignKey returns an error, the key is only good for messages.
 func (c *Cache) foreignKey(f *foreign, kind schema.GroupVersionKind) (key, error) {
 	k := key{gvk: kind, form: formOf(f.of), foreign: f}
 	switch {
@@ -121,8 +120,8 @@ func (c *Cache) foreignKey(f *foreign, kind schema.GroupVersionKind) (key, error
 	return k, nil
 }
 
-// existing returns the key under which the informer of a key is in the cache already, else the key
-// itself. client-go wraps one informer to give it types, so the store tells.
+// existing returns the key under which the cache already has the informer, or k. client-go may wrap
+// an informer to give it types, so existing compares the stores.
 func (c *Cache) existing(k key) key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,32 +133,32 @@ func (c *Cache) existing(k key) key {
 	return k
 }
 
-// addIndexers adds the indexes that every informer has here, where they are missing.
+// addIndexers adds the built-in indexes that are missing.
 func (f *foreign) addIndexers() {
 	missing := builtInIndexers()
 	for name := range f.shared.GetIndexer().GetIndexers() {
 		delete(missing, name)
 	}
-	_ = f.shared.AddIndexers(missing) // it fails if it has stopped, or another cache has just added them
+	_ = f.shared.AddIndexers(missing) // fails if the informer has stopped, or if another cache has just added them
 }
 
-// newForeign makes a record of an informer that was not made here.
+// newForeign returns the informer of a foreign key.
 func (e *environment) newForeign(k key) *informer {
 	i := &informer{key: k, env: e, shared: k.foreign.shared, foreign: !k.foreign.ours, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
 	kind := k.gvk
-	if kind.Version == "" && k.foreign.of.Kind() == reflect.Pointer { // only the type says something
+	if kind.Version == "" && k.foreign.of.Kind() == reflect.Pointer {
 		kind.Kind = k.foreign.of.Elem().Name()
 	}
 	i.copyOf(kind)
 	i.copy.Foreign, i.copy.Asked = true, e.backend != nil
 	i.follow = i.run
 	if i.foreign {
-		i.follow, i.phase = i.attend, hook.Synced // when it is; see at
+		i.follow, i.phase = i.attend, hook.Synced // once it is synced; see at
 	}
 	return i
 }
 
-// attend learns of an adopted informer what it does not say itself, until ctx is done.
+// attend watches an informer that the host program runs, until ctx is done.
 func (i *informer) attend(ctx context.Context) {
 	var learning sync.WaitGroup
 	learning.Go(func() { i.learnMapping(ctx) })
@@ -177,7 +176,7 @@ func (i *informer) attend(ctx context.Context) {
 	i.copy.End(true)
 }
 
-// learnMapping asks how the kind is served, until there is an answer.
+// learnMapping looks up how the kind is served, and retries until it succeeds.
 func (i *informer) learnMapping(ctx context.Context) {
 	if i.env.backend == nil {
 		return
@@ -186,7 +185,7 @@ func (i *informer) learnMapping(ctx context.Context) {
 	if m == nil {
 		return
 	}
-	if given := i.copy.Mapping.Load(); given != nil { // its resource is a guess, its scope is not
+	if given := i.copy.Mapping.Load(); given != nil { // the given resource is a guess, the given scope is not
 		m = &meta.RESTMapping{Resource: m.Resource, GroupVersionKind: m.GroupVersionKind, Scope: given.Scope}
 	}
 	i.copy.Mapping.Store(m)

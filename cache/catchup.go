@@ -17,14 +17,13 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// lookAgain is the first pause before another list, for what comes without an event, such as the
-// version of a bookmark.
+// lookAgain is the first pause before another list. A bookmark changes the store without an event.
 const lookAgain = time.Second
 
-// CatchUp returns nil once the local copy shows what the API server has in the handle's scope at the
-// call, or what came after it: each object at that version or a later one, and no object that was
-// gone. A kind that is not served has nothing to show. It is for tests and scripts: it lists the
-// metadata of all objects in the scope. If ctx ends before, the error names what is missing.
+// CatchUp returns nil once the cache shows everything that the API server had in the handle's scope
+// at the call: each object at that version or later, and no object that was already deleted. It
+// returns nil for a kind that is not served. If ctx ends before, the error names what is missing.
+// CatchUp lists the metadata of all objects in the scope, so it is for tests and scripts.
 func (h *Handle[T]) CatchUp(ctx context.Context) error {
 	s, err := h.Subscribe(toolscache.ResourceEventHandlerFuncs{})
 	if err != nil {
@@ -34,9 +33,10 @@ func (h *Handle[T]) CatchUp(ctx context.Context) error {
 	return s.CatchUp(ctx)
 }
 
-// CatchUp is CatchUp of Handle, and also waits until the handler has returned from the events of all
-// that. An object that was created and deleted before the informer saw it makes no event. For an
-// adopted informer the first call does not wait for events that have been in the store before it.
+// CatchUp is like Handle.CatchUp, and also waits until the handler has returned from the events of
+// all these objects. An object that was created and deleted before the informer saw it causes no
+// event. For an adopted informer, the first call does not wait for events that were already queued
+// for the handler.
 func (s *Subscription) CatchUp(ctx context.Context) error {
 	if err := s.awaitLeft(ctx); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (s *Subscription) CatchUp(ctx context.Context) error {
 	return errors.Join(wrong...)
 }
 
-// awaitLeft waits until the handler has heard of what was in the places that have left the scope.
+// awaitLeft waits until the handler has seen the deletes of all places that have left the scope.
 func (s *Subscription) awaitLeft(ctx context.Context) error {
 	for {
 		changed := s.group.cache.changed()
@@ -72,10 +72,10 @@ func (s *Subscription) awaitLeft(ctx context.Context) error {
 	}
 }
 
-// catchUp is CatchUp for one informer. It lists again from time to time: an object may be gone since,
-// and a bookmark makes no event.
+// catchUp is CatchUp for one informer. It repeats the list from time to time: an object may have
+// been deleted, and a bookmark causes no event.
 func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration) error {
-	var marks [2]string // the second is sent when the handler was told of the first
+	var marks [2]string // the second is sent after the handler saw the first
 	for n := range marks {
 		marks[n] = strconv.FormatInt(s.group.cache.serial.Add(1), 10)
 		r.expect(marks[n])
@@ -94,8 +94,9 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 		case !recorded:
 			missing = i.String() + " is not synced"
 			s.awaitSynced(limited, r)
-		// The first mark may get ahead of events that arrive with the last one that was compared. The
-		// stream has read them by the time that the handler is told of it.
+		// The first mark may overtake events that arrive with the last compared one. By the time
+		// that the handler sees the first mark, the stream has read them, so the second mark comes
+		// after them.
 		case !s.handled(limited, i, r, marks[0]) || !s.handled(limited, i, r, marks[1]):
 			missing = i.String() + " has events that its handler was not told yet"
 		}
@@ -111,8 +112,8 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 	}
 }
 
-// compare asks the API server what it has for the informer, until there is an answer, and returns what
-// the store does not show of it. served is false if the kind is not served.
+// compare asks the API server what it has for the informer, until there is an answer. It returns
+// the writes that the store does not show. served is false if the kind is not served.
 func (i *informer) compare(ctx context.Context) (unseen []Written, served bool, err error) {
 	if i.env.backend == nil || i.key.gvk.Version == "" {
 		return nil, false, fmt.Errorf("%s cannot be compared with what the API server has: give the informer to cache.Adopt, with its kind, in a cache that "+
@@ -128,8 +129,8 @@ func (i *informer) compare(ctx context.Context) (unseen []Written, served bool, 
 	return i.copy.Compare(list, i.key.place, &Written{Resource: mapping.Resource.GroupResource()}), true, nil
 }
 
-// unseen waits until the store shows all writes, and else describes the first that is missing when ctx
-// has ended.
+// unseen waits until the store shows all writes. If ctx ends before, it describes the first missing
+// one.
 func (s *Subscription) unseen(ctx context.Context, i *informer, r *registration, writes []Written) string {
 	for _, w := range writes {
 		gap := &Gap{group: s.group, informer: i, written: w}
@@ -145,10 +146,10 @@ func (s *Subscription) shown(ctx context.Context, gap *Gap, r *registration) boo
 	for {
 		changed := s.group.cache.changed()
 		v, _ := i.copy.Shows(&gap.written)
-		if v == consistency.Shown || s.at(i) != r { // it has left the scope
+		if v == consistency.Shown || s.at(i) != r { // the informer has left the scope
 			return true
 		}
-		var closed chan struct{} // what is unclear has only the state of the informer to wait for
+		var closed chan struct{} // an unclear write waits only for the informer's state
 		cancel := func() {}
 		if v == consistency.Behind {
 			closed = make(chan struct{})
@@ -167,7 +168,7 @@ func (s *Subscription) shown(ctx context.Context, gap *Gap, r *registration) boo
 	}
 }
 
-// handled reports whether the handler was told of all that the store has, before ctx ended.
+// handled reports whether the handler has seen everything in the store, before ctx ended.
 func (s *Subscription) handled(ctx context.Context, i *informer, r *registration, mark string) bool {
 	if i.lw != nil && !i.lw.Mark(ctx, i.mark(mark)) {
 		return false
@@ -187,7 +188,7 @@ func (s *Subscription) handled(ctx context.Context, i *informer, r *registration
 	}
 }
 
-// awaitSynced waits until the handler of an adopted informer was told of the initial list.
+// awaitSynced waits until the handler of an adopted informer has seen the initial list.
 func (s *Subscription) awaitSynced(ctx context.Context, r *registration) {
 	select {
 	case <-r.HasSyncedChecker().Done():
@@ -195,7 +196,7 @@ func (s *Subscription) awaitSynced(ctx context.Context, r *registration) {
 	}
 }
 
-// mark makes a mark.
+// mark returns a new mark.
 func (i *informer) mark(name string) Object {
 	mark, _ := i.example.DeepCopyObject().(Object)
 	mark.SetUID(markUID)

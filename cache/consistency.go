@@ -16,11 +16,11 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
-// Behind reports what the declared informers that keep the object do not show of a write. It returns
-// nil and nil if each shows it, or if no informer keeps the object. A gap is an informer that does not
-// show the write yet: wait for it, for a bounded time, and call Behind again. The error names an
-// informer that cannot tell, for example because versions are not numbers. Behind makes no request, is
-// safe for concurrent use, and is cheap if there is nothing to wait for.
+// Behind reports which declared informer does not show a write yet. It returns nil and nil if all
+// informers that keep the object show the write, or if none keeps it. If gap is not nil, wait for
+// it, for a limited time, and call Behind again. The error names an informer that cannot decide,
+// for example because versions are not numbers. Behind makes no request and is safe for concurrent
+// use. It is cheap if all informers show the write.
 func (d *Declarations) Behind(w Written) (gap *Gap, unknowable error) {
 	for _, g := range d.groups() {
 		i := g.keeper(&w)
@@ -37,11 +37,11 @@ func (d *Declarations) Behind(w Written) (gap *Gap, unknowable error) {
 	return gap, unknowable
 }
 
-// Selects reports whether a scope of a resource has label or field selectors, so that Behind needs
-// Written.Object. It looks at all scopes of the caches whose handles are declared: another controller
-// may wait for the same write.
+// Selects reports whether a scope of a resource has label or field selectors. Behind then needs
+// Written.Object. Selects considers all scopes of the caches of declared handles, because another
+// controller may wait for the same write.
 func (d *Declarations) Selects(r schema.GroupResource) bool {
-	var last *Cache // most have one
+	var last *Cache // most controllers have one
 	for _, g := range d.groups() {
 		if g.cache != last && g.cache.selects(r) {
 			return true
@@ -52,7 +52,8 @@ func (d *Declarations) Selects(r schema.GroupResource) bool {
 }
 
 // Relisted reports whether a declared informer that keeps the object has listed everything at the
-// written version or later. Its event may then stand for several changes. In doubt it returns true.
+// written version or later. An event may then combine several changes. In doubt Relisted returns
+// true.
 func (d *Declarations) Relisted(w Written) bool {
 	for _, g := range d.groups() {
 		if i := g.keeper(&w); i != nil && i.relisted(w.ResourceVersion) {
@@ -62,11 +63,10 @@ func (d *Declarations) Relisted(w Written) bool {
 	return false
 }
 
-// Missed reports whether something may have happened to a written object without any event: a declared
-// informer has listed everything again since the write, and its store does not have the object. If
-// another client has deleted the object before that list, the informer never had it, and no
-// event comes. It is false for a write whose version or UID is not known, and for informers that were not
-// made here.
+// Missed reports whether a written object may have changed without an event: a declared informer
+// has listed everything again since the write, and its store does not have the object. If another
+// client deleted the object before that list, the informer never saw it, and no event comes. Missed
+// returns false for a write without a version or UID, and for adopted informers.
 func (d *Declarations) Missed(w Written) bool {
 	if w.UID == "" || w.ResourceVersion == "" || w.Gone || w.Marked {
 		return false
@@ -86,10 +86,10 @@ func (d *Declarations) Missed(w Written) bool {
 	return false
 }
 
-// Locate finds the objects of hashed writes among those that the declared informers hold, and notes
-// in each write what it has found. Call it before each round of Behind for writes with Hashed set:
-// Behind takes an object that was not located for one that no store has. Locate hashes the names in
-// the stores once, unless every write is shown already. It makes no request.
+// Locate finds the objects of hashed writes in the stores of the declared informers, and records
+// them in the writes. Call it before each round of Behind for writes with Hashed set: Behind treats
+// an object that was not located as missing in every store. Locate hashes the names in each store
+// once, unless all writes are shown already. It makes no request.
 func (d *Declarations) Locate(writes []Written) {
 	walked := map[*informer]bool{}
 	for _, g := range d.groups() {
@@ -102,8 +102,9 @@ func (d *Declarations) Locate(writes []Written) {
 	}
 }
 
-// Failing returns a gap that closes when a declared informer recovers that fails or whose kind is
-// not served. It returns nil if there is none. It may be called from anywhere and makes no request.
+// Failing returns a gap that closes when a declared informer recovers, or nil if no declared
+// informer fails or waits for its kind to be served. It is safe for concurrent use and makes no
+// request.
 func (d *Declarations) Failing() *Gap {
 	for _, g := range d.groups() {
 		if i := g.first((*informer).fails); i != nil {
@@ -113,8 +114,9 @@ func (d *Declarations) Failing() *Gap {
 	return nil
 }
 
-// Recovered returns when the last of the declared informers that follow the API server began to do
-// so, or the zero time. It may be called from anywhere and makes no request.
+// Recovered returns the last time at which a declared informer began to follow the API server, of
+// those that still do. It returns the zero time if there is none. It is safe for concurrent use and
+// makes no request.
 func (d *Declarations) Recovered() (last time.Time) {
 	for _, g := range d.groups() {
 		g.first(func(i *informer) bool {
@@ -127,21 +129,23 @@ func (d *Declarations) Recovered() (last time.Time) {
 	return last
 }
 
-// Resolve asks the API server what became of a write whose answer was lost. It lists the metadata of
-// what the write could have changed and declared informers keep: one name, or one namespace if the
-// name is not known. It returns what those informers do not show yet, to be given to Behind.
-// resolved is false if no declared informer keeps the object that was made or adopted by a cache with
-// a backend: then nothing was asked. An error means that the question had no answer.
+// Resolve asks the API server what became of a write whose answer was lost. It lists the metadata
+// of the objects that the write could have changed and that declared informers keep: one name, or
+// one namespace if the name is not known. It returns the writes that those informers do not show
+// yet; pass them to Behind.
 //
-// It makes one request, or one for each place if the informers keep several, and returns when ctx
-// ends. A request that is still under way in the API server may take effect after Resolve; ask a
-// moment after it has failed.
+// resolved is false if there was nothing to ask: no declared informer keeps the object, or its
+// cache has no Backend, or the informer has not listed yet. err is the API server's error.
+//
+// Resolve makes one request for each place that the informers keep, usually one. It returns when
+// ctx ends. A request that the API server is still processing may take effect after Resolve, so
+// call it a moment after the request has failed.
 func (d *Declarations) Resolve(ctx context.Context, w Written) (unseen []Written, resolved bool, err error) {
 	lists := map[place]*metav1.PartialObjectMetadataList{}
 	for _, g := range d.groups() {
 		i := g.keeper(&w)
 		if i == nil || i.copy.Mapping.Load() == nil || i.env.backend == nil {
-			continue // there is none, or it was never listed
+			continue // no informer, or it has not listed yet
 		}
 		at := i.key.place
 		at.Namespace, at.Name = cmp.Or(w.Namespace, at.Namespace), cmp.Or(w.Name, at.Name)
@@ -155,16 +159,16 @@ func (d *Declarations) Resolve(ctx context.Context, w Written) (unseen []Written
 	return unseen, len(lists) > 0, nil
 }
 
-// Gap is something that an informer does not show yet: a write (Declarations.Behind), or, while it
-// fails, anything new (Declarations.Failing).
+// Gap is an informer that is behind: it does not show a write yet (Declarations.Behind), or it
+// fails (Declarations.Failing).
 type Gap struct {
 	group    *group
 	informer *informer
 	written  Written
-	failing  bool // the informer fails, and written is empty
+	failing  bool // written is empty
 }
 
-// String names the informer, what it does not show, and its version.
+// String returns the informer, the write that it does not show, and both versions.
 func (g *Gap) String() string {
 	i, w := g.informer, &g.written
 	if g.failing {
@@ -199,13 +203,14 @@ func (g *Gap) String() string {
 // Failing reports whether the gap cannot close before its informer recovers.
 func (g *Gap) Failing() bool { return g.informer.fails() }
 
-// Notify calls f when the gap has closed, or when waiting has become no use: ask again then. f is
-// called at most once, off all locks, perhaps before Notify returns, and must not block. Changes
-// that reach the store without an event, such as the version of a bookmark, do not call it, so also
-// ask from time to time. cancel ends it; f may be running then. Both may be called from anywhere.
+// Notify calls f once, when the gap has closed or when the informer cannot close it any more. Call
+// Behind again then. f must not block. It is called without locks, perhaps before Notify returns.
+// Changes that reach the store without an event, such as bookmarks, do not call f, so also call
+// Behind from time to time. cancel ends the notification; f may still be running then. Notify and
+// cancel may be called from anywhere.
 //
-// The first Notify for a write adds an event handler to the informer, which stays as long as the
-// informer is declared anywhere.
+// The first Notify for a write adds an event handler to the informer. It stays as long as the
+// informer is declared.
 func (g *Gap) Notify(f func()) (cancel func()) {
 	w := &g.written
 	if g.failing {
@@ -214,17 +219,17 @@ func (g *Gap) Notify(f func()) (cancel func()) {
 	return g.informer.copy.Notify(w, g.open, f)
 }
 
-// open reports whether there is still something to wait for.
+// open reports whether the gap is still open.
 func (g *Gap) open() bool {
 	if g.failing {
 		return g.group.has(g.informer) && g.informer.fails()
 	}
-	if g.group.keeper(&g.written) != g.informer { // it has left the scope
+	if g.group.keeper(&g.written) != g.informer { // the object's informer has left the scope
 		return false
 	}
 	v, _ := g.informer.copy.Shows(&g.written)
 	return v == consistency.Behind
 }
 
-// Written is a state of an object that was written, as the API server has answered.
+// Written is a write of an object, as the API server answered it.
 type Written = consistency.Write

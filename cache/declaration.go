@@ -12,16 +12,17 @@ import (
 	"sync/atomic"
 )
 
-// Declarations are what may be read in a context. A controller makes them of what it watches and of
-// what was given to its Reads, so that a read of anything else, which nothing would wait for, is an
-// error in the first Reconcile that does it, and not a hidden watch. So is a read by the goroutine
-// of a Reconcile, or by one that it has started, with a context that is not the Reconcile's, unless
-// any controller declares the handle. The zero value declares nothing; it is safe for concurrent use.
+// Declarations are the handles that can be read in a context. A controller declares the handles
+// that it watches and those given to its Reads. A read of another handle returns an error in the
+// first Reconcile that tries it, because no worker would wait for that handle to sync. The error
+// also covers a read with another context by the goroutine of a Reconcile, or by a goroutine that
+// it started, unless any controller declares the handle. The zero value declares nothing.
+// Declarations are safe for concurrent use.
 type Declarations struct {
 	now  atomic.Pointer[declarations]
 	user atomic.Pointer[User] // see Attach
 
-	caches sync.Map // of *Cache, which have it among their users
+	caches sync.Map // set of *Cache that have d among their users
 }
 
 type declarations struct {
@@ -29,7 +30,7 @@ type declarations struct {
 	groups []*group
 }
 
-// Declared is what can be declared. A *Handle is one.
+// Declared is a handle that can be declared. A *Handle is one.
 type Declared interface{ scope() *group }
 
 func (h *Handle[T]) scope() *group {
@@ -39,8 +40,8 @@ func (h *Handle[T]) scope() *group {
 	return h.group
 }
 
-// Set makes the declarations of who (named in errors) these and no others. Handles of equal scopes count as the same: of Sets,
-// only one and the same is equal.
+// Set replaces the declarations. who names their owner in errors. Handles of equal scopes count as
+// the same; two scopes with different Sets are never equal.
 func (d *Declarations) Set(who string, of ...Declared) {
 	n := &declarations{who: who}
 	for _, o := range of {
@@ -56,15 +57,15 @@ func (d *Declarations) Set(who string, of ...Declared) {
 	d.attach()
 }
 
-// Context returns a context in which what is not declared cannot be read from a cache.
+// Context returns a context in which only declared handles can be read.
 func (d *Declarations) Context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, declarationsKey{}, d)
 }
 
 type declarationsKey struct{}
 
-// declaredIn returns an error that names the missing declaration, in the context of a Reconcile or on
-// its goroutine.
+// declaredIn returns an error for a read of an undeclared handle, in the context of a Reconcile or
+// on its goroutine.
 func (g *group) declaredIn(ctx context.Context) error {
 	if d, ok := ctx.Value(declarationsKey{}).(*Declarations); ok {
 		return d.missing(g)
@@ -72,7 +73,7 @@ func (g *group) declaredIn(ctx context.Context) error {
 	return g.readByReconcile()
 }
 
-// missing returns an error that says that a group is not declared, or nil.
+// missing returns an error if the group is not declared.
 func (d *Declarations) missing(g *group) error {
 	n := d.now.Load()
 	if n == nil {
@@ -84,15 +85,15 @@ func (d *Declarations) missing(g *group) error {
 	return fmt.Errorf("%s neither watches %s nor declares that it reads it; give the handle to its Reads", n.who, g)
 }
 
-// Attach connects the caches of everything that is declared, now or later, with a controller, until
-// detach is called. Detach once; a call of a User's function may be running then.
+// Attach registers u with the caches of all handles that are declared, now or later, until detach
+// is called. Call detach once; a function of u may still be running then.
 func (d *Declarations) Attach(u User) (detach func()) {
 	d.user.Store(&u)
 	d.attach()
 	return func() {
 		d.user.Store(nil)
 		d.caches.Range(func(c, _ any) bool {
-			c.(*Cache).users.Delete(d) //nolint:forcetypeassert // it has nothing else
+			c.(*Cache).users.Delete(d) //nolint:forcetypeassert // users has no other types
 			return true
 		})
 		d.caches.Clear()
@@ -110,7 +111,6 @@ func (d *Declarations) attach() {
 	}
 }
 
-// groups returns what is declared.
 func (d *Declarations) groups() []*group {
 	if n := d.now.Load(); n != nil {
 		return n.groups
@@ -118,9 +118,9 @@ func (d *Declarations) groups() []*group {
 	return nil
 }
 
-// readByReconcile returns an error if a Reconcile reads what its controller does not declare, with a
-// context that is not its own. It looks at the stack, which takes microseconds, but only where no
-// controller declares the handle.
+// readByReconcile returns an error if a Reconcile reads an undeclared handle with a context that is
+// not its own. If no controller declares the handle, it looks at the stack, which takes
+// microseconds.
 func (g *group) readByReconcile() error {
 	if g.declared.Load() {
 		return nil
@@ -128,9 +128,9 @@ func (g *group) readByReconcile() error {
 	var err error
 	var stack string
 	g.cache.users.Range(func(who, user any) bool {
-		d, u := who.(*Declarations), user.(*User) //nolint:forcetypeassert // it has nothing else
+		d, u := who.(*Declarations), user.(*User) //nolint:forcetypeassert // users has no other types
 		if stack == "" {
-			buf := make([]byte, 32<<10) // what has started the goroutine is last
+			buf := make([]byte, 32<<10) // the goroutine's creator comes last
 			stack = string(buf[:runtime.Stack(buf, false)])
 		}
 		key, ok := u.Reconciles(stack)

@@ -20,71 +20,70 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// environment is what the informers of a cache have in common.
+// environment is the state that the informers of a cache share.
 type environment struct {
-	backend Backend // nil if there is none
+	backend Backend // may be nil
 	hooks   hook.Cache
 	strings sharedStrings
 	users   sync.Map // from *Declarations to *User, see Attach
 
-	mu   sync.Mutex // guards news, the states of the informers, and what Cache says
+	mu   sync.Mutex // guards news, the states of the informers, and Cache's fields
 	news run.Barrier
 }
 
-// User is what a controller wants to know of its caches, and they of it, while it runs.
+// User connects a running controller with its caches.
 type User struct {
-	// Relisted is called whenever an informer has listed everything again, perhaps before its store has
-	// the list. It must not block.
+	// Relisted is called after an informer has listed everything again, perhaps before its store
+	// has the list. It must not block.
 	Relisted func()
-	// Recovered is called whenever an informer begins to follow the API server, also after a failure. It
-	// must not block.
+	// Recovered is called when an informer begins to follow the API server, also after a failure.
+	// It must not block.
 	Recovered func()
-	// Reconciles reports whether a Reconcile runs on the goroutine whose stack this is, as
-	// runtime.Stack has it, or has started that goroutine, and of which key.
+	// Reconciles reports whether a stack, as returned by runtime.Stack, is that of a Reconcile's
+	// goroutine or of a goroutine started by one. It returns the key of the Reconcile.
 	Reconciles func(stack string) (key string, ok bool)
 }
 
-// changed returns a channel that is closed when the state of an informer changes next, or the scope of
-// a handle. Take it, look at what may have changed, then wait for it.
+// changed returns a channel that is closed at the next change of an informer's state or a handle's
+// scope. To miss no change, take the channel before reading.
 func (e *environment) changed() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.news.When(false)
 }
 
-// ring wakes those that wait for a change.
+// ring reports a change.
 func (e *environment) ring() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.news.Open()
 }
 
-// relisted tells the controllers that an informer has listed everything, perhaps before its store has it.
 func (e *environment) relisted() { e.tell(func(u *User) { u.Relisted() }) }
 
-// recovered tells the controllers that an informer follows the API server, perhaps again.
 func (e *environment) recovered() { e.tell(func(u *User) { u.Recovered() }) }
 
 func (e *environment) tell(f func(*User)) {
 	e.users.Range(func(_, u any) bool {
-		f(u.(*User)) //nolint:forcetypeassert // it has nothing else
+		f(u.(*User)) //nolint:forcetypeassert // users has no other types
 		return true
 	})
 }
 
-// Backend is what a cache lists and watches with. A *client.Client is one.
+// Backend lists and watches for a cache. A *client.Client is one. It must be safe for concurrent
+// use.
 type Backend interface {
-	// Scheme knows the Go types of the kinds.
+	// Scheme returns the Go types of the kinds.
 	Scheme() *runtime.Scheme
-	// MappingWithin returns how a kind is served. For a kind that is not served it returns an error for
-	// which meta.IsNoMatchError is true. An error may be as old as age; its method Asked() time.Time, if
-	// it has one, returns how old it is.
+	// MappingWithin returns how a kind is served. If the kind is not served, meta.IsNoMatchError is
+	// true for the error. Such an error may be cached for up to age. Its optional method Asked()
+	// time.Time returns when the API server was asked.
 	MappingWithin(ctx context.Context, gvk schema.GroupVersionKind, age time.Duration) (*meta.RESTMapping, error)
-	// Known is MappingWithin without a request. It returns nil if the mapping is not known.
+	// Known is MappingWithin without a request. It returns nil if the mapping is unknown.
 	Known(gvk schema.GroupVersionKind) *meta.RESTMapping
-	// Forget drops the mapping of a kind: the API server answered 404.
+	// Forget drops the mapping of a kind after a 404.
 	Forget(gvk schema.GroupVersionKind)
-	// RESTClient returns a client for requests about a kind that the scheme knows.
+	// RESTClient returns a client for a kind of the scheme.
 	RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error)
 	// Dynamic returns a client for unstructured objects.
 	Dynamic() (dynamic.Interface, error)
@@ -92,7 +91,7 @@ type Backend interface {
 	Metadata() (metadata.Interface, error)
 }
 
-// hostOf returns scheme://host of the API server, or "" if it is not known.
+// hostOf returns scheme://host of the API server, or "" if unknown.
 func hostOf(b Backend) string {
 	if b == nil {
 		return ""

@@ -21,34 +21,33 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
-// group is the informers of one handle's scope: one, or one for each namespace or name. It lives until the handle and every
-// subscription have let it go.
+// group is the informers of one handle's scope: one, or one for each namespace or name. It lives
+// until the handle and all subscriptions have released it.
 type group struct {
 	cache   *Cache
-	key     key // of everything; members have it at their place
+	key     key // the key of everything; members add their place
 	scope   Scope
-	inform  func(key) *informer     // makes the informer of a place
+	inform  func(key) *informer
 	members atomic.Pointer[members] // replaced, never changed
 
-	declared atomic.Bool // by a controller, at any time
+	declared atomic.Bool // a controller has ever declared it
 
-	mu        sync.Mutex // guards what follows, and the replacing of members
+	mu        sync.Mutex // guards these fields and writes of members
 	refs      int
 	listeners map[listener]struct{}
 	indexers  toolscache.Indexers
-	wrong     error // what of the scope could not be followed
+	wrong     error // the error of an invalid scope
 }
 
-// listener is told of the informers of a group, under its lock.
+// listener follows the informers of a group. Its methods are called under the group's lock.
 type listener interface {
-	// joinLocked adds an informer, unless the listener has yet to retire it.
+	// joinLocked adds an informer, unless its retirement is still under way.
 	joinLocked(i *informer) error
-	// leaveLocked removes an informer. What it returns ends that, off the lock. It is nil if there is
-	// nothing to do, else it must be called.
+	// leaveLocked removes an informer. If retire is not nil, it must be called without the lock.
 	leaveLocked(i *informer) (retire func())
 }
 
-// members is the informers of a group. Most groups have the one of everything.
+// members are the informers of a group. Most groups have only everything.
 type members struct {
 	everything *informer
 	by         map[place]*informer
@@ -62,10 +61,10 @@ func newGroup(c *Cache, k key, s Scope, inform func(key) *informer) *group {
 	return g
 }
 
-// follow makes the members those that the scope wants now.
+// follow updates the members to the current scope.
 func (g *group) follow() {
 	left := g.update()
-	g.cache.ring() // a goroutine may be waiting for one that has left
+	g.cache.ring() // a goroutine may wait for a member that has left
 	for _, d := range left {
 		d.informer.copy.Look()
 		g.cache.later(func() {
@@ -80,10 +79,10 @@ func (g *group) follow() {
 // departure is a member that left its group.
 type departure struct {
 	informer *informer
-	retiring []func() // of the listeners
+	retiring []func() // from the listeners
 }
 
-// update brings new members in, and returns those that left.
+// update adds new members, and returns those that left.
 func (g *group) update() (left []departure) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -111,9 +110,9 @@ func (g *group) update() (left []departure) {
 
 func (g *group) joinLocked(p place) *informer {
 	i := g.cache.acquire(g.key.at(p), g.inform)
-	_ = i.shared.AddIndexers(g.indexers) // the names are unique; it fails only if the informer has stopped
+	_ = i.shared.AddIndexers(g.indexers) // fails only if the informer has stopped
 	for l := range g.listeners {
-		_ = l.joinLocked(i) // as well
+		_ = l.joinLocked(i) // fails only if the informer has stopped
 	}
 	return i
 }
@@ -127,7 +126,7 @@ func (g *group) leaveLocked(i *informer) (retiring []func()) {
 	return retiring
 }
 
-// hold keeps the group alive, unless it has ended. It must be let go.
+// hold takes a reference, unless the group has ended. The caller must call letGo.
 func (g *group) hold() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,7 +136,7 @@ func (g *group) hold() bool {
 	return g.refs > 0
 }
 
-// letGo ends the group if nobody else holds it.
+// letGo drops a reference. The last one ends the group.
 func (g *group) letGo() {
 	g.mu.Lock()
 	g.refs--
@@ -149,7 +148,7 @@ func (g *group) letGo() {
 	}
 }
 
-// member returns the informer that keeps what has this name.
+// member returns the informer for a name.
 func (g *group) member(name types.NamespacedName) (*informer, error) {
 	m := g.members.Load()
 	if m.everything != nil {
@@ -166,7 +165,7 @@ func (g *group) member(name types.NamespacedName) (*informer, error) {
 	return nil, fmt.Errorf("%s is outside the scope of this handle; widen its cache.Scope, or use another handle", storeKey(name))
 }
 
-// within returns the informers that keep what is in a namespace; all of them if it is empty.
+// within returns the informers of a namespace, or all if it is empty.
 func (g *group) within(namespace string) ([]*informer, error) {
 	var list []*informer
 	for p, i := range g.members.Load().by {
@@ -180,7 +179,7 @@ func (g *group) within(namespace string) ([]*informer, error) {
 	return list, nil
 }
 
-// state merges where the members stand.
+// state merges the states of the members.
 func (g *group) state(sized bool) hook.InformerState {
 	members := g.members.Load().by
 	all := hook.InformerState{Kind: g.key.kind(), Scope: g.describe(), Phase: hook.Synced}
@@ -200,14 +199,14 @@ func (g *group) state(sized bool) hook.InformerState {
 	return all
 }
 
-// mistake returns what is wrong with the scope.
+// mistake returns the error of an invalid scope.
 func (g *group) mistake() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.wrong
 }
 
-// describe says in words what of the kind is kept, and as what. It is empty for all objects as usual.
+// describe describes the scope and the form. It is empty for all objects in the usual form.
 func (g *group) describe() string {
 	words := g.key.String()
 	add := func(text string) { words = strings.TrimPrefix(words+", "+text, ", ") }
@@ -226,7 +225,7 @@ func (g *group) describe() string {
 	return words
 }
 
-// list names a few things, or counts them.
+// list names up to three things, or counts them.
 func list(what string, names []string) string {
 	slices.Sort(names)
 	switch {
@@ -239,7 +238,7 @@ func list(what string, names []string) string {
 	}
 }
 
-// merge adds a member's state to that of the others.
+// merge adds a member's state.
 func merge(all, s hook.InformerState) hook.InformerState {
 	if worse(s.Phase) > worse(all.Phase) || all.Since.IsZero() {
 		all.Phase, all.Err, all.Since = s.Phase, s.Err, s.Since
@@ -255,7 +254,6 @@ func merge(all, s hook.InformerState) hook.InformerState {
 	return all
 }
 
-// worse orders the phases.
 func worse(p hook.Phase) int {
 	switch p {
 	case hook.Synced:
@@ -273,8 +271,8 @@ func worse(p hook.Phase) int {
 	}
 }
 
-// await waits until every member fulfils a condition that the state of the cache tells of. It returns an error when ctx ends, or
-// when a member has stopped.
+// await waits until done is true for every member. It returns an error when ctx ends or a member
+// stops.
 func (g *group) await(ctx context.Context, done func(*informer) bool) error {
 	for {
 		changed := g.cache.changed()
@@ -298,7 +296,7 @@ func (g *group) await(ctx context.Context, done func(*informer) bool) error {
 	}
 }
 
-// has says whether an informer is a member now.
+// has reports whether an informer is a member now.
 func (g *group) has(i *informer) bool {
 	return g.first(func(other *informer) bool { return other == i }) != nil
 }
@@ -312,7 +310,7 @@ func (g *group) first(is func(*informer) bool) *informer {
 	return nil
 }
 
-// keeper returns the informer of the group that keeps the object, or nil.
+// keeper returns the informer that keeps the object, or nil.
 func (g *group) keeper(w *consistency.Write) *informer {
 	m := g.members.Load()
 	i := m.everything
@@ -342,7 +340,7 @@ func (m *members) keeper(w *consistency.Write) *informer {
 	return nil
 }
 
-// mapping returns how the kind was served last, or nil if nobody has asked yet.
+// mapping returns the last known mapping of the kind, or nil.
 func (g *group) mapping() *meta.RESTMapping {
 	for _, i := range g.members.Load().by {
 		if m := i.copy.Mapping.Load(); m != nil {
@@ -355,7 +353,7 @@ func (g *group) mapping() *meta.RESTMapping {
 	return g.cache.backend.Known(g.key.gvk)
 }
 
-// String names the kind, and the scope if it is not everything.
+// String returns the kind, with the scope if it is narrowed.
 func (g *group) String() string {
 	if scope := g.describe(); scope != "" {
 		return g.key.kind() + " (" + scope + ")"
@@ -363,7 +361,7 @@ func (g *group) String() string {
 	return g.key.kind()
 }
 
-// sameScope says whether two groups keep the same.
+// sameScope reports whether two groups have the same objects.
 func (g *group) sameScope(other *group) bool {
 	return g.key == other.key && g.cache == other.cache &&
 		g.scope.Namespaces == other.scope.Namespaces && g.scope.Names == other.scope.Names

@@ -14,17 +14,21 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// Index finds objects by values that are computed from them. NewIndex makes one.
+// Index finds objects by values computed from them. NewIndex makes one. It is safe for concurrent
+// use.
 type Index[T Object] struct {
 	handle *Handle[T]
 	id     string
 	bad    listwatch.Broken // objects for which the function panicked
 }
 
-// NewIndex declares an index on the objects of a handle: values returns those that an object can be found by, none if it cannot
-// be found. The function must depend on nothing but the object, and must not change it. Declare an index once, at any time; it
-// lives as long as its informers. If the function panics, the object cannot be found by the index, and reads by it return an
-// error that names the object, until the function has gone well for it or it is deleted.
+// NewIndex declares an index on the objects of a handle. values returns the values of an object, or
+// none to leave it out. It must depend only on the object and must not change it. Declare an index
+// once, at any time; it lives as long as its informers. The name is for errors.
+//
+// If values panics, reads of the index return an error that names the object, until values succeeds
+// for the object or the object is deleted. A nil handle is an error of every read. A nil function
+// or an empty name is an error of Validate, of the manager's Run, and of every read of the handle.
 func NewIndex[T Object](h *Handle[T], name string, values func(T) []string) *Index[T] {
 	if h == nil {
 		h = &Handle[T]{err: fmt.Errorf("cache.NewIndex(%q) was given no handle", name)}
@@ -60,25 +64,26 @@ func (x *Index[T]) reject(err error) *Index[T] {
 	return x
 }
 
-// addIndex adds an index to every member, now and later, and returns the name that it goes by.
+// addIndex adds an index to every current and future member, and returns its unique name.
 func (g *group) addIndex(name string, f toolscache.IndexFunc) (id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// Others may have declared an index of the same name on the same informer, in another cache even, if it was adopted.
+	// Another handle, even of another cache, may index the same informer by the same name.
 	id = fmt.Sprintf("%s#%d of %p", name, g.cache.serial.Add(1), g.cache)
 	g.indexers[id] = f
 	for _, i := range g.members.Load().by {
-		_ = i.shared.AddIndexers(toolscache.Indexers{id: f}) // the name is unique
+		_ = i.shared.AddIndexers(toolscache.Indexers{id: f}) // fails only if the informer has stopped
 	}
 	return id
 }
 
-// List returns copies of the objects that have a value, narrowed by o, in no particular order.
+// List returns copies of the objects with a value, narrowed by o, in no particular order. It waits
+// and fails like Handle.Get.
 func (x *Index[T]) List(ctx context.Context, value string, o ListOptions) ([]T, error) {
 	return collect(x.All(ctx, value, o))
 }
 
-// All iterates as Handle.All does, over the objects that have a value.
+// All iterates over copies of the objects with a value, like Handle.All.
 func (x *Index[T]) All(ctx context.Context, value string, o ListOptions) iter.Seq2[T, error] {
 	return x.handle.all(ctx, o, func(i *informer) ([]any, error) {
 		if err := x.failure(i); err != nil {
@@ -88,7 +93,7 @@ func (x *Index[T]) All(ctx context.Context, value string, o ListOptions) iter.Se
 	})
 }
 
-// failure returns why the index lacks an object that is there.
+// failure returns the error of an object that exists but is missing in the index.
 func (x *Index[T]) failure(i *informer) error {
 	for name, err := range x.bad.All() {
 		if _, there, _ := i.shared.GetStore().GetByKey(storeKey(name)); there {
@@ -98,8 +103,8 @@ func (x *Index[T]) failure(i *informer) error {
 	return nil
 }
 
-// Owned iterates as All does, over the objects that have an owner reference to the object with this UID, controlling or not.
-// client.Collect makes a slice of it, for Prune for instance.
+// Owned iterates, like All, over the objects with an owner reference to this UID, controlling or
+// not. client.Collect makes a slice of it, for example for Prune.
 func (h *Handle[T]) Owned(ctx context.Context, owner types.UID, o ListOptions) iter.Seq2[T, error] {
 	return h.all(ctx, o, func(i *informer) ([]any, error) {
 		return i.shared.GetIndexer().ByIndex(byOwner, string(owner))

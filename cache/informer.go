@@ -24,22 +24,22 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// informer is a client-go informer with a state that can be asked for.
+// informer is a client-go informer with its state.
 type informer struct {
 	key     key
 	env     *environment
 	shared  toolscache.SharedIndexInformer
-	lw      *listwatch.ListerWatcher // nil of one that was not made here
-	example Object                   // as lw
-	foreign bool                     // the host program's: it is never started or stopped here
-	copy    consistency.Copy         // its Mapping is set before it is synced
-	follow  func(context.Context)    // run, or attend; until its context is done
-	stopped chan struct{}            // closed by follow
-	listed  atomic.Bool              // see hasSynced
+	lw      *listwatch.ListerWatcher // nil if this package did not make the informer
+	example Object                   // nil like lw
+	foreign bool                     // the host program starts and stops it
+	copy    consistency.Copy         // Mapping is set before it is synced
+	follow  func(context.Context)    // run or attend, until its context is done
+	stopped chan struct{}            // closed by run
+	listed  atomic.Bool              // caches hasSynced
 
 	untransformed listwatch.Broken // objects for which the transform failed
 
-	// The environment's mutex guards what follows.
+	// The environment's mutex guards these fields.
 	refs   int
 	cancel context.CancelFunc // nil before it runs
 	phase  hook.Phase
@@ -64,33 +64,33 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 		i.lw.Broken.Report, i.untransformed.Report = tell, tell
 	}
 	i.follow = i.run
-	// These cannot fail: it has not started.
+	// These cannot fail before the start.
 	_ = i.shared.SetWatchErrorHandlerWithContext(logUnlessStopped)
 	_ = i.shared.SetTransform(i.transform)
 	return i
 }
 
-// copyOf makes the copy of an informer. usual is the kind that its resource is guessed from.
+// copyOf initializes the copy. The resource is guessed from the kind usual.
 func (i *informer) copyOf(usual schema.GroupVersionKind) {
 	i.copy.Shared, i.copy.HasSynced, i.copy.Undecodable = i.shared, i.hasSynced, i.undecodable
 	i.copy.Phase, i.copy.Standing = i.phaseNow, func() string { return i.state().String() }
 	i.copy.Name, i.copy.Kind, i.copy.Guess = i.key.kind(), i.key.gvk, *consistency.UsualPlural(usual)
 }
 
-// logUnlessStopped keeps a stop from being logged as a failed watch.
+// logUnlessStopped does not log a stop as a failed watch.
 func logUnlessStopped(ctx context.Context, r *toolscache.Reflector, err error) {
 	if ctx.Err() == nil {
 		toolscache.DefaultWatchErrorHandler(ctx, r, err)
 	}
 }
 
-// run runs the informer until ctx is done, and joins it.
+// run runs the informer until ctx is done, and joins its goroutines.
 func (i *informer) run(ctx context.Context) {
 	i.set(hook.Syncing, nil)
 	var noticing sync.WaitGroup
 	noticing.Go(func() { i.noticeSync(ctx) })
 	i.shared.RunWithContext(ctx)
-	<-ctx.Done() // it returns at once if somebody else has run it
+	<-ctx.Done() // RunWithContext returns at once if the informer was started elsewhere
 	noticing.Wait()
 	if i.lw != nil {
 		i.lw.Join()
@@ -101,13 +101,13 @@ func (i *informer) run(ctx context.Context) {
 	i.env.ring()
 }
 
-// tooLate makes an informer one that has stopped: the cache has.
+// tooLate marks an informer of a stopped cache as stopped.
 func (i *informer) tooLate() {
-	i.phase = hook.Stopped // nobody else has it yet
+	i.phase = hook.Stopped // not shared yet
 	close(i.stopped)
 }
 
-// noticeSync takes down when the informer was synced.
+// noticeSync sets the phase when the informer is synced.
 func (i *informer) noticeSync(ctx context.Context) {
 	select {
 	case <-i.synced():
@@ -131,7 +131,8 @@ func (i *informer) setSynced() (news bool) {
 	return true
 }
 
-// report takes down what the ListerWatcher meets: Waiting or Failing with the error, or Syncing when a request went well.
+// report sets the phase that the ListerWatcher reports: Waiting or Failing with an error, or
+// Syncing after a request that succeeded.
 func (i *informer) report(phase hook.Phase, err error) {
 	if phase == hook.Syncing && i.hasSynced() {
 		phase = hook.Synced
@@ -141,7 +142,7 @@ func (i *informer) report(phase hook.Phase, err error) {
 	}
 }
 
-// set says whether that was news of trouble, or of its end.
+// set sets the phase. It reports whether the hook must be called: trouble begins, changes or ends.
 func (i *informer) set(phase hook.Phase, err error) (news bool) {
 	news, changed := i.change(phase, err)
 	if changed {
@@ -165,7 +166,7 @@ func (i *informer) change(phase hook.Phase, err error) (news, changed bool) {
 	return news, true
 }
 
-// sameReason compares errors without their digits: those are ports, streams and times.
+// sameReason compares errors without digits, which are ports, streams and times.
 func sameReason(a, b error) bool {
 	words := func(err error) string {
 		return strings.Map(func(r rune) rune {
@@ -178,7 +179,7 @@ func sameReason(a, b error) bool {
 	return a != nil && b != nil && words(a) == words(b)
 }
 
-// at returns the phase, since when, and why.
+// at returns the phase, its start and its reason.
 func (i *informer) at() (phase hook.Phase, since time.Time, why error) {
 	phase, since, why = i.last()
 	switch {
@@ -187,7 +188,7 @@ func (i *informer) at() (phase hook.Phase, since time.Time, why error) {
 	case i.foreign && !i.hasSynced():
 		phase = hook.Syncing
 	case phase == hook.Syncing && i.hasSynced():
-		phase = hook.Synced // noticeSync is about to say so
+		phase = hook.Synced // noticeSync is about to set it
 	}
 	return phase, since, why
 }
@@ -198,7 +199,7 @@ func (i *informer) last() (phase hook.Phase, since time.Time, why error) {
 	return i.phase, i.since, i.err
 }
 
-// state is all but the size.
+// state returns the state without the size.
 func (i *informer) state() hook.InformerState {
 	s := hook.InformerState{Kind: i.key.kind(), Scope: i.key.String()}
 	s.Phase, s.Since, s.Err = i.at()
@@ -215,7 +216,7 @@ func (i *informer) state() hook.InformerState {
 	return s
 }
 
-// size counts the objects, and estimates from a sample of them how long they are as JSON.
+// size counts the objects and estimates their size as JSON from a sample of 50.
 func (i *informer) size() (objects int, bytes int64) {
 	const sample = 50
 	keys := i.shared.GetStore().ListKeys()
@@ -235,7 +236,7 @@ func (i *informer) size() (objects int, bytes int64) {
 	return len(keys), length * int64(len(keys)) / seen
 }
 
-// String names the kind, and the scope if it is not everything.
+// String returns the kind, with the scope if it is narrowed.
 func (i *informer) String() string {
 	if words := i.key.String(); words != "" {
 		return i.key.kind() + " (" + words + ")"
@@ -243,17 +244,17 @@ func (i *informer) String() string {
 	return i.key.kind()
 }
 
-// delivered forgets objects that are gone.
+// delivered drops the errors of deleted objects.
 func (i *informer) delivered() { i.untransformed.Prune(i.store()) }
 
 func (i *informer) store() toolscache.Store { return i.shared.GetStore() }
 
-// synced is closed when the initial list is in the store.
+// synced returns a channel that is closed when the initial list is in the store.
 func (i *informer) synced() <-chan struct{} { return i.shared.HasSyncedChecker().Done() }
 
-// hasSynced is asked on each read, so it makes no channel checker as synced does.
+// hasSynced is called by each read. Unlike synced, it makes no channel.
 func (i *informer) hasSynced() bool {
-	if i.listed.Load() { // an informer stays synced
+	if i.listed.Load() { // an informer never becomes unsynced
 		return true
 	}
 	synced := i.shared.HasSynced()
@@ -275,7 +276,7 @@ func (i *informer) phaseNow() hook.Phase {
 	return phase
 }
 
-// settled says whether there is nothing to wait for: it is synced, or says why it is not.
+// settled reports whether the informer is synced or has a reason why not.
 func (i *informer) settled() bool {
 	return i.hasSynced() || i.fails()
 }
@@ -299,7 +300,8 @@ func (i *informer) listMetadata(ctx context.Context, at place) (*metav1.PartialO
 	return k.target(i.env.backend).ListMetadata(ctx, i.copy.Mapping.Load(), 0)
 }
 
-// byOwner is the index that every informer has, beside client-go's of namespaces: of the UIDs of all owner references.
+// byOwner is the index of the UIDs of all owner references. Every informer has it, besides
+// client-go's index of namespaces.
 const byOwner = "setpoint.dev/owner"
 
 func builtInIndexers() toolscache.Indexers {
@@ -319,7 +321,7 @@ func builtInIndexers() toolscache.Indexers {
 	}
 }
 
-// readable returns nil when the informer has a list to answer from, and waits for one that is under way.
+// readable waits for the initial list. It returns an error if the list fails or ctx ends.
 func (i *informer) readable(ctx context.Context) error {
 	for !i.hasSynced() {
 		changed := i.env.changed()
@@ -339,7 +341,8 @@ func (i *informer) readable(ctx context.Context) error {
 	return nil
 }
 
-// fits says what is wrong with a namespace for the kind.
+// fits returns an error if the namespace does not match the kind's scope. one is set for a read of
+// one object.
 func (i *informer) fits(namespace string, one bool) error {
 	m := i.copy.Mapping.Load()
 	if m == nil { // a foreign informer
@@ -354,10 +357,11 @@ func (i *informer) fits(namespace string, one bool) error {
 	return nil
 }
 
-// unknown is what the state of an informer says that was not made here.
+// unknown is the part of an adopted informer's state about its missing failures.
 const unknown = "; it does not say whether it can list and watch"
 
-// transform is client-go's TransformFunc of the informer. It may see an object more than once: twice in an initial list.
+// transform is the informer's TransformFunc. client-go may call it more than once for an object:
+// twice in an initial list.
 func (i *informer) transform(obj any) (any, error) {
 	o, ok := obj.(Object)
 	if _, mark := markOf(obj); mark || !ok {
@@ -373,7 +377,8 @@ func (i *informer) transform(obj any) (any, error) {
 	return obj, nil
 }
 
-// learnScope corrects the mapping by an object: a CRD may have come back with another scope, and the watch have gone on.
+// learnScope corrects the mapping from an object: while the watch goes on, a CRD may return with
+// another scope.
 func (i *informer) learnScope(o Object) {
 	m := i.copy.Mapping.Load()
 	if m == nil || (m.Scope.Name() == meta.RESTScopeNameNamespace) == (o.GetNamespace() != "") {

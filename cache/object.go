@@ -15,21 +15,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// mostStrings is how many strings are shared.
+// mostStrings is the maximum number of shared strings.
 const mostStrings = 10_000
 
-// sharedStrings holds strings that many objects of a cache have in common. Without it, each object
-// has its own copy, of at least 16 bytes for each label. Package unique does not serve: it forgets a
-// string at the next garbage collection, unless its handle is kept.
+// sharedStrings deduplicates strings that many objects of a cache have in common, such as label
+// keys. Each copy would take at least 16 bytes. Package unique forgets a string at the next garbage
+// collection, unless its handle is kept.
 type sharedStrings struct {
-	mu  sync.Mutex        // guards all
-	all map[string]string // from each to itself
+	mu  sync.Mutex // guards all
+	all map[string]string
 }
 
-// intern makes an object share its strings.
 func (s *sharedStrings) intern(o Object) {
 	if _, ok := o.(*unstructured.Unstructured); ok {
-		return // its accessors give out copies
+		return // its accessors return copies
 	}
 	o.SetNamespace(s.of(o.GetNamespace()))
 	s.keys(o.GetLabels())
@@ -40,14 +39,14 @@ func (s *sharedStrings) intern(o Object) {
 	}
 }
 
-// keys replaces the keys of a map: an assignment keeps the key that it is given.
+// keys replaces the keys of a map. An assignment keeps the key that it is given.
 func (s *sharedStrings) keys(m map[string]string) {
 	for k, v := range m {
 		m[s.of(k)] = v
 	}
 }
 
-// of returns the shared string that is equal, or str itself if there are too many.
+// of returns the shared copy of str, or str itself if there are too many.
 func (s *sharedStrings) of(str string) string {
 	if str == "" {
 		return str
@@ -63,7 +62,7 @@ func (s *sharedStrings) of(str string) string {
 	if s.all == nil {
 		s.all = map[string]string{}
 	}
-	str = strings.Clone(str) // it may be a part of a large answer
+	str = strings.Clone(str) // str may be part of a large response
 	s.all[str] = str
 	return str
 }
@@ -74,17 +73,19 @@ type Object interface {
 	runtime.Object
 }
 
-// Transform changes objects before they are kept. NewTransform makes one.
+// Transform changes objects before the cache keeps them. NewTransform makes one.
 type Transform struct {
 	name  string
 	check func(Object) error
 	apply func(Object)
 }
 
-// NewTransform makes a transform of a function that changes an object in place, for handles of T. The name is for reports. The
-// function must not keep the object, must be safe for concurrent use, and may see an object more than once, its own result
-// included. If it panics, or changes what identifies the object, the object is kept as the function left it, but for that, and the
-// state names it.
+// NewTransform returns a transform that calls change for each object, for handles of T. change
+// modifies the object in place. It must be safe for concurrent use and must not keep the object. It
+// may see an object more than once, including its own result. The name is for errors and State.
+//
+// If change panics or changes the object's namespace, name, UID or resource version, these are
+// restored, the object is stored, and State reports the error.
 func NewTransform[T Object](name string, change func(T)) *Transform {
 	return &Transform{
 		name: name,
@@ -116,7 +117,8 @@ func recovered(f func()) (err error) {
 	return nil
 }
 
-// run applies the transform. It keeps what identifies the object: client-go has looked at that before.
+// run applies the transform and restores the identity of the object, which client-go has already
+// read.
 func (t *Transform) run(o Object) error {
 	namespace, name, uid, version := o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
 	err := recovered(func() { t.apply(o) })

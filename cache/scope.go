@@ -24,36 +24,40 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// Scope says which objects of a kind a handle is for, and what is kept of them. The zero value is all of them, without
-// managedFields. Handles of equal scopes share their informers.
+// Scope selects the objects of a kind that a handle is for, and the form in which the cache keeps
+// them. The zero value selects all objects, without managedFields. Handles of equal scopes share
+// their informers.
 type Scope struct {
-	// Kind says the kind where T does not: for *unstructured.Unstructured and *metav1.PartialObjectMetadata. For any other T
-	// it must be empty, or what the scheme says.
+	// Kind is the kind of *unstructured.Unstructured and *metav1.PartialObjectMetadata. For any
+	// other T it must be empty or the scheme's kind.
 	Kind schema.GroupVersionKind
-	// Namespaces narrows a namespaced kind to these, each with an informer of its own. "" in it stands for all of them, as
-	// metav1.NamespaceAll does. What can be no namespace adds nothing, and State and Stale say so. Default: all namespaces.
+	// Namespaces narrows a namespaced kind to a set of namespaces, with one informer each. "" in
+	// the set selects all namespaces. An invalid namespace is ignored; State and Stale report it.
+	// Namespaces excludes Names. Default: all namespaces.
 	Namespaces *Set[string]
-	// Names narrows to single objects, each with an informer of its own, so that a right to these names is enough. It excludes
-	// Namespaces. What can be no name adds nothing, as there. Default: all objects.
+	// Names narrows to single objects, with one informer each, so that a right to these names
+	// suffices. An invalid name is ignored; State and Stale report it. Names excludes Namespaces.
+	// Default: all objects.
 	Names *Set[types.NamespacedName]
-	// Labels selects by labels, at the API server. An object that comes to match is a create to the sources of the handle,
-	// one that ceases to a delete. labels.Nothing() is a scope of nothing. Default: all.
+	// Labels selects by labels, at the API server. For sources of the handle, an object that begins
+	// to match is a create, and an object that no longer matches is a delete. labels.Nothing()
+	// selects nothing. Default: all.
 	Labels labels.Selector
-	// Fields selects by those fields that the API server can select by: metadata.name and metadata.namespace, and a few of
-	// some kinds. Default: all.
+	// Fields selects by fields, at the API server. All kinds support metadata.name and
+	// metadata.namespace, some kinds a few more. fields.Nothing() selects nothing. Default: all.
 	Fields fields.Selector
-	// Transform changes objects before they are kept, to drop what nobody reads. Handles share informers if it is the same
-	// *Transform. Default: none.
+	// Transform changes objects before the cache keeps them, for example to drop unused fields.
+	// Handles share informers only if they have the same *Transform. Default: none.
 	Transform *Transform
-	// KeepManagedFields keeps metadata.managedFields, which the Extract functions of apply configurations need. Default: they
-	// are dropped: they are up to 60 % of an object.
+	// KeepManagedFields keeps metadata.managedFields, which the Extract functions of apply
+	// configurations need. They are up to 60 % of an object. Default: they are dropped.
 	KeepManagedFields bool
-	// Resync is how often each source of the handle delivers every object again, unchanged, give or take a tenth.
-	// Default: never.
+	// Resync is how often each source of the handle delivers every object again, unchanged, give or
+	// take a tenth. It must not be negative. Default 0: never.
 	Resync time.Duration
 }
 
-// Validate names the field that is wrong.
+// Validate returns an error that names the wrong field.
 func (s Scope) Validate() error {
 	switch {
 	case s.Namespaces != nil && s.Names != nil:
@@ -75,13 +79,13 @@ func formOf(t reflect.Type) listwatch.Form {
 	}
 }
 
-// place is what one informer of a scope is for: everything, a namespace, or one object.
+// place is the part of a scope that one informer keeps: everything, a namespace, or one object.
 type place = types.NamespacedName
 
-// storeKey is how client-go's store names an object.
+// storeKey returns the key of an object in client-go's stores.
 func storeKey(name types.NamespacedName) string { return toolscache.ObjectName(name).String() }
 
-// key is what informers are shared by.
+// key identifies an informer: declarations with equal keys share it.
 type key struct {
 	gvk               schema.GroupVersionKind
 	form              listwatch.Form
@@ -89,7 +93,7 @@ type key struct {
 	labels, fields    string
 	transform         *Transform
 	keepManagedFields bool
-	foreign           *foreign // of an informer that was not made here
+	foreign           *foreign // set for informers that this package did not make
 }
 
 func (s Scope) key(gvk schema.GroupVersionKind, f listwatch.Form) key {
@@ -103,13 +107,13 @@ func (s Scope) key(gvk schema.GroupVersionKind, f listwatch.Form) key {
 	return k
 }
 
-// at returns the key of a part of the scope.
+// at returns the key of one place of the scope.
 func (k key) at(p place) key {
 	k.place = p
 	return k
 }
 
-// fieldSelector selects what k is for, apart from the namespace.
+// fieldSelector returns the field selector, including the place's name.
 func (k key) fieldSelector() string {
 	if k.place.Name == "" {
 		return k.fields
@@ -121,7 +125,6 @@ func (k key) fieldSelector() string {
 	return k.fields + "," + byName
 }
 
-// target is what the informer lists and watches.
 func (k key) target(b Backend) listwatch.Target {
 	return listwatch.Target{
 		Backend: b, Kind: k.gvk, Form: k.form,
@@ -129,12 +132,12 @@ func (k key) target(b Backend) listwatch.Target {
 	}
 }
 
-// kind is the kind in the form Kind.version.group.
+// kind returns the kind in the form Kind.version.group.
 func (k key) kind() string {
 	return strings.TrimSuffix(k.gvk.Kind+"."+k.gvk.Version+"."+k.gvk.Group, ".")
 }
 
-// String says in words what of the kind is kept, and as what. It is empty for all objects as usual.
+// String describes the scope and the form. It is empty for all objects in the usual form.
 func (k key) String() string {
 	var words []string
 	add := func(format, value string) {
@@ -161,8 +164,8 @@ func (k key) String() string {
 	return strings.Join(words, ", ")
 }
 
-// places is what the scope consists of now. What cannot be a namespace or a name is left out, and is an error: it must not make
-// the scope wider than somebody meant.
+// places returns the current places of the scope. It leaves out invalid namespaces and names, and
+// returns an error for them: they must not widen the scope.
 func (s Scope) places() (p map[place]bool, wrong error) {
 	p = map[place]bool{}
 	switch {
@@ -176,7 +179,7 @@ func (s Scope) places() (p map[place]bool, wrong error) {
 			p[place{Namespace: namespace}] = true
 		}
 		if p[place{}] {
-			return map[place]bool{{}: true}, wrong // all namespaces, each object once
+			return map[place]bool{{}: true}, wrong // each object once
 		}
 	case s.Names != nil:
 		for _, name := range s.Names.Elements() {
@@ -192,7 +195,7 @@ func (s Scope) places() (p map[place]bool, wrong error) {
 	return p, wrong
 }
 
-// nameable says whether an object can have this name.
+// nameable returns an error if no object can have this name.
 func nameable(name types.NamespacedName) error {
 	if name.Name == "" {
 		return errors.New("which has no name")
@@ -206,7 +209,8 @@ func nameable(name types.NamespacedName) error {
 	return nil
 }
 
-// selectsNothing recognizes labels.Nothing and fields.Nothing, whose text is that of everything.
+// selectsNothing reports whether a selector is labels.Nothing or fields.Nothing. As a string they
+// equal the selector of everything.
 func selectsNothing(selector interface {
 	Empty() bool
 	String() string
@@ -215,10 +219,10 @@ func selectsNothing(selector interface {
 	return v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()) && !selector.Empty() && selector.String() == ""
 }
 
-// changes says whether places may change.
+// changes reports whether places may change.
 func (s Scope) changes() bool { return s.Namespaces != nil || s.Names != nil }
 
-// tell has f called after each change of places, for who. A nil f ends that.
+// tell registers f to be called after each change of places. A nil f removes it.
 func (s Scope) tell(who any, f func()) {
 	switch {
 	case s.Namespaces != nil:
@@ -228,7 +232,7 @@ func (s Scope) tell(who any, f func()) {
 	}
 }
 
-// kindOf finds the kind of an example of T, in the scheme or the scope, and says what is wrong with it.
+// kindOf returns the kind of example, from the scheme or the scope.
 func (s Scope) kindOf(scheme *runtime.Scheme, example Object) (schema.GroupVersionKind, error) {
 	if f := formOf(reflect.TypeOf(example)); f != listwatch.Typed {
 		if s.Kind.Kind == "" || s.Kind.Version == "" {
@@ -255,15 +259,14 @@ func (s Scope) kindOf(scheme *runtime.Scheme, example Object) (schema.GroupVersi
 	return kind, nil
 }
 
-// selects reports whether there are selectors.
 func (k *key) selects() bool { return k.labels != "" || k.fields != "" }
 
-// trim drops what is not kept of an object, and applies the transform.
+// trim drops what the scope does not keep, and applies the transform.
 func (k *key) trim(o Object) error {
 	switch k.form {
-	case listwatch.Typed: // lists of custom resources have it, watches do not
+	case listwatch.Typed: // lists of custom resources set it, watches do not
 		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-	case listwatch.Metadata: // it comes as a PartialObjectMetadata
+	case listwatch.Metadata: // the API server sends PartialObjectMetadata
 		o.GetObjectKind().SetGroupVersionKind(k.gvk)
 	}
 	if !k.keepManagedFields {
@@ -275,11 +278,11 @@ func (k *key) trim(o Object) error {
 	return k.transform.run(o)
 }
 
-// foreign is an informer that was not made here. It makes a key of its own: nothing else may be shared with it.
+// foreign is an informer that this package did not make. It makes its key unique.
 type foreign struct {
 	shared toolscache.SharedIndexInformer
-	of     reflect.Type // of its objects
-	ours   bool         // to run; the host program's are not
+	of     reflect.Type // type of its objects
+	ours   bool         // the cache runs it, not the host program
 }
 
 func (f *foreign) String() string {
@@ -289,7 +292,7 @@ func (f *foreign) String() string {
 	return "adopted"
 }
 
-// misfit says that the objects in the store are of another type.
+// misfit returns an error if the store holds objects of another type.
 func (f *foreign) misfit() error {
 	for _, name := range f.shared.GetStore().ListKeys() {
 		obj, found, err := f.shared.GetStore().GetByKey(name)
@@ -300,7 +303,7 @@ func (f *foreign) misfit() error {
 	return nil
 }
 
-// misfit says that an object is of another type.
+// misfit returns an error if obj is of another type.
 func misfit(t reflect.Type, obj any) error {
 	if of := reflect.TypeOf(obj); of == t || t.Kind() == reflect.Interface && of.Implements(t) {
 		return nil

@@ -9,23 +9,24 @@ import (
 	"sync"
 )
 
-// Set holds the namespaces, or the names, of a [Scope]. It may be changed at any time, by several goroutines, and may belong to
-// several scopes: their informers come and go with it. What leaves a scope is a delete to its sources, with the last known
-// state. The zero value is an empty set, which is a scope of nothing.
+// Set holds the namespaces or names of a [Scope]. It may change at any time, from several
+// goroutines, and may belong to several scopes. Informers start and stop with its elements. For
+// sources, objects that leave a scope are deletes with the last known state. The zero value is an
+// empty set, which is a scope of nothing.
 type Set[E comparable] struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards these fields
 	elements map[E]struct{}
-	follow   map[any]func() // are called after each change
+	follow   map[any]func() // called after each change
 }
 
-// NewSet makes a set of the elements.
+// NewSet returns a set of the elements.
 func NewSet[E comparable](elements ...E) *Set[E] {
 	s := &Set[E]{}
 	s.Add(elements...)
 	return s
 }
 
-// Add adds elements. Those that are in the set already make no difference.
+// Add adds elements.
 func (s *Set[E]) Add(elements ...E) {
 	s.change(func() {
 		for _, e := range elements {
@@ -34,7 +35,7 @@ func (s *Set[E]) Add(elements ...E) {
 	})
 }
 
-// Remove removes elements. Those that are not in the set make no difference.
+// Remove removes elements.
 func (s *Set[E]) Remove(elements ...E) {
 	s.change(func() {
 		for _, e := range elements {
@@ -43,7 +44,7 @@ func (s *Set[E]) Remove(elements ...E) {
 	})
 }
 
-// Replace makes the set hold these elements and no others. What it held before and holds still is not touched.
+// Replace sets the elements. Informers of elements that stay are not restarted.
 func (s *Set[E]) Replace(elements ...E) {
 	s.change(func() {
 		clear(s.elements)
@@ -53,7 +54,7 @@ func (s *Set[E]) Replace(elements ...E) {
 	})
 }
 
-// Elements returns a copy of what the set holds, in no particular order.
+// Elements returns a copy of the elements, in no particular order.
 func (s *Set[E]) Elements() []E {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +67,7 @@ func (s *Set[E]) change(do func()) {
 	}
 }
 
-// changed changes the set, and returns what to call.
+// changed changes the set and returns the functions to call.
 func (s *Set[E]) changed(do func()) []func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +78,8 @@ func (s *Set[E]) changed(do func()) []func() {
 	return slices.Collect(maps.Values(s.follow))
 }
 
-// tell has f called after each change, for who. A nil f ends that; the last one may be running then.
+// tell registers f to be called after each change. A nil f removes it; a call of it may still be
+// running.
 func (s *Set[E]) tell(who any, f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

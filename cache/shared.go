@@ -11,21 +11,21 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// pinned is an informer that the cache runs, and never stops before its own end.
+// pinned is an informer that stops only with the cache.
 type pinned struct{ toolscache.SharedIndexInformer }
 
-// Run waits until it is asked to stop. The cache runs the informer.
+// Run waits for stop. The cache runs the informer.
 func (p pinned) Run(stop <-chan struct{}) { <-stop }
 
-// RunWithContext waits until ctx is done. The cache runs the informer.
+// RunWithContext waits for ctx. The cache runs the informer.
 func (p pinned) RunWithContext(ctx context.Context) { <-ctx.Done() }
 
-// resyncCheck is how often client-go's informer looks whether an event handler is due to see every object again. It is the
-// least that client-go allows. With 0 it would ignore the periods that handlers are added with.
+// resyncCheck is how often client-go checks which event handlers are due for a resync. It is
+// client-go's minimum. With 0, client-go would ignore the resync periods of handlers.
 const resyncCheck = time.Second
 
-// shared is an informer whose event handlers see objects again only if they are added with a resync
-// period of their own: client-go would give the others that of its checks. They see no marks.
+// shared is an informer whose event handlers are resynced only if they are added with a period;
+// client-go would give the others resyncCheck. It hides marks from other event handlers.
 type shared struct{ toolscache.SharedIndexInformer }
 
 // AddEventHandler adds a handler that is not resynced.
@@ -38,7 +38,7 @@ func (s shared) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandle
 	return s.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{ResyncPeriod: &period})
 }
 
-// AddEventHandlerWithOptions adds a handler that is resynced if the options say so.
+// AddEventHandlerWithOptions adds a handler that is resynced only if options has a period.
 func (s shared) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	if options.ResyncPeriod == nil {
 		options.ResyncPeriod = new(time.Duration)
@@ -46,8 +46,8 @@ func (s shared) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, op
 	return s.SharedIndexInformer.AddEventHandlerWithOptions(unmarked{h}, options)
 }
 
-// markUID is the UID of a mark: the delete of an object that never existed, which CatchUp sends through
-// an informer. It comes after the events of all that the store has.
+// markUID is the UID of a mark: the delete of an object that never existed. CatchUp sends a mark
+// through an informer. It arrives after the events of everything in the store.
 const markUID = types.UID("setpoint.dev/mark")
 
 // markOf returns the name of a mark.
@@ -58,10 +58,10 @@ func markOf(obj any) (name string, ok bool) {
 	return "", false
 }
 
-// marked is an event handler that wants to know of marks.
+// marked is an event handler that receives marks.
 type marked interface{ arrived(mark string) }
 
-// unmarked is an event handler that takes no mark for a delete.
+// unmarked keeps marks from an event handler, unless it is marked.
 type unmarked struct {
 	toolscache.ResourceEventHandler
 }

@@ -17,24 +17,28 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// Subscription is an event handler on every informer of a handle's scope. Handle.Subscribe makes one.
+// Subscription is an event handler on every informer of a handle's scope. Handle.Subscribe makes
+// one. It is safe for concurrent use.
 type Subscription struct {
 	group   *group
 	handler toolscache.ResourceEventHandler
 
-	retiring sync.WaitGroup // what tells the handler of informers that have left
+	retiring sync.WaitGroup // running calls of retire
 
-	// The group's mutex guards what follows, and the Add of retiring.
+	// The group's mutex guards these fields and retiring.Add.
 	registrations map[*informer]*registration
 	leaving       map[*informer]bool
 	closed        bool
 }
 
-// Subscribe has handler called for each object of the scope, and for each change from now on. Objects that enter the scope are
-// adds; those that leave it, because a namespace was taken out of it for example, are deletes. The handler must not change the
-// objects. It is called from one goroutine per informer, and one more for what leaves. A panic of it on an informer's goroutine
-// ends the process, as with client-go. The subscription keeps the informers alive, even after the handle's Release, and must be
-// closed. It may be made before the cache runs.
+// Subscribe calls handler for each object of the scope, and for each change from now on. Objects
+// that enter the scope are adds. Objects that leave it, for example because a namespace was
+// removed, are deletes. The handler must not change the objects. It is called from one goroutine
+// for each informer, and from one more for each informer that leaves the scope. As in client-go, a
+// panic on an informer's goroutine ends the process.
+//
+// Subscribe may be called before the cache runs. The subscription keeps the informers alive, even
+// after the handle's Release, until Close.
 func (h *Handle[T]) Subscribe(handler toolscache.ResourceEventHandler) (*Subscription, error) {
 	if h.err != nil {
 		return nil, h.err
@@ -47,7 +51,7 @@ func (h *Handle[T]) Subscribe(handler toolscache.ResourceEventHandler) (*Subscri
 	}
 	s := &Subscription{group: h.group, handler: handler, registrations: map[*informer]*registration{}, leaving: map[*informer]bool{}}
 	if !h.group.hold() {
-		return nil, h.usable() // it has just been released
+		return nil, h.usable() // released in the meantime
 	}
 	if err := h.group.subscribe(s); err != nil {
 		h.group.letGo()
@@ -71,8 +75,8 @@ func (g *group) subscribe(s *Subscription) error {
 	return nil
 }
 
-// joinLocked registers the handler with an informer, unless it has yet to hear that the informer has
-// left: then retire does.
+// joinLocked registers the handler with an informer. If the informer is still leaving, retire does
+// that later.
 func (s *Subscription) joinLocked(i *informer) error {
 	if s.leaving[i] {
 		return nil
@@ -100,8 +104,8 @@ func (s *Subscription) leaveLocked(i *informer) (retire func()) {
 	return func() { s.retire(i, r) }
 }
 
-// retire tells the handler that all objects of an informer are gone, as of missed deletes. If the
-// informer is a member of the group again, it then joins it again.
+// retire calls the handler with a delete for each object of an informer that left the scope. If the
+// informer is a member of the group again, retire registers the handler again.
 func (s *Subscription) retire(i *informer, r *registration) {
 	defer s.retiring.Done()
 	_ = toolscache.ShutDownEventHandler(i.shared, r.ResourceEventHandlerRegistration) // fails only if it has stopped
@@ -129,8 +133,9 @@ func (s *Subscription) retired(i *informer) {
 	}
 }
 
-// WaitForSync returns nil when the handler has seen every object of the initial lists of the informers that there were at the
-// call, and have not left the scope since. It returns an error when ctx ends or the cache stops.
+// WaitForSync returns nil when the handler has seen all objects of the initial lists. It waits for
+// the informers of the scope at the call, except those that leave meanwhile. It returns an error
+// when ctx ends or the cache stops.
 func (s *Subscription) WaitForSync(ctx context.Context) error {
 	for i, r := range s.now() {
 		if err := s.await(ctx, i, r); err != nil {
@@ -144,7 +149,7 @@ func (s *Subscription) await(ctx context.Context, i *informer, r *registration) 
 	for {
 		changed := s.group.cache.changed()
 		if s.at(i) != r {
-			return nil // it has left the scope
+			return nil // the informer has left the scope
 		}
 		select {
 		case <-r.HasSyncedChecker().Done():
@@ -188,8 +193,8 @@ func (s *Subscription) isClosed() bool {
 	return s.closed
 }
 
-// Close ends the subscription and releases its informers. It waits for a callback that is running, so
-// it must not be called from one. Closing twice is the same as once.
+// Close ends the subscription and releases its informers. It waits for running callbacks, so do not
+// call it from one. A second call does nothing.
 func (s *Subscription) Close() {
 	if !s.end() {
 		return
@@ -217,13 +222,13 @@ type registration struct {
 	of       *Subscription
 	informer *informer
 
-	// keeps is set while seen is kept: if the informer may leave the scope, because client-go drops what
-	// still waits for a handler when that is removed; and for an adopted informer from its first CatchUp,
-	// because a mark cannot go through it.
+	// keeps is set while seen is recorded. That is needed if the informer may leave the scope: when
+	// a handler is removed, client-go drops its pending events. It is also needed for an adopted
+	// informer from its first CatchUp on, because a mark cannot pass through that.
 	keeps atomic.Bool
-	// The group's mutex guards what follows.
-	seen  map[types.NamespacedName]Object // what the handler was told of last
-	marks map[string]bool                 // on their way to the handler
+	// The group's mutex guards these fields.
+	seen  map[types.NamespacedName]Object // the last state that the handler saw
+	marks map[string]bool                 // not yet seen by the handler
 }
 
 // OnAdd implements toolscache.ResourceEventHandler.
@@ -254,7 +259,7 @@ func (r *registration) note(obj any, there bool) {
 	if o, ok := obj.(Object); ok {
 		r.put(o, there)
 	}
-	if r.informer.lw == nil { // CatchUp waits for it
+	if r.informer.lw == nil { // CatchUp waits for this
 		r.informer.env.ring()
 	}
 }
@@ -270,7 +275,7 @@ func (r *registration) put(o Object, there bool) {
 	}
 }
 
-// handled returns what the handler was told of last, object by object.
+// handled returns the last state of each object that the handler saw.
 func (r *registration) handled() map[types.NamespacedName]Object {
 	g := r.of.group
 	g.mu.Lock()
@@ -278,8 +283,8 @@ func (r *registration) handled() map[types.NamespacedName]Object {
 	return maps.Clone(r.seen)
 }
 
-// record begins to keep seen, with what the store has now. It returns false if the handler has yet to
-// be told of the initial list.
+// record starts to record seen, beginning with the store's objects. It returns false if the handler
+// has not seen the initial list yet.
 func (r *registration) record() bool {
 	if r.keeps.Load() || !r.HasSynced() {
 		return r.keeps.Load()
@@ -293,7 +298,7 @@ func (r *registration) record() bool {
 	return true
 }
 
-// told reports whether seen is what the store has.
+// told reports whether the handler has seen the store's current state.
 func (r *registration) told() bool {
 	seen, stored := r.handled(), r.informer.store().List()
 	for _, obj := range stored {
@@ -309,7 +314,7 @@ func (r *registration) told() bool {
 	return len(seen) == len(stored)
 }
 
-// expect notes that a mark will come.
+// expect registers a mark.
 func (r *registration) expect(mark string) {
 	g := r.of.group
 	g.mu.Lock()
@@ -317,7 +322,7 @@ func (r *registration) expect(mark string) {
 	r.marks[mark] = true
 }
 
-// arrived implements marked: a mark has come. CatchUp calls it, too, when it waits no longer.
+// arrived implements marked. CatchUp also calls it when it stops waiting.
 func (r *registration) arrived(mark string) {
 	g := r.of.group
 	g.mu.Lock()
@@ -326,7 +331,7 @@ func (r *registration) arrived(mark string) {
 	g.cache.ring()
 }
 
-// passed reports whether a mark that was expected has come.
+// passed reports whether a registered mark has arrived.
 func (r *registration) passed(mark string) bool {
 	g := r.of.group
 	g.mu.Lock()

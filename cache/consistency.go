@@ -203,11 +203,11 @@ func (g *Gap) String() string {
 // Failing reports whether the gap cannot close before its informer recovers.
 func (g *Gap) Failing() bool { return g.informer.fails() }
 
-// Notify calls f once, when the gap has closed or when the informer cannot close it any more. Call
-// Behind again then. f must not block. It is called without locks, perhaps before Notify returns.
-// Changes that reach the store without an event, such as bookmarks, do not call f, so also call
-// Behind from time to time. cancel ends the notification; f may still be running then. Notify and
-// cancel may be called from anywhere.
+// Notify calls f when the gap has closed or cannot close any more; call Behind again then. It calls
+// f at most once, without locks, perhaps before Notify returns. f must not block. Changes that
+// reach the store without an event, such as bookmarks, do not call f, so also call Behind from time
+// to time. cancel ends the notification; f may still be running then. Notify and cancel may be
+// called from anywhere.
 //
 // The first Notify for a write adds an event handler to the informer. It stays as long as the
 // informer is declared.

@@ -2,16 +2,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package factory makes a client-go SharedInformerFactory of a cache, for components that take one.
-// The listers of factory.Core().V1().Pods() and the handles of cache.For share one LIST and one WATCH.
+// Its listers and the handles of cache.For share one LIST and one WATCH per kind.
 //
-// Its informers are those of all objects of a kind, without managedFields. They run while the cache
-// runs, and stop with it: Start and Shutdown do nothing, nor does Run of an informer that an accessor
-// returned. WaitForCacheSync waits for the cache to run; call it in a runnable of the manager.
+//	informers := factory.New(c, clientset)
+//	pods := informers.Core().V1().Pods().Lister()
 //
-// A lister answers from what is there, synced or not, as client-go's do. A controller that uses one
-// gives a handle of all objects of the kind to its Reads: its workers wait for that.
+// # Life
 //
-// A unit test needs no server: give New a cache without a Backend and a fake clientset, and make
+// The informers hold all objects of a kind, without managedFields. The cache starts and stops them:
+// Start, Shutdown and the Run methods of the accessors' informers do nothing. WaitForCacheSync
+// waits until the cache runs, so call it in a runnable of the manager.
+//
+// # Listers
+//
+// Like client-go's, a lister also answers before its informer is synced. If a controller uses a
+// lister, give a handle of all objects of the kind to its Reads: its workers then wait for that
+// handle.
+//
+// # Unit tests
+//
+// A unit test needs no server: pass New a cache without a Backend and a fake clientset, and make
 // handles with cache.Adopt.
 package factory
 
@@ -36,19 +46,21 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 )
 
-// resyncCheck lets event handlers have a resync period of their own: with 0 client-go ignores it.
+// resyncCheck enables the resync periods of event handlers: with 0, client-go ignores them.
 const resyncCheck = time.Second
 
-// New makes a factory of a cache. It starts nothing and makes no request.
+// New returns a factory of a cache. It starts nothing and makes no request. The factory is safe for
+// concurrent use.
 //
-// The client lists and watches the built-in kinds that the cache's scheme does not know; if the cache
-// has no Backend, it lists and watches all of them. InformerFor gives it to constructors. It may be
-// nil if none of these is needed.
+// The client lists and watches the built-in kinds that the cache's scheme does not know. If the
+// cache has no Backend, the client lists and watches all kinds. InformerFor passes the client to
+// constructors. The client may be nil if none of these is needed; an accessor that needs one is an
+// error of the cache's Validate.
 //
-// The first call for a Go type makes its informer, and every later one returns the same: the accessors
-// take the cache's, InformerFor takes what its constructor returns, which is given no resync, and which
-// the cache runs. Such an informer does not report why it is not synced. While the API server cannot be
-// reached, it may take up to a minute to stop: client-go's reflector sleeps through that.
+// The first call for a Go type makes its informer, and later calls return the same one. The
+// accessors use the cache's informers. InformerFor uses its constructor, with a resync period of 0,
+// and the cache runs the result. Such an informer does not report failures. It may take up to a
+// minute to stop while the API server is unreachable: client-go's reflector sleeps through a stop.
 func New(c *cache.Cache, client kubernetes.Interface) informers.SharedInformerFactory {
 	return &factory{cache: c, client: client, made: map[reflect.Type]func() product{}}
 }
@@ -62,13 +74,13 @@ type factory struct {
 	made map[reflect.Type]func() product
 }
 
-// product is an informer that the factory has given out.
+// product is an informer that the factory returned.
 type product struct {
 	handle *cache.Handle[cache.Object] // nil if a constructor made no informer
 	shared toolscache.SharedIndexInformer
 }
 
-// InformerFor returns what newFunc makes, which the cache runs.
+// InformerFor returns the informer that newFunc makes. The cache runs it.
 func (f *factory) InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) toolscache.SharedIndexInformer {
 	return f.once(obj, func() product {
 		if newFunc == nil {
@@ -78,7 +90,7 @@ func (f *factory) InformerFor(obj runtime.Object, newFunc internalinterfaces.New
 	}).shared
 }
 
-// once returns what the first call for the type of obj has made.
+// once returns the result of the first call for the type of obj.
 func (f *factory) once(obj runtime.Object, how func() product) product {
 	f.mu.Lock()
 	get := f.made[reflect.TypeOf(obj)]
@@ -90,7 +102,7 @@ func (f *factory) once(obj runtime.Object, how func() product) product {
 	return get()
 }
 
-// construct has the cache run an informer that was made for it.
+// construct adopts an informer that the cache must run.
 func (f *factory) construct(obj runtime.Object, shared toolscache.SharedIndexInformer) product {
 	if shared == nil {
 		f.cache.Reject(fmt.Errorf("InformerFor(%T): there is no constructor, or it returned no informer", obj))
@@ -103,12 +115,11 @@ func (f *factory) construct(obj runtime.Object, shared toolscache.SharedIndexInf
 		kind = known
 	}
 	if t := reflect.TypeOf(obj); kind.Kind == "" && t.Kind() == reflect.Pointer {
-		kind.Kind = t.Elem().Name() // as what it is served is guessed from that
+		kind.Kind = t.Elem().Name() // its resource is guessed from this
 	}
 	return product{cache.Adopt[cache.Object](f.cache, shared, cache.AdoptOptions{Kind: kind, Run: true}), shared}
 }
 
-// kindIn returns the kind of an object, if the scheme knows it.
 func kindIn(s *runtime.Scheme, obj runtime.Object) (kind schema.GroupVersionKind, ok bool) {
 	if s == nil {
 		return kind, false
@@ -120,7 +131,7 @@ func kindIn(s *runtime.Scheme, obj runtime.Object) (kind schema.GroupVersionKind
 	return kinds[0], true
 }
 
-// accessors is what the accessors of the groups ask for their informers.
+// accessors makes the informers of the API groups' accessors.
 type accessors struct{ *factory }
 
 // InformerFor returns the cache's informer for the Go type of obj.
@@ -128,13 +139,13 @@ func (a accessors) InformerFor(obj runtime.Object, newFunc internalinterfaces.Ne
 	return a.once(obj, func() product { return a.standard(obj, newFunc) }).shared
 }
 
-// standard takes the informer of all objects from the cache if it can list them, else from client-go's
-// constructor.
+// standard returns the cache's informer of all objects, or client-go's if the cache cannot list the
+// kind.
 func (a accessors) standard(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) product {
 	s := a.cache.Scheme()
 	if kind, ok := kindIn(s, obj); ok && s.Recognizes(listKind(kind)) {
 		h := cache.ForScope[cache.Object](a.cache, cache.Scope{Kind: kind})
-		return product{h, h.Informer()} // and never released
+		return product{h, h.Informer()} // never released
 	}
 	if a.client == nil {
 		a.cache.Reject(fmt.Errorf("InformerFactory for %T: give factory.New a client, or the cache a Backend whose scheme knows the type", obj))
@@ -149,16 +160,16 @@ func listKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 	return gvk.GroupVersion().WithKind(gvk.Kind + "List")
 }
 
-// InformerName returns nil: the cache has hooks instead of client-go's informer metrics.
+// InformerName returns nil. The cache has hooks instead of client-go's informer metrics.
 func (f *factory) InformerName() *toolscache.InformerName { return nil }
 
-// Start does nothing: the informers run while the cache does.
+// Start does nothing. The cache starts the informers.
 func (f *factory) Start(<-chan struct{}) {}
 
-// StartWithContext does nothing, as Start.
+// StartWithContext does nothing. The cache starts the informers.
 func (f *factory) StartWithContext(context.Context) {}
 
-// Shutdown does nothing: the cache stops the informers and joins them when it ends.
+// Shutdown does nothing. The cache stops the informers and joins them.
 func (f *factory) Shutdown() {}
 
 // WaitForCacheSync is WaitForCacheSyncWithContext until stop is closed.
@@ -166,8 +177,8 @@ func (f *factory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
 	return f.WaitForCacheSyncWithContext(wait.ContextForChannel(stop)).Synced
 }
 
-// WaitForCacheSyncWithContext waits until every informer that was asked for before the call is synced,
-// ctx is done, or the cache has ended. The Err of the result is nil if all are synced.
+// WaitForCacheSyncWithContext waits until all informers requested before the call are synced, ctx
+// is done, or the cache has stopped. Err of the result is nil if all are synced.
 func (f *factory) WaitForCacheSyncWithContext(ctx context.Context) toolscache.SyncResult {
 	f.mu.Lock()
 	made := maps.Clone(f.made)

@@ -41,10 +41,10 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 )
 
-// ForResource returns the informer for a built-in resource, as its accessor does, and a lister of it.
-// Any other resource is an error.
+// ForResource returns the informer of a built-in resource, as its accessor does, with a lister.
+// Other resources are an error.
 func (f *factory) ForResource(of schema.GroupVersionResource) (informers.GenericInformer, error) {
-	// client-go's informer never runs, unless the cache cannot list the kind.
+	// client-go's informer runs only if the cache cannot list the kind.
 	standard, err := informers.NewSharedInformerFactory(f.client, resyncCheck).ForResource(of)
 	obj := builtIn(of)
 	if err != nil || obj == nil {
@@ -56,8 +56,8 @@ func (f *factory) ForResource(of schema.GroupVersionResource) (informers.Generic
 	return generic{shared, of.GroupResource()}, nil
 }
 
-// builtIn returns an example of the objects of a resource, or nil if client-go's scheme has none. A
-// kind with a list is a resource, and its name follows the usual rule.
+// builtIn returns an example object of a resource, or nil if client-go's scheme has none. A
+// resource is a kind with a list and the usual plural.
 func builtIn(of schema.GroupVersionResource) runtime.Object {
 	for kind, t := range scheme.Scheme.KnownTypes(of.GroupVersion()) {
 		gvk := of.GroupVersion().WithKind(kind)

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package consistency answers one question about the local copy of one informer: does it show a write,
-// and if not, when will it? Read-your-writes (C6) builds on it.
+// Package consistency decides whether the store of one informer shows a write, and calls a function
+// when it does. Read-your-writes builds on it.
 //
-// The rules are in package cache, under "What a controller waits for". client-go's store knows its
-// version unless the feature AtomicFIFO is off; then the object alone decides.
+// Package cache describes the rules under "Read-your-writes". client-go's store knows its version
+// unless the feature gate AtomicFIFO is off; then only the object's own version counts.
 package consistency
 
 import (
@@ -26,43 +26,44 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Copy is the local copy of an informer. Set the exported fields before its first use. Its functions
-// may be called from anywhere.
+// Copy is the local copy of an informer. Set the exported fields before its first use. Its methods
+// are safe for concurrent use.
 type Copy struct {
 	// Shared is client-go's informer.
 	Shared toolscache.SharedIndexInformer
 	// HasSynced reports whether the initial list is complete.
 	HasSynced func() bool
-	// Phase returns where the informer stands, and Standing describes it for errors.
+	// Phase returns the informer's phase, and Standing describes its state for errors.
 	Phase    func() hook.Phase
 	Standing func() string
 	// Undecodable returns why an object cannot be decoded, or nil.
 	Undecodable func(name types.NamespacedName) error
-	// Name is the kind in errors.
+	// Name names the kind in errors.
 	Name string
-	// Kind is the kind of the objects; Place, Labels and Fields narrow it, as the informer's scope does.
+	// Kind is the kind of the objects. Place, Labels and Fields narrow it, as in the informer's
+	// scope.
 	Kind   schema.GroupVersionKind
 	Place  types.NamespacedName
 	Labels labels.Selector
 	Fields fields.Selector
-	// Foreign is set if the informer may list something else than its kind suggests. Asked is set if an
-	// API server is asked how the kind is served.
+	// Foreign is set if the informer's list options are unknown. Asked is set if an API server is
+	// asked how the kind is served.
 	Foreign, Asked bool
-	// Guess is as what the kind is served, most likely.
+	// Guess is the most likely resource of the kind.
 	Guess schema.GroupResource
-	// Mapping is how the kind was served last, or nil. It may be set at any time.
+	// Mapping is the last known mapping of the kind, or nil. It may be set at any time.
 	Mapping atomic.Pointer[meta.RESTMapping]
 
-	learned atomic.Pointer[schema.GroupResource] // what a foreign informer keeps for certain
+	learned atomic.Pointer[schema.GroupResource] // the resource of a foreign informer, once known
 	waiters waiters
 }
 
 func (c *Copy) store() toolscache.Store { return c.Shared.GetStore() }
 
-// version returns the version that the store is at, or "" if that is not known.
+// version returns the version of the store, or "" if unknown.
 func (c *Copy) version() string { return c.store().LastStoreSyncResourceVersion() }
 
-// Stored returns what the store has at the name of a write, or nil.
+// Stored returns the object with the name of a write, or nil.
 func (c *Copy) Stored(w *Write) Object {
 	obj, found, err := c.store().GetByKey(storeKey(w.At()))
 	if err != nil || !found {
@@ -72,8 +73,8 @@ func (c *Copy) Stored(w *Write) Object {
 	return o
 }
 
-// recognizes says whether an informer that was not made here, and of which no API server has said as what its kind is served,
-// keeps objects of a resource: it does if it has that very one.
+// recognizes reports whether a foreign informer without a mapping keeps the resource of a write. It
+// does if its store has the written object, by UID, or if the resource was learned before.
 func (c *Copy) recognizes(w *Write) bool {
 	if !c.Foreign || c.certain() {
 		return false
@@ -96,10 +97,10 @@ func (c *Copy) recognizes(w *Write) bool {
 	return true
 }
 
-// certain reports whether the API server has told how the kind is served.
+// certain reports whether the API server has returned a mapping of the kind.
 func (c *Copy) certain() bool { return c.Asked && c.Mapping.Load() != nil }
 
-// learnKind takes the kind of objects without a Go type from one of them.
+// learnKind learns the resource from an unstructured object in the store.
 func (c *Copy) learnKind() {
 	if c.learned.Load() != nil {
 		return
@@ -116,8 +117,8 @@ func (c *Copy) learnKind() {
 // Keeps reports whether the informer keeps objects of the resource of a write.
 func (c *Copy) Keeps(w *Write) bool { return c.Serves(w.Resource) || c.recognizes(w) }
 
-// Serves reports whether the informer is for a resource, in any version and form. Before the API server has said as what the kind
-// is served, the usual plural is taken.
+// Serves reports whether the informer is for a resource, in any version and form. Without a mapping
+// it compares with Guess.
 func (c *Copy) Serves(r schema.GroupResource) bool {
 	if m := c.Mapping.Load(); m != nil {
 		return m.Resource.Resource == r.Resource && sameGroup(r.Resource, m.Resource.Group, r.Group)
@@ -125,61 +126,61 @@ func (c *Copy) Serves(r schema.GroupResource) bool {
 	return c.Guess.Resource == r.Resource && (c.Kind.Version == "" || sameGroup(r.Resource, c.Guess.Group, r.Group))
 }
 
-// sameGroup knows that events are served, and stored once, in two groups.
+// sameGroup reports whether two groups are the same for a resource. Events are stored once and
+// served in two groups.
 func sameGroup(resource, a, b string) bool {
 	const newer = "events.k8s.io"
 	return a == b || resource == "events" && (a == "" && b == newer || a == newer && b == "")
 }
 
-// UsualPlural is as what a kind is served, most likely.
+// UsualPlural returns the most likely resource of a kind.
 func UsualPlural(gvk schema.GroupVersionKind) *schema.GroupResource {
 	plural, _ := meta.UnsafeGuessKindToResource(gvk)
 	r := plural.GroupResource()
 	return &r
 }
 
-// waiter waits for an informer to show something.
 type waiter struct {
-	write *Write      // nil if only the informer's state matters
-	open  func() bool // reports whether there is still something to wait for
+	write *Write      // nil to wait for the informer's state only
+	open  func() bool // reports whether the wait is still needed
 	f     func()
 }
 
-// waiters are those of one informer. From the first one on they have an event handler, whose calls
-// cost next to nothing while there are none.
+// waiters are the waiters of one informer. The first one adds an event handler, whose calls cost
+// almost nothing while there are no waiters.
 type waiters struct {
-	n atomic.Int64 // how many there are; changed under the mutex
+	n atomic.Int64 // number of waiters; changed under the mutex
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards these fields
 	handle toolscache.ResourceEventHandlerRegistration
-	ended  bool // there will be no events
+	ended  bool // no more events will come
 	named  map[types.NamespacedName]map[*waiter]struct{}
-	ahead  []*waiter // by version: those whose version the store has not reached
+	ahead  []*waiter // sorted by version; the store has not reached it
 }
 
-// Notify calls f once, off all locks, as soon as open returns false, which it asks when something has
-// happened to the object of w, when the store has reached its version, and at each Look and End. f may
-// be called before Notify returns. cancel ends it; f may be running then. If w is nil only Look and End
-// count.
+// Notify calls f once, without locks, as soon as open returns false. It calls open after each event
+// of w's object, when the store reaches w's version, and at each Look and End. With a nil w it
+// calls open only at Look and End. f may be called before Notify returns. cancel ends the wait; f
+// may still be running then.
 func (c *Copy) Notify(w *Write, open func() bool, f func()) (cancel func()) {
 	one := &waiter{write: w, open: open, f: f}
 	if c.add(one) {
-		c.waiters.call(one) // what was shown before it was added would not come again
+		c.waiters.call(one) // it may have been shown before it was added
 	} else {
 		f()
 	}
 	return func() { c.waiters.remove(one) }
 }
 
-// Look asks every waiter again. Call it when the state of the informer, or its scope, has changed.
+// Look checks all waiters. Call it when the state or the scope of the informer has changed.
 func (c *Copy) Look() {
 	for _, one := range c.waiters.all() {
 		c.waiters.call(one)
 	}
 }
 
-// End wakes every waiter and takes the event handler off the informer. If it is to join, it waits for a
-// callback that is running, and must not be called from one.
+// End calls all waiters and removes the event handler. With join it waits for a running callback,
+// and must not be called from one.
 func (c *Copy) End(join bool) {
 	w := &c.waiters
 	w.mu.Lock()
@@ -207,7 +208,7 @@ func (one *waiter) at() (name types.NamespacedName) {
 	return name
 }
 
-// add adds a waiter. It returns false if it waits for events and there will be none.
+// add adds a waiter. It returns false if the waiter needs events and no more will come.
 func (c *Copy) add(one *waiter) bool {
 	w, at := &c.waiters, one.at()
 	w.mu.Lock()
@@ -229,7 +230,7 @@ func (c *Copy) add(one *waiter) bool {
 	return true
 }
 
-// listenLocked adds the event handler, and reports whether there will be events.
+// listenLocked adds the event handler. It returns false if no more events will come.
 func (c *Copy) listenLocked() bool {
 	w := &c.waiters
 	if w.ended || w.handle != nil {
@@ -237,11 +238,11 @@ func (c *Copy) listenLocked() bool {
 	}
 	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: c.event, UpdateFunc: func(_, obj any) { c.event(obj) }, DeleteFunc: c.event}
 	handle, err := c.Shared.AddEventHandlerWithOptions(handler, toolscache.HandlerOptions{ResyncPeriod: new(time.Duration)})
-	w.handle, w.ended = handle, err != nil // it has stopped
+	w.handle, w.ended = handle, err != nil // the informer has stopped
 	return !w.ended
 }
 
-// placeLocked returns where a waiter is among those ahead, or belongs.
+// placeLocked returns the index of a waiter in ahead, or where to insert it.
 func (w *waiters) placeLocked(one *waiter) int {
 	place, _ := slices.BinarySearchFunc(w.ahead, one.write.ResourceVersion, func(other *waiter, version string) int {
 		c, _ := resourceversion.CompareResourceVersion(other.write.ResourceVersion, version)
@@ -255,7 +256,7 @@ func (w *waiters) placeLocked(one *waiter) int {
 	return place
 }
 
-// remove reports whether the waiter was still there: then the caller may call it.
+// remove removes a waiter. If it returns true, the caller may call the waiter.
 func (w *waiters) remove(one *waiter) bool {
 	at := one.at()
 	w.mu.Lock()
@@ -275,7 +276,7 @@ func (w *waiters) remove(one *waiter) bool {
 	return true
 }
 
-// call calls a waiter that has nothing to wait for any more.
+// call calls a waiter whose wait has ended.
 func (w *waiters) call(one *waiter) {
 	if !one.open() && w.remove(one) {
 		one.f()
@@ -297,7 +298,7 @@ func (w *waiters) all() []*waiter {
 	return all
 }
 
-// event asks those who wait for the object, and those whose version the store has reached.
+// event checks the waiters for the object, and those whose version the store has reached.
 func (c *Copy) event(obj any) {
 	if c.waiters.n.Load() == 0 {
 		return
@@ -311,7 +312,7 @@ func (c *Copy) event(obj any) {
 	}
 }
 
-// concerned takes those whose version the store has reached off ahead.
+// concerned returns the waiters to check. It removes those whose version is reached from ahead.
 func (w *waiters) concerned(o Object, version string) (some []*waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

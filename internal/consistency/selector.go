@@ -18,13 +18,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Excludes reports whether the selectors are known to exclude what was written. In doubt they do not.
+// Excludes reports whether the selectors exclude a write for certain. In doubt it returns false.
 func (c *Copy) Excludes(w *Write) bool {
 	if c.Labels == nil && c.Fields == nil {
 		return false
 	}
 	if w.Object == nil {
-		return w.Subresource == "scale" // it changes no labels: what is absent is excluded, or its own creation is still to come
+		// A scale changes no labels. If the store lacks the object, the selectors exclude it, or
+		// its create is still to come.
+		return w.Subresource == "scale"
 	}
 	o, err := meta.Accessor(w.Object)
 	if err != nil {
@@ -51,7 +53,7 @@ func (c *Copy) Excludes(w *Write) bool {
 	return false
 }
 
-// fieldsOf evaluates field selectors as the API server does: by path, where a field that is not there is empty.
+// fieldsOf evaluates field selectors by path, like the API server. A missing field is empty.
 type fieldsOf struct {
 	meta    metav1.Object
 	object  runtime.Object
@@ -59,7 +61,7 @@ type fieldsOf struct {
 	content map[string]any
 }
 
-// fails says whether a requirement is known not to be met.
+// fails reports whether a requirement is certainly not met.
 func (f *fieldsOf) fails(r fields.Requirement) bool {
 	value, known := f.value(r)
 	switch {
@@ -78,7 +80,7 @@ func (f *fieldsOf) value(r fields.Requirement) (value string, known bool) {
 		return f.meta.GetName(), true
 	case "metadata.namespace":
 		return f.meta.GetNamespace(), true
-	case "status.successful": // of jobs; it is no path
+	case "status.successful": // of Jobs; not a path
 		return "", false
 	}
 	if f.content == nil {
@@ -95,13 +97,13 @@ func (f *fieldsOf) value(r fields.Requirement) (value string, known bool) {
 		return "", r.Value != "false" && r.Value != "0" // which a field that is not there may mean
 	}
 	switch found.(type) {
-	case map[string]any, []any: // such as source of core events
+	case map[string]any, []any: // such as the source of core events
 		return "", false
 	}
 	return fmt.Sprint(found), true
 }
 
-// read returns the fields of an object that is whole, and of the version that the informer reads; else nil.
+// read returns the fields of a complete object in the informer's version, or nil.
 func (f *fieldsOf) read() map[string]any {
 	if _, ok := f.object.(*metav1.PartialObjectMetadata); ok {
 		return nil
@@ -116,8 +118,8 @@ func (f *fieldsOf) read() map[string]any {
 	return content
 }
 
-// excludesHashed is Excludes for a hashed write. It decides selectors of labels by equality and
-// existence, and those of the fields metadata.namespace and metadata.name. In doubt it is false.
+// excludesHashed is Excludes for a hashed write. It decides label selectors by equality and
+// existence, and the fields metadata.namespace and metadata.name. In doubt it returns false.
 func (c *Copy) excludesHashed(w *Write, o map[string]string) bool {
 	if c.Labels != nil {
 		if set, known := w.labelsFor(c.Labels, o); known && !c.Labels.Matches(set) {
@@ -135,8 +137,8 @@ func (c *Copy) excludesHashed(w *Write, o map[string]string) bool {
 	return false
 }
 
-// labelsFor returns labels that a selector matches if and only if it matches the hashed ones. They
-// are not known if it compares numbers.
+// labelsFor returns labels that a selector matches if and only if it matches the hashed ones. known
+// is false if the selector compares numbers.
 func (w *Write) labelsFor(selector labels.Selector, hashed map[string]string) (set labels.Set, known bool) {
 	requirements, _ := selector.Requirements()
 	set = labels.Set{}
@@ -149,7 +151,7 @@ func (w *Write) labelsFor(selector labels.Selector, hashed map[string]string) (s
 			continue
 		}
 		if _, decided := set[r.Key()]; !decided {
-			set[r.Key()] = "\x00" // none that a selector can name
+			set[r.Key()] = "\x00" // not a valid label value
 		}
 		for v := range r.Values() {
 			if w.Hashed.Hash("value", r.Key()+"="+v) == value {
@@ -160,8 +162,8 @@ func (w *Write) labelsFor(selector labels.Selector, hashed map[string]string) (s
 	return set, true
 }
 
-// fieldIs reports whether a field has the value of a requirement. A name can be told only together
-// with its namespace.
+// fieldIs reports whether a field has the value of a requirement. It can decide a name only if it
+// has the namespace.
 func (w *Write) fieldIs(r fields.Requirement, in types.NamespacedName, all fields.Selector) (equal, known bool) {
 	switch r.Field {
 	case "metadata.namespace":

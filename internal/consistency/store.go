@@ -11,7 +11,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Compare returns, as writes, what the store does not show of a list of a place.
+// Compare returns, as writes, the differences between a list of a place and the store, unless the
+// store shows them.
 func (c *Copy) Compare(list *metav1.PartialObjectMetadataList, at types.NamespacedName, w *Write) (unseen []Write) {
 	items := map[types.UID]*metav1.PartialObjectMetadata{}
 	for n := range list.Items {
@@ -20,7 +21,7 @@ func (c *Copy) Compare(list *metav1.PartialObjectMetadataList, at types.Namespac
 	stored := map[types.UID]Object{}
 	for _, o := range c.storedAt(at) {
 		stored[o.GetUID()] = o
-		// What the list has not is gone, unless it is newer than the list.
+		// A stored object that the list lacks is deleted, unless it is newer than the list.
 		if items[o.GetUID()] == nil && !past(o.GetResourceVersion(), list.ResourceVersion) {
 			unseen = append(unseen, Write{
 				Host: w.Host, Resource: w.Resource, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), Gone: true,
@@ -41,7 +42,6 @@ func (c *Copy) Compare(list *metav1.PartialObjectMetadataList, at types.Namespac
 	})
 }
 
-// storedAt returns what the store has at a place.
 func (c *Copy) storedAt(at types.NamespacedName) []Object {
 	var some []any
 	switch {
@@ -63,8 +63,8 @@ func (c *Copy) storedAt(at types.NamespacedName) []Object {
 	return all
 }
 
-// Locate notes in each hashed write which object of the store it is of. It hashes the names in the
-// store once, unless every write is shown already.
+// Locate records in each hashed write which stored object it is for. It hashes the names in the
+// store once, unless all writes are shown already.
 func (c *Copy) Locate(writes []Write) {
 	at := c.version()
 	wanted := map[Hasher]map[string][]*Write{}

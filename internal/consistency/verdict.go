@@ -10,16 +10,16 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Verdict is whether an informer shows what was written.
+// Verdict is the answer of Shows.
 type Verdict uint8
 
 const (
 	Shown   Verdict = iota
-	Behind          // it will, perhaps only once the informer has recovered
-	Unclear         // it cannot be told, or the informer does not run
+	Behind          // not shown yet, perhaps until the informer recovers
+	Unclear         // undecidable, or the informer does not run
 )
 
-// Shows reports whether the informer shows what was written, and if that is unclear, why.
+// Shows reports whether the informer shows a write. For Unclear, the error is the reason.
 func (c *Copy) Shows(w *Write) (Verdict, error) {
 	synced := c.HasSynced() // no read is answered before the first list is complete
 	at := c.version()
@@ -43,7 +43,7 @@ func (c *Copy) Shows(w *Write) (Verdict, error) {
 	}
 }
 
-// judge is Shows for an informer that has synced and follows the API server.
+// judge is Shows for a synced informer that follows the API server.
 func (c *Copy) judge(w *Write, at string) (Verdict, error) {
 	for _, version := range [...]string{at, w.ResourceVersion} {
 		if version != "" && !number(version) {
@@ -63,13 +63,13 @@ func (c *Copy) judge(w *Write, at string) (Verdict, error) {
 	case stored == nil:
 		return Behind, nil
 	case past(stored.GetResourceVersion(), w.ResourceVersion):
-		return Shown, nil // another UID and a newer version is what came after it
+		return Shown, nil // a newer object with another UID came after it
 	default:
 		return Behind, nil
 	}
 }
 
-// judgeEnd is judge for what is gone, or perhaps only marked.
+// judgeEnd is judge for a write that is Gone or Marked.
 func (c *Copy) judgeEnd(w *Write, at string, stored Object) (Verdict, error) {
 	switch {
 	case stored != nil && w.is(stored):
@@ -83,11 +83,11 @@ func (c *Copy) judgeEnd(w *Write, at string, stored Object) (Verdict, error) {
 	case w.ResourceVersion == "", at == "", past(at, w.ResourceVersion), c.Excludes(w):
 		return Shown, nil
 	default:
-		return Behind, nil // it may not have come yet
+		return Behind, nil // it may not have arrived yet
 	}
 }
 
-// judgeByName is judge where a version is not a number.
+// judgeByName is judge if a version is not a number.
 func (c *Copy) judgeByName(w *Write, version string) (Verdict, error) {
 	stored := c.Stored(w)
 	there := stored != nil && w.is(stored)

@@ -12,48 +12,48 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Object is what a store keeps.
+// Object is an object in a store.
 type Object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// Write is a state of an object that was written, as the API server has answered.
+// Write is a write of an object, as the API server answered it.
 type Write struct {
-	// Host is where the request went to, such as https://10.0.0.1:6443, with the path that a proxy in
-	// front of several API servers adds before /api and /apis. Empty is any.
+	// Host is the API server, such as https://10.0.0.1:6443. If a proxy serves several API servers,
+	// Host includes the path before /api and /apis. Default: any.
 	Host string
-	// Resource is what was written. Events of the core API and of events.k8s.io are the same.
+	// Resource is the written resource. Events of the core API and of events.k8s.io are the same.
 	Resource schema.GroupResource
-	// Namespace and Name of the object. The namespace of a cluster-scoped object is empty.
+	// Namespace and Name identify the object. Namespace is empty for a cluster-scoped object.
 	Namespace, Name string
-	// UID is the object's. Empty is not known: any object of that name is taken for it.
+	// UID is the object's UID. Default: unknown; any object of that name matches.
 	UID types.UID
-	// ResourceVersion is the one that the write has made, or the last one known before it. Empty is not
-	// known, which suffices only for a write that is Gone or Marked.
+	// ResourceVersion is the version that the write made, or the last known one before it. Default:
+	// unknown, which suffices only for a write that is Gone or Marked.
 	ResourceVersion string
-	// Gone reports that the object was deleted. A store shows that when it has no object with that UID at
-	// that name, and is past ResourceVersion, if there is one.
+	// Gone reports that the object was deleted. A store shows it if it has no object with that UID
+	// at that name, and has reached ResourceVersion, if set.
 	Gone bool
-	// Marked reports that the object was deleted or marked for deletion; which of both, and at which
-	// version, is not known (a deletecollection, an eviction). A store shows that when it has no such
-	// object, or one that is marked.
+	// Marked reports that the object was deleted or got a deletion timestamp, at an unknown
+	// version, for example by a deletecollection or an eviction. A store shows it if it has no such
+	// object, or one with a deletion timestamp.
 	Marked bool
-	// Unknown describes what is not known of the write, such as "there was no answer". It is part of the
-	// error if there is neither a ResourceVersion nor Gone or Marked. Default: none.
+	// Unknown describes why the version is unknown, such as "there was no answer". Errors include
+	// it if the write has no ResourceVersion and is neither Gone nor Marked. Default: none.
 	Unknown string
-	// Subresource is the subresource that was written, which may not have the object's labels.
+	// Subresource is the written subresource. Its object may not have the labels of the main one.
 	Subresource string
-	// Object is the answer, for selectors: the object, or its metadata. Default: not known.
+	// Object is the answer, for selectors: the object or its metadata. Default: unknown.
 	Object runtime.Object
-	// Hashed is set if Namespace, Name, UID, and the keys and values of Object's labels are hashes that
-	// it has made. Object then has nothing but labels. See Locate. Default: they are clear.
+	// Hashed is set if Namespace, Name, UID, and the keys and values of Object's labels are its
+	// hashes. Object then has only labels. See Locate. Default: nothing is hashed.
 	Hashed Hasher
 
-	found types.NamespacedName // what Locate has found, of a hashed write
+	found types.NamespacedName // set by Locate
 }
 
-// At returns where a store may have the object.
+// At returns the name of the object in a store.
 func (w *Write) At() types.NamespacedName {
 	if w.Hashed != nil {
 		return w.found
@@ -61,7 +61,7 @@ func (w *Write) At() types.NamespacedName {
 	return types.NamespacedName{Namespace: w.Namespace, Name: w.Name}
 }
 
-// String names the object as in client-go's stores, if that is known.
+// String returns the key of the object in client-go's stores, if known.
 func (w *Write) String() string {
 	if w.Hashed != nil && w.found == (types.NamespacedName{}) {
 		return "an object of which only the hash is known (" + w.Name + ")"
@@ -69,7 +69,7 @@ func (w *Write) String() string {
 	return storeKey(w.At())
 }
 
-// is reports whether the object is the one that was written, as far as the UID tells.
+// is reports whether o is the written object, as far as the UID is known.
 func (w *Write) is(o Object) bool {
 	if w.UID == "" || o.GetUID() == w.UID {
 		return true
@@ -77,7 +77,7 @@ func (w *Write) is(o Object) bool {
 	return w.Hashed != nil && w.Hashed.Hash("uid", string(o.GetUID())) == string(w.UID)
 }
 
-// In reports whether a namespace, or the place of a single object, contains the object.
+// In reports whether a place contains the object: a namespace, or one object.
 func (w *Write) In(p types.NamespacedName) bool {
 	switch {
 	case w.Hashed == nil:
@@ -89,17 +89,17 @@ func (w *Write) In(p types.NamespacedName) bool {
 	}
 }
 
-// storeKey is how client-go's store names an object.
+// storeKey returns the key of an object in client-go's stores.
 func storeKey(name types.NamespacedName) string { return toolscache.ObjectName(name).String() }
 
 // Hasher hashes text of one sort: "namespace", "name" (namespace/name, or the name of a
-// cluster-scoped object), "uid", "label" (a key) or "value" (key=value). The hash of the empty text
-// is empty. Two Hashers are equal, as == compares them, if their hashes are.
+// cluster-scoped object), "uid", "label" (a key) or "value" (key=value). The empty text has an
+// empty hash. Two Hashers that are equal (==) return the same hashes.
 type Hasher interface {
 	Hash(sort, text string) string
 }
 
-// past says whether version a is b or a later one. It is false of what is not a number.
+// past reports whether version a is b or later. It returns false if one is not a number.
 func past(a, b string) bool {
 	c, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && c >= 0

@@ -15,24 +15,24 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Broken records objects that have an error: that they cannot be decoded, or that a function of the
-// user's failed for them. It is empty as a rule, and then takes no lock. The zero value is ready for
-// use, and is safe for concurrent use.
+// Broken records objects with an error: they cannot be decoded, or a user's function failed for
+// them. It is usually empty, and then takes no lock. The zero value is ready for use. Broken is
+// safe for concurrent use.
 type Broken struct {
-	// Report is called with each new error, off the lock. Set it before the first Add. Default: nothing
-	// is called.
+	// Report is called with each new error, without locks. Set it before the first Add. Default:
+	// none.
 	Report func(object string, err error)
 
-	n atomic.Int64 // of objects
+	n atomic.Int64 // number of objects
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards these fields
 	objects map[types.NamespacedName]breakage
-	list    int // counts the lists
+	list    int // number of the current list
 }
 
 type breakage struct {
 	err  error
-	list int // the last one that had it
+	list int // the last list that had the error
 }
 
 // NameOf returns the name of an object.
@@ -60,7 +60,7 @@ func (b *Broken) put(name types.NamespacedName, err error) (news bool) {
 	return before.err == nil || before.list < b.list || before.err.Error() != err.Error()
 }
 
-// Remove records that an object has no error any more, or is gone.
+// Remove records that an object has no error or is gone.
 func (b *Broken) Remove(o metav1.Object) {
 	if b.n.Load() == 0 {
 		return
@@ -71,20 +71,20 @@ func (b *Broken) Remove(o metav1.Object) {
 	b.n.Store(int64(len(b.objects)))
 }
 
-// beginList records that all objects come again.
+// beginList begins a list, which delivers all objects again.
 func (b *Broken) beginList() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.list++
 }
 
-// endList forgets objects that the list did not have. Until then a read must not take them for
-// objects that do not exist.
+// endList drops objects that were not in the list. Until then, reads must return their errors and
+// not NotFound.
 func (b *Broken) endList() {
 	b.drop(func(_ types.NamespacedName, o breakage) bool { return o.list < b.list })
 }
 
-// Prune forgets objects that a store does not have.
+// Prune drops objects that are not in a store.
 func (b *Broken) Prune(store toolscache.Store) {
 	b.drop(func(name types.NamespacedName, _ breakage) bool {
 		_, there, _ := store.GetByKey(toolscache.ObjectName(name).String())
@@ -112,7 +112,7 @@ func (b *Broken) Of(name types.NamespacedName) error {
 	return b.objects[name].err
 }
 
-// All returns a copy.
+// All returns a copy of the errors.
 func (b *Broken) All() map[types.NamespacedName]error {
 	if b.n.Load() == 0 {
 		return nil
@@ -126,7 +126,7 @@ func (b *Broken) All() map[types.NamespacedName]error {
 	return all
 }
 
-// Some describes a few of the objects, in a fixed order, and returns how many there are.
+// Some describes up to ten of the objects, sorted, and returns the number of all.
 func (b *Broken) Some() (few []string, all int) {
 	for name, err := range b.All() {
 		few = append(few, fmt.Sprintf("%s: %v", name, err))

@@ -25,23 +25,22 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// decoder decodes custom resources object by object. One that does not fit its Go type, because the
-// schema of its CRD is wider than the type, is recorded and left out; its last known state stays.
-// client-go would fail the whole list, and the watch with it.
+// decoder decodes custom resources one by one. The schema of a CRD may allow objects that do not
+// fit the Go type. decoder records these and keeps their last known state. client-go would fail the
+// whole list or watch.
 type decoder struct {
 	*Target
 
 	broken *Broken
-	store  func() toolscache.Store // what the events end up in
+	store  func() toolscache.Store // receives the events
 }
 
-// object is what a store keeps.
 type object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// speaksProtobuf reports whether the Go type can be read from protobuf, as those of built-in kinds.
+// speaksProtobuf reports whether the Go type can decode protobuf, as those of built-in kinds can.
 func (d *decoder) speaksProtobuf() bool {
 	obj, err := d.Backend.Scheme().New(d.Kind)
 	if err != nil {
@@ -54,7 +53,7 @@ func (d *decoder) speaksProtobuf() bool {
 	return ok
 }
 
-// decode makes an object of its JSON.
+// decode decodes an object from JSON.
 func (d *decoder) decode(raw []byte) (o object, err error) {
 	obj, err := d.Backend.Scheme().New(d.Kind)
 	if err != nil {
@@ -65,14 +64,15 @@ func (d *decoder) decode(raw []byte) (o object, err error) {
 		return nil, fmt.Errorf("%T has no metadata", obj)
 	}
 	defer func() {
-		if p := recover(); p != nil { // of a method UnmarshalJSON
+		if p := recover(); p != nil { // in a method UnmarshalJSON
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
 	return o, utiljson.Unmarshal(raw, o)
 }
 
-// decodeEach decodes a list that could not be decoded as a whole. The error is returned if that was not for an object in it.
+// decodeEach decodes the objects of a list that could not be decoded as a whole. It returns that
+// error if the list itself is broken.
 func (d *decoder) decodeEach(result rest.Result, list runtime.Object, whole error) (runtime.Object, error) {
 	raw, err := result.Raw()
 	if err != nil {
@@ -84,7 +84,7 @@ func (d *decoder) decodeEach(result rest.Result, list runtime.Object, whole erro
 		Items []json.RawMessage `json:"items"`
 	}
 	if json.Unmarshal(raw, &parts) != nil {
-		return nil, whole // not JSON at all
+		return nil, whole // not JSON
 	}
 	var items []runtime.Object
 	for _, item := range parts.Items {
@@ -109,7 +109,7 @@ func (d *decoder) decodeEach(result rest.Result, list runtime.Object, whole erro
 	return list, meta.SetList(list, items)
 }
 
-// lastKnown returns the metadata of an object that cannot be decoded, and what the store has of it, or nil.
+// lastKnown returns the metadata of an object that cannot be decoded, and its stored state or nil.
 func (d *decoder) lastKnown(raw []byte) (name *metav1.PartialObjectMetadata, known object) {
 	name = identify(raw)
 	key, _ := toolscache.MetaNamespaceKeyFunc(name)
@@ -120,11 +120,11 @@ func (d *decoder) lastKnown(raw []byte) (name *metav1.PartialObjectMetadata, kno
 	if known, _ = stored.(object); known == nil || known.GetUID() != name.GetUID() {
 		return name, nil
 	}
-	copied, _ := known.DeepCopyObject().(object) // it will be trimmed, while others read the one in the store
+	copied, _ := known.DeepCopyObject().(object) // it will be trimmed while others read the stored one
 	return name, copied
 }
 
-// identify reads what identifies an object, and its version. Its other metadata may be what cannot be decoded.
+// identify reads only the identity and version of an object. Its other metadata may be broken.
 func identify(raw []byte) *metav1.PartialObjectMetadata {
 	var o struct {
 		Metadata struct {
@@ -134,15 +134,15 @@ func identify(raw []byte) *metav1.PartialObjectMetadata {
 			ResourceVersion string    `json:"resourceVersion"`
 		} `json:"metadata"`
 	}
-	_ = utiljson.Unmarshal(raw, &o) // nothing more can be done
+	_ = utiljson.Unmarshal(raw, &o) // best effort
 	m := &metav1.PartialObjectMetadata{}
 	m.Namespace, m.Name, m.UID, m.ResourceVersion = o.Metadata.Namespace, o.Metadata.Name, o.Metadata.UID, o.Metadata.ResourceVersion
 	return m
 }
 
-// watchJSON makes a watch of the body of its answer, which may begin with the initial list.
+// watchJSON returns a watch of a response body, which may begin with the initial list.
 func (d *decoder) watchJSON(ctx context.Context, body io.ReadCloser, initial bool) watch.Interface {
-	// 500 says that the cause is not known, as in client-go's own watches.
+	// 500 stands for an unknown cause, as in client-go's own watches.
 	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")
 	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), &eventDecoder{
 		decoder: d, frames: json.NewDecoder(body), body: body, initial: initial, ahead: map[types.NamespacedName]bool{},
@@ -153,16 +153,17 @@ func (d *decoder) watchJSON(ctx context.Context, body io.ReadCloser, initial boo
 type eventDecoder struct {
 	*decoder
 
-	frames  *json.Decoder
-	body    io.Closer
-	initial bool                          // the initial list is not complete: what does not come in it is deleted
-	most    int                           // of ahead, before it is looked through
-	ahead   map[types.NamespacedName]bool // what the store may not have yet
+	frames *json.Decoder
+	body   io.Closer
+	// initial is set until the initial list is complete. Objects missing in it count as deleted.
+	initial bool
+	most    int                           // size of ahead at which it is pruned
+	ahead   map[types.NamespacedName]bool // decoded, perhaps not stored yet
 	closed  atomic.Bool
 }
 
-// Decode returns the next event whose object can be decoded. A delete of one that cannot is one of its last known state, or of
-// its metadata, if that state has not reached the store yet.
+// Decode returns the next event whose object can be decoded. For a delete whose object cannot, it
+// returns the last known state, or the metadata if that state is not in the store yet.
 func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 	for {
 		var frame struct {
@@ -171,7 +172,7 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 		}
 		if err := d.frames.Decode(&frame); err != nil {
 			if d.closed.Load() {
-				err = io.EOF // an end, not an error that makes the reflector list anew
+				err = io.EOF // an error would make the reflector list again
 			}
 			return "", nil, err
 		}
@@ -197,7 +198,7 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 		}
 		switch {
 		case known != nil && frame.Type == watch.Deleted:
-			known.SetResourceVersion(name.ResourceVersion) // of the delete, so that the store is where the watch is
+			known.SetResourceVersion(name.ResourceVersion) // the store must reach the delete
 			return frame.Type, known, nil
 		case known != nil && d.initial:
 			return frame.Type, known, nil
@@ -210,7 +211,8 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 	}
 }
 
-// bookmark makes an event that moves the store to the version of an object that cannot be decoded.
+// bookmark returns an object for an event that moves the store past an object that cannot be
+// decoded.
 func (d *decoder) bookmark(version string) object {
 	if version == "" {
 		return nil
@@ -220,7 +222,7 @@ func (d *decoder) bookmark(version string) object {
 	return d.metadataOf(here)
 }
 
-// decoded takes down what the store will have soon.
+// decoded records an object that will be in the store soon.
 func (d *eventDecoder) decoded(o object) {
 	if len(d.ahead) >= d.most {
 		maps.DeleteFunc(d.ahead, func(name types.NamespacedName, _ bool) bool {
@@ -232,7 +234,7 @@ func (d *eventDecoder) decoded(o object) {
 	d.ahead[NameOf(o)] = true
 }
 
-// metadataOf makes an object that has nothing else.
+// metadataOf returns an object with only metadata.
 func (d *decoder) metadataOf(name *metav1.PartialObjectMetadata) object {
 	raw, err := json.Marshal(map[string]any{"metadata": name.ObjectMeta})
 	if err != nil {

@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package listwatch lists and watches one kind for client-go's reflector, and knows nothing of the
-// informer around it. A ListerWatcher makes a request that fails again itself, until it succeeds or
-// its context ends: the reflector's own backoff sleeps for up to 30 seconds, through a stop. It goes
-// on with a watch that breaks, waits for kinds that are not served, and decodes custom resources one
-// by one, so that one that does not fit its Go type hides no other.
+// Package listwatch lists and watches one kind for client-go's reflector.
+//
+// A ListerWatcher repeats a failed request until it succeeds or its context ends. The reflector's
+// own backoff would sleep for up to 30 seconds through a stop. A ListerWatcher also resumes broken
+// watches, waits for kinds that are not served, and decodes custom resources one by one, so that
+// one that does not fit its Go type hides no other.
 package listwatch
 
 import (
@@ -21,7 +22,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// ListerWatcher lists and watches a Target. New makes one.
+// ListerWatcher lists and watches a Target. New makes one. It is safe for concurrent use.
 type ListerWatcher struct {
 	// Broken has the objects that cannot be decoded.
 	Broken Broken
@@ -29,16 +30,16 @@ type ListerWatcher struct {
 	asker
 	decoder *decoder
 
-	mu      sync.Mutex     // guards joined, and the Add of running
-	joined  bool           // no list may begin
-	running sync.WaitGroup // the lists under way
+	mu      sync.Mutex     // guards joined and running.Add
+	joined  bool           // no list or stream may begin
+	running sync.WaitGroup // running lists and streams
 }
 
-// Counts says how often everything was listed, how many watches were opened, and how many of them were
-// given up because they showed nothing.
+// Counts are the numbers of complete lists, of opened watches, and of watches that were closed
+// because nothing arrived.
 type Counts struct{ Lists, Watches, Quiet int64 }
 
-// New makes a ListerWatcher. It starts nothing.
+// New returns a ListerWatcher. It starts nothing.
 func New(t Target, r Reports) *ListerWatcher {
 	l := &ListerWatcher{}
 	l.asker = asker{target: &t, reports: r, pace: rate.NewLimiter(rate.Every(time.Second), 5), marks: make(chan object)}
@@ -46,24 +47,24 @@ func New(t Target, r Reports) *ListerWatcher {
 	return l
 }
 
-// ListWatch returns what to give to an informer.
+// ListWatch returns the client-go form, for an informer.
 func (l *ListerWatcher) ListWatch() *toolscache.ListWatch {
 	return &toolscache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.watch}
 }
 
-// Counts returns what was counted.
+// Counts returns the current counts.
 func (l *ListerWatcher) Counts() Counts {
 	return Counts{l.lists.Load(), l.watches.Load(), l.quiet.Load()}
 }
 
-// Listed returns the version of the last list of everything. ok is false before the first one.
+// Listed returns the version of the last complete list. ok is false before the first one.
 func (l *ListerWatcher) Listed() (version string, ok bool) {
 	version, ok = l.listed.Load().(string)
 	return version, ok
 }
 
-// Mark gives out the delete of an object that never existed, after everything that was given out so
-// far and has been listed. It returns false if ctx ends first.
+// Mark delivers the delete of an object that never existed, after all events that were delivered or
+// listed so far. It returns false if ctx ends first.
 func (l *ListerWatcher) Mark(ctx context.Context, mark object) bool {
 	select {
 	case l.marks <- mark:
@@ -73,8 +74,8 @@ func (l *ListerWatcher) Mark(ctx context.Context, mark object) bool {
 	}
 }
 
-// Join waits for what is under way, and lets nothing else begin. The reflector makes lists on a
-// goroutine that it does not join, and a stream has one of its own.
+// Join waits for running lists and streams, and prevents new ones. The reflector does not join the
+// goroutines of its lists.
 func (l *ListerWatcher) Join() {
 	l.mu.Lock()
 	l.joined = true
@@ -82,7 +83,7 @@ func (l *ListerWatcher) Join() {
 	l.running.Wait()
 }
 
-// begin reports whether a list or a stream may begin. It must then end with running.Done.
+// begin reports whether a list or a stream may begin. The caller must then call running.Done.
 func (l *ListerWatcher) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +144,6 @@ func (l *ListerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.
 	return s, nil
 }
 
-// open opens a watch.
 func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
 	done, err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) error {
 		r, err := l.decoder.requests(m)
@@ -159,7 +159,7 @@ func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions) (w watch
 	return &opened{w, done}, nil
 }
 
-// opened is a watch with a context of its own.
+// opened is a watch with its own context.
 type opened struct {
 	watch.Interface
 
@@ -172,14 +172,13 @@ func (o *opened) Stop() {
 	o.done()
 }
 
-// beginListing records that all objects come again.
 func (l *ListerWatcher) beginListing(o metav1.ListOptions) {
 	if o.Continue != "" {
 		return
 	}
 	l.Broken.beginList()
 	if l.lists.Load() > 0 {
-		// The kind may have come back as something else, in another scope for example.
+		// The kind may have come back different, for example in another scope.
 		l.target.Backend.Forget(l.target.Kind)
 	}
 }

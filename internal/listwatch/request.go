@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// requests makes one list or one watch of a target, in its form.
+// requests makes lists and watches of a target, in its form.
 type requests struct {
 	list  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error)
 	watch func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
@@ -51,7 +51,7 @@ func (d *decoder) requests(m *meta.RESTMapping) (requests, error) {
 	}
 }
 
-// metadata is for metadata only: the API server leaves the rest out.
+// metadata returns a client for metadata only.
 func (t *Target) metadata(m *meta.RESTMapping) (metadata.ResourceInterface, error) {
 	c, err := t.Backend.Metadata()
 	if err != nil {
@@ -60,7 +60,7 @@ func (t *Target) metadata(m *meta.RESTMapping) (metadata.ResourceInterface, erro
 	return c.Resource(m.Resource).Namespace(t.Namespace), nil
 }
 
-// typedRequests are for Go types: protobuf where the type can do it, else JSON.
+// typedRequests are requests for Go types: protobuf if the type supports it, otherwise JSON.
 type typedRequests struct {
 	*decoder
 
@@ -69,7 +69,7 @@ type typedRequests struct {
 }
 
 func (r typedRequests) get(o *metav1.ListOptions) *rest.Request {
-	// Without MaxRetries(0) client-go itself repeats the request up to 10 times after a Retry-After.
+	// Without MaxRetries(0), client-go repeats the request up to 10 times after a Retry-After.
 	return r.client.Get().MaxRetries(0).NamespaceIfScoped(r.Namespace, r.Namespace != "").Resource(r.resource).
 		SpecificallyVersionedParams(o, metav1.ParameterCodec, metav1.SchemeGroupVersion)
 }
@@ -101,14 +101,14 @@ func (r typedRequests) watch(ctx context.Context, o metav1.ListOptions) (watch.I
 }
 
 const (
-	// page is how many objects are asked for at a time.
+	// page is the number of objects in one request.
 	page = 500
-	// pageLimit is when a page does not come any more: API servers end their requests after a minute.
+	// pageLimit is the time limit for a page. API servers end their requests after a minute.
 	pageLimit = 65 * time.Second
 )
 
-// ListMetadata lists the metadata of the objects of a target, in one request or, if limit is not 0,
-// page by page.
+// ListMetadata lists the metadata of a target's objects: in one request, or in pages of limit
+// objects if limit is not 0.
 func (t Target) ListMetadata(ctx context.Context, m *meta.RESTMapping, limit int64) (*metav1.PartialObjectMetadataList, error) {
 	c, err := t.metadata(m)
 	if err != nil {
@@ -133,8 +133,8 @@ func (t Target) ListMetadata(ctx context.Context, m *meta.RESTMapping, limit int
 	}
 }
 
-// AwaitMetadata lists the metadata of the objects of a target, again and again until there is an answer
-// or ctx ends. It returns how the kind is served, or nil if it is not.
+// AwaitMetadata lists the metadata of a target's objects, and retries until it succeeds or ctx
+// ends. m is how the kind is served, or nil if it is not.
 func (t Target) AwaitMetadata(ctx context.Context) (list *metav1.PartialObjectMetadataList, m *meta.RESTMapping, err error) {
 	pause := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Steps: 10, Cap: longestWait}
 	for {
@@ -148,7 +148,7 @@ func (t Target) AwaitMetadata(ctx context.Context) (list *metav1.PartialObjectMe
 		case meta.IsNoMatchError(err):
 			return nil, nil, nil
 		case apierrors.IsNotFound(err):
-			t.Backend.Forget(t.Kind) // and ask
+			t.Backend.Forget(t.Kind) // and ask again
 		}
 		if run.Sleep(ctx, max(askedFor(err), pause.Step())) != nil {
 			return nil, nil, errors.Join(err, context.Cause(ctx))
@@ -156,14 +156,15 @@ func (t Target) AwaitMetadata(ctx context.Context) (list *metav1.PartialObjectMe
 	}
 }
 
-// AwaitMapping asks how the kind is served until there is an answer. It returns nil when ctx ends.
+// AwaitMapping returns how the kind is served. It retries until it succeeds, and returns nil when
+// ctx ends.
 func (t Target) AwaitMapping(ctx context.Context) *meta.RESTMapping {
 	for ctx.Err() == nil {
 		m, err := t.Backend.MappingWithin(ctx, t.Kind, askAgain)
 		if err == nil {
 			return m
 		}
-		_ = run.Sleep(ctx, max(untilAskedAgain(err), time.Second)) // its error is ctx's
+		_ = run.Sleep(ctx, max(untilAskedAgain(err), time.Second)) // fails only with ctx
 	}
 	return nil
 }

@@ -21,34 +21,35 @@ import (
 )
 
 const (
-	// longestWait is the longest pause between two tries, jitter included. A CRD that returns must be listed within 5 seconds,
-	// and the reflector waits for up to 1.6 seconds before it lists anew.
+	// longestWait is the longest pause between two tries, including jitter. A CRD that returns must
+	// be listed within 5 seconds, and the reflector waits for up to 1.6 seconds before a list.
 	longestWait = 3 * time.Second
-	// askAgain is how old the answer may be that a group-version does not serve a kind: all informers of a cache share it.
+	// askAgain is the maximum age of the answer that a kind is not served. All informers of a cache
+	// share the answer.
 	askAgain = 4 * time.Second
-	// unanswered is how long a request may go without an answer before that is said.
+	// unanswered is the time without an answer after which a request is reported as failing.
 	unanswered = 30 * time.Second
-	// abandoned is how long until it is given up and made again. An API server works on a list for at most a minute, unless it was
-	// told otherwise.
+	// abandoned is the time without an answer after which a request is repeated. By default, an API
+	// server works on a list for at most a minute.
 	abandoned = 2 * time.Minute
 )
 
-// asker makes requests about a target until they succeed.
+// asker repeats requests for a target until they succeed.
 type asker struct {
 	target  *Target
 	reports Reports
-	// pace bounds what the reflector asks for. It asks again at once when a stream ends after its first
-	// event, however often that happens.
+	// pace limits the reflector's requests. The reflector asks again at once if a stream ends after
+	// its first event, however often that happens.
 	pace *rate.Limiter
-	// marks are to be given out by a stream, see Mark.
+	// marks are delivered by a stream, see Mark.
 	marks chan object
 
 	lists, watches, quiet atomic.Int64
-	listed                atomic.Value // a string: the version of the last list of everything
+	listed                atomic.Value // string, the version of the last complete list
 }
 
-// persist makes a request until it succeeds, ctx ends, or the reflector is the one to deal with the error. What the request has
-// opened lasts until done is called.
+// persist repeats a request until it succeeds, ctx ends, or the reflector must handle the error.
+// Whatever the request opened lasts until done is called.
 func (a *asker) persist(ctx context.Context, o metav1.ListOptions, do func(context.Context, *meta.RESTMapping) error) (done func(), err error) {
 	if o.Continue == "" {
 		if err := run.Sleep(ctx, a.pace.Reserve().Delay()); err != nil {
@@ -70,13 +71,14 @@ func (a *asker) persist(ctx context.Context, o metav1.ListOptions, do func(conte
 		case notServed(err):
 			a.reports.State(hook.Waiting, err)
 			if o.Watch && o.SendInitialEvents == nil {
-				// What is served next may be other objects: the reflector lists anew, and so waits here again.
+				// The next served objects may be others. The reflector lists again, and waits here
+				// again.
 				return nil, apierrors.NewResourceExpired(a.target.Kind.Kind + " is not served: its objects will be listed anew")
 			}
 			delay = untilAskedAgain(err)
 		default:
 			a.reports.State(hook.Failing, err)
-			if delay == 0 { // the API server does not say when
+			if delay == 0 { // no Retry-After
 				delay = pause.Step()
 			}
 		}
@@ -86,7 +88,7 @@ func (a *asker) persist(ctx context.Context, o metav1.ListOptions, do func(conte
 	}
 }
 
-// once makes a request, and gives it up if there is no answer.
+// once makes a request, and cancels it if there is no answer.
 func (a *asker) once(ctx context.Context, do func(context.Context, *meta.RESTMapping) error) (done func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	given := fmt.Errorf("the API server has not answered for %s, so it is asked again", abandoned)
@@ -122,18 +124,18 @@ func (a *asker) ask(ctx context.Context, do func(context.Context, *meta.RESTMapp
 	a.reports.Mapping(mapping)
 	err = do(ctx, mapping)
 	if apierrors.IsNotFound(err) {
-		// The kind is gone, or served as another resource now.
+		// The kind is gone, or is served as another resource now.
 		t.Backend.Forget(t.Kind)
 		if _, gone := t.Backend.MappingWithin(ctx, t.Kind, askAgain); meta.IsNoMatchError(gone) {
-			return gone // says it better
+			return gone // the clearer error
 		}
 	}
 	return err
 }
 
-// forReflector tells the errors that make the reflector ask for something else: a version, or a page, that is too old or too
-// new, and a streamed initial list that the API server does not offer: then it asks for a plain list. All else it would only ask
-// for again.
+// forReflector reports whether the reflector must handle an error, because it then makes a
+// different request. For a version or page that is too old or too new, it lists again. If the API
+// server does not stream initial lists, it makes a plain list.
 func forReflector(err error, o metav1.ListOptions) bool {
 	switch {
 	case onlyListHelps(err):
@@ -145,8 +147,9 @@ func forReflector(err error, o metav1.ListOptions) bool {
 	}
 }
 
-// askedFor is how long the API server wants to be left alone (Retry-After). A server that starts says
-// 5 seconds, whatever it lacks, and is often ready after one.
+// askedFor returns the pause that the API server asks for (Retry-After), at most 30 seconds. A
+// starting server always asks for 5 seconds but is often ready after one, so the limit for it is 1
+// second.
 func askedFor(err error) time.Duration {
 	most := 30 * time.Second
 	if apierrors.IsServiceUnavailable(err) {
@@ -156,7 +159,8 @@ func askedFor(err error) time.Duration {
 	return min(time.Duration(seconds)*time.Second, most)
 }
 
-// untilAskedAgain is how long to wait until the API server may be asked for a kind again that it does not serve.
+// untilAskedAgain returns the time until the API server may be asked again for a kind that it does
+// not serve.
 func untilAskedAgain(err error) time.Duration {
 	var answer interface{ Asked() time.Time }
 	if !errors.As(err, &answer) {
@@ -169,7 +173,8 @@ func notServed(err error) bool {
 	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 }
 
-// afterwards calls f after d, unless the function that it returns is called before. Once that has returned, f does not run.
+// afterwards calls f after d, unless stop is called before. After stop has returned, f does not
+// run.
 func afterwards(d time.Duration, f func()) (stop func()) {
 	done := make(chan struct{})
 	timer := time.AfterFunc(d, func() {
@@ -183,7 +188,7 @@ func afterwards(d time.Duration, f func()) (stop func()) {
 	}
 }
 
-// onlyListHelps tells the errors after which a watch cannot go on where it was.
+// onlyListHelps reports whether a watch cannot resume after an error.
 func onlyListHelps(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }

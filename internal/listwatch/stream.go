@@ -21,30 +21,33 @@ import (
 )
 
 const (
-	// quietLimit is how long a watch may show nothing. An API server that offers bookmarks sends one about every minute.
+	// quietLimit is the longest time without an event. API servers with bookmarks send one about
+	// every minute.
 	quietLimit = 3 * time.Minute
-	// fruitless is how many watches in a row may break at once and without an event before the reflector lists anew: the next
-	// event may be one that cannot be read.
+	// fruitless is the number of watches in a row that break at once, without an event, before the
+	// reflector lists again. The next event may be unreadable.
 	fruitless = 3
 )
 
-// stream is a watch that goes on where it was when its connection breaks, or has been quiet for too long. The reflector would
-// do that, too, but after pauses of up to 30 seconds that grow with each break. What it ends with is an error that makes the
-// reflector list anew. A stream that begins with the initial list and breaks before its end makes the reflector ask for a plain
-// list: with most errors it would sleep instead, and through a stop.
+// stream is a watch that resumes when its connection breaks or when nothing arrives for too long.
+// The reflector would also do that, but with pauses of up to 30 seconds that grow with each break.
+// A stream ends with an error that makes the reflector list again. If a stream breaks during the
+// initial list, the reflector makes a plain list; with most other errors it would sleep through a
+// stop.
 type stream struct {
 	*asker
 
 	open     func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	complete func()             // called when the initial list has come
-	options  metav1.ListOptions // of the next watch; asks for the initial list until that has come
-	events   chan watch.Event
-	stop     func()
-	stopped  chan struct{}
+	complete func() // called after the initial list
+	// options are those of the next watch. They ask for the initial list until it has arrived.
+	options metav1.ListOptions
+	events  chan watch.Event
+	stop    func()
+	stopped chan struct{}
 }
 
 func newStream(a *asker, open func(context.Context, metav1.ListOptions) (watch.Interface, error), o metav1.ListOptions) *stream {
-	// The buffer lets the reflector, and whoever decodes the events, work at the same time.
+	// The buffer lets the reflector work while the next events are decoded.
 	s := &stream{asker: a, open: open, options: o, events: make(chan watch.Event, 128), stopped: make(chan struct{})}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	return s
@@ -56,10 +59,11 @@ func (s *stream) Stop() { s.stop() }
 // ResultChan implements watch.Interface.
 func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 
-// run gives out the events of w, and of those that follow it, until the stream is stopped, ctx ends, or only a list can help.
+// run delivers the events of w and of the watches that follow it, until the stream is stopped, ctx
+// ends, or only a list can help.
 func (s *stream) run(ctx context.Context, w watch.Interface) {
 	defer close(s.events)
-	broken := 0 // watches in a row that gave nothing
+	broken := 0 // watches in a row without an event
 	for {
 		from, began := s.options.ResourceVersion, time.Now()
 		last, ended := s.relay(ctx, w)
@@ -88,7 +92,7 @@ func (s *stream) run(ctx context.Context, w watch.Interface) {
 	}
 }
 
-// brokeOff ends a stream whose initial list did not come to its end.
+// brokeOff ends a stream whose initial list is incomplete.
 func (s *stream) brokeOff(ctx context.Context, why error) {
 	if why == nil {
 		why = errors.New("the stream ended before the initial list did")
@@ -103,7 +107,8 @@ func (s *stream) brokeOff(ctx context.Context, why error) {
 	}
 }
 
-// relay gives out the events of one watch. ended says that nobody wants more; otherwise the watch has, with an error or without.
+// relay delivers the events of one watch. ended reports that the stream was stopped. Otherwise the
+// watch has ended, perhaps with an error.
 func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ended bool) {
 	quiet := time.NewTimer(s.patience())
 	defer quiet.Stop()
@@ -111,11 +116,11 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 	for {
 		marks := s.marks
 		if s.options.SendInitialEvents != nil {
-			marks = nil // they come after the initial list
+			marks = nil // marks come after the initial list
 		}
 		select {
 		case mark := <-marks:
-			mark.SetResourceVersion(s.options.ResourceVersion) // so that the store stays where it is
+			mark.SetResourceVersion(s.options.ResourceVersion) // the store keeps its version
 			if !s.give(ctx, watch.Event{Type: watch.Deleted, Object: mark}) {
 				return nil, true
 			}
@@ -132,7 +137,7 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 				return nil, true
 			}
 		case <-quiet.C:
-			// The timer is not set anew for each event.
+			// Events do not reset the timer.
 			if since := time.Since(seen); since < s.patience() {
 				quiet.Reset(s.patience() - since)
 				continue
@@ -149,7 +154,7 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 	}
 }
 
-// patience is how long the watch may show nothing.
+// patience returns the longest time without an event.
 func (s *stream) patience() time.Duration {
 	if s.options.SendInitialEvents != nil {
 		return unanswered
@@ -157,11 +162,11 @@ func (s *stream) patience() time.Duration {
 	return quietLimit
 }
 
-// note takes down how far the stream has come.
+// note records the progress of the stream.
 func (s *stream) note(e watch.Event) {
 	o, err := meta.Accessor(e.Object)
 	switch {
-	case err != nil || o.GetResourceVersion() == "": // what follows on that would lack deletes
+	case err != nil || o.GetResourceVersion() == "": // a watch from here would miss deletes
 	case s.options.SendInitialEvents == nil:
 		s.options.ResourceVersion = o.GetResourceVersion()
 	case e.Type == watch.Bookmark && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true":
@@ -174,7 +179,7 @@ func (s *stream) note(e watch.Event) {
 	}
 }
 
-// give gives an event to the reflector, and says whether it wanted it.
+// give delivers an event. It returns false if the stream was stopped.
 func (s *stream) give(ctx context.Context, e watch.Event) bool {
 	select {
 	case s.events <- e:
@@ -185,7 +190,7 @@ func (s *stream) give(ctx context.Context, e watch.Event) bool {
 	return false
 }
 
-// statusOf makes an error one that can be an event.
+// statusOf converts an error for an error event.
 func statusOf(err error) *metav1.Status {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

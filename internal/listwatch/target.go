@@ -19,7 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Backend is the part of a client that lists and watches. See cache.Backend.
+// Backend is the part of cache.Backend that lists and watches.
 type Backend interface {
 	Scheme() *runtime.Scheme
 	MappingWithin(ctx context.Context, gvk schema.GroupVersionKind, age time.Duration) (*meta.RESTMapping, error)
@@ -29,16 +29,16 @@ type Backend interface {
 	Metadata() (metadata.Interface, error)
 }
 
-// Form is what objects are decoded into.
+// Form is the Go form of decoded objects.
 type Form uint8
 
 const (
-	Typed        Form = iota // the Go type that the scheme has for the kind
+	Typed        Form = iota // the scheme's Go type of the kind
 	Unstructured             // *unstructured.Unstructured
 	Metadata                 // *metav1.PartialObjectMetadata
 )
 
-// String names the form.
+// String returns the name of the form.
 func (f Form) String() string {
 	switch f {
 	case Unstructured:
@@ -50,41 +50,41 @@ func (f Form) String() string {
 	}
 }
 
-// Target is what one ListerWatcher lists and watches.
+// Target is what a ListerWatcher lists and watches.
 type Target struct {
 	Backend Backend
 	Kind    schema.GroupVersionKind
 	Form    Form
-	// Namespace narrows to one namespace, Labels and Fields to what they select, in the API
-	// server's syntax. Empty is everything.
+	// Namespace, Labels and Fields narrow the target, in the API server's syntax. Default:
+	// everything.
 	Namespace, Labels, Fields string
-	// Name is the object that Fields selects, for errors. Empty if there is no such one.
+	// Name is the object that Fields selects, for errors. Default: none.
 	Name string
 }
 
-// narrow makes a request one for the target.
+// narrow adds the target's selectors to a request.
 func (t *Target) narrow(o metav1.ListOptions) metav1.ListOptions {
 	o.LabelSelector, o.FieldSelector = t.Labels, t.Fields
 	return o
 }
 
-// ListKind returns the kind of the lists of a kind.
+// ListKind returns the kind of a kind's lists.
 func ListKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 	return gvk.GroupVersion().WithKind(gvk.Kind + "List")
 }
 
-// Reports is what a ListerWatcher reports, and the store that its events end up in. All of it is
-// required. The functions are called off all locks and must not block.
+// Reports are the callbacks of a ListerWatcher, and the store that receives its events. All are
+// required. The functions are called without locks and must not block.
 type Reports struct {
-	// State is called with Syncing after each request that succeeds, with Waiting if the kind is not
-	// served, and with Failing and the reason for every other error.
+	// State is called with Syncing after each request that succeeds, with Waiting if the kind is
+	// not served, and with Failing and the error otherwise.
 	State func(phase hook.Phase, why error)
-	// Mapping is called before each request with how the kind is served.
+	// Mapping is called before each request, with how the kind is served.
 	Mapping func(m *meta.RESTMapping)
-	// Listed is called when everything was listed, perhaps before the store has it.
+	// Listed is called after a complete list, perhaps before the store has it.
 	Listed func()
-	// Delivered is called when the store has all that a list, or a long watch, gave out.
+	// Delivered is called when the store has all events of a list or a long watch.
 	Delivered func()
-	// Store returns the store.
+	// Store returns the store that receives the events.
 	Store func() toolscache.Store
 }

@@ -139,7 +139,8 @@ func (f *foreign) addIndexers() {
 	for name := range f.shared.GetIndexer().GetIndexers() {
 		delete(missing, name)
 	}
-	_ = f.shared.AddIndexers(missing) // fails if the informer has stopped, or if another cache has just added them
+	// It fails if the informer has stopped, or if another cache has just added them.
+	_ = f.shared.AddIndexers(missing)
 }
 
 // newForeign returns the informer of a foreign key.
@@ -185,7 +186,8 @@ func (i *informer) learnMapping(ctx context.Context) {
 	if m == nil {
 		return
 	}
-	if given := i.copy.Mapping.Load(); given != nil { // the given resource is a guess, the given scope is not
+	// The given resource is a guess, the given scope is not.
+	if given := i.copy.Mapping.Load(); given != nil {
 		m = &meta.RESTMapping{Resource: m.Resource, GroupVersionKind: m.GroupVersionKind, Scope: given.Scope}
 	}
 	i.copy.Mapping.Store(m)

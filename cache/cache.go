@@ -38,9 +38,8 @@ type Cache struct {
 	server atomic.Pointer[string] // the result of host
 }
 
-// New returns a cache. It starts nothing and makes no request. A cache without a Backend (nil) can
-// only use informers that list and watch by themselves: those of Adopt and of package
-// cache/factory.
+// New returns a cache. It starts nothing and makes no request. Without a Backend (nil), the cache
+// can only use informers that list and watch by themselves, from Adopt or package cache/factory.
 func New(b Backend, o Options) *Cache {
 	c := &Cache{environment: &environment{backend: b}, informers: map[key]*informer{}}
 	if o.Hooks != nil {

@@ -93,7 +93,8 @@ func (d *Declarations) Attach(u User) (detach func()) {
 	return func() {
 		d.user.Store(nil)
 		d.caches.Range(func(c, _ any) bool {
-			c.(*Cache).users.Delete(d) //nolint:forcetypeassert // users has no other types
+			// It has no other types.
+			c.(*Cache).users.Delete(d) //nolint:forcetypeassert
 			return true
 		})
 		d.caches.Clear()

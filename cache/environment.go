@@ -39,8 +39,8 @@ type User struct {
 	// Recovered is called when an informer begins to follow the API server, also after a failure.
 	// It must not block.
 	Recovered func()
-	// Reconciles reports whether a stack, as returned by runtime.Stack, is that of a Reconcile's
-	// goroutine or of a goroutine started by one. It returns the key of the Reconcile.
+	// Reconciles reports whether a stack, as returned by runtime.Stack, belongs to a goroutine of a
+	// Reconcile or to one started by it. It returns the key of the Reconcile.
 	Reconciles func(stack string) (key string, ok bool)
 }
 

@@ -72,7 +72,8 @@ func (g *group) addIndex(name string, f toolscache.IndexFunc) (id string) {
 	id = fmt.Sprintf("%s#%d of %p", name, g.cache.serial.Add(1), g.cache)
 	g.indexers[id] = f
 	for _, i := range g.members.Load().by {
-		_ = i.shared.AddIndexers(toolscache.Indexers{id: f}) // fails only if the informer has stopped
+		// It fails only if the informer has stopped.
+		_ = i.shared.AddIndexers(toolscache.Indexers{id: f})
 	}
 	return id
 }

@@ -300,8 +300,8 @@ func (i *informer) listMetadata(ctx context.Context, at place) (*metav1.PartialO
 	return k.target(i.env.backend).ListMetadata(ctx, i.copy.Mapping.Load(), 0)
 }
 
-// byOwner is the index of the UIDs of all owner references. Every informer has it, besides
-// client-go's index of namespaces.
+// byOwner is the index of the UIDs of all owner references. Every informer has it, and client-go's
+// index of namespaces.
 const byOwner = "setpoint.dev/owner"
 
 func builtInIndexers() toolscache.Indexers {

@@ -66,7 +66,8 @@ func (g *group) subscribe(s *Subscription) error {
 	for _, i := range g.members.Load().by {
 		if err := s.joinLocked(i); err != nil {
 			for i, r := range s.registrations {
-				_ = i.shared.RemoveEventHandler(r.ResourceEventHandlerRegistration) // fails only if it has stopped
+				// It fails only if the informer has stopped.
+				_ = i.shared.RemoveEventHandler(r.ResourceEventHandlerRegistration)
 			}
 			return err
 		}
@@ -108,7 +109,8 @@ func (s *Subscription) leaveLocked(i *informer) (retire func()) {
 // informer is a member of the group again, retire registers the handler again.
 func (s *Subscription) retire(i *informer, r *registration) {
 	defer s.retiring.Done()
-	_ = toolscache.ShutDownEventHandler(i.shared, r.ResourceEventHandlerRegistration) // fails only if it has stopped
+	// It fails only if the informer has stopped.
+	_ = toolscache.ShutDownEventHandler(i.shared, r.ResourceEventHandlerRegistration)
 	for name, obj := range r.handled() {
 		if s.isClosed() {
 			break
@@ -200,7 +202,8 @@ func (s *Subscription) Close() {
 		return
 	}
 	for i, r := range s.now() {
-		_ = toolscache.ShutDownEventHandler(i.shared, r.ResourceEventHandlerRegistration) // fails only if the informer has stopped
+		// It fails only if the informer has stopped.
+		_ = toolscache.ShutDownEventHandler(i.shared, r.ResourceEventHandlerRegistration)
 	}
 	s.retiring.Wait()
 	s.group.letGo()

@@ -40,7 +40,7 @@ type object interface {
 	runtime.Object
 }
 
-// speaksProtobuf reports whether the Go type can decode protobuf, as those of built-in kinds can.
+// speaksProtobuf reports whether the Go type can decode protobuf. Built-in kinds can.
 func (d *decoder) speaksProtobuf() bool {
 	obj, err := d.Backend.Scheme().New(d.Kind)
 	if err != nil {
@@ -120,7 +120,8 @@ func (d *decoder) lastKnown(raw []byte) (name *metav1.PartialObjectMetadata, kno
 	if known, _ = stored.(object); known == nil || known.GetUID() != name.GetUID() {
 		return name, nil
 	}
-	copied, _ := known.DeepCopyObject().(object) // it will be trimmed while others read the stored one
+	// It will be trimmed while others read the stored one.
+	copied, _ := known.DeepCopyObject().(object)
 	return name, copied
 }
 

@@ -95,7 +95,7 @@ func (a *asker) once(ctx context.Context, do func(context.Context, *meta.RESTMap
 	answered := afterwards(abandoned, func() { cancel(given) })
 	err = a.ask(ctx, do)
 	answered()
-	if err == nil { // even if it was given up just now: a watch that is dropped here would stay open
+	if err == nil { // even if it was just canceled: a dropped watch would stay open
 		return func() { cancel(nil) }, nil
 	}
 	cancel(nil)

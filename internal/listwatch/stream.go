@@ -39,7 +39,8 @@ type stream struct {
 
 	open     func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	complete func() // called after the initial list
-	// options are those of the next watch. They ask for the initial list until it has arrived.
+	// options are the options of the next watch. They ask for the initial list until it has
+	// arrived.
 	options metav1.ListOptions
 	events  chan watch.Event
 	stop    func()
@@ -81,7 +82,7 @@ func (s *stream) run(ctx context.Context, w watch.Interface) {
 			s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(last)})
 			return
 		}
-		if time.Since(began) > time.Minute { // so that the store has what the reflector was given
+		if time.Since(began) > time.Minute { // the store now has the delivered events
 			s.reports.Delivered()
 		}
 		var err error

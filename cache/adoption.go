@@ -101,7 +101,7 @@ func (c *Cache) foreignKey(f *foreign, kind schema.GroupVersionKind) (key, error
 	case f.of == reflect.TypeFor[Object](), kind.Kind != "" && kind.Version != "":
 		return k, nil
 	case k.form != listwatch.Typed:
-		return k, errors.New("the type says no kind; give cache.AdoptOptions.Kind, with its version")
+		return k, errors.New("the type has no kind; set cache.AdoptOptions.Kind, with its version")
 	}
 	k.gvk.Kind = f.of.String()
 	example, err := exampleOf(f.of)
@@ -114,7 +114,7 @@ func (c *Cache) foreignKey(f *foreign, kind schema.GroupVersionKind) (key, error
 	}
 	kinds, _, err := known.ObjectKinds(example)
 	if err != nil {
-		return k, fmt.Errorf("the scheme does not know the type; give cache.AdoptOptions.Kind, or add its package with AddToScheme: %w", err)
+		return k, fmt.Errorf("the scheme does not know the type; set cache.AdoptOptions.Kind, or add its package with AddToScheme: %w", err)
 	}
 	k.gvk = kinds[0]
 	return k, nil

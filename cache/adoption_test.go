@@ -135,7 +135,7 @@ func TestAdopt_HostsFactory(t *testing.T) {
 		if got := got.take(); got != "default/a" || src.State().Phase != hook.Synced {
 			t.Errorf("reconciled %q, %s", got, src.State())
 		}
-		if s := maps.State(); s.String() != "ConfigMap.v1 (adopted; it does not say whether it can list and watch): synced" || s.Objects != 1 || s.Lists != 0 {
+		if s := maps.State(); s.String() != "ConfigMap.v1 (adopted; does not report failures): synced" || s.Objects != 1 || s.Lists != 0 {
 			t.Errorf("got %s, %d objects, %d lists", s, s.Objects, s.Lists)
 		}
 		if obj, err := maps.Get(t.Context(), key("a")); err != nil || obj.Name != "a" {
@@ -232,7 +232,7 @@ func TestAdopt_Indexes(t *testing.T) {
 // first read, and in the state when it is synced.
 func TestAdopt_WrongType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const want = "the informer was given for *v1.Secret, but it holds *v1.ConfigMap"
+		const want = "the informer holds *v1.ConfigMap, not *v1.Secret"
 		host := informers.NewSharedInformerFactory(fake.NewClientset(configMap("a")), 0)
 		informer := host.Core().V1().ConfigMaps().Informer()
 		c := cache.New(nil, cache.Options{})
@@ -280,10 +280,10 @@ func TestAdopt_Mistakes(t *testing.T) {
 	var none *struct{ toolscache.SharedIndexInformer }
 	c := cache.New(nil, cache.Options{})
 	for want, err := range map[string]error{
-		"cache.Adopt[*v1.Pod]: the informer is nil":                                                    read(cache.Adopt[*corev1.Pod](c, nil, cache.AdoptOptions{})),
-		"cache.Adopt[*v1.ConfigMap]: the informer is nil":                                              read(cache.Adopt[*corev1.ConfigMap](c, none, cache.AdoptOptions{})),
-		"cache.Adopt[*unstructured.Unstructured]: the type says no kind; give cache.AdoptOptions.Kind": read(cache.Adopt[*unstructured.Unstructured](c, informer, cache.AdoptOptions{})),
-		"cache.Adopt[*cache_test.Widget]: the scheme does not know the type; give cache.AdoptOptions":  read(cache.Adopt[*Widget](c, informer, cache.AdoptOptions{})),
+		"cache.Adopt[*v1.Pod]: the informer is nil":                                                  read(cache.Adopt[*corev1.Pod](c, nil, cache.AdoptOptions{})),
+		"cache.Adopt[*v1.ConfigMap]: the informer is nil":                                            read(cache.Adopt[*corev1.ConfigMap](c, none, cache.AdoptOptions{})),
+		"cache.Adopt[*unstructured.Unstructured]: the type has no kind; set cache.AdoptOptions.Kind": read(cache.Adopt[*unstructured.Unstructured](c, informer, cache.AdoptOptions{})),
+		"cache.Adopt[*cache_test.Widget]: the scheme does not know the type; set cache.AdoptOptions": read(cache.Adopt[*Widget](c, informer, cache.AdoptOptions{})),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -356,7 +356,7 @@ func TestAdopt_Namespaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		informer := informers.NewSharedInformerFactory(nil, 0).Core().V1().ConfigMaps().Informer()
 		alone := cache.Adopt[*corev1.ConfigMap](cache.New(nil, cache.Options{}), informer, cache.AdoptOptions{})
-		if _, err := alone.Namespaced(); err == nil || !strings.Contains(err.Error(), "give cache.AdoptOptions.Scope") {
+		if _, err := alone.Namespaced(); err == nil || !strings.Contains(err.Error(), "set cache.AdoptOptions.Scope") {
 			t.Errorf("got %v", err)
 		}
 		for _, scope := range []meta.RESTScope{meta.RESTScopeNamespace, meta.RESTScopeRoot} {

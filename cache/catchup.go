@@ -67,7 +67,7 @@ func (s *Subscription) awaitLeft(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("the handler has not been told yet that %s has left the scope: %w", i, context.Cause(ctx))
+			return fmt.Errorf("the handler has not seen yet that %s has left the scope: %w", i, context.Cause(ctx))
 		}
 	}
 }
@@ -98,14 +98,14 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 		// that the handler sees the first mark, the stream has read them, so the second mark comes
 		// after them.
 		case !s.handled(limited, i, r, marks[0]) || !s.handled(limited, i, r, marks[1]):
-			missing = i.String() + " has events that its handler was not told yet"
+			missing = i.String() + " has events that its handler has not seen yet"
 		}
 		cancel()
 		switch {
 		case missing == "":
 			return nil
 		case run.Closed(i.stopped):
-			return fmt.Errorf("%s, and never will: it has stopped", missing)
+			return fmt.Errorf("%s; it has stopped", missing)
 		case ctx.Err() != nil:
 			return fmt.Errorf("%s: %w", missing, context.Cause(ctx))
 		}
@@ -116,12 +116,12 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 // the writes that the store does not show. served is false if the kind is not served.
 func (i *informer) compare(ctx context.Context) (unseen []Written, served bool, err error) {
 	if i.env.backend == nil || i.key.gvk.Version == "" {
-		return nil, false, fmt.Errorf("%s cannot be compared with what the API server has: give the informer to cache.Adopt, with its kind, in a cache that "+
-			"has a client, or use cache.For", i)
+		return nil, false, fmt.Errorf("%s cannot be compared with what the API server has; use cache.For, or cache.Adopt "+
+			"with the Kind and a cache with a client", i)
 	}
 	list, mapping, err := i.key.target(i.env.backend).AwaitMetadata(ctx)
 	if err != nil {
-		return nil, false, fmt.Errorf("what the API server has of %s is not known: %w", i, err)
+		return nil, false, fmt.Errorf("cannot list %s at the API server: %w", i, err)
 	}
 	if mapping == nil {
 		return nil, false, nil

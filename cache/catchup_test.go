@@ -260,7 +260,7 @@ func TestS10_Trouble(t *testing.T) {
 			}
 		}, nil},
 		"no right": {func(api *fakeapi.Server) func() { api.Intercept(only(fakeapi.ConfigMaps, forbid)); return func() {} },
-			[]string{"what the API server has of ConfigMap.v1 is not known", "no right to list", "too late"}},
+			[]string{"cannot list ConfigMap.v1 at the API server", "no right to list", "too late"}},
 		"no right to watch": {func(api *fakeapi.Server) func() {
 			return func() {
 				api.Intercept(onWatch(forbid))
@@ -268,7 +268,7 @@ func TestS10_Trouble(t *testing.T) {
 				api.Put(fakeapi.ConfigMaps, configMap("b"))
 			}
 		}, []string{"ConfigMap.v1 is failing", "no right to watch", "does not show the write of default/b at 3", "too late"}},
-		"refused": {func(api *fakeapi.Server) func() { return func() { api.Intercept(refuse) } }, []string{"is not known", "refused", "too late"}},
+		"refused": {func(api *fakeapi.Server) func() { return func() { api.Intercept(refuse) } }, []string{"cannot list", "refused", "too late"}},
 		"a delete that does not come": {func(api *fakeapi.Server) func() {
 			api.Lag(24 * time.Hour)
 			return func() { api.Remove(fakeapi.ConfigMaps, "default", "a") }

@@ -186,7 +186,7 @@ func (g *Gap) String() string {
 	case err != nil:
 		where = fmt.Sprintf("is %s (%v)", phase, err)
 	case version == "":
-		where = "is at a version that it does not say"
+		where = "is at an unknown version"
 	default:
 		where = "is at version " + version
 	}

@@ -268,7 +268,7 @@ func TestC6_ShownByTheObject(t *testing.T) {
 		expect(t, d, changed, "shown", "a newer object is there")
 		changed.Gone = true
 		expect(t, d, changed, "shown", "with a version")
-		if gap, err := d.Behind(cache.Written{Resource: a.Resource, Namespace: "default", Name: "never", UID: "u", ResourceVersion: "7"}); err != nil || gap == nil || !strings.Contains(gap.String(), "at a version that it does not say") {
+		if gap, err := d.Behind(cache.Written{Resource: a.Resource, Namespace: "default", Name: "never", UID: "u", ResourceVersion: "7"}); err != nil || gap == nil || !strings.Contains(gap.String(), "at an unknown version") {
 			t.Errorf("what is not there: got %v, %v", gap, err)
 		}
 	})

@@ -77,12 +77,12 @@ func (g *group) declaredIn(ctx context.Context) error {
 func (d *Declarations) missing(g *group) error {
 	n := d.now.Load()
 	if n == nil {
-		n = &declarations{who: "whoever reads"}
+		n = &declarations{who: "the caller"}
 	}
 	if slices.Contains(n.groups, g) || slices.ContainsFunc(n.groups, g.sameScope) {
 		return nil
 	}
-	return fmt.Errorf("%s neither watches %s nor declares that it reads it; give the handle to its Reads", n.who, g)
+	return fmt.Errorf("%s does not declare %s; pass the handle to its Reads", n.who, g)
 }
 
 // Attach registers u with the caches of all handles that are declared, now or later, until detach

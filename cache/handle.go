@@ -52,7 +52,7 @@ func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
 		return h
 	}
 	if c.backend == nil {
-		return fail(errors.New("the cache has no Backend to list and watch with; give cache.New a client, or use cache.Adopt with an informer of cache/factory"))
+		return fail(errors.New("the cache has no Backend to list and watch with; give cache.New a client, or adopt an informer of cache/factory"))
 	}
 	if err := s.Validate(); err != nil {
 		return fail(err)
@@ -86,7 +86,7 @@ func (s Scope) example(scheme *runtime.Scheme, t reflect.Type) (Object, error) {
 	}
 	obj, err := scheme.New(s.Kind)
 	if err != nil {
-		return nil, fmt.Errorf("give cache.Scope.Kind, of a type that the scheme knows: %w", err)
+		return nil, fmt.Errorf("the scheme does not know cache.Scope.Kind; add its package with AddToScheme: %w", err)
 	}
 	o, ok := obj.(Object)
 	if !ok {
@@ -101,7 +101,7 @@ func exampleOf(t reflect.Type) (Object, error) {
 			return o, nil
 		}
 	}
-	return nil, errors.New("give a pointer to an API type, such as *corev1.Pod")
+	return nil, errors.New("T must be a pointer to an API type, such as *corev1.Pod")
 }
 
 // Release gives the handle's informers back. An informer without handles and subscriptions stops:
@@ -206,10 +206,10 @@ func (h *Handle[T]) Namespaced() (bool, error) {
 	}
 	m := h.group.mapping()
 	if m == nil && h.group.key.foreign != nil {
-		return false, fmt.Errorf("whether %s lives in namespaces is not known (yet); give cache.AdoptOptions.Scope", h.gvk.Kind)
+		return false, fmt.Errorf("it is not known (yet) whether %s is namespaced; set cache.AdoptOptions.Scope", h.gvk.Kind)
 	}
 	if m == nil {
-		return false, fmt.Errorf("whether %s lives in namespaces is not known yet: %s", h.gvk.Kind, h.group.state(false))
+		return false, fmt.Errorf("it is not known yet whether %s is namespaced: %s", h.gvk.Kind, h.group.state(false))
 	}
 	return m.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }

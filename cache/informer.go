@@ -358,7 +358,7 @@ func (i *informer) fits(namespace string, one bool) error {
 }
 
 // unknown is the part of an adopted informer's state about its missing failures.
-const unknown = "; it does not say whether it can list and watch"
+const unknown = "; does not report failures"
 
 // transform is the informer's TransformFunc. client-go may call it more than once for an object:
 // twice in an initial list.

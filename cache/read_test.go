@@ -271,8 +271,8 @@ func TestValidate(t *testing.T) {
 	wants := []string{
 		"cache.For[*v1.ConfigMap]: the scheme knows the type but not ConfigMapList",
 		"cache.For[*v1.Secret]: the scheme does not know the type",
-		"cache.For[cache.Object]: give a pointer",
-		"cache.For[*unstructured.Unstructured]: the type says no kind",
+		"cache.For[cache.Object]: T must be a pointer",
+		"cache.For[*unstructured.Unstructured]: the type has no kind",
 	}
 	cache.For[*unstructured.Unstructured](c)
 	err = c.Validate()

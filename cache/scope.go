@@ -61,7 +61,7 @@ type Scope struct {
 func (s Scope) Validate() error {
 	switch {
 	case s.Namespaces != nil && s.Names != nil:
-		return errors.New("cache.Scope has both Namespaces and Names; a name says its namespace, so give Names alone")
+		return errors.New("cache.Scope has both Namespaces and Names; set only Names, which include the namespace")
 	case s.Resync < 0:
 		return fmt.Errorf("cache.Scope.Resync is %s, it must not be negative", s.Resync)
 	}
@@ -173,7 +173,7 @@ func (s Scope) places() (p map[place]bool, wrong error) {
 	case s.Namespaces != nil:
 		for _, namespace := range s.Namespaces.Elements() {
 			if bad := validation.IsDNS1123Label(namespace); namespace != "" && len(bad) > 0 {
-				wrong = fmt.Errorf("cache.Scope.Namespaces has %q, which is no namespace: %s", namespace, bad[0])
+				wrong = fmt.Errorf("cache.Scope.Namespaces has %q, which is not a namespace: %s", namespace, bad[0])
 				continue
 			}
 			p[place{Namespace: namespace}] = true
@@ -201,10 +201,10 @@ func nameable(name types.NamespacedName) error {
 		return errors.New("which has no name")
 	}
 	if bad := content.IsPathSegmentName(name.Name); len(bad) > 0 {
-		return fmt.Errorf("which is no name: it %s", bad[0])
+		return fmt.Errorf("which is not a name: it %s", bad[0])
 	}
 	if bad := validation.IsDNS1123Label(name.Namespace); name.Namespace != "" && len(bad) > 0 {
-		return fmt.Errorf("whose namespace is none: %s", bad[0])
+		return fmt.Errorf("whose namespace is invalid: %s", bad[0])
 	}
 	return nil
 }
@@ -236,7 +236,7 @@ func (s Scope) tell(who any, f func()) {
 func (s Scope) kindOf(scheme *runtime.Scheme, example Object) (schema.GroupVersionKind, error) {
 	if f := formOf(reflect.TypeOf(example)); f != listwatch.Typed {
 		if s.Kind.Kind == "" || s.Kind.Version == "" {
-			return s.Kind, errors.New("the type says no kind; give cache.Scope.Kind, with its version")
+			return s.Kind, errors.New("the type has no kind; set cache.Scope.Kind, with its version")
 		}
 		return s.Kind, nil
 	}
@@ -308,5 +308,5 @@ func misfit(t reflect.Type, obj any) error {
 	if of := reflect.TypeOf(obj); of == t || t.Kind() == reflect.Interface && of.Implements(t) {
 		return nil
 	}
-	return fmt.Errorf("the informer was given for %s, but it holds %T; name that type, or give another informer", t, obj)
+	return fmt.Errorf("the informer holds %T, not %s; use that type or another informer", obj, t)
 }

@@ -235,7 +235,7 @@ func TestScopeBad(t *testing.T) {
 		if err := namespaces.Settled(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if s := namespaces.State(); s.Phase != hook.Failing || !strings.Contains(s.String(), "Namespace is a cluster-scoped kind: its cache.Scope must not say a namespace") {
+		if s := namespaces.State(); s.Phase != hook.Failing || !strings.Contains(s.String(), "Namespace is a cluster-scoped kind: its cache.Scope must not have a namespace") {
 			t.Errorf("got %s", s)
 		}
 	})
@@ -462,16 +462,16 @@ func TestScopeNothing(t *testing.T) {
 		defer start(t, c)()
 		var none cache.Set[string]
 		for want, s := range map[string]cache.Scope{
-			"ConfigMap.v1 (nothing): synced":                                            {Labels: labels.Nothing()},
-			"ConfigMap.v1 (fields metadata.name=a, nothing): synced":                    {Labels: labels.Nothing(), Fields: fields.OneTermEqualSelector("metadata.name", "a")},
-			"ConfigMap.v1 (nothing): synced.":                                           {Fields: fields.Nothing()},
-			"ConfigMap.v1 (0 namespaces): synced":                                       {Namespaces: &none},
-			`cache.Scope.Namespaces has "NO NAME", which is no namespace: `:             {Namespaces: cache.NewSet("NO NAME")},
-			`cache.Scope.Names has "default/", which has no name`:                       {Names: cache.NewSet(key(""))},
-			`cache.Scope.Names has "", which has no name`:                               {Names: cache.NewSet(types.NamespacedName{})},
-			`cache.Scope.Names has "../a", whose namespace is none: `:                   {Names: cache.NewSet(types.NamespacedName{Namespace: "..", Name: "a"})},
-			`cache.Scope.Names has "default/a/b", which is no name: it may not contain`: {Names: cache.NewSet(key("a/b"))},
-			`the names in its cache.Scope must say their namespaces, as "a" does not`:   {Names: cache.NewSet(types.NamespacedName{Name: "a"})},
+			"ConfigMap.v1 (nothing): synced":                                               {Labels: labels.Nothing()},
+			"ConfigMap.v1 (fields metadata.name=a, nothing): synced":                       {Labels: labels.Nothing(), Fields: fields.OneTermEqualSelector("metadata.name", "a")},
+			"ConfigMap.v1 (nothing): synced.":                                              {Fields: fields.Nothing()},
+			"ConfigMap.v1 (0 namespaces): synced":                                          {Namespaces: &none},
+			`cache.Scope.Namespaces has "NO NAME", which is not a namespace: `:             {Namespaces: cache.NewSet("NO NAME")},
+			`cache.Scope.Names has "default/", which has no name`:                          {Names: cache.NewSet(key(""))},
+			`cache.Scope.Names has "", which has no name`:                                  {Names: cache.NewSet(types.NamespacedName{})},
+			`cache.Scope.Names has "../a", whose namespace is invalid: `:                   {Names: cache.NewSet(types.NamespacedName{Namespace: "..", Name: "a"})},
+			`cache.Scope.Names has "default/a/b", which is not a name: it may not contain`: {Names: cache.NewSet(key("a/b"))},
+			`the name "a" in its cache.Scope needs a namespace`:                            {Names: cache.NewSet(types.NamespacedName{Name: "a"})},
 		} {
 			h := cache.ForScope[*corev1.ConfigMap](c, s)
 			if err := h.Settled(t.Context()); err != nil {

@@ -57,7 +57,7 @@ func TestC6_Unclear(t *testing.T) {
 		why(odd, `the version "first" is not a number`)
 		unread := a
 		unread.ResourceVersion = ""
-		why(unread, "nobody can tell whether ConfigMap.v1 shows the write of default/a: its version is not known")
+		why(unread, "unclear whether ConfigMap.v1 shows the write of default/a: its version is not known")
 		unread.Unknown = "there was no answer"
 		why(unread, "there was no answer")
 		// A synced informer that fails later still shows what it has shown.

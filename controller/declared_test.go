@@ -55,10 +55,10 @@ func TestS9_UndeclaredRead(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		ok(t, <-done)
-		const missing = `the controller "test" neither watches `
+		const missing = `the controller "test" does not declare `
 		for what, want := range map[string]string{
-			"watched": "", "another handle": "", "declared": "", "another scope": missing + "ConfigMap.v1 (labels a=b) nor declares that it reads it; give the handle to its Reads",
-			"get": "get Pod default/a: " + missing + "Pod.v1 nor", "index": missing + "Pod.v1",
+			"watched": "", "another handle": "", "declared": "", "another scope": missing + "ConfigMap.v1 (labels a=b); pass the handle to its Reads",
+			"get": "get Pod default/a: " + missing + "Pod.v1;", "index": missing + "Pod.v1",
 		} {
 			if err := got[what]; (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got %v, want %s", what, err, want)
@@ -102,7 +102,7 @@ func TestS9_UndeclaredReadWithAnotherContext(t *testing.T) {
 		read("elsewhere")
 		cancel()
 		ok(t, <-done)
-		const want = `list Pod: the controller "test" neither watches Pod.v1 nor declares that it reads it; give the handle to its Reads; the Reconcile of default/a read it with a context that is not its own`
+		const want = `list Pod: the controller "test" does not declare Pod.v1; pass the handle to its Reads; the Reconcile of default/a read it with a context that is not its own`
 		for what, err := range errs {
 			wrong := strings.HasSuffix(what, "undeclared") && !strings.HasPrefix(what, "elsewhere")
 			if wrong && (err == nil || err.Error() != want) || !wrong && err != nil {

@@ -244,7 +244,7 @@ func TestM7_TheErrorNamesWhatIsNotIdle(t *testing.T) {
 			stop, result := start(t, c.manager)
 			c.handler.Store(int64(2 * time.Minute))
 			c.put("front", 1)
-			wantBusy(t, c.manager, `controller "second": Kind(Secret.v1): Secret.v1 has events that its handler was not told yet`, "too late")
+			wantBusy(t, c.manager, `controller "second": Kind(Secret.v1): Secret.v1 has events that its handler has not seen yet`, "too late")
 			pass(time.Hour)
 			stop()
 			ok(t, result())
@@ -260,7 +260,7 @@ func TestM7_TheErrorNamesWhatIsNotIdle(t *testing.T) {
 				return nil, nil
 			})
 			stop, result := start(t, c.manager)
-			wantBusy(t, c.manager, `what the API server has of Secret.v1 is not known: no right`, "too late", `what the API server has of Secret.v1 is not known`)
+			wantBusy(t, c.manager, `cannot list Secret.v1 at the API server: no right`, "too late", `cannot list Secret.v1 at the API server`)
 			stop()
 			ok(t, result())
 		})

@@ -207,7 +207,7 @@ func TestFactory_InformerFor(t *testing.T) {
 			states = append(states, s.String())
 		}
 		slices.Sort(states)
-		if got := strings.Join(states, "\n"); got != "ConfigMap.v1 (made by its caller; it does not say whether it can list and watch): synced\nConfigMap.v1: synced" {
+		if got := strings.Join(states, "\n"); got != "ConfigMap.v1 (made by its caller; does not report failures): synced\nConfigMap.v1: synced" {
 			t.Errorf("got %s", got)
 		}
 		stop()

@@ -57,7 +57,7 @@ func (c *Copy) judge(w *Write, at string) (Verdict, error) {
 	switch {
 	case w.ResourceVersion == "":
 		reason := cmp.Or(w.Unknown, "its version is not known")
-		return Unclear, fmt.Errorf("nobody can tell whether %s shows the write of %s: %s", c.Name, w.String(), reason)
+		return Unclear, fmt.Errorf("unclear whether %s shows the write of %s: %s", c.Name, w.String(), reason)
 	case stored == nil && c.Excludes(w):
 		return Shown, nil
 	case stored == nil:
@@ -99,5 +99,5 @@ func (c *Copy) judgeByName(w *Write, version string) (Verdict, error) {
 	case (w.Gone || w.Marked) && w.ResourceVersion == "" && !there:
 		return Shown, nil
 	}
-	return Unclear, fmt.Errorf("nobody can tell whether %s shows the write of %s: the version %q is not a number", c.Name, w.String(), version)
+	return Unclear, fmt.Errorf("unclear whether %s shows the write of %s: the version %q is not a number", c.Name, w.String(), version)
 }

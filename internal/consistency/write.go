@@ -64,7 +64,7 @@ func (w *Write) At() types.NamespacedName {
 // String returns the key of the object in client-go's stores, if known.
 func (w *Write) String() string {
 	if w.Hashed != nil && w.found == (types.NamespacedName{}) {
-		return "an object of which only the hash is known (" + w.Name + ")"
+		return "an object with the hash " + w.Name
 	}
 	return storeKey(w.At())
 }

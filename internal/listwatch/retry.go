@@ -73,7 +73,7 @@ func (a *asker) persist(ctx context.Context, o metav1.ListOptions, do func(conte
 			if o.Watch && o.SendInitialEvents == nil {
 				// The next served objects may be others. The reflector lists again, and waits here
 				// again.
-				return nil, apierrors.NewResourceExpired(a.target.Kind.Kind + " is not served: its objects will be listed anew")
+				return nil, apierrors.NewResourceExpired(a.target.Kind.Kind + " is not served: its objects are listed again")
 			}
 			delay = untilAskedAgain(err)
 		default:
@@ -116,10 +116,10 @@ func (a *asker) ask(ctx context.Context, do func(context.Context, *meta.RESTMapp
 		return err
 	}
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot && t.Namespace != "" {
-		return fmt.Errorf("%s is a cluster-scoped kind: its cache.Scope must not say a namespace", t.Kind.Kind)
+		return fmt.Errorf("%s is a cluster-scoped kind: its cache.Scope must not have a namespace", t.Kind.Kind)
 	}
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace && t.Name != "" && t.Namespace == "" {
-		return fmt.Errorf("%s is a namespaced kind: the names in its cache.Scope must say their namespaces, as %q does not", t.Kind.Kind, t.Name)
+		return fmt.Errorf("%s is a namespaced kind: the name %q in its cache.Scope needs a namespace", t.Kind.Kind, t.Name)
 	}
 	a.reports.Mapping(mapping)
 	err = do(ctx, mapping)

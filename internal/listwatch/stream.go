@@ -144,7 +144,7 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 				continue
 			}
 			s.quiet.Add(1)
-			err := fmt.Errorf("the watch has shown neither event nor bookmark for %s; it is started anew", s.patience())
+			err := fmt.Errorf("the watch had neither an event nor a bookmark for %s; it is restarted", s.patience())
 			s.reports.State(hook.Failing, err)
 			return err, false
 		case <-s.stopped:

@@ -49,7 +49,7 @@ func (h *history) add(name string, at time.Time, what []string) {
 // terse shortens repeated parts of request errors.
 func terse(text string) string {
 	text = addresses.ReplaceAllString(text, "")
-	return strings.NewReplacer("\n", " | ", "nobody can tell whether", "unclear whether", ".scenario.setpoint.dev", "").Replace(text)
+	return strings.NewReplacer("\n", " | ", ".scenario.setpoint.dev", "").Replace(text)
 }
 
 var addresses = regexp.MustCompile(`"https://[^"]*"|(read|dial) tcp [^ ]* |\(namespace [^)]*\)`)

@@ -38,9 +38,9 @@ type AdoptOptions struct {
 
 // Adopt returns a handle for an informer that the cache did not make: one of the host program's
 // SharedInformerFactory, of a generated factory, or of a dynamic one (with T
-// *unstructured.Unstructured). The cache calls only AddEventHandler and AddIndexers on it. It
-// starts and stops it only if AdoptOptions.Run is set. Release removes the event handlers; the
-// indexes stay, because client-go cannot remove them.
+// *unstructured.Unstructured). The cache adds event handlers and indexes to the informer. It runs
+// it only if AdoptOptions.Run is set. Release removes the event handlers; the indexes stay, because
+// client-go cannot remove them.
 //
 // An adopted informer does not report failures. Its State is Syncing until it is synced, then
 // Synced until it is stopped, and does not count lists and watches. A controller waits for it
@@ -52,7 +52,7 @@ type AdoptOptions struct {
 // the cache's own returns a handle for it.
 //
 // With a nil cache the handle can only be declared, so that a controller waits until the informer
-// shows its writes; source.Informer does that. The kind need not be known then. The resource is
+// shows its writes; source.Informer does that. The kind may then be unknown: the resource is
 // guessed from T's name or, without a Go type, from the first object in the store. A write of an
 // object that is in the store, with its UID, corrects the guess.
 func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptOptions) *Handle[T] {

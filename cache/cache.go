@@ -130,8 +130,7 @@ func (c *Cache) release(i *informer) {
 	}
 }
 
-// forget drops a reference. unattended reports that it was the last one of an informer that does
-// not run.
+// forget reports whether it dropped the last reference to an informer that does not run.
 func (c *Cache) forget(i *informer) (unattended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

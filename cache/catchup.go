@@ -21,9 +21,9 @@ import (
 const lookAgain = time.Second
 
 // CatchUp returns nil once the cache shows everything that the API server had in the handle's scope
-// at the call: each object at that version or later, and no object that was already deleted. It
-// returns nil for a kind that is not served. If ctx ends before, the error names what is missing.
-// CatchUp lists the metadata of all objects in the scope, so it is for tests and scripts.
+// at the call: each object at that version or later, and no object that was already deleted. A kind
+// that is not served has no objects. If ctx ends before, the error names what is missing. CatchUp
+// lists the metadata of all objects in the scope, so it is for tests and scripts.
 func (h *Handle[T]) CatchUp(ctx context.Context) error {
 	s, err := h.Subscribe(toolscache.ResourceEventHandlerFuncs{})
 	if err != nil {
@@ -94,9 +94,8 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 		case !recorded:
 			missing = i.String() + " is not synced"
 			s.awaitSynced(limited, r)
-		// The first mark may overtake events that arrive with the last compared one. By the time
-		// that the handler sees the first mark, the stream has read them, so the second mark comes
-		// after them.
+		// The first mark may overtake events that arrived with the last compared one. The stream
+		// has read them before the handler sees the first mark, so the second mark follows them.
 		case !s.handled(limited, i, r, marks[0]) || !s.handled(limited, i, r, marks[1]):
 			missing = i.String() + " has events that its handler has not seen yet"
 		}
@@ -112,8 +111,8 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 	}
 }
 
-// compare asks the API server what it has for the informer, until there is an answer. It returns
-// the writes that the store does not show. served is false if the kind is not served.
+// compare lists what the API server has for the informer, and returns the writes that the store
+// does not show. served is false if the kind is not served.
 func (i *informer) compare(ctx context.Context) (unseen []Written, served bool, err error) {
 	if i.env.backend == nil || i.key.gvk.Version == "" {
 		return nil, false, fmt.Errorf("%s cannot be compared with what the API server has; use cache.For, or cache.Adopt "+
@@ -129,8 +128,7 @@ func (i *informer) compare(ctx context.Context) (unseen []Written, served bool, 
 	return i.copy.Compare(list, i.key.place, &Written{Resource: mapping.Resource.GroupResource()}), true, nil
 }
 
-// unseen waits until the store shows all writes. If ctx ends before, it describes the first missing
-// one.
+// unseen waits until the store shows all writes, or describes the first missing one when ctx ends.
 func (s *Subscription) unseen(ctx context.Context, i *informer, r *registration, writes []Written) string {
 	for _, w := range writes {
 		gap := &Gap{group: s.group, informer: i, written: w}
@@ -168,7 +166,6 @@ func (s *Subscription) shown(ctx context.Context, gap *Gap, r *registration) boo
 	}
 }
 
-// handled reports whether the handler has seen everything in the store, before ctx ended.
 func (s *Subscription) handled(ctx context.Context, i *informer, r *registration, mark string) bool {
 	if i.lw != nil && !i.lw.Mark(ctx, i.mark(mark)) {
 		return false
@@ -196,7 +193,6 @@ func (s *Subscription) awaitSynced(ctx context.Context, r *registration) {
 	}
 }
 
-// mark returns a new mark.
 func (i *informer) mark(name string) Object {
 	mark, _ := i.example.DeepCopyObject().(Object)
 	mark.SetUID(markUID)

@@ -19,8 +19,7 @@ import (
 // Behind reports which declared informer does not show a write yet. It returns nil and nil if all
 // informers that keep the object show the write, or if none keeps it. If gap is not nil, wait for
 // it, for a limited time, and call Behind again. The error names an informer that cannot decide,
-// for example because versions are not numbers. Behind makes no request and is safe for concurrent
-// use. It is cheap if all informers show the write.
+// for example because versions are not numbers. Behind is cheap if all informers show the write.
 func (d *Declarations) Behind(w Written) (gap *Gap, unknowable error) {
 	for _, g := range d.groups() {
 		i := g.keeper(&w)
@@ -89,7 +88,7 @@ func (d *Declarations) Missed(w Written) bool {
 // Locate finds the objects of hashed writes in the stores of the declared informers, and records
 // them in the writes. Call it before each round of Behind for writes with Hashed set: Behind treats
 // an object that was not located as missing in every store. Locate hashes the names in each store
-// once, unless all writes are shown already. It makes no request.
+// once, unless all writes are shown already.
 func (d *Declarations) Locate(writes []Written) {
 	walked := map[*informer]bool{}
 	for _, g := range d.groups() {
@@ -103,8 +102,7 @@ func (d *Declarations) Locate(writes []Written) {
 }
 
 // Failing returns a gap that closes when a declared informer recovers, or nil if no declared
-// informer fails or waits for its kind to be served. It is safe for concurrent use and makes no
-// request.
+// informer fails or waits for its kind to be served.
 func (d *Declarations) Failing() *Gap {
 	for _, g := range d.groups() {
 		if i := g.first((*informer).fails); i != nil {
@@ -115,8 +113,7 @@ func (d *Declarations) Failing() *Gap {
 }
 
 // Recovered returns the last time at which a declared informer began to follow the API server, of
-// those that still do. It returns the zero time if there is none. It is safe for concurrent use and
-// makes no request.
+// those that still do. It returns the zero time if there is none.
 func (d *Declarations) Recovered() (last time.Time) {
 	for _, g := range d.groups() {
 		g.first(func(i *informer) bool {
@@ -159,8 +156,8 @@ func (d *Declarations) Resolve(ctx context.Context, w Written) (unseen []Written
 	return unseen, len(lists) > 0, nil
 }
 
-// Gap is an informer that is behind: it does not show a write yet (Declarations.Behind), or it
-// fails (Declarations.Failing).
+// Gap is an informer that does not show a write yet (Declarations.Behind), or that fails
+// (Declarations.Failing).
 type Gap struct {
 	group    *group
 	informer *informer
@@ -219,7 +216,6 @@ func (g *Gap) Notify(f func()) (cancel func()) {
 	return g.informer.copy.Notify(w, g.open, f)
 }
 
-// open reports whether the gap is still open.
 func (g *Gap) open() bool {
 	if g.failing {
 		return g.group.has(g.informer) && g.informer.fails()

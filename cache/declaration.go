@@ -16,8 +16,10 @@ import (
 // that it watches and those given to its Reads. A read of another handle returns an error in the
 // first Reconcile that tries it, because no worker would wait for that handle to sync. The error
 // also covers a read with another context by the goroutine of a Reconcile, or by a goroutine that
-// it started, unless any controller declares the handle. The zero value declares nothing.
-// Declarations are safe for concurrent use.
+// it started, unless any controller declares the handle.
+//
+// The zero value declares nothing. The methods are safe for concurrent use. Only Resolve makes
+// requests.
 type Declarations struct {
 	now  atomic.Pointer[declarations]
 	user atomic.Pointer[User] // see Attach

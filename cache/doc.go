@@ -41,10 +41,10 @@
 // [Handle.State] and [Cache.States] describe each informer, and [Cache.Changed] reports changes.
 // [Handle.Stale] reports whether reads may be old. An informer recovers without a restart:
 //
-//   - A watch that breaks goes on at its last version. So does a watch without an event or bookmark
-//     for 3 minutes.
-//   - A list that fails is retried after at most 4 seconds. If the API server asks for a longer
-//     pause, that pause is kept, up to 30 seconds.
+//   - A watch that breaks resumes at its last version. A watch without an event or bookmark for 3
+//     minutes is restarted there.
+//   - A list that fails is retried after at most 4 seconds. A Retry-After of up to 30 seconds is
+//     honored; after a 503, only up to 1 second.
 //   - A request without an answer is reported after 30 seconds and repeated after 2 minutes.
 //   - A kind that is not served is looked up every 4 seconds, once for all informers of its
 //     group-version. A CRD that is removed leaves the last known state readable. It may return with
@@ -70,16 +70,16 @@
 // A controller waits until its own writes appear in the caches that it declares.
 // [Declarations.Behind] reports whether the declared informers that keep an object show a write of
 // it. An informer keeps an object if it has the same resource, in any version and form, of the same
-// API server, and if the object's namespace or name is in its scope. It shows
+// API server, and if the object's namespace or name is in its scope. It shows a write as follows:
 //
-//   - a create or change if its store has reached the written version. It also does if the store
-//     has the object at that version or later, or another object of that name at a later version.
-//   - a deletion if the store does not have the object's UID and has reached the version of the
+//   - A create or change: the store has reached the written version, or has the object at that
+//     version or later, or another object of that name at a later version.
+//   - A deletion: the store does not have the object's UID, and has reached the version of the
 //     deletion, if that is known. If the request may only have set a deletion timestamp, the
 //     timestamp suffices.
-//   - a write that its selectors exclude if the store does not have the object. Selectors are
-//     evaluated on the written object. If that is not known, only the store's version counts, which
-//     bookmarks advance about every minute.
+//   - A write of an object that its selectors exclude: the store does not have the object.
+//     Selectors are evaluated on the written object. If that is unknown, only the store's version
+//     counts, which bookmarks advance about every minute.
 //
 // A [Gap] is an informer that is behind. [Gap.Notify] calls a function when the gap closes. An
 // informer is also behind during its initial list, which may come from an API server that lags, and

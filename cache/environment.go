@@ -52,7 +52,6 @@ func (e *environment) changed() <-chan struct{} {
 	return e.news.When(false)
 }
 
-// ring reports a change.
 func (e *environment) ring() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,7 +90,6 @@ type Backend interface {
 	Metadata() (metadata.Interface, error)
 }
 
-// hostOf returns scheme://host of the API server, or "" if unknown.
 func hostOf(b Backend) string {
 	if b == nil {
 		return ""

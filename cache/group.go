@@ -76,13 +76,11 @@ func (g *group) follow() {
 	}
 }
 
-// departure is a member that left its group.
 type departure struct {
 	informer *informer
-	retiring []func() // from the listeners
+	retiring []func()
 }
 
-// update adds new members, and returns those that left.
 func (g *group) update() (left []departure) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -126,7 +124,7 @@ func (g *group) leaveLocked(i *informer) (retiring []func()) {
 	return retiring
 }
 
-// hold takes a reference, unless the group has ended. The caller must call letGo.
+// hold takes a reference, unless the group has ended. If it returns true, call letGo later.
 func (g *group) hold() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -179,7 +177,6 @@ func (g *group) within(namespace string) ([]*informer, error) {
 	return list, nil
 }
 
-// state merges the states of the members.
 func (g *group) state(sized bool) hook.InformerState {
 	members := g.members.Load().by
 	all := hook.InformerState{Kind: g.key.kind(), Scope: g.describe(), Phase: hook.Synced}
@@ -199,14 +196,13 @@ func (g *group) state(sized bool) hook.InformerState {
 	return all
 }
 
-// mistake returns the error of an invalid scope.
 func (g *group) mistake() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.wrong
 }
 
-// describe describes the scope and the form. It is empty for all objects in the usual form.
+// describe is empty for all objects in the usual form.
 func (g *group) describe() string {
 	words := g.key.String()
 	add := func(text string) { words = strings.TrimPrefix(words+", "+text, ", ") }
@@ -238,7 +234,6 @@ func list(what string, names []string) string {
 	}
 }
 
-// merge adds a member's state.
 func merge(all, s hook.InformerState) hook.InformerState {
 	if worse(s.Phase) > worse(all.Phase) || all.Since.IsZero() {
 		all.Phase, all.Err, all.Since = s.Phase, s.Err, s.Since
@@ -296,7 +291,6 @@ func (g *group) await(ctx context.Context, done func(*informer) bool) error {
 	}
 }
 
-// has reports whether an informer is a member now.
 func (g *group) has(i *informer) bool {
 	return g.first(func(other *informer) bool { return other == i }) != nil
 }
@@ -310,7 +304,6 @@ func (g *group) first(is func(*informer) bool) *informer {
 	return nil
 }
 
-// keeper returns the informer that keeps the object, or nil.
 func (g *group) keeper(w *consistency.Write) *informer {
 	m := g.members.Load()
 	i := m.everything
@@ -361,7 +354,6 @@ func (g *group) String() string {
 	return g.key.kind()
 }
 
-// sameScope reports whether two groups have the same objects.
 func (g *group) sameScope(other *group) bool {
 	return g.key == other.key && g.cache == other.cache &&
 		g.scope.Namespaces == other.scope.Namespaces && g.scope.Names == other.scope.Names

@@ -84,7 +84,6 @@ func logUnlessStopped(ctx context.Context, r *toolscache.Reflector, err error) {
 	}
 }
 
-// run runs the informer until ctx is done, and joins its goroutines.
 func (i *informer) run(ctx context.Context) {
 	i.set(hook.Syncing, nil)
 	var noticing sync.WaitGroup
@@ -107,7 +106,6 @@ func (i *informer) tooLate() {
 	close(i.stopped)
 }
 
-// noticeSync sets the phase when the informer is synced.
 func (i *informer) noticeSync(ctx context.Context) {
 	select {
 	case <-i.synced():
@@ -199,7 +197,6 @@ func (i *informer) last() (phase hook.Phase, since time.Time, why error) {
 	return i.phase, i.since, i.err
 }
 
-// state returns the state without the size.
 func (i *informer) state() hook.InformerState {
 	s := hook.InformerState{Kind: i.key.kind(), Scope: i.key.String()}
 	s.Phase, s.Since, s.Err = i.at()
@@ -216,7 +213,6 @@ func (i *informer) state() hook.InformerState {
 	return s
 }
 
-// size counts the objects and estimates their size as JSON from a sample of 50.
 func (i *informer) size() (objects int, bytes int64) {
 	const sample = 50
 	keys := i.shared.GetStore().ListKeys()
@@ -236,7 +232,6 @@ func (i *informer) size() (objects int, bytes int64) {
 	return len(keys), length * int64(len(keys)) / seen
 }
 
-// String returns the kind, with the scope if it is narrowed.
 func (i *informer) String() string {
 	if words := i.key.String(); words != "" {
 		return i.key.kind() + " (" + words + ")"
@@ -244,7 +239,6 @@ func (i *informer) String() string {
 	return i.key.kind()
 }
 
-// delivered drops the errors of deleted objects.
 func (i *informer) delivered() { i.untransformed.Prune(i.store()) }
 
 func (i *informer) store() toolscache.Store { return i.shared.GetStore() }
@@ -276,7 +270,6 @@ func (i *informer) phaseNow() hook.Phase {
 	return phase
 }
 
-// settled reports whether the informer is synced or has a reason why not.
 func (i *informer) settled() bool {
 	return i.hasSynced() || i.fails()
 }
@@ -357,7 +350,6 @@ func (i *informer) fits(namespace string, one bool) error {
 	return nil
 }
 
-// unknown is the part of an adopted informer's state about its missing failures.
 const unknown = "; does not report failures"
 
 // transform is the informer's TransformFunc. client-go may call it more than once for an object:

@@ -107,7 +107,6 @@ func (s Scope) key(gvk schema.GroupVersionKind, f listwatch.Form) key {
 	return k
 }
 
-// at returns the key of one place of the scope.
 func (k key) at(p place) key {
 	k.place = p
 	return k
@@ -132,12 +131,11 @@ func (k key) target(b Backend) listwatch.Target {
 	}
 }
 
-// kind returns the kind in the form Kind.version.group.
 func (k key) kind() string {
 	return strings.TrimSuffix(k.gvk.Kind+"."+k.gvk.Version+"."+k.gvk.Group, ".")
 }
 
-// String describes the scope and the form. It is empty for all objects in the usual form.
+// String is empty for all objects in the usual form.
 func (k key) String() string {
 	var words []string
 	add := func(format, value string) {
@@ -292,7 +290,6 @@ func (f *foreign) String() string {
 	return "adopted"
 }
 
-// misfit returns an error if the store holds objects of another type.
 func (f *foreign) misfit() error {
 	for _, name := range f.shared.GetStore().ListKeys() {
 		obj, found, err := f.shared.GetStore().GetByKey(name)
@@ -303,7 +300,6 @@ func (f *foreign) misfit() error {
 	return nil
 }
 
-// misfit returns an error if obj is of another type.
 func misfit(t reflect.Type, obj any) error {
 	if of := reflect.TypeOf(obj); of == t || t.Kind() == reflect.Interface && of.Implements(t) {
 		return nil

@@ -58,10 +58,8 @@ func markOf(obj any) (name string, ok bool) {
 	return "", false
 }
 
-// marked is an event handler that receives marks.
 type marked interface{ arrived(mark string) }
 
-// unmarked keeps marks from an event handler, unless it is marked.
 type unmarked struct {
 	toolscache.ResourceEventHandler
 }

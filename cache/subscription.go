@@ -40,9 +40,6 @@ type Subscription struct {
 // Subscribe may be called before the cache runs. The subscription keeps the informers alive, even
 // after the handle's Release, until Close.
 func (h *Handle[T]) Subscribe(handler toolscache.ResourceEventHandler) (*Subscription, error) {
-	if h.err != nil {
-		return nil, h.err
-	}
 	if err := h.usable(); err != nil {
 		return nil, err
 	}
@@ -287,7 +284,7 @@ func (r *registration) handled() map[types.NamespacedName]Object {
 }
 
 // record starts to record seen, beginning with the store's objects. It returns false if the handler
-// has not seen the initial list yet.
+// has not seen the initial list.
 func (r *registration) record() bool {
 	if r.keeps.Load() || !r.HasSynced() {
 		return r.keeps.Load()
@@ -317,7 +314,6 @@ func (r *registration) told() bool {
 	return len(seen) == len(stored)
 }
 
-// expect registers a mark.
 func (r *registration) expect(mark string) {
 	g := r.of.group
 	g.mu.Lock()
@@ -334,7 +330,6 @@ func (r *registration) arrived(mark string) {
 	g.cache.ring()
 }
 
-// passed reports whether a registered mark has arrived.
 func (r *registration) passed(mark string) bool {
 	g := r.of.group
 	g.mu.Lock()

@@ -38,7 +38,7 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// run runs f until the function that it returns is called, which joins it.
+// run runs f until stop is called, which joins it.
 func run(f func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -49,7 +49,7 @@ func run(f func(context.Context) error) (stop func()) {
 	})
 }
 
-// runs makes the host run an informer.
+// runs runs an informer as the host program.
 func runs(informer toolscache.SharedIndexInformer) (stop func()) {
 	return run(func(ctx context.Context) error { informer.RunWithContext(ctx); return nil })
 }
@@ -76,7 +76,7 @@ func (k *keys) take() string {
 	return s
 }
 
-// TestAdopt_UnitTest: a controller over informers of a fake clientset, without a server.
+// TestAdopt_UnitTest: a controller runs on informers of a fake clientset, without a server.
 func TestAdopt_UnitTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clientset := fake.NewClientset(configMap("a"))
@@ -102,8 +102,8 @@ func TestAdopt_UnitTest(t *testing.T) {
 	})
 }
 
-// TestAdopt_HostsFactory: a controller over the informers of a factory that the host owns. We never start it, our source is
-// ready by its own handler (S1), and after the release the host's handlers go on.
+// TestAdopt_HostsFactory: a controller uses informers of the host's factory and never starts it.
+// Its source is ready by its own handler (S1). After the release, the host's handlers continue.
 func TestAdopt_HostsFactory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clientset := fake.NewClientset(configMap("a"))
@@ -158,7 +158,7 @@ func TestAdopt_HostsFactory(t *testing.T) {
 	})
 }
 
-// TestAdopt_OutlivesTheCache: the end of the cache does not stop the host's informer, nor does it make handles say so.
+// TestAdopt_OutlivesTheCache: the host's informer, and handles of it, outlive the cache.
 func TestAdopt_OutlivesTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := informers.NewSharedInformerFactory(fake.NewClientset(configMap("a")), 0)
@@ -185,8 +185,8 @@ func TestAdopt_OutlivesTheCache(t *testing.T) {
 	})
 }
 
-// TestAdopt_Indexes: NewIndex and Owned work, before and after the start, from two caches, and whether or not the informer has
-// an index of namespaces.
+// TestAdopt_Indexes: NewIndex and Owned work before and after the start, from two caches, with and
+// without the host's index of namespaces.
 func TestAdopt_Indexes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sources := fcache.NewFakeControllerSource()
@@ -228,8 +228,8 @@ func TestAdopt_Indexes(t *testing.T) {
 	})
 }
 
-// TestAdopt_WrongType: an informer of other objects is an error by name, never a panic: at once if it holds some, else at the
-// first read, and in the state when it is synced.
+// TestAdopt_WrongType: an informer of another type is an error, not a panic. The error comes at
+// once if the informer has objects, otherwise at the first read and in the state.
 func TestAdopt_WrongType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const want = "the informer holds *v1.ConfigMap, not *v1.Secret"
@@ -274,7 +274,7 @@ func TestAdopt_WrongType(t *testing.T) {
 	})
 }
 
-// TestAdopt_Mistakes: what cannot be adopted is an error that Validate and each read return.
+// TestAdopt_Mistakes: Validate and each read report what cannot be adopted.
 func TestAdopt_Mistakes(t *testing.T) {
 	informer := informers.NewSharedInformerFactory(nil, 0).Core().V1().Pods().Informer()
 	var none *struct{ toolscache.SharedIndexInformer }
@@ -299,7 +299,7 @@ func read[T cache.Object](h *cache.Handle[T]) error {
 	return err
 }
 
-// TestAdopt_Generated: an informer of a factory that was generated for custom resources.
+// TestAdopt_Generated: a generated factory for custom resources.
 func TestAdopt_Generated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sources := fcache.NewFakeControllerSource()
@@ -330,7 +330,7 @@ func TestAdopt_Generated(t *testing.T) {
 	})
 }
 
-// TestAdopt_Dynamic: an informer of a dynamic factory.
+// TestAdopt_Dynamic: a dynamic factory.
 func TestAdopt_Dynamic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		widget := &unstructured.Unstructured{Object: map[string]any{
@@ -350,8 +350,8 @@ func TestAdopt_Dynamic(t *testing.T) {
 	})
 }
 
-// TestAdopt_Namespaced: whether the kind lives in namespaces is what the options or the API server say, and an error until
-// then.
+// TestAdopt_Namespaced: the options or the API server decide whether a kind is namespaced. Until
+// then it is an error.
 func TestAdopt_Namespaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		informer := informers.NewSharedInformerFactory(nil, 0).Core().V1().ConfigMaps().Informer()
@@ -386,7 +386,7 @@ func TestAdopt_Namespaced(t *testing.T) {
 	})
 }
 
-// TestAdopt_Owner: handler.Owner of an adopted handle, by a controller without a server.
+// TestAdopt_Owner: handler.Owner works with an adopted handle, without a server.
 func TestAdopt_Owner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		child := configMap("child")
@@ -408,7 +408,7 @@ func TestAdopt_Owner(t *testing.T) {
 	})
 }
 
-// TestAdopt_Own: an informer of the cache itself is its own handle's; one that was adopted twice is the same.
+// TestAdopt_Own: adopting the cache's own informer, or one informer twice, gives the same informer.
 func TestAdopt_Own(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)

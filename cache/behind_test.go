@@ -17,8 +17,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestS2_DeletedRightAfter: the delete of an object that cannot be decoded is not lost when the store does not have yet what was
-// known of it.
+// TestS2_DeletedRightAfter: the delete of an undecodable object is not lost if its last known state
+// has not reached the store.
 func TestS2_DeletedRightAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(widgets)
@@ -46,7 +46,7 @@ func TestS2_DeletedRightAfter(t *testing.T) {
 	})
 }
 
-// TestS9_UndecodableWhileListing: while a list is under way, what could not be decoded before is not an object that is not there.
+// TestS9_UndecodableWhileListing: during a list, an undecodable object does not become NotFound.
 func TestS9_UndecodableWhileListing(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestS9_UndecodableWhileListing(t *testing.T) {
 	}
 }
 
-// TestS2_NoVersion: after an object without a version the watch goes on from the last one that there was, so that no delete is
-// missed.
+// TestS2_NoVersion: after an object without a version, the watch resumes at the last known version
+// and misses no delete.
 func TestS2_NoVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(widgets)
@@ -111,7 +111,7 @@ func TestS2_NoVersion(t *testing.T) {
 	})
 }
 
-// TestS6_Churn: of objects that came and went nothing is kept, also if the watch never has to be listed anew.
+// TestS6_Churn: deleted objects leave nothing behind, even without a relist.
 func TestS6_Churn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)

@@ -22,7 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// slowEvents writes down events a while after they have come.
+// slowEvents records events after a delay.
 type slowEvents struct {
 	events
 	takes time.Duration
@@ -40,7 +40,8 @@ func (e *slowEvents) handler() toolscache.ResourceEventHandler {
 	}
 }
 
-// caughtUp has somebody wait, wants it to take so long, and returns what the handler was told of meanwhile.
+// caughtUp calls CatchUp, checks its duration, and returns the events that the handler saw
+// meanwhile.
 func caughtUp(t *testing.T, what string, c interface{ CatchUp(context.Context) error }, e interface{ take() string }, takes time.Duration) string {
 	t.Helper()
 	e.take()
@@ -78,7 +79,7 @@ func TestS10_CatchUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(api *fakeapi.Server)
 		told   string
-		events time.Duration // so many handler calls
+		events time.Duration // duration of the handler calls
 	}{
 		"nothing": {func(*fakeapi.Server) {}, "", 0},
 		"create":  {func(api *fakeapi.Server) { put(api, "c") }, "add c", 1},
@@ -127,7 +128,7 @@ func TestS10_CatchUp(t *testing.T) {
 		t.Run("the handler lags/"+name, func(t *testing.T) {
 			run(t, func(*fakeapi.Server) {}, func(t *testing.T, api *fakeapi.Server, s *cache.Subscription, e *slowEvents) {
 				test.change(api)
-				synctest.Wait() // the store has it
+				synctest.Wait() // until the store has it
 				check(t, "a late handler", s, e, 0)
 			})
 		})
@@ -173,7 +174,8 @@ func TestS10_CatchUp(t *testing.T) {
 	}
 }
 
-// What was created and deleted leaves nothing to compare with. If the informer has seen it, its handler must have, too.
+// An object that was created and deleted leaves nothing to compare. If the informer saw it, the
+// handler must have seen it, too.
 func TestS10_CreatedAndDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -193,7 +195,7 @@ func TestS10_CreatedAndDeleted(t *testing.T) {
 		if told := caughtUp(t, "both are on their way", s, e, 2*time.Second); told != "add b, delete b" {
 			t.Errorf("the handler was told %q", told)
 		}
-		late, all := subscribe(t, cache.For[*corev1.ConfigMap](c)) // has never heard of it
+		late, all := subscribe(t, cache.For[*corev1.ConfigMap](c)) // never saw the object
 		defer late.Close()
 		caughtUp(t, "somebody new", late, all, 0)
 	})
@@ -215,7 +217,7 @@ func TestS10_Handle(t *testing.T) {
 	})
 }
 
-// An object may be deleted while somebody waits for it.
+// An object may be deleted during CatchUp.
 func TestS10_GoneMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -228,7 +230,7 @@ func TestS10_GoneMeanwhile(t *testing.T) {
 		api.Put(fakeapi.ConfigMaps, configMap("a"))
 		time.AfterFunc(10*time.Second, func() {
 			api.Remove(fakeapi.ConfigMaps, "default", "a")
-			api.Expire() // the watch sees neither
+			api.Expire() // the watch misses both
 			api.Intercept(nil)
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -242,7 +244,7 @@ func TestS10_GoneMeanwhile(t *testing.T) {
 func TestS10_Trouble(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(api *fakeapi.Server) (later func())
-		want    []string // the error; none: nil
+		want    []string // parts of the error; none means nil
 	}{
 		"not served":                {func(api *fakeapi.Server) func() { api.Withdraw(fakeapi.ConfigMaps); return func() {} }, nil},
 		"not served, and then gone": {func(api *fakeapi.Server) func() { return func() { api.Withdraw(fakeapi.ConfigMaps) } }, nil},
@@ -300,9 +302,9 @@ func TestS10_Trouble(t *testing.T) {
 	}
 }
 
-// A CRD was installed a moment ago: the informer finds out within seconds.
+// A CRD was just installed: the informer notices within seconds.
 func TestS10_ServedFromNowOn(t *testing.T) {
-	for offset := range 8 { // whenever the informer has asked last
+	for offset := range 8 { // for each phase of the informer's lookups
 		synctest.Test(t, func(t *testing.T) { servedFromNowOn(t, time.Minute+time.Duration(offset)*500*time.Millisecond) })
 	}
 }
@@ -326,7 +328,8 @@ func servedFromNowOn(t *testing.T, after time.Duration) {
 	}
 }
 
-// The scope of an adopted informer is not known: what it leaves out is not waited for longer than until it must have come.
+// The scope of an adopted informer is unknown: CatchUp waits for objects outside it only until they
+// must have arrived.
 func TestS10_Adopted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -355,7 +358,7 @@ func TestS10_Adopted(t *testing.T) {
 		api.Put(fakeapi.ConfigMaps, configMap("outside", "1"))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		if err := s.CatchUp(ctx); err != nil { // there is a bookmark each minute
+		if err := s.CatchUp(ctx); err != nil { // bookmarks come each minute
 			t.Error(err)
 		}
 	})
@@ -373,7 +376,7 @@ func TestS10_NobodyToAsk(t *testing.T) {
 	})
 }
 
-// What leaves the scope has left when its deletes are handled; what enters it is waited for.
+// CatchUp waits for the deletes of objects that leave the scope, and for objects that enter it.
 func TestS10_Namespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -386,7 +389,8 @@ func TestS10_Namespaces(t *testing.T) {
 		namespaces := cache.NewSet("one")
 		e := &slowEvents{takes: time.Second}
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: namespaces})
-		other := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("one")}) // keeps the informer
+		// This handle keeps the informer.
+		other := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("one")})
 		defer other.Release()
 		s, err := h.Subscribe(e.handler())
 		if err != nil {
@@ -408,7 +412,7 @@ func TestS10_Namespaces(t *testing.T) {
 	})
 }
 
-// What cannot be decoded has no event, but the informer has seen it.
+// An undecodable object has no event, but the informer has seen it.
 func TestS10_Undecodable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(widgets)
@@ -426,8 +430,8 @@ func TestS10_Undecodable(t *testing.T) {
 	})
 }
 
-// TestS10_MarksReachOurHandlersOnly: what CatchUp sends through an informer is seen neither by client-go's event handlers, nor by
-// a transform, nor in the store.
+// TestS10_MarksReachOurHandlersOnly: a mark reaches neither client-go event handlers, nor a
+// transform, nor the store.
 func TestS10_MarksReachOurHandlersOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)

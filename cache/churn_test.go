@@ -24,9 +24,9 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// FuzzS2_Churn: objects and namespaces come and go, watches break, versions expire, the API server answers whatever it likes, the
-// CRD leaves and returns, handlers are slow. When it is quiet again, every local copy, and what every subscription was told, is
-// what the API server has. A stop takes no time.
+// FuzzS2_Churn: objects and namespaces come and go, watches break, versions expire, the API server
+// returns errors, the CRD leaves and returns, and handlers are slow. Afterwards, all stores and
+// subscriptions match the API server. A stop takes no time.
 func FuzzS2_Churn(f *testing.F) {
 	for seed := range uint64(12) {
 		f.Add(seed)
@@ -36,11 +36,11 @@ func FuzzS2_Churn(f *testing.F) {
 	})
 }
 
-var churned = []string{"a", "b", "c", "default"} // namespaces; default is that of the config maps
+var churned = []string{"a", "b", "c", "default"} // namespaces; ConfigMaps are in default
 
 type churn struct {
 	t      *testing.T
-	random *rand.Rand // of the test's goroutine
+	random *rand.Rand // used by the test's goroutine only
 	api    *fakeapi.Server
 	set    *cache.Set[string]
 	caches []*cache.Cache
@@ -49,11 +49,11 @@ type churn struct {
 	normal answer
 }
 
-// told is what a subscription was told, and what it should have been.
+// told is what a subscription saw, and what it should have seen.
 type told struct {
 	name   string
 	of     fakeapi.Resource
-	scoped bool // by the set
+	scoped bool // limited to the set
 	list   func() map[string]string
 	stale  func() error
 	close  func()
@@ -124,7 +124,7 @@ func (s *told) handler() toolscache.ResourceEventHandler {
 	}
 }
 
-// nasty answers at random with whatever an API server, or what stands before it, may answer.
+// nasty answers with random errors of API servers and proxies.
 func (c *churn) nasty(r *fakeapi.Request) (*http.Response, error) {
 	const status = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q}}`
 	if c.normal != nil {
@@ -222,7 +222,7 @@ func (c *churn) step() {
 	}
 }
 
-// compare compares every copy, and what every subscription was told, with what the API server has.
+// compare compares all stores and subscriptions with the API server.
 func (c *churn) compare() {
 	inSet := map[string]bool{}
 	for _, namespace := range c.set.Elements() {

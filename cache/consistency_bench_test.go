@@ -13,8 +13,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// BenchmarkBehind is what it costs to learn that there is nothing to wait for: of one write that one informer shows, of one that
-// no informer keeps, and of one that is shown by the object alone.
+// BenchmarkBehind measures Behind without a gap: for a write that one informer shows, one that no
+// informer keeps, and one that only the object shows.
 func BenchmarkBehind(b *testing.B) {
 	api := fakeapi.New(fakeapi.ConfigMaps)
 	for n := range 1000 {

@@ -27,10 +27,10 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// lag is how late watches are in the tests of what was written. It is no fraction of a minute, as bookmarks are.
+// lag is the delay of watches in these tests. It is not a fraction of a minute, unlike bookmarks.
 const lag = 700 * time.Millisecond
 
-// writtenOf is the state of an object that the API server has answered with.
+// writtenOf returns the write that the API server answered with obj.
 func writtenOf(r fakeapi.Resource, o *unstructured.Unstructured) cache.Written {
 	return cache.Written{
 		Host: fakeapi.Host, Resource: schema.GroupResource{Group: r.Group, Resource: r.Name}, Namespace: o.GetNamespace(), Name: o.GetName(),
@@ -38,13 +38,13 @@ func writtenOf(r fakeapi.Resource, o *unstructured.Unstructured) cache.Written {
 	}
 }
 
-// goneOf is the deletion of an object, as a Status says it: without a version.
+// goneOf returns the deletion of an object, as from a Status: without a version.
 func goneOf(w cache.Written) cache.Written {
 	w.Gone, w.ResourceVersion, w.Object = true, "", nil
 	return w
 }
 
-// markedOf is what a deletecollection says of an object.
+// markedOf returns the deletion of an object by a deletecollection.
 func markedOf(w cache.Written) cache.Written {
 	w.Marked, w.ResourceVersion, w.Object = true, "", nil
 	return w
@@ -56,7 +56,7 @@ func declared(of ...cache.Declared) *cache.Declarations {
 	return d
 }
 
-// verdict puts the answer of Behind in a word: shown, gap, unclear, or gap and unclear.
+// verdict returns the answer of Behind as a word: shown, gap, unclear, or gap and unclear.
 func verdict(d *cache.Declarations, w cache.Written) string {
 	gap, err := d.Behind(w)
 	switch {
@@ -80,7 +80,7 @@ func expect(t *testing.T, d *cache.Declarations, w cache.Written, want, when str
 	}
 }
 
-// waiting is who waits for a write.
+// waiting waits for a write.
 type waiting struct {
 	t      *testing.T
 	calls  atomic.Int32
@@ -98,7 +98,7 @@ func notify(t *testing.T, d *cache.Declarations, w cache.Written) *waiting {
 	return n
 }
 
-// called checks how often it was, once everything has come to rest.
+// called checks the number of calls, once everything is idle.
 func (n *waiting) called(want int32, when string) {
 	n.t.Helper()
 	synctest.Wait()
@@ -107,7 +107,7 @@ func (n *waiting) called(want int32, when string) {
 	}
 }
 
-// until keeps requests waiting until release is called.
+// until delays requests until release is called.
 func until() (a answer, release func()) {
 	released := make(chan struct{})
 	return func(*fakeapi.Request) (*http.Response, error) {
@@ -116,19 +116,19 @@ func until() (a answer, release func()) {
 	}, func() { close(released) }
 }
 
-// finalized is a config map that something holds.
+// finalized returns a ConfigMap with a finalizer.
 func finalized(name string) *corev1.ConfigMap {
 	m := configMap(name)
 	m.Finalizers = []string{"test.dev/hold"}
 	return m
 }
 
-// TestC6_Shown: what was written is behind until the watch has brought it, and whoever waits is called then and not before.
+// TestC6_Shown: a write is behind until the watch has delivered it. Only then are waiters called.
 func TestC6_Shown(t *testing.T) {
 	maps := fakeapi.ConfigMaps
 	put := func(api *fakeapi.Server, m *corev1.ConfigMap) cache.Written { return writtenOf(maps, api.Put(maps, m)) }
 	remove := func(api *fakeapi.Server, name string) { api.Remove(maps, "default", name) }
-	// What is returned is behind; a and held are there before. The lag begins when it returns.
+	// The returned write is behind; a and held exist before. The lag begins on return.
 	for name, do := range map[string]func(api *fakeapi.Server, before map[string]cache.Written) cache.Written{
 		"create": func(api *fakeapi.Server, _ map[string]cache.Written) cache.Written { return put(api, configMap("new")) },
 		"create, of an unknown uid": func(api *fakeapi.Server, _ map[string]cache.Written) cache.Written {
@@ -156,7 +156,7 @@ func TestC6_Shown(t *testing.T) {
 			return w
 		},
 		"the last finalizer removed": func(api *fakeapi.Server, before map[string]cache.Written) cache.Written {
-			remove(api, "held") // the answer has the version before
+			remove(api, "held") // the answer has the previous version
 			w := before["held"]
 			w.Gone = true
 			return w
@@ -184,7 +184,7 @@ func TestC6_Shown(t *testing.T) {
 		"create and delete: the delete": func(api *fakeapi.Server, _ map[string]cache.Written) cache.Written {
 			w := put(api, configMap("new"))
 			remove(api, "new")
-			w.Gone = true // with the version of the create, so that the empty place is not taken for it
+			w.Gone = true // with the create's version, so that a missing object is no proof
 			return w
 		},
 		"overtaken by another object": func(api *fakeapi.Server, _ map[string]cache.Written) cache.Written {
@@ -226,7 +226,8 @@ func TestC6_Shown(t *testing.T) {
 	}
 }
 
-// TestC6_ShownByTheObject: client-go's stores say no version where the feature is off. Then the object decides.
+// TestC6_ShownByTheObject: without the feature gate, client-go's stores have no version. Then the
+// object decides.
 func TestC6_ShownByTheObject(t *testing.T) {
 	gates, ok := features.FeatureGates().(interface {
 		Set(name features.Feature, on bool) error
@@ -274,8 +275,8 @@ func TestC6_ShownByTheObject(t *testing.T) {
 	})
 }
 
-// TestC6_Syncing: before the initial list is in the store, neither an empty store nor a full one says anything, because the list
-// of an API server that lags may be older than the write.
+// TestC6_Syncing: before the initial list is complete, the store shows nothing, because a list of a
+// lagging API server may be older than the write.
 func TestC6_Syncing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -307,8 +308,8 @@ func TestC6_Syncing(t *testing.T) {
 	})
 }
 
-// TestC6_PartOfTheFirstList: what is in the store is not shown before the whole first list is, since no
-// read is answered until then.
+// TestC6_PartOfTheFirstList: a store with a part of the first list shows nothing, because reads are
+// not answered yet.
 func TestC6_PartOfTheFirstList(t *testing.T) {
 	const objects = 3000
 	api := fakeapi.New(fakeapi.ConfigMaps)
@@ -338,8 +339,8 @@ func TestC6_PartOfTheFirstList(t *testing.T) {
 	}
 }
 
-// TestC6_WhoKeepsIt: only informers of the resource are waited for, in any version and form, where the object is in their scope
-// and of their API server.
+// TestC6_WhoKeepsIt: a write waits only for informers of its resource, in any version and form,
+// whose scope and API server match.
 func TestC6_WhoKeepsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		served := []fakeapi.Resource{fakeapi.ConfigMaps, fakeapi.Secrets, fakeapi.Namespaces, fakeapi.Events, {Group: "events.k8s.io", Version: "v1", Kind: "Event", Name: "events", Namespaced: true}, {Group: "other.dev", Version: "v1", Kind: "ConfigMap", Name: "configmaps", Namespaced: true}}
@@ -393,7 +394,7 @@ func TestC6_WhoKeepsIt(t *testing.T) {
 		}
 		e.Resource.Group = "other.dev"
 		expect(t, declared(events...), e, "shown", "events of somebody else")
-		// All views are waited for: the last one that is behind makes a gap.
+		// The last view that is behind makes a gap.
 		d := declared(all...)
 		expect(t, d, w, "gap", "all views")
 		api.Lag(0)
@@ -404,7 +405,7 @@ func TestC6_WhoKeepsIt(t *testing.T) {
 	})
 }
 
-// TestC6_OneViewIsBehind: every informer that keeps the object is asked.
+// TestC6_OneViewIsBehind: all informers that keep the object are asked.
 func TestC6_OneViewIsBehind(t *testing.T) {
 	for _, form := range []string{"as=PartialObjectMetadata", "application/vnd.kubernetes.protobuf"} {
 		t.Run(form, func(t *testing.T) {

@@ -131,7 +131,7 @@ func (g *group) readByReconcile() error {
 	var err error
 	var stack string
 	g.cache.users.Range(func(who, user any) bool {
-		d, u := who.(*Declarations), user.(*User) //nolint:forcetypeassert // users has no other types
+		d, u := who.(*Declarations), user.(*User) //nolint:forcetypeassert // the only type
 		if stack == "" {
 			buf := make([]byte, 32<<10) // the goroutine's creator comes last
 			stack = string(buf[:runtime.Stack(buf, false)])

@@ -121,11 +121,11 @@ func ExampleForScope() {
 
 	tenants.Remove("shop")
 	_, err = databases.Get(ctx, types.NamespacedName{Namespace: "shop", Name: "site-orders"})
-	fmt.Println(err)
+	fmt.Println(err != nil, apierrors.IsNotFound(err)) // outside the scope is not NotFound
 	// Output:
 	// [site-orders] <nil>
 	// [accounts site-orders] <nil>
-	// get ConfigMap shop/site-orders: shop/site-orders is outside the scope of this handle; widen its cache.Scope, or use another handle
+	// true false
 }
 
 // An index finds objects by computed values.

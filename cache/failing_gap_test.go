@@ -18,8 +18,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestC6_FailingClosesOnRecovery: Failing returns a gap while a declared informer fails. It calls once
-// the informer has recovered, and replays nothing for that.
+// TestC6_FailingClosesOnRecovery: Failing returns a gap while a declared informer fails. The gap
+// closes when the informer recovers, without replayed events.
 func TestC6_FailingClosesOnRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -57,8 +57,8 @@ func TestC6_FailingClosesOnRecovery(t *testing.T) {
 	})
 }
 
-// TestC6_Resolve: Resolve returns how what the API server has differs from what informers of all
-// scopes show, of one object or, if its name is not known, of its namespace.
+// TestC6_Resolve: Resolve returns the differences between the API server and the informers of all
+// scopes, for one object or, without a name, for its namespace.
 func TestC6_Resolve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)

@@ -23,8 +23,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestS4_MissingAPIDelaysNobody: an API that is not served delays nobody, its state is visible, and (S5) it is synced within
-// 5 seconds of its appearance, whenever that is.
+// TestS4_MissingAPIDelaysNobody: an API that is not served delays no other, and its state is
+// visible. Whenever it appears, it is synced within 5 seconds (S5).
 func TestS4_MissingAPIDelaysNobody(t *testing.T) {
 	for wait := 10 * time.Minute; wait < 10*time.Minute+4*time.Second; wait += 250 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
@@ -62,8 +62,8 @@ func TestS4_MissingAPIDelaysNobody(t *testing.T) {
 	}
 }
 
-// TestS4_Failing: what an API server refuses is said in the state, delays nobody, is tried again for as long as it takes, and
-// may recover.
+// TestS4_Failing: a refused request is visible in the state, delays no other informer, and is
+// retried until it succeeds.
 func TestS4_Failing(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer answer
@@ -123,7 +123,8 @@ func TestS4_Failing(t *testing.T) {
 	}
 }
 
-// TestS4_StopsAtOnce: stopping takes no time in any of these states, and leaves nothing behind (the bubble would not end).
+// TestS4_StopsAtOnce: a stop in any of these states takes no time and leaves no goroutine (the
+// bubble would not end).
 func TestS4_StopsAtOnce(t *testing.T) {
 	for name, a := range map[string]answer{
 		"refused":      refuse,
@@ -166,7 +167,7 @@ func TestS4_StopsAtOnce(t *testing.T) {
 	}
 }
 
-// overloaded answers 429 and asks to be left alone for a while.
+// overloaded answers 429 with a Retry-After.
 func overloaded(r *fakeapi.Request, seconds int32) (*http.Response, error) {
 	return r.FailWith(metav1.Status{
 		Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "slow down",
@@ -174,9 +175,10 @@ func overloaded(r *fakeapi.Request, seconds int32) (*http.Response, error) {
 	})
 }
 
-// TestS4_RetryAfter: a pause that the API server asks for is kept, up to a bound, and is no secret meanwhile.
+// TestS4_RetryAfter: a Retry-After is honored up to a limit, and is visible meanwhile.
 func TestS4_RetryAfter(t *testing.T) {
-	for asked, want := range map[int32]int{10: 61, 3600: 21, -10: 61, -3600: 21} { // negative: of discovery
+	// Negative: for discovery.
+	for asked, want := range map[int32]int{10: 61, 3600: 21, -10: 61, -3600: 21} {
 		synctest.Test(t, func(t *testing.T) {
 			api := fakeapi.New(fakeapi.ConfigMaps)
 			if asked > 0 {
@@ -203,8 +205,7 @@ func TestS4_RetryAfter(t *testing.T) {
 	}
 }
 
-// TestS4_Starting: an API server that starts is asked every second, although it wants to be left alone
-// for longer.
+// TestS4_Starting: a starting API server is asked every second, even if it asks for a longer pause.
 func TestS4_Starting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -224,14 +225,14 @@ func TestS4_Starting(t *testing.T) {
 	})
 }
 
-// TestRunJoinsLists: client-go leaves a list that is under way to itself when it stops. We wait for it.
+// TestRunJoinsLists: client-go does not wait for a running list when it stops. Run does.
 func TestRunJoinsLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
 		var ended bool
 		api.Intercept(noStreaming(only(fakeapi.ConfigMaps, func(r *fakeapi.Request) (*http.Response, error) {
 			_, err := r.Hang()
-			time.Sleep(time.Second) // a transport that is slow to notice
+			time.Sleep(time.Second) // a slow transport
 			ended = true
 			return nil, err
 		})))
@@ -246,7 +247,7 @@ func TestRunJoinsLists(t *testing.T) {
 	})
 }
 
-// TestS4_Undecodable: an object that cannot be decoded is named and left out; all others are kept up to date.
+// TestS4_Undecodable: an undecodable object is named and left out. All others are kept current.
 func TestS4_Undecodable(t *testing.T) {
 	broken := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"data": int64(5)}}}
 	broken.SetNamespace("default")
@@ -291,7 +292,7 @@ func errorEvent(code int32) string {
 	return fmt.Sprintf(`{"type":"ERROR","object":{"apiVersion":"v1","kind":"Status","status":"Failure","reason":%q,"message":"in the stream","code":%d}}`, reasons[code], code)
 }
 
-// TestS4_Pace: an API server that ends each stream at once, in whatever way, is not asked more than once a second.
+// TestS4_Pace: an API server that ends each stream at once is asked at most once a second.
 func TestS4_Pace(t *testing.T) {
 	const bookmark = `{"type":"BOOKMARK","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"1"}}}`
 	send := func(body string) answer {
@@ -334,7 +335,7 @@ func TestS4_Pace(t *testing.T) {
 	}
 }
 
-// TestBrokenStreaming: where streams of initial lists break, plain lists do.
+// TestBrokenStreaming: if streamed initial lists break, plain lists are used.
 func TestBrokenStreaming(t *testing.T) {
 	for name, body := range map[string]string{"ends": addedEvent, "ends at once": "", "fails": addedEvent + errorEvent(http.StatusInternalServerError)} {
 		t.Run(name, func(t *testing.T) {
@@ -363,7 +364,7 @@ func TestBrokenStreaming(t *testing.T) {
 	}
 }
 
-// TestStateOfUnknownType: what cannot be cached says so everywhere.
+// TestStateOfUnknownType: all methods of a handle report a type that cannot be cached.
 func TestStateOfUnknownType(t *testing.T) {
 	c, _ := newCache(t, fakeapi.New())
 	h := cache.For[*unstructured.Unstructured](c)

@@ -24,8 +24,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestC6_Adopted: an informer of the host program is waited for like any other. With a backend the API server says as what its
-// kind is served, and where it is; without one the usual plural is taken, at any server.
+// TestC6_Adopted: a write waits for the host's informers, too. With a Backend, the API server
+// decides the resource and the address. Without one, it is the usual plural at any server.
 func TestC6_Adopted(t *testing.T) {
 	for name, backend := range map[string]bool{"with a backend": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestC6_Adopted(t *testing.T) {
 				}
 				w = put()
 				n = notify(t, d, w)
-				if backend { // the cache ends before the host does
+				if backend { // the cache ends first
 					stop()
 				} else {
 					stopHost()
@@ -84,7 +84,7 @@ func TestC6_Adopted(t *testing.T) {
 	}
 }
 
-// TestC6_AdoptedIsLeftAlone: with the last release the host's informer is rid of our event handler.
+// TestC6_AdoptedIsLeftAlone: the last release removes the event handler from the host's informer.
 func TestC6_AdoptedIsLeftAlone(t *testing.T) {
 	for name, running := range map[string]bool{"the cache runs": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) {
@@ -132,8 +132,8 @@ func (c *counting) RemoveEventHandler(r toolscache.ResourceEventHandlerRegistrat
 	return c.SharedIndexInformer.RemoveEventHandler(r)
 }
 
-// TestC6_Watched: an informer that no cache knows of is waited for where it is recognized: by the type that client-go knows, the
-// name of one that it does not know, the kind of an unstructured object in the store, or the very object.
+// TestC6_Watched: an informer without a cache is recognized by its type if client-go knows it, by
+// the type's name, by the kind of an unstructured object in the store, or by the written object.
 func TestC6_Watched(t *testing.T) {
 	resource := func(group, name string) schema.GroupResource {
 		return schema.GroupResource{Group: group, Resource: name}
@@ -158,7 +158,7 @@ func TestC6_Watched(t *testing.T) {
 		time.Sleep(time.Second)
 		secret := writtenOf(fakeapi.Secrets, api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}))
 		w := writtenOf(widgets, api.Put(widgets, widget("a", int64(1))))
-		// It cannot be known yet what the unstructured ones are.
+		// The kind of the unstructured informer is not known yet.
 		for _, c := range []struct {
 			what               string
 			w                  cache.Written
@@ -173,21 +173,21 @@ func TestC6_Watched(t *testing.T) {
 		n.called(1, "the watch was there")
 		expect(t, declared(typed, untyped, byName), secret, "shown", "the watch was there")
 		expect(t, declared(typed, untyped, byName), w, "shown", "the watch was there")
-		// The kind of the one in the store says what all are.
+		// The object in the store decides the kind.
 		w = writtenOf(widgets, api.Put(widgets, widget("b", int64(1))))
 		expect(t, declared(untyped), w, "gap", "the second one")
 		elsewhere := w
 		elsewhere.Resource = resource("other.dev", "widgets")
 		expect(t, declared(untyped), elsewhere, "shown", "another group")
 		expect(t, declared(byName), elsewhere, "gap", "whose group nobody knows")
-		// An unusual plural is learned from an object that is there.
+		// An unusual plural is learned from the written object.
 		odd := cache.Written{Resource: resource("test.dev", "widgetten"), Namespace: "default", Name: "c", UID: "u", ResourceVersion: "1000"}
 		expect(t, declared(byName), odd, "shown", "an unusual plural")
 		a := odd
 		a.Name, a.UID = "a", api.Object(widgets, "default", "a").GetUID()
 		expect(t, declared(byName), a, "gap", "the very object")
 		expect(t, declared(byName), odd, "gap", "the unusual plural, learned")
-		// Released, it is not waited for.
+		// After the release, no write waits for it.
 		n = notify(t, declared(byName), odd)
 		byName.Release()
 		n.called(1, "released")
@@ -200,7 +200,8 @@ func TestC6_Watched(t *testing.T) {
 	})
 }
 
-// TestC6_WatchedIsNotRead: what is only watched raw cannot be read in a Reconcile by way of a handle.
+// TestC6_WatchedIsNotRead: a Reconcile cannot read a handle whose informer is only watched without
+// a cache.
 func TestC6_WatchedIsNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)

@@ -22,7 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestC6_Gap: a gap names the informer, where it is, and what it does not show.
+// TestC6_Gap: a gap names the informer, its version, and the write.
 func TestC6_Gap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Namespaces)
@@ -55,8 +55,8 @@ func TestC6_Gap(t *testing.T) {
 	})
 }
 
-// TestC6_Swallowed: a relist that swallows a delete wakes who waits for it. Who waits for an object that nobody has ever seen is
-// woken by the next event of any other.
+// TestC6_Swallowed: a relist that merges a create and a delete wakes its waiters. A waiter for an
+// object that never appears wakes at the next event of any other object.
 func TestC6_Swallowed(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestC6_Swallowed(t *testing.T) {
 	}
 }
 
-// TestC6_Order: those who wait for versions are woken as the store reaches them, whatever moves it on, and those who do not wait
-// any more are not.
+// TestC6_Order: waiters for versions wake when the store reaches them, by any event. Canceled
+// waiters do not wake.
 func TestC6_Order(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -103,7 +103,7 @@ func TestC6_Order(t *testing.T) {
 		synced(t, h)
 		const many = 50
 		var all []*waiting
-		for n := range many { // from the highest version to the lowest, of objects that never are there
+		for n := range many { // versions descend; the objects never exist
 			w := cache.Written{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: fmt.Sprint("ghost", n), UID: "u", ResourceVersion: fmt.Sprint(2 + many - n)}
 			all = append(all, notify(t, d, w))
 			if n%3 == 0 {
@@ -126,8 +126,8 @@ func TestC6_Order(t *testing.T) {
 	})
 }
 
-// TestC6_Trouble: a waiter is woken when waiting has become no use, because the informer has stopped,
-// the object has left the scope or its handle was released. It goes on waiting for one that fails.
+// TestC6_Trouble: a waiter wakes when waiting has become useless: the informer stopped, the object
+// left the scope, or the handle was released. It keeps waiting while the informer fails.
 func TestC6_Trouble(t *testing.T) {
 	for name, then := range map[string]func(*trouble){
 		"the informer fails": func(t *trouble) {
@@ -151,7 +151,8 @@ func TestC6_Trouble(t *testing.T) {
 				c, _ := newCache(t, api)
 				namespaces := cache.NewSet("default")
 				h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: namespaces})
-				other := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("default")}) // keeps the informer alive
+				// This handle keeps the informer.
+				other := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("default")})
 				stop := start(t, c)
 				defer stop()
 				synced(t, h)
@@ -184,7 +185,7 @@ func TestC6_Trouble(t *testing.T) {
 	}
 }
 
-// trouble is what can be done to an informer.
+// trouble is an event that can happen to an informer.
 type trouble struct {
 	api        *fakeapi.Server
 	namespaces *cache.Set[string]
@@ -194,7 +195,7 @@ type trouble struct {
 	waits      bool // waiters are not called
 }
 
-// TestC6_LastRelease: an informer that stops while somebody waits for it takes everything with it (S6).
+// TestC6_LastRelease: an informer that stops during a wait leaves nothing behind (S6).
 func TestC6_LastRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -217,13 +218,13 @@ func TestC6_LastRelease(t *testing.T) {
 			n.called(1, "released")
 			m.called(1, "released")
 		}
-		if after := runtime.NumGoroutine(); after >= before+10 { // one for each would do
+		if after := runtime.NumGoroutine(); after >= before+10 { // one for each would exceed this
 			t.Errorf("%d goroutines, %d before", after, before)
 		}
 	})
 }
 
-// TestC6_NothingIsKept: of those who have been called, or do not wait any more, nothing is kept.
+// TestC6_NothingIsKept: waiters that were called or canceled leave nothing behind.
 func TestC6_NothingIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -255,7 +256,7 @@ func TestC6_NothingIsKept(t *testing.T) {
 	})
 }
 
-// TestC6_NoWakeIsLost: whoever registers while the event comes is woken all the same. Run with -race.
+// TestC6_NoWakeIsLost: a waiter that registers during the event is woken. Run with -race.
 func TestC6_NoWakeIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -286,7 +287,7 @@ func TestC6_NoWakeIsLost(t *testing.T) {
 	})
 }
 
-// await waits as a controller does, but without its looks from time to time: a wake that is lost is a deadlock, which the bubble
+// await waits like a controller, but without a timer: a lost wake is a deadlock, which the bubble
 // reports.
 func await(t *testing.T, d *cache.Declarations, w cache.Written, cancels bool) {
 	for {
@@ -298,7 +299,7 @@ func await(t *testing.T, d *cache.Declarations, w cache.Written, cancels bool) {
 			return
 		}
 		woken := make(chan struct{})
-		if cancels { // in between
+		if cancels { // during the wait
 			defer gap.Notify(func() {})()
 			gap.Notify(func() {})()
 		}

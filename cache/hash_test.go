@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// mirror is a hash that people can read.
+// mirror is a readable hash.
 type mirror struct{}
 
 func (mirror) Hash(sort, text string) string {
@@ -34,7 +34,7 @@ func (mirror) Hash(sort, text string) string {
 	return sort + ":" + b.String()
 }
 
-// hashedOf is what a Lease says of a write.
+// hashedOf returns a write as a Lease records it.
 func hashedOf(w cache.Written, of map[string]string) cache.Written {
 	h := w
 	h.Hashed, h.Object = mirror{}, nil
@@ -54,15 +54,15 @@ func hashedOf(w cache.Written, of map[string]string) cache.Written {
 	return h
 }
 
-// located is a write as Locate leaves it.
+// located returns a write after Locate.
 func located(d *cache.Declarations, w cache.Written) cache.Written {
 	ws := []cache.Written{w}
 	d.Locate(ws)
 	return ws[0]
 }
 
-// TestL9_HashedScopes: a hashed write is not waited for by an informer whose scope excludes it; by
-// all others it is. The store never has the object here.
+// TestL9_HashedScopes: an informer is behind a hashed write unless its scope excludes it. The store
+// never has the object here.
 func TestL9_HashedScopes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const in, out = "gap", "shown"
@@ -99,14 +99,15 @@ func TestL9_HashedScopes(t *testing.T) {
 				t.Fatal(err)
 			}
 			check(cache.Scope{Labels: parsed}, of, want)
-			check(cache.Scope{Labels: parsed}, nil, in) // not known
+			check(cache.Scope{Labels: parsed}, nil, in) // unknown
 		}
 		for selector, want := range map[string]struct{ everywhere, there string }{
-			"metadata.namespace=default":                 {in, in},
-			"metadata.namespace=x":                       {out, out},
-			"metadata.namespace!=default":                {out, out},
-			"metadata.name=a":                            {in, in},
-			"metadata.name=b":                            {in, out}, // without its namespace, a hash says nothing of a name
+			"metadata.namespace=default":  {in, in},
+			"metadata.namespace=x":        {out, out},
+			"metadata.namespace!=default": {out, out},
+			"metadata.name=a":             {in, in},
+			// A name has no hash without its namespace.
+			"metadata.name=b": {in, out},
 			"metadata.name=b,metadata.namespace=default": {out, out},
 			"metadata.name!=a":                           {in, out},
 			"spec.nodeName=one":                          {in, in},
@@ -121,7 +122,7 @@ func TestL9_HashedScopes(t *testing.T) {
 	})
 }
 
-// TestL9_HashedObjectsAreLocated: an informer shows a hashed write when it would show it in clear.
+// TestL9_HashedObjectsAreLocated: an informer shows a hashed write if it would show the plain one.
 func TestL9_HashedObjectsAreLocated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)

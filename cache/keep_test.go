@@ -19,7 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// managed returns a config map that two managers wrote, and kubectl applied.
+// managed returns a ConfigMap with two field managers and an annotation of kubectl apply.
 func managed(name string) *corev1.ConfigMap {
 	m := configMap(name, "1")
 	m.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "other": "x"}
@@ -33,7 +33,7 @@ func managed(name string) *corev1.ConfigMap {
 	return m
 }
 
-// TestKept: managedFields are dropped, unless they are asked for.
+// TestKept: managedFields are dropped unless the scope keeps them.
 func TestKept(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +68,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestTransform: a transform changes what is kept; it is shared by identity; its panic is named, and keeps nothing from working.
+// TestTransform: a transform changes stored objects and is shared by identity. Its panic is
+// reported and breaks nothing else.
 func TestTransform(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -106,7 +107,7 @@ func TestTransform(t *testing.T) {
 	})
 }
 
-// TestShared: a view returns what the store holds, a handle copies.
+// TestShared: a shared view returns the stored objects, a handle copies.
 func TestShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -137,8 +138,8 @@ func TestShared(t *testing.T) {
 	})
 }
 
-// TestIndex: objects are found by declared values and by their owners, in a namespace, and at most so many; an index function
-// that panics is an error of the reads by it until its object is gone.
+// TestIndex: objects are found by index values and owners, by namespace, up to a limit. If an index
+// function panics, reads of the index fail until the object is deleted.
 func TestIndex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)

@@ -18,8 +18,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestScopeNothingToWaitFor: who waits for a namespace that cannot be listed does not wait any more when it has left the scope,
-// whether somebody else has its informer or not.
+// TestScopeNothingToWaitFor: a wait for a namespace that cannot be listed ends when the namespace
+// leaves the scope, even if another handle keeps its informer.
 func TestScopeNothingToWaitFor(t *testing.T) {
 	for name, elsewhere := range map[string]bool{"stopped": false, "kept elsewhere": true} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +58,8 @@ func TestScopeNothingToWaitFor(t *testing.T) {
 	}
 }
 
-// TestScopeChangedByACallbackAtTheEnd: a callback may change a Set while the cache stops, and waits for it.
+// TestScopeChangedByACallbackAtTheEnd: a callback may change a Set while the cache stops and waits
+// for the callback.
 func TestScopeChangedByACallbackAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -86,7 +87,7 @@ func TestScopeChangedByACallbackAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestScopeOfAll: no element of names is taken for everything; "" among namespaces is.
+// TestScopeOfAll: an empty element selects everything among namespaces, but not among names.
 func TestScopeOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -108,8 +109,8 @@ func TestScopeOfAll(t *testing.T) {
 	})
 }
 
-// TestScopeLeavesWhileHandled (S2): what was deleted while a callback was under way is a delete, also if its namespace leaves
-// the scope before the callback has returned; Close waits for that.
+// TestScopeLeavesWhileHandled (S2): an object deleted during a callback is a delete, even if its
+// namespace leaves the scope before the callback returns. Close waits for that.
 func TestScopeLeavesWhileHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -151,7 +152,8 @@ func TestScopeLeavesWhileHandled(t *testing.T) {
 	})
 }
 
-// TestScopeLeavesAndReturns: a namespace that leaves the scope and comes back at once is there in the end.
+// TestScopeLeavesAndReturns: a namespace that leaves the scope and returns at once is in the scope
+// in the end.
 func TestScopeLeavesAndReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)

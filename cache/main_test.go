@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newCache makes a cache of the API server, and a record of what its hook was told.
+// newCache returns a cache of the API server, and a record of its hook's calls.
 func newCache(t testing.TB, api *fakeapi.Server) (*cache.Cache, *states) {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
@@ -37,7 +37,7 @@ func newCache(t testing.TB, api *fakeapi.Server) (*cache.Cache, *states) {
 	return cache.New(c, cache.Options{Hooks: &hook.Cache{InformerState: told.add}}), told
 }
 
-// states is what the hook was told.
+// states records the calls of the hook.
 type states struct {
 	mu   sync.Mutex
 	list []hook.InformerState
@@ -61,7 +61,7 @@ func (s *states) take() string {
 	return strings.Join(phases, ", ")
 }
 
-// start runs the cache until the function that it returns is called, which joins it.
+// start runs the cache until stop is called, which joins it.
 func start(t testing.TB, c *cache.Cache) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -75,7 +75,7 @@ func start(t testing.TB, c *cache.Cache) (stop func()) {
 	})
 }
 
-// synced waits for a handle and says how long that took.
+// synced waits for a handle and returns the duration.
 func synced[T cache.Object](t testing.TB, h *cache.Handle[T]) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
@@ -103,7 +103,7 @@ func deployment(name string) *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 }
 
-// events writes down what an informer tells its handlers: "add a", "update a", "delete a", "missed a".
+// events records the calls of an informer's handler: "add a", "update a", "delete a", "missed a".
 type events struct {
 	mu   sync.Mutex
 	list []string
@@ -156,7 +156,7 @@ func only(of fakeapi.Resource, a answer) answer {
 	}
 }
 
-// noStreaming refuses to stream initial lists, as an API server without the feature does, and leaves the rest to a.
+// noStreaming refuses to stream initial lists, like an API server without the feature.
 func noStreaming(a answer) answer {
 	return func(r *fakeapi.Request) (*http.Response, error) {
 		if r.Streaming() {
@@ -187,7 +187,7 @@ func onWatch(a answer) answer {
 	}
 }
 
-// subscribe makes a subscription that writes down its events.
+// subscribe returns a subscription that records its events.
 func subscribe[T cache.Object](t *testing.T, h *cache.Handle[T]) (*cache.Subscription, *events) {
 	t.Helper()
 	e := &events{}

@@ -16,8 +16,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestIntern: objects share their namespace, the keys of their labels and annotations, and the kinds of their owners, however they
-// came.
+// TestIntern: objects share their namespace, the keys of labels and annotations, and the kinds of
+// owners, in every form.
 func TestIntern(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestIntern(t *testing.T) {
 				maps := cache.For[*corev1.ConfigMap](c)
 				defer start(t, c)()
 				synced(t, maps)
-				runtime.GC() // twice: what only weak pointers refer to is gone then
+				runtime.GC() // twice, to clear weak pointers
 				runtime.GC()
 				put("b")
 				synctest.Wait()

@@ -25,7 +25,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestS7_OneListOneWatch: however many handles there are, and whenever they are made, a kind is listed and watched once.
+// TestS7_OneListOneWatch: a kind is listed and watched once, for any number of handles, made at any
+// time.
 func TestS7_OneListOneWatch(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +51,8 @@ func TestS7_OneListOneWatch(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				lists, watches := api.Count("list", fakeapi.ConfigMaps), api.Count("watch", fakeapi.ConfigMaps)
-				if name == "streaming" && (lists != 0 || watches != 1) || name == "listing" && (lists != 1 || watches != 2) { // 2: one was refused
+				// Two watches: one was refused.
+				if name == "streaming" && (lists != 0 || watches != 1) || name == "listing" && (lists != 1 || watches != 2) {
 					t.Errorf("%d lists and %d watches", lists, watches)
 				}
 				if n := api.Watches(); n != 1 {
@@ -67,7 +69,8 @@ func TestS7_OneListOneWatch(t *testing.T) {
 	}
 }
 
-// TestS9_ReadWaits: a read waits for the initial list, and if its context ends before, the error says where the informer stands.
+// TestS9_ReadWaits: a read waits for the initial list. If its context ends before, the error has
+// the informer's state.
 func TestS9_ReadWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -101,7 +104,7 @@ func TestS9_ReadWaits(t *testing.T) {
 	})
 }
 
-// TestS9_ReadSaysWhy: what cannot be listed cannot be read, and a read says so at once; WaitForSync waits.
+// TestS9_ReadSaysWhy: if the list fails, a read returns the reason at once; WaitForSync waits.
 func TestS9_ReadSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -134,8 +137,8 @@ func TestS9_ReadSaysWhy(t *testing.T) {
 	})
 }
 
-// TestS9_LastKnownState: after the API server has gone away, and after the cache has stopped, reads answer from the last known
-// state, and Stale says so.
+// TestS9_LastKnownState: when the API server is gone, and after the cache has stopped, reads return
+// the last known state, and Stale reports that.
 func TestS9_LastKnownState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -193,7 +196,7 @@ func TestReads(t *testing.T) {
 			slices.Sort(names)
 			return strings.Join(names, " ")
 		}
-		// Twice: the objects of the first round were changed, which must not reach the store.
+		// Twice: changes of the objects of the first round must not reach the store.
 		for range 2 {
 			if got := list(cache.ListOptions{}); got != "default/a=a default/b=b other/a=a" {
 				t.Errorf("all: %s", got)
@@ -254,7 +257,8 @@ func TestHandle(t *testing.T) {
 	}
 }
 
-// TestValidate: what cannot be cached is named, all of it, and every use of such a handle says the same.
+// TestValidate: Validate names all types that cannot be cached. Every use of such a handle returns
+// the same error.
 func TestValidate(t *testing.T) {
 	noLists := runtime.NewScheme()
 	noLists.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{})
@@ -308,7 +312,7 @@ func TestRunTwice(t *testing.T) {
 	if err := c.Run(ctx); err == nil || !strings.Contains(err.Error(), "make a new one") {
 		t.Errorf("got %v", err)
 	}
-	// A kind that is declared after the end is never synced, and says so.
+	// A kind that is declared after the end reports that it never syncs.
 	if err := cache.For[*corev1.ConfigMap](c).WaitForSync(t.Context()); err == nil || !strings.Contains(err.Error(), "never will be: ConfigMap.v1: stopped") {
 		t.Errorf("got %v", err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestS2_BrokenWatch: after a broken watch everything goes on from where it was, without a list.
+// TestS2_BrokenWatch: a broken watch resumes without a list.
 func TestS2_BrokenWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -33,7 +33,8 @@ func TestS2_BrokenWatch(t *testing.T) {
 		events := record(t, maps)
 		defer start(t, c)()
 		synced(t, maps)
-		time.Sleep(time.Minute) // client-go lists anew after a watch of less than a second without an event
+		// client-go lists again after a watch of less than a second without events.
+		time.Sleep(time.Minute)
 		events.take()
 		api.Intercept(refuse)
 		api.CutWatches()
@@ -58,7 +59,8 @@ func TestS2_BrokenWatch(t *testing.T) {
 	})
 }
 
-// TestS2_Expired: changes that were missed because the version was too old (410) come with the new list, deletes included.
+// TestS2_Expired: after a version expires (410), the new list delivers the missed changes,
+// including deletes.
 func TestS2_Expired(t *testing.T) {
 	inTheAnswer := onWatch(func(r *fakeapi.Request) (*http.Response, error) {
 		if r.Query.Get("resourceVersion") == "" {
@@ -92,7 +94,7 @@ func TestS2_Expired(t *testing.T) {
 				api.Expire()
 				api.Intercept(a)
 				time.Sleep(5 * time.Second)
-				// Order differs: lists are in any order, missed deletes come last or first.
+				// The order differs: lists have none, and missed deletes come last or first.
 				got := events.take()
 				for _, want := range []string{"missed a", "update b", "add d"} {
 					if !strings.Contains(got, want) {
@@ -110,7 +112,7 @@ func TestS2_Expired(t *testing.T) {
 	}
 }
 
-// TestS2_TooLargeVersion: an API server that was put back to an older state is listed anew.
+// TestS2_TooLargeVersion: after a restore to an older state, the API server is listed again.
 func TestS2_TooLargeVersion(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -138,8 +140,8 @@ func TestS2_TooLargeVersion(t *testing.T) {
 	}
 }
 
-// TestS2_AnotherServer: a kind that was not served for a while is listed anew, though the API server that serves it then would
-// go on from the old version: it may never have had what we know.
+// TestS2_AnotherServer: after a time without service, a kind is listed again, even if the API
+// server would resume the watch: it may never have had the objects in the store.
 func TestS2_AnotherServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before, after := fakeapi.New(fakeapi.Deployments), fakeapi.New(fakeapi.Deployments)
@@ -167,8 +169,8 @@ func TestS2_AnotherServer(t *testing.T) {
 	})
 }
 
-// TestS5_Removed: a kind whose CRD is removed parks its informer, with the last known state readable; when it comes back, no
-// delete is lost and nothing is started anew.
+// TestS5_Removed: a removed CRD parks its informer, and the last known state stays readable. When
+// it returns, no delete is lost and nothing is restarted.
 func TestS5_Removed(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		for away := 10*time.Minute + 1300*time.Millisecond; away < 10*time.Minute+30*time.Second; away += 7 * time.Second {
@@ -221,7 +223,8 @@ func TestS5_Removed(t *testing.T) {
 	}
 }
 
-// TestS5_ReturnsAsAnotherResource: the plural may be another one when the kind comes back, also before the first list.
+// TestS5_ReturnsAsAnotherResource: a kind may return with another plural, even before the first
+// list.
 func TestS5_ReturnsAsAnotherResource(t *testing.T) {
 	for name, known := range map[string]bool{"listed": false, "known but not listed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -259,7 +262,7 @@ func TestS5_ReturnsAsAnotherResource(t *testing.T) {
 	}
 }
 
-// TestS5_ReturnsInAnotherScope: the kind may live in namespaces no longer when it comes back, even where the watch goes on.
+// TestS5_ReturnsInAnotherScope: a kind may return cluster-scoped, even if the watch goes on.
 func TestS5_ReturnsInAnotherScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Deployments)

@@ -26,14 +26,14 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// in returns a config map of a namespace.
+// in returns a ConfigMap in a namespace.
 func in(namespace, name string) *corev1.ConfigMap {
 	m := configMap(name)
 	m.Namespace = namespace
 	return m
 }
 
-// names reads a handle, and returns what it has in one line.
+// names lists a handle and returns the names in one line.
 func names[T cache.Object](t *testing.T, h *cache.Handle[T]) string {
 	t.Helper()
 	list, err := h.List(t.Context(), cache.ListOptions{})
@@ -48,8 +48,9 @@ func names[T cache.Object](t *testing.T, h *cache.Handle[T]) string {
 	return strings.Join(all, " ")
 }
 
-// TestScopeNamespaces (S2): a handle keeps the namespaces of its set, which may change while it runs; what leaves the scope is a
-// delete to a subscription, what enters it an add. Handles share the informers of the namespaces that they have in common.
+// TestScopeNamespaces (S2): a handle keeps the namespaces of its set, which may change. For a
+// subscription, objects that leave are deletes, and objects that enter are adds. Handles share the
+// informers of common namespaces.
 func TestScopeNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -101,7 +102,7 @@ func TestScopeNamespaces(t *testing.T) {
 	})
 }
 
-// TestScopeNames: a handle of single objects watches these and no others.
+// TestScopeNames: a handle of single objects watches only these.
 func TestScopeNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -135,7 +136,8 @@ func TestScopeNames(t *testing.T) {
 	})
 }
 
-// TestScopeSelectors: an object enters and leaves a selector as an add and a delete, and a read says among which it looked.
+// TestScopeSelectors: an object enters and leaves a selector as an add and a delete. A NotFound
+// error names the selector.
 func TestScopeSelectors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -163,7 +165,7 @@ func TestScopeSelectors(t *testing.T) {
 	})
 }
 
-// TestForms: the same kind typed, unstructured and as metadata only, each with its own informer.
+// TestForms: the typed, unstructured and metadata forms of a kind have an informer each.
 func TestForms(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +205,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestScopeBad: what is wrong with a scope is said by Validate, by reads, and by the state, in one sentence.
+// TestScopeBad: Validate, reads and the state report what is wrong with a scope, in one sentence.
 func TestScopeBad(t *testing.T) {
 	api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Namespaces)
 	c, _ := newCache(t, api)
@@ -241,7 +243,8 @@ func TestScopeBad(t *testing.T) {
 	})
 }
 
-// TestS6_Release: the last release stops an informer, with its watch and its goroutines; handles and subscriptions keep it.
+// TestS6_Release: the last release stops an informer, its watch and its goroutines. Handles and
+// subscriptions keep it alive.
 func TestS6_Release(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Deployments)
@@ -283,7 +286,7 @@ func TestS6_Release(t *testing.T) {
 	})
 }
 
-// TestS6_NeverStarted: a handle that is released before the cache runs costs no request.
+// TestS6_NeverStarted: a handle that is released before the cache runs causes no request.
 func TestS6_NeverStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -301,7 +304,7 @@ func TestS6_NeverStarted(t *testing.T) {
 	})
 }
 
-// TestS6_AfterTheEnd: what is released, closed or changed after the cache has run does not hang and does nothing.
+// TestS6_AfterTheEnd: release, close and scope changes after Run do nothing and do not hang.
 func TestS6_AfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -325,7 +328,8 @@ func TestS6_AfterTheEnd(t *testing.T) {
 	})
 }
 
-// TestS7_Many: 50 handles with a subscription each cost one list and one watch; 1,000 scopes come and go without a trace.
+// TestS7_Many: 50 handles with a subscription each cause one list and one watch. 1,000 scopes come
+// and go without a trace.
 func TestS7_Many(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Deployments)
@@ -353,7 +357,8 @@ func TestS7_Many(t *testing.T) {
 	})
 }
 
-// TestS5_OneQuestion: however many informers wait for kinds of one group-version, it is asked for every 4 seconds.
+// TestS5_OneQuestion: a group-version is asked for every 4 seconds, for any number of waiting
+// informers.
 func TestS5_OneQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -393,7 +398,7 @@ func TestS5_OneQuestion(t *testing.T) {
 	})
 }
 
-// TestQuiet (S4): a watch that shows nothing for 3 minutes is given up, reported, and started anew.
+// TestQuiet (S4): a watch with no event for 3 minutes is reported and restarted.
 func TestQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -419,7 +424,7 @@ func TestQuiet(t *testing.T) {
 	})
 }
 
-// TestSettled (S4): a handle is settled when it is synced or says why it is not.
+// TestSettled (S4): a handle is settled when it is synced or has a reason why not.
 func TestSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Deployments)
@@ -451,8 +456,8 @@ func TestSettled(t *testing.T) {
 	})
 }
 
-// TestScopeNothing: what selects nothing, or can be no namespace or name, must not make a scope of everything; a mistake is in
-// State, Stale and no read.
+// TestScopeNothing: an empty selection, or an invalid namespace or name, must not select
+// everything. State and Stale report a mistake; reads do not.
 func TestScopeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -501,7 +506,7 @@ func TestScopeNothing(t *testing.T) {
 	})
 }
 
-// TestNil: nil where there should be something is an error, not a panic.
+// TestNil: nil arguments are errors, not panics.
 func TestNil(t *testing.T) {
 	c, _ := newCache(t, fakeapi.New(fakeapi.ConfigMaps))
 	maps := cache.For[*corev1.ConfigMap](c)

@@ -21,8 +21,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestC6_Selectors: a write of what a selector excludes, and the store does not have, is not waited for; all others are. The store
-// never has the object here.
+// TestC6_Selectors: a write that a selector excludes is shown if the store does not have the
+// object. The store never has it here.
 func TestC6_Selectors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gvk := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
@@ -79,11 +79,11 @@ func TestC6_Selectors(t *testing.T) {
 			"status.phase=Running":                 {in, in, out},
 			"status.phase!=Running,metadata.name=": {out, out, out},
 			"spec.hostNetwork=true":                {in, in, out},
-			"spec.hostNetwork=false":               {out, in, in}, // what is not there may be false
+			"spec.hostNetwork=false":               {out, in, in}, // a missing field may mean false
 			"spec.hostNetwork!=false":              {in, in, in},
-			"status.successful=1":                  {in, in, in}, // of jobs; no path
-			"metadata.labels=x":                    {in, in, in}, // no value
-			"metadata.name.x=y":                    {in, in, in}, // no path
+			"status.successful=1":                  {in, in, in}, // of Jobs; not a path
+			"metadata.labels=x":                    {in, in, in}, // not a value
+			"metadata.name.x=y":                    {in, in, in}, // not a path
 		} {
 			parsed, err := fields.ParseSelector(selector)
 			if err != nil {
@@ -93,7 +93,7 @@ func TestC6_Selectors(t *testing.T) {
 			check(s, typed, want.whole)
 			check(s, untyped, want.whole)
 			check(s, partial, want.metadata)
-			check(s, newer, want.metadata) // its fields may be others
+			check(s, newer, want.metadata) // its fields may differ
 			check(s, bare, want.bare)
 			check(s, nil, in)
 			check(s, scale, in)
@@ -101,8 +101,8 @@ func TestC6_Selectors(t *testing.T) {
 	})
 }
 
-// TestC6_LeavesTheSelector: what a write takes out of a selector is waited for until the store has dropped it; what it brings in
-// until it is there.
+// TestC6_LeavesTheSelector: a write that takes an object out of a selector waits until the store
+// has dropped it. One that brings it in waits until the store has it.
 func TestC6_LeavesTheSelector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -140,10 +140,10 @@ func TestC6_LeavesTheSelector(t *testing.T) {
 			expect(t, d, w, "shown", "later, "+label)
 		}
 		write("b", "gap")
-		write("c", "shown") // it is not there, and will not come
+		write("c", "shown") // the store does not have it and never will
 		write("a", "gap")
 		write("c", "gap")
-		// It is not known what was written: only the version of a bookmark shows that.
+		// The written object is unknown: only the version of a bookmark shows the write.
 		m := configMap("b")
 		w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, m))
 		w.Object = nil

@@ -18,8 +18,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestC6_Unclear: an informer that fails is behind until it has recovered. Where versions are not numbers
-// nothing can be waited for, and the error reports why.
+// TestC6_Unclear: a failing informer is behind until it recovers. If versions are not numbers,
+// Behind returns an error with the reason.
 func TestC6_Unclear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
@@ -60,7 +60,7 @@ func TestC6_Unclear(t *testing.T) {
 		why(unread, "unclear whether ConfigMap.v1 shows the write of default/a: its version is not known")
 		unread.Unknown = "there was no answer"
 		why(unread, "there was no answer")
-		// A synced informer that fails later still shows what it has shown.
+		// A synced informer that fails later still shows its earlier writes.
 		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
 		api.CutWatches()
 		b := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("b")))
@@ -74,7 +74,7 @@ func TestC6_Unclear(t *testing.T) {
 	})
 }
 
-// TestC6_OddVersions: where the store's own version is not a number, what is equal is shown.
+// TestC6_OddVersions: if the store's version is not a number, an equal version is shown.
 func TestC6_OddVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -111,7 +111,8 @@ func TestC6_OddVersions(t *testing.T) {
 	})
 }
 
-// TestC6_Undecodable: what cannot be decoded moves the store on without a bookmark, also by its delete.
+// TestC6_Undecodable: an undecodable object, or its delete, advances the store's version without a
+// bookmark.
 func TestC6_Undecodable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(widgets)
@@ -145,7 +146,7 @@ func TestC6_Undecodable(t *testing.T) {
 	})
 }
 
-// TestC6_Transformed: what a transform leaves is enough.
+// TestC6_Transformed: a transformed object shows a write.
 func TestC6_Transformed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -161,7 +162,7 @@ func TestC6_Transformed(t *testing.T) {
 	})
 }
 
-// TestC6_Relisted: after a list an event may stand for several changes; in doubt it does.
+// TestC6_Relisted: after a list, an event may stand for several changes. In doubt it does.
 func TestC6_Relisted(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {

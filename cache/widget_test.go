@@ -22,7 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// Widget is a custom resource: it is read from JSON.
+// Widget is a custom resource, which is read as JSON.
 type Widget struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -36,7 +36,7 @@ func (w *Widget) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// WidgetList is a list of them.
+// WidgetList is a list of Widgets.
 type WidgetList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
@@ -72,7 +72,7 @@ func (b *broken) add(kind, object string, err error) {
 	b.list = append(b.list, fmt.Sprintf("%s %s: %v", kind, object, err))
 }
 
-// widget returns one of a size that may not be a number.
+// widget returns a Widget whose size may not be a number.
 func widget(name string, size any) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"size": size}}
 	u.SetNamespace("default")
@@ -80,8 +80,8 @@ func widget(name string, size any) *unstructured.Unstructured {
 	return u
 }
 
-// TestS4_OneUndecodable (and S2, of what was known of it): among a thousand objects the one that does not
-// fit its Go type is named, and the 999 are kept; it may get better, come back worse, and go.
+// TestS4_OneUndecodable (and S2): of a thousand objects, the one that does not fit its Go type is
+// named, and the others are kept. It may become valid, break again, and be deleted.
 func TestS4_OneUndecodable(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -134,25 +134,26 @@ func TestS4_OneUndecodable(t *testing.T) {
 					}
 				}
 				good("add odd")
-				// What was known of it stays, also over a relist.
+				// The last known state survives a relist.
 				api.Put(widgets, widget("odd", "larger"))
 				odd()
 				api.Intercept(refuse)
 				api.CutWatches()
 				synctest.Wait()
-				api.Put(widgets, widget("w0", int64(7))) // which the watch misses
+				api.Put(widgets, widget("w0", int64(7))) // the watch misses this
 				api.Expire()
 				api.Intercept(a)
 				time.Sleep(10 * time.Second)
 				if h.State().Lists != 2 {
 					t.Errorf("%d lists", h.State().Lists)
 				}
-				if got := strings.ReplaceAll(e.take(), "update odd", ""); strings.Contains(got, " odd") { // a relist brings each as an update
+				// A relist delivers each object as an update.
+				if got := strings.ReplaceAll(e.take(), "update odd", ""); strings.Contains(got, " odd") {
 					t.Errorf("the subscription got %.200q", got)
 				}
 				odd()
 				good("update odd")
-				// A delete of what cannot be decoded is one of what was known.
+				// The delete of an undecodable object has the last known state.
 				api.Put(widgets, widget("odd", "largest"))
 				odd()
 				api.Remove(widgets, "default", "odd")

@@ -16,8 +16,8 @@ import (
 	"github.com/setpoint-dev/setpoint/cache/factory"
 )
 
-// A lister of client-go and a handle share one list and one watch. This cache has no Backend, so the
-// factory's client lists and watches: in a unit test, a fake clientset.
+// A lister of client-go and a handle share one list and one watch. This cache has no Backend, so
+// the factory's client lists and watches: in a unit test, a fake clientset.
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	clientset := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "site"}})

@@ -34,7 +34,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestS7_FactoryShares: the factory's listers and the cache's handles share one LIST and one WATCH, whoever asked first.
+// TestS7_FactoryShares: the factory's listers and the cache's handles share one LIST and one WATCH,
+// in either order.
 func TestS7_FactoryShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
@@ -65,7 +66,7 @@ func TestS7_FactoryShares(t *testing.T) {
 				t.Errorf("%d lists of %s, %d watches in all", lists, r.Name, watches)
 			}
 		}
-		// Pinned: the handles' release does not stop what the factory gave out.
+		// Pinned: releasing the handles does not stop the factory's informers.
 		maps.Release()
 		synctest.Wait()
 		api.Put(fakeapi.ConfigMaps, configMap("b"))
@@ -76,8 +77,8 @@ func TestS7_FactoryShares(t *testing.T) {
 	})
 }
 
-// TestFactory_Accessors: every accessor of every group gives a registry informer, and so does ForResource for its resource:
-// as many, and the same, as those of client-go's factory.
+// TestFactory_Accessors: every accessor, and ForResource for its resource, returns an informer of
+// the cache: as many and the same as client-go's factory.
 func TestFactory_Accessors(t *testing.T) {
 	api := fakeapi.New()
 	c := newCache(t, api)
@@ -126,7 +127,7 @@ func allKinds() map[schema.GroupVersion]map[string]reflect.Type {
 	return all
 }
 
-// each calls do for the informer of every accessor of client-go's factory.
+// each calls do with the informer of every accessor.
 func each(f informers.SharedInformerFactory, do func(toolscache.SharedIndexInformer)) {
 	call := func(v reflect.Value, name string) reflect.Value { return v.MethodByName(name).Call(nil)[0] }
 	all := reflect.TypeFor[informers.SharedInformerFactory]()
@@ -154,7 +155,7 @@ func methods(t reflect.Type) []string {
 	return names
 }
 
-// TestFactory_ForOtherResources: what is not built in is an error that says what to do.
+// TestFactory_ForOtherResources: a resource that is not built in is an error with a remedy.
 func TestFactory_ForOtherResources(t *testing.T) {
 	c := newCache(t, fakeapi.New())
 	_, err := factory.New(c, nil).ForResource(schema.GroupVersionResource{Group: "test.dev", Version: "v1", Resource: "widgets"})
@@ -163,8 +164,8 @@ func TestFactory_ForOtherResources(t *testing.T) {
 	}
 }
 
-// TestFactory_InformerFor: a caller's constructor is used once for its Go type, by the accessors, too; the cache runs its
-// informer, and joins it.
+// TestFactory_InformerFor: a constructor is used once for its Go type, also by the accessors. The
+// cache runs and joins its informer.
 func TestFactory_InformerFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
@@ -223,7 +224,8 @@ func TestFactory_InformerFor(t *testing.T) {
 	})
 }
 
-// TestFactory_RunsAlready: an informer that its maker runs himself is followed, and not taken for one that has stopped.
+// TestFactory_RunsAlready: an informer that its maker runs is followed, and does not count as
+// stopped.
 func TestFactory_RunsAlready(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		informer := coreinformers.NewConfigMapInformer(fake.NewClientset(configMap("a")), "", 0, toolscache.Indexers{})
@@ -244,7 +246,8 @@ func TestFactory_RunsAlready(t *testing.T) {
 	})
 }
 
-// TestFactory_WaitForCacheSync: it waits for what was asked for until that is synced, or its context or the cache ends.
+// TestFactory_WaitForCacheSync: it waits until the requested informers are synced, or the context
+// or the cache ends.
 func TestFactory_WaitForCacheSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
@@ -284,8 +287,8 @@ func TestFactory_WaitForCacheSync(t *testing.T) {
 	})
 }
 
-// TestFactory_HostStartsIt: starting and shutting down the factory, and running its informers, as its users may do, starts and
-// stops nothing, before the cache runs and while it does.
+// TestFactory_HostStartsIt: starting or shutting down the factory, or running its informers, does
+// nothing, before and while the cache runs.
 func TestFactory_HostStartsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -320,7 +323,8 @@ func TestFactory_HostStartsIt(t *testing.T) {
 	})
 }
 
-// TestFactory_SchemeWithout: for a kind that the cache's scheme does not know the client is used; without one it is reported.
+// TestFactory_SchemeWithout: the client serves kinds that the cache's scheme does not know. Without
+// a client, that is an error.
 func TestFactory_SchemeWithout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Deployments)
@@ -347,7 +351,8 @@ func TestFactory_SchemeWithout(t *testing.T) {
 	})
 }
 
-// TestFactory_NoBackend: handles of a cache without a Backend say what to do, all of them, and it runs all the same.
+// TestFactory_NoBackend: all handles of a cache without a Backend return an error with a remedy.
+// The cache runs.
 func TestFactory_NoBackend(t *testing.T) {
 	c := cache.New(nil, cache.Options{})
 	maps := cache.For[*corev1.ConfigMap](c)
@@ -363,7 +368,8 @@ func TestFactory_NoBackend(t *testing.T) {
 	start(t, c)()
 }
 
-// TestFactory_FakeClientset: without a Backend everything comes from the client, with one LIST and one WATCH each.
+// TestFactory_FakeClientset: without a Backend, the client makes all requests: one LIST and one
+// WATCH for each kind.
 func TestFactory_FakeClientset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clientset := fake.NewClientset(configMap("a"), deployment("a"))

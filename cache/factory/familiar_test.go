@@ -28,9 +28,10 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// What people know from client-go works with our informers: one test for each.
+// These tests cover familiar client-go features on the cache's informers, one each.
 
-// familiar runs a test in a bubble, with a factory over an API server. run runs the cache, until the test is over.
+// familiar runs a test in a bubble, with a factory over an API server. run runs the cache until the
+// test ends.
 func familiar(t *testing.T, test func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -120,8 +121,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestFamiliar_ResyncPeriods: each handler of an informer is resynced in its own period, added before or after the start, and
-// one without a period never is.
+// TestFamiliar_ResyncPeriods: each handler is resynced in its own period, whether added before or
+// after the start. A handler without a period never is.
 func TestFamiliar_ResyncPeriods(t *testing.T) {
 	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
 		api.Put(fakeapi.ConfigMaps, configMap("a"))
@@ -141,7 +142,7 @@ func TestFamiliar_ResyncPeriods(t *testing.T) {
 		must(informer.AddEventHandlerWithOptions(counter(&secondly), toolscache.HandlerOptions{ResyncPeriod: &period}))
 		must(informer.AddEventHandlerWithOptions(counter(&neverEither), toolscache.HandlerOptions{}))
 		time.Sleep(10*time.Minute + 30*time.Second)
-		// Give or take what the checks, once in a second, add to each period.
+		// The checks, once a second, add to each period.
 		if n := minutely.Load(); n < 9 || n > 10 {
 			t.Errorf("%d resyncs of the handler with a period of a minute", n)
 		}
@@ -154,7 +155,8 @@ func TestFamiliar_ResyncPeriods(t *testing.T) {
 	})
 }
 
-// TestFamiliar_LastKnownVersion: a watch that breaks goes on where it was, and a relist asks for nothing older than that.
+// TestFamiliar_LastKnownVersion: a broken watch resumes at its version, and a relist asks for no
+// older one.
 func TestFamiliar_LastKnownVersion(t *testing.T) {
 	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
 		api.Intercept(noStreaming)
@@ -182,7 +184,7 @@ func TestFamiliar_LastKnownVersion(t *testing.T) {
 		if n := api.Count("list", fakeapi.ConfigMaps) - lists; asked("watch") != last || n != 0 {
 			t.Errorf("after the watch broke it watches from %s, with %d lists; it had come to %s", asked("watch"), n, last)
 		}
-		// A version that is too old makes it list anew.
+		// An expired version causes a relist.
 		var once atomic.Bool
 		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
 			if r.Streaming() || r.Verb != "watch" {
@@ -201,7 +203,8 @@ func TestFamiliar_LastKnownVersion(t *testing.T) {
 	})
 }
 
-// TestFamiliar_Tombstones: what was deleted while nobody watched comes as DeletedFinalStateUnknown, with the last known state.
+// TestFamiliar_Tombstones: an object deleted during a gap arrives as DeletedFinalStateUnknown with
+// its last known state.
 func TestFamiliar_Tombstones(t *testing.T) {
 	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
 		api.Put(fakeapi.ConfigMaps, configMap("a", "last"))
@@ -252,7 +255,7 @@ func TestFamiliar_WaitForCacheSync(t *testing.T) {
 		synced := make(chan bool)
 		go func() { synced <- toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced, seen.HasSynced) }()
 		go func() {
-			synced <- toolscache.WaitFor(t.Context(), "", // without a log
+			synced <- toolscache.WaitFor(t.Context(), "",
 				informer.HasSyncedChecker(), seen.HasSyncedChecker())
 		}()
 		run()
@@ -269,7 +272,7 @@ func TestFamiliar_WaitForCacheSync(t *testing.T) {
 	})
 }
 
-// TestFamiliar_FakeClientsetWithWatchReactor: events that a test sends through a watch reactor come to handlers and listers.
+// TestFamiliar_FakeClientsetWithWatchReactor: events of a watch reactor reach handlers and listers.
 func TestFamiliar_FakeClientsetWithWatchReactor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clientset := fake.NewClientset()

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newCache makes a cache of the API server.
+// newCache returns a cache of the API server.
 func newCache(t testing.TB, api *fakeapi.Server) *cache.Cache {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
@@ -34,7 +34,7 @@ func newCache(t testing.TB, api *fakeapi.Server) *cache.Cache {
 	return cache.New(c, cache.Options{})
 }
 
-// run runs f until the function that it returns is called, which joins it.
+// run runs f until stop is called, which joins it.
 func run(f func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -45,7 +45,7 @@ func run(f func(context.Context)) (stop func()) {
 	})
 }
 
-// start runs the cache until the function that it returns is called, which joins it.
+// start runs the cache until stop is called, which joins it.
 func start(t testing.TB, c *cache.Cache) (stop func()) {
 	t.Helper()
 	return run(func(ctx context.Context) {
@@ -55,7 +55,7 @@ func start(t testing.TB, c *cache.Cache) (stop func()) {
 	})
 }
 
-// runs makes the host run an informer.
+// runs runs an informer as the host program.
 func runs(informer toolscache.SharedIndexInformer) (stop func()) {
 	return run(informer.RunWithContext)
 }
@@ -96,7 +96,7 @@ func forbidden(of fakeapi.Resource) func(*fakeapi.Request) (*http.Response, erro
 	}
 }
 
-// noStreaming refuses to stream initial lists, as an API server without the feature does.
+// noStreaming refuses to stream initial lists, like an API server without the feature.
 func noStreaming(r *fakeapi.Request) (*http.Response, error) {
 	if r.Streaming() {
 		return r.Fail(http.StatusUnprocessableEntity, "sendInitialEvents is forbidden")

@@ -22,14 +22,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var configMaps = schema.GroupResource{Resource: "configmaps"}
 
-// informer is one that never runs: tests fill its store.
+// informer never runs: tests fill its store.
 type informer struct {
 	shared toolscache.SharedIndexInformer
 	synced bool
 	phase  hook.Phase
 }
 
-// newCopy returns a synced copy of config maps, with these at version 5.
+// newCopy returns a synced copy with these ConfigMaps at version 5.
 func newCopy(t *testing.T, names ...string) (*consistency.Copy, *informer) {
 	t.Helper()
 	i := &informer{synced: true, phase: hook.Synced}
@@ -52,7 +52,7 @@ func of(name, version string) consistency.Write {
 	return consistency.Write{Resource: configMaps, Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: version}
 }
 
-// TestCopy_Shows: the store alone decides while the informer follows the API server.
+// TestCopy_Shows: while the informer follows the API server, the store alone decides.
 func TestCopy_Shows(t *testing.T) {
 	gone := func(name, version string) consistency.Write {
 		w := of(name, version)
@@ -83,7 +83,7 @@ func TestCopy_Shows(t *testing.T) {
 	}
 }
 
-// TestCopy_Excludes: an object that the selectors are known to exclude is shown once it is absent.
+// TestCopy_Excludes: a write that the selectors exclude is shown if the object is absent.
 func TestCopy_Excludes(t *testing.T) {
 	copied, _ := newCopy(t)
 	copied.Labels = labels.SelectorFromSet(labels.Set{"app": "a"})
@@ -96,7 +96,7 @@ func TestCopy_Excludes(t *testing.T) {
 	}
 }
 
-// TestCopy_Notify: a waiter is called once, when its question has another answer, or at the end.
+// TestCopy_Notify: a waiter is called once, when the answer changes or at the end.
 func TestCopy_Notify(t *testing.T) {
 	copied, i := newCopy(t)
 	w := of("a", "5")

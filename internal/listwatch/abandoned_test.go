@@ -15,8 +15,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestS4_ARequestThatIsNeverAnsweredIsMadeAgain: whichever it is, and whatever is in the way of the answer, it does not keep an
-// informer from an API server that is well again.
+// TestS4_ARequestThatIsNeverAnsweredIsMadeAgain: a lost answer of any request does not keep an
+// informer from a healthy API server.
 func TestS4_ARequestThatIsNeverAnsweredIsMadeAgain(t *testing.T) {
 	for name, swallowed := range map[string]answer{
 		"all":                    hang,
@@ -46,8 +46,8 @@ func TestS4_ARequestThatIsNeverAnsweredIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestS4_AnAnswerToARequestThatWasGivenUp: a watch that opens in the moment in which its informer stops waiting for it ends with
-// the informer.
+// TestS4_AnAnswerToARequestThatWasGivenUp: a watch that opens just when it is canceled ends with
+// its informer.
 func TestS4_AnAnswerToARequestThatWasGivenUp(t *testing.T) {
 	for name, of := range map[string]func(answer) answer{
 		"a streamed list":        func(a answer) answer { return onWatch(a) },

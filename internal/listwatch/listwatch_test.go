@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// TestListerWatcher_Reports: it reports the mapping, each list, and its state, and counts requests.
+// TestListerWatcher_Reports: it reports the mapping, each list and the state, and counts requests.
 func TestListerWatcher_Reports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)
@@ -39,7 +39,7 @@ func TestListerWatcher_Reports(t *testing.T) {
 	})
 }
 
-// TestListerWatcher_WatchGoesOn: a watch that breaks goes on where it was, without another list.
+// TestListerWatcher_WatchGoesOn: a broken watch resumes without another list.
 func TestListerWatcher_WatchGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps)

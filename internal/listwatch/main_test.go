@@ -23,19 +23,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// follower is client-go's informer over a ListerWatcher, and what that reported.
+// follower is a client-go informer over a ListerWatcher, with its reports.
 type follower struct {
 	lw    *listwatch.ListerWatcher
 	store toolscache.SharedIndexInformer
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards these fields
 	phase  hook.Phase
 	why    error
 	listed int
 	mapped *meta.RESTMapping
 }
 
-// follow lists and watches the config maps of an API server until stop is called.
+// follow lists and watches the ConfigMaps of an API server until stop is called.
 func follow(t *testing.T, api *fakeapi.Server) (f *follower, stop func()) {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
@@ -100,7 +100,7 @@ type answer = func(*fakeapi.Request) (*http.Response, error)
 
 func hang(r *fakeapi.Request) (*http.Response, error) { return r.Hang() }
 
-// onMaps answers the requests for config maps.
+// onMaps answers requests for ConfigMaps.
 func onMaps(a answer) answer {
 	return func(r *fakeapi.Request) (*http.Response, error) {
 		if r.Resource.Resource != fakeapi.ConfigMaps.Name {
@@ -120,7 +120,7 @@ func onWatch(a answer) answer {
 	}
 }
 
-// noStreaming refuses to stream initial lists, and leaves the rest to a.
+// noStreaming refuses to stream initial lists.
 func noStreaming(a answer) answer {
 	return func(r *fakeapi.Request) (*http.Response, error) {
 		if r.Streaming() {

@@ -113,7 +113,8 @@
 // # Concurrency
 //
 // Everything is safe for concurrent use. [Cache.Run] starts three goroutines for each informer, and
-// client-go starts more. Run joins all of them before it returns. A stop never waits for a backoff.
-// A [Set] may be changed and a handle released from anywhere, callbacks included. Do not close a
-// [Subscription] from its own callback.
+// client-go starts more. Run joins all of them before it returns. Informers stop without waiting
+// for a backoff, except those that constructors made (see package cache/factory). A [Set] may be
+// changed and a handle released from anywhere, callbacks included. Do not close a [Subscription]
+// from its own callback.
 package cache

@@ -63,9 +63,9 @@ func (d *Declarations) Relisted(w Written) bool {
 }
 
 // Missed reports whether a written object may have changed without an event: a declared informer
-// has listed everything again since the write, and its store does not have the object. If another
-// client deleted the object before that list, the informer never saw it, and no event comes. Missed
-// returns false for a write without a version or UID, and for adopted informers.
+// has listed everything again since the write, and does not have the object. It may have been
+// deleted before that list. Missed returns false for a write without a version or UID, and for
+// adopted informers.
 func (d *Declarations) Missed(w Written) bool {
 	if w.UID == "" || w.ResourceVersion == "" || w.Gone || w.Marked {
 		return false
@@ -86,9 +86,9 @@ func (d *Declarations) Missed(w Written) bool {
 }
 
 // Locate finds the objects of hashed writes in the stores of the declared informers, and records
-// them in the writes. Call it before each round of Behind for writes with Hashed set: Behind treats
-// an object that was not located as missing in every store. Locate hashes the names in each store
-// once, unless all writes are shown already.
+// them in the writes. Call it before each round of Behind for writes with Hashed set. Behind treats
+// an object that was not located as missing. Locate hashes the names in each store once, unless all
+// writes are shown already.
 func (d *Declarations) Locate(writes []Written) {
 	walked := map[*informer]bool{}
 	for _, g := range d.groups() {
@@ -101,8 +101,8 @@ func (d *Declarations) Locate(writes []Written) {
 	}
 }
 
-// Failing returns a gap that closes when a declared informer recovers, or nil if no declared
-// informer fails or waits for its kind to be served.
+// Failing returns a gap that closes when a declared informer recovers. It returns nil if no
+// declared informer fails or waits for its kind to be served.
 func (d *Declarations) Failing() *Gap {
 	for _, g := range d.groups() {
 		if i := g.first((*informer).fails); i != nil {
@@ -128,15 +128,15 @@ func (d *Declarations) Recovered() (last time.Time) {
 
 // Resolve asks the API server what became of a write whose answer was lost. It lists the metadata
 // of the objects that the write could have changed and that declared informers keep: one name, or
-// one namespace if the name is not known. It returns the writes that those informers do not show
-// yet; pass them to Behind.
+// one namespace if the name is unknown. It returns the writes that those informers do not show yet;
+// pass them to Behind.
 //
-// resolved is false if there was nothing to ask: no declared informer keeps the object, or its
-// cache has no Backend, or the informer has not listed yet. err is the API server's error.
+// resolved is false if there was nothing to ask: no declared informer keeps the object, has listed,
+// and has a Backend. err is the API server's error.
 //
-// Resolve makes one request for each place that the informers keep, usually one. It returns when
-// ctx ends. A request that the API server is still processing may take effect after Resolve, so
-// call it a moment after the request has failed.
+// Resolve makes one request for each place that the informers keep, usually one. Call it a moment
+// after the write has failed: a write that the API server is still processing may take effect after
+// Resolve.
 func (d *Declarations) Resolve(ctx context.Context, w Written) (unseen []Written, resolved bool, err error) {
 	lists := map[place]*metav1.PartialObjectMetadataList{}
 	for _, g := range d.groups() {

@@ -14,9 +14,9 @@ import (
 
 // Declarations are the handles that can be read in a context. A controller declares the handles
 // that it watches and those given to its Reads. A read of another handle returns an error in the
-// first Reconcile that tries it, because no worker would wait for that handle to sync. The error
-// also covers a read with another context by the goroutine of a Reconcile, or by a goroutine that
-// it started, unless any controller declares the handle.
+// first Reconcile that tries it, because no worker would wait for that handle to sync. With another
+// context, the goroutine of a Reconcile and the goroutines that it started can only read handles
+// that some controller declares.
 //
 // The zero value declares nothing. The methods are safe for concurrent use. Only Resolve makes
 // requests.

@@ -69,11 +69,11 @@
 //
 // A controller waits until its own writes appear in the caches that it declares.
 // [Declarations.Behind] reports whether the declared informers that keep an object show a write of
-// it. An informer keeps an object if it has the same resource, in any version and form, of the same
-// API server, and if the object's namespace or name is in its scope. It shows a write as follows:
+// it. An informer keeps an object if the resource and the API server are the same, in any version
+// and form, and if the object's namespace or name is in its scope. It shows a write as follows:
 //
 //   - A create or change: the store has reached the written version, or has the object at that
-//     version or later, or another object of that name at a later version.
+//     version or later. Another object of that name at a later version also counts.
 //   - A deletion: the store does not have the object's UID, and has reached the version of the
 //     deletion, if that is known. If the request may only have set a deletion timestamp, the
 //     timestamp suffices.
@@ -95,6 +95,8 @@
 //   - S2: No final state is lost when a watch breaks, its version expires, or the kind is not
 //     served for a while. A missed delete arrives with the last known state, as client-go's
 //     DeletedFinalStateUnknown. So does an object whose namespace or name leaves the scope.
+//     Intermediate states may merge, and an object created and deleted within one gap may never be
+//     seen.
 //   - S4: An informer that cannot list delays no other. [Handle.State] has the reason. The informer
 //     retries until it succeeds.
 //   - S5: A CRD that appears is synced within 5 seconds. One that returns is listed again within 5

@@ -5,7 +5,7 @@
 //
 // A ListerWatcher repeats a failed request until it succeeds or its context ends. The reflector's
 // own backoff would sleep for up to 30 seconds through a stop. A ListerWatcher also resumes broken
-// watches, waits for kinds that are not served, and decodes custom resources one by one, so that
+// watches and waits for kinds that are not served. It decodes custom resources one by one, so that
 // one that does not fit its Go type hides no other.
 package listwatch
 

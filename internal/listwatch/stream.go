@@ -60,8 +60,8 @@ func (s *stream) Stop() { s.stop() }
 // ResultChan implements watch.Interface.
 func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 
-// run delivers the events of w and of the watches that follow it, until the stream is stopped, ctx
-// ends, or only a list can help.
+// run delivers the events of w and of the watches that follow it. It ends when the stream is
+// stopped, ctx ends, or only a list can help.
 func (s *stream) run(ctx context.Context, w watch.Interface) {
 	defer close(s.events)
 	broken := 0 // watches in a row without an event

@@ -368,7 +368,8 @@ func TestAuthorizeRefusesAmbiguousRequests(t *testing.T) {
 	}
 }
 
-// What may be read under /public/ is no way to what is elsewhere, for a handler that makes paths short.
+// What may be read under /public/ is no way to what is elsewhere, for a handler that makes paths
+// short.
 func TestAuthorizeLeavesNoWayOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newReviewer()

@@ -57,7 +57,8 @@ func newPairFrom(t *testing.T, name string, from time.Time, valid time.Duration)
 	return pair{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})}
 }
 
-// secret is a folder as the kubelet mounts a Secret: its files are links into a folder that is swapped by one rename.
+// secret is a folder as the kubelet mounts a Secret: its files are links into a folder that is
+// swapped by one rename.
 type secret struct {
 	t       *testing.T
 	dir     string

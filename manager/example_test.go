@@ -15,7 +15,8 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
-// The kubelet asks for the health on :8081. Metrics are served on :8443, to whom the API server lets.
+// The kubelet asks for the health on :8081. Metrics are served on :8443, to whom the API server
+// lets.
 func Example_servers() {
 	serve := func(ctx context.Context, cfg *rest.Config, metrics http.Handler, license func() bool) error {
 		mgr := manager.New(cfg, manager.Options{

@@ -20,7 +20,8 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// flood sends so many made-up tokens each 10 ms from an address, for a time, and counts the answers.
+// flood sends so many made-up tokens each 10 ms from an address, for a time, and counts the
+// answers.
 func flood(t *testing.T, h http.Handler, from string, each int, d time.Duration, token func(i int) string) (answers func() map[int]int) {
 	var mu sync.Mutex
 	got := map[int]int{}
@@ -64,7 +65,8 @@ func serviceAccount(t *testing.T) string {
 	return jwt(t, map[string]any{"alg": "RS256"}, map[string]any{"iss": "i", "sub": "s", "aud": []string{"us"}, "exp": time.Now().Add(time.Hour).Unix()})
 }
 
-// A flood costs the API server ten reviews a second; who was let in before is served at once, also when its minute is over.
+// A flood costs the API server ten reviews a second; who was let in before is served at once, also
+// when its minute is over.
 func TestAFloodOfMadeUpTokensIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -99,7 +101,8 @@ func TestAFloodOfMadeUpTokensIsBounded(t *testing.T) {
 	})
 }
 
-// A token that was not seen before gets through a flood: from another address, or if it looks like a ServiceAccount's.
+// A token that was not seen before gets through a flood: from another address, or if it looks like
+// a ServiceAccount's.
 func TestANewTokenGetsThroughAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newReviewer()
@@ -130,7 +133,8 @@ func TestANewTokenGetsThroughAFlood(t *testing.T) {
 	})
 }
 
-// Clients of many addresses that go away before their turn keep others out for as long as a review may take, and not longer.
+// Clients of many addresses that go away before their turn keep others out for as long as a review
+// may take, and not longer.
 func TestClientsThatGoAwayLeaveNoBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := guarded(newReviewer(), nil)

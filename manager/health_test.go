@@ -132,8 +132,8 @@ func TestAHealthCheckThatHangs(t *testing.T) {
 	})
 }
 
-// TestNotReadyWithoutTheLease: a replica that could not take over does not count as one that could. What it has once been able to do
-// it stays ready for.
+// TestNotReadyWithoutTheLease: a replica that could not take over does not count as one that could.
+// What it has once been able to do it stays ready for.
 func TestNotReadyWithoutTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -320,8 +320,8 @@ func TestHealthWiringMistakes(t *testing.T) {
 		wire    func(*manager.Manager)
 		want    string
 	}{
-		"no name":        {wire: func(m *manager.Manager) { m.AddLivezCheck("", good) }, want: `AddLivezCheck: "" is no name for a check; use letters, digits, '-', '_' and '.'`},
-		"a slash":        {wire: func(m *manager.Manager) { m.AddReadyzCheck("a/b", good) }, want: `AddReadyzCheck: "a/b" is no name for a check`},
+		"no name":        {wire: func(m *manager.Manager) { m.AddLivezCheck("", good) }, want: `AddLivezCheck: "" is not a valid name for a check; use letters, digits, '-', '_' and '.'`},
+		"a slash":        {wire: func(m *manager.Manager) { m.AddReadyzCheck("a/b", good) }, want: `AddReadyzCheck: "a/b" is not a valid name for a check`},
 		"no check":       {wire: func(m *manager.Manager) { m.AddReadyzCheck("a", nil) }, want: `AddReadyzCheck: "a" is a nil function`},
 		"a name of ours": {wire: func(m *manager.Manager) { m.AddLivezCheck("ping", good) }, want: `AddLivezCheck: "ping" is the name of a check of the manager; choose another one`},
 		"a controller's": {wire: func(m *manager.Manager) { m.AddReadyzCheck("controller-a", good) }, want: `AddReadyzCheck: "controller-a" is the name of a check of the manager`},

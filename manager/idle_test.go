@@ -29,8 +29,8 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// chain is two controllers, of which the second acts on what the first has written: a Secret for each ConfigMap in default, and a
-// ConfigMap in copies for each Secret.
+// chain is two controllers, of which the second acts on what the first has written: a Secret for
+// each ConfigMap in default, and a ConfigMap in copies for each Secret.
 type chain struct {
 	api        *fakeapi.Server
 	manager    *manager.Manager
@@ -160,7 +160,8 @@ func TestM7_IdleAfterChains(t *testing.T) {
 					if r.IntN(3) == 0 {
 						c.api.Remove(fakeapi.ConfigMaps, "default", name)
 						delete(want, name)
-						// Created and deleted unseen is nothing to wait for: see Subscription.CatchUp.
+						// Created and deleted unseen is nothing to wait for: see
+						// Subscription.CatchUp.
 						pass(time.Duration(r.IntN(4)) * time.Second)
 					} else {
 						c.put(name, value)

@@ -20,8 +20,9 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestS7_InformerFactory: a component that is built on client-go's factory, and starts and awaits it, runs beside a controller
-// in one manager: they share one LIST and one WATCH, and both stop with the manager (M1).
+// TestS7_InformerFactory: a component that is built on client-go's factory, and starts and awaits
+// it, runs beside a controller in one manager: they share one LIST and one WATCH, and both stop
+// with the manager (M1).
 func TestS7_InformerFactory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -71,7 +72,8 @@ func TestS7_InformerFactory(t *testing.T) {
 	})
 }
 
-// TestInformerFactory_Client: a caller's constructor is given a clientset of the manager, and its informer stops with it.
+// TestInformerFactory_Client: a caller's constructor is given a clientset of the manager, and its
+// informer stops with it.
 func TestInformerFactory_Client(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()

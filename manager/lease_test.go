@@ -43,7 +43,8 @@ func holderOf(api *fakeapi.Server, lease string) string {
 	return who
 }
 
-// TestL8_OnlyAWarmReplicaCampaigns: it does not make a request for the Lease before its controllers are synced.
+// TestL8_OnlyAWarmReplicaCampaigns: it does not make a request for the Lease before its controllers
+// are synced.
 func TestL8_OnlyAWarmReplicaCampaigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, cold := newAPI(), 0
@@ -161,7 +162,8 @@ func TestLease_TermsAreIndependent(t *testing.T) {
 	})
 }
 
-// TestLease_NobodyCampaignsForNothing: a replica whose controllers are disabled leaves the Lease to those that have them.
+// TestLease_NobodyCampaignsForNothing: a replica whose controllers are disabled leaves the Lease to
+// those that have them.
 func TestLease_NobodyCampaignsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -187,7 +189,8 @@ func TestLease_NobodyCampaignsForNothing(t *testing.T) {
 	})
 }
 
-// TestLease_WhileItRuns: a Lease can be added at any time (M6), with a controller, and the controller removed.
+// TestLease_WhileItRuns: a Lease can be added at any time (M6), with a controller, and the
+// controller removed.
 func TestLease_WhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, d := newAPI(), &diary{}
@@ -214,7 +217,7 @@ func TestM4_TwoOfOneLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(newAPI(), elected)
 		m.Lease(leaseOf("operator"))
-		wantParts(t, m.Run(t.Context()), `the process campaigns for a Lease "operator" already; give each a name of its own`)
+		wantParts(t, m.Run(t.Context()), `the process already campaigns for a Lease "operator"; use unique names`)
 		m = newManager(newAPI(), elected)
 		m.Lease(leaderelection.Options{Namespace: "default"}).Add(newFake("website", &diary{}))
 		wantParts(t, m.Run(t.Context()), `the Lease "": leaderelection.Options.Lease: name the Lease`)
@@ -249,7 +252,8 @@ func TestL5_TheErrorNamesTheKey(t *testing.T) {
 	})
 }
 
-// TestL5_WhatIsAboutToReturnIsNotNamed: a process that was suspended finds its Lease over before its work has had a chance to end.
+// TestL5_WhatIsAboutToReturnIsNotNamed: a process that was suspended finds its Lease over before
+// its work has had a chance to end.
 func TestL5_WhatIsAboutToReturnIsNotNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -275,8 +279,8 @@ func TestL5_WhatIsAboutToReturnIsNotNamed(t *testing.T) {
 	})
 }
 
-// TestL5_WhatTheFenceRefusesIsNoFailure: a process that was suspended may learn from the fence that its
-// term is over, before its contexts end.
+// TestL5_WhatTheFenceRefusesIsNoFailure: a process that was suspended may learn from the fence that
+// its term is over, before its contexts end.
 func TestL5_WhatTheFenceRefusesIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -342,10 +346,10 @@ func TestM4_ControllersByWrongNames(t *testing.T) {
 	for names, says := range map[string]string{
 		"blgo":         `manager.Options.Controllers: no controller is named "blgo"; there are ["blog"]`,
 		"*,-blgo":      `no controller is named "blgo"`,
-		"-blog":        `"-blog" leaves none to run; put "*" before it to have all others run`,
-		"blog,-blog":   `"blog" is both enabled and disabled; say one`,
-		"*,-*":         `"-*" is no name, "*" (all) or a name after a minus sign`,
-		"*,":           `"" is no name`,
+		"-blog":        `"-blog" enables no controller; put "*" before it to enable all others`,
+		"blog,-blog":   `"blog" is both enabled and disabled; keep one`,
+		"*,-*":         `"-*" is invalid; use a name, "*" for all, or a name after a minus sign`,
+		"*,":           `"" is invalid`,
 		"blog,website": `no controller is named "website"`,
 	} {
 		m := newManager(newAPI(), func(o *manager.Options) { o.Controllers = strings.Split(names, ",") })
@@ -368,6 +372,6 @@ func TestM6_TooLate(t *testing.T) {
 		m.AddEverywhere("reporter", d.until("reporter", 0))
 		m.AddLeaderOnly("janitor", d.until("janitor", 0))
 		d.want(t)
-		wantParts(t, errors.New(log.String()), "what is added now is not started", `website`, `reporter`, `janitor`)
+		wantParts(t, errors.New(log.String()), "not started: the manager is stopping or has stopped", `website`, `reporter`, `janitor`)
 	})
 }

@@ -41,7 +41,8 @@ var listenOn = server.Listen
 
 var silent = slog.New(slog.DiscardHandler)
 
-// line is a transport that counts the requests to close idle connections, as http.Transport understands them.
+// line is a transport that counts the requests to close idle connections, as http.Transport
+// understands them.
 type line struct {
 	http.RoundTripper
 	closed atomic.Int32
@@ -108,7 +109,8 @@ func (d *diary) want(t *testing.T, events ...string) {
 	}
 }
 
-// until returns a function for a manager that notes when it starts and ends, and takes some time for that.
+// until returns a function for a manager that notes when it starts and ends, and takes some time
+// for that.
 func (d *diary) until(name string, takes time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
 		d.note("%s starts", name)

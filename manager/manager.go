@@ -20,24 +20,25 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
-// Manager runs one process. New makes one.
+// Manager runs the cache, leader election, controllers and functions of one process. New makes one.
+// All methods are safe for concurrent use.
 type Manager struct {
-	*place // under which what is added leads, unless another Lease is named
+	*place // of the main Lease
 
 	o       Options
 	report  *report
 	client  *client.Client
 	cache   *cache.Cache
 	leases  *leases
-	server  *server.Server // for what Handle mounts
+	server  *server.Server // has the handlers of Handle
 	probes  *probes
-	servers []named // those that Run opens
+	servers []named // opened by Run
 
-	informers func() informers.SharedInformerFactory // made at its first use
+	informers func() informers.SharedInformerFactory // made at the first call
 }
 
-// New makes a manager for the API server that a copy of cfg names. It starts nothing and makes no
-// request. Run reports what is wrong with the arguments.
+// New makes a manager for the API server of cfg, which it copies. It starts nothing and makes no
+// request. Run reports invalid arguments.
 func New(cfg *rest.Config, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{o: o, report: &report{manager: o.Name, log: o.Logger}}
@@ -46,9 +47,10 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m.connect(cfg, roster)
 	m.cache = cache.New(m.client, cache.Options{Hooks: cacheHooks(m.report).With(o.CacheHooks)})
 	m.informers = sync.OnceValue(m.newInformerFactory)
-	m.leases = &leases{config: m.client.Config(), roster: roster} // whose hooks see requests for Leases
+	// The client's config, so that the client's hooks see requests for Leases.
+	m.leases = &leases{config: m.client.Config(), roster: roster}
 	elect := o.LeaderElection
-	if elect != nil && elect.Validate() != nil { // Validate has said so
+	if elect != nil && elect.Validate() != nil { // already reported by o.Validate
 		elect = nil
 	}
 	main, err := m.leases.add(elect)
@@ -74,18 +76,19 @@ func (m *Manager) connect(cfg *rest.Config, roster *roster) {
 	})
 	if err != nil {
 		m.report.failed(err)
-		m.client, _ = client.New(&rest.Config{}, client.Options{Scheme: m.o.Scheme}) // so that handles can be made; Run refuses
+		// A client for handles. Run returns the error.
+		m.client, _ = client.New(&rest.Config{}, client.Options{Scheme: m.o.Scheme})
 	}
 }
 
-// named is a server, and the name of its field in Options.
+// named is a server with the name of its field in Options.
 type named struct {
 	*server.Server
 
 	field string
 }
 
-// makeServers makes the servers, which Run opens, and the checks.
+// makeServers makes the servers and their checks.
 func (m *Manager) makeServers() {
 	var o server.Options
 	var tls *server.Server
@@ -107,44 +110,48 @@ func (m *Manager) makeServers() {
 }
 
 // AddEverywhere adds a function that runs on every replica, leader or not, until its context is
-// done. It may return earlier; an error ends the manager's Run. It may be added before Run or while
-// it runs: then the function starts at once.
+// done. The function may return earlier. An error or panic ends the manager's Run. Added during
+// Run, it starts at once. The name appears in errors, logs and profiles, and must not be empty.
 func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error) {
 	m.roster.everywhere.addFunc("AddEverywhere", name, run)
 }
 
-// Lease has the process campaign for one more Lease, and returns it, for controllers and functions
-// that run where it is held: they may lead on another replica than the rest. The campaign begins
-// when something was added to the Lease and is warm. The Identity defaults to that of the process's
-// first Lease. Lease may be called before Run or while it runs, from anywhere. Run reports invalid
-// options, and two Leases of one name, in whichever namespace.
+// Lease makes the process campaign for a further Lease. What is added to the returned Lease runs
+// where that Lease is held, possibly on another replica than the rest. The campaign begins when
+// something was added to the Lease and is warm.
+//
+// Lease may be called before or during Run. The Identity defaults to the identity of the process's
+// first Lease. Run returns invalid options as an error, and two Leases of the same name, even in
+// different namespaces.
 func (m *Manager) Lease(o leaderelection.Options) *Lease {
 	l, err := m.leases.add(&o)
 	m.report.failed(err)
 	return l
 }
 
-// Remove stops one controller that was added, at any time: it takes no new key, its running
-// Reconciles have the grace time to finish, then its sources stop, and its name is free again. It
-// returns nil when all of it has returned, or the controller's error. When ctx ends earlier, the
-// error names what still runs, and the stop continues. A Reconcile of the controller itself must
-// not call Remove, which waits for it.
+// Remove stops a controller, before or during Run. The controller takes no new key, its running
+// Reconciles have the grace time to finish, then its sources stop. Its name is free again
+// afterwards.
+//
+// Remove returns nil or the controller's error when all of it has returned. If ctx ends earlier,
+// Remove returns an error and the stop continues. A Reconcile of the controller itself must not
+// call Remove, which waits for that Reconcile.
 func (m *Manager) Remove(ctx context.Context, c Controller) error { return m.roster.remove(ctx, c) }
 
-// Cache returns the manager's cache. Run runs it.
+// Cache returns the manager's cache, which Run runs.
 func (m *Manager) Cache() *cache.Cache { return m.cache }
 
 // Client returns the manager's client.
 func (m *Manager) Client() *client.Client { return m.client }
 
-// Ready is closed when every controller that was added before Run could lead: each of its sources
-// and handles is synced, or in trouble that the log names, such as a kind that is not served. It
-// stays open when Run fails before.
+// Ready returns a channel that is closed when every controller that was added before Run can lead:
+// each of its sources and handles is synced, or in trouble that the log names, such as a kind that
+// is not served. It stays open if Run ends earlier.
 func (m *Manager) Ready() <-chan struct{} { return m.roster.ready }
 
-// InformerFactory returns a client-go SharedInformerFactory for components that take one. Its
-// informers are those of the manager's cache, started and stopped with it: see
-// package cache/factory. Each call returns the same one, and makes no request.
+// InformerFactory returns a client-go SharedInformerFactory over the informers of the manager's
+// cache, which start and stop with the manager: see package cache/factory. Each call returns the
+// same factory and makes no request.
 func (m *Manager) InformerFactory() informers.SharedInformerFactory { return m.informers() }
 
 func (m *Manager) newInformerFactory() informers.SharedInformerFactory {

@@ -21,8 +21,8 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// TestC6_RemovedAndAddedAgain: a controller that takes the place of one that was removed sees what that
-// one has written, although the watches lag.
+// TestC6_RemovedAndAddedAgain: a controller that takes the place of one that was removed sees what
+// that one has written, although the watches lag.
 func TestC6_RemovedAndAddedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()

@@ -27,7 +27,8 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// TestM6_Remove: a controller that is removed stops, the others go on, and another can take its name, in this term and the next.
+// TestM6_Remove: a controller that is removed stops, the others go on, and another can take its
+// name, in this term and the next.
 func TestM6_Remove(t *testing.T) {
 	for name, options := range map[string]func(*manager.Options){"elected": elected, "alone": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +84,8 @@ func TestM6_Remove(t *testing.T) {
 	}
 }
 
-// TestM6_RemoveWaits: for running Reconciles, which have the grace time, and then for the sources; as long as its context allows.
+// TestM6_RemoveWaits: for running Reconciles, which have the grace time, and then for the sources;
+// as long as its context allows.
 func TestM6_RemoveWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
@@ -193,7 +195,7 @@ func TestM6_RemoveAnother(t *testing.T) {
 			t.Errorf("another: %v", err)
 		}
 		for _, none := range []manager.Controller{nil, (*controller.Controller[int])(nil)} {
-			if err := m.Remove(t.Context(), none); err == nil || err.Error() != "Remove was given no controller" {
+			if err := m.Remove(t.Context(), none); err == nil || err.Error() != "Remove: the controller is nil" {
 				t.Errorf("none: %v", err)
 			}
 		}

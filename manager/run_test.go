@@ -51,8 +51,8 @@ leaderelection.Options.Lease: name the Lease
 leaderelection.Options.Namespace: this is not a pod (no /var/run/secrets/kubernetes.io/serviceaccount/namespace), so name the namespace of the Lease
 leaderelection.Options.RetryPeriod: 1h0m0s, must be positive and, with a quarter on top, shorter than RenewDeadline (10s)
 the rest.Config is nil; client.LoadConfig finds one
-Add was given no controller
-Add was given no controller
+Add: the controller is nil
+Add: the controller is nil
 two controllers are named "website"; give each a name of its own
 AddEverywhere: give the function a name
 AddLeaderOnly: "reporter" is a nil function

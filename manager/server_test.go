@@ -36,7 +36,8 @@ func serving(t *testing.T, api http.RoundTripper, change func(*manager.Options))
 	return m, health, w.client(t)
 }
 
-// held is a handler that says when a request has come, waits, and answers what has become of its context.
+// held is a handler that says when a request has come, waits, and answers what has become of its
+// context.
 type held struct{ came, free chan struct{} }
 
 func newHeld() *held { return &held{came: make(chan struct{}, 10), free: make(chan struct{})} }
@@ -186,7 +187,8 @@ func TestM1_AHealthCheckThatDoesNotReturnIsNamedWithItsStack(t *testing.T) {
 	})
 }
 
-// Somebody who has connected and says nothing does not hold a stop up, nor does one who keeps a connection.
+// Somebody who has connected and says nothing does not hold a stop up, nor does one who keeps a
+// connection.
 func TestM3_SilentConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
@@ -231,7 +233,7 @@ func TestM2_ServersAreFirstAndLast(t *testing.T) {
 			<-ctx.Done()
 			want(t, server, "https://x/page", 200, "page")
 			want(t, health, "http://x/livez", 200, "ok")
-			want(t, health, "http://x/readyz/shutdown", 500, "[-]shutdown failed: a stop was asked for")
+			want(t, health, "http://x/readyz/shutdown", 500, "[-]shutdown failed: the manager is stopping")
 			return nil
 		})
 		c := newFake("fake", &diary{})
@@ -449,7 +451,8 @@ func TestM1_AStopUnderTraffic(t *testing.T) {
 	})
 }
 
-// A client that does not read what it has asked for does not hold a stop up for longer than the grace time.
+// A client that does not read what it has asked for does not hold a stop up for longer than the
+// grace time.
 func TestM3_AClientThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, secure := range []bool{false, true} {

@@ -22,13 +22,15 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// trickler is a client that sends the beginning of a request, and then a byte now and then. It never reads.
+// trickler is a client that sends the beginning of a request, and then a byte now and then. It
+// never reads.
 type trickler struct {
 	head string
 	tls  bool
 }
 
-// slowClients are of all kinds. /echo reads its body, /flood writes without end, /locked wants a token.
+// slowClients are of all kinds. /echo reads its body, /flood writes without end, /locked wants a
+// token.
 func slowClients() (all []trickler) {
 	const body = " HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
 	for _, head := range []string{"", "GET /livez HTTP/1.1\r\nX-A: ", "POST /livez" + body, "GET /livez" + body, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"} {
@@ -176,8 +178,8 @@ func TestSlowClientsLoseTheirConnection(t *testing.T) {
 	})
 }
 
-// Who sends and reads steadily is served for as long as it takes, also across the limits for slow clients, and a handler may run
-// for as long as it likes.
+// Who sends and reads steadily is served for as long as it takes, also across the limits for slow
+// clients, and a handler may run for as long as it likes.
 func TestPatientHandlersAndSteadyClientsAreServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _, server := slowable(t, nil)
@@ -209,7 +211,8 @@ func TestPatientHandlersAndSteadyClientsAreServed(t *testing.T) {
 	})
 }
 
-// A request that is being answered at a stop still gets the body that has come, and its whole answer.
+// A request that is being answered at a stop still gets the body that has come, and its whole
+// answer.
 func TestM1_ARequestWithABodyIsAnsweredAtAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _, server := slowable(t, nil)
@@ -253,8 +256,8 @@ func TestHeadersAreBounded(t *testing.T) {
 		stop, result := start(t, m)
 		pass(time.Second)
 		for _, c := range []*http.Client{server.client(t), plain(server.client(t))} {
-			// The client must know the server's limit before it sends much: the wire has no buffer, and
-			// either would wait for the other to read.
+			// The client must know the server's limit before it sends much: the wire has no buffer,
+			// and either would wait for the other to read.
 			if status, body := get(t, c, "https://x/"); status != 404 {
 				t.Errorf("got %d %s", status, body)
 			}

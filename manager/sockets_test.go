@@ -67,7 +67,8 @@ func scrape(ctx context.Context, c *http.Client, url, token string) (int, error)
 	return resp.StatusCode, err
 }
 
-// Over real sockets, with 10,000 idle connections, which need as many file descriptors, or 2,000 of them.
+// Over real sockets, with 10,000 idle connections, which need as many file descriptors, or 2,000 of
+// them.
 func TestIdleConnectionsAndMadeUpTokensKeepNobodyFromAnAnswer(t *testing.T) {
 	idle := 2_000
 	if os.Getenv("SETPOINT_FULL") != "" {

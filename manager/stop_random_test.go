@@ -168,7 +168,8 @@ func (x *tangle) takes(d time.Duration) {
 	x.takesFor = max(x.takesFor, d)
 }
 
-// function returns one that is polite, slow, stubborn or fails. Of those that are trouble there are few.
+// function returns one that is polite, slow, stubborn or fails. Of those that are trouble there are
+// few.
 func (x *tangle) function(name string) func(ctx context.Context) error {
 	kind, when := x.r.IntN(16), time.Duration(x.r.IntN(120))*time.Second
 	slowness := time.Duration(x.r.Int64N(int64(x.grace)))

@@ -270,7 +270,7 @@ func TestAuthorizeWithoutAnAPIServer(t *testing.T) {
 				h := guarded(v, func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 				for range 2 {
 					began := time.Now()
-					if status, body := serve(h, request(t.Context(), "GET", "/metrics", "Bearer good")); status != 503 || body != "the API server cannot be asked who may do this; the log says why" {
+					if status, body := serve(h, request(t.Context(), "GET", "/metrics", "Bearer good")); status != 503 || body != "the API server cannot authorize requests now; see the log" {
 						t.Errorf("%d %s", status, body)
 					}
 					if took := time.Since(began); took != test.takes {

@@ -157,7 +157,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 			before := strings.Count(log.String(), "keeps its certificate")
 			files.put(broken.cert, broken.key, nil)
 			shows("two")
-			check(200, "ok: that which expires at 2000-01-02T", "stays in use: the certificate in "+files.dir+"/tls.crt and the key in ")
+			check(200, "ok: the certificate that expires at 2000-01-02T", "stays in use: the certificate in "+files.dir+"/tls.crt and the key in ")
 			shows("two")
 			if n := strings.Count(log.String(), "keeps its certificate") - before; n != 1 {
 				t.Errorf("the log has it %d times:\n%s", n, log.String())
@@ -182,7 +182,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		late := newPairFrom(t, "late", time.Now().Add(time.Hour), 24*time.Hour)
 		files.put(late.cert, late.key, nil)
 		shows("one")
-		check(200, "ok: that which expires at 2000-01-02T00:00:00Z stays in use: the certificate in ", "is not valid before 2000-01-01T02:00:")
+		check(200, "ok: the certificate that expires at 2000-01-02T00:00:00Z stays in use: the certificate in ", "is not valid before 2000-01-01T02:00:")
 		time.Sleep(time.Hour)
 		shows("late")
 		check(200, "ok")

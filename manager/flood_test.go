@@ -125,7 +125,7 @@ func TestANewTokenGetsThroughAFlood(t *testing.T) {
 		r.RemoteAddr = "[2001:db8::2]:1"
 		began := time.Now()
 		status, body := serve(h, r)
-		if turned := status == 429 && body == "too many tokens that were not seen before are waiting for a review; try again"; !turned && time.Since(began) < time.Second {
+		if turned := status == 429 && body == "too many new tokens wait for a review; try again"; !turned && time.Since(began) < time.Second {
 			t.Errorf("%d %s after %s", status, body, time.Since(began))
 		}
 		answers()

@@ -308,7 +308,7 @@ func TestHandlersThatPanic(t *testing.T) {
 		m.Handle("GET /abort", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 		stop, result := start(t, m)
 		pass(time.Second)
-		want(t, server, "https://x/mad", 500, "the handler of GET /mad has failed; the log says how")
+		want(t, server, "https://x/mad", 500, "the handler of GET /mad has failed; see the log")
 		for _, path := range []string{"late", "abort"} {
 			if status, body := get(t, server, "https://x/"+path); status != 0 {
 				t.Errorf("/%s is answered with %d %s", path, status, body)
@@ -336,7 +336,7 @@ func TestHandleWhileRunning(t *testing.T) {
 		m.Handle("/late", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
 		want(t, server, "https://x/late", 200, "HTTP/2.0")
 		m.Handle("/late", http.NotFoundHandler())
-		wantParts(t, result(), `Handle: the pattern "/late" is of no use`)
+		wantParts(t, result(), `Handle: cannot use the pattern "/late": `)
 		stop()
 	})
 }
@@ -354,17 +354,17 @@ func TestServerWiringMistakes(t *testing.T) {
 		"no handler":  {wire: func(m *manager.Manager) { m.Handle("/a", nil) }, want: `Handle: the handler of "/a" is nil`},
 		"nil handler": {wire: func(m *manager.Manager) { m.Handle("/a", none) }, want: `Handle: the handler of "/a" is nil`},
 		"nil func":    {wire: func(m *manager.Manager) { m.Handle("/a", http.HandlerFunc(nil)) }, want: `Handle: the handler of "/a" is nil`},
-		"no pattern":  {wire: func(m *manager.Manager) { m.Handle("", page) }, want: `Handle: the pattern "" is of no use: http: invalid pattern`},
-		"bad pattern": {wire: func(m *manager.Manager) { m.Handle("GET", page) }, want: `Handle: the pattern "GET" is of no use: parsing "GET": `},
+		"no pattern":  {wire: func(m *manager.Manager) { m.Handle("", page) }, want: `Handle: cannot use the pattern "": http: invalid pattern`},
+		"bad pattern": {wire: func(m *manager.Manager) { m.Handle("GET", page) }, want: `Handle: cannot use the pattern "GET": parsing "GET": `},
 		"conflict": {wire: func(m *manager.Manager) {
 			m.Handle("/a/{x}", page)
 			m.Handle("/{y}/b", page)
-		}, want: `Handle: the pattern "/{y}/b" is of no use: pattern "/{y}/b" conflicts with pattern "/a/{x}": `},
+		}, want: `Handle: cannot use the pattern "/{y}/b": pattern "/{y}/b" conflicts with pattern "/a/{x}": `},
 		"two places":        {options: serverOptions{Address: ":0", Listener: newWire()}, want: "server.Options: both Address and Listener are set; set one"},
 		"two pairs":         {options: serverOptions{CertDir: "/a", CertFile: "b", KeyFile: "c"}, want: "server.Options.CertDir: CertFile or KeyFile is set as well; set CertDir or the two files"},
 		"half a pair":       {options: serverOptions{KeyFile: "c"}, want: "server.Options: one of CertFile and KeyFile is set; set both or none"},
 		"one address":       {options: serverOptions{Address: "localhost:8081"}, want: "manager.Options.Health and .Server have the same Address, localhost:8081; give each one of its own"},
-		"nil for Authorize": {wire: func(m *manager.Manager) { m.Authorize(nil) }, want: "Authorize was given no handler"},
+		"nil for Authorize": {wire: func(m *manager.Manager) { m.Authorize(nil) }, want: "Authorize: the handler is nil"},
 		"nothing there":     {options: serverOptions{CertDir: "/no/such"}, want: "manager.Options.Server: cannot read the TLS files: open /no/such/tls.crt: "},
 	} {
 		t.Run(name, func(t *testing.T) {

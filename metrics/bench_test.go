@@ -64,7 +64,8 @@ func BenchmarkHooks(b *testing.B) {
 	}
 }
 
-// BenchmarkReconcile is what a Reconcile costs that does nothing but add the next key, from queue to queue, observed or not.
+// BenchmarkReconcile is what a Reconcile costs that does nothing but add the next key, from queue
+// to queue, observed or not.
 func BenchmarkReconcile(b *testing.B) {
 	m, err := metrics.New(prometheus.NewRegistry(), metrics.Options{})
 	if err != nil {

@@ -70,9 +70,10 @@
 //	                                                          full source
 //	setpoint_source_handler_failures_total{controller,source} events that are retried
 //	setpoint_source_poll_failures_total{controller,source}    polls that are retried
-//	setpoint_informers{kind,phase}                            phase: not_started, waiting (the API
-//	                                                          is missing), syncing, synced, failing
-//	                                                          (the API refuses), stopped
+//	setpoint_informers{kind,phase}                            informers; phase: not_started, waiting
+//	                                                          (the API is missing), syncing, synced,
+//	                                                          failing (refused or unreachable),
+//	                                                          stopped
 //	setpoint_informer_objects{kind}                           objects in the cache
 //	setpoint_informer_broken_objects{kind}                    objects that cannot be decoded or
 //	                                                          transformed
@@ -81,7 +82,7 @@
 //	setpoint_informer_quiet_watches_total{kind}               watches given up for their silence
 //	setpoint_api_requests_total{controller,verb,resource,code}
 //	                                                          requests of each controller
-//	setpoint_api_unclear_writes_total{controller,resource}    writes whose version is unknown
+//	setpoint_api_unclear_writes_total{controller,resource}    writes with an unknown version
 //	setpoint_skipped_applies_total{controller,resource}       no-op applies that were not sent
 //	setpoint_unfenced_writes_total{verb,resource}             writes without a term of leadership
 //	setpoint_leader_election_terms_total{name,event}          event: acquired, lost, released
@@ -90,7 +91,7 @@
 //	setpoint_leader_election_takeover_seconds{name}           from the last renewal or release of
 //	                                                          another leader to our term
 //	setpoint_leader_election_leader_changes_total{name}       other leaders that were observed
-//	setpoint_leader_election_cold_campaigns_total{name}       campaigns of a replica that is not warm
+//	setpoint_leader_election_cold_campaigns_total{name}       campaigns before being warm
 //	setpoint_leader_election_trouble{name}                    1 while the Lease cannot be read or
 //	                                                          written
 //

@@ -36,8 +36,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// value is that of a counter or gauge, or the sum of a histogram, in the series whose labels, in the order of their names, have these
-// values; -1 if there is none.
+// value is that of a counter or gauge, or the sum of a histogram, in the series whose labels, in
+// the order of their names, have these values; -1 if there is none.
 func value(t *testing.T, r prometheus.Gatherer, name string, labels ...string) float64 {
 	t.Helper()
 	all, err := r.Gather()
@@ -105,7 +105,8 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// TestOneNameTwice: a queue or controller that takes a name before the one that had it has stopped keeps its series.
+// TestOneNameTwice: a queue or controller that takes a name before the one that had it has stopped
+// keeps its series.
 func TestOneNameTwice(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := newMetrics(t, r, metrics.Options{})
@@ -160,8 +161,8 @@ func TestOneNameTwice(t *testing.T) {
 	}
 }
 
-// TestM6_RemovedWithItsSeries: of a controller that was removed no series is left, and one that takes its name begins anew. The real
-// thing, with all hooks, feeds what it should.
+// TestM6_RemovedWithItsSeries: of a controller that was removed no series is left, and one that
+// takes its name begins anew. The real thing, with all hooks, feeds what it should.
 func TestM6_RemovedWithItsSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()

@@ -26,8 +26,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// standard are the metrics that others have, too, as they have them: k8s.io/component-base v0.37.0 in metrics/prometheus/{workqueue,
-// restclient,clientgo/leaderelection}, and sigs.k8s.io/controller-runtime v0.25.2 in pkg/internal/controller/metrics.
+// standard are the metrics that others have, too, as they have them: k8s.io/component-base v0.37.0
+// in metrics/prometheus/{workqueue, restclient,clientgo/leaderelection}, and
+// sigs.k8s.io/controller-runtime v0.25.2 in pkg/internal/controller/metrics.
 const standard = `
 controller_runtime_active_workers gauge controller
 controller_runtime_max_concurrent_reconciles gauge controller
@@ -176,7 +177,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestLint: nothing that a maintainer of Prometheus would change, but for names that are not ours to change.
+// TestLint: nothing that a maintainer of Prometheus would change, but for names that are not ours
+// to change.
 func TestLint(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	feed(newMetrics(t, r, metrics.Options{}))
@@ -264,8 +266,8 @@ func TestScrape(t *testing.T) {
 	}
 }
 
-// TestM5_NothingBehindTheHostsBack: what is registered is with the given Registerer; two of different prefixes do not meet; and who
-// takes names twice is told what to do.
+// TestM5_NothingBehindTheHostsBack: what is registered is with the given Registerer; two of
+// different prefixes do not meet; and who takes names twice is told what to do.
 func TestM5_NothingBehindTheHostsBack(t *testing.T) {
 	if _, err := metrics.New(nil, metrics.Options{}); err == nil || !strings.Contains(err.Error(), "NewRegistry") {
 		t.Errorf("a nil Registerer: %v, want a sentence that says what to do", err)
@@ -332,7 +334,8 @@ func TestEveryHookIsFed(t *testing.T) {
 	}
 }
 
-// TestBounded: whatever a program asks for, there is an end to the number of series, and nothing is lost from the sum.
+// TestBounded: whatever a program asks for, there is an end to the number of series, and nothing is
+// lost from the sum.
 func TestBounded(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := newMetrics(t, r, metrics.Options{})

@@ -54,7 +54,7 @@ func Example() {
 }
 
 func body(url string) string {
-	resp, err := http.Get(url) //nolint:gosec,noctx // the server of the example
+	resp, err := http.Get(url)
 	if err != nil {
 		return err.Error()
 	}

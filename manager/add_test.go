@@ -94,7 +94,7 @@ func TestM6_WhatIsAddedRunsInEachTerm(t *testing.T) {
 
 func TestM6_WhatIsWrongEndsRun(t *testing.T) {
 	for want, add := range map[string]func(*manager.Manager){
-		"Add: the controller is nil":                                      func(m *manager.Manager) { m.Add((*controller.Controller[types.NamespacedName])(nil)) },
+		"Add: the controller is nil":                                       func(m *manager.Manager) { m.Add((*controller.Controller[types.NamespacedName])(nil)) },
 		`two controllers are named "website"; give each a name of its own`: func(m *manager.Manager) { m.Add(newFake("website", &diary{})) },
 		"boom": func(m *manager.Manager) {
 			c := newFake("another", &diary{})

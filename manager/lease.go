@@ -23,7 +23,7 @@ import (
 // holds it. [Manager.Lease] makes one. Terms of several Leases begin and end independently. Losing
 // a Lease stops only what runs under it. All methods are safe for concurrent use.
 type Lease struct {
-	*place
+	*group
 
 	elector *leaderelection.Elector // nil without leader election: leads at once
 	hooks   *hook.LeaderElection
@@ -37,35 +37,35 @@ type Lease struct {
 
 // leases are the Leases of a process.
 type leases struct {
-	config *rest.Config
-	roster *roster // its lock guards the fields below
+	launcher[*Lease]
 
-	all      []*Lease
-	identity string       // default identity: the first one that a Lease has
-	start    func(*Lease) // nil before Run and after a stop
+	config   *rest.Config
+	roster   *roster
+	identity string // default identity: the first one that a Lease has; guarded by the roster's lock
+}
+
+func newLeases(config *rest.Config, r *roster) *leases {
+	return &leases{launcher: launcher[*Lease]{mu: &r.mu}, config: config, roster: r}
 }
 
 // add makes a Lease. The process campaigns for it from Run on. The first one is the main Lease, of
 // Options.LeaderElection; without options it leads at once.
 func (ls *leases) add(o *leaderelection.Options) (*Lease, error) {
-	l := &Lease{place: newPlace(ls.roster), leads: "leading"}
+	l := &Lease{group: newGroup(ls.roster), leads: "leading"}
 	if o != nil {
 		if err := ls.elect(l, *o); err != nil {
 			return l, fmt.Errorf("the Lease %q: %w", o.Lease, err)
 		}
 	}
-	ls.roster.mu.Lock()
-	defer ls.roster.mu.Unlock()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	if len(ls.all) > 0 {
 		l.leads = "leading (" + l.String() + ")"
 	}
 	if slices.ContainsFunc(ls.all, func(other *Lease) bool { return other.elector != nil && other.name == l.name }) {
 		return l, fmt.Errorf("the process already campaigns for a Lease %q; use unique names, even in different namespaces: logs, checks and metrics use them", l.name)
 	}
-	ls.all = append(ls.all, l)
-	if ls.start != nil {
-		ls.start(l)
-	}
+	ls.addLocked(l)
 	return l, nil
 }
 
@@ -86,36 +86,27 @@ func (ls *leases) elect(l *Lease, o leaderelection.Options) (err error) {
 
 // sameIdentity returns the identity of the process: the first non-empty one that it gets.
 func (ls *leases) sameIdentity(first string) string {
-	ls.roster.mu.Lock()
-	defer ls.roster.mu.Unlock()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	if ls.identity == "" {
 		ls.identity = first
 	}
 	return ls.identity
 }
 
-// open starts a campaign for each Lease, now and when one is added.
-func (ls *leases) open(start func(*Lease)) {
-	ls.roster.mu.Lock()
-	defer ls.roster.mu.Unlock()
-	ls.start = start
-	for _, l := range ls.all {
-		start(l)
-	}
-}
-
-// close prevents further campaigns from starting.
-func (ls *leases) close() {
-	ls.roster.mu.Lock()
-	defer ls.roster.mu.Unlock()
-	ls.start = nil
-}
-
 // elected returns the Leases that have an elector.
 func (ls *leases) elected() []*Lease {
-	ls.roster.mu.Lock()
-	defer ls.roster.mu.Unlock()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(ls.all), func(l *Lease) bool { return l.elector == nil })
+}
+
+// Add adds a controller, as [Manager.Add] does. It leads while the process holds this Lease.
+func (l *Lease) Add(c Controller) { l.roster.add(c, l.group) }
+
+// AddLeaderOnly adds a function, as [Manager.AddLeaderOnly] does. It runs in each term of this Lease.
+func (l *Lease) AddLeaderOnly(name string, run func(ctx context.Context) error) {
+	l.addFunc("AddLeaderOnly", name, run)
 }
 
 // String returns NAMESPACE/NAME of the Lease, or "" for the main Lease without leader election.

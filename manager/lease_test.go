@@ -223,7 +223,7 @@ func TestM4_TwoOfOneLease(t *testing.T) {
 		wantParts(t, m.Run(t.Context()), `the Lease "": leaderelection.Options.Lease: name the Lease`)
 		m = newManager(newAPI(), elected)
 		m.Lease(leaderelection.Options{Lease: "operator", Namespace: "other"})
-		wantParts(t, m.Run(t.Context()), `a Lease "operator" already`)
+		wantParts(t, m.Run(t.Context()), `already campaigns for a Lease "operator"`)
 	})
 }
 

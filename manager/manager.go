@@ -23,13 +23,13 @@ import (
 // Manager runs the cache, leader election, controllers and functions of one process. New makes one.
 // All methods are safe for concurrent use.
 type Manager struct {
-	*place // of the main Lease
-
 	o       Options
 	report  *report
+	roster  *roster
 	client  *client.Client
 	cache   *cache.Cache
 	leases  *leases
+	main    *Lease         // of Options.LeaderElection
 	server  *server.Server // has the handlers of Handle
 	probes  *probes
 	servers []named // opened by Run
@@ -43,25 +43,25 @@ func New(cfg *rest.Config, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{o: o, report: &report{manager: o.Name, log: o.Logger}}
 	m.report.failed(o.Validate())
-	roster := newRoster(&m.o, m.report)
-	m.connect(cfg, roster)
+	m.roster = newRoster(&m.o, m.report)
+	m.connect(cfg)
 	m.cache = cache.New(m.client, cache.Options{Hooks: cacheHooks(m.report).With(o.CacheHooks)})
 	m.informers = sync.OnceValue(m.newInformerFactory)
 	// The client's config, so that the client's hooks see requests for Leases.
-	m.leases = &leases{config: m.client.Config(), roster: roster}
+	m.leases = newLeases(m.client.Config(), m.roster)
 	elect := o.LeaderElection
 	if elect != nil && elect.Validate() != nil { // already reported by o.Validate
 		elect = nil
 	}
-	main, err := m.leases.add(elect)
+	var err error
+	m.main, err = m.leases.add(elect)
 	m.report.failed(err)
-	m.place = main.place
 	m.makeServers()
 	return m
 }
 
 // connect makes the client.
-func (m *Manager) connect(cfg *rest.Config, roster *roster) {
+func (m *Manager) connect(cfg *rest.Config) {
 	if cfg == nil {
 		m.report.failed(errors.New("the rest.Config is nil; client.LoadConfig finds one"))
 		cfg = &rest.Config{}
@@ -72,7 +72,7 @@ func (m *Manager) connect(cfg *rest.Config, roster *roster) {
 	}
 	var err error
 	m.client, err = client.New(cfg, client.Options{
-		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: clientHooks(roster).With(m.o.ClientHooks), Strict: m.o.Strict,
+		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: clientHooks(m.roster).With(m.o.ClientHooks), Strict: m.o.Strict,
 	})
 	if err != nil {
 		m.report.failed(err)
@@ -107,6 +107,23 @@ func (m *Manager) makeServers() {
 		m.report.failed(m.probes.Mount(health))
 		m.servers = append([]named{{health, "Health"}}, m.servers...)
 	}
+}
+
+// Add adds a controller. It leads while the process holds the Lease of Options.LeaderElection, or on
+// every replica without leader election.
+//
+// Added during Run, the controller starts at once. After Run, the call only logs a warning. Run
+// returns an error if the controller is invalid or fails, or if its name is taken.
+func (m *Manager) Add(c Controller) { m.main.Add(c) }
+
+// AddLeaderOnly adds a function that runs in each term of the Lease of Options.LeaderElection, or
+// once without leader election, until its context is done. context.Cause returns the reason.
+//
+// The function may return earlier. An error or panic ends the manager's Run. Added during Run, it
+// starts at once if this replica leads. The name appears in errors, logs and profiles, and must not
+// be empty.
+func (m *Manager) AddLeaderOnly(name string, run func(ctx context.Context) error) {
+	m.main.AddLeaderOnly(name, run)
 }
 
 // AddEverywhere adds a function that runs on every replica, leader or not, until its context is

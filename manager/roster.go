@@ -24,30 +24,31 @@ type roster struct {
 	report *report
 	ready  chan struct{} // see Manager.Ready
 
-	mu          sync.Mutex // guards the fields below, the places, and fields that name it
+	mu          sync.Mutex // guards the fields below, and fields that name it
 	ran         bool       // Run has begun
 	stopping    bool       // nothing starts any more
 	controllers []*removable
 	unshown     map[string][]ledger.Write // of removed controllers, by name
-	everywhere  *place
+	everywhere  *group
 }
 
 func newRoster(o *Options, report *report) *roster {
 	r := &roster{o: o, report: report, ready: make(chan struct{}), unshown: map[string][]ledger.Write{}}
-	r.everywhere = newPlace(r)
+	r.everywhere = newGroup(r)
 	return r
 }
 
-// place has the functions that run on every replica, or under one Lease. The roster's lock guards
-// it.
-type place struct {
+// group has the functions that run on every replica, or under one Lease.
+type group struct {
+	launcher[runnable]
+
 	roster *roster
 	used   chan struct{} // closed when something is added
-	all    []runnable
-	start  func(runnable) // nil: nothing runs here now
 }
 
-func newPlace(r *roster) *place { return &place{roster: r, used: make(chan struct{})} }
+func newGroup(r *roster) *group {
+	return &group{launcher: launcher[runnable]{mu: &r.mu}, roster: r, used: make(chan struct{})}
+}
 
 // runnable is a named function. It takes new work until take is done. The context work is for work
 // that has begun.
@@ -62,25 +63,20 @@ type removable struct {
 	Controller
 
 	enabled       bool // by Options.Controllers
-	under         *place
+	under         *group
 	inherited     []ledger.Write // of a removed controller of the same name
 	removed       chan struct{}  // closed by Remove
 	warm, lead    *phase
 	alive, synced *server.Check // alive may be nil
 }
 
-// Add adds a controller, which leads while the process holds this Lease. Manager.Add uses the Lease
-// of Options.LeaderElection; without leader election, the controller leads on every replica.
-//
-// Added during Run, the controller starts at once. After Run, the call only logs a warning. Run
-// returns an error if the controller is invalid or fails, or if its name is taken.
-func (p *place) Add(c Controller) {
-	r := p.roster
+// add adds a controller that leads in the group under.
+func (r *roster) add(c Controller, under *group) {
 	if argument.IsNil(c) {
 		r.report.failed(errors.New("Add: the controller is nil"))
 		return
 	}
-	added, running := r.claim(c, p)
+	added, running := r.claim(c, under)
 	if added == nil {
 		r.report.failed(fmt.Errorf("two controllers are named %q; give each a name of its own", c.Name()))
 		return
@@ -102,71 +98,40 @@ func (p *place) Add(c Controller) {
 		return
 	}
 	r.everywhere.add(runnable{name: "the sources of " + name, of: added, run: added.warm.run})
-	p.add(runnable{name: name, of: added, run: added.lead.run})
-}
-
-// AddLeaderOnly adds a function that runs in each term of this Lease, or once without leader
-// election, until its context is done. context.Cause returns the reason. Manager.AddLeaderOnly uses
-// the Lease of Options.LeaderElection.
-//
-// The function may return earlier. An error or panic ends the manager's Run. Added during Run, it
-// starts at once if this replica leads. The name appears in errors, logs and profiles, and must not
-// be empty.
-func (p *place) AddLeaderOnly(name string, run func(ctx context.Context) error) {
-	p.addFunc("AddLeaderOnly", name, run)
+	under.add(runnable{name: name, of: added, run: added.lead.run})
 }
 
 // addFunc adds a function, unless the manager stops.
-func (p *place) addFunc(method, name string, f func(ctx context.Context) error) {
+func (g *group) addFunc(method, name string, f func(ctx context.Context) error) {
 	switch {
 	case name == "":
-		p.roster.report.failed(fmt.Errorf("%s: give the function a name", method))
+		g.roster.report.failed(fmt.Errorf("%s: give the function a name", method))
 	case f == nil:
-		p.roster.report.failed(fmt.Errorf("%s: %q is a nil function", method, name))
-	case !p.roster.tooLate(fmt.Sprintf("%q", name)):
-		p.add(runnable{name: name, run: func(take, _ context.Context) error { return f(take) }})
+		g.roster.report.failed(fmt.Errorf("%s: %q is a nil function", method, name))
+	case !g.roster.tooLate(fmt.Sprintf("%q", name)):
+		g.add(runnable{name: name, run: func(take, _ context.Context) error { return f(take) }})
 	}
 }
 
-func (p *place) add(f runnable) {
-	p.roster.mu.Lock()
-	defer p.roster.mu.Unlock()
+func (g *group) add(f runnable) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if f.of != nil && run.Closed(f.of.removed) {
 		return
 	}
-	p.all = append(p.all, f)
-	if !run.Closed(p.used) {
-		close(p.used)
+	if !run.Closed(g.used) {
+		close(g.used)
 	}
-	if p.start != nil {
-		p.start(f)
-	}
+	g.addLocked(f)
 }
 
-// open starts each function, now and when one is added.
-func (p *place) open(start func(runnable)) {
-	p.roster.mu.Lock()
-	defer p.roster.mu.Unlock()
-	p.start = start
-	for _, f := range p.all {
-		start(f)
-	}
-}
-
-// close prevents further functions from starting.
-func (p *place) close() {
-	p.roster.mu.Lock()
-	defer p.roster.mu.Unlock()
-	p.start = nil
-}
-
-// controllers returns the enabled controllers of this place.
-func (p *place) controllers() []*removable {
-	return slices.DeleteFunc(p.roster.current(), func(c *removable) bool { return c.under != p })
+// controllers returns the enabled controllers of the group.
+func (g *group) controllers() []*removable {
+	return slices.DeleteFunc(g.roster.current(), func(c *removable) bool { return c.under != g })
 }
 
 // claim adds a controller, unless its name is taken. It reports whether Run has begun.
-func (r *roster) claim(c Controller, under *place) (added *removable, running bool) {
+func (r *roster) claim(c Controller, under *group) (added *removable, running bool) {
 	name := c.Name()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -273,8 +238,8 @@ func (r *roster) forget(c Controller) *removable {
 	removed := r.controllers[i]
 	close(removed.removed)
 	r.controllers = slices.Delete(r.controllers, i, i+1)
-	for _, p := range []*place{r.everywhere, removed.under} {
-		p.all = slices.DeleteFunc(p.all, func(f runnable) bool { return f.of == removed })
+	for _, g := range []*group{r.everywhere, removed.under} {
+		g.all = slices.DeleteFunc(g.all, func(f runnable) bool { return f.of == removed })
 	}
 	return removed
 }

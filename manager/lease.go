@@ -35,13 +35,12 @@ type Lease struct {
 	alive, usability *server.Check // nil without an elector
 }
 
-// leases are the Leases of a process.
 type leases struct {
 	launcher[*Lease]
 
 	config   *rest.Config
 	roster   *roster
-	identity string // default identity: the first one that a Lease has; guarded by the roster's lock
+	identity string // the default: that in the first Lease; guarded by mu
 }
 
 func newLeases(config *rest.Config, r *roster) *leases {
@@ -84,7 +83,7 @@ func (ls *leases) elect(l *Lease, o leaderelection.Options) (err error) {
 	return nil
 }
 
-// sameIdentity returns the identity of the process: the first non-empty one that it gets.
+// sameIdentity returns the first non-empty identity that it gets.
 func (ls *leases) sameIdentity(first string) string {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -94,7 +93,6 @@ func (ls *leases) sameIdentity(first string) string {
 	return ls.identity
 }
 
-// elected returns the Leases that have an elector.
 func (ls *leases) elected() []*Lease {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -104,7 +102,8 @@ func (ls *leases) elected() []*Lease {
 // Add adds a controller, as [Manager.Add] does. It leads while the process holds this Lease.
 func (l *Lease) Add(c Controller) { l.roster.add(c, l.group) }
 
-// AddLeaderOnly adds a function, as [Manager.AddLeaderOnly] does. It runs in each term of this Lease.
+// AddLeaderOnly adds a function, as [Manager.AddLeaderOnly] does. It runs in each term of this
+// Lease.
 func (l *Lease) AddLeaderOnly(name string, run func(ctx context.Context) error) {
 	l.addFunc("AddLeaderOnly", name, run)
 }

@@ -88,7 +88,6 @@ type named struct {
 	field string
 }
 
-// makeServers makes the servers and their checks.
 func (m *Manager) makeServers() {
 	var o server.Options
 	var tls *server.Server
@@ -109,8 +108,8 @@ func (m *Manager) makeServers() {
 	}
 }
 
-// Add adds a controller. It leads while the process holds the Lease of Options.LeaderElection, or on
-// every replica without leader election.
+// Add adds a controller. It leads while the process holds the Lease of Options.LeaderElection, or
+// on every replica without leader election.
 //
 // Added during Run, the controller starts at once. After Run, the call only logs a warning. Run
 // returns an error if the controller is invalid or fails, or if its name is taken.
@@ -118,28 +117,25 @@ func (m *Manager) Add(c Controller) { m.main.Add(c) }
 
 // AddLeaderOnly adds a function that runs in each term of the Lease of Options.LeaderElection, or
 // once without leader election, until its context is done. context.Cause returns the reason.
-//
-// The function may return earlier. An error or panic ends the manager's Run. Added during Run, it
-// starts at once if this replica leads. The name appears in errors, logs and profiles, and must not
-// be empty.
+// The rules of AddEverywhere apply. Added during Run, the function starts at once if this replica
+// leads.
 func (m *Manager) AddLeaderOnly(name string, run func(ctx context.Context) error) {
 	m.main.AddLeaderOnly(name, run)
 }
 
 // AddEverywhere adds a function that runs on every replica, leader or not, until its context is
-// done. The function may return earlier. An error or panic ends the manager's Run. Added during
-// Run, it starts at once. The name appears in errors, logs and profiles, and must not be empty.
+// done. The function may return earlier. An error or panic ends Run. Added during Run, it starts at
+// once. The name appears in errors, logs and profiles, and must not be empty.
 func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error) {
 	m.roster.everywhere.addFunc("AddEverywhere", name, run)
 }
 
-// Lease makes the process campaign for a further Lease. What is added to the returned Lease runs
-// where that Lease is held, possibly on another replica than the rest. The campaign begins when
-// something was added to the Lease and is warm.
+// Lease makes the process campaign for a further Lease, before or during Run. Controllers and
+// functions added to it run where it is held, possibly on another replica than the rest. The
+// campaign begins when something was added and is warm.
 //
-// Lease may be called before or during Run. The Identity defaults to the identity of the process's
-// first Lease. Run returns invalid options as an error, and two Leases of the same name, even in
-// different namespaces.
+// The Identity defaults to that in the process's first Lease. Run returns an error for invalid
+// options, and for a name that another Lease has, even in another namespace.
 func (m *Manager) Lease(o leaderelection.Options) *Lease {
 	l, err := m.leases.add(&o)
 	m.report.failed(err)
@@ -147,10 +143,8 @@ func (m *Manager) Lease(o leaderelection.Options) *Lease {
 }
 
 // Remove stops a controller, before or during Run. The controller takes no new key, its running
-// Reconciles have the grace time to finish, then its sources stop. Its name is free again
-// afterwards.
-//
-// Remove returns nil or the controller's error when all of it has returned. If ctx ends earlier,
+// Reconciles have the grace time to finish, then its sources stop. Remove returns nil or the
+// controller's error when all of it has returned; its name is then free. If ctx ends earlier,
 // Remove returns an error and the stop continues. A Reconcile of the controller itself must not
 // call Remove, which waits for that Reconcile.
 func (m *Manager) Remove(ctx context.Context, c Controller) error { return m.roster.remove(ctx, c) }

@@ -94,7 +94,6 @@ type HealthOptions struct {
 	StalledAfter time.Duration
 }
 
-// server returns the options of the health server.
 func (o *HealthOptions) server() server.Options {
 	address := o.Address
 	if address == "" && o.Listener == nil {

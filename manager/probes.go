@@ -45,7 +45,6 @@ func newProbes(r *roster, l *leases, c *cache.Cache, tls *server.Server) *probes
 	return p
 }
 
-// livez returns the checks of /livez.
 func (p *probes) livez() []*server.Check {
 	checks := []*server.Check{p.ping}
 	for _, l := range p.leases.elected() {
@@ -59,7 +58,6 @@ func (p *probes) livez() []*server.Check {
 	return append(checks, p.added(&p.live)...)
 }
 
-// readyz returns the checks of /readyz.
 func (p *probes) readyz() (checks []*server.Check) {
 	for _, l := range p.leases.elected() {
 		checks = append(checks, l.usability)
@@ -104,7 +102,6 @@ func reserved(name string) bool {
 		strings.HasPrefix(name, "leader-election") || strings.HasPrefix(name, "controller-")
 }
 
-// informersCheck returns a check that remarks on informers in trouble.
 func informersCheck(c *cache.Cache) *server.Check {
 	return server.NewCheck("informers", func(context.Context) error {
 		var troubled []string

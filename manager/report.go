@@ -37,7 +37,6 @@ type report struct {
 	none run.Barrier // opens when no function runs
 }
 
-// function is a running function.
 type function struct {
 	name string
 	busy func() []string // describes the keys in progress; may be nil
@@ -98,7 +97,6 @@ func (r *report) settle(d time.Duration) {
 	}
 }
 
-// at describes the keys in progress, or returns "".
 func (f *function) at() string {
 	if f.busy == nil {
 		return ""
@@ -124,7 +122,6 @@ func (r *report) failed(err error) {
 	}
 }
 
-// errors returns the errors so far, in order.
 func (r *report) errors() []error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

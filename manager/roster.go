@@ -168,7 +168,7 @@ func (r *roster) stops() bool {
 	return r.stopping
 }
 
-// begin marks the start of Run. Run validates the controllers added before, Add the later ones.
+// begin marks the start of Run, which validates the controllers so far. Add validates later ones.
 func (r *roster) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -203,7 +203,6 @@ func (r *roster) names() (known, disabled []string) {
 	return known, disabled
 }
 
-// remove implements Manager.Remove.
 func (r *roster) remove(ctx context.Context, c Controller) error {
 	if argument.IsNil(c) {
 		return errors.New("Remove: the controller is nil")

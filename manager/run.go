@@ -21,8 +21,8 @@ const (
 )
 
 // Run starts everything, blocks until ctx is done or something fails, and stops everything. It
-// returns nil if it stopped because of ctx, or an error that names what failed. After a mistake in
-// the wiring it starts nothing and returns all mistakes, one line each. Call it once; a second call
+// returns nil after a stop because of ctx, else an error that names what failed or still runs. If
+// the wiring has mistakes, it starts nothing and returns all of them, one line each. A second call
 // returns an error.
 func (m *Manager) Run(ctx context.Context) error {
 	stopping, end := context.WithCancel(ctx)
@@ -58,7 +58,6 @@ func (m *Manager) Run(ctx context.Context) error {
 	return m.report.result()
 }
 
-// validate returns all mistakes in the wiring.
 func (m *Manager) validate() error {
 	m.roster.begin()
 	known, _ := m.roster.names()

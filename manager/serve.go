@@ -46,8 +46,8 @@ func (m *Manager) Authorize(h http.Handler) http.Handler {
 // digits, '-', '_' and '.', and must not be the name of a manager's check. Run returns a mistake as
 // an error.
 //
-// The context of a check ends after 700 ms. A check that panics or runs longer fails. It is not
-// called again before it returns. Without Options.Health it is never called.
+// The context of a check ends after 700 ms. A check fails if it panics or takes more than 800 ms.
+// It is not called again before it returns. Without Options.Health it is never called.
 func (m *Manager) AddLivezCheck(name string, check func(ctx context.Context) error) {
 	m.report.failed(m.probes.add("AddLivezCheck", &m.probes.live, name, check))
 }

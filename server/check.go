@@ -77,7 +77,7 @@ func (c *Check) log(ctx context.Context, path string, err error) {
 	}
 }
 
-// call is a call of a function that may hang, in its own goroutine.
+// call is a call of a function that may hang, in a goroutine of its own.
 type call struct {
 	began time.Time
 	done  chan struct{} // closed when the function has returned

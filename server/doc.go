@@ -26,7 +26,7 @@
 //
 // # Guarantees
 //
-// Those of package manager. M1 and M3 include connections, requests and checks of a server.
+// M1 and M3 of package manager include the connections, requests and checks of a server.
 //
 // # Concurrency
 //

@@ -23,8 +23,8 @@ import (
 // each check. ?verbose always returns the lines. ?exclude=NAME skips a check. Unlike the lines of
 // those components, these describe the failure: serve them to the kubelet only.
 type Health struct {
-	// Live and Ready return the checks of /livez and /readyz. Both are called for each request,
-	// concurrently.
+	// Live and Ready return the checks of /livez and /readyz. They are called for each request,
+	// from several goroutines at once.
 	Live, Ready func() []*Check
 }
 
@@ -43,7 +43,6 @@ func (h *Health) Mount(s *Server) error {
 	return errors.Join(wrong...)
 }
 
-// answerProbe answers a request for a path, or for one of its checks if the path has a name.
 func answerProbe(w http.ResponseWriter, r *http.Request, path string, checks []*Check, calls *sync.WaitGroup) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -84,7 +83,6 @@ func answerProbe(w http.ResponseWriter, r *http.Request, path string, checks []*
 	fmt.Fprint(w, text)
 }
 
-// askAll makes all checks concurrently and returns a line for each.
 func askAll(ctx context.Context, path string, checks []*Check, all *sync.WaitGroup) (text string, failed bool) {
 	calls := make([]*call, len(checks))
 	for i, c := range checks {

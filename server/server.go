@@ -39,7 +39,7 @@ type Server struct {
 	calls sync.WaitGroup // health checks and reads of the certificate
 
 	// set by Open
-	traffic     *traffic     // has the listener
+	traffic     *traffic
 	certificate *certificate // nil: plain HTTP
 }
 
@@ -86,8 +86,8 @@ func (s *Server) Handle(pattern string, h http.Handler) (err error) {
 }
 
 // Open opens the listener and reads the certificate, so that their errors appear before anything
-// else starts. Call it once, then call Serve or Close. Open starts no goroutine. Events of the
-// certificate go to the logger of ctx, during Serve, too.
+// else starts. Call it once, then call Serve or Close. The server logs certificate events to the
+// logger of ctx, during Serve, too.
 func (s *Server) Open(ctx context.Context) error {
 	if !s.o.Plain {
 		s.certificate = newCertificate(&s.o, loggerOf(ctx), &s.calls)

@@ -51,7 +51,7 @@ func TestM6_AddWhileRunning(t *testing.T) {
 				if !slices.Equal(keys, []string{"a", "b"}) {
 					t.Errorf("reconciled %v", keys)
 				}
-				m.Add(newFake("too late", &d)) // does nothing, as do these
+				m.Add(newFake("too late", &d)) // no effect, like the next two
 				m.AddEverywhere("too late", d.until("too late", 0))
 				m.AddLeaderOnly("too late", d.until("too late", 0))
 				synctest.Wait()
@@ -71,7 +71,7 @@ func TestM6_WhatIsAddedRunsInEachTerm(t *testing.T) {
 		m := newManager(api, elected)
 		stop, result := start(t, m)
 		pass(time.Second)
-		m.AddLeaderOnly("before", d.until("before", 0)) // while it campaigns
+		m.AddLeaderOnly("before", d.until("before", 0)) // while the manager campaigns
 		d.want(t)
 		pass(time.Minute)
 		m.AddLeaderOnly("in", d.until("in", 0))

@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// pipe puts a named pipe in the place of a file.
+// pipe replaces a file with a named pipe.
 func (s *secret) pipe(file string) {
 	s.t.Helper()
 	s.must(os.Remove(filepath.Join(s.dir, file)))

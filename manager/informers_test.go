@@ -61,7 +61,7 @@ func TestS7_InformerFactory(t *testing.T) {
 		if got := <-listed + <-reconciled; got != "aa" {
 			t.Errorf("got %s", got)
 		}
-		if n := api.Count("", fakeapi.ConfigMaps); n != 1 { // the watch has brought the list
+		if n := api.Count("", fakeapi.ConfigMaps); n != 1 { // the watch contained the list
 			t.Errorf("%d requests", n)
 		}
 		stop()
@@ -72,8 +72,8 @@ func TestS7_InformerFactory(t *testing.T) {
 	})
 }
 
-// TestInformerFactory_Client: a caller's constructor is given a clientset of the manager, and its
-// informer stops with it.
+// TestInformerFactory_Client: a caller's constructor gets a clientset of the manager. Its informer
+// stops with the manager.
 func TestInformerFactory_Client(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()

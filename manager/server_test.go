@@ -36,8 +36,7 @@ func serving(t *testing.T, api http.RoundTripper, change func(*manager.Options))
 	return m, health, w.client(t)
 }
 
-// held is a handler that says when a request has come, waits, and answers what has become of its
-// context.
+// held is a handler that reports a request, waits, and answers with the state of its context.
 type held struct{ came, free chan struct{} }
 
 func newHeld() *held { return &held{came: make(chan struct{}, 10), free: make(chan struct{})} }
@@ -62,11 +61,11 @@ func fetch(t *testing.T, c *http.Client, url string) <-chan string {
 	return answer
 }
 
-// plain makes a client that has connections of its own, without HTTP/2, which has no hijacking.
+// plain makes a client with its own connections, without HTTP/2, which does not support hijacking.
 func plain(c *http.Client) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext:       c.Transport.(*http.Transport).DialContext,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // nobody can verify what is self-signed
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // self-signed
 		DisableKeepAlives: true,
 	}}
 }
@@ -104,7 +103,7 @@ func TestM3_RequestsAreCancelledWhenTheGraceTimeIsOver(t *testing.T) {
 		m, _, server := serving(t, newAPI(), func(o *manager.Options) { o.Grace = 10 * time.Second })
 		h := newHeld()
 		m.Handle("/held", h)
-		m.AddEverywhere("slow", (&diary{}).until("slow", 4*time.Second)) // of which servers have what is left
+		m.AddEverywhere("slow", (&diary{}).until("slow", 4*time.Second)) // servers have the rest
 		stop, result := start(t, m)
 		answer := fetch(t, server, "https://x/held")
 		<-h.came
@@ -166,7 +165,7 @@ func TestM1_AHandlerThatDoesNotReturnIsNamedWithItsStack(t *testing.T) {
 			t.Errorf("the error names what has stopped:\n%v", err)
 		}
 		<-answer
-		_ = hijacked // its connection is the handler's
+		_ = hijacked // the connection belongs to the handler
 	})
 }
 
@@ -187,8 +186,7 @@ func TestM1_AHealthCheckThatDoesNotReturnIsNamedWithItsStack(t *testing.T) {
 	})
 }
 
-// Somebody who has connected and says nothing does not hold a stop up, nor does one who keeps a
-// connection.
+// Neither a silent connection nor a kept one delays a stop.
 func TestM3_SilentConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
@@ -385,7 +383,7 @@ func TestServerWiringMistakes(t *testing.T) {
 	}
 }
 
-// M5: two managers that are given one address do not meet: the second one says so.
+// M5: of two managers with one address, the second returns an error.
 func TestTwoManagersOnOneAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -399,7 +397,7 @@ func TestTwoManagersOnOneAddress(t *testing.T) {
 	wantParts(t, one.Run(t.Context()), "other: ", l.Addr().String()+" is taken")
 }
 
-// Under traffic, over HTTP/1.1 and HTTP/2, each request is answered in full or refused.
+// During a stop under load, HTTP/1.1 and HTTP/2 requests are answered completely or refused.
 func TestM1_AStopUnderTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, health, server := serving(t, newAPI(), nil)
@@ -441,7 +439,8 @@ func TestM1_AStopUnderTraffic(t *testing.T) {
 		began := time.Now()
 		stop()
 		ok(t, result())
-		if took := time.Since(began); took > 10*time.Second { // on a pipe, TLS waits up to 5 s until the other end reads its goodbye
+		// On a pipe, TLS's close message may wait for 5 s.
+		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("Run returned after %s", took)
 		}
 		traffic.Wait()
@@ -451,8 +450,7 @@ func TestM1_AStopUnderTraffic(t *testing.T) {
 	})
 }
 
-// A client that does not read what it has asked for does not hold a stop up for longer than the
-// grace time.
+// A client that does not read its answer delays a stop by the grace time at most.
 func TestM3_AClientThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, secure := range []bool{false, true} {
@@ -471,7 +469,7 @@ func TestM3_AClientThatDoesNotRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			if secure {
-				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // nobody can verify what is self-signed
+				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // self-signed
 			}
 			if _, err := fmt.Fprint(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 				t.Fatal(err)

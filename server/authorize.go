@@ -70,9 +70,9 @@ const (
 //
 // Tokens that were valid within the last ten minutes get 50 reviews a second, others 10. Clients
 // take turns by address (IPv6: by /64). Per address, tokens that look like a valid ServiceAccount
-// token take turns with others. At most ten requests wait per turn, for at most five seconds. So a
-// flood of made-up tokens never delays a request that was allowed within the last minute.
-// docs/manager.md describes the delays of others.
+// token take turns with others. At most ten requests wait per turn (100 of a token that was valid
+// lately), for at most five seconds. So a flood of made-up tokens never delays a request that was
+// allowed within the last minute. docs/manager.md describes the delays of others.
 //
 // The reviewed path is the one that h gets. To strip a prefix, wrap the handler of Authorize.
 func (s *Server) Authorize(h http.Handler) (http.Handler, error) {

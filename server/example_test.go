@@ -31,7 +31,8 @@ func Example() {
 		if err := s.Open(ctx); err != nil {
 			return err
 		}
-		return s.Serve(ctx, context.WithoutCancel(ctx)) // after a stop, requests in flight may finish
+		// After a stop, requests in flight may finish.
+		return s.Serve(ctx, context.WithoutCancel(ctx))
 	}
 
 	l, err := server.Listen("localhost:0") // a free port

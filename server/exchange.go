@@ -139,7 +139,6 @@ func (x *exchange) ended() {
 	}
 }
 
-// body is the body of a request.
 type body struct {
 	io.ReadCloser
 	x *exchange

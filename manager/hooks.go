@@ -55,8 +55,7 @@ func clientHooks(roster *roster) *hook.Client {
 }
 
 // unattributed logs, once for each controller, verb and resource, that a Reconcile writes with
-// another context than its own. To be certain, it considers only the goroutine of a Reconcile and
-// goroutines that this one started.
+// another context than its own. It sees only the goroutine of a Reconcile and those it started.
 func unattributed(roster *roster) func(hook.APIRequest) {
 	type what struct {
 		controller, verb string

@@ -85,8 +85,7 @@ func (m *Manager) catchUp(ctx context.Context) error {
 	return each(controllers, func(i int) error { return controllers[i].CatchUp(ctx) })
 }
 
-// each calls f for all controllers concurrently. It ignores errors of controllers that were removed
-// meanwhile.
+// each calls f for all controllers concurrently and ignores errors of removed ones.
 func each(controllers []*removable, f func(i int) error) error {
 	errs := make([]error, len(controllers))
 	var all sync.WaitGroup
@@ -101,7 +100,6 @@ func each(controllers []*removable, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// busy names the controllers that have taken keys in between.
 func busy(before, now map[*removable]uint64) string {
 	var names []string
 	for r, n := range now {

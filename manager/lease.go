@@ -171,8 +171,7 @@ func allSynced(ctx context.Context, controllers []*removable) bool {
 	return true
 }
 
-// lead runs one term and returns when all its functions have. It reports their errors at once, so
-// that a failure stops the whole manager.
+// lead runs one term and returns when all its functions have. A failure stops the whole manager.
 func (l *Lease) lead(take, work context.Context) error {
 	r := l.roster.report
 	work, cancel := run.WithGrace(take, work, l.roster.o.Grace)
@@ -194,7 +193,7 @@ func (l *Lease) lead(take, work context.Context) error {
 
 func (l *Lease) logger() *slog.Logger { return l.roster.report.logger().With("lease", l.String()) }
 
-// log returns hooks that log the terms of the Lease and record whether it can be used.
+// log returns hooks that log the terms of the Lease and feed found.
 func (l *Lease) log() *hook.LeaderElection {
 	return &hook.LeaderElection{
 		Campaigning: func(string) { l.logger().Info("campaigning", "identity", l.elector.Identity()) },

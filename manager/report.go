@@ -42,8 +42,7 @@ type function struct {
 	busy func() []string // describes the keys in progress; may be nil
 }
 
-// begin marks the start of Run. end stops everything as soon as something fails. begin reports
-// false for a second Run.
+// begin marks the start of Run. The first failure calls end. begin returns false for a second Run.
 func (r *report) begin(ctx context.Context, end func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +67,7 @@ func (r *report) logger() *slog.Logger {
 
 func (r *report) label(name string) string { return r.manager + "/" + name }
 
-// running records that a function runs, until the returned function is called.
+// running records that f runs, until returned is called.
 func (r *report) running(f *function) (returned func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,8 +157,7 @@ func stacks(value string) string {
 	return strings.Join(found, "\n\n")
 }
 
-// stage is a set of named functions that run concurrently and stop together. It is not used again
-// after stop.
+// stage is a set of named functions that stop together. Nothing starts after stop.
 type stage struct {
 	// run starts f with the stage's context. busy describes the keys in progress; it may be nil.
 	run     func(name string, busy func() []string, f func(context.Context) error)
@@ -167,8 +165,7 @@ type stage struct {
 	running sync.WaitGroup
 }
 
-// newStage makes a stage whose functions run until ctx is done or the stage is stopped. Their
-// errors go to r.
+// newStage makes a stage, which reports errors to r and ends with ctx.
 func newStage(ctx context.Context, r *report) *stage {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &stage{end: cancel}
@@ -186,7 +183,7 @@ func newStage(ctx context.Context, r *report) *stage {
 	return s
 }
 
-// stop ends the stage's context and waits until every function has returned, or until the deadline.
+// stop ends the stage and waits for its functions until the deadline.
 func (s *stage) stop(deadline time.Time) {
 	s.end()
 	overdue := time.NewTimer(time.Until(deadline))

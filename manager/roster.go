@@ -130,7 +130,7 @@ func (g *group) controllers() []*removable {
 	return slices.DeleteFunc(g.roster.current(), func(c *removable) bool { return c.under != g })
 }
 
-// claim adds a controller, unless its name is taken. It reports whether Run has begun.
+// claim registers a controller, or returns nil if its name is taken.
 func (r *roster) claim(c Controller, under *group) (added *removable, running bool) {
 	name := c.Name()
 	r.mu.Lock()
@@ -189,7 +189,7 @@ func (r *roster) current() []*removable {
 	return slices.DeleteFunc(slices.Clone(r.controllers), func(c *removable) bool { return !c.enabled })
 }
 
-// names returns the sorted names of all controllers, and the names of the disabled ones.
+// names returns the names of all controllers, sorted, and of the disabled ones.
 func (r *roster) names() (known, disabled []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -223,7 +223,7 @@ func (r *roster) remove(ctx context.Context, c Controller) error {
 	return nil
 }
 
-// forget removes a controller from every list that could start it. It returns nil if there is none.
+// forget removes a controller from all lists. It returns nil if the controller was not added.
 func (r *roster) forget(c Controller) *removable {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -283,7 +283,7 @@ func newPhase(f func(take, work context.Context) error) *phase {
 	return p
 }
 
-// stop ends the phase for good. It waits until the current call has returned, or ctx is done.
+// stop ends the phase for good and waits for the current call.
 func (p *phase) stop(ctx context.Context) error {
 	p.end()
 	select {

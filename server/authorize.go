@@ -31,17 +31,12 @@ import (
 )
 
 const (
-	// allowedFor and refusedFor are how long an answer is cached.
-	allowedFor = time.Minute
-	refusedFor = 5 * time.Second
-	// maxAnswers is the size of each cache, in entries.
-	maxAnswers = 1000
-	// maxToken is the length limit of a token, in bytes. ServiceAccount tokens have 1 to 2 KB.
-	maxToken = 16 << 10
-	// provenFor is how long a valid token is preferred to new ones.
-	provenFor = 10 * time.Minute
-	// reviewTimeout limits the wait for a turn and the two reviews together.
-	reviewTimeout = 5 * time.Second
+	allowedFor    = time.Minute      // an allowed question is cached
+	refusedFor    = 5 * time.Second  // a refusal is cached
+	maxAnswers    = 1000             // entries in each cache
+	maxToken      = 16 << 10         // bytes; ServiceAccount tokens have 1 to 2 KB
+	provenFor     = 10 * time.Minute // a valid token is preferred to new ones
+	reviewTimeout = 5 * time.Second  // for the turn and both reviews
 )
 
 // Authorize returns a handler that passes a request to h if the API server accepts its bearer token
@@ -99,7 +94,6 @@ func (s *Server) Authorize(h http.Handler) (http.Handler, error) {
 	}), nil
 }
 
-// authorizer asks the API server about requests.
 type authorizer struct {
 	audiences []string
 	tokens    authentication.TokenReviewInterface
@@ -197,7 +191,6 @@ func (a *authorizer) judge(r *http.Request) verdict {
 
 func hashOf(text string) hash { return sha256.Sum256([]byte(text)) }
 
-// known returns the cached verdict on a token or a question.
 func (a *authorizer) known(token, q hash) (v verdict, ok bool) {
 	found, ok := a.refused.Get(token)
 	if !ok {
@@ -242,7 +235,6 @@ func (a *authorizer) ask(r *http.Request, q hash, asked *review) {
 	asked.verdict = v
 }
 
-// review asks for the token's user and the user's permission.
 func (a *authorizer) review(ctx context.Context, r *http.Request) (verdict, error) {
 	done, err := a.turn(ctx, r)
 	if err != nil {
@@ -278,7 +270,6 @@ func (a *authorizer) review(ctx context.Context, r *http.Request) (verdict, erro
 	}
 }
 
-// turn waits until the request may be reviewed.
 func (a *authorizer) turn(ctx context.Context, r *http.Request) (done func(), err error) {
 	token := tokenOf(r)
 	if _, proven := a.valid.Get(hashOf(token)); proven {
@@ -287,7 +278,7 @@ func (a *authorizer) turn(ctx context.Context, r *http.Request) (done func(), er
 	return a.unproven.take(ctx, lane{from: clientOf(r.RemoteAddr), plausible: plausible(token, a.audiences)})
 }
 
-// log logs errors of reviews, once until the error changes.
+// log logs an error of reviews until it changes.
 func (a *authorizer) log(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return

@@ -24,15 +24,10 @@ import (
 )
 
 const (
-	// lookAgain is the minimum time between two reads of the files.
-	lookAgain = time.Second
-	// readLimit is how long a handshake waits for a read before it uses the current certificate.
-	readLimit = 100 * time.Millisecond
-	// maxFile is the size limit of a TLS file, in bytes.
-	maxFile = 1 << 20
-	// selfSignedFor is the lifetime of a self-signed certificate. It is replaced after half of
-	// that.
-	selfSignedFor = 365 * 24 * time.Hour
+	lookAgain     = time.Second            // minimum time between two reads of the files
+	readLimit     = 100 * time.Millisecond // a handshake waits no longer
+	maxFile       = 1 << 20                // bytes
+	selfSignedFor = 365 * 24 * time.Hour   // the certificate is replaced at half of it
 )
 
 // certificate is a TLS server's certificate, with the CAs of its clients.
@@ -64,7 +59,6 @@ func newCertificate(o *Options, log *slog.Logger, reads *sync.WaitGroup) *certif
 	return c
 }
 
-// config returns the TLS configuration of the server. Each handshake gets the current certificate.
 func (c *certificate) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -102,8 +96,8 @@ func (c *certificate) check() error {
 	}
 }
 
-// refresh reads the files and uses their contents if they are valid. It logs a new certificate, and
-// each new error once.
+// refresh reads the files and uses them if they are valid. It logs a new certificate, and each new
+// error once.
 func (c *certificate) refresh() error {
 	was := c.current.Load()
 	if c.certFile == "" && was.config != nil && time.Now().Before(halfOf(was.leaf())) {
@@ -136,7 +130,7 @@ func halfOf(leaf *x509.Certificate) time.Time {
 	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 2)
 }
 
-// readFiles returns the certificate, the key and the CAs, as PEM.
+// readFiles returns certificate, key and CAs as PEM.
 func (c *certificate) readFiles() (files [3]string, err error) {
 	for i, name := range []string{c.certFile, c.keyFile, c.caFile} {
 		if name == "" {
@@ -170,8 +164,7 @@ func readFile(name string) (string, error) {
 	return string(text), err
 }
 
-// parse makes a configuration from the contents of files. A certificate that replaces another one
-// must be valid now.
+// parse requires a certificate that replaces another one to be valid now.
 func (c *certificate) parse(files [3]string, replaces bool) (*tls.Config, error) {
 	shown, err := tls.X509KeyPair([]byte(files[0]), []byte(files[1]))
 	if err != nil {

@@ -63,7 +63,6 @@ func (c *Check) call(ctx context.Context) (err error) {
 	return err
 }
 
-// log logs when a check begins to fail or recovers.
 func (c *Check) log(ctx context.Context, path string, err error) {
 	failing := err != nil && !errors.As(err, new(Remark))
 	switch log := loggerOf(ctx); {
@@ -77,10 +76,10 @@ func (c *Check) log(ctx context.Context, path string, err error) {
 	}
 }
 
-// call is a call of a function that may hang, in a goroutine of its own.
+// call is a call of a function that may hang.
 type call struct {
 	began time.Time
-	done  chan struct{} // closed when the function has returned
+	done  chan struct{} // closed when f has returned
 	err   error         // set before done is closed
 }
 
@@ -117,7 +116,6 @@ func (c *call) returned(limit time.Duration) bool {
 	return run.Closed(c.done)
 }
 
-// outcome returns the error of the call, or an error if it has not returned within the limit.
 func (c *call) outcome(limit time.Duration) error {
 	if !c.returned(limit) {
 		return fmt.Errorf("it has not answered for %s", time.Since(c.began).Round(time.Millisecond))

@@ -20,18 +20,15 @@ const (
 	moment = 250 * time.Millisecond
 	// slowLimit is how long a handler may wait for its client in total, from the start of a stop.
 	slowLimit = 2 * moment
-	// writeTimeout is the time for a client to read maxPart bytes of an answer.
-	writeTimeout = 30 * time.Second
-	maxPart      = 64 << 10
-	// bodyTimeout is the time for a client to send the body of a request.
-	bodyTimeout = 30 * time.Second
-	// unreadTimeout is how long the server waits for the part of a body that the handler left
-	// unread.
-	unreadTimeout = 500 * time.Millisecond
+
+	writeTimeout  = 30 * time.Second       // for the client to read maxPart
+	maxPart       = 64 << 10               // bytes of an answer
+	bodyTimeout   = 30 * time.Second       // for the client to send the body
+	unreadTimeout = 500 * time.Millisecond // for the rest of a body that the handler left unread
 )
 
-// exchange is a request with its answer. It limits how long the handler waits for its client.
-// http.Server's ReadTimeout and WriteTimeout would limit how long the handler runs.
+// exchange is a request with its answer. It limits how long the handler waits for its client,
+// unlike http.Server's ReadTimeout and WriteTimeout, which limit how long the handler runs.
 type exchange struct {
 	conn    *conn
 	http2   bool
@@ -96,7 +93,6 @@ func (x *exchange) leave(write bool) {
 	}
 }
 
-// limitLocked sets a deadline for reads and writes.
 func (x *exchange) limitLocked(left time.Duration) {
 	by := time.Now().Add(max(left, 0))
 	_ = x.control.SetReadDeadline(by)
@@ -155,7 +151,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answer is a response writer that waits for the client for a limited time.
+// answer is a response writer that limits waits for the client.
 type answer struct {
 	http.ResponseWriter
 	x *exchange

@@ -23,12 +23,10 @@ import (
 )
 
 const (
-	// headerTimeout limits the TLS handshake and, separately, the header of a request.
-	headerTimeout = 10 * time.Second
-	// idleTimeout closes connections without a request. Go's HTTP client has the same timeout.
-	idleTimeout = 90 * time.Second
-	maxHeader   = 64 << 10 // bytes of a request's header; a longer one gets 431
-	maxStreams  = 100      // concurrent requests of an HTTP/2 connection
+	headerTimeout = 10 * time.Second // for the TLS handshake and, separately, for a header
+	idleTimeout   = 90 * time.Second // without a request; Go's HTTP client has the same timeout
+	maxHeader     = 64 << 10         // bytes; a longer header gets 431
+	maxStreams    = 100              // concurrent requests of an HTTP/2 connection
 )
 
 // Server serves handlers on one listener. New makes one, Open opens it, Serve runs it.

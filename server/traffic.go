@@ -16,9 +16,8 @@ import (
 // file descriptors, 1024.
 const maxConns = 250
 
-// traffic has a server's connections and running handlers. It exists because http.Server.Shutdown
-// waits for slow clients. Shutdown does not wait for hijacked connections or, after its context
-// ends, for handlers.
+// traffic has a server's connections and running handlers. http.Server.Shutdown is not enough: it
+// waits for slow clients, but not for hijacked connections or, after its context, for handlers.
 type traffic struct {
 	net.Listener
 
@@ -106,7 +105,7 @@ func (t *traffic) turned(nc net.Conn, state http.ConnState) {
 	t.changed.Broadcast()
 }
 
-// watched returns a handler whose calls traffic counts, with limits for slow clients.
+// watched counts the calls of h and limits waits for slow clients.
 func (t *traffic) watched(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := t.newExchange(w, r)

@@ -350,7 +350,7 @@ func (x *tangle) run() {
 			t.Errorf("%s still runs, which the error does not say:\n%v", name, err)
 		// A controller also ends its sources.
 		case n == 0 && named && !strings.HasPrefix(name, "controller "):
-			t.Errorf("%s does not run any more, but the error says so:\n%v", name, err)
+			t.Errorf("%s has stopped, but the error names it as running:\n%v", name, err)
 		}
 	}
 	if n := x.requests.Load(); n > 20_000 {

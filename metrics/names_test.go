@@ -167,12 +167,12 @@ func TestNames(t *testing.T) {
 	got := strings.Fields(strings.ReplaceAll(strings.Join(families(t, r), "\n"), " ", ","))
 	for _, line := range want {
 		if !slices.Contains(got, line) {
-			t.Errorf("there is no %s", line)
+			t.Errorf("missing metric: %s", line)
 		}
 	}
 	for _, line := range got {
 		if !slices.Contains(want, line) {
-			t.Errorf("nobody knows %s", line)
+			t.Errorf("unexpected metric: %s", line)
 		}
 	}
 }
@@ -260,7 +260,7 @@ func TestScrape(t *testing.T) {
 		`workqueue_work_duration_seconds_sum{name="website"} 2`,
 	} {
 		if !strings.Contains(answer.Body.String(), "\n"+line+"\n") {
-			t.Errorf("there is no %s", line)
+			t.Errorf("missing metric: %s", line)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func TestScrape(t *testing.T) {
 // independent, and the error for a taken name has a remedy.
 func TestM5_NothingBehindTheHostsBack(t *testing.T) {
 	if _, err := metrics.New(nil, metrics.Options{}); err == nil || !strings.Contains(err.Error(), "NewRegistry") {
-		t.Errorf("a nil Registerer: %v, want a sentence that says what to do", err)
+		t.Errorf("a nil Registerer: %v, want an error with a remedy", err)
 	}
 	for _, prefix := range []string{"1x", "web-site_", "ä", " "} {
 		if _, err := metrics.New(prometheus.NewRegistry(), metrics.Options{Prefix: prefix}); err == nil || !strings.Contains(err.Error(), "metrics.Options.Prefix: ") {
@@ -281,7 +281,7 @@ func TestM5_NothingBehindTheHostsBack(t *testing.T) {
 	for range 2 {
 		_, err := metrics.New(r, metrics.Options{})
 		if err == nil || !strings.Contains(err.Error(), "set Options.Prefix") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("the same names twice: %v, want a sentence that says what to do", err)
+			t.Errorf("the same names twice: %v, want an error with a remedy", err)
 		}
 	}
 	second := newMetrics(t, r, metrics.Options{Prefix: "second_"})
@@ -310,7 +310,7 @@ func TestSomebodyElsesNames(t *testing.T) {
 		t.Errorf("got %v, want a sentence that names it", err)
 	}
 	if n := len(families(t, r)); n != 0 {
-		t.Errorf("%d families are registered all the same", n)
+		t.Errorf("%d families are registered despite the error", n)
 	}
 	feed(newMetrics(t, r, metrics.Options{Prefix: "ours_"}))
 }

@@ -51,7 +51,7 @@ func TestM6_AddWhileRunning(t *testing.T) {
 				if !slices.Equal(keys, []string{"a", "b"}) {
 					t.Errorf("reconciled %v", keys)
 				}
-				m.Add(newFake("too late", &d)) // does nothing, as do these
+				m.Add(newFake("too late", &d)) // no effect, like the next two
 				m.AddEverywhere("too late", d.until("too late", 0))
 				m.AddLeaderOnly("too late", d.until("too late", 0))
 				synctest.Wait()
@@ -71,7 +71,7 @@ func TestM6_WhatIsAddedRunsInEachTerm(t *testing.T) {
 		m := newManager(api, elected)
 		stop, result := start(t, m)
 		pass(time.Second)
-		m.AddLeaderOnly("before", d.until("before", 0)) // while it campaigns
+		m.AddLeaderOnly("before", d.until("before", 0)) // while the manager campaigns
 		d.want(t)
 		pass(time.Minute)
 		m.AddLeaderOnly("in", d.until("in", 0))
@@ -94,7 +94,7 @@ func TestM6_WhatIsAddedRunsInEachTerm(t *testing.T) {
 
 func TestM6_WhatIsWrongEndsRun(t *testing.T) {
 	for want, add := range map[string]func(*manager.Manager){
-		"Add was given no controller":                                      func(m *manager.Manager) { m.Add((*controller.Controller[types.NamespacedName])(nil)) },
+		"Add: the controller is nil":                                       func(m *manager.Manager) { m.Add((*controller.Controller[types.NamespacedName])(nil)) },
 		`two controllers are named "website"; give each a name of its own`: func(m *manager.Manager) { m.Add(newFake("website", &diary{})) },
 		"boom": func(m *manager.Manager) {
 			c := newFake("another", &diary{})
@@ -121,7 +121,8 @@ func TestM6_WhatIsWrongEndsRun(t *testing.T) {
 	}
 }
 
-// TestM6_AddWhileItStops adds from many goroutines while the manager starts and stops, for the race detector.
+// TestM6_AddWhileItStops adds from many goroutines while the manager starts and stops, for the race
+// detector.
 func TestM6_AddWhileItStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(newAPI(), elected)

@@ -29,17 +29,17 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// reviewer is an API server that does nothing but review.
+// reviewer is an API server that only reviews.
 type reviewer struct {
-	mu        sync.Mutex        // guards what follows
+	mu        sync.Mutex        // guards the fields below
 	users     map[string]string // by token
 	allowed   map[string]bool   // "user verb path"
-	every     bool              // all of it is allowed
-	audiences []string          // that its tokens are for
+	every     bool              // allows everything
+	audiences []string          // of its tokens
 	fail      func(*http.Request) (*http.Response, error)
 	asked     []string
 	access    []authorizationv1.SubjectAccessReviewSpec
-	at        int // how many are under way
+	at        int // reviews in progress
 	most      int
 }
 
@@ -105,7 +105,7 @@ func answer(code int, body any) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(data))}, err
 }
 
-// count returns how many reviews of each kind were asked for since the last time.
+// count returns the number of reviews of each kind since its last call.
 func (v *reviewer) count() (tokens, access int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -126,11 +126,11 @@ func (v *reviewer) set(f func()) {
 	f()
 }
 
-// guarded is a handler that Authorize stands before.
+// guarded is a handler behind Authorize.
 func guarded(v *reviewer, change func(*manager.Options)) http.Handler {
 	m := newManager(v, func(o *manager.Options) {
 		elected(o)
-		o.Strict = true // it asks under no term
+		o.Strict = true // reviews have no term
 		o.Server = &serverOptions{}
 		if change != nil {
 			change(o)
@@ -200,7 +200,7 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-// Any number of requests at once cost one review, and so do those of the next minute.
+// Concurrent requests cost one review together with all requests of the next minute.
 func TestAuthorizeRemembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newReviewer()
@@ -238,7 +238,7 @@ func TestAuthorizeRemembers(t *testing.T) {
 	})
 }
 
-// Who cannot be asked about is not let through, and the next request asks again.
+// Without an answer of the API server, a request is refused and the next one asks again.
 func TestAuthorizeWithoutAnAPIServer(t *testing.T) {
 	forbidden := func(*http.Request) (*http.Response, error) {
 		return answer(http.StatusForbidden, &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: 403, Message: "no right"})
@@ -270,7 +270,7 @@ func TestAuthorizeWithoutAnAPIServer(t *testing.T) {
 				h := guarded(v, func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 				for range 2 {
 					began := time.Now()
-					if status, body := serve(h, request(t.Context(), "GET", "/metrics", "Bearer good")); status != 503 || body != "the API server cannot be asked who may do this; the log says why" {
+					if status, body := serve(h, request(t.Context(), "GET", "/metrics", "Bearer good")); status != 503 || body != "the API server cannot authorize requests now; see the log" {
 						t.Errorf("%d %s", status, body)
 					}
 					if took := time.Since(began); took != test.takes {
@@ -292,7 +292,7 @@ func TestAuthorizeWithoutAnAPIServer(t *testing.T) {
 	}
 }
 
-// A client that goes away while it is asked for takes nobody along.
+// If the client that started a review disconnects, the other requests still get an answer.
 func TestAuthorizeForSomebodyWhoGoesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newReviewer()
@@ -329,7 +329,7 @@ func TestAuthorizeForSomebodyWhoGoesAway(t *testing.T) {
 	})
 }
 
-// A handler, or a proxy behind it, may take these for something else than what the review is about.
+// A handler, or a proxy behind it, could mistake these paths for others than the reviewed one.
 func TestAuthorizeRefusesAmbiguousRequests(t *testing.T) {
 	v := newReviewer()
 	v.every = true
@@ -368,11 +368,11 @@ func TestAuthorizeRefusesAmbiguousRequests(t *testing.T) {
 	}
 }
 
-// What may be read under /public/ is no way to what is elsewhere, for a handler that makes paths short.
+// A permission for /public/ gives no access to other paths, even if a handler cleans paths.
 func TestAuthorizeLeavesNoWayOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newReviewer()
-		v.every = true // as a rule for /public/* does
+		v.every = true // like a rule for /public/*
 		m, _, c := serving(t, v, nil)
 		m.Handle("/", m.Authorize(http.FileServerFS(fstest.MapFS{"public/a": {Data: []byte("public")}, "secret": {Data: []byte("secret")}})))
 		stop, result := start(t, m)

@@ -57,7 +57,8 @@ func newPairFrom(t *testing.T, name string, from time.Time, valid time.Duration)
 	return pair{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})}
 }
 
-// secret is a folder as the kubelet mounts a Secret: its files are links into a folder that is swapped by one rename.
+// secret is a folder like a Secret that the kubelet mounts: its files are links into a folder,
+// which one rename replaces.
 type secret struct {
 	t       *testing.T
 	dir     string
@@ -91,7 +92,7 @@ func (s *secret) put(cert, key, ca []byte) {
 	s.must(os.Rename(filepath.Join(s.dir, "..tmp"), filepath.Join(s.dir, "..data")))
 }
 
-// shake connects, and returns the name in the server's certificate.
+// shake connects and returns the name in the server's certificate.
 func shake(w *wire, client *tls.Config, t *testing.T) (string, error) {
 	t.Helper()
 	conn, err := w.dial(t.Context(), "", "")
@@ -107,7 +108,8 @@ func shake(w *wire, client *tls.Config, t *testing.T) (string, error) {
 	if _, err := fmt.Fprint(c, "GET / HTTP/1.0\r\n\r\n"); err != nil {
 		return "", err
 	}
-	if _, err := c.Read(make([]byte, 1)); err != nil { // in TLS 1.3 a client is refused after its handshake
+	// TLS 1.3 refuses a client after its handshake.
+	if _, err := c.Read(make([]byte, 1)); err != nil {
 		return "", err
 	}
 	return c.ConnectionState().PeerCertificates[0].Subject.CommonName, nil
@@ -152,11 +154,12 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		shows("two")
 		check(200, "ok")
 
-		for _, broken := range []pair{{one.cert[:100], one.key}, {one.cert, two.key}, {}} { // no two in a row are broken alike, which the log has once
+		// No two in a row have the same error.
+		for _, broken := range []pair{{one.cert[:100], one.key}, {one.cert, two.key}, {}} {
 			before := strings.Count(log.String(), "keeps its certificate")
 			files.put(broken.cert, broken.key, nil)
 			shows("two")
-			check(200, "ok: that which expires at 2000-01-02T", "stays in use: the certificate in "+files.dir+"/tls.crt and the key in ")
+			check(200, "ok: the certificate that expires at 2000-01-02T", "stays in use: the certificate in "+files.dir+"/tls.crt and the key in ")
 			shows("two")
 			if n := strings.Count(log.String(), "keeps its certificate") - before; n != 1 {
 				t.Errorf("the log has it %d times:\n%s", n, log.String())
@@ -181,7 +184,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		late := newPairFrom(t, "late", time.Now().Add(time.Hour), 24*time.Hour)
 		files.put(late.cert, late.key, nil)
 		shows("one")
-		check(200, "ok: that which expires at 2000-01-02T00:00:00Z stays in use: the certificate in ", "is not valid before 2000-01-01T02:00:")
+		check(200, "ok: the certificate that expires at 2000-01-02T00:00:00Z stays in use: the certificate in ", "is not valid before 2000-01-01T02:00:")
 		time.Sleep(time.Hour)
 		shows("late")
 		check(200, "ok")
@@ -190,7 +193,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	})
 }
 
-// However many connect, the files are read once a second.
+// The files are read once a second, for any number of connections.
 func TestCertificatesAreReadOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, w := newSecret(t), newWire()
@@ -329,7 +332,7 @@ func TestTheSelfSignedCertificateHasAnECDSAKey(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // nobody can verify what is self-signed
+		c := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // self-signed
 		defer conn.Close()
 		if err := c.HandshakeContext(t.Context()); err != nil {
 			t.Fatal(err)

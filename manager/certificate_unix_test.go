@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// pipe puts a named pipe in the place of a file.
+// pipe replaces a file with a named pipe.
 func (s *secret) pipe(file string) {
 	s.t.Helper()
 	s.must(os.Remove(filepath.Join(s.dir, file)))
@@ -47,7 +47,7 @@ func TestANamedPipeInThePlaceOfACertificateBlocksNoHandshake(t *testing.T) {
 			}
 		}
 		sentence := "cannot read the TLS files: " + files.dir + "/tls.crt is not a regular file (prw-------); put a PEM file there"
-		want(t, health, "http://x/readyz?verbose", 200, "[+]informers ok", "[+]certificate ok: that which expires at 2000-01-01T01:00:00Z stays in use: "+sentence, "[+]shutdown ok", "readyz check passed")
+		want(t, health, "http://x/readyz?verbose", 200, "[+]informers ok", "[+]certificate ok: the certificate that expires at 2000-01-01T01:00:00Z stays in use: "+sentence, "[+]shutdown ok", "readyz check passed")
 		if n := strings.Count(log.String(), sentence); n != 1 {
 			t.Errorf("the log has it %d times:\n%s", n, log.String())
 		}

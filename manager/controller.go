@@ -14,49 +14,51 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
-// Controller is what Add takes. A *controller.Controller is one.
+// Controller is the interface that Add accepts. *controller.Controller implements it.
 //
-// The first five methods run a controller. The others describe it; a controller that has nothing
-// to describe returns at once: nil, 0 and false from each, and nil from the function of Alive.
+// The first five methods run the controller. The others describe it. A controller with nothing to
+// describe returns nil, 0 or false from each, and nil from the function that Alive returns. All
+// methods must be safe for concurrent use.
 type Controller interface {
-	// Name is unique in a manager.
+	// Name returns the controller's name, which is unique in a manager.
 	Name() string
-	// Validate returns, before anything runs, what is wrong.
+	// Validate returns an error that names every mistake. It is called before Warm.
 	Validate() error
-	// Warm keeps the controller current until ctx is done, and joins what it started.
+	// Warm keeps sources and queue current until ctx is done, and joins what it started.
 	Warm(ctx context.Context) error
-	// Lead acts for one term: it takes new work until take is done, and does it on work. It joins
-	// what it started.
+	// Lead reconciles for one term. It takes new keys until take is done. Reconciles run with the
+	// context work. It joins what it started.
 	Lead(take, work context.Context) error
-	// Synced is closed when the controller could lead: its sources are synced, or in trouble that
-	// keeps them from it.
+	// Synced returns a channel that is closed when the controller can lead: each source is synced,
+	// or in trouble.
 	Synced() <-chan struct{}
 
-	// Unsynced describes what is not synced, for /readyz.
+	// Unsynced describes each source and handle that is not synced, for /readyz.
 	Unsynced() []string
-	// Running describes the keys in progress, for the error of a stop that takes too long.
+	// Running describes the keys in progress, for the error of a stop that is overdue.
 	Running() []string
-	// Alive returns a function that fails when keys were ready for the limit and no work began or
-	// completed, for /livez.
+	// Alive returns a function for /livez. It fails when keys were ready for the whole limit and no
+	// Reconcile began or returned.
 	Alive(limit time.Duration) func() error
-	// Reconciles reports whether a goroutine works on a key, or a goroutine that it started. stack
-	// is the goroutine's, as runtime.Stack writes it.
+	// Reconciles reports whether stack, in the format of runtime.Stack, is of a goroutine that
+	// reconciles a key or was started by one that does.
 	Reconciles(stack string) (key string, ok bool)
-	// CatchUp returns nil once the controller has handled everything that the API server had at the
+	// CatchUp returns nil when the controller has handled everything that the API server had at the
 	// call, for Manager.Idle.
 	CatchUp(ctx context.Context) error
-	// Quiet waits for a moment at which no key is in progress, and returns how many keys were taken
-	// until then, for Manager.Idle.
+	// Quiet waits for a moment without a key in progress. It returns the number of keys taken until
+	// then, for Manager.Idle.
 	Quiet(ctx context.Context) (taken uint64, err error)
-	// Unshown returns the writes that the caches do not contain yet. The next controller of this
-	// name inherits them when this one is removed.
+	// Unshown returns the writes that the caches do not contain yet. After Remove, the next
+	// controller of this name inherits them.
 	Unshown() []ledger.Write
-	// Inherit makes the first work wait until the caches contain the writes. It is called before
-	// Warm, and only if there are any.
+	// Inherit makes the first Reconcile wait until the caches contain the writes. It is called
+	// before Warm, and only with at least one write.
 	Inherit(writes []ledger.Write)
 }
 
-// checksOf makes the checks of a controller for /livez and /readyz.
+// checksOf returns the checks of a controller for /livez and /readyz. alive is nil without
+// HealthOptions.StalledAfter.
 func checksOf(c Controller, o *HealthOptions, ready <-chan struct{}) (alive, synced *server.Check) {
 	name := "controller-" + c.Name()
 	if o != nil && o.StalledAfter > 0 {
@@ -66,7 +68,7 @@ func checksOf(c Controller, o *HealthOptions, ready <-chan struct{}) (alive, syn
 	return alive, server.NewCheck(name, func(context.Context) error { return unready(c, ready) })
 }
 
-// unready describes what the controller waits for, unless the manager is ready.
+// unready fails until the controller can lead or the manager is ready. After that it only remarks.
 func unready(c Controller, ready <-chan struct{}) error {
 	waits := strings.Join(c.Unsynced(), "; ")
 	switch {

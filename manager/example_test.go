@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
-// The kubelet asks for the health on :8081. Metrics are served on :8443, to whom the API server lets.
+// The kubelet probes :8081. Port 8443 serves metrics to the users that the API server allows.
 func Example_servers() {
 	serve := func(ctx context.Context, cfg *rest.Config, metrics http.Handler, license func() bool) error {
 		mgr := manager.New(cfg, manager.Options{
@@ -26,7 +26,7 @@ func Example_servers() {
 		mgr.Handle("/metrics", mgr.Authorize(metrics))
 		mgr.AddReadyzCheck("license", func(context.Context) error {
 			if !license() {
-				return errors.New("the license is over")
+				return errors.New("the license has expired")
 			}
 			return nil
 		})
@@ -35,7 +35,7 @@ func Example_servers() {
 	_ = serve
 }
 
-// The controllers of one program lead under two Leases, and so perhaps on two replicas.
+// The controllers of one program lead under two Leases, possibly on two replicas.
 func Example_leaderElection() {
 	serve := func(ctx context.Context, cfg *rest.Config, sites, billing manager.Controller, announce func(context.Context) error) error {
 		mgr := manager.New(cfg, manager.Options{
@@ -43,7 +43,7 @@ func Example_leaderElection() {
 			LeaderElection: &leaderelection.Options{Lease: "website-operator"},
 		})
 		mgr.Add(sites)
-		mgr.AddLeaderOnly("announce", announce) // in each term; what every replica does is for AddEverywhere
+		mgr.AddLeaderOnly("announce", announce) // in each term; for every replica: AddEverywhere
 
 		second := mgr.Lease(leaderelection.Options{Lease: "website-operator-billing"})
 		second.Add(billing)

@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// flood sends so many made-up tokens each 10 ms from an address, for a time, and counts the answers.
+// flood sends a number of made-up tokens every 10 ms from an address and counts the answers.
 func flood(t *testing.T, h http.Handler, from string, each int, d time.Duration, token func(i int) string) (answers func() map[int]int) {
 	var mu sync.Mutex
 	got := map[int]int{}
@@ -64,7 +64,8 @@ func serviceAccount(t *testing.T) string {
 	return jwt(t, map[string]any{"alg": "RS256"}, map[string]any{"iss": "i", "sub": "s", "aud": []string{"us"}, "exp": time.Now().Add(time.Hour).Unix()})
 }
 
-// A flood costs the API server ten reviews a second; who was let in before is served at once, also when its minute is over.
+// A flood costs the API server ten reviews a second. Tokens that were valid lately are served at
+// once, even when their minute is over.
 func TestAFloodOfMadeUpTokensIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -99,7 +100,8 @@ func TestAFloodOfMadeUpTokensIsBounded(t *testing.T) {
 	})
 }
 
-// A token that was not seen before gets through a flood: from another address, or if it looks like a ServiceAccount's.
+// A new token gets through a flood if it comes from another address or looks like a
+// ServiceAccount's.
 func TestANewTokenGetsThroughAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newReviewer()
@@ -118,11 +120,12 @@ func TestANewTokenGetsThroughAFlood(t *testing.T) {
 				t.Errorf("%s: %d %s after %s", from, status, body, time.Since(began))
 			}
 		}
-		r := request(t.Context(), "GET", "/metrics", "Bearer other") // an IPv6 host has as many addresses as it likes
+		// An IPv6 host has many addresses.
+		r := request(t.Context(), "GET", "/metrics", "Bearer other")
 		r.RemoteAddr = "[2001:db8::2]:1"
 		began := time.Now()
 		status, body := serve(h, r)
-		if turned := status == 429 && body == "too many tokens that were not seen before are waiting for a review; try again"; !turned && time.Since(began) < time.Second {
+		if turned := status == 429 && body == "too many new tokens wait for a review; try again"; !turned && time.Since(began) < time.Second {
 			t.Errorf("%d %s after %s", status, body, time.Since(began))
 		}
 		answers()
@@ -130,7 +133,8 @@ func TestANewTokenGetsThroughAFlood(t *testing.T) {
 	})
 }
 
-// Clients of many addresses that go away before their turn keep others out for as long as a review may take, and not longer.
+// Clients of many addresses that disconnect before their turn delay others by one review timeout at
+// most.
 func TestClientsThatGoAwayLeaveNoBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := guarded(newReviewer(), nil)
@@ -154,7 +158,7 @@ func TestClientsThatGoAwayLeaveNoBacklog(t *testing.T) {
 	})
 }
 
-// What looks like a ServiceAccount's token, and what does not.
+// Tokens that look like a ServiceAccount's, and others.
 func TestPlausibleTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now().Unix()
@@ -181,7 +185,8 @@ func TestPlausibleTokens(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			began := time.Now()
 			status, _ := serve(h, request(t.Context(), "GET", "/metrics", "Bearer "+test.token))
-			if soon := time.Since(began) < 400*time.Millisecond; (status == 401 && soon) != test.turns { // others wait behind nine, if at all
+			// Others wait behind nine at most.
+			if soon := time.Since(began) < 400*time.Millisecond; (status == 401 && soon) != test.turns {
 				t.Errorf("%s: %d after %s", name, status, time.Since(began))
 			}
 			answers()
@@ -203,7 +208,7 @@ func TestTokensAreBounded(t *testing.T) {
 	}
 }
 
-// One token that is not valid costs one review in five seconds, on however many paths.
+// An invalid token costs one review in five seconds, on any number of paths.
 func TestATokenThatIsNotValidIsReviewedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newReviewer()

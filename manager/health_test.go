@@ -28,7 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// healthy makes a manager that serves its health on a wire.
+// healthy makes a manager with a health server on a wire.
 func healthy(t *testing.T, api http.RoundTripper, change func(*manager.Options)) (*manager.Manager, *http.Client) {
 	w := newWire()
 	m := newManager(api, func(o *manager.Options) {
@@ -78,12 +78,12 @@ func TestHealthSpeaksAsKubernetesDoes(t *testing.T) {
 	})
 }
 
-// hollow is an error that does not bear to be looked at: a nil pointer in an interface.
+// hollow is an error whose Error panics: a nil pointer in an interface.
 type hollow struct{ text string }
 
 func (h *hollow) Error() string { return h.text }
 
-// A check that hangs, whatever its context says, keeps nobody from an answer, and is called once.
+// A check that ignores its context and hangs is called once and delays no answer.
 func TestAHealthCheckThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, c := healthy(t, newAPI(), nil)
@@ -132,8 +132,8 @@ func TestAHealthCheckThatHangs(t *testing.T) {
 	})
 }
 
-// TestNotReadyWithoutTheLease: a replica that could not take over does not count as one that could. What it has once been able to do
-// it stays ready for.
+// TestNotReadyWithoutTheLease: a replica that cannot take over is not ready. After the first
+// contact with the Lease it stays ready.
 func TestNotReadyWithoutTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -179,7 +179,7 @@ func TestReadyWhenTheControllersAre(t *testing.T) {
 		configMaps(m, "website", func(context.Context, types.NamespacedName) (controller.Result, error) {
 			return controller.Result{}, nil
 		})
-		pods := cache.For[*corev1.Pod](m.Cache()) // which nobody serves
+		pods := cache.For[*corev1.Pod](m.Cache()) // a kind that is not served
 		other := controller.New("other", controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
 			return controller.Result{}, nil
 		}), controller.Options{})
@@ -207,7 +207,8 @@ func TestReadyWhenTheControllersAre(t *testing.T) {
 		late.synced = make(chan struct{})
 		m.Add(late)
 		pass(time.Second)
-		want(t, c, "http://x/readyz/controller-late", 200, "ok") // a replica that was ready stays so
+		// A replica that was ready stays so.
+		want(t, c, "http://x/readyz/controller-late", 200, "ok")
 		ok(t, m.Remove(t.Context(), late))
 		want(t, c, "http://x/readyz/controller-late", 404, `there is no check "controller-late"`)
 		stop()
@@ -235,7 +236,7 @@ func TestAStandbyIsReady(t *testing.T) {
 	})
 }
 
-// Work that does not stop when its term is lost has livez fail, so that the process is replaced.
+// If work continues after its term is lost, livez fails, so that the process is restarted.
 func TestStuckWorkOfALostTermFailsLivez(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -320,8 +321,8 @@ func TestHealthWiringMistakes(t *testing.T) {
 		wire    func(*manager.Manager)
 		want    string
 	}{
-		"no name":        {wire: func(m *manager.Manager) { m.AddLivezCheck("", good) }, want: `AddLivezCheck: "" is no name for a check; use letters, digits, '-', '_' and '.'`},
-		"a slash":        {wire: func(m *manager.Manager) { m.AddReadyzCheck("a/b", good) }, want: `AddReadyzCheck: "a/b" is no name for a check`},
+		"no name":        {wire: func(m *manager.Manager) { m.AddLivezCheck("", good) }, want: `AddLivezCheck: "" is not a valid name for a check; use letters, digits, '-', '_' and '.'`},
+		"a slash":        {wire: func(m *manager.Manager) { m.AddReadyzCheck("a/b", good) }, want: `AddReadyzCheck: "a/b" is not a valid name for a check`},
 		"no check":       {wire: func(m *manager.Manager) { m.AddReadyzCheck("a", nil) }, want: `AddReadyzCheck: "a" is a nil function`},
 		"a name of ours": {wire: func(m *manager.Manager) { m.AddLivezCheck("ping", good) }, want: `AddLivezCheck: "ping" is the name of a check of the manager; choose another one`},
 		"a controller's": {wire: func(m *manager.Manager) { m.AddReadyzCheck("controller-a", good) }, want: `AddReadyzCheck: "controller-a" is the name of a check of the manager`},

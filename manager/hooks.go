@@ -22,49 +22,48 @@ func cacheHooks(report *report) *hook.Cache {
 				log = log.With("scope", s.Scope)
 			}
 			switch {
-			case apierrors.IsTooManyRequests(s.Err): // also of a CRD that was installed a moment ago
+			case apierrors.IsTooManyRequests(s.Err): // usual for a CRD that was just installed
 				log.Info("the API server asks an informer to wait", "err", s.Err)
 			case s.Err != nil:
 				log.Warn("an informer is "+string(s.Phase), "err", s.Err)
 			default:
-				log.Info("an informer is well again")
+				log.Info("an informer has recovered")
 			}
 		},
 		BrokenObject: func(kind, object string, err error) {
-			report.logger().Warn("an object is broken; all others are kept up to date", "kind", kind, "object", object, "err", err)
+			report.logger().Warn("an object cannot be decoded or transformed; the others stay current", "kind", kind, "object", object, "err", err)
 		},
 	}
 }
 
-// clientHooks logs writes without the context of their Reconcile and, if there are terms, writes
-// without a term, once for each resource.
+// clientHooks logs writes without the context of their Reconcile. With leader election it also logs
+// writes without a term, once for each resource.
 func clientHooks(roster *roster) *hook.Client {
 	hooks := &hook.Client{Unattributed: unattributed(roster)}
 	if roster.o.LeaderElection == nil {
 		return hooks
 	}
-	var told sync.Map // of schema.GroupResource; there are as many as the program writes
+	var logged sync.Map // of schema.GroupResource; bounded by the resources that the program writes
 	hooks.Unfenced = func(r hook.APIRequest) {
 		resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
-		if _, before := told.LoadOrStore(resource, true); !before {
-			roster.report.logger().Warn("a write without a term of leadership: if this replica loses the lease, it is not held back; "+
-				"make it with the context of the Reconcile, or with term.Without", "resource", resource.String(), "verb", r.Verb)
+		if _, before := logged.LoadOrStore(resource, true); !before {
+			roster.report.logger().Warn("a write without a term of leadership, which the fence does not check; "+
+				"use the context of the Reconcile, or term.Without(ctx) if that is intended", "resource", resource.String(), "verb", r.Verb)
 		}
 	}
 	return hooks
 }
 
 // unattributed logs, once for each controller, verb and resource, that a Reconcile writes with
-// another context than its own. Only what is certain is logged: the request is made by the
-// goroutine of a Reconcile, or by one that it has started.
+// another context than its own. It sees only the goroutine of a Reconcile and those it started.
 func unattributed(roster *roster) func(hook.APIRequest) {
 	type what struct {
 		controller, verb string
 		resource         schema.GroupResource
 	}
-	var told sync.Map // of what; there are as many as the program writes
+	var logged sync.Map // of what; bounded by the resources that the program writes
 	return func(r hook.APIRequest) {
-		buf := make([]byte, 32<<10) // what has started the goroutine is last
+		buf := make([]byte, 32<<10) // large enough for the last line, which names the creator
 		stack := string(buf[:runtime.Stack(buf, false)])
 		for _, c := range roster.current() {
 			key, ok := c.Reconciles(stack)
@@ -72,9 +71,9 @@ func unattributed(roster *roster) func(hook.APIRequest) {
 				continue
 			}
 			resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
-			if _, before := told.LoadOrStore(what{c.Name(), r.Verb, resource}, true); !before {
-				roster.report.logger().Warn("a Reconcile writes with a context that is not its own, so nothing waits until its caches show the write; "+
-					"make it with the Reconcile's context, or with ledger.Without(ctx) if that is meant",
+			if _, before := logged.LoadOrStore(what{c.Name(), r.Verb, resource}, true); !before {
+				roster.report.logger().Warn("a Reconcile writes with a context that is not its own, so the next one may not see the write; "+
+					"use the Reconcile's context, or ledger.Without(ctx) if that is intended",
 					"controller", c.Name(), "key", key, "verb", r.Verb, "resource", resource.String(), "userAgent", r.UserAgent)
 			}
 			return

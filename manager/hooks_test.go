@@ -22,7 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// TestHooksAndTheLog: whoever observes has the lines of the log all the same, and is told of the elector's requests, too.
+// TestHooksAndTheLog: hooks do not replace the log, and see the elector's requests, too.
 func TestHooksAndTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()

@@ -15,31 +15,33 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// Idle waits until the controllers have nothing left to do (M7), for tests and scripts: after
+// Idle waits until the controllers have nothing left to do. It is for tests and scripts:
 //
 //	err := c.Create(ctx, site)
-//	err = mgr.Idle(ctx)
+//	err = mgr.Idle(ctx) // the controllers have reconciled the site and all resulting writes
 //
-// the controllers have reconciled the site, and all that they have written because of it. It
-// returns nil when there was a moment after the call at which
+// Idle returns nil when there was a moment after the call at which
 //
-//   - everything that a controller watches or reads showed what the API server had then or, if
-//     others write meanwhile, at the call or later; and its sources had handled that: no event
-//     waits for a handler or for a retry,
-//   - no key of a controller was ready, held by a worker, put off by MinInterval or waiting for its
-//     own writes, and so no Reconcile ran.
+//   - the caches of the controllers contained what the API server had then or, if others write
+//     meanwhile, at the call or later,
+//   - their sources had handled it: no event waited for a handler or a retry,
+//   - no key was ready, held by a worker, put off by MinInterval or waiting for its own writes. So
+//     no Reconcile ran.
 //
-// Keys that are only due later do not count: RequeueAfter, and a backoff of more than a second.
-// Shorter backoffs, as after a conflict, are waited for. Paused keys do not count, nor ready ones
-// of a controller that is paused as a whole. Neither do functions of AddEverywhere and
-// AddLeaderOnly, and controllers of other programs, such as those that make Pods of a Deployment.
+// Idle does not wait for
 //
-// If ctx ends before, the error names what is not idle: keys, objects that are not in the caches, or
-// a kind that cannot be listed. A kind that is not served has nothing to wait for. A replica that
-// does not lead is idle only when no key is due, because it takes none; the error says so.
+//   - keys that are due later: a RequeueAfter, or a backoff of more than a second,
+//   - paused keys, and ready keys of a paused controller,
+//   - functions of AddEverywhere and AddLeaderOnly,
+//   - kinds that are not served,
+//   - controllers of other programs, such as those that make Pods for a Deployment.
 //
-// Each call lists the metadata of all that the controllers watch and read, at the API server, at
-// least once.
+// If ctx ends first, the error names what is not idle: keys, objects that the caches lack, or a
+// kind that cannot be listed. A standby takes no keys, so it is idle only when no key is due; the
+// error names that reason.
+//
+// Each call lists, at the API server, the metadata of every kind that the controllers watch or
+// read, at least once.
 func (m *Manager) Idle(ctx context.Context) error {
 	before, err := m.quiet(ctx)
 	for err == nil {
@@ -53,7 +55,7 @@ func (m *Manager) Idle(ctx context.Context) error {
 			break
 		}
 		if maps.Equal(before, now) {
-			return nil // no key was taken since before it was compared with the API server
+			return nil // no key was taken since before the comparison with the API server
 		}
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%s went on taking keys: %w", busy(before, now), context.Cause(ctx))
@@ -63,7 +65,7 @@ func (m *Manager) Idle(ctx context.Context) error {
 	return fmt.Errorf("the manager %q is not idle: %w", m.o.Name, err)
 }
 
-// quiet waits for each controller, and returns how many keys each has taken.
+// quiet waits until no key is in progress. It returns how many keys each controller has taken.
 func (m *Manager) quiet(ctx context.Context) (map[*removable]uint64, error) {
 	controllers := m.roster.current()
 	counts := make([]uint64, len(controllers))
@@ -83,8 +85,7 @@ func (m *Manager) catchUp(ctx context.Context) error {
 	return each(controllers, func(i int) error { return controllers[i].CatchUp(ctx) })
 }
 
-// each calls f for all controllers at once, and leaves out the errors of those that were removed
-// meanwhile.
+// each calls f for all controllers concurrently and ignores errors of removed ones.
 func each(controllers []*removable, f func(i int) error) error {
 	errs := make([]error, len(controllers))
 	var all sync.WaitGroup
@@ -99,7 +100,6 @@ func each(controllers []*removable, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// busy names the controllers that have taken keys.
 func busy(before, now map[*removable]uint64) string {
 	var names []string
 	for r, n := range now {

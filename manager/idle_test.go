@@ -29,14 +29,14 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// chain is two controllers, of which the second acts on what the first has written: a Secret for each ConfigMap in default, and a
-// ConfigMap in copies for each Secret.
+// chain has two controllers, and the second acts on writes of the first: a Secret for each
+// ConfigMap in default, and a ConfigMap in copies for each Secret.
 type chain struct {
 	api        *fakeapi.Server
 	manager    *manager.Manager
 	reconciles atomic.Int64
-	takes      atomic.Int64 // a Reconcile, as a time.Duration
-	handler    atomic.Int64 // an event handler
+	takes      atomic.Int64 // time of a Reconcile, a time.Duration
+	handler    atomic.Int64 // time of an event handler
 }
 
 func newChain(options func(*manager.Options)) *chain {
@@ -113,7 +113,7 @@ func (c *chain) put(name string, value int) {
 	})
 }
 
-// idle waits, and then wants all to be done, and nothing to come.
+// idle waits for Idle. Then all work must be done, and nothing may follow.
 func (c *chain) idle(t *testing.T, what string, want map[string]int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -160,7 +160,8 @@ func TestM7_IdleAfterChains(t *testing.T) {
 					if r.IntN(3) == 0 {
 						c.api.Remove(fakeapi.ConfigMaps, "default", name)
 						delete(want, name)
-						// Created and deleted unseen is nothing to wait for: see Subscription.CatchUp.
+						// An unseen creation and deletion has nothing to wait for: see
+						// Subscription.CatchUp.
 						pass(time.Duration(r.IntN(4)) * time.Second)
 					} else {
 						c.put(name, value)
@@ -192,7 +193,7 @@ func TestM7_IdleAfterChains(t *testing.T) {
 	}
 }
 
-// idleIn has somebody wait for a minute at most.
+// idleIn calls Idle with a timeout of a minute.
 func idleIn(t *testing.T, m *manager.Manager) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("too late"))
@@ -200,7 +201,7 @@ func idleIn(t *testing.T, m *manager.Manager) error {
 	return m.Idle(ctx)
 }
 
-// wantBusy wants Idle to fail with an error that has these parts in this order.
+// wantBusy expects an error of Idle with these parts in this order.
 func wantBusy(t *testing.T, m *manager.Manager, parts ...string) {
 	t.Helper()
 	err := idleIn(t, m)
@@ -350,7 +351,7 @@ func TestM7_WhatDoesNotCount(t *testing.T) {
 	}
 }
 
-// What fails a few times in a row, as with conflicts, is waited for.
+// Idle waits for a key that fails a few times in a row, as with conflicts.
 func TestM7_WhatFailsForAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -430,7 +431,7 @@ func TestM7_BeforeAndAfterRun(t *testing.T) {
 	})
 }
 
-// A controller that is removed, or added, while somebody waits.
+// A controller is removed, or added, during Idle.
 func TestM7_RemovedAndAdded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()

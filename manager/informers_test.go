@@ -20,8 +20,9 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestS7_InformerFactory: a component that is built on client-go's factory, and starts and awaits it, runs beside a controller
-// in one manager: they share one LIST and one WATCH, and both stop with the manager (M1).
+// TestS7_InformerFactory: a component that is built on client-go's factory, and starts and awaits
+// it, runs beside a controller in one manager: they share one LIST and one WATCH, and both stop
+// with the manager (M1).
 func TestS7_InformerFactory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -60,7 +61,7 @@ func TestS7_InformerFactory(t *testing.T) {
 		if got := <-listed + <-reconciled; got != "aa" {
 			t.Errorf("got %s", got)
 		}
-		if n := api.Count("", fakeapi.ConfigMaps); n != 1 { // the watch has brought the list
+		if n := api.Count("", fakeapi.ConfigMaps); n != 1 { // the watch contained the list
 			t.Errorf("%d requests", n)
 		}
 		stop()
@@ -71,7 +72,8 @@ func TestS7_InformerFactory(t *testing.T) {
 	})
 }
 
-// TestInformerFactory_Client: a caller's constructor is given a clientset of the manager, and its informer stops with it.
+// TestInformerFactory_Client: a caller's constructor gets a clientset of the manager. Its informer
+// stops with the manager.
 func TestInformerFactory_Client(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()

@@ -19,56 +19,52 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
-// Lease is one Lease of a process, and what runs while this process holds it. Manager.Lease makes
-// one. What Manager.Add and Manager.AddLeaderOnly are given runs under that of
-// Options.LeaderElection.
-//
-// The terms of several Leases begin and end independently: a Lease that is lost stops only what
-// runs under it.
+// Lease is one Lease of a process, with the controllers and functions that run while the process
+// holds it. [Manager.Lease] makes one. Terms of several Leases begin and end independently. Losing
+// a Lease stops only what runs under it. All methods are safe for concurrent use.
 type Lease struct {
-	*place
+	*group
 
-	elector *leaderelection.Elector // nil: there is none, and what is added leads at once
+	elector *leaderelection.Elector // nil without leader election: leads at once
 	hooks   *hook.LeaderElection
 	name    string                // without the namespace, for the hooks
-	leads   string                // what the process does under it, in reports
-	seen    atomic.Bool           // it could be read or written at least once
-	trouble atomic.Pointer[error] // nil, or why it cannot be
+	leads   string                // names the campaign in errors and profiles
+	seen    atomic.Bool           // the Lease was read or written at least once
+	trouble atomic.Pointer[error] // why the Lease cannot be used, or nil
 
 	alive, usability *server.Check // nil without an elector
 }
 
-// leases are those of a process.
 type leases struct {
-	config *rest.Config
-	roster *roster // its lock guards what follows
+	launcher[*Lease]
 
-	all      []*Lease
-	identity string       // of the process, in all Leases that are given none
-	start    func(*Lease) // once Run has begun
+	config   *rest.Config
+	roster   *roster
+	identity string // the default: that in the first Lease; guarded by mu
 }
 
-// add makes a Lease, which the process campaigns for once Run has begun. The first one is that of
-// Options.LeaderElection; without options, what is added to it leads at once.
+func newLeases(config *rest.Config, r *roster) *leases {
+	return &leases{launcher: launcher[*Lease]{mu: &r.mu}, config: config, roster: r}
+}
+
+// add makes a Lease. The process campaigns for it from Run on. The first one is the main Lease, of
+// Options.LeaderElection; without options it leads at once.
 func (ls *leases) add(o *leaderelection.Options) (*Lease, error) {
-	l := &Lease{place: newPlace(ls.roster), leads: "leading"}
+	l := &Lease{group: newGroup(ls.roster), leads: "leading"}
 	if o != nil {
 		if err := ls.elect(l, *o); err != nil {
 			return l, fmt.Errorf("the Lease %q: %w", o.Lease, err)
 		}
 	}
-	ls.roster.mu.Lock()
-	defer ls.roster.mu.Unlock()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	if len(ls.all) > 0 {
 		l.leads = "leading (" + l.String() + ")"
 	}
 	if slices.ContainsFunc(ls.all, func(other *Lease) bool { return other.elector != nil && other.name == l.name }) {
-		return l, fmt.Errorf("the process campaigns for a Lease %q already; give each a name of its own, also in another namespace: logs, checks and metrics go by it", l.name)
+		return l, fmt.Errorf("the process already campaigns for a Lease %q; use unique names, even in different namespaces: logs, checks and metrics use them", l.name)
 	}
-	ls.all = append(ls.all, l)
-	if ls.start != nil {
-		ls.start(l)
-	}
+	ls.addLocked(l)
 	return l, nil
 }
 
@@ -87,41 +83,32 @@ func (ls *leases) elect(l *Lease, o leaderelection.Options) (err error) {
 	return nil
 }
 
-// sameIdentity returns the identity of the process, which is the first that one of its Leases has.
+// sameIdentity returns the first non-empty identity that it gets.
 func (ls *leases) sameIdentity(first string) string {
-	ls.roster.mu.Lock()
-	defer ls.roster.mu.Unlock()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	if ls.identity == "" {
 		ls.identity = first
 	}
 	return ls.identity
 }
 
-// open starts a campaign for each Lease, and from now on for those that are added.
-func (ls *leases) open(start func(*Lease)) {
-	ls.roster.mu.Lock()
-	defer ls.roster.mu.Unlock()
-	ls.start = start
-	for _, l := range ls.all {
-		start(l)
-	}
-}
-
-// close keeps what is added from now on from starting.
-func (ls *leases) close() {
-	ls.roster.mu.Lock()
-	defer ls.roster.mu.Unlock()
-	ls.start = nil
-}
-
-// elected returns the Leases that have an elector.
 func (ls *leases) elected() []*Lease {
-	ls.roster.mu.Lock()
-	defer ls.roster.mu.Unlock()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(ls.all), func(l *Lease) bool { return l.elector == nil })
 }
 
-// String names the Lease, with its namespace.
+// Add adds a controller, as [Manager.Add] does. It leads while the process holds this Lease.
+func (l *Lease) Add(c Controller) { l.roster.add(c, l.group) }
+
+// AddLeaderOnly adds a function, as [Manager.AddLeaderOnly] does. It runs in each term of this
+// Lease.
+func (l *Lease) AddLeaderOnly(name string, run func(ctx context.Context) error) {
+	l.addFunc("AddLeaderOnly", name, run)
+}
+
+// String returns NAMESPACE/NAME of the Lease, or "" for the main Lease without leader election.
 func (l *Lease) String() string {
 	if l.elector == nil {
 		return ""
@@ -129,11 +116,12 @@ func (l *Lease) String() string {
 	return l.elector.String()
 }
 
-// warmLimit is how long a replica with unsynced controllers does not campaign (L8). A source that
-// never syncs must not keep all replicas from leading.
+// warmLimit is how long an unsynced controller delays a campaign: a source that never syncs must
+// not keep all replicas from leading.
 const warmLimit = 2 * time.Minute
 
-// campaign leads when it may: at once, or, once this replica is warm, in the terms that it wins.
+// campaign leads at once without an elector. Otherwise it waits until this replica is warm, then
+// campaigns and leads until ctx is done.
 func (l *Lease) campaign(ctx context.Context) error {
 	if l.elector == nil {
 		return l.lead(ctx, context.WithoutCancel(ctx))
@@ -149,7 +137,7 @@ func (l *Lease) campaign(ctx context.Context) error {
 	return l.elector.Run(ctx, l.lead)
 }
 
-// warm returns when every controller that leads under the Lease could lead, or the limit is over.
+// warm waits until every controller under the Lease can lead, but at most for warmLimit.
 func (l *Lease) warm(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, warmLimit)
 	defer cancel()
@@ -169,7 +157,8 @@ func (l *Lease) warm(ctx context.Context) {
 	}
 }
 
-// allSynced returns true when each controller could lead or was removed, false when ctx ends before.
+// allSynced waits until each controller can lead or was removed. It returns false if ctx ends
+// first.
 func allSynced(ctx context.Context, controllers []*removable) bool {
 	for _, c := range controllers {
 		select {
@@ -182,8 +171,7 @@ func allSynced(ctx context.Context, controllers []*removable) bool {
 	return true
 }
 
-// lead runs one term. It returns when all functions have. Their errors are reported at once, so
-// that what runs outside of the term stops, too.
+// lead runs one term and returns when all its functions have. A failure stops the whole manager.
 func (l *Lease) lead(take, work context.Context) error {
 	r := l.roster.report
 	work, cancel := run.WithGrace(take, work, l.roster.o.Grace)
@@ -205,7 +193,7 @@ func (l *Lease) lead(take, work context.Context) error {
 
 func (l *Lease) logger() *slog.Logger { return l.roster.report.logger().With("lease", l.String()) }
 
-// log logs what happens to the Lease, and records whether it can be used.
+// log returns hooks that log the terms of the Lease and feed found.
 func (l *Lease) log() *hook.LeaderElection {
 	return &hook.LeaderElection{
 		Campaigning: func(string) { l.logger().Info("campaigning", "identity", l.elector.Identity()) },
@@ -214,7 +202,7 @@ func (l *Lease) log() *hook.LeaderElection {
 			l.logger().Info("leading")
 		},
 		Lost: func(string) {
-			l.logger().Error("the lease is lost: it was not renewed in time; the work under it is cancelled")
+			l.logger().Error("the lease is lost: not renewed in time, or held by another replica; the work under it is cancelled")
 		},
 		Released: func(_ string, err error) {
 			if err != nil {
@@ -231,7 +219,7 @@ func (l *Lease) log() *hook.LeaderElection {
 	}
 }
 
-// found records whether the Lease can be used.
+// found records why the Lease cannot be used, or nil.
 func (l *Lease) found(trouble error) {
 	if trouble == nil {
 		l.seen.Store(true)
@@ -241,8 +229,8 @@ func (l *Lease) found(trouble error) {
 	l.trouble.Store(&trouble)
 }
 
-// usable returns why the Lease cannot be used. A replica for which it never could is not ready: it
-// could not take over.
+// usable fails while the Lease was never usable: such a replica could not take over. Later trouble
+// is only a remark.
 func (l *Lease) usable() error {
 	switch trouble := l.trouble.Load(); {
 	case trouble == nil:

@@ -27,12 +27,12 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// leaseOf are the options of a Lease in the namespace default.
+// leaseOf returns the options of a Lease in the namespace default.
 func leaseOf(name string) leaderelection.Options {
 	return leaderelection.Options{Lease: name, Namespace: "default"}
 }
 
-// holderOf returns who holds one of the Leases.
+// holderOf returns the holder of a Lease.
 func holderOf(api *fakeapi.Server, lease string) string {
 	l := api.Object(fakeapi.Leases, "default", lease)
 	if l == nil {
@@ -43,7 +43,8 @@ func holderOf(api *fakeapi.Server, lease string) string {
 	return who
 }
 
-// TestL8_OnlyAWarmReplicaCampaigns: it does not make a request for the Lease before its controllers are synced.
+// TestL8_OnlyAWarmReplicaCampaigns: a replica makes no request for the Lease before its controllers
+// are synced.
 func TestL8_OnlyAWarmReplicaCampaigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, cold := newAPI(), 0
@@ -73,7 +74,7 @@ func TestL8_OnlyAWarmReplicaCampaigns(t *testing.T) {
 	})
 }
 
-// TestL8_AColdReplicaCampaignsAfterTwoMinutes, and that is counted.
+// TestL8_AColdReplicaCampaignsAfterTwoMinutes: and it calls the hook Cold.
 func TestL8_AColdReplicaCampaignsAfterTwoMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -102,7 +103,7 @@ func TestL8_AColdReplicaCampaignsAfterTwoMinutes(t *testing.T) {
 	})
 }
 
-// TestL8_ByLease: a cold controller keeps its own Lease from being campaigned for, and no other.
+// TestL8_ByLease: a cold controller delays the campaign for its own Lease only.
 func TestL8_ByLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -121,7 +122,7 @@ func TestL8_ByLease(t *testing.T) {
 	})
 }
 
-// TestLease_TermsAreIndependent: losing one Lease stops what runs under it, and nothing else (L5).
+// TestLease_TermsAreIndependent: losing a Lease stops only what runs under it (L5).
 func TestLease_TermsAreIndependent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, d := newAPI(), &diary{}
@@ -161,7 +162,7 @@ func TestLease_TermsAreIndependent(t *testing.T) {
 	})
 }
 
-// TestLease_NobodyCampaignsForNothing: a replica whose controllers are disabled leaves the Lease to those that have them.
+// TestLease_NobodyCampaignsForNothing: a replica does not campaign if its controllers are disabled.
 func TestLease_NobodyCampaignsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -187,7 +188,8 @@ func TestLease_NobodyCampaignsForNothing(t *testing.T) {
 	})
 }
 
-// TestLease_WhileItRuns: a Lease can be added at any time (M6), with a controller, and the controller removed.
+// TestLease_WhileItRuns: a Lease can be added at any time (M6), with a controller, and the
+// controller removed.
 func TestLease_WhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, d := newAPI(), &diary{}
@@ -214,17 +216,18 @@ func TestM4_TwoOfOneLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(newAPI(), elected)
 		m.Lease(leaseOf("operator"))
-		wantParts(t, m.Run(t.Context()), `the process campaigns for a Lease "operator" already; give each a name of its own`)
+		wantParts(t, m.Run(t.Context()), `the process already campaigns for a Lease "operator"; use unique names`)
 		m = newManager(newAPI(), elected)
 		m.Lease(leaderelection.Options{Namespace: "default"}).Add(newFake("website", &diary{}))
 		wantParts(t, m.Run(t.Context()), `the Lease "": leaderelection.Options.Lease: name the Lease`)
 		m = newManager(newAPI(), elected)
 		m.Lease(leaderelection.Options{Lease: "operator", Namespace: "other"})
-		wantParts(t, m.Run(t.Context()), `a Lease "operator" already`)
+		wantParts(t, m.Run(t.Context()), `already campaigns for a Lease "operator"`)
 	})
 }
 
-// TestL5_TheErrorNamesTheKey that is still being reconciled when the Lease is over, with the stack.
+// TestL5_TheErrorNamesTheKey: the error has the key of a Reconcile that outlives its Lease, with
+// the stack.
 func TestL5_TheErrorNamesTheKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
@@ -249,7 +252,8 @@ func TestL5_TheErrorNamesTheKey(t *testing.T) {
 	})
 }
 
-// TestL5_WhatIsAboutToReturnIsNotNamed: a process that was suspended finds its Lease over before its work has had a chance to end.
+// TestL5_WhatIsAboutToReturnIsNotNamed: after a suspension, the Lease is over before its work could
+// end.
 func TestL5_WhatIsAboutToReturnIsNotNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -275,8 +279,8 @@ func TestL5_WhatIsAboutToReturnIsNotNamed(t *testing.T) {
 	})
 }
 
-// TestL5_WhatTheFenceRefusesIsNoFailure: a process that was suspended may learn from the fence that its
-// term is over, before its contexts end.
+// TestL5_WhatTheFenceRefusesIsNoFailure: after a suspension, the fence may refuse a request before
+// the contexts of the term end.
 func TestL5_WhatTheFenceRefusesIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -326,7 +330,7 @@ func TestControllersByName(t *testing.T) {
 				if !isReady(m) {
 					t.Error("it is not ready")
 				}
-				for _, f := range fakes { // whether it runs or not
+				for _, f := range fakes { // enabled or not
 					ok(t, m.Remove(t.Context(), f))
 				}
 				stop()
@@ -342,10 +346,10 @@ func TestM4_ControllersByWrongNames(t *testing.T) {
 	for names, says := range map[string]string{
 		"blgo":         `manager.Options.Controllers: no controller is named "blgo"; there are ["blog"]`,
 		"*,-blgo":      `no controller is named "blgo"`,
-		"-blog":        `"-blog" leaves none to run; put "*" before it to have all others run`,
-		"blog,-blog":   `"blog" is both enabled and disabled; say one`,
-		"*,-*":         `"-*" is no name, "*" (all) or a name after a minus sign`,
-		"*,":           `"" is no name`,
+		"-blog":        `"-blog" enables no controller; put "*" before it to enable all others`,
+		"blog,-blog":   `"blog" is both enabled and disabled; keep one`,
+		"*,-*":         `"-*" is invalid; use a name, "*" for all, or a name after a minus sign`,
+		"*,":           `"" is invalid`,
 		"blog,website": `no controller is named "website"`,
 	} {
 		m := newManager(newAPI(), func(o *manager.Options) { o.Controllers = strings.Split(names, ",") })
@@ -354,7 +358,7 @@ func TestM4_ControllersByWrongNames(t *testing.T) {
 	}
 }
 
-// TestM6_TooLate: what is added after Run is not started, and the log says so.
+// TestM6_TooLate: an addition after Run does not start, and is logged.
 func TestM6_TooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -368,6 +372,6 @@ func TestM6_TooLate(t *testing.T) {
 		m.AddEverywhere("reporter", d.until("reporter", 0))
 		m.AddLeaderOnly("janitor", d.until("janitor", 0))
 		d.want(t)
-		wantParts(t, errors.New(log.String()), "what is added now is not started", `website`, `reporter`, `janitor`)
+		wantParts(t, errors.New(log.String()), "not started: the manager is stopping or has stopped", `website`, `reporter`, `janitor`)
 	})
 }

@@ -34,14 +34,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// These have names that variables called server do not hide.
+// Aliases, because variables named server hide the package.
 type serverOptions = server.Options
 
 var listenOn = server.Listen
 
 var silent = slog.New(slog.DiscardHandler)
 
-// line is a transport that counts the requests to close idle connections, as http.Transport understands them.
+// line is a transport that counts the calls of CloseIdleConnections.
 type line struct {
 	http.RoundTripper
 	closed atomic.Int32
@@ -65,7 +65,7 @@ func elected(o *manager.Options) {
 	o.LeaderElection = &leaderelection.Options{Lease: "operator", Namespace: "default"}
 }
 
-// start runs a manager. stop asks it to stop; result waits until it has, and returns its error.
+// start runs a manager. stop begins its stop. result waits for Run and returns its error.
 func start(t *testing.T, m *manager.Manager) (stop func(), result func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -74,7 +74,7 @@ func start(t *testing.T, m *manager.Manager) (stop func(), result func() error) 
 	return cancel, func() error { return <-done }
 }
 
-// pass lets time pass, and then everything that is due happen.
+// pass lets time pass and waits for everything that is due then.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -87,7 +87,7 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// diary is what happened, in order.
+// diary records events in order.
 type diary struct {
 	mu     sync.Mutex
 	events []string
@@ -108,7 +108,7 @@ func (d *diary) want(t *testing.T, events ...string) {
 	}
 }
 
-// until returns a function for a manager that notes when it starts and ends, and takes some time for that.
+// until returns a function for a manager. It records its start and end, and takes some time to end.
 func (d *diary) until(name string, takes time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
 		d.note("%s starts", name)
@@ -119,7 +119,7 @@ func (d *diary) until(name string, takes time.Duration) func(context.Context) er
 	}
 }
 
-// fakeController notes what is asked of it.
+// fakeController records calls.
 type fakeController struct {
 	name   string
 	diary  *diary

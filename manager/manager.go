@@ -20,46 +20,48 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
-// Manager runs one process. New makes one.
+// Manager runs the cache, leader election, controllers and functions of one process. New makes one.
+// All methods are safe for concurrent use.
 type Manager struct {
-	*place // under which what is added leads, unless another Lease is named
-
 	o       Options
 	report  *report
+	roster  *roster
 	client  *client.Client
 	cache   *cache.Cache
 	leases  *leases
-	server  *server.Server // for what Handle mounts
+	main    *Lease         // of Options.LeaderElection
+	server  *server.Server // has the handlers of Handle
 	probes  *probes
-	servers []named // those that Run opens
+	servers []named // opened by Run
 
-	informers func() informers.SharedInformerFactory // made at its first use
+	informers func() informers.SharedInformerFactory // made at the first call
 }
 
-// New makes a manager for the API server that a copy of cfg names. It starts nothing and makes no
-// request. Run reports what is wrong with the arguments.
+// New makes a manager for the API server of cfg, which it copies. It starts nothing and makes no
+// request. Run reports invalid arguments.
 func New(cfg *rest.Config, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{o: o, report: &report{manager: o.Name, log: o.Logger}}
 	m.report.failed(o.Validate())
-	roster := newRoster(&m.o, m.report)
-	m.connect(cfg, roster)
+	m.roster = newRoster(&m.o, m.report)
+	m.connect(cfg)
 	m.cache = cache.New(m.client, cache.Options{Hooks: cacheHooks(m.report).With(o.CacheHooks)})
 	m.informers = sync.OnceValue(m.newInformerFactory)
-	m.leases = &leases{config: m.client.Config(), roster: roster} // whose hooks see requests for Leases
+	// The client's config, so that the client's hooks see requests for Leases.
+	m.leases = newLeases(m.client.Config(), m.roster)
 	elect := o.LeaderElection
-	if elect != nil && elect.Validate() != nil { // Validate has said so
+	if elect != nil && elect.Validate() != nil { // already reported by o.Validate
 		elect = nil
 	}
-	main, err := m.leases.add(elect)
+	var err error
+	m.main, err = m.leases.add(elect)
 	m.report.failed(err)
-	m.place = main.place
 	m.makeServers()
 	return m
 }
 
 // connect makes the client.
-func (m *Manager) connect(cfg *rest.Config, roster *roster) {
+func (m *Manager) connect(cfg *rest.Config) {
 	if cfg == nil {
 		m.report.failed(errors.New("the rest.Config is nil; client.LoadConfig finds one"))
 		cfg = &rest.Config{}
@@ -70,22 +72,22 @@ func (m *Manager) connect(cfg *rest.Config, roster *roster) {
 	}
 	var err error
 	m.client, err = client.New(cfg, client.Options{
-		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: clientHooks(roster).With(m.o.ClientHooks), Strict: m.o.Strict,
+		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: clientHooks(m.roster).With(m.o.ClientHooks), Strict: m.o.Strict,
 	})
 	if err != nil {
 		m.report.failed(err)
-		m.client, _ = client.New(&rest.Config{}, client.Options{Scheme: m.o.Scheme}) // so that handles can be made; Run refuses
+		// A client for handles. Run returns the error.
+		m.client, _ = client.New(&rest.Config{}, client.Options{Scheme: m.o.Scheme})
 	}
 }
 
-// named is a server, and the name of its field in Options.
+// named is a server with the name of its field in Options.
 type named struct {
 	*server.Server
 
 	field string
 }
 
-// makeServers makes the servers, which Run opens, and the checks.
 func (m *Manager) makeServers() {
 	var o server.Options
 	var tls *server.Server
@@ -106,45 +108,61 @@ func (m *Manager) makeServers() {
 	}
 }
 
+// Add adds a controller. It leads while the process holds the Lease of Options.LeaderElection, or
+// on every replica without leader election.
+//
+// Added during Run, the controller starts at once. After Run, the call only logs a warning. Run
+// returns an error if the controller is invalid or fails, or if its name is taken.
+func (m *Manager) Add(c Controller) { m.main.Add(c) }
+
+// AddLeaderOnly adds a function that runs in each term of the Lease of Options.LeaderElection, or
+// once without leader election, until its context is done. context.Cause returns the reason.
+// The rules of AddEverywhere apply. Added during Run, the function starts at once if this replica
+// leads.
+func (m *Manager) AddLeaderOnly(name string, run func(ctx context.Context) error) {
+	m.main.AddLeaderOnly(name, run)
+}
+
 // AddEverywhere adds a function that runs on every replica, leader or not, until its context is
-// done. It may return earlier; an error ends the manager's Run. It may be added before Run or while
-// it runs: then the function starts at once.
+// done. The function may return earlier. An error or panic ends Run. Added during Run, it starts at
+// once. The name appears in errors, logs and profiles, and must not be empty.
 func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error) {
 	m.roster.everywhere.addFunc("AddEverywhere", name, run)
 }
 
-// Lease has the process campaign for one more Lease, and returns it, for controllers and functions
-// that run where it is held: they may lead on another replica than the rest. The campaign begins
-// when something was added to the Lease and is warm. The Identity defaults to that of the process's
-// first Lease. Lease may be called before Run or while it runs, from anywhere. Run reports invalid
-// options, and two Leases of one name, in whichever namespace.
+// Lease makes the process campaign for a further Lease, before or during Run. Controllers and
+// functions added to it run where it is held, possibly on another replica than the rest. The
+// campaign begins when something was added and is warm.
+//
+// The Identity defaults to that in the process's first Lease. Run returns an error for invalid
+// options, and for a name that another Lease has, even in another namespace.
 func (m *Manager) Lease(o leaderelection.Options) *Lease {
 	l, err := m.leases.add(&o)
 	m.report.failed(err)
 	return l
 }
 
-// Remove stops one controller that was added, at any time: it takes no new key, its running
-// Reconciles have the grace time to finish, then its sources stop, and its name is free again. It
-// returns nil when all of it has returned, or the controller's error. When ctx ends earlier, the
-// error names what still runs, and the stop continues. A Reconcile of the controller itself must
-// not call Remove, which waits for it.
+// Remove stops a controller, before or during Run. The controller takes no new key, its running
+// Reconciles have the grace time to finish, then its sources stop. Remove returns nil or the
+// controller's error when all of it has returned; its name is then free. If ctx ends earlier,
+// Remove returns an error and the stop continues. A Reconcile of the controller itself must not
+// call Remove, which waits for that Reconcile.
 func (m *Manager) Remove(ctx context.Context, c Controller) error { return m.roster.remove(ctx, c) }
 
-// Cache returns the manager's cache. Run runs it.
+// Cache returns the manager's cache, which Run runs.
 func (m *Manager) Cache() *cache.Cache { return m.cache }
 
 // Client returns the manager's client.
 func (m *Manager) Client() *client.Client { return m.client }
 
-// Ready is closed when every controller that was added before Run could lead: each of its sources
-// and handles is synced, or in trouble that the log names, such as a kind that is not served. It
-// stays open when Run fails before.
+// Ready returns a channel that is closed when every controller that was added before Run can lead:
+// each of its sources and handles is synced, or in trouble that the log names, such as a kind that
+// is not served. It stays open if Run ends earlier.
 func (m *Manager) Ready() <-chan struct{} { return m.roster.ready }
 
-// InformerFactory returns a client-go SharedInformerFactory for components that take one. Its
-// informers are those of the manager's cache, started and stopped with it: see
-// package cache/factory. Each call returns the same one, and makes no request.
+// InformerFactory returns a client-go SharedInformerFactory over the informers of the manager's
+// cache, which start and stop with the manager: see package cache/factory. Each call returns the
+// same factory and makes no request.
 func (m *Manager) InformerFactory() informers.SharedInformerFactory { return m.informers() }
 
 func (m *Manager) newInformerFactory() informers.SharedInformerFactory {

@@ -23,80 +23,77 @@ import (
 
 // Options configures New. Only Name is required.
 type Options struct {
-	// Name is the program's name: the default field owner of its writes, part of its user agent. It
-	// has no line breaks or other control characters.
+	// Name is the program's name: the default FieldOwner and the start of the user agent. It must
+	// not contain line breaks or other control characters.
 	Name string
-	// Scheme knows the Go types of the kinds to be used. Default: client-go's scheme, which has every
-	// built-in kind.
+	// Scheme maps kinds to Go types. Default: client-go's scheme, which has every built-in kind.
 	Scheme *runtime.Scheme
 	// FieldOwner is the field manager of the client's writes. Default: Name.
 	FieldOwner string
-	// ClientHooks observe requests, including those for Leases; CacheHooks observe informers. The
-	// manager logs in any case informers that wait, fail or recover, and once for each resource
-	// writes without a term, if there are terms. Default: none.
+	// ClientHooks observe requests, including requests for Leases. Independently of them, the
+	// manager logs writes without the context of their Reconcile. With LeaderElection it also logs
+	// writes without a term, once for each resource. Default: none.
 	ClientHooks *hook.Client
-	CacheHooks  *hook.Cache
+	// CacheHooks observe informers. Independently of them, the manager logs informers that wait,
+	// fail or recover. Default: none.
+	CacheHooks *hook.Cache
 	// Strict refuses writes whose context has no term of leadership: see client.Options.Strict. It
-	// needs LeaderElection. Default: they are made.
+	// requires LeaderElection. Default: false.
 	Strict bool
-	// LeaderElection makes one replica at a time the leader. Its Hooks are called in addition to the
-	// log. Default nil: every replica acts.
+	// LeaderElection makes one replica at a time the leader. Its Hooks run in addition to the
+	// manager's log. Default: nil, every replica acts.
 	LeaderElection *leaderelection.Options
-	// Controllers selects the controllers that run, as kube-controller-manager's --controllers does:
-	// "*" enables all controllers, "name" one, "-name" disables one. A name that was not added before
-	// Run is an error. Default: all.
+	// Controllers selects the controllers that run, as kube-controller-manager's --controllers
+	// does: "*" enables all controllers, "name" one, "-name" disables one. A name that was not
+	// added before Run is an error. Default: all.
 	Controllers []string
-	// Health is where /livez and /readyz are served, for the kubelet. Default nil: nowhere.
+	// Health serves /livez and /readyz for the kubelet. Default: nil, no health server.
 	Health *HealthOptions
-	// Server is a TLS server for what Handle mounts: metrics, webhooks, a dashboard. Its Client is
-	// the manager's. Default nil: there is none.
+	// Server serves the handlers of Handle with TLS: metrics, webhooks, a dashboard. Its Client is
+	// always the manager's. Default: nil, no such server.
 	Server *server.Options
-	// Grace is how long running Reconciles, and all other functions, may continue after a stop was
-	// asked for. Default: 25 s, which is less than the 30 s that Kubernetes gives a pod.
+	// Grace is how long running Reconciles and all other functions may continue after the start of
+	// a stop. Default: 25 s, less than the 30 s that Kubernetes gives a pod.
 	Grace time.Duration
-	// Logger is the manager's, and that of controllers without one of their own. Default: that of the
-	// context of Run, else slog.Default().
+	// Logger is for the manager, and for controllers without their own. Default: the logger of
+	// Run's context, else slog.Default().
 	Logger *slog.Logger
 }
 
-// HealthOptions configures a plain HTTP server for the kubelet's probes, which server.Health
-// describes.
+// HealthOptions configures a plain HTTP server for the kubelet's probes. Type server.Health
+// describes the paths and answers. [Manager.AddLivezCheck] and [Manager.AddReadyzCheck] add checks.
 //
 // The checks of /livez:
 //
 //	ping                  never fails
-//	leader-election-NAME  of each Lease: fails when work continues under a term that is lost; see
+//	leader-election-NAME  for each Lease: fails when work continues after its term was lost; see
 //	                      leaderelection.Elector.Check
-//	controller-NAME       of each controller: see StalledAfter
+//	controller-NAME       for each controller, if StalledAfter is set
 //
 // The checks of /readyz:
 //
-//	controller-NAME       of each controller: fails until it could lead, or the manager is Ready; not
-//	                      after that. A standby is ready.
-//	leader-election-NAME  of each Lease: fails until it could be read or written once, because a
-//	                      replica without the right to it cannot take over; not after that. With
-//	                      ?verbose it describes the trouble
-//	informers             never fails; with ?verbose it lists the informers in trouble
-//	certificate           of Options.Server: fails when the certificate in use has expired; with
-//	                      ?verbose it reports that a newer one is broken
-//	shutdown              fails after a stop was asked for, so that load balancers turn away while
-//	                      requests are still answered
-//
-// and those of [Manager.AddLivezCheck] and [Manager.AddReadyzCheck].
+//	controller-NAME       for each controller: fails until the controller can lead or the manager is
+//	                      Ready; a standby is ready
+//	leader-election-NAME  for each Lease: fails until the Lease was read or written once, because
+//	                      without that right a replica cannot take over; later, ?verbose describes
+//	                      trouble
+//	informers             never fails; ?verbose lists informers in trouble
+//	certificate           with Options.Server: fails when the certificate in use has expired;
+//	                      ?verbose reports a newer one that is broken
+//	shutdown              fails from the start of a stop, so that load balancers send no new
+//	                      requests while the servers still answer
 type HealthOptions struct {
-	// Address is where to listen: host:port, :port for all interfaces, port 0 for a free port.
-	// Default: :8081.
+	// Address is the address to listen on: host:port, :port for all interfaces, port 0 for a free
+	// port. Default: :8081.
 	Address string
-	// Listener replaces Address, for tests or for a socket that is already open. Run closes it.
-	// Default: none.
+	// Listener replaces Address, for tests or an open socket. Run closes it. Default: none.
 	Listener net.Listener
-	// StalledAfter is how long a controller may have ready keys while no Reconcile begins or returns
-	// before /livez fails: see controller.Controller.Alive. It must be longer than any Reconcile
-	// takes, or slow work makes the process restart again and again. Default: 0, never.
+	// StalledAfter is how long a controller may have ready keys without any Reconcile that begins
+	// or returns. After that, /livez fails: see controller.Controller.Alive. Set it longer than any
+	// Reconcile takes, or slow Reconciles restart the process. Default: 0, never.
 	StalledAfter time.Duration
 }
 
-// server returns the options of the server.
 func (o *HealthOptions) server() server.Options {
 	address := o.Address
 	if address == "" && o.Listener == nil {
@@ -153,10 +150,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// everyController in Options.Controllers enables all controllers.
+// everyController enables all controllers, in Options.Controllers.
 const everyController = "*"
 
-// enabled reports whether a list such as kube-controller-manager's --controllers enables a name.
+// enabled reports whether a list enables a name, as kube-controller-manager's --controllers does.
 func enabled(list []string, name string) bool {
 	switch {
 	case len(list) == 0 || slices.Contains(list, name):
@@ -168,7 +165,7 @@ func enabled(list []string, name string) bool {
 	}
 }
 
-// validateList returns what is wrong with the form of such a list.
+// validateList validates the syntax of Options.Controllers.
 func validateList(list []string) error {
 	var wrong []error
 	some := len(list) == 0
@@ -176,19 +173,19 @@ func validateList(list []string) error {
 		bare := strings.TrimPrefix(name, "-")
 		switch {
 		case bare == "" || name == "-"+everyController:
-			wrong = append(wrong, fmt.Errorf("manager.Options.Controllers: %q is no name, %q (all) or a name after a minus sign", name, everyController))
+			wrong = append(wrong, fmt.Errorf("manager.Options.Controllers: %q is invalid; use a name, %q for all, or a name after a minus sign", name, everyController))
 		case bare != name && slices.Contains(list, bare):
-			wrong = append(wrong, fmt.Errorf("manager.Options.Controllers: %q is both enabled and disabled; say one", bare))
+			wrong = append(wrong, fmt.Errorf("manager.Options.Controllers: %q is both enabled and disabled; keep one", bare))
 		}
 		some = some || name == bare
 	}
 	if !some {
-		wrong = append(wrong, fmt.Errorf("manager.Options.Controllers: %q leaves none to run; put %q before it to have all others run", strings.Join(list, ","), everyController))
+		wrong = append(wrong, fmt.Errorf("manager.Options.Controllers: %q enables no controller; put %q before it to enable all others", strings.Join(list, ","), everyController))
 	}
 	return errors.Join(wrong...)
 }
 
-// validateNames names what such a list has besides the known names.
+// validateNames returns an error for each unknown name in Options.Controllers.
 func validateNames(list, known []string) error {
 	var wrong []error
 	for _, name := range list {

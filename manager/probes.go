@@ -23,17 +23,17 @@ type probes struct {
 	roster                                 *roster // its lock guards live and ready
 	leases                                 *leases
 	ping, informers, certificate, shutdown *server.Check
-	live, ready                            []*server.Check // those that were added
+	live, ready                            []*server.Check // of AddLivezCheck and AddReadyzCheck
 }
 
-// newProbes makes the checks. tls is nil if there is no TLS server.
+// newProbes makes the checks. tls is nil without Options.Server.
 func newProbes(r *roster, l *leases, c *cache.Cache, tls *server.Server) *probes {
 	p := &probes{
 		roster: r, leases: l, informers: informersCheck(c),
 		ping: server.NewCheck("ping", func(context.Context) error { return nil }),
 		shutdown: server.NewCheck("shutdown", func(context.Context) error {
 			if r.stops() {
-				return errors.New("a stop was asked for")
+				return errors.New("the manager is stopping")
 			}
 			return nil
 		}),
@@ -45,7 +45,6 @@ func newProbes(r *roster, l *leases, c *cache.Cache, tls *server.Server) *probes
 	return p
 }
 
-// livez returns the checks of /livez.
 func (p *probes) livez() []*server.Check {
 	checks := []*server.Check{p.ping}
 	for _, l := range p.leases.elected() {
@@ -59,7 +58,6 @@ func (p *probes) livez() []*server.Check {
 	return append(checks, p.added(&p.live)...)
 }
 
-// readyz returns the checks of /readyz.
 func (p *probes) readyz() (checks []*server.Check) {
 	for _, l := range p.leases.elected() {
 		checks = append(checks, l.usability)
@@ -80,11 +78,10 @@ func (p *probes) added(to *[]*server.Check) []*server.Check {
 	return slices.Clone(*to)
 }
 
-// add adds a check to live or ready.
 func (p *probes) add(method string, to *[]*server.Check, name string, ask func(context.Context) error) error {
 	switch {
 	case len(validation.IsConfigMapKey(name)) > 0:
-		return fmt.Errorf("%s: %q is no name for a check; use letters, digits, '-', '_' and '.'", method, name)
+		return fmt.Errorf("%s: %q is not a valid name for a check; use letters, digits, '-', '_' and '.'", method, name)
 	case ask == nil:
 		return fmt.Errorf("%s: %q is a nil function", method, name)
 	case reserved(name):
@@ -99,13 +96,12 @@ func (p *probes) add(method string, to *[]*server.Check, name string, ask func(c
 	return nil
 }
 
-// reserved reports whether a check of the manager may have this name.
+// reserved reports whether the name belongs to the manager's own checks.
 func reserved(name string) bool {
 	return slices.Contains([]string{"ping", "shutdown", "informers", "certificate"}, name) ||
 		strings.HasPrefix(name, "leader-election") || strings.HasPrefix(name, "controller-")
 }
 
-// informersCheck makes a check that remarks which informers are in trouble.
 func informersCheck(c *cache.Cache) *server.Check {
 	return server.NewCheck("informers", func(context.Context) error {
 		var troubled []string

@@ -21,8 +21,8 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// TestC6_RemovedAndAddedAgain: a controller that takes the place of one that was removed sees what that
-// one has written, although the watches lag.
+// TestC6_RemovedAndAddedAgain: a controller that replaces a removed one sees the writes of its
+// predecessor, although the watches lag.
 func TestC6_RemovedAndAddedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -50,7 +50,7 @@ func TestC6_RemovedAndAddedAgain(t *testing.T) {
 		api.Lag(500 * time.Millisecond)
 		stop, result := start(t, m)
 		<-began
-		for range 5 { // each removes the one before, some before it has made a Reconcile
+		for range 5 { // each removes the previous one, some before its first Reconcile
 			synctest.Wait()
 			ok(t, m.Remove(t.Context(), c))
 			c = add()

@@ -27,7 +27,8 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// TestM6_Remove: a controller that is removed stops, the others go on, and another can take its name, in this term and the next.
+// TestM6_Remove: a removed controller stops, the others continue, and another one can take its
+// name, in this term and the next.
 func TestM6_Remove(t *testing.T) {
 	for name, options := range map[string]func(*manager.Options){"elected": elected, "alone": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +84,8 @@ func TestM6_Remove(t *testing.T) {
 	}
 }
 
-// TestM6_RemoveWaits: for running Reconciles, which have the grace time, and then for the sources; as long as its context allows.
+// TestM6_RemoveWaits: Remove waits for running Reconciles, which have the grace time, then for the
+// sources, until its context ends.
 func TestM6_RemoveWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
@@ -125,7 +127,8 @@ func TestM6_RemoveWaits(t *testing.T) {
 	})
 }
 
-// TestM6_RemoveBeforeRun: what is removed is not started, not waited for, and not validated.
+// TestM6_RemoveBeforeRun: a removed controller is neither started nor validated, and delays
+// nothing.
 func TestM6_RemoveBeforeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
@@ -153,7 +156,7 @@ func TestM6_RemoveBeforeRun(t *testing.T) {
 	})
 }
 
-// TestM6_WhatIsRemovedIsFreed: nothing of the manager keeps it, nor what it refers to.
+// TestM6_WhatIsRemovedIsFreed: the manager keeps no reference to a removed controller.
 func TestM6_WhatIsRemovedIsFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(newAPI(), elected)
@@ -180,7 +183,7 @@ func TestM6_WhatIsRemovedIsFreed(t *testing.T) {
 	})
 }
 
-// TestM6_RemoveAnother: one that was not added removes nobody of its name.
+// TestM6_RemoveAnother: Remove of a controller that was not added does not affect its namesake.
 func TestM6_RemoveAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
@@ -193,7 +196,7 @@ func TestM6_RemoveAnother(t *testing.T) {
 			t.Errorf("another: %v", err)
 		}
 		for _, none := range []manager.Controller{nil, (*controller.Controller[int])(nil)} {
-			if err := m.Remove(t.Context(), none); err == nil || err.Error() != "Remove was given no controller" {
+			if err := m.Remove(t.Context(), none); err == nil || err.Error() != "Remove: the controller is nil" {
 				t.Errorf("none: %v", err)
 			}
 		}
@@ -205,7 +208,7 @@ func TestM6_RemoveAnother(t *testing.T) {
 	})
 }
 
-// TestM6_WhatIsRemovedMayFail: its error is for whoever removes it.
+// TestM6_WhatIsRemovedMayFail: Remove returns the error of the controller; Run continues.
 func TestM6_WhatIsRemovedMayFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(newAPI(), nil)

@@ -22,29 +22,27 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// label marks the goroutines of a manager in profiles. Its value names manager and function.
+// label is the pprof label of a manager's goroutines. Its value is MANAGER/FUNCTION.
 const label = "setpoint"
 
-// report records what went wrong with a manager, and which of its functions run.
+// report records a manager's errors and running functions.
 type report struct {
 	manager string
 
-	mu   sync.Mutex   // guards what follows
+	mu   sync.Mutex   // guards the fields below
 	log  *slog.Logger // nil: slog.Default()
-	end  func()       // asks everything to stop; nil before Run
+	end  func()       // begins the stop; nil before Run
 	runs []*function  // in the order of their start
 	errs []error
-	none run.Barrier // until no function runs
+	none run.Barrier // opens when no function runs
 }
 
-// function is a function that runs.
 type function struct {
 	name string
-	busy func() []string // returns what it is at; nil if that is not known
+	busy func() []string // describes the keys in progress; may be nil
 }
 
-// begin marks the manager as used. end stops everything as soon as something fails. It reports
-// false if there was a Run before.
+// begin marks the start of Run. The first failure calls end. begin returns false for a second Run.
 func (r *report) begin(ctx context.Context, end func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +67,7 @@ func (r *report) logger() *slog.Logger {
 
 func (r *report) label(name string) string { return r.manager + "/" + name }
 
-// running records that a function runs, until it calls what it gets.
+// running records that f runs, until returned is called.
 func (r *report) running(f *function) (returned func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +96,6 @@ func (r *report) settle(d time.Duration) {
 	}
 }
 
-// at describes what a function is at, if that is known.
 func (f *function) at() string {
 	if f.busy == nil {
 		return ""
@@ -109,7 +106,7 @@ func (f *function) at() string {
 	return ""
 }
 
-// failed records an error, if it is one, and stops everything. Before Run, it keeps Run from
+// failed records an error, unless it is nil, and stops everything. Before Run, it keeps Run from
 // starting.
 func (r *report) failed(err error) {
 	if err == nil {
@@ -124,19 +121,18 @@ func (r *report) failed(err error) {
 	}
 }
 
-// errors returns what went wrong, in order.
 func (r *report) errors() []error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.errs)
 }
 
-// result returns what went wrong, in order, and then what still runs, with its stacks (M1).
+// result returns the errors in order, then the functions that still run, with their stacks.
 func (r *report) result() error {
 	r.mu.Lock()
 	errs, runs := slices.Clone(r.errs), slices.Clone(r.runs)
 	r.mu.Unlock()
-	slices.Reverse(runs) // what was started first waits for the others
+	slices.Reverse(runs) // functions that started first wait for the others
 	for i, f := range runs {
 		if !slices.ContainsFunc(runs[:i], func(other *function) bool { return other.name == f.name }) {
 			errs = append(errs, fmt.Errorf("%s has not stopped in time%s:\n%s", f.name, f.at(), stacks(r.label(f.name))))
@@ -145,13 +141,13 @@ func (r *report) result() error {
 	return errors.Join(errs...)
 }
 
-// stacks returns the stacks of all goroutines with the label, which goroutines inherit.
+// stacks returns the stacks of all goroutines with the label. New goroutines inherit labels.
 func stacks(value string) string {
 	var profile bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
 		return err.Error()
 	}
-	wanted := fmt.Sprintf("%q:%q", label, value) // how labels stand in a profile
+	wanted := fmt.Sprintf("%q:%q", label, value) // the format of labels in a profile
 	var found []string
 	for block := range strings.SplitSeq(profile.String(), "\n\n") {
 		if strings.Contains(block, wanted) {
@@ -161,24 +157,22 @@ func stacks(value string) string {
 	return strings.Join(found, "\n\n")
 }
 
-// stage is a set of named functions that run at once and stop together. None is started any more
-// when it is stopped.
+// stage is a set of named functions that stop together. Nothing starts after stop.
 type stage struct {
-	// run starts f on the stage's context. busy returns what it is at, nil if that is not known.
+	// run starts f with the stage's context. busy describes the keys in progress; it may be nil.
 	run     func(name string, busy func() []string, f func(context.Context) error)
 	end     context.CancelFunc // ends the stage's context
 	running sync.WaitGroup
 }
 
-// newStage makes a stage whose functions run until ctx is done or the stage is stopped. It reports
-// their errors.
+// newStage makes a stage, which reports errors to r and ends with ctx.
 func newStage(ctx context.Context, r *report) *stage {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &stage{end: cancel}
 	s.run = func(name string, busy func() []string, f func(context.Context) error) {
 		returned := r.running(&function{name, busy})
 		s.running.Go(func() {
-			failure := fmt.Errorf("%s: it %w", name, run.ErrExited) // unless call returns
+			failure := fmt.Errorf("%s: it %w", name, run.ErrExited) // after runtime.Goexit
 			defer func() {
 				r.failed(failure)
 				returned()
@@ -189,7 +183,7 @@ func newStage(ctx context.Context, r *report) *stage {
 	return s
 }
 
-// stop ends the stage's context and waits until every function has returned, or the deadline.
+// stop ends the stage and waits for its functions until the deadline.
 func (s *stage) stop(deadline time.Time) {
 	s.end()
 	overdue := time.NewTimer(time.Until(deadline))
@@ -205,7 +199,7 @@ func (s *stage) stop(deadline time.Time) {
 	}
 }
 
-// call calls f. Its error, or its panic, says whose it is (M4).
+// call calls f. It adds the name to an error or panic, and drops errors that a stop causes.
 func call(ctx context.Context, name string, f func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -216,9 +210,9 @@ func call(ctx context.Context, name string, f func(context.Context) error) (err 
 	case err == nil:
 		return nil
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
-		return nil // it was asked to stop, and says so
+		return nil // the end of its context
 	case errors.Is(err, term.ErrFenced) && term.Of(ctx) != nil && term.Of(ctx).Trusted() != nil:
-		return nil // it learned from the fence that its term is lost, before its context ended
+		return nil // the fence reported the loss of the term before the context ended
 	default:
 		return fmt.Errorf("%s: %w", name, err)
 	}

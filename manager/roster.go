@@ -18,65 +18,65 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
-// roster is what was added to a manager.
+// roster has the controllers and functions that were added to a manager.
 type roster struct {
 	o      *Options
 	report *report
 	ready  chan struct{} // see Manager.Ready
 
-	mu          sync.Mutex // guards what follows, the places, and what else names it
+	mu          sync.Mutex // guards the fields below, and fields that name it
 	ran         bool       // Run has begun
-	stopping    bool       // what is added is not started any more
+	stopping    bool       // nothing starts any more
 	controllers []*removable
-	unshown     map[string][]ledger.Write // of controllers that were removed, by name
-	everywhere  *place
+	unshown     map[string][]ledger.Write // of removed controllers, by name
+	everywhere  *group
 }
 
 func newRoster(o *Options, report *report) *roster {
 	r := &roster{o: o, report: report, ready: make(chan struct{}), unshown: map[string][]ledger.Write{}}
-	r.everywhere = newPlace(r)
+	r.everywhere = newGroup(r)
 	return r
 }
 
-// place is where functions run: on every replica, or under one Lease. The roster's lock guards it.
-type place struct {
+// group has the functions that run on every replica, or under one Lease.
+type group struct {
+	launcher[runnable]
+
 	roster *roster
 	used   chan struct{} // closed when something is added
-	all    []runnable
-	start  func(runnable) // nil: nothing runs here now
 }
 
-func newPlace(r *roster) *place { return &place{roster: r, used: make(chan struct{})} }
+func newGroup(r *roster) *group {
+	return &group{launcher: launcher[runnable]{mu: &r.mu}, roster: r, used: make(chan struct{})}
+}
 
-// runnable is a function with a name. It takes new work until take is done, and does it on work.
+// runnable is a named function. It takes new work until take is done. The context work is for work
+// that has begun.
 type runnable struct {
 	name string
 	run  func(take, work context.Context) error
-	of   *removable // if it is a controller's
+	of   *removable // its controller, if any
 }
 
-// removable is a controller that was added.
+// removable is a controller with its state in the manager.
 type removable struct {
 	Controller
 
 	enabled       bool // by Options.Controllers
-	under         *place
-	inherited     []ledger.Write // of another one with its name
+	under         *group
+	inherited     []ledger.Write // of a removed controller of the same name
 	removed       chan struct{}  // closed by Remove
 	warm, lead    *phase
-	alive, synced *server.Check // alive is nil if it is not asked for
+	alive, synced *server.Check // alive may be nil
 }
 
-// Add adds a controller, before Run or while it runs: then the controller starts at once. An
-// invalid controller ends Run, as one that fails does. It leads while the process holds the Lease
-// that it is added to. For a Manager that is the Lease of Options.LeaderElection.
-func (p *place) Add(c Controller) {
-	r := p.roster
+// add adds a controller that leads in the group under.
+func (r *roster) add(c Controller, under *group) {
 	if argument.IsNil(c) {
-		r.report.failed(errors.New("Add was given no controller"))
+		r.report.failed(errors.New("Add: the controller is nil"))
 		return
 	}
-	added, running := r.claim(c, p)
+	added, running := r.claim(c, under)
 	if added == nil {
 		r.report.failed(fmt.Errorf("two controllers are named %q; give each a name of its own", c.Name()))
 		return
@@ -98,68 +98,40 @@ func (p *place) Add(c Controller) {
 		return
 	}
 	r.everywhere.add(runnable{name: "the sources of " + name, of: added, run: added.warm.run})
-	p.add(runnable{name: name, of: added, run: added.lead.run})
+	under.add(runnable{name: name, of: added, run: added.lead.run})
 }
 
-// AddLeaderOnly adds a function that runs in each term in which the process holds the Lease, or
-// once without leader election, until its context is done; context.Cause says why. It may return
-// earlier; an error ends the manager's Run. It may be added before Run or while it runs: then the
-// function starts at once where this replica leads.
-func (p *place) AddLeaderOnly(name string, run func(ctx context.Context) error) {
-	p.addFunc("AddLeaderOnly", name, run)
-}
-
-// addFunc adds a function, if it may be added now.
-func (p *place) addFunc(method, name string, f func(ctx context.Context) error) {
+// addFunc adds a function, unless the manager stops.
+func (g *group) addFunc(method, name string, f func(ctx context.Context) error) {
 	switch {
 	case name == "":
-		p.roster.report.failed(fmt.Errorf("%s: give the function a name", method))
+		g.roster.report.failed(fmt.Errorf("%s: give the function a name", method))
 	case f == nil:
-		p.roster.report.failed(fmt.Errorf("%s: %q is a nil function", method, name))
-	case !p.roster.tooLate(fmt.Sprintf("%q", name)):
-		p.add(runnable{name: name, run: func(take, _ context.Context) error { return f(take) }})
+		g.roster.report.failed(fmt.Errorf("%s: %q is a nil function", method, name))
+	case !g.roster.tooLate(fmt.Sprintf("%q", name)):
+		g.add(runnable{name: name, run: func(take, _ context.Context) error { return f(take) }})
 	}
 }
 
-func (p *place) add(f runnable) {
-	p.roster.mu.Lock()
-	defer p.roster.mu.Unlock()
+func (g *group) add(f runnable) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if f.of != nil && run.Closed(f.of.removed) {
 		return
 	}
-	p.all = append(p.all, f)
-	if !run.Closed(p.used) {
-		close(p.used)
+	if !run.Closed(g.used) {
+		close(g.used)
 	}
-	if p.start != nil {
-		p.start(f)
-	}
+	g.addLocked(f)
 }
 
-// open starts what was added, and from now on what is added.
-func (p *place) open(start func(runnable)) {
-	p.roster.mu.Lock()
-	defer p.roster.mu.Unlock()
-	p.start = start
-	for _, f := range p.all {
-		start(f)
-	}
+// controllers returns the enabled controllers of the group.
+func (g *group) controllers() []*removable {
+	return slices.DeleteFunc(g.roster.current(), func(c *removable) bool { return c.under != g })
 }
 
-// close keeps what is added from now on from starting.
-func (p *place) close() {
-	p.roster.mu.Lock()
-	defer p.roster.mu.Unlock()
-	p.start = nil
-}
-
-// controllers returns the enabled ones.
-func (p *place) controllers() []*removable {
-	return slices.DeleteFunc(p.roster.current(), func(c *removable) bool { return c.under != p })
-}
-
-// claim adds a controller, unless another one has its name. It reports whether Run has begun.
-func (r *roster) claim(c Controller, under *place) (added *removable, running bool) {
+// claim registers a controller, or returns nil if its name is taken.
+func (r *roster) claim(c Controller, under *group) (added *removable, running bool) {
 	name := c.Name()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,11 +153,11 @@ func (r *roster) claim(c Controller, under *place) (added *removable, running bo
 	return added, r.ran
 }
 
-// tooLate reports, also to the log, whether Run has ended or is about to.
+// tooLate reports whether the manager stops or has stopped, and logs that.
 func (r *roster) tooLate(what string) bool {
 	late := r.stops()
 	if late {
-		r.report.logger().Warn("the manager stops or has stopped: what is added now is not started", "added", what)
+		r.report.logger().Warn("not started: the manager is stopping or has stopped", "added", what)
 	}
 	return late
 }
@@ -196,15 +168,14 @@ func (r *roster) stops() bool {
 	return r.stopping
 }
 
-// begin marks the start of Run. Controllers that were added before are validated by Run, and those
-// that follow by Add.
+// begin marks the start of Run, which validates the controllers so far. Add validates later ones.
 func (r *roster) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ran = true
 }
 
-// stop keeps what is added from now on from starting.
+// stop prevents anything further from starting.
 func (r *roster) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,7 +189,7 @@ func (r *roster) current() []*removable {
 	return slices.DeleteFunc(slices.Clone(r.controllers), func(c *removable) bool { return !c.enabled })
 }
 
-// names returns the sorted names of all controllers, and the names of those that are disabled.
+// names returns the names of all controllers, sorted, and of the disabled ones.
 func (r *roster) names() (known, disabled []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -232,10 +203,9 @@ func (r *roster) names() (known, disabled []string) {
 	return known, disabled
 }
 
-// remove implements Manager.Remove.
 func (r *roster) remove(ctx context.Context, c Controller) error {
 	if argument.IsNil(c) {
-		return errors.New("Remove was given no controller")
+		return errors.New("Remove: the controller is nil")
 	}
 	removed := r.forget(c)
 	if removed == nil {
@@ -253,11 +223,12 @@ func (r *roster) remove(ctx context.Context, c Controller) error {
 	return nil
 }
 
-// forget takes a controller out of everything that would start it.
+// forget removes a controller from all lists. It returns nil if the controller was not added.
 func (r *roster) forget(c Controller) *removable {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := slices.IndexFunc(r.controllers, func(other *removable) bool { // and not another one of its name
+	// Another controller may have the name.
+	i := slices.IndexFunc(r.controllers, func(other *removable) bool {
 		return other.Name() == c.Name() && (!reflect.ValueOf(c).Comparable() || other.Controller == c)
 	})
 	if i < 0 {
@@ -266,23 +237,23 @@ func (r *roster) forget(c Controller) *removable {
 	removed := r.controllers[i]
 	close(removed.removed)
 	r.controllers = slices.Delete(r.controllers, i, i+1)
-	for _, p := range []*place{r.everywhere, removed.under} {
-		p.all = slices.DeleteFunc(p.all, func(f runnable) bool { return f.of == removed })
+	for _, g := range []*group{r.everywhere, removed.under} {
+		g.all = slices.DeleteFunc(g.all, func(f runnable) bool { return f.of == removed })
 	}
 	return removed
 }
 
 // phase is one of a controller's functions. It can be ended for good.
 type phase struct {
-	run  func(take, work context.Context) error // once at a time; does nothing when it was ended
-	end  context.CancelFunc                     // ends the call under way
-	idle chan struct{}                          // has an element while no call is under way
+	run  func(take, work context.Context) error // one call at a time; a no-op after end
+	end  context.CancelFunc                     // ends the current call, and all later ones
+	idle chan struct{}                          // has an element while no call runs
 	err  error                                  // of the call that was ended; guarded by idle
 }
 
 func newPhase(f func(take, work context.Context) error) *phase {
 	var over atomic.Bool
-	var current atomic.Pointer[context.CancelFunc] // of the call under way, or of the last one
+	var current atomic.Pointer[context.CancelFunc] // of the current call, or the last one
 	p := &phase{idle: make(chan struct{}, 1)}
 	p.end = func() {
 		over.Store(true)
@@ -296,7 +267,7 @@ func newPhase(f func(take, work context.Context) error) *phase {
 		defer func() { p.idle <- struct{}{} }()
 		take, stop := context.WithCancel(take)
 		defer stop()
-		current.Store(&stop) // before over is read: one of the two sees the other
+		current.Store(&stop) // before reading over: either end sees stop, or this sees over
 		if over.Load() {
 			return nil
 		}
@@ -304,7 +275,7 @@ func newPhase(f func(take, work context.Context) error) *phase {
 		if !over.Load() {
 			return err
 		}
-		if !errors.Is(err, context.Canceled) { // it was asked to stop, and says so
+		if !errors.Is(err, context.Canceled) { // else the error only reports the end
 			p.err = err
 		}
 		return nil
@@ -312,7 +283,7 @@ func newPhase(f func(take, work context.Context) error) *phase {
 	return p
 }
 
-// stop ends the phase for good. It waits until the call under way has returned, or ctx is done.
+// stop ends the phase for good and waits for the current call.
 func (p *phase) stop(ctx context.Context) error {
 	p.end()
 	select {

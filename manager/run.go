@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// hardLimit is how long after the grace time Run waits for what has not stopped.
+	// hardLimit is how long Run waits after the grace time for functions that still run.
 	hardLimit = 3 * time.Second
-	// moment is what each stage has at least of the hard limit, after all those before it.
+	// moment is the part of hardLimit that each stage has at least, after the stages before it.
 	moment = hardLimit / 12
 )
 
-// Run starts everything, blocks until ctx is done or something fails, stops everything, and
-// returns. It returns nil after a stop that was asked for, or an error that names what failed. If
-// anything is wrong with the wiring, it starts nothing and returns all mistakes, one line each. It
-// may be called once.
+// Run starts everything, blocks until ctx is done or something fails, and stops everything. It
+// returns nil after a stop because of ctx, else an error that names what failed or still runs. If
+// the wiring has mistakes, it starts nothing and returns all of them, one line each. A second call
+// returns an error.
 func (m *Manager) Run(ctx context.Context) error {
 	stopping, end := context.WithCancel(ctx)
 	defer end()
@@ -35,7 +35,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	defer m.client.Close()
 	ctx = logr.NewContextWithSlogLogger(ctx, m.report.logger())
-	alive := context.WithoutCancel(ctx) // the stages end one after another, not all with ctx
+	alive := context.WithoutCancel(ctx) // stages end one after another, not with ctx
 	stage := func() *stage { return newStage(alive, m.report) }
 	servers, caches, everywhere, leader := stage(), stage(), stage(), stage()
 	if err := m.startServers(servers, alive, stopping); err != nil {
@@ -58,7 +58,6 @@ func (m *Manager) Run(ctx context.Context) error {
 	return m.report.result()
 }
 
-// validate returns everything that is wrong with the wiring, by name.
 func (m *Manager) validate() error {
 	m.roster.begin()
 	known, _ := m.roster.names()
@@ -77,8 +76,7 @@ func (m *Manager) validate() error {
 	}
 }
 
-// logStopping logs why everything is to stop. Run returns it as well, but perhaps half a minute
-// later.
+// logStopping logs the cause of a stop. Run returns it, too, but possibly half a minute later.
 func (m *Manager) logStopping(ctx context.Context) {
 	grace := m.o.Grace.String()
 	if errs := m.report.errors(); len(errs) > 0 {
@@ -88,7 +86,7 @@ func (m *Manager) logStopping(ctx context.Context) {
 	m.report.logger().Info("stopping", "cause", context.Cause(ctx), "grace", grace)
 }
 
-// stop ends the stages one after another. All of them together have the time until the limit.
+// stop ends the stages one after another, all within the limit.
 func stop(limit time.Time, stages ...*stage) {
 	for i, s := range stages {
 		later := len(stages) - 1 - i
@@ -96,8 +94,7 @@ func stop(limit time.Time, stages ...*stage) {
 	}
 }
 
-// becomeReady closes Ready when all controllers could lead that were there at the start, and are
-// still.
+// becomeReady closes Ready when every controller from before Run can lead or was removed.
 func (m *Manager) becomeReady(ctx context.Context) error {
 	controllers := m.roster.current()
 	if !allSynced(ctx, controllers) {

@@ -31,7 +31,7 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// unknown is a type that no scheme knows.
+// unknown is a type without a scheme.
 type unknown struct{ corev1.ConfigMap }
 
 func TestM4_WiringMistakesComeOutTogether(t *testing.T) {
@@ -51,8 +51,8 @@ leaderelection.Options.Lease: name the Lease
 leaderelection.Options.Namespace: this is not a pod (no /var/run/secrets/kubernetes.io/serviceaccount/namespace), so name the namespace of the Lease
 leaderelection.Options.RetryPeriod: 1h0m0s, must be positive and, with a quarter on top, shorter than RenewDeadline (10s)
 the rest.Config is nil; client.LoadConfig finds one
-Add was given no controller
-Add was given no controller
+Add: the controller is nil
+Add: the controller is nil
 two controllers are named "website"; give each a name of its own
 AddEverywhere: give the function a name
 AddLeaderOnly: "reporter" is a nil function
@@ -72,7 +72,7 @@ func TestM4_OneMistakeIsOneLine(t *testing.T) {
 	}
 }
 
-// A name is part of headers and of log lines.
+// A name is part of headers and log lines.
 func TestM4_ANameIsOneLine(t *testing.T) {
 	for _, name := range []string{"web\nsite", "website\r", "web\x00site"} {
 		m := manager.New(&rest.Config{}, manager.Options{Name: name, FieldOwner: "website"})
@@ -95,7 +95,7 @@ func TestM4_AConfigThatCannotBeUsedIsReportedOnce(t *testing.T) {
 	m := manager.New(&rest.Config{Host: "https://example.test", TLSClientConfig: rest.TLSClientConfig{CAFile: "/does/not/exist"}}, manager.Options{
 		Name: "test", LeaderElection: &leaderelection.Options{Lease: "operator", Namespace: "default"},
 	})
-	cache.For[*corev1.ConfigMap](m.Cache()) // handles can be made even so
+	cache.For[*corev1.ConfigMap](m.Cache()) // handles still work
 	if err := m.Run(t.Context()); err == nil || strings.Count(err.Error(), "/does/not/exist") != 1 {
 		t.Errorf("Run says %v", err)
 	}

@@ -36,7 +36,7 @@ func serving(t *testing.T, api http.RoundTripper, change func(*manager.Options))
 	return m, health, w.client(t)
 }
 
-// held is a handler that says when a request has come, waits, and answers what has become of its context.
+// held is a handler that reports a request, waits, and answers with the state of its context.
 type held struct{ came, free chan struct{} }
 
 func newHeld() *held { return &held{came: make(chan struct{}, 10), free: make(chan struct{})} }
@@ -61,11 +61,11 @@ func fetch(t *testing.T, c *http.Client, url string) <-chan string {
 	return answer
 }
 
-// plain makes a client that has connections of its own, without HTTP/2, which has no hijacking.
+// plain makes a client with its own connections, without HTTP/2, which does not support hijacking.
 func plain(c *http.Client) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext:       c.Transport.(*http.Transport).DialContext,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // nobody can verify what is self-signed
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // self-signed
 		DisableKeepAlives: true,
 	}}
 }
@@ -103,7 +103,7 @@ func TestM3_RequestsAreCancelledWhenTheGraceTimeIsOver(t *testing.T) {
 		m, _, server := serving(t, newAPI(), func(o *manager.Options) { o.Grace = 10 * time.Second })
 		h := newHeld()
 		m.Handle("/held", h)
-		m.AddEverywhere("slow", (&diary{}).until("slow", 4*time.Second)) // of which servers have what is left
+		m.AddEverywhere("slow", (&diary{}).until("slow", 4*time.Second)) // servers have the rest
 		stop, result := start(t, m)
 		answer := fetch(t, server, "https://x/held")
 		<-h.came
@@ -165,7 +165,7 @@ func TestM1_AHandlerThatDoesNotReturnIsNamedWithItsStack(t *testing.T) {
 			t.Errorf("the error names what has stopped:\n%v", err)
 		}
 		<-answer
-		_ = hijacked // its connection is the handler's
+		_ = hijacked // the connection belongs to the handler
 	})
 }
 
@@ -186,7 +186,7 @@ func TestM1_AHealthCheckThatDoesNotReturnIsNamedWithItsStack(t *testing.T) {
 	})
 }
 
-// Somebody who has connected and says nothing does not hold a stop up, nor does one who keeps a connection.
+// Neither a silent connection nor a kept one delays a stop.
 func TestM3_SilentConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
@@ -231,7 +231,7 @@ func TestM2_ServersAreFirstAndLast(t *testing.T) {
 			<-ctx.Done()
 			want(t, server, "https://x/page", 200, "page")
 			want(t, health, "http://x/livez", 200, "ok")
-			want(t, health, "http://x/readyz/shutdown", 500, "[-]shutdown failed: a stop was asked for")
+			want(t, health, "http://x/readyz/shutdown", 500, "[-]shutdown failed: the manager is stopping")
 			return nil
 		})
 		c := newFake("fake", &diary{})
@@ -306,7 +306,7 @@ func TestHandlersThatPanic(t *testing.T) {
 		m.Handle("GET /abort", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 		stop, result := start(t, m)
 		pass(time.Second)
-		want(t, server, "https://x/mad", 500, "the handler of GET /mad has failed; the log says how")
+		want(t, server, "https://x/mad", 500, "the handler of GET /mad has failed; see the log")
 		for _, path := range []string{"late", "abort"} {
 			if status, body := get(t, server, "https://x/"+path); status != 0 {
 				t.Errorf("/%s is answered with %d %s", path, status, body)
@@ -334,7 +334,7 @@ func TestHandleWhileRunning(t *testing.T) {
 		m.Handle("/late", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
 		want(t, server, "https://x/late", 200, "HTTP/2.0")
 		m.Handle("/late", http.NotFoundHandler())
-		wantParts(t, result(), `Handle: the pattern "/late" is of no use`)
+		wantParts(t, result(), `Handle: cannot use the pattern "/late": `)
 		stop()
 	})
 }
@@ -352,17 +352,17 @@ func TestServerWiringMistakes(t *testing.T) {
 		"no handler":  {wire: func(m *manager.Manager) { m.Handle("/a", nil) }, want: `Handle: the handler of "/a" is nil`},
 		"nil handler": {wire: func(m *manager.Manager) { m.Handle("/a", none) }, want: `Handle: the handler of "/a" is nil`},
 		"nil func":    {wire: func(m *manager.Manager) { m.Handle("/a", http.HandlerFunc(nil)) }, want: `Handle: the handler of "/a" is nil`},
-		"no pattern":  {wire: func(m *manager.Manager) { m.Handle("", page) }, want: `Handle: the pattern "" is of no use: http: invalid pattern`},
-		"bad pattern": {wire: func(m *manager.Manager) { m.Handle("GET", page) }, want: `Handle: the pattern "GET" is of no use: parsing "GET": `},
+		"no pattern":  {wire: func(m *manager.Manager) { m.Handle("", page) }, want: `Handle: cannot use the pattern "": http: invalid pattern`},
+		"bad pattern": {wire: func(m *manager.Manager) { m.Handle("GET", page) }, want: `Handle: cannot use the pattern "GET": parsing "GET": `},
 		"conflict": {wire: func(m *manager.Manager) {
 			m.Handle("/a/{x}", page)
 			m.Handle("/{y}/b", page)
-		}, want: `Handle: the pattern "/{y}/b" is of no use: pattern "/{y}/b" conflicts with pattern "/a/{x}": `},
+		}, want: `Handle: cannot use the pattern "/{y}/b": pattern "/{y}/b" conflicts with pattern "/a/{x}": `},
 		"two places":        {options: serverOptions{Address: ":0", Listener: newWire()}, want: "server.Options: both Address and Listener are set; set one"},
 		"two pairs":         {options: serverOptions{CertDir: "/a", CertFile: "b", KeyFile: "c"}, want: "server.Options.CertDir: CertFile or KeyFile is set as well; set CertDir or the two files"},
 		"half a pair":       {options: serverOptions{KeyFile: "c"}, want: "server.Options: one of CertFile and KeyFile is set; set both or none"},
 		"one address":       {options: serverOptions{Address: "localhost:8081"}, want: "manager.Options.Health and .Server have the same Address, localhost:8081; give each one of its own"},
-		"nil for Authorize": {wire: func(m *manager.Manager) { m.Authorize(nil) }, want: "Authorize was given no handler"},
+		"nil for Authorize": {wire: func(m *manager.Manager) { m.Authorize(nil) }, want: "Authorize: the handler is nil"},
 		"nothing there":     {options: serverOptions{CertDir: "/no/such"}, want: "manager.Options.Server: cannot read the TLS files: open /no/such/tls.crt: "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -383,7 +383,7 @@ func TestServerWiringMistakes(t *testing.T) {
 	}
 }
 
-// M5: two managers that are given one address do not meet: the second one says so.
+// M5: of two managers with one address, the second returns an error.
 func TestTwoManagersOnOneAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -397,7 +397,7 @@ func TestTwoManagersOnOneAddress(t *testing.T) {
 	wantParts(t, one.Run(t.Context()), "other: ", l.Addr().String()+" is taken")
 }
 
-// Under traffic, over HTTP/1.1 and HTTP/2, each request is answered in full or refused.
+// During a stop under load, HTTP/1.1 and HTTP/2 requests are answered completely or refused.
 func TestM1_AStopUnderTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, health, server := serving(t, newAPI(), nil)
@@ -439,7 +439,8 @@ func TestM1_AStopUnderTraffic(t *testing.T) {
 		began := time.Now()
 		stop()
 		ok(t, result())
-		if took := time.Since(began); took > 10*time.Second { // on a pipe, TLS waits up to 5 s until the other end reads its goodbye
+		// On a pipe, TLS's close message may wait for 5 s.
+		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("Run returned after %s", took)
 		}
 		traffic.Wait()
@@ -449,7 +450,7 @@ func TestM1_AStopUnderTraffic(t *testing.T) {
 	})
 }
 
-// A client that does not read what it has asked for does not hold a stop up for longer than the grace time.
+// A client that does not read its answer delays a stop by the grace time at most.
 func TestM3_AClientThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, secure := range []bool{false, true} {
@@ -468,7 +469,7 @@ func TestM3_AClientThatDoesNotRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			if secure {
-				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // nobody can verify what is self-signed
+				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // self-signed
 			}
 			if _, err := fmt.Fprint(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 				t.Fatal(err)

@@ -22,13 +22,14 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// trickler is a client that sends the beginning of a request, and then a byte now and then. It never reads.
+// trickler is a client that sends the start of a request, then occasional bytes. It never reads.
 type trickler struct {
 	head string
 	tls  bool
 }
 
-// slowClients are of all kinds. /echo reads its body, /flood writes without end, /locked wants a token.
+// slowClients are one of each kind. /echo reads its body, /flood never stops writing, /locked
+// requires a token.
 func slowClients() (all []trickler) {
 	const body = " HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
 	for _, head := range []string{"", "GET /livez HTTP/1.1\r\nX-A: ", "POST /livez" + body, "GET /livez" + body, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"} {
@@ -47,7 +48,7 @@ func slowClients() (all []trickler) {
 func (s trickler) run(conn net.Conn) {
 	defer conn.Close()
 	if s.tls {
-		c := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // nobody can verify what is self-signed
+		c := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // self-signed
 		if err := c.Handshake(); err != nil {
 			return
 		}
@@ -82,7 +83,7 @@ func slowable(t *testing.T, change func(*manager.Options)) (*manager.Manager, *w
 func TestM3_SlowClientsHoldNoStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, health, server := slowable(t, nil)
-		var last time.Time // when the last work has ended
+		var last time.Time // end of the last work
 		m.AddLeaderOnly("work", func(ctx context.Context) error {
 			<-ctx.Done()
 			time.Sleep(3 * time.Second)
@@ -150,7 +151,7 @@ func TestM3_ASlowClientOfEachKindHoldsNoStop(t *testing.T) {
 	}
 }
 
-// A slow client loses its connection in the end also where nothing stops.
+// A slow client eventually loses its connection, even without a stop.
 func TestSlowClientsLoseTheirConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, health, server := slowable(t, nil)
@@ -176,8 +177,7 @@ func TestSlowClientsLoseTheirConnection(t *testing.T) {
 	})
 }
 
-// Who sends and reads steadily is served for as long as it takes, also across the limits for slow clients, and a handler may run
-// for as long as it likes.
+// A steady client is served beyond the limits for slow clients, and a handler may run for any time.
 func TestPatientHandlersAndSteadyClientsAreServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _, server := slowable(t, nil)
@@ -209,7 +209,7 @@ func TestPatientHandlersAndSteadyClientsAreServed(t *testing.T) {
 	})
 }
 
-// A request that is being answered at a stop still gets the body that has come, and its whole answer.
+// A request in flight at a stop still gets the received part of its body, and its complete answer.
 func TestM1_ARequestWithABodyIsAnsweredAtAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _, server := slowable(t, nil)
@@ -253,8 +253,8 @@ func TestHeadersAreBounded(t *testing.T) {
 		stop, result := start(t, m)
 		pass(time.Second)
 		for _, c := range []*http.Client{server.client(t), plain(server.client(t))} {
-			// The client must know the server's limit before it sends much: the wire has no buffer, and
-			// either would wait for the other to read.
+			// The client must know the server's limit before it sends much: the wire has no buffer,
+			// and either would wait for the other to read.
 			if status, body := get(t, c, "https://x/"); status != 404 {
 				t.Errorf("got %d %s", status, body)
 			}
@@ -264,7 +264,7 @@ func TestHeadersAreBounded(t *testing.T) {
 				r.Header.Set("X-Long", strings.Repeat("x", size))
 				resp, err := c.Do(r)
 				if status == 431 && err != nil && strings.Contains(err.Error(), "larger than peer's advertised limit") {
-					continue // so says HTTP/2 before
+					continue // HTTP/2 reports this earlier
 				}
 				if err != nil {
 					t.Error(err)
@@ -281,7 +281,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	})
 }
 
-// A new connection displaces one that does nothing, and none that is being answered.
+// A new connection displaces an idle one, never one with a running request.
 func TestConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, health, server := slowable(t, nil)
@@ -327,7 +327,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	})
 }
 
-// When handlers run for all connections, those that wait for their clients are displaced.
+// If handlers run for all connections, a connection whose handler waits for its client is
+// displaced.
 func TestConnectionsThatWaitForTheirClientsAreDisplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _, server := slowable(t, nil)
@@ -351,7 +352,7 @@ func TestConnectionsThatWaitForTheirClientsAreDisplaced(t *testing.T) {
 	})
 }
 
-// Who takes a connection over has it alone, after the handler has returned, too.
+// A hijacked connection belongs to its handler, even after the handler has returned.
 func TestHijackedConnectionsHaveNoDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _, server := slowable(t, nil)
@@ -369,7 +370,7 @@ func TestHijackedConnectionsHaveNoDeadlines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // nobody can verify what is self-signed
+		client := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // self-signed
 		defer raw.Close()
 		if _, err := io.WriteString(client, "POST /hijack HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"); err != nil {
 			t.Fatal(err)

@@ -30,28 +30,28 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// tangle is a manager in trouble that a seed has chosen, which is stopped at some moment.
+// tangle is a manager with random trouble, which is stopped at a random moment.
 type tangle struct {
 	t       *testing.T
 	r       *rand.Rand
 	api     *fakeapi.Server
 	manager *manager.Manager
 	grace   time.Duration
-	free    chan struct{} // lets go of what is stubborn
+	free    chan struct{} // releases stubborn functions
 	stop    func()
-	stopAt  int64 // at the request of this number; 0: at none
+	stopAt  int64 // number of the request to stop at; 0: none
 
 	requests atomic.Int64
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	trouble  func(*fakeapi.Request) (*http.Response, error)
-	running  map[string]int // calls of what was added
-	stuck    bool           // something does not heed its context
+	running  map[string]int // running calls, by name
+	stuck    bool           // something ignores its context
 	failed   bool           // something has panicked, exited or failed
-	takesFor time.Duration  // how long something takes to stop
+	takesFor time.Duration  // time to stop
 }
 
-// troubles are what may be wrong with the API server.
+// troubles are faults of the API server.
 var troubles = []func(*fakeapi.Request) (*http.Response, error){
 	nil, nil,
 	func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() },
@@ -136,7 +136,7 @@ func (x *tangle) set(trouble func(*fakeapi.Request) (*http.Response, error)) {
 	x.trouble = trouble
 }
 
-// sticks notes that something runs that does not heed its context, until it is let go.
+// sticks records something that ignores its context until it is released.
 func (x *tangle) sticks() {
 	x.mu.Lock()
 	x.stuck = true
@@ -144,7 +144,7 @@ func (x *tangle) sticks() {
 	stubborn(x.free)
 }
 
-// runs notes that something runs, until it calls what it gets.
+// runs records that something runs, until the returned function is called.
 func (x *tangle) runs(name string) (ended func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -168,7 +168,7 @@ func (x *tangle) takes(d time.Duration) {
 	x.takesFor = max(x.takesFor, d)
 }
 
-// function returns one that is polite, slow, stubborn or fails. Of those that are trouble there are few.
+// function returns a polite, slow, stubborn or failing function. Trouble is rare.
 func (x *tangle) function(name string) func(ctx context.Context) error {
 	kind, when := x.r.IntN(16), time.Duration(x.r.IntN(120))*time.Second
 	slowness := time.Duration(x.r.Int64N(int64(x.grace)))
@@ -206,7 +206,7 @@ func (x *tangle) function(name string) func(ctx context.Context) error {
 			}
 		case 5:
 			return nil
-		case 6: // panics because it is asked to stop
+		case 6: // panics at the stop
 			<-ctx.Done()
 			x.fails()
 			panic("a panic of " + name)
@@ -217,7 +217,7 @@ func (x *tangle) function(name string) func(ctx context.Context) error {
 	}
 }
 
-// controller returns one whose Reconcile is quick, slow, long but polite, or stubborn.
+// controller returns a controller whose Reconcile is quick, slow, long but polite, or stubborn.
 func (x *tangle) controller(name string) *controller.Controller[types.NamespacedName] {
 	kind := x.r.IntN(10)
 	c := controller.New(name, controller.Func[types.NamespacedName](func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
@@ -225,7 +225,7 @@ func (x *tangle) controller(name string) *controller.Controller[types.Namespaced
 		switch kind {
 		case 0:
 			x.sticks()
-		case 1: // until its context ends, which is after the grace time
+		case 1: // until its context ends, after the grace time
 			x.takes(x.grace)
 			<-ctx.Done()
 			return controller.Result{}, ctx.Err()
@@ -251,7 +251,7 @@ func (x *tangle) controller(name string) *controller.Controller[types.Namespaced
 	return c
 }
 
-// meddle does this and that while the manager runs: until ctx ends.
+// meddle makes random changes while the manager runs, until ctx ends.
 func (x *tangle) meddle(ctx context.Context, r *rand.Rand) {
 	var added []*controller.Controller[types.NamespacedName]
 	for i := 0; ctx.Err() == nil; i++ {
@@ -269,7 +269,7 @@ func (x *tangle) meddle(ctx context.Context, r *rand.Rand) {
 			x.api.CutWatches()
 		case 4:
 			put(x.api, fmt.Sprint("m", r.IntN(20)))
-		case 5: // somebody takes the Lease
+		case 5: // another holder takes the Lease
 			if l := x.api.Object(fakeapi.Leases, "default", "operator"); l != nil {
 				l.Object["spec"].(map[string]any)["holderIdentity"] = "a thief"
 				x.api.Put(fakeapi.Leases, l)
@@ -281,7 +281,7 @@ func (x *tangle) meddle(ctx context.Context, r *rand.Rand) {
 		case 7:
 			if len(added) > 0 {
 				ctx, cancel := context.WithTimeout(ctx, time.Duration(r.IntN(10))*time.Second)
-				_ = x.manager.Remove(ctx, added[0]) // or it goes on stopping
+				_ = x.manager.Remove(ctx, added[0]) // may time out
 				cancel()
 				added = added[1:]
 			}
@@ -289,13 +289,13 @@ func (x *tangle) meddle(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// run runs it, stops it, and looks at what is left.
+// run runs the manager, stops it and checks the outcome.
 func (x *tangle) run() {
 	t := x.t
 	ctx, cancel := context.WithCancel(context.Background())
-	var mu sync.Mutex // guards what follows
+	var mu sync.Mutex // guards the fields below
 	var stopped time.Time
-	var well bool // the API server, when it was asked to stop
+	var well bool // the API server worked at the start of the stop
 	x.stop = func() {
 		mu.Lock()
 		defer mu.Unlock()
@@ -312,7 +312,7 @@ func (x *tangle) run() {
 	go func() { result <- x.manager.Run(ctx) }()
 	meddling := rand.New(rand.NewPCG(x.r.Uint64(), 1))
 	var others sync.WaitGroup
-	x.r = rand.New(rand.NewPCG(x.r.Uint64(), 2)) // for what is added meanwhile: only the meddler uses it
+	x.r = rand.New(rand.NewPCG(x.r.Uint64(), 2)) // only for the meddler
 	timer := time.AfterFunc(time.Duration(meddling.Int64N(int64(4*time.Minute))), x.stop)
 	others.Go(func() { x.meddle(ctx, meddling) })
 	err := <-result
@@ -320,7 +320,7 @@ func (x *tangle) run() {
 	mu.Lock()
 	byItself := stopped.IsZero()
 	if byItself {
-		stopped = began // something has failed: it is not known when
+		stopped = began // the time of the failure is unknown
 	}
 	mu.Unlock()
 	timer.Stop()
@@ -335,7 +335,8 @@ func (x *tangle) run() {
 	case byItself:
 	case took > x.grace+3*time.Second:
 		t.Errorf("it took %s to stop, with a grace time of %s:\n%v", took, x.grace, err)
-	case !stuck && !failed && takes == 0 && took > 2*time.Second, // for a release that is not answered
+	// 2 s is the limit for a release without an answer.
+	case !stuck && !failed && takes == 0 && took > 2*time.Second,
 		!stuck && !failed && takes == 0 && well && took > time.Second:
 		t.Errorf("it took %s to stop, although nothing takes long:\n%v", took, err)
 	}
@@ -347,8 +348,9 @@ func (x *tangle) run() {
 		switch {
 		case n > 0 && !named:
 			t.Errorf("%s still runs, which the error does not say:\n%v", name, err)
-		case n == 0 && named && !strings.HasPrefix(name, "controller "): // a controller has more to end than its Reconciles
-			t.Errorf("%s does not run any more, but the error says so:\n%v", name, err)
+		// A controller also ends its sources.
+		case n == 0 && named && !strings.HasPrefix(name, "controller "):
+			t.Errorf("%s has stopped, but the error names it as running:\n%v", name, err)
 		}
 	}
 	if n := x.requests.Load(); n > 20_000 {

@@ -21,7 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// stubborn waits for free, whatever its context says.
+// stubborn ignores its context and waits for free.
 func stubborn(free <-chan struct{}) { <-free }
 
 func wantParts(t *testing.T, err error, parts ...string) {
@@ -169,7 +169,7 @@ func TestM2_StopIsTheReverseOfStart(t *testing.T) {
 		}
 		pass(10 * time.Second)
 		d.mu.Lock()
-		clear(d.events[:2]) // those of one stage start in any order
+		clear(d.events[:2]) // functions of one stage start in any order
 		clear(d.events[2:4])
 		d.mu.Unlock()
 		stop()
@@ -194,7 +194,7 @@ func TestM3_StopInAnyPhase(t *testing.T) {
 		options   func(*manager.Options)
 		setUp     func(api *fakeapi.Server)
 		reconcile controller.Func[types.NamespacedName]
-		after     time.Duration // how long it runs
+		after     time.Duration // time until the stop
 		late      func(api *fakeapi.Server)
 		atMost    time.Duration
 	}{
@@ -249,13 +249,13 @@ func TestM3_StopInAnyPhase(t *testing.T) {
 	}
 }
 
-// slow goes on until it is cancelled.
+// slow runs until it is cancelled.
 func slow(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
 	<-ctx.Done()
 	return controller.Result{}, ctx.Err()
 }
 
-// giveLease leaves a lease that a replica held whose line was cut.
+// giveLease creates the lease of a replica that lost its network.
 func giveLease(api *fakeapi.Server) {
 	other := newManager(api, elected)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -319,7 +319,7 @@ func TestM3_TheFailureOfOneStopsAllWithinTheSameTime(t *testing.T) {
 	})
 }
 
-// TestStop_TheLogSaysWhy as soon as it begins, and not only what Run returns when all has stopped.
+// TestStop_TheLogSaysWhy: the cause is in the log at the start of the stop.
 func TestStop_TheLogSaysWhy(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails error

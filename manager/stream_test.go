@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestM1_AStreamGoesOnWithinTheGraceTime: a handler that writes from time to time, to a client that
-// reads at once, is not cut off by a stop before the grace time is over.
+// TestM1_AStreamGoesOnWithinTheGraceTime: a handler that writes now and then, to a client that
+// reads at once, continues during a stop until the grace time ends.
 func TestM1_AStreamGoesOnWithinTheGraceTime(t *testing.T) {
 	for _, proto := range []int{1, 2} {
 		for _, sent := range []string{"", "body"} {

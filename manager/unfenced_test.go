@@ -24,7 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// lines is where several goroutines may write.
+// lines is a buffer for several goroutines.
 type lines struct {
 	mu   sync.Mutex // guards text
 	text bytes.Buffer
@@ -36,7 +36,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// TestL2_WritesWithoutATermAreInTheLog: once for each resource, and not where there are no terms.
+// TestL2_WritesWithoutATermAreInTheLog: once for each resource, and only with leader election.
 func TestL2_WritesWithoutATermAreInTheLog(t *testing.T) {
 	for name, test := range map[string]struct {
 		options func(*manager.Options)
@@ -75,8 +75,8 @@ func TestL2_WritesWithoutATermAreInTheLog(t *testing.T) {
 }
 
 // TestLog_AReconcileThatWritesWithAnotherContext: with and without leader election, once for each
-// verb and resource, also where a goroutine of the Reconcile does it. What is done on purpose is
-// not logged, nor what others write.
+// verb and resource, also in a goroutine of the Reconcile. Intentional writes and writes of others
+// are not logged.
 func TestLog_AReconcileThatWritesWithAnotherContext(t *testing.T) {
 	for name, option := range map[string]func(*manager.Options){"elected": elected, "alone": func(*manager.Options) {}} {
 		t.Run(name, func(t *testing.T) {

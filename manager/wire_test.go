@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// wire is a listener without a network, for bubbles. Make it, and its clients, inside.
+// wire is a listener without a network, for synctest bubbles. Make it and its clients inside.
 type wire struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -57,9 +57,9 @@ func (w *wire) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// client makes one that keeps no connection after the test.
+// client makes a client that keeps no connection after the test.
 func (w *wire) client(t *testing.T) *http.Client {
-	transport := &http.Transport{DialContext: w.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true} //nolint:gosec // nobody can verify what is self-signed
+	transport := &http.Transport{DialContext: w.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true} //nolint:gosec // self-signed
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
@@ -79,7 +79,7 @@ func get(t *testing.T, c *http.Client, url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// want gets a URL, and checks the status and, line by line, the body.
+// want gets a URL and checks the status and, line by line, the body.
 func want(t *testing.T, c *http.Client, url string, status int, lines ...string) {
 	t.Helper()
 	got, body := get(t, c, url)

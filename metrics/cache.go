@@ -18,7 +18,7 @@ type caches struct {
 	states *figures[[]hook.InformerState]
 }
 
-// phases are where an informer may stand, and what that is called.
+// phases are the values of the label phase.
 var phases = map[hook.Phase]string{
 	hook.NotStarted: "not_started", hook.Waiting: "waiting", hook.Syncing: "syncing", hook.Synced: "synced", hook.Failing: "failing",
 	hook.Stopped: "stopped",
@@ -29,12 +29,12 @@ func newCaches(mu *lock) *caches {
 		return prometheus.NewDesc(name, help, append([]string{"kind"}, labels...), nil)
 	}
 	c := &caches{
-		phase:   desc("setpoint_informers", "Informers, by where they stand.", "phase"),
-		objects: desc("setpoint_informer_objects", "Objects in the local copies."),
-		broken:  desc("setpoint_informer_broken_objects", "Objects that do not fit their Go type, or over which a transform panicked."),
-		lists:   desc("setpoint_informer_lists_total", "Initial lists that were read to their end."),
-		watches: desc("setpoint_informer_watches_total", "Watches that were opened."),
-		quiet:   desc("setpoint_informer_quiet_watches_total", "Watches that were given up because nothing came."),
+		phase:   desc("setpoint_informers", "Informers by phase.", "phase"),
+		objects: desc("setpoint_informer_objects", "Objects in the cache."),
+		broken:  desc("setpoint_informer_broken_objects", "Objects that do not fit their Go type, or whose transform panicked."),
+		lists:   desc("setpoint_informer_lists_total", "Complete initial lists."),
+		watches: desc("setpoint_informer_watches_total", "Opened watches."),
+		quiet:   desc("setpoint_informer_quiet_watches_total", "Watches given up because they were silent."),
 		states:  newFigures[[]hook.InformerState](mu),
 	}
 	c.scraped = scraped{[]*prometheus.Desc{c.phase, c.objects, c.broken, c.lists, c.watches, c.quiet}, c.scrape}
@@ -48,7 +48,7 @@ func (c *caches) hooks() *hook.Cache {
 	}
 }
 
-// ofKind is what is known of the informers of a kind.
+// ofKind has the sums over the informers of a kind.
 type ofKind struct {
 	phases                                 map[hook.Phase]int
 	objects, broken, lists, watches, quiet int64

@@ -11,8 +11,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// requests are the metrics of clients. Those named rest_client_ have the names, labels and buckets of
-// k8s.io/component-base/metrics/prometheus/restclient.
+// requests are the metrics of clients. The rest_client_ metrics have the names, labels and buckets
+// of k8s.io/component-base/metrics/prometheus/restclient.
 type requests struct {
 	collectors
 
@@ -42,28 +42,28 @@ type write struct{ by, group, resource, subresource string }
 func newRequests(mu *lock, controller func(name string) bool) *requests {
 	known := func(w write) bool { return w.by == "" || controller(w.by) }
 	r := &requests{
-		answered: newSeries(mu, counter("rest_client_requests_total", "HTTP requests, by the status of the answer.", "code", "method", "host"),
+		answered: newSeries(mu, counter("rest_client_requests_total", "HTTP requests by status code.", "code", "method", "host"),
 			always, func(a answer) []string { return []string{code(a.status), a.method, a.host} }),
-		took: newSeries(mu, histogram("rest_client_request_duration_seconds", "How long HTTP requests took until the answer began, watches excepted.",
+		took: newSeries(mu, histogram("rest_client_request_duration_seconds", "Time of HTTP requests until the answer began, without watches.",
 			[]float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}, "verb", "host"),
 			always, func(p place) []string { return []string{p.method, p.host} }),
-		made: newSeries(mu, counter("setpoint_api_requests_total", "Requests on behalf of a controller, by the status of the answer.", "controller", "verb", "resource", "code"),
+		made: newSeries(mu, counter("setpoint_api_requests_total", "Requests of a controller by status code.", "controller", "verb", "resource", "code"),
 			func(r request) bool { return known(write{by: r.controller}) },
 			func(r request) []string {
 				return []string{r.controller, r.verb, resource(r.group, r.resource, r.subresource), code(r.status)}
 			}),
-		unknown: newSeries(mu, counter("setpoint_api_unclear_writes_total", "Writes of which it cannot be told which version they made.", "controller", "resource"),
+		unknown: newSeries(mu, counter("setpoint_api_unclear_writes_total", "Writes whose outcome or version is unknown.", "controller", "resource"),
 			known, write.labels),
-		unfenced: newSeries(mu, counter("setpoint_unfenced_writes_total", "Requests that may write and had no term of leadership.", "verb", "resource"),
+		unfenced: newSeries(mu, counter("setpoint_unfenced_writes_total", "Writes without a term of leadership.", "verb", "resource"),
 			always, write.labels),
-		skipped: newSeries(mu, counter("setpoint_skipped_applies_total", "Applies that were not sent because they would have changed nothing.", "controller", "resource"),
+		skipped: newSeries(mu, counter("setpoint_skipped_applies_total", "Applies that were not sent because they are no-ops.", "controller", "resource"),
 			known, write.labels),
 	}
 	r.collectors = collectors{r.answered, r.took, r.made, r.unknown, r.unfenced, r.skipped}
 	return r
 }
 
-// code is what component-base calls an answer, or that there was none.
+// code returns the label code as in component-base: "<error>" without an answer.
 func code(status int) string {
 	if status == 0 {
 		return "<error>"
@@ -73,7 +73,7 @@ func code(status int) string {
 
 func (w write) labels() []string { return []string{w.by, resource(w.group, w.resource, w.subresource)} }
 
-// resource is in the form deployments.apps/scale.
+// resource returns a name such as deployments.apps/scale.
 func resource(group, resource, subresource string) string {
 	if group != "" {
 		resource += "." + group
@@ -115,7 +115,7 @@ func (r *requests) hooks() *hook.Client {
 	}
 }
 
-// forgetLocked deletes what a controller has left.
+// forgetLocked deletes the series of a controller.
 func (r *requests) forgetLocked(controller string) {
 	r.made.forgetLocked(func(of request) bool { return of.controller == controller })
 	for _, writes := range []*series[write, prometheus.Counter]{r.unknown, r.skipped} {

@@ -9,8 +9,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// controllers are the metrics of controllers. Those named controller_runtime_ have the names, labels and classic buckets of
-// sigs.k8s.io/controller-runtime/pkg/internal/controller/metrics.
+// controllers are the metrics of controllers. The controller_runtime_ metrics have the names,
+// labels and classic buckets of sigs.k8s.io/controller-runtime/pkg/internal/controller/metrics.
 type controllers struct {
 	collectors
 
@@ -20,12 +20,12 @@ type controllers struct {
 	takeoverOld                                   *prometheus.CounterVec
 	workers, active                               *prometheus.Desc
 
-	goneLocked func(controller string) // called for what has stopped
+	goneLocked func(controller string) // called after the last controller of a name has stopped
 	open       *open[string, controller]
 	stats      *figures[hook.ControllerStats]
 }
 
-// controller is what is fed for each Reconcile.
+// controller has the series that a Reconcile feeds.
 type controller struct {
 	results                                       map[hook.Outcome]prometheus.Counter
 	errors, terminal, panics, timeouts, slow, old prometheus.Counter
@@ -33,8 +33,8 @@ type controller struct {
 	takeoverOld                                   prometheus.Counter
 }
 
-// results are the values of the label result. What controller-runtime calls an error is one here; there is nothing that it calls
-// requeue, and it has nothing that is interrupted or stale.
+// results are the values of the label result. "success", "requeue_after" and "error" mean the same
+// in controller-runtime. Its "requeue" has no equivalent here.
 var results = map[hook.Outcome]string{
 	hook.Succeeded: "success", hook.RequeuedAfter: "requeue_after", hook.Interrupted: "interrupted", hook.Stale: "stale",
 	hook.Failed: "error", hook.FailedTerminally: "error", hook.Panicked: "error",
@@ -47,24 +47,24 @@ func newControllers(mu *lock) *controllers {
 		return prometheus.NewDesc(name, help, []string{"controller"}, nil)
 	}
 	c := &controllers{
-		total:    counter("controller_runtime_reconcile_total", "Reconciles, by how they ended.", "controller", "result"),
+		total:    counter("controller_runtime_reconcile_total", "Reconciles by result.", "controller", "result"),
 		errors:   count("controller_runtime_reconcile_errors_total", "Reconciles that ended with an error, panics included."),
 		terminal: count("controller_runtime_terminal_reconcile_errors_total", "Reconciles that ended with an error that is not retried."),
 		panics:   count("controller_runtime_reconcile_panics_total", "Reconciles that panicked."),
-		timeouts: count("controller_runtime_reconcile_timeouts_total", "Reconciles that were over their deadline."),
-		took: histogram("controller_runtime_reconcile_time_seconds", "How long Reconciles lasted.", []float64{
+		timeouts: count("controller_runtime_reconcile_timeouts_total", "Reconciles that exceeded their deadline."),
+		took: histogram("controller_runtime_reconcile_time_seconds", "Time of Reconciles.", []float64{
 			0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1,
 			1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60,
 		}, "controller"),
-		workers: desc("controller_runtime_max_concurrent_reconciles", "How many Reconciles may run at once."),
-		active:  desc("controller_runtime_active_workers", "How many Reconciles run."),
+		workers: desc("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent Reconciles."),
+		active:  desc("controller_runtime_active_workers", "Running Reconciles."),
 		slow:    count("setpoint_reconcile_slow_total", "Reconciles that were reported as slow."),
-		awaited: histogram("setpoint_reconcile_own_writes_wait_seconds", "For how long keys were put off until their own writes were shown.",
+		awaited: histogram("setpoint_reconcile_own_writes_wait_seconds", "Time that keys waited until the caches contained their own writes.",
 			waits, "controller"),
-		old: count("setpoint_reconcile_stale_total", "Reconciles that began although they may not have seen their key's own writes."),
-		takeover: histogram("setpoint_takeover_wait_seconds", "For how long the first Reconcile of a term waited until the writes of the term before were shown.",
+		old: count("setpoint_reconcile_stale_total", "Reconciles that may have missed their key's own writes."),
+		takeover: histogram("setpoint_takeover_wait_seconds", "Time that a term waited until the caches contained the writes of the previous one.",
 			waits, "controller"),
-		takeoverOld: count("setpoint_takeover_stale_total", "Terms that began although they may not have seen all writes of the term before."),
+		takeoverOld: count("setpoint_takeover_stale_total", "Terms that may have missed writes of the previous one."),
 
 		open:  newOpen[string, controller](mu),
 		stats: newFigures[hook.ControllerStats](mu),
@@ -169,7 +169,7 @@ func (c *controllers) stopped(e hook.ControllerStopped) {
 	c.stats.stop(e.Of)
 }
 
-// scrape adds up the figures of the controllers of one name.
+// scrape adds up the figures of controllers with the same name.
 func (c *controllers) scrape(ch chan<- prometheus.Metric) {
 	all := map[string]hook.ControllerStats{}
 	c.stats.each(func(name string, s hook.ControllerStats) {

@@ -19,8 +19,8 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
-// All that an operator does is measured in one registry, together with what its program wants to add, and served to those who may get
-// /metrics.
+// One registry has the metrics of the operator and of Go. Users with the permission to get /metrics
+// can read it.
 func Example() {
 	run := func(ctx context.Context, cfg *rest.Config, r controller.Reconciler[types.NamespacedName]) error {
 		registry := prometheus.NewRegistry()

@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// leases are the metrics of electors. The first two are those of Kubernetes' own components, in
+// leases are the metrics of electors. The leader_election_ metrics are as in
 // k8s.io/component-base/metrics/prometheus/clientgo/leaderelection.
 type leases struct {
 	collectors
@@ -23,14 +23,14 @@ func newLeases() *leases {
 	l := &leases{
 		master:   gauge("leader_election_master_status", "1 while this process holds the Lease, else 0.", "name"),
 		slowpath: counter("leader_election_slowpath_total", "Renewals that took more than one request.", "name"),
-		terms:    counter("setpoint_leader_election_terms_total", "Terms that were acquired, lost and released.", "name", "event"),
-		renewals: counter("setpoint_leader_election_renewals_total", "Tries to renew the Lease.", "name", "result"),
-		renewal: histogram("setpoint_leader_election_renewal_duration_seconds", "How long tries to renew the Lease lasted.",
+		terms:    counter("setpoint_leader_election_terms_total", "Acquired, lost and released terms.", "name", "event"),
+		renewals: counter("setpoint_leader_election_renewals_total", "Attempts to renew the Lease.", "name", "result"),
+		renewal: histogram("setpoint_leader_election_renewal_duration_seconds", "Time of attempts to renew the Lease.",
 			[]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15}, "name"),
-		takeover: histogram("setpoint_leader_election_takeover_seconds", "For how long nobody was seen to lead before this process took over.",
+		takeover: histogram("setpoint_leader_election_takeover_seconds", "Time without an observed leader before this process took over.",
 			[]float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 12, 15, 16, 18, 20, 25, 30, 60, 120, 300}, "name"),
-		seen:    counter("setpoint_leader_election_leader_changes_total", "Times that another process was seen to have become the leader.", "name"),
-		cold:    counter("setpoint_leader_election_cold_campaigns_total", "Campaigns of a process of which not all controllers were synced.", "name"),
+		seen:    counter("setpoint_leader_election_leader_changes_total", "Observed changes to another leader.", "name"),
+		cold:    counter("setpoint_leader_election_cold_campaigns_total", "Campaigns before all controllers were synced.", "name"),
 		trouble: gauge("setpoint_leader_election_trouble", "1 while the Lease cannot be read or written, else 0.", "name"),
 	}
 	l.collectors = collectors{l.master, l.slowpath, l.terms, l.renewals, l.renewal, l.takeover, l.seen, l.cold, l.trouble}
@@ -45,7 +45,7 @@ func (l *leases) hooks() *hook.LeaderElection {
 		},
 		TookOver: func(e hook.LeaseTakeover) { l.takeover.WithLabelValues(e.Lease).Observe(e.Gap.Seconds()) },
 		Acquired: func(lease string) {
-			l.begin(lease) // a host's elector campaigns without telling
+			l.begin(lease) // a host's elector does not report Campaigning
 			l.master.WithLabelValues(lease).Set(1)
 			l.terms.WithLabelValues(lease, "acquired").Inc()
 		},
@@ -72,7 +72,7 @@ func (l *leases) hooks() *hook.LeaderElection {
 	}
 }
 
-// begin makes the series, so that alerts find a 0.
+// begin makes the series, so that alerts see a 0.
 func (l *leases) begin(lease string) {
 	l.trouble.WithLabelValues(lease)
 	for _, event := range []string{"acquired", "lost", "released"} {

@@ -36,8 +36,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// value is that of a counter or gauge, or the sum of a histogram, in the series whose labels, in the order of their names, have these
-// values; -1 if there is none.
+// value returns the value of a counter or gauge, or the sum of a histogram, or -1 without such a
+// series. The label values are in the order of the label names.
 func value(t *testing.T, r prometheus.Gatherer, name string, labels ...string) float64 {
 	t.Helper()
 	all, err := r.Gather()
@@ -105,7 +105,8 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// TestOneNameTwice: a queue or controller that takes a name before the one that had it has stopped keeps its series.
+// TestOneNameTwice: a queue or controller keeps its series when an older one of the same name
+// stops.
 func TestOneNameTwice(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := newMetrics(t, r, metrics.Options{})
@@ -154,14 +155,14 @@ func TestOneNameTwice(t *testing.T) {
 		}
 	}
 	stop("second")
-	use() // by what has not noticed yet
+	use() // late calls
 	if left := families(t, r); len(left) != 0 {
 		t.Errorf("after the end there is %v", left)
 	}
 }
 
-// TestM6_RemovedWithItsSeries: of a controller that was removed no series is left, and one that takes its name begins anew. The real
-// thing, with all hooks, feeds what it should.
+// TestM6_RemovedWithItsSeries: a removed controller leaves no series, and its successor starts at
+// 0. The test uses a real manager with all hooks.
 func TestM6_RemovedWithItsSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()
@@ -237,7 +238,7 @@ func TestM6_RemovedWithItsSeries(t *testing.T) {
 	})
 }
 
-// TestNamesThatAreNoUTF8 neither panic nor meet in one series, and leave nothing.
+// TestNamesThatAreNoUTF8: invalid names do not panic, do not share a series, and leave none.
 func TestNamesThatAreNoUTF8(t *testing.T) {
 	r := prometheus.NewRegistry()
 	m := newMetrics(t, r, metrics.Options{})
@@ -272,7 +273,8 @@ func TestNamesThatAreNoUTF8(t *testing.T) {
 	}
 }
 
-// TestM6_WhatNeverRanHasNoSeries: also where it was removed before the start, or is not to run.
+// TestM6_WhatNeverRanHasNoSeries: a controller that was removed before Run or disabled has no
+// series.
 func TestM6_WhatNeverRanHasNoSeries(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := newMetrics(t, r, metrics.Options{})
@@ -290,7 +292,7 @@ func TestM6_WhatNeverRanHasNoSeries(t *testing.T) {
 	}
 }
 
-// having returns the series of which a label has this value.
+// having returns the series that have this value in a label.
 func having(t *testing.T, r prometheus.Gatherer, label string) (found []string) {
 	t.Helper()
 	all, err := r.Gather()
@@ -307,7 +309,7 @@ func having(t *testing.T, r prometheus.Gatherer, label string) (found []string) 
 	return found
 }
 
-// TestHooksAndScrapesAtOnce: nothing is left of what came and went while others looked.
+// TestHooksAndScrapesAtOnce: starts, stops and scrapes run concurrently and leave no series.
 func TestHooksAndScrapesAtOnce(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := newMetrics(t, r, metrics.Options{})

@@ -15,14 +15,15 @@ import (
 
 // Options configures New. The zero value works.
 type Options struct {
-	// Prefix stands before each name: "website_" makes website_workqueue_depth of workqueue_depth. Use it
-	// for a registry in which the names are taken. Default "": the names that dashboards know.
+	// Prefix is put before each name: "website_" turns workqueue_depth into
+	// website_workqueue_depth. Use it for a registry in which the names are taken. It consists of
+	// letters, digits and underscores, and does not begin with a digit. Default: none.
 	Prefix string
 }
 
 var prefix = regexp.MustCompile("^[a-zA-Z_][a-zA-Z0-9_]*$")
 
-// Validate names the field that is wrong.
+// Validate returns an error that names the invalid field.
 func (o Options) Validate() error {
 	if o.Prefix != "" && !prefix.MatchString(o.Prefix) {
 		return fmt.Errorf("metrics.Options.Prefix: %q must be letters, digits and underscores, and not begin with a digit, such as \"website_\"", o.Prefix)
@@ -30,8 +31,10 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Metrics are hooks that feed Prometheus. One is enough for any number of controllers and queues; those of one name share their
-// series, which go when the last of them has stopped. To observe more, join other hooks to these with their method With.
+// Metrics are hooks that feed Prometheus. One Metrics serves any number of controllers and queues.
+// If several have the same name, they share series, which are deleted when the last of them has
+// stopped. To observe more, combine the hooks with others: see their methods With. All hooks are
+// safe for concurrent use.
 type Metrics struct {
 	// Queue is for controller.Options.QueueHooks, or workqueue.Options.Hooks.
 	Queue *hook.Queue
@@ -47,8 +50,9 @@ type Metrics struct {
 	LeaderElection *hook.LeaderElection
 }
 
-// New registers one collector with r, and nothing anywhere else, and returns the hooks that feed it. The error is r's: most often
-// that some of the names are taken.
+// New registers one collector with r and returns the hooks that feed it. It registers nothing
+// elsewhere. It returns an error if r is nil, if the options are invalid, or if r refuses the
+// collector, usually because names are taken.
 func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 	if r == nil {
 		return nil, errors.New("metrics.New: the Registerer is nil; prometheus.NewRegistry makes one")

@@ -26,8 +26,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// standard are the metrics that others have, too, as they have them: k8s.io/component-base v0.37.0 in metrics/prometheus/{workqueue,
-// restclient,clientgo/leaderelection}, and sigs.k8s.io/controller-runtime v0.25.2 in pkg/internal/controller/metrics.
+// standard are the metrics of k8s.io/component-base v0.37.0, in
+// metrics/prometheus/{workqueue,restclient,clientgo/leaderelection}, and of
+// sigs.k8s.io/controller-runtime v0.25.2, in pkg/internal/controller/metrics.
 const standard = `
 controller_runtime_active_workers gauge controller
 controller_runtime_max_concurrent_reconciles gauge controller
@@ -50,7 +51,7 @@ workqueue_unfinished_work_seconds gauge name
 workqueue_work_duration_seconds histogram name
 `
 
-// ours are those that only we have.
+// ours are the metrics that only Setpoint has.
 const ours = `
 setpoint_api_requests_total counter code controller resource verb
 setpoint_api_unclear_writes_total counter controller resource
@@ -83,7 +84,7 @@ setpoint_takeover_wait_seconds histogram controller
 setpoint_unfenced_writes_total counter resource verb
 `
 
-// feed has every func called once.
+// feed calls every hook once.
 func feed(m *metrics.Metrics) {
 	err := errors.New("broken")
 	m.Controller.Started(hook.ControllerStarted{Controller: "website", Of: m, Stats: func() hook.ControllerStats { return hook.ControllerStats{Workers: 8, Active: 3} }})
@@ -141,7 +142,7 @@ func newMetrics(t *testing.T, r prometheus.Registerer, o metrics.Options) *metri
 	return m
 }
 
-// families are the metrics in a registry, with type and labels, one line each.
+// families returns a line for each metric of a registry, with type and labels.
 func families(t *testing.T, r prometheus.Gatherer) []string {
 	t.Helper()
 	all, err := r.Gather()
@@ -166,17 +167,17 @@ func TestNames(t *testing.T) {
 	got := strings.Fields(strings.ReplaceAll(strings.Join(families(t, r), "\n"), " ", ","))
 	for _, line := range want {
 		if !slices.Contains(got, line) {
-			t.Errorf("there is no %s", line)
+			t.Errorf("missing metric: %s", line)
 		}
 	}
 	for _, line := range got {
 		if !slices.Contains(want, line) {
-			t.Errorf("nobody knows %s", line)
+			t.Errorf("unexpected metric: %s", line)
 		}
 	}
 }
 
-// TestLint: nothing that a maintainer of Prometheus would change, but for names that are not ours to change.
+// TestLint: promlint accepts all metrics, except for names that come from others.
 func TestLint(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	feed(newMetrics(t, r, metrics.Options{}))
@@ -259,16 +260,16 @@ func TestScrape(t *testing.T) {
 		`workqueue_work_duration_seconds_sum{name="website"} 2`,
 	} {
 		if !strings.Contains(answer.Body.String(), "\n"+line+"\n") {
-			t.Errorf("there is no %s", line)
+			t.Errorf("missing metric: %s", line)
 		}
 	}
 }
 
-// TestM5_NothingBehindTheHostsBack: what is registered is with the given Registerer; two of different prefixes do not meet; and who
-// takes names twice is told what to do.
+// TestM5_NothingBehindTheHostsBack: New registers only with the given Registerer, two prefixes are
+// independent, and the error for a taken name has a remedy.
 func TestM5_NothingBehindTheHostsBack(t *testing.T) {
 	if _, err := metrics.New(nil, metrics.Options{}); err == nil || !strings.Contains(err.Error(), "NewRegistry") {
-		t.Errorf("a nil Registerer: %v, want a sentence that says what to do", err)
+		t.Errorf("a nil Registerer: %v, want an error with a remedy", err)
 	}
 	for _, prefix := range []string{"1x", "web-site_", "ä", " "} {
 		if _, err := metrics.New(prometheus.NewRegistry(), metrics.Options{Prefix: prefix}); err == nil || !strings.Contains(err.Error(), "metrics.Options.Prefix: ") {
@@ -280,7 +281,7 @@ func TestM5_NothingBehindTheHostsBack(t *testing.T) {
 	for range 2 {
 		_, err := metrics.New(r, metrics.Options{})
 		if err == nil || !strings.Contains(err.Error(), "set Options.Prefix") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("the same names twice: %v, want a sentence that says what to do", err)
+			t.Errorf("the same names twice: %v, want an error with a remedy", err)
 		}
 	}
 	second := newMetrics(t, r, metrics.Options{Prefix: "second_"})
@@ -309,15 +310,16 @@ func TestSomebodyElsesNames(t *testing.T) {
 		t.Errorf("got %v, want a sentence that names it", err)
 	}
 	if n := len(families(t, r)); n != 0 {
-		t.Errorf("%d families are registered all the same", n)
+		t.Errorf("%d families are registered despite the error", n)
 	}
 	feed(newMetrics(t, r, metrics.Options{Prefix: "ours_"}))
 }
 
-// TestEveryHookIsFed: but for those that say nothing to count.
+// TestEveryHookIsFed: except for hooks without anything to count.
 func TestEveryHookIsFed(t *testing.T) {
 	unused := []string{
-		"Controller.Reconciling", "Cache.InformerState", "Cache.BrokenObject", // asked for at a scrape
+		"Controller.Reconciling",
+		"Cache.InformerState", "Cache.BrokenObject", // scrapes ask for these
 		"Source.HandlerBlocked", "Client.Unattributed", // mistakes in the program, for the log
 	}
 	hooks := reflect.ValueOf(newMetrics(t, prometheus.NewRegistry(), metrics.Options{})).Elem()
@@ -332,7 +334,7 @@ func TestEveryHookIsFed(t *testing.T) {
 	}
 }
 
-// TestBounded: whatever a program asks for, there is an end to the number of series, and nothing is lost from the sum.
+// TestBounded: the number of series is limited, and the sum stays complete.
 func TestBounded(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := newMetrics(t, r, metrics.Options{})

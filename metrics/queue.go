@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// queues are the metrics of workqueues. The first seven are those of Kubernetes' own components, in
+// queues are the metrics of workqueues. The workqueue_ metrics are as in
 // k8s.io/component-base/metrics/prometheus/workqueue.
 type queues struct {
 	collectors
@@ -24,7 +24,7 @@ type queues struct {
 	stats *figures[hook.QueueStats]
 }
 
-// queue is what is fed for each key.
+// queue has the series that each key feeds.
 type queue struct {
 	adds, retries, misused, panicked prometheus.Counter
 	waited, worked                   prometheus.Observer
@@ -38,20 +38,20 @@ func newQueues(mu *lock) *queues {
 	}
 	buckets := prometheus.ExponentialBuckets(10e-9, 10, 12)
 	q := &queues{
-		depth:      desc("workqueue_depth", "Keys that are ready and wait for a worker."),
-		unfinished: desc("workqueue_unfinished_work_seconds", "Sum of the times for which keys have been held by workers so far."),
-		longest:    desc("workqueue_longest_running_processor_seconds", "The longest time for which a key has been held by a worker so far."),
+		depth:      desc("workqueue_depth", "Keys that are ready for a worker."),
+		unfinished: desc("workqueue_unfinished_work_seconds", "Time in progress, sum of all keys that workers hold."),
+		longest:    desc("workqueue_longest_running_processor_seconds", "Time in progress, longest of all keys that workers hold."),
 		adds:       counter("workqueue_adds_total", "Keys that became ready.", "name"),
-		retries:    counter("workqueue_retries_total", "Keys that were given a due time.", "name"),
-		waited:     histogram("workqueue_queue_duration_seconds", "How long keys were ready before a worker took them.", buckets, "name"),
-		worked:     histogram("workqueue_work_duration_seconds", "How long workers held keys.", buckets, "name"),
-		keys:       desc("setpoint_queue_keys", "Keys in the queue, by where they stand.", "state"),
-		misused:    counter("setpoint_queue_misuses_total", "Calls that broke the contract of the queue.", "name"),
-		panicked:   counter("setpoint_queue_panics_total", "Panics of functions that the queue was given.", "name"),
+		retries:    counter("workqueue_retries_total", "Keys that got a due time.", "name"),
+		waited:     histogram("workqueue_queue_duration_seconds", "Time from ready to taken.", buckets, "name"),
+		worked:     histogram("workqueue_work_duration_seconds", "Time from taken to settled.", buckets, "name"),
+		keys:       desc("setpoint_queue_keys", "Keys in the queue by state.", "state"),
+		misused:    counter("setpoint_queue_misuses_total", "Calls that broke the queue's contract.", "name"),
+		panicked:   counter("setpoint_queue_panics_total", "Panics of the queue's callbacks.", "name"),
 		open:       newOpen[string, queue](mu),
 		stats:      newFigures[hook.QueueStats](mu),
 	}
-	q.dropped = newSeries(mu, counter("setpoint_queue_dropped_total", "Keys, or adds, that were dropped, by why.", "name", "why"),
+	q.dropped = newSeries(mu, counter("setpoint_queue_dropped_total", "Dropped keys and adds by cause.", "name", "why"),
 		func(d queueDrop) bool { return q.open.has(d.queue) }, func(d queueDrop) []string { return []string{d.queue, d.why} })
 	q.collectors = collectors{q.adds, q.retries, q.waited, q.worked, q.dropped, q.misused, q.panicked,
 		scraped{[]*prometheus.Desc{q.depth, q.unfinished, q.longest, q.keys}, q.scrape}}
@@ -123,7 +123,7 @@ func (q *queues) closed(e hook.QueueClosed) {
 	q.stats.stop(e.Of)
 }
 
-// scrape adds up the figures of the queues of one name.
+// scrape adds up the figures of queues with the same name.
 func (q *queues) scrape(ch chan<- prometheus.Metric) {
 	all := map[string]hook.QueueStats{}
 	q.stats.each(func(name string, s hook.QueueStats) {

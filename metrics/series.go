@@ -13,13 +13,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// limit is how many series one metric may have whose labels depend on what a program asks for. What comes later is counted
-// together, with each label "other".
+// limit is the maximum number of series of a metric whose labels depend on the program. Later ones
+// share one series, with "other" as the value of each label.
 const limit = 1000
 
 const other = "other"
 
-// label returns what can be the value of a label: what is no UTF-8 is quoted, so that different names stay different.
+// label returns a valid value of a label. It quotes text that is not UTF-8, so that different names
+// remain different.
 func label(text string) string {
 	if utf8.ValidString(text) {
 		return text
@@ -34,11 +35,11 @@ type vec[M any] interface {
 	DeleteLabelValues(labels ...string) bool
 }
 
-// series are the members of a vec, by a key that takes no allocation to find them by.
+// series are the members of a vec by key. A lookup does not allocate.
 type series[K comparable, M any] struct {
 	vec[M]
 	labels func(K) []string
-	wanted func(K) bool // asked before one is made
+	wanted func(K) bool // reports whether to make a new member
 
 	mu *lock
 	by atomic.Pointer[map[K]M] // replaced under the lock, never changed
@@ -57,7 +58,7 @@ func newSeries[K comparable, M any](mu *lock, v vec[M], wanted func(K) bool, lab
 	return s
 }
 
-// of returns a member, or false if it is not wanted because what it is of has stopped.
+// of returns a member. It returns false if the owner of the member has stopped.
 func (s *series[K, M]) of(key K) (M, bool) {
 	if m, ok := (*s.by.Load())[key]; ok {
 		return m, true
@@ -88,7 +89,7 @@ func (s *series[K, M]) create(key K) (m M, ok bool) {
 	return by[key], true
 }
 
-// forgetLocked deletes the members that are gone.
+// forgetLocked deletes members.
 func (s *series[K, M]) forgetLocked(gone func(K) bool) {
 	by := maps.Clone(*s.by.Load())
 	for key := range by {
@@ -100,13 +101,13 @@ func (s *series[K, M]) forgetLocked(gone func(K) bool) {
 	s.by.Store(&by)
 }
 
-// always is a series that is wanted whatever runs.
+// always is for series without an owner.
 func always[K any](K) bool { return true }
 
-// lock guards what changes when something starts or stops, or a series is made. Counting does not need it.
+// lock guards starts, stops and new series. Counting does not need it.
 type lock struct{ sync.Mutex }
 
-// open is what runs, by name, and a T for each name.
+// open has the running objects by name, with a T for each name.
 type open[K comparable, T any] struct {
 	mu *lock
 	by atomic.Pointer[map[K]*running[T]] // replaced under the lock
@@ -114,7 +115,7 @@ type open[K comparable, T any] struct {
 
 type running[T any] struct {
 	of   T
-	many int // guarded by the lock
+	many int // running objects; guarded by the lock
 }
 
 func newOpen[K comparable, T any](mu *lock) *open[K, T] {
@@ -123,7 +124,7 @@ func newOpen[K comparable, T any](mu *lock) *open[K, T] {
 	return o
 }
 
-// of returns what belongs to a name, nil if nothing of that name runs.
+// of returns the T of a name, or nil if nothing of that name runs.
 func (o *open[K, T]) of(name K) *T {
 	if r := (*o.by.Load())[name]; r != nil {
 		return &r.of
@@ -131,10 +132,10 @@ func (o *open[K, T]) of(name K) *T {
 	return nil
 }
 
-// has reports whether something of that name runs.
+// has reports whether something of the name runs.
 func (o *open[K, T]) has(name K) bool { return o.of(name) != nil }
 
-// start notes that one more of a name runs.
+// start records that one more object of a name runs.
 func (o *open[K, T]) start(name K, first func() T) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -147,7 +148,8 @@ func (o *open[K, T]) start(name K, first func() T) {
 	by[name].many++
 }
 
-// stop notes that one fewer of a name runs. After the last one it calls lastLocked, when of does not return it any more.
+// stop records that one object fewer of a name runs. After the last one it removes the T and calls
+// lastLocked.
 func (o *open[K, T]) stop(name K, lastLocked func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -164,7 +166,7 @@ func (o *open[K, T]) stop(name K, lastLocked func()) {
 	lastLocked()
 }
 
-// figures are what each scrape asks for, of what runs.
+// figures has functions that return the figures of running objects at a scrape.
 type figures[S any] struct {
 	mu   *lock
 	asks map[any]ask[S]
@@ -189,7 +191,7 @@ func (f *figures[S]) stop(of any) {
 	delete(f.asks, of)
 }
 
-// each asks without the lock: what is asked takes its own.
+// each calls do with all figures. It holds no lock, because the functions take locks of their own.
 func (f *figures[S]) each(do func(name string, stats S)) {
 	f.mu.Lock()
 	asks := maps.Clone(f.asks)
@@ -199,7 +201,7 @@ func (f *figures[S]) each(do func(name string, stats S)) {
 	}
 }
 
-// scraped are metrics with values that a scrape asks for.
+// scraped are metrics whose values are determined at a scrape.
 type scraped struct {
 	descs   []*prometheus.Desc
 	collect func(ch chan<- prometheus.Metric)
@@ -215,7 +217,7 @@ func (s scraped) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (s scraped) Collect(ch chan<- prometheus.Metric) { s.collect(ch) }
 
-// collectors are several in one.
+// collectors is a list of collectors.
 type collectors []prometheus.Collector
 
 // Describe implements prometheus.Collector.

@@ -24,8 +24,8 @@ import (
 	"github.com/setpoint-dev/setpoint/metrics"
 )
 
-// TestSkippedApply_NamesTheController: a Reconcile applies the same twice. The second apply is not sent; the hook and the series
-// have the name of the controller.
+// TestSkippedApply_NamesTheController: a Reconcile applies the same twice. The second apply is not
+// sent; the hook and the series have the name of the controller.
 func TestSkippedApply_NamesTheController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()

@@ -27,14 +27,14 @@ func newSources(mu *lock) *sources {
 	s := &sources{open: newOpen[hook.SourceRun, struct{}](mu)}
 	labels := func(r hook.SourceRun) []string { return []string{r.Controller, r.Source} }
 	s.dropped = newSeries(mu,
-		counter("setpoint_source_dropped_total", "Events that a source did not deliver, by the filter or the reason.", "controller", "source", "reason"),
+		counter("setpoint_source_dropped_total", "Events that a source did not deliver, by predicate or reason.", "controller", "source", "reason"),
 		func(d sourceDrop) bool { return s.open.has(d.SourceRun) },
 		func(d sourceDrop) []string { return append(labels(d.SourceRun), d.reason) })
 	s.handlers = newSeries(mu,
-		counter("setpoint_source_handler_failures_total", "Errors and panics of handlers and filters. The events are tried again.", "controller", "source"),
+		counter("setpoint_source_handler_failures_total", "Errors and panics of handlers and predicates. The events are retried.", "controller", "source"),
 		s.open.has, labels)
 	s.polls = newSeries(mu,
-		counter("setpoint_source_poll_failures_total", "Polls of a ticker that failed. They are tried again.", "controller", "source"),
+		counter("setpoint_source_poll_failures_total", "Failed polls of a ticker. They are retried.", "controller", "source"),
 		s.open.has, labels)
 	s.collectors = collectors{s.dropped, s.handlers, s.polls}
 	return s

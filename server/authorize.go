@@ -31,48 +31,48 @@ import (
 )
 
 const (
-	// allowedFor and refusedFor are how long an answer is used again.
-	allowedFor = time.Minute
-	refusedFor = 5 * time.Second
-	// maxAnswers is how many of either are kept.
-	maxAnswers = 1000
-	// maxToken is how long a token may be, in bytes. Those of ServiceAccounts have 1 to 2 KB.
-	maxToken = 16 << 10
-	// provenFor is how long a token that was valid is preferred to those that were not seen before.
-	provenFor = 10 * time.Minute
-	// reviewTimeout is how long asking may take.
-	reviewTimeout = 5 * time.Second
+	allowedFor    = time.Minute      // an allowed question is cached
+	refusedFor    = 5 * time.Second  // a refusal is cached
+	maxAnswers    = 1000             // entries in each cache
+	maxToken      = 16 << 10         // bytes; ServiceAccount tokens have 1 to 2 KB
+	provenFor     = 10 * time.Minute // a valid token is preferred to new ones
+	reviewTimeout = 5 * time.Second  // for the turn and both reviews
 )
 
-// Authorize returns a handler that passes a request on to h if the API server knows its bearer
-// token (TokenReview) and allows its user the request's method, in lower case, on its path
-// (SubjectAccessReview of a non-resource URL). For example, this lets a scraper read metrics:
+// Authorize returns a handler that passes a request to h if the API server accepts its bearer token
+// (TokenReview) and allows the user the request's method on its path (SubjectAccessReview of a
+// non-resource URL, with the method in lower case). This rule lets a scraper read metrics:
 //
 //	kind: ClusterRole
 //	rules:
 //	- nonResourceURLs: [/metrics]
 //	  verbs: [get]
 //
-// The program's own ServiceAccount must be bound to the ClusterRole system:auth-delegator. Other
-// requests get 401, or 403 with a sentence about what is missing. If the API server cannot be
-// asked, each request gets 503. A permission is cached for a minute, a refusal for five seconds.
-// Concurrent requests share one review. A token of more than 16 KiB gets 431.
+// Bind the program's own ServiceAccount to the ClusterRole system:auth-delegator. Authorize returns
+// an error if h is nil or Options.Client is not set. Refused requests get these statuses:
+//
+//	400  h could mistake the path or method for another one: a path with a . or .. segment (also
+//	     before a ;), a backslash, a control character or a % after decoding, or a method that is
+//	     not in upper case; no review
+//	401  no token, or an invalid one
+//	403  the user lacks the permission; the answer names it
+//	429  too many new tokens wait for a review
+//	431  a token of more than 16 KiB
+//	503  the API server cannot be asked
+//
+// A permission is cached for a minute, a refusal for five seconds. Concurrent requests with the
+// same question share one review.
 //
 // Tokens that were valid within the last ten minutes get 50 reviews a second, others 10. Clients
-// take turns, told apart by address (IPv6: the /64), and for each address tokens that look like a
-// valid ServiceAccount's take turns with others. At most ten requests wait per turn, for at most
-// five seconds; a further one gets 429. So a flood of made-up tokens never delays a request that
-// was allowed within the last minute. docs/manager.md describes what it delays.
+// take turns by address (IPv6: by /64). Per address, tokens that look like a valid ServiceAccount
+// token take turns with others. At most ten requests wait per turn (100 of a token that was valid
+// lately), for at most five seconds. So a flood of made-up tokens never delays a request that was
+// allowed within the last minute. docs/manager.md describes the delays of others.
 //
-// The path is the one that h sees: a handler that strips a prefix wraps Authorize. A request gets
-// 400 before any review if h could mistake its path or method for another one: a path with . or ..
-// (also before a ;), with a backslash, a control character or a second encoding, or a method that
-// is not in upper case.
-//
-// It returns an error if h is nil or Options.Client is not set.
+// The reviewed path is the one that h gets. To strip a prefix, wrap the handler of Authorize.
 func (s *Server) Authorize(h http.Handler) (http.Handler, error) {
 	if argument.IsNil(h) {
-		return nil, errors.New("Authorize was given no handler")
+		return nil, errors.New("Authorize: the handler is nil")
 	}
 	a, err := newAuthorizer(s.o.Client, s.o.Audiences)
 	if err != nil {
@@ -94,24 +94,23 @@ func (s *Server) Authorize(h http.Handler) (http.Handler, error) {
 	}), nil
 }
 
-// authorizer asks the API server about requests.
 type authorizer struct {
 	audiences []string
 	tokens    authentication.TokenReviewInterface
 	access    authorization.SubjectAccessReviewInterface
 
-	proven, unproven *budget // of reviews: for tokens that were valid lately, and for others
+	proven, unproven *budget // reviews of tokens that were valid lately, and of others
 	flooded          rate.Sometimes
 
-	// What is known: verdicts by question, for invalid tokens by token, and which tokens were valid.
-	// Any client can fill refused, and so allowed is separate.
+	// allowed and refused have verdicts by question, and refused also by invalid token. valid has
+	// the tokens that were valid lately. Any client can fill refused, so allowed is separate.
 	allowed, refused, valid *cache.LRUExpireCache
 
-	asked   sync.Map     // of question to *review: those under way
-	trouble atomic.Value // string: as last logged
+	asked   sync.Map     // question to *review, while the review runs
+	trouble atomic.Value // string: as logged last
 }
 
-// verdict is an answer: 200, or with which status to refuse, and why.
+// verdict is 200, or the status and text of a refusal.
 type verdict struct {
 	status int
 	why    string
@@ -127,10 +126,10 @@ func tokenOf(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// review is a question that is being asked.
+// review is a review in progress, which several requests may wait for.
 type review struct {
-	done    chan struct{} // closed when it was answered, or not
-	verdict verdict       // then; zero: who has asked has gone away
+	done    chan struct{} // closed at the end
+	verdict verdict       // set before done is closed; zero if the first client disconnected
 }
 
 func newAuthorizer(c *client.Client, audiences []string) (*authorizer, error) {
@@ -138,7 +137,7 @@ func newAuthorizer(c *client.Client, audiences []string) (*authorizer, error) {
 		return nil, errors.New("set server.Options.Client, whose API server reviews tokens")
 	}
 	cfg := c.Config()
-	cfg.QPS, cfg.RateLimiter = -1, nil // the number at once is bounded
+	cfg.QPS, cfg.RateLimiter = -1, nil // the budgets limit reviews
 	tokens, err := authentication.NewForConfigAndClient(cfg, c.HTTPClient())
 	if err != nil {
 		return nil, err
@@ -157,7 +156,7 @@ func newAuthorizer(c *client.Client, audiences []string) (*authorizer, error) {
 	return a, nil
 }
 
-// judge answers from what is known, or asks once for all that wait.
+// judge returns the cached verdict, or has one review made for all requests that wait for it.
 func (a *authorizer) judge(r *http.Request) verdict {
 	token := tokenOf(r)
 	switch why := ambiguous(r); {
@@ -175,7 +174,7 @@ func (a *authorizer) judge(r *http.Request) verdict {
 		}
 		mine := &review{done: make(chan struct{})}
 		found, loaded := a.asked.LoadOrStore(q, mine)
-		asked := found.(*review) //nolint:forcetypeassert // nothing else is put in
+		asked := found.(*review) //nolint:forcetypeassert // the only type in the map
 		if !loaded {
 			a.ask(r, q, asked)
 		}
@@ -187,12 +186,11 @@ func (a *authorizer) judge(r *http.Request) verdict {
 		case <-r.Context().Done():
 		}
 	}
-	return verdict{status: http.StatusServiceUnavailable} // the client has gone
+	return verdict{status: http.StatusServiceUnavailable} // the client has disconnected
 }
 
 func hashOf(text string) hash { return sha256.Sum256([]byte(text)) }
 
-// known returns the verdict on a token or a question, if there is one.
 func (a *authorizer) known(token, q hash) (v verdict, ok bool) {
 	found, ok := a.refused.Get(token)
 	if !ok {
@@ -205,12 +203,12 @@ func (a *authorizer) known(token, q hash) (v verdict, ok bool) {
 	return v, ok
 }
 
-// ask has the question reviewed and tells those who wait.
+// ask makes the review and hands its verdict to all that wait.
 func (a *authorizer) ask(r *http.Request, q hash, asked *review) {
 	defer close(asked.done)
 	defer a.asked.Delete(q)
 	ctx := r.Context()
-	limited, cancel := context.WithTimeout(term.Without(ctx), reviewTimeout) // any replica may ask
+	limited, cancel := context.WithTimeout(term.Without(ctx), reviewTimeout) // on every replica
 	defer cancel()
 	v, err := a.review(limited, r)
 	busy := errors.Is(err, errBusy)
@@ -222,11 +220,11 @@ func (a *authorizer) ask(r *http.Request, q hash, asked *review) {
 		return
 	case busy:
 		if due(&a.flooded) {
-			loggerOf(ctx).Warn("requests are refused with 429: more tokens that were not seen before come than are reviewed; find out who sends them")
+			loggerOf(ctx).Warn("requests are refused with 429: too many new tokens wait for a review; find their senders")
 		}
 		v = verdict{http.StatusTooManyRequests, err.Error()}
 	case err != nil:
-		v = verdict{http.StatusServiceUnavailable, "the API server cannot be asked who may do this; the log says why"}
+		v = verdict{http.StatusServiceUnavailable, "the API server cannot authorize requests now; see the log"}
 	case v.status == http.StatusOK:
 		a.allowed.Add(q, v, allowedFor)
 	case v.status == http.StatusUnauthorized:
@@ -237,7 +235,6 @@ func (a *authorizer) ask(r *http.Request, q hash, asked *review) {
 	asked.verdict = v
 }
 
-// review asks who the token's user is, and whether they may.
 func (a *authorizer) review(ctx context.Context, r *http.Request) (verdict, error) {
 	done, err := a.turn(ctx, r)
 	if err != nil {
@@ -273,7 +270,6 @@ func (a *authorizer) review(ctx context.Context, r *http.Request) (verdict, erro
 	}
 }
 
-// turn waits until the request may be reviewed.
 func (a *authorizer) turn(ctx context.Context, r *http.Request) (done func(), err error) {
 	token := tokenOf(r)
 	if _, proven := a.valid.Get(hashOf(token)); proven {
@@ -282,7 +278,7 @@ func (a *authorizer) turn(ctx context.Context, r *http.Request) (done func(), er
 	return a.unproven.take(ctx, lane{from: clientOf(r.RemoteAddr), plausible: plausible(token, a.audiences)})
 }
 
-// log logs what keeps the API server from being asked, once until that changes.
+// log logs an error of reviews until it changes.
 func (a *authorizer) log(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -302,8 +298,8 @@ func (a *authorizer) log(ctx context.Context, err error) {
 	}
 }
 
-// ambiguous returns why a request is not reviewed, or "". A handler could mistake its method or path
-// for another one than the review is about.
+// ambiguous returns the text of a 400, or "". A handler could mistake an ambiguous path or method
+// for another one than the reviewed one.
 func ambiguous(r *http.Request) string {
 	path := r.URL.Path
 	switch {
@@ -319,7 +315,7 @@ func ambiguous(r *http.Request) string {
 		return "send a path of UTF-8 without control characters"
 	}
 	for segment := range strings.SplitSeq(path, "/") {
-		name, _, _ := strings.Cut(segment, ";") // some servers cut parameters off, and Windows spaces
+		name, _, _ := strings.Cut(segment, ";") // some servers cut parameters, Windows cuts spaces
 		if name = strings.TrimRight(name, " "); name == "." || name == ".." {
 			return "send a path without . and .."
 		}

@@ -18,36 +18,35 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// errBusy is the error of a question that is not reviewed, because too many others are.
-var errBusy = errors.New("too many tokens that were not seen before are waiting for a review; try again")
+// errBusy refuses a question because too many others wait.
+var errBusy = errors.New("too many new tokens wait for a review; try again")
 
-// maxReviews is how many reviews of a budget are under way at once: any client can make up tokens.
+// maxReviews is the number of concurrent reviews of a budget.
 const maxReviews = 8
 
-// hash stands for a token, or for a question about one. Both are secret, and as long as a client
-// likes.
+// hash stands for a token, or for a question about one. Both are secret and of any length.
 type hash [sha256.Size]byte
 
-// lane is a queue for one client, for its tokens that look like a ServiceAccount's or for others; or
-// for one token that was valid lately.
+// lane is a queue. It belongs to one token that was valid lately, or to one client: for its
+// plausible tokens, or for its others.
 type lane struct {
 	from      netip.Prefix
 	plausible bool
 	token     hash
 }
 
-// budget limits the rate of reviews. The lanes take turns, so that one client cannot take all: each
-// has one reservation at the limiter at most.
+// budget limits the rate of reviews. Lanes take turns, so that one client cannot use up the budget:
+// each lane has at most one reservation at the limiter.
 type budget struct {
 	limiter *rate.Limiter
-	queue   int           // so many wait in a lane; more are refused
-	slots   chan struct{} // those under way
+	queue   int           // how many questions a lane holds
+	slots   chan struct{} // has an element for each running review
 
-	mu    sync.Mutex // guards lanes, and reservations
+	mu    sync.Mutex // guards lanes and reservations
 	lanes map[lane]*waiting
 }
 
-// waiting is a lane that has questions.
+// waiting is a lane with at least one question.
 type waiting struct {
 	questions int
 	first     chan struct{} // has an element while a question of the lane has a reservation
@@ -57,7 +56,7 @@ func newBudget(every time.Duration, burst, queue int) *budget {
 	return &budget{limiter: rate.NewLimiter(rate.Every(every), burst), queue: queue, slots: make(chan struct{}, maxReviews), lanes: map[lane]*waiting{}}
 }
 
-// take waits for a turn and a slot. done gives the slot back.
+// take waits for a turn and a slot. done frees the slot.
 func (b *budget) take(ctx context.Context, l lane) (done func(), err error) {
 	first, err := b.enter(l)
 	if err != nil {
@@ -80,7 +79,7 @@ func (b *budget) take(ctx context.Context, l lane) (done func(), err error) {
 		over()
 		return nil, errBusy
 	}
-	time.AfterFunc(delay, over) // also if the client goes away: others have reserved later turns
+	time.AfterFunc(delay, over) // even if the client disconnects: others have reserved later turns
 	select {
 	case <-turn:
 	case <-ctx.Done():
@@ -109,7 +108,7 @@ func (b *budget) enter(l lane) (first chan struct{}, err error) {
 	return w.first, nil
 }
 
-// reserve makes a reservation, unless it is later than the end of ctx.
+// reserve makes a reservation, unless its turn comes after the deadline of ctx.
 func (b *budget) reserve(ctx context.Context) (delay time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,8 +130,8 @@ func (b *budget) leave(l lane) {
 	}
 }
 
-// plausible reports whether a token looks like one that the API server issued: a JWT with an issuer
-// and a subject, valid now, for one of the audiences. It does not check the signature.
+// plausible reports whether a token looks like a token of the API server: a JWT with an issuer and
+// a subject, valid now, for one of the audiences. It does not check the signature.
 func plausible(token string, audiences []string) bool {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 || parts[2] == "" {

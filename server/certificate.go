@@ -24,14 +24,10 @@ import (
 )
 
 const (
-	// lookAgain is the least time between two reads of the files.
-	lookAgain = time.Second
-	// readLimit is how long handshakes wait for a read. Then they use the current certificate.
-	readLimit = 100 * time.Millisecond
-	// maxFile is how large a TLS file may be, in bytes.
-	maxFile = 1 << 20
-	// selfSignedFor is how long a self-signed certificate is valid. Half of that later it is replaced.
-	selfSignedFor = 365 * 24 * time.Hour
+	lookAgain     = time.Second            // minimum time between two reads of the files
+	readLimit     = 100 * time.Millisecond // a handshake waits no longer
+	maxFile       = 1 << 20                // bytes
+	selfSignedFor = 365 * 24 * time.Hour   // the certificate is replaced at half of it
 )
 
 // certificate is a TLS server's certificate, with the CAs of its clients.
@@ -45,11 +41,11 @@ type certificate struct {
 	current atomic.Pointer[pair] // replaced by reads, which do not overlap
 }
 
-// pair is the outcome of a read. It is never changed.
+// pair is the outcome of a read. It is immutable.
 type pair struct {
-	config *tls.Config // to use; nil before the first
-	files  [3]string   // as they were read: certificate, key and CAs
-	err    error       // why they cannot be used; config is then of an earlier read
+	config *tls.Config // nil before the first good read
+	files  [3]string   // contents: certificate, key and CAs
+	err    error       // why files cannot be used; config is then from an earlier read
 }
 
 func (p *pair) leaf() *x509.Certificate { return p.config.Certificates[0].Leaf }
@@ -63,7 +59,6 @@ func newCertificate(o *Options, log *slog.Logger, reads *sync.WaitGroup) *certif
 	return c
 }
 
-// config returns the server's. Each handshake gets the current one.
 func (c *certificate) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -75,15 +70,14 @@ func (c *certificate) config() *tls.Config {
 	}
 }
 
-// look returns what to use, after a read if one is due. A read that hangs delays a handshake by
-// readLimit at most.
+// look returns the current pair, after a read if one is due. It waits for a read at most readLimit.
 func (c *certificate) look() (*pair, *call) {
 	read := c.read.begin(c.reads, lookAgain, c.refresh)
 	read.returned(readLimit)
 	return c.current.Load(), read
 }
 
-// check returns an error when the certificate has expired, or remarks that a newer one is broken.
+// check implements Server.Certificate.
 func (c *certificate) check() error {
 	now, read := c.look()
 	until := now.leaf().NotAfter
@@ -94,16 +88,16 @@ func (c *certificate) check() error {
 	case expired:
 		return fmt.Errorf("the certificate expired at %s; renew it", expires)
 	case !run.Closed(read.done):
-		return Remark(fmt.Sprintf("that which expires at %s stays in use: reading the TLS files has taken %s so far; look at the file system they are on", expires, time.Since(read.began).Round(time.Millisecond)))
+		return Remark(fmt.Sprintf("the certificate that expires at %s stays in use: reading the TLS files has taken %s so far; look at the file system they are on", expires, time.Since(read.began).Round(time.Millisecond)))
 	case now.err != nil:
-		return Remark(fmt.Sprintf("that which expires at %s stays in use: %v", expires, now.err))
+		return Remark(fmt.Sprintf("the certificate that expires at %s stays in use: %v", expires, now.err))
 	default:
 		return nil
 	}
 }
 
-// refresh reads the files and uses their content. It logs a new certificate, and once for each cause
-// why there is none.
+// refresh reads the files and uses them if they are valid. It logs a new certificate, and each new
+// error once.
 func (c *certificate) refresh() error {
 	was := c.current.Load()
 	if c.certFile == "" && was.config != nil && time.Now().Before(halfOf(was.leaf())) {
@@ -126,17 +120,17 @@ func (c *certificate) refresh() error {
 	case now.err == nil:
 		c.log.Info("the server has a new certificate", "expires", now.leaf().NotAfter)
 	case was.err == nil || was.err.Error() != now.err.Error():
-		c.log.Error("the server keeps its certificate: what has replaced it cannot be used", "err", now.err)
+		c.log.Error("the server keeps its certificate: the new files cannot be used", "err", now.err)
 	}
 	return now.err
 }
 
-// halfOf is when half of a certificate's time is over.
+// halfOf returns the middle of a certificate's lifetime.
 func halfOf(leaf *x509.Certificate) time.Time {
 	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 2)
 }
 
-// readFiles returns the certificate, the key and the CAs, as PEM.
+// readFiles returns certificate, key and CAs as PEM.
 func (c *certificate) readFiles() (files [3]string, err error) {
 	for i, name := range []string{c.certFile, c.keyFile, c.caFile} {
 		if name == "" {
@@ -156,7 +150,7 @@ func (c *certificate) readFiles() (files [3]string, err error) {
 	return files, nil
 }
 
-// readFile reads a regular file: opening a named pipe, for instance, would block.
+// readFile reads a regular file. Opening a named pipe, for example, would block.
 func readFile(name string) (string, error) {
 	info, err := os.Stat(name)
 	switch {
@@ -170,8 +164,7 @@ func readFile(name string) (string, error) {
 	return string(text), err
 }
 
-// parse makes the configuration of what was read. A certificate that replaces another one must be
-// valid now.
+// parse requires a certificate that replaces another one to be valid now.
 func (c *certificate) parse(files [3]string, replaces bool) (*tls.Config, error) {
 	shown, err := tls.X509KeyPair([]byte(files[0]), []byte(files[1]))
 	if err != nil {
@@ -196,8 +189,8 @@ func (c *certificate) parse(files [3]string, replaces bool) (*tls.Config, error)
 	return config, nil
 }
 
-// selfSigned makes a certificate for the host's name and localhost, as PEM. Its key is ECDSA P-256:
-// an RSA key may take seconds.
+// selfSigned makes a certificate for the host's name and localhost, as PEM. The key is ECDSA P-256,
+// because an RSA key may take seconds.
 func selfSigned() (certificate, key string, err error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -208,10 +201,10 @@ func selfSigned() (certificate, key string, err error) {
 		return "", "", err
 	}
 	now := time.Now()
-	template := &x509.Certificate{ // without a SerialNumber, x509 takes a random one
+	template := &x509.Certificate{ // x509 chooses a random SerialNumber
 		Subject:   pkix.Name{CommonName: host},
 		DNSNames:  []string{host, "localhost"},
-		NotBefore: now.Add(-time.Hour), // for clients whose clocks are slow
+		NotBefore: now.Add(-time.Hour), // for clients with slow clocks
 		NotAfter:  now.Add(selfSignedFor),
 		KeyUsage:  x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,

@@ -19,7 +19,8 @@ func TestReadingTheCertificateHoldsUpNoHandshakeForLong(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		c.read.last.Store(&call{began: time.Now(), done: make(chan struct{})}) // as a file system that hangs
+		// As a file system that hangs.
+		c.read.last.Store(&call{began: time.Now(), done: make(chan struct{})})
 		for _, takes := range []time.Duration{readLimit, 0, 0} {
 			began := time.Now()
 			if got, _ := c.look(); got.config == nil || time.Since(began) != takes {

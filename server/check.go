@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// checkLimit is when the context of a check ends, and checkTimeout when the check has failed. It
-	// is less than a probe's default timeout of a second, so that the kubelet reads what hangs.
+	// checkLimit ends the context of a check. At checkTimeout the check fails. Both are below a
+	// probe's default timeout of a second, so that the kubelet gets the name of a check that hangs.
 	checkLimit   = 700 * time.Millisecond
 	checkTimeout = 800 * time.Millisecond
 )
@@ -27,12 +27,12 @@ type Check struct {
 	name    string
 	ask     func(ctx context.Context) error
 	calls   caller
-	failing atomic.Bool // as last logged
+	failing atomic.Bool // as logged last
 }
 
-// NewCheck makes a check. ask returns nil or a Remark if all is well. Its context ends after 700
-// ms, which is less than a probe's default timeout of a second. A check fails if ask goes on longer
-// or panics. It is not called again before it has returned.
+// NewCheck makes a check. ask returns nil or a [Remark] to pass, and any other error to fail. Its
+// context ends after 700 ms. The check also fails if ask panics, or runs for more than 800 ms. ask
+// is not called again before it returns.
 func NewCheck(name string, ask func(ctx context.Context) error) *Check {
 	return &Check{name: name, ask: ask}
 }
@@ -40,14 +40,14 @@ func NewCheck(name string, ask func(ctx context.Context) error) *Check {
 // Name returns the name of the check.
 func (c *Check) Name() string { return c.name }
 
-// Remark is what a check that is well returns to add a sentence to the verbose answer.
+// Remark is an error for a check that passes. It adds a sentence to the verbose answer.
 type Remark string
 
 // Error implements error.
 func (r Remark) Error() string { return string(r) }
 
-// call makes the check. A panic is an error; the log has its stack. Later requests may wait for the
-// call, too, so it goes on when the request's context ends.
+// call makes the check. A panic is an error; the log gets its stack. Later requests may wait for
+// the same call, so it outlives the context of its request.
 func (c *Check) call(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkLimit)
 	defer cancel()
@@ -58,12 +58,11 @@ func (c *Check) call(ctx context.Context) (err error) {
 		}
 	}()
 	if err = c.ask(ctx); err != nil {
-		_ = err.Error() // may panic, too
+		_ = err.Error() // may panic
 	}
 	return err
 }
 
-// log logs that a check begins to fail, or is well again.
 func (c *Check) log(ctx context.Context, path string, err error) {
 	failing := err != nil && !errors.As(err, new(Remark))
 	switch log := loggerOf(ctx); {
@@ -73,22 +72,22 @@ func (c *Check) log(ctx context.Context, path string, err error) {
 	case failing:
 		log.Info("not ready", "check", c.name, "err", err)
 	default:
-		log.Info("a health check is well again", "path", path, "check", c.name)
+		log.Info("a health check has recovered", "path", path, "check", c.name)
 	}
 }
 
-// call is a call of a function that may hang. It runs in a goroutine of its own.
+// call is a call of a function that may hang.
 type call struct {
 	began time.Time
-	done  chan struct{} // closed when it has returned
-	err   error         // then
+	done  chan struct{} // closed when f has returned
+	err   error         // set before done is closed
 }
 
 // caller makes one call at a time.
 type caller struct{ last atomic.Pointer[call] }
 
-// begin calls f in a goroutine of all. If a call is under way, or the last one began less than pause
-// ago, it returns that one instead.
+// begin calls f in a goroutine of all. If a call still runs, or the last one began less than pause
+// ago, begin returns that call instead.
 func (c *caller) begin(all *sync.WaitGroup, pause time.Duration, f func() error) *call {
 	last := c.last.Load()
 	if last != nil && (!run.Closed(last.done) || time.Since(last.began) < pause) {
@@ -105,7 +104,8 @@ func (c *caller) begin(all *sync.WaitGroup, pause time.Duration, f func() error)
 	return next
 }
 
-// returned reports whether the call has returned. It waits for that until limit after its beginning.
+// returned reports whether the call has returned. It waits at most until limit after the call
+// began.
 func (c *call) returned(limit time.Duration) bool {
 	late := time.NewTimer(time.Until(c.began.Add(limit)))
 	defer late.Stop()
@@ -116,7 +116,6 @@ func (c *call) returned(limit time.Duration) bool {
 	return run.Closed(c.done)
 }
 
-// outcome returns the error of the call, or that it has not returned within the limit.
 func (c *call) outcome(limit time.Duration) error {
 	if !c.returned(limit) {
 		return fmt.Errorf("it has not answered for %s", time.Since(c.began).Round(time.Millisecond))

@@ -1,33 +1,35 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server serves HTTP handlers on one listener: with TLS whose certificates are reloaded,
+// Package server serves HTTP handlers on one listener. It provides TLS with certificate reload,
 // authorization by the API server, limits for clients, health endpoints and a graceful stop.
-//
-// # Usage
-//
-// A manager has a server, see manager.Options.Server and manager.Options.Health. A program without
-// a manager runs one itself:
 //
 //	s, err := server.New(server.Options{Address: ":9443", CertDir: "/etc/website/tls"})
 //	err = s.Handle("POST /validate", validator)
 //	err = s.Open(ctx)
-//	err = s.Serve(ctx, work) // accepts until ctx is done; requests under way have until work ends
+//	err = s.Serve(ctx, work) // accepts until ctx ends; requests in flight may run until work ends
+//
+// A manager has its own servers: see manager.Options.Server and manager.Options.Health.
 //
 // # Limits
 //
-// A server bounds what its clients may take: 250 connections, of which a new one displaces an idle
-// one, first of the client that has the most; 64 KiB of header, within 10 s; 30 s for a body, and
-// for each part of up to 64 KiB of an answer; 90 s without a request. A handler may run for any
-// time. At a stop, a client that a handler waits for has half a second in all.
-// net/http.ResponseController changes the deadline of a body.
+// The limits are fixed:
+//
+//	connections             250; a new one displaces an idle one, first of the client with the most
+//	HTTP/2 requests         100 at once on each connection
+//	header                  64 KiB, within 10 s
+//	body                    30 s; net/http.ResponseController changes this deadline
+//	answer                  30 s for each part of up to 64 KiB
+//	idle connection         90 s
+//	a handler               none
+//	a handler at a stop     waits for its client for 0.5 s in total
 //
 // # Guarantees
 //
-// Those of package manager: M1 and M3 count a server's connections, requests and checks.
+// M1 and M3 of package manager include the connections, requests and checks of a server.
 //
 // # Concurrency
 //
-// All methods are safe for concurrent use once Open has returned. New and Open start nothing; Serve
-// joins what it started.
+// All methods are safe for concurrent use once Open has returned. New and Open start nothing. Serve
+// joins what it starts.
 package server

@@ -16,42 +16,38 @@ import (
 )
 
 const (
-	// moment is how long a stop waits for slow clients once the work of their requests has ended.
+	// moment is how long a stop waits for slow clients after the work context has ended.
 	moment = 250 * time.Millisecond
-	// slowLimit is how long in all, once the server stops, the handler of a request may wait for its
-	// client.
+	// slowLimit is how long a handler may wait for its client in total, from the start of a stop.
 	slowLimit = 2 * moment
-	// writeTimeout is how long a client may take to read a part of the answer.
-	writeTimeout = 30 * time.Second
-	// bodyTimeout is how long a client may take to send a request's body.
-	bodyTimeout = 30 * time.Second
-	// maxPart is how many bytes of an answer a client has writeTimeout for.
-	maxPart = 64 << 10
-	// unreadTimeout is how long the server waits for the rest of a body that its handler has not read.
-	unreadTimeout = 500 * time.Millisecond
+
+	writeTimeout  = 30 * time.Second       // for the client to read maxPart
+	maxPart       = 64 << 10               // bytes of an answer
+	bodyTimeout   = 30 * time.Second       // for the client to send the body
+	unreadTimeout = 500 * time.Millisecond // for the rest of a body that the handler left unread
 )
 
-// exchange is a request and its answer. It bounds how long the handler waits for its client;
-// http.Server's ReadTimeout and WriteTimeout would bound how long the handler runs.
+// exchange is a request with its answer. It limits how long the handler waits for its client,
+// unlike http.Server's ReadTimeout and WriteTimeout, which limit how long the handler runs.
 type exchange struct {
 	conn    *conn
 	http2   bool
 	control *http.ResponseController
-	begun   bool // a part of the answer was written, by the handler's goroutine
+	begun   bool // part of the answer was written; only for the handler's goroutine
 
-	mu       *sync.Mutex   // the traffic's, guards what follows
-	stopping *bool         // the traffic's: what follows counts
-	unread   bool          // of the body, something is
-	over     bool          // the handler has returned, or has taken over the connection
-	waited   time.Duration // for the client
-	waits    int           // reads and writes under way
+	mu       *sync.Mutex   // traffic's; guards the fields below
+	stopping *bool         // traffic's: the fields below apply
+	unread   bool          // part of the body is unread
+	over     bool          // the handler has returned or hijacked the connection
+	waited   time.Duration // for the client, since the start of the stop
+	waits    int           // current reads and writes
 	since    time.Time     // when the first of them began, or the stop
 }
 
-// startLocked watches the body of the request.
+// startLocked sets the deadlines of a new request and wraps its body.
 func (x *exchange) startLocked(r *http.Request) {
 	if !x.http2 {
-		_ = x.control.SetWriteDeadline(time.Time{}) // the one of the request before on this connection
+		_ = x.control.SetWriteDeadline(time.Time{}) // of the previous request on this connection
 	}
 	if r.Body != nil && r.Body != http.NoBody {
 		x.unread = true
@@ -60,7 +56,8 @@ func (x *exchange) startLocked(r *http.Request) {
 	}
 }
 
-// enter begins to wait for the client, and leave ends it. A connection may support no deadlines.
+// enter marks the start of a read or write, leave its end. Both ignore errors: a connection may not
+// support deadlines.
 func (x *exchange) enter(write bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -70,7 +67,7 @@ func (x *exchange) enter(write bool) {
 		x.since = now
 	}
 	switch {
-	case x.over: // the connection is the handler's
+	case x.over: // the connection belongs to the handler
 	case *x.stopping:
 		x.limitLocked(slowLimit - x.waited - now.Sub(x.since))
 	case write:
@@ -84,24 +81,25 @@ func (x *exchange) leave(write bool) {
 	x.conn.waiting--
 	if x.waits--; x.waits == 0 && *x.stopping {
 		x.waited += time.Since(x.since)
-		if !x.over && x.waited < slowLimit { // it would end the request while the handler does something else
+		// A deadline would end the request while the handler does something else.
+		if !x.over && x.waited < slowLimit {
 			_ = x.control.SetReadDeadline(time.Time{})
 			_ = x.control.SetWriteDeadline(time.Time{})
 		}
 	}
-	if write && x.http2 && !*x.stopping && !x.over { // it would end the stream while the handler does something else
+	// Here, too: with HTTP/2, a write deadline ends the stream.
+	if write && x.http2 && !*x.stopping && !x.over {
 		_ = x.control.SetWriteDeadline(time.Time{})
 	}
 }
 
-// limitLocked ends reads and writes when the client has had its time.
 func (x *exchange) limitLocked(left time.Duration) {
 	by := time.Now().Add(max(left, 0))
 	_ = x.control.SetReadDeadline(by)
 	_ = x.control.SetWriteDeadline(by)
 }
 
-// hurryLocked bounds how long the handler may wait for its client from now on.
+// hurryLocked applies the limit of a stop to an exchange in progress.
 func (x *exchange) hurryLocked() {
 	x.since = time.Now()
 	if x.waits > 0 && !x.over {
@@ -109,8 +107,8 @@ func (x *exchange) hurryLocked() {
 	}
 }
 
-// finish bounds how long the client has for what it has not read and sent when the handler has
-// returned. It aborts an answer that a stop cut short.
+// finish limits the time of the client after the handler has returned. It aborts an answer that a
+// stop cut short.
 func (x *exchange) finish() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -126,7 +124,8 @@ func (x *exchange) finish() {
 	}
 }
 
-// ended notes that the whole body was read. The deadline would otherwise end the request's context.
+// ended clears the deadline after the body was read completely. The deadline would otherwise end
+// the context of the request.
 func (x *exchange) ended() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -136,7 +135,6 @@ func (x *exchange) ended() {
 	}
 }
 
-// body is that of a request.
 type body struct {
 	io.ReadCloser
 	x *exchange
@@ -153,7 +151,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answer is a response writer that waits for the client for a bounded time only.
+// answer is a response writer that limits waits for the client.
 type answer struct {
 	http.ResponseWriter
 	x *exchange
@@ -203,23 +201,23 @@ func (a answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for http.ResponseController.
 func (a answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// conn is a connection.
+// conn is a connection. The lock of traffic guards its fields, except for the atomic ones.
 type conn struct {
 	net.Conn
 
-	from     netip.Prefix // the client: its IPv4 address, or its IPv6 /64
-	handlers int          // running: with HTTP/2 there may be many
-	waiting  int          // of them, those that wait for the client
-	since    time.Time    // when it was accepted, or its last handler began or returned
+	from     netip.Prefix // the client: see clientOf
+	handlers int          // running handlers: with HTTP/2 there may be many
+	waiting  int          // handlers that wait for the client
+	since    time.Time    // of Accept, or when the last handler began or returned
 
-	bounded  atomic.Bool // it has a deadline for writes
-	final    atomic.Bool // that is the last one
+	bounded  atomic.Bool // has a write deadline
+	final    atomic.Bool // the write deadline must not change any more
 	hijacked atomic.Bool
 	broken   atomic.Bool // a write has failed
 }
 
-// Write implements net.Conn. It bounds how long http.Server waits for the client when it writes by
-// itself, such as a 400. TLS's goodbye after a failed write does not wait.
+// Write implements net.Conn. It limits how long http.Server waits for the client with answers of
+// its own, such as a 400. After a failed write, TLS's close message does not wait.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.broken.Load() {
 		return 0, net.ErrClosed
@@ -243,13 +241,14 @@ func (c *conn) SetWriteDeadline(by time.Time) error {
 	return c.Conn.SetWriteDeadline(by)
 }
 
-// hurry sets the last deadline for writes, TLS's goodbye included.
+// hurry sets the last write deadline. It includes TLS's close message.
 func (c *conn) hurry() {
 	_ = c.SetWriteDeadline(time.Now().Add(slowLimit))
 	c.final.Store(true)
 }
 
-// before reports whether c is displaced before d.
+// before reports whether c is displaced before d: clients with more connections first, idle
+// connections first, older ones first.
 func (c *conn) before(d *conn, of map[netip.Prefix]int) bool {
 	switch {
 	case of[c.from] != of[d.from]:
@@ -261,8 +260,8 @@ func (c *conn) before(d *conn, of map[netip.Prefix]int) bool {
 	}
 }
 
-// clientOf returns the client of an address: the IPv4 address or, because a host may have any number
-// of them, the IPv6 /64. All strings that are no address count as one client.
+// clientOf returns the IPv4 address of a client or, because a host has many addresses, its IPv6
+// /64. All invalid addresses count as one client.
 func clientOf(address string) netip.Prefix {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -277,17 +276,17 @@ func clientOf(address string) netip.Prefix {
 	return client
 }
 
-// connOf returns the connection below TLS.
+// connOf returns the connection under TLS.
 func connOf(nc net.Conn) *conn {
 	if tls, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		nc = tls.NetConn()
 	}
-	return nc.(*conn) //nolint:forcetypeassert // traffic accepts no others
+	return nc.(*conn) //nolint:forcetypeassert // from traffic.Accept
 }
 
 type connKey struct{}
 
-// withConn is for http.Server.ConnContext.
+// withConn implements http.Server.ConnContext.
 func withConn(ctx context.Context, nc net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, connOf(nc))
 }

@@ -15,19 +15,21 @@ import (
 
 // Health answers the kubelet's probes:
 //
-//	/livez, /healthz  is there a reason to replace the process?
-//	/readyz           may it be sent requests?
-//	/livez/NAME       one check of them
+//	/livez, /healthz  fails if the process should be restarted
+//	/readyz           fails if the process should get no requests
+//	/livez/NAME       one check; also under the other paths
 //
-// The answers have the form of Kubernetes' own components: 200 and "ok", or 500 and a line for each
-// check. ?verbose returns the lines in any case; ?exclude=NAME leaves a check out. Unlike theirs,
-// the lines say what is wrong: serve them to the kubelet, and not to the world.
+// The answers have the format of Kubernetes' own components: 200 and "ok", or 500 and a line for
+// each check. ?verbose always returns the lines. ?exclude=NAME skips a check. Unlike the lines of
+// those components, these describe the failure: serve them to the kubelet only.
 type Health struct {
-	// Live and Ready return the checks of /livez and /readyz. They are called for each request.
+	// Live and Ready return the checks of /livez and /readyz. They are called for each request,
+	// from several goroutines at once.
 	Live, Ready func() []*Check
 }
 
-// Mount adds the paths to a server, whose Serve then waits until each call of a check has returned.
+// Mount adds the paths to a server. Its Serve then also waits until each call of a check has
+// returned. Mount returns an error if a path is taken.
 func (h *Health) Mount(s *Server) error {
 	var wrong []error
 	for _, path := range []string{"/livez", "/healthz", "/readyz"} {
@@ -41,7 +43,6 @@ func (h *Health) Mount(s *Server) error {
 	return errors.Join(wrong...)
 }
 
-// answerProbe answers a request for a path or, with a name, for one of its checks.
 func answerProbe(w http.ResponseWriter, r *http.Request, path string, checks []*Check, calls *sync.WaitGroup) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -82,7 +83,6 @@ func answerProbe(w http.ResponseWriter, r *http.Request, path string, checks []*
 	fmt.Fprint(w, text)
 }
 
-// askAll makes all checks at once, and returns a line for each.
 func askAll(ctx context.Context, path string, checks []*Check, all *sync.WaitGroup) (text string, failed bool) {
 	calls := make([]*call, len(checks))
 	for i, c := range checks {

@@ -22,19 +22,19 @@ func loggerOf(ctx context.Context) *slog.Logger {
 	return slog.Default()
 }
 
-// errorLog logs what clients do wrong: the first 20 lines, and then one in 10 seconds, because a
-// client can cause any number.
+// errorLog logs errors of clients. A client can cause any number of them, so it logs the first 20
+// lines, then one in 10 seconds.
 type errorLog struct {
 	log       *slog.Logger
 	sometimes rate.Sometimes
-	left      atomic.Int64 // lines that were not logged
+	left      atomic.Int64 // lines since the last logged one
 }
 
 func newErrorLog(log *slog.Logger) *errorLog {
 	return &errorLog{log: log, sometimes: rate.Sometimes{First: 20, Interval: 10 * time.Second}}
 }
 
-// Write implements io.Writer: each call is a line.
+// Write implements io.Writer. Each call is one line.
 func (e *errorLog) Write(line []byte) (int, error) {
 	e.left.Add(1)
 	if due(&e.sometimes) {
@@ -43,7 +43,7 @@ func (e *errorLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// due reports whether it is time to log something again.
+// due reports whether the next line may be logged.
 func due(s *rate.Sometimes) (now bool) {
 	s.Do(func() { now = true })
 	return now

@@ -23,37 +23,31 @@ import (
 )
 
 const (
-	// headerTimeout bounds how long a client takes to send a request's header, or for the TLS
-	// handshake.
-	headerTimeout = 10 * time.Second
-	// idleTimeout is how long a connection without a request stays open: as long as Go's client
-	// keeps one.
-	idleTimeout = 90 * time.Second
-	// maxHeader is the size of a request's header in bytes; a longer one gets 431.
-	maxHeader = 64 << 10
-	// maxStreams is how many requests an HTTP/2 connection carries at once.
-	maxStreams = 100
+	headerTimeout = 10 * time.Second // for the TLS handshake and, separately, for a header
+	idleTimeout   = 90 * time.Second // without a request; Go's HTTP client has the same timeout
+	maxHeader     = 64 << 10         // bytes; a longer header gets 431
+	maxStreams    = 100              // concurrent requests of an HTTP/2 connection
 )
 
-// Server serves handlers on one listener. New makes one; Open opens it; Serve runs it.
+// Server serves handlers on one listener. New makes one, Open opens it, Serve runs it.
 type Server struct {
 	o   Options
 	mux http.ServeMux
 
-	calls sync.WaitGroup // of health checks, and reads of the certificate
+	calls sync.WaitGroup // health checks and reads of the certificate
 
 	// set by Open
-	traffic     *traffic     // with the listener
+	traffic     *traffic
 	certificate *certificate // nil: plain HTTP
 }
 
-// New makes a server. It opens nothing. It returns the error of Options.Validate.
+// New makes a server and returns the error of Options.Validate. It opens nothing.
 func New(o Options) (*Server, error) {
 	return &Server{o: o.withDefaults()}, o.Validate()
 }
 
-// Listen opens an address: host:port, :port for all interfaces, port 0 for a free port. A program
-// that opens its addresses early learns early that one is taken.
+// Listen opens a TCP address: host:port, :port for all interfaces, port 0 for a free port. The
+// error of an address in use has a remedy.
 func Listen(address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -66,20 +60,20 @@ func Listen(address string) (net.Listener, error) {
 }
 
 // Handle mounts a handler under a pattern of net/http.ServeMux, such as "/metrics" or "POST
-// /validate", before Serve or while it runs. It returns an error if the handler is nil, or the
-// pattern is invalid or conflicts with another one.
+// /validate", before or during Serve. It returns an error if the handler is nil, or the pattern is
+// invalid or conflicts with another one.
 //
-// The context of a request ends when its client goes away, or when the work context of Serve ends.
-// A handler that panics is answered with status 500; the log has its stack.
+// The context of a request ends when its client disconnects, or with the work context of Serve. If
+// the handler panics, the client gets status 500 and the log gets the stack.
 func (s *Server) Handle(pattern string, h http.Handler) (err error) {
 	if argument.IsNil(h) {
 		return fmt.Errorf("Handle: the handler of %q is nil", pattern)
 	}
 	defer func() { // http.ServeMux panics
 		if p := recover(); p != nil {
-			where := regexp.MustCompile(` \(registered at [^)]*\)`) // that is always here
+			where := regexp.MustCompile(` \(registered at [^)]*\)`) // always this file
 			text := where.ReplaceAllString(fmt.Sprint(p), "")
-			err = fmt.Errorf("Handle: the pattern %q is of no use: %s", pattern, strings.ReplaceAll(text, "\n", " "))
+			err = fmt.Errorf("Handle: cannot use the pattern %q: %s", pattern, strings.ReplaceAll(text, "\n", " "))
 		}
 	}()
 	labels := pprof.Labels("handler", pattern)
@@ -89,9 +83,9 @@ func (s *Server) Handle(pattern string, h http.Handler) (err error) {
 	return nil
 }
 
-// Open opens the listener and reads the certificate, so that what is wrong with them is known
-// before anything else starts. Call it once. A server that is open needs Serve or Close. The
-// logger of ctx is told about certificates.
+// Open opens the listener and reads the certificate, so that their errors appear before anything
+// else starts. Call it once, then call Serve or Close. The server logs certificate events to the
+// logger of ctx, during Serve, too.
 func (s *Server) Open(ctx context.Context) error {
 	if !s.o.Plain {
 		s.certificate = newCertificate(&s.o, loggerOf(ctx), &s.calls)
@@ -110,10 +104,10 @@ func (s *Server) Open(ctx context.Context) error {
 	return nil
 }
 
-// Close closes a server that was opened and will not serve.
+// Close closes a server that is open and will not serve.
 func (s *Server) Close() error { return s.traffic.Close() }
 
-// String names the server and, once it is open, its address.
+// String returns the server's name and, after Open, its address.
 func (s *Server) String() string {
 	if s.traffic == nil {
 		return "the " + s.o.Name
@@ -121,8 +115,8 @@ func (s *Server) String() string {
 	return fmt.Sprintf("the %s on %s", s.o.Name, s.traffic.Addr())
 }
 
-// Certificate returns an error when the certificate in use has expired. It returns a Remark when
-// the files that replaced it are broken. Call it when the server is open.
+// Certificate returns an error when the certificate in use has expired, and a [Remark] when the
+// files that replaced it are broken. Call it after Open. A plain HTTP server returns nil.
 func (s *Server) Certificate() error {
 	if s.certificate == nil {
 		return nil
@@ -130,10 +124,12 @@ func (s *Server) Certificate() error {
 	return s.certificate.check()
 }
 
-// Serve accepts connections until take is done. The context of each request is work: requests under
-// way at a stop continue until it ends, and their handlers then have a moment to answer. Serve
-// returns when no connection is open, and no handler or health check runs. It logs to the logger of
-// take what clients do wrong. The server must be open.
+// Serve accepts connections until take is done. Call it once, after Open.
+//
+// Each request has the context work. Requests in flight at a stop continue until work ends. Their
+// handlers then have 250 ms to answer. Serve returns nil after a stop, when no connection is open
+// and no handler or health check runs. Otherwise it returns the listener's error. It logs errors of
+// clients to the logger of take.
 func (s *Server) Serve(take, work context.Context) error {
 	log := loggerOf(take)
 	log.Info("serving", "server", s.o.Name, "address", s.traffic.Addr().String())
@@ -149,8 +145,8 @@ func (s *Server) Serve(take, work context.Context) error {
 	} else {
 		err = srv.Serve(s.traffic)
 	}
-	if stop() { // it has ended by itself
-		_ = srv.Close() // err says more
+	if stop() { // the listener has failed
+		_ = srv.Close() // err has the cause
 	} else {
 		<-drained
 	}
@@ -180,14 +176,14 @@ func (s *Server) httpServer(work context.Context, l *slog.Logger) *http.Server {
 	return srv
 }
 
-// drain accepts no more connections, and closes each one when its requests are answered. Slow
-// clients have a moment.
+// drain stops accepting, and closes each connection when its requests are answered. Slow clients
+// have a moment.
 func (s *Server) drain(alive, work context.Context, srv *http.Server) {
 	limited, cancel := run.WithGrace(work, alive, moment)
 	defer cancel()
 	s.traffic.stop(cancel)
 	if srv.Shutdown(limited) != nil {
 		s.traffic.cut()
-		_ = srv.Close() // the handlers that go on are waited for
+		_ = srv.Close() // traffic.wait waits for the remaining handlers
 	}
 }

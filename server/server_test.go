@@ -46,7 +46,7 @@ func serve(t *testing.T, s *server.Server) (stop, cancel func(), result func() e
 
 func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is self-signed
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // self-signed
 	defer transport.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: transport}).Get(url)
 	if err != nil {

@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// maxConns is how many connections each server keeps open. It is a part of the smallest usual limit
-// of file descriptors, 1024.
+// maxConns is the limit of open connections per server, a fraction of the smallest common limit of
+// file descriptors, 1024.
 const maxConns = 250
 
-// traffic is a server's connections and running handlers. http.Server.Shutdown waits for slow
-// clients, but not for hijacked connections nor, when its time is over, for handlers.
+// traffic has a server's connections and running handlers. http.Server.Shutdown is not enough: it
+// waits for slow clients, but not for hijacked connections or, after its context, for handlers.
 type traffic struct {
 	net.Listener
 
-	mu       sync.Mutex // guards what follows, the connections and the exchanges
+	mu       sync.Mutex // guards the fields below, the connections and the exchanges
 	changed  *sync.Cond
-	conns    int                // that are not closed, also those that were displaced
-	open     map[*conn]struct{} // that were not displaced
+	conns    int                // open connections, with displaced ones
+	open     map[*conn]struct{} // open connections, without displaced ones
 	running  map[*exchange]struct{}
 	over     bool        // no handler is called any more
-	stopping bool        // slow clients have only a moment left
-	quiet    *time.Timer // while it stops: runs while no handler does
+	stopping bool        // the server stops: slow clients have only a moment left
+	quiet    *time.Timer // during a stop; runs while no handler runs
 }
 
 func newTraffic(l net.Listener) *traffic {
@@ -37,8 +37,7 @@ func newTraffic(l net.Listener) *traffic {
 	return t
 }
 
-// Accept implements net.Listener. It never waits for a free place: a new connection displaces an
-// idle one.
+// Accept implements net.Listener. At maxConns, a new connection displaces another one or is closed.
 func (t *traffic) Accept() (net.Conn, error) {
 	for {
 		raw, err := t.Listener.Accept()
@@ -47,16 +46,17 @@ func (t *traffic) Accept() (net.Conn, error) {
 		}
 		c, displaced := t.admit(raw)
 		if displaced != nil {
-			_ = displaced.Close() // without TLS's goodbye, which waits for the client; its goroutine notices
+			// Without TLS's close message, which waits for the client. Its goroutine then ends.
+			_ = displaced.Close()
 		}
 		if c != nil {
 			return c, nil
 		}
-		_ = raw.Close() // handlers run for all others
+		_ = raw.Close() // all others are busy
 	}
 }
 
-// admit makes room for a connection. It returns no connection if there is none.
+// admit registers a connection, or returns nil if there is no room. The caller closes displaced.
 func (t *traffic) admit(raw net.Conn) (c, displaced *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,8 +73,9 @@ func (t *traffic) admit(raw net.Conn) (c, displaced *conn) {
 	return c, displaced
 }
 
-// victimLocked returns the connection to displace, or nil: of the client that has the most, the one
-// that was idle for the longest; else one whose handlers have waited for the client for a second.
+// victimLocked returns the connection to displace, or nil. Candidates are idle connections. So are
+// connections whose handlers all wait for the client, if none began or returned within a second.
+// See conn.before for the order.
 func (t *traffic) victimLocked() (victim *conn) {
 	of := map[netip.Prefix]int{}
 	for c := range t.open {
@@ -90,13 +91,13 @@ func (t *traffic) victimLocked() (victim *conn) {
 	return victim
 }
 
-// turned notes the end of a connection.
+// turned implements http.Server.ConnState. It records the end of a connection.
 func (t *traffic) turned(nc net.Conn, state http.ConnState) {
 	if state != http.StateClosed && state != http.StateHijacked {
 		return
 	}
 	c := connOf(nc)
-	c.hijacked.Store(state == http.StateHijacked) // it is the handler's
+	c.hijacked.Store(state == http.StateHijacked)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.open, c)
@@ -104,7 +105,7 @@ func (t *traffic) turned(nc net.Conn, state http.ConnState) {
 	t.changed.Broadcast()
 }
 
-// watched has the handler's calls waited for, and their waits for slow clients bounded.
+// watched counts the calls of h and limits waits for slow clients.
 func (t *traffic) watched(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := t.newExchange(w, r)
@@ -113,7 +114,7 @@ func (t *traffic) watched(h http.Handler) http.Handler {
 			return
 		}
 		defer t.end(x)
-		answered(h, answer{w, x}, r) //nolint:contextcheck // r has it
+		answered(h, answer{w, x}, r) //nolint:contextcheck // the context is in r
 		x.finish()
 	})
 }
@@ -123,21 +124,21 @@ func (t *traffic) newExchange(w http.ResponseWriter, r *http.Request) *exchange 
 	return &exchange{mu: &t.mu, stopping: &t.stopping, conn: c, http2: r.ProtoMajor > 1, control: http.NewResponseController(w)}
 }
 
-// answered calls the handler. It logs a panic and answers with 500.
+// answered calls the handler. After a panic it logs the stack and answers with 500.
 func answered(h http.Handler, w answer, r *http.Request) {
 	defer func() {
 		p := recover()
 		if p == nil {
 			return
 		}
-		if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it, too
+		if p == http.ErrAbortHandler { //nolint:errorlint // as in net/http
 			panic(p)
 		}
 		loggerOf(r.Context()).Error("a handler has panicked", "handler", r.Pattern, "panic", p, "stack", string(debug.Stack()))
 		if w.x.begun {
-			panic(http.ErrAbortHandler) // so that the client does not take a part for the whole answer
+			panic(http.ErrAbortHandler) // marks the answer as incomplete for the client
 		}
-		http.Error(w, "the handler of "+r.Pattern+" has failed; the log says how", http.StatusInternalServerError)
+		http.Error(w, "the handler of "+r.Pattern+" has failed; see the log", http.StatusInternalServerError)
 	}()
 	h.ServeHTTP(w, r)
 }
@@ -175,7 +176,8 @@ func (t *traffic) end(x *exchange) {
 	t.changed.Broadcast()
 }
 
-// stop gives slow clients a moment from now on, and calls done when no handler has run for a moment.
+// stop limits waits for slow clients from now on. It calls done when no handler has run for a
+// moment.
 func (t *traffic) stop(done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,7 +200,7 @@ func (t *traffic) stop(done func()) {
 	}
 }
 
-// finish has no handler called any more, if none is running.
+// finish prevents further calls of handlers and returns true, unless a handler runs.
 func (t *traffic) finish() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -206,7 +208,7 @@ func (t *traffic) finish() bool {
 	return t.over
 }
 
-// cut closes every connection, also one that its client does not read: TLS would wait for that.
+// cut closes every connection below TLS, whose close message could wait for the client.
 func (t *traffic) cut() {
 	t.mu.Lock()
 	conns := make([]*conn, 0, len(t.open))
@@ -215,11 +217,11 @@ func (t *traffic) cut() {
 	}
 	t.mu.Unlock()
 	for _, c := range conns {
-		_ = c.Close() // its goroutine notices
+		_ = c.Close() // its goroutine then ends
 	}
 }
 
-// wait returns when no connection is open and no handler runs. None will be called any more.
+// wait waits until no connection is open and no handler runs. After that, no handler is called.
 func (t *traffic) wait() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

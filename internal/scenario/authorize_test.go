@@ -173,6 +173,6 @@ var _ = Describe("Authorize", func() {
 		Eventually(ctx, func() string { return s.scrape(ctx, http.MethodGet, scraper) }).Should(Equal("200 metrics"))
 		s.undelegate(ctx)
 		Eventually(ctx, func() string { return s.scrape(ctx, http.MethodGet, scraper) }).
-			Should(Equal("503 the API server cannot be asked who may do this; the log says why"))
+			Should(Equal("503 the API server cannot authorize requests now; see the log"))
 	}, NodeTimeout(patience))
 })

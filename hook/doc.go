@@ -5,7 +5,8 @@
 // package that reports events.
 //
 //	slow := &hook.Controller{Slow: func(s hook.Slow) { alert(s.Controller, s.Key, s.Took) }}
-//	c := controller.New("website", r, controller.Options{Hooks: slow.With(reports.Controller)})
+//	hooks := slow.With(m.Controller) // m is a *metrics.Metrics
+//	c := controller.New("website", reconciler, controller.Options{Hooks: hooks})
 //
 // A nil struct or a nil function is off and costs a comparison. With combines several observers.
 // Hooks do not replace the log: packages log the same with and without them.

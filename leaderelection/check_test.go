@@ -45,7 +45,8 @@ func staying(t *testing.T, api *fakeapi.Server, change func(*leaderelection.Opti
 	return r
 }
 
-// TestL5_WorkThatStaysIsWaitedFor: with Stay, Run neither returns nor campaigns, the Check fails, and all is well afterwards.
+// TestL5_WorkThatStaysIsWaitedFor: with Stay, Run neither returns nor campaigns, the Check fails,
+// and all is well afterwards.
 func TestL5_WorkThatStaysIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -104,7 +105,8 @@ func TestCheckAfterRunHasReturned(t *testing.T) {
 	})
 }
 
-// TestCheckOfAnElectorThatHangs, here because a hook does not return: the term is lost all the same.
+// TestCheckOfAnElectorThatHangs, here because a hook does not return: the term is lost all the
+// same.
 func TestCheckOfAnElectorThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
@@ -186,7 +188,8 @@ func TestRenewalsAreTold(t *testing.T) {
 	})
 }
 
-// TestTroubleIsExplainedOnce: what somebody else has to do is said in one sentence, each once, and when it was done.
+// TestTroubleIsExplainedOnce: what somebody else has to do is said in one sentence, each once, and
+// when it was done.
 func TestTroubleIsExplainedOnce(t *testing.T) {
 	const grant = "grant it, by a Role and a RoleBinding there, to create leases, and to get, update and watch the one with the resourceName operator"
 	for name, test := range map[string]struct {

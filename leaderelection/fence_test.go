@@ -38,7 +38,8 @@ func create(ctx context.Context, h *client.Handle[*coordinationv1.Lease], name s
 	return err
 }
 
-// TestL2_WhatLeadsIsFenced: its requests pass as long as the term lasts, however long that is, and none after it was lost.
+// TestL2_WhatLeadsIsFenced: its requests pass as long as the term lasts, however long that is, and
+// none after it was lost.
 func TestL2_WhatLeadsIsFenced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -114,7 +115,8 @@ func TestL2_ATermThatIsStolenEndsAtOnce(t *testing.T) {
 	})
 }
 
-// TestL2_ATermEndsBeforeItsLeaseIsReleased: what has outlived the work cannot write when somebody else can lead.
+// TestL2_ATermEndsBeforeItsLeaseIsReleased: what has outlived the work cannot write when somebody
+// else can lead.
 func TestL2_ATermEndsBeforeItsLeaseIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -173,7 +175,8 @@ func TestL2_TheTrustCountsFromWhenARenewalWasSent(t *testing.T) {
 	})
 }
 
-// TestL2_TheElectorNeedsNoTerm: also where its configuration is that of a strict client, and its context has a term.
+// TestL2_TheElectorNeedsNoTerm: also where its configuration is that of a strict client, and its
+// context has a term.
 func TestL2_TheElectorNeedsNoTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)

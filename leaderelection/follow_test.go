@@ -56,7 +56,8 @@ func (s *standby) leadsAfter(t *testing.T, from time.Time, d, jitter time.Durati
 
 const jitter = 100 * time.Millisecond // a twentieth of the RetryPeriod
 
-// TestL1_OnlyTheRecordThatWasTimedIsTaken: its holder renews it at the last moment, when the request is on its way.
+// TestL1_OnlyTheRecordThatWasTimedIsTaken: its holder renews it at the last moment, when the
+// request is on its way.
 func TestL1_OnlyTheRecordThatWasTimedIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -157,7 +158,8 @@ func TestL7_ARecordIsLeftAloneForItsDuration(t *testing.T) {
 	}
 }
 
-// TestL6_AHandOverTakesOneEventAndOneWrite: and until then a standby has a watch and makes no request.
+// TestL6_AHandOverTakesOneEventAndOneWrite: and until then a standby has a watch and makes no
+// request.
 func TestL6_AHandOverTakesOneEventAndOneWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -224,7 +226,8 @@ func TestL6_ACrashTakesTheLeaseDuration(t *testing.T) {
 	})
 }
 
-// TestL6_WithoutAWatchItIsOneRetryPeriodMore, whatever it is that goes wrong, and the Lease is watched again when that is possible.
+// TestL6_WithoutAWatchItIsOneRetryPeriodMore, whatever it is that goes wrong, and the Lease is
+// watched again when that is possible.
 func TestL6_WithoutAWatchItIsOneRetryPeriodMore(t *testing.T) {
 	for name, answer := range map[string]func(*fakeapi.Request) (*http.Response, error){
 		"forbidden":  func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") },
@@ -456,7 +459,7 @@ func TestEachFactIsOneLine(t *testing.T) {
 		pass(time.Minute)
 		stop()
 		ok(t, <-done)
-		const want = `level=WARN msg="the lease cannot be watched, so it is polled: a hand-over takes longer" lease=default/operator every=2s
+		const want = `level=WARN msg="the lease cannot be watched, so it is polled: a takeover takes longer" lease=default/operator every=2s
 level=WARN msg="the lease cannot be read" lease=default/operator
 level=INFO msg="the lease can be read and written again" lease=default/operator
 level=WARN msg="the lease was not renewed" lease=default/operator

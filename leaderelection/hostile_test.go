@@ -17,8 +17,9 @@ import (
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
-// TestL1_WhatIsNeverStoredDoesNotExtendATerm: an API server that refuses each write as a conflict, although the record is still ours,
-// has renewed and released nothing. Rivals see the record stand still.
+// TestL1_WhatIsNeverStoredDoesNotExtendATerm: an API server that refuses each write as a conflict,
+// although the record is still ours, has renewed and released nothing. Rivals see the record stand
+// still.
 func TestL1_WhatIsNeverStoredDoesNotExtendATerm(t *testing.T) {
 	for _, stops := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -58,7 +59,8 @@ func TestL1_WhatIsNeverStoredDoesNotExtendATerm(t *testing.T) {
 	}
 }
 
-// TestL1_AnAnswerThatSaysSomethingElseWinsNothing: neither what an admission webhook has changed back, nor what is no Lease, or another.
+// TestL1_AnAnswerThatSaysSomethingElseWinsNothing: neither what an admission webhook has changed
+// back, nor what is no Lease, or another.
 func TestL1_AnAnswerThatSaysSomethingElseWinsNothing(t *testing.T) {
 	const of = `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":`
 	for name, answer := range map[string]string{
@@ -107,7 +109,8 @@ func stored(t *testing.T, api *fakeapi.Server) string {
 	return string(text)
 }
 
-// TestL6_OtherLeasesAreNoNews, if an API server tells of them: else nobody would ever see this one stand still.
+// TestL6_OtherLeasesAreNoNews, if an API server tells of them: else nobody would ever see this one
+// stand still.
 func TestL6_OtherLeasesAreNoNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -126,7 +129,8 @@ func TestL6_OtherLeasesAreNoNews(t *testing.T) {
 	})
 }
 
-// TestL1_OurOwnRecordPutBackDoesNotShortenTheWait for somebody else, who held the Lease a moment ago and does not know yet.
+// TestL1_OurOwnRecordPutBackDoesNotShortenTheWait for somebody else, who held the Lease a moment
+// ago and does not know yet.
 func TestL1_OurOwnRecordPutBackDoesNotShortenTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)

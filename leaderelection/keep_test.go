@@ -39,7 +39,8 @@ func TestARenewalIsOneRequestPerRetryPeriod(t *testing.T) {
 	})
 }
 
-// TestL7_TheTermEndsWhenTheLeaseIsNotOurs: at the next renewal, and its trust before the work is told.
+// TestL7_TheTermEndsWhenTheLeaseIsNotOurs: at the next renewal, and its trust before the work is
+// told.
 func TestL7_TheTermEndsWhenTheLeaseIsNotOurs(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*testing.T, *fakeapi.Server)
@@ -85,7 +86,8 @@ func TestL7_TheTermEndsWhenTheLeaseIsNotOurs(t *testing.T) {
 	}
 }
 
-// TestL7_ATermSurvivesWhatDoesNotEndIt: the next renewal writes over it, and a Get more is all that it costs.
+// TestL7_ATermSurvivesWhatDoesNotEndIt: the next renewal writes over it, and a Get more is all that
+// it costs.
 func TestL7_ATermSurvivesWhatDoesNotEndIt(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *fakeapi.Server){
 		"labelled": label,
@@ -168,7 +170,8 @@ func tooMany(seconds int32) func(*fakeapi.Request) (*http.Response, error) {
 	}
 }
 
-// TestL5_ARenewalWhoseAnswerIsLostIsOurs: the Lease has a version that we did not know, and is still ours.
+// TestL5_ARenewalWhoseAnswerIsLostIsOurs: the Lease has a version that we did not know, and is
+// still ours.
 func TestL5_ARenewalWhoseAnswerIsLostIsOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -223,7 +226,8 @@ func TestL5_ARenewalThatIsAnsweredTooLateEndsTheWork(t *testing.T) {
 	})
 }
 
-// TestL2_AMachineThatSleptHasLostItsTerm: its monotonic clock stood still, its wall clock did not. Nothing is renewed then.
+// TestL2_AMachineThatSleptHasLostItsTerm: its monotonic clock stood still, its wall clock did not.
+// Nothing is renewed then.
 func TestL2_AMachineThatSleptHasLostItsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -285,7 +289,8 @@ func TestL1_AWallClockThatIsSetDoesNotShortenTheWait(t *testing.T) {
 	})
 }
 
-// TestL5_WhatWasLostForLackOfAnAnswerIsTakenBack: the record is our own, its work has ended, and nobody else has written it.
+// TestL5_WhatWasLostForLackOfAnAnswerIsTakenBack: the record is our own, its work has ended, and
+// nobody else has written it.
 func TestL5_WhatWasLostForLackOfAnAnswerIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)

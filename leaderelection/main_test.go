@@ -29,7 +29,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// replica is one elector, with a line to the API server that can be cut, and a list of what happened to it.
+// replica is one elector, with a line to the API server that can be cut, and a list of what
+// happened to it.
 type replica struct {
 	*leaderelection.Elector
 	line atomic.Pointer[func(*http.Request) (*http.Response, error)] // nil: it works
@@ -209,7 +210,8 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// CloseIdleConnections does nothing: there are none. Without it, client-go warns of a transport that it does not know.
+// CloseIdleConnections does nothing: there are none. Without it, client-go warns of a transport
+// that it does not know.
 func (r *replica) CloseIdleConnections() {}
 
 // lines are those of a log.

@@ -14,8 +14,9 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// TestObserve_AnElectorThatBeginsAnewLeadsAgain, however long the work took to stop that it was stopped with: a term that could not be
-// released in time is not renewed, for nothing may lead under it any more.
+// TestObserve_AnElectorThatBeginsAnewLeadsAgain, however long the work took to stop that it was
+// stopped with: a term that could not be released in time is not renewed, for nothing may lead
+// under it any more.
 func TestObserve_AnElectorThatBeginsAnewLeadsAgain(t *testing.T) {
 	for _, hang := range []float64{3, 9.9, 10.5, 11, 13, 40} {
 		t.Run(fmt.Sprint(hang), func(t *testing.T) {

@@ -71,7 +71,8 @@ func newHost(t *testing.T, api *fakeapi.Server, identity string) *host {
 	return h
 }
 
-// campaign runs client-go's elector until ctx is done or the Lease is lost, and does not wait for Lead, as RunOrDie does not.
+// campaign runs client-go's elector until ctx is done or the Lease is lost, and does not wait for
+// Lead, as RunOrDie does not.
 func (h *host) campaign(ctx context.Context, leads ...leaderelection.Lead) {
 	clientgo.RunOrDie(logr.NewContext(ctx, logr.Discard()), clientgo.LeaderElectionConfig{
 		Lock: h.Observed, LeaseDuration: cmp.Or(h.lasts, 15*time.Second), RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: !h.keeps,
@@ -119,8 +120,9 @@ func done(c <-chan struct{}) bool {
 	}
 }
 
-// TestObserve_TheElectorOfTheHostMakesTheTerm: its token is that of the Lease, its trust counts from when renewals are sent, and it
-// ends when the Lease is released, after what leads has returned (L2, L3).
+// TestObserve_TheElectorOfTheHostMakesTheTerm: its token is that of the Lease, its trust counts
+// from when renewals are sent, and it ends when the Lease is released, after what leads has
+// returned (L2, L3).
 func TestObserve_TheElectorOfTheHostMakesTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -234,7 +236,8 @@ func TestObserve_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
 	}
 }
 
-// TestObserve_TheElectorsLeaseIsShorter than Observe was told (L1): a term would be trusted when somebody else may lead.
+// TestObserve_TheElectorsLeaseIsShorter than Observe was told (L1): a term would be trusted when
+// somebody else may lead.
 func TestObserve_TheElectorsLeaseIsShorter(t *testing.T) {
 	for lasts, want := range map[time.Duration][]string{
 		14 * time.Second: nil,
@@ -256,7 +259,8 @@ func TestObserve_TheElectorsLeaseIsShorter(t *testing.T) {
 	}
 }
 
-// TestObserve_TheTermIsLost (L5) when it is not renewed in time, however late answers come; the elector, which may not know, is refused.
+// TestObserve_TheTermIsLost (L5) when it is not renewed in time, however late answers come; the
+// elector, which may not know, is refused.
 func TestObserve_TheTermIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)

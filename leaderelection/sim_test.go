@@ -140,7 +140,8 @@ const (
 	theirNumber = 2
 )
 
-// arena has electors of ours and of client-go on one Lease, and looks at each write as the API server does.
+// arena has electors of ours and of client-go on one Lease, and looks at each write as the API
+// server does.
 type arena struct {
 	t   *testing.T
 	api *fakeapi.Server
@@ -297,8 +298,9 @@ func (a *arena) happen(what, whom byte, d time.Duration) {
 	time.Sleep(d)
 }
 
-// FuzzElectors is L1 and L7: whatever happens to their lines, nobody writes the Lease while somebody else of ours trusts a term, and
-// none of ours takes a record that was not still for its duration.
+// FuzzElectors is L1 and L7: whatever happens to their lines, nobody writes the Lease while
+// somebody else of ours trusts a term, and none of ours takes a record that was not still for its
+// duration.
 func FuzzElectors(f *testing.F) {
 	f.Add([]byte{0, 0, 200, 0, 0, 10, 0, 1, 200, 0, 2, 200, 0, 3, 200, 0, 4, 250})
 	f.Add([]byte{1, 0, 255, 3, 0, 255, 1, 1, 255, 3, 1, 255, 1, 2, 255, 3, 2, 255, 1, 3, 255, 1, 4, 255, 1, 0, 255})

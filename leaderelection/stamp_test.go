@@ -103,7 +103,8 @@ func inClear(name string) *ledger.Write {
 	return &ledger.Write{Request: ledger.Request{Namespace: "default", Name: name}}
 }
 
-// TestL9_AReleaseHandsOverWhatWasWritten to whoever takes the Lease next, and also to those after it.
+// TestL9_AReleaseHandsOverWhatWasWritten to whoever takes the Lease next, and also to those after
+// it.
 func TestL9_AReleaseHandsOverWhatWasWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeirs(t)
@@ -182,7 +183,8 @@ func TestL9_OnlyTheLastReleaseCounts(t *testing.T) {
 	}
 }
 
-// TestL9_WhatIsInheritedSurvivesAnAnswerThatIsLost: our own first acquisition has removed it from the Lease.
+// TestL9_WhatIsInheritedSurvivesAnAnswerThatIsLost: our own first acquisition has removed it from
+// the Lease.
 func TestL9_WhatIsInheritedSurvivesAnAnswerThatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeirs(t)

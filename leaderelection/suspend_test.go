@@ -125,7 +125,8 @@ func TestObserve_AHostThatWasSuspendedStandsBy(t *testing.T) {
 	})
 }
 
-// TestL5_WorkThatHasStoppedEndsNothing, although a request kept Run from looking until the Lease had expired.
+// TestL5_WorkThatHasStoppedEndsNothing, although a request kept Run from looking until the Lease
+// had expired.
 func TestL5_WorkThatHasStoppedEndsNothing(t *testing.T) {
 	for range 20 { // as a select chooses at random
 		synctest.Test(t, func(t *testing.T) {

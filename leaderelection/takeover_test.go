@@ -17,7 +17,8 @@ import (
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
-// TestTookOver: a hand-over has no gap, a crash that of the Lease, a Lease that nobody had none that is told, nor has one's own.
+// TestTookOver: a hand-over has no gap, a crash that of the Lease, a Lease that nobody had none
+// that is told, nor has one's own.
 func TestTookOver(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(api *fakeapi.Server)

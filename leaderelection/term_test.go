@@ -68,8 +68,8 @@ func TestL4_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
 	})
 }
 
-// TestL4_ALeaseThatChangesMeanwhileIsNotReleased: somebody takes it between our last knowing it and our writing, perhaps under
-// our identity, or in a Lease that was made anew.
+// TestL4_ALeaseThatChangesMeanwhileIsNotReleased: somebody takes it between our last knowing it and
+// our writing, perhaps under our identity, or in a Lease that was made anew.
 func TestL4_ALeaseThatChangesMeanwhileIsNotReleased(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*fakeapi.Server)
@@ -192,7 +192,8 @@ func TestL5_WorkThatOutlivesTheLeaseEndsRun(t *testing.T) {
 	})
 }
 
-// TestL5_TheTermIsOverWhenAnotherHoldsTheLease: client-go's elector would lead on until its RenewDeadline.
+// TestL5_TheTermIsOverWhenAnotherHoldsTheLease: client-go's elector would lead on until its
+// RenewDeadline.
 func TestL5_TheTermIsOverWhenAnotherHoldsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)

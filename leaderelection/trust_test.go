@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// duel is a holder and a rival of one Lease, each with its own clocks, and the real time, which neither knows.
+// duel is a holder and a rival of one Lease, each with its own clocks, and the real time, which
+// neither knows.
 type duel struct {
 	o                Options
 	real             time.Duration
@@ -95,8 +96,9 @@ func (d *duel) next() *coordinationv1.Lease {
 	return l
 }
 
-// FuzzTrust is L1: whatever is sent, stored, answered, seen and lost when, and as long as one of the holder's clocks runs, two
-// never trust a term at once if their clocks' rates are a tenth apart at most.
+// FuzzTrust is L1: whatever is sent, stored, answered, seen and lost when, and as long as one of
+// the holder's clocks runs, two never trust a term at once if their clocks' rates are a tenth apart
+// at most.
 func FuzzTrust(f *testing.F) {
 	f.Add(byte(0), byte(255), true, []byte{1, 1, 2, 1, 4, 1, 3, 1, 5, 0})                      // the rates far apart
 	f.Add(byte(0), byte(255), false, []byte{1, 1, 2, 1, 4, 1, 3, 1, 5, 1})                     // asleep
@@ -136,7 +138,8 @@ func TestL1_TrustThatIsOverStaysSo(t *testing.T) {
 	}
 }
 
-// TestL1_AuthorsForgetWhatCannotCome: a write that was not answered is ours until a later one is answered.
+// TestL1_AuthorsForgetWhatCannotCome: a write that was not answered is ours until a later one is
+// answered.
 func TestL1_AuthorsForgetWhatCannotCome(t *testing.T) {
 	a := authors{identity: "a"}
 	began := time.Unix(1, 0)

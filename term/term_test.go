@@ -53,7 +53,8 @@ func TestL2_EitherClockEndsTheTrust(t *testing.T) {
 	}
 }
 
-// FuzzTrust: whatever the clocks say, nothing is trusted after either has run for the limit, and only a renewal brings it back.
+// FuzzTrust: whatever the clocks say, nothing is trusted after either has run for the limit, and
+// only a renewal brings it back.
 func FuzzTrust(f *testing.F) {
 	f.Add(int64(10), []byte{1, 1, 1, 250, 0, 3, 9, 9, 1})
 	f.Add(int64(300), []byte{0, 0, 2, 100, 100, 0, 200, 200, 0})
@@ -75,7 +76,8 @@ func FuzzTrust(f *testing.F) {
 	})
 }
 
-// TestL2_TheWallClockCounts: a time without a monotonic reading is all that a machine knows that has slept.
+// TestL2_TheWallClockCounts: a time without a monotonic reading is all that a machine knows that
+// has slept.
 func TestL2_TheWallClockCounts(t *testing.T) {
 	for ago, want := range map[time.Duration]bool{9 * time.Second: true, 10 * time.Second: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -164,8 +166,8 @@ func (c tapped) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestL2_AConnectionThatComesTooLateIsNotUsed: while it was made, only the wall clock ran, so no timer has ended the wait. Not a
-// byte of the request is written, in either version of HTTP.
+// TestL2_AConnectionThatComesTooLateIsNotUsed: while it was made, only the wall clock ran, so no
+// timer has ended the wait. Not a byte of the request is written, in either version of HTTP.
 func TestL2_AConnectionThatComesTooLateIsNotUsed(t *testing.T) {
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(proto, func(t *testing.T) {

@@ -132,7 +132,6 @@ func (c *candidate) watchEnded(err error, began time.Time) time.Duration {
 // refused is the number of RetryPeriods for which the Lease is polled after a refused watch.
 const refused = 30
 
-// free reports whether the Lease may be taken.
 func (c *candidate) free() bool { return c.rival.left(c.now().mono) <= 0 }
 
 // take acquires the Lease, if its record is still the one that was seen. Otherwise it returns the

@@ -38,30 +38,25 @@
 //
 // # Acquiring a Lease
 //
-// A replica watches the Lease. It takes the Lease after a release, or when the record has not
-// changed for its duration. It does so with an Update that has the UID and version of that record.
-// The holder counts by its monotonic or wall clock, whichever has run further. The others count by
-// their monotonic clock from when they saw the Lease change. Changes by hand do not shorten the
-// wait:
+// A standby watches the Lease. It takes the Lease after a release, or when the record has not
+// changed for its duration, with an Update that has the UID and version of that record. The holder
+// counts by its monotonic or wall clock, whichever has run further. A standby counts by its
+// monotonic clock, from when it saw the Lease change. Changes by hand do not shorten its wait:
 //
 //	the Lease is deleted, or has no holder or duration   the wait goes on
 //	its duration was shortened                           the wait is LeaseDuration of Options
 //	it has our identity, but not a renewTime of ours     another process holds it
 //	it does not exist, and this process never saw it     it is created at once
 //
-// A replica that may not watch polls every RetryPeriod and up to a fifth more, and logs that. It
+// A standby that may not watch logs that and polls every RetryPeriod and up to a fifth more. It
 // takes over that much later.
 //
 // # Handover
 //
 // A release stores the last writes of the term in an annotation of the Lease ([WrittenAnnotation]).
-// The next holder removes it and passes the writes to its term ([term.Term.Inherited]), so its
-// first Reconciles can wait for them. A term that is released within a minute passes on what it
-// inherited. After a crash, or a release by another elector, the last writes are unknown.
-//
-// Until then, readers of the Lease can read the annotation: resources, versions, times and the
-// number of objects. Namespaces, names, UIDs and labels are salted hashes. The salt is stored with
-// them, so a reader can confirm a guessed name. The limit is 16 KiB. Older writes are only counted.
+// The next holder removes it and passes the writes to its term ([term.Term.Inherited]). The first
+// Reconciles then wait until the caches show them. A term that is released within a minute passes
+// on inherited writes. After a crash, or a release by another elector, the last writes are unknown.
 //
 // # Guarantees
 //
@@ -70,8 +65,7 @@
 //   - L2 (with package term): Requests with the context of a term are refused after its trust,
 //     after another process was seen to hold the Lease, and after lead has returned.
 //   - L3: A Lease is released only after lead has returned. Until then it is renewed.
-//   - L4: A release never frees the Lease of another process. It is an Update with the version of
-//     our last write. After a conflict, the Lease must have our UID and a record of ours.
+//   - L4: A release never frees the Lease of another process.
 //   - L5: A lost term does not end the process if lead returns before the Lease expires. Otherwise
 //     Run returns an error, and the process should exit. With [Options].Stay, Run waits instead and
 //     does not campaign. [Elector.Check] fails Grace after the loss in both cases.

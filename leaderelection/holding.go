@@ -111,7 +111,6 @@ func (c *candidate) failed(doing string, err error) {
 	c.o.Hooks.Trouble(c.o.Lease, err)
 }
 
-// succeeded logs the end of an error.
 func (c *candidate) succeeded() {
 	if c.trouble == "" {
 		return
@@ -123,7 +122,6 @@ func (c *candidate) succeeded() {
 
 var errTaken = errors.New("this process does not hold the lease any more")
 
-// holding is a Lease that is ours.
 type holding struct {
 	lease   *coordinationv1.Lease // as last answered or read
 	won     moment                // when the acquisition was sent
@@ -163,7 +161,6 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 	return false, err
 }
 
-// begin makes the term of an acquired Lease.
 func (c *candidate) begin(h *holding, lost func()) {
 	t := &tenure{o: &c.o, name: c.String(), now: c.now, lost: lost}
 	token := term.Token{Lease: h.lease.UID, ResourceVersion: h.lease.ResourceVersion, Holder: c.o.Identity}

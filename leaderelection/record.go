@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// holderOf returns the holder of a Lease, "" for none.
 func holderOf(l *coordinationv1.Lease) string {
 	if l.Spec.HolderIdentity == nil {
 		return ""
@@ -21,7 +20,6 @@ func holderOf(l *coordinationv1.Lease) string {
 	return *l.Spec.HolderIdentity
 }
 
-// durationOf returns how long a Lease is held, 0 if it has no duration.
 func durationOf(l *coordinationv1.Lease) time.Duration {
 	if l.Spec.LeaseDurationSeconds == nil {
 		return 0
@@ -33,7 +31,6 @@ func durationOf(l *coordinationv1.Lease) time.Duration {
 // that ignore the holder take the Lease soon.
 const releaseDuration = time.Second
 
-// released reports whether the holder of a Lease has released it.
 func released(l *coordinationv1.Lease) bool {
 	return holderOf(l) == "" && durationOf(l) == releaseDuration
 }

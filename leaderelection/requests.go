@@ -31,7 +31,6 @@ type leases struct {
 // String returns the namespace and name of the Lease.
 func (e *leases) String() string { return e.o.Namespace + "/" + e.o.Lease }
 
-// timeout is how long a request may take.
 func (e *leases) timeout() time.Duration { return max(time.Second, e.o.RenewDeadline/2) }
 
 // do makes a request once. The caller retries.
@@ -48,7 +47,6 @@ func (e *leases) do(ctx context.Context, r *rest.Request) (*coordinationv1.Lease
 	return lease, nil
 }
 
-// isOurs reports whether a Lease is the one of this elector.
 func (e *leases) isOurs(l *coordinationv1.Lease) bool {
 	return l.Namespace == e.o.Namespace && l.Name == e.o.Lease
 }
@@ -76,7 +74,6 @@ func (e *leases) read(ctx context.Context) (*coordinationv1.Lease, error) {
 	return lease, e.explained("get", err)
 }
 
-// create creates the Lease.
 func (e *leases) create(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	lease, err := e.do(ctx, e.rest.Post().Namespace(e.o.Namespace).Resource(resource).Body(l))
 	return e.stored(l, lease, e.explained("create", err))
@@ -136,7 +133,6 @@ func (e *leases) leaseOf(event watch.Event) (*coordinationv1.Lease, error) {
 	return nil, nil //nolint:nilnil // there is none
 }
 
-// delayOf returns the delay that the API server asks for.
 func delayOf(err error) time.Duration {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	return time.Duration(seconds) * time.Second

@@ -20,8 +20,11 @@ import (
 )
 
 // WrittenAnnotation is the annotation of a released Lease with the last writes of its term, as JSON
-// of at most 16 KiB. Namespaces, names, UIDs and labels are salted hashes ([ledger.Write.Hashed]).
-// Resources, versions and effects are clear text. The next elector of this module removes it.
+// of at most 16 KiB. Older writes are only counted. The next elector of this module removes it.
+//
+// All readers of the Lease can read it. Resources, versions, effects, the time and the number of
+// objects are clear text. Namespaces, names, UIDs and labels are salted hashes
+// ([ledger.Write.Hashed]). It contains the salts, so a reader can confirm a guessed name.
 const WrittenAnnotation = "setpoint.dev/written-hashed"
 
 // clearAnnotation is the annotation of earlier versions, with names in clear text. It is only

@@ -47,7 +47,6 @@ type tenure struct {
 	runs  []<-chan struct{} // of a host's elector: all are closed when it has returned
 }
 
-// leadership is one call of lead.
 type leadership struct {
 	lose, stop context.CancelCauseFunc
 	returned   chan struct{}
@@ -115,7 +114,6 @@ func (t *tenure) lose(taken bool) (lost bool) {
 	return lost
 }
 
-// lead calls lead if the term is held.
 func (t *tenure) lead(ctx context.Context, lead Lead) error {
 	work, lose := context.WithCancelCause(term.With(context.WithoutCancel(ctx), t.term))
 	defer lose(nil)
@@ -326,14 +324,12 @@ func (t *trust) lost(now instant) bool {
 	return t.state == isLost
 }
 
-// lose records the loss of the Lease.
 func (t *trust) lose(now instant) {
 	if t.state == isHeld || t.state == isClosing {
 		t.state, t.lostAt = isLost, now
 	}
 }
 
-// over reports whether requests must be refused.
 func (t *trust) over(now instant) bool { return t.since(now) >= t.fence }
 
 // renew records a renewal. It reports false if the term is lost or the answer came too late. It

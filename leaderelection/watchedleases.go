@@ -40,7 +40,6 @@ func (w *watchedLeases) namesake() error {
 	return fmt.Errorf("another process holds it under the identity of this process, %q; waiting until it expires", w.authors.identity)
 }
 
-// Leases implements coordinationclient.LeasesGetter.
 func (w *watchedLeases) Leases(namespace string) coordinationclient.LeaseInterface {
 	return watchedLease{w.LeasesGetter.Leases(namespace), w}
 }
@@ -52,7 +51,6 @@ type watchedLease struct {
 	w *watchedLeases
 }
 
-// Get implements coordinationclient.LeaseInterface.
 func (l watchedLease) Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error) {
 	lease, err := l.w.saw(l.LeaseInterface.Get(ctx, name, o))
 	if err == nil && !l.w.authors.mine(lease) {
@@ -61,7 +59,6 @@ func (l watchedLease) Get(ctx context.Context, name string, o metav1.GetOptions)
 	return lease, err
 }
 
-// Create implements coordinationclient.LeaseInterface.
 func (l watchedLease) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
 	return l.w.saw(l.LeaseInterface.Create(ctx, lease, o))
 }

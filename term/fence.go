@@ -275,7 +275,6 @@ func (p *passage) release(resp *http.Response) {
 	resp.Body = p
 }
 
-// Read implements io.Reader.
 func (p *passage) Read(b []byte) (int, error) {
 	n, err := p.body.Read(b)
 	if err != nil {
@@ -284,7 +283,6 @@ func (p *passage) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer.
 func (p *passage) Close() error {
 	err := p.body.Close()
 	p.cancel(nil)

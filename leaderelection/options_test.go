@@ -24,7 +24,7 @@ func TestOptions(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		o    leaderelection.Options
-		want []string // nothing: it is fine
+		want []string // nothing: valid
 	}{
 		"defaults": {o: named},
 		"short":    {o: with(func(o *leaderelection.Options) { o.LeaseDuration = time.Second })},

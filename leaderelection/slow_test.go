@@ -14,7 +14,7 @@ import (
 )
 
 // TestL5_ASlowAnswerDoesNotLengthenTheTerm: rivals count from when the Lease was written, not from
-// when we learn of it.
+// its answer.
 func TestL5_ASlowAnswerDoesNotLengthenTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)

@@ -59,8 +59,8 @@ type fence struct {
 	timer   *time.Timer           // for the end of the trust, or of the trust before an extension
 }
 
-// Extend records a renewal that was sent at start: the trust counts from there, even if it was over.
-// It has no effect after End, or if start is not later than the last one.
+// Extend records a renewal that was sent at start: the trust counts from there, even if it was
+// over. It has no effect after End, or if start is not later than the last one.
 func (f *fence) Extend(start time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

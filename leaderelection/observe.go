@@ -96,7 +96,7 @@ func Observe(lock resourcelock.Interface, o ObserveOptions) (*Observed, error) {
 		return nil, errors.New("leaderelection.Observe: the lock is nil; resourcelock.New makes one")
 	}
 	if lock.Identity() == "" {
-		return nil, errors.New("leaderelection.Observe: the lock has no identity; set ResourceLockConfig.Identity, to another one in each start of each process")
+		return nil, errors.New("leaderelection.Observe: the lock has no identity; set ResourceLockConfig.Identity to a value that differs in each start of each process")
 	}
 	if err := o.Validate(); err != nil {
 		return nil, err

@@ -43,8 +43,8 @@ type InformerState struct {
 	// Lists counts the complete initial lists, including streamed ones, and Watches the watches
 	// that were opened. A second list means that a watch could not be resumed.
 	Lists, Watches int64
-	// Quiet counts the watches that were closed because they sent nothing, not even a bookmark, for
-	// 3 minutes, or for 30 seconds before the initial list was complete.
+	// Quiet counts the watches that were closed because they sent nothing, not even a bookmark. The
+	// limit is 3 minutes, and 30 seconds before the initial list is complete.
 	Quiet int64
 	// ResourceVersion is the newest version in the store. It is empty if unknown.
 	ResourceVersion string

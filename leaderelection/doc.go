@@ -39,9 +39,10 @@
 // # Acquiring a Lease
 //
 // A standby watches the Lease. It takes the Lease after a release, or when the record has not
-// changed for its duration, with an Update that has the UID and version of that record. The holder
-// counts by its monotonic or wall clock, whichever has run further. A standby counts by its
-// monotonic clock, from when it saw the Lease change. Changes by hand do not shorten its wait:
+// changed for its duration. It does so with an Update that has the UID and version of that record.
+//
+// The holder counts by its monotonic or wall clock, whichever has run further. A standby counts by
+// its monotonic clock, from when it saw the Lease change. Changes by hand do not shorten its wait:
 //
 //	the Lease is deleted, or has no holder or duration   the wait goes on
 //	its duration was shortened                           the wait is LeaseDuration of Options
@@ -60,10 +61,10 @@
 //
 // # Guarantees
 //
-//   - L1: Two processes never trust a term at the same time, if the rates of their clocks differ by
-//     less than a tenth (with the default durations).
-//   - L2 (with package term): Requests with the context of a term are refused after its trust,
-//     after another process was seen to hold the Lease, and after lead has returned.
+//   - L1: Two processes never trust a term at the same time. The rates of their clocks may differ
+//     by less than a tenth, with the default durations.
+//   - L2 (with package term): The requests of a term are refused after its trust, after lead has
+//     returned, and when another process was seen to hold the Lease.
 //   - L3: A Lease is released only after lead has returned. Until then it is renewed.
 //   - L4: A release never frees the Lease of another process.
 //   - L5: A lost term does not end the process if lead returns before the Lease expires. Otherwise

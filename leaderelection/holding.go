@@ -226,8 +226,8 @@ func (c *candidate) keep(ctx context.Context, h *holding) {
 	}
 }
 
-// untilNext is the pause before the next renewal. An API server that asks for more than RetryPeriod
-// gets at most half of the time left, so that there is another try before the term is lost.
+// untilNext is the pause before the next renewal. If the API server asks for more than RetryPeriod,
+// it gets at most half of the time until the term is lost, which leaves another try.
 func (c *candidate) untilNext(began time.Time, h *holding, err error) time.Duration {
 	pause := time.Until(began.Add(c.o.RetryPeriod))
 	return max(pause, min(delayOf(err), h.left()/2))

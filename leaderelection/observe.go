@@ -75,9 +75,9 @@ func (o ObserveOptions) Validate() error {
 // The wrapper makes no request of its own. The elector acquires the Lease as usual. The term counts
 // from the start of the last Create or Update that succeeded, and ends as follows:
 //
-//   - It is lost RetryPeriod and RenewDeadline after that start (client-go counts from the answer),
-//     or when the Lease is deleted, created again or held by another process. The work is cancelled
-//     with the cause ErrLost, and further renewals fail.
+//   - It is lost RetryPeriod and RenewDeadline after that start. (client-go counts from the
+//     answer.) It is also lost when the Lease is deleted, created again or held by another process.
+//     The work is cancelled with the cause ErrLost, and further renewals fail.
 //   - A release (ReleaseOnCancel) waits until the work has returned, while the elector's request
 //     lasts and the term is trusted. Otherwise it fails, and the Lease expires.
 //   - A Lease of another process is not released.

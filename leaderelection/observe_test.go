@@ -120,9 +120,9 @@ func done(c <-chan struct{}) bool {
 	}
 }
 
-// TestObserve_TheElectorOfTheHostMakesTheTerm: the token has the UID and version of the Lease, the
-// trust counts from when a renewal is sent, and the term ends when the Lease is released, after the
-// work has returned (L2, L3).
+// TestObserve_TheElectorOfTheHostMakesTheTerm: the token has the UID and version of the Lease, and
+// the trust counts from when a renewal is sent (L2). The term ends when the Lease is released,
+// after the work has returned (L3).
 func TestObserve_TheElectorOfTheHostMakesTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)

@@ -298,8 +298,8 @@ const (
 
 // trust is the arithmetic of a term, without a clock or a lock.
 type trust struct {
-	// The times from when the last successful renewal was sent until the term is lost (lasts),
-	// requests are refused (fence), and a rival may lead (lease).
+	// The times since the last successful renewal was sent until the term is lost (lasts), requests
+	// are refused (fence) and a rival may lead (lease).
 	lasts, fence, lease time.Duration
 
 	sent   instant // the last successful renewal

@@ -34,11 +34,11 @@ type Options struct {
 	// seconds. Default: 15 s.
 	LeaseDuration time.Duration
 	// RenewDeadline is how long the holder tries to renew before the term is lost. It begins one
-	// RetryPeriod after the last success. In the rest of LeaseDuration, the work must stop.
-	// Default: two thirds of LeaseDuration.
+	// RetryPeriod after the last success. In the rest of LeaseDuration, which must not be empty,
+	// the work must stop. Default: two thirds of LeaseDuration.
 	RenewDeadline time.Duration
 	// RetryPeriod is the pause between two renewals, and between two reads of a Lease that cannot
-	// be watched. Default: a fifth of RenewDeadline.
+	// be watched. It must be shorter than four fifths of RenewDeadline. Default: a fifth of it.
 	RetryPeriod time.Duration
 	// Stay makes Run wait, without a campaign, while the work of a lost term goes on for too long.
 	// Check reports that to a liveness probe. Default: Run returns an error, and the process should

@@ -33,15 +33,13 @@
 //
 // # Limits of a fence in the client
 //
-// A proxy may hold back a request on the wire until another process leads. Clocks that stood still
-// together, as in a saved virtual machine, do not show the lost time. Preconditions close both
-// gaps: send the resourceVersion with a patch or an apply, as an update does, and the UID and
-// resourceVersion with a delete. A late write then fails with a conflict if the next leader has
-// written.
+// A proxy may deliver a request after another process leads. Clocks that stood still together, as
+// in a saved virtual machine, do not show the lost time. Preconditions close both gaps: send the
+// resourceVersion with a patch or an apply, as an update does, and the UID and resourceVersion with
+// a delete. A late write then fails with a conflict if the next leader has written.
 //
-// A write without a version can carry [Token].Holder in an annotation. A ValidatingAdmissionPolicy
-// compares it with the Lease that the API server knows, which may lag. docs/leader-election.md has
-// such a policy.
+// For writes without a version, a ValidatingAdmissionPolicy can compare [Token].Holder in an
+// annotation with the Lease, which it may see late: see docs/leader-election.md.
 //
 // # Guarantees
 //

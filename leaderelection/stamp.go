@@ -126,8 +126,8 @@ func placeIn[E comparable](list *[]E, e E) int {
 	return i
 }
 
-// inheritance returns the handover in a released Lease, or nil without one or with that of an
-// earlier release.
+// inheritance returns the handover in a released Lease. It returns nil if there is none, or if it
+// is from an earlier release.
 func (m stamper) inheritance(l *coordinationv1.Lease) (*term.Handover, error) {
 	text := l.Annotations[WrittenAnnotation]
 	if text == "" || !released(l) || l.Spec.RenewTime == nil {

@@ -8,59 +8,62 @@ import (
 	"time"
 )
 
-// Phase is where an informer stands.
+// Phase is the condition of an informer.
 type Phase string
 
 const (
 	// NotStarted: the cache does not run yet.
 	NotStarted Phase = "not started"
-	// Waiting: the API server does not serve the kind (yet).
+	// Waiting: the API server does not serve the kind yet.
 	Waiting Phase = "waiting for its API"
-	// Syncing: the initial list is under way.
+	// Syncing: the initial list is in progress.
 	Syncing Phase = "syncing"
 	// Synced: the local copy follows the API server.
 	Synced Phase = "synced"
-	// Failing: the API server refuses to list or watch, or cannot be reached. What was read before stays readable.
+	// Failing: a list or a watch fails. The store keeps its objects, and they stay readable.
 	Failing Phase = "failing"
-	// Stopped: the cache has run. What was read before stays readable, and grows old.
+	// Stopped: the cache has stopped. The store keeps its objects, but they are stale.
 	Stopped Phase = "stopped"
 )
 
-// InformerState is where one informer stands, and since when. Where a handle has several informers, it is the worst phase of
-// theirs and the sum of their numbers.
+// InformerState describes one informer. For a handle with several informers it has the worst of
+// their phases and the sums of their counts.
 type InformerState struct {
-	// Kind is the informer's kind, in the form Kind.version.group.
+	// Kind has the form Kind.version.group, such as Deployment.v1.apps.
 	Kind string
-	// Scope says what of the kind is kept, and in which form; empty for all objects in their usual form.
+	// Scope describes the limits (namespaces, names, selectors) and the form of the objects. It is
+	// empty for all objects in their usual form.
 	Scope string
-	// Phase is where it stands.
+	// Phase is the current phase, which began at Since.
 	Phase Phase
-	// Since is when it came there.
 	Since time.Time
-	// Err is why it is Waiting or Failing, else nil.
+	// Err is the reason of Waiting or Failing, otherwise nil.
 	Err error
 
-	// Lists and Watches count the initial lists that were read to their end, streamed ones included, and the watches that were
-	// opened. More than one list means that a watch could not go on where it had ended.
+	// Lists counts the complete initial lists, including streamed ones, and Watches the watches
+	// that were opened. A second list means that a watch could not be resumed.
 	Lists, Watches int64
-	// Quiet counts the watches that were given up because nothing came for 3 minutes, not even a bookmark; or for 30 seconds
-	// before the initial list was complete.
+	// Quiet counts the watches that were closed because they sent nothing, not even a bookmark. The
+	// limit is 3 minutes, and 30 seconds before the initial list is complete.
 	Quiet int64
-	// ResourceVersion is how far the local copy has come; empty if that is not known.
+	// ResourceVersion is the newest version in the store. It is empty if unknown.
 	ResourceVersion string
-	// Broken names objects that do not fit their Go type, of which the copy keeps the last state that did fit, if there was one;
-	// and objects that the scope's transform panicked over, which are kept as it left them. Each with the reason; at most 10 of
-	// them, BrokenCount of all.
+	// Broken names some objects with an error, each with its reason:
+	//
+	//   - An object that does not fit its Go type. The store keeps its last valid state, if any.
+	//   - An object whose transform failed. The store has it as the transform left it.
+	//
+	// It lists at most 10 of each. BrokenCount counts all.
 	Broken      []string
 	BrokenCount int
 
-	// Objects counts the objects in the local copy, and Bytes estimates their size when serialized, from a sample. Both are
-	// counted where somebody asks for a state; a hook is not told.
+	// Objects counts the objects in the store. Bytes estimates their size as JSON, from a sample.
+	// Both are 0 in an event.
 	Objects int
 	Bytes   int64
 }
 
-// String says it in one line.
+// String returns the state in one line.
 func (s InformerState) String() string {
 	text := s.Kind
 	if s.Scope != "" {
@@ -79,31 +82,31 @@ func (s InformerState) String() string {
 	return text
 }
 
-// Cache is what package cache reports.
+// Cache observes package cache.
 type Cache struct {
 	// Started is called when the cache begins to run.
 	Started func(CacheStarted)
-	// Stopped is called when all of its informers have stopped. It does not start again.
+	// Stopped is called when all informers have stopped. A cache runs only once.
 	Stopped func(CacheStopped)
-	// InformerState is called when an informer begins to wait or fail, when the reason changes, and when it recovers: it is
-	// then Syncing or Synced, without Err. It is not called when all goes well.
+	// InformerState is called when an informer begins to wait or fail, when the reason changes, and
+	// when it recovers. After a recovery the phase is Syncing or Synced, and Err is nil.
 	InformerState func(InformerState)
-	// BrokenObject is called for an object that does not fit its Go type, or that the transform panicked over: when it comes
-	// first, when the reason changes, and after each initial list.
+	// BrokenObject is called for an object that InformerState.BrokenCount counts: the first time,
+	// when its error changes, and again in a new initial list. object is its namespace and name.
 	BrokenObject func(kind, object string, err error)
 }
 
-// CacheStarted says that a cache runs.
+// CacheStarted reports that a cache has started.
 type CacheStarted struct {
-	// Of is the cache itself.
+	// Of is the *cache.Cache.
 	Of any
-	// Informers returns where each informer stands now, without its Bytes, in no particular order. It counts the objects, which
-	// takes a walk over their names, and may be called from any goroutine.
+	// Informers returns the state of each informer, without Bytes, in no particular order. Each
+	// call walks over the names of all objects. It is safe for concurrent use.
 	Informers func() []InformerState
 }
 
-// CacheStopped says that a cache has stopped.
+// CacheStopped reports that a cache has stopped.
 type CacheStopped struct {
-	// Of is the cache, as CacheStarted had it.
+	// Of is the same as in CacheStarted.
 	Of any
 }

@@ -5,64 +5,66 @@ package hook
 
 import "time"
 
-// APIRequest is a request to the API server that was made on behalf of a controller.
+// APIRequest describes a request to the API server.
 type APIRequest struct {
-	// Controller is the controller's name.
+	// Controller is the controller's name. It is empty if the context has no ledger.
 	Controller string
-	// Verb is that of the API server, such as get, list, create or deletecollection; for a path that names no resource the HTTP
-	// method in lower case.
+	// Verb is the API verb, such as get, list, create or deletecollection. For a path without a
+	// resource it is the HTTP method in lower case.
 	Verb string
-	// Group, Version, Resource and Subresource are those of the path.
+	// Group, Version, Resource and Subresource come from the path.
 	Group, Version, Resource, Subresource string
-	// DryRun says that nothing was to be stored.
+	// DryRun reports whether the request was a dry run.
 	DryRun bool
-	// Status is the HTTP status of the answer, 0 if there was none.
+	// Status is the HTTP status, or 0 without an answer.
 	Status int
-	// Took is how long it was until the answer began, or the error came.
+	// Took is the time until the answer began or the request failed.
 	Took time.Duration
-	// Err is why there was no answer.
+	// Err is the reason why there is no answer, otherwise nil.
 	Err error
-	// UserAgent is that of the request; only Unattributed is told.
+	// UserAgent is set only for Unattributed.
 	UserAgent string
-	// Unknown is, for a write, why it cannot be told which version it has made, or whether it was done at all.
+	// Unknown is set for a write whose resulting version, or success, is unknown. It is the reason.
 	Unknown string
 }
 
-// APIAnswer is an HTTP request to the API server, whoever made it, and how it went.
+// APIAnswer describes an HTTP request to the API server and its result.
 type APIAnswer struct {
 	// Method is the HTTP method, Host the host and port of the API server.
 	Method, Host string
-	// Watch says that the answer is a stream, which has only begun.
+	// Watch reports whether the answer is a stream that has only begun.
 	Watch bool
-	// Status is the HTTP status of the answer, 0 if there was none; Err is then why.
+	// Status is the HTTP status. Without an answer it is 0, and Err is the reason.
 	Status int
 	Err    error
-	// Took is how long it was until the answer began, or the error came. What a client-side rate limit costs is not in it.
+	// Took is the time until the answer began or the request failed, without the wait for a
+	// client-side rate limit.
 	Took time.Duration
 }
 
-// Client is what package client reports.
+// Client observes package client.
 type Client struct {
-	// Answered is called for each request, those without a ledger included, when the answer began or the error came. A retry of
-	// client-go's is one more.
+	// Answered is called for each request, also without a ledger, when the answer began or the
+	// request failed. A retry of client-go counts as another request.
 	Answered func(APIAnswer)
-	// Requested is called after each request with a ledger in its context: when the answer began and, for a write, was read.
+	// Requested is called for each request with a ledger in its context: when the answer began, for
+	// a write when the answer was read, or when the request failed.
 	Requested func(APIRequest)
-	// Unfenced is called before each request that may write and has no term of leadership in its context, unless that was on
-	// purpose. Err is why it will be refused, if it will be. Without leader election that is every such request.
+	// Unfenced is called before each request that may write and has no term of leadership in its
+	// context, except after term.Without. Err is set if the client is Strict and refuses the
+	// request. Without leader election it is called for every request that may write.
 	Unfenced func(APIRequest)
-	// Unattributed is called before each request that may write and whose context carries no
-	// ledger, unless that was on purpose (ledger.Without, term.Without). It is
-	// called by the goroutine that makes the request.
+	// Unattributed is called before each request that may write and has no ledger in its context,
+	// except after ledger.Without or term.Without.
 	Unattributed func(APIRequest)
-	// Skipped is called for each server-side apply that was not sent because it would have changed nothing.
+	// Skipped is called for each server-side apply that would change nothing and was not sent.
 	Skipped func(SkippedApply)
 }
 
-// SkippedApply is an apply that was not sent.
+// SkippedApply describes a server-side apply that was not sent.
 type SkippedApply struct {
-	// Controller is the controller's name; empty if the context has no ledger.
+	// Controller is the controller's name. It is empty if the context has no ledger.
 	Controller string
-	// Group, Version, Resource and Subresource are those of the path that it would have gone to.
+	// Group, Version, Resource and Subresource are the parts of the path that was not requested.
 	Group, Version, Resource, Subresource string
 }

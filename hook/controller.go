@@ -5,123 +5,125 @@ package hook
 
 import "time"
 
-// Outcome is how a reconcile ended.
+// Outcome is the result of a Reconcile.
 type Outcome string
 
 const (
-	// Succeeded: no error, and no requeue asked for.
+	// Succeeded: no error and no RequeueAfter.
 	Succeeded Outcome = "success"
-	// RequeuedAfter: no error; the reconciler asked to be called again later.
+	// RequeuedAfter: no error, and a RequeueAfter.
 	RequeuedAfter Outcome = "requeue_after"
-	// Failed: an error; the key is retried with backoff.
+	// Failed: an error. The key is retried with backoff.
 	Failed Outcome = "error"
 	// FailedTerminally: an error that is not retried.
 	FailedTerminally Outcome = "terminal_error"
-	// Panicked: a panic, turned into an error and retried.
+	// Panicked: a panic. It becomes an error, and the key is retried with backoff.
 	Panicked Outcome = "panic"
-	// Stale: the reconciler returned what controller.Stale reports. Not a failure: the key is parked
-	// until the caches follow the API server again.
+	// Stale: the reconciler returned the error of controller.Stale. This is no failure: the key is
+	// parked until the caches are current again.
 	Stale Outcome = "stale"
-	// Interrupted: an error after the work was cancelled from outside (a stop, a lost lease). Not a failure: the key is due
-	// again at once, for whoever acts next.
+	// Interrupted: an error after a stop or a lost Lease cancelled the context. This is no failure:
+	// the key is ready at once for the next worker or leader.
 	Interrupted Outcome = "interrupted"
 )
 
-// Reconcile is one finished call of a Reconcile function.
+// Reconcile describes a finished call of a Reconcile function.
 type Reconcile struct {
 	// Controller is the controller's name.
 	Controller string
-	// Took is how long the call lasted.
+	// Took is the duration of the call.
 	Took time.Duration
-	// Outcome is how it ended.
+	// Outcome is its result.
 	Outcome Outcome
-	// Err is the error returned, if any.
+	// Err is the returned error, if any.
 	Err error
-	// TimedOut says that its context ended because it was over its deadline.
+	// TimedOut reports whether the context ended because of Options.Deadline.
 	TimedOut bool
 }
 
-// ControllerStarted says that a controller has started.
+// ControllerStarted reports that a controller has started.
 type ControllerStarted struct {
 	// Controller is the controller's name.
 	Controller string
-	// Of is the controller itself. It tells apart controllers of one name.
+	// Of is the *controller.Controller. It distinguishes controllers with the same name.
 	Of any
-	// Stats returns the controller's current figures. It is cheap, and may be called from any goroutine.
+	// Stats returns the current counts. It is cheap and safe for concurrent use.
 	Stats func() ControllerStats
 }
 
-// ControllerStats are a controller's figures at one moment.
+// ControllerStats are the current counts of a controller.
 type ControllerStats struct {
-	// Workers is how many Reconciles may run at once, whether this replica leads or not. Active is how many do.
+	// Workers is the limit of concurrent Reconciles, on a standby too. Active is their number.
 	Workers, Active int
 }
 
-// ControllerStopped says that a controller has stopped.
+// ControllerStopped reports that a controller has stopped.
 type ControllerStopped struct {
 	// Controller is the controller's name.
 	Controller string
-	// Of is the controller, as ControllerStarted had it.
+	// Of is the same as in ControllerStarted.
 	Of any
 }
 
-// Awaited reports that a key stopped waiting for its own writes to appear in the cache, or that some
-// cannot be waited for.
+// Awaited reports that a key stopped waiting for its own writes to appear in the cache, or that
+// some cannot be waited for.
 type Awaited struct {
 	// Controller is the controller's name.
 	Controller string
-	// Took is for how long the key was put off.
+	// Took is the time for which the key waited.
 	Took time.Duration
-	// Expired says that it was put off for as long as it may be.
+	// Expired reports whether the wait reached its limit (ReadYourWrites).
 	Expired bool
-	// Doubts is what of its writes the Reconcile that starts now may not see, and why; nil if it sees all.
+	// Doubts describes the writes that the next Reconcile may not see. It is nil if there are none.
 	Doubts error
 }
 
-// Takeover is the beginning of a term that follows one that was released: before its first Reconcile it is waited until all is shown
-// that was written under that one.
+// Takeover reports the start of a term after a graceful release. The first Reconcile waits until
+// the caches contain the previous leader's writes.
 type Takeover struct {
 	// Controller is the controller's name.
 	Controller string
-	// Took is how long it was waited.
+	// Took is the duration of the wait.
 	Took time.Duration
-	// Writes is how many writes the term before has handed over, also those that no informer of this controller keeps.
+	// Writes counts the writes on the Lease, including those outside this controller's scopes.
 	Writes int
-	// Expired says that it was waited for as long as it may be.
+	// Expired reports whether the wait reached its limit (ReadYourWrites).
 	Expired bool
-	// Doubts is what the Reconciles of the term may not see, and why; nil if they see all.
+	// Doubts describes the writes that the Reconciles may not see. It is nil if there are none.
 	Doubts error
 }
 
-// Slow is a Reconcile that runs for longer than it should.
+// Slow describes a Reconcile that has run for longer than SlowAfter of controller.Options.
 type Slow struct {
 	// Controller is the controller's name.
 	Controller string
-	// Key is the key, as text.
+	// Key is the key as text.
 	Key string
-	// ReconcileID is the one in the log.
+	// ReconcileID is the reconcileID of the log.
 	ReconcileID string
-	// Took is for how long it runs.
+	// Took is its duration so far.
 	Took time.Duration
-	// Stack is the stack of its goroutine, at most 16 KiB of it.
+	// Stack is the stack of its goroutine, at most 16 KiB, or a note that the Reconcile has ended.
 	Stack string
 }
 
-// Controller is what package controller reports.
+// Controller observes package controller.
 type Controller struct {
-	// Started is called when the controller begins to be warmed, which is before any other of these.
+	// Started is called when Warm begins, before all other functions.
 	Started func(ControllerStarted)
-	// Stopped is called when it has been warmed, and its sources have stopped. It does not start again.
+	// Stopped is called when Warm ends and all sources have stopped. A controller starts only once.
 	Stopped func(ControllerStopped)
-	// Awaited is called when a key that was put off because of its own writes is reconciled after all, and when one is that
-	// may not see them.
+	// Awaited is called before the Reconcile of a key that waited for its own writes, or that may
+	// not see them.
 	Awaited func(Awaited)
-	// TookOver is called once in each term that follows one that was released, before its first Reconcile.
+	// TookOver is called before the first Reconcile of a term after a graceful release, unless
+	// ReadYourWrites is off.
 	TookOver func(Takeover)
-	// Reconciling is called before a Reconcile function is.
+	// Reconciling is called before each Reconcile.
 	Reconciling func(controller string)
-	// Reconciled is called after it.
+	// Reconciled is called after each Reconcile.
 	Reconciled func(Reconcile)
-	// Slow is called once for a Reconcile that runs for longer than it should. It still runs: this is another goroutine.
+	// Slow is called once for a Reconcile that runs for longer than SlowAfter, on another
+	// goroutine.
 	Slow func(Slow)
 }

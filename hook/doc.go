@@ -1,13 +1,25 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hook is what can be observed in Setpoint: plain structs of functions, one struct for each package that reports.
-// A nil struct, or a nil function in one, is off and costs a comparison.
+// Package hook declares what a program can observe in Setpoint: structs of functions, one for each
+// package that reports events.
 //
-// Hooks are called synchronously, never under a lock, by whichever goroutine the event happens on: many at once. They should
-// return quickly and must not change what they are given. They must not panic: of most, that ends the process. With joins those of
-// several observers, such as package metrics and a program's own; what packages write to the log they write in any case.
+//	slow := &hook.Controller{Slow: func(s hook.Slow) { alert(s.Controller, s.Key, s.Took) }}
+//	hooks := slow.With(m.Controller) // m is a *metrics.Metrics
+//	c := controller.New("website", reconciler, controller.Options{Hooks: hooks})
 //
-// What comes and goes, such as a queue or a controller, says so (Opened and Closed, Started and Stopped), so that an observer can
-// forget it.
+// A nil struct or a nil function is off and costs a comparison. With combines several observers.
+// Hooks do not replace the log: packages log the same with and without them.
+//
+// # Rules for a hook
+//
+//   - It is called synchronously, on the goroutine of the event, and never under a lock of
+//     Setpoint.
+//   - Many goroutines call it at the same time.
+//   - It should return quickly: the caller waits.
+//   - It must not change its arguments.
+//   - It must not panic: that may end the process, except in the functions of [Queue].
+//
+// Caches, controllers, queues and sources report their start and their end (Started and Stopped,
+// Opened and Closed). An observer can drop what it keeps about them at the end.
 package hook

@@ -5,78 +5,86 @@ package hook
 
 import "time"
 
-// Queue is what a workqueue lets its host observe. Any func may be nil, which turns that observation off. The queue
-// calls them without holding its lock, on the goroutine whose call caused the event; calls of several goroutines
-// overlap, and two events may be seen in another order than they happened in. A func that panics is recovered,
-// counted and reported to Panicked. The funcs should be quick: the caller of the queue waits for them.
+// Queue observes a workqueue. The queue calls a function on the goroutine whose call caused the
+// event, so that caller waits. Two events may be reported in another order than they happened. A
+// panic of a function is recovered, counted and reported to Panicked.
 //
-// The seven standard workqueue metrics follow from these events: adds from Added, queue_duration from Taken,
-// work_duration from Settled, retries from Settled (outcomes QueueRetry and QueueAfter) and Delayed, and depth,
-// unfinished_work and longest_running_processor from the Stats func that Opened hands over.
+// The seven standard workqueue metrics follow from these events:
+//
+//	adds                                        Added
+//	queue_duration                              Taken
+//	work_duration                               Settled
+//	retries                                     Settled (QueueRetry and QueueAfter), Delayed
+//	depth, unfinished_work, longest_running     Stats of QueueOpened
 type Queue struct {
 	// Opened is called once, by the queue's constructor.
 	Opened func(QueueOpened)
-	// Closed is called once, by the first ShutDown or Drain. Stats may still be called afterwards.
+	// Closed is called once, by the first ShutDown or Drain. Stats still works afterwards.
 	Closed func(QueueClosed)
-	// Added is called when keys became ready: after an add, when a delay is over, when a key that was added while
-	// it was held is settled, when a parked key is woken or a paused one resumed.
+	// Added is called when keys become ready: after an add or a delay, when a worker settles a key
+	// that was added while held, and when a key is woken or resumed.
 	Added func(QueueAdded)
-	// Delayed is called when a key was given a due time from outside.
+	// Delayed is called after an add with a delay (AddOptions.After).
 	Delayed func(QueueDelayed)
 	// Taken is called when a worker has taken a key.
 	Taken func(QueueTaken)
 	// Settled is called when a worker has settled a key.
 	Settled func(QueueSettled)
-	// Dropped is called when the queue dropped keys, or adds, instead of delivering them.
+	// Dropped is called when the queue drops keys or adds.
 	Dropped func(QueueDropped)
-	// Misused is called when a call broke the queue's contract and had no effect.
+	// Misused is called when a call violates the queue's contract. The call has no effect.
 	Misused func(QueueMisused)
-	// Panicked is called when a func that the queue was given has panicked. Its own panic is swallowed.
+	// Panicked is called when a function of the host, such as a hook, has panicked. A panic of
+	// Panicked itself is ignored.
 	Panicked func(QueuePanicked)
 }
 
-// QueueOpened says that a queue was made.
+// QueueOpened reports a new queue.
 type QueueOpened struct {
+	// Queue is the queue's name, here and in the other events.
 	Queue string
-	// Of is the queue itself. It tells apart queues of one name, of which a new one may be opened before the old one is closed.
+	// Of is the *workqueue.Queue. It distinguishes queues with the same name: a new one may be
+	// opened before the old one is closed.
 	Of any
-	// Stats returns the queue's current figures. It is cheap, takes the queue's lock for a moment, may be called
-	// from any goroutine, and must not be called from within another func of this hook under a lock of its own
-	// that the queue's callers also hold.
+	// Stats returns the current counts. It takes the queue's lock for a moment and is safe for
+	// concurrent use. Do not call it while you hold a lock that the functions of Queue take.
 	Stats func() QueueStats
 }
 
-// QueueStats are a queue's figures at one moment.
+// QueueStats are the current counts of a queue.
 type QueueStats struct {
+	// The keys in each state: see package workqueue.
 	Ready, Waiting, Held, Parked, Paused int
-	// ReadyByClass counts the ready keys of each configured class.
+	// ReadyByClass counts the ready keys by configured class.
 	ReadyByClass map[int]int
-	// Unfinished is the sum, Longest the longest of the times since which the held keys have been held.
+	// Unfinished is the sum of the times for which the held keys have been held. Longest is the
+	// longest of these times.
 	Unfinished, Longest time.Duration
 }
 
-// QueueClosed says that a queue was shut down.
+// QueueClosed reports that a queue was shut down.
 type QueueClosed struct {
 	Queue string
-	// Of is the queue, as QueueOpened had it.
+	// Of is the same as in QueueOpened.
 	Of any
 }
 
-// QueueAdded says that Keys keys of one class became ready.
+// QueueAdded reports that Keys keys of one class became ready.
 type QueueAdded struct {
 	Queue string
 	Class int
 	Keys  int
 }
 
-// QueueDelayed says that a key was given a due time from outside, Delay from now.
+// QueueDelayed reports an add of a key that is due in Delay.
 type QueueDelayed struct {
 	Queue string
 	Class int
 	Delay time.Duration
 }
 
-// QueueTaken says that a key was taken, Waited after it became ready.
+// QueueTaken reports that a worker took a key, Waited after it became ready. The first delivery is
+// Attempt 1.
 type QueueTaken struct {
 	Queue   string
 	Class   int
@@ -84,10 +92,10 @@ type QueueTaken struct {
 	Attempt int
 }
 
-// QueueOutcome is how a held key was settled.
+// QueueOutcome is the method that settled a held key.
 type QueueOutcome string
 
-// The outcomes, named as the methods of an item.
+// The outcomes have the names of the methods of workqueue.Item.
 const (
 	QueueDone    QueueOutcome = "Done"
 	QueueRetry   QueueOutcome = "Retry"
@@ -96,34 +104,35 @@ const (
 	QueueRelease QueueOutcome = "Release"
 )
 
-// QueueSettled says that a key, held for Held, was settled.
+// QueueSettled reports that a key was settled after Held.
 type QueueSettled struct {
 	Queue   string
 	Class   int
 	Outcome QueueOutcome
 	Held    time.Duration
-	// Delay is how long the key waits next: for QueueRetry and QueueAfter.
+	// Delay is how long the key waits next, for QueueRetry and QueueAfter.
 	Delay   time.Duration
 	Attempt int
-	// Err is what Retry was given.
+	// Err is the argument of Retry.
 	Err error
 }
 
-// QueueDropped says that Keys keys, or adds, were dropped, and why: "waiting at shutdown", "parked at shutdown",
-// "paused at shutdown", "delayed after shutdown", "added after shutdown", "not equal to itself".
+// QueueDropped reports that Keys keys or adds were dropped.
 type QueueDropped struct {
 	Queue string
-	Why   string
-	Keys  int
+	// Why is the reason: "waiting at shutdown", "parked at shutdown", "paused at shutdown",
+	// "delayed after shutdown", "added after shutdown" or "not equal to itself".
+	Why  string
+	Keys int
 }
 
-// QueueMisused says which call broke the contract, and how.
+// QueueMisused reports a call that violates the queue's contract. What describes it.
 type QueueMisused struct {
 	Queue string
 	What  string
 }
 
-// QueuePanicked says which func panicked, with what, and where.
+// QueuePanicked reports a panic with the name of the function, the value and the stack.
 type QueuePanicked struct {
 	Queue string
 	Func  string

@@ -5,57 +5,59 @@ package hook
 
 import "time"
 
-// Source is what package source reports.
+// Source observes package source.
 type Source struct {
 	// Started is called when a controller begins to run a source.
 	Started func(SourceRun)
 	// Stopped is called when the source has returned.
 	Stopped func(SourceRun)
-	// Dropped is called for what is not delivered: an event that a predicate dropped, one that a channel had no room for, a tick
-	// that came while the poll before it was still running.
+	// Dropped is called for an event that a predicate or a channel drops, that has another Go type,
+	// and for a tick during a poll.
 	Dropped func(SourceDropped)
-	// HandlerFailed is called when a handler or predicate returned an error or panicked. The event is tried again.
+	// HandlerFailed is called when a handler or predicate returns an error or panics. The event is
+	// retried.
 	HandlerFailed func(SourceFailure)
-	// HandlerBlocked is called once for a handler or predicate that does not return for some seconds:
-	// no further event of the source is delivered meanwhile.
+	// HandlerBlocked is called once for a handler or predicate that does not return for 5 to 10
+	// seconds. Until it returns, the source delivers no further event.
 	HandlerBlocked func(SourceBlocked)
-	// PollFailed is called when the poll of a ticker returned an error or panicked. It is tried again.
+	// PollFailed is called when the poll of a ticker returns an error or panics. The poll is
+	// retried.
 	PollFailed func(SourceFailure)
 }
 
-// SourceRun is a source that a controller runs.
+// SourceRun names a source that a controller runs.
 type SourceRun struct {
-	// Controller is the controller's name; empty if the source is run by something else. Source is the source's; a controller may
-	// have several of one name.
+	// Controller is the controller's name. It is empty if no controller runs the source. Source is
+	// the source's name. A controller may have several sources with the same name.
 	Controller, Source string
 }
 
-// SourceDropped is something that is not delivered.
+// SourceDropped describes a dropped event.
 type SourceDropped struct {
 	// Controller and Source are as in SourceRun.
 	Controller, Source string
-	// Reason is the predicate's name, or says in words why.
+	// Reason is the name of the predicate, or another reason in words.
 	Reason string
 }
 
-// SourceFailure is something that is tried again.
+// SourceFailure describes a failure that is retried.
 type SourceFailure struct {
 	// Controller and Source are as in SourceRun.
 	Controller, Source string
-	// Object is the object's namespace and name; empty where it is not about an object.
+	// Object is the object's namespace and name, or empty without an object.
 	Object string
-	// Err is what went wrong.
+	// Err is the error.
 	Err error
 }
 
-// SourceBlocked is a handler or a predicate that blocks.
+// SourceBlocked describes a handler or a predicate that blocks.
 type SourceBlocked struct {
 	// Controller and Source are as in SourceRun.
 	Controller, Source string
-	// After is for how long it has blocked at least.
+	// After is the least time for which it has blocked.
 	After time.Duration
-	// Where is the function that the source has called, with file and line, and Stack that of its
-	// goroutine. Both are empty if the call has ended meanwhile. If handlers of several sources run
-	// at this moment, they may be another source's.
+	// Where is the called function with file and line, and Stack the stack of its goroutine. Both
+	// are empty if the call has ended. While handlers of several sources run, they may be from
+	// another source.
 	Where, Stack string
 }

@@ -3,7 +3,7 @@
 
 package hook
 
-// With returns hooks that call both, first those of q. If both are nil, it returns nil.
+// With returns hooks that call first q and then other. It returns nil if both are nil.
 func (q *Queue) With(other *Queue) *Queue {
 	if q == nil || other == nil {
 		return either(q, other)
@@ -15,7 +15,7 @@ func (q *Queue) With(other *Queue) *Queue {
 	}
 }
 
-// With returns hooks that call both, first those of c. If both are nil, it returns nil.
+// With returns hooks that call first c and then other. It returns nil if both are nil.
 func (c *Controller) With(other *Controller) *Controller {
 	if c == nil || other == nil {
 		return either(c, other)
@@ -26,7 +26,7 @@ func (c *Controller) With(other *Controller) *Controller {
 	}
 }
 
-// With returns hooks that call both, first those of s. If both are nil, it returns nil.
+// With returns hooks that call first s and then other. It returns nil if both are nil.
 func (s *Source) With(other *Source) *Source {
 	if s == nil || other == nil {
 		return either(s, other)
@@ -38,7 +38,7 @@ func (s *Source) With(other *Source) *Source {
 	}
 }
 
-// With returns hooks that call both, first those of c. If both are nil, it returns nil.
+// With returns hooks that call first c and then other. It returns nil if both are nil.
 func (c *Cache) With(other *Cache) *Cache {
 	if c == nil || other == nil {
 		return either(c, other)
@@ -49,7 +49,7 @@ func (c *Cache) With(other *Cache) *Cache {
 	}
 }
 
-// With returns hooks that call both, first those of c. If both are nil, it returns nil.
+// With returns hooks that call first c and then other. It returns nil if both are nil.
 func (c *Client) With(other *Client) *Client {
 	if c == nil || other == nil {
 		return either(c, other)
@@ -61,7 +61,7 @@ func (c *Client) With(other *Client) *Client {
 	}
 }
 
-// With returns hooks that call both, first those of l. If both are nil, it returns nil.
+// With returns hooks that call first l and then other. It returns nil if both are nil.
 func (l *LeaderElection) With(other *LeaderElection) *LeaderElection {
 	if l == nil || other == nil {
 		return either(l, other)
@@ -73,7 +73,7 @@ func (l *LeaderElection) With(other *LeaderElection) *LeaderElection {
 	}
 }
 
-// For returns hooks that get the name of the controller for which a source runs.
+// For returns hooks that set Controller in each event and call s. It returns nil if s is nil.
 func (s *Source) For(controller string) *Source {
 	if s == nil {
 		return nil
@@ -125,7 +125,7 @@ func both3[A, B, C any](f, g func(A, B, C)) func(A, B, C) {
 	return func(a A, b B, c C) { f(a, b, c); g(a, b, c) }
 }
 
-// before returns f with its argument changed.
+// before returns a function that changes its argument and calls f.
 func before[A any](f func(A), change func(*A)) func(A) {
 	if f == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// TestWith: every func of every struct tells both, in order, one that only one of them has tells that one, and what nobody has is
-// nil. It goes over the fields, so that none is forgotten.
+// TestWith checks every function of every struct by reflection: With calls both functions in order,
+// or the only one, or is nil without any.
 func TestWith(t *testing.T) {
 	for _, of := range []any{&hook.Queue{}, &hook.Controller{}, &hook.Source{}, &hook.Cache{}, &hook.Client{}, &hook.LeaderElection{}} {
 		kind := reflect.TypeOf(of)
@@ -58,7 +58,7 @@ func TestWith(t *testing.T) {
 	}
 }
 
-// TestSourceFor: each func is told the name of the controller.
+// TestSourceFor checks that each function gets the name of the controller.
 func TestSourceFor(t *testing.T) {
 	var told []string
 	s := (&hook.Source{
@@ -77,6 +77,6 @@ func TestSourceFor(t *testing.T) {
 		t.Errorf("told %v, want %v", told, want)
 	}
 	if s := (&hook.Source{}).For("c"); s.Dropped != nil || (*hook.Source)(nil).For("c") != nil {
-		t.Error("what nobody has is not nil")
+		t.Error("a function that is not set is not nil after For")
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// campaign waits until the Lease is ours. It returns nil when ctx is done before.
+// campaign waits until the Lease is ours. It returns nil if ctx is done before.
 func (c *candidate) campaign(ctx context.Context) *holding {
 	for ctx.Err() == nil {
 		h, pause := c.try(ctx)
@@ -31,8 +31,8 @@ func (c *candidate) campaign(ctx context.Context) *holding {
 	return nil
 }
 
-// try reads the Lease, takes it if it is free, and else follows it as long as that is possible. If
-// the Lease is not ours then, it returns how long to wait before the next try.
+// try reads the Lease and takes it if it is free. Otherwise it follows the Lease. Without success
+// it returns the pause before the next try.
 func (c *candidate) try(ctx context.Context) (*holding, time.Duration) {
 	lease, err := c.read(ctx)
 	if err != nil {
@@ -51,15 +51,16 @@ func (c *candidate) try(ctx context.Context) (*holding, time.Duration) {
 	} else {
 		c.succeeded()
 	}
-	if lease == nil || time.Now().Before(c.watchAgain) { // only what there is can be watched
+	if lease == nil || time.Now().Before(c.watchAgain) { // a missing Lease cannot be watched
 		return nil, max(retry, c.pause(nil))
 	}
 	return c.follow(ctx, lease, retry)
 }
 
-// follow watches the Lease and takes it when it is free: at once after a release, else when it has
-// been still for long enough. It returns when the Lease is ours, or must be read again. If retry is
-// not 0, the Lease was free and could not be taken: follow waits for a change, at most that long.
+// follow watches the Lease and takes it when it is free: after a release, or when it has not
+// changed for its duration. It returns when the Lease is ours or must be read again. A retry other
+// than 0 means that the Lease was free but could not be taken: follow then waits that long for a
+// change.
 func (c *candidate) follow(ctx context.Context, lease *coordinationv1.Lease, retry time.Duration) (*holding, time.Duration) {
 	began, wait := time.Now(), c.wait(retry)
 	events, stop, err := c.watch(ctx, lease.ResourceVersion, wait)
@@ -100,7 +101,7 @@ func (c *candidate) follow(ctx context.Context, lease *coordinationv1.Lease, ret
 	}
 }
 
-// wait is how long nothing can be done, unless there is a change.
+// wait returns how long to wait for a change of the Lease before the next step.
 func (c *candidate) wait(retry time.Duration) time.Duration {
 	if retry != 0 {
 		return retry
@@ -112,32 +113,31 @@ func (c *candidate) wait(retry time.Duration) time.Duration {
 	return left
 }
 
-// watchEnded returns how long to wait before the Lease is read again, and watched, if that is allowed.
+// watchEnded returns the pause before the Lease is read and watched again.
 func (c *candidate) watchEnded(err error, began time.Time) time.Duration {
 	lasted := time.Since(began) > c.o.RetryPeriod+c.timeout()
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) {
 		c.watchAgain = time.Now().Add(refused * c.o.RetryPeriod)
 	}
 	if err != nil && !lasted && !apierrors.IsResourceExpired(err) && !c.polls {
-		c.log.Warn("the lease cannot be watched, so it is polled: a hand-over takes longer", "every", c.o.RetryPeriod.String(), "err", err)
+		c.log.Warn("the lease cannot be watched, so it is polled: a takeover takes longer", "every", c.o.RetryPeriod.String(), "err", err)
 	}
 	c.polls = !lasted && (c.polls || err != nil)
 	if err == nil && lasted {
-		return 0 // as usual
+		return 0 // the usual end of a watch
 	}
 	return c.pause(err)
 }
 
-// refused is for how many RetryPeriods the Lease is polled after watching it was refused.
+// refused is the number of RetryPeriods for which the Lease is polled after a refused watch.
 const refused = 30
 
-// free reports whether the Lease may be taken.
 func (c *candidate) free() bool { return c.rival.left(c.now().mono) <= 0 }
 
-// take writes the Lease as ours, over the very record that was seen (L1). If that fails, it returns
-// how long to wait.
+// take acquires the Lease, if its record is still the one that was seen. Otherwise it returns the
+// pause before the next try.
 func (c *candidate) take(ctx context.Context, lease *coordinationv1.Lease) (*holding, time.Duration) {
-	// A Lease that became ours unnoticed would not be released, and rivals would wait until it expires.
+	// A stop must not hide that the Lease became ours: nothing would release it.
 	ctx, cancel := run.WithGrace(ctx, context.WithoutCancel(ctx), answerLimit)
 	defer cancel()
 	write := c.update
@@ -150,7 +150,7 @@ func (c *candidate) take(ctx context.Context, lease *coordinationv1.Lease) (*hol
 	c.authors.wrote(at)
 	var err error
 	if h.lease, err = write(ctx, unstamped(acquired(lease, c.o.Identity, c.o.LeaseDuration, at))); err != nil {
-		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another process was faster
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another was faster
 			c.authors.refused(at)
 		} else {
 			c.failed("the lease cannot be acquired", err)
@@ -164,14 +164,14 @@ func (c *candidate) take(ctx context.Context, lease *coordinationv1.Lease) (*hol
 	return h, 0
 }
 
-// answerLimit is how long an acquisition under way is waited for when the campaign has been stopped.
+// answerLimit is how long a stopped campaign waits for the answer to an acquisition.
 const answerLimit = time.Second
 
-// spread is a random delay, so that those that wait for the same expiry do not all write at once.
+// spread is a random delay, so that replicas do not all write when the Lease expires.
 func (c *candidate) spread() time.Duration { return rand.N(c.o.RetryPeriod/20 + 1) }
 
-// pause is how long to wait between two tries, at random, and not shorter than the API server asks
-// for, up to a LeaseDuration.
+// pause is a random time between two tries. It is not shorter than the delay that the API server
+// asks for, up to LeaseDuration.
 func (c *candidate) pause(err error) time.Duration {
 	pause := c.o.RetryPeriod + rand.N(c.o.RetryPeriod/5+1)
 	return max(pause, min(delayOf(err), c.o.LeaseDuration))

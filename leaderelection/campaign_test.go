@@ -70,7 +70,7 @@ func TestStopBeforeTheStart(t *testing.T) {
 	})
 }
 
-// TestStopAtTheMomentOfAcquiring: whichever comes first, Run returns and the Lease is free.
+// TestStopAtTheMomentOfAcquiring: Run returns and the Lease is free, whichever comes first.
 func TestStopAtTheMomentOfAcquiring(t *testing.T) {
 	for name, verb := range map[string]string{"a new Lease": http.MethodPost, "one that is free": http.MethodPut} {
 		for _, stopped := range []time.Duration{-500 * time.Millisecond, -1, 0} { // after the answer has come
@@ -114,7 +114,8 @@ func TestStopAtTheMomentOfAcquiring(t *testing.T) {
 	}
 }
 
-// TestStopWhileAcquiringIsNotAnswered: what was asked for last is not waited for long.
+// TestStopWhileAcquiringIsNotAnswered: a stop does not wait long for the answer to the last
+// request.
 func TestStopWhileAcquiringIsNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -200,7 +201,7 @@ func TestHandOverByExpiry(t *testing.T) {
 		a.cut()
 		renewed := lease(t, api).Spec.RenewTime.Time
 		pass(time.Minute)
-		if took := led.Sub(renewed); took < 15*time.Second || took > 24*time.Second { // b looks every 2s to 4.4s
+		if took := led.Sub(renewed); took < 15*time.Second || took > 24*time.Second { // b reads every 2s to 4.4s
 			t.Errorf("b leads %s after a's last renewal", took)
 		}
 		stopA()
@@ -211,7 +212,7 @@ func TestHandOverByExpiry(t *testing.T) {
 	})
 }
 
-// TestNeverTwoLeaders has three replicas start, stop, lose their line and get it back at random.
+// TestNeverTwoLeaders starts, stops and disconnects three replicas at random.
 func TestNeverTwoLeaders(t *testing.T) {
 	for seed := range uint64(3) {
 		synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,8 @@ import (
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
-// unwell fails if the Check does not say this; nothing: it must not fail.
+// unwell fails unless the Check returns an error with this text. Without text, the Check must
+// return nil.
 func unwell(t *testing.T, e interface{ Check(*http.Request) error }, want string) {
 	t.Helper()
 	switch err := e.Check(nil); {
@@ -30,7 +31,7 @@ func unwell(t *testing.T, e interface{ Check(*http.Request) error }, want string
 	}
 }
 
-// staying is a replica that stays when its work does not stop.
+// staying returns a replica with Stay.
 func staying(t *testing.T, api *fakeapi.Server, change func(*leaderelection.Options)) *replica {
 	t.Helper()
 	r := &replica{api: api}
@@ -45,7 +46,8 @@ func staying(t *testing.T, api *fakeapi.Server, change func(*leaderelection.Opti
 	return r
 }
 
-// TestL5_WorkThatStaysIsWaitedFor: with Stay, Run neither returns nor campaigns, the Check fails, and all is well afterwards.
+// TestL5_WorkThatStaysIsWaitedFor: with Stay, Run neither returns nor campaigns, and the Check
+// fails until the work has stopped.
 func TestL5_WorkThatStaysIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -84,7 +86,7 @@ func TestL5_WorkThatStaysIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestCheckAfterRunHasReturned: the work goes on, so the process must go.
+// TestCheckAfterRunHasReturned: the work goes on, so the process must be replaced.
 func TestCheckAfterRunHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -104,7 +106,7 @@ func TestCheckAfterRunHasReturned(t *testing.T) {
 	})
 }
 
-// TestCheckOfAnElectorThatHangs, here because a hook does not return: the term is lost all the same.
+// TestCheckOfAnElectorThatHangs: the term is lost even if a hook does not return.
 func TestCheckOfAnElectorThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
@@ -113,7 +115,7 @@ func TestCheckOfAnElectorThatHangs(t *testing.T) {
 			o.Hooks = &hook.LeaderElection{Renewed: func(hook.LeaseRenewal) { <-free }}
 		})
 		stop, result := a.start(t, func(context.Context, context.Context) error { <-free; return nil })
-		pass(2*time.Second + 12*time.Second + 5*time.Second) // renewed, lost, and the grace time
+		pass(2*time.Second + 12*time.Second + 5*time.Second) // the renewal, the loss and the grace time
 		unwell(t, a, "")
 		pass(time.Nanosecond)
 		unwell(t, a, "the Lease default/operator was lost 5s ago")
@@ -124,7 +126,7 @@ func TestCheckOfAnElectorThatHangs(t *testing.T) {
 	})
 }
 
-// TestStandbysAreWell, however long they wait and whatever is wrong with the API server.
+// TestStandbysAreWell: a standby passes the Check for any time, with any API server error.
 func TestStandbysAreWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -143,7 +145,7 @@ func TestStandbysAreWell(t *testing.T) {
 	})
 }
 
-// TestRenewalsAreTold, with what they have taken.
+// TestRenewalsAreTold: the hooks get each renewal with its duration.
 func TestRenewalsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -186,7 +188,8 @@ func TestRenewalsAreTold(t *testing.T) {
 	})
 }
 
-// TestTroubleIsExplainedOnce: what somebody else has to do is said in one sentence, each once, and when it was done.
+// TestTroubleIsExplainedOnce: an error with a remedy outside of the process is logged once with the
+// remedy, and once when it is over.
 func TestTroubleIsExplainedOnce(t *testing.T) {
 	const grant = "grant it, by a Role and a RoleBinding there, to create leases, and to get, update and watch the one with the resourceName operator"
 	for name, test := range map[string]struct {

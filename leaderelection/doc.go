@@ -1,82 +1,96 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package leaderelection decides whether this process may act now.
+// Package leaderelection campaigns for a Lease and runs a function in each term of leadership. It
+// campaigns again after a lost term, so losing the Lease need not end the process.
 //
-// Leadership is a sequence of terms on one Lease. [Elector.Run] campaigns, calls a function for each
-// term that it wins, and campaigns again when a term is lost:
+//	e, err := leaderelection.New(cfg, leaderelection.Options{Lease: "website-operator"})
+//	err = e.Run(ctx, func(take, work context.Context) error {
+//		for take.Err() == nil { // begin nothing new after a stop
+//			step(work)          // a lost term ends work, too
+//		}
+//		return nil // then the Lease is released
+//	})
+//
+// A manager does this for you (manager.Options.LeaderElection). A program that already runs
+// client-go's elector can keep it: see [Observe].
 //
 //	campaign ──acquired──▶ lead(take, work) ──stop: take ends──▶ lead returns ──▶ release
 //	    ▲                        │
 //	    └──lead has returned ◀── lost: take and work end (cause ErrLost)
 //
-// With the defaults, after the last successful renewal was sent, however late its answer came:
+// # Timings
 //
-//	0 s  sent                     12 s    the term is lost: work is cancelled
-//	2 s  the next one             13.5 s  its trust is over: the fence refuses requests
-//	                              15 s    another process may lead
+// All times count from when the last successful renewal was sent, not from its answer:
+//
+//	default                                               Options
+//	2 s      the next renewal                             RetryPeriod
+//	12 s     the term is lost: work is cancelled          RetryPeriod + RenewDeadline
+//	13.5 s   the trust ends: the fence refuses requests   half of the rest
+//	15 s     another process may lead                     LeaseDuration
+//	32 s     Check fails if work still runs               Grace after the loss
+//
+// A term is also lost when a renewal finds that the Lease was deleted, created again or written by
+// another process. A renewal whose answer was lost does not end the term. It costs one Get.
+//
+// A process that was suspended may notice the loss later. Its work then has 3 s to return
+// (LeaseDuration less RetryPeriod and RenewDeadline).
+//
+// # Acquiring a Lease
+//
+// A standby watches the Lease. It takes the Lease after a release, or when the record has not
+// changed for its duration. It does so with an Update that has the UID and version of that record.
+//
+// The holder counts by its monotonic or wall clock, whichever has run further. A standby counts by
+// its monotonic clock, from when it saw the Lease change. Changes by hand do not shorten its wait:
+//
+//	the Lease is deleted, or has no holder or duration   the wait goes on
+//	its duration was shortened                           the wait is LeaseDuration of Options
+//	it has our identity, but not a renewTime of ours     another process holds it
+//	it does not exist, and this process never saw it     it is created at once
+//
+// A standby that may not watch logs that and polls every RetryPeriod and up to a fifth more. It
+// takes over that much later.
+//
+// # Handover
+//
+// A release stores the last writes of the term in an annotation of the Lease ([WrittenAnnotation]).
+// The next holder removes it and passes the writes to its term ([term.Term.Inherited]). The first
+// Reconciles then wait until the caches show them. A term that is released within a minute passes
+// on inherited writes. After a crash, or a release by another elector, the last writes are unknown.
 //
 // # Guarantees
 //
-// L1: two processes never trust a term at once, if the rates of their clocks differ by less than a
-// tenth (with the defaults). Our trust counts from when the last successful renewal was sent, by the
-// monotonic or the wall clock, whichever has run further. A rival's Lease counts from when we saw it
-// change, by the monotonic clock. It is taken by an Update with the UID and version of that very
-// record. Changes by hand do not shorten this wait: a Lease without its duration or holder, or that
-// is deleted, is left alone as long as before. Only a process that never saw it creates it at once.
-// A holder with our identity is a rival, too, unless this process wrote the record's renew time.
+//   - L1: Two processes never trust a term at the same time. The rates of their clocks may differ
+//     by less than a tenth, with the default durations.
+//   - L2 (with package term): The requests of a term are refused after its trust, after lead has
+//     returned, and when another process was seen to hold the Lease.
+//   - L3: A Lease is released only after lead has returned. Until then it is renewed.
+//   - L4: A release never frees the Lease of another process.
+//   - L5: A lost term does not end the process if lead returns before the Lease expires. Otherwise
+//     Run returns an error, and the process should exit. With [Options].Stay, Run waits instead and
+//     does not campaign. [Elector.Check] fails Grace after the loss in both cases.
+//   - L6: A takeover after a release takes one watch event and one write. After a crash it takes
+//     LeaseDuration from the last renewal, and up to a twentieth of RetryPeriod at random. The
+//     leader makes one request per RetryPeriod, and a standby none while it watches.
+//   - L7: Replicas with client-go's elector can share the Lease, so you can migrate one replica at
+//     a time. RetryPeriod must then be at least 1 s, because client-go compares renewals by the
+//     second. A term ends when the holder changes.
+//   - L9 (with packages client and controller): The first Reconcile of a term never starts on a
+//     cache older than the in-scope writes of a term that was released gracefully. Only the last
+//     release counts.
 //
-// L2 (with package term): the contexts of lead carry a [term.Term]. Its requests are refused when the
-// trust is over, when another process is seen to hold the Lease, or when lead has returned.
-//
-// L3: a Lease is released only after lead has returned. Until then it is renewed.
-//
-// L4: a release never frees a Lease of another process: it is an Update with the version that we wrote
-// last. If that conflicts, the Lease is read, and must have our UID and a record of ours.
-//
-// L5: a lost term does not end the process if lead returns before the Lease expires. A process that
-// notices later, because it was suspended, has LeaseDuration less RetryPeriod and RenewDeadline from
-// then on. If lead goes on longer, Run returns an error, and the process should exit. With
-// [Options].Stay, Run waits and does not campaign. In both cases [Elector.Check] fails Grace after
-// the loss. A term is lost RetryPeriod and RenewDeadline after the last successful renewal was sent,
-// or when a renewal finds the Lease deleted, made anew or written by another process. A renewal
-// whose answer was lost is recognized, and costs one Get.
-//
-// L6: a graceful hand-over takes one watch event and one write. A crash takes LeaseDuration from the
-// last renewal, and up to a twentieth of RetryPeriod, at random. The leader makes one request per
-// RetryPeriod, a standby none: it watches the Lease, by its name. Without the right to watch it reads
-// the Lease each RetryPeriod and up to a fifth more, logs that, and takes over that much later.
-//
-// L7: this works on one Lease with client-go's elector, in both directions, so replicas can be
-// migrated one by one. RetryPeriod must be at least 1 s then: client-go compares renewals by the
-// second. Our term ends when the holder changes.
-//
-// L9 (with packages client and controller): the first Reconcile of a term never starts on a cache
-// older than the in-scope writes of a term that was released gracefully. The release annotates the
-// Lease with the last writes ([WrittenAnnotation]). The next holder removes them, and hands them to
-// its term ([term.Term.Inherited]). Only the very last release counts, recognized by its time. A term
-// that is released within a minute passes on what it inherited. After a crash, and after a release
-// by client-go's elector, nothing is known.
-//
-// Until then, anyone who may read the Lease can read the annotation: resources, versions, times and
-// the number of objects. Namespaces, names, UIDs and labels are salted hashes. The salt is stored with
-// them, so a reader can confirm a guessed name. The annotation has at most 16 KiB; the oldest writes
-// that do not fit are only counted.
-//
-// # On a host's elector
-//
-// A program that runs client-go's elector already can keep it: [Observe] wraps its lock. L2 to L5, L7
-// and L9 then hold for its terms. How a Lease is won is client-go's business, which polls; but a
-// record of another process under our identity is left alone as in L1.
+// With [Observe], L2 to L5, L7 and L9 hold for the terms of a host's elector. The elector acquires
+// and polls as client-go does, but leaves alone the record of another process with our identity.
 //
 // # Permissions
 //
-// The right to create Leases, and to get, update and watch the one. A missing permission or namespace
-// is logged once, and tried again.
+// The elector creates Leases, and gets, updates and watches its own. It logs a missing permission
+// or namespace once, and tries again.
 //
 // # Concurrency
 //
-// [Elector.Run] starts a goroutine for each term, which calls lead, and joins it, except where lead
-// does not stop (L5). Hooks are called one after another by Run's goroutine; a slow one delays the
-// next renewal.
+// [Elector.Run] starts a goroutine for each term, which calls lead. Run joins it, unless lead does
+// not return in time. Run's goroutine calls the hooks, so a slow one delays the next renewal. With
+// [Observe], client-go's elector calls the hooks, and a timer may call Lost.
 package leaderelection

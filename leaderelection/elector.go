@@ -26,9 +26,9 @@ type Elector struct {
 	http *http.Client
 }
 
-// New makes an elector. It starts nothing and makes no request. Its requests do not wait for a rate
-// limit of cfg, and time out after half the RenewDeadline (at least 1 s), so that a single one that
-// hangs does not cost the term.
+// New makes an elector. It starts nothing and makes no request. The elector's requests ignore the
+// rate limit of cfg. They time out after half of RenewDeadline, at least 1 s, so one that hangs
+// does not cost the term. The error names an invalid option or part of cfg.
 func New(cfg *rest.Config, o Options) (*Elector, error) {
 	if cfg == nil {
 		return nil, errors.New("leaderelection.New: the rest.Config is nil; client.LoadConfig finds one")
@@ -41,8 +41,8 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
-	cfg.UserAgent += "/leader-election" // rest.AddUserAgent would forget what the host has set
-	cfg.Timeout = 0                     // it would end watches; requests have their own
+	cfg.UserAgent += "/leader-election" // rest.AddUserAgent would replace the host's
+	cfg.Timeout = 0                     // it would end watches; requests have timeouts of their own
 	cfg.QPS, cfg.RateLimiter = -1, nil
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -63,17 +63,17 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 	return e, nil
 }
 
-// Run campaigns until ctx is done, and calls lead for each term. It returns nil after a stop, and
-// what lead returned in a term that was not lost. An error that lead returned because its contexts
-// ended, or because the fence refused a request of a lost term, is none. Run logs to the context's
-// logger, else to slog.Default.
+// Run campaigns until ctx is done, and calls lead in each term. When lead returns, Run returns its
+// result, except after a lost term without an error: then Run campaigns again. Errors because
+// lead's contexts ended, or because the fence refused a request of a lost term, do not count. Run
+// logs to the logger of ctx, else to slog.Default.
 //
-// Run also returns an error if lead goes on after a lost term for so long that another process may
-// lead, unless [Options].Stay is set, and as long as it is called again meanwhile. Then the process
-// should exit.
+// If lead still runs when the Lease of a lost term expires, Run waits if [Options].Stay is set.
+// Otherwise it returns an error, and the process should exit. Further calls of Run then fail until
+// lead has returned.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	defer utilnet.CloseIdleConnectionsFor(e.http.Transport)
-	ctx = term.Without(ctx) // of our own requests: they are what a term is made of
+	ctx = term.Without(ctx) // the elector's own requests are not fenced
 	if t := e.current.Load(); t != nil {
 		if _, err := t.renews(); err != nil {
 			return fmt.Errorf("the Lease %s: %w: this process must exit", e, err)
@@ -101,15 +101,14 @@ func (e *Elector) candidate(ctx context.Context) *candidate {
 	return &candidate{campaigner: &e.campaigner, log: log.With("lease", e.String()), rival: rival{least: e.o.LeaseDuration}, authors: authors{identity: e.o.Identity}}
 }
 
-// Identity is how this process appears as holder.
+// Identity returns the holderIdentity of this process.
 func (e *Elector) Identity() string { return e.o.Identity }
 
-// Name is that of the Check, such as "leader-election-operator".
+// Name returns the name of the Check, such as "leader-election-operator".
 func (e *Elector) Name() string { return "leader-election-" + e.o.Lease }
 
-// Check returns an error when this process must be replaced: the work of a term goes on
-// [Options].Grace after the term was lost. Replicas that wait, and processes that do not run the
-// elector, are well. It ignores its argument, which may be nil, and makes no request, so it suits a
-// liveness probe. With Name the Elector is what k8s.io/apiserver calls a healthz.HealthChecker,
-// like client-go's HealthzAdaptor. It is safe for concurrent use.
+// Check returns an error if work still runs [Options].Grace after its term was lost: this process
+// must be replaced. It returns nil on a standby and before Run. It makes no request, so it suits a
+// liveness probe, and ignores its argument, which may be nil. With Name and Check, the Elector is a
+// healthz.HealthChecker of k8s.io/apiserver. Check is safe for concurrent use.
 func (e *Elector) Check(*http.Request) error { return e.current.Load().check() }

@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// lamps is something that leads, such as a *controller.Controller.
+// lamps is work that leads, such as a *controller.Controller.
 type lamps struct{}
 
 func (lamps) Lead(take, work context.Context) error {
@@ -24,7 +24,7 @@ func (lamps) Lead(take, work context.Context) error {
 	return nil
 }
 
-// theirLock is what a host has: resourcelock.New makes one. This one is in memory.
+// theirLock is the lock of a host, here in memory. resourcelock.New makes a real one.
 type theirLock struct {
 	resourcelock.Interface
 	record resourcelock.LeaderElectionRecord
@@ -43,7 +43,7 @@ func (l *theirLock) Update(_ context.Context, r resourcelock.LeaderElectionRecor
 	return nil
 }
 
-// A host keeps its own elector. It wraps the lock, and leads by Lead.
+// A host keeps its own elector. It wraps the elector's lock and leads with Lead.
 func ExampleObserve() {
 	var lock resourcelock.Interface = &theirLock{}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second/4)

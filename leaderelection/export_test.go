@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// SetWall sets the clock that a machine's owner can set.
+// SetWall sets the wall clock of an elector.
 func SetWall(e *Elector, now func() time.Time) { e.now = newClock(now) }
 
-// SetWallOf does so for an Observed.
+// SetWallOf is SetWall for an Observed.
 func SetWallOf(o *Observed, now func() time.Time) {
 	o.now = newClock(now)
 	o.leases.now = o.now
 }
 
-// Suspend has both clocks of an elector jump, as those of a process do that is stopped for a while.
-// The elector must not run yet. The jump is made when the function that it returns is called.
+// Suspend returns a function that moves both clocks of an elector forward, as after a suspension.
+// Call it before the elector runs.
 func Suspend(e *Elector) (jump func(time.Duration)) { return jumping(&e.now) }
 
-// SuspendOf does so for an Observed.
+// SuspendOf is Suspend for an Observed.
 func SuspendOf(o *Observed) (jump func(time.Duration)) {
 	defer func() { o.leases.now = o.now }()
 	return jumping(&o.now)

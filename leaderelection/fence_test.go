@@ -23,7 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// fenced returns a handle whose client refuses what has no term.
+// fenced returns a handle whose client refuses requests without a term.
 func fenced(t *testing.T, api *fakeapi.Server) *client.Handle[*coordinationv1.Lease] {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{Strict: true})
@@ -38,7 +38,8 @@ func create(ctx context.Context, h *client.Handle[*coordinationv1.Lease], name s
 	return err
 }
 
-// TestL2_WhatLeadsIsFenced: its requests pass as long as the term lasts, however long that is, and none after it was lost.
+// TestL2_WhatLeadsIsFenced: requests pass during the term, at any time, and none pass after its
+// loss.
 func TestL2_WhatLeadsIsFenced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -67,7 +68,7 @@ func TestL2_WhatLeadsIsFenced(t *testing.T) {
 			}
 			a.cut()
 			<-work.Done()
-			ok(t, create(context.WithoutCancel(work), h, "late")) // while nobody else can lead
+			ok(t, create(context.WithoutCancel(work), h, "late")) // no other process can lead yet
 			time.Sleep(time.Until(leading.Until()))
 			if err := create(context.WithoutCancel(work), h, "z"); !errors.Is(err, term.ErrFenced) {
 				t.Errorf("after the term: %v", err)
@@ -88,7 +89,8 @@ func TestL2_WhatLeadsIsFenced(t *testing.T) {
 	})
 }
 
-// TestL2_ATermThatIsStolenEndsAtOnce: before its trust is over, and before the work was told.
+// TestL2_ATermThatIsStolenEndsAtOnce: it ends before the time of its trust is over, and before its
+// work is cancelled.
 func TestL2_ATermThatIsStolenEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -114,7 +116,8 @@ func TestL2_ATermThatIsStolenEndsAtOnce(t *testing.T) {
 	})
 }
 
-// TestL2_ATermEndsBeforeItsLeaseIsReleased: what has outlived the work cannot write when somebody else can lead.
+// TestL2_ATermEndsBeforeItsLeaseIsReleased: a goroutine that outlives the work cannot write when
+// another process can lead.
 func TestL2_ATermEndsBeforeItsLeaseIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -158,7 +161,7 @@ func TestL2_TheTrustCountsFromWhenARenewalWasSent(t *testing.T) {
 		}
 		a.line.Store(&slow)
 		stop, result := a.start(t, func(take, work context.Context) error {
-			for range 5 { // the first is that of the acquisition
+			for range 5 { // the first is the acquisition
 				written := lease(t, api).Spec.RenewTime.Time
 				if got := term.Of(work).Until().Sub(written).Round(time.Second / 10); got > seconds(13.5) {
 					t.Errorf("the term is trusted until %s after the Lease was written", got)
@@ -173,7 +176,8 @@ func TestL2_TheTrustCountsFromWhenARenewalWasSent(t *testing.T) {
 	})
 }
 
-// TestL2_TheElectorNeedsNoTerm: also where its configuration is that of a strict client, and its context has a term.
+// TestL2_TheElectorNeedsNoTerm: the elector works with the configuration of a strict client and
+// with a term in its context.
 func TestL2_TheElectorNeedsNoTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)

@@ -21,15 +21,15 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// standby is a replica that wants to lead.
+// standby is a replica that campaigns.
 type standby struct {
 	*replica
-	led    time.Time // since when it leads
+	led    time.Time // when it began to lead
 	stop   func()
 	result func() error
 }
 
-// newStandby starts a replica that leads, when it can, until it is stopped.
+// newStandby starts a replica that campaigns until it is stopped.
 func newStandby(t *testing.T, api *fakeapi.Server, identity string) *standby {
 	t.Helper()
 	s := &standby{replica: newReplica(t, api, identity)}
@@ -44,7 +44,7 @@ func (s *standby) begin(t *testing.T) {
 	})
 }
 
-// leadsAfter wants it to lead so long after a moment, and at most a jitter later, and stops it.
+// leadsAfter checks that the standby leads after this time, at most a jitter later, and stops it.
 func (s *standby) leadsAfter(t *testing.T, from time.Time, d, jitter time.Duration) {
 	t.Helper()
 	if took := s.led.Sub(from); s.led.IsZero() || took < d || took > d+jitter {
@@ -56,7 +56,8 @@ func (s *standby) leadsAfter(t *testing.T, from time.Time, d, jitter time.Durati
 
 const jitter = 100 * time.Millisecond // a twentieth of the RetryPeriod
 
-// TestL1_OnlyTheRecordThatWasTimedIsTaken: its holder renews it at the last moment, when the request is on its way.
+// TestL1_OnlyTheRecordThatWasTimedIsTaken: the holder renews it while the request of the rival is
+// on its way.
 func TestL1_OnlyTheRecordThatWasTimedIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -79,7 +80,7 @@ func TestL1_OnlyTheRecordThatWasTimedIsTaken(t *testing.T) {
 	})
 }
 
-// TestL1_WhatIsDoneByHandDoesNotShortenTheWait: the holder does not know yet.
+// TestL1_WhatIsDoneByHandDoesNotShortenTheWait: the holder still trusts its term.
 func TestL1_WhatIsDoneByHandDoesNotShortenTheWait(t *testing.T) {
 	spec := func(change func(*coordinationv1.LeaseSpec)) func(*testing.T, *fakeapi.Server) {
 		return func(t *testing.T, api *fakeapi.Server) { edit(t, api, change) }
@@ -89,7 +90,7 @@ func TestL1_WhatIsDoneByHandDoesNotShortenTheWait(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change func(*testing.T, *fakeapi.Server)
-		wait   time.Duration // since the record was seen that counts
+		wait   time.Duration // since the record that counts was seen
 	}{
 		"shortened":   {spec(second(1)), seconds(20)},
 		"none":        {spec(second(0)), seconds(20)},
@@ -103,7 +104,7 @@ func TestL1_WhatIsDoneByHandDoesNotShortenTheWait(t *testing.T) {
 		"holder emptied": {spec(func(s *coordinationv1.LeaseSpec) { *s.HolderIdentity = "" }), seconds(15)},
 		"all removed":    {spec(func(s *coordinationv1.LeaseSpec) { *s = coordinationv1.LeaseSpec{} }), seconds(15)},
 		"deleted":        {func(_ *testing.T, api *fakeapi.Server) { api.Remove(fakeapi.Leases, "default", "operator") }, seconds(15)},
-		"made anew":      {remake, seconds(20)},
+		"created again":  {remake, seconds(20)},
 		"lengthened":     {spec(second(60)), seconds(65)},
 	} {
 		for _, how := range []string{"seen by a watch", "polled"} {
@@ -157,7 +158,7 @@ func TestL7_ARecordIsLeftAloneForItsDuration(t *testing.T) {
 	}
 }
 
-// TestL6_AHandOverTakesOneEventAndOneWrite: and until then a standby has a watch and makes no request.
+// TestL6_AHandOverTakesOneEventAndOneWrite: before it, a standby has a watch and makes no request.
 func TestL6_AHandOverTakesOneEventAndOneWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -224,7 +225,8 @@ func TestL6_ACrashTakesTheLeaseDuration(t *testing.T) {
 	})
 }
 
-// TestL6_WithoutAWatchItIsOneRetryPeriodMore, whatever it is that goes wrong, and the Lease is watched again when that is possible.
+// TestL6_WithoutAWatchItIsOneRetryPeriodMore: that holds for any error, and the Lease is watched
+// again when that is possible.
 func TestL6_WithoutAWatchItIsOneRetryPeriodMore(t *testing.T) {
 	for name, answer := range map[string]func(*fakeapi.Request) (*http.Response, error){
 		"forbidden":  func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") },
@@ -257,7 +259,7 @@ func TestL6_WithoutAWatchItIsOneRetryPeriodMore(t *testing.T) {
 				pass(time.Minute)
 				slow := seconds(2.4)
 				if name == "hung" {
-					slow += seconds(5) // until it is given up
+					slow += seconds(5) // the timeout
 				}
 				if n := api.Count("watch", fakeapi.Leases); n > 30 || name == "forbidden" && n > 2 {
 					t.Errorf("%d watches in a minute", n)
@@ -292,7 +294,7 @@ func TestL6_WithoutAWatchItIsOneRetryPeriodMore(t *testing.T) {
 	}
 }
 
-// TestL6_AWatchThatIsSilentCostsOneWrite: a rival renews, and no event says so.
+// TestL6_AWatchThatIsSilentCostsOneWrite: a rival renews, and the watch sends no event.
 func TestL6_AWatchThatIsSilentCostsOneWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -319,7 +321,7 @@ func TestL6_AWatchThatIsSilentCostsOneWrite(t *testing.T) {
 	})
 }
 
-// TestL1_ANamesakeIsARival: another process, or an earlier one, under the same identity.
+// TestL1_ANamesakeIsARival: another process, or an earlier one, has the same identity.
 func TestL1_ANamesakeIsARival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -331,9 +333,9 @@ func TestL1_ANamesakeIsARival(t *testing.T) {
 	})
 }
 
-// TestL1_AnAcquisitionThatWasNotAnsweredIsOurs: nobody else can lead, so nobody need wait.
+// TestL1_AnAcquisitionThatWasNotAnsweredIsOurs: no other process can lead, so there is no wait.
 func TestL1_AnAcquisitionThatWasNotAnsweredIsOurs(t *testing.T) {
-	for how, want := range map[string]time.Duration{"a new Lease": seconds(2), "one that is free": 0} { // a watch tells
+	for how, want := range map[string]time.Duration{"a new Lease": seconds(2), "one that is free": 0} { // a watch reports it
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := fakeapi.New(fakeapi.Leases)
@@ -360,7 +362,7 @@ func TestL1_AnAcquisitionThatWasNotAnsweredIsOurs(t *testing.T) {
 	}
 }
 
-// TestRetryAfter: a standby waits for as long as the API server asks for, within reason.
+// TestRetryAfter: a standby waits as long as the API server asks for, within a limit.
 func TestRetryAfter(t *testing.T) {
 	for asked, want := range map[int32]time.Duration{1: seconds(2), 5: seconds(5), 3600: seconds(15)} {
 		for _, verb := range []string{"get", "create"} {
@@ -391,7 +393,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestTheLeaseIsAsClientGoWritesIt: its other fields and its metadata are left alone.
+// TestTheLeaseIsAsClientGoWritesIt: its other fields and its metadata do not change.
 func TestTheLeaseIsAsClientGoWritesIt(t *testing.T) {
 	for before, want := range map[int32]int32{0: 1, 7: 8, -3: 1, math.MaxInt32: 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -418,7 +420,7 @@ func TestTheLeaseIsAsClientGoWritesIt(t *testing.T) {
 	}
 }
 
-// TestEachFactIsOneLine in the log, however often it is met.
+// TestEachFactIsOneLine: each event is one line of the log, also if it repeats.
 func TestEachFactIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -456,7 +458,7 @@ func TestEachFactIsOneLine(t *testing.T) {
 		pass(time.Minute)
 		stop()
 		ok(t, <-done)
-		const want = `level=WARN msg="the lease cannot be watched, so it is polled: a hand-over takes longer" lease=default/operator every=2s
+		const want = `level=WARN msg="the lease cannot be watched, so it is polled: a takeover takes longer" lease=default/operator every=2s
 level=WARN msg="the lease cannot be read" lease=default/operator
 level=INFO msg="the lease can be read and written again" lease=default/operator
 level=WARN msg="the lease was not renewed" lease=default/operator

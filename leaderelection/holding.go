@@ -20,12 +20,12 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// campaigner is what an elector keeps from one Run to the next.
+// campaigner is the state of an elector that outlives a Run.
 type campaigner struct {
 	leases
 	now     clock
 	stamper stamper
-	current atomic.Pointer[tenure] // the last one; nil: there was none
+	current atomic.Pointer[tenure] // the last one, or nil
 }
 
 // candidate is an elector in one Run. Only Run's goroutine uses it.
@@ -36,17 +36,17 @@ type candidate struct {
 	rival   rival
 	authors authors
 
-	from  string        // who was last seen to lead while this process did not; empty: nobody
-	heard time.Duration // when that Lease was last seen to change, by the candidate's clock
+	from  string        // the last holder other than this process, or empty
+	heard time.Duration // when its Lease was last seen to change, by the candidate's clock
 
-	left       *term.Handover // by the last holder, nil: nothing is known
+	left       *term.Handover // from the last holder, or nil
 	leader     string         // as last reported
 	trouble    string         // as last logged
-	watchAgain time.Time      // after it was refused
-	polls      bool           // as last logged: it could not be watched
+	watchAgain time.Time      // not before, after a refused watch
+	polls      bool           // the log has that the Lease is polled
 }
 
-// see notes the Lease as it is now, and reports whether it changed.
+// see records the current Lease and reports whether it changed.
 func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {
 	now := c.now().mono
 	changed = c.rival.see(lease, c.authors.mine(lease), now)
@@ -69,15 +69,15 @@ func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {
 	switch {
 	case known || leader == "":
 	case impostor:
-		c.log.Warn("the lease is held under the identity of this process, but not by it: its expiry is waited for", "identity", c.o.Identity)
+		c.log.Warn("another process holds the lease under the identity of this process; waiting until it expires", "identity", c.o.Identity)
 	case leader != c.o.Identity:
 		c.o.Hooks.Leader(c.o.Lease, leader)
 	}
 	return changed
 }
 
-// inherit notes what a Lease hands over from the term before. It stays until another process holds
-// the Lease: our own acquisition, which removes it, may not be answered.
+// inherit records the handover in a Lease. It is kept until another process holds the Lease,
+// because our own acquisition, which removes it, may stay without an answer.
 func (c *candidate) inherit(l *coordinationv1.Lease) {
 	if c.authors.mine(l) {
 		return
@@ -88,12 +88,12 @@ func (c *candidate) inherit(l *coordinationv1.Lease) {
 	}
 	left, err := c.stamper.inheritance(l)
 	if err != nil {
-		c.log.Warn("what the last holder of the lease has written cannot be read, so its writes are not waited for", "annotation", WrittenAnnotation, "err", err)
+		c.log.Warn("the previous leader's writes cannot be read from the lease, so no reconcile waits for them", "annotation", WrittenAnnotation, "err", err)
 	}
 	c.left = left
 }
 
-// tookOver reports who had the Lease before, when it is ours.
+// tookOver reports the previous holder of an acquired Lease.
 func (c *candidate) tookOver() {
 	if c.from != "" {
 		c.o.Hooks.TookOver(hook.LeaseTakeover{Lease: c.o.Lease, From: c.from, Gap: c.now().mono - c.heard})
@@ -101,7 +101,7 @@ func (c *candidate) tookOver() {
 	c.from = ""
 }
 
-// failed logs what goes wrong, once until it goes well or wrong in another way.
+// failed logs an error once, until success or another error.
 func (c *candidate) failed(doing string, err error) {
 	if err == nil || c.trouble == err.Error() {
 		return
@@ -111,7 +111,6 @@ func (c *candidate) failed(doing string, err error) {
 	c.o.Hooks.Trouble(c.o.Lease, err)
 }
 
-// succeeded logs that trouble is over.
 func (c *candidate) succeeded() {
 	if c.trouble == "" {
 		return
@@ -121,20 +120,19 @@ func (c *candidate) succeeded() {
 	c.o.Hooks.Trouble(c.o.Lease, nil)
 }
 
-var errTaken = errors.New("the lease is not ours any more")
+var errTaken = errors.New("this process does not hold the lease any more")
 
-// holding is a Lease that is ours.
 type holding struct {
 	lease   *coordinationv1.Lease // as last answered or read
-	won     moment                // when the request was sent that made it ours
+	won     moment                // when the acquisition was sent
 	slow    bool                  // the last write took more than one request
 	*tenure                       // nil before the term begins
 }
 
-// term leads once and releases the Lease. It reports whether the term was lost; lead has then
-// returned in time if err is nil.
+// term runs one term and releases the Lease. It reports whether the term was lost. For a lost term,
+// a nil error means that lead has returned in time.
 func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool, err error) {
-	if ctx.Err() != nil { // stopped at the moment when the Lease was acquired
+	if ctx.Err() != nil { // stopped during the acquisition
 		c.release(ctx, h)
 		return false, nil
 	}
@@ -163,7 +161,6 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 	return false, err
 }
 
-// begin makes the term that the Lease stands for.
 func (c *candidate) begin(h *holding, lost func()) {
 	t := &tenure{o: &c.o, name: c.String(), now: c.now, lost: lost}
 	token := term.Token{Lease: h.lease.UID, ResourceVersion: h.lease.ResourceVersion, Holder: c.o.Identity}
@@ -172,7 +169,7 @@ func (c *candidate) begin(h *holding, lost func()) {
 	c.current.Store(t)
 }
 
-// join waits until lead has returned, or, unless it is to stay, until the patience is over.
+// join waits until lead has returned, without Stay for the patience at most.
 func (c *candidate) join(h *holding, done <-chan error) error {
 	late := time.NewTimer(h.patience())
 	defer late.Stop()
@@ -187,15 +184,15 @@ func (c *candidate) join(h *holding, done <-chan error) error {
 	default:
 	}
 	if !c.o.Stay {
-		return fmt.Errorf("the Lease %s was lost, and the work under it has not stopped before it expired: somebody else may lead now, so this process must exit", c)
+		return fmt.Errorf("the Lease %s was lost, and the work under it has not stopped before it expired: another process may lead now, so this process must exit", c)
 	}
-	c.log.Error("the lease was lost and is over, and the work under it has not stopped: somebody else may lead now, and this process will not before it has")
+	c.log.Error("the lease was lost and has expired, but the work under it goes on: another process may lead now, and this one does not campaign until the work has stopped")
 	err := <-done
 	c.log.Info("the work of the lost term has stopped")
 	return err
 }
 
-// keep renews the Lease until ctx is done: what leads has returned, or the term is lost.
+// keep renews the Lease until ctx is done: lead has returned, or the term is lost.
 func (c *candidate) keep(ctx context.Context, h *holding) {
 	next := time.NewTimer(time.Until(h.won.time.Add(c.o.RetryPeriod)))
 	defer next.Stop()
@@ -211,7 +208,7 @@ func (c *candidate) keep(ctx context.Context, h *holding) {
 		began := time.Now()
 		sent, err := c.renew(ctx, h)
 		late := err == nil && !h.renew(sent)
-		if err == nil || ctx.Err() == nil { // else the answer does not matter any more
+		if err == nil || ctx.Err() == nil { // else the answer does not matter
 			c.o.Hooks.Renewed(hook.LeaseRenewal{Lease: c.o.Lease, Took: time.Since(began), Slowpath: h.slow, Err: err})
 		}
 		switch {
@@ -229,26 +226,25 @@ func (c *candidate) keep(ctx context.Context, h *holding) {
 	}
 }
 
-// untilNext is how long to wait before the next renewal. An API server that asks for more than a
-// RetryPeriod gets half of what is left, so that the term is not lost without another try.
+// untilNext is the pause before the next renewal. If the API server asks for more than RetryPeriod,
+// it gets at most half of the time until the term is lost, which leaves another try.
 func (c *candidate) untilNext(began time.Time, h *holding, err error) time.Duration {
 	pause := time.Until(began.Add(c.o.RetryPeriod))
 	return max(pause, min(delayOf(err), h.left()/2))
 }
 
-// renew writes the Lease once more. It returns when the write was sent.
+// renew renews the Lease. It returns when the write was sent.
 func (c *candidate) renew(ctx context.Context, h *holding) (sent moment, err error) {
 	return c.overwrite(ctx, h, func(l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
 		return held(l, c.o.Identity, c.o.LeaseDuration, at)
 	})
 }
 
-// maxConflicts is how often in a row a write is tried that finds the Lease changed, and still ours.
+// maxConflicts is how often a write is tried while the Lease changes but stays ours.
 const maxConflicts = 5
 
-// overwrite writes over the very record that is known to be ours. If the API server refuses that,
-// the record has changed: it is read, and must be ours. overwrite returns when the write was sent,
-// or errTaken.
+// overwrite updates the record that is known to be ours. After a conflict, it reads the Lease and
+// continues if the Lease is ours, else it returns errTaken. sent is when the write was sent.
 func (c *candidate) overwrite(ctx context.Context, h *holding, change func(*coordinationv1.Lease, time.Time) *coordinationv1.Lease) (sent moment, err error) {
 	h.slow = false
 	for range maxConflicts {
@@ -287,11 +283,10 @@ func (c *candidate) ours(h *holding, found *coordinationv1.Lease) bool {
 	return found != nil && found.UID == h.lease.UID && c.authors.mine(found)
 }
 
-// releaseLimit is how long a release is tried: less than a manager leaves a process that stops.
+// releaseLimit is how long a release is tried, less than a manager waits on a stop.
 const releaseLimit = 2 * time.Second
 
-// release gives the Lease up, if it is still ours (L4), so that a rival need not wait for it to
-// expire.
+// release releases the Lease if it is still ours, so that others need not wait until it expires.
 func (c *candidate) release(ctx context.Context, h *holding) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
@@ -301,12 +296,12 @@ func (c *candidate) release(ctx context.Context, h *holding) {
 		_, stamped = l.Annotations[WrittenAnnotation]
 		return l
 	})
-	if stamped && notStored(err) { // what it says of the writes (L9) is not worth to have rivals wait until it expires
+	if stamped && notStored(err) { // a release without the last writes is better than none
 		_, err = c.overwrite(ctx, h, givenUp)
 	}
 	switch {
 	case errors.Is(err, errTaken):
-		if h.tenure != nil { // it began, and did not end as it should
+		if h.tenure != nil { // the term began and was lost
 			c.o.Hooks.Lost(c.o.Lease)
 		}
 		return
@@ -316,20 +311,20 @@ func (c *candidate) release(ctx context.Context, h *holding) {
 	c.o.Hooks.Released(c.o.Lease, err)
 }
 
-// notStored reports whether the API server refused the content: too many annotations, say, or an
-// admission plugin that does not know ours.
+// notStored reports whether the API server refused the content, for example because of the size of
+// the annotations or an admission plugin.
 func notStored(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// givenUp is the Lease as this process writes it at a release.
+// givenUp returns the Lease as this process releases it.
 func (c *candidate) givenUp(h *holding, l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
 	l = givenUp(l, at)
 	switch {
 	case h.tenure != nil:
 		writes, unknown := h.term.Written()
 		return c.stamper.stamped(l, writes, unknown, at)
-	case c.left != nil: // nothing has led meanwhile
+	case c.left != nil: // there was no term
 		return c.stamper.stamped(l, c.left.Writes, c.left.Unknown, at)
 	}
 	return l

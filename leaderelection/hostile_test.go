@@ -17,8 +17,8 @@ import (
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
-// TestL1_WhatIsNeverStoredDoesNotExtendATerm: an API server that refuses each write as a conflict, although the record is still ours,
-// has renewed and released nothing. Rivals see the record stand still.
+// TestL1_WhatIsNeverStoredDoesNotExtendATerm: an API server that refuses each write as a conflict,
+// although the record is still ours, neither renews nor releases. Rivals see the record unchanged.
 func TestL1_WhatIsNeverStoredDoesNotExtendATerm(t *testing.T) {
 	for _, stops := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestL1_WhatIsNeverStoredDoesNotExtendATerm(t *testing.T) {
 			}
 			b := newStandby(t, api, "b")
 			pass(seconds(11))
-			a.want(t, "acquired operator", "lost operator") // 12 s after the last one that was stored
+			a.want(t, "acquired operator", "lost operator") // 12 s after the last stored one
 			if took := ended.Sub(began); took != seconds(14) {
 				t.Errorf("the term ends after %s", took)
 			}
@@ -58,7 +58,8 @@ func TestL1_WhatIsNeverStoredDoesNotExtendATerm(t *testing.T) {
 	}
 }
 
-// TestL1_AnAnswerThatSaysSomethingElseWinsNothing: neither what an admission webhook has changed back, nor what is no Lease, or another.
+// TestL1_AnAnswerThatSaysSomethingElseWinsNothing: the answer was changed by an admission webhook,
+// or is not the Lease.
 func TestL1_AnAnswerThatSaysSomethingElseWinsNothing(t *testing.T) {
 	const of = `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":`
 	for name, answer := range map[string]string{
@@ -100,14 +101,14 @@ func TestL1_AnAnswerThatSaysSomethingElseWinsNothing(t *testing.T) {
 	}
 }
 
-// stored is the Lease as the API server answers it.
+// stored returns the Lease as the API server answers it.
 func stored(t *testing.T, api *fakeapi.Server) string {
 	text, err := api.Object(fakeapi.Leases, "default", "operator").MarshalJSON()
 	ok(t, err)
 	return string(text)
 }
 
-// TestL6_OtherLeasesAreNoNews, if an API server tells of them: else nobody would ever see this one stand still.
+// TestL6_OtherLeasesAreNoNews: events of other Leases do not count as changes of this one.
 func TestL6_OtherLeasesAreNoNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -126,7 +127,8 @@ func TestL6_OtherLeasesAreNoNews(t *testing.T) {
 	})
 }
 
-// TestL1_OurOwnRecordPutBackDoesNotShortenTheWait for somebody else, who held the Lease a moment ago and does not know yet.
+// TestL1_OurOwnRecordPutBackDoesNotShortenTheWait: the process that held the Lease a moment ago
+// still trusts its term.
 func TestL1_OurOwnRecordPutBackDoesNotShortenTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -143,7 +145,7 @@ func TestL1_OurOwnRecordPutBackDoesNotShortenTheWait(t *testing.T) {
 	})
 }
 
-// TestL9_AStampThatIsRefusedDoesNotKeepTheLease: a release without it is better than none.
+// TestL9_AStampThatIsRefusedDoesNotKeepTheLease: the Lease is then released without it.
 func TestL9_AStampThatIsRefusedDoesNotKeepTheLease(t *testing.T) {
 	for name, code := range map[string]int{"too many annotations": http.StatusUnprocessableEntity, "a policy": http.StatusForbidden, "too large": http.StatusRequestEntityTooLarge} {
 		for _, how := range []string{"ours", "client-go's"} {
@@ -189,7 +191,7 @@ func TestL9_AStampThatIsRefusedDoesNotKeepTheLease(t *testing.T) {
 	}
 }
 
-// refusing is an API server that does nothing else.
+// refusing returns an API server that refuses these requests.
 func refusing(code int) *fakeapi.Server {
 	api := fakeapi.New(fakeapi.Leases)
 	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(code, "no") })

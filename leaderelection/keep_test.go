@@ -39,16 +39,17 @@ func TestARenewalIsOneRequestPerRetryPeriod(t *testing.T) {
 	})
 }
 
-// TestL7_TheTermEndsWhenTheLeaseIsNotOurs: at the next renewal, and its trust before the work is told.
+// TestL7_TheTermEndsWhenTheLeaseIsNotOurs: it ends at the next renewal, and its trust ends before
+// the work is cancelled.
 func TestL7_TheTermEndsWhenTheLeaseIsNotOurs(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*testing.T, *fakeapi.Server)
-		again  time.Duration // when it leads again
+		again  time.Duration // until it leads again
 	}{
 		"another holder": {func(_ *testing.T, api *fakeapi.Server) { give(api, "b") }, seconds(15)},
 		"no holder":      {func(_ *testing.T, api *fakeapi.Server) { give(api, "") }, seconds(1)},
 		"a namesake":     {func(_ *testing.T, api *fakeapi.Server) { giveAt(api, "a", time.Now().Add(-time.Minute)) }, seconds(16)},
-		"made anew":      {remake, seconds(1)}, // every record of it is ours, and nothing runs under it any more
+		"created again":  {remake, seconds(1)}, // all its records are ours, and no work runs under it
 		"deleted":        {func(_ *testing.T, api *fakeapi.Server) { api.Remove(fakeapi.Leases, "default", "operator") }, seconds(1)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +86,8 @@ func TestL7_TheTermEndsWhenTheLeaseIsNotOurs(t *testing.T) {
 	}
 }
 
-// TestL7_ATermSurvivesWhatDoesNotEndIt: the next renewal writes over it, and a Get more is all that it costs.
+// TestL7_ATermSurvivesWhatDoesNotEndIt: the next renewal overwrites the change, with one additional
+// Get.
 func TestL7_ATermSurvivesWhatDoesNotEndIt(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *fakeapi.Server){
 		"labelled": label,
@@ -120,7 +122,7 @@ func TestL7_ATermSurvivesWhatDoesNotEndIt(t *testing.T) {
 	}
 }
 
-// TestL5_TroubleThatPassesDoesNotCostTheTerm: no trouble of less than the RenewDeadline does.
+// TestL5_TroubleThatPassesDoesNotCostTheTerm: the trouble is shorter than RenewDeadline.
 func TestL5_TroubleThatPassesDoesNotCostTheTerm(t *testing.T) {
 	for name, answer := range map[string]func(*fakeapi.Request) (*http.Response, error){
 		"500":       func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusInternalServerError, "oh") },
@@ -168,7 +170,8 @@ func tooMany(seconds int32) func(*fakeapi.Request) (*http.Response, error) {
 	}
 }
 
-// TestL5_ARenewalWhoseAnswerIsLostIsOurs: the Lease has a version that we did not know, and is still ours.
+// TestL5_ARenewalWhoseAnswerIsLostIsOurs: the Lease has a version that we do not know, and is still
+// ours.
 func TestL5_ARenewalWhoseAnswerIsLostIsOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -198,8 +201,8 @@ func TestL5_ARenewalWhoseAnswerIsLostIsOurs(t *testing.T) {
 	})
 }
 
-// TestL5_ARenewalThatIsAnsweredTooLateEndsTheWork: the answer, and not the timer, is the first to
-// find the term lost.
+// TestL5_ARenewalThatIsAnsweredTooLateEndsTheWork: the answer comes before the timer that ends the
+// term.
 func TestL5_ARenewalThatIsAnsweredTooLateEndsTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -223,7 +226,8 @@ func TestL5_ARenewalThatIsAnsweredTooLateEndsTheWork(t *testing.T) {
 	})
 }
 
-// TestL2_AMachineThatSleptHasLostItsTerm: its monotonic clock stood still, its wall clock did not. Nothing is renewed then.
+// TestL2_AMachineThatSleptHasLostItsTerm: its monotonic clock stood still, its wall clock did not.
+// It renews nothing.
 func TestL2_AMachineThatSleptHasLostItsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -264,7 +268,7 @@ func TestL2_AMachineThatSleptHasLostItsTerm(t *testing.T) {
 	})
 }
 
-// TestL1_AWallClockThatIsSetDoesNotShortenTheWait for a rival's Lease.
+// TestL1_AWallClockThatIsSetDoesNotShortenTheWait: the wait is for the Lease of a rival.
 func TestL1_AWallClockThatIsSetDoesNotShortenTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -279,13 +283,14 @@ func TestL1_AWallClockThatIsSetDoesNotShortenTheWait(t *testing.T) {
 		})
 		b.begin(t)
 		pass(seconds(6))
-		api.CutWatches() // so that it looks again
+		api.CutWatches() // so that it reads again
 		pass(time.Minute)
 		b.leadsAfter(t, began, seconds(15), jitter)
 	})
 }
 
-// TestL5_WhatWasLostForLackOfAnAnswerIsTakenBack: the record is our own, its work has ended, and nobody else has written it.
+// TestL5_WhatWasLostForLackOfAnAnswerIsTakenBack: the record is our own, its work has ended, and no
+// other process has written it.
 func TestL5_WhatWasLostForLackOfAnAnswerIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)

@@ -29,10 +29,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// replica is one elector, with a line to the API server that can be cut, and a list of what happened to it.
+// replica is one elector with a connection to the API server that a test can cut, and a list of
+// events.
 type replica struct {
 	*leaderelection.Elector
-	line atomic.Pointer[func(*http.Request) (*http.Response, error)] // nil: it works
+	line atomic.Pointer[func(*http.Request) (*http.Response, error)] // nil: connected
 	api  *fakeapi.Server
 
 	mu       sync.Mutex
@@ -40,7 +41,7 @@ type replica struct {
 	requests []string // GET, PUT, POST or WATCH
 }
 
-// RoundTrip is the replica's line to the API server.
+// RoundTrip is the replica's connection to the API server.
 func (r *replica) RoundTrip(req *http.Request) (*http.Response, error) {
 	r.mu.Lock()
 	verb := req.Method
@@ -55,13 +56,13 @@ func (r *replica) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.api.RoundTrip(req)
 }
 
-// cut has every request refused.
+// cut makes every request fail.
 func (r *replica) cut() {
 	refuse := func(*http.Request) (*http.Response, error) { return nil, fmt.Errorf("connection refused") }
 	r.line.Store(&refuse)
 }
 
-// hang has no request answered.
+// hang leaves every request without an answer.
 func (r *replica) hang() {
 	hang := func(req *http.Request) (*http.Response, error) {
 		<-req.Context().Done()
@@ -78,7 +79,7 @@ func (r *replica) note(format string, args ...any) {
 	r.events = append(r.events, fmt.Sprintf(format, args...))
 }
 
-// made returns the requests since it was last called.
+// made returns the requests since its last call.
 func (r *replica) made() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +115,7 @@ func newReplica(t *testing.T, api *fakeapi.Server, identity string) *replica {
 	return r
 }
 
-// start runs a replica. stop asks it to stop; result waits until it has and returns its error.
+// start runs a replica. stop stops it. result waits for the end of Run and returns its error.
 func (r *replica) start(t *testing.T, lead leaderelection.Lead) (stop func(), result func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), logr.Discard()))
@@ -137,7 +138,7 @@ func lease(t *testing.T, api *fakeapi.Server) *coordinationv1.Lease {
 	return l
 }
 
-// holder returns who holds the Lease as stored, "" if nobody.
+// holder returns the holder of the stored Lease, or "".
 func holder(t *testing.T, api *fakeapi.Server) string {
 	t.Helper()
 	l := lease(t, api)
@@ -147,10 +148,10 @@ func holder(t *testing.T, api *fakeapi.Server) string {
 	return *l.Spec.HolderIdentity
 }
 
-// give writes a Lease that is held by somebody, as of now.
+// give writes a Lease with a holder, renewed now.
 func give(api *fakeapi.Server, to string) { giveAt(api, to, time.Now()) }
 
-// giveAt does as of some other time, as another process may have it.
+// giveAt writes a Lease with a holder, renewed at another time, as by another process.
 func giveAt(api *fakeapi.Server, to string, at time.Time) {
 	seconds, renewed := int32(15), metav1.NewMicroTime(at)
 	put(api, coordinationv1.LeaseSpec{HolderIdentity: &to, LeaseDurationSeconds: &seconds, RenewTime: &renewed, AcquireTime: &renewed})
@@ -168,7 +169,7 @@ func edit(t *testing.T, api *fakeapi.Server, change func(*coordinationv1.LeaseSp
 	put(api, l.Spec)
 }
 
-// remake deletes the Lease and makes it anew, with the same content.
+// remake deletes the Lease and creates it again with the same content.
 func remake(t *testing.T, api *fakeapi.Server) {
 	t.Helper()
 	l := lease(t, api)
@@ -183,13 +184,13 @@ func label(t *testing.T, api *fakeapi.Server) {
 	api.Put(fakeapi.Leases, l)
 }
 
-// untilStopped leads until it is asked to stop.
+// untilStopped leads until it is stopped.
 func untilStopped(take, _ context.Context) error {
 	<-take.Done()
 	return nil
 }
 
-// isLease tells the requests for Leases by verb.
+// isLease reports whether a request is for a Lease, with this verb.
 func isLease(r *fakeapi.Request, verb string) bool {
 	return r.Verb == verb && r.Resource.Resource == fakeapi.Leases.Name
 }
@@ -203,16 +204,17 @@ func ok(t *testing.T, err error) {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// pass lets time pass, and then everything that is due happen.
+// pass lets time pass and waits until all goroutines are idle.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// CloseIdleConnections does nothing: there are none. Without it, client-go warns of a transport that it does not know.
+// CloseIdleConnections does nothing: there are none. Without it, client-go warns of a transport
+// that it does not know.
 func (r *replica) CloseIdleConnections() {}
 
-// lines are those of a log.
+// lines counts the lines of a log.
 type lines struct {
 	mu  sync.Mutex // guards all
 	all strings.Builder
@@ -225,7 +227,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.all.Write(p)
 }
 
-// String returns all.
+// String returns the whole log.
 func (l *lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -234,5 +236,5 @@ func (l *lines) String() string {
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// count returns how many there are of a level.
+// count returns the number of lines of a level.
 func (l *lines) count(level string) int { return strings.Count(l.String(), "level="+level+" ") }

@@ -22,26 +22,25 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// ObserveOptions configures Observe. The durations must be those of the host's elector: of
-// client-go's LeaderElectionConfig, or of component-base's LeaderElectionConfiguration. The zero
-// value is their default. An elector with a shorter LeaseDuration is refused the Lease: a term would
-// be trusted when another process may lead.
+// ObserveOptions configures Observe. Set the durations of the host's elector (client-go's
+// LeaderElectionConfig or component-base's LeaderElectionConfiguration). The defaults are theirs.
+// An elector with a shorter LeaseDuration cannot acquire the Lease.
 type ObserveOptions struct {
-	// LeaseDuration is how long the Lease stays its holder's when it is not renewed. Default: 15 s.
+	// LeaseDuration is how long the Lease is held after its last renewal. Default: 15 s.
 	LeaseDuration time.Duration
 	// RenewDeadline is how long the host tries to renew before it gives up. The term is lost
-	// RetryPeriod and RenewDeadline after the last renewal that succeeded was sent. The rest of
-	// LeaseDuration is the time in which work has to stop. Default: 10 s.
+	// RetryPeriod and RenewDeadline after the last successful renewal was sent. In the rest of
+	// LeaseDuration, the work must stop. Default: 10 s.
 	RenewDeadline time.Duration
 	// RetryPeriod is the pause between two renewals. Default: 2 s.
 	RetryPeriod time.Duration
 	// Grace is how long the work of a lost term may go on before Check fails. Default: 20 s.
 	Grace time.Duration
-	// Hooks observes the terms. Campaigning, TookOver, Cold and Trouble are not called. Default: none.
+	// Hooks observes the terms, without Campaigning, TookOver, Cold and Trouble. Default: none.
 	Hooks *hook.LeaderElection
 }
 
-// options are those of an elector with the same durations.
+// options returns the options of an elector with the same durations.
 func (o ObserveOptions) options() Options {
 	return Options{
 		Lease: "host", Namespace: "host", Identity: "host", Grace: o.Grace, Hooks: o.Hooks,
@@ -51,7 +50,7 @@ func (o ObserveOptions) options() Options {
 	}.withDefaults()
 }
 
-// Validate names each field that is wrong, after defaults.
+// Validate applies the defaults and returns an error that names each wrong field.
 func (o ObserveOptions) Validate() error {
 	err := o.options().validateTimes()
 	if err == nil {
@@ -60,41 +59,44 @@ func (o ObserveOptions) Validate() error {
 	return errors.New(strings.ReplaceAll(err.Error(), "leaderelection.Options.", "leaderelection.ObserveOptions."))
 }
 
-// Observe wraps a host's lock, so that the client-go elector that uses it drives our terms and the
-// fence (L2):
+// Observe wraps the lock of a host's client-go elector. The elector then drives the terms and the
+// fence of this package:
 //
 //	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, …)
-//	observed, err := leaderelection.Observe(lock, leaderelection.ObserveOptions{LeaseDuration: …, …})
+//	observed, err := leaderelection.Observe(lock, leaderelection.ObserveOptions{…})
 //	clientgo.RunOrDie(ctx, clientgo.LeaderElectionConfig{
 //		Lock: observed, ReleaseOnCancel: true, …
 //		Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: func(ctx context.Context) {
-//			err := observed.Lead(ctx, func(take, work context.Context) error { return c.Lead(take, work) })
+//			err := observed.Lead(ctx, c.Lead)
 //			…
 //		}, …},
 //	})
 //
-// The wrapper makes no request of its own. The trust counts from the start of the elector's last
-// Create or Update that succeeded. How the Lease is won stays the elector's business; how a term
-// ends is ours:
+// The wrapper makes no request of its own. The elector acquires the Lease as usual. The term counts
+// from the start of the last Create or Update that succeeded, and ends as follows:
 //
-//   - The term is lost RetryPeriod and RenewDeadline after that start (client-go counts from the
-//     answer), when another process is seen to hold the Lease, or it was deleted or made anew. What
-//     leads is cancelled with cause ErrLost, and the elector is refused further renewals.
-//   - A release (ReleaseOnCancel) waits until what leads has returned (L3), as long as the elector's
-//     request lasts and the term is trusted; else it is refused, and the Lease expires.
-//   - A Lease that is not ours is not released (L4).
-//   - A release leaves the last writes on the Lease, for the next term (L9).
+//   - It is lost RetryPeriod and RenewDeadline after that start. (client-go counts from the
+//     answer.) It is also lost when the Lease is deleted, created again or held by another process.
+//     The work is cancelled with the cause ErrLost, and further renewals fail.
+//   - A release (ReleaseOnCancel) waits until the work has returned, while the elector's request
+//     lasts and the term is trusted. Otherwise it fails, and the Lease expires.
+//   - A Lease of another process is not released.
+//   - A release stores the last writes on the Lease, for the next term.
 //
-// For a *resourcelock.LeaseLock, the token ([term.Token]) has the UID of the Lease and its version
-// when it was acquired. Observe uses a copy of the lock. Other locks do not show the Lease: their
-// token has the lock's description and the time of acquisition in microseconds, and a holder with
-// the same identity is taken for this process.
+// Observe uses a copy of a *resourcelock.LeaseLock. Its [term.Token] has the UID of the Lease and
+// its version at the acquisition. Other locks do not show the Lease:
+//
+//   - The token has the lock's description and the acquisition time in microseconds.
+//   - A holder with the same identity is taken for this process.
+//   - The last writes are not handed over.
+//
+// The error names an option, or a lock without an identity or a client.
 func Observe(lock resourcelock.Interface, o ObserveOptions) (*Observed, error) {
 	if lock == nil {
 		return nil, errors.New("leaderelection.Observe: the lock is nil; resourcelock.New makes one")
 	}
 	if lock.Identity() == "" {
-		return nil, errors.New("leaderelection.Observe: the lock has no identity; set ResourceLockConfig.Identity to one that differs in each start of each process")
+		return nil, errors.New("leaderelection.Observe: the lock has no identity; set ResourceLockConfig.Identity to a value that differs in each start of each process")
 	}
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -118,41 +120,39 @@ func Observe(lock resourcelock.Interface, o ObserveOptions) (*Observed, error) {
 
 var _ resourcelock.Interface = (*Observed)(nil)
 
-// lock is an alias, so that the embedded field is not exported.
+// lock is an alias that keeps the embedded field unexported.
 type lock = resourcelock.Interface
 
-// Observed is a host's lock that yields our terms: a resourcelock.Interface for client-go's
-// elector. The methods of the lock are called by the elector, one after another; the others are
-// safe for concurrent use.
+// Observed is a resourcelock.Interface for client-go's elector that makes terms. Only the elector
+// calls the methods of the lock, one after another. The other methods are safe for concurrent use.
 type Observed struct {
 	lock // whose Get, Create and Update are observed
 
 	o       Options        // of an elector with the same durations
-	leases  *watchedLeases // nil: the lock is no LeaseLock
+	leases  *watchedLeases // nil if the lock is no LeaseLock
 	now     clock
-	current atomic.Pointer[tenure] // the last one; nil: there was none
+	current atomic.Pointer[tenure] // the last one, or nil
 
-	// Only the elector's goroutine uses what follows.
+	// Only the elector's goroutine uses these.
 	authors authors
-	ours    bool   // the record, as last read or written
-	read    bool   // it was read since the last write
+	ours    bool   // this process holds the record as last read or written
+	read    bool   // since the last write
 	leader  string // as last reported
 }
 
-// String names the Lease.
+// String returns the description of the lock.
 func (o *Observed) String() string { return o.Describe() }
 
-// Name is that of the Check, such as "leader-election-operator".
+// Name returns the name of the Check, such as "leader-election-operator".
 func (o *Observed) Name() string { return "leader-election-" + o.o.Lease }
 
-// Check is [Elector.Check].
+// Check is like [Elector.Check].
 func (o *Observed) Check(*http.Request) error { return o.current.Load().check() }
 
-// Lead calls lead in the term that the elector has won, with the contexts that type [Lead]
-// describes. Call it in OnStartedLeading, with the context that this is given, from one goroutine
-// or several. It returns when lead has: what lead returned, nil after a stop, or ErrLost when the
-// term was lost. RunOrDie may return before, if the Lease was lost or is not to be released: a host
-// that exits then should wait for Lead.
+// Lead calls lead in the current term: see type [Lead]. Call it from OnStartedLeading with its
+// context, from one goroutine or several. When lead returns, Lead returns its result, nil after a
+// stop, or an [ErrLost] after a lost term. RunOrDie may return before Lead, after a loss or without
+// a release. A host that exits then should wait for Lead.
 func (o *Observed) Lead(ctx context.Context, lead Lead) error {
 	t := o.current.Load()
 	if t != nil {
@@ -171,7 +171,7 @@ func (o *Observed) Lead(ctx context.Context, lead Lead) error {
 	return err
 }
 
-// Get implements resourcelock.Interface. What it reads may end the term.
+// Get implements resourcelock.Interface. The record that it reads may end the term.
 func (o *Observed) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := o.lock.Get(term.Without(ctx))
 	if err == nil || apierrors.IsNotFound(err) {
@@ -180,7 +180,7 @@ func (o *Observed) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord,
 	return record, raw, err
 }
 
-// saw notes the record, nil if there is none.
+// saw records the record, or nil.
 func (o *Observed) saw(record *resourcelock.LeaderElectionRecord) {
 	o.read = true
 	t := o.current.Load()
@@ -197,8 +197,8 @@ func (o *Observed) saw(record *resourcelock.LeaderElectionRecord) {
 	}
 }
 
-// isOurs reports whether the Lease as last answered is of our term: the same Lease, and last
-// renewed by this process.
+// isOurs reports whether the last answer is of our term: the same Lease, last renewed by this
+// process.
 func (o *Observed) isOurs(t *tenure) bool {
 	l := o.leases.last
 	return o.authors.mine(l) && (t == nil || l.UID == t.term.Token().Lease)
@@ -212,9 +212,9 @@ func (o *Observed) Create(ctx context.Context, record resourcelock.LeaderElectio
 	return o.hold(ctx, record, o.lock.Create)
 }
 
-// Update implements resourcelock.Interface. It refuses what would extend a term that is lost,
-// release a Lease that is not ours, or release one under which work goes on; and, as Create does,
-// to hold the Lease for less than ObserveOptions.LeaseDuration.
+// Update implements resourcelock.Interface. It fails if the update would renew a lost term, release
+// the Lease of another process, or release a Lease under which work goes on. Like Create, it fails
+// for a duration below ObserveOptions.LeaseDuration.
 func (o *Observed) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	switch record.HolderIdentity {
 	case o.o.Identity:
@@ -225,11 +225,11 @@ func (o *Observed) Update(ctx context.Context, record resourcelock.LeaderElectio
 	return o.lock.Update(term.Without(ctx), record)
 }
 
-// hold makes a request that wins or renews the Lease.
+// hold makes a request that acquires or renews the Lease.
 func (o *Observed) hold(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	if says := time.Duration(record.LeaseDurationSeconds) * time.Second; says < o.o.LeaseDuration.Truncate(time.Second) {
-		return fmt.Errorf("the Lease %s: the elector's LeaseDuration is %s, and that of ObserveOptions is %s: a term would be trusted for too long; "+
-			"give both the same durations", o.Describe(), says, o.o.LeaseDuration)
+		return fmt.Errorf("the Lease %s: the elector's LeaseDuration (%s) is shorter than ObserveOptions.LeaseDuration (%s), "+
+			"so a term would be trusted for too long; set both to the same duration", o.Describe(), says, o.o.LeaseDuration)
 	}
 	slow := o.read
 	o.read = false
@@ -261,7 +261,7 @@ func (o *Observed) hold(ctx context.Context, record resourcelock.LeaderElectionR
 	return nil
 }
 
-// mayHold returns the term that a write of the Lease renews, nil if it begins one.
+// mayHold returns the term that a write of the Lease renews, or nil if the write begins one.
 func (o *Observed) mayHold() (*tenure, error) {
 	if t := o.current.Load(); t != nil {
 		if renews, err := t.renews(); renews || err != nil {
@@ -269,12 +269,12 @@ func (o *Observed) mayHold() (*tenure, error) {
 		}
 	}
 	if o.leases == nil {
-		return nil, nil //nolint:nilnil // it begins one
+		return nil, nil //nolint:nilnil // the write begins one
 	}
 	return nil, o.leases.namesake()
 }
 
-// begin makes the term that a write has won.
+// begin makes the term of an acquisition.
 func (o *Observed) begin(record resourcelock.LeaderElectionRecord, sent moment) {
 	token := term.Token{
 		Lease: types.UID(o.Describe()), ResourceVersion: strconv.FormatInt(record.AcquireTime.UnixMicro(), 10), Holder: o.o.Identity,
@@ -292,10 +292,10 @@ func (o *Observed) begin(record resourcelock.LeaderElectionRecord, sent moment) 
 	o.o.Hooks.Acquired(o.o.Lease)
 }
 
-// release gives the Lease up if it is ours and nothing leads any more.
+// release releases the Lease if it is ours and no work runs under it.
 func (o *Observed) release(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if !o.ours {
-		return fmt.Errorf("the Lease %s is not ours, so it is not released", o.Describe())
+		return fmt.Errorf("this process does not hold the Lease %s, so it does not release it", o.Describe())
 	}
 	var err error
 	if t := o.current.Load(); t != nil {
@@ -307,7 +307,7 @@ func (o *Observed) release(ctx context.Context, record resourcelock.LeaderElecti
 	if err == nil {
 		o.ours = false
 	}
-	if !apierrors.IsConflict(err) { // then the elector tries again
+	if !apierrors.IsConflict(err) { // the elector retries a conflict
 		o.o.Hooks.Released(o.o.Lease, err)
 	}
 	return err

@@ -14,8 +14,8 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// TestObserve_AnElectorThatBeginsAnewLeadsAgain, however long the work took to stop that it was stopped with: a term that could not be
-// released in time is not renewed, for nothing may lead under it any more.
+// TestObserve_AnElectorThatBeginsAnewLeadsAgain: a term whose work stopped too late for the release
+// is not renewed. The next run of the elector makes another term.
 func TestObserve_AnElectorThatBeginsAnewLeadsAgain(t *testing.T) {
 	for _, hang := range []float64{3, 9.9, 10.5, 11, 13, 40} {
 		t.Run(fmt.Sprint(hang), func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestObserve_AnElectorThatBeginsAnewLeadsAgain(t *testing.T) {
 	}
 }
 
-// TestL1_Observe_ANamesakeIsARival, although client-go takes its record for its own.
+// TestL1_Observe_ANamesakeIsARival: client-go would take the record for its own.
 func TestL1_Observe_ANamesakeIsARival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)

@@ -33,10 +33,10 @@ type host struct {
 	*replica
 	*leaderelection.Observed
 	keeps bool          // it does not release
-	lasts time.Duration // the elector's LeaseDuration, if it is not the default
+	lasts time.Duration // the elector's LeaseDuration; 0: the default
 
-	mu      sync.Mutex // guards what follows
-	led     []error    // what Lead has returned
+	mu      sync.Mutex // guards led
+	led     []error    // the results of Lead
 	token   term.Token
 	running sync.WaitGroup
 }
@@ -71,7 +71,8 @@ func newHost(t *testing.T, api *fakeapi.Server, identity string) *host {
 	return h
 }
 
-// campaign runs client-go's elector until ctx is done or the Lease is lost, and does not wait for Lead, as RunOrDie does not.
+// campaign runs client-go's elector until ctx is done or the Lease is lost. Like RunOrDie, it does
+// not wait for Lead.
 func (h *host) campaign(ctx context.Context, leads ...leaderelection.Lead) {
 	clientgo.RunOrDie(logr.NewContext(ctx, logr.Discard()), clientgo.LeaderElectionConfig{
 		Lock: h.Observed, LeaseDuration: cmp.Or(h.lasts, 15*time.Second), RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: !h.keeps,
@@ -91,7 +92,7 @@ func (h *host) campaign(ctx context.Context, leads ...leaderelection.Lead) {
 	})
 }
 
-// start does so until stop is called; ended is closed when the elector has returned.
+// start runs campaign until stop is called. ended is closed when the elector has returned.
 func (h *host) start(t *testing.T, leads ...leaderelection.Lead) (stop func(), ended <-chan struct{}) {
 	ctx, cancel := context.WithCancel(t.Context())
 	returned := make(chan struct{})
@@ -102,7 +103,7 @@ func (h *host) start(t *testing.T, leads ...leaderelection.Lead) (stop func(), e
 	return cancel, returned
 }
 
-// result waits until all that leads has returned, and returns with what.
+// result waits until all calls of Lead have returned, and returns their errors.
 func (h *host) result() []error {
 	h.running.Wait()
 	h.mu.Lock()
@@ -119,8 +120,9 @@ func done(c <-chan struct{}) bool {
 	}
 }
 
-// TestObserve_TheElectorOfTheHostMakesTheTerm: its token is that of the Lease, its trust counts from when renewals are sent, and it
-// ends when the Lease is released, after what leads has returned (L2, L3).
+// TestObserve_TheElectorOfTheHostMakesTheTerm: the token has the UID and version of the Lease, and
+// the trust counts from when a renewal is sent (L2). The term ends when the Lease is released,
+// after the work has returned (L3).
 func TestObserve_TheElectorOfTheHostMakesTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -168,7 +170,7 @@ func TestObserve_TheElectorOfTheHostMakesTheTerm(t *testing.T) {
 	})
 }
 
-// TestObserve_AReleaseWaitsForAll that leads, but not for ever (L3).
+// TestObserve_AReleaseWaitsForAll: it waits for all work, but not forever (L3).
 func TestObserve_AReleaseWaitsForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -206,15 +208,15 @@ func TestObserve_AReleaseWaitsForAll(t *testing.T) {
 	})
 }
 
-// TestObserve_ALeaseThatAnotherHoldsIsNotReleased, although client-go would (L4).
+// TestObserve_ALeaseThatAnotherHoldsIsNotReleased: client-go would release it (L4).
 func TestObserve_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*testing.T, *fakeapi.Server)
 		holder string
 	}{
-		"a rival":    {func(_ *testing.T, api *fakeapi.Server) { give(api, "b") }, "b"},
-		"a namesake": {func(_ *testing.T, api *fakeapi.Server) { give(api, "a") }, "a"},
-		"made anew":  {remake, "a"},
+		"a rival":       {func(_ *testing.T, api *fakeapi.Server) { give(api, "b") }, "b"},
+		"a namesake":    {func(_ *testing.T, api *fakeapi.Server) { give(api, "a") }, "a"},
+		"created again": {remake, "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -234,7 +236,8 @@ func TestObserve_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
 	}
 }
 
-// TestObserve_TheElectorsLeaseIsShorter than Observe was told (L1): a term would be trusted when somebody else may lead.
+// TestObserve_TheElectorsLeaseIsShorter: a term would be trusted while another process may lead, so
+// the elector is refused (L1).
 func TestObserve_TheElectorsLeaseIsShorter(t *testing.T) {
 	for lasts, want := range map[time.Duration][]string{
 		14 * time.Second: nil,
@@ -256,7 +259,8 @@ func TestObserve_TheElectorsLeaseIsShorter(t *testing.T) {
 	}
 }
 
-// TestObserve_TheTermIsLost (L5) when it is not renewed in time, however late answers come; the elector, which may not know, is refused.
+// TestObserve_TheTermIsLost: it is lost if it is not renewed in time, and a late answer does not
+// help the elector (L5).
 func TestObserve_TheTermIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -312,13 +316,14 @@ func TestObserve_TheTermIsLost(t *testing.T) {
 	})
 }
 
-// TestObserve_TheTermEndsAtOnce when the elector sees that the Lease is not ours any more (L7).
+// TestObserve_TheTermEndsAtOnce: it ends when the elector sees that the Lease is not ours any more
+// (L7).
 func TestObserve_TheTermEndsAtOnce(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *fakeapi.Server){
-		"somebody else holds it": func(_ *testing.T, api *fakeapi.Server) { give(api, "b") },
-		"a namesake holds it":    func(_ *testing.T, api *fakeapi.Server) { give(api, "a") },
-		"it is deleted":          func(_ *testing.T, api *fakeapi.Server) { api.Remove(fakeapi.Leases, "default", "operator") },
-		"it is made anew":        remake,
+		"another process holds it": func(_ *testing.T, api *fakeapi.Server) { give(api, "b") },
+		"a namesake holds it":      func(_ *testing.T, api *fakeapi.Server) { give(api, "a") },
+		"it is deleted":            func(_ *testing.T, api *fakeapi.Server) { api.Remove(fakeapi.Leases, "default", "operator") },
+		"it is created again":      remake,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -352,7 +357,7 @@ func TestObserve_TheTermEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestObserve_AMachineThatSlept has lost its term, by the wall clock.
+// TestObserve_AMachineThatSlept: it has lost its term by the wall clock.
 func TestObserve_AMachineThatSlept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -377,7 +382,7 @@ func TestObserve_AMachineThatSlept(t *testing.T) {
 	})
 }
 
-// TestObserve_HandsOverToOursAndBack, with what was written (L7, L9).
+// TestObserve_HandsOverToOursAndBack: the last writes are handed over in both directions (L7, L9).
 func TestObserve_HandsOverToOursAndBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newHeirs(t)
@@ -425,7 +430,7 @@ func TestObserve_HandsOverToOursAndBack(t *testing.T) {
 	})
 }
 
-// TestObserve_LeadIsCalledAtOddTimes.
+// TestObserve_LeadIsCalledAtOddTimes: Lead returns an error outside of a term.
 func TestObserve_LeadIsCalledAtOddTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -453,7 +458,7 @@ func TestObserve_LeadIsCalledAtOddTimes(t *testing.T) {
 	})
 }
 
-// TestObserve_AHostThatDoesNotRelease is told of no loss when it has stopped.
+// TestObserve_AHostThatDoesNotRelease: the hooks get no loss when it has stopped.
 func TestObserve_AHostThatDoesNotRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, fakeapi.New(fakeapi.Leases), "a")
@@ -474,7 +479,7 @@ func TestObserve_AHostThatDoesNotRelease(t *testing.T) {
 // opaque is a lock that does not show its Lease.
 type opaque struct{ resourcelock.Interface }
 
-// TestObserve_AnyLock will do; the token is then what it says of itself.
+// TestObserve_AnyLock: other locks work, and the token has their description.
 func TestObserve_AnyLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)

@@ -20,28 +20,29 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Options configures New. Only Lease is required in a pod; elsewhere also Namespace.
+// Options configures New. Lease is required, outside a pod also Namespace.
 type Options struct {
-	// Lease is the name of the Lease. It is created if it does not exist.
+	// Lease is the name of the Lease. The elector creates it if it does not exist.
 	Lease string
-	// Namespace is where the Lease is. Default: the namespace of the pod.
+	// Namespace is the namespace of the Lease. Default: the namespace of the pod.
 	Namespace string
-	// Identity is how this process appears as holder. It must differ in each start of each process.
-	// Default: the host's name and a random part.
+	// Identity is the holderIdentity of this process, at most 512 bytes. Each start of each process
+	// needs another one. Default: the host name and a UUID.
 	Identity string
-	// LeaseDuration is how long a Lease stays its holder's after the last renewal: a crash costs that
-	// long. A Lease with a shorter duration is left alone for this long, too. Whole seconds. Default:
-	// 15 s.
+	// LeaseDuration is how long a Lease is held after its last renewal, and so the time without a
+	// leader after a crash. A Lease with a shorter duration is left alone for this long, too. Whole
+	// seconds. Default: 15 s.
 	LeaseDuration time.Duration
-	// RenewDeadline is how long the holder tries to renew before it gives the term up. It begins one
-	// RetryPeriod after the last success. What is left of LeaseDuration after both is the time in
-	// which its work has to stop. Default: two thirds of LeaseDuration.
+	// RenewDeadline is how long the holder tries to renew before the term is lost. It begins one
+	// RetryPeriod after the last success. In the rest of LeaseDuration, which must not be empty,
+	// the work must stop. Default: two thirds of LeaseDuration.
 	RenewDeadline time.Duration
-	// RetryPeriod is the pause between two renewals. A Lease that cannot be watched is read as often,
-	// at random up to a fifth later. Default: a fifth of RenewDeadline.
+	// RetryPeriod is the pause between two renewals, and between two reads of a Lease that cannot
+	// be watched. It must be shorter than four fifths of RenewDeadline. Default: a fifth of it.
 	RetryPeriod time.Duration
-	// Stay has Run wait, and not campaign, while the work of a lost term goes on too long. Check
-	// reports that to a liveness probe. Default: Run returns an error, and the process should exit.
+	// Stay makes Run wait, without a campaign, while the work of a lost term goes on for too long.
+	// Check reports that to a liveness probe. Default: Run returns an error, and the process should
+	// exit.
 	Stay bool
 	// Grace is how long the work of a lost term may go on before Check fails. Default: 20 s, as in
 	// kube-controller-manager.
@@ -52,7 +53,6 @@ type Options struct {
 
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// withDefaults fills in what is not set.
 func (o Options) withDefaults() Options {
 	if o.Namespace == "" {
 		if ns, err := os.ReadFile(namespaceFile); err == nil {
@@ -83,16 +83,16 @@ func silent() *hook.LeaderElection {
 	}
 }
 
-// lasts is how long the term lasts after the last renewal that succeeded was sent.
+// lasts is how long the term lasts after the last successful renewal was sent.
 func (o Options) lasts() time.Duration { return o.RetryPeriod + o.RenewDeadline }
 
-// fence is how long requests may be made after that: half of the time that work has to stop. The
-// other half is for what is on its way, and for clocks that run at different rates.
+// fence is how long the term is trusted after that renewal. Half of the time for the work to stop
+// remains, for requests on the wire and for clocks with different rates.
 func (o Options) fence() time.Duration {
 	return o.LeaseDuration - (o.LeaseDuration-o.RenewDeadline-o.RetryPeriod)/2
 }
 
-// Validate names each field that is wrong, after defaults.
+// Validate applies the defaults and returns an error that names each wrong field.
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	var errs []error
@@ -103,28 +103,28 @@ func (o Options) Validate() error {
 	case o.Lease == "":
 		wrong("Lease: name the Lease")
 	case len(validation.IsDNS1123Subdomain(o.Lease)) > 0:
-		wrong("Lease: %q is no name of an object; use lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most %d", o.Lease, validation.DNS1123SubdomainMaxLength)
+		wrong("Lease: %q is not a valid name; use at most %d lower-case letters, digits, '-' and '.', with a letter or digit at both ends", o.Lease, validation.DNS1123SubdomainMaxLength)
 	}
 	switch {
 	case o.Namespace == "":
 		wrong("Namespace: this is not a pod (no %s), so name the namespace of the Lease", namespaceFile)
 	case len(validation.IsDNS1123Label(o.Namespace)) > 0:
-		wrong("Namespace: %q is no name of a namespace; use lower-case letters, digits and '-', beginning and ending with a letter or digit, at most %d", o.Namespace, validation.DNS1123LabelMaxLength)
+		wrong("Namespace: %q is not a valid name; use at most %d lower-case letters, digits and '-', with a letter or digit at both ends", o.Namespace, validation.DNS1123LabelMaxLength)
 	}
 	switch {
 	case len(o.Identity) > maxIdentity:
-		wrong("Identity: %d bytes that begin with %q, use at most %d", len(o.Identity), o.Identity[:20], maxIdentity)
+		wrong("Identity: %d bytes that begin with %q; use at most %d", len(o.Identity), o.Identity[:20], maxIdentity)
 	case strings.TrimSpace(o.Identity) != o.Identity || !utf8.ValidString(o.Identity) || strings.ContainsFunc(o.Identity, unicode.IsControl):
-		wrong("Identity: %q, use printable text that neither begins nor ends with a space, or leave it empty for one that is made up", o.Identity)
+		wrong("Identity: %q; use printable text that does not begin or end with a space, or leave it empty for a generated one", o.Identity)
 	}
 	return errors.Join(append(errs, o.validateTimes())...)
 }
 
-// maxIdentity is longer than the longest host name with a UUID. It fits into annotations.
+// maxIdentity is longer than the longest host name with a UUID, and fits into annotations.
 const maxIdentity = 512
 
-// validateTimes returns what is wrong with the durations. The defaults of the later ones follow from
-// the earlier ones, so only the first mistake counts.
+// validateTimes checks the durations. It reports only the first wrong one, because the defaults of
+// the others depend on it.
 func (o Options) validateTimes() error {
 	var errs []error
 	wrong := func(format string, args ...any) {
@@ -132,9 +132,9 @@ func (o Options) validateTimes() error {
 	}
 	switch {
 	case o.LeaseDuration < time.Second || o.LeaseDuration%time.Second != 0:
-		wrong("LeaseDuration: %s, must be in whole seconds, at least one: so it is written into the Lease", o.LeaseDuration)
+		wrong("LeaseDuration: %s, must be whole seconds, at least 1 s, as in the Lease", o.LeaseDuration)
 	case o.LeaseDuration > math.MaxInt32*time.Second:
-		wrong("LeaseDuration: %s, must be at most %d s: so many fit into the Lease", o.LeaseDuration, math.MaxInt32)
+		wrong("LeaseDuration: %s, must be at most %d s, as in the Lease", o.LeaseDuration, math.MaxInt32)
 	case o.RenewDeadline <= 0 || o.RenewDeadline >= o.LeaseDuration:
 		wrong("RenewDeadline: %s, must be positive and shorter than LeaseDuration (%s)", o.RenewDeadline, o.LeaseDuration)
 	case o.RetryPeriod <= 0 || o.RetryPeriod*5/4 >= o.RenewDeadline:

@@ -24,7 +24,7 @@ func TestOptions(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		o    leaderelection.Options
-		want []string // nothing: it is fine
+		want []string // nothing: valid
 	}{
 		"defaults": {o: named},
 		"short":    {o: with(func(o *leaderelection.Options) { o.LeaseDuration = time.Second })},
@@ -45,12 +45,12 @@ func TestOptions(t *testing.T) {
 		"retry":         {o: with(func(o *leaderelection.Options) { o.RetryPeriod = 8 * time.Second }), want: []string{"Options.RetryPeriod: 8s, must be positive and, with a quarter on top, shorter than RenewDeadline (10s)"}},
 		"both":          {o: with(func(o *leaderelection.Options) { o.RetryPeriod = 6 * time.Second }), want: []string{"Options.RenewDeadline: 10s, must be, with RetryPeriod (6s) on top, shorter than LeaseDuration (15s)"}},
 		"grace":         {o: with(func(o *leaderelection.Options) { o.Grace = -time.Second }), want: []string{"Options.Grace: -1s, must not be negative"}},
-		"name":          {o: with(func(o *leaderelection.Options) { o.Lease = "Web_Site" }), want: []string{`Options.Lease: "Web_Site" is no name of an object; use`}},
+		"name":          {o: with(func(o *leaderelection.Options) { o.Lease = "Web_Site" }), want: []string{`Options.Lease: "Web_Site" is not a valid name; use`}},
 		"dots":          {o: with(func(o *leaderelection.Options) { o.Lease = "operator.example.com" })},
-		"namespace":     {o: with(func(o *leaderelection.Options) { o.Namespace = "a.b" }), want: []string{`Options.Namespace: "a.b" is no name of a namespace; use`}},
-		"blank":         {o: with(func(o *leaderelection.Options) { o.Identity = " \t" }), want: []string{`Options.Identity: " \t", use printable text`}},
-		"newline":       {o: with(func(o *leaderelection.Options) { o.Identity = "a\nb" }), want: []string{`Options.Identity: "a\nb", use printable text`}},
-		"long":          {o: with(func(o *leaderelection.Options) { o.Identity = strings.Repeat("pod-", 200) }), want: []string{`Options.Identity: 800 bytes that begin with "pod-pod-pod-pod-pod-", use at most 512`}},
+		"namespace":     {o: with(func(o *leaderelection.Options) { o.Namespace = "a.b" }), want: []string{`Options.Namespace: "a.b" is not a valid name; use`}},
+		"blank":         {o: with(func(o *leaderelection.Options) { o.Identity = " \t" }), want: []string{`Options.Identity: " \t"; use printable text`}},
+		"newline":       {o: with(func(o *leaderelection.Options) { o.Identity = "a\nb" }), want: []string{`Options.Identity: "a\nb"; use printable text`}},
+		"long":          {o: with(func(o *leaderelection.Options) { o.Identity = strings.Repeat("pod-", 200) }), want: []string{`Options.Identity: 800 bytes that begin with "pod-pod-pod-pod-pod-"; use at most 512`}},
 		"retry < 0":     {o: with(func(o *leaderelection.Options) { o.RetryPeriod = -time.Second }), want: []string{"Options.RetryPeriod: -1s"}},
 	} {
 		t.Run(name, func(t *testing.T) {

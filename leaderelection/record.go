@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// holderOf returns the holder of a Lease, "" for none.
 func holderOf(l *coordinationv1.Lease) string {
 	if l.Spec.HolderIdentity == nil {
 		return ""
@@ -21,7 +20,6 @@ func holderOf(l *coordinationv1.Lease) string {
 	return *l.Spec.HolderIdentity
 }
 
-// durationOf returns how long a Lease is held, 0 if it has no duration.
 func durationOf(l *coordinationv1.Lease) time.Duration {
 	if l.Spec.LeaseDurationSeconds == nil {
 		return 0
@@ -29,25 +27,24 @@ func durationOf(l *coordinationv1.Lease) time.Duration {
 	return time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
 }
 
-// releaseDuration is the duration of a Lease that was released: one second, as client-go writes it,
-// so that electors which ignore the holder take it soon as well.
+// releaseDuration is the duration of a released Lease. client-go uses the same, so that electors
+// that ignore the holder take the Lease soon.
 const releaseDuration = time.Second
 
-// released reports whether the holder of a Lease has released it.
 func released(l *coordinationv1.Lease) bool {
 	return holderOf(l) == "" && durationOf(l) == releaseDuration
 }
 
-// held writes a holder and a duration into a copy of a Lease. All else stays, also the version: the
-// API server refuses the write if that is not the newest.
+// held returns a copy of a Lease with a holder and a duration. The version stays, so the API server
+// refuses the write if the Lease has changed.
 func held(l *coordinationv1.Lease, by string, d time.Duration, at time.Time) *coordinationv1.Lease {
 	l = l.DeepCopy()
-	seconds, renewed := int32(d/time.Second), metav1.NewMicroTime(at) //nolint:gosec // Validate has seen to it
+	seconds, renewed := int32(d/time.Second), metav1.NewMicroTime(at) //nolint:gosec // see Validate
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &by, &seconds, &renewed
 	return l
 }
 
-// acquired is the Lease as its new holder writes it.
+// acquired returns the Lease as its new holder writes it.
 func acquired(l *coordinationv1.Lease, by string, d time.Duration, at time.Time) *coordinationv1.Lease {
 	before, transitions := holderOf(l), int32(0)
 	if n := l.Spec.LeaseTransitions; n != nil && *n >= 0 && *n < math.MaxInt32 {
@@ -61,23 +58,23 @@ func acquired(l *coordinationv1.Lease, by string, d time.Duration, at time.Time)
 	return l
 }
 
-// givenUp is the Lease as it is written at a release.
+// givenUp returns the Lease as a release writes it.
 func givenUp(l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
 	l = held(l, "", releaseDuration, at)
 	l.Spec.AcquireTime = l.Spec.RenewTime.DeepCopy()
 	return l
 }
 
-// rival is the arithmetic of waiting for a Lease that another process holds: since when its record
-// has been still. Only the monotonic clock counts, so that a clock that is set, or a machine that
-// sleeps, makes the wait longer and never shorter. It knows neither clock nor lock.
+// rival times the record of a Lease that another process holds, without a clock or a lock. Only the
+// monotonic clock counts: a wall clock that is set, or a machine that sleeps, never shortens the
+// wait.
 type rival struct {
-	// least is the shortest time for which a held record counts: a Lease whose duration was
-	// shortened by hand, or removed, does not shorten the time for which its holder trusts it.
+	// least is the minimum wait. Its holder still trusts a Lease whose duration was shortened by
+	// hand.
 	least time.Duration
 	seen  version
-	// until is when the last record that had a holder expires. It survives that the record is
-	// deleted, or that its holder is removed other than by a release: the holder does not know yet.
+	// until is when the last record with a holder expires. It stays if the record is deleted, or
+	// loses its holder other than by a release: that holder still trusts its term.
 	until time.Duration
 }
 
@@ -94,9 +91,8 @@ func versionOf(l *coordinationv1.Lease) version {
 	return version{l.UID, l.ResourceVersion}
 }
 
-// see notes the Lease, nil if there is none, as it was found not later than now. It reports whether
-// it changed. A record of our own neither makes the wait longer nor, put back by hand over that of
-// a rival, shorter: what we did under it has ended.
+// see records the Lease as found at now, or nil. It reports whether the Lease changed. A record of
+// our own does not change the wait, even if it was put back by hand over a rival's.
 func (r *rival) see(l *coordinationv1.Lease, mine bool, now time.Duration) (changed bool) {
 	v := versionOf(l)
 	changed, r.seen = v != r.seen, v
@@ -110,36 +106,35 @@ func (r *rival) see(l *coordinationv1.Lease, mine bool, now time.Duration) (chan
 	return changed
 }
 
-// left returns for how long the Lease must be left alone; not positive if it is free.
+// left returns how long the Lease must be left alone. It is not positive if the Lease is free.
 func (r *rival) left(now time.Duration) time.Duration { return r.until - now }
 
-// authors distinguishes the records that this process wrote from those of others, also under the
-// same identity, by the renew times, to the microsecond, that it has written. A write that was not
-// answered may have been stored.
+// authors recognizes the records of this process by the renew times that it has written, to the
+// microsecond. Other processes may have the same identity. A write without an answer may be stored.
 type authors struct {
 	identity string
-	times    []time.Time // since the last one that was answered, that one included
+	times    []time.Time // of the last answered write and those after it
 }
 
-// maxUnanswered is how many writes without an answer are remembered.
+// maxUnanswered limits the remembered writes.
 const maxUnanswered = 64
 
-// wrote notes that a record with this renew time is about to be sent.
+// wrote records a write that is about to be sent.
 func (a *authors) wrote(at time.Time) {
 	a.times = append(a.times, at)
 	a.times = a.times[max(0, len(a.times)-maxUnanswered):]
 }
 
-// answered notes that it was stored. Earlier writes without an answer carry an older version and
-// come too late.
+// answered records a stored write. Earlier writes without an answer have an older version, so the
+// API server refuses them.
 func (a *authors) answered(at time.Time) { a.times = append(a.times[:0], at) }
 
-// refused notes that it was not stored: what is there has another author, even with the same time.
+// refused records a write that was not stored. A record with the same time has another author.
 func (a *authors) refused(at time.Time) {
 	a.times = slices.DeleteFunc(a.times, at.Equal)
 }
 
-// mine reports whether a record is one of ours.
+// mine reports whether this process wrote a record.
 func (a *authors) mine(l *coordinationv1.Lease) bool {
 	return l != nil && holderOf(l) == a.identity && l.Spec.RenewTime != nil && slices.ContainsFunc(a.times, l.Spec.RenewTime.Time.Equal)
 }

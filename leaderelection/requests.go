@@ -28,13 +28,12 @@ type leases struct {
 	rest rest.Interface
 }
 
-// String names the Lease.
+// String returns the namespace and name of the Lease.
 func (e *leases) String() string { return e.o.Namespace + "/" + e.o.Lease }
 
-// timeout is how long a request may take.
 func (e *leases) timeout() time.Duration { return max(time.Second, e.o.RenewDeadline/2) }
 
-// do makes a request once: the caller knows best when to try again.
+// do makes a request once. The caller retries.
 func (e *leases) do(ctx context.Context, r *rest.Request) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout())
 	defer cancel()
@@ -43,18 +42,17 @@ func (e *leases) do(ctx context.Context, r *rest.Request) (*coordinationv1.Lease
 		return nil, err
 	}
 	if !e.isOurs(lease) || lease.UID == "" || lease.ResourceVersion == "" {
-		return nil, fmt.Errorf("the answer to a request for the Lease %s is something else", e)
+		return nil, fmt.Errorf("the answer to a request for the Lease %s is not that Lease", e)
 	}
 	return lease, nil
 }
 
-// isOurs reports whether a Lease is the one of this elector.
 func (e *leases) isOurs(l *coordinationv1.Lease) bool {
 	return l.Namespace == e.o.Namespace && l.Name == e.o.Lease
 }
 
-// stored returns an answer if it is what was sent. An admission webhook may have changed it, so that
-// another process holds the Lease.
+// stored returns an answer if it has what was sent. An admission webhook may have made another
+// process the holder.
 func (e *leases) stored(sent, got *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
 	switch {
 	case err != nil:
@@ -63,34 +61,32 @@ func (e *leases) stored(sent, got *coordinationv1.Lease, err error) (*coordinati
 		(sent.UID == "" || got.UID == sent.UID):
 		return got, nil
 	}
-	return nil, fmt.Errorf("the API server has stored something else than what was written to the Lease %s; "+
+	return nil, fmt.Errorf("the API server changed the Lease %s while storing it; "+
 		"look for an admission webhook that changes Leases", e)
 }
 
-// read returns the Lease, nil if there is none.
+// read returns the Lease, or nil if there is none.
 func (e *leases) read(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease, err := e.do(ctx, e.rest.Get().Namespace(e.o.Namespace).Resource(resource).Name(e.o.Lease))
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // nothing is what was found
+		return nil, nil //nolint:nilnil // there is none
 	}
 	return lease, e.explained("get", err)
 }
 
-// create makes the Lease.
 func (e *leases) create(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	lease, err := e.do(ctx, e.rest.Post().Namespace(e.o.Namespace).Resource(resource).Body(l))
 	return e.stored(l, lease, e.explained("create", err))
 }
 
-// update writes the Lease, if it still has the UID and version that l has.
+// update writes the Lease if it still has the UID and version of l.
 func (e *leases) update(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	lease, err := e.do(ctx, e.rest.Put().Namespace(e.o.Namespace).Resource(resource).Name(e.o.Lease).Body(l))
 	return e.stored(l, lease, e.explained("update", err))
 }
 
-// watch watches the Lease since a version. It waits for the answer until the limit at most, or the
-// timeout. It needs the right to watch the one Lease: a rule with its resourceNames is enough. stop
-// must be called.
+// watch watches the Lease from a version. It waits for the answer until limit or the timeout. A
+// rule with the name of the Lease in its resourceNames permits it. Call stop.
 func (e *leases) watch(ctx context.Context, since string, limit time.Duration) (events <-chan watch.Event, stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	limit = min(limit, e.timeout())
@@ -107,20 +103,20 @@ func (e *leases) watch(ctx context.Context, since string, limit time.Duration) (
 	stop = func() {
 		cancel()
 		stream.Stop()
-		for range stream.ResultChan() { // its sender ends when nothing is left to be read
+		for range stream.ResultChan() { // the sender ends when the channel is drained
 		}
 	}
 	if !late.Stop() {
 		stop()
-		return nil, nil, fmt.Errorf("no answer for %s", limit)
+		return nil, nil, fmt.Errorf("no answer within %s", limit)
 	}
 	return stream.ResultChan(), stop, nil
 }
 
-// watchLimit is how long a watch lasts.
+// watchLimit is the timeout of a watch.
 const watchLimit = 5 * time.Minute
 
-// leaseOf returns the Lease as it is after an event of the watch, nil if it was deleted.
+// leaseOf returns the Lease after an event of the watch, or nil if it was deleted.
 func (e *leases) leaseOf(event watch.Event) (*coordinationv1.Lease, error) {
 	lease, ok := event.Object.(*coordinationv1.Lease)
 	switch {
@@ -137,13 +133,13 @@ func (e *leases) leaseOf(event watch.Event) (*coordinationv1.Lease, error) {
 	return nil, nil //nolint:nilnil // there is none
 }
 
-// delayOf returns the delay that the API server asks for.
 func delayOf(err error) time.Duration {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	return time.Duration(seconds) * time.Second
 }
 
-// explained puts an error into words, if something outside of this process has to be done about it.
+// explained replaces the message of an error by its remedy, if the remedy is outside of this
+// process.
 func (e *leases) explained(verb string, err error) error {
 	says := ""
 	switch o := &e.o; {
@@ -152,7 +148,7 @@ func (e *leases) explained(verb string, err error) error {
 	case apierrors.IsNotFound(err) && verb == "create":
 		says = fmt.Sprintf("the namespace %s of the Lease %s does not exist; create it", o.Namespace, o.Lease)
 	case apierrors.IsForbidden(err):
-		if m := refusal.FindStringSubmatch(err.Error()); m != nil { // else a quota or an admission plugin
+		if m := refusal.FindStringSubmatch(err.Error()); m != nil { // else a quota
 			says = fmt.Sprintf("the user %s may not %s leases (coordination.k8s.io) in the namespace %s, here %s; grant it, by a Role and a "+
 				"RoleBinding there, to create leases, and to get, update and watch the one with the resourceName %s", m[1], verb, o.Namespace, o.Lease, o.Lease)
 		}
@@ -166,5 +162,5 @@ func (e *leases) explained(verb string, err error) error {
 	return &told
 }
 
-// refusal is how the API server names a user who has no permission.
+// refusal matches the API server's message about a missing permission.
 var refusal = regexp.MustCompile(`User ("[^"]*") cannot \w+ resource`)

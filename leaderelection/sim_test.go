@@ -25,10 +25,10 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// theirs is an elector of client-go, as it comes, on the same Lease.
+// theirs is an elector of client-go on the same Lease.
 type theirs struct {
 	*replica
-	led atomic.Pointer[time.Time] // since when it leads
+	led atomic.Pointer[time.Time] // when it began to lead
 }
 
 func newTheirs(api *fakeapi.Server) *theirs {
@@ -65,7 +65,7 @@ func (o *theirs) run(ctx context.Context, t *testing.T, identity string, release
 	e.Run(logr.NewContext(ctx, logr.Discard()))
 }
 
-// start runs it until it is stopped.
+// start runs it until stop is called.
 func (o *theirs) start(t *testing.T, identity string, release bool) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -140,27 +140,28 @@ const (
 	theirNumber = 2
 )
 
-// arena has electors of ours and of client-go on one Lease, and looks at each write as the API server does.
+// arena has our electors and those of client-go on one Lease, and checks each write at the API
+// server.
 type arena struct {
 	t   *testing.T
 	api *fakeapi.Server
 
-	mu     sync.Mutex // guards what follows, and orders the writes
+	mu     sync.Mutex // guards the fields below, and orders the writes
 	terms  [ourNumber]*term.Term
-	since  time.Time // of the record that is stored
+	since  time.Time // of the stored record
 	writer *member
 
 	members [ourNumber + theirNumber]*member
 }
 
-// member is one elector with its line.
+// member is one elector with its connection.
 type member struct {
 	*replica
 	arena  *arena
 	number int
 	stop   func()
 
-	before, after atomic.Int64 // how long a request, and its answer, takes
+	before, after atomic.Int64 // the delay of a request, and of its answer
 	lose          atomic.Bool  // the answers
 }
 
@@ -180,7 +181,7 @@ func newArena(t *testing.T) *arena {
 	return a
 }
 
-// mend makes the line as it should be.
+// mend restores the connection.
 func (m *member) mend() {
 	m.before.Store(0)
 	m.after.Store(0)
@@ -189,19 +190,19 @@ func (m *member) mend() {
 	m.line.Store(&through)
 }
 
-// through is the line.
+// through sends a request over the connection.
 func (m *member) through(req *http.Request) (*http.Response, error) {
-	time.Sleep(time.Duration(m.before.Load())) // whether or not it is still waited for
+	time.Sleep(time.Duration(m.before.Load())) // also after the sender gave up
 	answer, err := m.arena.serve(m, req)
 	time.Sleep(time.Duration(m.after.Load()))
-	if m.lose.Load() && err == nil && answer.StatusCode < 300 { // what was refused at the same instant would seem to be a twin's
+	if m.lose.Load() && err == nil && answer.StatusCode < 300 { // a refused write at the same time would look like a twin's
 		answer.Body.Close()
 		return nil, errors.New("connection reset")
 	}
 	return answer, err
 }
 
-// serve has the API server answer, and looks at what it has written.
+// serve lets the API server answer, and checks what was written.
 func (a *arena) serve(m *member, req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodGet {
 		return a.api.RoundTrip(req)
@@ -238,7 +239,7 @@ func (m *member) name() string {
 	return []string{"ours", "twin", "twin", "their 3", "their 4"}[m.number]
 }
 
-// lead leads until it is stopped, or the term is lost.
+// lead leads until it is stopped or the term is lost.
 func (m *member) lead(take, work context.Context) error {
 	m.arena.mu.Lock()
 	m.arena.terms[m.number] = term.Of(work)
@@ -271,7 +272,7 @@ func (m *member) toggle() {
 	}
 }
 
-// happen does one thing to a member, or to all.
+// happen applies one event to a member, or to all.
 func (a *arena) happen(what, whom byte, d time.Duration) {
 	m := a.members[int(whom)%len(a.members)]
 	switch what % 9 {
@@ -297,8 +298,9 @@ func (a *arena) happen(what, whom byte, d time.Duration) {
 	time.Sleep(d)
 }
 
-// FuzzElectors is L1 and L7: whatever happens to their lines, nobody writes the Lease while somebody else of ours trusts a term, and
-// none of ours takes a record that was not still for its duration.
+// FuzzElectors checks L1 and L7 with any events on the connections: no process writes the Lease
+// while another one of ours trusts a term, and none of ours takes a record before its duration is
+// over.
 func FuzzElectors(f *testing.F) {
 	f.Add([]byte{0, 0, 200, 0, 0, 10, 0, 1, 200, 0, 2, 200, 0, 3, 200, 0, 4, 250})
 	f.Add([]byte{1, 0, 255, 3, 0, 255, 1, 1, 255, 3, 1, 255, 1, 2, 255, 3, 2, 255, 1, 3, 255, 1, 4, 255, 1, 0, 255})

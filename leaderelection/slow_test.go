@@ -13,7 +13,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestL5_ASlowAnswerDoesNotLengthenTheTerm: rivals count from when the Lease was written, not from when we learn of it.
+// TestL5_ASlowAnswerDoesNotLengthenTheTerm: rivals count from when the Lease was written, not from
+// its answer.
 func TestL5_ASlowAnswerDoesNotLengthenTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)

@@ -5,7 +5,6 @@ package leaderelection
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,42 +19,45 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// WrittenAnnotation is the annotation of a Lease that was released. It tells the next holder which
-// writes were the last under it (L9), as JSON. Salted hashes stand for namespaces, names, UIDs and
-// labels ([ledger.Write.Hashed]); resources, versions and effects are in clear. An elector of this
-// module removes it when it acquires the Lease.
+// WrittenAnnotation is the annotation of a released Lease with the last writes of its term, as JSON
+// of at most 16 KiB. Older writes are only counted. The next elector of this module removes it.
+//
+// All readers of the Lease can read it. Resources, versions, effects, the time and the number of
+// objects are clear text. Namespaces, names, UIDs and labels are salted hashes
+// ([ledger.Write.Hashed]). It contains the salts, so a reader can confirm a guessed name.
 const WrittenAnnotation = "setpoint.dev/written-hashed"
 
-// clearAnnotation is that of earlier versions, which had names in clear. It is removed, never read.
+// clearAnnotation is the annotation of earlier versions, with names in clear text. It is only
+// removed.
 const clearAnnotation = "setpoint.dev/written"
 
-// maxStamp is the size in bytes up to which the annotation is written, and read.
+// maxStamp limits the annotation, in bytes.
 const maxStamp = 16 << 10
 
-// stamp is the annotation.
+// stamp is the content of the annotation.
 type stamp struct {
 	Holder string `json:"holder"`
-	// Released is the Lease's renewTime, as the release has written it. An annotation that survives
-	// another holder, such as client-go's elector, has another one.
+	// Released is the renewTime of the release. The Lease has another one if the annotation
+	// survived another holder, such as client-go's elector.
 	Released  time.Time      `json:"released"`
 	Unknown   int            `json:"unknown,omitempty"`
-	Resources []string       `json:"resources,omitempty"` // with the group, as deployments.apps
-	Salts     []ledger.Salt  `json:"salts,omitempty"`     // of this release, and of those that inherited writes are from
+	Resources []string       `json:"resources,omitempty"` // with the group: deployments.apps
+	Salts     []ledger.Salt  `json:"salts,omitempty"`     // also of inherited writes
 	Writes    []stampedWrite `json:"writes,omitempty"`
 }
 
-// stampedWrite is short, because there are many.
+// stampedWrite has short names, because there are many.
 type stampedWrite struct {
-	Resource    int                `json:"r,omitempty"`  // its place among the resources
-	Salt        int                `json:"s,omitempty"`  // its place among the salts
-	Namespace   string             `json:"ns,omitempty"` // a hash, as all the others
+	Resource    int                `json:"r,omitempty"`  // index in Resources
+	Salt        int                `json:"s,omitempty"`  // index in Salts
+	Namespace   string             `json:"ns,omitempty"` // a hash, like name, UID and labels
 	Name        string             `json:"n"`
 	UID         types.UID          `json:"u,omitempty"`
 	Version     string             `json:"v,omitempty"`
 	Subresource string             `json:"sub,omitempty"`
-	Effect      string             `json:"e,omitempty"` // gone, or accepted: gone or marked; empty: stored
-	Labels      *map[string]string `json:"l,omitempty"` // nil: not known
-	Host        string             `json:"h,omitempty"` // empty: that of the Lease
+	Effect      string             `json:"e,omitempty"` // gone, accepted; empty: stored
+	Labels      *map[string]string `json:"l,omitempty"` // nil if unknown
+	Host        string             `json:"h,omitempty"` // empty: as the Lease
 }
 
 // stamper reads and writes the annotation. host is the API server of the Lease, as in a ledger.
@@ -68,8 +70,8 @@ func unstamped(l *coordinationv1.Lease) *coordinationv1.Lease {
 	return l
 }
 
-// stamped writes the last writes of a term into a Lease that is being released. The oldest writes
-// that do not fit, which are the least likely to be missed, are counted as unknown.
+// stamped adds the last writes of a term to a Lease. The oldest writes that do not fit count as
+// unknown. They are the most likely to be in every cache.
 func (m stamper) stamped(l *coordinationv1.Lease, writes []ledger.Write, unknown int, at time.Time) *coordinationv1.Lease {
 	l = unstamped(l)
 	if len(writes) == 0 && unknown == 0 {
@@ -115,7 +117,7 @@ func (m stamper) stampOf(writes []ledger.Write, salt ledger.Salt, unknown int, a
 	return s
 }
 
-// placeIn returns the place of an element in a list, and appends it if it has none.
+// placeIn returns the index of an element in a list, which it appends if it is missing.
 func placeIn[E comparable](list *[]E, e E) int {
 	i := slices.Index(*list, e)
 	if i < 0 {
@@ -124,25 +126,25 @@ func placeIn[E comparable](list *[]E, e E) int {
 	return i
 }
 
-// inheritance returns what the holder that released a Lease has left; nil if there is nothing, or it
-// is of an earlier release.
+// inheritance returns the handover in a released Lease. It returns nil if there is none, or if it
+// is from an earlier release.
 func (m stamper) inheritance(l *coordinationv1.Lease) (*term.Handover, error) {
 	text := l.Annotations[WrittenAnnotation]
 	if text == "" || !released(l) || l.Spec.RenewTime == nil {
-		return nil, nil //nolint:nilnil // nothing is what was left
+		return nil, nil //nolint:nilnil // there is none
 	}
 	if len(text) > maxStamp {
-		return nil, fmt.Errorf("it has %d bytes, at most %d are read", len(text), maxStamp)
+		return nil, fmt.Errorf("it has %d bytes; the limit is %d", len(text), maxStamp)
 	}
 	var s stamp
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return nil, err
 	}
 	if !s.Released.Equal(l.Spec.RenewTime.Time) {
-		return nil, nil //nolint:nilnil // it is of an earlier one
+		return nil, nil //nolint:nilnil // of an earlier release
 	}
 	if len(s.Writes) > term.MaxHandedOver {
-		return nil, errors.New("it names more writes than are ever handed over")
+		return nil, fmt.Errorf("it has %d writes; the limit is %d", len(s.Writes), term.MaxHandedOver)
 	}
 	h := &term.Handover{Holder: s.Holder, Released: s.Released, Unknown: s.Unknown}
 	for i := range s.Writes {

@@ -30,7 +30,7 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// heirs are replicas that write what they are told and take down what they inherit.
+// heirs are replicas that write objects and record what they inherit.
 type heirs struct {
 	t      *testing.T
 	api    *fakeapi.Server
@@ -58,7 +58,7 @@ func (h *heirs) write(work context.Context, name string) *corev1.ConfigMap {
 	return m
 }
 
-// lead has a replica lead until it has done something, release, and return what it has inherited.
+// lead makes a replica lead, run do and release. It returns what the term inherited.
 func (h *heirs) lead(identity string, do func(work context.Context)) (inherited *term.Handover) {
 	h.t.Helper()
 	a := newReplica(h.t, h.api, identity)
@@ -76,7 +76,7 @@ func (h *heirs) lead(identity string, do func(work context.Context)) (inherited 
 
 func nothing(context.Context) {}
 
-// names says what was inherited in a word.
+// names returns the names of inherited objects in a word.
 func names(h *term.Handover) string {
 	if h == nil {
 		return "nothing"
@@ -88,7 +88,7 @@ func names(h *term.Handover) string {
 	return s
 }
 
-// nameOf returns the name of an object in a test, of which the write has the hash.
+// nameOf returns the name of an object from its hash.
 func nameOf(w *ledger.Write) string {
 	for _, name := range []string{"one", "two", "three", "labelled"} {
 		if inClear(name).Hashed(w.Salt).Name == w.Name {
@@ -103,7 +103,8 @@ func inClear(name string) *ledger.Write {
 	return &ledger.Write{Request: ledger.Request{Namespace: "default", Name: name}}
 }
 
-// TestL9_AReleaseHandsOverWhatWasWritten to whoever takes the Lease next, and also to those after it.
+// TestL9_AReleaseHandsOverWhatWasWritten: the next holder gets the writes, and so do those after
+// it.
 func TestL9_AReleaseHandsOverWhatWasWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeirs(t)
@@ -148,7 +149,7 @@ func TestL9_AReleaseHandsOverWhatWasWritten(t *testing.T) {
 	})
 }
 
-// TestL9_OnlyTheLastReleaseCounts: what stands on the Lease from before is not taken for it.
+// TestL9_OnlyTheLastReleaseCounts: an older annotation on the Lease does not count.
 func TestL9_OnlyTheLastReleaseCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		then func(t *testing.T, h *heirs)
@@ -158,7 +159,7 @@ func TestL9_OnlyTheLastReleaseCounts(t *testing.T) {
 		"labelled": {func(t *testing.T, h *heirs) { label(t, h.api) }, "from a: one"},
 		"by a crash": {func(t *testing.T, h *heirs) {
 			l := lease(t, h.api)
-			give(h.api, "x") // it keeps what it finds, as client-go's elector does
+			give(h.api, "x") // it keeps the annotation, like client-go's elector
 			after := lease(t, h.api)
 			after.Annotations = l.Annotations
 			h.api.Put(fakeapi.Leases, after)
@@ -182,7 +183,8 @@ func TestL9_OnlyTheLastReleaseCounts(t *testing.T) {
 	}
 }
 
-// TestL9_WhatIsInheritedSurvivesAnAnswerThatIsLost: our own first acquisition has removed it from the Lease.
+// TestL9_WhatIsInheritedSurvivesAnAnswerThatIsLost: our own first acquisition has removed it from
+// the Lease.
 func TestL9_WhatIsInheritedSurvivesAnAnswerThatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeirs(t)
@@ -204,8 +206,7 @@ func TestL9_WhatIsInheritedSurvivesAnAnswerThatIsLost(t *testing.T) {
 	})
 }
 
-// TestL9_WhoIsStoppedAtTheMomentOfAcquiringHandsOn what it has never used.
-func TestL9_WhoIsStoppedAtTheMomentOfAcquiringHandsOn(t *testing.T) {
+func TestL9_AStopDuringTheAcquisitionPassesOnTheHandover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeirs(t)
 		h.lead("a", func(work context.Context) { h.write(work, "one") })
@@ -227,8 +228,8 @@ func TestL9_WhoIsStoppedAtTheMomentOfAcquiringHandsOn(t *testing.T) {
 	})
 }
 
-// TestL9_WhatIsHandedOverFitsIntoALease: there is a bound in bytes. The newest writes are kept, and
-// those that are left out are counted.
+// TestL9_WhatIsHandedOverFitsIntoALease: the annotation has a limit in bytes. The newest writes are
+// kept, and the others are counted.
 func TestL9_WhatIsHandedOverFitsIntoALease(t *testing.T) {
 	for name, c := range map[string]struct {
 		labels, least, most, kept int
@@ -267,8 +268,8 @@ func TestL9_WhatIsHandedOverFitsIntoALease(t *testing.T) {
 	}
 }
 
-// TestL9_NoNameIsStored: the Lease tells no namespace, name, UID or label of what was written, also
-// not where they are handed on; and the annotation of earlier versions, which does, is removed.
+// TestL9_NoNameIsStored: the Lease has no namespace, name, UID or label of the writes in clear
+// text, also of inherited ones. The annotation of earlier versions, which has them, is removed.
 func TestL9_NoNameIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeirs(t)
@@ -302,8 +303,7 @@ func TestL9_NoNameIsStored(t *testing.T) {
 	})
 }
 
-// TestL9_NothingIsHandedOverByWhoHasWrittenNothing.
-func TestL9_NothingIsHandedOverByWhoHasWrittenNothing(t *testing.T) {
+func TestL9_WithoutWritesNothingIsHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeirs(t)
 		h.lead("a", nothing)
@@ -313,7 +313,7 @@ func TestL9_NothingIsHandedOverByWhoHasWrittenNothing(t *testing.T) {
 	})
 }
 
-// annotate changes what the Lease says of what was written.
+// annotate changes the annotation of the Lease.
 func annotate(t *testing.T, api *fakeapi.Server, text string) {
 	change(t, api, func(l *coordinationv1.Lease) {
 		l.Annotations = map[string]string{leaderelection.WrittenAnnotation: text}
@@ -327,7 +327,7 @@ func change(t *testing.T, api *fakeapi.Server, f func(*coordinationv1.Lease)) {
 	api.Put(fakeapi.Leases, l)
 }
 
-// clientgoLeads has client-go's elector lead for a while, and release.
+// clientgoLeads lets client-go's elector lead for a while and release.
 func clientgoLeads(t *testing.T, api *fakeapi.Server) {
 	t.Helper()
 	cfg := api.Config()

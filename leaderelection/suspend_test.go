@@ -18,7 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// TestL5_AProcessThatWasSuspendedStandsBy, if its work stops as soon as it would have had to.
+// TestL5_AProcessThatWasSuspendedStandsBy: its work stops within the usual time.
 func TestL5_AProcessThatWasSuspendedStandsBy(t *testing.T) {
 	for name, stops := range map[string]func(work context.Context) error{
 		"work that stops at once": func(work context.Context) error { <-work.Done(); return work.Err() },
@@ -62,7 +62,7 @@ func TestL5_AProcessThatWasSuspendedStandsBy(t *testing.T) {
 	}
 }
 
-// TestL5_WorkThatGoesOnAfterASuspensionEndsRun, when it has had as long as it would have had.
+// TestL5_WorkThatGoesOnAfterASuspensionEndsRun: it has had the usual time.
 func TestL5_WorkThatGoesOnAfterASuspensionEndsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newReplica(t, fakeapi.New(fakeapi.Leases), "a")
@@ -92,7 +92,7 @@ func TestL5_WorkThatGoesOnAfterASuspensionEndsRun(t *testing.T) {
 	})
 }
 
-// TestObserve_AHostThatWasSuspendedStandsBy (L5), and its Check counts from when it woke.
+// TestObserve_AHostThatWasSuspendedStandsBy: its Check counts from when it woke (L5).
 func TestObserve_AHostThatWasSuspendedStandsBy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -125,16 +125,17 @@ func TestObserve_AHostThatWasSuspendedStandsBy(t *testing.T) {
 	})
 }
 
-// TestL5_WorkThatHasStoppedEndsNothing, although a request kept Run from looking until the Lease had expired.
+// TestL5_WorkThatHasStoppedEndsNothing: a request kept Run from noticing until the Lease had
+// expired.
 func TestL5_WorkThatHasStoppedEndsNothing(t *testing.T) {
-	for range 20 { // as a select chooses at random
+	for range 20 { // a select chooses at random
 		synctest.Test(t, func(t *testing.T) {
 			api := fakeapi.New(fakeapi.Leases)
 			a := newReplica(t, api, "a")
 			stop, result := a.start(t, untilStopped)
 			pass(seconds(5.5))
 			deaf := func(req *http.Request) (*http.Response, error) {
-				time.Sleep(seconds(30)) // whether or not the answer is still waited for
+				time.Sleep(seconds(30)) // also after the sender gave up
 				a.mend()
 				return nil, errors.New("connection reset")
 			}

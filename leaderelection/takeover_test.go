@@ -17,7 +17,8 @@ import (
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
-// TestTookOver: a hand-over has no gap, a crash that of the Lease, a Lease that nobody had none that is told, nor has one's own.
+// TestTookOver: the gap is 0 after a release, and the duration of the Lease after a crash. There is
+// none for a Lease without a holder, or one's own.
 func TestTookOver(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(api *fakeapi.Server)
@@ -30,11 +31,11 @@ func TestTookOver(t *testing.T) {
 			pass(time.Second)
 			edit(t, api, func(s *coordinationv1.LeaseSpec) { *s.HolderIdentity, *s.LeaseDurationSeconds = "", 1 })
 		}, []string{"operator from a2: 0s"}},
-		"nobody":   {func(*fakeapi.Server) {}, func(*testing.T, *fakeapi.Server) {}, nil},
-		"released": {func(api *fakeapi.Server) { give(api, "") }, func(*testing.T, *fakeapi.Server) {}, nil},
+		"no holder": {func(*fakeapi.Server) {}, func(*testing.T, *fakeapi.Server) {}, nil},
+		"released":  {func(api *fakeapi.Server) { give(api, "") }, func(*testing.T, *fakeapi.Server) {}, nil},
 		"its own": {func(*fakeapi.Server) {}, func(t *testing.T, api *fakeapi.Server) {
 			pass(5 * time.Second)
-			remake(t, api) // it loses the term, and has another
+			remake(t, api) // it loses the term and wins another
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

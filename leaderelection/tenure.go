@@ -15,28 +15,28 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// ErrLost is the cause with which a term's contexts end when the term is lost.
+// ErrLost is the cause of a term's contexts when the term is lost.
 var ErrLost = errors.New("the term of leadership is lost")
 
-// Lead is what a process does in a term. It should take new work until take is done, and run it on
-// work, which outlives take on a stop and ends with it, cause [ErrLost], when the term is lost. The
-// term lasts until it has returned. Both contexts carry it, as a [term.Term].
+// Lead is the work of a process in a term. It begins new work until take is done, and runs it with
+// the context work. On a stop, only take ends. When the term is lost, both end with the cause
+// [ErrLost]. The Lease is held until Lead has returned. Both contexts carry the [term.Term].
 type Lead func(take, work context.Context) error
 
 var (
-	errReturned = errors.New("what led under it has returned")
-	errStops    = errors.New("the Lease is to be released")
+	errReturned = errors.New("the work under it has returned")
+	errStops    = errors.New("the Lease is about to be released")
 	errNoLease  = errors.New("Lead was called while the process does not hold the Lease; call it in OnStartedLeading, with its context")
 )
 
-// tenure is one term, from when the Lease was won until nothing acts under it. It has two drivers:
-// our elector, and the lock of a host's.
+// tenure is one term, from the acquisition until no work runs under it. Our elector or the lock of
+// a host's elector drives it.
 type tenure struct {
 	o     *Options
 	name  string // of the Lease, in messages
 	now   clock
 	term  *term.Term
-	timer *time.Timer // for when the term is lost, and then for when its trust is over
+	timer *time.Timer // for the loss of the term, then for the end of its trust
 	// lost is called once when the term is lost, unless its work and the host's elector have
 	// stopped.
 	lost func()
@@ -47,13 +47,12 @@ type tenure struct {
 	runs  []<-chan struct{} // of a host's elector: all are closed when it has returned
 }
 
-// leadership is one call of lead.
 type leadership struct {
 	lose, stop context.CancelCauseFunc
 	returned   chan struct{}
 }
 
-// begin makes the term that a request has won. left is what the last holder handed over, or nil.
+// begin makes the term of an acquisition. left is the handover of the last holder, or nil.
 func (t *tenure) begin(token term.Token, sent moment, left *term.Handover) *tenure {
 	t.term = term.New(token, sent.time, t.o.fence())
 	if left != nil {
@@ -66,8 +65,7 @@ func (t *tenure) begin(token term.Token, sent moment, left *term.Handover) *tenu
 	return t
 }
 
-// renew has the term last from when the request was sent that has renewed the Lease. It reports
-// false if the term is lost.
+// renew extends the term from when the renewal was sent. It reports false if the term is lost.
 func (t *tenure) renew(sent moment) bool {
 	t.mu.Lock()
 	now := t.now()
@@ -80,15 +78,14 @@ func (t *tenure) renew(sent moment) bool {
 	return !t.expire()
 }
 
-// expire loses the term if the last renewal was sent too long ago. It reports whether the term is
-// lost.
+// expire loses the term if the last renewal is too old, and reports whether the term is lost.
 func (t *tenure) expire() bool { return t.lose(false) }
 
-// taken loses the term because the Lease is not ours any more: its trust ends at once.
+// taken loses the term because the Lease is not ours any more. Its trust ends at once.
 func (t *tenure) taken() { t.lose(true) }
 
-// lose cancels the work of a lost term. The trust goes on until it is over, so that the work can
-// use it to stop.
+// lose cancels the work of a lost term. The trust lasts until its time is over, so that the work
+// can still make requests to stop.
 func (t *tenure) lose(taken bool) (lost bool) {
 	t.mu.Lock()
 	now, was := t.now(), t.trust.state
@@ -117,7 +114,6 @@ func (t *tenure) lose(taken bool) (lost bool) {
 	return lost
 }
 
-// lead calls lead, if the term is held.
 func (t *tenure) lead(ctx context.Context, lead Lead) error {
 	work, lose := context.WithCancelCause(term.With(context.WithoutCancel(ctx), t.term))
 	defer lose(nil)
@@ -133,13 +129,13 @@ func (t *tenure) lead(ctx context.Context, lead Lead) error {
 	// After a suspension the fence may refuse a request before the timer has ended the contexts.
 	fenced := errors.Is(err, term.ErrFenced) && t.expire()
 	if fenced || take.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(take))) {
-		return nil // it was asked to stop, and did
+		return nil // it stopped as requested
 	}
 	return err
 }
 
-// enter has a call of lead begin. It reports false if the term is not held, with an error if that
-// is a mistake of the caller.
+// enter records a call of lead. It reports false if the term is not held, with an error if the
+// caller made a mistake.
 func (t *tenure) enter(l *leadership) (held bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,8 +157,8 @@ func (t *tenure) leave(l *leadership) {
 	close(l.returned)
 }
 
-// close stops the work, and waits until all of it has returned: not longer than ctx lasts, nor than
-// the trust. Then the term has ended, and its Lease may be released.
+// close stops the work and waits until it has returned, or until ctx or the trust ends. If it
+// returns nil, the term has ended, and the Lease may be released.
 func (t *tenure) close(ctx context.Context) error {
 	t.mu.Lock()
 	if t.trust.state == isHeld {
@@ -201,34 +197,35 @@ func (t *tenure) join(ctx context.Context, l *leadership) error {
 	}
 }
 
-// end ends the trust. Nothing leads under the term any more, or another process may lead.
+// end ends the trust: no work runs under the term any more, or another process may lead.
 func (t *tenure) end(cause error) {
 	t.timer.Stop()
 	t.term.End(cause)
 }
 
-// left is how long it is until the term is lost, patience how long its work may take to stop then.
+// left is the time until the term is lost.
 func (t *tenure) left() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.trust.left(t.now())
 }
 
+// patience is the time for the work of a lost term to stop.
 func (t *tenure) patience() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.trust.patience(t.now())
 }
 
-// ranBy notes the host's elector under which something leads: done is closed when it has returned.
+// ranBy records the run of a host's elector. done is closed when the run ends.
 func (t *tenure) ranBy(done <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.runs = append(t.runs, done)
 }
 
-// renews reports whether a write of the Lease renews this term. If not, it is the first of another
-// one, unless err is why there must be none.
+// renews reports whether a write of the Lease renews this term. If not, the write begins another
+// term, unless err forbids that.
 func (t *tenure) renews() (yes bool, err error) {
 	t.expire()
 	t.mu.Lock()
@@ -239,20 +236,19 @@ func (t *tenure) renews() (yes bool, err error) {
 	return false, t.goesOnLocked()
 }
 
-// goesOnLocked returns an error if what led under the term, or the host's elector, goes on as if
-// the term did.
+// goesOnLocked returns an error while work under the term, or the run of the host's elector, goes
+// on.
 func (t *tenure) goesOnLocked() error {
 	if len(t.leads) > 0 {
 		return fmt.Errorf("%w, and the work under it has not stopped", ErrLost)
 	}
 	if slices.ContainsFunc(t.runs, func(done <-chan struct{}) bool { return !run.Closed(done) }) {
-		return fmt.Errorf("%w, so the elector has to begin again", ErrLost)
+		return fmt.Errorf("%w, so the elector must start again", ErrLost)
 	}
 	return nil
 }
 
-// check returns an error if the work of a lost term goes on after the grace time. There may be no
-// term.
+// check returns an error if the work of a lost term goes on after the grace time. t may be nil.
 func (t *tenure) check() error {
 	if t == nil {
 		return nil
@@ -266,11 +262,10 @@ func (t *tenure) check() error {
 	return fmt.Errorf("the Lease %s was lost %s ago, and the work under it has not stopped: this process must be replaced", t.name, since.Round(time.Second))
 }
 
-// instant is a moment by both clocks of a process, each counted from the same start. The monotonic
-// clock may stand still while a machine sleeps; the wall clock may be set.
+// instant is a time by both clocks of a process, counted from the same start. The monotonic clock
+// may stand still while a machine sleeps, and the wall clock may be set.
 type instant struct{ mono, wall time.Duration }
 
-// clock returns the current instant.
 type clock func() instant
 
 func newClock(wall func() time.Time) clock {
@@ -288,7 +283,7 @@ type moment struct {
 
 func (c clock) moment() moment { return moment{time.Now(), c()} }
 
-// state is what has become of a term:
+// state is the state of a term:
 //
 //	held ──▶ closing ──▶ ended
 //	  └──▶ lost ◀──┘
@@ -296,19 +291,19 @@ type state uint8
 
 const (
 	isHeld    state = iota
-	isClosing       // its work is to stop, and no more may begin
-	isLost          // against our will
-	isEnded         // its work has stopped
+	isClosing       // its work must stop, and none may begin
+	isLost
+	isEnded // its work has stopped
 )
 
-// trust is the arithmetic of a term. It knows neither clock nor lock.
+// trust is the arithmetic of a term, without a clock or a lock.
 type trust struct {
-	// Counted from when the last renewal that succeeded was sent: lasts until the term is lost,
-	// fence until requests are refused, lease until a rival may lead.
+	// The times since the last successful renewal was sent until the term is lost (lasts), requests
+	// are refused (fence) and a rival may lead (lease).
 	lasts, fence, lease time.Duration
 
-	sent   instant // when the last renewal that succeeded was
-	lostAt instant // when the process noticed
+	sent   instant // the last successful renewal
+	lostAt instant // when the process noticed the loss
 	state  state
 }
 
@@ -316,12 +311,12 @@ func trustOf(o *Options, sent instant) trust {
 	return trust{lasts: o.lasts(), fence: o.fence(), lease: o.LeaseDuration, sent: sent}
 }
 
-// since is how long ago the last renewal was sent: by the clock that says more.
+// since is the age of the last renewal by the clock that has run further.
 func (t *trust) since(now instant) time.Duration {
 	return max(now.mono-t.sent.mono, now.wall-t.sent.wall)
 }
 
-// lost reports whether the term is lost. A lost term stays lost, even if a clock is set back.
+// lost reports whether the term is lost. It stays lost even if a clock is set back.
 func (t *trust) lost(now instant) bool {
 	if t.since(now) >= t.lasts {
 		t.lose(now)
@@ -329,19 +324,16 @@ func (t *trust) lost(now instant) bool {
 	return t.state == isLost
 }
 
-// lose notes that somebody else may hold the Lease.
 func (t *trust) lose(now instant) {
 	if t.state == isHeld || t.state == isClosing {
 		t.state, t.lostAt = isLost, now
 	}
 }
 
-// over reports whether requests must be refused.
 func (t *trust) over(now instant) bool { return t.since(now) >= t.fence }
 
-// renew notes that a request sent then has renewed the Lease. It reports false if the term does not
-// go on: it is lost, or the answer came too late. It leaves it to lost to note the loss, so that
-// whoever notes it also cancels the work.
+// renew records a renewal. It reports false if the term is lost or the answer came too late. It
+// does not record the loss: lost does, and its caller also cancels the work.
 func (t *trust) renew(sent, now instant) bool {
 	if t.state != isHeld || t.since(now) >= t.lasts {
 		return false
@@ -350,7 +342,7 @@ func (t *trust) renew(sent, now instant) bool {
 	return t.since(now) < t.lasts
 }
 
-// left is how long it is until the term is lost, or, if it is, until its trust is over.
+// left is the time until the term is lost, or, for a lost term, until its trust is over.
 func (t *trust) left(now instant) time.Duration {
 	limit := t.lasts
 	if t.state == isLost {
@@ -359,9 +351,8 @@ func (t *trust) left(now instant) time.Duration {
 	return t.sent.mono + limit - now.mono
 }
 
-// patience is how long the work of a lost term may take from now on to stop: until the Lease
-// expires. A process that was suspended may notice later than that. Its work has as long as it
-// would have had.
+// patience is the time for the work of a lost term to stop: until the Lease expires. After a
+// suspension the process may notice the loss later. Its work then has the usual time from there.
 func (t *trust) patience(now instant) time.Duration {
 	return max(t.sent.mono+t.lease, t.lostAt.mono+t.lease-t.lasts) - now.mono
 }

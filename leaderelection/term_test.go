@@ -68,18 +68,18 @@ func TestL4_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
 	})
 }
 
-// TestL4_ALeaseThatChangesMeanwhileIsNotReleased: somebody takes it between our last knowing it and our writing, perhaps under
-// our identity, or in a Lease that was made anew.
+// TestL4_ALeaseThatChangesMeanwhileIsNotReleased: another process takes it just before the release,
+// perhaps with our identity, or in a Lease that was created again.
 func TestL4_ALeaseThatChangesMeanwhileIsNotReleased(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*fakeapi.Server)
 		holder string
 		events []string
 	}{
-		"by a rival":        {func(api *fakeapi.Server) { give(api, "b") }, "b", []string{"b leads operator", "lost operator"}},
-		"by a namesake":     {func(api *fakeapi.Server) { giveAt(api, "a", time.Now().Add(-time.Second)) }, "a", []string{"lost operator"}},
-		"by a new Lease":    {func(api *fakeapi.Server) { remake(t, api) }, "a", []string{"lost operator"}},
-		"by whoever labels": {func(api *fakeapi.Server) { label(t, api) }, "", []string{"released operator: false"}},
+		"by a rival":              {func(api *fakeapi.Server) { give(api, "b") }, "b", []string{"b leads operator", "lost operator"}},
+		"by a namesake":           {func(api *fakeapi.Server) { giveAt(api, "a", time.Now().Add(-time.Second)) }, "a", []string{"lost operator"}},
+		"by a new Lease":          {func(api *fakeapi.Server) { remake(t, api) }, "a", []string{"lost operator"}},
+		"by a client that labels": {func(api *fakeapi.Server) { label(t, api) }, "", []string{"released operator: false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestL4_ALeaseThatChangesMeanwhileIsNotReleased(t *testing.T) {
 	}
 }
 
-// TestL4_ARenewalUnderWayIsReleased: it was ours, although we never had the answer.
+// TestL4_ARenewalUnderWayIsReleased: it was stored, although its answer is missing.
 func TestL4_ARenewalUnderWayIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
@@ -192,11 +192,12 @@ func TestL5_WorkThatOutlivesTheLeaseEndsRun(t *testing.T) {
 	})
 }
 
-// TestL5_TheTermIsOverWhenAnotherHoldsTheLease: client-go's elector would lead on until its RenewDeadline.
+// TestL5_TheTermIsOverWhenAnotherHoldsTheLease: client-go's elector would lead until its
+// RenewDeadline.
 func TestL5_TheTermIsOverWhenAnotherHoldsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.Leases)
-		give(api, "b") // who had it before, so that it comes back to a known holder
+		give(api, "b") // the holder before, so that a known holder returns
 		a := newReplica(t, api, "a")
 		var lost time.Time
 		stop, result := a.start(t, func(take, work context.Context) error {

@@ -12,21 +12,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// duel is a holder and a rival of one Lease, each with its own clocks, and the real time, which neither knows.
+// duel is a holder and a rival of one Lease, each with its own clocks, and the real time.
 type duel struct {
 	o                Options
 	real             time.Duration
 	holderRate, rate float64 // of the holder's and the rival's monotonic clock
 	clock            instant // the holder's
 	mono             time.Duration
-	setClocks        bool // else the monotonic one may stand still: at least one of both runs
+	setClocks        bool // else the monotonic clock may stand still: one of both always runs
 
 	stored  *coordinationv1.Lease
 	holder  trust
 	rival   rival
 	sent    instant               // a renewal under way
-	request *coordinationv1.Lease // that carries the version that it was made from
-	written bool                  // and was stored
+	request *coordinationv1.Lease // with the version that it is based on
+	written bool                  // and it was stored
 	taken   bool
 }
 
@@ -41,7 +41,7 @@ func newDuel(holderRate, rivalRate byte, setClocks bool) *duel {
 	return d
 }
 
-// pass lets time pass. asleep, the holder's monotonic clock stands still.
+// pass lets time pass. While asleep, the holder's monotonic clock stands still.
 func (d *duel) pass(t time.Duration, asleep bool) {
 	d.real += t
 	d.mono += time.Duration(float64(t) * d.rate)
@@ -82,7 +82,7 @@ func (d *duel) step(t *testing.T, op byte, by time.Duration) {
 	if d.rival.left(d.mono) <= 0 && d.rival.seen == versionOf(d.stored) {
 		d.stored, d.taken = d.next(), true
 	}
-	holder := d.holder // it need not look now
+	holder := d.holder // a copy: it does not look now
 	if d.taken && !holder.lost(d.clock) {
 		t.Fatalf("after %s the rival leads, and the holder trusts its term since %v, now %v", d.real, d.holder.sent, d.clock)
 	}
@@ -95,8 +95,9 @@ func (d *duel) next() *coordinationv1.Lease {
 	return l
 }
 
-// FuzzTrust is L1: whatever is sent, stored, answered, seen and lost when, and as long as one of the holder's clocks runs, two
-// never trust a term at once if their clocks' rates are a tenth apart at most.
+// FuzzTrust checks L1 with any order of requests, answers and losses: two processes never trust a
+// term at the same time. One of the holder's clocks always runs, and the clocks' rates differ by a
+// tenth at most.
 func FuzzTrust(f *testing.F) {
 	f.Add(byte(0), byte(255), true, []byte{1, 1, 2, 1, 4, 1, 3, 1, 5, 0})                      // the rates far apart
 	f.Add(byte(0), byte(255), false, []byte{1, 1, 2, 1, 4, 1, 3, 1, 5, 1})                     // asleep
@@ -119,7 +120,7 @@ func TestL1_TheRatesOfTheClocksMayBeATenthApart(t *testing.T) {
 	}
 }
 
-// TestL1_TrustThatIsOverStaysSo: also when the clock is set back that said so.
+// TestL1_TrustThatIsOverStaysSo: it stays over when the clock that ended it is set back.
 func TestL1_TrustThatIsOverStaysSo(t *testing.T) {
 	h := trust{lasts: time.Second}
 	for _, test := range []struct {
@@ -136,7 +137,8 @@ func TestL1_TrustThatIsOverStaysSo(t *testing.T) {
 	}
 }
 
-// TestL1_AuthorsForgetWhatCannotCome: a write that was not answered is ours until a later one is answered.
+// TestL1_AuthorsForgetWhatCannotCome: a write without an answer counts as ours until a later one is
+// answered.
 func TestL1_AuthorsForgetWhatCannotCome(t *testing.T) {
 	a := authors{identity: "a"}
 	began := time.Unix(1, 0)
@@ -158,8 +160,8 @@ func TestL1_AuthorsForgetWhatCannotCome(t *testing.T) {
 	}
 }
 
-// FuzzTerm is L5: whatever happens to a term when, it goes through its states in one direction, a
-// renewal counts from when it was sent, and its work always has some time to stop.
+// FuzzTerm checks L5: a term goes through its states in one direction. A renewal counts from when
+// it was sent. The work always has some time to stop.
 func FuzzTerm(f *testing.F) {
 	f.Add([]byte{0, 20, 1, 0, 0, 120, 2, 0, 0, 10})   // renewed, and lost in time
 	f.Add([]byte{0, 20, 1, 1, 0, 255, 0, 255, 2, 0})  // suspended, with an answer under way
@@ -173,7 +175,7 @@ func FuzzTerm(f *testing.F) {
 			switch steps[i] % 6 {
 			case 0:
 				now.mono, now.wall = now.mono+by, now.wall+by
-			case 1: // sent by ago, but not before the last one
+			case 1: // sent ago, but not before the last one
 				sent := instant{max(now.mono-by, was.sent.mono), max(now.wall-by, was.sent.wall)}
 				if renewed := term.renew(sent, now); renewed && (was.state != isHeld || term.sent != sent || now.mono-was.sent.mono >= was.lasts) {
 					t.Fatalf("%+v is renewed at %v, by what was sent at %v: %+v", was, now, sent, term)

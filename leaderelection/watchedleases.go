@@ -16,8 +16,8 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// watchedLeases is the client of a LeaseLock. It keeps what the LeaseLock does not show: the Lease.
-// Only the elector's goroutine uses it, as the authors.
+// watchedLeases is the client of a LeaseLock. It keeps the Lease, which the LeaseLock does not
+// show. Only the elector's goroutine uses it.
 type watchedLeases struct {
 	coordinationclient.LeasesGetter
 
@@ -26,48 +26,45 @@ type watchedLeases struct {
 	authors *authors
 	current *atomic.Pointer[tenure]
 
-	last *coordinationv1.Lease // as last answered; never changed
-	left *term.Handover        // by the last holder, nil: nothing is known
-	// rival is who may hold it under our identity: client-go would take that for itself.
+	last *coordinationv1.Lease // the last answer; never changed
+	left *term.Handover        // from the last holder, or nil
+	// rival times a holder with our identity, which client-go would take for itself.
 	rival rival
 }
 
-// namesake returns an error if a record has our identity, is not ours, and must be left alone (L1).
+// namesake returns an error if another process holds the Lease under our identity.
 func (w *watchedLeases) namesake() error {
 	if w.last == nil || holderOf(w.last) != w.authors.identity || w.authors.mine(w.last) || w.rival.left(w.now().mono) <= 0 {
 		return nil
 	}
-	return fmt.Errorf("it is held under the identity of this process, %q, but not by it: its expiry is waited for", w.authors.identity)
+	return fmt.Errorf("another process holds it under the identity of this process, %q; waiting until it expires", w.authors.identity)
 }
 
-// Leases implements coordinationclient.LeasesGetter.
 func (w *watchedLeases) Leases(namespace string) coordinationclient.LeaseInterface {
 	return watchedLease{w.LeasesGetter.Leases(namespace), w}
 }
 
-// watchedLease is the one of a namespace. The LeaseLock uses what follows.
+// watchedLease is the client of one namespace. The LeaseLock calls Get, Create and Update.
 type watchedLease struct {
 	coordinationclient.LeaseInterface
 
 	w *watchedLeases
 }
 
-// Get implements coordinationclient.LeaseInterface.
 func (l watchedLease) Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error) {
 	lease, err := l.w.saw(l.LeaseInterface.Get(ctx, name, o))
 	if err == nil && !l.w.authors.mine(lease) {
-		l.w.left, _ = l.w.stamper.inheritance(lease) // what cannot be read is not waited for
+		l.w.left, _ = l.w.stamper.inheritance(lease) // an unreadable handover counts as none
 	}
 	return lease, err
 }
 
-// Create implements coordinationclient.LeaseInterface.
 func (l watchedLease) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
 	return l.w.saw(l.LeaseInterface.Create(ctx, lease, o))
 }
 
-// Update implements coordinationclient.LeaseInterface. A release says what was written, and an
-// acquisition removes that (L9).
+// Update implements coordinationclient.LeaseInterface. A release adds the last writes, and an
+// acquisition removes them.
 func (l watchedLease) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	lease = l.w.stamped(lease.DeepCopy())
 	written, err := l.LeaseInterface.Update(ctx, lease, o)
@@ -78,7 +75,7 @@ func (l watchedLease) Update(ctx context.Context, lease *coordinationv1.Lease, o
 	return l.w.saw(written, err)
 }
 
-// saw notes an answer. The LeaseLock will change what it is given.
+// saw records a copy of an answer, because the LeaseLock changes it.
 func (w *watchedLeases) saw(l *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
 	if err == nil {
 		w.last = l.DeepCopy()

@@ -17,20 +17,20 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// ErrFenced is what every [FencedError] is.
+// ErrFenced matches every [FencedError] with errors.Is.
 var ErrFenced = errors.New("refused by the fence")
 
 // FencedError is the error of a request that was refused because another process may lead.
-// errors.Is finds [ErrFenced], and the cause with which the term was ended.
+// errors.Is finds [ErrFenced] and the cause of [Term.End].
 type FencedError struct {
-	// Controller made the request, empty if it was made without a ledger.
+	// Controller is the controller that made the request. It is empty without a ledger.
 	Controller string
-	// Request is what was to be sent.
+	// Request describes the refused request.
 	Request ledger.Request
-	// Uncertain reports that something may have been sent: the request was refused between the
+	// Uncertain reports whether parts of the request may have been sent: it was refused between its
 	// connection and the first byte.
 	Uncertain bool
-	// Err is why the request was refused.
+	// Err is the reason.
 	Err error
 }
 
@@ -51,17 +51,16 @@ type fence struct {
 	name string // of the term
 	done chan struct{}
 
-	mu      sync.Mutex // guards what follows, and the passages
+	mu      sync.Mutex // guards the fields below, and the passages
 	trust   trust
-	start   time.Time // of the renewal
+	start   time.Time // when the last renewal was sent
 	ended   error
 	waiting map[*passage]struct{} // requests that are not on the wire yet
-	timer   *time.Timer           // runs until the trust ends, or ended before it was extended; else nil
+	timer   *time.Timer           // for the end of the trust, or of the trust before an extension
 }
 
-// Extend records that a request sent at start has renewed the Lease: the trust lasts from then. A term
-// whose trust was over is trusted once more, because the Lease is still its own. A term that was
-// ended stays so, and an earlier start changes nothing.
+// Extend records a renewal that was sent at start: the trust counts from there, even if it was
+// over. It has no effect after End, or if start is not later than the last one.
 func (f *fence) Extend(start time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,8 +70,9 @@ func (f *fence) Extend(start time.Time) {
 	}
 }
 
-// End ends the trust at once: the Lease is lost or about to be released. Requests are refused with the
-// cause, which may be nil, also those that wait for a connection. Only the first call counts.
+// End ends the trust at once, because the Lease is lost or about to be released. It refuses new
+// requests, and those that wait for a connection, with the cause. A nil cause is context.Canceled.
+// Only the first call has an effect.
 func (f *fence) End(cause error) {
 	if cause == nil {
 		cause = context.Canceled
@@ -90,28 +90,28 @@ func (f *fence) End(cause error) {
 	f.refuseLocked(f.ended)
 }
 
-// Trusted returns nil while the term is trusted, else the reason; another process may lead then.
-// Either clock ends the trust: the monotonic one may stand still while a machine sleeps, the wall
-// clock may be set back.
+// Trusted returns nil while the term is trusted. Otherwise another process may lead, and it returns
+// the reason. Either clock ends the trust: the monotonic clock may stand still while a machine
+// sleeps, and the wall clock may be set back.
 func (f *fence) Trusted() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.refusalLocked()
 }
 
-// Until returns when the trust is over, unless it is extended or ended before.
+// Until returns when the trust will be over, if it is not extended or ended before.
 func (f *fence) Until() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.start.Add(f.trust.limit)
 }
 
-// Done returns a channel that End closes. It stays open if only the trust has run out.
+// Done returns a channel that End closes. It stays open when only the time of the trust is over.
 func (f *fence) Done() <-chan struct{} { return f.done }
 
 var errNotRenewed = errors.New("the Lease was not renewed in time")
 
-// refusalLocked returns why the term is not trusted now.
+// refusalLocked returns the reason if the term is not trusted now.
 func (f *fence) refusalLocked() error {
 	if f.ended != nil {
 		return f.ended
@@ -131,15 +131,15 @@ type trust struct {
 	lost  bool
 }
 
-// over reports whether the trust is over, mono and wall after its start by the two clocks. It stays
-// over even if a clock is set back.
+// over reports whether the trust is over. mono and wall are the times since its start by the two
+// clocks. It stays over even if a clock is set back.
 func (t *trust) over(mono, wall time.Duration) bool {
 	t.lost = t.lost || mono >= t.limit || wall >= t.limit
 	return t.lost
 }
 
-// RoundTrip makes a request through base, if it passes the fence. It is for transports. traced
-// means that base calls the httptrace hooks of the request's context; otherwise a request that is
+// RoundTrip sends a request through base if it passes the fence. It is for transports. Set traced
+// if base calls the httptrace hooks of the request's context. Without them, a request that is
 // refused on its way is Uncertain. The *[FencedError] has no Controller and no Request yet.
 func (f *fence) RoundTrip(base http.RoundTripper, req *http.Request, traced bool) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
@@ -169,28 +169,28 @@ func (f *fence) RoundTrip(base http.RoundTripper, req *http.Request, traced bool
 	return resp, err
 }
 
-// stage is how far a request has come.
+// stage is the progress of a request.
 type stage uint8
 
 const (
 	waiting   stage = iota // for a connection
-	connected              // what happens is not known for sure until it is sent
-	sent                   // at least its head: left alone
+	connected              // parts of it may be sent
+	sent                   // at least its head: it goes on
 )
 
-// passage is a request under a term on its way through the fence, and later the body of the answer.
+// passage is a request on its way through the fence, and later the body of its answer.
 type passage struct {
 	fence  *fence
 	cancel context.CancelCauseFunc // of the request's context
 	trace  httptrace.ClientTrace
 	body   io.ReadCloser
 
-	stage   stage // guarded by the fence's mutex, as is refused
+	stage   stage // guarded by the fence's mutex, like refused
 	refused error
 }
 
-// admit lets a request reach a stage, or returns why not. It is called again when there is a
-// connection: making it may have taken long, and the clock by which a timer runs may have stood still.
+// admit lets a request reach a stage, or returns the reason of a refusal. It is called again for a
+// connection, which may have taken long, while the clock of the timer stood still.
 func (f *fence) admit(p *passage, s stage) (refused error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -202,7 +202,7 @@ func (f *fence) admit(p *passage, s stage) (refused error) {
 		return p.refused
 	}
 	p.stage = s
-	f.waiting[p] = struct{}{} // again, if what was sent before must be sent once more
+	f.waiting[p] = struct{}{} // also if the transport sends a request again
 	f.armLocked()
 	return nil
 }
@@ -235,7 +235,7 @@ func (f *fence) refuseLocked(why error) {
 	clear(f.waiting)
 }
 
-// leave returns how far the request has come, and why it was refused, if it was.
+// leave returns the stage of the request, and the reason if it was refused.
 func (f *fence) leave(p *passage) (stage, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -248,8 +248,8 @@ func (p *passage) gotConn(info httptrace.GotConnInfo) {
 	if why == nil {
 		return
 	}
-	// HTTP/2 reads the context before it writes. HTTP/1 does not: its connection is this request's
-	// alone, and closing it keeps the transport from writing.
+	// HTTP/2 reads the context before it writes. HTTP/1 does not, but the connection belongs to
+	// this request alone: closing it prevents the write.
 	p.cancel(why)
 	if c, ok := info.Conn.(interface{ ConnectionState() tls.ConnectionState }); !ok || c.ConnectionState().NegotiatedProtocol != "h2" {
 		info.Conn.Close()
@@ -265,7 +265,7 @@ func (p *passage) wroteHeaders() {
 	}
 }
 
-// release ends the request's context with the answer's body.
+// release ends the request's context at the end of the answer's body.
 func (p *passage) release(resp *http.Response) {
 	if resp.Body == nil || resp.Body == http.NoBody || resp.StatusCode == http.StatusSwitchingProtocols {
 		p.cancel(nil)
@@ -275,7 +275,6 @@ func (p *passage) release(resp *http.Response) {
 	resp.Body = p
 }
 
-// Read implements io.Reader.
 func (p *passage) Read(b []byte) (int, error) {
 	n, err := p.body.Read(b)
 	if err != nil {
@@ -284,7 +283,6 @@ func (p *passage) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer.
 func (p *passage) Close() error {
 	err := p.body.Close()
 	p.cancel(nil)

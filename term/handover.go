@@ -15,30 +15,30 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// MaxHandedOver is how many writes a term hands over at most. An informer that shows a write shows all
-// earlier ones of the same resource, so the others are rarely missed.
+// MaxHandedOver limits the writes that a term hands over. Older ones rarely matter: an informer
+// that shows a write shows all earlier ones of that resource.
 const MaxHandedOver = 100
 
-// Handover is what a released term of leadership leaves to the next one.
+// Handover describes the last writes of a released term for the next one.
 type Handover struct {
-	// Holder released the Lease, at the time Released of its own clock.
+	// Holder released the Lease at Released, by its own clock.
 	Holder   string
 	Released time.Time
-	// Writes are the newest of this and earlier terms, one for each object, oldest first. Each has the
-	// object, the Host, the UID, the highest version and the Effect: Stored, Gone, or Accepted, which
-	// is gone or marked for deletion. Verb is always update or delete. Object is nil, or a
-	// PartialObjectMetadata with the labels. Writes from a Lease are hashed: see [ledger.Write.Hashed].
+	// Writes are the newest writes of this and earlier terms, one for each object, oldest first.
+	// Each has the object, the Host, the UID, the highest version and the Effect: Stored, Gone, or
+	// Accepted (gone or marked for deletion). Verb is update or delete. Object is nil, or a
+	// PartialObjectMetadata with the labels. Writes from a Lease are hashed: see
+	// [ledger.Write.Hashed].
 	Writes []ledger.Write
-	// Unknown is how many more writes there were that the next term cannot wait for: their effect is
-	// not known, or the Lease had no room for them.
+	// Unknown counts further writes, which the next term cannot wait for: their effect is unknown,
+	// or the Lease had no room for them.
 	Unknown int
 }
 
-// trail records what was written under a term: the newest step of each object. The caller holds the
-// mutex of the term.
+// trail records the newest write of each object under a term. The caller holds the term's mutex.
 type trail struct {
 	steps   map[object]*step
-	noted   uint64 // how many steps there were
+	noted   uint64 // the number of recorded writes
 	unknown int
 }
 
@@ -56,12 +56,12 @@ func objectOf(w *ledger.Write) object {
 type step struct {
 	object
 
-	number      uint64      // of all steps
-	salt        ledger.Salt // if not empty, what identifies the object is hashed
+	number      uint64      // the order of the writes
+	salt        ledger.Salt // if not empty, the names and labels are hashed
 	host        string
 	version     string // the highest
 	subresource string
-	labels      map[string]string // at that version; nil: not known
+	labels      map[string]string // at that version; nil if unknown
 	effect      ledger.Effect     // Stored, Gone, or Accepted: gone or marked
 	inherited   bool              // from the terms before
 }
@@ -93,7 +93,7 @@ func (t *trail) note(w *ledger.Write) {
 	s.follow(w, effect)
 }
 
-// add adds an object. Now and then it drops what would not be handed over.
+// add adds an object. From time to time it drops those that would not be handed over.
 func (t *trail) add(s *step) {
 	if t.steps == nil {
 		t.steps = map[object]*step{}
@@ -108,8 +108,8 @@ func (t *trail) add(s *step) {
 	t.steps[s.object] = s
 }
 
-// newest returns what is handed over, the newest first: the newest step of each resource and
-// namespace, where an informer may look, and the newest of the others.
+// newest returns the steps to hand over, newest first: the newest of each resource and namespace,
+// because each may have its own informer, and then the newest of the others.
 func (t *trail) newest() []*step {
 	all := slices.SortedFunc(maps.Values(t.steps), func(a, b *step) int { return cmp.Compare(b.number, a.number) })
 	type place struct{ group, resource, namespace string }
@@ -128,8 +128,8 @@ func (t *trail) newest() []*step {
 	return kept[:min(len(kept), MaxHandedOver)]
 }
 
-// follow records the next write of the object. A deletion is final. The highest version counts, so
-// that an object whose creation is not shown yet is not mistaken for a deleted one.
+// follow records the next write of the object. A deletion is final. It keeps the highest version:
+// without it, an object that a cache does not show yet would look deleted.
 func (s *step) follow(w *ledger.Write, effect ledger.Effect) {
 	s.salt, s.host, s.inherited = w.Salt, w.Host, false
 	if newer(s.version, w.ResourceVersion) {
@@ -175,7 +175,7 @@ func newer(a, b string) bool {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) < 0
 }
 
-// labelsOf returns the labels of the object, nil if they are not known.
+// labelsOf returns the labels of the object, or nil if they are unknown.
 func labelsOf(w *ledger.Write) map[string]string {
 	o, ok := w.Object.(metav1.Object)
 	if !ok {
@@ -187,8 +187,8 @@ func labelsOf(w *ledger.Write) map[string]string {
 	return o.GetLabels()
 }
 
-// withoutRenewed drops the hashed writes, which are inherited, of objects that this term has written
-// again. A deletion is final and stays.
+// withoutRenewed drops the inherited writes, which are hashed, of objects that this term has
+// written, except deletions, which are final.
 func withoutRenewed(writes []ledger.Write) (kept []ledger.Write) {
 	again := map[ledger.Salt]map[object]bool{}
 	for i := range writes {

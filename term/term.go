@@ -13,35 +13,35 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// Token identifies one term of leadership: the Lease, and its version at acquisition. Of two tokens
-// of one Lease the one with the higher version is the newer. A Lease that was deleted and created
-// again has another UID, and higher versions. (leaseTransitions starts over with a new Lease, and
-// does not count an elector that takes a Lease twice in a row.)
+// Token identifies one term of leadership by the UID of the Lease and its version at the
+// acquisition. A higher version is a newer term, also after the Lease was created again with
+// another UID. (leaseTransitions starts over with a new Lease, and does not count a holder that
+// acquires the Lease twice in a row.)
 type Token struct {
 	Lease           types.UID
 	ResourceVersion string
-	// Holder is the identity in the Lease (spec.holderIdentity), which a ValidatingAdmissionPolicy can
-	// compare with an annotation.
+	// Holder is the Lease's spec.holderIdentity. A ValidatingAdmissionPolicy can compare it with an
+	// annotation.
 	Holder string
 }
 
-// String returns the UID, an @, and the version.
+// String returns the UID, an @ and the version.
 func (t Token) String() string { return string(t.Lease) + "@" + t.ResourceVersion }
 
-// Term is one term of leadership. It is trusted for some time after the last successful renewal of its
-// Lease was sent. Requests whose context carries it ([With]) pass the fence only while it is trusted.
-// It is safe for concurrent use. The holder of the Lease makes it, extends it and ends it.
+// Term is one term of leadership. It is trusted for some time after the last successful renewal of
+// its Lease was sent. Requests with its context ([With]) pass the fence only while it is trusted.
+// The elector makes, extends and ends it. It is safe for concurrent use.
 type Term struct {
 	fence
 
 	token     Token
 	made      time.Time
 	inherited *Handover
-	trail     trail // guarded by the fence's mutex, which may be taken under a ledger's
+	trail     trail // guarded by the fence's mutex; a ledger may hold its own mutex meanwhile
 }
 
-// New makes a term that is trusted for a time from start, the [time.Now] at which the request was
-// sent that acquired the Lease. Other electors count from when they see it, which is later. Call End
+// New makes a term that is trusted for a time from start: the [time.Now] before the request that
+// acquired the Lease. Other electors count from when they see the Lease, which is later. Call End
 // when the term is over.
 func New(token Token, start time.Time, trusted time.Duration) *Term {
 	return &Term{
@@ -53,15 +53,15 @@ func New(token Token, start time.Time, trusted time.Duration) *Term {
 	}
 }
 
-// Token returns the token that was given to New.
+// Token returns the token that was passed to New.
 func (t *Term) Token() Token { return t.token }
 
-// handedOn is how long a term hands on what it has inherited. By then every informer shows it, or none
-// ever will.
+// handedOn is how long a term passes on inherited writes. By then every informer shows them, or
+// never will.
 const handedOn = time.Minute
 
-// Inherit sets what the previous term has left. The maker of the term calls it once, before anything
-// else uses the term.
+// Inherit sets the handover of the previous term. The maker of the term calls it once, before other
+// goroutines use the term.
 func (t *Term) Inherit(h Handover) {
 	t.inherited = &h
 	for i := range h.Writes {
@@ -72,20 +72,19 @@ func (t *Term) Inherit(h Handover) {
 	}
 }
 
-// Inherited returns what the previous term has left. It is nil if there was none, or it was not
-// released by an elector of this module. It is shared: do not change it.
+// Inherited returns the handover of the previous term. It is nil unless an elector of this module
+// released that term. It is shared: do not change it.
 func (t *Term) Inherited() *Handover { return t.inherited }
 
-// Wrote records a write that was made under the term. The transport calls it when a request with a
-// ledger was answered.
+// Wrote records a write under the term. The transport calls it after each request with a ledger.
 func (t *Term) Wrote(w *ledger.Write) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.trail.note(w)
 }
 
-// Written returns the writes that the next term has to know: those of this term and, in its first
-// minute, of the terms before it. unknown counts the writes whose effect is not known.
+// Written returns the handover for the next term: the last writes of this term and, in its first
+// minute, the inherited ones. unknown counts further writes whose effect is unknown.
 func (t *Term) Written() (writes []ledger.Write, unknown int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,7 +102,7 @@ func (t *Term) Written() (writes []ledger.Write, unknown int) {
 
 type contextKey struct{}
 
-// With returns a context whose requests are made under a term. A nil term changes nothing.
+// With returns a context whose requests are made under a term. It returns ctx if the term is nil.
 func With(ctx context.Context, t *Term) context.Context {
 	if t == nil {
 		return ctx
@@ -111,19 +110,19 @@ func With(ctx context.Context, t *Term) context.Context {
 	return context.WithValue(ctx, contextKey{}, t)
 }
 
-// Without returns a context whose requests are made under no term on purpose: any replica may make
-// them. They are not counted as unfenced, and a Strict client allows them.
+// Without returns a context without a term, for requests that any replica may make. They do not
+// count as unfenced, and a Strict client allows them.
 func Without(ctx context.Context) context.Context {
 	return context.WithValue(ctx, contextKey{}, (*Term)(nil))
 }
 
-// Of returns the term under which the requests of a context are made, nil for none.
+// Of returns the term of a context, or nil.
 func Of(ctx context.Context) *Term {
 	t, _ := ctx.Value(contextKey{}).(*Term)
 	return t
 }
 
-// Decided reports whether the context comes from [With] or [Without].
+// Decided reports whether a context comes from [With] or [Without].
 func Decided(ctx context.Context) bool {
 	_, ok := ctx.Value(contextKey{}).(*Term)
 	return ok

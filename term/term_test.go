@@ -22,13 +22,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestL2_EitherClockEndsTheTrust: the arithmetic, by itself.
+// TestL2_EitherClockEndsTheTrust checks the arithmetic alone.
 func TestL2_EitherClockEndsTheTrust(t *testing.T) {
 	const s = time.Second
 	type look struct{ mono, wall time.Duration }
 	for name, c := range map[string]struct {
 		looks []look
-		want  bool // that it is over at the last look
+		want  bool // whether it is over at the last look
 	}{
 		"in time":                        {[]look{{0, 0}, {10*s - 1, 10*s - 1}}, false},
 		"time is over":                   {[]look{{10 * s, 10 * s}}, true},
@@ -53,7 +53,8 @@ func TestL2_EitherClockEndsTheTrust(t *testing.T) {
 	}
 }
 
-// FuzzTrust: whatever the clocks say, nothing is trusted after either has run for the limit, and only a renewal brings it back.
+// FuzzTrust: with any clocks, the trust is over after either has run for the limit, and only a
+// renewal restores it.
 func FuzzTrust(f *testing.F) {
 	f.Add(int64(10), []byte{1, 1, 1, 250, 0, 3, 9, 9, 1})
 	f.Add(int64(300), []byte{0, 0, 2, 100, 100, 0, 200, 200, 0})
@@ -66,7 +67,7 @@ func FuzzTrust(f *testing.F) {
 				mono, wall, lost = 0, 0, false
 			}
 			mono += time.Duration(steps[0])
-			wall += time.Duration(int8(steps[1])) * 4 // also back
+			wall += time.Duration(int8(steps[1])) * 4 // also backwards
 			over := trust.over(mono, wall)
 			if lost = lost || int64(mono) >= limit || int64(wall) >= limit; over != lost {
 				t.Fatalf("after %d and %d of %d: over is %t", mono, wall, limit, over)
@@ -75,7 +76,7 @@ func FuzzTrust(f *testing.F) {
 	})
 }
 
-// TestL2_TheWallClockCounts: a time without a monotonic reading is all that a machine knows that has slept.
+// TestL2_TheWallClockCounts: after a sleep of the machine, the time has no monotonic reading.
 func TestL2_TheWallClockCounts(t *testing.T) {
 	for ago, want := range map[time.Duration]bool{9 * time.Second: true, 10 * time.Second: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -145,7 +146,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// tapped counts what is written to a connection. Who closes it gives way to who wants to write.
+// tapped counts the bytes that are written to a connection. Close lets a concurrent writer go
+// first.
 type tapped struct {
 	net.Conn
 	bytes *atomic.Int64
@@ -164,8 +166,9 @@ func (c tapped) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestL2_AConnectionThatComesTooLateIsNotUsed: while it was made, only the wall clock ran, so no timer has ended the wait. Not a
-// byte of the request is written, in either version of HTTP.
+// TestL2_AConnectionThatComesTooLateIsNotUsed: the connection took so long that the trust is over
+// by the wall clock, and no timer has ended the wait. No byte of the request is written, in
+// HTTP/1.1 or HTTP/2.
 func TestL2_AConnectionThatComesTooLateIsNotUsed(t *testing.T) {
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(proto, func(t *testing.T) {
@@ -189,7 +192,7 @@ func TestL2_AConnectionThatComesTooLateIsNotUsed(t *testing.T) {
 				base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 					conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 					leading.mu.Lock()
-					leading.trust.lost = true // as if somebody had asked meanwhile
+					leading.trust.lost = true // as if another goroutine had asked
 					leading.mu.Unlock()
 					return tapped{conn, &written}, err
 				}

@@ -12,8 +12,8 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// BenchmarkTrail is what a term's memory of what was written (L9) costs for each write: of one object again and again, and of more
-// objects than it keeps.
+// BenchmarkTrail measures what recording a write costs a term: of one object repeatedly, and of
+// more objects than it keeps.
 func BenchmarkTrail(b *testing.B) {
 	for name, n := range map[string]int{"one object": 1, "100 objects": 100, "10000 objects": 10_000} {
 		b.Run(name, func(b *testing.B) {

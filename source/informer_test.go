@@ -52,7 +52,7 @@ func TestInformer(t *testing.T) {
 		}
 		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, l, nil) })
 		synctest.Wait()
-		if got := src.State().String(); got != "Informer(*v1.ConfigMap): syncing; an informer does not say why it is not synced" || isSynced(src) {
+		if got := src.State().String(); got != "Informer(*v1.ConfigMap): syncing; an informer does not report why it is not synced" || isSynced(src) {
 			t.Errorf("without a list: %s", got)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -93,7 +93,7 @@ func TestS8_Retried(t *testing.T) {
 					if got := l.take(); got != "create b ->1" {
 						t.Errorf("at first: %s", got)
 					}
-					if got := src.State().String(); !strings.HasPrefix(got, "Kind(ConfigMap.v1): synced; the handler has failed for 1 event, to be tried again: ") || !strings.HasSuffix(got, "broken") {
+					if got := src.State().String(); !strings.HasPrefix(got, "Kind(ConfigMap.v1): synced; the handler failed for 1 event, to be retried: ") || !strings.HasSuffix(got, "broken") {
 						t.Errorf("state: %s", got)
 					}
 					time.Sleep(10 * time.Minute)

@@ -108,7 +108,7 @@ func TestMetadata(t *testing.T) {
 		t.Error(got, err)
 	}
 	_, err = h.Apply(ctx, desired, client.UnlessAlready(got))
-	wants(t, err, "apply Deployment default/web", "metadata does not tell enough")
+	wants(t, err, "apply Deployment default/web", "client.UnlessAlready needs a handle of whole objects")
 	_, err = h.Create(ctx, got)
 	wants(t, err, "create Deployment", "no whole object", "Patch or Apply")
 	_, err = h.Update(ctx, got)

@@ -55,7 +55,7 @@ func TestOptions(t *testing.T) {
 			err := call(o, client.Option{})
 			sent := api.Requests()[before:]
 			if !strings.Contains(strings.Join(takes[what], " "), option) {
-				wants(t, err, what+" ConfigMap: client."+option+" is no option of it")
+				wants(t, err, what+" ConfigMap: this call does not take client."+option)
 				if len(sent) != 0 {
 					t.Errorf("%s with %s was sent", what, option)
 				}

@@ -11,7 +11,7 @@ import (
 
 var protobufMagic = []byte("k8s\x00")
 
-// The numbers of the fields that are read, of the generated.proto files of k8s.io/apimachinery v0.37.
+// Field numbers, from the generated.proto files of k8s.io/apimachinery v0.37.
 const (
 	unknownTypeMeta = 1 // runtime.Unknown
 	unknownRaw      = 2
@@ -155,17 +155,17 @@ func readDeleteOptions(obj *Metadata, data []byte) {
 	}
 }
 
-// fields goes through the fields of a message.
+// fields iterates over the fields of a message.
 type fields struct {
 	rest   []byte
 	number protowire.Number
 	value  uint64 // of a varint
 	bytes  []byte // of a string, message or the like
-	cut    bool   // there should be more of bytes
-	whole  bool   // after the last next: the message was read to its end
+	cut    bool   // bytes is incomplete
+	whole  bool   // set by the last next if the message was read to its end
 }
 
-// next reads a field. A field of bytes that the input cuts off is the last one.
+// next reads a field. Bytes that the input cuts off are the last field.
 func (f *fields) next() bool {
 	f.value, f.bytes, f.whole = 0, nil, !f.cut && len(f.rest) == 0
 	number, kind, n := protowire.ConsumeTag(f.rest)

@@ -73,12 +73,12 @@ type restKey struct {
 }
 
 // New makes a client from a copy of cfg. It makes no request. QPS 0 in cfg means no client-side
-// limit, unlike client-go's default of 5 requests per second. A limit is shared by all kinds, and
-// does not count watches.
+// limit, unlike client-go's default of 5 requests per second. All kinds share a limit; watches do
+// not count.
 //
 // The client logs each warning of the API server once, at level Warn, and at most 1000 different
-// ones. The logger is that of the request's context (logr.NewContext), or slog.Default. If cfg has
-// a warning handler, that gets the warnings instead.
+// ones. It uses the logger of the request's context (logr.NewContext), or slog.Default. A warning
+// handler in cfg gets the warnings instead.
 func New(cfg *rest.Config, o Options) (*Client, error) {
 	if cfg == nil {
 		return nil, errors.New("client.New: the rest.Config is nil; client.LoadConfig finds one")
@@ -168,5 +168,6 @@ func (c *Client) Scheme() *runtime.Scheme { return c.scheme }
 
 // Close closes idle connections. Requests in flight go on.
 func (c *Client) Close() {
-	utilnet.CloseIdleConnectionsFor(c.http.Transport) // http.Client does not look into client-go's wrappers
+	// http.Client.CloseIdleConnections does not look into client-go's wrappers.
+	utilnet.CloseIdleConnectionsFor(c.http.Transport)
 }

@@ -32,7 +32,7 @@ func (w *warnings) of(kind schema.GroupVersionKind) rest.WarningHandlerWithConte
 type warningHandler func(ctx context.Context, text string)
 
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext. The API server's own
-// warnings have code 299 (https://kubernetes.io/blog/2020/09/03/warnings/), those of proxies other
+// warnings have code 299 (https://kubernetes.io/blog/2020/09/03/warnings/). Proxies use other
 // codes.
 func (f warningHandler) HandleWarningHeaderWithContext(ctx context.Context, code int, _ string, text string) {
 	if code == 299 && text != "" {

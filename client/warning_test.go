@@ -84,7 +84,7 @@ level=WARN msg="warning from the API server" warning="unknown field"
 	}
 }
 
-// TestWarningsEnd shows that a server that always finds something new to warn of does not fill memory or the log.
+// TestWarningsEnd: an endless series of new warnings fills neither memory nor log.
 func TestWarningsEnd(t *testing.T) {
 	n := 0
 	api := warning(func() string { n++; return fmt.Sprint("warning ", n) })

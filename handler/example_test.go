@@ -32,7 +32,7 @@ func ExampleMap() {
 	// Output: [shop/blue shop/green] <nil>
 }
 
-// This predicate lets updates of the spec and of annotations pass, and drops those of the status.
+// This predicate keeps updates of the spec and of annotations, and drops updates of the status.
 func ExampleOr() {
 	relevant := handler.Or(handler.GenerationChanged, handler.AnnotationsChanged)
 	fmt.Println(relevant)

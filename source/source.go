@@ -23,9 +23,9 @@ type Queue[K comparable] interface {
 type Observer[K comparable] interface {
 	// Observe is called by Kind and Informer if their handler is a handler.Identity, with the
 	// object's own key. It is called before any predicate and before the event adds the key, and
-	// not for resyncs and retries. The events of one object come in order, one after another; those
-	// of different objects overlap. Old and New of an Update may be different objects with the same
-	// name.
+	// not for resyncs and retries. The events of one object come in order, one after another;
+	// events of different objects may overlap. Old and New of an Update may be different objects
+	// with the same name.
 	//
 	// The source calls after, unless nil, once it has delivered or dropped the event, or its
 	// handler has failed. Both must be quick, because the informer waits.

@@ -82,7 +82,8 @@ func (t *Target) resource(path string) {
 	if first == "namespaces" && rest != "" {
 		namespace, inside := next(rest)
 		t.Namespace = namespace
-		if part, _ := next(inside); part != "" && part != "status" && part != "finalize" { // two subresources of a namespace
+		// A namespace has the subresources status and finalize.
+		if part, _ := next(inside); part != "" && part != "status" && part != "finalize" {
 			first, rest = next(inside)
 		}
 	}

@@ -231,7 +231,7 @@ func TestLedgerPathPrefix(t *testing.T) {
 	}
 }
 
-// However a caller reads, it gets what the API server has sent, and the ledger has what there is to know.
+// The caller gets the bytes of the API server in any way of reading, and the ledger is complete.
 func TestLedgerLeavesBodiesAlone(t *testing.T) {
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
@@ -414,7 +414,8 @@ func TestLedgerBounds(t *testing.T) {
 		}
 		readAll(resp)
 	}
-	if _, writes := l.LeftOut(); len(l.Writes()) != 10_000-1 || writes != 107 { // the deletecollection itself is one, and turned out to be many
+	// The deletecollection itself is one entry, and turned out to be many.
+	if _, writes := l.LeftOut(); len(l.Writes()) != 10_000-1 || writes != 107 {
 		t.Errorf("%d writes, left out %d", len(l.Writes()), writes)
 	}
 }
@@ -451,7 +452,8 @@ func TestLedgerHook(t *testing.T) {
 	}
 	list := hook.APIRequest{Controller: "web", Verb: "list", Version: "v1", Resource: "pods", Status: 200}
 	create := hook.APIRequest{Controller: "web", Verb: "create", Version: "v1", Resource: "pods", Status: 201, Unknown: "the answer is empty"}
-	want := []hook.APIRequest{list, list, create, create} // the second Client has no hooks of its own, and one ledger
+	// The second Client has no hooks of its own, and one ledger.
+	want := []hook.APIRequest{list, list, create, create}
 	if !slices.Equal(got, want) || len(l.Requests()) != 4 {
 		t.Errorf("got %+v, and %d requests", got, len(l.Requests()))
 	}

@@ -78,7 +78,7 @@ func readMessage(obj *Metadata, data []byte, o Options) {
 	}
 	for f := (fields{rest: data}); f.next(); {
 		switch {
-		case f.number == objectMetadata && string(obj.Kind) == "Status": // that of a list, and empty
+		case f.number == objectMetadata && string(obj.Kind) == "Status": // an empty ListMeta
 			obj.Metadata = !f.cut
 		case f.number == objectMetadata:
 			readMetadata(obj, f)

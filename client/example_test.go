@@ -135,7 +135,7 @@ func ExampleHandle_EnsureFinalizer() {
 	ctx := context.Background()
 	c, _ := example()
 	maps := client.For[*corev1.ConfigMap](c)
-	obj, err := maps.GetLive(ctx, types.NamespacedName{Namespace: "shop", Name: "owner"}) // or from a cache
+	obj, err := maps.GetLive(ctx, types.NamespacedName{Namespace: "shop", Name: "owner"})
 	if err != nil {
 		panic(err)
 	}
@@ -171,7 +171,7 @@ func ExampleHandle_Prune() {
 			}
 		}
 		// A controller lists from a cache.
-	all, err := client.Collect(maps.ListLive(ctx, client.ListOptions{Namespace: "shop"}))
+		all, err := client.Collect(maps.ListLive(ctx, client.ListOptions{Namespace: "shop"}))
 		if err != nil {
 			panic(err)
 		}

@@ -1,18 +1,23 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command prose fails if the text of the repository breaks one of four rules. It reads the comments
-// of all Go files and all Markdown except designs/.
+// Command prose fails if the text of the repository breaks one of these rules:
+//
+//   - No words of a short list, which make text hard to read.
+//   - At most 100 columns in lines with a comment, tabs counted as 4.
+//   - No guarantee numbers in guides, nor in the strings of production code.
+//
+// It reads the comments of all Go files, and all Markdown except designs/. With folders it reads
+// only files below them:
 //
 //	prose [folder ...]
 //
-// The rules are a list of words, 100 columns for comments, no guarantee numbers in guides, and none
-// in the strings of production code. Each finding names file, line, text and remedy. Code is exempt:
-// backquotes, fenced blocks, and comment lines that a tab indents. So are generated files, testdata,
-// directives and the output of examples. With folders, only findings below them count.
+// Each finding has file, line, text and remedy. Code is exempt: text in backquotes, fenced blocks,
+// and comment lines that a tab indents. So are generated files, testdata, directives and the output
+// of examples.
 //
-// golangci-lint has no linter for this. lll measures lines of code as well, misspell knows single
-// words without a reason, godox only sees how a comment begins, and forbidigo sees identifiers.
+// No linter of golangci-lint does this: lll also measures lines of code, misspell takes single
+// words without a reason, godox reads the beginning of a comment, and forbidigo reads identifiers.
 package main
 
 import (

@@ -44,7 +44,8 @@ func check(name, text string, numbers map[string]bool) ([]finding, error) {
 }
 
 var (
-	directive = regexp.MustCompile(`^//(?:[a-z]+:|nolint\b| *\+)`) // with the markers of controller-gen
+	// directive also matches the markers of controller-gen.
+	directive = regexp.MustCompile(`^//(?:[a-z]+:|nolint\b| *\+)`)
 	output    = regexp.MustCompile(`(?i)^//\s*(?:unordered )?output:`)
 )
 

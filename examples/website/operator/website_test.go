@@ -80,7 +80,7 @@ var _ = Describe("A Website", func() {
 		Expect(mgr.Idle(ctx)).To(Succeed())
 		Expect(gone[*v1alpha1.Website](ctx, key(first))()).To(BeTrue())
 		// The first one's objects may still exist.
-	second := create(ctx, siteIn(namespace, 1, "two"))
+		second := create(ctx, siteIn(namespace, 1, "two"))
 		expectWorld(ctx, second, 1, "two")
 	})
 

@@ -27,7 +27,7 @@ func (c *calls) stuck(before uint64) (left uint64, stuck bool) {
 	return left, c.entered.Load() > left && left == before
 }
 
-// watch reports each handler or predicate call that blocks once, until ctx is done.
+// watch reports calls of the handler or a predicate that block, each once, until ctx is done.
 func (c *calls) watch(ctx context.Context, source string, hooks *hook.Source) {
 	if hooks.HandlerBlocked == nil {
 		return

@@ -98,7 +98,7 @@ func checkStrings(fset *token.FileSet, file *ast.File, numbers map[string]bool) 
 	ast.Inspect(file, func(n ast.Node) bool {
 		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 			if text, err := strconv.Unquote(lit.Value); err == nil {
-				b := block{fset.Position(lit.Pos()).Line, strings.Split(text, "\n")}
+				b := block{fset.Position(lit.Pos()).Line, []string{strings.ReplaceAll(text, "\n", " ")}}
 				found = append(found, b.checkNumbers(numbers)...)
 			}
 		}

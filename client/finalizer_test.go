@@ -71,7 +71,7 @@ func TestFinalizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = maps.EnsureFinalizer(ctx, m, finalizer)
-	wants(t, err, "add the finalizer "+finalizer+" to ConfigMap default/a", "being deleted", "too late")
+	wants(t, err, "add the finalizer "+finalizer+" to ConfigMap default/a", "being deleted", "takes no new finalizers")
 	if _, err := maps.EnsureFinalizer(ctx, m, "example.com/more"); err != nil {
 		t.Error("one that is there:", err)
 	}
@@ -162,5 +162,5 @@ func TestFinalizerMistakes(t *testing.T) {
 		}
 	}
 	_, err := maps.EnsureFinalizer(t.Context(), m, finalizer, client.GracePeriod(0))
-	wants(t, err, "client.GracePeriod is no option")
+	wants(t, err, "this call does not take client.GracePeriod")
 }

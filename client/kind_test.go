@@ -81,7 +81,7 @@ func TestUnstructured(t *testing.T) {
 	u.SetGroupVersionKind(widgetKind)
 	u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "x"}})
 	_, err = h.Apply(ctx, client.UnstructuredConfiguration(u))
-	wants(t, err, "apply widget default/a", "managedFields", "only the fields that are wanted")
+	wants(t, err, "apply widget default/a", "managedFields", "only the fields to apply")
 }
 
 func TestMetadata(t *testing.T) {

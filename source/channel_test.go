@@ -222,7 +222,7 @@ func TestS8_ChannelRetries(t *testing.T) {
 				if got := q.take(); got != "0 2 3 4" {
 					t.Errorf("at first: %s", got)
 				}
-				if s := c.State(); s.Retrying != 1 || s.Pending != 1 || s.Failure == nil || !strings.Contains(s.String(), "failed for 1 event, to be tried again: ") {
+				if s := c.State(); s.Retrying != 1 || s.Pending != 1 || s.Failure == nil || !strings.Contains(s.String(), "failed for 1 event, to be retried: ") {
 					t.Errorf("got %s", s)
 				}
 				time.Sleep(3 * time.Minute)

@@ -311,8 +311,8 @@ func TestValidate(t *testing.T) {
 		{source.Kind[*corev1.ConfigMap, name](s.maps, nil), []string{"give a handle and a handler"}},
 		{source.Kind(s.maps, handler.Map[*corev1.ConfigMap, name](nil)), []string{"Kind(ConfigMap.v1)", "the handler is a nil"}},
 		{source.Kind(s.maps, handler.Map(pods)), []string{"Kind(ConfigMap.v1)", "*v1.Pod", "*v1.ConfigMap"}},
-		{source.Kind(s.maps, handler.Owner(nil)), []string{"Kind(ConfigMap.v1)", "no kind"}},
-		{source.Kind(s.maps, handler.Owner(none)), []string{"Kind(ConfigMap.v1)", "no kind"}},
+		{source.Kind(s.maps, handler.Owner(nil)), []string{"Kind(ConfigMap.v1)", "the kind is nil"}},
+		{source.Kind(s.maps, handler.Owner(none)), []string{"Kind(ConfigMap.v1)", "the kind is nil"}},
 		{source.Kind(s.maps, handler.Func[name](nil)), []string{"Kind(ConfigMap.v1)", "handler.Func"}},
 		{
 			source.Kind(s.maps, handler.Map(pods), nil, handler.Where(func(_, _ *corev1.Secret) bool { return true })),

@@ -142,12 +142,17 @@ const appliedFor = time.Hour
 // ApplyStatus.
 //
 // So an apply is sent after any other change of the object, and for a new object with the same
-// name. It is also sent once after each start of the process, after an hour, after an error, and
-// after 100,000 other objects. With a live from a cache with a Transform it is always sent.
+// name. It is also sent:
 //
-// If live is stale, its next event wakes the controller that watches it. Two changes go unnoticed:
-// another field owner takes or gives up a field without changing its value, or the same field owner
-// does so in another process.
+//   - once after each start of the process
+//   - after an hour
+//   - after an error
+//   - after 100,000 other objects
+//   - always, if live comes from a cache with a Transform
+//
+// If live is stale, its next event wakes the controller that watches it. Two changes go unnoticed.
+// Another field owner may take or give up a field without changing its value. The same field owner
+// may do so in another process.
 func UnlessAlready(live Object) Option {
 	return Option{name: "UnlessAlready", fits: []verb{applying}, set: func(c *call) error {
 		c.compare, c.already = true, nil

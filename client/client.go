@@ -35,7 +35,8 @@ type Options struct {
 	// Strict refuses requests that may write if their context has neither a term of leadership
 	// (term.With) nor term.Without. Default: they are sent, and counted by [hook.Client].Unfenced.
 	// Event recorders use a context of their own: give them a client that is not strict. A Client
-	// made from the Config of another inherits Strict, and the Hooks that it does not set.
+	// made from the Config of another inherits its Strict, and those Hooks that it does not set
+	// itself.
 	Strict bool
 }
 

@@ -1,15 +1,14 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client loads a configuration, and has typed handles for writes and live reads at the API
-// server.
+// Package client has typed handles that write objects to the API server and read them live, and
+// loads the configuration for that. It has no cache: to read the objects that a controller watches,
+// use package cache.
 //
 //	cfg, err := client.LoadConfig("")
 //	c, err := client.New(cfg, client.Options{Scheme: scheme, FieldOwner: "website-operator"})
 //	deployments := client.For[*appsv1.Deployment](c)
 //	_, err = deployments.Apply(ctx, desired)
-//
-// To read the objects that a controller watches, use package cache.
 //
 // A [Handle] is a few words wide: make one where you need it, or keep it. Everything in this
 // package is safe for concurrent use.

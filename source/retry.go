@@ -19,7 +19,7 @@ import (
 const firstRetry = 100 * time.Millisecond
 
 // retries keeps the events of each object in order, and retries failed ones with backoff. While an
-// event of an object is being tried, or waits for a retry, later ones are merged with it: the
+// event of an object is being tried, or waits for a retry, later ones are merged with it. So the
 // handler never sees an earlier change after a later one.
 type retries struct {
 	tryOne  func(ctx context.Context, e handler.Event) error
@@ -50,8 +50,9 @@ func newOrder[T comparable](name string) *workqueue.Queue[T] {
 // deliver tries an event now, merged with the object's pending one. If that fails, it is retried
 // later.
 //
-// For a resync, latest returns the object as it is now, or nil if it is gone: the store has each
-// change before its event comes here. latest is called under the lock and must not wait.
+// For a resync, latest returns the object as it is now, or nil if it is gone. That is current,
+// because the store has each change before its event comes here. latest is called under the lock
+// and must not wait.
 func (r *retries) deliver(ctx context.Context, e handler.Event, latest func() handler.Object) {
 	u, ok := r.begin(e, latest)
 	if !ok {

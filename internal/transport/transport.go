@@ -39,7 +39,8 @@ type roundTripper struct {
 }
 
 // Wrap installs the transport in cfg, below all other wrappers, so that nothing waits between it
-// and the connection. If cfg comes from a client.Client, its transport gets the options instead.
+// and the connection. If cfg comes from another client.Client, there is still only one transport,
+// which inherits that Client's options.
 func Wrap(cfg *rest.Config, o Options) error {
 	u, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
@@ -53,7 +54,7 @@ func Wrap(cfg *rest.Config, o Options) error {
 		t := &roundTripper{Options: o, base: base, server: serverAt(u), userAgent: userAgent}
 		for rt := base; rt != nil; {
 			switch own := rt.(type) {
-			case *roundTripper: // of another Client, which cfg comes from
+			case *roundTripper: // of a Client that was made from this one's config
 				own.inherit(o)
 				return base
 			case *http.Transport:
@@ -70,7 +71,8 @@ func Wrap(cfg *rest.Config, o Options) error {
 	return nil
 }
 
-// inherit adds the options of another Client. It is called before any request.
+// inherit adds the options of the Client that the configuration comes from. It is called before any
+// request.
 func (t *roundTripper) inherit(o Options) {
 	t.Strict = t.Strict || o.Strict
 	if t.Hooks.Answered == nil {

@@ -27,8 +27,8 @@
 //
 // A goroutine of the source retries failed events with backoff. At most one event per object waits.
 // A later event is merged with it, and the result is tried at once. It has the oldest Old and the
-// newest New, or the last known state of a delete. The handler does not see the states between them.
-// Failures go to the hook, and State has the last error.
+// newest New, or the last known state of a delete. The handler does not see the states between
+// them. Failures go to the hook, and State has the last error.
 //
 // # Concurrency
 //

@@ -16,8 +16,9 @@
 // and comment lines that a tab indents. So are generated files, testdata, directives and the output
 // of examples.
 //
-// No linter of golangci-lint does this. lll also measures lines of code. misspell takes single words
-// without a reason. godox reads only the beginning of a comment, and forbidigo only identifiers.
+// No linter of golangci-lint does this. lll also measures lines of code. misspell takes single
+// words without a reason. godox reads only the beginning of a comment, and forbidigo only
+// identifiers.
 package main
 
 import (

@@ -24,7 +24,7 @@ var words = []struct {
 	},
 	{
 		phrase(`(?:says?|said|tells?|told) (?:whether|what|why|which|how|when|if|where|that|of)`),
-		`use the verb of the field: "reports whether", "returns", "records", "names", "describes"`,
+		`write "reports whether", "returns", "records", "names" or "describes"`,
 	},
 	{
 		phrase(`anew|all the same|likewise|be it|takes down`),

@@ -103,7 +103,6 @@ func (h *Handle[T]) apply(ctx context.Context, desired ApplyConfiguration, subre
 	return obj, err
 }
 
-// configuration returns the key and the body of an apply configuration.
 func (t target) configuration(desired ApplyConfiguration, kind schema.GroupVersionKind) (types.NamespacedName, []byte, error) {
 	var key types.NamespacedName
 	if argument.IsNil(desired) || desired.GetName() == nil || *desired.GetName() == "" {
@@ -163,7 +162,6 @@ func UnlessAlready(live Object) Option {
 	}}
 }
 
-// appliedKey identifies a hash.
 type appliedKey struct {
 	kind               schema.GroupVersionKind
 	uid                types.UID

@@ -45,7 +45,6 @@ func (e *NotServedError) Is(target error) bool {
 // Asked returns the time of the API server's response.
 func (e *NotServedError) Asked() time.Time { return e.asked }
 
-// resources caches what the API server serves.
 type resources struct {
 	rest rest.Interface
 	host string
@@ -174,7 +173,6 @@ func (r *resources) subresource(gvk schema.GroupVersionKind, name string) *metav
 	return &served
 }
 
-// apiPath returns the path prefix of a group.
 func apiPath(group string) string {
 	if group == "" {
 		return "/api"

@@ -119,7 +119,6 @@ func (h *Handle[T]) UpdateStatus(ctx context.Context, obj T, options ...Option) 
 	return h.write(ctx, updating, "status", obj, options)
 }
 
-// write sends a whole object.
 func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T, options []Option) (T, error) {
 	t := h.target
 	t.subresource = subresource

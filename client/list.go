@@ -79,7 +79,6 @@ func (h *Handle[T]) ListLive(ctx context.Context, o ListOptions) iter.Seq2[T, er
 	}
 }
 
-// errEnough reports that the caller has left the loop.
 var errEnough = errors.New("enough")
 
 func (h *Handle[T]) eachPage(ctx context.Context, o ListOptions, do func(runtime.Object) error) error {

@@ -26,7 +26,6 @@ func keyOf(obj metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// form is the type into which objects are decoded.
 type form uint8
 
 const (

@@ -31,7 +31,6 @@ type target struct {
 	err         error // a wiring mistake, which each call returns
 }
 
-// call applies the options of a call.
 func (t target) call(v verb, options []Option) (call, error) {
 	if t.err != nil {
 		return call{}, t.err
@@ -72,7 +71,6 @@ func (t target) doing(v verb, key types.NamespacedName) string {
 	return s
 }
 
-// check returns an error if the object is nil or of another kind.
 func (t target) check(v verb, obj Object) error {
 	if t.err != nil {
 		return t.err
@@ -149,7 +147,6 @@ func (t target) mapping(ctx context.Context, v verb, namespace string) (*meta.RE
 	return m, nil
 }
 
-// send sends a request and decodes the response.
 func send[T Object](ctx context.Context, t target, v verb, key types.NamespacedName, r *rest.Request) (T, error) {
 	obj := newObject[T]()
 	if err := r.Do(ctx).Into(obj); err != nil {
@@ -170,7 +167,6 @@ func sendPatch[T Object](ctx context.Context, t target, v verb, key types.Namesp
 	return send[T](ctx, t, v, key, r.SetHeader("Content-Type", string(pt)).Body(patch))
 }
 
-// patchCall applies the options of a patch that is not an apply.
 func (t target) patchCall(key types.NamespacedName, pt types.PatchType, options []Option) (call, error) {
 	switch pt {
 	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType:

@@ -18,7 +18,6 @@ import (
 // per response.
 const maxWarnings = 1000
 
-// warnings logs each warning of the API server once.
 type warnings struct {
 	seen   sync.Map // of kindWarning
 	logged atomic.Int32

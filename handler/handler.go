@@ -101,7 +101,6 @@ func (f Funcs[T, K]) CheckType(example Object) error {
 	return err
 }
 
-// as returns obj as a T, or an error that names both types.
 func as[T Object](obj Object) (T, error) {
 	t, ok := obj.(T)
 	if !ok {

@@ -71,7 +71,6 @@ func (o owner) Keys(_ context.Context, e Event) ([]types.NamespacedName, error) 
 	return keys, nil
 }
 
-// follows reports whether a reference is to an owner of our kind, in any version.
 func (o owner) follows(ref metav1.OwnerReference) bool {
 	want := o.kind.GroupVersionKind()
 	if ref.Kind != want.Kind || !o.any && (ref.Controller == nil || !*ref.Controller) {

@@ -103,7 +103,6 @@ func (c *Channel[E, K]) TrySend(event E) bool {
 	return true
 }
 
-// hold adds an event for which there is room, unless the source has stopped.
 func (c *Channel[E, K]) hold(event E) bool {
 	c.mu.Lock()
 	over := c.over
@@ -163,7 +162,6 @@ func (c *Channel[E, K]) ask(ctx context.Context, event E) (keys []K, err error) 
 	return c.keys(ctx, event)
 }
 
-// handled records the result of one try.
 func (c *Channel[E, K]) handled(h *held[E], failure error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -85,7 +85,6 @@ func (f *feed[K]) validate(example handler.Object) error {
 	return errors.Join(wrong...)
 }
 
-// subscription is an event handler of an informer.
 type subscription interface {
 	// WaitForSync returns nil once the handler has seen every object of the initial list.
 	WaitForSync(ctx context.Context) error
@@ -139,7 +138,6 @@ func (f *feed[K]) run(ctx context.Context, q Queue[K], h *hook.Source,
 	return nil
 }
 
-// count adds the numbers of pending, failed and dropped events to s.
 func (f *feed[K]) count(s State) State {
 	s.Retrying, s.Failure = f.retries.state()
 	s.Pending = s.Retrying
@@ -188,7 +186,6 @@ func unless(ctx context.Context, ended <-chan struct{}, f func(context.Context) 
 	return err
 }
 
-// informed returns the event handler for the informer.
 func (f *feed[K]) informed(ctx context.Context) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
@@ -222,7 +219,6 @@ func (f *feed[K]) known(obj any) handler.Object {
 	return o
 }
 
-// deliver processes an event of the informer.
 func (f *feed[K]) deliver(ctx context.Context, e handler.Event) {
 	if f.identity == nil || e.Old == e.New { // a resync, or no observer
 		f.retries.deliver(ctx, e, nil)
@@ -279,7 +275,6 @@ func (f *feed[K]) try(ctx context.Context, e handler.Event) error {
 	return nil
 }
 
-// keys calls the predicates and the handler.
 func (f *feed[K]) keys(ctx context.Context, e handler.Event) (keys []K, err error) {
 	exited := true
 	f.calls.entered.Add(1)

@@ -106,7 +106,6 @@ func (i *informerSource[T, K]) State() State {
 	return i.count(s)
 }
 
-// registration is an event handler of an informer.
 type registration struct {
 	informer EventSource
 	handle   toolscache.ResourceEventHandlerRegistration
@@ -137,7 +136,6 @@ func (r *registration) Close() {
 	r.release()
 }
 
-// gate passes events on until it is closed.
 type gate struct {
 	handler toolscache.ResourceEventHandler
 	calls   sync.WaitGroup
@@ -146,7 +144,6 @@ type gate struct {
 	shut bool
 }
 
-// pass calls f unless the gate is closed.
 func (g *gate) pass(f func()) {
 	g.mu.Lock()
 	shut := g.shut

@@ -91,7 +91,6 @@ func (r *retries) begin(e handler.Event, latest func() handler.Object) (unseen, 
 	return u, true
 }
 
-// take returns the pending event of an object, if there is one.
 func (r *retries) take(key types.NamespacedName) (unseen, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,7 +147,6 @@ func (r *retries) try(ctx context.Context, u unseen) (rest unseen, err error) {
 	return u, nil
 }
 
-// run retries events until ctx is done.
 func (r *retries) run(ctx context.Context) {
 	defer r.objects.ShutDown()
 	for {
@@ -191,7 +189,6 @@ type unseen struct {
 	last handler.Object
 }
 
-// merge merges two successive events of one object.
 func merge(earlier, later unseen) unseen {
 	switch { // a resync adds nothing to the other event, and may have come late
 	case earlier.Old == earlier.New:

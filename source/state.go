@@ -137,7 +137,6 @@ func newLife(name string, drops *drops) life {
 	return life{name: name, drops: drops, synced: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// begin returns an error if the source has already run.
 func (l *life) begin(h *hook.Source) error {
 	if h == nil {
 		h = &hook.Source{}
@@ -208,7 +207,6 @@ func (l *life) await(ctx context.Context, ended, done <-chan struct{}) error {
 	}
 }
 
-// drop counts and reports an event that is not delivered.
 func (l *life) drop(reason int) {
 	l.drops.counts[reason].Add(1)
 	if h := l.hooks.Load(); h != nil && h.Dropped != nil {
@@ -216,7 +214,6 @@ func (l *life) drop(reason int) {
 	}
 }
 
-// report calls the hook for a failure of the handler.
 func (l *life) report(object string, err error) {
 	if h := l.hooks.Load(); h.HandlerFailed != nil {
 		h.HandlerFailed(hook.SourceFailure{Source: l.name, Object: object, Err: err})

@@ -30,7 +30,6 @@ type Options struct {
 	Strict bool // refuse requests that may write and have no term
 }
 
-// exchange is one request with a ledger, and its response.
 type exchange struct {
 	*Options
 
@@ -225,7 +224,6 @@ func (a *answer) look(end string) {
 	a.report()
 }
 
-// object records one object.
 func (a *answer) object(data []byte, end string) {
 	obj, whole := wire.Read(a.format, data, wire.Options{Enough: true})
 	if string(obj.Kind) == "Table" && whole {

@@ -98,7 +98,6 @@ func wanted(l *ledger.Ledger, r *ledger.Request) bool {
 	return ask != nil && r.Verb != "deletecollection" && ask(schema.GroupResource{Group: r.Group, Resource: r.Resource})
 }
 
-// decode returns the object in a complete response, or nil.
 func decode(codecs serializer.CodecFactory, f wire.Format, contentType string, data []byte, kind string) runtime.Object {
 	var into runtime.Object // nil: the scheme decides
 	switch kind {

@@ -37,7 +37,6 @@ func isLoopback(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
-// followed returns the response, or the error of a refused redirect.
 func followed(req *http.Request, resp *http.Response, err error) (*http.Response, error) {
 	if err != nil {
 		return resp, err

@@ -135,7 +135,6 @@ func (s *jsonScanner) list(rows bool) {
 	}
 }
 
-// item reads an object of a list or a Table, and skips any other value.
 func (s *jsonScanner) item() {
 	if !s.is('{') {
 		s.skip()
@@ -240,7 +239,6 @@ func (s *jsonScanner) text() []byte {
 	return []byte(text)
 }
 
-// quoted reads a string with its quotes.
 func (s *jsonScanner) quoted() (raw []byte, escaped bool) {
 	start := s.at
 	s.at++
@@ -288,7 +286,6 @@ func (s *jsonScanner) notEmpty() (some bool) {
 	return some
 }
 
-// skip skips any value.
 func (s *jsonScanner) skip() {
 	switch {
 	case s.bad:

@@ -66,7 +66,6 @@ func readProtobuf(data []byte, o Options) (Metadata, bool) {
 	}
 }
 
-// readMessage reads an object of the kind that obj has.
 func readMessage(obj *Metadata, data []byte, o Options) {
 	switch kind := string(obj.Kind); {
 	case kind == "DeleteOptions":
@@ -155,7 +154,6 @@ func readDeleteOptions(obj *Metadata, data []byte) {
 	}
 }
 
-// fields iterates over the fields of a message.
 type fields struct {
 	rest   []byte
 	number protowire.Number

@@ -20,7 +20,7 @@ import (
 const finalizerTries = 5
 
 // EnsureFinalizer adds a finalizer, such as "example.com/cleanup", and returns the object as
-// stored. If obj has it, nothing is sent and obj is returned.
+// stored. obj must have been read. If it has the finalizer, nothing is sent and obj is returned.
 //
 // The write includes the UID and resourceVersion of obj, so that it does not remove other
 // finalizers. After a conflict the object is read live and written again, up to 5 times. It is an

@@ -102,7 +102,8 @@ func (h *Handle[T]) GetLive(ctx context.Context, key types.NamespacedName) (T, e
 	return send[T](ctx, h.target, getting, key, r)
 }
 
-// Create creates the object and returns it as stored.
+// Create creates the object and returns it as stored. If the name is taken, the error is
+// IsAlreadyExists.
 func (h *Handle[T]) Create(ctx context.Context, obj T, options ...Option) (T, error) {
 	return h.write(ctx, creating, "", obj, options)
 }

@@ -147,6 +147,7 @@ func (l *life) begin(h *hook.Source) error {
 	return nil
 }
 
+// String returns the name of the source in reports.
 func (l *life) String() string { return l.name }
 
 // phase returns NotStarted, Syncing, Synced or Stopped.

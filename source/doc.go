@@ -33,7 +33,8 @@
 // # Concurrency
 //
 // Run of a Kind or an Informer starts up to three goroutines and joins them: for retries, for
-// resyncs, and for the detection of handlers that block. Informers call the handler from goroutines of their own. The
-// handler sees the events of one object one after another, in order; events of different objects
-// may overlap. Channels and tickers call from Run's goroutine, one event or poll after another.
+// resyncs, and for the detection of handlers that block. Informers call the handler from goroutines
+// of their own. The handler sees the events of one object one after another, in order; events of
+// different objects may overlap. Channels and tickers call from Run's goroutine, one event or poll
+// after another.
 package source

@@ -40,7 +40,8 @@ stress: control-plane ## test many times, shuffled, next to CPU hogs (STRESSFLAG
 	@bin/stress $(STRESSFLAGS)
 
 .PHONY: lint
-lint: go-version bin/golangci-lint ## the linters of .golangci.yml, over every module
+lint: go-version bin/golangci-lint ## the linters of .golangci.yml over every module, and tools/prose
+	@GOWORK=off $(GO) run -C tools ./prose
 	@$(call each,$(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...)
 	GOWORK=off $(GO) mod tidy -diff
 

@@ -1,23 +1,28 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package setpoint is a Kubernetes controller framework built on client-go. It exports nothing: this page says how
-// its packages fit together.
+// Package setpoint is a Kubernetes controller framework built on client-go. It exports nothing:
+// this page shows how its packages fit together. Start with package manager, or with examples/hello
+// and examples/website, which are complete operators with tests.
 //
 // # One event, six steps
 //
-// An event runs through the packages in the order of this list:
+// An event runs through the packages in this order:
 //
-//	API server ──watch──▶ cache/   informer      keeps a local copy, shared by everyone who asked for the same scope
+//	API server ──watch──▶ cache/   informer      keeps a local copy, shared by all handles of a scope
 //	             1        source/  Source        turns a change into handler.Event{Op, Old, New, Initial}
-//	             2        handler/ Handler       Event → keys (self, owner, mapped); filters drop what cannot matter
-//	             3        workqueue/ Add         dedupe, class, tenant, due time
-//	             4        controller/ worker     processNextItem takes an Item: the key is held by this worker alone
-//	             5        controller/ Reconcile  user code; its requests go through client/
+//	             2        handler/ Handler       maps the event to keys (self, owner, mapped); predicates drop events
+//	             3        workqueue/ Add         deduplicates; orders by class, tenant and due time
+//	             4        controller/ worker     processNextItem takes an Item: no other worker has the key
+//	             5        controller/ Reconcile  your code; its requests go through client/
 //	             6        controller/ settle     exactly one of Done · Retry · After, back to 3
 //
-// Around them: manager starts, stops and watches over one process; leaderelection says whether that process may act
-// now; hook is what can be observed; envtest is a real control plane for tests.
+// The other packages:
 //
-// Start at examples/website, which is a whole operator with its tests, or at package manager.
+//   - manager starts, monitors and stops everything in one process.
+//   - leaderelection and term decide whether the process may act now.
+//   - ledger records the requests of a Reconcile.
+//   - server serves HTTP, for health endpoints and metrics for example.
+//   - hook has the callbacks for observers, such as package metrics.
+//   - debug shows the state of a process, and envtest runs a real control plane for tests.
 package setpoint

@@ -32,7 +32,7 @@ type goFile struct {
 	fset *token.FileSet
 }
 
-// packages parses every Go file of the repository, whichever module it belongs to.
+// packages parses every Go file of the repository, in all modules.
 func packages(t *testing.T) []*goPackage {
 	t.Helper()
 	found, err := parseAll()
@@ -42,7 +42,7 @@ func packages(t *testing.T) []*goPackage {
 	return found
 }
 
-// library returns the packages that users import: those of the root module, without its examples.
+// library returns the packages of the root module, without its examples.
 func library(t *testing.T) []*goPackage {
 	return slices.DeleteFunc(slices.Clone(packages(t)), func(p *goPackage) bool {
 		return p.module != "." || strings.HasPrefix(p.dir, "examples/")
@@ -62,7 +62,7 @@ var parseAll = sync.OnceValues(func() ([]*goPackage, error) {
 			return nil, err
 		}
 		if strings.Contains(f.head(), "//go:build ignore") {
-			continue // a program for go run, in nobody's package
+			continue // a program for go run
 		}
 		dir := path.Dir(name)
 		if byDir[dir] == nil {
@@ -84,7 +84,8 @@ func parseFile(name string) (*goFile, error) {
 	return &goFile{name, string(text), parsed, fset}, err
 }
 
-// filesNamed lists the files under dir with this extension, leaving out what the go command leaves out, and bin.
+// filesNamed lists the files under dir with this extension, except those that the go command
+// ignores, and bin.
 func filesNamed(dir, ext string) ([]string, error) {
 	var names []string
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -113,7 +114,8 @@ func moduleOf(dir string) string {
 	return dir
 }
 
-// row returns the row of mayImport that a folder stands in: its own, or that of the folder its internal packages serve.
+// row returns the row of mayImport for a folder. An internal package has the row of the folder that
+// it belongs to.
 func row(dir string) string {
 	above, _, _ := strings.Cut(dir, "/internal/")
 	return above
@@ -129,14 +131,14 @@ func (p *goPackage) onlyTests() bool { return len(p.production()) == 0 }
 
 func (p *goPackage) name() string { return strings.TrimSuffix(p.files[0].ast.Name.Name, "_test") }
 
-// generated reports whether no file of the package was written by hand.
+// generated reports whether all files of the package are generated.
 func (p *goPackage) generated() bool {
 	return !slices.ContainsFunc(p.production(), func(f *goFile) bool { return !ast.IsGenerated(f.ast) })
 }
 
 func (f *goFile) test() bool { return strings.HasSuffix(f.path, "_test.go") }
 
-// head returns what stands above the package comment.
+// head returns the text above the package comment.
 func (f *goFile) head() string {
 	end := f.ast.Package
 	if f.ast.Doc != nil {
@@ -180,7 +182,8 @@ func receiver(fn *ast.FuncDecl) string {
 	return name
 }
 
-// calls returns the calls of pkg.name for any of the names, or of anything in pkg if none is given.
+// calls returns the calls of pkg.name for any of the names, or of all functions in pkg without
+// names.
 func (f *goFile) calls(pkg string, names ...string) []*ast.CallExpr {
 	var found []*ast.CallExpr
 	ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -194,7 +197,7 @@ func (f *goFile) calls(pkg string, names ...string) []*ast.CallExpr {
 	return found
 }
 
-// selected returns name if e reads pkg.name.
+// selected returns name if e is pkg.name.
 func selected(e ast.Expr, pkg string) (name string, ok bool) {
 	sel, ok := e.(*ast.SelectorExpr)
 	if !ok {
@@ -214,7 +217,7 @@ func (f *goFile) commentOn(line int) bool {
 	})
 }
 
-// matches reports whether an import is the package, or below the path, that a key of onlyIn names.
+// matches reports whether a key of onlyIn applies to an import.
 func matches(imp, key string) bool {
 	return imp == key || strings.HasSuffix(key, "/") && strings.HasPrefix(imp+"/", key)
 }
@@ -228,7 +231,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// A snippet is a block of Go in a document, and the file that it is said to come from.
+// A snippet is a block of Go in a document, and the file that it claims to be from.
 type snippet struct {
 	from  string
 	line  int
@@ -259,7 +262,7 @@ func snippets(doc string) []snippet {
 	return found
 }
 
-// missingFrom returns the first part of the snippet that the source lacks, or nothing.
+// missingFrom returns the first part of the snippet that the source does not have, or "".
 func (s snippet) missingFrom(source string) string {
 	rest := trimmedLines(source)
 	var part []string

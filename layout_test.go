@@ -19,8 +19,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const modulePath = "github.com/setpoint-dev/setpoint"
 
-// mayImport says which of our packages each package of the library may import. An internal package stands in the row
-// of the folder it belongs to. Examples, tests and other modules may import everything.
+// mayImport lists the packages of this module that each package of the library may import. An
+// internal package shares the row of the folder that it belongs to. Examples, tests and other
+// modules may import everything.
 var mayImport = map[string][]string{
 	".":               {},
 	"hook":            {},
@@ -45,7 +46,7 @@ var mayImport = map[string][]string{
 	"internal/apipath":     {},
 	"internal/argument":    {},
 	"internal/consistency": {"hook"},
-	"internal/fakeapi":     {"internal/apipath"}, // for our own tests
+	"internal/fakeapi":     {"internal/apipath"}, // for tests
 	"internal/listwatch":   {"hook", "internal/run"},
 	"internal/run":         {},
 	"internal/wire":        {},
@@ -54,21 +55,21 @@ var mayImport = map[string][]string{
 	"internal/scenario/ha": {"cache", "client", "term", "controller", "envtest", "envtest/fault", "handler", "hook", "leaderelection", "manager", "source"},
 }
 
-// onlyIn says where production code may import a package, and why not elsewhere. A name ending in a slash stands for
-// everything below it.
+// onlyIn restricts imports of production code to folders, with the reason. A name that ends in a
+// slash includes everything below it.
 var onlyIn = map[string]struct {
 	folders []string
 	why     string
 }{
-	"github.com/prometheus/":            {[]string{"metrics"}, "whoever does not ask for metrics should not link Prometheus"},
+	"github.com/prometheus/":            {[]string{"metrics"}, "programs without package metrics should not link Prometheus"},
 	"github.com/onsi/":                  {nil, "it is for tests"},
 	"go.uber.org/goleak":                {nil, "it is for tests"},
 	"testing":                           {[]string{"envtest"}, "it is for tests"},
-	"flag":                              {[]string{"envtest"}, "flags belong to the program that embeds us (M5)"}, // envtest reads that of go test
+	"flag":                              {[]string{"envtest"}, "flags belong to the program that embeds us (M5)"},
 	"k8s.io/apiserver/":                 {nil, "a library must not bring the API server to its users"},
 	"sigs.k8s.io/controller-runtime/":   {nil, "comparisons with it live in a module of their own"},
 	"k8s.io/kubernetes/":                {nil, "the control plane is a program that envtest builds, not a library"},
-	"k8s.io/apiextensions-apiserver/":   {nil, "of it we need only names, which the dynamic client can say"},
+	"k8s.io/apiextensions-apiserver/":   {nil, "only its names are needed, and the dynamic client has them"},
 	"sigs.k8s.io/controller-tools/":     {nil, "it is pinned in tools/"},
 	"github.com/golangci/golangci-lint": {nil, "it is pinned in tools/lint"},
 }
@@ -110,7 +111,7 @@ func TestRequirements(t *testing.T) {
 		line = strings.TrimSpace(strings.TrimPrefix(line, "require "))
 		for _, forbidden := range []string{"k8s.io/apiserver", "sigs.k8s.io/controller-runtime"} {
 			if strings.HasPrefix(line, forbidden+" ") {
-				t.Errorf("go.mod requires %s: every user of the library would inherit it; find with 'go mod why' who asks for it", line)
+				t.Errorf("go.mod requires %s: every user of the library would inherit it; find the reason with 'go mod why'", line)
 			}
 		}
 		if strings.HasPrefix(line, "replace ") {
@@ -123,7 +124,7 @@ func TestNoMiscFolders(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, part := range strings.Split(p.dir, "/") {
 			if slices.Contains([]string{"util", "utils", "common", "helpers", "misc", "pkg"}, part) {
-				t.Errorf("%s: a folder called %s says nothing about what is in it; name it after what it does", p.dir, part)
+				t.Errorf("%s: the folder name %s does not describe its contents; name it after its purpose", p.dir, part)
 			}
 		}
 		if strings.HasSuffix(p.dir, "internal/controller") {
@@ -144,7 +145,7 @@ func TestPackageDoc(t *testing.T) {
 			t.Errorf("%s has several package comments, in %s: keep one", p.dir, strings.Join(docs, ", "))
 		}
 		if len(docs) == 0 && !p.generated() && !p.onlyTests() {
-			t.Errorf("%s has no package comment: say in doc.go what the package is for", p.dir)
+			t.Errorf("%s has no package comment: describe its purpose in doc.go", p.dir)
 		}
 	}
 }
@@ -153,7 +154,7 @@ func TestGoleak(t *testing.T) {
 	for _, p := range packages(t) {
 		inExample := strings.HasPrefix(p.dir, "examples/")
 		if p.module != "." && !inExample {
-			continue // tools of ours, which end with their process
+			continue // tools, which end with their process
 		}
 		tested, leakTested := false, false
 		for _, f := range p.files {
@@ -177,7 +178,7 @@ func TestGoleakIgnoresHaveReasons(t *testing.T) {
 				line := f.line(call)
 				named := strings.Contains(f.textOf(line), ":= goleak.") // the name is the reason
 				if !named && !f.commentOn(line) && !f.commentOn(line-1) {
-					t.Errorf("%s:%d leaves a goroutine out of the leak check: say why in a comment on that line or above", f.path, line)
+					t.Errorf("%s:%d leaves a goroutine out of the leak check: give the reason in a comment on that line or above", f.path, line)
 				}
 			}
 		}
@@ -222,7 +223,7 @@ func TestNoContextInStruct(t *testing.T) {
 				}
 				for _, field := range s.Fields.List {
 					if len(field.Names) == 0 && f.path == "controller/context.go" {
-						continue // it is a context of its own
+						continue // a context itself
 					}
 					if name, ok := selected(field.Type, "context"); ok && name == "Context" {
 						t.Errorf("%s:%d keeps a context in a struct: pass it to the method that needs it", f.path, f.line(field))
@@ -241,7 +242,7 @@ func TestNoSleep(t *testing.T) {
 		}
 		for _, f := range p.files {
 			if f.test() && slices.Contains(f.imports(), "testing/synctest") {
-				continue // in a bubble, sleeping costs nothing and wakes at a known moment
+				continue // in a bubble, sleeping takes no time and ends at a known moment
 			}
 			for _, call := range f.calls("time", "Sleep") {
 				t.Errorf("%s:%d sleeps: wait for what you need (a timer beside ctx.Done(), a channel); in tests use testing/synctest", f.path, f.line(call))
@@ -250,8 +251,8 @@ func TestNoSleep(t *testing.T) {
 	}
 }
 
-// joins lists every go statement of the library, by function, with who waits for the goroutine. sync.WaitGroup.Go and
-// errgroup.Group.Go need no line here: what they start is joined by the group.
+// joins lists every go statement of the library, by function, and how the goroutine is joined.
+// sync.WaitGroup.Go and errgroup.Group.Go are not go statements: their group joins them.
 var joins = map[string]string{
 	"controller.Controller.Run":        "receives what it returned",
 	"envtest.build":                    "receives from stopped before returning",
@@ -287,8 +288,8 @@ func TestGoStatements(t *testing.T) {
 	}
 }
 
-// TestGenerators holds the generators that the examples run to the versions that tools/go.mod pins. A copy of an example
-// has no tools/, so each names its generator in full.
+// TestGenerators requires that the examples' generators have the versions of tools/go.mod. A copy
+// of an example has no tools/, so each names its generator in full.
 func TestGenerators(t *testing.T) {
 	pinned := read(t, "tools/go.mod")
 	run := regexp.MustCompile(`(?m)^//go:generate go .*\brun (\S+)@(\S+)`)
@@ -316,9 +317,9 @@ func TestReadmeNamesEveryPackage(t *testing.T) {
 	}
 }
 
-// TestSnippets holds the Go in README.md and docs/ to code that is compiled: a block must follow a line
-// "<!-- from path/to/file.go -->", and its lines must stand in that file in the same order without a gap, apart from
-// indentation. A line "..." stands for what is left out.
+// TestSnippets compares the Go blocks in README.md, CONTRIBUTING.md and docs/ with compiled code. A
+// block must follow a line "<!-- from path/to/file.go -->". Its lines must be in that file in the
+// same order without a gap, apart from indentation. A line "..." stands for omitted lines.
 func TestSnippets(t *testing.T) {
 	docs, err := filesNamed("docs", ".md")
 	if err != nil {

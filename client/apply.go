@@ -24,17 +24,17 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// ApplyConfiguration names the fields that an object should have. It is a generated type, such as
-// DeploymentApplyConfiguration of k8s.io/client-go/applyconfigurations/apps/v1 or what controller-gen
-// makes of your own type, or [UnstructuredConfiguration]. It must have the object's name, and the
-// namespace if the kind is namespaced. cache.Handle.OwnerRef returns an owner reference in its form.
+// ApplyConfiguration has the fields that an object should have, its name, and its namespace if the
+// kind is namespaced. Use a generated type, from k8s.io/client-go/applyconfigurations or from
+// controller-gen for your own types, or [UnstructuredConfiguration]. cache.Handle.OwnerRef returns
+// an owner reference for it.
 type ApplyConfiguration interface {
 	GetName() *string
 	GetNamespace() *string
 }
 
-// UnstructuredConfiguration returns an apply configuration with the fields of an unstructured object.
-// Do not give an object that was read: it would name all of its fields.
+// UnstructuredConfiguration returns an apply configuration with the fields of u. Do not use an
+// object that was read: the configuration would claim all of its fields.
 func UnstructuredConfiguration(u *unstructured.Unstructured) ApplyConfiguration {
 	c := &unstructuredConfiguration{object: u}
 	c.ObjectMetaApplyConfiguration = metaac.ObjectMeta()
@@ -55,21 +55,21 @@ type unstructuredConfiguration struct {
 // MarshalJSON implements json.Marshaler.
 func (c *unstructuredConfiguration) MarshalJSON() ([]byte, error) {
 	if len(c.object.GetManagedFields()) > 0 {
-		return nil, errors.New("it has managedFields: give only the fields that are wanted, not an object that was read")
+		return nil, errors.New("the object has managedFields; give only the fields to apply, not an object that was read")
 	}
 	return json.Marshal(c.object.Object)
 }
 
-// Apply creates the object, or sets the fields that the configuration names, by server-side apply. It
-// returns the object as stored. Fields that this field owner applied before and no longer names are
-// removed. Conflicts with other field owners are forced. With [UnlessAlready] it is not sent when it
-// would change nothing.
+// Apply creates the object, or sets the fields of the configuration, with server-side apply. It
+// returns the object as stored. It removes fields that this field owner applied before and that the
+// configuration no longer has. It takes fields over from other field owners (force). With
+// [UnlessAlready] it sends nothing if that would change nothing.
 func (h *Handle[T]) Apply(ctx context.Context, desired ApplyConfiguration, options ...Option) (T, error) {
 	return h.apply(ctx, desired, "", options)
 }
 
-// ApplyStatus is Apply for the status. The object must exist. If the kind has no status subresource,
-// the error is a *[NotServedError].
+// ApplyStatus is Apply for the status. The object must exist. If the kind has no status
+// subresource, the error is a *[NotServedError].
 func (h *Handle[T]) ApplyStatus(ctx context.Context, desired ApplyConfiguration, options ...Option) (T, error) {
 	return h.apply(ctx, desired, "status", options)
 }
@@ -103,7 +103,6 @@ func (h *Handle[T]) apply(ctx context.Context, desired ApplyConfiguration, subre
 	return obj, err
 }
 
-// configuration reads an apply configuration of a kind.
 func (t target) configuration(desired ApplyConfiguration, kind schema.GroupVersionKind) (types.NamespacedName, []byte, error) {
 	var key types.NamespacedName
 	if argument.IsNil(desired) || desired.GetName() == nil || *desired.GetName() == "" {
@@ -127,28 +126,32 @@ func (t target) configuration(desired ApplyConfiguration, kind schema.GroupVersi
 	return key, body, nil
 }
 
-// appliedFor is how long an unchanged object is not sent again. UnlessAlready lists what goes
-// unnoticed in between.
+// appliedFor is how long UnlessAlready may skip applies of an unchanged object.
 const appliedFor = time.Hour
 
 // UnlessAlready makes Apply and ApplyStatus send nothing if that would change nothing. live is the
-// object as last seen, usually from a cache, or nil if there is none. If nothing is sent, the call
+// object as last seen, usually in a cache, or nil if there is none. If nothing is sent, the call
 // returns a copy of live.
 //
-// The client compares with the last call; it does not predict what the API server would do. After
-// each apply with this option it keeps a hash of the bytes sent and of the object answered, for that
-// kind, UID, field owner and subresource. The next call is not sent if its bytes and live have the
-// same hash. These parts of the object do not count: resourceVersion, managedFields, apiVersion,
-// kind, the annotation kubectl.kubernetes.io/last-applied-configuration, and the status unless
-// ApplyStatus is called.
+// The client compares with its last call; it does not predict what the API server would do. After
+// each apply with this option it keeps a hash of the bytes sent and of the object returned. There
+// is one hash for each kind, UID, field owner and subresource. A later call with the same hash is
+// not sent. These parts of the object do not count: resourceVersion, managedFields, apiVersion,
+// kind, the annotation kubectl.kubernetes.io/last-applied-configuration, and the status except in
+// ApplyStatus.
 //
-// So an apply is sent after any other change of the object, and for a new object of the same name. It
-// is also sent once after a start of the process, after an hour, after an error, and after 100000
-// other objects. If live comes from a cache with a Transform, it is always sent.
+// So an apply is sent after any other change of the object, and for a new object with the same
+// name. It is also sent:
 //
-// If live is stale, its next event wakes the controller that watches it. Two changes go unnoticed:
-// another field owner takes or gives up a field without changing its value, or the same field owner
-// does so in another process.
+//   - once after each start of the process
+//   - after an hour
+//   - after an error
+//   - after 100,000 other objects
+//   - always, if live comes from a cache with a Transform
+//
+// If live is stale, its next event wakes the controller that watches it. Two changes go unnoticed.
+// Another field owner may take or give up a field without changing its value. The same field owner
+// may do so in another process.
 func UnlessAlready(live Object) Option {
 	return Option{name: "UnlessAlready", fits: []verb{applying}, set: func(c *call) error {
 		c.compare, c.already = true, nil
@@ -159,17 +162,16 @@ func UnlessAlready(live Object) Option {
 	}}
 }
 
-// appliedKey identifies a hash.
 type appliedKey struct {
 	kind               schema.GroupVersionKind
 	uid                types.UID
 	owner, subresource string
 }
 
-// checkLive returns an error if UnlessAlready was given something else than the object of an apply.
+// checkLive returns an error if UnlessAlready has another object than the apply.
 func checkLive[T Object](t target, c call, key types.NamespacedName) error {
 	if c.compare && t.form == inMetadata {
-		return fmt.Errorf("%s: client.UnlessAlready wants a handle of the whole kind, metadata does not tell enough", t.doing(applying, key))
+		return fmt.Errorf("%s: client.UnlessAlready needs a handle of whole objects, not of metadata", t.doing(applying, key))
 	}
 	if c.already == nil {
 		return nil
@@ -183,8 +185,8 @@ func checkLive[T Object](t target, c call, key types.NamespacedName) error {
 	return nil
 }
 
-// applied reports whether the last call sent the same, and the object is still as it was answered. If
-// not, that call is forgotten: the next one may fail and still change the object.
+// applied reports whether the last call sent the same and live is its result. If not, it forgets
+// that call: the next one may fail and still change the object.
 func (t target) applied(c call, body []byte) bool {
 	if !c.compare || c.already == nil || len(c.write.DryRun) > 0 {
 		return false
@@ -214,13 +216,13 @@ func (t target) appliedKey(c call, obj Object) appliedKey {
 	return appliedKey{t.gvk, obj.GetUID(), c.write.FieldManager, t.subresource}
 }
 
-// sum returns the hash of the request and of what counts of the object.
+// sum returns the hash of the request and of the relevant parts of the object.
 func (t target) sum(body []byte, obj Object) (sum [sha256.Size]byte, ok bool) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return sum, false
 	}
-	content = maps.Clone(content) // an unstructured object gives its own
+	content = maps.Clone(content) // it is the object's own if that is unstructured
 	delete(content, "apiVersion")
 	delete(content, "kind")
 	if t.subresource != "status" {
@@ -240,7 +242,7 @@ func (t target) sum(body []byte, obj Object) (sum [sha256.Size]byte, ok bool) {
 		}
 		content["metadata"] = m
 	}
-	data, err := json.Marshal(content) // sorted
+	data, err := json.Marshal(content) // sorted by key
 	if err != nil {
 		return sum, false
 	}
@@ -251,7 +253,7 @@ func (t target) sum(body []byte, obj Object) (sum [sha256.Size]byte, ok bool) {
 	return [sha256.Size]byte(hash.Sum(nil)), true
 }
 
-// skipped reports an apply that was not sent.
+// skipped calls the hook for an apply that was not sent.
 func (t target) skipped(ctx context.Context, r schema.GroupVersionResource) {
 	if t.client.hooks.Skipped == nil {
 		return

@@ -25,7 +25,7 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// applying is one object that is applied again and again, with its live state as a cache would show it.
+// applying applies one object repeatedly. It has the live state as a cache would show it.
 type applying struct {
 	t           *testing.T
 	api         *fakeapi.Server
@@ -56,7 +56,8 @@ func (a *applying) live() *appsv1.Deployment {
 	return d
 }
 
-// put is a write of somebody else, in numbers as JSON has them, so that what is not changed stays the same.
+// put is a write by another client. Its numbers are as in JSON, so that unchanged fields stay
+// equal.
 func (a *applying) put(d *appsv1.Deployment) {
 	a.t.Helper()
 	u := &unstructured.Unstructured{}
@@ -70,7 +71,8 @@ func (a *applying) put(d *appsv1.Deployment) {
 	a.api.Put(fakeapi.Deployments, u)
 }
 
-// create applies it, and stores it in the form of the Go type, so that further puts change what they say, and no more.
+// create applies the object and stores it in the form of the Go type, so that a later put changes
+// only its own fields.
 func (a *applying) create() {
 	a.t.Helper()
 	a.want(sent, replicas(1), nil)
@@ -79,7 +81,7 @@ func (a *applying) create() {
 	a.want(sent, replicas(1), a.live())
 }
 
-// sends says whether an apply is sent.
+// sends reports whether an apply is sent.
 func (a *applying) sends(desired client.ApplyConfiguration, live *appsv1.Deployment, o ...client.Option) bool {
 	a.t.Helper()
 	before, skipped := a.api.Count("apply", fakeapi.Deployments), len(a.skipped)
@@ -132,7 +134,7 @@ func TestUnlessAlready(t *testing.T) {
 	a.want(skipped, replicas(2), a.live())
 	a.want(sent, replicas(1), a.live())
 
-	// A cache that lags behind shows what was answered before: the present request was not its cause.
+	// A stale cache shows an earlier response, which the present request did not cause.
 	old := a.live()
 	a.want(sent, replicas(2), old)
 	a.want(sent, replicas(1), old)
@@ -232,7 +234,7 @@ func TestUnlessAlreadyStatus(t *testing.T) {
 	}
 	got := []int{apply(1), apply(1), apply(2), apply(2)}
 	d := a.live()
-	d.Status.ReadyReplicas = 5 // of somebody else
+	d.Status.ReadyReplicas = 5 // by another client
 	a.put(d)
 	if a.live().Generation != d.Generation {
 		t.Error("the spec was changed, too")
@@ -299,7 +301,7 @@ func TestUnlessAlreadyConcurrently(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// The last word counts: what was applied last is there, whoever was skipped.
+	// The last apply is stored, whichever calls were skipped.
 	live, err := deployments.Apply(t.Context(), replicas(100), client.UnlessAlready(nil))
 	if err != nil || *live.Spec.Replicas != 100 {
 		t.Error(live, err)

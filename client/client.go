@@ -24,18 +24,19 @@ import (
 
 // Options configures New. The zero value works.
 type Options struct {
-	// Scheme has the Go types of the kinds. Default: client-go's scheme, which has every built-in
-	// kind. Do not change it after New.
+	// Scheme has the Go types of the kinds. Default: client-go's scheme, with every built-in kind.
+	// Do not change it after New.
 	Scheme *runtime.Scheme
-	// FieldOwner is the field manager of every write: at most 128 bytes of printable characters.
+	// FieldOwner is the field manager of every write, at most 128 bytes of printable characters.
 	// Default: "setpoint".
 	FieldOwner string
 	// Hooks are called for requests. Default: none.
 	Hooks *hook.Client
 	// Strict refuses requests that may write if their context has neither a term of leadership
-	// (term.With) nor term.Without. Default: they are made and counted ([hook.Client].Unfenced).
+	// (term.With) nor term.Without. Default: they are sent, and counted by [hook.Client].Unfenced.
 	// Event recorders use a context of their own: give them a client that is not strict. A Client
-	// made from the Config of another inherits Strict, and its Hooks where it has none.
+	// made from the Config of another inherits its Strict, and those Hooks that it does not set
+	// itself.
 	Strict bool
 }
 
@@ -47,10 +48,11 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// maxApplied is how many hashes a client keeps, of some 300 bytes each. The oldest go first.
+// maxApplied is the number of hashes that a client keeps, of about 300 bytes each. It drops the
+// oldest first.
 const maxApplied = 100_000
 
-// Client talks to one API server. It is safe for concurrent use. Its requests share one http.Client.
+// Client sends requests to one API server, with one http.Client. It is safe for concurrent use.
 type Client struct {
 	resources
 
@@ -66,19 +68,18 @@ type Client struct {
 	rests map[restKey]rest.Interface // guarded by the mutex of resources
 }
 
-// restKey identifies one of client-go's REST clients.
 type restKey struct {
 	kind  schema.GroupVersionKind
 	typed bool
 }
 
-// New makes a client from a copy of cfg. It makes no request. QPS 0 in cfg means no client-side limit,
-// where client-go's default is 5 requests per second. A limit holds for all kinds together, watches
-// excepted.
+// New makes a client from a copy of cfg. It makes no request. QPS 0 in cfg means no client-side
+// limit, unlike client-go's default of 5 requests per second. All kinds share a limit; watches do
+// not count.
 //
-// Warnings of the API server, about deprecated kinds and unknown fields for instance, are logged once
-// per client at level Warn, at most 1000 different ones. The logger is that of the request's context
-// (logr.NewContext), or slog.Default. A warning handler in cfg gets them instead.
+// The client logs each warning of the API server once, at level Warn, and at most 1000 different
+// ones. It uses the logger of the request's context (logr.NewContext), or slog.Default. A warning
+// handler in cfg gets the warnings instead.
 func New(cfg *rest.Config, o Options) (*Client, error) {
 	if cfg == nil {
 		return nil, errors.New("client.New: the rest.Config is nil; client.LoadConfig finds one")
@@ -129,7 +130,7 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 	}, nil
 }
 
-// ownConfig returns a copy with the limits that New promises, and a user agent.
+// ownConfig returns a copy with New's limits and a user agent.
 func ownConfig(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	if cfg.QPS == 0 {
@@ -147,13 +148,13 @@ func ownConfig(cfg *rest.Config) *rest.Config {
 	return cfg
 }
 
-// Config returns a copy of the client's configuration. Clients built from it, of any library, use the
+// Config returns a copy of the client's configuration, for clients of any library. It includes the
 // transport that the package doc describes.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// ConfigFor is Config with a user agent that names the controller, for the API server's audit log and
-// metrics: "<as configured> controller/<name>". Clients built from it share connections if
-// client-go's transport cache can compare the configurations, which a Proxy func prevents.
+// ConfigFor is Config with the user agent "<as configured> controller/<name>", for the API server's
+// audit log and metrics. Clients built from it share connections if client-go's transport cache can
+// compare the configurations; a Proxy func prevents that.
 func (c *Client) ConfigFor(controller string) *rest.Config {
 	cfg := c.Config()
 	cfg.UserAgent = transport.UserAgentFor(cfg.UserAgent, controller)
@@ -163,10 +164,11 @@ func (c *Client) ConfigFor(controller string) *rest.Config {
 // HTTPClient returns the http.Client of all requests, for other clients of the same API server.
 func (c *Client) HTTPClient() *http.Client { return c.http }
 
-// Scheme returns the scheme of Options. It must not be changed.
+// Scheme returns the scheme of Options. Do not change it.
 func (c *Client) Scheme() *runtime.Scheme { return c.scheme }
 
 // Close closes idle connections. Requests in flight go on.
 func (c *Client) Close() {
-	utilnet.CloseIdleConnectionsFor(c.http.Transport) // http.Client does not look into client-go's wrappers
+	// http.Client.CloseIdleConnections does not look into client-go's wrappers.
+	utilnet.CloseIdleConnectionsFor(c.http.Transport)
 }

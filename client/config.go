@@ -12,12 +12,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// LoadConfig finds out how to reach the API server. With a path it reads that kubeconfig. With "" it
-// uses the first of: the files in KUBECONFIG, the service account of its pod, ~/.kube/config. The
-// error names the file, or lists what was tried.
+// LoadConfig returns the configuration to reach the API server. With a path it reads that
+// kubeconfig. With "" it uses the first of: the files in KUBECONFIG, the pod's service account,
+// ~/.kube/config. Errors name the file, or list what was tried.
 //
-// Client-side rate limiting is off (QPS -1), because the API server's priority and fairness serves
-// better. To have it back, set QPS and Burst in the result.
+// Client-side rate limiting is off (QPS -1), because the API server has priority and fairness. To
+// limit requests, set QPS and Burst in the result.
 func LoadConfig(path string) (*rest.Config, error) {
 	cfg, err := loadConfig(path)
 	if err != nil {
@@ -36,7 +36,7 @@ func loadConfig(path string) (*rest.Config, error) {
 	switch {
 	case path != "":
 		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("cannot read the kubeconfig: %w; give the path of an existing file, or none to use KUBECONFIG, the pod's service account or ~/.kube/config", err)
+			return nil, fmt.Errorf("cannot read the kubeconfig: %w; give the path of an existing file, or \"\" to use KUBECONFIG, the pod's service account or ~/.kube/config", err)
 		}
 		rules.ExplicitPath, where = path, path
 	case where == "":
@@ -49,7 +49,7 @@ func loadConfig(path string) (*rest.Config, error) {
 		}
 		where = clientcmd.RecommendedHomeFile
 	}
-	// The deferred loader would use the pod's service account if the wanted kubeconfig is empty.
+	// The deferred loader would fall back to the pod's service account if the kubeconfig is empty.
 	var cfg *rest.Config
 	merged, err := rules.Load()
 	if err == nil {

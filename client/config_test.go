@@ -26,8 +26,8 @@ users: [{name: u, user: {token: secret}}]
 current-context: x
 `
 
-// elsewhere keeps the test from finding the configuration of whoever runs it, and returns the file that stands for the one
-// below the home directory.
+// elsewhere hides the configuration of the user who runs the test. It returns the file that stands
+// for the one below the home directory.
 func elsewhere(t *testing.T) (home string) {
 	t.Helper()
 	for _, name := range []string{"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"} {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NotServedError reports that the API server does not serve a kind, or a subresource of it. That may
+// NotServedError reports that the API server does not serve a kind or a subresource. That may
 // change when a CRD is installed or updated.
 type NotServedError struct {
 	Kind        schema.GroupVersionKind
@@ -36,16 +36,15 @@ func (e *NotServedError) Error() string {
 	return fmt.Sprintf("the API server at %s does not serve %s of %s; install its CRD, or check the group and version", e.Host, e.Kind.Kind, e.Kind.GroupVersion())
 }
 
-// Is makes meta.IsNoMatchError true for the error, if it is about a kind.
+// Is makes meta.IsNoMatchError true for a kind that is not served.
 func (e *NotServedError) Is(target error) bool {
 	_, ok := target.(*meta.NoKindMatchError)
 	return ok && e.Subresource == ""
 }
 
-// Asked returns when the API server answered.
+// Asked returns the time of the API server's response.
 func (e *NotServedError) Asked() time.Time { return e.asked }
 
-// resources is what the API server serves.
 type resources struct {
 	rest rest.Interface
 	host string
@@ -54,28 +53,28 @@ type resources struct {
 	versions map[schema.GroupVersion]*groupVersion
 }
 
-// groupVersion is the API server's answer about a group-version.
+// groupVersion is the API server's response about a group-version.
 type groupVersion struct {
-	turn         chan struct{}                 // holds one: the caller that asks
-	asked        time.Time                     // zero: there is no answer, or it is out of date
+	turn         chan struct{}                 // holds one element while a caller asks
+	asked        time.Time                     // zero: no response, or an outdated one
 	mappings     map[string]*meta.RESTMapping  // by kind
 	subresources map[string]metav1.APIResource // by name, such as deployments/scale
 }
 
-// Mapping returns as which resource, and in which scope, the API server serves a kind. The answer is
-// kept. If the kind is not served, the error is a *[NotServedError], and the next call asks again.
+// Mapping returns the resource and the scope of a kind, and keeps them. If the kind is not served,
+// the error is a *[NotServedError], and the next call asks again.
 func (r *resources) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	return r.MappingWithin(ctx, gvk, 0)
 }
 
-// MappingWithin is Mapping, but a *[NotServedError] may be as old as age. Callers that wait for
-// several kinds of one group-version then ask once for all of them.
+// MappingWithin is Mapping, but a *[NotServedError] may be as old as age. With it, callers that
+// wait for several kinds of one group-version send one request for all of them.
 func (r *resources) MappingWithin(ctx context.Context, gvk schema.GroupVersionKind, age time.Duration) (*meta.RESTMapping, error) {
 	if m := r.Known(gvk); m != nil {
 		return m, nil
 	}
 	g := r.groupVersion(gvk.GroupVersion())
-	select { // one after another: the second caller has an answer
+	select { // one after another, so that the second caller finds the response
 	case g.turn <- struct{}{}:
 		defer func() { <-g.turn }()
 	case <-ctx.Done():
@@ -94,7 +93,8 @@ func (r *resources) MappingWithin(ctx context.Context, gvk schema.GroupVersionKi
 	return m, nil
 }
 
-// Known is Mapping without a request. It returns nil for a kind that was not found or was forgotten.
+// Known is Mapping without a request. It returns nil for a kind that was not found yet, or was
+// forgotten.
 func (r *resources) Known(gvk schema.GroupVersionKind) *meta.RESTMapping {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,7 +104,7 @@ func (r *resources) Known(gvk schema.GroupVersionKind) *meta.RESTMapping {
 	return nil
 }
 
-// Forget drops the mapping of a kind: the next call asks the API server.
+// Forget drops the mapping of a kind, so that the next call asks the API server.
 func (r *resources) Forget(gvk schema.GroupVersionKind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,10 +131,10 @@ func (r *resources) answer(g *groupVersion, kind string) (*meta.RESTMapping, tim
 	return g.mappings[kind], g.asked
 }
 
-// ask keeps the mapping of every kind of a group-version.
+// ask requests a group-version and keeps the mappings of all its kinds.
 func (r *resources) ask(ctx context.Context, g *groupVersion, gv schema.GroupVersion) error {
 	var list metav1.APIResourceList
-	// Without MaxRetries(0) client-go itself repeats the request up to 10 times after a Retry-After.
+	// Without MaxRetries(0) client-go repeats the request up to 10 times after a Retry-After.
 	err := r.rest.Get().MaxRetries(0).AbsPath(apiPath(gv.Group), gv.Group, gv.Version).Do(ctx).Into(&list)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("asking the API server at %s for %s: %w", r.host, gv, err)
@@ -157,7 +157,7 @@ func (r *resources) ask(ctx context.Context, g *groupVersion, gv schema.GroupVer
 	return nil
 }
 
-// subresource returns a subresource of a kind, nil if the API server did not name it.
+// subresource returns a subresource of a kind, or nil if the API server did not list it.
 func (r *resources) subresource(gvk schema.GroupVersionKind, name string) *metav1.APIResource {
 	g := r.groupVersion(gvk.GroupVersion())
 	r.mu.Lock()
@@ -173,7 +173,6 @@ func (r *resources) subresource(gvk schema.GroupVersionKind, name string) *metav
 	return &served
 }
 
-// apiPath is where the API server serves a group.
 func apiPath(group string) string {
 	if group == "" {
 		return "/api"

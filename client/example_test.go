@@ -39,13 +39,15 @@ func example() (*client.Client, *fakeapi.Server) {
 	return c, api
 }
 
-// Conditions are apimachinery's: meta.SetStatusCondition keeps the time of the last transition, and says whether anything is new.
+// Conditions are apimachinery's: meta.SetStatusCondition keeps the time of the last transition, and
+// reports whether anything changed.
 func ExampleHandle_UpdateStatus() {
 	ctx := context.Background()
 	c, _ := example()
 	h := client.For[*policyv1.PodDisruptionBudget](c)
 	report := func(ready metav1.ConditionStatus, reason string) error {
-		obj, err := h.GetLive(ctx, types.NamespacedName{Namespace: "shop", Name: "front"}) // from a cache, in a controller
+		// A controller reads from a cache.
+		obj, err := h.GetLive(ctx, types.NamespacedName{Namespace: "shop", Name: "front"})
 		if err != nil {
 			return err
 		}
@@ -75,7 +77,7 @@ func ExampleHandle_UpdateStatus() {
 	// <nil>
 }
 
-// Each field owner applies the conditions that are its own; those of others stay.
+// Each field owner applies its own conditions and leaves the others alone.
 func ExampleHandle_ApplyStatus() {
 	ctx := context.Background()
 	c, _ := example()
@@ -133,7 +135,7 @@ func ExampleHandle_EnsureFinalizer() {
 	ctx := context.Background()
 	c, _ := example()
 	maps := client.For[*corev1.ConfigMap](c)
-	obj, err := maps.GetLive(ctx, types.NamespacedName{Namespace: "shop", Name: "owner"}) // from a cache, in a controller
+	obj, err := maps.GetLive(ctx, types.NamespacedName{Namespace: "shop", Name: "owner"})
 	if err != nil {
 		panic(err)
 	}
@@ -150,7 +152,7 @@ func ExampleHandle_EnsureFinalizer() {
 	// []
 }
 
-// An owner makes one object per part, and deletes those of parts that are no more.
+// An owner makes one object per part, and deletes the objects of former parts.
 func ExampleHandle_Prune() {
 	ctx := context.Background()
 	c, _ := example()
@@ -168,7 +170,8 @@ func ExampleHandle_Prune() {
 				panic(err)
 			}
 		}
-		all, err := client.Collect(maps.ListLive(ctx, client.ListOptions{Namespace: "shop"})) // from a cache, in a controller
+		// A controller lists from a cache.
+		all, err := client.Collect(maps.ListLive(ctx, client.ListOptions{Namespace: "shop"}))
 		if err != nil {
 			panic(err)
 		}

@@ -16,15 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// finalizerTries is how many writes meet a conflict before EnsureFinalizer and RemoveFinalizer fail.
+// finalizerTries is the number of conflicts after which EnsureFinalizer and RemoveFinalizer fail.
 const finalizerTries = 5
 
-// EnsureFinalizer adds a finalizer, such as "example.com/cleanup", and returns the object as stored.
-// If obj has it, nothing is sent and obj is returned.
+// EnsureFinalizer adds a finalizer, such as "example.com/cleanup", and returns the object as
+// stored. obj must have been read. If it has the finalizer, nothing is sent and obj is returned.
 //
-// The write names the UID and the resourceVersion of obj, so that it keeps other finalizers. If obj
-// is stale, the object is read live and written again, up to 5 times. It is an error if the object is
-// being deleted, is gone (IsNotFound), or was replaced by another of the same name (IsConflict).
+// The write includes the UID and resourceVersion of obj, so that it does not remove other
+// finalizers. After a conflict the object is read live and written again, up to 5 times. It is an
+// error if the object is being deleted, is gone (IsNotFound), or was replaced by another with the
+// same name (IsConflict).
 func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string, options ...Option) (T, error) {
 	return h.finalizers(ctx, "add the finalizer to", obj, finalizer, options, func(live T) ([]string, error) {
 		has := live.GetFinalizers()
@@ -32,15 +33,15 @@ func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string
 			return has, nil
 		}
 		if live.GetDeletionTimestamp() != nil {
-			return nil, fmt.Errorf("add the finalizer %s to %s %s: the object is being deleted, it is too late for that", finalizer, h.gvk.Kind, keyOf(live))
+			return nil, fmt.Errorf("add the finalizer %s to %s %s: the object is being deleted, and takes no new finalizers", finalizer, h.gvk.Kind, keyOf(live))
 		}
 		return append(slices.Clone(has), finalizer), nil
 	})
 }
 
-// RemoveFinalizer removes a finalizer as EnsureFinalizer adds it, and returns the object as stored. If
-// obj does not have it, nothing is sent and obj is returned. If the object is gone or was replaced,
-// the result is obj, without an error.
+// RemoveFinalizer removes a finalizer and returns the object as stored, with the retries of
+// EnsureFinalizer. If obj does not have it, nothing is sent and obj is returned. If the object is
+// gone or was replaced, it returns obj and no error.
 func (h *Handle[T]) RemoveFinalizer(ctx context.Context, obj T, finalizer string, options ...Option) (T, error) {
 	stored, err := h.finalizers(ctx, "remove the finalizer from", obj, finalizer, options, func(live T) ([]string, error) {
 		return slices.DeleteFunc(slices.Clone(live.GetFinalizers()), func(f string) bool { return f == finalizer }), nil
@@ -51,10 +52,10 @@ func (h *Handle[T]) RemoveFinalizer(ctx context.Context, obj T, finalizer string
 	return stored, err
 }
 
-// errReplaced is the cause of a conflict: another object has the name now.
+// errReplaced is the cause of a conflict with another object of the same name.
 var errReplaced = errors.New("the object was deleted and created again")
 
-// finalizers sets the finalizers of an object to what want returns for it.
+// finalizers sets the finalizers of an object to the result of want.
 func (h *Handle[T]) finalizers(ctx context.Context, what verb, obj T, finalizer string, options []Option, want func(T) ([]string, error)) (T, error) {
 	if err := h.check(what, obj); err != nil {
 		return *new(T), err

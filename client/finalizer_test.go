@@ -44,7 +44,7 @@ func TestFinalizer(t *testing.T) {
 	if again, err := maps.EnsureFinalizer(ctx, m, finalizer); again != m || err != nil || api.Count("patch", fakeapi.ConfigMaps) != 1 {
 		t.Error(again, err)
 	}
-	// Somebody adds another one meanwhile, and the cache shows neither.
+	// Another client adds a finalizer meanwhile, and the cache shows neither.
 	theirs := m.DeepCopy()
 	theirs.Finalizers = append(theirs.Finalizers, "example.com/theirs")
 	api.Put(fakeapi.ConfigMaps, theirs)
@@ -71,7 +71,7 @@ func TestFinalizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = maps.EnsureFinalizer(ctx, m, finalizer)
-	wants(t, err, "add the finalizer "+finalizer+" to ConfigMap default/a", "being deleted", "too late")
+	wants(t, err, "add the finalizer "+finalizer+" to ConfigMap default/a", "being deleted", "takes no new finalizers")
 	if _, err := maps.EnsureFinalizer(ctx, m, "example.com/more"); err != nil {
 		t.Error("one that is there:", err)
 	}
@@ -115,7 +115,7 @@ func TestFinalizerConflicts(t *testing.T) {
 	api, maps, m := finalized(t)
 	n := 0
 	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
-		if r.Verb == "patch" { // somebody is always faster
+		if r.Verb == "patch" { // another client is always faster
 			n++
 			busy := m.DeepCopy()
 			busy.Data = map[string]string{"n": fmt.Sprint(n)}
@@ -162,5 +162,5 @@ func TestFinalizerMistakes(t *testing.T) {
 		}
 	}
 	_, err := maps.EnsureFinalizer(t.Context(), m, finalizer, client.GracePeriod(0))
-	wants(t, err, "client.GracePeriod is no option")
+	wants(t, err, "this call does not take client.GracePeriod")
 }

@@ -20,16 +20,16 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// Handle reads and writes objects of one type at the API server, without a cache. To read what a
-// controller watches, use package cache. A handle is cheap and safe for concurrent use.
+// Handle reads and writes objects of one type at the API server, without a cache. It is cheap, and
+// safe for concurrent use.
 //
-// An error is the API server's own (apierrors.IsNotFound and the like work), a *[NotServedError], or
-// about an argument, in which case nothing was sent. Arguments are not changed. Returned objects are
-// the caller's, and nil with an error.
+// An error is the API server's own (for apierrors.IsNotFound and similar), a *[NotServedError], or
+// about an argument. In the last case nothing was sent. A handle does not change its arguments. You
+// own the returned objects; they are nil with an error.
 type Handle[T Object] struct{ target }
 
-// For returns a handle for T. It makes no request. If the scheme does not know the type, every call
-// on the handle returns an error.
+// For returns a handle for T. It makes no request. If the scheme does not have the type, every call
+// of the handle returns an error.
 func For[T Object](c *Client) *Handle[T] {
 	t := target{client: c, form: formOf[T]()}
 	if t.gvk, t.err = kindOf[T](c, schema.GroupVersionKind{}); t.err != nil {
@@ -38,10 +38,11 @@ func For[T Object](c *Client) *Handle[T] {
 	return &Handle[T]{t}
 }
 
-// ForKind returns a handle for a kind whose T is *unstructured.Unstructured, or
-// *metav1.PartialObjectMetadata for the metadata alone. The latter reads, patches, applies and
-// deletes, but cannot create or update. For any other T the scheme must have that kind for it. It
-// makes no request.
+// ForKind returns a handle for a kind. It makes no request. T is one of:
+//
+//   - *unstructured.Unstructured
+//   - *metav1.PartialObjectMetadata, for the metadata alone. It cannot create or update.
+//   - the type that the scheme has for the kind.
 func ForKind[T Object](c *Client, kind schema.GroupVersionKind) *Handle[T] {
 	t := target{client: c, form: formOf[T]()}
 	if kind.Kind == "" || kind.Version == "" {
@@ -81,8 +82,8 @@ func kindOf[T Object](c *Client, want schema.GroupVersionKind) (schema.GroupVers
 	return want, nil
 }
 
-// Served asks the API server whether it serves the kind now. The error is nil, a *[NotServedError],
-// or why the answer is not known.
+// Served asks the API server whether it serves the kind now. It returns nil, a *[NotServedError],
+// or the reason why that is unknown.
 func (h *Handle[T]) Served(ctx context.Context) error {
 	if h.err != nil {
 		return h.err
@@ -101,12 +102,13 @@ func (h *Handle[T]) GetLive(ctx context.Context, key types.NamespacedName) (T, e
 	return send[T](ctx, h.target, getting, key, r)
 }
 
-// Create creates the object and returns it as stored.
+// Create creates the object and returns it as stored. If the name is taken, the error is
+// IsAlreadyExists.
 func (h *Handle[T]) Create(ctx context.Context, obj T, options ...Option) (T, error) {
 	return h.write(ctx, creating, "", obj, options)
 }
 
-// Update replaces the object, status excepted, and returns it as stored. If the object's
+// Update replaces the object, except its status, and returns it as stored. If the object's
 // resourceVersion is not the newest, the error is a conflict.
 func (h *Handle[T]) Update(ctx context.Context, obj T, options ...Option) (T, error) {
 	return h.write(ctx, updating, "", obj, options)
@@ -118,7 +120,6 @@ func (h *Handle[T]) UpdateStatus(ctx context.Context, obj T, options ...Option) 
 	return h.write(ctx, updating, "status", obj, options)
 }
 
-// write sends a whole object.
 func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T, options []Option) (T, error) {
 	t := h.target
 	t.subresource = subresource
@@ -136,7 +137,7 @@ func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T
 	if t.form == inMetadata {
 		return *new(T), fmt.Errorf("%s: a handle of metadata has no whole object to send; use Patch or Apply, or a handle of the whole kind", t.doing(v, key))
 	}
-	o := c.write // not the whole call: it would go to the heap
+	o := c.write // a copy, so that c stays off the heap
 	r, err := t.request(ctx, v, key, &o)
 	if err != nil {
 		return *new(T), err
@@ -144,8 +145,8 @@ func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T
 	return send[T](ctx, t, v, key, r.Body(withKind(obj, t.gvk)))
 }
 
-// withKind returns an unstructured object with its kind, and does not change the given one. The
-// scheme knows the kind of any other object.
+// withKind returns a copy of an unstructured object with its kind. For other objects the scheme has
+// the kind.
 func withKind(obj Object, gvk schema.GroupVersionKind) Object {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -156,9 +157,8 @@ func withKind(obj Object, gvk schema.GroupVersionKind) Object {
 	return u
 }
 
-// Patch changes the object and returns it as stored. The type is types.JSONPatchType,
-// MergePatchType or StrategicMergePatchType. For server-side apply use Apply, for subresources
-// [SubresourceOf].
+// Patch changes the object and returns it as stored. pt is types.JSONPatchType, MergePatchType or
+// StrategicMergePatchType. For server-side apply use Apply, for subresources [SubresourceOf].
 func (h *Handle[T]) Patch(ctx context.Context, key types.NamespacedName, pt types.PatchType, data []byte, options ...Option) (T, error) {
 	c, err := h.patchCall(key, pt, options)
 	if err != nil {
@@ -167,8 +167,8 @@ func (h *Handle[T]) Patch(ctx context.Context, key types.NamespacedName, pt type
 	return sendPatch[T](ctx, h.target, patching, key, pt, data, c)
 }
 
-// Delete deletes the object in the background: it returns when the API server has accepted the
-// request, and the garbage collector deletes dependents later. See [Preconditions], [Propagation]
+// Delete deletes the object. It returns once the API server has accepted the request. The garbage
+// collector deletes dependents later, unless [Propagation] changes that. See also [Preconditions]
 // and [GracePeriod].
 func (h *Handle[T]) Delete(ctx context.Context, key types.NamespacedName, options ...Option) error {
 	c, err := h.call(deleting, options)
@@ -185,13 +185,13 @@ func (h *Handle[T]) Delete(ctx context.Context, key types.NamespacedName, option
 	return nil
 }
 
-// Prune deletes those objects that owner controls (metav1.IsControlledBy) and keep does not want. It
-// returns the deleted ones. Other objects, and those that are being deleted, are left alone, so that
-// objects may be any list, cached or live.
+// Prune deletes those objects that owner controls (metav1.IsControlledBy) and for which keep
+// returns false. It returns the deleted ones. It ignores objects that are being deleted or have
+// other owners, so objects may be any list, cached or live.
 //
-// Each delete has the UID as precondition. An object that is gone, or was replaced by another of the
-// same name, is no error and is not returned. Failures are joined, each names its object, and the
-// others are still deleted. Prune stops when ctx ends.
+// Each delete has the UID as precondition. An object that is gone, or was replaced by another with
+// the same name, is no error and is not returned. If a delete fails, the others are still tried,
+// and the errors are joined; each names its object. Prune stops when ctx ends.
 func (h *Handle[T]) Prune(ctx context.Context, owner metav1.Object, objects []T, keep func(T) bool, options ...Option) (deleted []T, err error) {
 	switch {
 	case h.err != nil:
@@ -199,7 +199,7 @@ func (h *Handle[T]) Prune(ctx context.Context, owner metav1.Object, objects []T,
 	case argument.IsNil(owner) || owner.GetUID() == "":
 		return nil, fmt.Errorf("prune %s: the owner is nil, or has no UID; give one that was read", h.gvk.Kind)
 	case keep == nil:
-		return nil, fmt.Errorf("prune %s: keep is nil; to keep none, give a func that says so", h.gvk.Kind)
+		return nil, fmt.Errorf("prune %s: keep is nil; to delete all, give a func that returns false", h.gvk.Kind)
 	}
 	if _, err := h.call(deleting, options); err != nil {
 		return nil, err

@@ -234,7 +234,8 @@ func TestServed(t *testing.T) {
 	wants(t, deployments.Served(ctx), fakeapi.Host, "apps/v1", "refused")
 }
 
-// TestMapping shows that an answer is kept until it is forgotten, and that a kind that came back as another resource is found.
+// TestMapping: a mapping is kept until it is forgotten, and a kind that returns as another resource
+// is found.
 func TestMapping(t *testing.T) {
 	api := fakeapi.New(fakeapi.Deployments)
 	c, ctx := newClient(t, api, client.Options{}), t.Context()

@@ -81,7 +81,7 @@ func TestUnstructured(t *testing.T) {
 	u.SetGroupVersionKind(widgetKind)
 	u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "x"}})
 	_, err = h.Apply(ctx, client.UnstructuredConfiguration(u))
-	wants(t, err, "apply widget default/a", "managedFields", "only the fields that are wanted")
+	wants(t, err, "apply widget default/a", "managedFields", "only the fields to apply")
 }
 
 func TestMetadata(t *testing.T) {
@@ -108,7 +108,7 @@ func TestMetadata(t *testing.T) {
 		t.Error(got, err)
 	}
 	_, err = h.Apply(ctx, desired, client.UnlessAlready(got))
-	wants(t, err, "apply Deployment default/web", "metadata does not tell enough")
+	wants(t, err, "apply Deployment default/web", "client.UnlessAlready needs a handle of whole objects")
 	_, err = h.Create(ctx, got)
 	wants(t, err, "create Deployment", "no whole object", "Patch or Apply")
 	_, err = h.Update(ctx, got)
@@ -123,7 +123,8 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestWireReads shows that reads and deletes of built-in kinds ask for protobuf, and that no kind without a Go type does.
+// TestWireReads: reads and deletes of built-in kinds ask for protobuf, kinds without a Go type do
+// not.
 func TestWireReads(t *testing.T) {
 	api := fakeapi.New(fakeapi.ConfigMaps, widgets)
 	c, ctx, key := newClient(t, api, client.Options{}), t.Context(), name("default", "a")
@@ -146,8 +147,8 @@ func TestWireReads(t *testing.T) {
 	}
 }
 
-// TestNotServedOrMissing tells an object that is missing from a kind or a status that is not served: the API server says 404 in
-// each case.
+// TestNotServedOrMissing: a missing object, a kind and a status that are not served are all a 404,
+// and the errors differ.
 func TestNotServedOrMissing(t *testing.T) {
 	api := fakeapi.New(fakeapi.Deployments)
 	withStatus := false

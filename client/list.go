@@ -29,7 +29,7 @@ type ListOptions struct {
 	// Fields selects by the fields that the API server supports: metadata.name, metadata.namespace,
 	// and a few of some kinds. Default: all.
 	Fields fields.Selector
-	// PageSize is how many objects a request asks for. Default: 500.
+	// PageSize is the number of objects in a request. Default: 500.
 	PageSize int
 }
 
@@ -53,10 +53,10 @@ func (o ListOptions) request() metav1.ListOptions {
 //		…
 //	}
 //
-// An error ends the list. All objects are of the moment of the first page. If the API server no longer
-// has that version when it is asked for a later page, usually after 5 minutes, the rest is newer.
-// Each object comes at most once, and every object that exists throughout comes. A kept object does
-// not keep its page in memory. [Collect] returns a slice.
+// An error ends the list. All objects are from the moment of the first page. If the API server
+// drops that version before the last page, usually after 5 minutes, the rest is newer. Each object
+// comes at most once, and every object that exists throughout comes. A page is not kept in memory
+// by its objects. [Collect] returns a slice.
 func (h *Handle[T]) ListLive(ctx context.Context, o ListOptions) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		if err := h.eachPage(ctx, o, func(page runtime.Object) error {
@@ -79,7 +79,6 @@ func (h *Handle[T]) ListLive(ctx context.Context, o ListOptions) iter.Seq2[T, er
 	}
 }
 
-// errEnough reports that the caller has left the loop.
 var errEnough = errors.New("enough")
 
 func (h *Handle[T]) eachPage(ctx context.Context, o ListOptions, do func(runtime.Object) error) error {
@@ -131,8 +130,7 @@ func (t target) newList() (runtime.Object, error) {
 	return list, nil
 }
 
-// continuation returns how to go on when the version of the first page is gone: the answer 410 has a
-// token for that
+// continuation returns the token to continue with a newer version, from the response 410
 // (https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks).
 func continuation(err error) string {
 	var s apierrors.APIStatus
@@ -142,7 +140,7 @@ func continuation(err error) string {
 	return s.Status().Continue
 }
 
-// Collect reads a list to its end. It returns the first error, and the objects before it.
+// Collect reads a list to its end. After an error it returns that and the objects before it.
 func Collect[T Object](list iter.Seq2[T, error]) ([]T, error) {
 	var all []T
 	for obj, err := range list {

@@ -22,7 +22,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// pages answers lists of ConfigMaps with pages of one, named a, b, c…; expired answers in place of a page.
+// pages answers lists of ConfigMaps with pages of one object, named a, b, c…; expired answers
+// instead of a page.
 func pages(api *fakeapi.Server, names string, expired func(r *fakeapi.Request, token string) (*http.Response, error)) {
 	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
 		if r.Verb != "list" {
@@ -96,7 +97,8 @@ func TestListLivePages(t *testing.T) {
 	}
 }
 
-// TestListLiveExpired shows that a list goes on, and skips and repeats nothing, when the moment of its first page is forgotten.
+// TestListLiveExpired: a list continues without gaps and repetitions when the version of its first
+// page is gone.
 func TestListLiveExpired(t *testing.T) {
 	gone := func(r *fakeapi.Request, next string) (*http.Response, error) {
 		return r.FailWith(metav1.Status{Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old", ListMeta: metav1.ListMeta{Continue: next}})
@@ -189,7 +191,7 @@ func jsonScheme(t *testing.T) *k8sruntime.Scheme {
 	return s
 }
 
-// TestListLiveKeepsNoPage shows that an object that is kept does not keep the others of its page in memory.
+// TestListLiveKeepsNoPage: an object does not keep the others of its page in memory.
 func TestListLiveKeepsNoPage(t *testing.T) {
 	api := fakeapi.New(fakeapi.ConfigMaps)
 	for i := range 3 {

@@ -26,7 +26,6 @@ func keyOf(obj metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// form is what objects are decoded into.
 type form uint8
 
 const (

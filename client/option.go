@@ -15,14 +15,13 @@ import (
 )
 
 // Option changes one call of a [Handle] or a [Subresource]. A call that does not take an option
-// returns an error and does nothing. Of several equal options the last one counts.
+// returns an error and sends nothing. If an option is given twice, the last one counts.
 type Option struct {
 	name string
 	fits []verb
 	set  func(*call) error
 }
 
-// verb is what a call does.
 type verb string
 
 const (
@@ -35,16 +34,16 @@ const (
 	deleting verb = "delete"
 )
 
-// call is what options say.
+// call is the result of a call's options.
 type call struct {
-	write   metav1.PatchOptions // also for creates and updates, whose parameters are the same
+	write   metav1.PatchOptions // also for creates and updates, which have the same parameters
 	delete  metav1.DeleteOptions
-	already Object // to compare with
-	compare bool   // UnlessAlready was given, perhaps without an object
+	already Object // of UnlessAlready, or nil
+	compare bool   // UnlessAlready was given
 }
 
-// DryRun makes the API server process a write, admission included, without storing the result. Every
-// write takes it.
+// DryRun makes the API server process a write, including admission, without storing the result. All
+// writes take it.
 func DryRun() Option {
 	return Option{name: "DryRun", fits: []verb{creating, updating, patching, applying, deleting}, set: func(c *call) error {
 		all := []string{metav1.DryRunAll}
@@ -53,8 +52,8 @@ func DryRun() Option {
 	}}
 }
 
-// FieldOwner is the field manager of this write, instead of that of [Options]. Every write but a
-// delete takes it.
+// FieldOwner sets the field manager of a write, instead of [Options].FieldOwner. All writes except
+// deletes take it.
 func FieldOwner(name string) Option {
 	return Option{name: "FieldOwner", fits: []verb{creating, updating, patching, applying}, set: func(c *call) error {
 		c.write.FieldManager = name
@@ -65,7 +64,7 @@ func FieldOwner(name string) Option {
 	}}
 }
 
-// checkFieldOwner returns an error for a name that the API server would refuse.
+// checkFieldOwner checks the API server's rules for field managers.
 func checkFieldOwner(name string) error {
 	if len(name) > 128 {
 		return fmt.Errorf("it has %d bytes, at most 128 are allowed", len(name))
@@ -94,7 +93,7 @@ func Preconditions(uid types.UID, resourceVersion string) Option {
 	}}
 }
 
-// Propagation is what a Delete does with dependents. Default: background.
+// Propagation sets what a Delete does with dependents. Default: background.
 func Propagation(p metav1.DeletionPropagation) Option {
 	return Option{name: "Propagation", fits: []verb{deleting}, set: func(c *call) error {
 		c.delete.PropagationPolicy = &p
@@ -102,8 +101,8 @@ func Propagation(p metav1.DeletionPropagation) Option {
 	}}
 }
 
-// GracePeriod is how long a deleted object, such as a pod, has to end in order, in whole seconds.
-// Default: what the object says.
+// GracePeriod sets how long an object, such as a Pod, has to terminate after a Delete, in whole
+// seconds. Default: the object's own grace period.
 func GracePeriod(d time.Duration) Option {
 	return Option{name: "GracePeriod", fits: []verb{deleting}, set: func(c *call) error {
 		if d < 0 || d%time.Second != 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 )
 
-// TestOptions shows that options are sent, and that those which make no sense are refused before anything is.
+// TestOptions: options are sent, and wrong ones are refused before anything is sent.
 func TestOptions(t *testing.T) {
 	api := fakeapi.New(fakeapi.ConfigMaps)
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{FieldOwner: "usual"}))
@@ -55,7 +55,7 @@ func TestOptions(t *testing.T) {
 			err := call(o, client.Option{})
 			sent := api.Requests()[before:]
 			if !strings.Contains(strings.Join(takes[what], " "), option) {
-				wants(t, err, what+" ConfigMap: client."+option+" is no option of it")
+				wants(t, err, what+" ConfigMap: this call does not take client."+option)
 				if len(sent) != 0 {
 					t.Errorf("%s with %s was sent", what, option)
 				}

@@ -102,7 +102,7 @@ func TestPruneMistakes(t *testing.T) {
 	_, err = maps.Prune(ctx, owner, nil, nil)
 	wants(t, err, "keep is nil")
 	_, err = maps.Prune(ctx, owner, owned, none, client.FieldOwner("x"))
-	wants(t, err, "delete ConfigMap: client.FieldOwner is no option of it")
+	wants(t, err, "delete ConfigMap: this call does not take client.FieldOwner")
 	_, err = maps.Prune(ctx, owner, owned, none)
 	wants(t, err, "prune ConfigMap default/b", "neither a UID")
 	stopped, stop := context.WithCancelCause(ctx)

@@ -13,14 +13,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// RESTClient returns client-go's REST client for a kind: protobuf if its Go type supports it, else
-// JSON. It makes no request.
+// RESTClient returns client-go's REST client for a kind. It uses protobuf if the Go type supports
+// it, else JSON. It makes no request.
 func (c *Client) RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error) {
 	return c.restFor(restKey{gvk, true})
 }
 
-// restFor returns the REST client of a key, which it makes once. One that is not typed decodes JSON
-// into whatever is given, as client-go's dynamic client does.
+// restFor returns the REST client of a key, and makes it if necessary. If the key is not typed, the
+// client decodes JSON into any object, as client-go's dynamic client does.
 func (c *Client) restFor(key restKey) (rest.Interface, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,8 +49,8 @@ func (c *Client) restFor(key restKey) (rest.Interface, error) {
 	return r, nil
 }
 
-// speaksProtobuf reports whether the kind has a Go type that can be written as protobuf: built-in
-// kinds have, custom ones have not.
+// speaksProtobuf reports whether the kind's Go type can be encoded as protobuf: built-in kinds can,
+// custom ones cannot.
 func (c *Client) speaksProtobuf(gvk schema.GroupVersionKind) bool {
 	obj, err := c.scheme.New(gvk)
 	if err != nil {
@@ -63,12 +63,12 @@ func (c *Client) speaksProtobuf(gvk schema.GroupVersionKind) bool {
 	return ok
 }
 
-// Dynamic returns client-go's client for unstructured objects. It makes no request.
+// Dynamic returns client-go's dynamic client. It makes no request.
 func (c *Client) Dynamic() (dynamic.Interface, error) {
 	return dynamic.NewForConfigAndClient(c.config, c.http)
 }
 
-// Metadata returns client-go's client for the metadata of objects. It makes no request.
+// Metadata returns client-go's metadata client. It makes no request.
 func (c *Client) Metadata() (metadata.Interface, error) {
 	return metadata.NewForConfigAndClient(c.config, c.http)
 }

@@ -17,12 +17,12 @@ import (
 )
 
 // Subresource reads and writes one subresource of a kind. Its objects often have a type of their
-// own: a Scale, an Eviction, a TokenRequest. What holds for a [Handle] holds for it, too. Few
-// subresources support every method; the API server refuses the others.
+// own: a Scale, an Eviction, a TokenRequest. Errors, ownership and concurrency are as for a
+// [Handle]. Few subresources support every method; the API server refuses the others.
 type Subresource[S Object] struct {
 	target
 
-	object schema.GroupVersionKind // of S; empty: unstructured
+	object schema.GroupVersionKind // of S; empty if unstructured
 }
 
 // SubresourceOf returns a handle for a subresource of h's kind with objects of type S. It makes no
@@ -34,8 +34,8 @@ type Subresource[S Object] struct {
 //	pods := client.For[*corev1.Pod](c)
 //	_, err = client.SubresourceOf[*policyv1.Eviction](pods, "eviction").Create(ctx, key, &policyv1.Eviction{})
 //
-// S must be the type that the API server names for the subresource, or *unstructured.Unstructured.
-// For the status of an object Handle.UpdateStatus and ApplyStatus are shorter.
+// S must be the API server's type for the subresource, or *unstructured.Unstructured. For an
+// object's status, UpdateStatus and ApplyStatus of [Handle] are shorter.
 func SubresourceOf[S, T Object](h *Handle[T], name string) *Subresource[S] {
 	s := &Subresource[S]{target: h.target}
 	s.subresource, s.form = name, formOf[S]()
@@ -66,8 +66,8 @@ func (s *Subresource[S]) Get(ctx context.Context, key types.NamespacedName) (S, 
 	return send[S](ctx, s.target, getting, key, r)
 }
 
-// Create sends an object to the subresource of the one that key names, and returns the answer. The
-// result is empty if the API server answers a mere success, as it does to an Eviction or a Binding.
+// Create sends obj to the subresource of the object that key names, and returns the response. The
+// result is empty if the API server only reports success, as for an Eviction or a Binding.
 func (s *Subresource[S]) Create(ctx context.Context, key types.NamespacedName, obj S, options ...Option) (S, error) {
 	return s.write(ctx, creating, key, obj, options)
 }
@@ -118,7 +118,7 @@ func (s *Subresource[S]) Patch(ctx context.Context, key types.NamespacedName, pt
 	return sendPatch[S](ctx, s.target, patching, key, pt, data, c)
 }
 
-// Apply brings the fields that the configuration names to their value, as Handle.Apply does.
+// Apply sets the fields of the configuration with server-side apply, as Handle.Apply does.
 func (s *Subresource[S]) Apply(ctx context.Context, desired ApplyConfiguration, options ...Option) (S, error) {
 	c, err := s.call(applying, options)
 	if err != nil {
@@ -138,8 +138,8 @@ func (s *Subresource[S]) Apply(ctx context.Context, desired ApplyConfiguration, 
 	return sendPatch[S](ctx, s.target, applying, key, types.ApplyYAMLPatchType, body, c)
 }
 
-// kind returns the kind that the API server names for the subresource. If it names none, it is asked
-// again: a CRD may have been updated.
+// kind returns the kind of the subresource. If the API server does not list the subresource, kind
+// asks once more: a CRD may have been updated.
 func (s *Subresource[S]) kind(ctx context.Context) (schema.GroupVersionKind, error) {
 	if s.err != nil {
 		return s.object, s.err
@@ -157,7 +157,7 @@ func (s *Subresource[S]) kind(ctx context.Context) (schema.GroupVersionKind, err
 		}
 	}
 	served := schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
-	if r.Version == "" { // that of the list
+	if r.Version == "" { // the same as the list's
 		served = s.gvk.GroupVersion().WithKind(r.Kind)
 	}
 	if !s.object.Empty() && served.GroupKind() != s.object.GroupKind() {

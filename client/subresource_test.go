@@ -121,7 +121,7 @@ func TestSubresourceMistakes(t *testing.T) {
 		{second(scales.Get(ctx, name("", "web"))), []string{"name the namespace"}},
 		{second(scales.Update(ctx, nil)), []string{"update the scale of Deployment", "nil"}},
 		{second(scales.Create(ctx, key, named)), []string{"create the scale of Deployment default/web", "the object is called default/other"}},
-		{second(scales.Update(ctx, named, client.GracePeriod(0))), []string{"client.GracePeriod is no option"}},
+		{second(scales.Update(ctx, named, client.GracePeriod(0))), []string{"this call does not take client.GracePeriod"}},
 		{second(scales.Apply(ctx, appsac.Deployment("web", "default"))), []string{"of a Deployment, not of a Scale"}},
 		{second(scales.Apply(ctx, autoscalingac.Scale().WithName("web"), client.UnlessAlready(nil))), []string{"client.UnlessAlready is for Handle.Apply"}},
 		{second(client.SubresourceOf[*autoscalingv1.Scale](deployments, "size").Get(ctx, key)), []string{"does not serve the size of Deployment of apps/v1", "check the name"}},

@@ -28,10 +28,9 @@ type target struct {
 	gvk         schema.GroupVersionKind
 	subresource string
 	form        form
-	err         error // why the kind cannot be used; each call returns it
+	err         error // a wiring mistake, which each call returns
 }
 
-// call reads the options of a call.
 func (t target) call(v verb, options []Option) (call, error) {
 	if t.err != nil {
 		return call{}, t.err
@@ -41,7 +40,7 @@ func (t target) call(v verb, options []Option) (call, error) {
 		write:  metav1.PatchOptions{FieldManager: t.client.fieldOwner},
 		delete: metav1.DeleteOptions{PropagationPolicy: &background},
 	}
-	if v == applying { // a controller is the authority on what it applies
+	if v == applying { // a controller owns the fields that it applies
 		force := true
 		c.write.Force = &force
 	}
@@ -50,7 +49,7 @@ func (t target) call(v verb, options []Option) (call, error) {
 			continue
 		}
 		if !slices.Contains(o.fits, v) {
-			return call{}, fmt.Errorf("%s: client.%s is no option of it", t.doing(v, types.NamespacedName{}), o.name)
+			return call{}, fmt.Errorf("%s: this call does not take client.%s", t.doing(v, types.NamespacedName{}), o.name)
 		}
 		if err := o.set(&c); err != nil {
 			return call{}, fmt.Errorf("%s: client.%s: %w", t.doing(v, types.NamespacedName{}), o.name, err)
@@ -59,7 +58,7 @@ func (t target) call(v verb, options []Option) (call, error) {
 	return c, nil
 }
 
-// doing names a call in errors, such as "update the status of Deployment default/web".
+// doing describes a call in errors, such as "update the status of Deployment default/web".
 func (t target) doing(v verb, key types.NamespacedName) string {
 	s := string(v) + " "
 	if t.subresource != "" {
@@ -72,7 +71,6 @@ func (t target) doing(v verb, key types.NamespacedName) string {
 	return s
 }
 
-// check returns an error for an object that is nil or of another kind.
 func (t target) check(v verb, obj Object) error {
 	if t.err != nil {
 		return t.err
@@ -81,7 +79,7 @@ func (t target) check(v verb, obj Object) error {
 		return fmt.Errorf("%s: the object is nil", t.doing(v, types.NamespacedName{}))
 	}
 	if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() && gvk != t.gvk {
-		return fmt.Errorf("%s: the object says that it is a %s, the handle is for %s", t.doing(v, keyOf(obj)), said(gvk), said(t.gvk))
+		return fmt.Errorf("%s: the object is a %s, but the handle is for %s", t.doing(v, keyOf(obj)), said(gvk), said(t.gvk))
 	}
 	return nil
 }
@@ -95,7 +93,7 @@ var methods = map[verb]string{
 	patching: http.MethodPatch, applying: http.MethodPatch, deleting: http.MethodDelete,
 }
 
-// request starts a request about the object that key names; params become its query.
+// request builds a request for the object that key names. params become its query.
 func (t target) request(ctx context.Context, v verb, key types.NamespacedName, params runtime.Object) (*rest.Request, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -124,8 +122,8 @@ func (t target) request(ctx context.Context, v verb, key types.NamespacedName, p
 	return r.SpecificallyVersionedParams(params, metav1.ParameterCodec, metav1.SchemeGroupVersion), nil
 }
 
-// acceptMetadata asks for the metadata of objects. An API server that cannot leave the rest out sends
-// whole objects.
+// acceptMetadata returns the Accept header for metadata. An API server that does not support it
+// sends whole objects.
 func acceptMetadata(v verb) string {
 	kind := "PartialObjectMetadata"
 	if v == listing {
@@ -134,7 +132,7 @@ func acceptMetadata(v verb) string {
 	return runtime.ContentTypeJSON + ";as=" + kind + ";g=meta.k8s.io;v=v1," + runtime.ContentTypeJSON
 }
 
-// mapping returns how the kind is served, if the namespace fits its scope.
+// mapping returns the resource of the kind, or an error if the namespace does not fit its scope.
 func (t target) mapping(ctx context.Context, v verb, namespace string) (*meta.RESTMapping, error) {
 	m, err := t.client.Mapping(ctx, t.gvk)
 	if err != nil {
@@ -149,21 +147,19 @@ func (t target) mapping(ctx context.Context, v verb, namespace string) (*meta.RE
 	return m, nil
 }
 
-// send makes a request and decodes the answer.
 func send[T Object](ctx context.Context, t target, v verb, key types.NamespacedName, r *rest.Request) (T, error) {
 	obj := newObject[T]()
 	if err := r.Do(ctx).Into(obj); err != nil {
 		return *new(T), t.explain(ctx, v, key, err)
 	}
-	if t.form == inMetadata { // instead of PartialObjectMetadata
+	if t.form == inMetadata { // it says PartialObjectMetadata
 		obj.GetObjectKind().SetGroupVersionKind(t.gvk)
 	}
 	return obj, nil
 }
 
-// sendPatch sends a patch of any type.
 func sendPatch[T Object](ctx context.Context, t target, v verb, key types.NamespacedName, pt types.PatchType, patch []byte, c call) (T, error) {
-	o := c.write // not the whole call: it would go to the heap
+	o := c.write // a copy, so that c stays off the heap
 	r, err := t.request(ctx, v, key, &o)
 	if err != nil {
 		return *new(T), err
@@ -171,7 +167,6 @@ func sendPatch[T Object](ctx context.Context, t target, v verb, key types.Namesp
 	return send[T](ctx, t, v, key, r.SetHeader("Content-Type", string(pt)).Body(patch))
 }
 
-// patchCall reads the options of a patch that is not an apply.
 func (t target) patchCall(key types.NamespacedName, pt types.PatchType, options []Option) (call, error) {
 	switch pt {
 	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType:
@@ -184,15 +179,16 @@ func (t target) patchCall(key types.NamespacedName, pt types.PatchType, options 
 	}
 }
 
-// explain returns what an error of the API server means. A kind or a subresource that is not served
-// (any more) and an object that is missing are both a 404.
+// explain replaces an API server's error by a clearer one, if there is one. A missing object and a
+// kind or subresource that is not served are both a 404.
 func (t target) explain(ctx context.Context, v verb, key types.NamespacedName, err error) error {
 	if isTooLarge(err) {
 		return fmt.Errorf("%s: the object is too large for the API server, which stores about 1.5 MiB at most; split it, or keep its data elsewhere: %w",
 			t.doing(v, key), err)
 	}
 	served := func() bool { return t.subresource == "" || t.client.subresource(t.gvk, t.subresource) != nil }
-	// If a custom resource has no such subresource, the API server names the object as not found.
+	// For a subresource that a custom resource does not have, the API server names the object as
+	// not found.
 	if !apierrors.IsNotFound(err) || namesObject(err) && served() {
 		return err
 	}
@@ -207,8 +203,8 @@ func (t target) explain(ctx context.Context, v verb, key types.NamespacedName, e
 	return err
 }
 
-// namesObject reports whether the API server answered that an object is missing. Its answer for an
-// unknown path is no Status; client-go makes one of it, with this cause.
+// namesObject reports whether the API server found no such object. For an unknown path it sends no
+// Status; client-go makes one with this cause.
 func namesObject(err error) bool {
 	var s apierrors.APIStatus
 	if !errors.As(err, &s) {
@@ -218,8 +214,7 @@ func namesObject(err error) bool {
 	return d != nil && d.Name != "" && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// isTooLarge recognizes the answers of the API server (413), of etcd, and of gRPC between them.
-// Neither etcd nor the API server names the object.
+// isTooLarge recognizes the responses of the API server (413), of etcd, and of gRPC between them.
 func isTooLarge(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

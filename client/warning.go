@@ -14,25 +14,25 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// maxWarnings is how many different warnings a client logs. Their texts have at most 4 KB per answer.
+// maxWarnings is the number of different warnings that a client logs. Their texts have at most 4 KB
+// per response.
 const maxWarnings = 1000
 
-// warnings logs each warning of the API server once.
 type warnings struct {
 	seen   sync.Map // of kindWarning
 	logged atomic.Int32
 }
 
-// of returns the handler for requests about a kind; an empty one is any kind.
+// of returns the handler for requests of a kind, or of any kind if it is empty.
 func (w *warnings) of(kind schema.GroupVersionKind) rest.WarningHandlerWithContext {
 	return warningHandler(func(ctx context.Context, text string) { w.log(ctx, kind, text) })
 }
 
-// warningHandler is called with each warning.
 type warningHandler func(ctx context.Context, text string)
 
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext. The API server's own
-// warnings have code 299 (https://kubernetes.io/blog/2020/09/03/warnings/), those of proxies others.
+// warnings have code 299 (https://kubernetes.io/blog/2020/09/03/warnings/). Proxies use other
+// codes.
 func (f warningHandler) HandleWarningHeaderWithContext(ctx context.Context, code int, _ string, text string) {
 	if code == 299 && text != "" {
 		f(ctx, text)
@@ -58,7 +58,7 @@ func (w *warnings) log(ctx context.Context, kind schema.GroupVersionKind, text s
 	if kind.Kind != "" {
 		log = log.With("kind", kind.Kind, "apiVersion", kind.GroupVersion().String())
 	}
-	log.WarnContext(ctx, "the API server warns", "warning", text)
+	log.WarnContext(ctx, "warning from the API server", "warning", text)
 	if w.logged.Add(1) == maxWarnings {
 		log.WarnContext(ctx, "further warnings of the API server are not logged", "logged", maxWarnings)
 	}

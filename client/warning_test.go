@@ -70,21 +70,21 @@ func TestWarnings(t *testing.T) {
 	for range 2 {
 		_, _ = cs.CoreV1().ConfigMaps("default").Get(t.Context(), "a", metav1.GetOptions{})
 	}
-	want := `level=WARN msg="the API server warns" kind=ConfigMap apiVersion=v1 warning="it is deprecated"
-level=WARN msg="the API server warns" kind=Deployment apiVersion=apps/v1 warning="it is deprecated"
+	want := `level=WARN msg="warning from the API server" kind=ConfigMap apiVersion=v1 warning="it is deprecated"
+level=WARN msg="warning from the API server" kind=Deployment apiVersion=apps/v1 warning="it is deprecated"
 `
 	if log.String() != want {
 		t.Errorf("got\n%swant\n%s", log.String(), want)
 	}
-	want = `level=WARN msg="the API server warns" kind=ConfigMap apiVersion=v1 warning="unknown field"
-level=WARN msg="the API server warns" warning="unknown field"
+	want = `level=WARN msg="warning from the API server" kind=ConfigMap apiVersion=v1 warning="unknown field"
+level=WARN msg="warning from the API server" warning="unknown field"
 `
 	if std.String() != want {
 		t.Errorf("got\n%swant\n%s", std.String(), want)
 	}
 }
 
-// TestWarningsEnd shows that a server that always finds something new to warn of does not fill memory or the log.
+// TestWarningsEnd: an endless series of new warnings fills neither memory nor log.
 func TestWarningsEnd(t *testing.T) {
 	n := 0
 	api := warning(func() string { n++; return fmt.Sprint("warning ", n) })

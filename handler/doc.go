@@ -1,13 +1,23 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package handler turns events into keys, and drops events that cannot matter.
+// Package handler maps events to the keys that a controller reconciles. Predicates drop events
+// before that.
 //
 //	source.Kind(websites, handler.Self(), handler.GenerationChanged)
 //	source.Kind(deployments, handler.Owner(websites))
 //	source.Kind(secrets, handler.Map(func(ctx context.Context, s *corev1.Secret) ([]types.NamespacedName, error) { … }))
 //
-// A [Handler] turns an [Event] into keys; a [Predicate] drops events before that. Several goroutines of
-// a source call both at once: for new events, for events that failed, and for resyncs. Events of one
-// object come one after another. The objects in an event are shared: do not change them.
+// A [Handler] returns the keys of an [Event]; a [Predicate] keeps or drops it.
+//
+//   - [Self] returns the object's own key, [Owner] and [AnyOwner] the keys of its owners.
+//   - [Map], [Funcs] and [Func] return the keys that your function computes.
+//   - [GenerationChanged] and the constants next to it are predicates. [Where] makes one from a
+//     function. [And], [Or] and [Not] combine predicates.
+//
+// # Concurrency
+//
+// A source calls both from several goroutines at once: for new events, for retries and for resyncs.
+// The events of one object come one after another, in order. The objects in an event are shared: do
+// not change them.
 package handler

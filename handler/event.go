@@ -13,7 +13,7 @@ import (
 type Op string
 
 const (
-	// Create: the object is new to us. It may be old: the initial list comes as creates.
+	// Create: the object is new to this process. It may be old: the initial list comes as creates.
 	Create Op = "create"
 	// Update: the object changed, or a resync brought it again unchanged.
 	Update Op = "update"
@@ -24,26 +24,26 @@ const (
 // String returns the operation.
 func (o Op) String() string { return string(o) }
 
-// Object is what events are about.
+// Object is a pointer to an API type, such as *corev1.Pod.
 type Object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// Event is one change of one object. Its objects are shared and must not be changed.
+// Event is one change of one object. The objects are shared: do not change them.
 type Event struct {
 	Op Op
-	// Old is the last known state before the event; nil for a Create.
+	// Old is the last known state before the event. It is nil for a Create.
 	Old Object
-	// New is the state after the event; nil for a Delete.
+	// New is the state after the event. It is nil for a Delete, and Old itself for a resync.
 	New Object
-	// Initial marks the creates that stand for the initial list.
+	// Initial reports that a Create comes from the initial list.
 	Initial bool
-	// Stale marks a Delete that was noticed later: Old may lack the object's last changes.
+	// Stale reports that a Delete was missed and found out later. Old may lack the last changes.
 	Stale bool
 }
 
-// Object returns the newest state that the event has: New, or Old of a Delete.
+// Object returns the newest state in the event: New, or Old for a Delete.
 func (e Event) Object() Object {
 	if e.New != nil {
 		return e.New
@@ -51,7 +51,7 @@ func (e Event) Object() Object {
 	return e.Old
 }
 
-// states returns the states that the event has, the old one first. A resync has one.
+// states returns the states in the event, the old one first. A resync has one.
 func (e Event) states() []Object {
 	switch {
 	case e.Old == nil:

@@ -13,35 +13,35 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Handler returns the keys that an event makes due. It must be safe for concurrent use and should
-// not block for long: it holds up the other events of its source. If it returns an error, the source
-// tries the event again.
+// Handler returns the keys to reconcile because of an event. It must be safe for concurrent use. It
+// should not block: the other events of its source wait meanwhile. After an error the source
+// retries the event with backoff.
 type Handler[K comparable] interface {
 	Keys(ctx context.Context, e Event) ([]K, error)
 }
 
-// Func makes a Handler of a function.
+// Func is a function that is a Handler.
 type Func[K comparable] func(ctx context.Context, e Event) ([]K, error)
 
 // Keys calls f.
 func (f Func[K]) Keys(ctx context.Context, e Event) ([]K, error) { return f(ctx, e) }
 
-// TypeChecker is what a Handler or a Predicate may implement to refuse a source of the wrong type
-// before anything runs.
+// TypeChecker is an optional interface of a Handler or a Predicate. It lets a source of the wrong
+// type fail before anything runs.
 type TypeChecker interface {
 	// CheckType returns an error that names both types if the type of example is wrong.
 	CheckType(example Object) error
 }
 
-// Identity is what a Handler implements if its keys name the objects themselves, as those of Self
-// do. The controller then heeds the objects' annotations, whatever the predicates drop.
+// Identity is an optional interface of a Handler whose keys name the objects themselves, such as
+// Self. The controller then reads the objects' annotations, even in events that a predicate drops.
 type Identity[K comparable] interface {
-	// Identity returns the object's own key, or false if it has none. It is called once for each event
+	// Identity returns the key of the object, or false if it has none. It runs once for each event
 	// and must be quick.
 	Identity(o Object) (key K, ok bool)
 }
 
-// Self makes the object itself due.
+// Self returns the key of the object itself.
 func Self() Handler[types.NamespacedName] { return self{} }
 
 type self struct{}
@@ -52,14 +52,14 @@ func (self) Keys(_ context.Context, e Event) ([]types.NamespacedName, error) {
 
 func (self) Identity(o Object) (types.NamespacedName, bool) { return keyOf(o), true }
 
-// Funcs makes a Handler of a function for each operation. An operation without a function makes
-// nothing due. To see the whole event, such as whether a create is of the initial list, use Func.
+// Funcs is a Handler with a function for each operation. An operation without a function has no
+// keys. For the whole event, with Initial and Stale, use Func.
 type Funcs[T Object, K comparable] struct {
-	// Create is called for an object that is new to us. The initial list comes as creates.
+	// Create is called for an object that is new to this process, including the initial list.
 	Create func(ctx context.Context, obj T) ([]K, error)
-	// Update is called for an object that changed, or that a resync brought again as it was.
+	// Update is called for an object that changed, and for a resync with equal arguments.
 	Update func(ctx context.Context, old, new T) ([]K, error)
-	// Delete is called for an object that is gone, with its last known state.
+	// Delete is called with the last known state of an object that is gone.
 	Delete func(ctx context.Context, obj T) ([]K, error)
 }
 
@@ -92,26 +92,25 @@ func call[T Object, K comparable](ctx context.Context, f func(context.Context, T
 	return f(ctx, t)
 }
 
-// CheckType refuses functions of another type, and to have none at all.
+// CheckType returns an error if the functions take another type, or all are nil.
 func (f Funcs[T, K]) CheckType(example Object) error {
 	if f.Create == nil && f.Update == nil && f.Delete == nil {
-		return errors.New("handler.Funcs has no function")
+		return errors.New("handler.Funcs: all functions are nil; set at least one")
 	}
 	_, err := as[T](example)
 	return err
 }
 
-// as is obj as a T, or an error that names both types.
 func as[T Object](obj Object) (T, error) {
 	t, ok := obj.(T)
 	if !ok {
-		return t, fmt.Errorf("a function of %s was given to a source of %T", reflect.TypeFor[T](), obj)
+		return t, fmt.Errorf("handler: the function takes a %s, but the source delivers a %T", reflect.TypeFor[T](), obj)
 	}
 	return t, nil
 }
 
-// Map makes due the keys that f returns for an object. It maps both states of an update: a reference
-// that was dropped makes its former target due.
+// Map calls f for an object and returns its keys. For an update it calls f with both states, so
+// that a target whose reference was removed is reconciled, too.
 func Map[T Object, K comparable](f func(ctx context.Context, obj T) ([]K, error)) Handler[K] {
 	return mapper[T, K](f)
 }
@@ -139,10 +138,11 @@ func (m mapper[T, K]) CheckType(example Object) error {
 	return err
 }
 
-// few is how many keys union compares one by one.
+// few is the number of keys up to which union compares one by one, without a map.
 const few = 16
 
-// union returns the keys of both, each once. It does not change b, which is the user's.
+// union returns the keys of both slices without duplicates. It does not change b, which is the
+// user's.
 func union[K comparable](a, b []K) []K {
 	if len(a)+len(b) <= few {
 		for _, k := range b {

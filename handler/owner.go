@@ -15,33 +15,35 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Kind is an API kind of known scope. A *cache.Handle is one.
+// Kind is an API kind with its scope. A *cache.Handle is one.
 type Kind interface {
 	// GroupVersionKind returns the kind.
 	GroupVersionKind() schema.GroupVersionKind
-	// Namespaced reports whether objects of the kind live in namespaces. It makes no request: an error
-	// means that the scope is not known yet.
+	// Namespaced reports whether objects of the kind live in namespaces. It makes no request, and
+	// returns an error while the scope is unknown.
 	Namespaced() (bool, error)
 }
 
-// Owner makes the controlling owner due if it is of the given kind, in any version of its group. It
-// looks at the old and the new state: the former owner of an object that changed hands is due, too.
-// An event that comes before the scope of the owner's kind is known is tried again. For owner
-// references that are not the controller's, use AnyOwner; cache.Handle.OwnerRef makes one that is.
+// Owner returns the key of the controlling owner if that is of the given kind, in any version of
+// its group. It reads the old and the new state: if the owner changed, both are reconciled. While
+// the scope of the owner's kind is unknown, events fail and the source retries them.
+//
+// cache.Handle.OwnerRef makes such an owner reference. For owners that do not control the object,
+// use AnyOwner.
 func Owner(of Kind) Handler[types.NamespacedName] { return owner{kind: of} }
 
-// AnyOwner is Owner for all owner references, such as those of controllerutil.SetOwnerReference.
+// AnyOwner is Owner for all owner references, for example those made by
+// controllerutil.SetOwnerReference.
 func AnyOwner(of Kind) Handler[types.NamespacedName] { return owner{kind: of, any: true} }
 
 type owner struct {
 	kind Kind
-	any  bool // also those that do not control
+	any  bool // also owners that do not control the object
 }
 
-// CheckType refuses a missing kind.
 func (o owner) CheckType(Object) error {
 	if v := reflect.ValueOf(o.kind); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return errors.New("handler.Owner was given no kind")
+		return errors.New("handler.Owner: the kind is nil; give the owner's handle, such as a *cache.Handle")
 	}
 	return nil
 }
@@ -69,7 +71,6 @@ func (o owner) Keys(_ context.Context, e Event) ([]types.NamespacedName, error) 
 	return keys, nil
 }
 
-// follows reports whether a reference is to an owner of our kind, in any version.
 func (o owner) follows(ref metav1.OwnerReference) bool {
 	want := o.kind.GroupVersionKind()
 	if ref.Kind != want.Kind || !o.any && (ref.Controller == nil || !*ref.Controller) {

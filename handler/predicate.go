@@ -11,28 +11,28 @@ import (
 	"strings"
 )
 
-// Predicate drops events that cannot matter. Keep creates and deletes, unless the predicate is about the
-// object itself: no other event brings back a dropped one.
+// Predicate keeps or drops events. Like a Handler, it must be safe for concurrent use. Keep creates
+// and deletes unless the predicate is about the object itself: a dropped one does not come again.
 type Predicate interface {
 	// Keep reports whether the event goes on to the handler.
 	Keep(e Event) bool
-	// String names the predicate in reports.
+	// String names the predicate in State and metrics.
 	String() string
 }
 
-// These predicates keep creates, deletes, replacements by a new object of the same name, and those
-// updates that changed a certain part of the object.
+// These predicates keep creates, deletes, and replacements by a new object of the same name. Of
+// updates they keep those that change one part of the object.
 const (
-	// GenerationChanged drops updates of status and metadata only: the API server counts up
-	// metadata.generation when the spec changes and when a deletion is requested. Use it on what is
-	// reconciled, not on what is waited for. Of kinds that have no generation, such as ConfigMap and
-	// Secret, it keeps every update.
+	// GenerationChanged drops updates of only status or metadata. The API server increments
+	// metadata.generation when the spec changes or a deletion is requested. Use it for the objects
+	// that you reconcile, not for those whose status you wait for. It keeps every update of kinds
+	// without a generation, such as ConfigMap and Secret.
 	GenerationChanged change = "generation changed"
-	// LabelsChanged drops updates that left the labels alone.
+	// LabelsChanged drops updates that do not change the labels.
 	LabelsChanged change = "labels changed"
-	// AnnotationsChanged drops updates that left the annotations alone.
+	// AnnotationsChanged drops updates that do not change the annotations.
 	AnnotationsChanged change = "annotations changed"
-	// ResourceVersionChanged drops resyncs, which bring every object again as it is.
+	// ResourceVersionChanged drops resyncs, which deliver every object again unchanged.
 	ResourceVersionChanged change = "resource version changed"
 )
 
@@ -56,15 +56,15 @@ func (c change) Keep(e Event) bool {
 
 func (c change) String() string { return string(c) }
 
-// Where keeps the events for which keep returns true. old is nil for a create, new for a delete.
-// Reports call it by its type; Named gives it a better name.
+// Where keeps the events for which keep returns true. old is nil for a create, new for a delete. In
+// State it is called by its type; Named gives it a better name.
 func Where[T Object](keep func(old, new T) bool) Predicate {
 	return where[T]{keep, "where(" + reflect.TypeFor[T]().String() + ")"}
 }
 
 type where[T Object] struct {
 	keep func(old, new T) bool
-	name string // made once, not for each event
+	name string // built once, not for each event
 }
 
 func (w where[T]) Keep(e Event) bool {
@@ -75,7 +75,7 @@ func (w where[T]) Keep(e Event) bool {
 
 func (w where[T]) CheckType(example Object) error {
 	if w.keep == nil {
-		return errors.New("handler.Where was given no function")
+		return errors.New("handler.Where: the function is nil")
 	}
 	_, err := as[T](example)
 	return err
@@ -83,27 +83,27 @@ func (w where[T]) CheckType(example Object) error {
 
 func (w where[T]) String() string { return w.name }
 
-// And keeps what every one of the predicates keeps. A source with several predicates does the same, and
-// counts for each what it dropped; use And inside Or and Not.
+// And keeps an event if all predicates keep it. A source with several predicates does the same, and
+// also counts the drops of each. Use And inside Or and Not.
 func And(predicates ...Predicate) Predicate { return combine("and", predicates) }
 
-// Or keeps what at least one of the predicates keeps:
+// Or keeps an event if at least one predicate keeps it:
 //
 //	handler.Or(handler.GenerationChanged, handler.AnnotationsChanged)
 func Or(predicates ...Predicate) Predicate { return combine("or", predicates) }
 
-// Not keeps what f drops. GenerationChanged and its like keep creates and deletes: Not of one drops
-// them.
+// Not keeps the events that f drops. Not(GenerationChanged) drops creates and deletes, because
+// GenerationChanged keeps them.
 func Not(f Predicate) Predicate {
 	return &combination{op: "not", parts: []Predicate{f}, name: "not " + nameOf(f)}
 }
 
-// Named gives a predicate another name in reports.
+// Named gives a predicate another name in State and metrics.
 func Named(name string, f Predicate) Predicate {
 	return &combination{op: "named", parts: []Predicate{f}, name: name}
 }
 
-// combination is a predicate made of others. It makes its name once, not for each event.
+// combination is a predicate made from others. It builds its name once, not for each event.
 type combination struct {
 	op    string // and, or, not, named
 	parts []Predicate
@@ -139,15 +139,15 @@ func (c *combination) Keep(e Event) bool {
 
 func (c *combination) CheckType(example Object) error {
 	if len(c.parts) == 0 {
-		return fmt.Errorf("a predicate that combines others with %q was given none", c.op)
+		return fmt.Errorf("handler: %q combines no predicates; give at least one", c.op)
 	}
 	if c.name == "" {
-		return errors.New("handler.Named was given no name")
+		return errors.New("handler.Named: the name is empty")
 	}
 	var wrong []error
 	for _, f := range c.parts {
 		if f == nil {
-			wrong = append(wrong, fmt.Errorf("a part of the predicate %q is nil", c.name))
+			wrong = append(wrong, fmt.Errorf("handler: a part of the predicate %q is nil", c.name))
 		} else if t, ok := f.(TypeChecker); ok {
 			wrong = append(wrong, t.CheckType(example))
 		}

@@ -13,20 +13,21 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// blockedAfter is how often a source looks whether its handler is still in the same call, and so
-// after how long it is reported: after once to twice this time.
+// blockedAfter is the interval at which a source checks whether its handler is still in the same
+// call. A blocked handler is reported after one to two intervals.
 const blockedAfter = 5 * time.Second
 
-// calls are those of a source's handler and predicates. It costs an event two atomic operations.
+// calls counts the calls of a source's handler and predicates, with two atomic operations for each
+// event.
 type calls struct{ entered, left atomic.Uint64 }
 
-// stuck reports whether a call runs, and none has ended since the last look.
+// stuck reports whether a call is in progress and none has ended since left was before.
 func (c *calls) stuck(before uint64) (left uint64, stuck bool) {
 	left = c.left.Load()
 	return left, c.entered.Load() > left && left == before
 }
 
-// watch reports a handler or a predicate that blocks, once each time, until ctx is done.
+// watch reports calls of the handler or a predicate that block, each once, until ctx is done.
 func (c *calls) watch(ctx context.Context, source string, hooks *hook.Source) {
 	if hooks.HandlerBlocked == nil {
 		return
@@ -50,8 +51,8 @@ func (c *calls) watch(ctx context.Context, source string, hooks *hook.Source) {
 	}
 }
 
-// findCall returns where a handler is, and the stack of its goroutine. Where several sources call
-// theirs at this moment, it may be another source's: a stack does not show whose it is.
+// findCall returns the position of a handler and the stack of its goroutine. If several sources
+// call their handlers now, it may be another source's: a stack does not name the source.
 func findCall() (where, stack string) {
 	for stack := range strings.SplitSeq(run.Stacks(), "\n\n") {
 		if frame := callFrame(stack); frame != "" {
@@ -61,8 +62,8 @@ func findCall() (where, stack string) {
 	return "", ""
 }
 
-// callFrame returns the function, with file and line, that a source has called in a goroutine's
-// stack; empty if there is none. What package handler wraps around it does not count.
+// callFrame returns the function, file and line that a source called in a goroutine's stack, or ""
+// if there is none. It skips the frames of package handler.
 func callFrame(stack string) (frame string) {
 	lines := strings.Split(stack, "\n")
 	for i := 1; i+1 < len(lines); i += 2 {

@@ -94,7 +94,7 @@ func TestS10_FailedEvents(t *testing.T) {
 		})
 		s.put("a") // before the first list, so that the event is one of it
 		s.start(src, l, nil)
-		wantNot(t, src, "the handler has failed for 1 event", "boom", errLate.Error())
+		wantNot(t, src, "the handler failed for 1 event", "boom", errLate.Error())
 		wantNot(t, src, errLate.Error()) // it is tried again meanwhile
 		wantNot(t, src, errLate.Error()) // and is being tried
 		if n := tries.Load(); n != 8 {

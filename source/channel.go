@@ -13,26 +13,30 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Channel is a source of events that the program brings from elsewhere: a webhook, a message queue,
-// another informer. It holds a bounded number of events. When it is full, [Channel.Send] waits and
-// [Channel.TrySend] drops and counts. Events go to the handler one by one, in order. An event whose
-// handler fails is tried again, with backoff, while others go on; it takes up room until then.
+// Channel is a source of events from elsewhere, for example a webhook or a message queue. It holds
+// a bounded number of events. When it is full, [Channel.Send] waits, and [Channel.TrySend] drops
+// the event and counts it. Send and TrySend may be called from any goroutine, also before and after
+// Run.
+//
+// Events go to the handler one by one, in order. A failed event is retried with backoff while
+// others go on, and occupies its place until it succeeds. Run's end drops what is left, and counts
+// it.
 type Channel[E any, K comparable] struct {
-	life // its mutex guards what comes last
+	life // its mutex guards the last group of fields
 
 	keys  func(ctx context.Context, event E) ([]K, error)
-	room  chan struct{} // has an element for each event that is held
-	wrong error         // what Validate reports
+	room  chan struct{} // has one element for each event in the channel
+	wrong error         // the result of Validate
 	order *workqueue.Queue[*held[E]]
 
 	over     bool
 	pending  int
-	retrying int         // of those pending
-	failure  error       // the last one
-	empty    run.Barrier // until nothing is pending
+	retrying int         // included in pending
+	failure  error       // of the last event that failed
+	empty    run.Barrier // opens when nothing is pending
 }
 
-// held is an event that waits.
+// held is an event in a channel.
 type held[E any] struct {
 	event  E
 	failed bool
@@ -44,9 +48,9 @@ const (
 	dropStopped
 )
 
-// NewChannel makes a source that holds up to size events, at least 1. keys returns what an event makes
-// due. It should not block for long; if it returns an error, the event is tried again. The name is
-// for reports.
+// NewChannel makes a source that holds up to size events, at least 1. The name is for reports, and
+// must not be empty. keys returns the keys to reconcile because of an event. It should not block
+// for long; if it returns an error, the event is retried. Validate reports wrong arguments.
 func NewChannel[E any, K comparable](name string, size int, keys func(ctx context.Context, event E) ([]K, error)) *Channel[E, K] {
 	c := &Channel[E, K]{
 		life: newLife("Channel("+name+")", newDrops("the channel is full", "the source has stopped")), keys: keys,
@@ -55,17 +59,17 @@ func NewChannel[E any, K comparable](name string, size int, keys func(ctx contex
 	c.state = c.State
 	switch {
 	case name == "":
-		c.wrong = errors.New("source.NewChannel: give it a name")
+		c.wrong = errors.New("source.NewChannel: the name is empty")
 	case size < 1:
-		c.wrong = fmt.Errorf("%s: %d events of room, must be at least 1", c, size)
+		c.wrong = fmt.Errorf("%s: the size is %d, must be at least 1", c, size)
 	case keys == nil:
-		c.wrong = fmt.Errorf("%s: give it a function that says what an event makes due", c)
+		c.wrong = fmt.Errorf("%s: keys is nil; give a function that returns the keys of an event", c)
 	}
 	return c
 }
 
-// Send hands an event over. While the channel is full it waits until ctx ends, also before the source
-// runs. If ctx ends or the source has stopped, it returns an error and does not take the event.
+// Send adds an event. While the channel is full it waits, also before the source runs. If ctx ends
+// or the source has stopped, Send returns an error and does not take the event.
 func (c *Channel[E, K]) Send(ctx context.Context, event E) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: not sent: %w", c, context.Cause(ctx))
@@ -75,7 +79,7 @@ func (c *Channel[E, K]) Send(ctx context.Context, event E) error {
 	case <-c.ended:
 		return fmt.Errorf("%s: not sent: %w", c, errStopped)
 	case <-ctx.Done():
-		return fmt.Errorf("%s: not sent, there is no room: %w", c, context.Cause(ctx))
+		return fmt.Errorf("%s: not sent: the channel is full: %w", c, context.Cause(ctx))
 	}
 	if !c.hold(event) {
 		return fmt.Errorf("%s: not sent: %w", c, errStopped)
@@ -83,8 +87,8 @@ func (c *Channel[E, K]) Send(ctx context.Context, event E) error {
 	return nil
 }
 
-// TrySend hands an event over if there is room, and reports whether there was. It never waits. It
-// counts what it does not take.
+// TrySend adds an event if there is room, and reports whether it did. It never waits. Events that
+// it does not take are counted as dropped.
 func (c *Channel[E, K]) TrySend(event E) bool {
 	select {
 	case c.room <- struct{}{}:
@@ -99,7 +103,6 @@ func (c *Channel[E, K]) TrySend(event E) bool {
 	return true
 }
 
-// hold takes an event for which there is room, unless the source has stopped.
 func (c *Channel[E, K]) hold(event E) bool {
 	c.mu.Lock()
 	over := c.over
@@ -135,12 +138,12 @@ func (c *Channel[E, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) err
 	}
 }
 
-// handle takes one event to the queue. An error means that it is to be tried again.
+// handle adds the keys of one event to the queue. After an error the event must be retried.
 func (c *Channel[E, K]) handle(ctx context.Context, q Queue[K], h *held[E]) error {
 	keys, err := c.ask(ctx, h.event)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return err // the stop is its reason
+		return err // because of the stop
 	case err != nil:
 		c.report("", err)
 	case len(keys) > 0:
@@ -153,13 +156,12 @@ func (c *Channel[E, K]) handle(ctx context.Context, q Queue[K], h *held[E]) erro
 	return err
 }
 
-// ask calls the handler. A panic is an error with its stack (S8).
+// ask calls the handler. It turns a panic into an error with its stack.
 func (c *Channel[E, K]) ask(ctx context.Context, event E) (keys []K, err error) {
 	defer run.Recover(&err)
 	return c.keys(ctx, event)
 }
 
-// handled notes how handling an event ended.
 func (c *Channel[E, K]) handled(h *held[E], failure error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +180,7 @@ func (c *Channel[E, K]) handled(h *held[E], failure error) {
 	}
 }
 
-// close drops what is held, and has those who send return.
+// close drops all events and makes pending Sends return.
 func (c *Channel[E, K]) close() {
 	c.order.ShutDown()
 	c.mu.Lock()

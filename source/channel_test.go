@@ -105,8 +105,8 @@ func TestChannel(t *testing.T) {
 	})
 }
 
-// TestChannelIsBounded: when there is no room, Send waits until there is or its context ends, and TrySend drops and counts; also
-// before the source runs.
+// TestChannelIsBounded: when the channel is full, Send waits for room or the end of its context,
+// and TrySend drops and counts, also before the source runs.
 func TestChannelIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -152,7 +152,7 @@ func TestChannelIsBounded(t *testing.T) {
 		if s := c.State(); !reflect.DeepEqual(s.Dropped, want) || s.Pending != 0 {
 			t.Errorf("got %+v", s)
 		}
-		if !slices.Equal(told, []string{"Channel(orders): the channel is full"}) { // of the first, nobody could be told
+		if !slices.Equal(told, []string{"Channel(orders): the channel is full"}) {
 			t.Errorf("told %q", told)
 		}
 		cancelled, cancel := context.WithCancel(t.Context())
@@ -164,7 +164,8 @@ func TestChannelIsBounded(t *testing.T) {
 	})
 }
 
-// TestChannelEndsWhileSomeoneSends: nobody hangs, and what is not delivered is counted or told to whom sent it.
+// TestChannelEndsWhileSomeoneSends: no sender hangs, and each event that is not delivered is
+// counted or fails.
 func TestChannelEndsWhileSomeoneSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := func(ctx context.Context, _ int) ([]string, error) {
@@ -194,7 +195,8 @@ func TestChannelEndsWhileSomeoneSends(t *testing.T) {
 	})
 }
 
-// TestS8_ChannelRetries: an event whose handler fails or panics is tried again, with backoff, while others go on.
+// TestS8_ChannelRetries: an event whose handler fails or panics is retried with backoff, while
+// others go on.
 func TestS8_ChannelRetries(t *testing.T) {
 	for what, fail := range map[string]func() error{
 		"error": func() error { return errors.New("broken") },
@@ -220,7 +222,7 @@ func TestS8_ChannelRetries(t *testing.T) {
 				if got := q.take(); got != "0 2 3 4" {
 					t.Errorf("at first: %s", got)
 				}
-				if s := c.State(); s.Retrying != 1 || s.Pending != 1 || s.Failure == nil || !strings.Contains(s.String(), "failed for 1 event, to be tried again: ") {
+				if s := c.State(); s.Retrying != 1 || s.Pending != 1 || s.Failure == nil || !strings.Contains(s.String(), "failed for 1 event, to be retried: ") {
 					t.Errorf("got %s", s)
 				}
 				time.Sleep(3 * time.Minute)

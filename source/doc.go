@@ -1,37 +1,40 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package source is where events come from. A [Source] turns changes into keys on a controller's queue:
+// Package source delivers events to a controller: a [Source] turns changes into keys on the
+// controller's queue.
 //
 //	source.Kind(websites, handler.Self(), handler.GenerationChanged)          // the objects of a cache's handle
-//	source.Informer[*corev1.Pod](pods, handler.Owner(websites))               // those of an informer of the host
+//	source.Informer[*corev1.Pod](pods, handler.Owner(websites))               // an informer of the host program
 //	source.NewChannel("orders", 100, func(ctx context.Context, o Order) …)    // events from the program
 //	source.Ticker("buckets", time.Minute, func(ctx context.Context) …)        // polls
 //
-// A controller can add and remove a source at any time. [Source.State] reports where it stands, what
-// it will try again, and how many events it dropped, by reason.
+// A controller can add and remove sources at any time. [Source.State] returns the phase, the events
+// to be retried, and the number of dropped events by reason.
 //
 // # Guarantees
 //
-// S1: a source is ready only when its handler has seen every object of the initial list. A channel
-// has none; a ticker is ready when its poll has succeeded once.
+//   - S1: a source is ready only when its handler has seen every object of the initial list. A
+//     channel has no initial list. A ticker is ready after its first successful poll.
+//   - S2: a missed deletion arrives as a delete with the last known state, marked as stale.
+//   - S3: a name that returns with a new UID is a delete and a create, even if the informer saw an
+//     update.
+//   - S8: a handler or predicate that panics or returns an error loses no event. See Retries.
+//   - S9: a source that cannot list, because its API is missing or forbidden, counts as settled.
+//     State and Stale report the reason, and workers do not wait for it.
 //
-// S2: an object that was deleted unseen is a delete with the last known state, marked as stale.
+// # Retries
 //
-// S3: a name that returns with a new UID is a delete and a create, even if the informer saw an update.
-//
-// S8: a handler or predicate that panics or returns an error loses nothing. A goroutine of the source
-// tries the event again, with backoff. At most one event waits per object: a later one is merged with
-// it and tried at once. The oldest Old and the newest New are kept, and the last known state of a
-// delete; states between them are not mapped. Failures go to the hook; State has the last reason.
-//
-// S9: a source that cannot list, because its API is missing or forbidden, is settled. Its State and
-// Stale report why, and workers do not wait for it.
+// A goroutine of the source retries failed events with backoff. At most one event per object waits.
+// A later event is merged with it, and the result is tried at once. It has the oldest Old and the
+// newest New, or the last known state of a delete. The handler does not see the states between
+// them. Failures go to the hook, and State has the last error.
 //
 // # Concurrency
 //
-// [Source.Run] starts one goroutine for failed events, one for resyncs and one that watches for
-// handlers that block, and joins them. Informers call on goroutines of their own. A handler sees the
-// events of one object one after another, in order; those of different objects overlap. Channels and
-// tickers call from Run's goroutine, one event or poll after another.
+// Run of a Kind or an Informer starts up to three goroutines and joins them: for retries, for
+// resyncs, and for the detection of handlers that block. Informers call the handler from goroutines
+// of their own. The handler sees the events of one object one after another, in order; events of
+// different objects may overlap. Channels and tickers call from Run's goroutine, one event or poll
+// after another.
 package source

@@ -20,19 +20,19 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// feed takes an informer's events to a queue. It is what Kind and Informer have in common.
+// feed delivers an informer's events to a queue. Kind and Informer share it.
 type feed[K comparable] struct {
 	life
 
 	handler    handler.Handler[K]
 	predicates []handler.Predicate
-	object     func(any) handler.Object // what an event is about, or nil if it is of another type
+	object     func(any) handler.Object // the object as a T, or nil if it has another type
 	retries    *retries
 	calls      calls // of the handler and the predicates
 
 	// Set by run, before began is closed.
 	queue    Queue[K]
-	exited   func()              // called when the handler or a predicate has ended its goroutine
+	exited   func()              // called if the handler or a predicate ends its goroutine
 	identity handler.Identity[K] // the handler, if the queue is an Observer and it an Identity
 	observer Observer[K]         // the queue, if identity is not nil
 	events   subscription
@@ -42,7 +42,7 @@ type feed[K comparable] struct {
 func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], predicates []handler.Predicate) *feed[K] {
 	reasons := make([]string, len(predicates), len(predicates)+1)
 	for i, f := range predicates {
-		if f != nil { // validate refuses it
+		if f != nil { // validate reports nil
 			reasons[i] = f.String()
 		}
 	}
@@ -60,7 +60,7 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 	return f
 }
 
-// validate returns what is wrong with the handler and the predicates, for objects like example.
+// validate checks the handler and the predicates for objects like example.
 func (f *feed[K]) validate(example handler.Object) error {
 	var wrong []error
 	check := func(part any) {
@@ -85,18 +85,17 @@ func (f *feed[K]) validate(example handler.Object) error {
 	return errors.Join(wrong...)
 }
 
-// subscription is an event handler of an informer.
 type subscription interface {
-	// WaitForSync returns nil when the handler has seen every object of the initial list.
+	// WaitForSync returns nil once the handler has seen every object of the initial list.
 	WaitForSync(ctx context.Context) error
 	// CatchUp returns nil once the handler has seen everything that the API server had at the call.
 	CatchUp(ctx context.Context) error
-	// Close removes the handler. No call of it runs or begins when Close has returned.
+	// Close removes the handler. After Close no call of it is in progress or begins.
 	Close()
 }
 
-// run subscribes, and delivers until ctx is done. meanwhile, if not nil, runs once the source is
-// synced, until its context ends.
+// run subscribes and delivers until ctx is done. If meanwhile is not nil, run calls it once the
+// source is synced, with a context that ends with the source.
 func (f *feed[K]) run(ctx context.Context, q Queue[K], h *hook.Source,
 	subscribe func(toolscache.ResourceEventHandler) (subscription, error), meanwhile func(context.Context),
 ) error {
@@ -115,7 +114,7 @@ func (f *feed[K]) run(ctx context.Context, q Queue[K], h *hook.Source,
 	events, err := subscribe(f.informed(ctx))
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // everything stops, the cache has been faster
+			return nil //nolint:nilerr // a stop: the cache stopped before this source
 		}
 		return fmt.Errorf("%s: %w", f.name, err)
 	}
@@ -139,7 +138,6 @@ func (f *feed[K]) run(ctx context.Context, q Queue[K], h *hook.Source,
 	return nil
 }
 
-// count adds to s what is pending and what was dropped.
 func (f *feed[K]) count(s State) State {
 	s.Retrying, s.Failure = f.retries.state()
 	s.Pending = s.Retrying
@@ -147,7 +145,7 @@ func (f *feed[K]) count(s State) State {
 	return s
 }
 
-// CatchUp implements CatchingUp: the handler has seen everything, and failed events were retried.
+// CatchUp implements CatchingUp: it waits for the subscription, then for the retries.
 func (f *feed[K]) CatchUp(ctx context.Context) error {
 	if run.Closed(f.ended) {
 		return errStopped
@@ -167,8 +165,8 @@ func (f *feed[K]) CatchUp(ctx context.Context) error {
 	})
 }
 
-// unless calls f with a context that ends when the source does. If f fails after that, the source's
-// end is the reason, also where f has heard of its informer's end first.
+// unless calls f with a context that ends when the source does. If f fails after that, the error is
+// errStopped, even if f noticed the end of its informer first.
 func unless(ctx context.Context, ended <-chan struct{}, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
@@ -188,7 +186,6 @@ func unless(ctx context.Context, ended <-chan struct{}, f func(context.Context) 
 	return err
 }
 
-// informed is the informer's end.
 func (f *feed[K]) informed(ctx context.Context) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
@@ -213,7 +210,7 @@ func (f *feed[K]) informed(ctx context.Context) toolscache.ResourceEventHandler 
 	}
 }
 
-// known returns what an event is about; nil if it is of the wrong type, which is counted.
+// known returns the object as a T. It returns nil for another type, and counts that as dropped.
 func (f *feed[K]) known(obj any) handler.Object {
 	o := f.object(obj)
 	if o == nil {
@@ -222,9 +219,8 @@ func (f *feed[K]) known(obj any) handler.Object {
 	return o
 }
 
-// deliver takes an event from the informer to the queue.
 func (f *feed[K]) deliver(ctx context.Context, e handler.Event) {
-	if f.identity == nil || e.Old == e.New { // it is a resync, or the queue does not look
+	if f.identity == nil || e.Old == e.New { // a resync, or no observer
 		f.retries.deliver(ctx, e, nil)
 		return
 	}
@@ -238,7 +234,7 @@ func (f *feed[K]) deliver(ctx context.Context, e handler.Event) {
 	}
 }
 
-// observe shows an event to the queue. If the handler panics, it shows nothing.
+// observe passes an event to the observer. If the handler panics, the observer is not called.
 func (f *feed[K]) observe(e handler.Event) (after func(), err error) {
 	exited := true
 	defer f.caught(&exited, &err)
@@ -249,8 +245,8 @@ func (f *feed[K]) observe(e handler.Event) (after func(), err error) {
 	return after, nil
 }
 
-// caught is deferred around the user's code. A panic is an error with its stack (S8). If the code
-// ended its goroutine, the source ends.
+// caught is deferred around the user's code. It turns a panic into an error with its stack. If the
+// code ended its goroutine, the source ends.
 func (f *feed[K]) caught(exited *bool, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -259,8 +255,8 @@ func (f *feed[K]) caught(exited *bool, err *error) {
 	}
 }
 
-// try delivers an event. An error means that it is to be tried again. When ctx is done, no queue
-// needs the event.
+// try delivers an event, or returns an error if it must be retried. When ctx is done, the event is
+// dropped.
 func (f *feed[K]) try(ctx context.Context, e handler.Event) error {
 	if ctx.Err() != nil {
 		return nil
@@ -279,7 +275,6 @@ func (f *feed[K]) try(ctx context.Context, e handler.Event) error {
 	return nil
 }
 
-// keys calls the predicates and the handler.
 func (f *feed[K]) keys(ctx context.Context, e handler.Event) (keys []K, err error) {
 	exited := true
 	f.calls.entered.Add(1)
@@ -300,7 +295,7 @@ func (f *feed[K]) ask(ctx context.Context, e handler.Event) ([]K, error) {
 	return f.handler.Keys(ctx, e)
 }
 
-// how returns the class and the reason with which an event makes keys due.
+// how returns the class and the reason for the keys of an event.
 func (f *feed[K]) how(e handler.Event) workqueue.AddOptions {
 	o := e.Object()
 	class := workqueue.Normal

@@ -17,24 +17,25 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// EventSource is an informer that the host runs, of client-go or another framework.
+// EventSource is an informer that the host program runs, of client-go or of another framework.
 type EventSource interface {
 	AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error)
 	RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error
 	HasSyncedChecker() toolscache.DoneChecker
 }
 
-// Informer delivers the changes of an informer's objects, which are of type T, as Kind does for a handle:
+// Informer delivers the changes of objects of type T in an informer of the host program, as Kind
+// does for a handle:
 //
 //	source.Informer[*corev1.Pod](factory.Core().V1().Pods().Informer(), handler.Self())
 //
-// Run the informer yourself. An informer does not report why it is not synced: one that never gets
-// synced keeps the workers of its controller waiting. If it has a method IsStopped, as client-go's
-// have, State reports when it has stopped. What is not a T is dropped, and counted.
+// Run the informer yourself. An informer does not report the reason if it does not sync, and the
+// workers of its controller wait until it does. If it has a method IsStopped, as client-go's have,
+// State reports that it has stopped. Objects of other types are dropped and counted.
 //
-// If the informer is a client-go SharedIndexInformer, keys wait until it shows their writes, as with a
-// handle: see cache.Adopt for which writes count as those of its objects. Nothing waits for another
-// EventSource, which has no store.
+// If the informer is a client-go SharedIndexInformer, keys wait until it shows their writes, as
+// with a handle. cache.Adopt describes which writes belong to it. Other event sources have no
+// store, so keys do not wait for them.
 func Informer[T handler.Object, K comparable](informer EventSource, h handler.Handler[K], predicates ...handler.Predicate) Source[K] {
 	i := &informerSource[T, K]{informer: informer, feed: newFeed[T]("Informer("+reflect.TypeFor[T]().String()+")", h, predicates)}
 	if shared, ok := informer.(toolscache.SharedIndexInformer); ok {
@@ -48,10 +49,10 @@ type informerSource[T handler.Object, K comparable] struct {
 	*feed[K]
 
 	informer EventSource
-	watched  *cache.Handle[T] // nil of what is no informer of client-go's
+	watched  *cache.Handle[T] // nil unless the informer is client-go's
 }
 
-// Handle returns what is watched, so that a controller waits until it shows what was written.
+// Handle returns the handle whose writes the controller waits for.
 func (i *informerSource[T, K]) Handle() cache.Declared { return i.watched }
 
 func (i *informerSource[T, K]) release() {
@@ -98,14 +99,13 @@ func (i *informerSource[T, K]) State() State {
 	case i.stopped():
 		s.Phase = hook.Stopped
 	case s.Phase == hook.Synced:
-		s.Note = "an informer does not say whether it still follows the API server"
+		s.Note = "an informer does not report whether it still follows the API server"
 	case s.Phase == hook.Syncing:
-		s.Note = "an informer does not say why it is not synced"
+		s.Note = "an informer does not report why it is not synced"
 	}
 	return i.count(s)
 }
 
-// registration is an event handler of an informer.
 type registration struct {
 	informer EventSource
 	handle   toolscache.ResourceEventHandlerRegistration
@@ -124,11 +124,11 @@ func (r *registration) WaitForSync(ctx context.Context) error {
 
 // CatchUp implements subscription.
 func (r *registration) CatchUp(context.Context) error {
-	return errors.New("an informer that no cache knows of cannot be compared with what the API server has: give it to cache.Adopt, and the handle to source.Kind")
+	return errors.New("an informer cannot be compared with what the API server has; give it to cache.Adopt, and the handle to source.Kind")
 }
 
 func (r *registration) Close() {
-	_ = r.informer.RemoveEventHandler(r.handle) // fails for an informer that has stopped, if at all
+	_ = r.informer.RemoveEventHandler(r.handle) // fails only for a stopped informer
 	r.gate.close()
 	if s, ok := r.handle.(interface{ ShutdownChan() <-chan struct{} }); ok {
 		<-s.ShutdownChan() // its goroutines have returned
@@ -136,7 +136,6 @@ func (r *registration) Close() {
 	r.release()
 }
 
-// gate lets events pass until it is closed.
 type gate struct {
 	handler toolscache.ResourceEventHandler
 	calls   sync.WaitGroup
@@ -145,7 +144,6 @@ type gate struct {
 	shut bool
 }
 
-// pass calls f, unless the gate is closed.
 func (g *gate) pass(f func()) {
 	g.mu.Lock()
 	shut := g.shut
@@ -159,7 +157,7 @@ func (g *gate) pass(f func()) {
 	}
 }
 
-// close waits for calls under way; there are none after that.
+// close waits for the calls in progress. No call begins after it.
 func (g *gate) close() {
 	g.mu.Lock()
 	g.shut = true

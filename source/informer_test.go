@@ -52,7 +52,7 @@ func TestInformer(t *testing.T) {
 		}
 		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, l, nil) })
 		synctest.Wait()
-		if got := src.State().String(); got != "Informer(*v1.ConfigMap): syncing; an informer does not say why it is not synced" || isSynced(src) {
+		if got := src.State().String(); got != "Informer(*v1.ConfigMap): syncing; an informer does not report why it is not synced" || isSynced(src) {
 			t.Errorf("without a list: %s", got)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -92,8 +92,8 @@ func TestInformer(t *testing.T) {
 	})
 }
 
-// TestC6_Informer: what is written is waited for where the informer is client-go's, until the source ends, which takes off all
-// that was added to the informer.
+// TestC6_Informer: keys wait for their writes if the informer is client-go's. The end of the source
+// removes everything that was added to the informer.
 func TestC6_Informer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
@@ -142,7 +142,7 @@ func TestC6_Informer(t *testing.T) {
 	})
 }
 
-// TestS1_Informer: its source, too, is ready only when its handler has seen every object of the initial list.
+// TestS1_Informer: its source, too, is ready only when its handler has seen the whole initial list.
 func TestS1_Informer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
@@ -171,7 +171,7 @@ func TestS1_Informer(t *testing.T) {
 	})
 }
 
-// foreign is an informer that has no more than a source needs. It goes on to call handlers that were removed.
+// foreign is an informer with only the methods of EventSource. It keeps calling removed handlers.
 type foreign struct {
 	mu       sync.Mutex
 	handlers []toolscache.ResourceEventHandler
@@ -204,8 +204,8 @@ func (f *foreign) RemoveEventHandler(toolscache.ResourceEventHandlerRegistration
 
 func (f *foreign) HasSyncedChecker() toolscache.DoneChecker { return f.synced }
 
-// TestForeignInformer: an informer of another framework is a source, too, and nothing is delivered after Run has returned,
-// whatever the informer does. Objects of another type are counted.
+// TestForeignInformer: an informer of another framework is a source, too, and nothing is delivered
+// after Run has returned. Objects of another type are counted.
 func TestForeignInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
@@ -289,7 +289,8 @@ func TestInformerValidate(t *testing.T) {
 	}
 }
 
-// TestS9_SettledInTrouble: a source whose kind cannot be listed is settled, not synced, and says so; and recovers.
+// TestS9_SettledInTrouble: a source whose kind cannot be listed is settled but not synced, reports
+// the reason, and recovers.
 func TestS9_SettledInTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
@@ -319,7 +320,8 @@ func TestS9_SettledInTrouble(t *testing.T) {
 	})
 }
 
-// TestS9_SettledWhenHandled: where all is well, settled means that the handler has seen the initial list (S1).
+// TestS9_SettledWhenHandled: without trouble, settled means that the handler has seen the initial
+// list.
 func TestS9_SettledWhenHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}

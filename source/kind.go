@@ -18,10 +18,10 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// Kind delivers the changes of the handle's objects: first each object that there is, then each
-// change. An event goes to the handler if every predicate keeps it. If the handle has a resync interval,
-// each object comes again from time to time, as an update that changes nothing. Release the handle,
-// if at all, when the source has stopped.
+// Kind delivers the changes of the handle's objects: first each existing object, then each change.
+// An event goes to the handler if all predicates keep it. If the handle has a resync interval, each
+// object is also delivered at that interval, as an update without a change. If you release the
+// handle, do so after the source has stopped.
 func Kind[T cache.Object, K comparable](objects *cache.Handle[T], h handler.Handler[K], predicates ...handler.Predicate) Source[K] {
 	name := reflect.TypeFor[T]().String()
 	if objects != nil {
@@ -45,21 +45,21 @@ func (k *kind[T, K]) Validate() error {
 	return k.validate(*new(T))
 }
 
-// Handle returns what is watched, so that a controller knows that it may be read.
+// Handle returns the handle, which declares the kind as readable.
 func (k *kind[T, K]) Handle() cache.Declared { return k.objects }
 
 func (k *kind[T, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
 	subscribe := func(events toolscache.ResourceEventHandler) (subscription, error) {
 		s, err := k.objects.Subscribe(events)
 		if err != nil {
-			return nil, err // and not a subscription that is a nil pointer
+			return nil, err // not a subscription that is a nil pointer
 		}
 		return s, nil
 	}
 	return k.run(ctx, q, h, subscribe, k.resync)
 }
 
-// resync delivers every object again, at the handle's interval, until ctx ends.
+// resync delivers every object at the handle's interval, with a jitter of 10 %, until ctx ends.
 func (k *kind[T, K]) resync(ctx context.Context) {
 	every := k.objects.Resync()
 	if every <= 0 {
@@ -73,7 +73,7 @@ func (k *kind[T, K]) resync(ctx context.Context) {
 			case ctx.Err() != nil:
 				return
 			case err != nil:
-				k.report("", fmt.Errorf("resync: %w", err)) // there will be another
+				k.report("", fmt.Errorf("resync: %w", err)) // the next one may succeed
 			default:
 				k.retries.deliver(ctx, handler.Event{Op: handler.Update, Old: obj, New: obj}, func() handler.Object {
 					now, err := k.objects.Shared().Get(over, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
@@ -94,7 +94,7 @@ func (k *kind[T, K]) Settled(ctx context.Context) error {
 	if k.objects.Stale() != nil {
 		return nil
 	}
-	return k.WaitForSync(ctx) // what the store has, the handler is about to see
+	return k.WaitForSync(ctx) // the handler is about to see the store's objects
 }
 
 func (k *kind[T, K]) Stale() error {

@@ -26,7 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// isSynced says whether a source is.
+// isSynced reports whether a source is synced.
 func isSynced(src source.Source[name]) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -41,7 +41,8 @@ func synced(t *testing.T, src source.Source[name]) {
 	}
 }
 
-// TestS1_ReadyWhenHandled: the store has the initial list long before the handler has seen it; the source is ready only then.
+// TestS1_ReadyWhenHandled: the store has the initial list long before the handler has seen it. The
+// source is ready only then.
 func TestS1_ReadyWhenHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
@@ -70,7 +71,8 @@ func TestS1_ReadyWhenHandled(t *testing.T) {
 	})
 }
 
-// TestS1_NotReadyWithoutAList: a source whose kind cannot be listed is not ready, and says why.
+// TestS1_NotReadyWithoutAList: a source whose kind cannot be listed is not ready, and reports the
+// reason.
 func TestS1_NotReadyWithoutAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
@@ -123,7 +125,7 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// TestLateSource: a source that is added when the informer is synced long since gets the initial list as well.
+// TestLateSource: a source that is added after the informer has synced gets the initial list, too.
 func TestLateSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
@@ -150,7 +152,8 @@ func TestLateSource(t *testing.T) {
 	})
 }
 
-// TestS3_NewUID: a name that returned with a new uid, which the informer shows as an update, is a delete and a create.
+// TestS3_NewUID: a name with a new UID, which the informer shows as an update, is a delete and a
+// create.
 func TestS3_NewUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
@@ -183,7 +186,8 @@ func (s *setup) missing(change func()) {
 	time.Sleep(5 * time.Second)
 }
 
-// TestS2_MissedDelete: what was deleted while nobody watched is a delete with the last known state, marked as stale.
+// TestS2_MissedDelete: a deletion without a watch is a delete with the last known state, marked as
+// stale.
 func TestS2_MissedDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
@@ -210,7 +214,8 @@ func TestS2_MissedDelete(t *testing.T) {
 	})
 }
 
-// TestFilters: an event goes on if every predicate keeps it; what was dropped is told to the hook, with the predicate's name.
+// TestFilters: an event goes on if every predicate keeps it. The hook gets each drop with the
+// predicate's name.
 func TestFilters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
@@ -306,8 +311,8 @@ func TestValidate(t *testing.T) {
 		{source.Kind[*corev1.ConfigMap, name](s.maps, nil), []string{"give a handle and a handler"}},
 		{source.Kind(s.maps, handler.Map[*corev1.ConfigMap, name](nil)), []string{"Kind(ConfigMap.v1)", "the handler is a nil"}},
 		{source.Kind(s.maps, handler.Map(pods)), []string{"Kind(ConfigMap.v1)", "*v1.Pod", "*v1.ConfigMap"}},
-		{source.Kind(s.maps, handler.Owner(nil)), []string{"Kind(ConfigMap.v1)", "no kind"}},
-		{source.Kind(s.maps, handler.Owner(none)), []string{"Kind(ConfigMap.v1)", "no kind"}},
+		{source.Kind(s.maps, handler.Owner(nil)), []string{"Kind(ConfigMap.v1)", "the kind is nil"}},
+		{source.Kind(s.maps, handler.Owner(none)), []string{"Kind(ConfigMap.v1)", "the kind is nil"}},
 		{source.Kind(s.maps, handler.Func[name](nil)), []string{"Kind(ConfigMap.v1)", "handler.Func"}},
 		{
 			source.Kind(s.maps, handler.Map(pods), nil, handler.Where(func(_, _ *corev1.Secret) bool { return true })),
@@ -330,8 +335,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestS8_AHandlerThatExitsEndsTheSource: it takes the informer's goroutine with it, or that for failed events, so that nothing
-// would come any more. It must not be in silence.
+// TestS8_AHandlerThatExitsEndsTheSource: it ends the informer's goroutine, or the one for retries,
+// and nothing more would arrive. That must not go unnoticed.
 func TestS8_AHandlerThatExitsEndsTheSource(t *testing.T) {
 	for name, at := range map[string]int32{"at once": 1, "tried again": 2} {
 		t.Run(name, func(t *testing.T) {

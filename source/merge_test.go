@@ -14,8 +14,8 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 )
 
-// FuzzS8_Merge lives the life of one object, byte by byte, with each event failing: what is pending in the end must be one
-// event that covers the first state that was delivered and the last one that there is.
+// FuzzS8_Merge plays the life of one object, byte by byte, while each event fails. The pending
+// event must cover the first state that was delivered and the last one.
 func FuzzS8_Merge(f *testing.F) {
 	for _, seed := range []string{"c", "u", "cu", "cd", "cdc", "cudcu", "xcx", "eud", "ed", "edc", "exu", "edcd", "edcds", "esc"} {
 		f.Add(seed)
@@ -26,7 +26,7 @@ func FuzzS8_Merge(f *testing.F) {
 			now = state(0, 0) // it existed before, delivered
 		}
 		var gone handler.Object // the last state of an object that is deleted
-		first := now            // what is known from before, or the first that came and went: somebody may have to clean up after it
+		first := now            // known from before, or the first that came and went
 		uid := 0
 		var pending unseen
 		failed := false
@@ -50,7 +50,7 @@ func FuzzS8_Merge(f *testing.F) {
 			case step == 'd' && now != nil, step == 's' && now != nil:
 				now, gone = nil, before
 				deliver(handler.Event{Op: handler.Delete, Old: before, Stale: step == 's'})
-			case step == 'x' && now != nil: // S3: replaced while nobody looked
+			case step == 'x' && now != nil: // S3: replaced without a watch
 				uid++
 				now = state(uid, i)
 				deliver(handler.Event{Op: handler.Delete, Old: before, Stale: true})

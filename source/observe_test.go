@@ -97,7 +97,8 @@ func TestStateAsJSON(t *testing.T) {
 
 var none = handler.Named("none", handler.Where(func(_, _ *corev1.ConfigMap) bool { return false }))
 
-// TestObserver: the queue sees each event before the predicates, and before the key is due; for either kind of informer.
+// TestObserver: the queue sees each event before the predicates and before the key is added, for
+// either kind of informer.
 func TestObserver(t *testing.T) {
 	for kind, informer := range map[string]bool{"Kind": false, "Informer": true} {
 		t.Run(kind, func(t *testing.T) {
@@ -139,8 +140,8 @@ func TestObserver(t *testing.T) {
 	}
 }
 
-// TestObserver_Once: neither a resync nor an event that is tried again is shown, and what was merged meanwhile was shown one by
-// one, when it came.
+// TestObserver_Once: resyncs and retries are not shown. Events that were merged were shown one by
+// one as they came.
 func TestObserver_Once(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, o := newSetup(t), &observer{}
@@ -170,7 +171,7 @@ func TestObserver_Once(t *testing.T) {
 	})
 }
 
-// TestS3_Observer: a name that returned with a new UID, in one update, is shown as the informer brings it.
+// TestS3_Observer: a name with a new UID in one update is shown as the informer delivers it.
 func TestS3_Observer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, f, o := newSetup(t), &foreign{synced: make(done)}, &observer{}
@@ -205,7 +206,8 @@ func TestObservingDoesNotAllocate(t *testing.T) {
 	stop()
 }
 
-// TestS8_Observer: where a handler fails to say whose key it is, that is reported, and the key is due all the same.
+// TestS8_Observer: a handler that fails to identify an object is reported, and the key is still
+// added.
 func TestS8_Observer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, o, f := newSetup(t), &observer{}, &failures{}

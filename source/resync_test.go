@@ -20,8 +20,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// TestResync: each object comes again at the handle's interval, give or take a tenth, as an update that changes nothing, in the
-// background; not before the source is synced, and not after its end.
+// TestResync: each object comes again at the handle's interval, ±10 %, as an update without a
+// change, with class Background. It does so only between the source's sync and its end.
 func TestResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
@@ -64,8 +64,8 @@ func TestResync(t *testing.T) {
 	})
 }
 
-// TestS8_ResyncAndFailures: a resync that fails is tried again; it neither replaces a change that failed before, nor gets in the
-// way of one that comes later.
+// TestS8_ResyncAndFailures: a resync that fails is retried. It neither replaces an earlier failed
+// change nor delays a later one.
 func TestS8_ResyncAndFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
@@ -96,8 +96,8 @@ func TestS8_ResyncAndFailures(t *testing.T) {
 	})
 }
 
-// TestS8_LaterEventsKeepTheOrder: an event that comes while an earlier one of its object waits to be tried again is tried at
-// once, with it: the handler never sees a later change before an earlier one, and no state that it has mapped is forgotten.
+// TestS8_LaterEventsKeepTheOrder: an event that comes while an earlier one of its object waits for
+// a retry is tried at once, merged with it. The handler sees changes in order and loses no state.
 func TestS8_LaterEventsKeepTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
@@ -142,8 +142,8 @@ func TestS8_LaterEventsKeepTheOrder(t *testing.T) {
 	})
 }
 
-// TestS8_WhatComesDuringATry: an event that comes while one of its object is being tried is delivered after it, whether that
-// succeeds or not.
+// TestS8_WhatComesDuringATry: an event that comes during a try of the same object is delivered
+// after it, in success and failure.
 func TestS8_WhatComesDuringATry(t *testing.T) {
 	for name, succeeds := range map[string]bool{"succeeds": true, "fails": false} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +186,8 @@ func TestS8_WhatComesDuringATry(t *testing.T) {
 	}
 }
 
-// TestS8_ResyncBringsNothingBack: what is deleted while a resync is under way is not an update after its delete.
+// TestS8_ResyncBringsNothingBack: an object that is deleted during a resync is not an update after
+// its delete.
 func TestS8_ResyncBringsNothingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}

@@ -15,21 +15,21 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// firstRetry is how long a failed event waits the first time.
+// firstRetry is the first backoff of a failed event. It doubles up to a minute.
 const firstRetry = 100 * time.Millisecond
 
-// retries keeps the events of one object in order, and tries failed ones again, with backoff (S8).
-// While an event of an object is being tried, or waits to be, it merges later ones with that: the
+// retries keeps the events of each object in order, and retries failed ones with backoff. While an
+// event of an object is being tried, or waits for a retry, later ones are merged with it. So the
 // handler never sees an earlier change after a later one.
 type retries struct {
 	tryOne  func(ctx context.Context, e handler.Event) error
-	objects *workqueue.Queue[types.NamespacedName] // those that may have something pending
+	objects *workqueue.Queue[types.NamespacedName] // objects that may have a pending event
 
 	mu      sync.Mutex // guards what follows
 	pending map[types.NamespacedName]unseen
-	trying  map[types.NamespacedName]struct{} // what is tried is not in pending
-	failure error                             // the last one
-	calm    run.Barrier                       // until there is neither
+	trying  map[types.NamespacedName]struct{} // their events are not in pending
+	failure error                             // of the last try that failed
+	calm    run.Barrier                       // opens when both are empty
 }
 
 func newRetries(try func(context.Context, handler.Event) error) *retries {
@@ -39,7 +39,7 @@ func newRetries(try func(context.Context, handler.Event) error) *retries {
 	}
 }
 
-// newOrder returns a queue of what is tried again with backoff.
+// newOrder returns a queue with the backoff of failed events.
 func newOrder[T comparable](name string) *workqueue.Queue[T] {
 	q, _ := workqueue.New(workqueue.Options[T]{ // cannot fail: the options are valid
 		Name: name, Backoff: workqueue.Exponential{Base: firstRetry, Max: time.Minute}, Reasons: -1,
@@ -47,25 +47,27 @@ func newOrder[T comparable](name string) *workqueue.Queue[T] {
 	return q
 }
 
-// deliver takes an event to the queue, now, with what is pending of its object, or, if that fails,
-// later. Of a resync, latest returns the object as it is when its turn has come, or nil if it is
-// gone: the store has each change before its event comes here. latest is called under the lock and
-// must not wait.
+// deliver tries an event now, merged with the object's pending one. If that fails, it is retried
+// later.
+//
+// For a resync, latest returns the object as it is now, or nil if it is gone. That is current,
+// because the store has each change before its event comes here. latest is called under the lock
+// and must not wait.
 func (r *retries) deliver(ctx context.Context, e handler.Event, latest func() handler.Object) {
 	u, ok := r.begin(e, latest)
 	if !ok {
-		return // the goroutine that tries an earlier one delivers it
+		return // the goroutine that tries an earlier event delivers this one
 	}
 	switch rest, err := r.try(ctx, u); {
 	case !r.end(rest, err):
 	case err == nil:
-		r.objects.Add(e.Key()) // what came meanwhile has not failed
+		r.objects.Add(e.Key()) // an event came meanwhile, and has not failed
 	default:
 		r.objects.AddWith(e.Key(), workqueue.AddOptions{After: firstRetry})
 	}
 }
 
-// begin returns what is to be tried, or false if that has to wait for what is being tried.
+// begin returns the event to try, or false if another goroutine is trying one of the same object.
 func (r *retries) begin(e handler.Event, latest func() handler.Object) (unseen, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +91,6 @@ func (r *retries) begin(e handler.Event, latest func() handler.Object) (unseen, 
 	return u, true
 }
 
-// take returns what is pending of an object, if anything is.
 func (r *retries) take(key types.NamespacedName) (unseen, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,8 +103,8 @@ func (r *retries) take(key types.NamespacedName) (unseen, bool) {
 	return u, true
 }
 
-// end notes how a try went. It reports whether anything is pending of its object now: what failed,
-// and what came meanwhile.
+// end records the result of a try. It reports whether the object has a pending event now: one that
+// failed, or one that came meanwhile.
 func (r *retries) end(rest unseen, failure error) (pending bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +133,7 @@ func (r *retries) whenCalm() <-chan struct{} {
 	return r.calm.When(r.calmLocked())
 }
 
-// try delivers, or returns an error and what is left to deliver.
+// try delivers, or returns an error and what remains to be delivered.
 func (r *retries) try(ctx context.Context, u unseen) (rest unseen, err error) {
 	events, n := u.events()
 	for i, e := range events[:n] {
@@ -146,7 +147,6 @@ func (r *retries) try(ctx context.Context, u unseen) (rest unseen, err error) {
 	return u, nil
 }
 
-// run tries until ctx is done.
 func (r *retries) run(ctx context.Context) {
 	defer r.objects.ShutDown()
 	for {
@@ -155,14 +155,14 @@ func (r *retries) run(ctx context.Context) {
 			return
 		}
 		u, ok := r.take(item.Key())
-		if !ok { // it was delivered meanwhile, or another goroutine tries it
+		if !ok { // delivered meanwhile, or being tried by another goroutine
 			_ = item.Done() // cannot fail: settled once, here
 			continue
 		}
 		switch rest, err := r.try(ctx, u); {
 		case !r.end(rest, err):
 			_ = item.Done()
-		case err == nil: // what came meanwhile has not failed
+		case err == nil: // an event came meanwhile, and has not failed
 			_ = item.Done()
 			r.objects.Add(item.Key())
 		default:
@@ -171,27 +171,26 @@ func (r *retries) run(ctx context.Context) {
 	}
 }
 
-// state returns how many events are to be tried again, and the last failure, if any are.
+// state returns the number of events to retry and the last failure.
 func (r *retries) state() (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.pending) == 0 {
-		return 0, nil // what came while another was being tried has not failed, but will be gone in a moment
+		return 0, nil
 	}
 	return len(r.pending), r.failure
 }
 
-// unseen is what the handler has not mapped of one object: one event, from the oldest Old to the
-// newest New.
+// unseen is the change of one object that the handler has not mapped: one event, from the oldest
+// Old to the newest New.
 type unseen struct {
 	handler.Event
-	// last is, of a delete, the last known state if that is not Old.
+	// last is the last known state of a delete, if that is not Old.
 	last handler.Object
 }
 
-// merge makes one event of two successive ones about one object.
 func merge(earlier, later unseen) unseen {
-	switch { // a resync says nothing that the other one does not, and may have come late
+	switch { // a resync adds nothing to the other event, and may have come late
 	case earlier.Old == earlier.New:
 		return later
 	case later.Old == later.New:
@@ -218,7 +217,7 @@ func merge(earlier, later unseen) unseen {
 	return e
 }
 
-// events returns the first n of two events to deliver: the handler has to map each state.
+// events returns the events to deliver, the first n of two: the handler has to map each state.
 func (u unseen) events() (events [2]handler.Event, n int) {
 	switch {
 	case u.Op == handler.Update && u.Old.GetUID() != u.New.GetUID(): // S3

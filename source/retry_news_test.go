@@ -16,8 +16,8 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// TestS8_NewsIsNotPunished: what comes while an event is tried again, and that goes well, is tried at once, and not after the
-// pause that the failures before have earned.
+// TestS8_NewsIsNotPunished: an event that comes during a successful retry is tried at once, without
+// the backoff of the earlier failures.
 func TestS8_NewsIsNotPunished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}

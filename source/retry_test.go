@@ -42,8 +42,8 @@ func (f *failures) take() []string {
 	return list
 }
 
-// TestS8_Retried: an event whose handler, mapper or predicate fails, with an error or a panic, is tried again until it succeeds;
-// other events do not wait for it, and the hook and the state say so.
+// TestS8_Retried: an event whose handler, mapper or predicate fails or panics is retried until it
+// succeeds. Other events do not wait for it, and the hook and the state report it.
 func TestS8_Retried(t *testing.T) {
 	broken := errors.New("broken")
 	for what, fail := range map[string]func() error{
@@ -93,7 +93,7 @@ func TestS8_Retried(t *testing.T) {
 					if got := l.take(); got != "create b ->1" {
 						t.Errorf("at first: %s", got)
 					}
-					if got := src.State().String(); !strings.HasPrefix(got, "Kind(ConfigMap.v1): synced; the handler has failed for 1 event, to be tried again: ") || !strings.HasSuffix(got, "broken") {
+					if got := src.State().String(); !strings.HasPrefix(got, "Kind(ConfigMap.v1): synced; the handler failed for 1 event, to be retried: ") || !strings.HasSuffix(got, "broken") {
 						t.Errorf("state: %s", got)
 					}
 					time.Sleep(10 * time.Minute)
@@ -121,7 +121,8 @@ func TestS8_Retried(t *testing.T) {
 	}
 }
 
-// TestS8_OnePerObject: of several events of one object that fail, one is pending, from the oldest Old to the newest New.
+// TestS8_OnePerObject: several failed events of one object are one pending event, from the oldest
+// Old to the newest New.
 func TestS8_OnePerObject(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -166,8 +167,8 @@ func TestS8_OnePerObject(t *testing.T) {
 	}
 }
 
-// TestS8_FailsWhileRetried: an event that fails while an earlier one of its object is being tried again is merged with it, and
-// the halves of a replaced object (S3) are delivered once each.
+// TestS8_FailsWhileRetried: an event that fails during the retry of an earlier one is merged with
+// it. The halves of a replaced object (S3) are delivered once each.
 func TestS8_FailsWhileRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}

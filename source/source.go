@@ -11,55 +11,62 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Queue is the one thing that a source does with a queue.
+// Queue receives the keys of a source.
 type Queue[K comparable] interface {
-	// AddAll makes keys due. It does not wait for workers.
+	// AddAll adds keys. It does not wait for workers.
 	AddAll(keys []K, how workqueue.AddOptions)
 }
 
-// Observer is what a Queue may be besides: it sees the events of the objects that its keys name. No
-// predicate hides them. So a controller heeds the annotations of what it reconciles.
+// Observer is an optional interface of a Queue. It sees the events of the objects that its keys
+// name, also those that a predicate drops. A controller uses it to read the annotations of the
+// objects that it reconciles.
 type Observer[K comparable] interface {
-	// Observe is called by Kind and Informer, if their handler is a handler.Identity, with the object's
-	// own key, before any predicate and before the event makes the key due. It does not see resyncs, nor
-	// retries. The events of one object come in order, one after another; those of different objects
-	// overlap. Old and New of an Update may be different objects of one name (S3). The source calls
-	// after, if not nil, once it has delivered or dropped the event, or its handler has failed. Both
-	// must be quick: the informer waits.
+	// Observe is called by Kind and Informer if their handler is a handler.Identity, with the
+	// object's own key. It is called before any predicate and before the event adds the key, and
+	// not for resyncs and retries. The events of one object come in order, one after another;
+	// events of different objects may overlap. Old and New of an Update may be different objects
+	// with the same name.
+	//
+	// The source calls after, unless nil, once it has delivered or dropped the event, or its
+	// handler has failed. Both must be quick, because the informer waits.
 	Observe(key K, e handler.Event) (after func())
 }
 
-// Source delivers keys of type K. It belongs to one controller. All methods but Run may be called at
-// any time, from any goroutine.
+// Source delivers keys of type K to one controller. All methods except Run may be called at any
+// time, from any goroutine.
 type Source[K comparable] interface {
-	// Validate returns, before anything runs, what is wrong with the arguments.
+	// Validate returns an error if the arguments are wrong. It may be called before Run.
 	Validate() error
-	// Run delivers to q until ctx is done, joins what it started, and returns: then nothing is
-	// delivered any more. It is called once. An error means that the source could not start; State
-	// reports trouble with the API server.
+	// Run delivers to q until ctx is done, joins what it started, and returns. Nothing is delivered
+	// after that. Call it once; h may be nil. It returns an error if the source could not start.
+	// State reports trouble with the API server.
 	Run(ctx context.Context, q Queue[K], h *hook.Source) error
-	// WaitForSync returns nil once everything that there was at the start has been handled. If ctx ends
-	// before, it returns an error with the state.
+	// WaitForSync returns nil once the handler has seen everything that existed at the start. If
+	// ctx ends first, it returns an error with the state.
 	WaitForSync(ctx context.Context) error
-	// Settled returns nil once the source is synced, or is in trouble that Stale and State name. If ctx
-	// ends before, it returns an error with the state.
+	// Settled returns nil once the source is synced, or has a problem that Stale and State name. If
+	// ctx ends first, it returns an error with the state.
 	Settled(ctx context.Context) error
-	// Stale returns nil while the source brings every change as it happens, or else why it does not.
+	// Stale returns nil while the source delivers every change as it happens, else the reason why
+	// it does not.
 	Stale() error
-	// State reports where the source stands, for people: counting takes time.
+	// State returns the current state, for people and reports: it takes time to count.
 	State() State
 	// String names the source in reports.
 	String() string
 }
 
-// CatchingUp is what a Source may be besides: each of this package is. It is for tests and scripts
-// that wait until all that they have changed has made its keys due.
+// CatchingUp is an optional interface of a Source, for tests and scripts. All sources of this
+// package have it.
 type CatchingUp interface {
-	// CatchUp returns nil once the source has handled all that there was at the call. For Kind that is
-	// what the API server had (see cache.Handle.CatchUp), and failed events that are to be tried
-	// again; for a Channel what it holds; for a Ticker a poll that runs. A Kind whose kind is not
-	// served has nothing to handle. If ctx ends before, the error names what is missing. It returns an
-	// error at once if the source has stopped, or is an Informer, which cannot be compared with the
-	// API server.
+	// CatchUp returns nil once the source has handled everything that existed at the call:
+	//
+	//   - a Kind: what the API server had (see cache.Handle.CatchUp), and failed events. If the
+	//     kind is not served, there is nothing to handle.
+	//   - a Channel: the events in it.
+	//   - a Ticker: a poll in progress.
+	//
+	// If ctx ends first, the error names what is missing. CatchUp returns an error at once if the
+	// source has stopped, or is an Informer, which cannot be compared with the API server.
 	CatchUp(ctx context.Context) error
 }

@@ -18,27 +18,29 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// State is where a source stands.
+// State describes a source at one moment.
 type State struct {
 	Source string
-	// Phase is Synced when everything that there was at the start has been handled.
+	// Phase is Synced once the handler has seen everything that existed at the start.
 	Phase hook.Phase
-	// Err is why it is Waiting or Failing, else nil.
+	// Err is the reason for the phases Waiting and Failing, else nil.
 	Err error
-	// Note is mostly empty: what the source cannot know of itself, for example.
+	// Note is usually empty. It describes limits of the report, such as what an informer cannot
+	// know, and broken objects.
 	Note string
-	// Pending counts the events that are not handled yet, with those that are Retrying. Kind and
-	// Informer do not know the events that wait in the informer.
+	// Pending counts the events that are not handled yet, including those that are Retrying. Kind
+	// and Informer cannot count the events that still wait in the informer.
 	Pending int
-	// Retrying counts the events whose handler or predicate has failed.
+	// Retrying counts the events whose handler or predicate failed.
 	Retrying int
-	// Failure is the last error of the handler, while events are Retrying.
+	// Failure is the last error of the handler while Retrying is not 0.
 	Failure error
-	// Dropped counts what was not delivered since the start, by reason, such as a predicate's name.
+	// Dropped counts the events that were not delivered since the start, by reason, such as a
+	// predicate's name.
 	Dropped map[string]int64
 }
 
-// MarshalJSON has errors as text.
+// MarshalJSON encodes errors as text.
 func (s State) MarshalJSON() ([]byte, error) {
 	type plain State
 	return json.Marshal(struct {
@@ -56,7 +58,7 @@ func textOf(err error) string {
 	return err.Error()
 }
 
-// String says it in one line.
+// String returns the state in one line.
 func (s State) String() string {
 	text := s.Source + ": " + string(s.Phase)
 	if s.Err != nil {
@@ -69,7 +71,7 @@ func (s State) String() string {
 		text += fmt.Sprintf("; %s pending", events(s.Pending-s.Retrying))
 	}
 	if s.Retrying > 0 {
-		text += fmt.Sprintf("; the handler has failed for %s, to be tried again", events(s.Retrying))
+		text += fmt.Sprintf("; the handler failed for %s, to be retried", events(s.Retrying))
 		if s.Failure != nil {
 			reason, _, _ := strings.Cut(s.Failure.Error(), "\n") // without the stack
 			text += ": " + reason
@@ -92,7 +94,7 @@ func events(n int) string {
 	return fmt.Sprintf("%d events", n)
 }
 
-// drops counts what was not delivered, by reason.
+// drops counts events that were not delivered, by reason.
 type drops struct {
 	reasons []string
 	counts  []atomic.Int64
@@ -102,7 +104,7 @@ func newDrops(reasons ...string) *drops {
 	return &drops{reasons: reasons, counts: make([]atomic.Int64, len(reasons))}
 }
 
-// snapshot returns what is not 0. Reasons of the same name are added up.
+// snapshot returns the counts above 0. It adds up reasons of the same name.
 func (d *drops) snapshot() map[string]int64 {
 	dropped := map[string]int64{}
 	for i, reason := range d.reasons {
@@ -115,38 +117,37 @@ func (d *drops) snapshot() map[string]int64 {
 
 var (
 	errNotRunning = errors.New("the source does not run yet")
-	errSyncing    = errors.New("the source has not handled yet all that there was at its start")
+	errSyncing    = errors.New("the source has not handled all of its initial objects yet")
 	errStopped    = errors.New("the source has stopped")
 )
 
-// life is what all sources have in common: each runs once, is synced, and ends.
+// life is the common part of all sources: each runs once, gets synced, and ends.
 type life struct {
 	name   string
 	state  func() State // of the source
 	drops  *drops
 	hooks  atomic.Pointer[hook.Source] // set by begin
-	synced chan struct{}               // closed when everything that there was at the start was handled
+	synced chan struct{}               // closed when all initial objects were handled
 	ended  chan struct{}               // closed when Run returns
 
-	mu sync.Mutex // guards the fields of Channel and ticker that come last
+	mu sync.Mutex // guards the last group of fields in Channel and ticker
 }
 
 func newLife(name string, drops *drops) life {
 	return life{name: name, drops: drops, synced: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// begin returns an error if the source has run before.
 func (l *life) begin(h *hook.Source) error {
 	if h == nil {
 		h = &hook.Source{}
 	}
 	if !l.hooks.CompareAndSwap(nil, h) {
-		return fmt.Errorf("%s: the source has run before, or was given to two controllers; make one for each", l.name)
+		return fmt.Errorf("%s: the source has run before, or belongs to two controllers; make one for each", l.name)
 	}
 	return nil
 }
 
-// String names the source.
+// String returns the name of the source in reports.
 func (l *life) String() string { return l.name }
 
 // phase returns NotStarted, Syncing, Synced or Stopped.
@@ -183,7 +184,8 @@ func (l *life) WaitForSync(ctx context.Context) error { return l.wait(ctx, l.syn
 // Settled implements Source.
 func (l *life) Settled(ctx context.Context) error { return l.wait(ctx, l.synced) }
 
-// wait returns nil once synced is closed, or when ctx ends an error with the source's state.
+// wait returns nil once synced is closed. If ctx ends first, it returns an error with the source's
+// state.
 func (l *life) wait(ctx context.Context, synced <-chan struct{}) error {
 	if err := l.await(ctx, nil, synced); err != nil {
 		return fmt.Errorf("not synced: %w", err)
@@ -191,7 +193,7 @@ func (l *life) wait(ctx context.Context, synced <-chan struct{}) error {
 	return nil
 }
 
-// await is wait for anything else. It returns errStopped if ended is closed before.
+// await is wait for any channel. It returns errStopped if ended is closed first.
 func (l *life) await(ctx context.Context, ended, done <-chan struct{}) error {
 	if run.Closed(done) {
 		return nil
@@ -206,7 +208,6 @@ func (l *life) await(ctx context.Context, ended, done <-chan struct{}) error {
 	}
 }
 
-// drop counts and reports what is not delivered.
 func (l *life) drop(reason int) {
 	l.drops.counts[reason].Add(1)
 	if h := l.hooks.Load(); h != nil && h.Dropped != nil {
@@ -214,7 +215,6 @@ func (l *life) drop(reason int) {
 	}
 }
 
-// report reports a failure of the handler.
 func (l *life) report(object string, err error) {
 	if h := l.hooks.Load(); h.HandlerFailed != nil {
 		h.HandlerFailed(hook.SourceFailure{Source: l.name, Object: object, Err: err})

@@ -15,13 +15,13 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Ticker polls something that brings no events, such as a cloud's API. It calls poll at once and then
-// at the given interval, jittered by ±10 %, and delivers the keys that poll returns. It is synced
-// when poll has succeeded once.
+// Ticker polls a system without events, such as a cloud's API. It calls poll at once and then every
+// interval, with a jitter of ±10 %, and delivers the keys that poll returns. The interval is at
+// least 1 ms. The source is synced after the first successful poll.
 //
-// Two polls never overlap: ticks that come while one is running are skipped, and counted as Dropped.
-// A poll that fails or panics is tried again after 1 second, then 2, and so on, up to the interval.
-// Unlike other sources, a stop waits for poll: it must heed its context.
+// Polls never overlap: ticks during a poll are skipped and counted as dropped. After an error or a
+// panic, poll is retried after 1 second, then 2, and so on, up to the interval. Run's end waits for
+// a poll in progress: poll must heed its context.
 func Ticker[K comparable](name string, every time.Duration, poll func(ctx context.Context) ([]K, error)) Source[K] {
 	t := &ticker[K]{
 		life:  newLife("Ticker("+name+")", newDrops("the poll before was still running")),
@@ -31,30 +31,30 @@ func Ticker[K comparable](name string, every time.Duration, poll func(ctx contex
 	return t
 }
 
-// firstPollRetry is after how long a poll that failed is tried again the first time.
+// firstPollRetry is the first backoff of a failed poll.
 const firstPollRetry = time.Second
 
 type ticker[K comparable] struct {
-	life // its mutex guards what comes last
+	life // its mutex guards the last group of fields
 
 	every   time.Duration
 	poll    func(ctx context.Context) ([]K, error)
-	settled chan struct{} // closed when poll has returned
+	settled chan struct{} // closed when poll has returned once
 
 	err     error // of the last poll
 	failed  int   // polls in a row
 	polling bool
-	polled  run.Barrier // until the poll that runs was delivered
+	polled  run.Barrier // opens when no poll is in progress
 }
 
 func (t *ticker[K]) Validate() error {
 	switch {
 	case t.name == "Ticker()":
-		return errors.New("source.Ticker: give it a name")
+		return errors.New("source.Ticker: the name is empty")
 	case t.every < time.Millisecond:
-		return fmt.Errorf("%s: an interval of %s, must be at least 1ms", t, t.every)
+		return fmt.Errorf("%s: the interval is %s, must be at least 1ms", t, t.every)
 	case t.poll == nil:
-		return fmt.Errorf("%s: give it a function that polls", t)
+		return fmt.Errorf("%s: poll is nil; give a function that returns keys", t)
 	}
 	return nil
 }
@@ -94,13 +94,13 @@ func (t *ticker[K]) setPolling(polling bool) {
 	}
 }
 
-// ask calls poll. A panic is an error with its stack.
+// ask calls poll. It turns a panic into an error with its stack.
 func (t *ticker[K]) ask(ctx context.Context) (keys []K, err error) {
 	defer run.Recover(&err)
 	return t.poll(ctx)
 }
 
-// retry notes a failure, and returns after how long poll is to be tried again.
+// retry records a failure and returns the delay until the next poll.
 func (t *ticker[K]) retry(err error) time.Duration {
 	n := t.returned(err)
 	return min(t.every, workqueue.Exponential{Base: firstPollRetry, Max: time.Hour}.Delay(n))
@@ -120,7 +120,7 @@ func (t *ticker[K]) deliver(q Queue[K], keys []K) {
 	}
 }
 
-// returned notes how poll returned, and returns how often in a row it has failed.
+// returned records the result of poll and returns the number of failures in a row.
 func (t *ticker[K]) returned(err error) (failed int) {
 	if !run.Closed(t.settled) {
 		defer close(t.settled)
@@ -135,7 +135,7 @@ func (t *ticker[K]) returned(err error) (failed int) {
 	return t.failed
 }
 
-// next returns when the next tick is that is not past, after one that was due then.
+// next returns the time of the first tick after due that has not passed.
 func (t *ticker[K]) next(due time.Time) time.Time {
 	due = due.Add(jittered(t.every))
 	late := time.Since(due)
@@ -149,7 +149,7 @@ func (t *ticker[K]) next(due time.Time) time.Time {
 	return due.Add(skipped * t.every)
 }
 
-// jittered varies an interval by up to 10 %, so that replicas and sources do not keep in step.
+// jittered varies an interval by up to 10 %, so that replicas and sources do not run in step.
 func jittered(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()*0.2-0.1)*float64(d))
 }

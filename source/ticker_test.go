@@ -65,7 +65,8 @@ func TestTicker(t *testing.T) {
 	})
 }
 
-// TestTickerRetries: a poll that fails or panics is tried again with backoff; the source is settled, and says why it is stale.
+// TestTickerRetries: a poll that fails or panics is retried with backoff. The source is settled,
+// and reports the reason why it is stale.
 func TestTickerRetries(t *testing.T) {
 	for what, fail := range map[string]func() ([]string, error){
 		"error": func() ([]string, error) { return []string{"wrong"}, errors.New("broken") },

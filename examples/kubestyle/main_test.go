@@ -83,7 +83,8 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-// TestLeaderElectionFlags: client-go's elector and Setpoint's terms have the same times, from the flags.
+// TestLeaderElectionFlags: client-go's elector and Setpoint's terms have the same times, from
+// flags.
 func TestLeaderElectionFlags(t *testing.T) {
 	o, err := parse(t, "--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=20s", "--leader-elect-retry-period=3s", "--leader-elect-resource-name=mine")
 	if err != nil {

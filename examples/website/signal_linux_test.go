@@ -109,7 +109,7 @@ func processAt(pid int) (proc, error) {
 	if err != nil {
 		return proc{}, err
 	}
-	// pid (name) state parent ... the 22nd field is the start time; the name may have spaces and brackets.
+	// pid (name) state parent ... with the start time as field 22. The name may have spaces.
 	before, after, _ := strings.Cut(string(raw), "(")
 	end := strings.LastIndex(after, ")")
 	fields := strings.Fields(after[end+1:])

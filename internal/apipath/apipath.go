@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apipath reads what a request asks of an API server from its method and URL, by the rules of
-// request.RequestInfoFactory in k8s.io/apiserver v0.36.
+// Package apipath reads verb, resource and name of an API request from its method and URL, by the
+// rules of request.RequestInfoFactory in k8s.io/apiserver v0.36.
 package apipath
 
 import (
@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// Target is what a request is about. Its fields have the meaning of those of ledger.Request, except
-// that the Namespace of a namespace is its name, and a create has no Name. Verb may also be proxy,
-// which is long deprecated.
+// Target is the object or resource of a request. Its fields have the meaning of ledger.Request's,
+// except that the Namespace of a namespace is its name, and a create has no Name. Verb may also be
+// proxy, which is deprecated.
 type Target struct {
 	Verb                     string
 	Group, Version, Resource string
@@ -23,8 +23,9 @@ type Target struct {
 	Namespace, Name          string
 }
 
-// Parse reads a method, a URL's path (decoded, without what a proxy in front of the API server adds)
-// and its query. It allocates nothing unless the query of a list has to be read.
+// Parse reads a method, a URL's path and its query. The path is decoded, without the prefix of a
+// proxy in front of the API server. Parse allocates nothing unless it has to read the query of a
+// list.
 func Parse(method, path, query string) Target {
 	rest := strings.Trim(path, "/")
 	var t Target
@@ -81,7 +82,8 @@ func (t *Target) resource(path string) {
 	if first == "namespaces" && rest != "" {
 		namespace, inside := next(rest)
 		t.Namespace = namespace
-		if part, _ := next(inside); part != "" && part != "status" && part != "finalize" { // these two are subresources of a namespace
+		// A namespace has the subresources status and finalize.
+		if part, _ := next(inside); part != "" && part != "status" && part != "finalize" {
 			first, rest = next(inside)
 		}
 	}

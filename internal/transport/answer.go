@@ -25,12 +25,11 @@ import (
 
 // Options configures Wrap.
 type Options struct {
-	Codecs serializer.CodecFactory // decode the written objects that a ledger wants
+	Codecs serializer.CodecFactory // decode written objects for a ledger that wants them
 	Hooks  hook.Client
 	Strict bool // refuse requests that may write and have no term
 }
 
-// exchange is one request with a ledger, and its answer.
 type exchange struct {
 	*Options
 
@@ -41,7 +40,7 @@ type exchange struct {
 	precondition types.UID
 }
 
-// failed enters that there is no answer.
+// failed records that there is no response.
 func (e *exchange) failed(err error, unsent bool) {
 	e.entry.Update(func(w *ledger.Write) {
 		w.Took, w.Err = time.Since(w.Started), err
@@ -55,13 +54,13 @@ func (e *exchange) failed(err error, unsent bool) {
 	e.report()
 }
 
-// unread enters why the answer to a write does not contain the version.
+// unread records the reason why the response to a write does not contain the version.
 func (e *exchange) unread(why string) {
 	e.entry.Update(func(w *ledger.Write) { w.Unknown, w.UID = why, e.precondition })
 	e.report()
 }
 
-// report tells the term what was written, and calls the hook.
+// report passes the write to the term and calls the hook.
 func (e *exchange) report() {
 	if e.term == nil && e.Hooks.Requested == nil {
 		return
@@ -79,12 +78,12 @@ func (e *exchange) report() {
 }
 
 const (
-	firstLook   = 4 << 10 // how much of an answer is kept before it is looked at, unless it ends before
-	answerLimit = 1 << 20 // how much is kept at most; metadata is near the beginning
+	firstLook   = 4 << 10 // bytes of a response to collect before parsing, unless it ends before
+	answerLimit = 1 << 20 // bytes to collect at most; metadata is near the beginning
 )
 
-// answered enters the head of the answer. The body of the answer to a write is read along with the
-// caller.
+// answered records the status of a response. The body of the response to a write is parsed while
+// the caller reads it.
 func (e *exchange) answered(req *http.Request, resp *http.Response) {
 	mayHaveWritten := false
 	e.entry.Update(func(w *ledger.Write) {
@@ -123,26 +122,25 @@ func (e *exchange) answered(req *http.Request, resp *http.Response) {
 	}
 }
 
-// answer is the body of the answer to a write. The caller reads it as if it was not there.
+// answer wraps the body of the response to a write. The caller does not notice it.
 type answer struct {
 	*exchange
 
 	format      wire.Format
 	contentType string
 	gzip        bool
-	decode      bool                          // the object is wanted, not only its metadata
-	whole       bool                          // a beginning will not do
+	decode      bool                          // the ledger wants the object, not only metadata
+	whole       bool                          // the beginning is not enough
 	getBody     func() (io.ReadCloser, error) // of the request
 	sentAs      string                        // the request's Content-Type
 
-	mu   sync.Mutex    // guards what follows: a body may be closed while it is read
-	body io.ReadCloser // nil after Close, so that a ledger does not keep it
-	seen *[]byte       // what the caller has read so far; nil at first
-	next int           // how much of it there must be for another look
-	done bool          // nothing more needs to be seen
+	mu   sync.Mutex    // guards the fields below: a body may be closed while it is read
+	body io.ReadCloser // nil after Close, so that a ledger does not keep it in memory
+	seen *[]byte       // what the caller has read; nil at first
+	next int           // parse again when seen has this length
+	done bool          // parsing is complete, or was given up
 }
 
-// Read implements io.Reader.
 func (a *answer) Read(p []byte) (int, error) {
 	a.mu.Lock()
 	body := a.body
@@ -157,7 +155,6 @@ func (a *answer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer.
 func (a *answer) Close() error {
 	a.mu.Lock()
 	body, unfinished := a.body, !a.done
@@ -173,8 +170,8 @@ func (a *answer) Close() error {
 	return err
 }
 
-// see keeps what the caller has read. look reports that it is time to look at it, and that nothing
-// will be added any more. end is why there is no more, or empty if it is complete.
+// see collects what the caller has read. look reports that the collected bytes are final and must
+// be parsed. end is the reason if the body is incomplete.
 func (a *answer) see(p []byte, err error) (look bool, end string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -205,7 +202,7 @@ func (a *answer) see(p []byte, err error) (look bool, end string) {
 	return true, end
 }
 
-// look reads what was seen and enters it in the ledger. It is called once.
+// look parses the collected bytes and records the result. It is called once.
 func (a *answer) look(end string) {
 	var data []byte
 	if a.seen != nil {
@@ -227,7 +224,6 @@ func (a *answer) look(end string) {
 	a.report()
 }
 
-// object enters one object.
 func (a *answer) object(data []byte, end string) {
 	obj, whole := wire.Read(a.format, data, wire.Options{Enough: true})
 	if string(obj.Kind) == "Table" && whole {
@@ -259,14 +255,14 @@ func (a *answer) object(data []byte, end string) {
 	})
 }
 
-// only reads the object in the only row of a Table.
+// only returns the object of a Table with one row.
 func only(f wire.Format, data []byte) (obj wire.Metadata, whole bool) {
 	rows := 0
 	wire.Read(f, data, wire.Options{Each: func(row wire.Metadata) { obj = row; rows++ }})
 	return obj, rows == 1
 }
 
-// named reports whether the request named the very version that the answer has.
+// named reports whether the request had the very resourceVersion that the response has.
 func (a *answer) named(version []byte) bool {
 	if verb := a.entry.Request().Verb; verb != "update" && verb != "patch" {
 		return false
@@ -274,7 +270,7 @@ func (a *answer) named(version []byte) bool {
 	same := false
 	a.buffers.sent(a.getBody, func(body []byte) {
 		if !bytes.Contains(body, version) {
-			return // the usual case, and a quick one
+			return // the usual and fast case
 		}
 		obj, _ := wire.Read(wire.FormatOf(a.sentAs), body, wire.Options{Enough: true})
 		same = obj.Metadata && bytes.Equal(obj.ResourceVersion, version)
@@ -284,13 +280,13 @@ func (a *answer) named(version []byte) bool {
 
 func (a *answer) collects() bool { return a.entry.Request().Verb == "deletecollection" }
 
-// collection enters the objects that a deletecollection has listed.
+// collection records the objects that a deletecollection lists.
 func (a *answer) collection(data []byte, end string) {
 	var items []ledger.Write
 	obj, whole := wire.Read(a.format, data, wire.Options{Each: func(item wire.Metadata) {
 		w := ledger.Write{
 			Request: *a.entry.Request(), UID: types.UID(item.UID), Effect: ledger.Accepted,
-			Unknown: "a deletecollection does not tell whether an object is gone or only marked, nor its version",
+			Unknown: "a deletecollection does not report whether an object is gone or only marked, nor its version",
 		}
 		w.Name = string(item.Name)
 		if item.Namespace != nil {
@@ -318,7 +314,7 @@ func (a *answer) collection(data []byte, end string) {
 	}
 }
 
-// inflate decompresses what a caller has asked to get compressed.
+// inflate decompresses a body for a caller that asked for gzip itself.
 func inflate(data []byte) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// TestEachRequestIsReported: with a ledger and without, answered, failed and refused, once each; also of a client that is made of
-// the configuration of one that has hooks.
+// TestEachRequestIsReported: the hook gets each request once, with a ledger and without, answered,
+// failed and refused, also if a client is made from the configuration of one with hooks.
 func TestEachRequestIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string

@@ -18,7 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// judge enters what an answer with a 2xx says of a write. obj aliases a buffer: what is kept is copied.
+// judge records the effect of a write from a 2xx response. obj aliases a buffer, so judge copies.
 func judge(w *ledger.Write, obj *wire.Metadata) {
 	switch {
 	case string(obj.Kind) == "Status":
@@ -34,10 +34,10 @@ func judge(w *ledger.Write, obj *wire.Metadata) {
 	}
 }
 
-// judgeStatus judges a Status: the answer to many deletes, and of some subresources.
+// judgeStatus handles a Status: the response to many deletes and of some subresources.
 func judgeStatus(w *ledger.Write, obj *wire.Metadata) {
 	if w.Verb != "delete" || w.Subresource != "" || w.Status != http.StatusOK || string(obj.Status) != "Success" {
-		w.Unknown = "the answer is a Status, which does not tell what has become of the object"
+		w.Unknown = "the answer is a Status, which does not report the state of the object"
 		return
 	}
 	w.Effect, w.Unknown, w.UID = ledger.Gone, "", types.UID(obj.StatusUID)
@@ -46,7 +46,7 @@ func judgeStatus(w *ledger.Write, obj *wire.Metadata) {
 	}
 }
 
-// identify copies who an object is, in one allocation.
+// identify copies the identity of an object in one allocation.
 func identify(w *ledger.Write, obj *wire.Metadata) {
 	var room [256]byte
 	u, v := len(obj.UID), len(obj.ResourceVersion)
@@ -61,9 +61,10 @@ func identify(w *ledger.Write, obj *wire.Metadata) {
 	}
 }
 
-// effect tells what a write of an object has done, where the answer is that object.
+// effect returns the effect of a write whose response is the object.
 func effect(w *ledger.Write, obj *wire.Metadata) (effect ledger.Effect, unknown string) {
-	// As the API server does in an update: it deletes a marked object that nothing holds any more.
+	// Like the API server in an update, which deletes a marked object that has neither finalizers
+	// nor a grace period.
 	unheld := obj.Deleting && !obj.Finalizers && obj.Grace == 0
 	isNamespace := w.Group == "" && w.Resource == "namespaces"
 	switch deletes := w.Verb == "delete"; {
@@ -85,8 +86,8 @@ func effect(w *ledger.Write, obj *wire.Metadata) (effect ledger.Effect, unknown 
 	return ledger.Stored, ""
 }
 
-// wanted reports whether the origin asks for the object that a request has written. It is asked only
-// where the answer is that object: many subresources have kinds of their own.
+// wanted reports whether the ledger wants the object of a response. Many subresources have kinds of
+// their own, and are never wanted.
 func wanted(l *ledger.Ledger, r *ledger.Request) bool {
 	switch r.Subresource {
 	case "", "status", "finalize", "approval", "ephemeralcontainers", "resize":
@@ -97,9 +98,8 @@ func wanted(l *ledger.Ledger, r *ledger.Request) bool {
 	return ask != nil && r.Verb != "deletecollection" && ask(schema.GroupResource{Group: r.Group, Resource: r.Resource})
 }
 
-// decode returns the object in a whole answer, or nil.
 func decode(codecs serializer.CodecFactory, f wire.Format, contentType string, data []byte, kind string) runtime.Object {
-	var into runtime.Object // where the scheme does not say
+	var into runtime.Object // nil: the scheme decides
 	switch kind {
 	case "Table":
 		return nil
@@ -123,7 +123,7 @@ func decode(codecs serializer.CodecFactory, f wire.Format, contentType string, d
 	return nil
 }
 
-// isObject is false for what has an object somewhere inside, such as a Table.
+// isObject reports whether obj is a single stored object, unlike a Table.
 func isObject(obj runtime.Object) bool {
 	o, ok := obj.(metav1.Object)
 	return ok && o.GetUID() != ""

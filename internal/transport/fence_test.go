@@ -169,7 +169,7 @@ func TestL2_WaitingEndsWithTheTrust(t *testing.T) {
 	}
 }
 
-// closed tells whether a body was closed.
+// closed reports whether a body was closed.
 type closed struct {
 	io.Reader
 	yes bool
@@ -177,7 +177,8 @@ type closed struct {
 
 func (c *closed) Close() error { c.yes = true; return nil }
 
-// TestL2_NothingPassesWithoutTrust: refused requests say who, what and why, and take nothing of the transport.
+// TestL2_NothingPassesWithoutTrust: errors of refused requests name controller, request and reason,
+// and nothing reaches the transport.
 func TestL2_NothingPassesWithoutTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newTrial(t, client.Options{})
@@ -225,8 +226,8 @@ func TestL2_NothingPassesWithoutTrust(t *testing.T) {
 	})
 }
 
-// TestL2_ATransportThatDoesNotTell: the request may be waiting, so it is cancelled; or it may be on the wire, so nobody knows
-// what has become of it.
+// TestL2_ATransportThatDoesNotTell: the request is cancelled, because it may still wait. It may
+// also be on the wire, so the result is uncertain.
 func TestL2_ATransportThatDoesNotTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -249,7 +250,8 @@ func TestL2_ATransportThatDoesNotTell(t *testing.T) {
 	})
 }
 
-// TestTheFenceKeepsNothing: the context that is made for a request under a term ends with it, and not before.
+// TestTheFenceKeepsNothing: the context for a request under a term ends with the request, and not
+// before.
 func TestTheFenceKeepsNothing(t *testing.T) {
 	leading := term.New(term.Token{}, time.Now(), time.Hour)
 	defer leading.End(nil)
@@ -300,7 +302,8 @@ func TestTheFenceKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestL2_WithoutATerm: what may write is counted, and refused if the client is strict; the rest passes.
+// TestL2_WithoutATerm: requests that may write are counted, and refused if the client is strict.
+// Others pass.
 func TestL2_WithoutATerm(t *testing.T) {
 	leading := term.New(term.Token{}, time.Now(), time.Hour)
 	defer leading.End(nil)
@@ -353,7 +356,7 @@ func TestL2_WithoutATerm(t *testing.T) {
 	}
 }
 
-// TestStrictSaysWhatToDo, also where nobody counts.
+// TestStrictSaysWhatToDo, also without hooks.
 func TestStrictSaysWhatToDo(t *testing.T) {
 	f := newClient(t, fakeapi.New(), client.Options{Strict: true})
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodDelete, fakeapi.Host+pods+"/p", nil)
@@ -363,8 +366,9 @@ func TestStrictSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestL2_RenewalsRaceWithTheTrust: requests begin, wait and are sent while renewals are answered sooner or later, or too late. What
-// is sent is always sent under a renewal that was known then, and is not over; what is refused is refused at once.
+// TestL2_RenewalsRaceWithTheTrust: requests begin, wait and are sent while renewals are answered
+// early, late or too late. A request is sent only under a renewal that was known then and is not
+// over. A refusal comes at once.
 func TestL2_RenewalsRaceWithTheTrust(t *testing.T) {
 	passed, refused := 0, 0
 	for seed := range uint64(200) {
@@ -440,7 +444,7 @@ func TestL2_RenewalsRaceWithTheTrust(t *testing.T) {
 	}
 }
 
-// nothing is a connection of which nothing is expected.
+// nothing is a connection that the test does not use.
 type nothing struct{ net.Conn }
 
 func (nothing) Close() error { return nil }

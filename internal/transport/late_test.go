@@ -16,8 +16,8 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// TestLedger_CloseRefusesWrites: Close refuses writes and nothing else (C6). A write that is under way
-// is recorded to its end.
+// TestLedger_CloseRefusesWrites: Close refuses writes and nothing else (C6). A write in flight is
+// recorded to its end.
 func TestLedger_CloseRefusesWrites(t *testing.T) {
 	begun, answering := make(chan struct{}), make(chan struct{})
 	server := roundTripper(func(r *http.Request) (*http.Response, error) {

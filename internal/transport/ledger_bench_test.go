@@ -117,8 +117,9 @@ func (t *trip) reconcile() {
 	t.req = t.req.WithContext(ledger.With(term.With(t.ctx, t.leading), ledger.New(ledger.Origin{Controller: "c"})))
 }
 
-// BenchmarkLedger prints what the ledger adds to a request: nanoseconds and allocations over the same transport without one.
-// Allocations are whole numbers, as in allocs/op: the ledger's own growth, a quarter to a half of one per request, is not seen.
+// BenchmarkLedger prints the ledger's cost per request: nanoseconds and allocations above the same
+// transport without one. Allocations are whole numbers, as in allocs/op, so the ledger's growth of
+// a quarter to a half per request does not show.
 func BenchmarkLedger(b *testing.B) {
 	for _, size := range []int{1 << 10, 10 << 10, 100 << 10} {
 		for contentType, body := range sized(b, size) {

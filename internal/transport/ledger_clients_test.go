@@ -51,7 +51,7 @@ func newWebsites(t *testing.T, cfg *rest.Config, namespace string) websites {
 		namespace, func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, func() *corev1.ConfigMapList { return &corev1.ConfigMapList{} })}
 }
 
-// Whoever makes a request, it is entered, if its client comes from the Client's configuration.
+// Requests of all clients that come from the Client's configuration are recorded.
 func TestLedgerOfEveryClient(t *testing.T) {
 	api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Deployments)
 	c := newClient(t, api, client.Options{})
@@ -168,8 +168,8 @@ func TestLedgerOfFakes(t *testing.T) {
 	}
 }
 
-// Everything that wraps the transport is outside of the ledger: what it waits for is not the API server's time, and what it
-// keeps to itself was not requested.
+// Wrappers around the transport are outside of the ledger. It does not count the time that they
+// wait, nor the requests that they do not pass on.
 func TestLedgerIsInnermost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := roundTripper(func(r *http.Request) (*http.Response, error) {

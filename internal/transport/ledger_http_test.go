@@ -18,7 +18,8 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// Over real connections, in both versions of HTTP, with answers that net/http decompresses by itself, and broken ones.
+// Over real connections, in both versions of HTTP, with responses that net/http decompresses, and
+// broken ones.
 func TestLedgerOverHTTP(t *testing.T) {
 	const closed = "there was no answer: "
 	for proto, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {

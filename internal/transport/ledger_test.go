@@ -153,15 +153,15 @@ func TestLedgerWrites(t *testing.T) {
 		"same version named":     {"PUT " + pods + `/p | {"metadata":{"resourceVersion":"7"}}`, ok(plain), "update pods ns/p unchanged p u@7"},
 		"other version named":    {"PUT " + pods + `/p | {"metadata":{"resourceVersion":"6","labels":{"a":"7"}}}`, ok(plain), "update pods ns/p stored p u@7"},
 		"patch names version":    {"PATCH " + pods + `/p | {"metadata":{"resourceVersion":"7"}}`, ok(plain), "patch pods ns/p unchanged p u@7"},
-		"eviction":               {"POST " + pods + `/p/eviction | {"kind":"Eviction"}`, reply{code: 201, body: strings.NewReader(success)}, "create pods/eviction ns/p accepted p @: the answer is a Status, which does not tell what has become of the object"},
-		"eviction of one uid":    {"POST " + pods + `/p/eviction | {"deleteOptions":{"preconditions":{"uid":"pre"}}}`, ok(success), "create pods/eviction ns/p accepted p pre@: the answer is a Status, which does not tell what has become of the object"},
-		"binding":                {"POST " + pods + "/p/binding", reply{code: 201, body: strings.NewReader(success)}, "create pods/binding ns/p accepted p @: the answer is a Status, which does not tell what has become of the object"},
+		"eviction":               {"POST " + pods + `/p/eviction | {"kind":"Eviction"}`, reply{code: 201, body: strings.NewReader(success)}, "create pods/eviction ns/p accepted p @: the answer is a Status, which does not report the state of the object"},
+		"eviction of one uid":    {"POST " + pods + `/p/eviction | {"deleteOptions":{"preconditions":{"uid":"pre"}}}`, ok(success), "create pods/eviction ns/p accepted p pre@: the answer is a Status, which does not report the state of the object"},
+		"binding":                {"POST " + pods + "/p/binding", reply{code: 201, body: strings.NewReader(success)}, "create pods/binding ns/p accepted p @: the answer is a Status, which does not report the state of the object"},
 		"access review":          {"POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", ok(`{"kind":"SelfSubjectAccessReview","metadata":{}}`), "create selfsubjectaccessreviews.authorization.k8s.io accepted  @: the answer has no uid or no resourceVersion"},
 		"something else":         {"PUT " + pods + "/q", ok(plain), "update pods ns/q accepted q @: the answer is about something else"},
 		"delete, Status":         {"DELETE " + pods + "/p", ok(`{"kind":"Status","status":"Success","details":{"name":"p","uid":"u"}}`), "delete pods ns/p gone p u@"},
 		"delete, no details":     {"DELETE " + pods + "/p", ok(success), "delete pods ns/p gone p @: the answer does not name the uid"},
 		"delete, precondition":   {"DELETE " + pods + "/p" + precondition, ok(success), "delete pods ns/p gone p pre@: the answer does not name the uid"},
-		"delete, accepted":       {"DELETE " + pods + "/p", reply{code: 202, body: strings.NewReader(success)}, "delete pods ns/p accepted p @: the answer is a Status, which does not tell what has become of the object"},
+		"delete, accepted":       {"DELETE " + pods + "/p", reply{code: 202, body: strings.NewReader(success)}, "delete pods ns/p accepted p @: the answer is a Status, which does not report the state of the object"},
 		"delete, object":         {"DELETE " + pods + "/p", ok(plain), "delete pods ns/p gone p u@7"},
 		"delete, finalizers":     {"DELETE " + pods + "/p", ok(held), "delete pods ns/p deleting p u@7"},
 		"delete, grace":          {"DELETE " + pods + "/p", ok(graceful), "delete pods ns/p deleting p u@7"},
@@ -176,7 +176,7 @@ func TestLedgerWrites(t *testing.T) {
 		"deletecollection":       {"DELETE " + pods, ok(success), "deletecollection pods ns/ accepted  @: the answer does not list what was deleted"},
 		"deletecollection, none": {"DELETE " + pods, ok(`{"kind":"PodList","items":[]}`), ""},
 		"deletecollection, one": {"DELETE " + pods, ok(`{"kind":"PodList","items":[` + plain + `]}`),
-			"deletecollection pods ns/p accepted p u@: a deletecollection does not tell whether an object is gone or only marked, nor its version"},
+			"deletecollection pods ns/p accepted p u@: a deletecollection does not report whether an object is gone or only marked, nor its version"},
 		"deletecollection, cut": {"DELETE " + pods, reply{code: 200, body: io.MultiReader(strings.NewReader(`{"kind":"PodList","items":[`), iotest.ErrReader(io.ErrUnexpectedEOF))},
 			"deletecollection pods ns/ accepted  @: the answer was not read: it was cut off: unexpected EOF"},
 		"Table": {"PATCH " + pods + "/p", ok(`{"kind":"Table","metadata":{"resourceVersion":"7"},"rows":[{"cells":[],"object":` + plain + `}]}`), "patch pods ns/p stored p u@7"},
@@ -231,7 +231,7 @@ func TestLedgerPathPrefix(t *testing.T) {
 	}
 }
 
-// However a caller reads, it gets what the API server has sent, and the ledger has what there is to know.
+// The caller gets the bytes of the API server in any way of reading, and the ledger is complete.
 func TestLedgerLeavesBodiesAlone(t *testing.T) {
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
@@ -414,7 +414,8 @@ func TestLedgerBounds(t *testing.T) {
 		}
 		readAll(resp)
 	}
-	if _, writes := l.LeftOut(); len(l.Writes()) != 10_000-1 || writes != 107 { // the deletecollection itself is one, and turned out to be many
+	// The deletecollection itself is one entry, and turned out to be many.
+	if _, writes := l.LeftOut(); len(l.Writes()) != 10_000-1 || writes != 107 {
 		t.Errorf("%d writes, left out %d", len(l.Writes()), writes)
 	}
 }
@@ -451,7 +452,8 @@ func TestLedgerHook(t *testing.T) {
 	}
 	list := hook.APIRequest{Controller: "web", Verb: "list", Version: "v1", Resource: "pods", Status: 200}
 	create := hook.APIRequest{Controller: "web", Verb: "create", Version: "v1", Resource: "pods", Status: 201, Unknown: "the answer is empty"}
-	want := []hook.APIRequest{list, list, create, create} // the second Client has no hooks of its own, and one ledger
+	// The second Client has no hooks of its own, and one ledger.
+	want := []hook.APIRequest{list, list, create, create}
 	if !slices.Equal(got, want) || len(l.Requests()) != 4 {
 		t.Errorf("got %+v, and %d requests", got, len(l.Requests()))
 	}

@@ -21,7 +21,8 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// TestLedgerDecodesWhatIsWanted: of the resources that the origin names, in each form that an API server answers in.
+// TestLedgerDecodesWhatIsWanted: only the resources that the origin wants, in each format of the
+// API server.
 func TestLedgerDecodesWhatIsWanted(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", ResourceVersion: "7", Labels: map[string]string{"app": "shop"}}
 	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: meta}

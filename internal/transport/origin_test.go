@@ -22,8 +22,8 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// TestLedgerObject: the object is there where it was asked for and the whole of it was answered; the caller reads the same bytes
-// either way, no more of them than it asks for.
+// TestLedgerObject: the object is there if it was wanted and the response had all of it. In any
+// case the caller reads the same bytes, and not more than it asks for.
 func TestLedgerObject(t *testing.T) {
 	object := func(kind, more string) string {
 		return `{"kind":"` + kind + `","apiVersion":"v1","metadata":{"name":"p","namespace":"ns","uid":"u","resourceVersion":"7","labels":{"a":"b"}}` + more + `}`
@@ -171,8 +171,8 @@ func TestReconcileID(t *testing.T) {
 	}
 }
 
-// TestUserAgentOfControllers: the ledger's controller is named where the user agent is that of the configuration, for any number
-// of controllers at once; whoever says another one is left alone.
+// TestUserAgentOfControllers: the controller is added to the configured user agent, for any number
+// of controllers at once. Other user agents stay.
 func TestUserAgentOfControllers(t *testing.T) {
 	var mu sync.Mutex
 	var agents []string

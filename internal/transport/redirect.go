@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// checkEncrypted returns an error if credentials would be sent in clear text to another machine.
+// checkEncrypted returns an error if credentials would go to another machine in clear text.
 func checkEncrypted(cfg *rest.Config, server *url.URL) error {
 	if server.Scheme != "http" || isLoopback(server.Hostname()) {
 		return nil
@@ -29,7 +29,7 @@ func checkEncrypted(cfg *rest.Config, server *url.URL) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("the API server's address %s is plain HTTP and the rest.Config has %s, which anyone on the way could read; use an https address", server, what)
+	return fmt.Errorf("the API server's address %s is plain HTTP and the rest.Config has %s, which the network could read; use an https address", server, what)
 }
 
 func isLoopback(host string) bool {
@@ -37,22 +37,21 @@ func isLoopback(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
-// followed returns an answer, or the error of a redirect that is refused.
 func followed(req *http.Request, resp *http.Response, err error) (*http.Response, error) {
 	if err != nil {
 		return resp, err
 	}
 	if err := refuseRedirect(req, resp); err != nil {
 		if resp.Body != nil {
-			_ = resp.Body.Close() // the error to report is the other one
+			_ = resp.Body.Close() // the refusal is the error to report
 		}
 		return nil, err
 	}
 	return resp, nil
 }
 
-// refuseRedirect returns why a redirect must not be followed, or nil. An http.Client would send the
-// request with its bearer token and perhaps its body anywhere, or turn a POST into a GET. Each
+// refuseRedirect returns an error for a redirect that must not be followed. An http.Client would
+// send the bearer token and perhaps the body to any address, or turn a POST into a GET. Each
 // redirect of a chain passes here.
 func refuseRedirect(req *http.Request, resp *http.Response) error {
 	switch resp.StatusCode {
@@ -76,12 +75,12 @@ func refuseRedirect(req *http.Request, resp *http.Response) error {
 		return nil
 	}
 	where := *req.URL
-	where.User, where.RawQuery = nil, "" // not for logs
+	where.User, where.RawQuery = nil, "" // may be secret
 	return fmt.Errorf("client: %s %s: the answer %s redirects to %s; set the address that serves the API itself as server in the kubeconfig, or as rest.Config.Host",
 		req.Method, where.String(), resp.Status, why)
 }
 
-// origin returns scheme://host of a URL, without a port that is the default of the scheme.
+// origin returns scheme://host of a URL, without the scheme's default port.
 func origin(u *url.URL) string {
 	host := strings.ToLower(u.Host)
 	if u.Scheme == "https" {

@@ -31,7 +31,8 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// redirector is an API server over TLS that answers some requests for Secrets with a redirect, and next to it another server.
+// redirector is an API server over TLS that redirects some requests for Secrets, and another server
+// next to it.
 type redirector struct {
 	api, other *httptest.Server
 	cfg        *rest.Config
@@ -96,7 +97,7 @@ func (r *redirector) set(code int, to string) {
 	r.code, r.to = code, to
 }
 
-// requests are those of every kind of client, by method. Reads include a watch.
+// requests has the requests of every kind of client, by method. Reads include a watch.
 func (r *redirector) requests(ctx context.Context, t *testing.T, c *client.Client) map[string]func() error {
 	t.Helper()
 	typed, err := kubernetes.NewForConfig(c.Config())

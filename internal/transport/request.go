@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// server is the API server's address, and a proxy's path before it.
+// server is the API server's address, with the path of a proxy in front of it.
 type server struct {
 	scheme, host, path string
 	origin             string // all three
@@ -32,7 +32,7 @@ func serverAt(u *url.URL) server {
 	return server{scheme: u.Scheme, host: u.Host, path: path, origin: u.Scheme + "://" + u.Host + path}
 }
 
-// read returns what a request is, and the UID that it insists on when it deletes.
+// read describes a request. For a delete it also returns the UID of the preconditions.
 func (s *server) read(req *http.Request) (ledger.Request, types.UID) {
 	path, prefix := req.URL.Path, ""
 	if below, ok := strings.CutPrefix(path, s.path); ok && strings.HasPrefix(below, "/") {
@@ -72,7 +72,7 @@ func eventOf(r *ledger.Request, controller, unknown string) hook.APIRequest {
 	}
 }
 
-// UserAgentFor returns a user agent that names a controller.
+// UserAgentFor returns the configured user agent with the name of a controller.
 func UserAgentFor(configured, controller string) string {
 	return configured + " controller/" + strings.Map(func(r rune) rune {
 		if r <= ' ' || r >= unicode.MaxASCII { // not allowed in a header
@@ -82,19 +82,18 @@ func UserAgentFor(configured, controller string) string {
 	}, controller)
 }
 
-// sign names the controller in a request that has the configured user agent. client-go has put it
-// there, into a request of its own. A request with another user agent may be the caller's own, and is
-// left alone.
+// sign adds the controller to a user agent that is the configured one. client-go has set that, in a
+// request of its own. Another user agent may come from the caller's own request, so it stays.
 func sign(req *http.Request, configured, controller string) {
 	if own := req.Header["User-Agent"]; controller != "" && len(own) == 1 && own[0] == configured {
 		req.Header["User-Agent"] = []string{UserAgentFor(configured, controller)}
 	}
 }
 
-// buffers are reused for the bodies of requests and answers.
+// buffers are reused for the bodies of requests and responses.
 type buffers struct{ pool sync.Pool } // of *[]byte
 
-// bufferSize is how large a buffer is at first, and how much of a request's body is read.
+// bufferSize is the initial size of a buffer, and the part of a request's body that is read.
 const bufferSize = 16 << 10
 
 // get returns an empty buffer of at least bufferSize.
@@ -107,13 +106,13 @@ func (b *buffers) get() *[]byte {
 }
 
 func (b *buffers) put(buf *[]byte) {
-	if cap(*buf) <= 256<<10 { // the rare large one is not worth its memory
+	if cap(*buf) <= 256<<10 { // large ones are rare and not worth their memory
 		*buf = (*buf)[:0]
 		b.pool.Put(buf)
 	}
 }
 
-// sent shows f the beginning of a request's body, if the request can return it once more.
+// sent calls f with the beginning of a request's body, if the request can provide it again.
 func (b *buffers) sent(getBody func() (io.ReadCloser, error), f func([]byte)) {
 	if getBody == nil {
 		return

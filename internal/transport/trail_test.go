@@ -69,7 +69,7 @@ func TestL9_WhatATermHandsOver(t *testing.T) {
 	held, err2 := maps.Update(ctx, held)
 	a.Data = map[string]string{"k": "v"}
 	a, err3 := maps.Update(ctx, a)
-	_, err4 := maps.Update(ledger.With(ctx, ledger.New(ledger.Origin{})), a) // changes nothing, as the version tells
+	_, err4 := maps.Update(ledger.With(ctx, ledger.New(ledger.Origin{})), a) // changes nothing
 	if err != nil || err2 != nil || err3 != nil || err4 != nil {
 		t.Fatal(err, err2, err3, err4)
 	}
@@ -193,7 +193,8 @@ func handed(t *testing.T, leading *term.Term, request string, answer reply) {
 	}
 }
 
-// TestL9_WhatWasInheritedIsNotHandedOnForEver: a write that is never shown is not waited for at each hand-over from then on.
+// TestL9_WhatWasInheritedIsNotHandedOnForEver: a write that never shows does not delay every later
+// handover.
 func TestL9_WhatWasInheritedIsNotHandedOnForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leading := term.New(term.Token{}, time.Now(), time.Hour)
@@ -211,8 +212,8 @@ func TestL9_WhatWasInheritedIsNotHandedOnForEver(t *testing.T) {
 	})
 }
 
-// TestL9_HashedWritesAreHandedOnAsTheyAre: with their salt, except those of objects that this term
-// has written again.
+// TestL9_HashedWritesAreHandedOnAsTheyAre: with their salt, except for objects that this term has
+// written again.
 func TestL9_HashedWritesAreHandedOnAsTheyAre(t *testing.T) {
 	salt := ledger.NewSalt()
 	before := func(name string, effect ledger.Effect) ledger.Write {

@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package transport is what every client.Client puts below its requests. It enters them in the
-// ledger of their context, lets them pass the fence of their term, and refuses redirects that would
-// send credentials elsewhere. [Wrap] installs it.
+// Package transport is the http.RoundTripper below every client.Client. It records requests in the
+// ledger of their context, checks the fence of their term, and refuses redirects that would send
+// credentials elsewhere. [Wrap] installs it.
 //
-// It reads the answer to a write while the caller reads it: nothing is read ahead, held back or
-// changed. Answers to reads, watches, logs and upgraded connections are not looked at.
+// It reads the response to a write while the caller reads it: it reads nothing ahead, and holds
+// back and changes nothing. It does not look at responses to reads, watches, logs and upgraded
+// connections.
 package transport
 
 import (
@@ -26,19 +27,20 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// roundTripper is the transport. It changes only the user agent of a request, and makes errors of
-// some redirects.
+// roundTripper is the transport. It changes only the user agent of a request, and turns some
+// redirects into errors.
 type roundTripper struct {
 	Options
 
 	base      http.RoundTripper
 	server    server
-	traced    bool   // base is an *http.Transport, which reports when it has a connection
+	traced    bool   // base is an *http.Transport, which reports its connections
 	userAgent string // as configured
 }
 
-// Wrap puts the transport into cfg, below all that wraps, so that nothing waits between it and the
-// connection. A config that comes from a client.Client has one already, which then gets the options.
+// Wrap installs the transport in cfg, below all other wrappers, so that nothing waits between it
+// and the connection. If cfg comes from another client.Client, there is still only one transport,
+// which inherits that Client's options.
 func Wrap(cfg *rest.Config, o Options) error {
 	u, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
@@ -52,7 +54,7 @@ func Wrap(cfg *rest.Config, o Options) error {
 		t := &roundTripper{Options: o, base: base, server: serverAt(u), userAgent: userAgent}
 		for rt := base; rt != nil; {
 			switch own := rt.(type) {
-			case *roundTripper: // cfg was another Client's, whose wrapper this is
+			case *roundTripper: // of a Client that was made from this one's config
 				own.inherit(o)
 				return base
 			case *http.Transport:
@@ -69,7 +71,8 @@ func Wrap(cfg *rest.Config, o Options) error {
 	return nil
 }
 
-// inherit adds the options of another Client. It is called before any request.
+// inherit adds the options of the Client that the configuration comes from. It is called before any
+// request.
 func (t *roundTripper) inherit(o Options) {
 	t.Strict = t.Strict || o.Strict
 	if t.Hooks.Answered == nil {
@@ -86,7 +89,8 @@ func (t *roundTripper) inherit(o Options) {
 	}
 }
 
-// WrappedRoundTripper lets client-go find the transport below, for instance to close its connections.
+// WrappedRoundTripper lets client-go find the transport below, for example to close its
+// connections.
 func (t *roundTripper) WrappedRoundTripper() http.RoundTripper { return t.base }
 
 // RoundTrip implements http.RoundTripper.
@@ -108,7 +112,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return followed(req, resp, err)
 }
 
-// attributed makes a request, and enters it in the ledger of its context, if it has one.
+// attributed sends a request and records it in the ledger of its context, if there is one.
 func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	l := ledger.Of(ctx)
@@ -140,10 +144,10 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-var errNoTerm = errors.New("its context has no term of leadership; make it with a context that comes from that of the Reconcile or " +
-	"of the work that leads, or with term.Without if a replica that does not lead may make it, too")
+var errNoTerm = errors.New("its context has no term of leadership; derive the context from the one of the Reconcile or of the leading work, " +
+	"or use term.Without if a replica that does not lead may send it, too")
 
-// send makes a request if it passes the fence. unsent reports that nothing was sent for certain.
+// send sends a request if it passes the fence. unsent reports that certainly nothing was sent.
 func (t *roundTripper) send(req *http.Request, r *ledger.Request, controller string) (resp *http.Response, unsent bool, err error) {
 	if under := term.Of(req.Context()); under != nil {
 		resp, err = under.RoundTrip(t.base, req, t.traced)
@@ -162,14 +166,14 @@ func (t *roundTripper) send(req *http.Request, r *ledger.Request, controller str
 	return resp, neverSent(err), err
 }
 
-// closeBody closes the body of a request that is not made, as a transport must.
+// closeBody closes the body of a request that is not sent, as a transport must.
 func closeBody(req *http.Request) {
 	if req.Body != nil {
 		req.Body.Close()
 	}
 }
 
-// unfenced reports a request that may write and has no term, or refuses it.
+// unfenced calls the hook for a request that may write and has no term, or refuses it.
 func (t *roundTripper) unfenced(req *http.Request, r *ledger.Request, controller string) error {
 	if term.Decided(req.Context()) || !t.Strict && t.Hooks.Unfenced == nil || !r.Stores() {
 		return nil
@@ -184,7 +188,7 @@ func (t *roundTripper) unfenced(req *http.Request, r *ledger.Request, controller
 	return event.Err
 }
 
-// neverSent reports whether an error came before there was a connection to send anything over.
+// neverSent reports whether an error came before there was a connection.
 func neverSent(err error) bool {
 	var op *net.OpError
 	var certificate *tls.CertificateVerificationError

@@ -16,8 +16,8 @@ func readJSON(data []byte, o Options) (Metadata, bool) {
 	return obj, !s.bad
 }
 
-// jsonScanner goes through JSON once. After an error or at the end of the input it is bad, and all
-// methods return at once.
+// jsonScanner reads JSON once, forwards. After an error or at the end of the input bad is set, and
+// all methods return at once.
 type jsonScanner struct {
 	Options
 
@@ -26,7 +26,7 @@ type jsonScanner struct {
 	bad  bool
 }
 
-// root reads an object. As in encoding/json, the last of several fields of one name counts.
+// root reads an object. The last of several fields with one name counts, as in encoding/json.
 func (s *jsonScanner) root() (obj Metadata) {
 	for key := range s.fields {
 		switch string(key) {
@@ -135,7 +135,6 @@ func (s *jsonScanner) list(rows bool) {
 	}
 }
 
-// item reads an object of a list or a Table; any other value is skipped.
 func (s *jsonScanner) item() {
 	if !s.is('{') {
 		s.skip()
@@ -148,8 +147,7 @@ func (s *jsonScanner) item() {
 	}
 }
 
-// fields yields the keys of an object; the caller reads the value of each. Any other value is
-// skipped.
+// fields yields the keys of an object; the caller reads each value. It skips any other value.
 func (s *jsonScanner) fields(yield func(key []byte) bool) {
 	if !s.is('{') {
 		s.skip()
@@ -162,8 +160,7 @@ func (s *jsonScanner) fields(yield func(key []byte) bool) {
 	}
 }
 
-// elements yields once for each element of an array, which the caller reads. Any other value is
-// skipped.
+// elements yields once for each element of an array; the caller reads it. It skips any other value.
 func (s *jsonScanner) elements(yield func() bool) {
 	if !s.is('[') {
 		s.skip()
@@ -176,8 +173,8 @@ func (s *jsonScanner) elements(yield func() bool) {
 	}
 }
 
-// more reads what is before the next element of the innermost object or array, and reports whether
-// there is one.
+// more reads up to the next element of the innermost object or array, and reports whether there is
+// one.
 func (s *jsonScanner) more(end byte) bool {
 	if s.bad {
 		return false
@@ -221,7 +218,7 @@ func (s *jsonScanner) key() []byte {
 	return key
 }
 
-// text reads a string; any other value is skipped and nil.
+// text reads a string. It skips any other value and returns nil.
 func (s *jsonScanner) text() []byte {
 	if !s.is('"') {
 		s.skip()
@@ -242,7 +239,6 @@ func (s *jsonScanner) text() []byte {
 	return []byte(text)
 }
 
-// quoted reads a string with its quotes.
 func (s *jsonScanner) quoted() (raw []byte, escaped bool) {
 	start := s.at
 	s.at++
@@ -266,7 +262,7 @@ func (s *jsonScanner) quoted() (raw []byte, escaped bool) {
 	}
 }
 
-// integer reads a whole number; any other value is skipped and 0.
+// integer reads a whole number. It skips any other value and returns 0.
 func (s *jsonScanner) integer() int64 {
 	s.is(0) // skips space
 	start := s.at
@@ -281,7 +277,7 @@ func (s *jsonScanner) integer() int64 {
 	return n
 }
 
-// notEmpty skips a value and reports whether it is an array with something in it.
+// notEmpty skips a value and reports whether it is an array with elements.
 func (s *jsonScanner) notEmpty() (some bool) {
 	for range s.elements {
 		some = true
@@ -290,7 +286,6 @@ func (s *jsonScanner) notEmpty() (some bool) {
 	return some
 }
 
-// skip skips a value, whatever it is.
 func (s *jsonScanner) skip() {
 	switch {
 	case s.bad:
@@ -307,7 +302,7 @@ func (s *jsonScanner) skip() {
 	}
 }
 
-// nested skips an object or array. It has a loop of its own because it skips most of the metadata.
+// nested skips an object or array. It has its own fast loop because it skips most of the metadata.
 func (s *jsonScanner) nested() {
 	data, at := s.data, s.at
 	for depth := 0; at < len(data); at++ {

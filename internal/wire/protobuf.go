@@ -11,7 +11,7 @@ import (
 
 var protobufMagic = []byte("k8s\x00")
 
-// The numbers of the fields that are read, of the generated.proto files of k8s.io/apimachinery v0.37.
+// Field numbers, from the generated.proto files of k8s.io/apimachinery v0.37.
 const (
 	unknownTypeMeta = 1 // runtime.Unknown
 	unknownRaw      = 2
@@ -66,7 +66,6 @@ func readProtobuf(data []byte, o Options) (Metadata, bool) {
 	}
 }
 
-// readMessage reads an object of the kind that obj has.
 func readMessage(obj *Metadata, data []byte, o Options) {
 	switch kind := string(obj.Kind); {
 	case kind == "DeleteOptions":
@@ -78,7 +77,7 @@ func readMessage(obj *Metadata, data []byte, o Options) {
 	}
 	for f := (fields{rest: data}); f.next(); {
 		switch {
-		case f.number == objectMetadata && string(obj.Kind) == "Status": // that of a list, and empty
+		case f.number == objectMetadata && string(obj.Kind) == "Status": // an empty ListMeta
 			obj.Metadata = !f.cut
 		case f.number == objectMetadata:
 			readMetadata(obj, f)
@@ -155,17 +154,16 @@ func readDeleteOptions(obj *Metadata, data []byte) {
 	}
 }
 
-// fields goes through the fields of a message.
 type fields struct {
 	rest   []byte
 	number protowire.Number
 	value  uint64 // of a varint
 	bytes  []byte // of a string, message or the like
-	cut    bool   // there should be more of bytes
-	whole  bool   // after the last next: the message was read to its end
+	cut    bool   // bytes is incomplete
+	whole  bool   // set by the last next if the message was read to its end
 }
 
-// next reads a field. A field of bytes that the input cuts off is the last one.
+// next reads a field. Bytes that the input cuts off are the last field.
 func (f *fields) next() bool {
 	f.value, f.bytes, f.whole = 0, nil, !f.cut && len(f.rest) == 0
 	number, kind, n := protowire.ConsumeTag(f.rest)

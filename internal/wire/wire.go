@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire reads an object's metadata from its bytes: JSON, protobuf and CBOR. What it cannot read
-// stays empty. It never panics, and does not validate the rest.
+// Package wire reads an object's metadata from its bytes: JSON, protobuf and CBOR. Fields that it
+// cannot read stay empty. It never panics, and does not validate the rest.
 //
-// It also reads the beginning of JSON and protobuf, and allocates nothing: the byte slices of an
-// [Object] alias the input.
+// It also reads the beginning of JSON and protobuf, and allocates nothing: the byte slices of
+// [Metadata] alias the input.
 package wire
 
 import (
@@ -26,7 +26,8 @@ const (
 	CBOR
 )
 
-// FormatOf returns the format of a Content-Type. An apply patch in YAML may be JSON.
+// FormatOf returns the format of a Content-Type. It takes YAML for JSON: an apply patch has the
+// content type of YAML, and may be JSON.
 func FormatOf(contentType string) Format {
 	mediaType, params, _ := strings.Cut(contentType, ";")
 	mediaType = strings.TrimSpace(mediaType)
@@ -43,8 +44,8 @@ func FormatOf(contentType string) Format {
 	return Unknown
 }
 
-// Read reads one object. whole reports that data was read to its end and is well-formed as far as it
-// was read.
+// Read reads one object. whole reports that data was read to its end and is well-formed up to
+// there.
 func Read(f Format, data []byte, o Options) (obj Metadata, whole bool) {
 	switch f {
 	case JSON:
@@ -57,8 +58,8 @@ func Read(f Format, data []byte, o Options) (obj Metadata, whole bool) {
 	return Metadata{}, false
 }
 
-// readCBOR decodes all and reads it as JSON. The encoder of Kubernetes sorts the fields by length, so
-// metadata comes after spec and status, and a beginning is no use.
+// readCBOR decodes the whole input and reads it as JSON. Kubernetes' encoder sorts fields by
+// length, so metadata comes after spec and status, and a beginning is no use.
 func readCBOR(data []byte, o Options) (Metadata, bool) {
 	var all map[string]any
 	if direct.Unmarshal(data, &all) != nil {

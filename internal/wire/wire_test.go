@@ -159,7 +159,7 @@ func TestReadLists(t *testing.T) {
 	}
 }
 
-// A beginning gives the same as the whole, or says that it is not enough.
+// A beginning gives the same result as the whole, or reports that it is not enough.
 func TestReadBeginnings(t *testing.T) {
 	for format, f := range formats {
 		data := encode(t, f, pod(), corev1.SchemeGroupVersion)
@@ -250,7 +250,7 @@ func FuzzJSON(f *testing.F) {
 			ResourceVersion: b(str(meta, "resourceVersion")), Deleting: meta["deletionTimestamp"] != nil, Finalizers: len(finalizers) > 0,
 			Metadata: ok, Status: b(str(m, "status")), StatusName: b(str(details, "name")), StatusUID: b(str(details, "uid")),
 		}
-		got.Generation, got.Grace, got.DryRun, got.Precondition = 0, 0, false, nil // numbers: json has floats
+		got.Generation, got.Grace, got.DryRun, got.Precondition = 0, 0, false, nil // floats in JSON
 		if text(got) != text(want) && !strings.Contains(data, "deleteOptions") {
 			t.Errorf("%s\nis   %s\nwant %s", data, text(got), text(want))
 		}

@@ -53,7 +53,7 @@ func TestGuarantees(t *testing.T) {
 		t.Fatal(err)
 	}
 	if filled, err := fillTable(string(doc), entries); err != nil || filled != string(doc) {
-		t.Errorf("docs/guarantees.md does not say what docs/mutations.txt says: run 'make guarantees' (%v)", err)
+		t.Errorf("docs/guarantees.md differs from docs/mutations.txt: run 'make guarantees' (%v)", err)
 	}
 	for _, e := range entries {
 		source := functionSource(t, filepath.Join(root, e.dir), e.function())

@@ -9,7 +9,7 @@
 //	       [-packages regexp] [-run regexp]
 //
 // It builds each package's test binary once, and once more with the race detector. Each run
-// shuffles the tests, takes the next value of -procs as GOMAXPROCS, and shares the machine with
+// shuffles the tests and takes the next value of -procs as GOMAXPROCS. It shares the machine with
 // -hogs goroutines of this program that use a CPU each. The runs go in rounds: all packages run
 // once before any runs twice. Packages whose tests start a control plane are slow. They run only in
 // every fourth round, or as -light specifies.

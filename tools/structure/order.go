@@ -6,9 +6,9 @@ package main
 import "slices"
 
 // order returns the files so that few arrows run back: callers first. It starts with the greedy
-// heuristic for feedback arc sets (Eades, Lin and Smyth): sources go first, sinks last, and of the
-// rest the file with the most outgoing minus incoming arrows goes first. Then it moves single files
-// as long as that helps.
+// heuristic for feedback arc sets (Eades, Lin and Smyth): sources go first, sinks last. Of the
+// rest, the file with the most outgoing minus incoming arrows goes first. Then it moves single
+// files as long as that helps.
 func (p *pkg) order() []string {
 	rest := slices.Sorted(slices.Values(p.files))
 	var first, last []string

@@ -60,7 +60,7 @@ func status(site *v1alpha1.Website, deploy *appsv1.Deployment, failure error) v1
 	return s
 }
 
-// rolledOut is the criterion of `kubectl rollout status`: the Deployment controller has seen the
+// rolledOut is the criterion of `kubectl rollout status`. The Deployment controller has seen the
 // newest spec, every server runs it and is ready, and no other is left.
 func rolledOut(d *appsv1.Deployment, want int32) bool {
 	s := d.Status

@@ -79,7 +79,8 @@ var _ = Describe("A Website", func() {
 		remove[*v1alpha1.Website](ctx, key(first))
 		Expect(mgr.Idle(ctx)).To(Succeed())
 		Expect(gone[*v1alpha1.Website](ctx, key(first))()).To(BeTrue())
-		second := create(ctx, siteIn(namespace, 1, "two")) // what the first one owned may not be collected yet
+		// The first one's objects may still exist.
+		second := create(ctx, siteIn(namespace, 1, "two"))
 		expectWorld(ctx, second, 1, "two")
 	})
 

@@ -16,23 +16,23 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// errDeadline is the cause of a context that is over the deadline of its Reconcile.
+// errDeadline is the cause of a context that ended at its Reconcile's deadline.
 var errDeadline = errors.New("the Reconcile is over its deadline")
 
-// deadlineError is errDeadline with the deadline. errors.Is finds a context.DeadlineExceeded in it.
+// deadlineError is errDeadline with the deadline. It also matches context.DeadlineExceeded.
 type deadlineError time.Duration
 
 func (d deadlineError) Error() string { return fmt.Sprintf("%s of %s", errDeadline, time.Duration(d)) }
 
-// Is implements what errors.Is asks for.
+// Is implements the interface of errors.Is.
 func (d deadlineError) Is(target error) bool {
 	return target == errDeadline || target == context.DeadlineExceeded
 }
 
-// heed is how long a Reconcile may take to return when its context has ended.
+// heed is how long a Reconcile may take to return after its context has ended.
 const heed = time.Second
 
-// limits returns after how long a Reconcile is reported, and after how long its context ends.
+// limits returns the times after which a Reconcile is reported and its context ends.
 func (o *Options) limits() (report, end time.Duration) {
 	report, end = o.SlowAfter, o.Deadline
 	if end <= 0 {
@@ -44,9 +44,8 @@ func (o *Options) limits() (report, end time.Duration) {
 	return min(report, end), end
 }
 
-// watch reports Reconciles that are slow, and ends the contexts of those that are over their
-// deadline, until ctx is done (C9). It looks when the next one may be. When work ends, it reports
-// the Reconciles that do not heed that.
+// watch reports slow Reconciles and ends contexts at their deadline, until ctx is done. Its timer
+// is set to the next of these times. When work ends, it reports Reconciles that ignore that.
 func (t *lead[K]) watch(ctx, work context.Context) {
 	timer := time.NewTimer(min(t.controller.o.limits()))
 	defer timer.Stop()
@@ -66,7 +65,7 @@ func (t *lead[K]) watch(ctx, work context.Context) {
 	}
 }
 
-// inspect looks at what runs, and returns after how long to look again.
+// inspect checks the running Reconciles, and returns the time until the next check.
 func (t *lead[K]) inspect() (again time.Duration) {
 	c := t.controller
 	report, end := c.o.limits()
@@ -102,7 +101,7 @@ func (t *lead[K]) inspect() (again time.Duration) {
 	return again
 }
 
-// tellSlow reports a Reconcile with the stack of its goroutine.
+// tellSlow reports a Reconcile with its goroutine's stack.
 func (t *lead[K]) tellSlow(s *slot[K], r *running[K], took time.Duration, stacks string) {
 	c := t.controller
 	stack := "it has ended meanwhile"
@@ -118,8 +117,8 @@ func (t *lead[K]) tellSlow(s *slot[K], r *running[K], took time.Duration, stacks
 	}
 }
 
-// tellUnheeding reports what still runs although its context has ended: it keeps a process from
-// stopping.
+// tellUnheeding logs Reconciles that still run after their context has ended, and so delay the
+// stop.
 func (t *lead[K]) tellUnheeding(cause error) {
 	c := t.controller
 	stacks := run.Stacks()

@@ -17,11 +17,10 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// Lead lets the controller act for one term: workers take keys until take or work is done, and
-// Reconciles run on work, which should outlive take. It first waits for Synced, and for the writes
-// of the previous term if that was released (L9). It returns nil when all workers have returned: a
-// Reconcile that does not heed the end of work keeps Lead from returning. It may be called again for
-// the next term, while Warm runs.
+// Lead runs the workers for one term: they take keys until take or work is done. Reconciles run on
+// work, which should outlive take. Lead first waits for Synced and, if the previous term was
+// released, for its writes. It returns nil when all workers have returned; a Reconcile that ignores
+// the end of work delays that. Lead may be called again for the next term, while Warm runs.
 func (c *Controller[K]) Lead(take, work context.Context) error {
 	select {
 	case <-c.synced:
@@ -40,7 +39,7 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	return t.employ(take, c.inputs.declared.Context(context.WithValue(work, staleKey{}, stale)))
 }
 
-// tellLate logs a write that was refused because its Reconcile has returned: once for each verb and
+// tellLate logs a write that began after its Reconcile had returned, once for each verb and
 // resource.
 func (t *lead[K]) tellLate(err *ledger.LateWriteError) {
 	w := &err.Request
@@ -50,7 +49,7 @@ func (t *lead[K]) tellLate(err *ledger.LateWriteError) {
 	}
 }
 
-// employ runs workers until there is nothing more to take in this term, and joins them.
+// employ runs the workers of a term and joins them.
 func (t *lead[K]) employ(take, work context.Context) error {
 	c := t.controller
 	var all, watching sync.WaitGroup
@@ -74,8 +73,8 @@ func (t *lead[K]) employ(take, work context.Context) error {
 	return nil
 }
 
-// processNextItem takes a key, reconciles it and settles it. It returns false when there is nothing
-// more to take.
+// processNextItem takes a key, reconciles it and settles it. It returns false at the end of the
+// term.
 func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	c := t.controller
 	item, ok := c.queue.Get(take)
@@ -83,7 +82,7 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		return false
 	}
 	if work.Err() != nil { // a lost term ends both contexts, not necessarily take first
-		_ = item.Release() // cannot fail: it was taken just now
+		_ = item.Release() // cannot fail: the item is held
 		return false
 	}
 	of := c.records.take(item.Key())
@@ -127,7 +126,7 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	return true
 }
 
-// reconcile calls Reconcile, and returns how it ended. A panic is an error with its stack (C5).
+// reconcile calls Reconcile, and turns a panic into an error with its stack.
 func (t *lead[K]) reconcile(r *running[K]) (end ending) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -291,7 +291,7 @@ func TestC6_TheLogSaysSo(t *testing.T) {
 		r := newRig(t, controller.Options{ReadYourWrites: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&lines, nil))}, workqueue.Options[types.NamespacedName]{}, nil, steps...)
 		r.start()
 		r.after(time.Minute)
-		const line = `level=WARN msg="reconciled although its own writes are not shown" controller=test key=default/a`
+		const line = `level=WARN msg="reconciled before its own writes were visible in the cache" controller=test key=default/a`
 		if n := strings.Count(lines.String(), line); n != 10 {
 			t.Errorf("%d lines, want the first 10 of 20:\n%s", n, lines.String())
 		}

@@ -77,7 +77,7 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	var err error
 	c.queue, err = workqueue.New(q)
 	if err != nil {
-		c.queue, _ = workqueue.New(workqueue.Options[K]{}) // Queue is never nil; Validate reports err
+		c.queue, _ = workqueue.New(workqueue.Options[K]{}) // never nil; Validate reports err
 	}
 	c.consistency = consistency[K]{
 		name: name, bound: c.o.ReadYourWrites, hooks: c.o.Hooks, logger: c.logger,
@@ -89,7 +89,7 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	c.inputs.declareLocked()
 	c.inputs.wrong = []error{err, o.validate(), checkName(name)}
 	if argument.IsNil(r) {
-		c.inputs.complain("the reconciler is nil; give New one that was made")
+		c.inputs.complain("the reconciler is nil; pass a Reconciler to New")
 	}
 	return c
 }
@@ -107,7 +107,7 @@ func (c *Controller[K]) Queue() workqueue.Adder[K] { return c.queue }
 // before Warm are settled. If a source that is added later cannot start, Warm returns its error.
 func (c *Controller[K]) Watch(s source.Source[K]) {
 	if s == nil {
-		c.inputs.complain("Watch was given no source")
+		c.inputs.complain("Watch: the source is nil; pass a source")
 		return
 	}
 	c.inputs.watch(s)
@@ -138,7 +138,7 @@ func (c *Controller[K]) Unwatch(ctx context.Context, s source.Source[K]) error {
 // handles that are watched or declared, so that a read never starts an unexpected watch.
 func (c *Controller[K]) Reads(r ...Readable) {
 	if slices.ContainsFunc(r, func(r Readable) bool { return argument.IsNil(r) }) {
-		c.inputs.complain("Reads was given nothing to read")
+		c.inputs.complain("Reads: an argument is nil; pass handles or sources")
 		return
 	}
 	c.inputs.read(r...)
@@ -147,7 +147,7 @@ func (c *Controller[K]) Reads(r ...Readable) {
 // checkName checks a name for its uses: metric label, log attribute and part of a user agent.
 func checkName(name string) error {
 	if name == "" {
-		return errors.New("give it a name")
+		return errors.New("the name is empty; give the controller a name")
 	}
 	if wrong := content.IsLabelValue(name); len(wrong) > 0 {
 		return errors.New("the name is not valid; use at most 63 letters, digits, '-', '_' and '.', with a letter or digit first and last")
@@ -227,7 +227,7 @@ func (c *Controller[K]) ResetLogLevel(key K) {
 // n must be at least 1. To stop all work, use Pause.
 func (c *Controller[K]) SetWorkers(n int) error {
 	if n < 1 {
-		return fmt.Errorf("controller %q: %d workers: there must be at least 1; to have none work, use Pause", c.name, n)
+		return fmt.Errorf("controller %q: SetWorkers: %d workers, must be at least 1; to stop all work, use Pause", c.name, n)
 	}
 	c.workers.set(n)
 	return nil

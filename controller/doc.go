@@ -42,14 +42,14 @@
 // This needs two things: requests use the Reconcile's context, and the client is built from the
 // configuration of a client.Client.
 //
-//	written                            visible when
-//	an object at a version             the store, or its copy of the object, is at that version or later
-//	a delete, or the last finalizer    the store has no object with that UID
-//	a delete that only marks           the store has the object at the version of the mark
-//	deletecollection, eviction         the object with that UID is gone or marked
-//	any write with a lost answer       the store has what the API server has when it is asked
-//	outside an informer's scope        at once; with selectors, if the store does not have the object
-//	a kind without declared informer   at once
+//	written                          visible when
+//	an object at a version           the store, or its object, is at that version or newer
+//	a delete, or the last finalizer  the store has no object with that UID
+//	a delete that only marks         the store has the object at the version of the mark
+//	deletecollection, eviction       the object with that UID is gone or marked
+//	any write with a lost answer     the store has what the API server has when it is asked
+//	outside an informer's scope      at once; with selectors, if the store does not have the object
+//	a kind that is not declared      at once
 //
 // The key also waits for an informer that fails. After [Options].ReadYourWrites the Reconcile
 // starts anyway: [Stale] names the missing writes, and hook.Controller.Awaited reports them. When

@@ -23,7 +23,7 @@ type Interruption struct {
 
 // Error returns the object with its new generation and version.
 func (i *Interruption) Error() string {
-	return fmt.Sprintf("%s has moved on to generation %d, at version %s", i.Object, i.Generation, i.ResourceVersion)
+	return fmt.Sprintf("%s changed to generation %d, at version %s", i.Object, i.Generation, i.ResourceVersion)
 }
 
 // Unwrap returns context.Canceled.
@@ -41,7 +41,8 @@ type interrupts[K comparable] struct {
 // change may be a write of this Reconcile, or of the one before, whose events may come late. In
 // doubt interrupt does nothing.
 func (i *interrupts[K]) interrupt(key K, o handler.Object) {
-	if state, _ := i.queue.Lookup(key); state.State != workqueue.Held || state.Paused { // a paused one finishes
+	// A paused key's Reconcile finishes.
+	if state, _ := i.queue.Lookup(key); state.State != workqueue.Held || state.Paused {
 		return
 	}
 	for _, r := range i.workers.now().running() {
@@ -58,7 +59,7 @@ func (i *interrupts[K]) interrupt(key K, o handler.Object) {
 // the object.
 func (r *running[K]) mayHaveMade(o handler.Object) bool {
 	may := func(w ledger.Write) bool {
-		if w.Effect == ledger.Pending || w.UID == "" || w.ResourceVersion == "" { // any version is possible
+		if w.Effect == ledger.Pending || w.UID == "" || w.ResourceVersion == "" { // any version
 			return w.Verb != "create" && w.Namespace == o.GetNamespace() && (w.Name == "" || w.Name == o.GetName())
 		}
 		return w.Effect != ledger.Unchanged && w.UID == o.GetUID() && w.ResourceVersion == o.GetResourceVersion()

@@ -113,7 +113,7 @@ func TestC12_Interrupt(t *testing.T) {
 			t.Errorf("running: %+v", s.Running)
 		}
 		m.want(t, "[interrupted interrupted success]",
-			`["1: default/a has moved on to generation 2, at version 3" "1: default/a has moved on to generation 3, at version 4" "1: <nil>"]`)
+			`["1: default/a changed to generation 2, at version 3" "1: default/a changed to generation 3, at version 4" "1: <nil>"]`)
 		var i *controller.Interruption
 		if len(causes) != 3 || !errors.As(causes[0], &i) || i.Object != "default/a" || i.Generation != 2 || i.ResourceVersion != "3" || !errors.Is(causes[0], context.Canceled) {
 			t.Errorf("the causes are %#v", causes)
@@ -133,8 +133,8 @@ func TestC12_CountsAnew(t *testing.T) {
 			time.Sleep(50 * time.Second)
 		}
 		m.want(t, "[interrupted success interrupted success success]", fmt.Sprintf("%q", []string{
-			"1: default/a has moved on to generation 2, at version 3", "1: <nil>",
-			"1: default/a has moved on to generation 4, at version 5", "1: <nil>", "1: <nil>",
+			"1: default/a changed to generation 2, at version 3", "1: <nil>",
+			"1: default/a changed to generation 4, at version 5", "1: <nil>", "1: <nil>",
 		}))
 	})
 }
@@ -218,7 +218,7 @@ func TestC12_NotByOwnWrites(t *testing.T) {
 		})
 		time.Sleep(10 * time.Second)
 		m.replicas(8)
-		m.want(t, "[interrupted success]", `["1: default/a has moved on to generation 3, at version 4" "1: <nil>"]`)
+		m.want(t, "[interrupted success]", `["1: default/a changed to generation 3, at version 4" "1: <nil>"]`)
 	})
 }
 

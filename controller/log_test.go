@@ -146,7 +146,7 @@ func TestJSONLogsAreText(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"key of from a Reconcile": "default/a", "key of reconcile failed": "default/a", "retryAfter of reconcile failed": "5ms",
-			"key of a reconcile is slow": "default/a", "took of a reconcile is slow": "1m0s",
+			"key of reconcile is slow": "default/a", "took of reconcile is slow": "1m0s",
 		} {
 			if found[name] != want {
 				t.Errorf("%s is %q, want %q, in\n%s", name, found[name], want, out.String())
@@ -166,7 +166,7 @@ func TestFailuresAreLogged(t *testing.T) {
 		for _, want := range []string{
 			`level=ERROR msg="reconcile failed" controller=test key=a attempt=1 reconcileID=\w+-1 err="the network is down" retryAfter=5ms`,
 			`level=ERROR msg="reconcile panicked" controller=test key=a attempt=2 reconcileID=\w+-2 err="panic: boom" retryAfter=10ms stack="goroutine .*settle_test.go`,
-			`level=ERROR msg="a handler failed; the event is tried again" controller=test source=Fake\(handled\) object=default/x err="no owner"`,
+			`level=ERROR msg="handler failed; the event will be retried" controller=test source=Fake\(handled\) object=default/x err="no owner"`,
 		} {
 			if !regexp.MustCompile(want).MatchString(out.String()) {
 				t.Errorf("the log has no %s\n%s", want, out.String())
@@ -228,7 +228,7 @@ func TestTheLogSaysThatItWasTheDeadline(t *testing.T) {
 		stop := start(t, c)
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if want := `err="context canceled" retryAfter=5ms cause="the Reconcile is over its deadline of 20s"`; !strings.Contains(out.String(), want) {
+		if want := `err="context canceled" retryAfter=5ms cause="the Reconcile exceeded its deadline of 20s"`; !strings.Contains(out.String(), want) {
 			t.Errorf("the log has no %s:\n%s", want, out.String())
 		}
 		ok(t, stop())
@@ -258,7 +258,7 @@ func TestSourceHooksAndTheLog(t *testing.T) {
 		stop := start(t, c)
 		synctest.Wait()
 		ok(t, stop())
-		if len(failed) != 1 || failed[0] != c.Name()+" Fake(handled) default/x no owner" || strings.Count(out.String(), "a handler failed") != 1 {
+		if len(failed) != 1 || failed[0] != c.Name()+" Fake(handled) default/x no owner" || strings.Count(out.String(), "handler failed") != 1 {
 			t.Errorf("the hook saw %v, the log has %q", failed, out.String())
 		}
 	})

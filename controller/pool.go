@@ -111,7 +111,8 @@ func (w *workers[K]) work(s *slot[K], next func() bool) {
 		w.left(s, exited)
 	}()
 	var buf [64]byte
-	head, _, _ := strings.Cut(string(buf[:runtime.Stack(buf[:], false)]), "[") // goroutine 17 [running]: ...
+	// It begins like "goroutine 17 [running]:".
+	head, _, _ := strings.Cut(string(buf[:runtime.Stack(buf[:], false)]), "[")
 	s.goroutine = head
 	for next() {
 	}

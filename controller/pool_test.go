@@ -240,7 +240,7 @@ func TestLeadsOnce(t *testing.T) {
 		c := warm(t, b.work(time.Minute), "a")
 		end := c.lead(t, time.Hour)
 		synctest.Wait()
-		if err := c.Lead(t.Context(), t.Context()); err == nil || !strings.Contains(err.Error(), "leads already") {
+		if err := c.Lead(t.Context(), t.Context()); err == nil || !strings.Contains(err.Error(), "already running") {
 			t.Errorf("got %v", err)
 		}
 		end()

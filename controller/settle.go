@@ -22,7 +22,7 @@ const (
 	EventRetryAlreadyExists = "RetryAlreadyExists" // the object to create exists
 	EventRetryAfter         = "RetryAfter"         // see RetryAfter
 	EventRetryDeadline      = "RetryDeadline"      // the Reconcile exceeded its deadline
-	EventRetryStale         = "RetryStale"         // it returned Stale's error together with another
+	EventRetryStale         = "RetryStale"         // Stale's error together with another
 	EventRetryPanic         = "RetryPanic"         // the Reconcile panicked
 )
 
@@ -46,7 +46,7 @@ func aborted(err error) ending {
 // judge returns the ending of a Reconcile that returned.
 func judge(ctx context.Context, result Result, err error) ending {
 	if err == nil && result.RequeueAfter < 0 {
-		err = fmt.Errorf("the reconciler returned a negative RequeueAfter, %s; return 0 for none, or a small one for at once", result.RequeueAfter)
+		err = fmt.Errorf("the reconciler returned a negative RequeueAfter, %s; return 0 for none, or a small value for at once", result.RequeueAfter)
 	}
 	end := ending{result: result, outcome: hook.Failed, err: err}
 	switch {
@@ -54,7 +54,8 @@ func judge(ctx context.Context, result Result, err error) ending {
 		end.outcome = hook.RequeuedAfter
 	case err == nil:
 		end.outcome = hook.Succeeded
-	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errDeadline): // C8: whatever the error says, it may be because of that
+	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errDeadline):
+		// err may be a consequence, whatever it is.
 		end.outcome = hook.Interrupted
 	case IsTerminal(err):
 		end.outcome = hook.FailedTerminally
@@ -83,7 +84,7 @@ func (t *lead[K]) settle(r *running[K], end ending) {
 	case hook.RequeuedAfter:
 		lost = r.item.After(end.result.RequeueAfter)
 	case hook.FailedTerminally:
-		r.log.Error("reconcile failed for good", "err", end.err)
+		r.log.Error("reconcile failed; not retried", "err", end.err)
 		lost = r.item.Done()
 	case hook.Stale:
 		t.logEnd(r, slog.LevelInfo, "reconcile returned Stale; the key waits until its caches are current", end)
@@ -95,7 +96,7 @@ func (t *lead[K]) settle(r *running[K], end ending) {
 		lost = t.retry(r, end)
 	}
 	if lost != nil {
-		r.log.Error("the key could not be settled", "err", lost)
+		r.log.Error("could not settle the key", "err", lost)
 	}
 }
 
@@ -116,7 +117,7 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 	if wrote != nil {
 		p.awaited, p.answers = awaited(wrote)
 		if _, left := wrote.LeftOut(); left > 0 {
-			p.lost = fmt.Errorf("%d of its writes: there were too many to remember them", left)
+			p.lost = fmt.Errorf("%d of its writes: more than a ledger keeps", left)
 		}
 		if c.o.Interrupt > 0 {
 			p.wrote = wrote.Writes()
@@ -164,7 +165,7 @@ func (t *lead[K]) retry(r *running[K], end ending) error {
 	case end.outcome == hook.Panicked && errors.As(end.err, &panicked):
 		what, more = "reconcile panicked", append(more, "stack", string(panicked.Stack))
 	case end.normal:
-		level, what = slog.LevelInfo, "reconcile is tried again"
+		level, what = slog.LevelInfo, "reconcile will be retried"
 	}
 	t.logEnd(r, level, what, end, more...)
 	return lost

@@ -180,7 +180,7 @@ func TestC4_TerminalErrorIsNotRetriedAndVisible(t *testing.T) {
 		if last := seenOutcomes.last(); last.Outcome != hook.FailedTerminally || !controller.IsTerminal(last.Err) || last.Controller != "test" {
 			t.Errorf("the hook saw %+v", last)
 		}
-		if want := `level=ERROR msg="reconcile failed for good" controller=test key=a attempt=2 reconcileID=\w+-2 err="site: spec.port is 0"`; !regexp.MustCompile(want).MatchString(lines.String()) {
+		if want := `level=ERROR msg="reconcile failed; not retried" controller=test key=a attempt=2 reconcileID=\w+-2 err="site: spec.port is 0"`; !regexp.MustCompile(want).MatchString(lines.String()) {
 			t.Errorf("the log has no %s:\n%s", want, lines.String())
 		}
 		c.Queue().Add("a") // the next event still counts, and the failures before are forgotten

@@ -203,15 +203,15 @@ func (c *Controller[K]) Running() (keys []string) {
 func (c *Controller[K]) Alive(limit time.Duration) func() error {
 	return func() error {
 		if limit <= 0 {
-			return fmt.Errorf("controller %q: Alive was given a limit of %s, must be positive", c.name, limit)
+			return fmt.Errorf("controller %q: Alive: the limit is %s, must be positive", c.name, limit)
 		}
 		p := c.Progress()
 		if p.Stalled < limit {
 			return nil
 		}
-		longest := "none runs"
+		longest := "none is running"
 		if p.Running > 0 {
-			longest = fmt.Sprintf("that of %s runs since %s", p.LongestKey, time.Now().Add(-p.Longest).Format(time.RFC3339))
+			longest = fmt.Sprintf("the Reconcile of %s runs since %s", p.LongestKey, time.Now().Add(-p.Longest).Format(time.RFC3339))
 		}
 		return fmt.Errorf("controller %q: keys are ready (%d) and no Reconcile has begun or completed for %s; %s", c.name, p.Ready, p.Stalled, longest)
 	}
@@ -250,7 +250,7 @@ func (c *Controller[K]) Quiet(ctx context.Context) (taken uint64, err error) {
 		return taken, nil
 	}
 	if !c.workers.now().leading {
-		err = fmt.Errorf("it does not lead, so that nobody takes its keys: %w", err)
+		err = fmt.Errorf("it does not lead, so no worker takes its keys: %w", err)
 	}
 	return taken, fmt.Errorf("controller %q: %w", c.name, err)
 }

@@ -106,7 +106,7 @@ func (s *spins[K]) begin(key K, log *slog.Logger, by cause, why *ledger.Write) {
 	if why != nil {
 		reason = "its own write: " + why.String()
 	}
-	log.Warn("a key keeps making itself due, and is slowed down; write only what differs from what is stored, or return a longer RequeueAfter",
+	log.Warn("slowed down a key that keeps making itself due; write only what has changed, or return a longer RequeueAfter",
 		"cause", reason, "reconciles", spinFree, "atMostEvery", spinMax.String())
 }
 

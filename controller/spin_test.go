@@ -62,7 +62,7 @@ func TestC13_AKeyThatSpinsIsSlowedDown(t *testing.T) {
 				if first := at[99]; first > time.Second {
 					t.Errorf("the first 100 took %s", first)
 				}
-				if n := strings.Count(lines.String(), "a key keeps making itself due, and is slowed down"); n != 1 ||
+				if n := strings.Count(lines.String(), "slowed down a key that keeps making itself due"); n != 1 ||
 					!strings.Contains(lines.String(), "key=default/a") || !strings.Contains(lines.String(), tt.says) {
 					t.Errorf("the log has it %d times:\n%s", n, lines.String())
 				}

@@ -37,7 +37,7 @@ func (k *consistency[K]) awaitLeader(take, work context.Context) (goOn bool) {
 		return false
 	}
 	if left.Unknown > 0 {
-		doubts = errors.Join(doubts, fmt.Errorf("%d more writes cannot be waited for: their effect is not known, or the Lease had no room for them", left.Unknown))
+		doubts = errors.Join(doubts, fmt.Errorf("%d more writes are not covered: their effect is unknown, or the Lease had no room for them", left.Unknown))
 	}
 	if expired {
 		doubts = errors.Join(k.missingOf(&k.inherited.leader), doubts)
@@ -70,7 +70,7 @@ func (k *consistency[K]) awaitFormer(take, work context.Context) (goOn bool) {
 	}
 	missing := k.missingOf(&k.inherited.former)
 	if missing != nil {
-		k.logger(work).Warn("started before the writes of the controller of this name that was removed were visible in the cache", "missing", missing)
+		k.logger(work).Warn("started before the removed controller's writes were visible in the cache", "missing", missing)
 	}
 	k.tellAwaited(hook.Awaited{Expired: expired, Doubts: errors.Join(missing, unknown)})
 	return true

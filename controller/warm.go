@@ -54,7 +54,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	work, cancel := run.WithGrace(take, context.WithoutCancel(take), c.o.Grace)
 	defer cancel()
 	if term.Of(ctx) == nil {
-		c.logger(ctx).Info("leading without a term of leadership: nothing keeps another process from acting at the same time")
+		c.logger(ctx).Info("leading without a term of leadership; another process may act at the same time")
 	}
 	err := c.Lead(take, work)
 	cool()
@@ -84,7 +84,7 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 		}
 	}()
 	if !slices.ContainsFunc(c.inputs.all(), func(i *input[K]) bool { return i.source != nil }) {
-		c.logger(ctx).Warn("the controller watches nothing, so no key becomes due unless the program adds it to the controller's Queue(); call Watch")
+		c.logger(ctx).Warn("controller watches nothing; call Watch, or add keys to its Queue()")
 	}
 	defer c.inputs.declared.Attach(cache.User{Relisted: c.consistency.relisted, Recovered: c.consistency.recovered, Reconciles: c.Reconciles})()
 	running, stop := context.WithCancelCause(ctx)
@@ -193,18 +193,18 @@ func (m *warming[K]) settle(ctx context.Context, what *input[K]) {
 		phase, state := stateOf(what.Readable) //nolint:contextcheck // it asks without waiting
 		switch {
 		case phase != hook.NotStarted:
-			log.Warn("the workers wait until a source is synced", "state", state)
+			log.Warn("workers wait for a source to sync", "state", state)
 		case m.controller.repetition.once("not started", what.String()):
-			log.Warn("the workers wait for a handle whose cache does not run; run that cache, or take the handle from the manager's Cache()")
+			log.Warn("workers wait for a handle whose cache does not run; run that cache, or take the handle from the manager's Cache()")
 		}
 	}
 	trouble := what.Stale()
 	if trouble != nil {
-		log.Warn("a source is not synced; the workers do not wait for it", "err", trouble)
+		log.Warn("source is not synced; workers start without it", "err", trouble)
 	}
 	close(what.settled)
 	if trouble != nil && what.WaitForSync(ctx) == nil && what.Stale() == nil {
-		log.Info("a source is synced now")
+		log.Info("source is synced now")
 	}
 }
 
@@ -214,17 +214,17 @@ func (m *warming[K]) sourceHooks() *hook.Source {
 	logged := &hook.Source{
 		HandlerFailed: func(f hook.SourceFailure) {
 			if args, ok := c.repetition.few("handler of "+f.Source, "source", f.Source, "object", f.Object, "err", f.Err); ok {
-				log.Error("a handler failed; the event is tried again", args...)
+				log.Error("handler failed; the event will be retried", args...)
 			}
 		},
 		HandlerBlocked: func(b hook.SourceBlocked) {
 			if c.repetition.once("blocked", b.Source, b.Where) {
-				log.Warn("a handler blocks, so the source delivers no events; return from it, and do slow work in Reconcile",
+				log.Warn("handler blocks its source, which delivers no events; do slow work in Reconcile",
 					"source", b.Source, "after", b.After.String(), "in", b.Where, "stack", b.Stack)
 			}
 		},
 		PollFailed: func(f hook.SourceFailure) {
-			log.Error("a poll failed; it is tried again", "source", f.Source, "err", f.Err)
+			log.Error("poll failed; it will be retried", "source", f.Source, "err", f.Err)
 		},
 	}
 	return logged.With(c.o.SourceHooks.For(c.name))

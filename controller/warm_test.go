@@ -232,10 +232,10 @@ controller "": workqueue "keys": MinInterval is -1ns, must not be negative
 controller "": workqueue "keys": MaxWait is -1ns, must be zero or at least MinInterval (-1ns)
 controller "": controller.Options.Workers: -1, must not be negative
 controller "": controller.Options.Grace: -1s, must not be negative
-controller "": give it a name
-controller "": the reconciler is nil; give New one that was made
-controller "": Watch was given no source
-controller "": Reads was given nothing to read
+controller "": the name is empty; give the controller a name
+controller "": the reconciler is nil; pass a Reconciler to New
+controller "": Watch: the source is nil; pass a source
+controller "": Reads: an argument is nil; pass handles or sources
 controller "": Fake(keys): a predicate is nil
 controller "": Fake(keys): the handler is nil`)
 	if err := c.Validate(); err == nil || err.Error() != want {
@@ -248,7 +248,7 @@ controller "": Fake(keys): the handler is nil`)
 
 	c = controller.NewWithQueue("nil", controller.Func[string](nil), controller.Options{}, workqueue.Options[string]{})
 	c.Reads((*reads)(nil))
-	want = "controller \"nil\": the reconciler is nil; give New one that was made\ncontroller \"nil\": Reads was given nothing to read"
+	want = "controller \"nil\": the reconciler is nil; pass a Reconciler to New\ncontroller \"nil\": Reads: an argument is nil; pass handles or sources"
 	if err := c.Validate(); err == nil || err.Error() != want {
 		t.Errorf("Validate says\n%v\nwant\n%s", err, want)
 	}
@@ -264,7 +264,7 @@ func (*nothing) Reconcile(context.Context, string) (controller.Result, error) {
 // TestValidate_RefusesATypedNil: such as a pointer that was never set.
 func TestValidate_RefusesATypedNil(t *testing.T) {
 	c := controller.NewWithQueue("website", controller.Reconciler[string]((*nothing)(nil)), controller.Options{}, workqueue.Options[string]{})
-	if err := c.Validate(); err == nil || err.Error() != `controller "website": the reconciler is nil; give New one that was made` {
+	if err := c.Validate(); err == nil || err.Error() != `controller "website": the reconciler is nil; pass a Reconciler to New` {
 		t.Errorf("Validate says %v", err)
 	}
 }

@@ -225,8 +225,8 @@ func TestS9_WorkersDoNotWaitForTrouble(t *testing.T) {
 			t.Errorf("stale: %v", stale)
 		}
 		for _, line := range []string{
-			`level=WARN msg="a source is not synced; the workers do not wait for it" controller=test source=Fake(broken) err="failing: no such API"`,
-			`level=WARN msg="a source is not synced; the workers do not wait for it" controller=test source=Secrets err="Secrets: failing: no right"`,
+			`level=WARN msg="source is not synced; workers start without it" controller=test source=Fake(broken) err="failing: no such API"`,
+			`level=WARN msg="source is not synced; workers start without it" controller=test source=Secrets err="Secrets: failing: no right"`,
 		} {
 			if strings.Count(lines.String(), line) != 1 {
 				t.Errorf("no line\n%s\nin\n%s", line, &lines)
@@ -251,7 +251,7 @@ func TestS9_WorkersDoNotWaitForTrouble(t *testing.T) {
 			t.Errorf("stale: %v", stale)
 		}
 		for _, name := range []string{"Fake(broken)", "Secrets"} {
-			if line := `level=INFO msg="a source is synced now" controller=test source=` + name; strings.Count(lines.String(), line) != 1 {
+			if line := `level=INFO msg="source is synced now" controller=test source=` + name; strings.Count(lines.String(), line) != 1 {
 				t.Errorf("no line\n%s\nin\n%s", line, &lines)
 			}
 		}

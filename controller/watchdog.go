@@ -17,7 +17,7 @@ import (
 )
 
 // errDeadline is the cause of a context that ended at its Reconcile's deadline.
-var errDeadline = errors.New("the Reconcile is over its deadline")
+var errDeadline = errors.New("the Reconcile exceeded its deadline")
 
 // deadlineError is errDeadline with the deadline. It also matches context.DeadlineExceeded.
 type deadlineError time.Duration
@@ -110,7 +110,7 @@ func (t *lead[K]) tellSlow(s *slot[K], r *running[K], took time.Duration, stacks
 	}
 	key, id := fmt.Sprint(r.item.Key()), reconcileID(c.run, r.item.Delivery())
 	if args, ok := c.repetition.few("slow", "key", key, "reconcileID", id, "took", took.String(), "stack", stack); ok {
-		slog.New(t.log).Warn("a reconcile is slow", args...)
+		slog.New(t.log).Warn("reconcile is slow", args...)
 	}
 	if c.o.Hooks.Slow != nil {
 		c.o.Hooks.Slow(hook.Slow{Controller: c.name, Key: key, ReconcileID: id, Took: took, Stack: stack})
@@ -124,7 +124,7 @@ func (t *lead[K]) tellUnheeding(cause error) {
 	stacks := run.Stacks()
 	for _, s := range c.workers.now().slots {
 		if r := s.run.Load(); r != nil {
-			slog.New(t.log).Warn("a reconcile does not heed the end of its context",
+			slog.New(t.log).Warn("reconcile ignores the end of its context",
 				"key", fmt.Sprint(r.item.Key()), "reconcileID", reconcileID(c.run, r.item.Delivery()),
 				"took", (c.now() - r.since).String(), "cause", cause, "stack", cutStack(stacks, s.goroutine))
 		}

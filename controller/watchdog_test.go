@@ -88,7 +88,7 @@ func TestC9_ASlowReconcileIsReportedOnceWithItsStack(t *testing.T) {
 			t.Errorf("reported again: %+v", all)
 		}
 		text := lines.String()
-		if n := strings.Count(text, "a reconcile is slow"); n != 1 {
+		if n := strings.Count(text, "reconcile is slow"); n != 1 {
 			t.Errorf("%d lines in\n%s", n, text)
 		}
 		for _, want := range []string{"level=WARN", "controller=test", "key=slow", "reconcileID=" + got.ReconcileID, "took=1m0s", "controller_test.hang("} {
@@ -151,7 +151,7 @@ func TestC9_TheContextEndsAtTheDeadline(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		for _, cause := range causes {
-			if !errors.Is(cause, context.DeadlineExceeded) || cause.Error() != "the Reconcile is over its deadline of 20s" {
+			if !errors.Is(cause, context.DeadlineExceeded) || cause.Error() != "the Reconcile exceeded its deadline of 20s" {
 				t.Errorf("the cause is %v", cause)
 			}
 		}
@@ -331,7 +331,7 @@ func TestC9_FewLinesOfManySlowReconciles(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		ok(t, stop())
 		all, _ := s.take()
-		if n := strings.Count(out.String(), "a reconcile is slow"); len(all) != 60 || n < 20 || n > 23 {
+		if n := strings.Count(out.String(), "reconcile is slow"); len(all) != 60 || n < 20 || n > 23 {
 			t.Errorf("the hook was told of %d, the log of %d", len(all), n)
 		}
 		if !strings.Contains(out.String(), "unlogged=4") {

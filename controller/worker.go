@@ -44,7 +44,7 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 func (t *lead[K]) tellLate(err *ledger.LateWriteError) {
 	w := &err.Request
 	if t.controller.repetition.once("late", w.Verb, w.Group, w.Resource, w.Subresource) {
-		slog.New(t.log).Error("a write began after its Reconcile had returned, and was refused",
+		slog.New(t.log).Error("refused a write that began after its Reconcile had returned",
 			"key", fmt.Sprint(err.Key), "reconcileID", err.ReconcileID, "err", err)
 	}
 }
@@ -62,7 +62,7 @@ func (t *lead[K]) employ(take, work context.Context) error {
 		return s
 	}
 	if !c.workers.open(hire, c.now(), t.origin.Term) {
-		return errors.New("it leads already; end that term first")
+		return errors.New("Lead is already running; end that term first")
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(take))
 	watching.Go(func() { t.watch(ctx, work) })
@@ -99,14 +99,14 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	c.spins.begin(item.Key(), r.log, by, why)
 	if past != nil && past.expired {
 		if args, ok := c.repetition.few("expired", "bound", c.o.ReadYourWrites.String(), "err", past.doubts); ok {
-			r.log.Warn("reconciled although its own writes are not shown", args...)
+			r.log.Warn("reconciled before its own writes were visible in the cache", args...)
 		}
 	}
 	var end ending
 	returned := false
 	defer func() { //nolint:contextcheck // r is the context
 		if !returned {
-			end = aborted(fmt.Errorf("the reconciler %w", run.ErrExited)) // the key is settled even so
+			end = aborted(fmt.Errorf("the reconciler %w", run.ErrExited))
 		}
 		r.end()
 		c.workers.completed.Store(int64(c.now()))

@@ -18,7 +18,8 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 )
 
-// batches has as many Jobs run, one after another, as a ConfigMap asks for. It counts them in the cache.
+// batches runs as many Jobs as a ConfigMap asks for, one after another. It counts them in the
+// cache.
 type batches struct {
 	wanted *cache.Handle[*corev1.ConfigMap]
 	jobs   *cache.Handle[*batchv1.Job]
@@ -34,14 +35,14 @@ func (r *batches) Reconcile(ctx context.Context, key types.NamespacedName) (cont
 		return controller.Result{}, err
 	}
 	if err := controller.Stale(ctx); err != nil {
-		return controller.Result{}, err // one Job too many would be worse than a late one
+		return controller.Result{}, err // a Job too many is worse than a late one
 	}
 	jobs := 0
 	for _, err := range r.jobs.Owned(ctx, batch.UID, cache.ListOptions{}) {
 		if err != nil {
 			return controller.Result{}, err
 		}
-		jobs++ // also the one that the Reconcile before this has created
+		jobs++ // includes the one that the last Reconcile created
 	}
 	if fmt.Sprint(jobs) == batch.Data["jobs"] {
 		return controller.Result{}, nil
@@ -57,7 +58,7 @@ func (r *batches) next(batch *corev1.ConfigMap, n int) *batchv1.Job {
 	return job
 }
 
-// A Reconcile that counts what it has created: it sees all of it.
+// The Reconcile sees all Jobs that it has created.
 func ExampleStale() {
 	var r controller.Reconciler[types.NamespacedName] = &batches{}
 	fmt.Printf("%T\n", r)

@@ -22,7 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// TestLog_AControllerWithoutSources: at its start.
+// TestLog_AControllerWithoutSources is logged at its start.
 func TestLog_AControllerWithoutSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const says = `level=WARN msg="controller watches nothing`
@@ -42,8 +42,8 @@ func TestLog_AControllerWithoutSources(t *testing.T) {
 	})
 }
 
-// TestLog_AHandleOfACacheThatDoesNotRun: once for each handle, and not of a cache that is only
-// late.
+// TestLog_AHandleOfACacheThatDoesNotRun is logged once for each handle, but not if its cache is
+// only late.
 func TestLog_AHandleOfACacheThatDoesNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines log

@@ -39,7 +39,6 @@ type running[K comparable] struct {
 	ledger atomic.Pointer[ledger.Ledger]
 }
 
-// Value implements context.Context.
 func (r *running[K]) Value(key any) any {
 	switch key {
 	case ledger.ContextKey{}:
@@ -125,7 +124,6 @@ type limited struct {
 	deadline time.Time
 }
 
-// Deadline implements context.Context.
 func (l *limited) Deadline() (time.Time, bool) {
 	at, ok := l.Context.Deadline()
 	if ok && at.Before(l.deadline) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller runs a reconciler: sources fill a queue with keys, workers take a key each,
-// call Reconcile, and settle the key by the result.
+// Package controller runs reconcilers. Sources fill a queue with keys. Workers take keys, call
+// Reconcile, and settle each key by the result.
 //
 //	c := controller.New("website", &reconciler{…}, controller.Options{Workers: 8})
 //	c.Watch(source.Kind(websites, handler.Self(), handler.GenerationChanged))
@@ -12,9 +12,8 @@
 //
 // # Phases
 //
-// [Controller.Warm] runs the sources and fills the queue, on every replica. [Controller.Lead] runs
-// the workers for one term of leadership. A manager calls both. [Controller.Run] does both for a
-// controller without a manager.
+// [Controller.Warm] runs the sources, on every replica. [Controller.Lead] runs the workers for one
+// term of leadership. A manager calls both. [Controller.Run] does both without a manager.
 //
 // # Results
 //
@@ -29,18 +28,15 @@
 //	any, Terminal(err)            Done        logged, not retried
 //	any, err, after ctx ended     Release     unchanged, for the next worker or term
 //
-// A key that fails during an outage does not wait for the end of its backoff. It is due as soon as
-// one of the controller's informers recovers. This includes failures shortly before the informers
-// notice the outage. An explicit delay, for example from [RetryAfter], still applies.
+// If a key fails during an outage, or shortly before the informers notice it, the key is due as
+// soon as one of the controller's informers recovers. An explicit delay, for example from
+// [RetryAfter], still applies.
 //
 // # Read your writes
 //
-// A Reconcile sees the writes of its key's previous Reconcile. The controller records them in a
-// [ledger.Ledger]. It parks the key until every informer that it watches or Reads shows them. The
-// workers continue with other keys.
-//
-// This needs two things: requests use the Reconcile's context, and the client is built from the
-// configuration of a client.Client.
+// A Reconcile sees the writes of its key's previous Reconcile. The key is parked until every
+// informer that the controller watches or Reads shows them. Other keys continue. Requests must use
+// the Reconcile's context, and a client built from the configuration of a client.Client.
 //
 //	written                          visible when
 //	an object at a version           the store, or its object, is at that version or newer
@@ -53,12 +49,12 @@
 //
 // The key also waits for an informer that fails. After [Options].ReadYourWrites the Reconcile
 // starts anyway: [Stale] names the missing writes, and hook.Controller.Awaited reports them. When
-// the informer recovers, the next Reconcile waits for those writes again.
+// the informer recovers, the next Reconcile waits for them again.
 //
-// The answer to a write is lost if the connection breaks or the API server returns a 5xx. After one
-// second a worker lists the metadata of the object, or of its namespace if the name is unknown. A
-// write that the API server carries out after that list is missed. To be safe from duplicates even
-// then, do not use generateName.
+// An answer is lost if the connection breaks or the API server returns a 5xx. After one second a
+// worker lists the metadata of the object, or of its namespace if the name is unknown. A write that
+// the API server carries out after that list is missed. To exclude duplicates even then, do not use
+// generateName.
 //
 // Not covered:
 //
@@ -68,36 +64,34 @@
 //   - Lost answers, if only a host's informers keep the object and no cache has adopted them.
 //   - Versions that are not numbers. Stale then names the write.
 //
-// Another client may delete a new object of the key while a watch is interrupted, and no event
-// comes. Such a key is reconciled once more after the relist ([EventRelisted]).
+// If another client deletes a new object of the key while a watch is interrupted, no event may
+// come. The key is then reconciled after the relist ([EventRelisted]).
 //
-// A manager may replace a controller by another of the same name. The new one then waits for the
-// old one's writes before its first Reconcile.
+// If a manager replaces a controller by another of the same name, the new one first waits for the
+// old one's writes.
 //
 // # Takeover
 //
-// If the previous leader released its term, the first Reconcile of the new term waits until the
-// informers show that leader's writes. The wait covers the newest [term.MaxHandedOver] objects that
-// were written with a Reconcile's context ([term.Term.Inherited]). It lasts at most
-// [Options].ReadYourWrites; then [Stale] names what is missing. If a field selector other than
-// metadata's may exclude a write, the wait lasts until the informer is past its version. Nothing is
-// promised after a crash.
+// If the previous leader released its term, Lead first waits until the informers show that leader's
+// writes. This covers the newest [term.MaxHandedOver] objects written with a Reconcile's context
+// ([term.Term.Inherited]). After [Options].ReadYourWrites Lead continues, and [Stale] names what is
+// missing. If a field selector other than metadata's may exclude a write, Lead waits until the
+// informer is past its version. A crash hands nothing over.
 //
 // # Own writes during a backoff
 //
-// After an error, events of the key's own writes do not end its backoff, whether they come before
-// or after the Reconcile returns. Changes by other clients end it. When the controller cannot tell,
-// for example after a relist, the event ends it. A patch or apply without a resourceVersion may be
-// a no-op: the returned version counts as the key's own write. After a success, an own write makes
-// the key due.
+// After an error, events of the key's own writes do not end its backoff, even if they come before
+// Reconcile returns. Changes by other clients do, and so does an event that may contain one, for
+// example after a relist. A patch or apply without a resourceVersion may be a no-op: the returned
+// version counts as the key's own. After a success, an own write makes the key due.
 //
 // # Hot loops
 //
-// A key may keep making itself due, by its own writes or by a RequeueAfter below 100 ms. After 100
-// Reconciles in a row, each less than 100 ms after the previous one began, the key is slowed down.
-// Its Reconciles then begin at least 10 ms apart, then 20 ms, up to 1 s. The log names the key and
-// the cause once. Any other reason starts a Reconcile at once and ends the row. While the key
-// waits, Quiet and the manager's Idle wait for it. Own writes are not recognized if
+// A key that makes itself due 100 times in a row, by its own writes or by a RequeueAfter below 100
+// ms, is slowed down. The row consists of Reconciles that begin less than 100 ms after the previous
+// one began. Then they begin at least 10 ms apart, then 20 ms, up to 1 s. The log names the key and
+// the cause once. A Reconcile for any other reason begins at once and ends the row.
+// [Controller.Quiet] and the manager's Idle wait for a slowed key. Own writes are not recognized if
 // [Options].ReadYourWrites is negative.
 //
 // # Guarantees
@@ -109,8 +103,8 @@
 //   - C5: A panic is an error with its stack, and runtime.Goexit is an error. Neither loses the key
 //     or the worker.
 //   - C6: A Reconcile sees its key's previous writes, per object by UID and version, or
-//     [Options].ReadYourWrites is over. It waits for requests in flight. A write that begins after
-//     its Reconcile returned fails with a [ledger.LateWriteError], and is logged once.
+//     [Options].ReadYourWrites is over. A write that begins after its Reconcile returned fails with
+//     a [ledger.LateWriteError], and is logged once.
 //   - C7: After an error, the key's own writes do not end its backoff; changes by others do.
 //   - C8: A stop takes no new key. Running Reconciles have the grace time; then their context ends
 //     with a cause. An error after that is no failure, and the key is due in the next term. One
@@ -121,23 +115,21 @@
 //     ([EventRetryConflict] and others), or the queue's own ([workqueue.EventAfter]).
 //   - C11: A key that the program or its object's annotation pauses is not reconciled until neither
 //     does. Then it is due for everything that it missed.
-//   - C12: With [Options].Interrupt, a change of the object's generation by another client cancels
-//     its Reconcile; in doubt it does not. This is no failure, and happens at most that many times
-//     in a row.
+//   - C12: With [Options].Interrupt, another client's change of the object's generation cancels the
+//     Reconcile, but not in doubt. This is no failure, and the number in a row is limited.
 //   - C13: A key in a hot loop is slowed down to one Reconcile a second. Changes by others are
 //     never delayed.
 //   - L9: The first Reconcile of a term sees the writes of the previous term, if that was released,
 //     or [Options].ReadYourWrites is over.
-//   - S9: Workers start when everything that is watched or read is synced, or in trouble that the
-//     log names, such as a missing or forbidden API. Reads then return the last known state, and
-//     [Stale] names it. The log reports a later sync.
+//   - S9: Workers start when each source and Readable is synced, or in trouble that the log names,
+//     such as a missing or forbidden API. Reads then return the last known state, and [Stale] names
+//     it. The log reports a later sync.
 //
 // # The log
 //
 // [Logger] returns the logger of a Reconcile, with controller, key, reconcileID and attempt.
-// klog.FromContext and logr's functions return the same one. Errors are logged at level error. The
-// level is info for conflicts, "already exists", throttling (429), and requests that are refused
-// because the term is over.
+// klog.FromContext and logr's functions return the same one. Errors have level error. Conflicts,
+// "already exists", throttling (429) and requests refused because the term is over have level info.
 //
 // For each cause the log has the first ten failures, then one in ten seconds with the number left
 // out ("unlogged"). Errors have the same cause if the API server gave the same reason, or if their

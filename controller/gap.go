@@ -68,9 +68,9 @@ func (k *consistency[K]) waitAtMost() time.Duration {
 }
 
 // behind returns the last write that an informer does not show yet, or nil, and why others cannot
-// be waited for. It moves writes with a lost answer to unsure. It checks all writes again, oldest
-// first, until all are visible. An object that was created and deleted is absent before and after,
-// and only its creation tells these states apart.
+// be waited for. It moves writes with a lost answer to unsure. It checks all writes each time,
+// oldest first: an object that was created and deleted is absent before and after, and only its
+// creation tells these states apart.
 func (k *consistency[K]) behind(p *past) (last gap, unknown error) {
 	if p.answers != nil {
 		p.awaited, p.answers = awaited(p.answers)
@@ -226,22 +226,22 @@ func (k *consistency[K]) resolve(ctx context.Context, p *past) gap {
 }
 
 const (
-	// resolveAfter is the delay between a lost answer and the question. The API server has carried
-	// out the write by then, if it ever does.
+	// resolveAfter is the delay between a lost answer and the question, for a write that is still
+	// in progress.
 	resolveAfter = time.Second
 	// resolveWithin limits how long a worker waits for the answer. The question is repeated later.
 	resolveWithin = 2 * time.Second
-	// resolvePause is the pause after an unanswered question, unless an informer recovers. Workers
-	// must not all hang on an API server that hangs, because other keys need no answer.
+	// resolvePause is the pause after an unanswered question, unless an informer recovers. An API
+	// server that hangs must not occupy all workers, because other keys need no answer.
 	resolvePause = 2 * time.Second
 )
 
-// resolver limits questions to the API server: to one at a time after an unanswered one.
+// resolver allows one question at a time after an unanswered one, else any number.
 type resolver struct {
 	mu     sync.Mutex // guards what follows
-	asked  time.Time  // time of the last question
-	failed bool       // the last question had no answer
-	next   time.Time  // then: earliest time of the next question
+	asked  time.Time
+	failed bool      // it had no answer
+	next   time.Time // then: time of the next question
 }
 
 // begin reports whether a worker may ask now. The worker must then call end. recovered is when an

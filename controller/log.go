@@ -51,20 +51,16 @@ func reconcileID(run string, delivery uint64) string {
 	return ledger.Origin{Run: run, Delivery: delivery}.ReconcileID()
 }
 
-// Enabled implements slog.Handler.
 func (l *itemLog[K]) Enabled(ctx context.Context, level slog.Level) bool {
 	return l.base.Enabled(ctx, level)
 }
 
-// Handle implements slog.Handler.
 func (l *itemLog[K]) Handle(ctx context.Context, r slog.Record) error {
 	return l.with().Handle(ctx, r)
 }
 
-// WithAttrs implements slog.Handler.
 func (l *itemLog[K]) WithAttrs(attrs []slog.Attr) slog.Handler { return l.with().WithAttrs(attrs) }
 
-// WithGroup implements slog.Handler.
 func (l *itemLog[K]) WithGroup(name string) slog.Handler { return l.with().WithGroup(name) }
 
 // leveled is a handler with another level.
@@ -74,15 +70,12 @@ type leveled struct {
 	level slog.Level
 }
 
-// Enabled implements slog.Handler.
 func (l leveled) Enabled(_ context.Context, level slog.Level) bool { return level >= l.level }
 
-// WithAttrs implements slog.Handler.
 func (l leveled) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return leveled{l.Handler.WithAttrs(attrs), l.level}
 }
 
-// WithGroup implements slog.Handler.
 func (l leveled) WithGroup(name string) slog.Handler {
 	return leveled{l.Handler.WithGroup(name), l.level}
 }

@@ -28,10 +28,10 @@ type Options struct {
 	// first ten reports, then one in ten seconds. Hooks.Slow gets each. Negative: no report.
 	// Default: 1 minute.
 	SlowAfter time.Duration
-	// Interrupt cancels a running Reconcile when the generation of its key's object changes, and
-	// reconciles the key again. The cause of the context is an *[Interruption]. The value limits
-	// how often in a row this happens to a key. Default: 0, the Reconcile continues, and the key is
-	// reconciled once more.
+	// Interrupt cancels a running Reconcile when another client changes the generation of its key's
+	// object, and reconciles the key again. The cause of the context is an *[Interruption]. The
+	// value limits how often in a row this happens to a key. Default: 0, the Reconcile continues,
+	// and the key is reconciled once more.
 	Interrupt int
 	// IgnoreAnnotations disables PausedAnnotation and RequeueAnnotation. Set it if users who may
 	// change an object must not pause its reconciliation. A paused object keeps its finalizers.

@@ -102,11 +102,11 @@ type (
 	doubtsKey struct{}
 )
 
-// Stale returns an error if a Reconcile's reads may be older than the API server's state. It names
-// each source and handle of the controller that does not follow the API server. It also names
-// writes of the key's last Reconcile, or of the previous leader, that did not become visible in
-// time. In other contexts it returns nil. A stale read returns the last known state. A read of a
-// kind that was never synced waits until its context ends.
+// Stale returns an error if a Reconcile's reads may be older than the API server's state. The error
+// names each source and handle of the controller that does not follow the API server. It also names
+// writes of the key's last Reconcile, or of the previous leader, that are missing after the wait.
+// In other contexts Stale returns nil. A stale read returns the last known state. A read of a kind
+// that was never synced waits until its context ends.
 //
 // If a Reconcile must not act on stale data, return this error. The key is parked until nothing is
 // stale, at most Options.ReadYourWrites at a time, and then reconciled again. This is no failure

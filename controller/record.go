@@ -26,8 +26,8 @@ type past struct {
 	unsure   []unseen                  // part of awaited with lost answers
 	givenUp  []unseen                  // writes that were not visible in time
 	wrote    []ledger.Write            // own writes, for interrupts
-	stale    bool                      // it returned Stale
-	backsOff bool                      // it failed, and is retried after a backoff
+	stale    bool
+	backsOff bool // it failed, and is retried after a backoff
 
 	since    time.Time // start of the key's wait, or zero
 	checks   int       // how often it was parked
@@ -104,7 +104,7 @@ type pauser struct {
 // record is what the controller remembers of a key between Reconciles.
 type record[K comparable] struct {
 	past        *past       // what its last Reconcile left behind
-	spin        spin        // how often in a row it made itself due
+	spin        spin        // Reconciles that it caused itself
 	interrupted int         // interruptions in a row
 	level       *slog.Level // see SetLogLevel
 	pausedBy    []pauser    // replaced, never changed
@@ -116,7 +116,7 @@ func (r *record[K]) empty() bool {
 
 // records are the keys' records. Few keys have one. Without records, a look costs one atomic load.
 type records[K comparable] struct {
-	n atomic.Int64 // number of records
+	n atomic.Int64 // len(keys)
 
 	mu      sync.Mutex // guards what follows
 	keys    map[K]*record[K]

@@ -67,8 +67,7 @@ type LogLevel[K comparable] struct {
 	Level slog.Level
 }
 
-// Awaiting is a key that waits for its own writes to appear in the caches: since when, and for
-// which write.
+// Awaiting is a key that waits for its own writes to appear in the caches.
 type Awaiting[K comparable] struct {
 	Key   K
 	Since time.Time

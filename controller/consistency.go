@@ -56,7 +56,7 @@ func (k *consistency[K]) putOff(ctx context.Context, item workqueue.Item[K], p *
 	return true
 }
 
-// park parks a key until the gap closes, with regular checks, for at most the time left.
+// park parks a key until the gap closes, for at most the time left. It checks at growing intervals.
 func (k *consistency[K]) park(item workqueue.Item[K], p *past, reason gap, left time.Duration) {
 	p.missing = reason.String()
 	p.unnotify = reason.Notify(func() { k.queue.Wake(item.Key()) })

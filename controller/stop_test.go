@@ -312,7 +312,7 @@ func TestC8_TheLogNamesWhatDoesNotStop(t *testing.T) {
 		time.Sleep(time.Second)
 		ok(t, stop())
 		const want = `level=WARN msg="reconcile ignores the end of its context" controller=test key=stubborn`
-		if n := strings.Count(out.String(), "does not heed"); n != 1 || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "stop_test.go") {
+		if n := strings.Count(out.String(), "ignores the end"); n != 1 || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "stop_test.go") {
 			t.Errorf("the log has no %s with a stack:\n%s", want, out.String())
 		}
 	})

@@ -21,7 +21,7 @@ type lead[K comparable] struct {
 	controller *Controller[K]
 	log        slog.Handler
 	origin     ledger.Origin  // template of each ledger, without key and delivery
-	over       *ledger.Ledger // the closed ledger, see running.end
+	over       *ledger.Ledger // marks a returned Reconcile without requests
 }
 
 // running is one Reconcile and its context. It creates the ledger for the first request, because

@@ -37,9 +37,9 @@ type interrupts[K comparable] struct {
 	records *records[K]
 }
 
-// interrupt cancels the running Reconcile of a key if its object was changed by another client. A
-// change may be a write of this Reconcile, or of the one before, whose events may come late. In
-// doubt interrupt does nothing.
+// interrupt cancels the running Reconcile of a key when another client has changed its object. It
+// ignores writes of this Reconcile, and of the one before, whose events may come late. In doubt it
+// does nothing.
 func (i *interrupts[K]) interrupt(key K, o handler.Object) {
 	// A paused key's Reconcile finishes.
 	if state, _ := i.queue.Lookup(key); state.State != workqueue.Held || state.Paused {

@@ -20,7 +20,8 @@ import (
 // Lead runs the workers for one term: they take keys until take or work is done. Reconciles run on
 // work, which should outlive take. Lead first waits for Synced and, if the previous term was
 // released, for its writes. It returns nil when all workers have returned; a Reconcile that ignores
-// the end of work delays that. Lead may be called again for the next term, while Warm runs.
+// the end of work delays that. While Warm runs, Lead may be called again for the next term. It
+// returns an error if another call is still running.
 func (c *Controller[K]) Lead(take, work context.Context) error {
 	select {
 	case <-c.synced:

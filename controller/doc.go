@@ -39,7 +39,7 @@
 // the Reconcile's context, and a client built from the configuration of a client.Client.
 //
 //	written                          visible when
-//	an object at a version           the store, or its object, is at that version or newer
+//	an object at a version           the store, or the object in it, is at that version or newer
 //	a delete, or the last finalizer  the store has no object with that UID
 //	a delete that only marks         the store has the object at the version of the mark
 //	deletecollection, eviction       the object with that UID is gone or marked

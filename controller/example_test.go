@@ -35,14 +35,14 @@ func (r *batches) Reconcile(ctx context.Context, key types.NamespacedName) (cont
 		return controller.Result{}, err
 	}
 	if err := controller.Stale(ctx); err != nil {
-		return controller.Result{}, err // a Job too many is worse than a late one
+		return controller.Result{}, err // one Job too many would be worse than a late one
 	}
 	jobs := 0
 	for _, err := range r.jobs.Owned(ctx, batch.UID, cache.ListOptions{}) {
 		if err != nil {
 			return controller.Result{}, err
 		}
-		jobs++ // includes the one that the last Reconcile created
+		jobs++ // also the one that the Reconcile before this has created
 	}
 	if fmt.Sprint(jobs) == batch.Data["jobs"] {
 		return controller.Result{}, nil

@@ -75,7 +75,7 @@ func (k *consistency[K]) park(item workqueue.Item[K], p *past, reason gap, left 
 
 // giveUp ends a wait, if there was one, because everything is visible or because the time is over.
 func (k *consistency[K]) giveUp(p *past, expired bool, now time.Time) {
-	tell := p.doubts != nil || len(p.unsure) > 0 || !p.since.IsZero()
+	report := p.doubts != nil || len(p.unsure) > 0 || !p.since.IsZero()
 	given := p.unsure
 	if p.expired = expired; expired {
 		given = p.awaited
@@ -88,12 +88,12 @@ func (k *consistency[K]) giveUp(p *past, expired bool, now time.Time) {
 		still = fmt.Errorf("not shown within %s: %w", k.bound, still)
 	}
 	p.doubts = errors.Join(p.doubts, still)
-	if tell {
+	if report {
 		a := hook.Awaited{Expired: expired, Doubts: p.doubts}
 		if !p.since.IsZero() {
 			a.Took = now.Sub(p.since)
 		}
-		k.tellAwaited(a)
+		k.reportAwaited(a)
 	}
 }
 
@@ -150,14 +150,13 @@ func (k *consistency[K]) outstanding(ctx context.Context, p *past) (missing gap,
 	return k.behind(p)
 }
 
-func (k *consistency[K]) tellAwaited(a hook.Awaited) {
+func (k *consistency[K]) reportAwaited(a hook.Awaited) {
 	if k.hooks.Awaited != nil {
 		a.Controller = k.name
 		k.hooks.Awaited(a)
 	}
 }
 
-// parkStale parks a key whose Reconcile returned Stale.
 func (k *consistency[K]) parkStale(item workqueue.Item[K], p *past) {
 	p.since = time.Now()
 	reason := k.staleGap(p)

@@ -16,7 +16,6 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// lead is one call of Lead.
 type lead[K comparable] struct {
 	controller *Controller[K]
 	log        slog.Handler

@@ -94,7 +94,6 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	return c
 }
 
-// now returns the time since the controller was created.
 func (c *Controller[K]) now() time.Duration { return time.Since(c.began) }
 
 // Name returns the controller's name.
@@ -244,7 +243,6 @@ func (c *Controller[K]) queueHooks() *hook.Queue {
 	return &later
 }
 
-// logger returns the base of every Reconcile's logger.
 func (c *Controller[K]) logger(ctx context.Context) *slog.Logger {
 	log := c.o.Logger
 	if log == nil {

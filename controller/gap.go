@@ -59,7 +59,6 @@ type consistency[K comparable] struct {
 	inherited inherited
 }
 
-// waitAtMost returns the longest time that a key waits for the caches.
 func (k *consistency[K]) waitAtMost() time.Duration {
 	if k.bound < 0 { // then only a key that returned Stale waits
 		return defaultReadYourWrites
@@ -139,7 +138,6 @@ func (k *consistency[K]) stillMissing(p *past) error {
 	return errors.Join(all...)
 }
 
-// unansweredOf names the writes in flight.
 func unansweredOf(writes []unseen) error {
 	var all []error
 	for i := range writes {

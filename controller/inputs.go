@@ -61,7 +61,6 @@ func (in *inputs[K]) complain(what string) {
 	in.wrong = append(in.wrong, errors.New(what))
 }
 
-// validate returns the mistakes of the controller and of its sources.
 func (in *inputs[K]) validate() error {
 	in.mu.Lock()
 	wrong := slices.Clone(in.wrong)
@@ -162,7 +161,6 @@ func (in *inputs[K]) awaitSettled(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// unsettled returns an input that is not settled, or nil.
 func (in *inputs[K]) unsettled() *input[K] {
 	for _, i := range in.all() {
 		if !run.Closed(i.settled) && !run.Closed(i.ended) {
@@ -181,7 +179,6 @@ func (in *inputs[K]) stale() error {
 	return errors.Join(all...)
 }
 
-// unsynced describes the inputs that are not synced.
 func (in *inputs[K]) unsynced() (waits []string) {
 	for _, i := range in.all() {
 		if i.Stale() != nil || !isSynced(context.Background(), i) {

@@ -63,7 +63,6 @@ func (l *itemLog[K]) WithAttrs(attrs []slog.Attr) slog.Handler { return l.with()
 
 func (l *itemLog[K]) WithGroup(name string) slog.Handler { return l.with().WithGroup(name) }
 
-// leveled is a handler with another level.
 type leveled struct {
 	slog.Handler
 

@@ -53,7 +53,6 @@ type Options struct {
 	SourceHooks *hook.Source
 }
 
-// validate returns an error for each wrong field.
 func (o Options) validate() error {
 	var wrong []error
 	for _, field := range []struct {

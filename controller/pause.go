@@ -28,7 +28,6 @@ const (
 	RequeueAnnotation = "setpoint.dev/requeue"
 )
 
-// pauses are the paused keys.
 type pauses[K comparable] struct {
 	records *records[K]
 	queue   *workqueue.Queue[K]
@@ -46,13 +45,13 @@ func (p *pauses[K]) set(key K, by pauser, paused bool) {
 		after = len(r.pausedBy) > 0
 	})
 	if before != after {
-		p.tell(key)
+		p.update(key)
 	}
 }
 
-// tell passes a key's state to the queue. It holds no lock, because the queue may call user code.
+// update passes a key's state to the queue. It holds no lock, because the queue may call user code.
 // It repeats until the state is stable, so that the last call passes the last state.
-func (p *pauses[K]) tell(key K) {
+func (p *pauses[K]) update(key K) {
 	for {
 		paused := p.has(key)
 		if paused {

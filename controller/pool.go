@@ -25,7 +25,6 @@ type workers[K comparable] struct {
 	crew[K]
 }
 
-// crew is the state of the workers.
 type crew[K comparable] struct {
 	want    int
 	leading bool
@@ -45,7 +44,6 @@ type slot[K comparable] struct {
 	reported, ended *running[K] // last reported as slow, last over its deadline; see lead.watch
 }
 
-// now returns a copy of the state.
 func (w *workers[K]) now() crew[K] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +145,6 @@ func (c crew[K]) running() (runs []*running[K]) {
 	return runs
 }
 
-// stats returns the figures for hook.ControllerStarted.
 func (w *workers[K]) stats() hook.ControllerStats {
 	now := w.now()
 	return hook.ControllerStats{Workers: now.want, Active: len(now.running())}

@@ -123,7 +123,6 @@ func Stale(ctx context.Context) error {
 	return nil
 }
 
-// staleError is the error of Stale.
 type staleError struct{ err error }
 
 func (s *staleError) Error() string { return s.err.Error() }

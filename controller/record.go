@@ -37,12 +37,10 @@ type past struct {
 	unnotify func()    // cancels the notification, or nil
 }
 
-// empty reports whether p has no effect.
 func (p *past) empty() bool {
 	return p.failure == nil && p.lost == nil && len(p.awaited) == 0 && len(p.wrote) == 0 && len(p.givenUp) == 0 && !p.stale
 }
 
-// version is a state of an object.
 type version struct{ uid, resourceVersion string }
 
 // Failure describes how the last Reconcile of a key failed.
@@ -123,10 +121,8 @@ type records[K comparable] struct {
 	sweepAt int
 }
 
-// firstSweep is the number of records that triggers the first sweep.
 const firstSweep = 256
 
-// look returns a copy of a key's record.
 func (t *records[K]) look(key K) record[K] {
 	if t.n.Load() == 0 {
 		return record[K]{}
@@ -183,12 +179,10 @@ func (t *records[K]) take(key K) record[K] {
 	return was
 }
 
-// put stores a key's past.
 func (t *records[K]) put(key K, p *past) {
 	t.edit(key, func(r *record[K]) { r.past = p })
 }
 
-// all returns a copy of each record.
 func (t *records[K]) all() map[K]record[K] {
 	t.mu.Lock()
 	defer t.mu.Unlock()

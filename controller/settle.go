@@ -156,7 +156,6 @@ func (t *lead[K]) forget(key K, r *record[K]) {
 	}
 }
 
-// retry settles and logs a failed Reconcile.
 func (t *lead[K]) retry(r *running[K], end ending) error {
 	delay, lost := r.item.RetryWith(end.err, end.again)
 	level, what, more := slog.LevelError, "reconcile failed", []any{"retryAfter", delay.String()}

@@ -115,7 +115,6 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 	return s
 }
 
-// add adds the record of a key.
 func (s *Snapshot[K]) add(key K, r *record[K]) {
 	if len(r.pausedBy) > 0 {
 		p := PausedKey[K]{Key: key}

@@ -49,7 +49,6 @@ func (k *consistency[K]) awaitLeader(take, work context.Context) (goOn bool) {
 	return true
 }
 
-// inherit makes awaitFormer wait for writes.
 func (k *consistency[K]) inherit(writes []ledger.Write) {
 	p := &past{}
 	for _, w := range writes {
@@ -72,7 +71,7 @@ func (k *consistency[K]) awaitFormer(take, work context.Context) (goOn bool) {
 	if missing != nil {
 		k.logger(work).Warn("started before the removed controller's writes were visible in the cache", "missing", missing)
 	}
-	k.tellAwaited(hook.Awaited{Expired: expired, Doubts: errors.Join(missing, unknown)})
+	k.reportAwaited(hook.Awaited{Expired: expired, Doubts: errors.Join(missing, unknown)})
 	return true
 }
 
@@ -90,8 +89,8 @@ func (k *consistency[K]) await(take, work context.Context, result *atomic.Pointe
 			result.Store(&past{givenUp: p.unsure})
 			return false, doubts, true
 		}
-		says := last.String()
-		k.inherited.waits.Store(&says)
+		text := last.String()
+		k.inherited.waits.Store(&text)
 		shown := make(chan struct{}, 1)
 		unnotify := last.Notify(func() { shown <- struct{}{} }) // called once
 		goOn := true

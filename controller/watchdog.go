@@ -24,13 +24,12 @@ type deadlineError time.Duration
 
 func (d deadlineError) Error() string { return fmt.Sprintf("%s of %s", errDeadline, time.Duration(d)) }
 
-// Is implements the interface of errors.Is.
 func (d deadlineError) Is(target error) bool {
 	return target == errDeadline || target == context.DeadlineExceeded
 }
 
-// heed is how long a Reconcile may take to return after its context has ended.
-const heed = time.Second
+// returnWithin is how long a Reconcile may take to return after its context has ended.
+const returnWithin = time.Second
 
 // limits returns the times after which a Reconcile is reported and its context ends.
 func (o *Options) limits() (report, end time.Duration) {
@@ -56,9 +55,9 @@ func (t *lead[K]) watch(ctx, work context.Context) {
 		case <-timer.C:
 			timer.Reset(t.inspect())
 		case <-ended:
-			ended, overdue = nil, time.After(heed)
+			ended, overdue = nil, time.After(returnWithin)
 		case <-overdue:
-			t.tellUnheeding(context.Cause(work))
+			t.reportStuck(context.Cause(work))
 		case <-ctx.Done():
 			return
 		}
@@ -85,7 +84,7 @@ func (t *lead[K]) inspect() (again time.Duration) {
 		}
 		if slow {
 			s.reported = r
-			t.tellSlow(s, r, took, stacks)
+			t.reportSlow(s, r, took, stacks)
 		}
 		if over {
 			s.ended = r
@@ -101,8 +100,7 @@ func (t *lead[K]) inspect() (again time.Duration) {
 	return again
 }
 
-// tellSlow reports a Reconcile with its goroutine's stack.
-func (t *lead[K]) tellSlow(s *slot[K], r *running[K], took time.Duration, stacks string) {
+func (t *lead[K]) reportSlow(s *slot[K], r *running[K], took time.Duration, stacks string) {
 	c := t.controller
 	stack := "it has ended meanwhile"
 	if s.run.Load() == r {
@@ -117,9 +115,9 @@ func (t *lead[K]) tellSlow(s *slot[K], r *running[K], took time.Duration, stacks
 	}
 }
 
-// tellUnheeding logs Reconciles that still run after their context has ended, and so delay the
+// reportStuck logs Reconciles that still run after their context has ended, and so delay the
 // stop.
-func (t *lead[K]) tellUnheeding(cause error) {
+func (t *lead[K]) reportStuck(cause error) {
 	c := t.controller
 	stacks := run.Stacks()
 	for _, s := range c.workers.now().slots {
@@ -131,7 +129,6 @@ func (t *lead[K]) tellUnheeding(cause error) {
 	}
 }
 
-// cutStack returns the stack that begins with head.
 func cutStack(stacks, head string) string {
 	_, stack, ok := strings.Cut("\n\n"+stacks, "\n\n"+head)
 	if !ok {

@@ -32,7 +32,7 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 		return nil
 	}
 	t := &lead[K]{controller: c, log: c.logger(work).Handler(), over: &ledger.Ledger{}}
-	t.origin = ledger.Origin{Controller: c.name, Run: c.run, Decode: c.inputs.declared.Selects, Late: t.tellLate}
+	t.origin = ledger.Origin{Controller: c.name, Run: c.run, Decode: c.inputs.declared.Selects, Late: t.reportLate}
 	if leading := term.Of(work); leading != nil {
 		t.origin.Term = leading.Token().String()
 	}
@@ -40,9 +40,9 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	return t.employ(take, c.inputs.declared.Context(context.WithValue(work, staleKey{}, stale)))
 }
 
-// tellLate logs a write that began after its Reconcile had returned, once for each verb and
+// reportLate logs a write that began after its Reconcile had returned, once for each verb and
 // resource.
-func (t *lead[K]) tellLate(err *ledger.LateWriteError) {
+func (t *lead[K]) reportLate(err *ledger.LateWriteError) {
 	w := &err.Request
 	if t.controller.repetition.once("late", w.Verb, w.Group, w.Resource, w.Subresource) {
 		slog.New(t.log).Error("refused a write that began after its Reconcile had returned",

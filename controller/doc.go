@@ -28,9 +28,9 @@
 //	any, Terminal(err)            Done        logged, not retried
 //	any, err, after ctx ended     Release     unchanged, for the next worker or term
 //
-// If a key fails during an outage, or shortly before the informers notice it, the key is due as
-// soon as one of the controller's informers recovers. An explicit delay, for example from
-// [RetryAfter], still applies.
+// A key that fails during an outage is due as soon as one of the controller's informers recovers.
+// This includes failures before the informers notice the outage. An explicit delay, for example
+// from [RetryAfter], still applies.
 //
 // # Read your writes
 //

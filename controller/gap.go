@@ -68,8 +68,8 @@ func (k *consistency[K]) waitAtMost() time.Duration {
 
 // behind returns the last write that an informer does not show yet, or nil, and why others cannot
 // be waited for. It moves writes with a lost answer to unsure. It checks all writes each time,
-// oldest first: an object that was created and deleted is absent before and after, and only its
-// creation tells these states apart.
+// oldest first. A deleted object is absent before its create and after its delete, and only the
+// visible create tells these states apart.
 func (k *consistency[K]) behind(p *past) (last gap, unknown error) {
 	if p.answers != nil {
 		p.awaited, p.answers = awaited(p.answers)

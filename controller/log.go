@@ -138,10 +138,9 @@ func (l *repetition) once(words ...string) bool {
 	return true
 }
 
-// reasonOf returns the same text for errors of the same cause about different objects: the API
-// server's reason, or else the innermost error without digits and quoted text, which are ports,
-// versions, times and names. It calls the user's error methods. If one panics, it returns the
-// error's type.
+// reasonOf returns the same text for errors of the same cause about different objects. It is the
+// API server's reason, or the innermost error without digits and quoted text (ports, versions,
+// times, names). It calls the user's error methods. If one panics, it returns the error's type.
 func reasonOf(err error) (reason string) {
 	whole := err
 	defer func() {

@@ -70,7 +70,7 @@ func oneSecret(heedStale bool, then func(*rig)) step {
 func (r *rig) secretsLive() int { return r.api.Stored(fakeapi.Secrets) }
 
 // TestC6_WritesSurviveAnOutage: if an informer fails before it shows a write, the key waits until
-// it has recovered and shows the write, whether the reconciler checks Stale or not.
+// it has recovered and shows the write. The reconciler need not check Stale.
 func TestC6_WritesSurviveAnOutage(t *testing.T) {
 	for _, heeds := range []bool{true, false} {
 		t.Run(fmt.Sprintf("heeds Stale %t", heeds), func(t *testing.T) {

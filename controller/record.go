@@ -64,9 +64,9 @@ type unseen struct {
 }
 
 // A key spins if it makes itself due spinFree times in a row, by its own writes or by a
-// RequeueAfter below spinGap, each time less than spinGap after the previous Reconcile began. Then
-// its Reconciles begin at least spinBase apart, doubled each time up to spinMax. A Reconcile for
-// any other reason begins at once and ends the row.
+// RequeueAfter below spinGap. Reconciles are in a row if each begins less than spinGap after the
+// previous one. Then they begin at least spinBase apart, doubled each time up to spinMax. A
+// Reconcile for any other reason begins at once and ends the row.
 const (
 	spinFree = 100
 	spinGap  = 100 * time.Millisecond

@@ -54,9 +54,10 @@ type Write struct {
 	// Unknown explains why UID, ResourceVersion or Effect is unknown, else it is empty.
 	Unknown string
 	// Object is the object in the answer, if [Origin].Decode asks for it. It is typed if the scheme
-	// contains its kind, unstructured if it is JSON of another kind, or a PartialObjectMetadata if
-	// the request asked for that. It is nil if it cannot be decoded, exceeds 1 MiB, was not read to
-	// its end, or is not the object, such as a Scale or a Table. It is shared: do not change it.
+	// contains its kind, else unstructured if it is JSON. If the request asked for metadata, it is
+	// a PartialObjectMetadata. Object is nil if it cannot be decoded, exceeds 1 MiB or was not read
+	// to its end. It is also nil for other kinds of answers, such as a Scale or a Table. It is
+	// shared: do not change it.
 	Object runtime.Object
 	// Salt is set if hashes replace the object's identity, see [Write.Hashed].
 	Salt Salt

@@ -112,9 +112,9 @@ func (c *Controller[K]) Watch(s source.Source[K]) {
 	c.inputs.watch(s)
 }
 
-// Unwatch stops and removes a source, and waits until it has returned. Its keys stay due. The error
-// is the source's, or reports that the source still runs when ctx ends. A Reconcile may call
-// Unwatch. A handler, a predicate or a poll of the source itself must not.
+// Unwatch stops and removes a source, and waits until it has returned. Its keys stay due. It
+// returns the source's error, or an error if the source is not watched or still runs when ctx ends.
+// A Reconcile may call Unwatch. A handler, a predicate or a poll of the source itself must not.
 func (c *Controller[K]) Unwatch(ctx context.Context, s source.Source[K]) error {
 	w, running := c.inputs.unwatch(s)
 	switch {

@@ -16,7 +16,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// TestRun_SaysUnderWhichTerm it leads, in the log and the snapshot; most of all if there is none.
+// TestRun_SaysUnderWhichTerm checks that the log and the snapshot show the term that Run leads
+// under, or that there is none.
 func TestRun_SaysUnderWhichTerm(t *testing.T) {
 	for _, name := range []string{"", "uid@7"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// BenchmarkNoop is what a Reconcile costs that does nothing but add the next key, from queue to queue. Package bench compares.
+// BenchmarkNoop measures a Reconcile that only adds the next key, from queue to queue. Package
+// bench compares.
 func BenchmarkNoop(b *testing.B) {
 	for name, o := range map[string]controller.Options{
 		"plain": {}, "deadline": {Deadline: time.Hour}, "interrupt": {Interrupt: 1},

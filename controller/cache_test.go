@@ -29,7 +29,7 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// cluster is an API server in memory, and a cache of it that runs until the test ends.
+// cluster is an API server in memory, with a cache that runs until the test ends.
 func cluster(t *testing.T, resources ...fakeapi.Resource) (*fakeapi.Server, *cache.Cache) {
 	t.Helper()
 	api := fakeapi.New(resources...)
@@ -50,8 +50,9 @@ func cluster(t *testing.T, resources ...fakeapi.Resource) (*fakeapi.Server, *cac
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 
-// TestS9_OneForbiddenKindAmongSeveral: with the cache itself. A kind that may not be listed and one that is not served do not stop
-// the workers of their own controller. Reads of the others go on; reads say what is stale; all recover.
+// TestS9_OneForbiddenKindAmongSeveral: a forbidden kind and one that is not served do not stop the
+// workers of their own controller. Other kinds can be read, reads report what is stale, and all
+// recover.
 func TestS9_OneForbiddenKindAmongSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, all := cluster(t, fakeapi.ConfigMaps, fakeapi.Secrets)
@@ -98,7 +99,7 @@ func TestS9_OneForbiddenKindAmongSeveral(t *testing.T) {
 				}
 			}
 		}
-		rest := func(d time.Duration) { // let time pass, and forget what was reconciled
+		rest := func(d time.Duration) { // let time pass and forget what was reconciled
 			time.Sleep(d)
 			synctest.Wait()
 			mu.Lock()
@@ -114,9 +115,9 @@ func TestS9_OneForbiddenKindAmongSeveral(t *testing.T) {
 		put("b")
 		next("b")
 
-		// What was synced and fails now is stale, and is read as it was.
+		// A kind that was synced and fails now is stale. Reads return its last known state.
 		api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s")})
-		next("s") // the ConfigMap s is not found: an error, and it is due again
+		next("s") // the ConfigMap s is not found: an error, and a retry
 		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("s")})
 		rest(time.Minute)
 		api.Intercept(forbidden)
@@ -136,7 +137,7 @@ func TestS9_OneForbiddenKindAmongSeveral(t *testing.T) {
 	})
 }
 
-// mapper is something big that a source holds.
+// mapper is a big object that a source holds.
 type mapper struct {
 	memory [1 << 16]byte
 	calls  int
@@ -148,8 +149,8 @@ func (m *mapper) keys(_ context.Context, c *corev1.ConfigMap) ([]types.Namespace
 	return []types.NamespacedName{{Namespace: c.Namespace, Name: c.Name}}, nil
 }
 
-// TestS6_ThousandWatches: sources that are added and removed, half with an informer that others have and half with one of their
-// own, leave no goroutine, no memory and no watch behind.
+// TestS6_ThousandWatches: sources that are added and removed leave no goroutine, memory or watch
+// behind. Half share an informer, half have their own.
 func TestS6_ThousandWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, all := cluster(t, fakeapi.ConfigMaps)
@@ -190,13 +191,13 @@ func TestS6_ThousandWatches(t *testing.T) {
 		rounds(10)
 		goroutines, watches, heap := runtime.NumGoroutine(), api.Watches(), heapNow()
 		rounds(500)
-		if n := runtime.NumGoroutine(); n > goroutines+10 { // the runtime has some that come and go
+		if n := runtime.NumGoroutine(); n > goroutines+10 { // some of the runtime's come and go
 			t.Errorf("%d goroutines, %d before", n, goroutines)
 		}
 		if n := api.Watches(); n != watches || n != 1 {
 			t.Errorf("%d watches, %d before", n, watches)
 		}
-		if grown := heapNow() - heap; grown > 8<<20 { // one of the mappers alone would be 64 MB; the API server keeps a log
+		if grown := heapNow() - heap; grown > 8<<20 { // one mapper alone would be 64 MB
 			t.Errorf("the heap has grown by %d kB", grown>>10)
 		}
 		alive := 0

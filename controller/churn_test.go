@@ -32,10 +32,11 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// FuzzC6_Churn: Reconciles write, fail, panic, exit, hang and are interrupted, answers get lost, watches lag and break, a CRD leaves and
-// returns, terms end, and people pause, requeue and change the workers. No Reconcile starts on a cache that does not show what its
-// key has written (C6), nor beside another one of its key (C1). When it is quiet again, each key was reconciled after its last change,
-// and nothing is left of any.
+// FuzzC6_Churn: Reconciles write, fail, panic, exit, hang and are interrupted. Answers get lost,
+// watches lag and break, a CRD comes and goes, terms end, and users pause, requeue and change the
+// workers. No Reconcile starts on a cache without its key's writes (C6), or beside another one of
+// its key (C1). At the end each key was reconciled after its last change, and nothing is left of
+// any.
 func FuzzC6_Churn(f *testing.F) {
 	for seed := range uint64(10) {
 		f.Add(seed)
@@ -45,7 +46,7 @@ func FuzzC6_Churn(f *testing.F) {
 	})
 }
 
-// controlChurn is a controller of Deployments that writes Secrets, and their own status.
+// controlChurn is a controller of Deployments that writes Secrets and the Deployments' status.
 type controlChurn struct {
 	t       *testing.T
 	random  *rand.Rand // of the test's goroutine
@@ -56,20 +57,20 @@ type controlChurn struct {
 	ours    *cache.Handle[*corev1.Secret] // by label
 	extra   source.Source[types.NamespacedName]
 	control *controller.Controller[types.NamespacedName]
-	term    context.CancelCauseFunc // ends what leads
-	served  bool                    // the Secrets are
+	term    context.CancelCauseFunc // ends the term
+	served  bool                    // Secrets are served
 
 	mu      sync.Mutex // guards what follows
 	calm    bool
 	nasty   bool // answers get lost
 	busy    map[types.NamespacedName]bool
 	wrote   map[types.NamespacedName]map[string]*expected // by the last Reconcile of a key
-	seen    map[types.NamespacedName]string               // which version of its object the last Reconcile has seen
+	seen    map[types.NamespacedName]string               // version that the last Reconcile saw
 	started int
 	checked int
 }
 
-// expected is what is known of a Secret that was written.
+// expected describes a Secret that was written.
 type expected struct {
 	uid     types.UID
 	version string
@@ -103,7 +104,7 @@ func newControlChurn(t *testing.T, seed uint64) *controlChurn {
 	return c
 }
 
-// RoundTrip loses the answers to some writes that were done, or their bodies, or hangs.
+// RoundTrip loses the answers to some completed writes, or their bodies, or hangs.
 func (c *controlChurn) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	nasty := c.nasty && r.Method != http.MethodGet
@@ -182,7 +183,7 @@ func sleepIn(ctx context.Context, d time.Duration) {
 	}
 }
 
-// begin checks that what the last Reconcile of the key has written is shown.
+// begin checks that the writes of the key's last Reconcile are visible.
 func (c *controlChurn) begin(ctx context.Context, key types.NamespacedName) {
 	c.mu.Lock()
 	if c.busy[key] {
@@ -236,7 +237,7 @@ func older(a, b string) bool {
 	return x < y
 }
 
-// write creates, changes or deletes a Secret, and notes what is known of it.
+// write creates, changes or deletes a Secret, and records what is expected of it.
 func (c *controlChurn) write(ctx context.Context, key types.NamespacedName, name string) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -291,7 +292,7 @@ func (c *controlChurn) run() {
 	running.Wait()
 }
 
-// lead leads, one term after another.
+// lead leads one term after another.
 func (c *controlChurn) lead(ctx context.Context) {
 	for ctx.Err() == nil {
 		work, lose := context.WithCancelCause(context.Background())
@@ -379,7 +380,7 @@ func (c *controlChurn) disturb(k int) {
 	}
 }
 
-// watchMore watches another source, or does not any more.
+// watchMore adds or removes another source.
 func (c *controlChurn) watchMore() {
 	if c.extra != nil {
 		ok(c.t, c.control.Unwatch(context.Background(), c.extra))
@@ -403,7 +404,7 @@ func (c *controlChurn) endTerm() {
 	}
 }
 
-// quiet ends all trouble, waits, and looks at what is left.
+// quiet ends all trouble, waits, and checks what is left.
 func (c *controlChurn) quiet() {
 	c.mu.Lock()
 	c.calm, c.nasty = true, false
@@ -438,7 +439,7 @@ func (c *controlChurn) quiet() {
 	}
 	c.t.Logf("%d Reconciles, %d checks", c.started, c.checked)
 	c.mu.Unlock()
-	for i := range 5 { // those that wrote and were never due again
+	for i := range 5 { // keys that wrote and were never due again
 		c.control.Requeue(types.NamespacedName{Namespace: "default", Name: fmt.Sprint("d", i)})
 	}
 	time.Sleep(time.Minute)

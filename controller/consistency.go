@@ -14,20 +14,20 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// mostGivenUp is how many writes are remembered that were not shown within the bound.
+// mostGivenUp limits how many writes of a key are remembered after the bound.
 const mostGivenUp = 100
 
-// EventRecovered is the Event of a retry that did not wait for the end of its backoff: an informer has
-// recovered since the Reconcile failed, and most likely so has the API server.
+// EventRecovered is the Event of a retry before the end of its backoff, because an informer has
+// recovered since the failure. Most likely the API server has, too.
 const EventRecovered = "InformerRecovered"
 
-// EventRelisted is the Event of a Reconcile after a relist without an object that the key has written:
-// another client may have deleted it, without an event.
+// EventRelisted is the Event of a Reconcile after a relist that lacks an object that the key wrote.
+// Another client may have deleted the object without an event.
 const EventRelisted = "Relisted"
 
-// putOff parks a key while the caches do not show what its last Reconcile wrote (C6), or, if that
-// Reconcile returned Stale, while anything is stale. It reports whether it did. If not, p.doubts is
-// what the Reconcile that starts now may not see.
+// putOff parks a key while the caches lack its last Reconcile's writes, or, if that Reconcile
+// returned Stale, while anything is stale. It reports whether it parked the key. If not, p.doubts
+// describes what the next Reconcile may not see.
 func (k *consistency[K]) putOff(ctx context.Context, item workqueue.Item[K], p *past) (parked bool) {
 	if p.unnotify != nil {
 		p.unnotify()
@@ -45,7 +45,7 @@ func (k *consistency[K]) putOff(ctx context.Context, item workqueue.Item[K], p *
 		p.since = now
 	}
 	left := k.waitAtMost() - now.Sub(p.since)
-	if p.stale { // it returns at once, again and again
+	if p.stale { // it would return Stale again at once
 		left = max(left, time.Second-now.Sub(p.since))
 	}
 	if reason == nil || left <= 0 {
@@ -56,12 +56,12 @@ func (k *consistency[K]) putOff(ctx context.Context, item workqueue.Item[K], p *
 	return true
 }
 
-// park parks a key until the gap closes, and asks again from time to time, for at most the time left.
+// park parks a key until the gap closes, for at most the time left. It checks at growing intervals.
 func (k *consistency[K]) park(item workqueue.Item[K], p *past, reason gap, left time.Duration) {
 	p.missing = reason.String()
 	p.unnotify = reason.Notify(func() { k.queue.Wake(item.Key()) })
 	pause := min(left, time.Second<<min(p.checks, 10))
-	if _, silent := reason.(textGap); silent { // it calls no Notify
+	if _, silent := reason.(textGap); silent { // it never notifies
 		pause = min(left, time.Second)
 	} else {
 		p.checks++
@@ -73,9 +73,9 @@ func (k *consistency[K]) park(item workqueue.Item[K], p *past, reason gap, left 
 	}
 }
 
-// giveUp ends a wait, if there was one: because everything is shown, or because the time is over.
+// giveUp ends a wait, if there was one, because everything is visible or because the time is over.
 func (k *consistency[K]) giveUp(p *past, expired bool, now time.Time) {
-	tell := p.doubts != nil || len(p.unsure) > 0 || !p.since.IsZero()
+	report := p.doubts != nil || len(p.unsure) > 0 || !p.since.IsZero()
 	given := p.unsure
 	if p.expired = expired; expired {
 		given = p.awaited
@@ -88,16 +88,16 @@ func (k *consistency[K]) giveUp(p *past, expired bool, now time.Time) {
 		still = fmt.Errorf("not shown within %s: %w", k.bound, still)
 	}
 	p.doubts = errors.Join(p.doubts, still)
-	if tell {
+	if report {
 		a := hook.Awaited{Expired: expired, Doubts: p.doubts}
 		if !p.since.IsZero() {
 			a.Took = now.Sub(p.since)
 		}
-		k.tellAwaited(a)
+		k.reportAwaited(a)
 	}
 }
 
-// revive makes a key wait again for writes that it gave up while their informer failed, once the
+// revive makes a key wait again for writes that it gave up while their informer failed, after the
 // informer has recovered.
 func (k *consistency[K]) revive(p *past) {
 	p.givenUp = slices.DeleteFunc(slices.Clone(p.givenUp), func(w unseen) bool {
@@ -116,7 +116,7 @@ func (k *consistency[K]) revive(p *past) {
 	})
 }
 
-// isOver reports whether nothing depends on a past.
+// isOver reports whether a past has no effect any more.
 func (k *consistency[K]) isOver(p *past) bool {
 	if p.failure != nil || !p.since.IsZero() || p.answers != nil {
 		return false
@@ -128,7 +128,7 @@ func (k *consistency[K]) isOver(p *past) bool {
 	return gap == nil && k.stillMissing(&now) == nil
 }
 
-// letGo ends the notifications of all keys: informers outlive a controller.
+// letGo cancels the notifications of all keys, because informers outlive a controller.
 func (k *consistency[K]) letGo() {
 	for _, r := range k.records.all() {
 		if r.past != nil && r.past.unnotify != nil {
@@ -137,8 +137,8 @@ func (k *consistency[K]) letGo() {
 	}
 }
 
-// outstanding returns a write that an informer does not show yet, if there is one, and why others
-// cannot be waited for. It asks the API server about lost answers when all informers follow it.
+// outstanding returns a write that is not visible yet, or nil, and why others cannot be waited for.
+// When all other writes are visible, it asks the API server about lost answers.
 func (k *consistency[K]) outstanding(ctx context.Context, p *past) (missing gap, unknown error) {
 	missing, unknown = k.behind(p)
 	if missing != nil || len(p.unsure) == 0 {
@@ -150,24 +150,23 @@ func (k *consistency[K]) outstanding(ctx context.Context, p *past) (missing gap,
 	return k.behind(p)
 }
 
-func (k *consistency[K]) tellAwaited(a hook.Awaited) {
+func (k *consistency[K]) reportAwaited(a hook.Awaited) {
 	if k.hooks.Awaited != nil {
 		a.Controller = k.name
 		k.hooks.Awaited(a)
 	}
 }
 
-// parkStale parks a key whose Reconcile returned Stale.
 func (k *consistency[K]) parkStale(item workqueue.Item[K], p *past) {
 	p.since = time.Now()
 	reason := k.staleGap(p)
-	if reason == nil { // it has recovered since, or only a look in a moment can tell
+	if reason == nil { // it has recovered, or cannot notify
 		reason = textGap("the reconcile returned Stale")
 	}
 	k.park(item, p, reason, k.waitAtMost())
 }
 
-// relisted looks, after an informer has listed everything, for keys that may have missed a change.
+// relisted makes keys due that may have missed a change before a relist.
 func (k *consistency[K]) relisted() {
 	for key, r := range k.records.all() {
 		if r.past != nil && k.missed(r.past) {
@@ -176,14 +175,13 @@ func (k *consistency[K]) relisted() {
 	}
 }
 
-// addMissed makes a key due that may have missed a change. It then waits until its writes are shown,
-// as always.
+// addMissed makes a key due that may have missed a change. It still waits for its own writes.
 func (k *consistency[K]) addMissed(key K) {
 	k.queue.AddWith(key, workqueue.AddOptions{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRelisted}})
 }
 
-// recovered makes keys due whose Reconciles failed before an informer recovered. A failure may come
-// before its informer notices the same outage.
+// recovered makes keys due that failed before an informer recovered. A failure may precede its
+// informer's failure in the same outage.
 func (k *consistency[K]) recovered() {
 	last := k.declared.Recovered()
 	for key, r := range k.records.all() {

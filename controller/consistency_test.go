@@ -31,7 +31,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// rig is a controller of ConfigMaps that writes Secrets, with an API server in memory whose watches lag.
+// rig is a controller of ConfigMaps that writes Secrets, on an API server in memory with lagging
+// watches.
 type rig struct {
 	t          *testing.T
 	api        *fakeapi.Server
@@ -54,8 +55,7 @@ type rig struct {
 
 const lag = 500 * time.Millisecond
 
-// newRig makes one in which the n-th Reconcile of the key "a" is the n-th step. Those of other keys, and any further ones, do
-// nothing.
+// newRig returns a rig whose n-th Reconcile of the key "a" is the n-th step. All others do nothing.
 func newRig(t *testing.T, o controller.Options, q workqueue.Options[types.NamespacedName], predicates []handler.Predicate, steps ...func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error)) *rig {
 	t.Helper()
 	r := &rig{t: t, predicates: predicates}
@@ -98,10 +98,10 @@ func newRig(t *testing.T, o controller.Options, q workqueue.Options[types.Namesp
 	return r
 }
 
-// start runs it until the test ends.
+// start runs the rig until the test ends.
 func (r *rig) start() {
 	ctx, cancel := context.WithCancel(context.Background())
-	synctest.Wait() // the cache has what there is
+	synctest.Wait() // the cache is synced
 	ended := make(chan error, 1)
 	r.began = time.Now()
 	r.api.Lag(lag)
@@ -165,7 +165,7 @@ func createSecret(r *rig, ctx context.Context, key types.NamespacedName) (contro
 	return controller.Result{RequeueAfter: time.Millisecond}, err
 }
 
-// seeSecret is a step: the Secret must be in the cache.
+// seeSecret is a step that requires the Secret in the cache.
 func seeSecret(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 	if _, err := r.secrets.Get(ctx, key); err != nil {
 		r.t.Errorf("own write is not seen: %v", err)
@@ -173,8 +173,8 @@ func seeSecret(r *rig, ctx context.Context, key types.NamespacedName) (controlle
 	return controller.Result{}, nil
 }
 
-// TestC6_KeyWaitsForItsWrites: a key that is due at once is put off until the informer shows what it has written; with a stated
-// reason, without the worker, and with the reasons for which it was due.
+// TestC6_KeyWaitsForItsWrites: a due key waits until the informer shows its writes. The snapshot
+// has the reason, the worker is free, and the key keeps the reasons for which it was due.
 func TestC6_KeyWaitsForItsWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, createSecret, seeSecret)
@@ -187,7 +187,7 @@ func TestC6_KeyWaitsForItsWrites(t *testing.T) {
 		if len(look.Reasons) == 0 || look.Reasons[0].Event != workqueue.EventAfter {
 			t.Errorf("it waits without the reason for which it was due: %+v", look.Reasons)
 		}
-		r.control.Queue().Add(types.NamespacedName{Namespace: "default", Name: "b"}) // for the only worker
+		r.control.Queue().Add(types.NamespacedName{Namespace: "default", Name: "b"})
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		r.mu.Lock()
@@ -205,7 +205,8 @@ func TestC6_KeyWaitsForItsWrites(t *testing.T) {
 	})
 }
 
-// TestC6_DeleteAndRecreate: a name that was deleted and created again is shown when the new object is.
+// TestC6_DeleteAndRecreate: a name that was deleted and created again is visible when the new
+// object is.
 func TestC6_DeleteAndRecreate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var uid types.UID
@@ -239,8 +240,8 @@ func TestC6_DeleteAndRecreate(t *testing.T) {
 	})
 }
 
-// TestC6_Bound: an informer that does not show a write in time delays the key no longer than it may. Stale says what is missing,
-// for as long as it is, and the hook is told. Other writes of the key are waited for as ever.
+// TestC6_Bound: the wait ends after the bound. Stale names what is missing for as long as it is
+// missing, and the hook gets it. The key still waits for its other writes.
 func TestC6_Bound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		create := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
@@ -276,7 +277,7 @@ func TestC6_Bound(t *testing.T) {
 	})
 }
 
-// TestC6_TheLogSaysSo: once for each key that has waited in vain, and not for ever.
+// TestC6_TheLogSaysSo once for each key that has waited in vain.
 func TestC6_TheLogSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines log
@@ -291,15 +292,15 @@ func TestC6_TheLogSaysSo(t *testing.T) {
 		r := newRig(t, controller.Options{ReadYourWrites: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&lines, nil))}, workqueue.Options[types.NamespacedName]{}, nil, steps...)
 		r.start()
 		r.after(time.Minute)
-		const line = `level=WARN msg="reconciled although its own writes are not shown" controller=test key=default/a`
+		const line = `level=WARN msg="reconciled before its own writes were visible in the cache" controller=test key=default/a`
 		if n := strings.Count(lines.String(), line); n != 10 {
 			t.Errorf("%d lines, want the first 10 of 20:\n%s", n, lines.String())
 		}
 	})
 }
 
-// TestC6_ALostAnswerIsNotRepeated: a Reconcile that returns what Stale says does not create twice what has no name yet, although
-// the answer to the first request was lost and the caches lag. That is no error in the log.
+// TestC6_ALostAnswerIsNotRepeated: the answer to a create with generateName is lost and the caches
+// lag. A Reconcile that returns Stale's error does not create it twice, and the log has no error.
 func TestC6_ALostAnswerIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines log
@@ -327,9 +328,9 @@ func TestC6_ALostAnswerIsNotRepeated(t *testing.T) {
 		steps := slices.Repeat([]func(*rig, context.Context, types.NamespacedName) (controller.Result, error){create}, 100)
 		r := newRig(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))}, workqueue.Options[types.NamespacedName]{}, nil, steps...)
 		r.start()
-		r.api.Lag(5 * time.Second) // when the API server is asked, the watch does not show it yet
+		r.api.Lag(5 * time.Second) // the watch does not show it yet when the API server is asked
 		r.after(5 * time.Minute)
-		if n := r.api.Count("create", fakeapi.Secrets); n != 2 { // the one that was intercepted, and its answer
+		if n := r.api.Count("create", fakeapi.Secrets); n != 2 { // and the intercepted one
 			t.Errorf("%d requests to create", n)
 		}
 		if n := strings.Count(lines.String(), "level=ERROR"); n != 1 {
@@ -338,7 +339,7 @@ func TestC6_ALostAnswerIsNotRepeated(t *testing.T) {
 	})
 }
 
-// leaveBehind returns a step that creates the Secret in a goroutine of its own, and returns before that has an answer.
+// leaveBehind returns a step that creates the Secret in a goroutine, and returns before the answer.
 func leaveBehind(left *sync.WaitGroup, takes time.Duration) func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
 	return func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 		held := make(chan struct{})
@@ -358,7 +359,8 @@ func leaveBehind(left *sync.WaitGroup, takes time.Duration) func(*rig, context.C
 	}
 }
 
-// TestC6_UnansweredWrite: a Reconcile that leaves a request behind, in a goroutine of its own, is followed by one that sees it.
+// TestC6_UnansweredWrite: the next Reconcile sees a write that was in flight when the last one
+// returned.
 func TestC6_UnansweredWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var left sync.WaitGroup
@@ -372,7 +374,7 @@ func TestC6_UnansweredWrite(t *testing.T) {
 	})
 }
 
-// TestC6_SwitchedOff: with a negative bound nothing is waited for.
+// TestC6_SwitchedOff: with a negative bound keys do not wait.
 func TestC6_SwitchedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blind := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
@@ -390,7 +392,8 @@ func TestC6_SwitchedOff(t *testing.T) {
 	})
 }
 
-// TestC6_WakesByRelist: what was created and deleted unseen, between two lists, is waited for until the list has come.
+// TestC6_WakesByRelist: the key waits for a relist if an object was created and deleted between two
+// lists.
 func TestC6_WakesByRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		churn := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
@@ -441,7 +444,8 @@ func TestC6_LeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// TestC6_WithClientGosFakes: they have no transport, so there is no ledger; everything else works, and nothing waits.
+// TestC6_WithClientGosFakes: they have no transport, so there is no ledger and no wait. Everything
+// else works.
 func TestC6_WithClientGosFakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clientset := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: named("a")})
@@ -481,7 +485,8 @@ func TestC6_WithClientGosFakes(t *testing.T) {
 	})
 }
 
-// TestC6_AbsentBeforeAndAfter: what a Reconcile has created and deleted again is not taken for gone before it has come.
+// TestC6_AbsentBeforeAndAfter: an object that was created and deleted does not count as gone before
+// it has come.
 func TestC6_AbsentBeforeAndAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		both := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
@@ -503,7 +508,7 @@ func TestC6_AbsentBeforeAndAfter(t *testing.T) {
 	})
 }
 
-// TestC6_NothingToRemember: a write that was refused, a dry run, and what nobody waits for leave nothing behind.
+// TestC6_NothingToRemember: a refused write, a dry run and unawaited writes leave nothing behind.
 func TestC6_NothingToRemember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {

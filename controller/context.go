@@ -16,30 +16,28 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// lead is one call of Lead.
 type lead[K comparable] struct {
 	controller *Controller[K]
 	log        slog.Handler
-	origin     ledger.Origin  // of each ledger, but for key and delivery
-	over       *ledger.Ledger // of each Reconcile that has returned and made no request: see running.end
+	origin     ledger.Origin  // template of each ledger, without key and delivery
+	over       *ledger.Ledger // marks a returned Reconcile without requests
 }
 
-// running is one Reconcile, and its context. It makes the ledger with the first request: most
-// Reconciles read the cache, find nothing to do and return.
+// running is one Reconcile and its context. It creates the ledger for the first request, because
+// most Reconciles make none.
 type running[K comparable] struct {
 	context.Context //nolint:containedctx // it is one
 
 	cancel context.CancelCauseFunc
 	of     *lead[K]
 	item   workqueue.Item[K]
-	past   *past         // of the key, if it has one
-	since  time.Duration // when it began, by the controller's clock
+	past   *past         // of the key, or nil
+	since  time.Duration // start, on the controller's clock
 	log    *slog.Logger
 	lines  itemLog[K] // the handler of log
 	ledger atomic.Pointer[ledger.Ledger]
 }
 
-// Value implements context.Context.
 func (r *running[K]) Value(key any) any {
 	switch key {
 	case ledger.ContextKey{}:
@@ -53,7 +51,7 @@ func (r *running[K]) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// begin returns a Reconcile that began then. Its context carries its logger.
+// begin returns a Reconcile that began at since, with its logger in its context.
 func (t *lead[K]) begin(work context.Context, item workqueue.Item[K], r *record[K], since time.Duration) *running[K] {
 	base := t.log
 	if r.level != nil {
@@ -66,7 +64,7 @@ func (t *lead[K]) begin(work context.Context, item workqueue.Item[K], r *record[
 	return now
 }
 
-// requests returns the Reconcile's ledger. It is closed once the Reconcile has returned.
+// requests returns the Reconcile's ledger. It is closed after the Reconcile has returned.
 func (r *running[K]) requests() *ledger.Ledger {
 	l := r.ledger.Load()
 	if l == nil {
@@ -86,15 +84,15 @@ func (r *running[K]) newLedger() *ledger.Ledger {
 	return ledger.New(o)
 }
 
-// end refuses writes that begin from now on: no Reconcile would wait for them (C6). It costs a
-// Reconcile without a ledger one atomic operation.
+// end closes the ledger, because no later Reconcile would wait for writes that begin now. For a
+// Reconcile without a ledger it costs one atomic operation.
 func (r *running[K]) end() {
 	if !r.ledger.CompareAndSwap(nil, r.of.over) {
 		r.ledger.Load().Close()
 	}
 }
 
-// wrote returns the ledger if it may have a write in it, else nil.
+// wrote returns the ledger if it may contain a write, else nil.
 func (r *running[K]) wrote() *ledger.Ledger {
 	if l := r.ledger.Load(); l != nil && l.Wrote() {
 		return l
@@ -102,10 +100,11 @@ func (r *running[K]) wrote() *ledger.Ledger {
 	return nil
 }
 
-// String names the Reconcile, as package context does with its contexts.
+// String names the Reconcile, as the contexts of package context do.
 func (r *running[K]) String() string { return fmt.Sprintf("reconcile of %v", r.item.Key()) }
 
-// cancellable returns the context of a Reconcile, and what ends it: a no-op if nothing ever will.
+// cancellable returns the context of a Reconcile and its cancel function, a no-op if nothing can
+// cancel it.
 func (o *Options) cancellable(work context.Context) (context.Context, context.CancelCauseFunc) {
 	if o.Deadline == 0 && o.Interrupt == 0 {
 		return work, func(error) {}
@@ -117,14 +116,13 @@ func (o *Options) cancellable(work context.Context) (context.Context, context.Ca
 	return &limited{Context: ctx, deadline: time.Now().Add(o.Deadline)}, cancel
 }
 
-// limited is a context whose deadline lead.watch enforces, after it has taken the stack.
+// limited is a context with a deadline that lead.watch enforces, after taking the stack.
 type limited struct {
 	context.Context //nolint:containedctx // it is one
 
 	deadline time.Time
 }
 
-// Deadline implements context.Context.
 func (l *limited) Deadline() (time.Time, bool) {
 	at, ok := l.Context.Deadline()
 	if ok && at.Before(l.deadline) {

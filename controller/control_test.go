@@ -26,7 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// TestC11_Pause: the controller, and single keys, from code. What runs goes on, and nothing is lost.
+// TestC11_Pause: Pause and PauseKey let running Reconciles finish, and lose nothing.
 func TestC11_Pause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &calls{began: time.Now()}
@@ -61,7 +61,7 @@ func TestC11_Pause(t *testing.T) {
 		want("ab")
 		c.Queue().Add("a")
 		synctest.Wait()
-		c.Queue().Add("a") // it is being reconciled
+		c.Queue().Add("a") // during its Reconcile
 		c.PauseKey("a")
 		c.PauseKey("a")
 		want("a")
@@ -74,7 +74,7 @@ func TestC11_Pause(t *testing.T) {
 	})
 }
 
-// TestRequeue: at once, whatever the key waits for.
+// TestRequeue: it makes a key due at once, whatever the key waits for.
 func TestRequeue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &calls{began: time.Now()}
@@ -98,7 +98,8 @@ func TestRequeue(t *testing.T) {
 	})
 }
 
-// TestLogLevel: of one key, through everything that is made of the Reconcile's logger.
+// TestLogLevel: the level applies to one key, and to all loggers derived from the Reconcile's
+// logger.
 func TestLogLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines log
@@ -146,7 +147,7 @@ func TestLogLevel(t *testing.T) {
 	})
 }
 
-// marked is a ConfigMap with annotations: name and value, one after another.
+// marked returns a ConfigMap with annotations from pairs of name and value.
 func marked(name string, data string, annotations ...string) *corev1.ConfigMap {
 	m := &corev1.ConfigMap{ObjectMeta: named(name), Data: map[string]string{"data": data}}
 	for i := 0; i < len(annotations); i += 2 {
@@ -155,7 +156,7 @@ func marked(name string, data string, annotations ...string) *corev1.ConfigMap {
 	return m
 }
 
-// marks is a controller of ConfigMaps, by which it notes what was reconciled why.
+// marks is a controller of ConfigMaps that records the reasons of its Reconciles.
 type marks struct {
 	*controller.Controller[types.NamespacedName]
 	api  *fakeapi.Server
@@ -198,7 +199,7 @@ func (m *marks) start(t *testing.T) {
 	})
 }
 
-// put stores an object and wants that reconciled.
+// put stores an object and waits for its Reconcile.
 func (m *marks) put(t *testing.T, o *corev1.ConfigMap, want string) {
 	t.Helper()
 	m.api.Put(fakeapi.ConfigMaps, o)
@@ -224,7 +225,8 @@ var views = map[string]func(*cache.Cache) source.Source[types.NamespacedName]{
 	},
 }
 
-// TestC11_PausedByAnnotation: on the object itself, through a predicate that drops it. A paused object's key is not reconciled even once.
+// TestC11_PausedByAnnotation: a predicate does not hide the annotation. A paused key is not
+// reconciled even once.
 func TestC11_PausedByAnnotation(t *testing.T) {
 	const paused = controller.PausedAnnotation
 	for name, view := range views {
@@ -241,14 +243,14 @@ func TestC11_PausedByAnnotation(t *testing.T) {
 					t.Errorf("paused: %+v", s.PausedKeys)
 				}
 				m.put(t, marked("a", "2", paused, "true"), "")
-				m.put(t, marked("a", "2"), "a create") // what it was due for
+				m.put(t, marked("a", "2"), "a create") // its reason from before the pause
 				m.put(t, marked("a", "2", paused, "for now"), "")
 				m.Queue().Add(key)
 				m.want(t, "")
 				m.put(t, marked("a", "2", paused, "false"), "a Added")
 				m.put(t, marked("c", "1", paused, "yes"), "")
 
-				m.PauseKey(key) // by code, too: either holds
+				m.PauseKey(key) // either pause is enough
 				m.put(t, marked("a", "2", paused, "yes"), "")
 				m.Requeue(key)
 				m.ResumeKey(key)
@@ -260,7 +262,7 @@ func TestC11_PausedByAnnotation(t *testing.T) {
 
 				m.api.Remove(fakeapi.ConfigMaps, "default", "c")
 				m.want(t, "c create, c delete")
-				m.put(t, marked("c", "1"), "c create") // another one of that name
+				m.put(t, marked("c", "1"), "c create") // another object of that name
 				if s := m.Snapshot(); s.PausedKeys != nil {
 					t.Errorf("still paused: %+v", s.PausedKeys)
 				}
@@ -269,7 +271,7 @@ func TestC11_PausedByAnnotation(t *testing.T) {
 	}
 }
 
-// TestC11_UnwatchedObjectsPauseNothing: who does not watch objects any more does not heed them, and has no paused keys left.
+// TestC11_UnwatchedObjectsPauseNothing: after Unwatch, the source's objects pause no key.
 func TestC11_UnwatchedObjectsPauseNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var src source.Source[types.NamespacedName]
@@ -285,7 +287,7 @@ func TestC11_UnwatchedObjectsPauseNothing(t *testing.T) {
 	})
 }
 
-// TestC11_PausedUntilTheEnd: keys are not let go when the sources stop, before the workers do.
+// TestC11_PausedUntilTheEnd: keys stay paused when the sources stop before the workers.
 func TestC11_PausedUntilTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMarks(t, views["typed"])
@@ -304,7 +306,8 @@ func TestC11_PausedUntilTheEnd(t *testing.T) {
 	})
 }
 
-// TestC11_RequeuedByAnnotation: with any new value, through a predicate that drops it, with a reason that says so.
+// TestC11_RequeuedByAnnotation: any new value counts, a predicate does not hide it, and the reason
+// names it.
 func TestC11_RequeuedByAnnotation(t *testing.T) {
 	const requeue = controller.RequeueAnnotation
 	for name, view := range views {
@@ -313,7 +316,7 @@ func TestC11_RequeuedByAnnotation(t *testing.T) {
 				m := newMarks(t, view)
 				m.api.Put(fakeapi.ConfigMaps, marked("a", "1", requeue, "1"))
 				m.start(t)
-				m.want(t, "a create") // there was nobody to hear of it
+				m.want(t, "a create") // the value in the first event has no effect
 				now := "a requeue by annotation setpoint.dev/requeue of default/a"
 				m.put(t, marked("a", "2", requeue, "1"), "")
 				m.put(t, marked("a", "2", requeue, "2"), now)
@@ -329,7 +332,7 @@ func TestC11_RequeuedByAnnotation(t *testing.T) {
 	}
 }
 
-// TestC11_AnnotationsCanBeIgnored: with an option. Then an object cannot pause or requeue its key.
+// TestC11_AnnotationsCanBeIgnored: with the option, an object cannot pause or requeue its key.
 func TestC11_AnnotationsCanBeIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMarksWith(t, controller.Options{IgnoreAnnotations: true}, views["typed"])
@@ -340,7 +343,7 @@ func TestC11_AnnotationsCanBeIgnored(t *testing.T) {
 	})
 }
 
-// TestC11_AnnotationsOfOthers: are not heeded: only those of the object that a key names.
+// TestC11_AnnotationsOfOthers: only annotations of the object that a key names count.
 func TestC11_AnnotationsOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMarks(t, func(c *cache.Cache) source.Source[types.NamespacedName] {
@@ -354,7 +357,7 @@ func TestC11_AnnotationsOfOthers(t *testing.T) {
 	})
 }
 
-// TestObservingDoesNotAllocate: most objects ask for nothing.
+// TestObservingDoesNotAllocate: most objects have no annotations.
 func TestObservingDoesNotAllocate(t *testing.T) {
 	queue := make(chan source.Queue[string], 1)
 	c := newController(func(context.Context, string) (controller.Result, error) { return controller.Result{}, nil }, controller.Options{Interrupt: 1})

@@ -23,17 +23,17 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Controller reconciles keys of type K. New and NewWithQueue make one.
+// Controller reconciles keys of type K. Create it with [New] or [NewWithQueue].
 type Controller[K comparable] struct {
 	name       string
 	reconciler Reconciler[K]
 	o          Options
 	queue      *workqueue.Queue[K]
-	run        string        // begins each reconcile ID
+	run        string        // prefix of each reconcile ID
 	synced     chan struct{} // closed by Warm
-	began      time.Time     // its clock begins
-	opened     func()        // tells QueueHooks of the queue
-	repetition repetition    // of log lines
+	began      time.Time     // zero of the controller's clock
+	opened     func()        // calls QueueHooks.Opened
+	repetition repetition    // limits repeated log lines
 	warmed     atomic.Bool
 
 	inputs      inputs[K]
@@ -46,16 +46,16 @@ type Controller[K comparable] struct {
 	interrupts  interrupts[K]
 }
 
-// New makes a controller with keys of namespace and name. Its queue has workqueue.ThreeClasses:
-// changes get ahead of the initial list and of retries. It starts nothing. The name must be unique
-// in a manager: at most 63 letters, digits, '-', '_' and '.', with a letter or digit first and last.
-// Validate reports what is wrong with the arguments, and so does the manager's Run.
+// New returns a controller with namespaced names as keys. It starts nothing. The name must be
+// unique in a manager: at most 63 letters, digits, '-', '_' and '.', with a letter or digit first
+// and last. The queue has workqueue.ThreeClasses, so changes get ahead of the initial list and of
+// retries. [Controller.Validate] and the manager's Run report wrong arguments.
 func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller[types.NamespacedName] {
 	return NewWithQueue(name, r, o, workqueue.Options[types.NamespacedName]{})
 }
 
-// NewWithQueue makes a controller with keys of any type. q.Name defaults to the controller's name,
-// and q.Classes to workqueue.ThreeClasses.
+// NewWithQueue is New for keys of any type. q.Name defaults to the controller's name, q.Classes to
+// workqueue.ThreeClasses.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
 	c := &Controller[K]{
 		name: name, reconciler: r, o: o.withDefaults(), run: fmt.Sprintf("%08x", rand.Uint32()),
@@ -77,7 +77,7 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	var err error
 	c.queue, err = workqueue.New(q)
 	if err != nil {
-		c.queue, _ = workqueue.New(workqueue.Options[K]{}) // so that Queue is never nil; Run refuses
+		c.queue, _ = workqueue.New(workqueue.Options[K]{}) // never nil; Validate reports err
 	}
 	c.consistency = consistency[K]{
 		name: name, bound: c.o.ReadYourWrites, hooks: c.o.Hooks, logger: c.logger,
@@ -86,36 +86,35 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	c.spins = spins[K]{own: &c.own, records: &c.records, queue: c.queue, now: c.now, log: &c.repetition}
 	c.pauses = pauses[K]{records: &c.records, queue: c.queue}
 	c.interrupts = interrupts[K]{most: c.o.Interrupt, queue: c.queue, workers: &c.workers, records: &c.records}
-	c.inputs.declareLocked() // nothing yet
+	c.inputs.declareLocked()
 	c.inputs.wrong = []error{err, o.validate(), checkName(name)}
 	if argument.IsNil(r) {
-		c.inputs.complain("the reconciler is nil; give New one that was made")
+		c.inputs.complain("the reconciler is nil; pass a Reconciler to New")
 	}
 	return c
 }
 
-// now is the time since the controller was made.
 func (c *Controller[K]) now() time.Duration { return time.Since(c.began) }
 
 // Name returns the controller's name.
 func (c *Controller[K]) Name() string { return c.name }
 
-// Queue returns the queue, to make keys due from elsewhere than a source and to look at them.
+// Queue returns the queue, for adding keys without a source and for looking at them.
 func (c *Controller[K]) Queue() workqueue.Adder[K] { return c.queue }
 
-// Watch adds a source, at any time until Warm ends. Workers start when the sources that were added
-// before are settled. If a source that is added later cannot start, Warm ends with its error.
+// Watch adds a source. It may be called until Warm ends. Workers start when the sources added
+// before Warm are settled. If a source that is added later cannot start, Warm returns its error.
 func (c *Controller[K]) Watch(s source.Source[K]) {
 	if s == nil {
-		c.inputs.complain("Watch was given no source")
+		c.inputs.complain("Watch: the source is nil; pass a source")
 		return
 	}
 	c.inputs.watch(s)
 }
 
-// Unwatch stops a source that Watch was given, waits until it has returned, and forgets it. Keys that
-// it made due stay due. It returns the source's error, or one if the source still runs when ctx ends.
-// A Reconcile may call it, but not a handler, a predicate or a poll of the source itself.
+// Unwatch stops and removes a source, and waits until it has returned. Its keys stay due. It
+// returns the source's error, or an error if the source is not watched or still runs when ctx ends.
+// A Reconcile may call Unwatch. A handler, a predicate or a poll of the source itself must not.
 func (c *Controller[K]) Unwatch(ctx context.Context, s source.Source[K]) error {
 	w, running := c.inputs.unwatch(s)
 	switch {
@@ -133,22 +132,21 @@ func (c *Controller[K]) Unwatch(ctx context.Context, s source.Source[K]) error {
 	}
 }
 
-// Reads declares what Reconcile reads without watching it. Workers start when it is settled, and
-// Stale looks at it. A Reconcile can read only handles that are watched or declared: others would be
-// watches that the program does not know of. Call it before the start.
+// Reads declares what Reconcile reads without watching it. Call it before Run or Warm. Workers
+// start when everything declared is settled, and [Stale] covers it. A Reconcile can read only
+// handles that are watched or declared, so that a read never starts an unexpected watch.
 func (c *Controller[K]) Reads(r ...Readable) {
 	if slices.ContainsFunc(r, func(r Readable) bool { return argument.IsNil(r) }) {
-		c.inputs.complain("Reads was given nothing to read")
+		c.inputs.complain("Reads: an argument is nil; pass handles or sources")
 		return
 	}
 	c.inputs.read(r...)
 }
 
-// checkName returns an error that states the rule for names. A name becomes a metric's label, an
-// attribute of log lines and a part of a user agent.
+// checkName checks a name for its uses: metric label, log attribute and part of a user agent.
 func checkName(name string) error {
 	if name == "" {
-		return errors.New("give it a name")
+		return errors.New("the name is empty; give the controller a name")
 	}
 	if wrong := content.IsLabelValue(name); len(wrong) > 0 {
 		return errors.New("the name is not valid; use at most 63 letters, digits, '-', '_' and '.', with a letter or digit first and last")
@@ -156,10 +154,10 @@ func checkName(name string) error {
 	return nil
 }
 
-// Validate returns an error that names everything that is wrong with the controller, one line each.
+// Validate returns an error with one line for each mistake in the controller's setup, or nil.
 func (c *Controller[K]) Validate() error { return c.named(c.inputs.validate()) }
 
-// named returns err with the controller's name before each of the errors that it joins.
+// named adds the controller's name to each error that err joins.
 func (c *Controller[K]) named(err error) error {
 	if err == nil {
 		return nil
@@ -175,25 +173,25 @@ func (c *Controller[K]) named(err error) error {
 	return errors.Join(all...)
 }
 
-// Synced is closed when the controller could lead: when every source and everything that it Reads is
-// synced, or in trouble that it names (S9). It stays closed.
+// Synced is closed, for good, when the controller can lead: each source and each declared Readable
+// is synced, or in trouble that its Stale names.
 func (c *Controller[K]) Synced() <-chan struct{} { return c.synced }
 
-// Unshown returns the writes of the last Reconcile of each key that the caches do not show yet. A
-// manager gives them to the next controller of the same name, see Inherit. It returns the most when
-// all Reconciles have returned.
+// Unshown returns the writes of each key's last Reconcile that are not visible in the caches yet. A
+// manager passes them to Inherit of the next controller with the same name. Call it after all
+// Reconciles have returned.
 func (c *Controller[K]) Unshown() []ledger.Write { return c.consistency.unshown() }
 
-// Inherit makes the first Reconcile wait until the caches show these writes of a controller of the
-// same name, for at most Options.ReadYourWrites (C6). A manager calls it when a controller replaces
-// another. Call it once, before Lead.
+// Inherit delays the first Reconcile until the caches show these writes, for at most
+// Options.ReadYourWrites. A manager calls it on a controller that replaces another of the same
+// name. Call it once, before Lead.
 func (c *Controller[K]) Inherit(writes []ledger.Write) { c.consistency.inherit(writes) }
 
-// Pause stops the controller from reconciling until Resume, also in later terms. Running Reconciles
-// go on to their end, and keys go on becoming due.
+// Pause stops new Reconciles until Resume, also in later terms. Running Reconciles finish. Keys
+// still become due.
 func (c *Controller[K]) Pause() { c.queue.PauseAll() }
 
-// Resume ends Pause. Keys that are paused one by one stay paused.
+// Resume ends Pause. Keys paused by PauseKey or by annotation stay paused.
 func (c *Controller[K]) Resume() {
 	if c.queue.Len().AllPaused {
 		c.workers.resume(c.now())
@@ -201,20 +199,19 @@ func (c *Controller[K]) Resume() {
 	}
 }
 
-// PauseKey stops the controller from reconciling a key until ResumeKey, whether there is such a key
-// yet or not. A running Reconcile goes on to its end. The key keeps what it is due for meanwhile.
+// PauseKey stops new Reconciles of a key until ResumeKey. The controller need not know the key yet.
+// A running Reconcile finishes. Events during the pause make the key due after it.
 func (c *Controller[K]) PauseKey(key K) { c.pauses.set(key, pauser{text: "PauseKey"}, true) }
 
 // ResumeKey ends PauseKey. A key that is also paused by [PausedAnnotation] stays paused.
 func (c *Controller[K]) ResumeKey(key K) { c.pauses.set(key, pauser{text: "PauseKey"}, false) }
 
-// Requeue makes a key due at once, whatever its backoff. It goes on waiting for its own writes (C6).
-// A key in progress is reconciled once more, a paused one when it is resumed.
+// Requeue makes a key due at once and ends its backoff. The key still waits for its own writes. A
+// key in progress is reconciled once more, a paused key after it is resumed.
 func (c *Controller[K]) Requeue(key K) { c.queue.RequeueNow(key, workqueue.Reason{}) }
 
-// SetLogLevel sets the level at which the Reconciles of one key log that begin from now on, until
-// ResetLogLevel. The logger's handler must check levels in its Enabled method only, as those of
-// log/slog do.
+// SetLogLevel sets the log level of a key's later Reconciles, until ResetLogLevel. The logger's
+// handler must check levels only in Enabled, as the handlers of log/slog do.
 func (c *Controller[K]) SetLogLevel(key K, level slog.Level) {
 	c.records.edit(key, func(r *record[K]) { r.level = &level })
 }
@@ -224,18 +221,19 @@ func (c *Controller[K]) ResetLogLevel(key K) {
 	c.records.edit(key, func(r *record[K]) { r.level = nil })
 }
 
-// SetWorkers changes how many Reconciles run at once: before the controller leads, while it does, and
-// between terms. More start at once. Surplus workers end when their Reconcile has returned. The
-// number stays for later terms. It must be at least 1: to stop all work, use Pause.
+// SetWorkers sets how many Reconciles run at once, for this term and later ones. It may be called
+// at any time. Additional workers start at once; surplus workers end when their Reconcile returns.
+// n must be at least 1. To stop all work, use Pause.
 func (c *Controller[K]) SetWorkers(n int) error {
 	if n < 1 {
-		return fmt.Errorf("controller %q: %d workers: there must be at least 1; to have none work, use Pause", c.name, n)
+		return fmt.Errorf("controller %q: SetWorkers: %d workers, must be at least 1; to stop all work, use Pause", c.name, n)
 	}
 	c.workers.set(n)
 	return nil
 }
 
-// queueHooks are Options.QueueHooks. They are told of the queue by Warm, which also closes it.
+// queueHooks returns Options.QueueHooks with Opened postponed until Warm, which also closes the
+// queue.
 func (c *Controller[K]) queueHooks() *hook.Queue {
 	if c.o.QueueHooks == nil || c.o.QueueHooks.Opened == nil {
 		return c.o.QueueHooks
@@ -245,7 +243,6 @@ func (c *Controller[K]) queueHooks() *hook.Queue {
 	return &later
 }
 
-// logger is the base of every Reconcile's logger.
 func (c *Controller[K]) logger(ctx context.Context) *slog.Logger {
 	log := c.o.Logger
 	if log == nil {

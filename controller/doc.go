@@ -1,141 +1,145 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller runs Reconcile: N workers over one queue, filled by sources.
+// Package controller runs reconcilers. Sources fill a queue with keys. Workers take keys, call
+// Reconcile, and settle each key by the result.
 //
 //	c := controller.New("website", &reconciler{…}, controller.Options{Workers: 8})
 //	c.Watch(source.Kind(websites, handler.Self(), handler.GenerationChanged))
 //	c.Watch(source.Kind(deployments, handler.Owner(websites)))
-//	c.Reads(secrets) // read, not watched: the workers wait for it, too
+//	c.Reads(secrets) // read in Reconcile, but not watched
 //	mgr.Add(c)
 //
-// A controller has two phases. [Controller.Warm] keeps it current: sources run and the queue fills,
-// on every replica. [Controller.Lead] lets it act: workers take keys, for one term of leadership. A
-// manager runs both. [Controller.Run] does for a controller on its own.
+// # Phases
 //
-// Each worker takes a key, calls Reconcile, and settles the key in exactly one way:
+// [Controller.Warm] runs the sources, on every replica. [Controller.Lead] runs the workers for one
+// term of leadership. A manager calls both. [Controller.Run] does both without a manager.
 //
-//	returned                       settled as
-//	Result{}, nil                  Done: attempts are forgotten
-//	Result{RequeueAfter: d}, nil   After d: as Done, and due again after d
-//	any, err                       Retry: due again after a backoff that doubles, and not before RequeueAfter
-//	any, RetryAfter(err, d)        Retry: due again after d
-//	any, Stale(ctx)                Park: due again when its caches are current; no failure
-//	any, Terminal(err)             Done: reported, not retried
-//	any, err, ctx has ended        Release: as it was, for the next worker or term
+// # Results
 //
-// A key that failed during an outage, or just before its controller's informers noticed it, is due
-// again as soon as one of them has recovered. An error with a delay of its own, as from [RetryAfter],
-// keeps that.
+// A Reconcile settles its key in exactly one way:
+//
+//	returned                      queue verb  meaning
+//	Result{}, nil                 Done        resets the attempts
+//	Result{RequeueAfter: d}, nil  After       resets the attempts; due again after d
+//	any, err                      Retry       backoff, doubled each time; not before RequeueAfter
+//	any, RetryAfter(err, d)       Retry       due again after d
+//	any, Stale(ctx)               Park        due again when its caches are current; no failure
+//	any, Terminal(err)            Done        logged, not retried
+//	any, err, after ctx ended     Release     unchanged, for the next worker or term
+//
+// A key that fails during an outage is due as soon as one of the controller's informers recovers.
+// This includes failures before the informers notice the outage. An explicit delay, for example
+// from [RetryAfter], still applies.
 //
 // # Read your writes
 //
-// Reconcile's reads show what its key has written before (C6). For that, make requests with its
-// context and a client that was built from the configuration of a client.Client: its ledger records
-// the versions that were written. Until every informer that the controller watches or Reads shows
-// them, the key is parked, and the workers go on with other keys.
+// A Reconcile sees the writes of its key's previous Reconcile. The key is parked until every
+// informer that the controller watches or Reads shows them. Other keys continue. Requests must use
+// the Reconcile's context, and a client built from the configuration of a client.Client.
 //
-//	what was written                       is shown when
-//	an object, at a version                the informer's store is at that version, or has that object at it or a newer one
-//	a delete, or the last finalizer taken  the store does not have the object of that UID any more
-//	a delete that only marks               the store has the object at the version of the mark
-//	deletecollection, eviction             the object of that UID is gone or marked
-//	anything, and the answer was lost      the API server was asked what it has, and the store has the same
-//	outside an informer's scope            at once: another namespace or name, or selectors exclude the object
-//	                                       and the store does not have it
-//	a kind without a declared informer     at once
+//	written                          visible when
+//	an object at a version           the store, or the object in it, is at that version or newer
+//	a delete, or the last finalizer  the store has no object with that UID
+//	a delete that only marks         the store has the object at the version of the mark
+//	deletecollection, eviction       the object with that UID is gone or marked
+//	any write with a lost answer     the store has what the API server has when it is asked
+//	outside an informer's scope      at once; with selectors, if the store does not have the object
+//	a kind that is not declared      at once
 //
-// The key also waits for an informer that fails. After [Options].ReadYourWrites the Reconcile starts
-// anyway: [Stale] names what it may not see, and hook.Controller.Awaited reports it. Once the
-// informer has recovered, the next Reconcile waits for those writes again.
+// The key also waits for an informer that fails. After [Options].ReadYourWrites the Reconcile
+// starts anyway: [Stale] names the missing writes, and hook.Controller.Awaited reports them. When
+// the informer recovers, the next Reconcile waits for them again.
 //
-// The answer to a write is lost if the connection breaks or the API server answers with a 5xx. A
-// second later a worker asks for the metadata of the object, or of its namespace if the name is not
-// known. A write that the API server carries out after that is not waited for. To be safe from
-// duplicates even then, do not use generateName.
+// An answer is lost if the connection breaks or the API server returns a 5xx. After one second a
+// worker lists the metadata of the object, or of its namespace if the name is unknown. A write that
+// the API server carries out after that list is missed. To exclude duplicates even then, do not use
+// generateName.
 //
-// Not covered are reads within the same Reconcile (use what the write returned), writes of other
-// keys, controllers and processes, and client-go's fake clientsets, which have no transport. Nor are
-// lost answers if only informers of a host keep the object and no cache has adopted them. If versions
-// are not numbers, Stale names the write.
+// Not covered:
 //
-// If another client deletes what a key has just created while a watch is interrupted, no event may
-// come. Such a key is reconciled once more after the relist ([EventRelisted]).
+//   - Reads in the same Reconcile. Use the object that the write returned.
+//   - Writes of other keys, controllers and processes.
+//   - client-go's fake clientsets, which have no transport.
+//   - Lost answers, if only a host's informers keep the object and no cache has adopted them.
+//   - Versions that are not numbers. Stale then names the write.
 //
-// When a manager replaces a controller by another of the same name, that one waits for the writes of
-// the first before its first Reconcile.
+// If another client deletes a new object of the key while a watch is interrupted, no event may
+// come. The key is then reconciled after the relist ([EventRelisted]).
+//
+// If a manager replaces a controller by another of the same name, the new one first waits for the
+// old one's writes.
+//
+// # Takeover
+//
+// If the previous leader released its term, Lead first waits until the informers show that leader's
+// writes. This covers the newest [term.MaxHandedOver] objects written with a Reconcile's context
+// ([term.Term.Inherited]). After [Options].ReadYourWrites Lead continues, and [Stale] names what is
+// missing. If a field selector other than metadata's may exclude a write, Lead waits until the
+// informer is past its version. A crash hands nothing over.
+//
+// # Own writes during a backoff
+//
+// After an error, events of the key's own writes do not end its backoff, even if they come before
+// Reconcile returns. Changes by other clients do, and so does an event that may contain one, for
+// example after a relist. A patch or apply without a resourceVersion may be a no-op: the returned
+// version counts as the key's own. After a success, an own write makes the key due.
+//
+// # Hot loops
+//
+// A key that makes itself due 100 times in a row, by its own writes or by a RequeueAfter below 100
+// ms, is slowed down. The row consists of Reconciles that begin less than 100 ms after the previous
+// one began. Then they begin at least 10 ms apart, then 20 ms, up to 1 s. The log names the key and
+// the cause once. A Reconcile for any other reason begins at once and ends the row.
+// [Controller.Quiet] and the manager's Idle wait for a slowed key. Own writes are not recognized if
+// [Options].ReadYourWrites is negative.
 //
 // # Guarantees
 //
-// C1: one Reconcile per key at a time.
-//
-// C2: an error requeues with backoff, a success resets it.
-//
-// C3: RequeueAfter replaces the timer that this controller set before for the key.
-//
-// C4: a terminal error is not retried, and is logged and hooked.
-//
-// C5: a panic in Reconcile is an error with its stack. The end of its goroutine (runtime.Goexit) is
-// an error, too. Neither the key nor the worker is lost.
-//
-// C6: read your writes, as above: per object by UID and version, bounded by [Options].ReadYourWrites.
-// A write that begins after its Reconcile has returned, with its context, is refused with a
-// [ledger.LateWriteError] and logged once. The key waits for one that is still under way.
-//
-// C7: after an error, events of the key's own writes do not cut its backoff short, whether they come
-// before or after its end. In doubt they do, for example after a relist, which may merge several
-// changes. A patch or apply without a resourceVersion may be a no-op: the returned version counts as
-// its own write. Other changes always cut it short. After a success an own write wakes the key.
-//
-// C8: on a stop no new key is taken, and running Reconciles go on until the grace time is over. Then
-// their context ends with a cause; an error after that is no failure, and the key is due in the next
-// term. If a Reconcile does not heed that, the log has its stack a second later.
-//
-// C9: a Reconcile that is over its deadline, or runs longer than [Options].SlowAfter, is reported
-// once, with its stack.
-//
-// C10: every Reconcile has at least one recorded reason: the events that made its key due, the error
-// that it retries ([EventRetryConflict] and so on), or the queue's own ([workqueue.EventAfter]).
-//
-// C11: a key that is paused, by the program or by its object's annotation, is not reconciled until
-// neither holds, and then for all that it was due for.
-//
-// C12: with [Options].Interrupt, a Reconcile is interrupted when another client moves the generation
-// of its object on; in doubt it is not. That is no failure, and happens at most so often in a row.
-//
-// C13: a key that makes itself due 100 times in a row, each less than 100 ms after the Reconcile
-// before began, is slowed down: by its own writes (as in C7) or by a RequeueAfter shorter than
-// 100 ms. Its Reconciles then begin at least 10 ms apart, then 20 ms, up to 1 s, and the log names
-// the key and the cause once. A Reconcile with any other reason begins at once and ends the row. Own
-// writes are not recognized if [Options].ReadYourWrites is negative. While it waits, such a key
-// counts as busy (W12, M7).
-//
-// L9: the first Reconcile of a term starts when the controller's informers show the writes of the
-// previous term, if that was released ([term.Term.Inherited]): the newest [term.MaxHandedOver]
-// objects, of requests made with a Reconcile's context. It is bounded by [Options].ReadYourWrites;
-// then [Stale] names what is missing. If a write may be excluded by field selectors other than
-// metadata's, it waits until the informer is past its version. Nothing is promised after a crash.
-//
-// S9: workers start when everything that is watched or read is synced, or in trouble that the log
-// names, such as a missing or forbidden API. Reads of that return the last known state, and [Stale]
-// names it. The log reports when it is synced after all.
+//   - C1: At most one Reconcile runs per key.
+//   - C2: An error requeues the key with backoff. A success resets the backoff.
+//   - C3: RequeueAfter replaces the timer that an earlier Reconcile of the key set.
+//   - C4: A terminal error is logged, reported to the hooks, and not retried.
+//   - C5: A panic is an error with its stack, and runtime.Goexit is an error. Neither loses the key
+//     or the worker.
+//   - C6: A Reconcile sees its key's previous writes, per object by UID and version, or
+//     [Options].ReadYourWrites is over. A write that begins after its Reconcile returned fails with
+//     a [ledger.LateWriteError], and is logged once.
+//   - C7: After an error, the key's own writes do not end its backoff; changes by others do.
+//   - C8: A stop takes no new key. Running Reconciles have the grace time; then their context ends
+//     with a cause. An error after that is no failure, and the key is due in the next term. One
+//     second later, the log has the stacks of those that still run.
+//   - C9: A Reconcile that exceeds its deadline or [Options].SlowAfter is reported once, with its
+//     stack.
+//   - C10: Every Reconcile has a recorded reason: events, the error that it retries
+//     ([EventRetryConflict] and others), or the queue's own ([workqueue.EventAfter]).
+//   - C11: A key that the program or its object's annotation pauses is not reconciled until neither
+//     does. Then it is due for everything that it missed.
+//   - C12: With [Options].Interrupt, another client's change of the object's generation cancels the
+//     Reconcile, but not in doubt. This is no failure, and the number in a row is limited.
+//   - C13: A key in a hot loop is slowed down to one Reconcile a second. Changes by others are
+//     never delayed.
+//   - L9: The first Reconcile of a term sees the writes of the previous term, if that was released,
+//     or [Options].ReadYourWrites is over.
+//   - S9: Workers start when each source and Readable is synced, or in trouble that the log names,
+//     such as a missing or forbidden API. Reads then return the last known state, and [Stale] names
+//     it. The log reports a later sync.
 //
 // # The log
 //
-// [Logger] returns the logger of a Reconcile, with controller, key, reconcileID and attempt;
-// klog.FromContext and logr's functions return the same one. Errors are logged at level error, normal
-// ones at level info: conflicts, "already exists", requests for a pause, and requests that are
-// refused because the term is over (L2).
+// [Logger] returns the logger of a Reconcile, with controller, key, reconcileID and attempt.
+// klog.FromContext and logr's functions return the same one. Errors have level error. Conflicts,
+// "already exists", throttling (429) and requests refused because the term is over have level info.
 //
-// Of failures with the same cause, the log has the first ten and then one in ten seconds, which
-// counts those left out ("unlogged"). Errors have the same cause if the API server gave the same
-// reason, or if their innermost errors differ only in digits and quoted text. [Controller.Snapshot]
-// has every key's last error.
+// For each cause the log has the first ten failures, then one in ten seconds with the number left
+// out ("unlogged"). Errors have the same cause if the API server gave the same reason, or if their
+// innermost errors differ only in digits and quoted text. [Controller.Snapshot] has every key's
+// last error.
 //
 // # Concurrency
 //
-// Warm starts one goroutine for each source, and one for each input until it is synced, and joins
-// them. Lead starts one for each worker, and one that looks after slow Reconciles, and joins them.
-// Workers call Reconcile at the same time, but never twice at once for one key. All methods may be
-// called at any time unless they say otherwise.
+// Workers call Reconcile concurrently, for different keys. All methods may be called at any time
+// and from any goroutine, unless they document otherwise. Warm starts one goroutine for each source
+// and one for each input until it is synced. Lead starts one for each worker and one that watches
+// for slow Reconciles. Both join theirs before they return.
 package controller

@@ -18,7 +18,8 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 )
 
-// batches has as many Jobs run, one after another, as a ConfigMap asks for. It counts them in the cache.
+// batches runs as many Jobs as a ConfigMap asks for, one after another. It counts them in the
+// cache.
 type batches struct {
 	wanted *cache.Handle[*corev1.ConfigMap]
 	jobs   *cache.Handle[*batchv1.Job]
@@ -57,7 +58,7 @@ func (r *batches) next(batch *corev1.ConfigMap, n int) *batchv1.Job {
 	return job
 }
 
-// A Reconcile that counts what it has created: it sees all of it.
+// The Reconcile sees all Jobs that it has created.
 func ExampleStale() {
 	var r controller.Reconciler[types.NamespacedName] = &batches{}
 	fmt.Printf("%T\n", r)

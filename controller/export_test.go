@@ -8,7 +8,7 @@ import "github.com/setpoint-dev/setpoint/workqueue"
 // TheQueue returns the queue.
 func (c *Controller[K]) TheQueue() *workqueue.Queue[K] { return c.queue }
 
-// Remembered returns of how many keys there is a past.
+// Remembered returns the number of keys with a past.
 func (c *Controller[K]) Remembered() int {
 	return c.count(func(r record[K]) bool { return r.past != nil })
 }
@@ -22,12 +22,12 @@ func (c *Controller[K]) count(is func(record[K]) bool) (n int) {
 	return n
 }
 
-// Hired returns how many workers there are.
+// Hired returns the number of workers.
 func (c *Controller[K]) Hired() int {
 	return len(c.workers.now().slots)
 }
 
-// Counted returns of how many keys it is known how often they were interrupted.
+// Counted returns the number of keys with interruptions.
 func (c *Controller[K]) Counted() int {
 	return c.count(func(r record[K]) bool { return r.interrupted > 0 })
 }
@@ -35,7 +35,7 @@ func (c *Controller[K]) Counted() int {
 // CutStack is cutStack.
 func CutStack(stacks, head string) string { return cutStack(stacks, head) }
 
-// Spinning returns how many keys are remembered for having made themselves due.
+// Spinning returns the number of keys with a spin record.
 func (c *Controller[K]) Spinning() int {
 	return c.count(func(r record[K]) bool { return r.spin.known })
 }

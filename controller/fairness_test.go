@@ -22,9 +22,9 @@ const (
 	mostBefore   = 5 // Reconciles that may start between a change and its own
 )
 
-// TestW6_ChangesGetAheadOfAllOthers: with a controller's defaults a change is reconciled within a
-// few keys, while 5,000 others wait since the initial list, while these fail again and again, and
-// while others fail that were changed too.
+// TestW6_ChangesGetAheadOfAllOthers: with the defaults, a change is reconciled within a few keys.
+// Meanwhile 5,000 others wait since the initial list, while these fail again and again, and while
+// other changed keys fail.
 func TestW6_ChangesGetAheadOfAllOthers(t *testing.T) {
 	for _, others := range []struct {
 		name    string

@@ -21,7 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// gap is something that is not shown yet.
+// gap is a state that an informer does not show yet.
 type gap interface {
 	String() string
 	Notify(f func()) (cancel func())
@@ -29,29 +29,29 @@ type gap interface {
 	Failing() bool
 }
 
-// textGap is a gap that can only be asked about again.
+// textGap is a gap without notification.
 type textGap string
 
 func (g textGap) String() string     { return string(g) }
 func (textGap) Notify(func()) func() { return func() {} }
 func (textGap) Failing() bool        { return false }
 
-// inherited are writes that a controller finds at its start, and waits for. A past is replaced,
-// never changed. It has givenUp once the wait is over.
+// inherited are the writes of predecessors that a controller waits for at its start. A past is
+// replaced, never changed. After the wait it has givenUp.
 type inherited struct {
-	leader atomic.Pointer[past]   // of the previous term
+	leader atomic.Pointer[past]   // the previous leader's
 	former atomic.Pointer[past]   // of a removed controller of this name, see Controller.Inherit
 	waits  atomic.Pointer[string] // what Lead waits for
 }
 
-// consistency makes keys wait until the caches show what was written (C6, L9).
+// consistency makes keys wait until the caches show earlier writes.
 type consistency[K comparable] struct {
 	name     string        // of the controller
 	bound    time.Duration // Options.ReadYourWrites
 	hooks    *hook.Controller
 	logger   func(context.Context) *slog.Logger
 	declared *cache.Declarations
-	stale    func() error // why what is watched or read may be old
+	stale    func() error // why an input may be stale
 	queue    *workqueue.Queue[K]
 	records  *records[K]
 
@@ -59,7 +59,6 @@ type consistency[K comparable] struct {
 	inherited inherited
 }
 
-// waitAtMost is how long a key waits for the caches.
 func (k *consistency[K]) waitAtMost() time.Duration {
 	if k.bound < 0 { // then only a key that returned Stale waits
 		return defaultReadYourWrites
@@ -67,10 +66,10 @@ func (k *consistency[K]) waitAtMost() time.Duration {
 	return k.bound
 }
 
-// behind returns the last write that an informer does not show yet, if there is one, and why some
-// cannot be waited for. Those with a lost answer become unsure. It asks about the oldest first, and
-// again about all until all are shown: an object that was created and deleted is absent before and
-// after, and only its creation tells the one from the other.
+// behind returns the last write that an informer does not show yet, or nil, and why others cannot
+// be waited for. It moves writes with a lost answer to unsure. It checks all writes each time,
+// oldest first. A deleted object is absent before its create and after its delete, and only the
+// visible create tells these states apart.
 func (k *consistency[K]) behind(p *past) (last gap, unknown error) {
 	if p.answers != nil {
 		p.awaited, p.answers = awaited(p.answers)
@@ -92,7 +91,7 @@ func (k *consistency[K]) behind(p *past) (last gap, unknown error) {
 	return last, unknown
 }
 
-// gapOf returns what an informer does not show of a write, or why that cannot be told.
+// gapOf returns what an informer does not show of a write, or why that is unknown.
 func (k *consistency[K]) gapOf(w *unseen) (missing gap, unknown error) {
 	if w.Effect == ledger.Pending {
 		return textGap(w.String() + ": there is no answer yet"), nil
@@ -111,7 +110,7 @@ func (k *consistency[K]) gapOf(w *unseen) (missing gap, unknown error) {
 	return missing, unknown
 }
 
-// stillMissing names the writes that were given up and are not shown now, and forgets the others. A
+// stillMissing names the given-up writes that are still not visible, and forgets the others. A
 // write with a lost answer counts as missing for as long as a key would wait for it.
 func (k *consistency[K]) stillMissing(p *past) error {
 	var all []error
@@ -120,7 +119,7 @@ func (k *consistency[K]) stillMissing(p *past) error {
 		w := &p.givenUp[i]
 		gap, why := k.gapOf(w)
 		switch {
-		case w.Effect == ledger.Pending: // its ledger was given up with it
+		case w.Effect == ledger.Pending: // its ledger was given up, too
 			if time.Since(w.Started) >= k.waitAtMost() {
 				continue
 			}
@@ -139,7 +138,6 @@ func (k *consistency[K]) stillMissing(p *past) error {
 	return errors.Join(all...)
 }
 
-// unansweredOf names the writes that still have no answer.
 func unansweredOf(writes []unseen) error {
 	var all []error
 	for i := range writes {
@@ -150,7 +148,7 @@ func unansweredOf(writes []unseen) error {
 	return errors.Join(all...)
 }
 
-// awaited returns what was written, and the ledger if it has to be asked again.
+// awaited returns the writes of a ledger, and the ledger itself if some are in flight.
 func awaited(l *ledger.Ledger) (writes []unseen, again *ledger.Ledger) {
 	for _, w := range l.Writes() {
 		writes = append(writes, unseen{Write: w})
@@ -161,7 +159,7 @@ func awaited(l *ledger.Ledger) (writes []unseen, again *ledger.Ledger) {
 	return writes, again
 }
 
-// written translates a write of the ledger for the cache.
+// written converts a write for package cache.
 func written(w *ledger.Write) cache.Written {
 	shown := cache.Written{
 		Host: w.Host, Resource: schema.GroupResource{Group: w.Group, Resource: w.Resource}, Namespace: w.Namespace, Name: w.Name,
@@ -176,8 +174,8 @@ func written(w *ledger.Write) cache.Written {
 	return shown
 }
 
-// staleGap returns what a key waits for whose Reconcile returned Stale: a declared informer that
-// fails, a write that was given up, or a source. It is nil if all are current.
+// staleGap returns what a key waits for after its Reconcile returned Stale: a failing informer, a
+// given-up write, or a source. It returns nil if all are current.
 func (k *consistency[K]) staleGap(p *past) gap {
 	if failing := k.declared.Failing(); failing != nil {
 		return failing
@@ -193,17 +191,17 @@ func (k *consistency[K]) staleGap(p *past) gap {
 	return nil
 }
 
-// missed reports whether something may have happened without any event to what a key has written.
+// missed reports whether an object that the key wrote may have changed without an event.
 func (k *consistency[K]) missed(p *past) bool {
 	return slices.ContainsFunc(p.awaited, func(w unseen) bool { return k.declared.Missed(written(&w.Write)) })
 }
 
-// resolve asks the API server what became of the writes whose answers were lost. It returns a gap if
-// it cannot be asked yet.
+// resolve asks the API server about the writes with lost answers. It returns a gap if it cannot ask
+// yet.
 func (k *consistency[K]) resolve(ctx context.Context, p *past) gap {
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
 	defer cancel()
-	p.awaited = slices.Clone(p.awaited) // a sweep may be looking at it
+	p.awaited = slices.Clone(p.awaited) // a sweep may be reading it
 	for i := range p.awaited {
 		w := &p.awaited[i]
 		if _, why := k.gapOf(w); why == nil || w.Unknown == "" || w.resolved || w.unresolvable {
@@ -226,26 +224,26 @@ func (k *consistency[K]) resolve(ctx context.Context, p *past) gap {
 }
 
 const (
-	// resolveAfter is how long after a lost answer the API server is asked what became of the write:
-	// it has stored by then what it was about to store.
+	// resolveAfter is the delay between a lost answer and the question, for a write that is still
+	// in progress.
 	resolveAfter = time.Second
-	// resolveWithin is how long a worker waits for that answer. It is asked again later.
+	// resolveWithin limits how long a worker waits for the answer. The question is repeated later.
 	resolveWithin = 2 * time.Second
-	// resolvePause is how long no worker asks after a question without an answer, unless an informer
-	// recovers. An API server that hangs must not take the workers from keys that need no answer.
+	// resolvePause is the pause after an unanswered question, unless an informer recovers. An API
+	// server that hangs must not occupy all workers, because other keys need no answer.
 	resolvePause = 2 * time.Second
 )
 
-// resolver lets workers ask the API server: any number while it answers, one at a time while not.
+// resolver allows one question at a time after an unanswered one, else any number.
 type resolver struct {
 	mu     sync.Mutex // guards what follows
-	asked  time.Time  // when the last question was put
-	failed bool       // it had no answer
-	next   time.Time  // then: when the next one may be put
+	asked  time.Time
+	failed bool      // it had no answer
+	next   time.Time // then: time of the next question
 }
 
-// begin reports whether a worker may ask now. It must then call end. recovered is when an informer
-// last began to follow the API server.
+// begin reports whether a worker may ask now. The worker must then call end. recovered is when an
+// informer last began to follow the API server.
 func (r *resolver) begin(now, recovered time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

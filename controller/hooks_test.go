@@ -16,8 +16,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// TestHooksFromStartToStop: what there is says that it starts and stops, with its figures in between; also which Reconciles were over
-// their deadline.
+// TestHooksFromStartToStop: hooks see the start and the stop, the figures in between, and
+// Reconciles over their deadline.
 func TestHooksFromStartToStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -59,13 +59,13 @@ func TestHooksFromStartToStop(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if s := stats(); s.Workers != 3 || s.Active != 1 {
-			t.Errorf("figures are %+v, want 3 workers of which 1 is active", s)
+			t.Errorf("figures are %+v, want 3 workers, 1 active", s)
 		}
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		ok(t, c.SetWorkers(5))
 		if s := stats(); s.Workers != 5 || s.Active != 0 {
-			t.Errorf("figures are %+v, want 5 workers of which none is active", s)
+			t.Errorf("figures are %+v, want 5 workers, none active", s)
 		}
 		ok(t, c.Unwatch(t.Context(), keys))
 		ok(t, stop())

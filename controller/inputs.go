@@ -18,38 +18,38 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// Readable is something that a Reconciler reads. A *cache.Handle is one, and so is every source.
+// Readable is something that a Reconcile reads, such as a *cache.Handle. Every source is one.
 type Readable interface {
-	// WaitForSync returns nil once it can be read, or an error when ctx ends before.
+	// WaitForSync returns nil when reads are possible, or an error if ctx ends before.
 	WaitForSync(ctx context.Context) error
-	// Settled returns nil once it is synced, or is in trouble that Stale names; or an error when ctx
-	// ends before.
+	// Settled returns nil when the Readable is synced or in trouble that Stale names, or an error
+	// if ctx ends before.
 	Settled(ctx context.Context) error
-	// Stale returns nil while what is read follows the API server, otherwise why it may be old.
+	// Stale returns nil while reads follow the API server, else why they may be old.
 	Stale() error
-	// String names it.
+	// String returns the name for logs and errors.
 	String() string
 }
 
-// inputs are what a controller watches and reads.
+// inputs are a controller's sources and Readables.
 type inputs[K comparable] struct {
 	name     string // of the controller
 	declared cache.Declarations
 
 	mu    sync.Mutex      // guards what follows
-	wrong []error         // what Validate reports
+	wrong []error         // mistakes for Validate
 	list  []*input[K]     // replaced, never changed
 	start func(*input[K]) // while Warm runs
 }
 
-// input is something that the controller watches or reads.
+// input is a source or a Readable.
 type input[K comparable] struct {
 	Readable
 
 	settled chan struct{}      // closed when workers need not wait for the input
-	stop    context.CancelFunc // set when it starts, under the mutex of inputs
+	stop    context.CancelFunc // set at the start, under the mutex of inputs
 
-	source  source.Source[K] // nil if it is only read; then what follows is nil, too
+	source  source.Source[K] // nil for a Readable, as are the fields below
 	removed chan struct{}    // closed by Unwatch
 	ended   chan struct{}    // closed when the source has returned, with err
 	err     error
@@ -61,7 +61,6 @@ func (in *inputs[K]) complain(what string) {
 	in.wrong = append(in.wrong, errors.New(what))
 }
 
-// validate returns what is wrong with the controller, and with its sources.
 func (in *inputs[K]) validate() error {
 	in.mu.Lock()
 	wrong := slices.Clone(in.wrong)
@@ -95,7 +94,7 @@ func (in *inputs[K]) add(i *input[K]) {
 	}
 }
 
-// unwatch forgets a source, and reports whether it was started.
+// unwatch removes a source, and reports whether it was started.
 func (in *inputs[K]) unwatch(s source.Source[K]) (was *input[K], running bool) {
 	if s == nil || !reflect.TypeOf(s).Comparable() {
 		return nil, false
@@ -113,7 +112,7 @@ func (in *inputs[K]) unwatch(s source.Source[K]) (was *input[K], running bool) {
 	return was, was.stop != nil
 }
 
-// declareLocked allows Reconcile to read what is watched and what was given to Reads.
+// declareLocked allows Reconcile to read the inputs.
 func (in *inputs[K]) declareLocked() {
 	var of []cache.Declared
 	for _, i := range in.list {
@@ -133,8 +132,7 @@ func (in *inputs[K]) all() []*input[K] {
 	return in.list
 }
 
-// run has start start each input, and those that are added later, until the function that it returns
-// is called.
+// run calls start for each input, and for each that is added until end is called.
 func (in *inputs[K]) run(start func(*input[K])) (end func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -149,8 +147,7 @@ func (in *inputs[K]) run(start func(*input[K])) (end func()) {
 	}
 }
 
-// awaitSettled waits until all that is watched and read is settled (S9). It returns false if ctx ends
-// before.
+// awaitSettled waits until all inputs are settled. It returns false if ctx ends before.
 func (in *inputs[K]) awaitSettled(ctx context.Context) bool {
 	for i := in.unsettled(); i != nil; i = in.unsettled() {
 		select {
@@ -164,7 +161,6 @@ func (in *inputs[K]) awaitSettled(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// unsettled returns an input for which the workers have to wait, if there is one.
 func (in *inputs[K]) unsettled() *input[K] {
 	for _, i := range in.all() {
 		if !run.Closed(i.settled) && !run.Closed(i.ended) {
@@ -174,7 +170,7 @@ func (in *inputs[K]) unsettled() *input[K] {
 	return nil
 }
 
-// stale returns why what is watched and read may be old.
+// stale returns why inputs may be stale, or nil.
 func (in *inputs[K]) stale() error {
 	var all []error
 	for _, i := range in.all() {
@@ -183,7 +179,6 @@ func (in *inputs[K]) stale() error {
 	return errors.Join(all...)
 }
 
-// unsynced returns, in words, what is not synced.
 func (in *inputs[K]) unsynced() (waits []string) {
 	for _, i := range in.all() {
 		if i.Stale() != nil || !isSynced(context.Background(), i) {
@@ -194,7 +189,7 @@ func (in *inputs[K]) unsynced() (waits []string) {
 	return waits
 }
 
-// catchUp returns nil once everything that the API server had at the call was handled.
+// catchUp returns nil when the inputs show everything that the API server had at the call.
 func (in *inputs[K]) catchUp(ctx context.Context) error {
 	list := in.all()
 	wrong := make([]error, len(list))
@@ -217,8 +212,7 @@ func catchUp(ctx context.Context, r Readable) error {
 	return r.Settled(ctx)
 }
 
-// stateOf returns where an input stands, and that in words. The phase is empty if only the words are
-// known.
+// stateOf returns an input's state as phase and text. The phase is empty if only the text is known.
 func stateOf(what Readable) (hook.Phase, string) {
 	switch s := what.(type) {
 	case interface{ State() source.State }:
@@ -242,7 +236,7 @@ func isSynced(ctx context.Context, r Readable) bool {
 	return r.WaitForSync(ctx) == nil
 }
 
-// named puts the name before err, if any, unless err has it.
+// named adds the name to err, unless err is nil or contains it.
 func named(whose fmt.Stringer, err error) error {
 	if err == nil || strings.Contains(err.Error(), whose.String()) {
 		return err

@@ -13,35 +13,36 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Interruption is the cause of a Reconcile's context that was cancelled because the object that its
-// key names has moved on (see Options.Interrupt).
+// Interruption is the cause of a Reconcile's context that ended because the key's object changed
+// (see [Options].Interrupt).
 type Interruption struct {
 	Object          string // namespace and name
-	Generation      int64  // now
-	ResourceVersion string // now
+	Generation      int64  // after the change
+	ResourceVersion string // after the change
 }
 
-// Error returns it in one sentence.
+// Error returns the object with its new generation and version.
 func (i *Interruption) Error() string {
-	return fmt.Sprintf("%s has moved on to generation %d, at version %s", i.Object, i.Generation, i.ResourceVersion)
+	return fmt.Sprintf("%s changed to generation %d, at version %s", i.Object, i.Generation, i.ResourceVersion)
 }
 
 // Unwrap returns context.Canceled.
 func (i *Interruption) Unwrap() error { return context.Canceled }
 
-// interrupts cancels Reconciles whose objects move on (C12).
+// interrupts cancels Reconciles whose objects change.
 type interrupts[K comparable] struct {
-	most    int // in a row; 0: none
+	most    int // limit in a row; 0 disables
 	queue   *workqueue.Queue[K]
 	workers *workers[K]
 	records *records[K]
 }
 
-// interrupt cancels the running Reconcile of a key, if any, because its object has moved on: not by
-// its own write, nor by that of the Reconcile before, whose events may come after its start. In doubt
-// it does nothing.
+// interrupt cancels the running Reconcile of a key when another client has changed its object. It
+// ignores writes of this Reconcile, and of the one before, whose events may come late. In doubt it
+// does nothing.
 func (i *interrupts[K]) interrupt(key K, o handler.Object) {
-	if state, _ := i.queue.Lookup(key); state.State != workqueue.Held || state.Paused { // one that is paused is to come to its end
+	// A paused key's Reconcile finishes.
+	if state, _ := i.queue.Lookup(key); state.State != workqueue.Held || state.Paused {
 		return
 	}
 	for _, r := range i.workers.now().running() {
@@ -54,11 +55,11 @@ func (i *interrupts[K]) interrupt(key K, o handler.Object) {
 	}
 }
 
-// mayHaveMade reports whether the Reconcile, or the one before it, may have written this version of the
-// object.
+// mayHaveMade reports whether the Reconcile, or the one before, may have written this version of
+// the object.
 func (r *running[K]) mayHaveMade(o handler.Object) bool {
 	may := func(w ledger.Write) bool {
-		if w.Effect == ledger.Pending || w.UID == "" || w.ResourceVersion == "" { // it may have been any version
+		if w.Effect == ledger.Pending || w.UID == "" || w.ResourceVersion == "" { // any version
 			return w.Verb != "create" && w.Namespace == o.GetNamespace() && (w.Name == "" || w.Name == o.GetName())
 		}
 		return w.Effect != ledger.Unchanged && w.UID == o.GetUID() && w.ResourceVersion == o.GetResourceVersion()
@@ -74,7 +75,7 @@ func (r *running[K]) mayHaveMade(o handler.Object) bool {
 	return lost > 0 || slices.ContainsFunc(l.Writes(), may)
 }
 
-// note notes how a Reconcile has ended: cut short, and if so, because its object has moved on.
+// note updates the count of interruptions in a row.
 func (i *interrupts[K]) note(key K, cutShort, movedOn bool) {
 	before := i.records.look(key).interrupted
 	switch {

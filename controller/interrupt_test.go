@@ -24,14 +24,14 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// moving is a controller of one Deployment whose generation moves on.
+// moving is a controller of one Deployment whose generation changes.
 type moving struct {
 	*controller.Controller[types.NamespacedName]
 	api    *fakeapi.Server
 	client *client.Client
 	deploy *appsv1.Deployment
 	ended  outcomes
-	seen   []string // the attempt, and why it ended
+	seen   []string // the attempt, and the cause of its context's end
 }
 
 func newMoving(t *testing.T, o controller.Options, work func(m *moving, ctx context.Context) error, predicates ...handler.Predicate) *moving {
@@ -61,14 +61,14 @@ func newMoving(t *testing.T, o controller.Options, work func(m *moving, ctx cont
 	return m
 }
 
-// replicas moves the generation on, on behalf of somebody else.
+// replicas changes the generation as another client.
 func (m *moving) replicas(n int32) {
-	synctest.Wait() // who copies it has done so
+	synctest.Wait() // caches have the change
 	m.deploy.Spec.Replicas = &n
 	m.api.Put(fakeapi.Deployments, m.deploy)
 }
 
-// minute is work that takes a minute, if it is let.
+// minute takes a minute unless its context ends.
 func minute(_ *moving, ctx context.Context) error {
 	select {
 	case <-time.After(time.Minute):
@@ -93,16 +93,17 @@ func (m *moving) want(t *testing.T, outcomes, seen string) {
 	}
 }
 
-// TestC12_Interrupt: a Reconcile whose object moves on is cancelled with a cause that says so, and the key is reconciled anew, which is
-// no failure; not more often in a row than allowed.
+// TestC12_Interrupt: a change of the object cancels its Reconcile with a cause and reconciles the
+// key again, within the limit in a row. It is no failure.
 func TestC12_Interrupt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var causes []error
+		// The predicate does not hide the changes.
 		m := newMoving(t, controller.Options{Interrupt: 2}, func(m *moving, ctx context.Context) error {
 			err := minute(m, ctx)
 			causes = append(causes, context.Cause(ctx))
 			return err
-		}, handler.Where(func(before, _ *appsv1.Deployment) bool { return before == nil })) // no predicate hides it
+		}, handler.Where(func(before, _ *appsv1.Deployment) bool { return before == nil }))
 		for n := range int32(5) {
 			time.Sleep(10 * time.Second)
 			m.replicas(10 + n)
@@ -113,7 +114,7 @@ func TestC12_Interrupt(t *testing.T) {
 			t.Errorf("running: %+v", s.Running)
 		}
 		m.want(t, "[interrupted interrupted success]",
-			`["1: default/a has moved on to generation 2, at version 3" "1: default/a has moved on to generation 3, at version 4" "1: <nil>"]`)
+			`["1: default/a changed to generation 2, at version 3" "1: default/a changed to generation 3, at version 4" "1: <nil>"]`)
 		var i *controller.Interruption
 		if len(causes) != 3 || !errors.As(causes[0], &i) || i.Object != "default/a" || i.Generation != 2 || i.ResourceVersion != "3" || !errors.Is(causes[0], context.Canceled) {
 			t.Errorf("the causes are %#v", causes)
@@ -121,7 +122,7 @@ func TestC12_Interrupt(t *testing.T) {
 	})
 }
 
-// TestC12_CountsAnew: when one has come to its end, the next may be interrupted as often again.
+// TestC12_CountsAnew: a finished Reconcile resets the count.
 func TestC12_CountsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t, controller.Options{Interrupt: 1}, minute)
@@ -129,17 +130,17 @@ func TestC12_CountsAnew(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			m.replicas(10 + n)
 			time.Sleep(10 * time.Second)
-			m.replicas(20 + n) // for once more
+			m.replicas(20 + n) // the limit is used up
 			time.Sleep(50 * time.Second)
 		}
 		m.want(t, "[interrupted success interrupted success success]", fmt.Sprintf("%q", []string{
-			"1: default/a has moved on to generation 2, at version 3", "1: <nil>",
-			"1: default/a has moved on to generation 4, at version 5", "1: <nil>", "1: <nil>",
+			"1: default/a changed to generation 2, at version 3", "1: <nil>",
+			"1: default/a changed to generation 4, at version 5", "1: <nil>", "1: <nil>",
 		}))
 	})
 }
 
-// TestC12_Off: that is the default.
+// TestC12_Off is the default.
 func TestC12_Off(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t, controller.Options{}, minute)
@@ -149,7 +150,7 @@ func TestC12_Off(t *testing.T) {
 	})
 }
 
-// TestC12_OnlyForTheGeneration: other changes, and pauses, have it come to its end.
+// TestC12_OnlyForTheGeneration: other changes and pauses let it finish.
 func TestC12_OnlyForTheGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t, controller.Options{Interrupt: 1}, minute)
@@ -167,7 +168,7 @@ func TestC12_OnlyForTheGeneration(t *testing.T) {
 	})
 }
 
-// TestC12_NotByOwnWrites: nor where it is in doubt whether it is one.
+// TestC12_NotByOwnWrites: nor when the author is in doubt.
 func TestC12_NotByOwnWrites(t *testing.T) {
 	update := func(m *moving, ctx context.Context, n int32) error {
 		d := m.deploy.DeepCopy()
@@ -207,7 +208,7 @@ func TestC12_NotByOwnWrites(t *testing.T) {
 		})
 		m.want(t, "[success success]", `["1: <nil>" "1: <nil>"]`)
 	})
-	synctest.Test(t, func(t *testing.T) { // but somebody else's after it is none
+	synctest.Test(t, func(t *testing.T) { // another client's write after it interrupts
 		first := true
 		m := newMoving(t, controller.Options{Interrupt: 5}, func(m *moving, ctx context.Context) error {
 			if first {
@@ -218,11 +219,11 @@ func TestC12_NotByOwnWrites(t *testing.T) {
 		})
 		time.Sleep(10 * time.Second)
 		m.replicas(8)
-		m.want(t, "[interrupted success]", `["1: default/a has moved on to generation 3, at version 4" "1: <nil>"]`)
+		m.want(t, "[interrupted success]", `["1: default/a changed to generation 3, at version 4" "1: <nil>"]`)
 	})
 }
 
-// TestC12_NotByTheLastWrite: the event of what the Reconcile before has written may come after the start of the next.
+// TestC12_NotByTheLastWrite: the last Reconcile's event may come after the next one's start.
 func TestC12_NotByTheLastWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true
@@ -243,7 +244,7 @@ func TestC12_NotByTheLastWrite(t *testing.T) {
 	})
 }
 
-// TestC12_AndDeadline: whichever is first says why.
+// TestC12_AndDeadline: the first of both is the cause.
 func TestC12_AndDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t, controller.Options{Interrupt: 1, Deadline: 30 * time.Second, SlowAfter: -1}, minute)

@@ -21,9 +21,9 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// TestC6_AWriteAfterTheReconcileIsRefused: one that a goroutine begins with the context of a
-// Reconcile that has returned, whether the Reconcile has made requests itself or not. The log has
-// it once. Reads pass, and so does what is background work on purpose.
+// TestC6_AWriteAfterTheReconcileIsRefused: this covers goroutines that use the context of a
+// returned Reconcile, with or without earlier requests. The log has it once. Reads and declared
+// background work pass.
 func TestC6_AWriteAfterTheReconcileIsRefused(t *testing.T) {
 	for name, before := range map[string]int{"first request": 0, "after a request of the Reconcile": 1} {
 		t.Run(name, func(t *testing.T) {

@@ -21,10 +21,10 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Logger returns the logger of the Reconcile that ctx belongs to, with the attributes controller,
-// key, reconcileID and attempt. With any other context, such as that of a unit test, it returns the
-// logger that logr.NewContext or logr.NewContextWithSlogLogger has put into ctx, and without one
-// slog.Default(). It never returns nil.
+// Logger returns the logger of a Reconcile from its context, with the attributes controller, key,
+// reconcileID and attempt. For other contexts, for example in unit tests, it returns the logger
+// from logr.NewContext or logr.NewContextWithSlogLogger, or else slog.Default(). It never returns
+// nil.
 func Logger(ctx context.Context) *slog.Logger {
 	if log := logr.FromContextAsSlogLogger(ctx); log != nil {
 		return log
@@ -32,8 +32,8 @@ func Logger(ctx context.Context) *slog.Logger {
 	return slog.Default()
 }
 
-// itemLog is the handler of one Reconcile's logger. It formats its attributes when the first line
-// is logged: most Reconciles log nothing.
+// itemLog is the handler of a Reconcile's logger. It formats its attributes for the first line,
+// because most Reconciles log nothing.
 type itemLog[K comparable] struct {
 	base slog.Handler
 	item workqueue.Item[K]
@@ -46,51 +46,43 @@ func (l *itemLog[K]) with() slog.Handler {
 	})
 }
 
-// reconcileID identifies one Reconcile among all, also of other processes.
+// reconcileID returns an ID that is unique across processes.
 func reconcileID(run string, delivery uint64) string {
 	return ledger.Origin{Run: run, Delivery: delivery}.ReconcileID()
 }
 
-// Enabled implements slog.Handler.
 func (l *itemLog[K]) Enabled(ctx context.Context, level slog.Level) bool {
 	return l.base.Enabled(ctx, level)
 }
 
-// Handle implements slog.Handler.
 func (l *itemLog[K]) Handle(ctx context.Context, r slog.Record) error {
 	return l.with().Handle(ctx, r)
 }
 
-// WithAttrs implements slog.Handler.
 func (l *itemLog[K]) WithAttrs(attrs []slog.Attr) slog.Handler { return l.with().WithAttrs(attrs) }
 
-// WithGroup implements slog.Handler.
 func (l *itemLog[K]) WithGroup(name string) slog.Handler { return l.with().WithGroup(name) }
 
-// leveled is a handler with another level.
 type leveled struct {
 	slog.Handler
 
 	level slog.Level
 }
 
-// Enabled implements slog.Handler.
 func (l leveled) Enabled(_ context.Context, level slog.Level) bool { return level >= l.level }
 
-// WithAttrs implements slog.Handler.
 func (l leveled) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return leveled{l.Handler.WithAttrs(attrs), l.level}
 }
 
-// WithGroup implements slog.Handler.
 func (l leveled) WithGroup(name string) slog.Handler {
 	return leveled{l.Handler.WithGroup(name), l.level}
 }
 
-// mostCauses is how many causes of lines a repetition tells apart.
+// mostCauses limits the number of distinct causes in a repetition.
 const mostCauses = 100
 
-// repetition keeps repeated lines out of the log. The zero value is ready to use.
+// repetition limits repeated log lines. The zero value is ready to use.
 type repetition struct {
 	mu     sync.Mutex // guards what follows
 	limits map[string]*limit
@@ -103,8 +95,9 @@ type limit struct {
 	unlogged int // since the last line
 }
 
-// few reports whether to log a line, and returns its attributes: the first ten lines of a cause,
-// then one in ten seconds, which counts those left out. After mostCauses, all others are one cause.
+// few reports whether to log a line, and returns its attributes. It allows the first ten lines of a
+// cause, then one in ten seconds with the number left out. Beyond mostCauses, all others share one
+// limit.
 func (l *repetition) few(cause string, args ...any) ([]any, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +123,7 @@ func (l *repetition) few(cause string, args ...any) ([]any, bool) {
 	return args, true
 }
 
-// once reports whether the words are new. After mostCauses, it always returns false.
+// once reports whether words are new. Beyond mostCauses, it returns false.
 func (l *repetition) once(words ...string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,10 +138,9 @@ func (l *repetition) once(words ...string) bool {
 	return true
 }
 
-// reasonOf returns the same text for errors that have the same cause and are about different
-// objects: the API server's reason, or else the innermost error without quoted text and digits,
-// which are ports, versions and times. It calls methods of inner errors, which are the user's. If
-// one panics, it returns the type of the error.
+// reasonOf returns the same text for errors of the same cause about different objects. It is the
+// API server's reason, or the innermost error without digits and quoted text (ports, versions,
+// times, names). It calls the user's error methods. If one panics, it returns the error's type.
 func reasonOf(err error) (reason string) {
 	whole := err
 	defer func() {

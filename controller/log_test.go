@@ -30,8 +30,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// TestLoggers shows that code in a Reconcile gets the reconcile's logger from its context, whichever of the three ways it
-// asks, and whichever of the three is underneath. zap is one of the loggers that logr and slog stand for.
+// TestLoggers shows that each of the three logging APIs gets the Reconcile's logger from its
+// context, whichever of the three is underneath. zap is one of the loggers below logr and slog.
 func TestLoggers(t *testing.T) {
 	text := func(to *log) *slog.Logger { return slog.New(slog.NewTextHandler(to, nil)) }
 	lines := func(to *log) logr.Logger {
@@ -106,7 +106,7 @@ func TestLogger_IsNeverNil(t *testing.T) {
 	}
 }
 
-// TestJSONLogsAreText: keys and durations are strings, in every line.
+// TestJSONLogsAreText: keys and durations are strings in every line.
 func TestJSONLogsAreText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out log
@@ -146,7 +146,7 @@ func TestJSONLogsAreText(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"key of from a Reconcile": "default/a", "key of reconcile failed": "default/a", "retryAfter of reconcile failed": "5ms",
-			"key of a reconcile is slow": "default/a", "took of a reconcile is slow": "1m0s",
+			"key of reconcile is slow": "default/a", "took of reconcile is slow": "1m0s",
 		} {
 			if found[name] != want {
 				t.Errorf("%s is %q, want %q, in\n%s", name, found[name], want, out.String())
@@ -166,7 +166,7 @@ func TestFailuresAreLogged(t *testing.T) {
 		for _, want := range []string{
 			`level=ERROR msg="reconcile failed" controller=test key=a attempt=1 reconcileID=\w+-1 err="the network is down" retryAfter=5ms`,
 			`level=ERROR msg="reconcile panicked" controller=test key=a attempt=2 reconcileID=\w+-2 err="panic: boom" retryAfter=10ms stack="goroutine .*settle_test.go`,
-			`level=ERROR msg="a handler failed; the event is tried again" controller=test source=Fake\(handled\) object=default/x err="no owner"`,
+			`level=ERROR msg="handler failed; the event will be retried" controller=test source=Fake\(handled\) object=default/x err="no owner"`,
 		} {
 			if !regexp.MustCompile(want).MatchString(out.String()) {
 				t.Errorf("the log has no %s\n%s", want, out.String())
@@ -175,7 +175,7 @@ func TestFailuresAreLogged(t *testing.T) {
 	})
 }
 
-// TestManyFailuresAreFewLines: ten, then one in ten seconds, which says how many there were besides.
+// TestManyFailuresAreFewLines: the log has ten, then one in ten seconds with the number left out.
 func TestManyFailuresAreFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out log
@@ -185,14 +185,14 @@ func TestManyFailuresAreFewLines(t *testing.T) {
 		stop := start(t, c)
 		time.Sleep(30500 * time.Millisecond)
 		ok(t, stop())
-		lines := strings.Split(strings.TrimSpace(out.String()), "\n")[1:] // the first says that it leads
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")[1:]
 		if len(lines) != 13 || strings.Contains(lines[9], "unlogged") || !strings.Contains(lines[10], "unlogged=990") || !strings.Contains(lines[11], "unlogged=999") {
 			t.Errorf("the log has %d lines\n%s", len(lines), out.String())
 		}
 	})
 }
 
-// failingHandlers reports a number of failures every so often.
+// failingHandlers reports failures at intervals.
 type failingHandlers struct {
 	*fakeSource
 	number int
@@ -216,7 +216,7 @@ func (f *failingHandlers) Run(ctx context.Context, q source.Queue[string], h *ho
 	return f.fakeSource.Run(ctx, q, h)
 }
 
-// TestTheLogSaysThatItWasTheDeadline: the error alone says that something was canceled.
+// TestTheLogSaysThatItWasTheDeadline: the error alone only reports a cancellation.
 func TestTheLogSaysThatItWasTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out log
@@ -228,7 +228,7 @@ func TestTheLogSaysThatItWasTheDeadline(t *testing.T) {
 		stop := start(t, c)
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if want := `err="context canceled" retryAfter=5ms cause="the Reconcile is over its deadline of 20s"`; !strings.Contains(out.String(), want) {
+		if want := `err="context canceled" retryAfter=5ms cause="the Reconcile exceeded its deadline of 20s"`; !strings.Contains(out.String(), want) {
 			t.Errorf("the log has no %s:\n%s", want, out.String())
 		}
 		ok(t, stop())
@@ -243,7 +243,7 @@ func (f *failingHandler) Run(ctx context.Context, q source.Queue[string], h *hoo
 	return f.fakeSource.Run(ctx, q, h)
 }
 
-// TestSourceHooksAndTheLog: whoever observes the sources still has the lines of the log.
+// TestSourceHooksAndTheLog: hooks do not replace the log lines.
 func TestSourceHooksAndTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out log
@@ -258,21 +258,21 @@ func TestSourceHooksAndTheLog(t *testing.T) {
 		stop := start(t, c)
 		synctest.Wait()
 		ok(t, stop())
-		if len(failed) != 1 || failed[0] != c.Name()+" Fake(handled) default/x no owner" || strings.Count(out.String(), "a handler failed") != 1 {
+		if len(failed) != 1 || failed[0] != c.Name()+" Fake(handled) default/x no owner" || strings.Count(out.String(), "handler failed") != 1 {
 			t.Errorf("the hook saw %v, the log has %q", failed, out.String())
 		}
 	})
 }
 
-// TestAFencedRequestIsNormal: when a term ends, requests are refused a moment before the context ends. That is no error of anybody's;
-// that a request has no term is.
+// TestAFencedRequestIsNormal: when a term ends, requests are refused shortly before the context
+// ends. That is logged at level info. A request whose context has no term is logged as an error.
 func TestAFencedRequestIsNormal(t *testing.T) {
 	for name, test := range map[string]struct {
 		with func(context.Context) context.Context
 		loud bool
 	}{
-		"its own context":     {func(ctx context.Context) context.Context { return ctx }, false},
-		"a context of nobody": {func(context.Context) context.Context { return context.Background() }, true},
+		"its own context": {func(ctx context.Context) context.Context { return ctx }, false},
+		"another context": {func(context.Context) context.Context { return context.Background() }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -283,7 +283,7 @@ func TestAFencedRequestIsNormal(t *testing.T) {
 				leading := term.New(term.Token{}, time.Now(), time.Minute)
 				c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
 					if !test.loud {
-						leading.End(errors.New("somebody else leads"))
+						leading.End(errors.New("another replica leads"))
 					}
 					_, err := client.For[*corev1.Secret](cl).Create(test.with(ctx), &corev1.Secret{ObjectMeta: named("a")})
 					if !errors.Is(err, term.ErrFenced) {

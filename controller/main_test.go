@@ -23,16 +23,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeSource delivers what a test tells it to.
+// fakeSource delivers keys on demand.
 type fakeSource struct {
 	name    string
 	initial []string      // delivered at the start
-	hold    chan struct{} // if any, keeps the source from being synced until it is closed
-	trouble error         // if any, why the source is not synced while it is held: it settles
-	wrong   error         // what Validate returns
-	broken  error         // what Run returns at once
+	hold    chan struct{} // if set, the source is not synced until it is closed
+	trouble error         // if set, why the source is not synced while it is held: it settles
+	wrong   error         // result of Validate
+	broken  error         // immediate result of Run
 	ends    bool          // Run returns at once, without an error
-	fails   chan error    // if any, brings what Run returns later
+	fails   chan error    // if set, brings a later result of Run
 	ended   atomic.Bool   // Run has returned
 
 	synced chan struct{}
@@ -109,12 +109,12 @@ func done(c <-chan struct{}) bool {
 	}
 }
 
-// reads is something to read that is synced when it is closed.
+// reads is a Readable that is synced when it is closed.
 type reads struct {
 	name    string
 	synced  chan struct{}
 	err     error
-	trouble error // if any, why it is not synced until it is closed: it settles
+	trouble error // if set, why it is not synced until it is closed: it settles
 }
 
 func (r *reads) Settled(ctx context.Context) error {
@@ -147,10 +147,10 @@ func (r *reads) WaitForSync(ctx context.Context) error {
 	}
 }
 
-// silent throws log lines away.
+// silent discards log lines.
 var silent = slog.New(slog.DiscardHandler)
 
-// log is where several goroutines may write lines.
+// log is a writer for several goroutines.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -168,7 +168,7 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// start runs a controller. stop asks it to stop, waits until it has, and returns its error.
+// start runs a controller. stop stops it, waits, and returns its error.
 func start(t *testing.T, c *controller.Controller[string]) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -180,7 +180,7 @@ func start(t *testing.T, c *controller.Controller[string]) (stop func() error) {
 	}
 }
 
-// ok fails the test if err is one.
+// ok fails the test if err is not nil.
 func ok(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -188,7 +188,7 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// calls notes when keys were reconciled.
+// calls records when keys were reconciled.
 type calls struct {
 	began time.Time
 	mu    sync.Mutex
@@ -204,7 +204,7 @@ func (c *calls) note(key string) int {
 	return len(c.at)
 }
 
-// outcomes notes how reconciles ended.
+// outcomes records how Reconciles ended.
 type outcomes struct {
 	mu  sync.Mutex
 	all []hook.Reconcile

@@ -36,7 +36,7 @@ import (
 // step is one Reconcile of the key "a" of a rig.
 type step = func(*rig, context.Context, types.NamespacedName) (controller.Result, error)
 
-// outage refuses lists and watches of Secrets, and cuts all watches.
+// outage refuses lists and watches of Secrets, and ends all watches.
 func (r *rig) outage() {
 	r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
 		if q.Resource.Resource == "secrets" && (q.Verb == "list" || q.Verb == "watch") {
@@ -48,8 +48,8 @@ func (r *rig) outage() {
 	synctest.Wait()
 }
 
-// oneSecret creates a Secret without a name of its own, unless the cache has one. The n-th time it is
-// called it calls then(n) afterwards.
+// oneSecret creates a Secret with generateName, unless the cache has one. Its n-th call then calls
+// then(n).
 func oneSecret(heedStale bool, then func(*rig)) step {
 	return func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
 		again := controller.Result{RequeueAfter: 100 * time.Millisecond}
@@ -69,8 +69,8 @@ func oneSecret(heedStale bool, then func(*rig)) step {
 
 func (r *rig) secretsLive() int { return r.api.Stored(fakeapi.Secrets) }
 
-// TestC6_WritesSurviveAnOutage: a write whose informer fails before it shows the write is waited for
-// until the informer has recovered and shows it, whether the reconciler heeds Stale or not.
+// TestC6_WritesSurviveAnOutage: if an informer fails before it shows a write, the key waits until
+// it has recovered and shows the write. The reconciler need not check Stale.
 func TestC6_WritesSurviveAnOutage(t *testing.T) {
 	for _, heeds := range []bool{true, false} {
 		t.Run(fmt.Sprintf("heeds Stale %t", heeds), func(t *testing.T) {
@@ -92,8 +92,8 @@ func TestC6_WritesSurviveAnOutage(t *testing.T) {
 	}
 }
 
-// TestC6_WaitsAgainAfterTheBound: what a key gave up while its informer failed it waits for again when
-// the informer has recovered.
+// TestC6_WaitsAgainAfterTheBound: after a recovery, a key waits again for writes that it gave up
+// during the failure.
 func TestC6_WaitsAgainAfterTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		look := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
@@ -105,7 +105,7 @@ func TestC6_WaitsAgainAfterTheBound(t *testing.T) {
 		}
 		r := newRig(t, controller.Options{ReadYourWrites: 5 * time.Second}, workqueue.Options[types.NamespacedName]{}, nil, create, look, seeSecret)
 		r.start()
-		r.after(6 * time.Second) // given up after 5 s, and looked
+		r.after(6 * time.Second) // given up after 5 s
 		r.api.Lag(16 * time.Second)
 		r.api.Intercept(nil)
 		at := r.after(time.Minute)
@@ -118,8 +118,8 @@ func TestC6_WaitsAgainAfterTheBound(t *testing.T) {
 	})
 }
 
-// TestC6_AsksAboutLostAnswers: where the answer to a write is lost, the API server is asked what
-// became of it, and the key waits for that.
+// TestC6_AsksAboutLostAnswers: after a lost answer the API server is asked about the write, and the
+// key waits for it.
 func TestC6_AsksAboutLostAnswers(t *testing.T) {
 	for _, stored := range []bool{true, false} {
 		t.Run(fmt.Sprintf("stored %t", stored), func(t *testing.T) {
@@ -176,8 +176,8 @@ func TestC6_AsksAboutLostAnswers(t *testing.T) {
 	}
 }
 
-// TestC6_AsksSoonAfterAnOutage: however long an outage was, the API server is asked about lost answers
-// soon after it, and soon again if it cannot answer yet.
+// TestC6_AsksSoonAfterAnOutage: after an outage of any length the API server is soon asked about
+// lost answers, and again if it cannot answer yet.
 func TestC6_AsksSoonAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lose := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
@@ -211,8 +211,9 @@ func TestC6_AsksSoonAfterAnOutage(t *testing.T) {
 	})
 }
 
-// TestC6_NotKnown: where the API server cannot be asked about a lost answer, because the informer is the
-// host's, the key waits no longer than it takes to find that out. Stale names the write, for as long as a key would wait.
+// TestC6_NotKnown: the informer is the host's, so the API server cannot be asked about a lost
+// answer. The key does not wait longer than needed to find that out. Stale names the write for the
+// usual time.
 func TestC6_NotKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
@@ -262,8 +263,8 @@ func createPod(ctx context.Context, c *client.Client, name string) (*corev1.Pod,
 	return client.For[*corev1.Pod](c).Create(ctx, &corev1.Pod{ObjectMeta: named(name)})
 }
 
-// TestC6_StaleIsNoFailure: a key whose Reconcile returns Stale is parked until its informers have
-// recovered, with neither a failed attempt nor an error in the log.
+// TestC6_StaleIsNoFailure: a key that returns Stale is parked until its informers have recovered,
+// without a failed attempt or an error in the log.
 func TestC6_StaleIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines log
@@ -278,7 +279,7 @@ func TestC6_StaleIsNoFailure(t *testing.T) {
 		if look.State != workqueue.Parked || look.Attempts != 0 || !strings.Contains(look.ParkReason, "Secret.v1") {
 			t.Errorf("the key is %+v", look)
 		}
-		if before > 10 { // one for each time that Options.ReadYourWrites is over
+		if before > 10 { // one after each Options.ReadYourWrites
 			t.Errorf("%d Reconciles in an outage of 3 minutes", before)
 		}
 		r.api.Intercept(nil)
@@ -294,8 +295,8 @@ func TestC6_StaleIsNoFailure(t *testing.T) {
 	})
 }
 
-// TestC6_StaleIsNotHurried: a key that returns Stale again and again is reconciled once a second at
-// most, also where Options.ReadYourWrites is shorter.
+// TestC6_StaleIsNotHurried: a key that always returns Stale is reconciled at most once a second,
+// even if Options.ReadYourWrites is shorter.
 func TestC6_StaleIsNotHurried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		heed := func(_ *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
@@ -313,7 +314,7 @@ func TestC6_StaleIsNotHurried(t *testing.T) {
 	})
 }
 
-// TestC6_OtherErrorsBesideStaleFail: only what Stale returned, and nothing else besides, is no failure.
+// TestC6_OtherErrorsBesideStaleFail: only the error of Stale alone is no failure.
 func TestC6_OtherErrorsBesideStaleFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		both := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
@@ -332,8 +333,8 @@ func TestC6_OtherErrorsBesideStaleFail(t *testing.T) {
 	})
 }
 
-// TestC6_RetriesWhenTheAPIServerIsBack: a key that failed during or shortly before an outage of an
-// informer is tried again when that has recovered, however long its backoff has become.
+// TestC6_RetriesWhenTheAPIServerIsBack: a key that failed during or shortly before an outage is
+// retried when the informer has recovered, whatever its backoff.
 func TestC6_RetriesWhenTheAPIServerIsBack(t *testing.T) {
 	fail := func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
 		return controller.Result{}, errors.New("broken")
@@ -366,13 +367,14 @@ func TestC6_RetriesWhenTheAPIServerIsBack(t *testing.T) {
 				if look.Attempts != test.want {
 					t.Errorf("%d failures are counted, want %d", look.Attempts, test.want)
 				}
-				r.want(r.after(58*time.Minute), at...) // a failure after the outage has nothing to do with it
+				r.want(r.after(58*time.Minute), at...) // a failure after the outage is unrelated
 			})
 		})
 	}
 }
 
-// TestController_FewLinesPerCause: many failures of one cause are few lines, and each cause has its own.
+// TestController_FewLinesPerCause: many failures of one cause are few lines, and each cause has its
+// own.
 func TestController_FewLinesPerCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines log
@@ -397,7 +399,7 @@ func TestController_FewLinesPerCause(t *testing.T) {
 		r.start()
 		r.after(15 * time.Second)
 		for _, text := range []string{"connect: refused", "Operation cannot be fulfilled", "wrapped: full"} {
-			if got := strings.Count(lines.String(), text); got != 11 { // ten, and one after ten seconds
+			if got := strings.Count(lines.String(), text); got != 11 { // ten, and one after 10 s
 				t.Errorf("%d lines about %q, want 11", got, text)
 			}
 		}
@@ -407,15 +409,15 @@ func TestController_FewLinesPerCause(t *testing.T) {
 	})
 }
 
-// TestC6_ADeleteThatNoInformerSaw: what a key has created and another client has deleted before an
-// informer could see either is made again, although there was no event of it.
+// TestC6_ADeleteThatNoInformerSaw: another client deletes a new object before any informer has seen
+// it. The key creates it again, although there was no event.
 func TestC6_ADeleteThatNoInformerSaw(t *testing.T) {
 	for name, during := range map[string]bool{"while the Reconcile runs": true, "after it": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				unseen := func(r *rig) {
 					r.api.Remove(fakeapi.Secrets, "default", "a")
-					r.api.Expire() // so that the next watch cannot go on, and everything is listed again
+					r.api.Expire() // the next watch cannot resume, and relists
 					r.api.CutWatches()
 					time.Sleep(20 * time.Second)
 				}
@@ -433,7 +435,8 @@ func TestC6_ADeleteThatNoInformerSaw(t *testing.T) {
 					}
 					return controller.Result{}, nil
 				}
-				predicates := []handler.Predicate{handler.ResourceVersionChanged} // the list of ConfigMaps makes nothing due
+				// The list of ConfigMaps makes nothing due.
+				predicates := []handler.Predicate{handler.ResourceVersionChanged}
 				r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, predicates, create, look)
 				r.start()
 				r.after(time.Second)

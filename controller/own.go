@@ -12,15 +12,15 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// ownEvents recognizes the events of keys' own writes (C7).
+// ownEvents recognizes the events of keys' own writes.
 type ownEvents[K comparable] struct {
 	declared *cache.Declarations
 	records  *records[K]
-	skipped  atomic.Int64 // how many did not end a backoff
+	skipped  atomic.Int64 // events that did not end a backoff
 }
 
-// madeBy lists the versions that the writes have made, for isOwn. One that has changed nothing has made none: the version is that of
-// whoever wrote before.
+// madeBy returns the versions that the writes made, for isOwn. A no-op made none: its version is
+// another client's.
 func madeBy(writes []unseen) map[version]*ledger.Write {
 	var made map[version]*ledger.Write
 	for i := range writes {
@@ -31,7 +31,7 @@ func madeBy(writes []unseen) map[version]*ledger.Write {
 		if made == nil {
 			made = make(map[version]*ledger.Write, len(writes))
 		}
-		if w.Effect == ledger.Gone { // the event of a delete has a version that nobody was told of
+		if w.Effect == ledger.Gone { // the answer may lack the version of the event
 			made[version{uid: string(w.UID)}] = w
 		}
 		made[version{string(w.UID), w.ResourceVersion}] = w
@@ -39,8 +39,8 @@ func madeBy(writes []unseen) map[version]*ledger.Write {
 	return made
 }
 
-// isOwn reports whether an event shows a write in made, and nothing else (C7). After a relist an event
-// may stand for several changes: then it is not.
+// isOwn reports whether an event shows a write in made and nothing else. After a relist an event
+// may stand for several changes: then it returns false.
 func (o *ownEvents[K]) isOwn(made map[version]*ledger.Write, r *workqueue.Reason) bool {
 	w := made[version{r.UID, r.ResourceVersion}]
 	if w == nil && r.Event == handler.Delete.String() {
@@ -54,8 +54,8 @@ func (o *ownEvents[K]) isOwn(made map[version]*ledger.Write, r *workqueue.Reason
 	return !o.declared.Relisted(event)
 }
 
-// is reports whether an event is only the echo of what a delivery of its key that failed wrote. The
-// queue asks it.
+// is implements workqueue.Options.Own: it reports whether an event only echoes a write of the
+// failed delivery.
 func (o *ownEvents[K]) is(key K, delivery uint64, reason workqueue.Reason) bool {
 	p := o.records.look(key).past
 	if p == nil || p.delivery != delivery || !o.isOwn(p.made, &reason) {

@@ -24,10 +24,10 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// backoff is what a failed key waits for in these tests: longer than the lag of the watches.
+// backoff is the delay of a failed key in these tests: longer than the lag of the watches.
 var backoff = workqueue.Options[types.NamespacedName]{Backoff: workqueue.Exponential{Base: 10 * time.Second, Max: 10 * time.Second}}
 
-// touch returns a step that changes the object itself, takes a while, and fails or not.
+// touch returns a step that changes the object itself, takes a while, and may fail.
 func touch(takes time.Duration, err error) func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
 	return func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 		r.touch(ctx, key)
@@ -49,7 +49,8 @@ func (r *rig) touch(ctx context.Context, key types.NamespacedName) {
 	}
 }
 
-// TestC7_OwnWritesDoNotCutTheBackoff: whether their events come before the Reconcile ends or after it.
+// TestC7_OwnWritesDoNotCutTheBackoff: their events may come before or after the end of the
+// Reconcile.
 func TestC7_OwnWritesDoNotCutTheBackoff(t *testing.T) {
 	for name, takes := range map[string]time.Duration{"event while it runs": 2 * lag, "event in the backoff": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -66,10 +67,11 @@ func TestC7_OwnWritesDoNotCutTheBackoff(t *testing.T) {
 	}
 }
 
-// TestC7_OthersCutTheBackoff: somebody else's write does, before or after the end, also of the same object at the same time.
+// TestC7_OthersCutTheBackoff: before or after the end, and with writes of the same object at the
+// same time.
 func TestC7_OthersCutTheBackoff(t *testing.T) {
 	others := func(r *rig) {
-		m := &corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"by": "somebody else"}}
+		m := &corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"by": "another client"}}
 		r.api.Put(fakeapi.ConfigMaps, m)
 	}
 	for name, test := range map[string]struct {
@@ -91,7 +93,8 @@ func TestC7_OthersCutTheBackoff(t *testing.T) {
 	}
 }
 
-// TestC7_DeleteAndRecreateIsNotItsOwn: the event of an own delete is, that of what somebody else created since is not.
+// TestC7_DeleteAndRecreateIsNotItsOwn: the event of the own delete is, the event of another
+// client's create is not.
 func TestC7_DeleteAndRecreateIsNotItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remove := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
@@ -105,11 +108,12 @@ func TestC7_DeleteAndRecreateIsNotItsOwn(t *testing.T) {
 	})
 }
 
-// TestC7_WhatChangedNothingIsNotItsOwn: the version in the answer is then that of somebody else, whose event is still to come.
+// TestC7_WhatChangedNothingIsNotItsOwn: the version in the answer is another client's, whose event
+// is still to come.
 func TestC7_WhatChangedNothingIsNotItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		update := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-			r.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"by": "somebody else"}})
+			r.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"by": "another client"}})
 			m, err := client.For[*corev1.ConfigMap](r.client).GetLive(ctx, key)
 			ok(t, err)
 			_, err = r.update(ctx, m)
@@ -122,7 +126,7 @@ func TestC7_WhatChangedNothingIsNotItsOwn(t *testing.T) {
 	})
 }
 
-// TestC7_AfterARelistItWakes: one event may then stand for several changes.
+// TestC7_AfterARelistItWakes: one event may stand for several changes.
 func TestC7_AfterARelistItWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		relist := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
@@ -143,7 +147,7 @@ func TestC7_AfterARelistItWakes(t *testing.T) {
 	})
 }
 
-// TestC7_AfterASuccessOwnWritesWake: many operators count on it.
+// TestC7_AfterASuccessOwnWritesWake: many operators rely on it.
 func TestC7_AfterASuccessOwnWritesWake(t *testing.T) {
 	for name, takes := range map[string]time.Duration{"event while it runs": 2 * lag, "event after it": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -156,7 +160,7 @@ func TestC7_AfterASuccessOwnWritesWake(t *testing.T) {
 	}
 }
 
-// TestC7_TheUsersOwnToo: a queue that was given Own still asks it.
+// TestC7_TheUsersOwnToo: Own of the queue's options is still called.
 func TestC7_TheUsersOwnToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked int
@@ -182,7 +186,7 @@ var (
 	tooMany  = apierrors.NewTooManyRequests("later", 30)
 )
 
-// TestC10_EveryReconcileHasAReason: retries too. Also when they come, and how loudly.
+// TestC10_EveryReconcileHasAReason: so has each retry, with its delay and its log level.
 func TestC10_EveryReconcileHasAReason(t *testing.T) {
 	for name, test := range map[string]struct {
 		err    error
@@ -225,7 +229,7 @@ func TestC10_EveryReconcileHasAReason(t *testing.T) {
 	}
 }
 
-// TestC10_HoweverItBecameDue: there is a reason, in whichever way a key was made due.
+// TestC10_HoweverItBecameDue: each way to make a key due has a reason.
 func TestC10_HoweverItBecameDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events []string

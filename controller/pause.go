@@ -14,25 +14,26 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Annotations of the object that a key names: one that is watched with handler.Self or another
-// handler.Identity. No predicate hides them, but a cache.Transform can. [Options].IgnoreAnnotations
-// turns both off.
+// Annotations on the object that a key names, for sources with handler.Self or another
+// handler.Identity. Predicates do not hide them, but a cache.Transform can.
+// [Options].IgnoreAnnotations disables both.
 const (
-	// PausedAnnotation, with any value but "false", pauses the object's key as PauseKey does, until it
-	// is removed or the object is gone. A paused object's finalizers wait, too.
+	// PausedAnnotation pauses the object's key, as PauseKey does, until the annotation is removed
+	// or the object is gone. The value "false" does not pause. A paused object keeps its
+	// finalizers.
 	PausedAnnotation = "setpoint.dev/paused"
-	// RequeueAnnotation with a new value makes the object's key due at once, as Requeue does. Use a
-	// time as the value. The value at the first sight of an object does nothing.
+	// RequeueAnnotation makes the object's key due at once, as Requeue does, when its value
+	// changes. Use the current time as the value. The value in the first event of an object has no
+	// effect.
 	RequeueAnnotation = "setpoint.dev/requeue"
 )
 
-// pauses are the keys that are paused (C11).
 type pauses[K comparable] struct {
 	records *records[K]
 	queue   *workqueue.Queue[K]
 }
 
-// set starts or ends one pause of a key, and tells the queue what follows.
+// set starts or ends one pause of a key, and updates the queue.
 func (p *pauses[K]) set(key K, by pauser, paused bool) {
 	var before, after bool
 	p.records.edit(key, func(r *record[K]) {
@@ -44,13 +45,13 @@ func (p *pauses[K]) set(key K, by pauser, paused bool) {
 		after = len(r.pausedBy) > 0
 	})
 	if before != after {
-		p.tell(key)
+		p.update(key)
 	}
 }
 
-// tell tells the queue whether a key is paused. The queue may call the user's code, so tell holds no
-// lock meanwhile. It repeats until nothing has changed: the last call has the last state.
-func (p *pauses[K]) tell(key K) {
+// update passes a key's state to the queue. It holds no lock, because the queue may call user code.
+// It repeats until the state is stable, so that the last call passes the last state.
+func (p *pauses[K]) update(key K) {
 	for {
 		paused := p.has(key)
 		if paused {
@@ -66,7 +67,7 @@ func (p *pauses[K]) tell(key K) {
 
 func (p *pauses[K]) has(key K) bool { return len(p.records.look(key).pausedBy) > 0 }
 
-// observed is the queue for one source. It sees the events of the objects that keys name.
+// observed is the queue of one source. It sees the events of objects that keys name.
 type observed[K comparable] struct {
 	*workqueue.Queue[K]
 
@@ -76,8 +77,8 @@ type observed[K comparable] struct {
 	ignore     bool // Options.IgnoreAnnotations
 }
 
-// Observe implements source.Observer. A pause begins before the event makes the key due. It ends, or
-// a Reconcile is interrupted, after that: one Reconcile follows, not two.
+// Observe implements source.Observer. A pause begins before the event makes the key due. A resume
+// or an interruption comes after it, so that one Reconcile follows and not two.
 func (o *observed[K]) Observe(key K, e handler.Event) (after func()) {
 	heeded := !o.ignore
 	paused := heeded && e.New != nil && isPaused(e.New)
@@ -107,7 +108,7 @@ func (o *observed[K]) pauser(e handler.Event) pauser {
 	return pauser{o, "annotation " + PausedAnnotation + " of " + e.Key().String() + ", " + o.source.String()}
 }
 
-// requeueIfAsked makes a key due if the annotation for that has changed.
+// requeueIfAsked makes a key due if its RequeueAnnotation has changed.
 func (o *observed[K]) requeueIfAsked(key K, e handler.Event) {
 	value, _ := annotation(e.New, RequeueAnnotation)
 	if value == "" {
@@ -121,7 +122,7 @@ func (o *observed[K]) requeueIfAsked(key K, e handler.Event) {
 	}
 }
 
-// forget ends the pauses by objects of a source that is no longer watched.
+// forget ends the pauses by objects of a source that was removed.
 func (o *observed[K]) forget() {
 	for key, r := range o.pauses.records.all() {
 		for _, p := range r.pausedBy {
@@ -137,7 +138,8 @@ func isPaused(o handler.Object) bool {
 	return ok && value != "false"
 }
 
-// annotation returns one annotation. The method of an unstructured object copies all.
+// annotation returns one annotation, without the copy that an unstructured object's GetAnnotations
+// makes.
 func annotation(o handler.Object, name string) (value string, ok bool) {
 	u, isUnstructured := o.(*unstructured.Unstructured)
 	if !isUnstructured {

@@ -16,43 +16,41 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// workers are those of one term.
+// workers are the workers of a controller, in each term.
 type workers[K comparable] struct {
-	completed atomic.Int64 // when the last Reconcile had returned, as a time.Duration; 0: there was none
+	completed atomic.Int64 // when the last Reconcile returned, as a time.Duration, or 0
 
 	mu   sync.Mutex      // guards what follows, and slot.retired
-	hire func() *slot[K] // starts one more; nil when there is nothing more to take
+	hire func() *slot[K] // starts a worker; nil at the end of a term
 	crew[K]
 }
 
-// crew is the state of the workers.
 type crew[K comparable] struct {
 	want    int
 	leading bool
-	term    string        // under which they lead; empty: there is none
+	term    string        // token of their term, or empty
 	slots   []*slot[K]    // replaced, never changed
-	resumed time.Duration // when the term began, or Resume was called
+	resumed time.Duration // start of the term, or of Resume
 }
 
 // slot is one worker.
 type slot[K comparable] struct {
-	retire  context.CancelFunc // makes it take no more keys
-	retired bool               // because there are to be fewer
+	retire  context.CancelFunc // stops it from taking keys
+	retired bool               // it is surplus
 
-	goroutine string                     // what its stack begins with; set before any run
+	goroutine string                     // prefix of its stack; set before any run
 	run       atomic.Pointer[running[K]] // nil while it waits for a key
 
-	reported, ended *running[K] // the last that was slow, and the last over its deadline: see lead.watch
+	reported, ended *running[K] // last reported as slow, last over its deadline; see lead.watch
 }
 
-// now returns a copy of the state.
 func (w *workers[K]) now() crew[K] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.crew
 }
 
-// open begins a term, unless there is one already.
+// open begins a term. It returns false if one is running.
 func (w *workers[K]) open(hire func() *slot[K], now time.Duration, term string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,14 +62,14 @@ func (w *workers[K]) open(hire func() *slot[K], now time.Duration, term string) 
 	return true
 }
 
-// close ends a term whose workers have all left.
+// close ends a term after all workers have left.
 func (w *workers[K]) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leading, w.term = false, ""
 }
 
-// set changes how many there are to be. Surplus ones leave, those that wait for a key first.
+// set changes the number of workers. Surplus workers leave, idle ones first.
 func (w *workers[K]) set(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,16 +92,16 @@ func (w *workers[K]) set(n int) {
 	}
 }
 
-// fillLocked hires as many as are missing. A worker that is to leave counts until it has left. At
-// least one is to stay: those that leave may never reach the end of their Reconciles.
+// fillLocked hires missing workers. A retired worker counts until it has left. At least one worker
+// is not retired, because retired ones may never finish their Reconcile.
 func (w *workers[K]) fillLocked() {
 	for w.hire != nil && (len(w.slots) < w.want || !slices.ContainsFunc(w.slots, func(s *slot[K]) bool { return !s.retired })) {
 		w.slots = append(slices.Clip(w.slots), w.hire())
 	}
 }
 
-// work calls next until it returns false. If a Reconcile ends the goroutine, another worker takes
-// the place of this one.
+// work calls next until it returns false. If a Reconcile ends the goroutine, a new worker replaces
+// this one.
 func (w *workers[K]) work(s *slot[K], next func() bool) {
 	exited := true
 	defer func() {
@@ -111,7 +109,8 @@ func (w *workers[K]) work(s *slot[K], next func() bool) {
 		w.left(s, exited)
 	}()
 	var buf [64]byte
-	head, _, _ := strings.Cut(string(buf[:runtime.Stack(buf[:], false)]), "[") // goroutine 17 [running]: ...
+	// It begins like "goroutine 17 [running]:".
+	head, _, _ := strings.Cut(string(buf[:runtime.Stack(buf[:], false)]), "[")
 	s.goroutine = head
 	for next() {
 	}
@@ -128,14 +127,14 @@ func (w *workers[K]) left(s *slot[K], exited bool) {
 	w.fillLocked()
 }
 
-// resume notes that keys may be taken from now on.
+// resume records that keys may be taken from now on.
 func (w *workers[K]) resume(now time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.resumed = now
 }
 
-// running returns what runs, the longest first.
+// running returns the Reconciles in progress, longest first.
 func (c crew[K]) running() (runs []*running[K]) {
 	for _, s := range c.slots {
 		if r := s.run.Load(); r != nil {
@@ -146,7 +145,6 @@ func (c crew[K]) running() (runs []*running[K]) {
 	return runs
 }
 
-// stats returns the figures for hook.ControllerStarted.
 func (w *workers[K]) stats() hook.ControllerStats {
 	now := w.now()
 	return hook.ControllerStats{Workers: now.want, Active: len(now.running())}

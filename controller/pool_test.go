@@ -18,12 +18,12 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// busy counts what runs at once.
+// busy counts concurrent Reconciles.
 type busy struct {
 	mu         sync.Mutex
 	keys       map[string]bool
 	most, done int
-	twice      bool // one key
+	twice      bool // of one key
 }
 
 // work is a Reconcile that takes a while.
@@ -46,7 +46,8 @@ func (b *busy) work(takes time.Duration) controller.Func[string] {
 	}
 }
 
-// take returns how many run now, how many ran at once at most since the last take, and how many are done.
+// take returns how many run now, the most that ran at once since the last take, and how many are
+// done.
 func (b *busy) take() (now, most, done int) {
 	synctest.Wait()
 	b.mu.Lock()
@@ -62,8 +63,8 @@ func keys(n int) (all []string) {
 	return all
 }
 
-// TestSetWorkers: before the start, during a term and between terms; more begin at once, surplus ones leave when they are done with
-// their key, or at once if they have none.
+// TestSetWorkers: before the start, during a term and between terms. Additional workers begin at
+// once. Surplus ones leave after their key, or at once without one.
 func TestSetWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b busy
@@ -83,13 +84,13 @@ func TestSetWorkers(t *testing.T) {
 		ok(t, c.SetWorkers(2))
 		want(5, 0, 5) // they are at work
 		time.Sleep(time.Minute - time.Second)
-		want(2, 3, 2) // two of the three that were to go have, one has, and who is left has taken the next
+		want(2, 3, 2) // the three surplus ones have left
 		time.Sleep(time.Minute)
 		ok(t, c.SetWorkers(4))
 		time.Sleep(10 * time.Minute)
 		want(0, 11, 4)
 		ok(t, c.SetWorkers(1))
-		want(0, 11, 1) // those without a key go at once
+		want(0, 11, 1) // idle ones leave at once
 		for _, n := range []int{0, -1} {
 			if err := c.SetWorkers(n); err == nil || !strings.Contains(err.Error(), `controller "test"`) || !strings.Contains(err.Error(), "Pause") {
 				t.Errorf("%d workers: %v", n, err)
@@ -111,7 +112,7 @@ func TestSetWorkers(t *testing.T) {
 	})
 }
 
-// TestSetWorkers_IdleOnesLeave: before those that are at work, whoever came first.
+// TestSetWorkers_IdleOnesLeave before busy ones, whatever their age.
 func TestSetWorkers_IdleOnesLeave(t *testing.T) {
 	for _, quick := range keys(3) {
 		synctest.Test(t, func(t *testing.T) {
@@ -135,7 +136,7 @@ func TestSetWorkers_IdleOnesLeave(t *testing.T) {
 	}
 }
 
-// TestSetWorkers_NeverMore: there never run more than there may, however often the number changes while they are at work.
+// TestSetWorkers_NeverMore than allowed run, however often the number changes meanwhile.
 func TestSetWorkers_NeverMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b busy
@@ -168,13 +169,14 @@ func TestSetWorkers_NeverMore(t *testing.T) {
 	})
 }
 
-// TestSetWorkers_ManyAtOnce: it may be called by anybody, while keys come and go and the term ends.
+// TestSetWorkers_ManyAtOnce: it is safe for concurrent use, while keys come and go and the term
+// ends.
 func TestSetWorkers_ManyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b busy
 		c := warm(t, b.work(time.Millisecond))
 		go func() {
-			for range c.settled { // nobody looks at how
+			for range c.settled { // drain
 			}
 		}()
 		defer close(c.settled)
@@ -203,7 +205,7 @@ func TestSetWorkers_ManyAtOnce(t *testing.T) {
 	})
 }
 
-// TestWorkersThatExit: one that a Reconcile takes with it is replaced, unless there are to be fewer.
+// TestWorkersThatExit: a worker whose Reconcile exits is replaced, unless it is surplus.
 func TestWorkersThatExit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		exit := make(chan struct{})
@@ -233,14 +235,14 @@ func TestWorkersThatExit(t *testing.T) {
 	})
 }
 
-// TestLeadsOnce: a second term does not begin while the first goes on.
+// TestLeadsOnce: a second term does not begin during the first.
 func TestLeadsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b busy
 		c := warm(t, b.work(time.Minute), "a")
 		end := c.lead(t, time.Hour)
 		synctest.Wait()
-		if err := c.Lead(t.Context(), t.Context()); err == nil || !strings.Contains(err.Error(), "leads already") {
+		if err := c.Lead(t.Context(), t.Context()); err == nil || !strings.Contains(err.Error(), "already running") {
 			t.Errorf("got %v", err)
 		}
 		end()
@@ -248,7 +250,7 @@ func TestLeadsOnce(t *testing.T) {
 	})
 }
 
-// TestC1_FiftyControllersOfOneWorker: they do not get into each other's way.
+// TestC1_FiftyControllersOfOneWorker: they are independent.
 func TestC1_FiftyControllersOfOneWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -274,7 +276,8 @@ func TestC1_FiftyControllersOfOneWorker(t *testing.T) {
 	})
 }
 
-// TestC1_OneControllerOf500Workers: all work at once, each key is with one of them, and a stop waits for all.
+// TestC1_OneControllerOf500Workers: all work at once, each key has one worker, and a stop waits for
+// all.
 func TestC1_OneControllerOf500Workers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -284,7 +287,7 @@ func TestC1_OneControllerOf500Workers(t *testing.T) {
 		stop := start(t, c)
 		time.Sleep(1500 * time.Millisecond)
 		for _, key := range keys(2000) {
-			c.Queue().Add(key) // those that are done, or being done, once more
+			c.Queue().Add(key) // done or in progress, once more
 		}
 		time.Sleep(time.Second)
 		if now, most, done := b.take(); now != 500 || most != 500 || done != 1000 {
@@ -301,8 +304,8 @@ func TestC1_OneControllerOf500Workers(t *testing.T) {
 	})
 }
 
-// TestC5_GoexitBesideOneThatIsToLeave: the last worker that is to stay is replaced, although another one is still there that is to
-// leave and never will.
+// TestC5_GoexitBesideOneThatIsToLeave: the last worker is replaced, although a surplus one that
+// never leaves is still there.
 func TestC5_GoexitBesideOneThatIsToLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
@@ -330,7 +333,7 @@ func TestC5_GoexitBesideOneThatIsToLeave(t *testing.T) {
 		c.Queue().Add("another")
 		time.Sleep(time.Minute)
 		if others.Load() != 1 {
-			t.Error("nobody works any more")
+			t.Error("no worker is left")
 		}
 		close(hang)
 		ok(t, stop())

@@ -15,34 +15,33 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// Reconciler brings the world closer to what the object behind key wants. It reads the object
-// itself: it gets only the key, however many events made that due. It must be safe for concurrent
-// use with different keys.
+// Reconciler brings the actual state closer to the state that the object of a key asks for.
+// Reconcile gets only the key, and reads the object itself. Workers call it concurrently for
+// different keys.
 //
-// ctx carries a logger ([Logger]) and ends when the work is no longer wanted; context.Cause returns
-// why. A write that begins after Reconcile has returned is refused (C6).
+// ctx carries a logger (see [Logger]). It ends when the work is no longer wanted; context.Cause
+// returns the reason. Writes that begin after Reconcile has returned are refused.
 type Reconciler[K comparable] interface {
 	Reconcile(ctx context.Context, key K) (Result, error)
 }
 
-// Func makes a Reconciler of a function.
+// Func is a function that implements Reconciler.
 type Func[K comparable] func(ctx context.Context, key K) (Result, error)
 
 // Reconcile calls f.
 func (f Func[K]) Reconcile(ctx context.Context, key K) (Result, error) { return f(ctx, key) }
 
-// Result is what a Reconcile wants next. The zero value: nothing, until the next event.
+// Result is what a Reconcile wants next. The zero value waits for the next event.
 type Result struct {
-	// RequeueAfter makes the key due again after this time, if positive. Negative is an error. It
-	// replaces the RequeueAfter of an earlier Reconcile; events make the key due earlier. Together
-	// with an error it is the earliest time of the retry.
+	// RequeueAfter, if positive, makes the key due again after this time. It replaces the value of
+	// an earlier Reconcile. Events make the key due earlier. With an error, it is the earliest time
+	// of the retry. A negative value is an error.
 	RequeueAfter time.Duration
 }
 
 // Terminal marks an error that no retry fixes, such as an invalid spec. The key waits for the next
-// event, whatever RequeueAfter is. An error that wraps or joins a terminal one is terminal too: do
-// not join it with a conflict of a status update, but return that conflict alone. Terminal(nil) is
-// nil.
+// event, whatever RequeueAfter is. An error that wraps or joins a terminal error is terminal, too.
+// If a status update then conflicts, return the conflict alone. Terminal(nil) is nil.
 func Terminal(err error) error {
 	if err == nil {
 		return nil
@@ -55,15 +54,15 @@ type terminalError struct{ err error }
 func (t *terminalError) Error() string { return t.err.Error() }
 func (t *terminalError) Unwrap() error { return t.err }
 
-// IsTerminal reports whether [Terminal] has marked err, or an error that it wraps.
+// IsTerminal reports whether err, or an error that it wraps, was marked by [Terminal].
 func IsTerminal(err error) bool {
 	var t *terminalError
 	return errors.As(err, &t)
 }
 
-// RetryAfter marks an error that is retried after d, whatever the backoff is. It counts as a
-// failure: the backoff of the next error is longer. With d of zero or less it returns err. The
-// outermost mark counts; [Terminal] counts more. RetryAfter(nil, d) is nil.
+// RetryAfter marks an error that is retried after d instead of the backoff. It counts as a failure:
+// the next backoff is longer. The outermost mark decides, but [Terminal] overrides it. If err is
+// nil or d is not positive, RetryAfter returns err.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil || d <= 0 {
 		return err
@@ -79,11 +78,12 @@ type retryAfterError struct {
 func (r *retryAfterError) Error() string { return r.err.Error() }
 func (r *retryAfterError) Unwrap() error { return r.err }
 
-// PanicError is the error of a Reconcile that panicked (C5).
+// PanicError is the error of a Reconcile that panicked.
 type PanicError struct {
 	// Value is the argument of panic, or a *runtime.PanicNilError for nil.
 	Value any
-	// Stack is the goroutine's, in the form of runtime/debug.Stack. The log has it in an attribute.
+	// Stack is the goroutine's stack in the form of runtime/debug.Stack. The log has it as
+	// attribute "stack".
 	Stack []byte
 }
 
@@ -96,22 +96,21 @@ func (p *PanicError) Unwrap() error {
 	return err
 }
 
-// Keys of the context of a Reconcile: the function that Stale calls, and what the key's own writes
-// leave in doubt.
+// Context keys of a Reconcile: the function behind Stale, and doubts about the key's own writes.
 type (
 	staleKey  struct{}
 	doubtsKey struct{}
 )
 
-// Stale returns an error, in a Reconcile, if what it reads may be older than the API server's state.
-// It names each source and handle of the controller that does not follow the API server, and each
-// write of the key's last Reconcile, or of the previous leader, that was not shown in time. In any
-// other context it returns nil. A stale read returns the last known state (S9, C6). A read of a kind
+// Stale returns an error if a Reconcile's reads may be older than the API server's state. The error
+// names each source and handle of the controller that does not follow the API server. It also names
+// writes of the key's last Reconcile, or of the previous leader, that are missing after the wait.
+// In other contexts Stale returns nil. A stale read returns the last known state. A read of a kind
 // that was never synced waits until its context ends.
 //
-// If a Reconcile must not act on stale data, return this error. The key is then parked until nothing
-// is stale, at most Options.ReadYourWrites at a time, and reconciled again. That is no failure and
-// does not count as an attempt.
+// If a Reconcile must not act on stale data, return this error. The key is parked until nothing is
+// stale, at most Options.ReadYourWrites at a time, and then reconciled again. This is no failure
+// and no attempt.
 func Stale(ctx context.Context) error {
 	stale, ok := ctx.Value(staleKey{}).(func() error)
 	if !ok {
@@ -124,7 +123,6 @@ func Stale(ctx context.Context) error {
 	return nil
 }
 
-// staleError is what Stale returns.
 type staleError struct{ err error }
 
 func (s *staleError) Error() string { return s.err.Error() }
@@ -135,8 +133,8 @@ func isStale(err error) bool {
 	return ok
 }
 
-// isNormal reports whether every controller meets such an error, and a retry fixes it: another
-// client was faster, the API server asks for a pause, or a cache is behind.
+// isNormal reports whether err is expected and a retry fixes it: another client was faster, the API
+// server throttles, or a cache is behind.
 func isNormal(err error) bool {
 	status, ok := err.(apierrors.APIStatus)
 	if !ok {
@@ -146,7 +144,7 @@ func isNormal(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err)
 }
 
-// consistsOf reports whether err is such an error, or wraps or joins no others.
+// consistsOf reports whether such holds for err, or for all errors that it wraps or joins.
 func consistsOf(err error, such func(error) bool) bool {
 	if err == nil || such(err) {
 		return err != nil
@@ -158,8 +156,8 @@ func consistsOf(err error, such func(error) bool) bool {
 	return consistsOf(errors.Unwrap(err), such)
 }
 
-// isFenced reports whether an error is that the term of a Reconcile has lost its trust. The context
-// ends a little later, or goes on if the Lease is renewed after all.
+// isFenced reports whether err means that the Reconcile's term is no longer trusted. The context
+// ends a little later, or continues if the Lease is renewed after all.
 func isFenced(ctx context.Context, err error) bool {
 	leading := term.Of(ctx)
 	return leading != nil && errors.Is(err, term.ErrFenced) && leading.Trusted() != nil

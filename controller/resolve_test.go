@@ -25,8 +25,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// TestC6_KeysWithoutLostAnswersGoOn: an API server that does not answer what became of writes holds up
-// other keys for seconds, not for minutes.
+// TestC6_KeysWithoutLostAnswersGoOn: an API server that does not answer delays other keys for
+// seconds, not minutes.
 func TestC6_KeysWithoutLostAnswersGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil)
@@ -79,8 +79,8 @@ func TestC6_KeysWithoutLostAnswersGoOn(t *testing.T) {
 	})
 }
 
-// TestC6_AsksAgainAfterARecovery: a question that had no answer is put again when an informer recovers,
-// not seconds later.
+// TestC6_AsksAgainAfterARecovery: an unanswered question is repeated when an informer recovers, not
+// seconds later.
 func TestC6_AsksAgainAfterARecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil,
@@ -113,8 +113,8 @@ func idle(*rig, context.Context, types.NamespacedName) (controller.Result, error
 	return controller.Result{}, nil
 }
 
-// TestC6_WaitsAgainBesideARequestUnderWay: what a key waits for again after an outage is not forgotten
-// because of a request that has no answer yet.
+// TestC6_WaitsAgainBesideARequestUnderWay: a request in flight does not make a key forget the
+// writes that it waits for again after an outage.
 func TestC6_WaitsAgainBesideARequestUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var left sync.WaitGroup
@@ -171,8 +171,8 @@ type inner struct{ text string }
 
 func (i *inner) Error() string { return i.text }
 
-// TestC5_ErrorsWithStrangeInsides: neither a nil among joined errors nor an inner error that panics
-// ends the process.
+// TestC5_ErrorsWithStrangeInsides: a nil among joined errors or an inner error that panics does not
+// end the process.
 func TestC5_ErrorsWithStrangeInsides(t *testing.T) {
 	for _, err := range []error{several{nil, errors.New("x")}, outer{}, several{outer{}}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -16,37 +16,37 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Events of the reasons of retries, besides workqueue.EventRetry for all other errors.
+// Events of retries. Other errors have workqueue.EventRetry.
 const (
 	EventRetryConflict      = "RetryConflict"      // another client has changed the object
 	EventRetryAlreadyExists = "RetryAlreadyExists" // the object to create exists
-	EventRetryAfter         = "RetryAfter"         // the error had a delay: see RetryAfter
-	EventRetryDeadline      = "RetryDeadline"      // the Reconcile was over its deadline
-	EventRetryStale         = "RetryStale"         // it returned the error of Stale, and another
-	EventRetryPanic         = "RetryPanic"         // the Reconcile has panicked
+	EventRetryAfter         = "RetryAfter"         // see RetryAfter
+	EventRetryDeadline      = "RetryDeadline"      // the Reconcile exceeded its deadline
+	EventRetryStale         = "RetryStale"         // Stale's error together with another
+	EventRetryPanic         = "RetryPanic"         // the Reconcile panicked
 )
 
-// ending is how one Reconcile ended. The methods of its error are the user's: judge calls them all,
-// where a panic is recovered.
+// ending is how one Reconcile ended. judge calls all methods of its error, which are user code,
+// where panics are recovered.
 type ending struct {
 	result  Result
 	outcome hook.Outcome
 	err     error
 	text    string                 // of the error
 	reason  string                 // of the error, for the log
-	again   workqueue.RetryOptions // when it is tried again
-	normal  bool                   // it is logged at level info
+	again   workqueue.RetryOptions // how to retry
+	normal  bool                   // log at level info
 }
 
-// aborted is how a Reconcile ended that did not return.
+// aborted returns the ending of a Reconcile that did not return.
 func aborted(err error) ending {
 	return ending{outcome: hook.Panicked, err: err, text: err.Error(), reason: reasonOf(err), again: workqueue.RetryOptions{Event: EventRetryPanic}}
 }
 
-// judge returns how a Reconcile on ctx ended, by what it returned.
+// judge returns the ending of a Reconcile that returned.
 func judge(ctx context.Context, result Result, err error) ending {
 	if err == nil && result.RequeueAfter < 0 {
-		err = fmt.Errorf("the reconciler returned a negative RequeueAfter, %s; return 0 for none, or a small one for at once", result.RequeueAfter)
+		err = fmt.Errorf("the reconciler returned a negative RequeueAfter, %s; return 0 for none, or a small value for at once", result.RequeueAfter)
 	}
 	end := ending{result: result, outcome: hook.Failed, err: err}
 	switch {
@@ -54,7 +54,8 @@ func judge(ctx context.Context, result Result, err error) ending {
 		end.outcome = hook.RequeuedAfter
 	case err == nil:
 		end.outcome = hook.Succeeded
-	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errDeadline): // C8: whatever the error says, it may be because of that
+	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errDeadline):
+		// err may be a consequence, whatever it is.
 		end.outcome = hook.Interrupted
 	case IsTerminal(err):
 		end.outcome = hook.FailedTerminally
@@ -68,8 +69,7 @@ func judge(ctx context.Context, result Result, err error) ending {
 	return end
 }
 
-// settle gives the key back to the queue, in exactly one way, and keeps what its next Reconcile
-// depends on.
+// settle settles the key in exactly one way, and keeps what its next Reconcile needs.
 func (t *lead[K]) settle(r *running[K], end ending) {
 	c := t.controller
 	p := t.leave(r, end)
@@ -84,7 +84,7 @@ func (t *lead[K]) settle(r *running[K], end ending) {
 	case hook.RequeuedAfter:
 		lost = r.item.After(end.result.RequeueAfter)
 	case hook.FailedTerminally:
-		r.log.Error("reconcile failed for good", "err", end.err)
+		r.log.Error("reconcile failed; not retried", "err", end.err)
 		lost = r.item.Done()
 	case hook.Stale:
 		t.logEnd(r, slog.LevelInfo, "reconcile returned Stale; the key waits until its caches are current", end)
@@ -96,12 +96,12 @@ func (t *lead[K]) settle(r *running[K], end ending) {
 		lost = t.retry(r, end)
 	}
 	if lost != nil {
-		r.log.Error("the key could not be settled", "err", lost)
+		r.log.Error("could not settle the key", "err", lost)
 	}
 }
 
-// leave returns what the Reconcile leaves behind, and records it before another worker can take the
-// key. It returns nil if that is nothing: never for a key that failed or returned Stale.
+// leave records what the Reconcile leaves behind, before another worker can take the key. It
+// returns nil if that is nothing, but never for a key that failed or returned Stale.
 func (t *lead[K]) leave(r *running[K], end ending) *past {
 	c := t.controller
 	failed := end.outcome == hook.Failed || end.outcome == hook.Panicked
@@ -117,7 +117,7 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 	if wrote != nil {
 		p.awaited, p.answers = awaited(wrote)
 		if _, left := wrote.LeftOut(); left > 0 {
-			p.lost = fmt.Errorf("%d of its writes: there were too many to remember them", left)
+			p.lost = fmt.Errorf("%d of its writes: more than a ledger keeps", left)
 		}
 		if c.o.Interrupt > 0 {
 			p.wrote = wrote.Writes()
@@ -145,8 +145,7 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 	return p
 }
 
-// forget clears what nothing depends on any more. Most keys are woken by their writes, which takes
-// their past.
+// forget clears the parts of a record that have no effect any more.
 func (t *lead[K]) forget(key K, r *record[K]) {
 	c := t.controller
 	if r.past != nil && c.consistency.isOver(r.past) {
@@ -157,7 +156,6 @@ func (t *lead[K]) forget(key K, r *record[K]) {
 	}
 }
 
-// retry settles a key whose Reconcile has failed, and logs it.
 func (t *lead[K]) retry(r *running[K], end ending) error {
 	delay, lost := r.item.RetryWith(end.err, end.again)
 	level, what, more := slog.LevelError, "reconcile failed", []any{"retryAfter", delay.String()}
@@ -166,16 +164,16 @@ func (t *lead[K]) retry(r *running[K], end ending) error {
 	case end.outcome == hook.Panicked && errors.As(end.err, &panicked):
 		what, more = "reconcile panicked", append(more, "stack", string(panicked.Stack))
 	case end.normal:
-		level, what = slog.LevelInfo, "reconcile is tried again"
+		level, what = slog.LevelInfo, "reconcile will be retried"
 	}
 	t.logEnd(r, level, what, end, more...)
 	return lost
 }
 
-// logEnd logs how a Reconcile ended, unless there were too many lines of the same cause.
+// logEnd logs how a Reconcile ended, limited for each cause.
 func (t *lead[K]) logEnd(r *running[K], level slog.Level, what string, end ending, more ...any) {
 	about := append([]any{"err", end.err}, more...)
-	if cause := context.Cause(r); cause != nil { // the error may only report that the context has ended
+	if cause := context.Cause(r); cause != nil { // err may only report that the context ended
 		about = append(about, "cause", cause)
 	}
 	if args, ok := t.controller.repetition.few(end.reason, about...); ok {
@@ -183,7 +181,7 @@ func (t *lead[K]) logEnd(r *running[K], level slog.Level, what string, end endin
 	}
 }
 
-// howToRetry returns when a failed Reconcile is tried again, and for what reason.
+// howToRetry returns when and with which Event a failed Reconcile is retried.
 func howToRetry(ctx context.Context, result Result, err error) workqueue.RetryOptions {
 	again := workqueue.RetryOptions{NotBefore: result.RequeueAfter}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
@@ -195,7 +193,7 @@ func howToRetry(ctx context.Context, result Result, err error) workqueue.RetryOp
 		again.Exactly, again.Event = max(at.after, again.NotBefore), EventRetryAfter
 	case errors.Is(context.Cause(ctx), errDeadline):
 		again.Event = EventRetryDeadline
-	case errors.As(err, new(*staleError)): // together with an error of another kind
+	case errors.As(err, new(*staleError)): // joined with another error
 		again.Event = EventRetryStale
 	case apierrors.IsConflict(err):
 		again.Event = EventRetryConflict

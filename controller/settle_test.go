@@ -63,13 +63,13 @@ func TestC1_OneReconcilePerKeyAtATime(t *testing.T) {
 		if most != 3 {
 			t.Errorf("%d keys at once, want all 3", most)
 		}
-		if want := 3 * 11; total != want { // one at the start, and one after each 10 ms in which there were adds
+		if want := 3 * 11; total != want { // one at the start, and one after each 10 ms with adds
 			t.Errorf("%d Reconciles, want %d", total, want)
 		}
 	})
 }
 
-// settling is a controller whose Reconcile returns what a test lists, one after another.
+// settling is a controller whose Reconcile returns a test's results, one after another.
 func settling(t *testing.T, o controller.Options, returns ...func() (controller.Result, error)) (*controller.Controller[string], *calls) {
 	t.Helper()
 	seen := &calls{began: time.Now()}
@@ -157,9 +157,9 @@ func TestC3_RequeueAfterReplacesItsOwnTimer(t *testing.T) {
 		c, seen := settling(t, controller.Options{}, after(10*time.Second), after(time.Minute), after(10*time.Second), succeeds)
 		stop := start(t, c)
 		time.Sleep(time.Second)
-		c.Queue().Add("a") // the timer at 10 s gives way to one at 61 s
+		c.Queue().Add("a") // the timer at 10 s is replaced by one at 61 s
 		time.Sleep(65 * time.Second)
-		c.Queue().Add("a") // at 66 s, before the third one's timer, and asks for no other
+		c.Queue().Add("a") // at 66 s, before the third timer; sets no other
 		time.Sleep(time.Hour)
 		ok(t, stop())
 		wantTimes(t, seen, 0, time.Second, 61*time.Second, 66*time.Second)
@@ -180,10 +180,10 @@ func TestC4_TerminalErrorIsNotRetriedAndVisible(t *testing.T) {
 		if last := seenOutcomes.last(); last.Outcome != hook.FailedTerminally || !controller.IsTerminal(last.Err) || last.Controller != "test" {
 			t.Errorf("the hook saw %+v", last)
 		}
-		if want := `level=ERROR msg="reconcile failed for good" controller=test key=a attempt=2 reconcileID=\w+-2 err="site: spec.port is 0"`; !regexp.MustCompile(want).MatchString(lines.String()) {
+		if want := `level=ERROR msg="reconcile failed; not retried" controller=test key=a attempt=2 reconcileID=\w+-2 err="site: spec.port is 0"`; !regexp.MustCompile(want).MatchString(lines.String()) {
 			t.Errorf("the log has no %s:\n%s", want, lines.String())
 		}
-		c.Queue().Add("a") // the next event still counts, and the failures before are forgotten
+		c.Queue().Add("a") // the next event still counts, and resets the failures
 		time.Sleep(time.Second)
 		ok(t, stop())
 		wantTimes(t, seen, 0, 5*time.Millisecond, time.Hour)
@@ -221,7 +221,7 @@ func TestC5_PanicIsAnErrorWithItsStack(t *testing.T) {
 	})
 }
 
-// TestC5_GoexitLosesNothing: testing.T.FailNow, for instance, ends the goroutine that calls it.
+// TestC5_GoexitLosesNothing: for example testing.T.FailNow ends its goroutine.
 func TestC5_GoexitLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seenOutcomes outcomes
@@ -271,7 +271,7 @@ func TestHooks(t *testing.T) {
 	})
 }
 
-// TestC5_WhateverItPanicsWith: nil, errors, faults of the runtime, and values that panic when they are printed.
+// TestC5_WhateverItPanicsWith: nil, errors, runtime errors, and values that panic when printed.
 func TestC5_WhateverItPanicsWith(t *testing.T) {
 	var (
 		none    map[string]int
@@ -313,7 +313,7 @@ type badStringer struct{}
 
 func (badStringer) String() string { panic("no string") }
 
-// TestC5_AnErrorThatPanics: such as a nil of a type of errors. It is taken for a panic of the Reconcile's.
+// TestC5_AnErrorThatPanics, such as a nil of an error type, counts as a panic of the Reconcile.
 func TestC5_AnErrorThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var none *apierrors.StatusError

@@ -17,70 +17,70 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Snapshot is the state of a controller. Each part is of one moment, but not all of the same one.
-// Keys are in the order of their text.
+// Snapshot is the state of a controller. Each part is consistent, but different parts may be of
+// different moments. Keys are sorted by their text.
 type Snapshot[K comparable] struct {
 	Name            string
-	Workers         int  // how many there are to be, see SetWorkers
-	Leading, Paused bool // workers may take keys in this term; Pause keeps them from it
-	// Term is the term of leadership under which it leads. Empty while it leads: there is none, and
-	// nothing keeps another process from acting at the same time.
+	Workers         int  // as set by Options.Workers or SetWorkers
+	Leading, Paused bool // Leading: Lead runs; Paused: see Pause
+	// Term is the token of the term of leadership. If it is empty while Leading, another process
+	// may act at the same time.
 	Term       string
 	Progress   Progress
 	Running    []Running[K]
 	PausedKeys []PausedKey[K]
 	LogLevels  []LogLevel[K]
 	Awaiting   []Awaiting[K]
-	// TakingOver is a write of the previous term that the first Reconcile of this one waits for (L9).
+	// TakingOver is a write of the previous leader that the first Reconcile of this term waits for.
 	TakingOver string `json:",omitempty"`
 	LastErrors []LastError[K]
-	// OwnEvents counts the events of keys' own writes that have not ended a backoff (C7).
+	// OwnEvents counts events of keys' own writes that did not end a backoff.
 	OwnEvents int64
 	Sources   []source.State
 	Reads     []Read
 	Queue     workqueue.Snapshot[K]
 }
 
-// Running is a Reconcile that runs.
+// Running describes a Reconcile in progress.
 type Running[K comparable] struct {
 	Key         K
 	ReconcileID string
 	Since       time.Time
 	Attempt     int  // 1 after a success
-	Slow        bool // it was reported as slow (C9)
-	Interrupted int  `json:",omitzero"` // how often in a row before
+	Slow        bool // longer than SlowAfter or the deadline
+	Interrupted int  `json:",omitzero"` // interruptions in a row before
 	Reasons     []workqueue.Reason
 }
 
-// Read is something that was given to Reads, and its state in words.
+// Read describes a Readable that was passed to Reads, with its state in words.
 type Read struct{ What, State string }
 
-// PausedKey is a key that is paused, by PauseKey or by annotations.
+// PausedKey is a paused key with the reasons of the pause: PauseKey or annotations.
 type PausedKey[K comparable] struct {
 	Key K
 	By  []string
 }
 
-// LogLevel is the level that SetLogLevel gave a key.
+// LogLevel is a key's level as set by SetLogLevel.
 type LogLevel[K comparable] struct {
 	Key   K
 	Level slog.Level
 }
 
-// Awaiting is a key that waits until its own writes are shown (C6).
+// Awaiting is a key that waits for its own writes to appear in the caches.
 type Awaiting[K comparable] struct {
 	Key   K
 	Since time.Time
 	For   string
 }
 
-// LastError is how the last Reconcile of a key failed.
+// LastError describes the failure of a key's last Reconcile.
 type LastError[K comparable] struct {
 	Key K
 	Failure
 }
 
-// Snapshot returns the state of the controller. It copies the whole queue: use it for people and
+// Snapshot returns the state of the controller. It copies the whole queue: use it for debugging and
 // tests, not in a Reconcile.
 func (c *Controller[K]) Snapshot() Snapshot[K] {
 	workers := c.workers.now()
@@ -115,7 +115,6 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 	return s
 }
 
-// add adds what the controller remembers of a key.
 func (s *Snapshot[K]) add(key K, r *record[K]) {
 	if len(r.pausedBy) > 0 {
 		p := PausedKey[K]{Key: key}
@@ -148,27 +147,27 @@ func (c *Controller[K]) stateOf(r *running[K]) Running[K] {
 	}
 }
 
-// MarshalJSON writes the Snapshot, for package debug. It fails if encoding/json cannot write a K.
+// MarshalJSON encodes the Snapshot, for package debug. It fails if encoding/json cannot encode a K.
 func (c *Controller[K]) MarshalJSON() ([]byte, error) { return json.Marshal(c.Snapshot()) }
 
 func sortByKey[T, K any](list []T, key func(T) K) {
 	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(fmt.Sprint(key(a)), fmt.Sprint(key(b))) })
 }
 
-// Progress reports whether a controller gets anything done.
+// Progress describes whether a controller makes progress.
 type Progress struct {
-	Ready, Running int // how many keys
-	// LastCompleted is when a Reconcile returned the last time; zero: none has yet.
+	Ready, Running int // numbers of keys
+	// LastCompleted is when a Reconcile last returned, or the zero time.
 	LastCompleted time.Time `json:",omitzero"`
-	// Stalled is how long nothing has begun or returned although keys are ready. It is 0 if none are,
-	// while the controller does not lead, and while it is paused.
+	// Stalled is how long no Reconcile has begun or returned although keys are ready. It is 0 if no
+	// key is ready, and while the controller does not lead or is paused.
 	Stalled time.Duration
-	// Longest is how long the longest Reconcile has been running, and LongestKey its key.
+	// Longest is how long the longest running Reconcile has run, and LongestKey its key.
 	Longest    time.Duration
 	LongestKey string `json:",omitempty"`
 }
 
-// Progress returns how the controller gets on. It is cheap, but looks at each worker.
+// Progress returns the current progress. Its cost is proportional to the number of workers.
 func (c *Controller[K]) Progress() Progress {
 	workers, now := c.workers.now(), c.now()
 	runs := workers.running()
@@ -187,7 +186,7 @@ func (c *Controller[K]) Progress() Progress {
 	return p
 }
 
-// Running describes the keys in progress and for how long, the longest first.
+// Running describes each key in progress and its duration, longest first.
 func (c *Controller[K]) Running() (keys []string) {
 	now := c.now()
 	for _, r := range c.workers.now().running() {
@@ -196,30 +195,29 @@ func (c *Controller[K]) Running() (keys []string) {
 	return keys
 }
 
-// Alive returns a check that fails when keys are ready and nothing has begun or completed for the
-// limit (Progress.Stalled), with one sentence that names what holds the workers up. If a liveness
-// probe calls it, it also restarts processes that only wait for something slow. The limit must be
-// positive, and longer than any Reconcile takes.
+// Alive returns a check that fails with an error if Progress.Stalled reaches the limit. The error
+// names the longest running Reconcile. The limit must be positive and longer than any Reconcile. A
+// liveness probe with this check also restarts a process that only waits for something slow.
 func (c *Controller[K]) Alive(limit time.Duration) func() error {
 	return func() error {
 		if limit <= 0 {
-			return fmt.Errorf("controller %q: Alive was given a limit of %s, must be positive", c.name, limit)
+			return fmt.Errorf("controller %q: Alive: the limit is %s, must be positive", c.name, limit)
 		}
 		p := c.Progress()
 		if p.Stalled < limit {
 			return nil
 		}
-		longest := "none runs"
+		longest := "none is running"
 		if p.Running > 0 {
-			longest = fmt.Sprintf("that of %s runs since %s", p.LongestKey, time.Now().Add(-p.Longest).Format(time.RFC3339))
+			longest = fmt.Sprintf("the Reconcile of %s runs since %s", p.LongestKey, time.Now().Add(-p.Longest).Format(time.RFC3339))
 		}
 		return fmt.Errorf("controller %q: keys are ready (%d) and no Reconcile has begun or completed for %s; %s", c.name, p.Ready, p.Stalled, longest)
 	}
 }
 
-// Reconciles reports whether a Reconcile runs on the goroutine of a stack, in the form of
-// runtime.Stack, or has started that goroutine, and of which key. A manager calls it to find what
-// makes a request with a context that is not a Reconcile's.
+// Reconciles returns the key whose Reconcile runs on the goroutine of a stack, or started that
+// goroutine. The stack is in the form of runtime.Stack. A manager uses it to find requests that
+// lack their Reconcile's context.
 func (c *Controller[K]) Reconciles(stack string) (key string, ok bool) {
 	for _, s := range c.workers.now().slots {
 		r := s.run.Load()
@@ -233,25 +231,24 @@ func (c *Controller[K]) Reconciles(stack string) (key string, ok bool) {
 	return "", false
 }
 
-// Unsynced describes what the controller watches or Reads and is not synced. It asks each of them.
+// Unsynced describes each source and Readable that is not synced.
 func (c *Controller[K]) Unsynced() []string { return c.inputs.unsynced() }
 
-// CatchUp returns nil once the controller's sources have handled everything that the API server had
-// at the call, and what it Reads shows it (see source.CatchingUp). If ctx ends before, the error
-// names what is missing. For a source or Readable without such a method, it waits until that is
-// settled. It lists at the API server: use it in tests and scripts. manager.Manager.Idle calls it.
+// CatchUp returns nil when the sources have handled, and the declared Readables show, everything
+// that the API server had at the call. If ctx ends before, the error names what is missing. A
+// source or Readable without [source.CatchingUp] counts when it is settled. CatchUp lists at the
+// API server: use it in tests and scripts.
 func (c *Controller[K]) CatchUp(ctx context.Context) error { return c.named(c.inputs.catchUp(ctx)) }
 
-// Quiet waits for a moment at which no key is ready, held or parked (see workqueue.Queue.Quiet), and
-// returns how many keys were taken until then. If ctx ends before, the error names what is in the
-// way.
+// Quiet waits until no key is ready, held or parked (see workqueue.Queue.Quiet). It returns the
+// number of keys taken until then. If ctx ends before, the error names what is left.
 func (c *Controller[K]) Quiet(ctx context.Context) (taken uint64, err error) {
 	taken, err = c.queue.Quiet(ctx)
 	if err == nil {
 		return taken, nil
 	}
 	if !c.workers.now().leading {
-		err = fmt.Errorf("it does not lead, so that nobody takes its keys: %w", err)
+		err = fmt.Errorf("it does not lead, so no worker takes its keys: %w", err)
 	}
 	return taken, fmt.Errorf("controller %q: %w", c.name, err)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// TestSnapshot: everything is in it, and package debug can show it.
+// TestSnapshot is complete, and package debug can serve it.
 func TestSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

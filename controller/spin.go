@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// spins slows down keys that keep making themselves due (C13).
+// spins slows down keys that keep making themselves due.
 type spins[K comparable] struct {
 	own     *ownEvents[K]
 	records *records[K]
@@ -22,16 +22,16 @@ type spins[K comparable] struct {
 	log     *repetition
 }
 
-// cause is what has made a key due.
+// cause is what made a key due.
 type cause uint8
 
 const (
-	others   cause = iota // or it is not known
+	others   cause = iota // or unknown
 	probably              // the key itself, as far as its reasons were recorded
 	itself
 )
 
-// causeOf returns what has made a key due. why is a write of its own, if that was it.
+// causeOf returns what made a key due, and the key's own write if that was it.
 func (s *spins[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why *ledger.Write) {
 	known, p := of.spin.known, of.past
 	if !known && (p == nil || len(p.awaited) == 0) {
@@ -65,8 +65,8 @@ func (s *spins[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why
 	}
 }
 
-// slowDown settles a key that spins and is due too early, and reports whether it did. What makes it
-// due earlier is anything but the key itself.
+// slowDown puts off a key that spins, and reports whether it did. Any other reason still makes the
+// key due earlier.
 func (s *spins[K]) slowDown(item workqueue.Item[K], of *record[K], by cause) bool {
 	if by != itself || !of.spin.known {
 		return false
@@ -78,14 +78,14 @@ func (s *spins[K]) slowDown(item workqueue.Item[K], of *record[K], by cause) boo
 	if of.past != nil {
 		s.records.put(item.Key(), of.past) // before another worker can take the key
 	}
-	// A backoff, unlike an After, counts as busy (W12): the key has events to see. It is no
-	// failure.
+	// A backoff, unlike an After, counts as busy for Quiet, because the key has events to see. It
+	// is no failure.
 	_, _ = item.RetryWith(nil, workqueue.RetryOptions{Exactly: wait, Event: workqueue.EventAfter})
 	s.queue.Forget(item.Key())
 	return true
 }
 
-// begin notes that a Reconcile of a key begins, and its cause. It logs once that a key spins.
+// begin records the cause of a Reconcile that begins. It logs once that a key spins.
 func (s *spins[K]) begin(key K, log *slog.Logger, by cause, why *ledger.Write) {
 	if by == others {
 		s.forget(key)
@@ -106,11 +106,11 @@ func (s *spins[K]) begin(key K, log *slog.Logger, by cause, why *ledger.Write) {
 	if why != nil {
 		reason = "its own write: " + why.String()
 	}
-	log.Warn("a key keeps making itself due, and is slowed down; write only what differs from what is stored, or return a longer RequeueAfter",
+	log.Warn("slowed down a key that keeps making itself due; write only what has changed, or return a longer RequeueAfter",
 		"cause", reason, "reconciles", spinFree, "atMostEvery", spinMax.String())
 }
 
-// end notes what a Reconcile does that may make its key due again, before the key is settled.
+// end records, before the key is settled, whether a Reconcile may make its key due again.
 func (s *spins[K]) end(key K, outcome hook.Outcome, after time.Duration, wrote bool) {
 	soon := outcome == hook.RequeuedAfter && after < spinGap
 	switch {

@@ -31,9 +31,8 @@ func writeAgain(r *rig, ctx context.Context, key types.NamespacedName) (controll
 	return controller.Result{}, err
 }
 
-// TestC13_AKeyThatSpinsIsSlowedDown: one that makes itself due in no time is reconciled a hundred
-// times, and then more and more rarely, down to once a second. The log has it once, with the cause.
-// Another key goes on as it was.
+// TestC13_AKeyThatSpinsIsSlowedDown: it is reconciled a hundred times, then more and more rarely,
+// down to once a second. The log has it once, with the cause. Other keys are unaffected.
 func TestC13_AKeyThatSpinsIsSlowedDown(t *testing.T) {
 	for name, tt := range map[string]struct {
 		step step
@@ -62,7 +61,7 @@ func TestC13_AKeyThatSpinsIsSlowedDown(t *testing.T) {
 				if first := at[99]; first > time.Second {
 					t.Errorf("the first 100 took %s", first)
 				}
-				if n := strings.Count(lines.String(), "a key keeps making itself due, and is slowed down"); n != 1 ||
+				if n := strings.Count(lines.String(), "slowed down a key that keeps making itself due"); n != 1 ||
 					!strings.Contains(lines.String(), "key=default/a") || !strings.Contains(lines.String(), tt.says) {
 					t.Errorf("the log has it %d times:\n%s", n, lines.String())
 				}
@@ -71,14 +70,14 @@ func TestC13_AKeyThatSpinsIsSlowedDown(t *testing.T) {
 	}
 }
 
-// TestC13_ForeignChangesAreNotDelayed: not those of a key that spins, and not a burst of them. A key
-// that is slowed down counts as busy, but not as failed.
+// TestC13_ForeignChangesAreNotDelayed: neither for a key that spins nor in a burst. A slowed key
+// counts as busy, but not as failed.
 func TestC13_ForeignChangesAreNotDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, slices.Repeat([]step{writeAgain}, 5000)...)
 		r.start()
 		r.api.Lag(time.Millisecond)
-		at := r.after(15500 * time.Millisecond) // it waits for its second to be over
+		at := r.after(15500 * time.Millisecond) // it waits for its second to pass
 		last := at[len(at)-1]
 		if look, _ := r.control.Queue().Lookup(types.NamespacedName{Namespace: "default", Name: "a"}); look.State != workqueue.Waiting || look.Attempts != 0 {
 			t.Errorf("a key that is slowed down is %+v", look)
@@ -100,8 +99,8 @@ func TestC13_ForeignChangesAreNotDelayed(t *testing.T) {
 	})
 }
 
-// TestC13_OnlyKeysThatSpinAreRemembered: nothing is kept of keys that write, are made due by that,
-// and then do nothing; nor of those that poll, however often they do within reason.
+// TestC13_OnlyKeysThatSpinAreRemembered: keys whose own write makes them due once are forgotten,
+// and so are keys that poll at reasonable intervals.
 func TestC13_OnlyKeysThatSpinAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		poll := func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {

@@ -49,7 +49,7 @@ func TestC8_AfterTheGraceTheContextEndsWithACause(t *testing.T) {
 		c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
 			<-ctx.Done()
 			cause = context.Cause(ctx)
-			return controller.Result{}, errFlaky // a request that was cut off, say
+			return controller.Result{}, errFlaky // for example a request that was cut off
 		}, controller.Options{Hooks: seenOutcomes.hooks(), Grace: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
 		c.Watch(newSource("keys", "a"))
 		stop := start(t, c)
@@ -87,7 +87,7 @@ func TestGraceDefaultsTo25Seconds(t *testing.T) {
 	})
 }
 
-// led is a controller that is warm, with its queue's settlings.
+// led is a warm controller with its queue's settlings.
 type led struct {
 	*controller.Controller[string]
 	settled chan hook.QueueSettled
@@ -190,7 +190,7 @@ func TestC8_SuccessAfterTheGraceIsASuccess(t *testing.T) {
 	})
 }
 
-// TestC8_NothingStartsOnADeadContext: a lost term ends both contexts, not necessarily take first.
+// TestC8_NothingStartsOnADeadContext: a lost term ends both contexts in any order.
 func TestC8_NothingStartsOnADeadContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := warm(t, func(context.Context, string) (controller.Result, error) {
@@ -223,7 +223,7 @@ func TestLeadInTerms(t *testing.T) {
 		end := c.lead(t, time.Second)
 		time.Sleep(time.Second)
 		end()
-		c.Queue().Add("b") // nobody leads: it waits for the next term
+		c.Queue().Add("b") // waits for the next term
 		time.Sleep(time.Second)
 		if n := len(seen.keys); n != 1 {
 			t.Errorf("%d Reconciles before the second term", n)
@@ -263,7 +263,7 @@ func TestStopBeforeTheStart(t *testing.T) {
 		s.hold = make(chan struct{})
 		c.Watch(s)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(errFlaky) // whatever the cause: it was asked to stop
+		cancel(errFlaky) // any cause
 		ok(t, c.Run(ctx))
 	})
 }
@@ -278,7 +278,8 @@ func TestWarmStopsForAnyCause(t *testing.T) {
 	})
 }
 
-// TestC9_AContextEndsWithItsReconcile: one that has a deadline, or may be interrupted, is not kept until the term ends.
+// TestC9_AContextEndsWithItsReconcile: a context with a deadline, or that may be interrupted, does
+// not outlive its Reconcile.
 func TestC9_AContextEndsWithItsReconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var last context.Context
@@ -296,7 +297,7 @@ func TestC9_AContextEndsWithItsReconcile(t *testing.T) {
 	})
 }
 
-// TestC8_TheLogNamesWhatDoesNotStop: with its stack, a second after its context has ended.
+// TestC8_TheLogNamesWhatDoesNotStop with its stack, a second after its context has ended.
 func TestC8_TheLogNamesWhatDoesNotStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out log
@@ -310,8 +311,8 @@ func TestC8_TheLogNamesWhatDoesNotStop(t *testing.T) {
 		stop := start(t, c)
 		time.Sleep(time.Second)
 		ok(t, stop())
-		const want = `level=WARN msg="a reconcile does not heed the end of its context" controller=test key=stubborn`
-		if n := strings.Count(out.String(), "does not heed"); n != 1 || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "stop_test.go") {
+		const want = `level=WARN msg="reconcile ignores the end of its context" controller=test key=stubborn`
+		if n := strings.Count(out.String(), "ignores the end"); n != 1 || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "stop_test.go") {
 			t.Errorf("the log has no %s with a stack:\n%s", want, out.String())
 		}
 	})

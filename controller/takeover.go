@@ -17,8 +17,8 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// awaitLeader waits until the caches show the writes of the previous term, if that was released
-// (L9), for at most Options.ReadYourWrites. It returns false if the controller is to stop meanwhile.
+// awaitLeader waits until the caches show the writes of the previous term, if that was released,
+// for at most Options.ReadYourWrites. It returns false if the controller stops meanwhile.
 func (k *consistency[K]) awaitLeader(take, work context.Context) (goOn bool) {
 	k.inherited.leader.Store(nil)
 	leading := term.Of(work)
@@ -37,7 +37,7 @@ func (k *consistency[K]) awaitLeader(take, work context.Context) (goOn bool) {
 		return false
 	}
 	if left.Unknown > 0 {
-		doubts = errors.Join(doubts, fmt.Errorf("%d more writes cannot be waited for: their effect is not known, or the Lease had no room for them", left.Unknown))
+		doubts = errors.Join(doubts, fmt.Errorf("%d more writes are not covered: their effect is unknown, or the Lease had no room for them", left.Unknown))
 	}
 	if expired {
 		doubts = errors.Join(k.missingOf(&k.inherited.leader), doubts)
@@ -49,7 +49,6 @@ func (k *consistency[K]) awaitLeader(take, work context.Context) (goOn bool) {
 	return true
 }
 
-// inherit makes awaitFormer wait for writes.
 func (k *consistency[K]) inherit(writes []ledger.Write) {
 	p := &past{}
 	for _, w := range writes {
@@ -58,7 +57,7 @@ func (k *consistency[K]) inherit(writes []ledger.Write) {
 	k.inherited.former.Store(p)
 }
 
-// awaitFormer is awaitLeader for the writes that Inherit was given.
+// awaitFormer is awaitLeader for the writes of Inherit.
 func (k *consistency[K]) awaitFormer(take, work context.Context) (goOn bool) {
 	former := k.inherited.former.Load()
 	if former == nil || len(former.awaited) == 0 || k.bound < 0 {
@@ -70,15 +69,15 @@ func (k *consistency[K]) awaitFormer(take, work context.Context) (goOn bool) {
 	}
 	missing := k.missingOf(&k.inherited.former)
 	if missing != nil {
-		k.logger(work).Warn("started before the writes of the controller of this name that was removed were visible in the cache", "missing", missing)
+		k.logger(work).Warn("started before the removed controller's writes were visible in the cache", "missing", missing)
 	}
-	k.tellAwaited(hook.Awaited{Expired: expired, Doubts: errors.Join(missing, unknown)})
+	k.reportAwaited(hook.Awaited{Expired: expired, Doubts: errors.Join(missing, unknown)})
 	return true
 }
 
-// await returns when the caches show what is awaited, when Options.ReadYourWrites is over, or when
-// the controller is to stop. In the first two cases it stores what it gave up in result. doubts are
-// what cannot be waited for. It locates writes, which may be hashed.
+// await returns when the caches show the awaited writes, when Options.ReadYourWrites is over, or
+// when the controller stops. In the first two cases it stores the given-up writes in result. doubts
+// describes what cannot be waited for. writes may be hashed, so await locates their objects.
 func (k *consistency[K]) await(take, work context.Context, result *atomic.Pointer[past], awaited []unseen, writes []cache.Written) (expired bool, doubts error, goOn bool) {
 	defer k.inherited.waits.Store(nil)
 	p := &past{awaited: awaited}
@@ -90,10 +89,10 @@ func (k *consistency[K]) await(take, work context.Context, result *atomic.Pointe
 			result.Store(&past{givenUp: p.unsure})
 			return false, doubts, true
 		}
-		says := last.String()
-		k.inherited.waits.Store(&says)
+		text := last.String()
+		k.inherited.waits.Store(&text)
 		shown := make(chan struct{}, 1)
-		unnotify := last.Notify(func() { shown <- struct{}{} }) // once
+		unnotify := last.Notify(func() { shown <- struct{}{} }) // called once
 		goOn := true
 		select {
 		case <-shown:
@@ -115,13 +114,13 @@ func (k *consistency[K]) await(take, work context.Context, result *atomic.Pointe
 	}
 }
 
-// missingOf names what a predecessor has written, was given up, and is not shown now.
+// missingOf names a predecessor's given-up writes that are still not visible.
 func (k *consistency[K]) missingOf(before *atomic.Pointer[past]) error {
 	p := before.Load()
 	if p == nil || len(p.givenUp) == 0 {
 		return nil
 	}
-	return k.stillMissing(&past{givenUp: slices.Clone(p.givenUp)}) // a copy: others ask at the same time
+	return k.stillMissing(&past{givenUp: slices.Clone(p.givenUp)}) // a copy, for concurrent calls
 }
 
 // inheritedMissing is missingOf for both predecessors.
@@ -129,7 +128,7 @@ func (k *consistency[K]) inheritedMissing() error {
 	return errors.Join(k.missingOf(&k.inherited.leader), k.missingOf(&k.inherited.former))
 }
 
-// unshown returns the writes of the last Reconcile of each key that the caches do not show yet.
+// unshown returns the writes of each key's last Reconcile that are not visible yet.
 func (k *consistency[K]) unshown() []ledger.Write {
 	var writes []ledger.Write
 	var pasts []*past

@@ -23,7 +23,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// takeOver starts the rig's controller in a term that has inherited writes. Call what it returns to stop it.
+// takeOver starts the rig's controller in a term that has inherited writes. It returns a function
+// that stops it.
 func (r *rig) takeOver(writes ...ledger.Write) (stop func()) {
 	leading := term.New(term.Token{}, time.Now(), time.Hour)
 	leading.Inherit(term.Handover{Holder: "a", Writes: writes})
@@ -38,7 +39,7 @@ func (r *rig) takeOver(writes ...ledger.Write) (stop func()) {
 	}
 }
 
-// wrote is a write of the term before.
+// wrote is a write of the previous term.
 func wrote(resource, name, uid, version string, effect ledger.Effect) ledger.Write {
 	w := ledger.Write{UID: types.UID(uid), ResourceVersion: version, Effect: effect}
 	w.Verb, w.Resource, w.Namespace, w.Name = "update", resource, metav1.NamespaceDefault, name
@@ -48,7 +49,7 @@ func wrote(resource, name, uid, version string, effect ledger.Effect) ledger.Wri
 	return w
 }
 
-// takingOver is a rig whose cache has what there is, and does not see what is done from now on before the lag is over.
+// takingOver is a rig whose synced cache does not show later changes before the lag is over.
 func takingOver(t *testing.T, o controller.Options) (r *rig, told *[]hook.Takeover) {
 	r = newRig(t, o, workqueue.Options[types.NamespacedName]{}, nil)
 	r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s")})
@@ -57,7 +58,8 @@ func takingOver(t *testing.T, o controller.Options) (r *rig, told *[]hook.Takeov
 	return r, &r.taken
 }
 
-// TestL9_TheFirstReconcileSeesWhatWasWrittenBefore: workers wait for what the term before has written, as far as they could see it.
+// TestL9_TheFirstReconcileSeesWhatWasWrittenBefore: workers wait for those writes of the previous
+// term that they can see.
 func TestL9_TheFirstReconcileSeesWhatWasWrittenBefore(t *testing.T) {
 	one := func(w ledger.Write) []ledger.Write { return []ledger.Write{w} }
 	for name, c := range map[string]struct {
@@ -101,10 +103,10 @@ func TestL9_TheFirstReconcileSeesWhatWasWrittenBefore(t *testing.T) {
 			s := r.api.Object(fakeapi.Secrets, "default", "s")
 			return one(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored))
 		}, 0, ""},
-		"what nobody reads":       {func(r *rig) []ledger.Write { return one(wrote("pods", "p", "u", "1000000", ledger.Stored)) }, 0, ""},
+		"what no input keeps":     {func(r *rig) []ledger.Write { return one(wrote("pods", "p", "u", "1000000", ledger.Stored)) }, 0, ""},
 		"what cannot be compared": {func(r *rig) []ledger.Write { return one(wrote("secrets", "s", "u", "abc", ledger.Stored)) }, 0, "the version \"abc\" is not a number"},
 	} {
-		hashed := func(r *rig) []ledger.Write { // as a Lease has them
+		hashed := func(r *rig) []ledger.Write { // as in a Lease
 			writes, salt := c.write(r), ledger.NewSalt()
 			for i := range writes {
 				writes[i] = writes[i].Hashed(salt)
@@ -119,7 +121,7 @@ func TestL9_TheFirstReconcileSeesWhatWasWrittenBefore(t *testing.T) {
 	}
 }
 
-// firstReconcileAfter checks when the first Reconcile of a term starts that has inherited writes.
+// firstReconcileAfter checks when the first Reconcile of a term with inherited writes starts.
 func firstReconcileAfter(t *testing.T, write func(*rig) []ledger.Write, at time.Duration, doubtful string) {
 	synctest.Test(t, func(t *testing.T) {
 		r, told := takingOver(t, controller.Options{})
@@ -158,7 +160,7 @@ func firstReconcileAfter(t *testing.T, write func(*rig) []ledger.Write, at time.
 	})
 }
 
-// TestL9_IsBounded: what is not shown in time is waited for no longer, and said.
+// TestL9_IsBounded: the wait ends after the bound, and the log names what is missing.
 func TestL9_IsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		set, at time.Duration
@@ -192,7 +194,7 @@ func TestL9_IsBounded(t *testing.T) {
 				if lines := strings.Count(out.String(), "level=WARN"); lines != 1 || !strings.Contains(out.String(), says) || !strings.Contains(out.String(), "leader=a") {
 					t.Errorf("the log has %d warnings:\n%s", lines, out)
 				}
-				time.Sleep(time.Minute) // it is shown
+				time.Sleep(time.Minute) // it is visible
 				r.control.Requeue(types.NamespacedName{Namespace: "default", Name: "a"})
 				synctest.Wait()
 				if err := r.stale[len(r.stale)-1]; err != nil {
@@ -203,7 +205,7 @@ func TestL9_IsBounded(t *testing.T) {
 	}
 }
 
-// TestL9_AStopEndsTheWait, and nothing is reconciled.
+// TestL9_AStopEndsTheWait without a Reconcile.
 func TestL9_AStopEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, told := takingOver(t, controller.Options{})

@@ -19,9 +19,9 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// Warm keeps the controller current until ctx is done: its sources run and fill the queue, whether
-// workers take from it or not. It joins the sources, shuts the queue down, and returns nil, or an
-// error that names the source that could not start, or what cannot be read. Call it once.
+// Warm runs the sources, which fill the queue, until ctx is done. Then it joins the sources, shuts
+// the queue down and returns nil. It returns an error if a source cannot start or something
+// declared cannot be read. Call it once.
 func (c *Controller[K]) Warm(ctx context.Context) error {
 	if err := c.claim(); err != nil {
 		return err
@@ -29,11 +29,11 @@ func (c *Controller[K]) Warm(ctx context.Context) error {
 	return c.warm(ctx)
 }
 
-// Run warms and leads at once, until ctx is done: for a controller without a manager. It leads under
-// the term of leadership of ctx, if there is one (term.With, leaderelection.Observe); else the log
-// and the snapshot report that there is none. Keep the cache running until Run has returned. Running
-// Reconciles may go on for Options.Grace after ctx is done; then their context ends. Run returns when
-// everything that it started has.
+// Run warms and leads until ctx is done, for a controller without a manager. It leads under the
+// term of leadership in ctx (term.With, leaderelection.Observe). Without a term, the log and the
+// snapshot report that there is none. Running Reconciles may continue for Options.Grace after ctx
+// is done; then their context ends. Run returns when everything that it started has returned. Keep
+// the cache running until then.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -54,14 +54,14 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	work, cancel := run.WithGrace(take, context.WithoutCancel(take), c.o.Grace)
 	defer cancel()
 	if term.Of(ctx) == nil {
-		c.logger(ctx).Info("leading without a term of leadership: nothing keeps another process from acting at the same time")
+		c.logger(ctx).Info("leading without a term of leadership; another process may act at the same time")
 	}
 	err := c.Lead(take, work)
 	cool()
 	return c.named(errors.Join(err, <-warmed))
 }
 
-// claim makes sure that the controller is warmed once.
+// claim ensures that the controller is warmed only once.
 func (c *Controller[K]) claim() error {
 	if c.warmed.Swap(true) {
 		return errors.New("it has run before; make a new one")
@@ -84,7 +84,7 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 		}
 	}()
 	if !slices.ContainsFunc(c.inputs.all(), func(i *input[K]) bool { return i.source != nil }) {
-		c.logger(ctx).Warn("the controller watches nothing, so no key becomes due unless the program adds it to the controller's Queue(); call Watch")
+		c.logger(ctx).Warn("controller watches nothing; call Watch, or add keys to its Queue()")
 	}
 	defer c.inputs.declared.Attach(cache.User{Relisted: c.consistency.relisted, Recovered: c.consistency.recovered, Reconciles: c.Reconciles})()
 	running, stop := context.WithCancelCause(ctx)
@@ -113,7 +113,7 @@ type warming[K comparable] struct {
 	running    sync.WaitGroup
 }
 
-// start starts an input. It is called under the mutex of inputs.
+// start starts an input. The caller holds the mutex of inputs.
 func (m *warming[K]) start(ctx context.Context, w *input[K]) {
 	ctx, stop := context.WithCancel(ctx)
 	w.stop = stop
@@ -127,7 +127,7 @@ func (m *warming[K]) start(ctx context.Context, w *input[K]) {
 	})
 }
 
-// watch runs a source until ctx ends. If the source fails, it ends Warm.
+// watch runs a source until ctx ends. A failure ends Warm.
 func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 	c := m.controller
 	var overseen sync.WaitGroup
@@ -154,10 +154,10 @@ func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 	w.err = named(w.source, m.run(ctx, w, q, &overseen))
 }
 
-// run validates and runs a source. It makes a panic an error.
+// run validates and runs a source, and turns a panic into an error.
 func (m *warming[K]) run(ctx context.Context, w *input[K], q source.Queue[K], overseen *sync.WaitGroup) (err error) {
 	defer run.Recover(&err)
-	if err := w.source.Validate(); err != nil { // Watch may have come after the controller's Validate
+	if err := w.source.Validate(); err != nil { // Watch may follow Validate
 		return err
 	}
 	overseen.Go(func() { m.settle(ctx, w) })
@@ -168,11 +168,11 @@ func (m *warming[K]) run(ctx context.Context, w *input[K], q source.Queue[K], ov
 	return err
 }
 
-// patience is the time until the log first names what the workers wait for.
+// patience is the delay of the first log line that names what the workers wait for.
 const patience = 10 * time.Second
 
-// settle closes what.settled when workers need not wait for an input, and logs its trouble. If the input
-// cannot be read, it ends Warm.
+// settle closes what.settled when the input is settled, and logs its trouble. If the input cannot
+// be read, it ends Warm.
 func (m *warming[K]) settle(ctx context.Context, what *input[K]) {
 	log := m.log.With("source", what.String())
 	for pause := patience; ; pause = time.Minute {
@@ -193,38 +193,38 @@ func (m *warming[K]) settle(ctx context.Context, what *input[K]) {
 		phase, state := stateOf(what.Readable) //nolint:contextcheck // it asks without waiting
 		switch {
 		case phase != hook.NotStarted:
-			log.Warn("the workers wait until a source is synced", "state", state)
+			log.Warn("workers wait for a source to sync", "state", state)
 		case m.controller.repetition.once("not started", what.String()):
-			log.Warn("the workers wait for a handle whose cache does not run; run that cache, or take the handle from the manager's Cache()")
+			log.Warn("workers wait for a handle whose cache does not run; run that cache, or take the handle from the manager's Cache()")
 		}
 	}
 	trouble := what.Stale()
 	if trouble != nil {
-		log.Warn("a source is not synced; the workers do not wait for it", "err", trouble)
+		log.Warn("source is not synced; workers start without it", "err", trouble)
 	}
 	close(what.settled)
 	if trouble != nil && what.WaitForSync(ctx) == nil && what.Stale() == nil {
-		log.Info("a source is synced now")
+		log.Info("source is synced now")
 	}
 }
 
-// sourceHooks are Options.SourceHooks, and the log.
+// sourceHooks returns Options.SourceHooks with log lines added.
 func (m *warming[K]) sourceHooks() *hook.Source {
 	c, log := m.controller, m.log
 	logged := &hook.Source{
 		HandlerFailed: func(f hook.SourceFailure) {
 			if args, ok := c.repetition.few("handler of "+f.Source, "source", f.Source, "object", f.Object, "err", f.Err); ok {
-				log.Error("a handler failed; the event is tried again", args...)
+				log.Error("handler failed; the event will be retried", args...)
 			}
 		},
 		HandlerBlocked: func(b hook.SourceBlocked) {
 			if c.repetition.once("blocked", b.Source, b.Where) {
-				log.Warn("a handler blocks, so the source delivers no events; return from it, and do slow work in Reconcile",
+				log.Warn("handler blocks its source, which delivers no events; do slow work in Reconcile",
 					"source", b.Source, "after", b.After.String(), "in", b.Where, "stack", b.Stack)
 			}
 		},
 		PollFailed: func(f hook.SourceFailure) {
-			log.Error("a poll failed; it is tried again", "source", f.Source, "err", f.Err)
+			log.Error("poll failed; it will be retried", "source", f.Source, "err", f.Err)
 		},
 	}
 	return logged.With(c.o.SourceHooks.For(c.name))

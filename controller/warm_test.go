@@ -61,7 +61,7 @@ func TestWorkersWaitUntilAllIsSynced(t *testing.T) {
 	})
 }
 
-// TestALongWaitIsLogged: what keeps the workers from starting is said after 10 s, and again each minute.
+// TestALongWaitIsLogged after 10 s, and then each minute.
 func TestALongWaitIsLogged(t *testing.T) {
 	for name, watch := range map[string]func(*controller.Controller[string]){
 		`source=Fake(never) state=`: func(c *controller.Controller[string]) {
@@ -117,7 +117,7 @@ func TestStopWhileNothingSyncs(t *testing.T) {
 	})
 }
 
-// TestWhatCannotStartEndsTheController, with an error that says who it is once.
+// TestWhatCannotStartEndsTheController with an error that has the name once.
 func TestWhatCannotStartEndsTheController(t *testing.T) {
 	broken, named, ends := newSource("broken"), newSource("named"), newSource("ends")
 	broken.broken = errFlaky
@@ -152,7 +152,7 @@ func TestWhatCannotStartEndsTheController(t *testing.T) {
 	}
 }
 
-// wild is a source whose Run ends in an odd way.
+// wild is a source whose Run does not return normally.
 type wild struct {
 	*fakeSource
 	end func()
@@ -163,7 +163,7 @@ func (w wild) Run(context.Context, source.Queue[string], *hook.Source) error {
 	return nil
 }
 
-// TestC5_ASourceThatPanicsOrExitsEndsTheController, and not the process, and not in silence.
+// TestC5_ASourceThatPanicsOrExitsEndsTheController with an error, and not the process.
 func TestC5_ASourceThatPanicsOrExitsEndsTheController(t *testing.T) {
 	for want, end := range map[string]func(){
 		"panic: boom\n": func() { panic("boom") },
@@ -196,7 +196,7 @@ func TestWatchWhileRunning(t *testing.T) {
 		if !slices.Equal(seen.keys, []string{"a", "b", "c"}) {
 			t.Errorf("reconciled %v", seen.keys)
 		}
-		c.Watch(newSource("too late", "d")) // does nothing
+		c.Watch(newSource("too late", "d")) // has no effect
 		synctest.Wait()
 	})
 }
@@ -232,10 +232,10 @@ controller "": workqueue "keys": MinInterval is -1ns, must not be negative
 controller "": workqueue "keys": MaxWait is -1ns, must be zero or at least MinInterval (-1ns)
 controller "": controller.Options.Workers: -1, must not be negative
 controller "": controller.Options.Grace: -1s, must not be negative
-controller "": give it a name
-controller "": the reconciler is nil; give New one that was made
-controller "": Watch was given no source
-controller "": Reads was given nothing to read
+controller "": the name is empty; give the controller a name
+controller "": the reconciler is nil; pass a Reconciler to New
+controller "": Watch: the source is nil; pass a source
+controller "": Reads: an argument is nil; pass handles or sources
 controller "": Fake(keys): a predicate is nil
 controller "": Fake(keys): the handler is nil`)
 	if err := c.Validate(); err == nil || err.Error() != want {
@@ -244,11 +244,11 @@ controller "": Fake(keys): the handler is nil`)
 	if err := c.Run(t.Context()); err == nil || err.Error() != want {
 		t.Errorf("Run says\n%v\nwant\n%s", err, want)
 	}
-	c.Queue().Add("a") // there is one, even so
+	c.Queue().Add("a") // the queue exists even so
 
 	c = controller.NewWithQueue("nil", controller.Func[string](nil), controller.Options{}, workqueue.Options[string]{})
 	c.Reads((*reads)(nil))
-	want = "controller \"nil\": the reconciler is nil; give New one that was made\ncontroller \"nil\": Reads was given nothing to read"
+	want = "controller \"nil\": the reconciler is nil; pass a Reconciler to New\ncontroller \"nil\": Reads: an argument is nil; pass handles or sources"
 	if err := c.Validate(); err == nil || err.Error() != want {
 		t.Errorf("Validate says\n%v\nwant\n%s", err, want)
 	}
@@ -261,10 +261,10 @@ func (*nothing) Reconcile(context.Context, string) (controller.Result, error) {
 	return controller.Result{}, nil
 }
 
-// TestValidate_RefusesATypedNil: such as a pointer that was never set.
+// TestValidate_RefusesATypedNil, such as a pointer that was never set.
 func TestValidate_RefusesATypedNil(t *testing.T) {
 	c := controller.NewWithQueue("website", controller.Reconciler[string]((*nothing)(nil)), controller.Options{}, workqueue.Options[string]{})
-	if err := c.Validate(); err == nil || err.Error() != `controller "website": the reconciler is nil; give New one that was made` {
+	if err := c.Validate(); err == nil || err.Error() != `controller "website": the reconciler is nil; pass a Reconciler to New` {
 		t.Errorf("Validate says %v", err)
 	}
 }

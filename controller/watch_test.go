@@ -21,7 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// TestUnwatch: a source that is not watched any more has ended, keys that it made due are reconciled, and others go on.
+// TestUnwatch: a removed source has ended, its keys are reconciled, and others go on.
 func TestUnwatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &calls{began: time.Now()}
@@ -76,7 +76,7 @@ func TestUnwatchBeforeTheStart(t *testing.T) {
 	})
 }
 
-// TestUnwatchWhatTheWorkersWaitFor: they do not wait for it any more.
+// TestUnwatchWhatTheWorkersWaitFor: they stop waiting for it.
 func TestUnwatchWhatTheWorkersWaitFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &calls{began: time.Now()}
@@ -109,8 +109,8 @@ func (s stubborn) Run(ctx context.Context, q source.Queue[string], h *hook.Sourc
 	return s.err
 }
 
-// TestUnwatchJoins: Unwatch waits for the source, as long as its context allows, and returns its error, which does not end the
-// controller.
+// TestUnwatchJoins: Unwatch waits for the source, as long as its context allows, and returns the
+// source's error. The error does not end the controller.
 func TestUnwatchJoins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newController(noting(&calls{}), controller.Options{})
@@ -138,7 +138,7 @@ func TestUnwatchJoins(t *testing.T) {
 	})
 }
 
-// TestUnwatchInAReconcile is how a controller of controllers does it.
+// TestUnwatchInAReconcile: a controller of controllers does this.
 func TestUnwatchInAReconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c *controller.Controller[string]
@@ -158,7 +158,7 @@ func TestUnwatchInAReconcile(t *testing.T) {
 	})
 }
 
-// TestWatchLaterWhatIsWrong: a source that is wrong is asked nothing more than that.
+// TestWatchLaterWhatIsWrong: no other method of an invalid source is called.
 func TestWatchLaterWhatIsWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for want, src := range map[string]source.Source[string]{
@@ -177,7 +177,7 @@ func TestWatchLaterWhatIsWrong(t *testing.T) {
 	})
 }
 
-// unfit is a source that nothing may be asked.
+// unfit is a source that fails the test if it is used.
 type unfit struct{ *fakeSource }
 
 func (unfit) Validate() error               { panic("boom") }
@@ -200,8 +200,8 @@ func TestASourceThatFailsLaterEndsTheController(t *testing.T) {
 	})
 }
 
-// TestS9_WorkersDoNotWaitForTrouble: what is watched or read and cannot be had does not keep the workers; the log says so, and
-// when it is well again; a Reconcile learns what is stale.
+// TestS9_WorkersDoNotWaitForTrouble: inputs that cannot sync do not delay the workers. The log
+// reports that and the recovery, and a Reconcile can see what is stale.
 func TestS9_WorkersDoNotWaitForTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines log
@@ -225,8 +225,8 @@ func TestS9_WorkersDoNotWaitForTrouble(t *testing.T) {
 			t.Errorf("stale: %v", stale)
 		}
 		for _, line := range []string{
-			`level=WARN msg="a source is not synced; the workers do not wait for it" controller=test source=Fake(broken) err="failing: no such API"`,
-			`level=WARN msg="a source is not synced; the workers do not wait for it" controller=test source=Secrets err="Secrets: failing: no right"`,
+			`level=WARN msg="source is not synced; workers start without it" controller=test source=Fake(broken) err="failing: no such API"`,
+			`level=WARN msg="source is not synced; workers start without it" controller=test source=Secrets err="Secrets: failing: no right"`,
 		} {
 			if strings.Count(lines.String(), line) != 1 {
 				t.Errorf("no line\n%s\nin\n%s", line, &lines)
@@ -251,7 +251,7 @@ func TestS9_WorkersDoNotWaitForTrouble(t *testing.T) {
 			t.Errorf("stale: %v", stale)
 		}
 		for _, name := range []string{"Fake(broken)", "Secrets"} {
-			if line := `level=INFO msg="a source is synced now" controller=test source=` + name; strings.Count(lines.String(), line) != 1 {
+			if line := `level=INFO msg="source is synced now" controller=test source=` + name; strings.Count(lines.String(), line) != 1 {
 				t.Errorf("no line\n%s\nin\n%s", line, &lines)
 			}
 		}

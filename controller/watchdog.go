@@ -16,23 +16,22 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// errDeadline is the cause of a context that is over the deadline of its Reconcile.
-var errDeadline = errors.New("the Reconcile is over its deadline")
+// errDeadline is the cause of a context that ended at its Reconcile's deadline.
+var errDeadline = errors.New("the Reconcile exceeded its deadline")
 
-// deadlineError is errDeadline with the deadline. errors.Is finds a context.DeadlineExceeded in it.
+// deadlineError is errDeadline with the deadline. It also matches context.DeadlineExceeded.
 type deadlineError time.Duration
 
 func (d deadlineError) Error() string { return fmt.Sprintf("%s of %s", errDeadline, time.Duration(d)) }
 
-// Is implements what errors.Is asks for.
 func (d deadlineError) Is(target error) bool {
 	return target == errDeadline || target == context.DeadlineExceeded
 }
 
-// heed is how long a Reconcile may take to return when its context has ended.
-const heed = time.Second
+// returnWithin is how long a Reconcile may take to return after its context has ended.
+const returnWithin = time.Second
 
-// limits returns after how long a Reconcile is reported, and after how long its context ends.
+// limits returns the times after which a Reconcile is reported and its context ends.
 func (o *Options) limits() (report, end time.Duration) {
 	report, end = o.SlowAfter, o.Deadline
 	if end <= 0 {
@@ -44,9 +43,8 @@ func (o *Options) limits() (report, end time.Duration) {
 	return min(report, end), end
 }
 
-// watch reports Reconciles that are slow, and ends the contexts of those that are over their
-// deadline, until ctx is done (C9). It looks when the next one may be. When work ends, it reports
-// the Reconciles that do not heed that.
+// watch reports slow Reconciles and ends contexts at their deadline, until ctx is done. Its timer
+// is set to the next of these times. When work ends, it reports Reconciles that ignore that.
 func (t *lead[K]) watch(ctx, work context.Context) {
 	timer := time.NewTimer(min(t.controller.o.limits()))
 	defer timer.Stop()
@@ -57,16 +55,16 @@ func (t *lead[K]) watch(ctx, work context.Context) {
 		case <-timer.C:
 			timer.Reset(t.inspect())
 		case <-ended:
-			ended, overdue = nil, time.After(heed)
+			ended, overdue = nil, time.After(returnWithin)
 		case <-overdue:
-			t.tellUnheeding(context.Cause(work))
+			t.reportStuck(context.Cause(work))
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// inspect looks at what runs, and returns after how long to look again.
+// inspect checks the running Reconciles, and returns the time until the next check.
 func (t *lead[K]) inspect() (again time.Duration) {
 	c := t.controller
 	report, end := c.o.limits()
@@ -86,7 +84,7 @@ func (t *lead[K]) inspect() (again time.Duration) {
 		}
 		if slow {
 			s.reported = r
-			t.tellSlow(s, r, took, stacks)
+			t.reportSlow(s, r, took, stacks)
 		}
 		if over {
 			s.ended = r
@@ -102,8 +100,7 @@ func (t *lead[K]) inspect() (again time.Duration) {
 	return again
 }
 
-// tellSlow reports a Reconcile with the stack of its goroutine.
-func (t *lead[K]) tellSlow(s *slot[K], r *running[K], took time.Duration, stacks string) {
+func (t *lead[K]) reportSlow(s *slot[K], r *running[K], took time.Duration, stacks string) {
 	c := t.controller
 	stack := "it has ended meanwhile"
 	if s.run.Load() == r {
@@ -111,28 +108,27 @@ func (t *lead[K]) tellSlow(s *slot[K], r *running[K], took time.Duration, stacks
 	}
 	key, id := fmt.Sprint(r.item.Key()), reconcileID(c.run, r.item.Delivery())
 	if args, ok := c.repetition.few("slow", "key", key, "reconcileID", id, "took", took.String(), "stack", stack); ok {
-		slog.New(t.log).Warn("a reconcile is slow", args...)
+		slog.New(t.log).Warn("reconcile is slow", args...)
 	}
 	if c.o.Hooks.Slow != nil {
 		c.o.Hooks.Slow(hook.Slow{Controller: c.name, Key: key, ReconcileID: id, Took: took, Stack: stack})
 	}
 }
 
-// tellUnheeding reports what still runs although its context has ended: it keeps a process from
-// stopping.
-func (t *lead[K]) tellUnheeding(cause error) {
+// reportStuck logs Reconciles that still run after their context has ended, and so delay the
+// stop.
+func (t *lead[K]) reportStuck(cause error) {
 	c := t.controller
 	stacks := run.Stacks()
 	for _, s := range c.workers.now().slots {
 		if r := s.run.Load(); r != nil {
-			slog.New(t.log).Warn("a reconcile does not heed the end of its context",
+			slog.New(t.log).Warn("reconcile ignores the end of its context",
 				"key", fmt.Sprint(r.item.Key()), "reconcileID", reconcileID(c.run, r.item.Delivery()),
 				"took", (c.now() - r.since).String(), "cause", cause, "stack", cutStack(stacks, s.goroutine))
 		}
 	}
 }
 
-// cutStack returns the stack that begins with head.
 func cutStack(stacks, head string) string {
 	_, stack, ok := strings.Cut("\n\n"+stacks, "\n\n"+head)
 	if !ok {

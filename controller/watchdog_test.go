@@ -19,7 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// slows notes what was reported, and when.
+// slows records the reports and their times.
 type slows struct {
 	began time.Time
 	mu    sync.Mutex
@@ -44,10 +44,10 @@ func (s *slows) take() ([]hook.Slow, []time.Duration) {
 	return all, at
 }
 
-// hang is where a Reconcile hangs that the stack of its goroutine is to show.
+// hang is a function that the reported stack must show.
 func hang(d time.Duration) { time.Sleep(d) }
 
-// TestC9_ASlowReconcileIsReportedOnceWithItsStack: after a minute, by the log and the hook, with who it is and where it is.
+// TestC9_ASlowReconcileIsReportedOnceWithItsStack after a minute, by the log and the hook.
 func TestC9_ASlowReconcileIsReportedOnceWithItsStack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines log
@@ -88,7 +88,7 @@ func TestC9_ASlowReconcileIsReportedOnceWithItsStack(t *testing.T) {
 			t.Errorf("reported again: %+v", all)
 		}
 		text := lines.String()
-		if n := strings.Count(text, "a reconcile is slow"); n != 1 {
+		if n := strings.Count(text, "reconcile is slow"); n != 1 {
 			t.Errorf("%d lines in\n%s", n, text)
 		}
 		for _, want := range []string{"level=WARN", "controller=test", "key=slow", "reconcileID=" + got.ReconcileID, "took=1m0s", "controller_test.hang("} {
@@ -100,7 +100,7 @@ func TestC9_ASlowReconcileIsReportedOnceWithItsStack(t *testing.T) {
 	})
 }
 
-// TestC9_TheNextOneIsReportedToo: a limit counts for each Reconcile, of each worker.
+// TestC9_TheNextOneIsReportedToo: the limit applies to each Reconcile of each worker.
 func TestC9_TheNextOneIsReportedToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slows{began: time.Now()}
@@ -121,8 +121,8 @@ func TestC9_TheNextOneIsReportedToo(t *testing.T) {
 	})
 }
 
-// TestC9_TheContextEndsAtTheDeadline: with a cause that names it. That is a failure, with a reason of its own for the retry, and
-// is reported with the stack.
+// TestC9_TheContextEndsAtTheDeadline with a cause that names it. That is a failure with its own
+// retry reason, and is reported with the stack.
 func TestC9_TheContextEndsAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended outcomes
@@ -151,7 +151,7 @@ func TestC9_TheContextEndsAtTheDeadline(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		for _, cause := range causes {
-			if !errors.Is(cause, context.DeadlineExceeded) || cause.Error() != "the Reconcile is over its deadline of 20s" {
+			if !errors.Is(cause, context.DeadlineExceeded) || cause.Error() != "the Reconcile exceeded its deadline of 20s" {
 				t.Errorf("the cause is %v", cause)
 			}
 		}
@@ -178,7 +178,8 @@ func TestC9_TheContextEndsAtTheDeadline(t *testing.T) {
 	})
 }
 
-// TestC9_WhatIgnoresItsContext: is reported once, at the earlier of both limits; nothing is lost, and a stop waits for it.
+// TestC9_WhatIgnoresItsContext is reported once, at the earlier limit. Nothing is lost, and a stop
+// waits for it.
 func TestC9_WhatIgnoresItsContext(t *testing.T) {
 	for name, test := range map[string]struct {
 		slowAfter time.Duration
@@ -248,7 +249,7 @@ func TestCutStack(t *testing.T) {
 	}
 }
 
-// TestProgress: what is readable, and that it becomes a failure only for whoever asks.
+// TestProgress: a lack of progress is readable, and a failure only for callers of Alive.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -295,7 +296,7 @@ func TestProgress(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		c.Pause()
-		want(1, 2, 0) // it is not the workers' fault
+		want(1, 2, 0) // the workers are not the cause
 		c.Resume()
 		want(1, 2, 0)
 		time.Sleep(9 * time.Minute)
@@ -317,7 +318,7 @@ func TestProgress(t *testing.T) {
 	})
 }
 
-// TestC9_FewLinesOfManySlowReconciles: the hook is told of each.
+// TestC9_FewLinesOfManySlowReconciles: the hook gets each.
 func TestC9_FewLinesOfManySlowReconciles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out log
@@ -331,7 +332,7 @@ func TestC9_FewLinesOfManySlowReconciles(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		ok(t, stop())
 		all, _ := s.take()
-		if n := strings.Count(out.String(), "a reconcile is slow"); len(all) != 60 || n < 20 || n > 23 {
+		if n := strings.Count(out.String(), "reconcile is slow"); len(all) != 60 || n < 20 || n > 23 {
 			t.Errorf("the hook was told of %d, the log of %d", len(all), n)
 		}
 		if !strings.Contains(out.String(), "unlogged=4") {

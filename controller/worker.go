@@ -17,11 +17,11 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// Lead lets the controller act for one term: workers take keys until take or work is done, and
-// Reconciles run on work, which should outlive take. It first waits for Synced, and for the writes
-// of the previous term if that was released (L9). It returns nil when all workers have returned: a
-// Reconcile that does not heed the end of work keeps Lead from returning. It may be called again for
-// the next term, while Warm runs.
+// Lead runs the workers for one term: they take keys until take or work is done. Reconciles run on
+// work, which should outlive take. Lead first waits for Synced and, if the previous term was
+// released, for its writes. It returns nil when all workers have returned; a Reconcile that ignores
+// the end of work delays that. While Warm runs, Lead may be called again for the next term. It
+// returns an error if another call is still running.
 func (c *Controller[K]) Lead(take, work context.Context) error {
 	select {
 	case <-c.synced:
@@ -32,7 +32,7 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 		return nil
 	}
 	t := &lead[K]{controller: c, log: c.logger(work).Handler(), over: &ledger.Ledger{}}
-	t.origin = ledger.Origin{Controller: c.name, Run: c.run, Decode: c.inputs.declared.Selects, Late: t.tellLate}
+	t.origin = ledger.Origin{Controller: c.name, Run: c.run, Decode: c.inputs.declared.Selects, Late: t.reportLate}
 	if leading := term.Of(work); leading != nil {
 		t.origin.Term = leading.Token().String()
 	}
@@ -40,17 +40,17 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	return t.employ(take, c.inputs.declared.Context(context.WithValue(work, staleKey{}, stale)))
 }
 
-// tellLate logs a write that was refused because its Reconcile has returned: once for each verb and
+// reportLate logs a write that began after its Reconcile had returned, once for each verb and
 // resource.
-func (t *lead[K]) tellLate(err *ledger.LateWriteError) {
+func (t *lead[K]) reportLate(err *ledger.LateWriteError) {
 	w := &err.Request
 	if t.controller.repetition.once("late", w.Verb, w.Group, w.Resource, w.Subresource) {
-		slog.New(t.log).Error("a write began after its Reconcile had returned, and was refused",
+		slog.New(t.log).Error("refused a write that began after its Reconcile had returned",
 			"key", fmt.Sprint(err.Key), "reconcileID", err.ReconcileID, "err", err)
 	}
 }
 
-// employ runs workers until there is nothing more to take in this term, and joins them.
+// employ runs the workers of a term and joins them.
 func (t *lead[K]) employ(take, work context.Context) error {
 	c := t.controller
 	var all, watching sync.WaitGroup
@@ -63,7 +63,7 @@ func (t *lead[K]) employ(take, work context.Context) error {
 		return s
 	}
 	if !c.workers.open(hire, c.now(), t.origin.Term) {
-		return errors.New("it leads already; end that term first")
+		return errors.New("Lead is already running; end that term first")
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(take))
 	watching.Go(func() { t.watch(ctx, work) })
@@ -74,8 +74,8 @@ func (t *lead[K]) employ(take, work context.Context) error {
 	return nil
 }
 
-// processNextItem takes a key, reconciles it and settles it. It returns false when there is nothing
-// more to take.
+// processNextItem takes a key, reconciles it and settles it. It returns false at the end of the
+// term.
 func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	c := t.controller
 	item, ok := c.queue.Get(take)
@@ -83,7 +83,7 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		return false
 	}
 	if work.Err() != nil { // a lost term ends both contexts, not necessarily take first
-		_ = item.Release() // cannot fail: it was taken just now
+		_ = item.Release() // cannot fail: the item is held
 		return false
 	}
 	of := c.records.take(item.Key())
@@ -100,14 +100,14 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	c.spins.begin(item.Key(), r.log, by, why)
 	if past != nil && past.expired {
 		if args, ok := c.repetition.few("expired", "bound", c.o.ReadYourWrites.String(), "err", past.doubts); ok {
-			r.log.Warn("reconciled although its own writes are not shown", args...)
+			r.log.Warn("reconciled before its own writes were visible in the cache", args...)
 		}
 	}
 	var end ending
 	returned := false
 	defer func() { //nolint:contextcheck // r is the context
 		if !returned {
-			end = aborted(fmt.Errorf("the reconciler %w", run.ErrExited)) // the key is settled even so
+			end = aborted(fmt.Errorf("the reconciler %w", run.ErrExited))
 		}
 		r.end()
 		c.workers.completed.Store(int64(c.now()))
@@ -127,7 +127,7 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	return true
 }
 
-// reconcile calls Reconcile, and returns how it ended. A panic is an error with its stack (C5).
+// reconcile calls Reconcile, and turns a panic into an error with its stack.
 func (t *lead[K]) reconcile(r *running[K]) (end ending) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -10,16 +10,17 @@ import (
 	"slices"
 )
 
-// Controller is something with a name and a state. A *controller.Controller is one.
+// Controller is a named component with a state, such as a *controller.Controller.
 type Controller interface {
 	// Name is unique among the controllers shown.
 	Name() string
-	// MarshalJSON writes the state of this moment.
+	// MarshalJSON returns the current state.
 	json.Marshaler
 }
 
-// Controllers serves GET / as the JSON list of the controllers' names, and GET /NAME as the JSON of one's snapshot, taken at
-// that moment. A name that is not there is 404 with a sentence that lists those that are.
+// Controllers returns a handler. GET / returns the controllers' names as a JSON list. GET /NAME
+// returns a controller's current state as JSON. An unknown name gets a 404 that lists the names.
+// The handler is safe for concurrent use.
 func Controllers(controllers ...Controller) http.Handler {
 	names := make([]string, 0, len(controllers))
 	byName := make(map[string]Controller, len(controllers))
@@ -48,5 +49,5 @@ func write(w http.ResponseWriter, v any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(body, '\n')) // whoever asked has gone
+	_, _ = w.Write(append(body, '\n')) // the client has gone
 }

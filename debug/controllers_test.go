@@ -50,7 +50,7 @@ func TestControllers(t *testing.T) {
 		status       int
 		says         string
 	}{
-		{"GET", "/nobody", http.StatusNotFound, `"website"`},
+		{"GET", "/unknown", http.StatusNotFound, `"website"`},
 		{"GET", "/no/body", http.StatusNotFound, `"website"`},
 		{"GET", "/broken", http.StatusInternalServerError, "JSON"},
 		{"POST", "/website", http.StatusMethodNotAllowed, ""},

@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package debug shows what a process is doing, as http.Handlers for a port of the host's choice. It only reads.
+// Package debug serves the state of controllers over HTTP, for a port of your choice. It only
+// reads.
 //
-//	mux.Handle("/debug/controllers/", http.StripPrefix("/debug/controllers", debug.Controllers(websites)))
+//	h := http.StripPrefix("/debug/controllers", debug.Controllers(websites))
+//	mux.Handle("/debug/controllers/", h)
 //
-// It shows names of objects and texts of errors: serve it where only operators can read it.
+// The state contains object names and error texts: serve it only to operators.
 package debug

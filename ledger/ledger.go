@@ -13,27 +13,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Origin identifies the Reconcile for which requests are made.
+// Origin identifies the Reconcile that makes the requests.
 type Origin struct {
 	// Controller is the controller's name. If it is set, the user agent of requests contains it, as
 	// with client.Client.ConfigFor.
 	Controller string
-	// Key is what is reconciled.
+	// Key is the reconciled key.
 	Key any
-	// Run identifies one start of the controller, and Delivery one Reconcile of it.
+	// Run identifies one start of the controller, and Delivery one Reconcile after it.
 	Run      string
 	Delivery uint64
-	// Term names the term of leadership under which it runs, empty for none.
+	// Term is the token of the term of leadership, or empty.
 	Term string
-	// Decode reports whether the written objects of a resource are wanted as [Write.Object]. The
-	// goroutine that makes the request calls it. Default: none are.
+	// Decode reports whether to keep written objects of a resource in [Write.Object]. It is called
+	// from the goroutine that makes the request. Default: no objects.
 	Decode func(schema.GroupResource) bool
-	// Late is called for each write that is refused because it begins after [Ledger.Close], by the
-	// goroutine that makes the request. Default: nothing is called.
+	// Late is called for each write that is refused because the ledger is closed, from the
+	// goroutine that makes the request. Default: none.
 	Late func(*LateWriteError)
 }
 
-// ReconcileID identifies one Reconcile: Run and Delivery. Each call builds it.
+// ReconcileID returns Run-Delivery, or "" if both are zero.
 func (o Origin) ReconcileID() string {
 	if o.Run == "" && o.Delivery == 0 {
 		return ""
@@ -41,56 +41,56 @@ func (o Origin) ReconcileID() string {
 	return o.Run + "-" + strconv.FormatUint(o.Delivery, 10)
 }
 
-// LateWriteError is the error of a write that began after its Reconcile had returned, in a goroutine
-// that still uses its context. Nothing was sent: the next Reconcile of the key would not have waited
-// for such a write to appear in the cache.
+// LateWriteError is the error of a write that began after its Reconcile had returned, in a
+// goroutine that still uses its context. Nothing was sent, because the key's next Reconcile would
+// not wait for the write to appear in the cache.
 type LateWriteError struct {
-	// Controller, Key and ReconcileID are those of the Reconcile.
+	// Controller, Key and ReconcileID identify the Reconcile.
 	Controller  string
 	Key         any
 	ReconcileID string
-	// Request is what was to be sent.
+	// Request is the request that was not sent.
 	Request Request
 }
 
-// Error names the Reconcile and the request, and the remedy.
+// Error names the Reconcile, the request and the remedy.
 func (e *LateWriteError) Error() string {
 	return fmt.Sprintf("client: controller %q: %s was refused because the Reconcile of %v has returned; finish all writes before "+
 		"Reconcile returns, or make those of background work with ledger.Without(ctx)", e.Controller, e.Request.String(), e.Key)
 }
 
-// How much a ledger keeps.
+// Limits of a ledger.
 const (
 	maxReads  = 100
 	maxWrites = 10_000
 )
 
-// Ledger holds the requests of one Reconcile, in the order in which they began. It is safe for
-// concurrent use. After the Reconcile it still records the answers of requests in flight.
+// Ledger holds the requests of one Reconcile in the order of their starts. It is safe for
+// concurrent use. After the Reconcile it still records answers to requests in flight.
 type Ledger struct {
 	origin Origin
 	wrote  atomic.Bool
 
 	mu            sync.Mutex // guards what follows, and the entries
 	first, last   *Entry
-	reads, writes int32 // kept; a deletecollection counts once for each object as well
+	reads, writes int32 // kept; a deletecollection also counts each object
 
 	lostReads, lostWrites int32
 
-	closed bool // no write may begin any more
+	closed bool // no write may begin
 }
 
-// New makes an empty ledger.
+// New returns an empty ledger.
 func New(o Origin) *Ledger { return &Ledger{origin: o} }
 
-// Origin returns the origin that was given to New.
+// Origin returns the argument of New.
 func (l *Ledger) Origin() Origin { return l.origin }
 
-// Wrote reports whether there was a request that may have written something, whatever its answer. It
-// takes no lock.
+// Wrote reports whether a request may have written something. It takes no lock.
 func (l *Ledger) Wrote() bool { return l.wrote.Load() }
 
-// Writes returns what was written so far, or may have been. The slice is the caller's.
+// Writes returns the writes so far, including those in flight or with a lost answer. The caller
+// owns the slice.
 func (l *Ledger) Writes() []Write {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,8 +104,7 @@ func (l *Ledger) Writes() []Write {
 	return all
 }
 
-// Requests returns the first 100 reads and the first 10000 other requests so far. The slice is the
-// caller's.
+// Requests returns the first 100 reads and 10000 other requests so far. The caller owns the slice.
 func (l *Ledger) Requests() []Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,52 +115,52 @@ func (l *Ledger) Requests() []Request {
 	return all
 }
 
-// LeftOut returns how many reads, and how many requests that may have been writes, are missing from
-// Requests and Writes because there were too many. A deletecollection counts for each object.
+// LeftOut returns the numbers of reads and of possible writes that exceeded the limits of Requests
+// and Writes. A deletecollection counts each object.
 func (l *Ledger) LeftOut() (reads, writes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return int(l.lostReads), int(l.lostWrites)
 }
 
-// Close refuses the writes that begin from now on, with a *[LateWriteError]. Reads, dry runs and
-// reviews of access are still allowed, and requests in flight go on.
+// Close makes later writes fail with a *[LateWriteError]. Reads, dry runs and access reviews are
+// still allowed. Requests in flight continue.
 func (l *Ledger) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
 }
 
-// ContextKey is the key of the *Ledger in a context. A context of your own may make the ledger when
-// the first request asks for it.
+// ContextKey is the key of a context's *Ledger. A context type of your own may create the ledger
+// for the first request.
 type ContextKey struct{}
 
-// With returns a context whose requests are entered in l.
+// With returns a context whose requests are recorded in l.
 func With(ctx context.Context, l *Ledger) context.Context {
 	return context.WithValue(ctx, ContextKey{}, l)
 }
 
-// Without returns a context without a ledger, for background work that outlives its Reconcile. The
-// term of leadership stays.
+// Without returns a context without a ledger, for background work that outlives its Reconcile. It
+// keeps the term of leadership.
 func Without(ctx context.Context) context.Context { return With(ctx, nil) }
 
-// Of returns the ledger of a context, nil for none.
+// Of returns the ledger of a context, or nil.
 func Of(ctx context.Context) *Ledger {
 	l, _ := ctx.Value(ContextKey{}).(*Ledger)
 	return l
 }
 
-// Entry is one request in a [Ledger]. The transport of client.Client keeps it up to date.
+// Entry is one request in a [Ledger]. The transport of client.Client updates it.
 type Entry struct {
 	ledger *Ledger
-	write  Write   // guarded by the ledger's mutex, as is what follows; no Effect: it has written nothing
+	write  Write   // guarded by ledger.mu, as is what follows
 	items  []Write // of a deletecollection
 
 	older, newer *Entry
 }
 
-// Begin enters a request in e, which is empty. If the error, a *[LateWriteError], is not nil, the
-// request must not be made.
+// Begin records a request in the empty e. If it returns an error, a *[LateWriteError], do not send
+// the request.
 func (l *Ledger) Begin(e *Entry, r Request) error {
 	e.ledger, e.write.Request = l, r
 	if l.enter(e) {
@@ -209,9 +208,9 @@ func (l *Ledger) enter(e *Entry) (admitted bool) {
 	return true
 }
 
-// Update lets f change what is known of the request, under the ledger's lock. An empty Effect means
-// that it has written nothing. A write that becomes Stored at a version that another write in the
-// ledger has made becomes Unchanged.
+// Update calls f to change the entry, under the ledger's lock. An empty Effect means that nothing
+// was written. A write that becomes Stored becomes Unchanged instead if another write in the ledger
+// made that version.
 func (e *Entry) Update(f func(w *Write)) {
 	l := e.ledger
 	l.mu.Lock()
@@ -223,8 +222,7 @@ func (e *Entry) Update(f func(w *Write)) {
 	}
 }
 
-// Collected enters the objects that a deletecollection has listed, and returns those for which there
-// was room.
+// Collected records the objects that a deletecollection listed, and returns those within the limit.
 func (e *Entry) Collected(items []Write) []Write {
 	l := e.ledger
 	l.mu.Lock()
@@ -238,8 +236,7 @@ func (e *Entry) Collected(items []Write) []Write {
 	return items
 }
 
-// madeLocked reports whether another write in the ledger has made this version of the object. It
-// looks at the newest ones.
+// madeLocked reports whether another recent write in the ledger made this version of the object.
 func (l *Ledger) madeLocked(w *Write) bool {
 	for e, n := l.last, 0; e != nil && n < 64; e, n = e.older, n+1 {
 		o := &e.write

@@ -34,7 +34,7 @@ func TestLedger_AWriteThatRepeatsAnotherIsUnchanged(t *testing.T) {
 	}
 	first.Update(stored)
 	second.Update(stored)
-	first.Update(func(*ledger.Write) {}) // it stays the one that has made the version
+	first.Update(func(*ledger.Write) {}) // still the one that made the version
 	if w := l.Writes(); w[0].Effect != ledger.Stored || w[1].Effect != ledger.Unchanged {
 		t.Errorf("they are %s and %s", w[0].Effect, w[1].Effect)
 	}

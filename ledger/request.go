@@ -10,31 +10,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Request is one HTTP request. Each retry that client-go makes is another one.
+// Request is one HTTP request. Each retry by client-go is another one.
 type Request struct {
-	// Verb is get, list, watch, create, update, patch, delete or deletecollection. For a path without a
-	// resource, such as /version, it is the HTTP method in lower case.
+	// Verb is get, list, watch, create, update, patch, delete or deletecollection. For paths
+	// without a resource, such as /version, it is the HTTP method in lower case.
 	Verb string
-	// Group, Version and Resource are those of the path, such as apps, v1 and deployments. Resource is
+	// Group, Version and Resource are from the path, such as apps, v1 and deployments. Resource is
 	// empty if the path has none.
 	Group, Version, Resource string
-	// Subresource is what follows the name, such as status.
+	// Subresource follows the name in the path, such as status.
 	Subresource string
-	// Namespace is empty for cluster-scoped kinds, namespaces included.
+	// Namespace is empty for cluster-scoped kinds, including namespaces.
 	Namespace string
-	// Name is empty for lists, unless the field selector has one name. For a create it is the name in
-	// the answer.
+	// Name is empty for lists, unless the field selector selects one name. For a create it is the
+	// name in the answer.
 	Name string
-	// Host is scheme://host of the API server, and the path of a proxy before /api and /apis. Path is
-	// the whole path, as sent.
+	// Host is scheme://host of the API server, with the path of a proxy before /api or /apis. Path
+	// is the whole path.
 	Host, Path string
-	// DryRun reports that the API server was asked to store nothing.
+	// DryRun reports whether the request asked the API server to store nothing.
 	DryRun bool
-	// Started is when the request was made. Took is the time until the answer began or the error came,
-	// 0 before that.
+	// Started is when the request began. Took is the time until the answer began or the error came,
+	// else 0.
 	Started time.Time
 	Took    time.Duration
-	// Status is the HTTP status of the answer, 0 without one. Err is the error instead of an answer.
+	// Status is the HTTP status, or 0 without an answer. Err then is the error, if it has come.
 	Status int
 	Err    error
 }
@@ -54,14 +54,14 @@ func (r *Request) String() string {
 	return s
 }
 
-// Stores reports whether the request may store something: it mutates, and is neither a dry run nor a
-// review of access. Only a leader may make such a request.
+// Stores reports whether the request may store something: it mutates, and is neither a dry run nor
+// an access review. Only a leader may make such a request.
 func (r *Request) Stores() bool {
 	return r.Mutates() && !r.DryRun && r.Group != "authorization.k8s.io" && r.Group != "authentication.k8s.io"
 }
 
-// Mutates reports whether the request can change what a resource stores. Some subresources of core
-// resources cannot: they connect to something else, or make a token that is not stored.
+// Mutates reports whether the request can change stored resources. Some core subresources cannot:
+// they connect to something else, or create a token that is not stored.
 func (r *Request) Mutates() bool {
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":

@@ -13,66 +13,68 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Effect is what a write has done.
+// Effect is the result of a write.
 type Effect string
 
 const (
 	// Pending: no answer yet.
 	Pending Effect = "pending"
-	// Stored: the object is stored at the version of the Write.
+	// Stored: the object is stored at the Write's version.
 	Stored Effect = "stored"
 	// Unchanged: a no-op; the version is an earlier one. It is known only if the request named the
 	// version, or an earlier write in the same ledger made it. Other no-ops are Stored.
 	Unchanged Effect = "unchanged"
-	// Deleting: the object is marked for deletion, at the version of the Write. It waits for its
-	// finalizers or its grace period.
+	// Deleting: the object is marked for deletion at the Write's version, and waits for finalizers
+	// or its grace period.
 	Deleting Effect = "deleting"
 	// Gone: the object is deleted, by a delete or by an update that removed the last finalizer. The
-	// version, if any, is that of the answer: of the deletion, or of the object before it.
+	// version is the answer's, if any: the deletion's, or the object's before it.
 	Gone Effect = "gone"
-	// Accepted: the API server has done what was asked for. Unknown says why the answer does not tell
-	// more.
+	// Accepted: the API server did what was asked, and the answer has no details. Unknown explains
+	// why.
 	Accepted Effect = "accepted"
-	// Uncertain: the request may or may not have been carried out: the connection broke, or the answer
-	// is a 5xx.
+	// Uncertain: the connection broke or the answer is a 5xx. The request may have been carried
+	// out.
 	Uncertain Effect = "uncertain"
 )
 
-// Write is a request that has changed an object, or may have. Requests that the API server refused
-// (3xx, 4xx, 501), that were never sent, and dry runs are none.
+// Write is a request that changed an object, or may have. Refused requests (3xx, 4xx, 501),
+// requests that were never sent, and dry runs are not Writes.
 type Write struct {
 	Request
 
-	// UID and ResourceVersion are the object's, from the answer. Either may be empty; Unknown then says
-	// why. Each item of a deletecollection is a Write with a name and without a version.
+	// UID and ResourceVersion are from the answer. If either is empty, Unknown explains why. Each
+	// item of a deletecollection is a Write with a name and without a version.
 	UID             types.UID
 	ResourceVersion string
 	// Generation is metadata.generation, 0 if unknown.
 	Generation int64
-	// Effect is what the write has done.
+	// Effect is the result of the write.
 	Effect Effect
-	// Unknown is why UID, ResourceVersion or Effect is not known, else empty.
+	// Unknown explains why UID, ResourceVersion or Effect is unknown, else it is empty.
 	Unknown string
-	// Object is the object in the answer, if [Origin].Decode asks for it: typed if the scheme knows its
-	// kind, or unstructured if it is JSON, or a PartialObjectMetadata if that was asked for. It is nil
-	// if it cannot be decoded, has more than 1 MiB, was not read to its end, or is something else, such
-	// as a Scale or a Table. It is shared: do not change it.
+	// Object is the object in the answer, if [Origin].Decode asks for it. It is typed if the scheme
+	// contains its kind, else unstructured if it is JSON. If the request asked for metadata, it is
+	// a PartialObjectMetadata. Object is nil if it cannot be decoded, exceeds 1 MiB or was not read
+	// to its end. It is also nil for other kinds of answers, such as a Scale or a Table. It is
+	// shared: do not change it.
 	Object runtime.Object
-	// Salt is set if hashes replace what identifies the object: see [Write.Hashed].
+	// Salt is set if hashes replace the object's identity, see [Write.Hashed].
 	Salt Salt
 }
 
-// Salt makes the hashes of two releases incomparable. It is stored next to them, and not secret.
+// Salt makes the hashes of two releases incomparable. It is stored next to them and is not secret.
 type Salt string
 
 // NewSalt returns a random salt of 128 bits.
 func NewSalt() Salt { return Salt(rand.Text()) }
 
-// hashBytes is the length of a hash: short, and a multiple of 3, so that base64 needs no padding.
+// hashBytes is a multiple of 3, so that base64 needs no padding.
 const hashBytes = 9
 
-// Hash returns the salted hash of a text of one sort, such as "name": the first 9 bytes of a SHA-256,
-// as 12 characters of base64. [Write.Hashed] lists the sorts. An empty text has an empty hash.
+// Hash returns the salted hash of a text: the first 9 bytes of a SHA-256, as 12 characters of
+// base64. sort keeps hashes of different fields apart, see [Write.Hashed]. An empty text has an
+// empty hash.
 func (s Salt) Hash(sort, text string) string {
 	if text == "" {
 		return ""
@@ -81,14 +83,16 @@ func (s Salt) Hash(sort, text string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:hashBytes])
 }
 
-// Hashed returns the write with hashes in place of what identifies the object:
+// Hashed returns the write with hashes in place of the object's identity:
 //
-//	Namespace       the hash of the sort "namespace"
-//	Name            of the sort "name", of namespace/name, or of the name if cluster-scoped
-//	UID             of the sort "uid"
-//	labels          of the sorts "label", of the key, and "value", of key=value
+//	field      sort       hash of
+//	Namespace  namespace  the namespace
+//	Name       name       namespace/name, or the name if cluster-scoped
+//	UID        uid        the UID
+//	labels     label      the key
+//	           value      key=value
 //
-// Object keeps only the labels. A write that is hashed already is returned unchanged.
+// Object keeps only the labels. A hashed write is returned unchanged.
 func (w *Write) Hashed(s Salt) Write {
 	h := *w
 	if w.Salt != "" {

@@ -298,7 +298,7 @@ func TestM7_Standby(t *testing.T) {
 		stop, result := start(t, standby)
 		ok(t, idleIn(t, standby)) // nothing is due
 		leader.put("front", 1)
-		wantBusy(t, standby, `controller "website": it does not lead, so that nobody takes its keys: `, "2 ready: ", "default/front", "too late")
+		wantBusy(t, standby, `controller "website": it does not lead, so no worker takes its keys: `, "2 ready: ", "default/front", "too late")
 		ok(t, idleIn(t, leader.manager))
 		stopLeader()
 		ok(t, leaderResult())

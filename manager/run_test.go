@@ -58,7 +58,7 @@ AddEverywhere: give the function a name
 AddLeaderOnly: "reporter" is a nil function
 cache.For[*manager_test.unknown]: the scheme does not know the type; add its package with AddToScheme: no kind is registered for the type manager_test.unknown in scheme ...
 controller "website": controller.Options.Workers: -1, must not be negative
-controller "website": the reconciler is nil; give New one that was made`)
+controller "website": the reconciler is nil; pass a Reconciler to New`)
 	got := regexp.MustCompile(`in scheme ".*"`).ReplaceAllString(fmt.Sprint(m.Run(t.Context())), "in scheme ...")
 	if got != want {
 		t.Errorf("Run says\n%s\nwant\n%s", got, want)

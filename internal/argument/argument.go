@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package argument checks what users pass to the library.
+// Package argument checks arguments of the library's users.
 package argument
 
 import "reflect"
 
-// IsNil reports whether v is nil, or an interface that holds a nil.
+// IsNil reports whether v is nil or an interface that holds a nil.
 func IsNil(v any) bool {
 	r := reflect.ValueOf(v)
 	switch r.Kind() {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package run has the small parts of code that runs functions, waits for them and ends them.
+// Package run has helpers that run functions, wait for them and stop them.
 package run
 
 import (
@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// ErrExited is the result of a function that neither returned nor panicked. It follows a word for
-// the function.
+// ErrExited is the error of a function that neither returned nor panicked. Its text follows a noun
+// for the function.
 var ErrExited = errors.New("ended its goroutine, with runtime.Goexit or testing.T.FailNow; return an error instead")
 
-// WithGrace returns a context that ends with work, and at the latest when grace has passed since
-// take ended. Its cause then names the grace time. cancel must be called.
+// WithGrace returns a context that ends with work, or when grace has passed after take ended; its
+// cause then names the grace time. The caller must call cancel.
 func WithGrace(take, work context.Context, grace time.Duration) (limited context.Context, cancel func()) {
 	limited, end := context.WithCancelCause(work)
 	over := fmt.Errorf("the grace time of %s is over: %w", grace, context.Canceled)
@@ -53,11 +53,11 @@ func Closed(c <-chan struct{}) bool {
 	}
 }
 
-// Barrier lets goroutines wait for a condition of its owner. It holds nothing while no goroutine
-// waits. The owner's lock guards it.
+// Barrier lets goroutines wait for a condition. It holds nothing while none waits. The owner's lock
+// guards it.
 type Barrier struct{ wait chan struct{} }
 
-// When returns a channel that is closed: already, if the condition holds now, or else by Open.
+// When returns a channel that is closed now if the condition holds, else by Open.
 func (b *Barrier) When(holds bool) <-chan struct{} {
 	if holds {
 		c := make(chan struct{})
@@ -70,7 +70,7 @@ func (b *Barrier) When(holds bool) <-chan struct{} {
 	return b.wait
 }
 
-// Open releases those that wait, because the condition holds now.
+// Open releases the waiting goroutines, because the condition holds now.
 func (b *Barrier) Open() {
 	if b.wait != nil {
 		close(b.wait)
@@ -78,7 +78,7 @@ func (b *Barrier) Open() {
 	}
 }
 
-// Recover makes a panic an error with its stack. Defer it.
+// Recover turns a panic into an error with its stack. Call it with defer.
 func Recover(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())

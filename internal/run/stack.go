@@ -6,12 +6,12 @@ package run
 import "runtime"
 
 const (
-	// MostStacks is how many bytes Stacks returns at most.
+	// MostStacks limits the result of Stacks, in bytes.
 	MostStacks = 64 << 20
 	mostStack  = 16 << 10
 )
 
-// Stacks returns the stacks of all goroutines, with an empty line between two.
+// Stacks returns the stacks of all goroutines, separated by empty lines.
 func Stacks() string {
 	for size := 256 << 10; ; size *= 2 {
 		buf := make([]byte, size)
@@ -21,7 +21,7 @@ func Stacks() string {
 	}
 }
 
-// Shorten cuts off what is too long for a report about one goroutine.
+// Shorten truncates a stack to the length for a report about one goroutine.
 func Shorten(stack string) string {
 	if len(stack) > mostStack {
 		return stack[:mostStack] + "\n...more was left out"

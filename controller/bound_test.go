@@ -27,7 +27,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// TestC6_NoAnswerWithinTheBound: a request that a Reconcile has left behind is waited for no longer than anything else, and named.
+// TestC6_NoAnswerWithinTheBound: the wait for a request in flight has the same bound as other
+// waits. Stale names it.
 func TestC6_NoAnswerWithinTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var left sync.WaitGroup
@@ -44,8 +45,8 @@ func TestC6_NoAnswerWithinTheBound(t *testing.T) {
 	})
 }
 
-// TestC6_LooksAgainMoreAndMoreRarely: after 1, 2, 4 … seconds, and not after the bound; what no event tells is found so. A requeue does
-// not end the wait.
+// TestC6_LooksAgainMoreAndMoreRarely: checks come after 1, 2, 4 … seconds, and none after the
+// bound. They find changes without an event. A requeue does not end the wait.
 func TestC6_LooksAgainMoreAndMoreRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -74,7 +75,7 @@ func TestC6_LooksAgainMoreAndMoreRarely(t *testing.T) {
 	})
 }
 
-// TestC6_WhatFailedIsNotSwept: although nothing is to be waited for, a snapshot goes on saying how a key failed.
+// TestC6_WhatFailedIsNotSwept: a snapshot keeps showing a failure when nothing is left to wait for.
 func TestC6_WhatFailedIsNotSwept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil)
@@ -137,7 +138,7 @@ func TestC6_AControllerThatEndsIsForgotten(t *testing.T) {
 	})
 }
 
-// oblivious keeps from the API server whose requests they are: it remembers them.
+// oblivious removes the ledger from requests and remembers them.
 type oblivious struct{ *fakeapi.Server }
 
 func (o oblivious) RoundTrip(r *http.Request) (*http.Response, error) {

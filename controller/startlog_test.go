@@ -22,10 +22,10 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// TestLog_AControllerWithoutSources: at its start.
+// TestLog_AControllerWithoutSources is logged at its start.
 func TestLog_AControllerWithoutSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const says = `level=WARN msg="the controller watches nothing`
+		const says = `level=WARN msg="controller watches nothing`
 		for watching := range 2 {
 			var lines log
 			c := newController(noting(&calls{}), controller.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))})
@@ -42,8 +42,8 @@ func TestLog_AControllerWithoutSources(t *testing.T) {
 	})
 }
 
-// TestLog_AHandleOfACacheThatDoesNotRun: once for each handle, and not of a cache that is only
-// late.
+// TestLog_AHandleOfACacheThatDoesNotRun is logged once for each handle, but not if its cache is
+// only late.
 func TestLog_AHandleOfACacheThatDoesNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines log
@@ -66,7 +66,7 @@ func TestLog_AHandleOfACacheThatDoesNotRun(t *testing.T) {
 		cancel()
 		ok(t, <-ended)
 		ok(t, <-ended)
-		const says = "the workers wait for a handle whose cache does not run; run that cache"
+		const says = "workers wait for a handle whose cache does not run; run that cache"
 		if n := strings.Count(lines.String(), says); n != 1 || !strings.Contains(lines.String(), says+`, or take the handle from the manager's Cache()" controller=test source=Secret.v1`) {
 			t.Errorf("the log has it %d times:\n%s", n, lines.String())
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// TestS9_UndeclaredRead: what a controller neither watches nor declares cannot be read in its Reconcile, and the error names it.
-// Handles of one scope count as the same; outside of a Reconcile everything can be read.
+// TestS9_UndeclaredRead: a Reconcile cannot read undeclared kinds, and the error names the kind.
+// Handles of one scope count as the same. Outside of a Reconcile everything can be read.
 func TestS9_UndeclaredRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, all := cluster(t, fakeapi.ConfigMaps, fakeapi.Secrets, fakeapi.Pods)
@@ -73,8 +73,8 @@ func TestS9_UndeclaredRead(t *testing.T) {
 	})
 }
 
-// TestS9_UndeclaredReadWithAnotherContext: a Reconcile cannot read what its controller does not declare
-// with a context that is not its own either, nor can a goroutine that it has started.
+// TestS9_UndeclaredReadWithAnotherContext: the same holds for a Reconcile with another context, and
+// for goroutines that it has started.
 func TestS9_UndeclaredReadWithAnotherContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, all := cluster(t, fakeapi.ConfigMaps, fakeapi.Secrets, fakeapi.Pods)

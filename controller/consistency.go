@@ -151,9 +151,9 @@ func (k *consistency[K]) outstanding(ctx context.Context, p *past) (missing gap,
 }
 
 func (k *consistency[K]) reportAwaited(a hook.Awaited) {
-	if k.hooks.Awaited != nil {
+	if k.hooks.Controller.Awaited != nil {
 		a.Controller = k.name
-		k.hooks.Awaited(a)
+		k.hooks.Controller.Awaited(a)
 	}
 }
 

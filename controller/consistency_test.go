@@ -74,7 +74,7 @@ func newRig(t *testing.T, o controller.Options, q workqueue.Options[types.Namesp
 	if o.Logger == nil {
 		o.Logger = silent
 	}
-	o.Hooks = &hook.Controller{
+	o.Hooks = hook.Hooks{Controller: &hook.Controller{
 		Awaited: func(a hook.Awaited) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -90,7 +90,7 @@ func newRig(t *testing.T, o controller.Options, q workqueue.Options[types.Namesp
 			defer r.mu.Unlock()
 			r.ends = append(r.ends, e.Outcome)
 		},
-	}
+	}}
 	r.control = controller.NewWithQueue("test", controller.Func[types.NamespacedName](r.reconcile), o, q)
 	r.control.Watch(source.Kind(r.maps, handler.Self(), predicates...))
 	r.control.Reads(r.secrets)

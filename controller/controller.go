@@ -32,7 +32,6 @@ type Controller[K comparable] struct {
 	run        string        // prefix of each reconcile ID
 	synced     chan struct{} // closed by Warm
 	began      time.Time     // zero of the controller's clock
-	opened     func()        // calls QueueHooks.Opened
 	repetition repetition    // limits repeated log lines
 	warmed     atomic.Bool
 
@@ -69,7 +68,6 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	if q.Classes == nil {
 		q.Classes = workqueue.ThreeClasses()
 	}
-	q.Hooks = q.Hooks.With(c.queueHooks())
 	own := q.Own
 	q.Own = func(key K, delivery uint64, r workqueue.Reason) bool {
 		return c.own.is(key, delivery, r) || own != nil && own(key, delivery, r)
@@ -80,7 +78,7 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 		c.queue, _ = workqueue.New(workqueue.Options[K]{}) // never nil; Validate reports err
 	}
 	c.consistency = consistency[K]{
-		name: name, bound: c.o.ReadYourWrites, hooks: c.o.Hooks, logger: c.logger,
+		name: name, bound: c.o.ReadYourWrites, hooks: &c.o.Hooks, logger: c.logger,
 		declared: &c.inputs.declared, stale: c.inputs.stale, queue: c.queue, records: &c.records,
 	}
 	c.spins = spins[K]{own: &c.own, records: &c.records, queue: c.queue, now: c.now, log: &c.repetition}
@@ -232,16 +230,8 @@ func (c *Controller[K]) SetWorkers(n int) error {
 	return nil
 }
 
-// queueHooks returns Options.QueueHooks with Opened postponed until Warm, which also closes the
-// queue.
-func (c *Controller[K]) queueHooks() *hook.Queue {
-	if c.o.QueueHooks == nil || c.o.QueueHooks.Opened == nil {
-		return c.o.QueueHooks
-	}
-	later := *c.o.QueueHooks
-	later.Opened = func(e hook.QueueOpened) { c.opened = func() { c.o.QueueHooks.Opened(e) } }
-	return &later
-}
+// Observe adds h to Options.Hooks. Call it before Warm, as a manager does with its own Hooks.
+func (c *Controller[K]) Observe(h hook.Hooks) { c.o.Hooks = c.o.Hooks.With(h) }
 
 func (c *Controller[K]) logger(ctx context.Context) *slog.Logger {
 	log := c.o.Logger

@@ -48,7 +48,7 @@ type inherited struct {
 type consistency[K comparable] struct {
 	name     string        // of the controller
 	bound    time.Duration // Options.ReadYourWrites
-	hooks    *hook.Controller
+	hooks    *hook.Hooks
 	logger   func(context.Context) *slog.Logger
 	declared *cache.Declarations
 	stale    func() error // why an input may be stale

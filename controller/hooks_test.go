@@ -36,18 +36,20 @@ func TestHooksFromStartToStop(t *testing.T) {
 			return controller.Result{}, nil
 		}, controller.Options{
 			Workers: 3, Deadline: 20 * time.Second, Logger: silent,
-			Hooks: &hook.Controller{
-				Started:    func(e hook.ControllerStarted) { of, stats = e.Of, e.Stats; note("%s starts", e.Controller) },
-				Stopped:    func(e hook.ControllerStopped) { note("%s stops: %t", e.Controller, e.Of == of) },
-				Reconciled: func(r hook.Reconcile) { note("%s, timed out: %t", r.Outcome, r.TimedOut) },
-			},
-			QueueHooks: &hook.Queue{
-				Opened: func(e hook.QueueOpened) { note("queue %s opens", e.Queue) },
-				Closed: func(e hook.QueueClosed) { note("queue %s closes", e.Queue) },
-			},
-			SourceHooks: &hook.Source{
-				Started: func(r hook.SourceRun) { note("%s of %s starts", r.Source, r.Controller) },
-				Stopped: func(r hook.SourceRun) { note("%s of %s stops", r.Source, r.Controller) },
+			Hooks: hook.Hooks{
+				Controller: &hook.Controller{
+					Started:    func(e hook.ControllerStarted) { of, stats = e.Of, e.Stats; note("%s starts", e.Controller) },
+					Stopped:    func(e hook.ControllerStopped) { note("%s stops: %t", e.Controller, e.Of == of) },
+					Reconciled: func(r hook.Reconcile) { note("%s, timed out: %t", r.Outcome, r.TimedOut) },
+				},
+				Queue: &hook.Queue{
+					Opened: func(e hook.QueueOpened) { note("queue %s opens", e.Queue) },
+					Closed: func(e hook.QueueClosed) { note("queue %s closes", e.Queue) },
+				},
+				Source: &hook.Source{
+					Started: func(r hook.SourceRun) { note("%s of %s starts", r.Source, r.Controller) },
+					Stopped: func(r hook.SourceRun) { note("%s of %s stops", r.Source, r.Controller) },
+				},
 			},
 		})
 		keys := newSource("keys", "quick", "slow")

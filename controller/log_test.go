@@ -250,9 +250,9 @@ func TestSourceHooksAndTheLog(t *testing.T) {
 		var failed []string
 		c, _ := settling(t, controller.Options{
 			Logger: slog.New(slog.NewTextHandler(&out, nil)),
-			SourceHooks: &hook.Source{HandlerFailed: func(f hook.SourceFailure) {
+			Hooks: hook.Hooks{Source: &hook.Source{HandlerFailed: func(f hook.SourceFailure) {
 				failed = append(failed, f.Controller+" "+f.Source+" "+f.Object+" "+f.Err.Error())
-			}},
+			}}},
 		})
 		c.Watch(&failingHandler{newSource("handled")})
 		stop := start(t, c)

@@ -43,14 +43,10 @@ type Options struct {
 	// Logger is the base of the logger in each Reconcile's context. Default: the context's, else
 	// slog.Default().
 	Logger *slog.Logger
-	// Hooks observes the Reconciles. Default: none.
-	Hooks *hook.Controller
-	// QueueHooks observes the queue. Warm calls Opened, so that a controller that never runs leaves
-	// nothing behind. To observe the queue from New on, use workqueue.Options.Hooks. Default: none.
-	QueueHooks *hook.Queue
-	// SourceHooks observes the sources. For each source, the log has the first ten handler
-	// failures, then one in ten seconds. Default: none.
-	SourceHooks *hook.Source
+	// Hooks observe the Reconciles, the queue and the sources, from Warm on. A manager adds its own
+	// Hooks. For each source, the log has the first ten handler failures, then one in ten seconds.
+	// To observe the queue from New on, use workqueue.Options.Hooks. Default: none.
+	Hooks hook.Hooks
 }
 
 func (o Options) validate() error {
@@ -87,8 +83,6 @@ func (o Options) withDefaults() Options {
 	if o.Grace == 0 {
 		o.Grace = 25 * time.Second
 	}
-	if o.Hooks == nil {
-		o.Hooks = &hook.Controller{}
-	}
+	o.Hooks = hook.Hooks{Controller: &hook.Controller{}}.With(o.Hooks)
 	return o
 }

@@ -43,7 +43,7 @@ func madeBy(writes []unseen) map[version]*ledger.Write {
 // may stand for several changes: then it returns false.
 func (o *ownEvents[K]) isOwn(made map[version]*ledger.Write, r *workqueue.Reason) bool {
 	w := made[version{r.UID, r.ResourceVersion}]
-	if w == nil && r.Event == handler.Delete.String() {
+	if w == nil && r.Event == string(handler.Delete) {
 		w = made[version{uid: r.UID}]
 	}
 	if w == nil {

@@ -140,7 +140,7 @@ func TestC2_AnErrorWithRequeueAfterWaitsForBoth(t *testing.T) {
 func TestC2_NegativeRequeueAfterIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seenOutcomes outcomes
-		c, seen := settling(t, controller.Options{Hooks: seenOutcomes.hooks()}, after(-time.Second))
+		c, seen := settling(t, controller.Options{Hooks: hook.Hooks{Controller: seenOutcomes.hooks()}}, after(-time.Second))
 		stop := start(t, c)
 		time.Sleep(4 * time.Millisecond)
 		if err := seenOutcomes.last().Err; err == nil || !strings.Contains(err.Error(), "negative RequeueAfter, -1s") {
@@ -173,7 +173,7 @@ func TestC4_TerminalErrorIsNotRetriedAndVisible(t *testing.T) {
 		invalid := func() (controller.Result, error) {
 			return controller.Result{RequeueAfter: time.Second}, fmt.Errorf("site: %w", controller.Terminal(errors.New("spec.port is 0")))
 		}
-		c, seen := settling(t, controller.Options{Hooks: seenOutcomes.hooks(), Logger: slog.New(slog.NewTextHandler(&lines, nil))}, fails, invalid)
+		c, seen := settling(t, controller.Options{Hooks: hook.Hooks{Controller: seenOutcomes.hooks()}, Logger: slog.New(slog.NewTextHandler(&lines, nil))}, fails, invalid)
 		stop := start(t, c)
 		time.Sleep(time.Hour)
 		wantTimes(t, seen, 0, 5*time.Millisecond)
@@ -207,7 +207,7 @@ func explode() (controller.Result, error) { panic("boom") }
 func TestC5_PanicIsAnErrorWithItsStack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seenOutcomes outcomes
-		c, seen := settling(t, controller.Options{Hooks: seenOutcomes.hooks()}, explode)
+		c, seen := settling(t, controller.Options{Hooks: hook.Hooks{Controller: seenOutcomes.hooks()}}, explode)
 		stop := start(t, c)
 		time.Sleep(4 * time.Millisecond)
 		last := seenOutcomes.last()
@@ -229,7 +229,7 @@ func TestC5_GoexitLosesNothing(t *testing.T) {
 			runtime.Goexit()
 			return controller.Result{}, nil
 		}
-		c, seen := settling(t, controller.Options{Hooks: seenOutcomes.hooks()}, exit, exit, succeeds)
+		c, seen := settling(t, controller.Options{Hooks: hook.Hooks{Controller: seenOutcomes.hooks()}}, exit, exit, succeeds)
 		stop := start(t, c)
 		time.Sleep(time.Minute)
 		ok(t, stop())
@@ -258,7 +258,7 @@ func TestHooks(t *testing.T) {
 			time.Sleep(time.Second)
 			return controller.Result{RequeueAfter: time.Second}, nil
 		}
-		c, _ := settling(t, controller.Options{Hooks: hooks}, slow, fails)
+		c, _ := settling(t, controller.Options{Hooks: hook.Hooks{Controller: hooks}}, slow, fails)
 		stop := start(t, c)
 		time.Sleep(time.Minute)
 		ok(t, stop())
@@ -293,7 +293,7 @@ func TestC5_WhateverItPanicsWith(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var seenOutcomes outcomes
-				c, seen := settling(t, controller.Options{Hooks: seenOutcomes.hooks()}, func() (controller.Result, error) {
+				c, seen := settling(t, controller.Options{Hooks: hook.Hooks{Controller: seenOutcomes.hooks()}}, func() (controller.Result, error) {
 					test.panics()
 					return controller.Result{}, nil
 				})
@@ -318,7 +318,7 @@ func TestC5_AnErrorThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var none *apierrors.StatusError
 		all := &outcomes{}
-		c, seen := settling(t, controller.Options{Hooks: all.hooks()},
+		c, seen := settling(t, controller.Options{Hooks: hook.Hooks{Controller: all.hooks()}},
 			func() (controller.Result, error) { return controller.Result{}, none },
 			func() (controller.Result, error) { return controller.Result{}, controller.Terminal(none) },
 			func() (controller.Result, error) { return controller.Result{}, fmt.Errorf("wrapped: %w", none) })

@@ -26,7 +26,7 @@ func TestC8_NoNewKeyIsTakenAndARunningOneFinishes(t *testing.T) {
 			seen.note(key)
 			time.Sleep(20 * time.Second)
 			return controller.Result{}, ctx.Err()
-		}, controller.Options{Hooks: seenOutcomes.hooks()})
+		}, controller.Options{Hooks: hook.Hooks{Controller: seenOutcomes.hooks()}})
 		c.Watch(newSource("keys", "a", "b"))
 		stop := start(t, c)
 		time.Sleep(time.Second)
@@ -50,7 +50,7 @@ func TestC8_AfterTheGraceTheContextEndsWithACause(t *testing.T) {
 			<-ctx.Done()
 			cause = context.Cause(ctx)
 			return controller.Result{}, errFlaky // for example a request that was cut off
-		}, controller.Options{Hooks: seenOutcomes.hooks(), Grace: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+		}, controller.Options{Hooks: hook.Hooks{Controller: seenOutcomes.hooks()}, Grace: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
 		c.Watch(newSource("keys", "a"))
 		stop := start(t, c)
 		time.Sleep(time.Second)

@@ -43,8 +43,8 @@ func (k *consistency[K]) awaitLeader(take, work context.Context) (goOn bool) {
 		doubts = errors.Join(k.missingOf(&k.inherited.leader), doubts)
 		k.logger(work).Warn("took over before the previous leader's writes were visible in the cache", "leader", left.Holder, "err", doubts)
 	}
-	if k.hooks.TookOver != nil {
-		k.hooks.TookOver(hook.Takeover{Controller: k.name, Took: time.Since(began), Writes: len(left.Writes), Expired: expired, Doubts: doubts})
+	if k.hooks.Controller.TookOver != nil {
+		k.hooks.Controller.TookOver(hook.Takeover{Controller: k.name, Took: time.Since(began), Writes: len(left.Writes), Expired: expired, Doubts: doubts})
 	}
 	return true
 }

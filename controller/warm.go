@@ -70,17 +70,15 @@ func (c *Controller[K]) claim() error {
 }
 
 func (c *Controller[K]) warm(ctx context.Context) error {
-	if c.opened != nil {
-		c.opened()
-	}
-	if c.o.Hooks.Started != nil {
-		c.o.Hooks.Started(hook.ControllerStarted{Controller: c.name, Of: c, Stats: c.workers.stats})
+	c.queue.Observe(c.o.Hooks.Queue)
+	if hooks := c.o.Hooks.Controller; hooks.Started != nil {
+		hooks.Started(hook.ControllerStarted{Controller: c.name, Of: c, Stats: c.workers.stats})
 	}
 	defer func() {
 		c.queue.ShutDown()
 		c.consistency.letGo()
-		if c.o.Hooks.Stopped != nil {
-			c.o.Hooks.Stopped(hook.ControllerStopped{Controller: c.name, Of: c})
+		if hooks := c.o.Hooks.Controller; hooks.Stopped != nil {
+			hooks.Stopped(hook.ControllerStopped{Controller: c.name, Of: c})
 		}
 	}()
 	if !slices.ContainsFunc(c.inputs.all(), func(i *input[K]) bool { return i.source != nil }) {
@@ -208,7 +206,7 @@ func (m *warming[K]) settle(ctx context.Context, what *input[K]) {
 	}
 }
 
-// sourceHooks returns Options.SourceHooks with log lines added.
+// sourceHooks returns Options.Hooks.Source with log lines added.
 func (m *warming[K]) sourceHooks() *hook.Source {
 	c, log := m.controller, m.log
 	logged := &hook.Source{
@@ -227,5 +225,5 @@ func (m *warming[K]) sourceHooks() *hook.Source {
 			log.Error("poll failed; it will be retried", "source", f.Source, "err", f.Err)
 		},
 	}
-	return logged.With(c.o.SourceHooks.For(c.name))
+	return hook.Hooks{Source: logged}.With(hook.Hooks{Source: c.o.Hooks.Source.For(c.name)}).Source
 }

@@ -110,8 +110,8 @@ func (t *lead[K]) reportSlow(s *slot[K], r *running[K], took time.Duration, stac
 	if args, ok := c.repetition.few("slow", "key", key, "reconcileID", id, "took", took.String(), "stack", stack); ok {
 		slog.New(t.log).Warn("reconcile is slow", args...)
 	}
-	if c.o.Hooks.Slow != nil {
-		c.o.Hooks.Slow(hook.Slow{Controller: c.name, Key: key, ReconcileID: id, Took: took, Stack: stack})
+	if c.o.Hooks.Controller.Slow != nil {
+		c.o.Hooks.Controller.Slow(hook.Slow{Controller: c.name, Key: key, ReconcileID: id, Took: took, Stack: stack})
 	}
 }
 

@@ -58,7 +58,7 @@ func TestC9_ASlowReconcileIsReportedOnceWithItsStack(t *testing.T) {
 			}
 			time.Sleep(59 * time.Second)
 			return controller.Result{}, nil
-		}, controller.Options{Workers: 3, Hooks: s.hooks(), Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+		}, controller.Options{Workers: 3, Hooks: hook.Hooks{Controller: s.hooks()}, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
 		c.Watch(newSource("keys", "quick", "slow", "other"))
 		stop := start(t, c)
 		time.Sleep(time.Minute - time.Nanosecond)
@@ -109,7 +109,7 @@ func TestC9_TheNextOneIsReportedToo(t *testing.T) {
 			_, _ = fmt.Sscan(key, &wait)
 			hang(wait * time.Second)
 			return controller.Result{}, nil
-		}, controller.Options{Workers: 2, SlowAfter: 10 * time.Second, Hooks: s.hooks()})
+		}, controller.Options{Workers: 2, SlowAfter: 10 * time.Second, Hooks: hook.Hooks{Controller: s.hooks()}})
 		c.Watch(newSource("keys", "7", "15", "25", "10", "3"))
 		stop := start(t, c)
 		time.Sleep(time.Minute)
@@ -144,7 +144,7 @@ func TestC9_TheContextEndsAtTheDeadline(t *testing.T) {
 			<-ctx.Done()
 			causes = append(causes, context.Cause(ctx))
 			return controller.Result{}, fmt.Errorf("a request: %w", ctx.Err())
-		}, controller.Options{Deadline: 20 * time.Second, Hooks: hooks})
+		}, controller.Options{Deadline: 20 * time.Second, Hooks: hook.Hooks{Controller: hooks}})
 		src := newSource("keys", "a")
 		c.Watch(src)
 		stop := start(t, c)
@@ -198,7 +198,7 @@ func TestC9_WhatIgnoresItsContext(t *testing.T) {
 					context.AfterFunc(ctx, func() { over = time.Since(s.began) })
 					hang(2 * time.Minute)
 					return controller.Result{}, nil
-				}, controller.Options{Deadline: 30 * time.Second, SlowAfter: test.slowAfter, Hooks: hooks})
+				}, controller.Options{Deadline: 30 * time.Second, SlowAfter: test.slowAfter, Hooks: hook.Hooks{Controller: hooks}})
 				c.Watch(newSource("keys", "a"))
 				stop := start(t, c)
 				time.Sleep(110 * time.Second)
@@ -326,7 +326,7 @@ func TestC9_FewLinesOfManySlowReconciles(t *testing.T) {
 		c := newController(func(context.Context, string) (controller.Result, error) {
 			hang(2 * time.Second)
 			return controller.Result{RequeueAfter: time.Nanosecond}, nil
-		}, controller.Options{SlowAfter: time.Second, Hooks: s.hooks(), Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		}, controller.Options{SlowAfter: time.Second, Hooks: hook.Hooks{Controller: s.hooks()}, Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		c.Watch(newSource("keys", "a"))
 		stop := start(t, c)
 		time.Sleep(2 * time.Minute)

@@ -92,8 +92,8 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	if c.spins.slowDown(item, &of, by) || past != nil && c.consistency.putOff(work, item, past) {
 		return true
 	}
-	if c.o.Hooks.Reconciling != nil {
-		c.o.Hooks.Reconciling(c.name)
+	if c.o.Hooks.Controller.Reconciling != nil {
+		c.o.Hooks.Controller.Reconciling(c.name)
 	}
 	r := t.begin(work, item, &of, c.now())
 	s.run.Store(r)
@@ -115,8 +115,8 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		c.spins.end(item.Key(), end.outcome, end.result.RequeueAfter, r.wrote() != nil)
 		t.settle(r, end)
 		r.cancel(nil)
-		if c.o.Hooks.Reconciled != nil {
-			c.o.Hooks.Reconciled(hook.Reconcile{
+		if c.o.Hooks.Controller.Reconciled != nil {
+			c.o.Hooks.Controller.Reconciled(hook.Reconcile{
 				Controller: c.name, Took: c.now() - r.since, Outcome: end.outcome, Err: end.err,
 				TimedOut: c.o.Deadline > 0 && errors.Is(context.Cause(r), errDeadline),
 			})

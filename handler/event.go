@@ -21,9 +21,6 @@ const (
 	Delete Op = "delete"
 )
 
-// String returns the operation.
-func (o Op) String() string { return string(o) }
-
 // Object is a pointer to an API type, such as *corev1.Pod.
 type Object interface {
 	metav1.Object

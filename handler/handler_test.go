@@ -265,7 +265,7 @@ func TestEvent(t *testing.T) {
 		t.Errorf("got %v, %v", e.Object(), e.Key())
 	}
 	for op, want := range map[handler.Op]string{handler.Create: "create", handler.Update: "update", handler.Delete: "delete"} {
-		if op.String() != want {
+		if string(op) != want {
 			t.Errorf("got %q, want %q", op, want)
 		}
 	}

@@ -4,11 +4,14 @@
 // Package hook declares what a program can observe in Setpoint: structs of functions, one for each
 // package that reports events.
 //
+//	hooks, err := metrics.New(registry, metrics.Options{})
 //	slow := &hook.Controller{Slow: func(s hook.Slow) { alert(s.Controller, s.Key, s.Took) }}
-//	hooks := slow.With(m.Controller) // m is a *metrics.Metrics
-//	c := controller.New("website", reconciler, controller.Options{Hooks: hooks})
+//	mgr := manager.New(cfg, manager.Options{
+//		Name: "website", Hooks: hooks.With(hook.Hooks{Controller: slow}),
+//	})
 //
-// A nil struct or a nil function is off and costs a comparison. With combines several observers.
+// [Hooks] has all of them: a manager takes it once, and passes it to everything that it runs. A nil
+// struct or a nil function is off and costs a comparison. With combines several observers.
 // Hooks do not replace the log: packages log the same with and without them.
 //
 // # Rules for a hook

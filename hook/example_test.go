@@ -12,20 +12,20 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Two observers of one controller are combined. A program passes the result to
-// controller.Options.Hooks. Here the example itself reports two Reconciles.
+// Two observers of controllers are combined. A program passes the result to manager.Options.Hooks.
+// Here the example itself reports two Reconciles.
 func Example() {
 	var failures atomic.Int64 // several workers call a hook at the same time
-	count := &hook.Controller{Reconciled: func(r hook.Reconcile) {
+	count := hook.Hooks{Controller: &hook.Controller{Reconciled: func(r hook.Reconcile) {
 		if r.Outcome == hook.Failed {
 			failures.Add(1)
 		}
-	}}
-	show := &hook.Controller{Reconciled: func(r hook.Reconcile) {
+	}}}
+	show := hook.Hooks{Controller: &hook.Controller{Reconciled: func(r hook.Reconcile) {
 		fmt.Println(r.Controller, r.Outcome, r.Took, r.Err)
-	}}
+	}}}
 
-	hooks := count.With(show)
+	hooks := count.With(show).Controller
 	hooks.Reconciled(hook.Reconcile{
 		Controller: "website", Took: 12 * time.Millisecond, Outcome: hook.Succeeded,
 	})

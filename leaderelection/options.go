@@ -70,7 +70,7 @@ func (o Options) withDefaults() Options {
 	o.RenewDeadline = cmp.Or(o.RenewDeadline, o.LeaseDuration*2/3)
 	o.RetryPeriod = cmp.Or(o.RetryPeriod, o.RenewDeadline/5)
 	o.Grace = cmp.Or(o.Grace, 20*time.Second)
-	o.Hooks = silent().With(o.Hooks)
+	o.Hooks = hook.Hooks{LeaderElection: silent()}.With(hook.Hooks{LeaderElection: o.Hooks}).LeaderElection
 	return o
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/server"
@@ -24,6 +25,8 @@ type Controller interface {
 	Name() string
 	// Validate returns an error that names every mistake. It is called before Warm.
 	Validate() error
+	// Observe adds hooks. It is called once, before Warm.
+	Observe(h hook.Hooks)
 	// Warm keeps sources and queue current until ctx is done, and joins what it started.
 	Warm(ctx context.Context) error
 	// Lead reconciles for one term. It takes new keys until take is done. Reconciles run with the

@@ -6,8 +6,10 @@ package manager_test
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,8 +21,56 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 )
+
+// TestHooksReachEverything: the manager's Hooks observe controllers, queues, sources and Leases that
+// are added before and during Run. Hooks of a Lease are called, too.
+func TestHooksReachEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		put(api, "a")
+		var mu sync.Mutex
+		told := map[string]int{}
+		note := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			told[what]++
+		}
+		hooks := hook.Hooks{
+			Queue:          &hook.Queue{Opened: func(e hook.QueueOpened) { note("queue " + e.Queue) }, Added: func(e hook.QueueAdded) { note("key of " + e.Queue) }},
+			Controller:     &hook.Controller{Reconciled: func(r hook.Reconcile) { note("reconcile of " + r.Controller) }},
+			Source:         &hook.Source{Started: func(r hook.SourceRun) { note("source of " + r.Controller) }},
+			LeaderElection: &hook.LeaderElection{Acquired: func(lease string) { note("term of " + lease) }},
+		}
+		m := newManager(api, func(o *manager.Options) {
+			elected(o)
+			o.Hooks = hooks
+			o.LeaderElection.Hooks = &hook.LeaderElection{Acquired: func(string) { note("its own term") }}
+		})
+		nothing := func(context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{}, nil
+		}
+		configMaps(m, "early", nothing)
+		stop, result := start(t, m)
+		pass(time.Minute)
+		configMaps(m, "late", nothing)
+		m.Lease(leaderelection.Options{Lease: "second", Namespace: "default"}).AddLeaderOnly("f", func(ctx context.Context) error { <-ctx.Done(); return nil })
+		pass(time.Minute)
+		stop()
+		ok(t, result())
+		want := map[string]int{"its own term": 1, "term of second": 1, "term of operator": 1}
+		for _, c := range []string{"early", "late"} {
+			for _, what := range []string{"queue ", "key of ", "reconcile of ", "source of "} {
+				want[what+c] = 1
+			}
+		}
+		if !maps.Equal(told, want) {
+			t.Errorf("told %v, want %v", told, want)
+		}
+	})
+}
 
 // TestHooksAndTheLog: hooks do not replace the log, and see the elector's requests, too.
 func TestHooksAndTheLog(t *testing.T) {
@@ -33,11 +83,11 @@ func TestHooksAndTheLog(t *testing.T) {
 			o.Logger = slog.New(slog.NewTextHandler(&out, nil))
 			elected(o)
 			o.LeaderElection.Hooks = &hook.LeaderElection{Acquired: func(string) { acquired.Add(1) }}
-			o.CacheHooks = &hook.Cache{
+			o.Hooks.Cache = &hook.Cache{
 				Started: func(c hook.CacheStarted) { caches.Add(int64(1 + len(c.Informers()))) },
 				Stopped: func(hook.CacheStopped) { caches.Add(-2) },
 			}
-			o.ClientHooks = &hook.Client{
+			o.Hooks.Client = &hook.Client{
 				Unfenced: func(hook.APIRequest) { unfenced.Add(1) },
 				Answered: func(a hook.APIAnswer) {
 					if a.Method == http.MethodPut && a.Status == http.StatusOK {

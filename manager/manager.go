@@ -16,6 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/server"
 )
@@ -44,8 +45,9 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m := &Manager{o: o, report: &report{manager: o.Name, log: o.Logger}}
 	m.report.failed(o.Validate())
 	m.roster = newRoster(&m.o, m.report)
+	m.o.Hooks = hook.Hooks{Cache: cacheHooks(m.report), Client: clientHooks(m.roster)}.With(o.Hooks)
 	m.connect(cfg)
-	m.cache = cache.New(m.client, cache.Options{Hooks: cacheHooks(m.report).With(o.CacheHooks)})
+	m.cache = cache.New(m.client, cache.Options{Hooks: m.o.Hooks.Cache})
 	m.informers = sync.OnceValue(m.newInformerFactory)
 	// The client's config, so that the client's hooks see requests for Leases.
 	m.leases = newLeases(m.client.Config(), m.roster)
@@ -72,7 +74,7 @@ func (m *Manager) connect(cfg *rest.Config) {
 	}
 	var err error
 	m.client, err = client.New(cfg, client.Options{
-		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: clientHooks(m.roster).With(m.o.ClientHooks), Strict: m.o.Strict,
+		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: m.o.Hooks.Client, Strict: m.o.Strict,
 	})
 	if err != nil {
 		m.report.failed(err)

@@ -30,18 +30,17 @@ type Options struct {
 	Scheme *runtime.Scheme
 	// FieldOwner is the field manager of the client's writes. Default: Name.
 	FieldOwner string
-	// ClientHooks observe requests, including requests for Leases. Independently of them, the
-	// manager logs writes without the context of their Reconcile. With LeaderElection it also logs
-	// writes without a term, once for each resource. Default: none.
-	ClientHooks *hook.Client
-	// CacheHooks observe informers. Independently of them, the manager logs informers that wait,
-	// fail or recover. Default: none.
-	CacheHooks *hook.Cache
+	// Hooks observe the manager and all that it runs: controllers with their queues and sources,
+	// informers, requests and Leases, also those added later. Package metrics returns such Hooks.
+	// Independently of them, the manager logs informers that wait, fail or recover, and writes
+	// without the context of their Reconcile. With LeaderElection it also logs writes without a
+	// term, once for each resource. Default: none.
+	Hooks hook.Hooks
 	// Strict refuses writes whose context has no term of leadership: see client.Options.Strict. It
 	// requires LeaderElection. Default: false.
 	Strict bool
-	// LeaderElection makes one replica at a time the leader. Its Hooks run in addition to the
-	// manager's log. Default: nil, every replica acts.
+	// LeaderElection makes one replica at a time the leader. Its Hooks run in addition to Hooks and
+	// the manager's log. Default: nil, every replica acts.
 	LeaderElection *leaderelection.Options
 	// Controllers selects the controllers that run, as kube-controller-manager's --controllers
 	// does: "*" enables all controllers, "name" one, "-name" disables one. A name that was not

@@ -87,6 +87,7 @@ func (r *roster) add(c Controller, under *group) {
 	if !added.enabled {
 		return
 	}
+	c.Observe(r.o.Hooks)
 	if running { // else Run validates it
 		if err := c.Validate(); err != nil {
 			r.report.failed(err)

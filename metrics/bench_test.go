@@ -72,7 +72,7 @@ func BenchmarkReconcile(b *testing.B) {
 		b.Fatal(err)
 	}
 	for name, o := range map[string]controller.Options{
-		"alone": {}, "observed": {Hooks: m.Controller, QueueHooks: m.Queue, SourceHooks: m.Source},
+		"alone": {}, "observed": {Hooks: m},
 	} {
 		b.Run(name, func(b *testing.B) {
 			o.Logger = slog.New(slog.DiscardHandler)

@@ -5,14 +5,10 @@
 // library.
 //
 //	registry := prometheus.NewRegistry()
-//	m, err := metrics.New(registry, metrics.Options{})
+//	hooks, err := metrics.New(registry, metrics.Options{})
 //	mgr := manager.New(cfg, manager.Options{
-//		Name: "website-operator", ClientHooks: m.Client, CacheHooks: m.Cache,
-//		LeaderElection: &leaderelection.Options{Lease: "website-operator", Hooks: m.LeaderElection},
-//		Server:         &server.Options{CertDir: "/etc/website/tls"},
-//	})
-//	c := controller.New("website", r, controller.Options{
-//		Hooks: m.Controller, QueueHooks: m.Queue, SourceHooks: m.Source,
+//		Name: "website-operator", Hooks: hooks,
+//		Server: &server.Options{CertDir: "/etc/website/tls"},
 //	})
 //	mgr.Handle("/metrics", mgr.Authorize(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 //

@@ -25,17 +25,17 @@ func Example() {
 	run := func(ctx context.Context, cfg *rest.Config, r controller.Reconciler[types.NamespacedName]) error {
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(collectors.NewGoCollector())
-		m, err := metrics.New(registry, metrics.Options{})
+		hooks, err := metrics.New(registry, metrics.Options{})
 		if err != nil {
 			return err
 		}
 		mgr := manager.New(cfg, manager.Options{
-			Name: "website-operator", ClientHooks: m.Client, CacheHooks: m.Cache,
-			LeaderElection: &leaderelection.Options{Lease: "website-operator", Hooks: m.LeaderElection},
+			Name: "website-operator", Hooks: hooks,
+			LeaderElection: &leaderelection.Options{Lease: "website-operator"},
 			Server:         &server.Options{CertDir: "/etc/website/tls"},
 		})
 		mgr.Handle("/metrics", mgr.Authorize(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
-		mgr.Add(controller.New("website", r, controller.Options{Hooks: m.Controller, QueueHooks: m.Queue, SourceHooks: m.Source}))
+		mgr.Add(controller.New("website", r, controller.Options{}))
 		return mgr.Run(ctx)
 	}
 	_ = run // with signal.NotifyContext and client.LoadConfig

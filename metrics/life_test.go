@@ -171,14 +171,14 @@ func TestM6_RemovedWithItsSeries(t *testing.T) {
 		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 		silent := slog.New(slog.DiscardHandler)
 		mgr := manager.New(&rest.Config{Host: fakeapi.Host, Transport: api, QPS: -1}, manager.Options{
-			Name: "test", Logger: silent, ClientHooks: m.Client, CacheHooks: m.Cache,
-			LeaderElection: &leaderelection.Options{Lease: "operator", Namespace: "default", Hooks: m.LeaderElection},
+			Name: "test", Logger: silent, Hooks: m,
+			LeaderElection: &leaderelection.Options{Lease: "operator", Namespace: "default"},
 		})
 		add := func(name string) *controller.Controller[types.NamespacedName] {
 			c := controller.New(name, controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 				_, err := client.For[*corev1.ConfigMap](mgr.Client()).GetLive(ctx, key)
 				return controller.Result{}, err
-			}), controller.Options{Workers: 2, Hooks: m.Controller, QueueHooks: m.Queue, SourceHooks: m.Source, Logger: silent})
+			}), controller.Options{Workers: 2, Logger: silent})
 			never := handler.Where(func(_, _ *corev1.ConfigMap) bool { return false })
 			c.Watch(source.Kind(cache.For[*corev1.ConfigMap](mgr.Cache()), handler.Self()))
 			c.Watch(source.Kind(cache.For[*corev1.ConfigMap](mgr.Cache()), handler.Self(), never))
@@ -281,7 +281,7 @@ func TestM6_WhatNeverRanHasNoSeries(t *testing.T) {
 	mgr := manager.New(&rest.Config{Host: fakeapi.Host}, manager.Options{Name: "test"})
 	c := controller.New("website", controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
 		return controller.Result{}, nil
-	}), controller.Options{Hooks: m.Controller, QueueHooks: m.Queue, SourceHooks: m.Source})
+	}), controller.Options{Hooks: m})
 	mgr.Add(c)
 	c.Queue().Add(types.NamespacedName{Name: "a"})
 	if err := mgr.Remove(t.Context(), c); err != nil {

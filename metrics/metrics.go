@@ -31,34 +31,18 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Metrics are hooks that feed Prometheus. One Metrics serves any number of controllers and queues.
-// If several have the same name, they share series, which are deleted when the last of them has
-// stopped. To observe more, combine the hooks with others: see their methods With. All hooks are
-// safe for concurrent use.
-type Metrics struct {
-	// Queue is for controller.Options.QueueHooks, or workqueue.Options.Hooks.
-	Queue *hook.Queue
-	// Controller is for controller.Options.Hooks.
-	Controller *hook.Controller
-	// Source is for controller.Options.SourceHooks.
-	Source *hook.Source
-	// Cache is for manager.Options.CacheHooks, or cache.Options.Hooks.
-	Cache *hook.Cache
-	// Client is for manager.Options.ClientHooks, or client.Options.Hooks.
-	Client *hook.Client
-	// LeaderElection is for leaderelection.Options.Hooks.
-	LeaderElection *hook.LeaderElection
-}
-
-// New registers one collector with r and returns the hooks that feed it. It registers nothing
-// elsewhere. It returns an error if r is nil, if the options are invalid, or if r refuses the
-// collector, usually because names are taken.
-func New(r prometheus.Registerer, o Options) (*Metrics, error) {
+// New registers one collector with r and returns the hooks that feed it, for manager.Options.Hooks.
+// They serve any number of managers, controllers and queues, and are safe for concurrent use. If
+// several have the same name, they share series, which are deleted when the last of them has stopped.
+// To observe more, combine the hooks with others: see Hooks.With. New registers nothing elsewhere. It
+// returns an error if r is nil, if the options are invalid, or if r refuses the collector, usually
+// because names are taken.
+func New(r prometheus.Registerer, o Options) (hook.Hooks, error) {
 	if r == nil {
-		return nil, errors.New("metrics.New: the Registerer is nil; prometheus.NewRegistry makes one")
+		return hook.Hooks{}, errors.New("metrics.New: the Registerer is nil; prometheus.NewRegistry makes one")
 	}
 	if err := o.Validate(); err != nil {
-		return nil, err
+		return hook.Hooks{}, err
 	}
 	mu := &lock{}
 	controllers := newControllers(mu)
@@ -66,9 +50,9 @@ func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 	controllers.goneLocked = requests.forgetLocked
 	all := collectors{queues, controllers, sources, caches, requests, leases}
 	if err := prometheus.WrapRegistererWithPrefix(o.Prefix, r).Register(all); err != nil {
-		return nil, fmt.Errorf("metrics.New: set Options.Prefix if these names are taken, or give it a registry of its own: %w", err)
+		return hook.Hooks{}, fmt.Errorf("metrics.New: set Options.Prefix if these names are taken, or give it a registry of its own: %w", err)
 	}
-	return &Metrics{
+	return hook.Hooks{
 		Queue: queues.hooks(), Controller: controllers.hooks(), Source: sources.hooks(),
 		Cache: caches.hooks(), Client: requests.hooks(), LeaderElection: leases.hooks(),
 	}, nil

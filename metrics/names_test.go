@@ -85,7 +85,7 @@ setpoint_unfenced_writes_total counter resource verb
 `
 
 // feed calls every hook once.
-func feed(m *metrics.Metrics) {
+func feed(m hook.Hooks) {
 	err := errors.New("broken")
 	m.Controller.Started(hook.ControllerStarted{Controller: "website", Of: m, Stats: func() hook.ControllerStats { return hook.ControllerStats{Workers: 8, Active: 3} }})
 	m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Failed, Err: err, TimedOut: true})
@@ -133,7 +133,7 @@ func feed(m *metrics.Metrics) {
 	m.LeaderElection.Trouble("operator", err)
 }
 
-func newMetrics(t *testing.T, r prometheus.Registerer, o metrics.Options) *metrics.Metrics {
+func newMetrics(t *testing.T, r prometheus.Registerer, o metrics.Options) hook.Hooks {
 	t.Helper()
 	m, err := metrics.New(r, o)
 	if err != nil {
@@ -322,7 +322,7 @@ func TestEveryHookIsFed(t *testing.T) {
 		"Cache.InformerState", "Cache.BrokenObject", // scrapes ask for these
 		"Source.HandlerBlocked", "Client.Unattributed", // mistakes in the program, for the log
 	}
-	hooks := reflect.ValueOf(newMetrics(t, prometheus.NewRegistry(), metrics.Options{})).Elem()
+	hooks := reflect.ValueOf(newMetrics(t, prometheus.NewRegistry(), metrics.Options{}))
 	for i := range hooks.NumField() {
 		of := hooks.Field(i).Elem()
 		for j := range of.NumField() {

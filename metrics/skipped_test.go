@@ -31,9 +31,9 @@ func TestSkippedApply_NamesTheController(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()
 		m := newMetrics(t, r, metrics.Options{})
 		var skipped []hook.SkippedApply
-		hooks := m.Client.With(&hook.Client{Skipped: func(s hook.SkippedApply) { skipped = append(skipped, s) }})
+		hooks := m.With(hook.Hooks{Client: &hook.Client{Skipped: func(s hook.SkippedApply) { skipped = append(skipped, s) }}})
 		mgr := manager.New(&rest.Config{Host: fakeapi.Host, Transport: fakeapi.New(fakeapi.ConfigMaps), QPS: -1}, manager.Options{
-			Name: "test", Logger: slog.New(slog.DiscardHandler), ClientHooks: hooks,
+			Name: "test", Logger: slog.New(slog.DiscardHandler), Hooks: hooks,
 		})
 		desired := corev1ac.ConfigMap("a", "x").WithData(map[string]string{"k": "v"})
 		c := controller.New("website", controller.Func[types.NamespacedName](func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
@@ -43,7 +43,7 @@ func TestSkippedApply_NamesTheController(t *testing.T) {
 				_, err = maps.Apply(ctx, desired, client.UnlessAlready(live))
 			}
 			return controller.Result{}, err
-		}), controller.Options{Hooks: m.Controller, QueueHooks: m.Queue, SourceHooks: m.Source})
+		}), controller.Options{})
 		mgr.Add(c)
 		c.Queue().Add(types.NamespacedName{Namespace: "x", Name: "a"})
 		ctx, cancel := context.WithCancel(t.Context())

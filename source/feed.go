@@ -303,7 +303,7 @@ func (f *feed[K]) how(e handler.Event) workqueue.AddOptions {
 		class = workqueue.Background // the initial list, or a resync
 	}
 	return workqueue.AddOptions{Class: class, Reason: workqueue.Reason{
-		Source: f.name, Event: e.Op.String(), Object: e.Key().String(),
+		Source: f.name, Event: string(e.Op), Object: e.Key().String(),
 		UID: string(o.GetUID()), ResourceVersion: o.GetResourceVersion(),
 	}}
 }

@@ -79,7 +79,7 @@ func (q *Queue[K]) addLocked(w *who[K], i uint32, lane uint8, how *AddOptions) {
 
 func (q *Queue[K]) tellDelayed(lane uint8, how *AddOptions) {
 	if how.After > 0 {
-		tell(&q.host, "Hooks.Delayed", q.hooks.Delayed, hook.QueueDelayed{Queue: q.o.Name, Class: int(q.classIn(lane)), Delay: how.After})
+		tell(&q.host, "Hooks.Delayed", q.hooks.Load().Delayed, hook.QueueDelayed{Queue: q.o.Name, Class: int(q.classIn(lane)), Delay: how.After})
 	}
 }
 

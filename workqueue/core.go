@@ -198,6 +198,21 @@ func (c *core[K]) dropAtEnd(i uint32, e *entry[K], why int) {
 	c.forget(i, e)
 }
 
+// observe keeps from now on what only hooks ask for.
+func (c *core[K]) observe() {
+	if c.observed {
+		return
+	}
+	c.observed, c.stamped = true, true
+	c.all(func(i uint32, e *entry[K]) {
+		if e.state == Held {
+			e.since = c.now()
+			c.heldSince += e.since
+			c.link(&c.held, i, e)
+		}
+	})
+}
+
 // take takes the key whose turn it is (W5, W6, W7), or returns 0. The key is then held.
 func (c *core[K]) take() uint32 {
 	c.promote()

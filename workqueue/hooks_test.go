@@ -77,6 +77,41 @@ func TestHooks(t *testing.T) {
 	})
 }
 
+// TestObserve: hooks that come later are called from then on, and for what there is already.
+func TestObserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second, added := 0, 0, map[int]int{}
+		q := newQueue(t, Options[string]{Classes: ThreeClasses(), Reasons: -1, Hooks: &hook.Queue{Taken: func(hook.QueueTaken) { first++ }}})
+		plain := newQueue(t, Options[string]{Reasons: -1})
+		for _, q := range []*Queue[string]{q, plain} {
+			q.AddAll([]string{"a", "b", "c"}, AddOptions{})
+			q.AddWith("d", AddOptions{Class: Background})
+			held := mustGet(t, q)
+			time.Sleep(time.Second)
+			var stats func() hook.QueueStats
+			q.Observe(&hook.Queue{
+				Opened:  func(e hook.QueueOpened) { stats = e.Stats },
+				Added:   func(e hook.QueueAdded) { added[e.Class] += e.Keys },
+				Taken:   func(hook.QueueTaken) { second++ },
+				Settled: func(e hook.QueueSettled) { second++ },
+			})
+			q.Observe(nil)
+			time.Sleep(time.Second)
+			mustGet(t, q)
+			if s := stats(); s.Held != 2 || s.Longest < time.Second || s.Longest > 2*time.Second {
+				t.Errorf("stats are %+v", s)
+			}
+			settled(t, held.Done())
+			if s := stats(); s.Held != 1 || s.Longest != 0 || s.Unfinished != 0 {
+				t.Errorf("stats are %+v", s)
+			}
+		}
+		if first != 2 || second != 4 || !maps.Equal(added, map[int]int{0: 2 + 3, -1: 1}) {
+			t.Errorf("told first %d, second %d, added %v", first, second, added)
+		}
+	})
+}
+
 // TestHooksMayUseTheQueue: they are not called under the lock.
 func TestHooksMayUseTheQueue(t *testing.T) {
 	var q *Queue[string]

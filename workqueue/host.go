@@ -24,7 +24,7 @@ var dropNames = [numDrops]string{
 // host calls the host's funcs, never under the lock. It recovers, counts and reports their panics.
 type host[K comparable] struct {
 	o      Options[K]
-	hooks  hook.Queue // all nil if there are none
+	hooks  atomic.Pointer[hook.Queue] // never nil
 	panics atomic.Int64
 }
 
@@ -35,9 +35,9 @@ func (h *host[K]) recovered(name string) {
 		return
 	}
 	h.panics.Add(1)
-	if h.hooks.Panicked != nil {
+	if panicked := h.hooks.Load().Panicked; panicked != nil {
 		defer func() { _ = recover() }() // the hook that reports panics has panicked: the count must do
-		h.hooks.Panicked(hook.QueuePanicked{Queue: h.o.Name, Func: name, Value: v, Stack: debug.Stack()})
+		panicked(hook.QueuePanicked{Queue: h.o.Name, Func: name, Value: v, Stack: debug.Stack()})
 	}
 }
 
@@ -52,15 +52,20 @@ func tell[K comparable, E any](h *host[K], name string, hook func(E), e E) {
 
 // report reports the news to the hooks.
 func (h *host[K]) report(n *news) {
+	hooks := h.hooks.Load()
 	for i, keys := range n.readied[:len(h.o.Classes)] {
-		if keys > 0 {
-			tell(h, "Hooks.Added", h.hooks.Added, hook.QueueAdded{Queue: h.o.Name, Class: int(h.o.Classes[i].Class), Keys: keys})
-		}
+		h.reportAdded(hooks, i, keys)
 	}
 	for d, keys := range n.dropped {
 		if keys > 0 {
-			tell(h, "Hooks.Dropped", h.hooks.Dropped, hook.QueueDropped{Queue: h.o.Name, Why: dropNames[d], Keys: keys})
+			tell(h, "Hooks.Dropped", hooks.Dropped, hook.QueueDropped{Queue: h.o.Name, Why: dropNames[d], Keys: keys})
 		}
+	}
+}
+
+func (h *host[K]) reportAdded(to *hook.Queue, class, keys int) {
+	if keys > 0 {
+		tell(h, "Hooks.Added", to.Added, hook.QueueAdded{Queue: h.o.Name, Class: int(h.o.Classes[class].Class), Keys: keys})
 	}
 }
 

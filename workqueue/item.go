@@ -170,7 +170,8 @@ func (i Item[K]) settle(v verdict, err error) error {
 
 // settleLocked settles a held key and unlocks.
 func (q *Queue[K]) settleLocked(i uint32, e *entry[K], v verdict, err error) {
-	if q.hooks.Settled == nil {
+	settled := q.hooks.Load().Settled
+	if settled == nil {
 		q.core.settle(i, e, v)
 		q.unlock()
 		return
@@ -181,7 +182,7 @@ func (q *Queue[K]) settleLocked(i uint32, e *entry[K], v verdict, err error) {
 	}
 	q.core.settle(i, e, v)
 	q.unlock()
-	tell(&q.host, "Hooks.Settled", q.hooks.Settled, ev)
+	tell(&q.host, "Hooks.Settled", settled, ev)
 }
 
 // Get waits until a key is ready, takes it and returns it: it is held by the caller alone (W1), who must settle it.
@@ -231,8 +232,8 @@ func (q *Queue[K]) handOut(i uint32, item *Item[K]) {
 	item.attempt, item.class, item.queued = q.core.attempts(e), e.class, q.core.queued
 	since := e.since
 	q.unlock()
-	if q.hooks.Taken != nil {
-		tell(&q.host, "Hooks.Taken", q.hooks.Taken, hook.QueueTaken{
+	if taken := q.hooks.Load().Taken; taken != nil {
+		tell(&q.host, "Hooks.Taken", taken, hook.QueueTaken{
 			Queue: q.o.Name, Class: int(item.Class()), Waited: time.Duration(since - item.queued), Attempt: item.Attempt(),
 		})
 	}

@@ -58,12 +58,33 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 			}
 		}
 	}
-	if o.Hooks != nil {
-		q.hooks, q.core.observed = *o.Hooks, true
-	}
+	q.hooks.Store(&hook.Queue{})
 	q.setUp(split)
-	tell(&q.host, "Hooks.Opened", q.hooks.Opened, hook.QueueOpened{Queue: o.Name, Of: q, Stats: q.stats})
+	q.Observe(o.Hooks)
 	return q, nil
+}
+
+// Observe adds hooks to those of Options. It calls h.Opened, and h.Added for the keys that are ready
+// already. The times of keys that are held count from now on.
+func (q *Queue[K]) Observe(h *hook.Queue) {
+	if h == nil {
+		return
+	}
+	q.lock()
+	q.hooks.Store(hook.Hooks{Queue: q.hooks.Load()}.With(hook.Hooks{Queue: h}).Queue)
+	q.core.observe()
+	q.core.promote()
+	ready := make([]int, len(q.o.Classes))
+	q.core.all(func(_ uint32, e *entry[K]) {
+		if e.state == Ready {
+			ready[e.class>>q.core.split]++
+		}
+	})
+	q.unlock()
+	tell(&q.host, "Hooks.Opened", h.Opened, hook.QueueOpened{Queue: q.o.Name, Of: q, Stats: q.stats})
+	for i, keys := range ready {
+		q.reportAdded(h, i, keys)
+	}
 }
 
 // setUp makes the core.
@@ -78,7 +99,7 @@ func (q *Queue[K]) setUp(split uint8) {
 	c.split, c.normal, c.urgent = split, q.laneOf(Normal), q.laneOf(Interactive)
 	c.minInterval, c.maxWait = int64(o.MinInterval), int64(o.MaxWait)
 	c.notes = notes{known: map[cause]*cause{}, start: c.start, most: uint32(max(o.Reasons, 0)), off: o.Reasons < 0}
-	c.stamped = c.observed || !c.notes.off
+	c.stamped = !c.notes.off
 	if o.Own != nil {
 		c.asks, c.adds = true, map[uint32][]Reason{}
 	}
@@ -182,7 +203,7 @@ func (q *Queue[K]) comeLocked() (come watch) {
 func (q *Queue[K]) misusedLocked(what string) {
 	q.misused++
 	q.unlock()
-	tell(&q.host, "Hooks.Misused", q.hooks.Misused, hook.QueueMisused{Queue: q.o.Name, What: what})
+	tell(&q.host, "Hooks.Misused", q.hooks.Load().Misused, hook.QueueMisused{Queue: q.o.Name, What: what})
 }
 
 // Len is how many keys are in each state. A paused key that is held counts as held.
@@ -196,13 +217,13 @@ type Len struct {
 func (q *Queue[K]) Len() Len {
 	q.lock()
 	defer q.unlock()
-	return q.lenLocked()
+	return q.core.len()
 }
 
-func (q *Queue[K]) lenLocked() Len {
-	q.core.promote()
-	n := &q.core.counts
-	return Len{Ready: n[Ready], Waiting: n[Waiting], Held: n[Held], Parked: n[Parked], Paused: n[Paused], AllPaused: q.core.pausedAll}
+func (c *core[K]) len() Len {
+	c.promote()
+	n := &c.counts
+	return Len{Ready: n[Ready], Waiting: n[Waiting], Held: n[Held], Parked: n[Parked], Paused: n[Paused], AllPaused: c.pausedAll}
 }
 
 // stats are the figures for hook.QueueOpened.
@@ -210,7 +231,7 @@ func (q *Queue[K]) stats() hook.QueueStats {
 	q.lock()
 	defer q.unlock()
 	now := q.core.now()
-	l := q.lenLocked()
+	l := q.core.len()
 	s := hook.QueueStats{
 		Ready: l.Ready, Waiting: l.Waiting, Held: l.Held, Parked: l.Parked, Paused: l.Paused,
 		ReadyByClass: make(map[int]int, len(q.core.fair.classes)),

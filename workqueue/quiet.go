@@ -30,7 +30,7 @@ func (q *Queue[K]) shutDown(force bool) {
 	}
 	q.unlock()
 	if first {
-		tell(&q.host, "Hooks.Closed", q.hooks.Closed, hook.QueueClosed{Queue: q.o.Name, Of: q})
+		tell(&q.host, "Hooks.Closed", q.hooks.Load().Closed, hook.QueueClosed{Queue: q.o.Name, Of: q})
 	}
 }
 

@@ -50,7 +50,7 @@ func (q *Queue[K]) Snapshot() Snapshot[K] {
 	q.lock()
 	defer q.unlock()
 	s := Snapshot[K]{
-		Name: q.o.Name, At: q.core.time(q.core.now()), Len: q.lenLocked(),
+		Name: q.o.Name, At: q.core.time(q.core.now()), Len: q.core.len(),
 		Paused: q.core.pausedAll, ShutDown: q.core.shut,
 		Dropped: map[string]int{}, Misused: q.misused, Panics: int(q.panics.Load()),
 		Keys: make([]KeyState[K], 0, q.core.index.n),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/metrics"
 )
 
@@ -24,7 +25,7 @@ type host struct {
 	// For Setpoint's controllers only.
 	ours    *client.Client
 	cache   *cache.Cache // adopts the factory's informers and has no others
-	metrics *metrics.Metrics
+	metrics hook.Hooks
 }
 
 // newHost returns a host. Setpoint's metrics need a prefix: component-base registers the names

@@ -81,7 +81,7 @@ func newOwnWrites(ctx context.Context) *ownWrites {
 // controller returns the controller.
 func (w *ownWrites) controller(o controller.Options, q workqueue.Options[types.NamespacedName]) *controller.Controller[types.NamespacedName] {
 	o.Logger = slog.New(slog.DiscardHandler) // what fails here is meant to
-	o.Hooks = &hook.Controller{Awaited: func(a hook.Awaited) { w.awaited <- a }}
+	o.Hooks = hook.Hooks{Controller: &hook.Controller{Awaited: func(a hook.Awaited) { w.awaited <- a }}}
 	q.Hooks = &hook.Queue{Settled: func(e hook.QueueSettled) {
 		switch e.Outcome {
 		case hook.QueuePark:

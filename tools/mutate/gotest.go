@@ -42,8 +42,10 @@ func (g goTest) run(ctx context.Context, dir, pattern string) (report, error) {
 	if g.inWorkspace(module) {
 		workspace = "GOWORK="
 	}
-	tmp, err := os.MkdirTemp(g.tree, ".tmp-") // removed with the tree, even if a test is killed
-	if err != nil {
+	// It is removed with the tree, even if a test is killed. The name is short: a control plane keeps
+	// sockets in it, whose paths have a limit.
+	tmp := filepath.Join(g.tree, "_tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return report{}, err
 	}
 	defer os.RemoveAll(tmp)

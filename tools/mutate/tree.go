@@ -24,7 +24,7 @@ func copyTree(ctx context.Context, root string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("listing the work tree: %w", err)
 	}
-	tree, err := os.MkdirTemp("", "setpoint-mutate-")
+	tree, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return "", err
 	}

@@ -3,9 +3,35 @@
 
 package hook
 
-// With returns hooks that call first q and then other. It returns nil if both are nil.
-func (q *Queue) With(other *Queue) *Queue {
-	if q == nil || other == nil {
+// Hooks observe a manager and all that it runs. A part that is nil observes nothing; so does the zero
+// Hooks.
+type Hooks struct {
+	// Queue observes the queues of controllers, from Warm on.
+	Queue *Queue
+	// Controller observes Reconciles.
+	Controller *Controller
+	// Source observes sources.
+	Source *Source
+	// Cache observes informers.
+	Cache *Cache
+	// Client observes requests, including those for Leases.
+	Client *Client
+	// LeaderElection observes Leases.
+	LeaderElection *LeaderElection
+}
+
+// With returns Hooks that call both, first those of h. A part that both have in common is called
+// once.
+func (h Hooks) With(other Hooks) Hooks {
+	return Hooks{
+		Queue: h.Queue.with(other.Queue), Controller: h.Controller.with(other.Controller),
+		Source: h.Source.with(other.Source), Cache: h.Cache.with(other.Cache),
+		Client: h.Client.with(other.Client), LeaderElection: h.LeaderElection.with(other.LeaderElection),
+	}
+}
+
+func (q *Queue) with(other *Queue) *Queue {
+	if q == nil || other == nil || q == other {
 		return either(q, other)
 	}
 	return &Queue{
@@ -15,9 +41,8 @@ func (q *Queue) With(other *Queue) *Queue {
 	}
 }
 
-// With returns hooks that call first c and then other. It returns nil if both are nil.
-func (c *Controller) With(other *Controller) *Controller {
-	if c == nil || other == nil {
+func (c *Controller) with(other *Controller) *Controller {
+	if c == nil || other == nil || c == other {
 		return either(c, other)
 	}
 	return &Controller{
@@ -26,9 +51,8 @@ func (c *Controller) With(other *Controller) *Controller {
 	}
 }
 
-// With returns hooks that call first s and then other. It returns nil if both are nil.
-func (s *Source) With(other *Source) *Source {
-	if s == nil || other == nil {
+func (s *Source) with(other *Source) *Source {
+	if s == nil || other == nil || s == other {
 		return either(s, other)
 	}
 	return &Source{
@@ -38,9 +62,8 @@ func (s *Source) With(other *Source) *Source {
 	}
 }
 
-// With returns hooks that call first c and then other. It returns nil if both are nil.
-func (c *Cache) With(other *Cache) *Cache {
-	if c == nil || other == nil {
+func (c *Cache) with(other *Cache) *Cache {
+	if c == nil || other == nil || c == other {
 		return either(c, other)
 	}
 	return &Cache{
@@ -49,9 +72,8 @@ func (c *Cache) With(other *Cache) *Cache {
 	}
 }
 
-// With returns hooks that call first c and then other. It returns nil if both are nil.
-func (c *Client) With(other *Client) *Client {
-	if c == nil || other == nil {
+func (c *Client) with(other *Client) *Client {
+	if c == nil || other == nil || c == other {
 		return either(c, other)
 	}
 	return &Client{
@@ -61,9 +83,8 @@ func (c *Client) With(other *Client) *Client {
 	}
 }
 
-// With returns hooks that call first l and then other. It returns nil if both are nil.
-func (l *LeaderElection) With(other *LeaderElection) *LeaderElection {
-	if l == nil || other == nil {
+func (l *LeaderElection) with(other *LeaderElection) *LeaderElection {
+	if l == nil || other == nil || l == other {
 		return either(l, other)
 	}
 	return &LeaderElection{

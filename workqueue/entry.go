@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// State is where a key is.
+// State is the state of a key.
 type State uint8
 
 // The states of a key.
 const (
-	Idle    State = iota // known only for its failures, see Interface
-	Waiting              // due later, or not added again for MinInterval
-	Ready                // to be taken
+	Idle    State = iota // not queued; the queue knows only its failures
+	Waiting              // due later
+	Ready                // for Get to take
 	Held                 // taken and not yet settled
-	Parked               // settled with Park, to be woken
-	Paused               // not to be delivered until it is resumed
+	Parked               // settled with Park, until Wake
+	Paused               // held back until Resume
 
 	numStates = iota
 )
@@ -97,8 +97,8 @@ type who[K comparable] struct {
 	weight float64
 }
 
-// clock is the time of one use of the queue, in nanoseconds since start. It is read when it is first
-// asked for: reading takes as long as adding a key.
+// clock is the time of one use of the queue, in nanoseconds since start. It is read when it is
+// first asked for: reading takes as long as adding a key.
 type clock struct {
 	start time.Time
 	at    int64 // 0: not read yet
@@ -113,8 +113,8 @@ func (c *clock) now() int64 {
 
 func (c *clock) time(at int64) time.Time { return c.start.Add(time.Duration(at)) }
 
-// store has what is known of each key, with what links them: it finds an entry by its key, keeps its
-// reasons and due times, and puts it in order. When that happens is the core's business.
+// store has what is known of each key, with what links them: it finds an entry by its key, keeps
+// its reasons and due times, and puts it in order. When that happens is the core's business.
 type store[K comparable] struct {
 	clock
 	entries slab[entry[K]]
@@ -157,11 +157,12 @@ func (s *store[K]) create(w *who[K]) uint32 {
 	return i
 }
 
-// keptEntries is how many entries an empty queue keeps room for, at most: an initial list does not come back.
+// keptEntries is how many entries an empty queue keeps room for, at most: an initial list does not
+// come back.
 const keptEntries = 64 * chunkLen
 
-// remove forgets an entry that is in no list. When the queue is empty, it gives memory back if it has
-// a lot, or lately needed far less than it has.
+// remove forgets an entry that is in no list. When the queue is empty, it gives memory back if it
+// has a lot, or lately needed far less than it has.
 func (s *store[K]) remove(i uint32, e *entry[K]) {
 	s.index.remove(e.hash, i)
 	s.dropExtra(e)

@@ -97,7 +97,8 @@ func (q *Queue[K]) ownLocked(w *who[K], how *AddOptions) bool {
 			return false
 		}
 		q.mu.Unlock()
-		w.tenant, w.weight = q.tenant(w.key) // the queue may forget the key before it is locked again
+		// The key may be forgotten before the queue is locked again.
+		w.tenant, w.weight = q.tenant(w.key)
 		own := q.isOwn(w.key, delivery, how.Reason)
 		q.lock()
 		if now, in := q.core.inBackoff(w); own && in && now == delivery {

@@ -38,50 +38,50 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Flags of an entry.
 const (
-	flagUsed    = 1 << iota // not a free place
+	flagUsed    = 1 << iota // not free
 	flagOwed                // held or paused: owed a delivery, whatever Own reports
 	flagPaused              // Pause was called
-	flagWoken               // held: Wake was called, so that Park does not park
+	flagWoken               // held: Wake was called, so Park does not park
 	flagBackoff             // waiting after Retry
-	flagOnly                // instead of an extra, it has one note: see extra
-	flagAdded               // held: added since, which MinInterval may put off and Own may take back
+	flagOnly                // has one note instead of an extra: see extra
+	flagAdded               // held: added since; MinInterval may delay and Own drop it
 )
 
 const noClass = 0xff
 
-// entry is what is known of one key.
+// entry is the state of one key.
 type entry[K comparable] struct {
 	key        K
-	delivery   uint64 // the number of its last delivery; of the present one while it is held
-	since      int64  // since when it is in its state
+	delivery   uint64 // number of the last delivery, or of the one in progress
+	since      int64  // when it entered its state
 	hash       uint32
-	prev, next uint32 // in its flow, or among the held
+	prev, next uint32 // in its flow, or in held
 	tenant     uint32
-	extra      uint32 // or, with flagOnly, a note
+	extra      uint32 // with flagOnly: a note
 	state      State
 	class      uint8 // ready, held, parked: its lane
-	coming     uint8 // others: the lane it will have when it becomes ready, or noClass
+	coming     uint8 // the lane of its next delivery, or noClass
 	flags      uint8
 }
 
 func (e *entry[K]) is(flag uint8) bool { return e.flags&flag != 0 }
 
-// list is a list of entries, oldest first.
+// list is a linked list of entries, oldest first.
 type list struct{ head, tail uint32 }
 
-// extra is what only some entries have. Most queued entries have only one reason. Such an entry has
-// the index of that note instead of an extra (flagOnly), which saves 112 bytes a key: while it is
-// held, the note is of the present delivery, else of the next.
+// extra holds what few entries need. Most queued entries have only one reason. Such an entry has
+// the index of that note instead of an extra (flagOnly), which saves 112 bytes. The note belongs to
+// the delivery in progress if the entry is held, and to the next one otherwise.
 type extra struct {
 	entry    uint32
 	attempts uint32 // failures in a row
-	outside  int64  // due time set from outside (W4), or never
-	own      int64  // due time set by the key's own settle (W4), or never
-	calm     int64  // MinInterval: when the adds so far make it ready, or never
-	latest   int64  // MinInterval: calm is not put off beyond this
+	outside  int64  // due time from AddOptions.After, or never
+	own      int64  // due time of the key's own Retry, After or Park, or never
+	calm     int64  // MinInterval: due time of the adds, or never
+	latest   int64  // MaxWait: limit of calm, or never
 
-	why          string   // parked: why; in backoff: the Event of the delivery after it, if not EventRetry
-	taken        noteList // of the delivery that holds the key
+	why          string   // parked: ParkReason; in backoff: RetryOptions.Event
+	taken        noteList // of the delivery in progress
 	pending      noteList // of the next delivery
 	later        noteList // of the delivery at outside
 	outsideClass uint8
@@ -89,7 +89,7 @@ type extra struct {
 
 func (x *extra) due() int64 { return min(x.outside, x.own, x.calm) }
 
-// who is a key with what the Queue has worked out for it.
+// who is a key with what the Queue has computed for it outside the lock.
 type who[K comparable] struct {
 	key    K
 	hash   uint32
@@ -97,8 +97,8 @@ type who[K comparable] struct {
 	weight float64
 }
 
-// clock is the time of one use of the queue, in nanoseconds since start. It is read when it is
-// first asked for: reading takes as long as adding a key.
+// clock is the time of one use of the queue, in nanoseconds since start. It is read on first use,
+// because reading it takes as long as adding a key.
 type clock struct {
 	start time.Time
 	at    int64 // 0: not read yet
@@ -113,8 +113,8 @@ func (c *clock) now() int64 {
 
 func (c *clock) time(at int64) time.Time { return c.start.Add(time.Duration(at)) }
 
-// store has what is known of each key, with what links them: it finds an entry by its key, keeps
-// its reasons and due times, and puts it in order. When that happens is the core's business.
+// store holds the entries: it finds an entry by its key, keeps its reasons and due times, and links
+// it in order. The core decides when.
 type store[K comparable] struct {
 	clock
 	entries slab[entry[K]]
@@ -125,7 +125,7 @@ type store[K comparable] struct {
 	fair    fair
 	plain   bool // one class and one tenant: flow 0 is the whole order
 	held    list
-	most    int // entries since the queue was last empty, at most
+	most    int // peak of entries since the queue was last empty
 }
 
 // find returns the index of a key's entry, or 0.
@@ -144,7 +144,7 @@ func (s *store[K]) find(key K, hash uint32) uint32 {
 	}
 }
 
-// create makes an idle entry for a key that has none.
+// create makes an idle entry for a key without one.
 func (s *store[K]) create(w *who[K]) uint32 {
 	i, e := s.entries.take()
 	e.key, e.hash = w.key, w.hash
@@ -157,12 +157,12 @@ func (s *store[K]) create(w *who[K]) uint32 {
 	return i
 }
 
-// keptEntries is how many entries an empty queue keeps room for, at most: an initial list does not
-// come back.
+// keptEntries is the largest number of entries for which an empty queue keeps memory: an initial
+// list does not come back.
 const keptEntries = 64 * chunkLen
 
-// remove forgets an entry that is in no list. When the queue is empty, it gives memory back if it
-// has a lot, or lately needed far less than it has.
+// remove removes an entry that is in no list. If the queue is empty then, it frees its memory if
+// that is large, or was mostly unused since the queue was last empty.
 func (s *store[K]) remove(i uint32, e *entry[K]) {
 	s.index.remove(e.hash, i)
 	s.dropExtra(e)
@@ -183,7 +183,7 @@ func (s *store[K]) remove(i uint32, e *entry[K]) {
 	s.most = 0
 }
 
-// all calls do with each entry.
+// all calls do for each entry.
 func (s *store[K]) all(do func(i uint32, e *entry[K])) {
 	for i := uint32(1); i < s.entries.used; i++ {
 		if e := s.entries.at(i); e.is(flagUsed) {
@@ -192,7 +192,7 @@ func (s *store[K]) all(do func(i uint32, e *entry[K])) {
 	}
 }
 
-// heldBy returns the entry that delivery holds (W9).
+// heldBy returns an entry, and whether this delivery holds it.
 func (s *store[K]) heldBy(i uint32, delivery uint64) (*entry[K], bool) {
 	if !s.entries.has(i) {
 		return nil, false
@@ -201,7 +201,7 @@ func (s *store[K]) heldBy(i uint32, delivery uint64) (*entry[K], bool) {
 	return e, e.state == Held && e.delivery == delivery
 }
 
-// flow returns the list of a ready entry.
+// flow returns the list that a ready entry belongs to.
 func (s *store[K]) flow(e *entry[K]) *list {
 	if s.plain {
 		return &s.fair.flows[0].list
@@ -209,7 +209,7 @@ func (s *store[K]) flow(e *entry[K]) *list {
 	return &s.fair.flows[s.fair.flow(e.tenant, e.class)].list
 }
 
-// push links a ready entry to the end of its flow.
+// push links a ready entry at the end of its flow.
 func (s *store[K]) push(i uint32, e *entry[K]) {
 	s.link(s.flow(e), i, e)
 	if !s.plain {
@@ -249,7 +249,7 @@ func (s *store[K]) unlink(l *list, e *entry[K]) {
 	e.prev, e.next = 0, 0
 }
 
-// extra returns the extra of an entry, or nil if it has none.
+// extra returns the extra of an entry, or nil.
 func (s *store[K]) extra(e *entry[K]) *extra {
 	if e.extra == 0 || e.is(flagOnly) {
 		return nil
@@ -257,7 +257,7 @@ func (s *store[K]) extra(e *entry[K]) *extra {
 	return s.extras.at(e.extra)
 }
 
-// only returns the reason that an entry has instead of an extra, if it does.
+// only returns the reason that an entry has instead of an extra, or an empty list.
 func (s *store[K]) only(e *entry[K]) noteList {
 	if !e.is(flagOnly) {
 		return noteList{}
@@ -265,7 +265,7 @@ func (s *store[K]) only(e *entry[K]) noteList {
 	return noteList{first: e.extra, newest: e.extra, n: 1}
 }
 
-// ext returns the extra of an entry, a new one if need be.
+// ext returns the extra of an entry, and makes it if needed.
 func (s *store[K]) ext(i uint32, e *entry[K]) *extra {
 	if x := s.extra(e); x != nil {
 		return x
@@ -283,7 +283,7 @@ func (s *store[K]) ext(i uint32, e *entry[K]) *extra {
 	return x
 }
 
-// dropExtra drops what an entry has besides itself.
+// dropExtra frees the extra or note of an entry.
 func (s *store[K]) dropExtra(e *entry[K]) {
 	if x := s.extra(e); x != nil {
 		s.due.set(e.extra, never)
@@ -298,10 +298,10 @@ func (s *store[K]) dropExtra(e *entry[K]) {
 	e.flags &^= flagOnly
 }
 
-// setDue tells the heap when the entry is due next.
+// setDue passes the entry's due time to the heap.
 func (s *store[K]) setDue(e *entry[K], x *extra) { s.due.set(e.extra, x.due()) }
 
-// attempts returns how often in a row a key has failed.
+// attempts returns the number of failures in a row.
 func (s *store[K]) attempts(e *entry[K]) uint32 {
 	if x := s.extra(e); x != nil {
 		return x.attempts
@@ -309,7 +309,7 @@ func (s *store[K]) attempts(e *entry[K]) uint32 {
 	return 0
 }
 
-// record records a reason of the key's next delivery. It counts one that repeats the newest.
+// record records a reason of the key's next delivery. A repetition of the newest is counted.
 func (s *store[K]) record(i uint32, e *entry[K], r *Reason) {
 	if s.notes.off || r.empty() {
 		return
@@ -332,7 +332,8 @@ func (s *store[K]) record(i uint32, e *entry[K], r *Reason) {
 	}
 }
 
-// lists returns the reasons of the present delivery, of the next, and of the one at its due time.
+// lists returns the reasons of the delivery in progress, of the next, and of the one at its due
+// time.
 func (s *store[K]) lists(e *entry[K]) (taken, next, later noteList) {
 	if x := s.extra(e); x != nil {
 		return x.taken, x.pending, x.later
@@ -343,7 +344,7 @@ func (s *store[K]) lists(e *entry[K]) (taken, next, later noteList) {
 	return noteList{}, s.only(e), noteList{}
 }
 
-// delivered returns the reasons of a delivery. One that has none was added without any.
+// delivered returns the reasons of a delivery. Without any, it is one with EventAdded.
 func (s *store[K]) delivered(taken noteList, queued int64) []Reason {
 	if taken.n > 0 || s.notes.off {
 		return s.notes.copyOf(taken)

@@ -21,14 +21,15 @@ var dropNames = [numDrops]string{
 	dropUnequal: "not equal to itself",
 }
 
-// host calls the host's funcs, never under the lock. It recovers, counts and reports their panics.
+// host calls the host's functions, never under the lock. It recovers, counts and reports their
+// panics.
 type host[K comparable] struct {
 	o      Options[K]
-	hooks  hook.Queue // all nil if there are none
+	hooks  hook.Queue // zero if Options.Hooks is nil
 	panics atomic.Int64
 }
 
-// recovered is deferred around each call of the host's code.
+// recovered is deferred around each call of a host's function.
 func (h *host[K]) recovered(name string) {
 	v := recover()
 	if v == nil {
@@ -36,12 +37,12 @@ func (h *host[K]) recovered(name string) {
 	}
 	h.panics.Add(1)
 	if h.hooks.Panicked != nil {
-		defer func() { _ = recover() }() // the hook that reports panics has panicked: the count must do
+		defer func() { _ = recover() }() // if this hook panics too, the count is enough
 		h.hooks.Panicked(hook.QueuePanicked{Queue: h.o.Name, Func: name, Value: v, Stack: debug.Stack()})
 	}
 }
 
-// tell calls a hook, if it is set.
+// tell calls a hook if it is set.
 func tell[K comparable, E any](h *host[K], name string, hook func(E), e E) {
 	if hook == nil {
 		return
@@ -50,7 +51,7 @@ func tell[K comparable, E any](h *host[K], name string, hook func(E), e E) {
 	hook(e)
 }
 
-// report reports the news to the hooks.
+// report calls the hooks for news.
 func (h *host[K]) report(n *news) {
 	for i, keys := range n.readied[:len(h.o.Classes)] {
 		if keys > 0 {
@@ -64,7 +65,7 @@ func (h *host[K]) report(n *news) {
 	}
 }
 
-// tenant returns the tenant of a key and its weight.
+// tenant returns a key's tenant and its weight.
 func (h *host[K]) tenant(key K) (name string, weight float64) {
 	weight = 1
 	if h.o.Tenant == nil {
@@ -112,7 +113,7 @@ func (h *host[K]) delay(n int) time.Duration {
 	return h.o.Backoff.Delay(n)
 }
 
-// unsure reports whether a K may be unequal to itself, or impossible to compare.
+// unsure reports whether some values of K may be unequal to themselves or not comparable.
 func unsure[K comparable]() bool { return unsureType(reflect.TypeFor[K]()) }
 
 func unsureType(t reflect.Type) bool {
@@ -131,12 +132,12 @@ func unsureType(t reflect.Type) bool {
 	return false
 }
 
-// sound reports whether key is equal to itself and can be compared.
+// sound reports whether key is equal to itself and comparable.
 func sound[K comparable](key K) (ok bool) {
 	defer func() {
 		if recover() != nil {
 			ok = false
 		}
 	}()
-	return key == key // not so for what holds a NaN
+	return key == key // false for a NaN
 }

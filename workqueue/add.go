@@ -16,8 +16,7 @@ type AddOptions struct {
 	Class Class
 	// After is the delay before the key is ready. Default 0; negative counts as 0.
 	After time.Duration
-	// Reason is why the key is added. The zero Reason is not recorded; a delivery without any
-	// reason has one with EventAdded.
+	// Reason is why the key is added. The zero Reason is not recorded.
 	Reason Reason
 }
 
@@ -89,7 +88,7 @@ func (q *Queue[K]) tellDelayed(lane uint8, how *AddOptions) {
 }
 
 // ownLocked reports whether an add of a key in backoff is its own. It calls Own without the lock,
-// and again if the key has had another delivery meanwhile.
+// and again if the key was delivered meanwhile.
 func (q *Queue[K]) ownLocked(w *who[K], how *AddOptions) bool {
 	for asked := uint64(0); ; {
 		delivery, in := q.core.inBackoff(w)
@@ -142,8 +141,8 @@ func (q *Queue[K]) AddAll(keys []K, how AddOptions) {
 	}
 }
 
-// Wake makes a parked key ready. If the key is held, the next Park of this delivery does not park
-// it. Wake reports whether the key was parked or held; in other states it has no effect.
+// Wake makes a parked key ready. If the key is held, the next Park of this delivery ends at once.
+// Wake reports whether the key was parked or held; in other states it does nothing.
 func (q *Queue[K]) Wake(key K) bool {
 	w := who[K]{key: key}
 	if !q.identify(&w) {
@@ -154,9 +153,8 @@ func (q *Queue[K]) Wake(key K) bool {
 	return q.core.wake(&w)
 }
 
-// Pause holds back a key until Resume, also a key that the queue does not know yet. Adds and due
-// times in between are recorded. A held key stays with its worker. After ShutDown, Pause has no
-// effect.
+// Pause holds back a key, known or not, until Resume. Adds and due times in between are recorded. A
+// held key stays with its worker. After ShutDown, Pause has no effect.
 func (q *Queue[K]) Pause(key K) {
 	if w := (who[K]{key: key}); q.prepare(&w) {
 		q.lock()
@@ -176,11 +174,10 @@ func (q *Queue[K]) Resume(key K) {
 }
 
 // PauseAll stops all deliveries until ResumeAll: Get waits. Keys still become ready, and Len counts
-// them as ready. ShutDown drops them, like paused keys. After ShutDown, PauseAll has no effect.
+// them. ShutDown drops them, like paused keys. After ShutDown, PauseAll has no effect.
 func (q *Queue[K]) PauseAll() { q.pauseAll(true) }
 
-// ResumeAll ends PauseAll. It does not resume keys that Pause paused. After ShutDown, it has no
-// effect.
+// ResumeAll ends PauseAll. Keys paused by Pause stay paused. After ShutDown, it has no effect.
 func (q *Queue[K]) ResumeAll() { q.pauseAll(false) }
 
 func (q *Queue[K]) pauseAll(to bool) {
@@ -193,8 +190,8 @@ func (q *Queue[K]) pauseAll(to bool) {
 }
 
 // RequeueNow makes a key ready in class Interactive, whatever it waits for: a delay, a backoff,
-// MinInterval or a Park. A held key is delivered once more right after any settle. A paused key is
-// ready after Resume. The key keeps its failures. The reason defaults to one with EventRequeueNow.
+// MinInterval or a Park. A held key is delivered once more right after any settle; a paused one
+// after Resume. Its failures stay. The reason defaults to one with EventRequeueNow.
 func (q *Queue[K]) RequeueNow(key K, why Reason) {
 	if why.empty() {
 		why = Reason{Source: sourceQueue, Event: EventRequeueNow}

@@ -17,15 +17,15 @@ type Backoff interface {
 	Delay(n int) time.Duration
 }
 
-// Exponential is a Backoff that doubles: Base, 2 Base, 4 Base, ... up to Max. The defaults are
-// those of client-go's ItemExponentialFailureRateLimiter in kube-controller-manager.
+// Exponential is a Backoff that doubles: Base, 2 Base, 4 Base, ... up to Max. The defaults are the
+// same as of client-go's ItemExponentialFailureRateLimiter in kube-controller-manager.
 type Exponential struct {
 	// Base is the delay after the first failure. Default 5 ms.
 	Base time.Duration
 	// Max is the longest delay. Default 1000 s, or Base if that is longer.
 	Max time.Duration
-	// Jitter, between 0 and 1, shortens each delay by a random part of up to this fraction, so that
-	// keys that failed together are retried at different times. Default 0.
+	// Jitter, between 0 and 1, shortens each delay by a random part of up to this fraction. Keys
+	// that failed together are then retried at different times. Default 0.
 	Jitter float64
 }
 

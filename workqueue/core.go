@@ -58,7 +58,6 @@ const (
 	numDrops
 )
 
-// enter returns the entry of a key, a new idle one if it has none.
 func (c *core[K]) enter(w *who[K]) (uint32, *entry[K]) {
 	i := c.find(w.key, w.hash)
 	if i == 0 {
@@ -183,7 +182,6 @@ func (c *core[K]) rest(i uint32, e *entry[K]) {
 	}
 }
 
-// drop counts a dropped key or add.
 func (c *core[K]) drop(why int) {
 	c.dropped[why]++
 	c.news.any = true

@@ -35,7 +35,6 @@ func (h *heap[N]) set(n N) {
 	h.fix(at, n)
 }
 
-// drop removes the node with an id, if there is one.
 func (h *heap[N]) drop(id uint32) {
 	if !h.has(id) {
 		return
@@ -49,7 +48,6 @@ func (h *heap[N]) drop(id uint32) {
 	}
 }
 
-// clear removes all nodes.
 func (h *heap[N]) clear() {
 	for _, n := range h.nodes {
 		h.where[n.id()] = 0
@@ -104,7 +102,6 @@ func (a dueNode) before(b dueNode) bool {
 
 func (a dueNode) id() uint32 { return a.index }
 
-// next returns the earliest due time.
 func (h *dueHeap) next() int64 {
 	if len(h.nodes) == 0 {
 		return never

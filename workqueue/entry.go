@@ -49,7 +49,6 @@ const (
 
 const noClass = 0xff
 
-// entry is the state of one key.
 type entry[K comparable] struct {
 	key        K
 	delivery   uint64 // number of the last delivery, or of the one in progress
@@ -144,7 +143,6 @@ func (s *store[K]) find(key K, hash uint32) uint32 {
 	}
 }
 
-// create makes an idle entry for a key without one.
 func (s *store[K]) create(w *who[K]) uint32 {
 	i, e := s.entries.take()
 	e.key, e.hash = w.key, w.hash
@@ -183,7 +181,6 @@ func (s *store[K]) remove(i uint32, e *entry[K]) {
 	s.most = 0
 }
 
-// all calls do for each entry.
 func (s *store[K]) all(do func(i uint32, e *entry[K])) {
 	for i := uint32(1); i < s.entries.used; i++ {
 		if e := s.entries.at(i); e.is(flagUsed) {
@@ -201,7 +198,6 @@ func (s *store[K]) heldBy(i uint32, delivery uint64) (*entry[K], bool) {
 	return e, e.state == Held && e.delivery == delivery
 }
 
-// flow returns the list that a ready entry belongs to.
 func (s *store[K]) flow(e *entry[K]) *list {
 	if s.plain {
 		return &s.fair.flows[0].list
@@ -209,7 +205,6 @@ func (s *store[K]) flow(e *entry[K]) *list {
 	return &s.fair.flows[s.fair.flow(e.tenant, e.class)].list
 }
 
-// push links a ready entry at the end of its flow.
 func (s *store[K]) push(i uint32, e *entry[K]) {
 	s.link(s.flow(e), i, e)
 	if !s.plain {
@@ -217,7 +212,6 @@ func (s *store[K]) push(i uint32, e *entry[K]) {
 	}
 }
 
-// pull unlinks a ready entry from its flow.
 func (s *store[K]) pull(e *entry[K]) {
 	s.unlink(s.flow(e), e)
 	if !s.plain {
@@ -283,7 +277,6 @@ func (s *store[K]) ext(i uint32, e *entry[K]) *extra {
 	return x
 }
 
-// dropExtra frees the extra or note of an entry.
 func (s *store[K]) dropExtra(e *entry[K]) {
 	if x := s.extra(e); x != nil {
 		s.due.set(e.extra, never)
@@ -298,10 +291,8 @@ func (s *store[K]) dropExtra(e *entry[K]) {
 	e.flags &^= flagOnly
 }
 
-// setDue passes the entry's due time to the heap.
 func (s *store[K]) setDue(e *entry[K], x *extra) { s.due.set(e.extra, x.due()) }
 
-// attempts returns the number of failures in a row.
 func (s *store[K]) attempts(e *entry[K]) uint32 {
 	if x := s.extra(e); x != nil {
 		return x.attempts

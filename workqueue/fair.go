@@ -64,13 +64,11 @@ type tenant struct {
 	keys   int // entries of this tenant
 }
 
-// flow is a list of ready entries.
 type flow struct {
 	list
 	tag tag
 }
 
-// flowNode is a flow in the heap of its class.
 type flowNode struct {
 	value  float64 // tag.value
 	seq    uint64  // equal tags: the flow served longest ago comes first
@@ -154,7 +152,6 @@ func (f *fair) reweigh(i uint32, weight float64) {
 // minIdle is the number of tenants without keys that are always kept.
 const minIdle = 1024
 
-// leave counts that a key of tenant i is gone.
 func (f *fair) leave(i uint32) {
 	t := &f.tenants[i]
 	t.keys--
@@ -167,7 +164,6 @@ func (f *fair) leave(i uint32) {
 	}
 }
 
-// sweep forgets tenants that have neither a key nor a tag.
 func (f *fair) sweep() {
 	for name, i := range f.byName {
 		tagged := slices.ContainsFunc(f.classes, func(cl share) bool { return cl.flows.has(i) })

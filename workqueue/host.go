@@ -29,7 +29,6 @@ type host[K comparable] struct {
 	panics atomic.Int64
 }
 
-// recovered is deferred around each call of a host's function.
 func (h *host[K]) recovered(name string) {
 	v := recover()
 	if v == nil {
@@ -51,7 +50,6 @@ func tell[K comparable, E any](h *host[K], name string, hook func(E), e E) {
 	hook(e)
 }
 
-// report calls the hooks for news.
 func (h *host[K]) report(n *news) {
 	for i, keys := range n.readied[:len(h.o.Classes)] {
 		if keys > 0 {
@@ -65,7 +63,6 @@ func (h *host[K]) report(n *news) {
 	}
 }
 
-// tenant returns a key's tenant and its weight.
 func (h *host[K]) tenant(key K) (name string, weight float64) {
 	weight = 1
 	if h.o.Tenant == nil {
@@ -86,7 +83,6 @@ func (h *host[K]) isOwn(key K, delivery uint64, r Reason) bool {
 	return h.o.Own(key, delivery, r)
 }
 
-// allOwn reports whether all adds of a key are its own.
 func (h *host[K]) allOwn(key K, delivery uint64, adds []Reason) bool {
 	for _, r := range adds {
 		if !h.isOwn(key, delivery, r) {

@@ -11,17 +11,16 @@ import (
 )
 
 // RateLimiting is a view of a Queue with the methods of client-go's
-// workqueue.TypedRateLimitingInterface[K], for code that was written for it. It also has all other
-// methods of Queue, and the queue itself may be used at the same time. All its methods may be
-// called from any goroutine.
+// workqueue.TypedRateLimitingInterface[K]. It also has all other methods of Queue, and both may be
+// used at the same time. All methods may be called from any goroutine.
 //
 // It behaves as client-go documents: after ShutDown, Get returns the queued keys until none is
-// left. Add does not cancel AddAfter. Of several AddAfter the earliest counts. Failures are counted
-// until Forget. It fixes these defects of client-go:
+// left. Add does not cancel AddAfter. Of several AddAfter the earliest counts. Failures count until
+// Forget. It does not have these defects of client-go:
 //
-//   - ShutDownWithDrain also waits for queued keys, and any number of goroutines may call it.
-//   - Done without Get has no effect.
-//   - Queue.Len and Queue.Snapshot include waiting keys.
+//   - ShutDownWithDrain ignores queued keys and wakes only one of its callers.
+//   - Done without Get queues a key twice.
+//   - Waiting keys are invisible. Here Queue.Len and Queue.Snapshot show them.
 type RateLimiting[K comparable] struct{ *Queue[K] }
 
 // Interface returns a view of the queue with the methods of client-go's
@@ -62,8 +61,8 @@ func (r *RateLimiting[K]) Get() (key K, shutdown bool) {
 	return item.key, !ok
 }
 
-// Done settles a key that Get returned. It keeps the key's failures. For a key that is not held it
-// has no effect and calls hook.Queue.Misused.
+// Done settles a key from Get and keeps its failures. For a key that is not held, it only calls
+// hook.Queue.Misused.
 func (r *RateLimiting[K]) Done(key K) {
 	i := r.lockEntry(key)
 	if i == 0 || r.core.entries.at(i).state != Held {

@@ -16,8 +16,8 @@ import (
 var ErrNotHeld = errors.New("workqueue: settle: the item is not held; settle each item once")
 
 // Item is a key that a worker has taken. Settle it exactly once, with Done, Retry (or RetryWith),
-// After, Park or Release. Until then no other worker gets the key. An Item is a small value; you
-// may copy it and pass it to other goroutines, and settling one copy settles all.
+// After, Park or Release. Until then no other worker gets the key. An Item is a small value that
+// you may copy; settling one copy settles all.
 //
 // A second settle has no effect, returns ErrNotHeld, and is counted and reported to the hooks. You
 // can settle after ShutDown; a key that would then have to wait is dropped and counted.
@@ -37,7 +37,7 @@ func (i Item[K]) Key() K { return i.key }
 // Attempt returns 1 for a key without failures since its last success, 2 after one, and so on.
 func (i Item[K]) Attempt() int { return int(i.attempt) + 1 }
 
-// Delivery returns the number of this delivery. Numbers are unique within the queue and increase.
+// Delivery returns the number of this delivery: unique within the queue, and increasing.
 func (i Item[K]) Delivery() uint64 { return i.delivery }
 
 // Class returns the class with which the key was taken.
@@ -48,8 +48,7 @@ func (i Item[K]) Class() Class {
 	return i.q.classIn(i.class)
 }
 
-// Queued returns when the key became ready. It is zero if Options.Reasons is negative and Hooks is
-// nil.
+// Queued returns when the key became ready, or zero if Options.Reasons < 0 and Hooks is nil.
 func (i Item[K]) Queued() time.Time {
 	if i.q == nil || !i.q.core.stamped {
 		return time.Time{}
@@ -57,10 +56,9 @@ func (i Item[K]) Queued() time.Time {
 	return i.q.core.time(i.queued)
 }
 
-// Reasons returns a copy of the reasons of this delivery: the first, then the newest
-// Options.Reasons in order. Dropped is the number of reasons between the first and the second that
-// were not kept. A key that was added without a reason has one with EventAdded. Once the item is
-// settled, Reasons returns nil.
+// Reasons returns a copy of this delivery's reasons: the first, then the newest, at most
+// Options.Reasons. Dropped counts those in between. An add without a reason gives one with
+// EventAdded. After the settle, Reasons returns nil.
 func (i Item[K]) Reasons() (reasons []Reason, dropped int) {
 	if i.q == nil {
 		return nil, 0
@@ -75,27 +73,26 @@ func (i Item[K]) Reasons() (reasons []Reason, dropped int) {
 	return i.q.core.delivered(taken, i.queued), int(taken.dropped)
 }
 
-// Done settles the key as finished and forgets its failures. Also use it for an error that a retry
+// Done settles the key as finished and forgets its failures. Use it also for errors that a retry
 // cannot fix.
 func (i Item[K]) Done() error {
 	return i.settle(verdict{outcome: hook.QueueDone}, nil)
 }
 
-// Retry settles the key as failed and returns the delay until its next delivery: Options.Backoff,
-// or longer if Options.Limiter requires it. If the key was added while it was held, it is ready at
-// once, unless Options.Own reports that all these adds are its own. It keeps its class. The error
-// is passed to the hooks only, and may be nil.
+// Retry settles the key as failed. It returns the delay until the next delivery: Options.Backoff,
+// or longer if Options.Limiter requires it. If the key was added while it was held, and not only by
+// itself (Options.Own), it is ready at once. The key keeps its class. The error is only passed to
+// the hooks and may be nil.
 func (i Item[K]) Retry(err error) (time.Duration, error) { return i.RetryWith(err, RetryOptions{}) }
 
 // RetryOptions describe when a failed key is retried. The zero value is what Retry uses.
 type RetryOptions struct {
 	// NotBefore is the minimum delay. Default 0: the delay of Retry.
 	NotBefore time.Duration
-	// Exactly, if positive, is the delay. It replaces NotBefore, Options.Backoff and
-	// Options.Limiter. Use it for a delay that a server asked for. The failure is still counted.
+	// Exactly, if positive, is the delay, for example one that a server asked for. It replaces
+	// NotBefore, Options.Backoff and Options.Limiter. The failure still counts.
 	Exactly time.Duration
-	// Event is the Event of the reason for the next delivery (its Source is "queue"). Default
-	// EventRetry.
+	// Event is the Event of the next delivery's reason; its Source is "queue". Default EventRetry.
 	Event string
 }
 
@@ -111,30 +108,29 @@ func (i Item[K]) RetryWith(err error, how RetryOptions) (time.Duration, error) {
 	return d, i.settle(verdict{outcome: hook.QueueRetry, delay: int64(d), why: how.Event}, err)
 }
 
-// After settles the key as finished and delivers it again after d, or earlier if it is added. It
-// forgets the key's failures and keeps its class. The next delivery of the key, for whatever
-// reason, cancels this timer. With d zero or negative, the key is ready at once.
+// After settles the key as finished, forgets its failures, and delivers it again after d, in the
+// same class. Zero or negative: it is ready at once. Any delivery before then cancels this timer.
 func (i Item[K]) After(d time.Duration) error {
 	return i.settle(verdict{outcome: hook.QueueAfter, delay: int64(d)}, nil)
 }
 
-// Park settles the key as unfinished: it waits until Wake or RequeueNow, or until atMost has passed
-// (zero or negative: no limit). KeyState.ParkReason shows the reason. The next delivery has the
-// reasons, class and attempt of this one. Adds to a parked key are recorded but do not make it
-// ready. If Wake was called since the key was taken, the key is ready at once, so no wake is lost.
+// Park settles the key as unfinished. It is ready again after Wake, RequeueNow or atMost (zero or
+// negative: no limit), with the reasons, class and attempt of this delivery. KeyState.ParkReason
+// shows the reason. Adds to a parked key are recorded but do not make it ready. If Wake was called
+// while the key was held, it is ready at once, so no wake is lost.
 func (i Item[K]) Park(reason string, atMost time.Duration) error {
 	return i.settle(verdict{outcome: hook.QueuePark, delay: int64(atMost), why: reason}, nil)
 }
 
-// Release settles the key as unfinished, for example because its worker was interrupted. The key is
-// ready again at once, at the end of the queue, with the reasons, class and attempt of this
-// delivery. After ShutDown it is dropped.
+// Release settles the key as unfinished, because its worker was interrupted. It is ready again at
+// once, at the end of the queue, with the reasons, class and attempt of this delivery. After
+// ShutDown it is dropped.
 func (i Item[K]) Release() error {
 	return i.settle(verdict{outcome: hook.QueueRelease}, nil)
 }
 
-// dropOwnLocked drops the immediate adds of a held key if all of them are its own. It calls Own
-// without the lock, and calls it again for adds that arrive meanwhile.
+// dropOwnLocked drops the immediate adds of a held key if all are its own. It calls Own without the
+// lock, and once more for adds that arrive meanwhile.
 func (q *Queue[K]) dropOwnLocked(item *Item[K]) {
 	for asked := 0; ; {
 		e, ok := q.core.heldBy(item.index, item.delivery)
@@ -234,7 +230,6 @@ func (q *Queue[K]) TryGet() (item Item[K], ok bool) {
 	return item, false
 }
 
-// handOut fills item from an entry that was taken, and unlocks.
 func (q *Queue[K]) handOut(i uint32, item *Item[K]) {
 	e := q.core.entries.at(i)
 	item.q, item.key, item.index, item.delivery = q, e.key, i, e.delivery

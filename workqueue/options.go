@@ -25,56 +25,53 @@ const (
 // Options configure a Queue. The zero value is a plain FIFO queue: one class, one tenant,
 // exponential backoff per key from 5 ms to 1000 s, and no overall limit.
 //
-// The queue calls the functions in Options without its lock, from the goroutines that use the
-// queue, concurrently. A function that panics is recovered, counted (Snapshot.Panics) and reported
-// (hook.Queue.Panicked). It counts as having returned its zero value.
+// The queue calls these functions without its lock, concurrently, on the goroutines that use it. A
+// panic is recovered, counted (Snapshot.Panics) and reported (hook.Queue.Panicked); the function
+// counts as having returned zero values.
 type Options[K comparable] struct {
-	// Name is the queue's name in hooks, snapshots and errors. Default "".
+	// Name appears in hooks, snapshots and errors. Default "".
 	Name string
 
-	// Classes are the classes and their weights, at most 8. Start with ThreeClasses, the default of
-	// package controller. While adds and retries of a class are ready, every fifth delivery of the
-	// class is a retry. Default nil: one class, and one order for adds and retries;
-	// AddOptions.Class then has no effect.
+	// Classes are the classes and their weights, at most 8, such as ThreeClasses. While adds and
+	// retries of a class are ready, every fifth of its deliveries is a retry. Default nil: one
+	// order for all adds and retries; AddOptions.Class has no effect.
 	Classes []ClassWeight
 
-	// Tenant returns the tenant of a key, for example its namespace or its cluster. Tenants with
-	// ready keys share the deliveries of a class by weight, however many keys each has. The
-	// function must always return the same tenant for a key; the queue does not call it for every
-	// add. Default nil: all keys share the tenant "".
+	// Tenant returns the tenant of a key, for example its namespace or cluster. Tenants with ready
+	// keys share the deliveries of a class by weight, however many keys each has. It must always
+	// return the same tenant for a key; not every add calls it. Default nil: all keys share the
+	// tenant "".
 	Tenant func(key K) string
 
 	// TenantWeight returns a tenant's weight relative to the others. A value that is not between
-	// 0.000001 and 1000000 counts as 1. It should be quick: it is called whenever Tenant is. A new
-	// weight applies once the tenant has no more keys in the queue. Default nil: all weights are 1.
+	// 0.000001 and 1000000 counts as 1. It is called with each Tenant and should be quick. A tenant
+	// that has keys keeps its weight. Default nil: all weights are 1.
 	TenantWeight func(tenant string) float64
 
-	// Backoff returns how long a key waits after a failure. Default Exponential{}.
+	// Backoff is how long a key waits after a failure. Default Exponential{}.
 	Backoff Backoff
 
-	// Limiter limits how many retries of all keys together become ready per second, to protect the
-	// systems that a Reconcile calls. A retry waits for the longer of Backoff and Limiter. If
-	// Classes is set, adds overtake retries without it. Default nil: no limit. (client-go's default
-	// is 10 per second after the first 100: if 10,000 keys fail together, the last is retried after
-	// 990 s, see package bench.)
+	// Limiter limits the retries of all keys per second, to protect what a Reconcile calls. A retry
+	// waits for the longer of Backoff and Limiter. If Classes is set, adds overtake retries even
+	// without it. Default nil: no limit. (client-go's default is 10 per second after the first 100:
+	// of 10,000 keys that fail together, the last is retried after 990 s, see package bench.)
 	Limiter *rate.Limiter
 
-	// MinInterval is the time that an added key waits before it is ready, so that many adds become
-	// one delivery. Deliveries caused by adds are at least this far apart. It does not delay Retry,
-	// After, Wake or RequeueNow. Default 0.
+	// MinInterval is how long an added key waits before it is ready, so that many adds become one
+	// delivery. It is also the minimum between deliveries caused by adds. It does not delay Retry,
+	// After, Wake and RequeueNow. Default 0.
 	MinInterval time.Duration
 
-	// MaxWait makes MinInterval a debounce: each further add postpones the delivery to MinInterval
-	// from then, but to at most MaxWait after the first add. Default 0: the same as MinInterval, so
-	// adds postpone nothing.
+	// MaxWait makes MinInterval a debounce: each add postpones the delivery to MinInterval from
+	// then, and to at most MaxWait after the first add. Default 0: the same as MinInterval; adds
+	// postpone nothing.
 	MaxWait time.Duration
 
-	// Reasons is how many reasons a key keeps besides its first one: the newest. Those between are
-	// counted. Equal reasons in a row are one reason (Reason.Repeats). Default 0: 8. At most 1000.
-	//
-	// Negative: none are recorded. Unless Hooks is set, the queue then also does not read the
-	// clock, which is about a fifth of the time of adding, taking and settling a key. Item.Queued
-	// and KeyState.Since are zero then.
+	// Reasons is how many reasons a key keeps in addition to its first: the newest. Those between
+	// are counted. Equal reasons in a row are one (Reason.Repeats). Default 0: 8. At most 1000.
+	// Negative: none are recorded. If Hooks is nil, too, the queue reads the clock less, and
+	// Item.Queued and KeyState.Since are zero. That saves about a fifth of the time of adding,
+	// taking and settling a key.
 	Reasons int
 
 	// Hooks observe the queue. Default nil: none.
@@ -84,13 +81,12 @@ type Options[K comparable] struct {
 	// delivery of the key did itself. Such an add does not shorten the backoff after Retry. Default
 	// nil: no add is own.
 	//
-	// Before a Retry settles a key, the queue calls Own for the adds that arrived while the key was
-	// held. If all are own and nothing else requested a delivery, they are dropped with their
-	// reasons. For an add during the backoff, paused or not, the queue calls Own at once, and drops
-	// the add if it is own.
+	// Before Retry settles a key, Own is called for the adds that arrived while it was held. If all
+	// are own and nothing else requested a delivery, they are dropped with their reasons. During
+	// the backoff, paused or not, Own is called for each add, and own adds are dropped.
 	//
-	// If a key is added more than 10,000 times while it is held (equal reasons in a row count
-	// once), these adds all count as not own.
+	// Above 10,000 adds while a key is held (equal reasons in a row count once), Own is not called:
+	// none is own.
 	Own func(key K, delivery uint64, reason Reason) bool
 }
 

@@ -67,7 +67,6 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 	return q, nil
 }
 
-// setUp initializes the core.
 func (q *Queue[K]) setUp(split uint8) {
 	c, o := &q.core, &q.o
 	c.start = time.Now()
@@ -207,7 +206,6 @@ func (q *Queue[K]) lenLocked() Len {
 	return Len{Ready: n[Ready], Waiting: n[Waiting], Held: n[Held], Parked: n[Parked], Paused: n[Paused], AllPaused: q.core.pausedAll}
 }
 
-// stats returns the figures for hook.QueueOpened.
 func (q *Queue[K]) stats() hook.QueueStats {
 	q.lock()
 	defer q.unlock()

@@ -58,7 +58,6 @@ func (q *Queue[K]) Drain(ctx context.Context) error {
 	return fmt.Errorf("workqueue %q: drain: %d keys are still ready and %d held: %w", q.o.Name, l.Ready, l.Held, context.Cause(ctx))
 }
 
-// whenDrained returns a channel that is closed once the queue is drained.
 func (q *Queue[K]) whenDrained() <-chan struct{} {
 	q.lock()
 	defer q.unlock()
@@ -72,21 +71,20 @@ func (q *Queue[K]) whenDrained() <-chan struct{} {
 }
 
 // Quiet waits for a moment without work in progress. It is for tests and scripts. Work in progress
-// is a key that is
+// is a key that
 //
-//   - ready, held or parked;
-//   - waiting for MinInterval, or for the end of a backoff of at most a second. So Quiet waits for
-//     a short failure, such as a conflict, but not for a lasting one.
+//   - is ready, held or parked;
+//   - waits for MinInterval, or for a backoff of at most a second, such as after a conflict.
 //
-// Keys that wait for anything else (After, AddOptions.After, a longer backoff) and paused keys do
-// not count. While PauseAll is in effect, only held keys count.
+// Keys that wait for anything else and paused keys do not count. During PauseAll, only held keys
+// count.
 //
-// Quiet returns the number of deliveries until that moment. If two calls return the same number,
-// there was no delivery between them. If ctx ends first, the error counts the keys in progress and
-// names up to five per state.
+// Quiet returns the number of deliveries until that moment: between two calls that return the same
+// number there was none. If ctx ends first, the error counts the keys in progress and names up to
+// five per state.
 //
-// While a call waits and no key is ready, held or parked, each use of the queue scans the keys with
-// a due time.
+// While a call waits and no key is ready, held or parked, each use of the queue scans all due
+// times.
 func (q *Queue[K]) Quiet(ctx context.Context) (deliveries uint64, err error) {
 	l := q.nextLull()
 	select {
@@ -115,7 +113,6 @@ func (q *Queue[K]) nextLull() *lull {
 	return q.watch.lull
 }
 
-// unquiet describes the keys in progress.
 func unquiet[K comparable](keys []busy[K]) string {
 	var words []string
 	for _, state := range []State{Ready, Held, Parked, Waiting} {

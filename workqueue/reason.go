@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Reason describes why a key was added, for people and reports. The queue itself does not use it
-// and does not record the zero Reason. The queue also records reasons of its own, with Source
-// "queue" and as Event one of the constants below or RetryOptions.Event. A reason that differs from
-// the newest one of the same delivery in At only increments its Repeats.
+// Reason is why a key was added, for people and reports. The queue does not interpret it, and does
+// not record the zero Reason. Reasons of the queue itself have Source "queue" and as Event a
+// constant below or RetryOptions.Event. A reason that differs from the newest of its delivery only
+// in At increments that one's Repeats.
 type Reason struct {
 	// Source is the name of the reporter, such as a source of the controller.
 	Source string
@@ -24,12 +24,11 @@ type Reason struct {
 	// UID and ResourceVersion identify Object, as far as known.
 	UID             string
 	ResourceVersion string
-	// At is when the key was first added with this reason. If it is zero, the queue sets it. It is
-	// returned in the local time zone, without a monotonic clock reading, and limited to 292 years
-	// around the creation of the queue.
+	// At is when the key was first added with this reason. The queue sets a zero At. It comes back
+	// in local time, without a monotonic clock reading, and at most 292 years from when the queue
+	// was made.
 	At time.Time
-	// Repeats is how many more times in a row the same reason occurred, at most 2147483647. The
-	// queue sets it.
+	// Repeats is how often the reason was repeated in a row, at most 2147483647. The queue sets it.
 	Repeats int `json:",omitzero"`
 }
 
@@ -42,7 +41,6 @@ func (r *Reason) equals(s *Reason) bool {
 	return r.ResourceVersion == s.ResourceVersion && r.Object == s.Object && r.UID == s.UID && r.Event == s.Event && r.Source == s.Source
 }
 
-// sourceQueue is the Source of the queue's own reasons.
 const sourceQueue = "queue"
 
 // Events of the queue's own reasons.
@@ -82,7 +80,7 @@ type notes struct {
 	known map[cause]*cause
 	last  *cause    // used last; most consecutive reasons share it
 	start time.Time // note.at counts from here
-	most  uint32    // notes that a list keeps besides its first
+	most  uint32    // notes in a list after its first
 	off   bool
 }
 
@@ -106,7 +104,6 @@ func (s *notes) causeOf(r *Reason) *cause {
 	return c
 }
 
-// write fills n from a reason.
 func (s *notes) write(n *note, r *Reason, now int64) {
 	n.object, n.uid, n.version, n.cause = r.Object, r.UID, r.ResourceVersion, s.causeOf(r)
 	n.at, n.repeats = now, 0
@@ -115,7 +112,6 @@ func (s *notes) write(n *note, r *Reason, now int64) {
 	}
 }
 
-// read returns the reason in n.
 func (s *notes) read(n *note) Reason {
 	return Reason{
 		Source: n.cause.source, Event: n.cause.event, Object: n.object, UID: n.uid, ResourceVersion: n.version,
@@ -138,14 +134,12 @@ func (s *notes) repeats(newest uint32, r *Reason) bool {
 	return true
 }
 
-// single records a reason in a note outside of any list.
 func (s *notes) single(r *Reason, now int64) uint32 {
 	i, n := s.slab.take()
 	s.write(n, r, now)
 	return i
 }
 
-// add records a reason that differs from the newest one.
 func (s *notes) add(l *noteList, r *Reason, now int64) {
 	if l.n > s.most {
 		l.newest = s.slab.at(l.newest).next
@@ -218,7 +212,6 @@ func (s *notes) clear(l *noteList) {
 	*l = noteList{}
 }
 
-// copyOf returns the reasons of a list.
 func (s *notes) copyOf(l noteList) []Reason {
 	var out []Reason
 	for _, n := range s.all(l) {

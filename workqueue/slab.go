@@ -38,7 +38,6 @@ func (s *slab[T]) take() (uint32, *T) {
 	return i, s.at(i)
 }
 
-// put frees a value.
 func (s *slab[T]) put(i uint32) {
 	*s.at(i) = *new(T)
 	s.free = append(s.free, i)

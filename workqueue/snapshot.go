@@ -11,9 +11,8 @@ type KeyState[K comparable] struct {
 	State  State
 	Class  Class // Normal if the key has none yet
 	Tenant string
-	// Since is when the key entered its state. If Options.Hooks is nil, it is zero for a held key,
-	// because taking a key then reads no clock. If Options.Reasons is negative as well, it is zero
-	// for all keys.
+	// Since is when the key entered its state. It is zero for a held key if Options.Hooks is nil,
+	// and for all keys if Options.Reasons is negative as well.
 	Since time.Time `json:",omitzero"`
 	// Due is when the key becomes ready by itself or, if it is ready or held, is added again. Zero:
 	// never.

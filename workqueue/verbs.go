@@ -19,7 +19,6 @@ func (c *core[K]) merges(i uint32, class uint8) bool {
 	return e.state == Ready && e.class >= class && !c.shut
 }
 
-// add adds a key at once.
 func (c *core[K]) add(w *who[K], class uint8, r *Reason) {
 	if c.shut {
 		c.drop(dropLate)
@@ -50,7 +49,6 @@ func (c *core[K]) add(w *who[K], class uint8, r *Reason) {
 // mostAsked is the largest number of adds of a held key for which Own is called.
 const mostAsked = 10_000
 
-// keepAdd records an immediate add of a held key, for Own.
 func (c *core[K]) keepAdd(i uint32, r *Reason) {
 	adds := c.adds[i]
 	if n := len(adds); n > mostAsked || n > 0 && adds[n-1].equals(r) {
@@ -128,7 +126,6 @@ func (c *core[K]) fail(w *who[K]) (n int, lane uint8) {
 // more returns n+1, or n at the largest number.
 func more(n uint32) uint32 { return n + min(1, ^n) }
 
-// clear resets the failures of a key.
 func (c *core[K]) clear(i uint32) {
 	e := c.entries.at(i)
 	if x := c.extra(e); x != nil {
@@ -213,7 +210,6 @@ func (c *core[K]) resume(w *who[K]) {
 	}
 }
 
-// verdict is how a held key is settled.
 type verdict struct {
 	outcome hook.QueueOutcome
 	delay   int64  // Retry, After: the delay; Park: the time limit, or zero for none
@@ -221,7 +217,6 @@ type verdict struct {
 	keep    bool   // Done: keep the failures, as client-go's Done does
 }
 
-// settle ends a delivery.
 func (c *core[K]) settle(i uint32, e *entry[K], v verdict) {
 	c.promote()
 	if c.observed {

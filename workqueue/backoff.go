@@ -51,8 +51,7 @@ func (e Exponential) Delay(n int) time.Duration {
 	return d
 }
 
-// Validate returns an error that names the first invalid field, its value and the allowed range, or
-// nil.
+// Validate returns an error that names the first invalid field and the allowed range, or nil.
 func (e Exponential) Validate() error {
 	switch {
 	case e.Base < 0:

@@ -6,8 +6,8 @@ package workqueue
 import "strconv"
 
 // Class is how urgent a key is. A higher class is served more often, not first: classes with ready
-// keys share the deliveries by weight. If a queued key is added several times, the highest class
-// counts. After Retry, After, Park and Release the key keeps the class with which it was taken.
+// keys share the deliveries by weight. For the class of a key that is added twice or comes back,
+// see the package documentation.
 type Class int8
 
 // Three classes have names. You may use any other value, too.
@@ -37,16 +37,15 @@ func (c Class) String() string {
 func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // ClassWeight is a class with its weight. While two classes have ready keys, a class with weight 4
-// is served four times as often as one with weight 1. In addition, retries of a class (deliveries
-// after Retry, After and AddRateLimited) have a quarter of its weight.
+// is served four times as often as one with weight 1. Retries of a class have a quarter of its
+// weight in addition.
 type ClassWeight struct {
 	Class Class
 	// Weight is between 0.000001 and 1000000.
 	Weight float64
 }
 
-// ThreeClasses returns the weights of the three named classes: interactive 16, normal 4, background
-// 1.
+// ThreeClasses returns weights for the named classes: interactive 16, normal 4, background 1.
 func ThreeClasses() []ClassWeight {
 	return []ClassWeight{{Interactive, 16}, {Normal, 4}, {Background, 1}}
 }
@@ -54,9 +53,8 @@ func ThreeClasses() []ClassWeight {
 // returnShare is the weight of a class's retries relative to its adds.
 const returnShare = 0.25
 
-// lanesOf returns the lanes of sorted classes, lowest first. If Options.Classes is set, class i has
-// lane 2i for returns (deliveries that a key asked for itself with Retry or After) and lane 2i+1
-// for adds. Otherwise all keys share one lane.
+// lanesOf returns the lanes of sorted classes. If Options.Classes is set, class i has lane 2i for
+// returns (Retry, After) and lane 2i+1 for adds. Otherwise all keys share one lane.
 //
 // In the core, a class is a lane: it has a weight, and a key only moves up. So a return that is
 // added again in its class moves to the lane for adds.

@@ -161,8 +161,7 @@ func (c *core[K]) cancelOwn(e *entry[K]) {
 	}
 }
 
-// rest moves an entry that is in no list and has nothing to deliver now to its next state, or
-// forgets it.
+// rest moves an entry without anything to deliver now to its next state. It must be in no list.
 func (c *core[K]) rest(i uint32, e *entry[K]) {
 	x := c.extra(e)
 	switch {
@@ -197,7 +196,7 @@ func (c *core[K]) dropAtEnd(i uint32, e *entry[K], why int) {
 	c.forget(i, e)
 }
 
-// take takes the next key and returns its entry, which is then held, or 0.
+// take takes the next key, which is then held, or returns 0.
 func (c *core[K]) take() uint32 {
 	c.promote()
 	if c.counts[Ready] == 0 || c.pausedAll {
@@ -311,8 +310,7 @@ func (c *core[K]) quiet() bool {
 	return true
 }
 
-// soon is the longest backoff that Quiet waits for. The default backoff exceeds it at the ninth
-// failure in a row.
+// soon is the longest backoff that Quiet waits for: by default, of up to eight failures in a row.
 const soon = int64(time.Second)
 
 // dueSoon reports whether Quiet waits for this waiting key.

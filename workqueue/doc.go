@@ -75,9 +75,9 @@
 // not cancel it. Any delivery cancels the timer of the key's own Retry or After. In [RateLimiting],
 // Add never cancels AddAfter, as in client-go.
 //
-// W5. Keys of one lane and tenant leave in the order in which they became ready, or in which equal
-// due times were set. The class of a key follows the table above. A raise puts the key at the end
-// of the higher lane.
+// W5. Keys of one lane and tenant leave in the order in which they became ready. Equal due times
+// keep the order in which they were set. A key's class follows the table above; a raise puts it at
+// the end of the higher lane.
 //
 // W6. No key starves: while deliveries go on, at most F other keys are taken before a ready key.
 //
@@ -120,19 +120,18 @@
 //   - A zero or negative delay means none. A huge delay is cut to what a time can hold.
 //   - A key that is not equal to itself (it contains a NaN) or not comparable (an interface that
 //     contains a slice) is dropped, counted and reported.
-//   - A panic of your function is recovered, counted and reported. The function counts as having
-//     returned zero values: tenant "", weight 1, no delay.
-//   - Weights of zero, NaN or infinity: Options.Validate refuses them; from TenantWeight they count
-//     as 1.
+//   - If your function panics, the panic is recovered, counted (Snapshot.Panics) and reported
+//     (hook.Queue.Panicked). The result is tenant "", weight 1, no delay, or false.
+//   - Options.Validate refuses weights of zero, NaN or infinity. From TenantWeight they count as 1.
 //   - An add after ShutDown is dropped and counted. For settles, see [Item].
 //
 // # Memory
 //
-// The queue forgets a key without a queued delivery, timer or failure, and reuses its memory. Once
-// it is empty after a peak, it frees the memory.
+// The queue forgets a key without a queued delivery, timer or failure, and reuses its memory. When
+// it becomes empty after a peak, it frees the memory.
 //
 // # Testing
 //
-// All times come from package time. If New is called in a testing/synctest bubble, tests take no
-// real time and do not depend on the machine's speed.
+// All times come from package time. In a testing/synctest bubble that includes the call of New,
+// waiting takes no real time.
 package workqueue

@@ -155,8 +155,7 @@ func (s *store[K]) create(w *who[K]) uint32 {
 	return i
 }
 
-// keptEntries is the largest number of entries for which an empty queue keeps memory: an initial
-// list does not come back.
+// keptEntries limits the memory of an empty queue: an initial list does not come back.
 const keptEntries = 64 * chunkLen
 
 // remove removes an entry that is in no list. If the queue is empty then, it frees its memory if
@@ -323,8 +322,7 @@ func (s *store[K]) record(i uint32, e *entry[K], r *Reason) {
 	}
 }
 
-// lists returns the reasons of the delivery in progress, of the next, and of the one at its due
-// time.
+// lists returns the reasons of the delivery in progress, the next one, and the one at outside.
 func (s *store[K]) lists(e *entry[K]) (taken, next, later noteList) {
 	if x := s.extra(e); x != nil {
 		return x.taken, x.pending, x.later

@@ -43,8 +43,7 @@ type share struct {
 	flows heap[flowNode]
 }
 
-// tag is a virtual start time. It is computed as base + served/weight each time, so rounding errors
-// do not add up.
+// tag is a virtual start time: base + served/weight, so rounding errors do not add up.
 type tag struct {
 	value  float64
 	base   float64
@@ -81,8 +80,7 @@ func (a flowNode) before(b flowNode) bool {
 
 func (a flowNode) id() uint32 { return a.tenant }
 
-// rebaseAt is the virtual time at which all tags are reduced to start near zero again, so that they
-// stay exact.
+// rebaseAt is the virtual time at which all tags start near zero again, so that they stay exact.
 const rebaseAt = 1 << 26
 
 func newFair(classes []share) fair {
@@ -224,8 +222,8 @@ func (f *fair) left(c uint8) {
 	}
 }
 
-// choose returns the class and tenant to serve next, and does not count a service. A key must be
-// ready.
+// choose returns the class and tenant to serve next. A key must be ready. served counts the
+// service.
 func (f *fair) choose() (c uint8, tenant uint32) {
 	best := bits.TrailingZeros32(f.busy)
 	for rest := f.busy & (f.busy - 1); rest != 0; rest &= rest - 1 {
@@ -244,7 +242,7 @@ func (f *fair) choose() (c uint8, tenant uint32) {
 	}
 }
 
-// served counts that a tenant was served a key in class c, both as returned by choose.
+// served counts that a tenant was served a key in class c, as returned by choose.
 func (f *fair) served(c uint8, tenant uint32) {
 	cl := &f.classes[c]
 	f.top = cl.tag.value

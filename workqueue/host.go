@@ -21,8 +21,7 @@ var dropNames = [numDrops]string{
 	dropUnequal: "not equal to itself",
 }
 
-// host calls the host's functions, never under the lock. It recovers, counts and reports their
-// panics.
+// host calls the host's functions, never under the lock. It recovers and reports their panics.
 type host[K comparable] struct {
 	o      Options[K]
 	hooks  hook.Queue // zero if Options.Hooks is nil
@@ -92,7 +91,6 @@ func (h *host[K]) allOwn(key K, delivery uint64, adds []Reason) bool {
 	return true
 }
 
-// backoff returns the delay after the n-th failure in a row.
 func (h *host[K]) backoff(n int) time.Duration {
 	d := h.delay(n)
 	if h.o.Limiter != nil {

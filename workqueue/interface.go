@@ -12,7 +12,7 @@ import (
 
 // RateLimiting is a view of a Queue with the methods of client-go's
 // workqueue.TypedRateLimitingInterface[K]. It also has all other methods of Queue, and both may be
-// used at the same time. All methods may be called from any goroutine.
+// used at the same time: a key still has one holder. All methods may be called from any goroutine.
 //
 // It behaves as client-go documents: after ShutDown, Get returns the queued keys until none is
 // left. Add does not cancel AddAfter. Of several AddAfter the earliest counts. Failures count until
@@ -54,8 +54,7 @@ func (r *RateLimiting[K]) NumRequeues(key K) int {
 // Len returns the number of ready keys.
 func (r *RateLimiting[K]) Len() int { return r.Queue.Len().Ready }
 
-// Get waits until a key is ready and takes it. Shutdown is true if the queue is shut down and no
-// key is ready.
+// Get waits until a key is ready and takes it. Shutdown is true after shutdown, if no key is ready.
 func (r *RateLimiting[K]) Get() (key K, shutdown bool) {
 	item, ok := r.Queue.Get(context.Background())
 	return item.key, !ok

@@ -56,9 +56,9 @@ func (i Item[K]) Queued() time.Time {
 	return i.q.core.time(i.queued)
 }
 
-// Reasons returns a copy of this delivery's reasons: the first, then the newest, at most
-// Options.Reasons. Dropped counts those in between. An add without a reason gives one with
-// EventAdded. After the settle, Reasons returns nil.
+// Reasons returns a copy of this delivery's reasons: the first, then up to Options.Reasons of the
+// newest. Dropped counts those in between. An add without a reason gives one with EventAdded. After
+// the settle, Reasons returns nil.
 func (i Item[K]) Reasons() (reasons []Reason, dropped int) {
 	if i.q == nil {
 		return nil, 0
@@ -73,8 +73,8 @@ func (i Item[K]) Reasons() (reasons []Reason, dropped int) {
 	return i.q.core.delivered(taken, i.queued), int(taken.dropped)
 }
 
-// Done settles the key as finished and forgets its failures. Use it also for errors that a retry
-// cannot fix.
+// Done settles the key as finished, also after an error that a retry cannot fix. It forgets
+// failures.
 func (i Item[K]) Done() error {
 	return i.settle(verdict{outcome: hook.QueueDone}, nil)
 }

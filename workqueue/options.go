@@ -25,15 +25,13 @@ const (
 // Options configure a Queue. The zero value is a plain FIFO queue: one class, one tenant,
 // exponential backoff per key from 5 ms to 1000 s, and no overall limit.
 //
-// The queue calls these functions without its lock, concurrently, on the goroutines that use it. A
-// panic is recovered, counted (Snapshot.Panics) and reported (hook.Queue.Panicked); the function
-// counts as having returned zero values.
+// The queue calls these functions without its lock, concurrently, on the goroutines that use it. It
+// recovers their panics.
 type Options[K comparable] struct {
 	// Name appears in hooks, snapshots and errors. Default "".
 	Name string
 
-	// Classes are the classes and their weights, at most 8, such as ThreeClasses. While adds and
-	// retries of a class are ready, every fifth of its deliveries is a retry. Default nil: one
+	// Classes are the classes and their weights, at most 8, such as ThreeClasses. Default nil: one
 	// order for all adds and retries; AddOptions.Class has no effect.
 	Classes []ClassWeight
 
@@ -58,8 +56,8 @@ type Options[K comparable] struct {
 	Limiter *rate.Limiter
 
 	// MinInterval is how long an added key waits before it is ready, so that many adds become one
-	// delivery. It is also the minimum between deliveries caused by adds. It does not delay Retry,
-	// After, Wake and RequeueNow. Default 0.
+	// delivery. It is also the least time between deliveries caused by adds. It does not delay
+	// Retry, After, Wake and RequeueNow. Default 0.
 	MinInterval time.Duration
 
 	// MaxWait makes MinInterval a debounce: each add postpones the delivery to MinInterval from

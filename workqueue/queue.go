@@ -13,8 +13,8 @@ import (
 )
 
 // Queue hands keys to workers. All methods may be called from any goroutine at any time. Only Get,
-// Drain and Quiet block. All others only wait for the queue's lock, which is held for as long as it
-// takes to move a few keys, or all keys of the call in AddAll and Snapshot.
+// Drain and Quiet block. The others only wait for the queue's lock, which is held while a call
+// moves a few keys, or all of its keys in AddAll and Snapshot.
 type Queue[K comparable] struct {
 	host[K]
 	seed   maphash.Seed
@@ -29,8 +29,7 @@ type Queue[K comparable] struct {
 	misused int
 }
 
-// New returns a queue, or the error of Options.Validate. Neither New nor the queue starts a
-// goroutine.
+// New returns a queue, or the error of Options.Validate. It starts no goroutine.
 func New[K comparable](o Options[K]) (*Queue[K], error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -119,8 +118,7 @@ func (q *Queue[K]) lockEntry(key K) uint32 {
 	return q.core.find(key, uint32(maphash.Comparable(q.seed, key)))
 }
 
-// prepare computes what create needs. It calls the host's functions, so the caller must not hold
-// the lock.
+// prepare computes what create needs. It calls the host's functions: never under the lock.
 func (q *Queue[K]) prepare(w *who[K]) bool {
 	if !q.identify(w) {
 		return false

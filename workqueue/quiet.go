@@ -42,8 +42,7 @@ func (q *Queue[K]) ShuttingDown() bool {
 }
 
 // Drain shuts the queue down and waits until no key is ready or held. Workers must call Get until
-// it returns false. If ctx ends first, the error counts the keys that are left and wraps ctx's
-// cause.
+// it returns false. If ctx ends first, the error counts the keys left and wraps ctx's cause.
 func (q *Queue[K]) Drain(ctx context.Context) error {
 	q.shutDown(false)
 	select {

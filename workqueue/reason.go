@@ -18,15 +18,14 @@ type Reason struct {
 	Source string
 	// Event is what happened, such as "Update".
 	Event string
-	// Object is the changed object, as namespace/name. It may differ from the object that the key
-	// names.
+	// Object is the changed object, as namespace/name; not always the object that the key names.
 	Object string
 	// UID and ResourceVersion identify Object, as far as known.
 	UID             string
 	ResourceVersion string
 	// At is when the key was first added with this reason. The queue sets a zero At. It comes back
-	// in local time, without a monotonic clock reading, and at most 292 years from when the queue
-	// was made.
+	// in local time, without a monotonic clock reading, at most 292 years from when the queue was
+	// made.
 	At time.Time
 	// Repeats is how often the reason was repeated in a row, at most 2147483647. The queue sets it.
 	Repeats int `json:",omitzero"`

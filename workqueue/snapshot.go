@@ -14,15 +14,13 @@ type KeyState[K comparable] struct {
 	// Since is when the key entered its state. It is zero for a held key if Options.Hooks is nil,
 	// and for all keys if Options.Reasons is negative as well.
 	Since time.Time `json:",omitzero"`
-	// Due is when the key becomes ready by itself or, if it is ready or held, is added again. Zero:
-	// never.
+	// Due is when the key becomes ready by itself, or is added again if ready or held. Zero: never.
 	Due time.Time `json:",omitzero"`
 	// Attempts is the number of failures in a row.
 	Attempts int
 	// Paused reports that Pause was called. A held or parked key becomes paused afterwards.
 	Paused bool
-	// Again reports that a held key will be delivered once more, or that a paused key is ready
-	// after Resume.
+	// Again reports that a held key will be delivered once more, or a paused one after Resume.
 	Again bool
 	// ParkReason is why the key is parked.
 	ParkReason string

@@ -3,8 +3,8 @@
 
 package workqueue
 
-// table maps the hash of a key to the index of its entry. It is a hash table with open addressing
-// and linear probing. A slot holds the hash in its upper half and the index in its lower half; 0 is
+// table is a hash table from a key's hash to the index of its entry, with open addressing and
+// linear probing. A slot holds the hash in its upper half and the index in its lower half; 0 is
 // free. The caller compares the keys.
 type table struct {
 	slots []uint64
@@ -46,8 +46,7 @@ func (t *table) grow() {
 	}
 }
 
-// remove removes an index that is in the table and moves later ones up, so that no probe ends too
-// early.
+// remove removes an index and moves later ones up, so that no probe ends too early.
 func (t *table) remove(hash, index uint32) {
 	i, mask := t.probe(hash)
 	for uint32(t.slots[i]) != index {

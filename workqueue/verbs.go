@@ -95,8 +95,7 @@ func (c *core[K]) addAfter(w *who[K], class uint8, r *Reason, delay int64) {
 // after returns now+d, at most never-1.
 func after(now, d int64) int64 { return now + min(d, never-1-now) }
 
-// inBackoff reports whether a key waits after Retry, paused or not, and the number of its last
-// delivery.
+// inBackoff reports whether a key waits after Retry, paused or not, and its last delivery.
 func (c *core[K]) inBackoff(w *who[K]) (uint64, bool) {
 	i := c.find(w.key, w.hash)
 	if i == 0 {
@@ -106,8 +105,7 @@ func (c *core[K]) inBackoff(w *who[K]) (uint64, bool) {
 	return e.delivery, e.is(flagBackoff) && (e.state == Waiting || e.state == Paused && !e.is(flagOwed))
 }
 
-// fail counts a failure of a key, held or not. It returns the number of failures in a row and the
-// lane for a retry.
+// fail counts a failure of a key and returns their number in a row and the lane for a retry.
 func (c *core[K]) fail(w *who[K]) (n int, lane uint8) {
 	if c.shut {
 		c.drop(dropLate)

@@ -15,8 +15,7 @@ type waiter struct {
 	listed     bool
 }
 
-// waiters are the goroutines in Get, the latest first: its stack is most likely in the processor's
-// cache.
+// waiters are the goroutines in Get, the latest first: its stack is most likely still cached.
 type waiters struct {
 	head  *waiter
 	n     int
@@ -66,8 +65,7 @@ func (l *waiters) pop(n int) *waiter {
 	return out
 }
 
-// wake sends a token to each waiter, without the lock. A waiter may be reused as soon as it has its
-// token.
+// wake sends a token to each waiter, without the lock. A waiter with its token may be reused.
 func wake(w *waiter) {
 	for w != nil {
 		next := w.next
@@ -77,8 +75,7 @@ func wake(w *waiter) {
 	}
 }
 
-// wait waits for the token, the end of ctx, or the next due time. It reports whether it got the
-// token.
+// wait waits for the token, the end of ctx or the next due time. It returns true for the token.
 func (l *waiters) wait(ctx context.Context, w *waiter) (woken bool) {
 	select {
 	case <-w.token:

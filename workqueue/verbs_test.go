@@ -29,7 +29,8 @@ func TestPark(t *testing.T) {
 		settled(t, err)
 		q.AddWith("a", AddOptions{Class: Interactive, Reason: Reason{Event: "Create"}})
 		settled(t, mustGet(t, q).Park("cache is behind", 0))
-		q.AddWith("a", AddOptions{Class: Background, Reason: Reason{Event: "Update"}}) // does not wake
+		// Does not wake a.
+		q.AddWith("a", AddOptions{Class: Background, Reason: Reason{Event: "Update"}})
 		time.Sleep(time.Hour)
 		wantLen(t, q, Len{Parked: 1})
 		if k, _ := q.Lookup("a"); k.ParkReason != "cache is behind" {

@@ -58,10 +58,18 @@ func (q *Queue[K]) AddWith(key K, how AddOptions) { q.addTo(key, q.laneOf(how.Cl
 
 func (q *Queue[K]) addTo(key K, lane uint8, how *AddOptions) {
 	w := who[K]{key: key}
-	if q.identify(&w) {
-		q.lock()
-		q.addLocked(&w, q.core.find(key, w.hash), lane, how)
+	if !q.identify(&w) {
+		return
 	}
+	q.lock()
+	i := q.core.find(key, w.hash)
+	if how.After <= 0 && q.core.merges(i, lane) { // Own is for keys that are not ready
+		q.core.promote() // reasons of due times come before this one
+		q.core.record(i, q.core.entries.at(i), &how.Reason)
+		q.unlock()
+		return
+	}
+	q.addLocked(&w, i, lane, how)
 }
 
 // addLocked adds a key with entry i, or 0 if it has none, and unlocks.

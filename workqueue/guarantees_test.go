@@ -272,6 +272,7 @@ func TestW5_Class(t *testing.T) {
 	q.AddWith("a", AddOptions{Class: Background})
 	q.AddWith("a", AddOptions{Class: Interactive})
 	q.AddWith("a", AddOptions{Class: Normal}) // keeps the highest
+	q.AddAll([]string{"a"}, AddOptions{Class: Normal})
 	q.AddWith("a", AddOptions{Class: Normal, Reason: Reason{Source: "test"}})
 	item := class(Interactive)
 	q.AddWith("a", AddOptions{Class: Background}) // a new delivery starts without a class

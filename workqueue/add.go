@@ -171,8 +171,7 @@ func (q *Queue[K]) Pause(key K) {
 	}
 }
 
-// Resume ends a Pause. The key is ready if it was ready at the Pause, or was added or became due
-// since.
+// Resume ends a Pause. The key is ready if it was ready, was added or became due until now.
 func (q *Queue[K]) Resume(key K) {
 	if w := (who[K]{key: key}); q.identify(&w) {
 		q.lock()

@@ -275,7 +275,6 @@ func (c *core[K]) fireOwn(i uint32, e *entry[K], x *extra) {
 	c.owe(i, e, e.coming)
 }
 
-// wakes returns how many of the waiting goroutines to wake.
 func (c *core[K]) wakes(waiting int) int {
 	switch {
 	case c.shut:

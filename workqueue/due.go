@@ -22,7 +22,6 @@ type heap[N heapNode[N]] struct {
 
 func (h *heap[N]) has(id uint32) bool { return int(id) < len(h.where) && h.where[id] != 0 }
 
-// set adds a node or replaces the one with its id.
 func (h *heap[N]) set(n N) {
 	for int(n.id()) >= len(h.where) {
 		h.where = append(h.where, 0)

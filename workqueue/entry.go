@@ -127,7 +127,6 @@ type store[K comparable] struct {
 	most    int // peak of entries since the queue was last empty
 }
 
-// find returns the index of a key's entry, or 0.
 func (s *store[K]) find(key K, hash uint32) uint32 {
 	if s.index.n == 0 {
 		return 0
@@ -242,7 +241,6 @@ func (s *store[K]) unlink(l *list, e *entry[K]) {
 	e.prev, e.next = 0, 0
 }
 
-// extra returns the extra of an entry, or nil.
 func (s *store[K]) extra(e *entry[K]) *extra {
 	if e.extra == 0 || e.is(flagOnly) {
 		return nil

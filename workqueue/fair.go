@@ -135,7 +135,6 @@ func (f *fair) newTenant(name string) uint32 {
 	return i
 }
 
-// reweigh sets the weight of a tenant without keys, for future deliveries.
 func (f *fair) reweigh(i uint32, weight float64) {
 	if f.tenants[i].weight == weight {
 		return
@@ -177,7 +176,6 @@ func (f *fair) sweep() {
 	f.sweepAt = max(minIdle, 2*f.idle, len(f.byName))
 }
 
-// flow returns the index of a tenant's flow in class c.
 func (f *fair) flow(tenant uint32, c uint8) uint32 { return tenant*uint32(len(f.classes)) + uint32(c) }
 
 // tagged puts a flow into the heap of its class, or moves it there.
@@ -222,8 +220,7 @@ func (f *fair) left(c uint8) {
 	}
 }
 
-// choose returns the class and tenant to serve next. A key must be ready. served counts the
-// service.
+// choose returns the class and tenant to serve next. A key must be ready. Then call served.
 func (f *fair) choose() (c uint8, tenant uint32) {
 	best := bits.TrailingZeros32(f.busy)
 	for rest := f.busy & (f.busy - 1); rest != 0; rest &= rest - 1 {

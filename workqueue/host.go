@@ -40,7 +40,6 @@ func (h *host[K]) recovered(name string) {
 	}
 }
 
-// tell calls a hook if it is set.
 func tell[K comparable, E any](h *host[K], name string, hook func(E), e E) {
 	if hook == nil {
 		return

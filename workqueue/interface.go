@@ -60,8 +60,7 @@ func (r *RateLimiting[K]) Get() (key K, shutdown bool) {
 	return item.key, !ok
 }
 
-// Done settles a key from Get and keeps its failures. For a key that is not held, it only calls
-// hook.Queue.Misused.
+// Done settles a key from Get and keeps its failures. A key that is not held is only reported.
 func (r *RateLimiting[K]) Done(key K) {
 	i := r.lockEntry(key)
 	if i == 0 || r.core.entries.at(i).state != Held {

@@ -73,8 +73,7 @@ func (i Item[K]) Reasons() (reasons []Reason, dropped int) {
 	return i.q.core.delivered(taken, i.queued), int(taken.dropped)
 }
 
-// Done settles the key as finished, also after an error that a retry cannot fix. It forgets
-// failures.
+// Done settles the key as finished and forgets its failures. Use it too if a retry cannot help.
 func (i Item[K]) Done() error {
 	return i.settle(verdict{outcome: hook.QueueDone}, nil)
 }

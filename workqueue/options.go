@@ -31,8 +31,9 @@ type Options[K comparable] struct {
 	// Name appears in hooks, snapshots and errors. Default "".
 	Name string
 
-	// Classes are the classes and their weights, at most 8, such as ThreeClasses. Default nil: one
-	// order for all adds and retries; AddOptions.Class has no effect.
+	// Classes are the classes and their weights, at most 8, such as ThreeClasses (the default in
+	// package controller). Default nil: one order for all adds and retries; AddOptions.Class has no
+	// effect.
 	Classes []ClassWeight
 
 	// Tenant returns the tenant of a key, for example its namespace or cluster. Tenants with ready
@@ -50,9 +51,9 @@ type Options[K comparable] struct {
 	Backoff Backoff
 
 	// Limiter limits the retries of all keys per second, to protect what a Reconcile calls. A retry
-	// waits for the longer of Backoff and Limiter. If Classes is set, adds overtake retries even
-	// without it. Default nil: no limit. (client-go's default is 10 per second after the first 100:
-	// of 10,000 keys that fail together, the last is retried after 990 s, see package bench.)
+	// waits for the longer of Backoff and Limiter. Default nil: no limit. If Classes is set, adds
+	// overtake retries anyway. (client-go's default is 10 per second after the first 100: of 10,000
+	// keys that fail together, the last is retried after 990 s, see package bench.)
 	Limiter *rate.Limiter
 
 	// MinInterval is how long an added key waits before it is ready, so that many adds become one
@@ -67,9 +68,10 @@ type Options[K comparable] struct {
 
 	// Reasons is how many reasons a key keeps in addition to its first: the newest. Those between
 	// are counted. Equal reasons in a row are one (Reason.Repeats). Default 0: 8. At most 1000.
-	// Negative: none are recorded. If Hooks is nil, too, the queue reads the clock less, and
-	// Item.Queued and KeyState.Since are zero. That saves about a fifth of the time of adding,
-	// taking and settling a key.
+	//
+	// Negative: none. If Hooks is nil, too, the queue reads the clock less, which saves about a
+	// fifth of the time of adding, taking and settling a key. Item.Queued and KeyState.Since are
+	// zero then.
 	Reasons int
 
 	// Hooks observe the queue. Default nil: none.

@@ -86,7 +86,6 @@ func (q *Queue[K]) setUp(split uint8) {
 // laneOf returns the lane for adds in class c.
 func (q *Queue[K]) laneOf(c Class) uint8 { return q.class[uint8(c)] }
 
-// classIn returns the class of a lane.
 func (q *Queue[K]) classIn(lane uint8) Class { return q.o.Classes[lane>>q.core.split].Class }
 
 // identify computes what find needs. It returns false, and counts a drop, if the key is not equal
@@ -127,7 +126,6 @@ func (q *Queue[K]) prepare(w *who[K]) bool {
 	return true
 }
 
-// lock begins a use of the core.
 func (q *Queue[K]) lock() {
 	q.mu.Lock()
 	q.core.at = 0

@@ -75,15 +75,13 @@ func (q *Queue[K]) whenDrained() <-chan struct{} {
 //   - is ready, held or parked;
 //   - waits for MinInterval, or for a backoff of at most a second, such as after a conflict.
 //
-// Keys that wait for anything else and paused keys do not count. During PauseAll, only held keys
-// count.
+// Other waiting keys and paused keys do not count. During PauseAll, only held keys count.
 //
 // Quiet returns the number of deliveries until that moment: between two calls that return the same
 // number there was none. If ctx ends first, the error counts the keys in progress and names up to
 // five per state.
 //
-// While a call waits and no key is ready, held or parked, each use of the queue scans all due
-// times.
+// While a call waits, a use of the queue may scan all due times.
 func (q *Queue[K]) Quiet(ctx context.Context) (deliveries uint64, err error) {
 	l := q.nextLull()
 	select {

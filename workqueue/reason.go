@@ -54,8 +54,7 @@ const (
 )
 
 // noteList holds a key's reasons: the first, the newest few, and the number of those between. The
-// notes after the first form a ring: the newest is followed by the oldest, which a full list
-// overwrites.
+// notes after the first are a ring: in a full list, the next note replaces the oldest.
 type noteList struct {
 	first, newest uint32
 	n, dropped    uint32
@@ -192,7 +191,6 @@ func (s *notes) all(l noteList) iter.Seq2[uint32, *note] {
 	}
 }
 
-// move appends src to dst and empties src.
 func (s *notes) move(dst, src *noteList) {
 	for i, n := range s.all(*src) {
 		if dst.n > s.most {

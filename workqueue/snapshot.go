@@ -24,7 +24,7 @@ type KeyState[K comparable] struct {
 	Again bool
 	// ParkReason is why the key is parked.
 	ParkReason string
-	// Reasons are the reasons of the delivery in progress, if any, then those of the next one.
+	// Reasons are the reasons of the delivery in progress, if any, then of the next one.
 	Reasons        []Reason
 	ReasonsDropped int
 }

@@ -13,7 +13,6 @@ type table struct {
 
 const minSlots = 16
 
-// probe returns the first slot for hash. The next one is (slot+1) & mask.
 func (t *table) probe(hash uint32) (slot, mask uint32) {
 	mask = uint32(len(t.slots) - 1)
 	return hash & mask, mask

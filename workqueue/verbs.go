@@ -121,7 +121,6 @@ func (c *core[K]) fail(w *who[K]) (n int, lane uint8) {
 	return int(x.attempts), c.returning(lane)
 }
 
-// more returns n+1, or n at the largest number.
 func more(n uint32) uint32 { return n + min(1, ^n) }
 
 func (c *core[K]) clear(i uint32) {
@@ -153,7 +152,6 @@ func (c *core[K]) wake(w *who[K]) bool {
 	return false
 }
 
-// requeue makes a key ready whatever it waits for, or delivers a held one once more.
 func (c *core[K]) requeue(w *who[K], r *Reason) {
 	if c.shut {
 		c.drop(dropLate)

@@ -86,7 +86,6 @@ func (l *waiters) wait(ctx context.Context, w *waiter) (woken bool) {
 	return false
 }
 
-// left removes w after its wait.
 func (l *waiters) left(w *waiter, woken bool) {
 	l.armed = never // the timer may have fired: set it again
 	switch {
@@ -117,7 +116,6 @@ type watch struct {
 	lull    *lull         // nil if no call waits
 }
 
-// lull is a moment without work in progress.
 type lull struct {
 	come       chan struct{} // closed after deliveries is set
 	deliveries uint64

@@ -32,8 +32,9 @@
 //
 // # States
 //
-// A delivery begins when Get takes the key, and ends when the worker settles the [Item]. In
-// between, the key is held. A paused key is in a state of its own until Resume.
+// A delivery begins when Get takes the key. It ends when the worker settles the [Item] with Done,
+// Retry, After, Park or Release. In between, the key is held. A paused key is in a state of its own
+// until Resume.
 //
 //	         AddWith{After}                  Get                Done
 //	unknown ───────────────▶ waiting ─▶ ready ───▶ held ─────────────▶ forgotten

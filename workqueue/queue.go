@@ -13,8 +13,8 @@ import (
 )
 
 // Queue hands keys to workers. All methods may be called from any goroutine at any time. Only Get,
-// Drain and Quiet block. The others only wait for the queue's lock, which is held while a call
-// moves a few keys, or all of its keys in AddAll and Snapshot.
+// Drain and Quiet block. The others wait only for the queue's lock. AddAll, Snapshot and ShutDown
+// hold it for all their keys, the others for a few.
 type Queue[K comparable] struct {
 	host[K]
 	seed   maphash.Seed

@@ -9,32 +9,36 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// AddOptions describe an add. The zero AddOptions adds a key at once, in class Normal, without a reason.
+// AddOptions describe an add. The zero value adds a key at once, in class Normal, without a reason.
 type AddOptions struct {
-	// Class is how urgent it is. Default Normal. A class that is not configured counts as the next lower one that
-	// is, or else as the lowest.
+	// Class is how urgent the key is. Default Normal. A class that is not configured counts as the
+	// next lower configured one, or else as the lowest.
 	Class Class
-	// After is how long to wait first; zero or less: not at all.
+	// After is the delay before the key is ready. Default 0; negative counts as 0.
 	After time.Duration
-	// Reason is why. The zero Reason is not recorded; a delivery that has no other is reported as EventAdded.
+	// Reason is why the key is added. The zero Reason is not recorded.
 	Reason Reason
 }
 
-// Adder makes keys due and looks at them, but cannot take them. A *Queue is one.
+// Adder is the part of Queue that adds and looks up keys but does not take them.
 type Adder[K comparable] interface {
-	// Add makes a key due now, see [Queue.Add].
+	// Add adds a key, see [Queue.Add].
 	Add(key K)
-	// AddWith makes a key due as how states, see [Queue.AddWith].
+	// AddWith adds a key with options, see [Queue.AddWith].
 	AddWith(key K, how AddOptions)
-	// AddAll makes many keys due, see [Queue.AddAll].
+	// AddAll adds many keys, see [Queue.AddAll].
 	AddAll(keys []K, how AddOptions)
-	// Lookup returns where a key is, see [Queue.Lookup].
+	// Lookup returns the state of a key, see [Queue.Lookup].
 	Lookup(key K) (state KeyState[K], known bool)
 }
 
-// Add adds a key at once. While the key is queued already, it does nothing (W2); while it is held, the key is
-// delivered once more after it was settled (W3); while it is paused or parked, the add is remembered. After
-// ShutDown, and for a key that is not equal to itself, the add is dropped and counted.
+// Add adds a key at once, in class Normal. An add of a key that is
+//
+//   - ready already, in class Normal or higher, does nothing;
+//   - held causes one more delivery after the settle;
+//   - paused or parked is recorded, and delivers nothing until Resume or Wake.
+//
+// The queue drops and counts adds after ShutDown, and adds of a key that is not equal to itself.
 func (q *Queue[K]) Add(key K) {
 	w := who[K]{key: key}
 	if !q.identify(&w) {
@@ -49,20 +53,28 @@ func (q *Queue[K]) Add(key K) {
 	q.addLocked(&w, i, q.core.normal, &AddOptions{})
 }
 
-// AddWith adds a key as how describes.
+// AddWith is Add with options.
 func (q *Queue[K]) AddWith(key K, how AddOptions) { q.addTo(key, q.laneOf(how.Class), &how) }
 
 func (q *Queue[K]) addTo(key K, lane uint8, how *AddOptions) {
 	w := who[K]{key: key}
-	if q.identify(&w) {
-		q.lock()
-		q.addLocked(&w, q.core.find(key, w.hash), lane, how)
+	if !q.identify(&w) {
+		return
 	}
+	q.lock()
+	i := q.core.find(key, w.hash)
+	if how.After <= 0 && q.core.merges(i, lane) { // Own is for keys that are not ready
+		q.core.promote() // reasons of due times come before this one
+		q.core.record(i, q.core.entries.at(i), &how.Reason)
+		q.unlock()
+		return
+	}
+	q.addLocked(&w, i, lane, how)
 }
 
-// addLocked adds a key, whose entry is i, or none, and unlocks.
+// addLocked adds a key with entry i, or 0 if it has none, and unlocks.
 func (q *Queue[K]) addLocked(w *who[K], i uint32, lane uint8, how *AddOptions) {
-	if q.o.Tenant != nil && i == 0 { // of a key that has an entry it is known
+	if q.o.Tenant != nil && i == 0 { // an entry has a tenant already
 		q.mu.Unlock()
 		w.tenant, w.weight = q.tenant(w.key)
 		q.lock()
@@ -83,8 +95,8 @@ func (q *Queue[K]) tellDelayed(lane uint8, how *AddOptions) {
 	}
 }
 
-// ownLocked reports whether an add of a key in backoff is its own. It asks Own without the lock, as
-// often as the key's state changes meanwhile.
+// ownLocked reports whether an add of a key in backoff is its own. It calls Own without the lock,
+// and again if the key was delivered meanwhile.
 func (q *Queue[K]) ownLocked(w *who[K], how *AddOptions) bool {
 	for asked := uint64(0); ; {
 		delivery, in := q.core.inBackoff(w)
@@ -92,7 +104,8 @@ func (q *Queue[K]) ownLocked(w *who[K], how *AddOptions) bool {
 			return false
 		}
 		q.mu.Unlock()
-		w.tenant, w.weight = q.tenant(w.key) // the key may be unknown by the time that the lock is held again
+		// The key may be forgotten before the queue is locked again.
+		w.tenant, w.weight = q.tenant(w.key)
 		own := q.isOwn(w.key, delivery, how.Reason)
 		q.lock()
 		if now, in := q.core.inBackoff(w); own && in && now == delivery {
@@ -104,7 +117,8 @@ func (q *Queue[K]) ownLocked(w *who[K], how *AddOptions) bool {
 	}
 }
 
-// AddAll adds many keys under one lock, as AddWith does, those last that Own has to be asked about.
+// AddAll adds many keys under one lock, as AddWith does. Keys that need a call of Options.Own come
+// last, one at a time.
 func (q *Queue[K]) AddAll(keys []K, how AddOptions) {
 	ws := make([]who[K], 0, len(keys))
 	for _, key := range keys {
@@ -113,7 +127,7 @@ func (q *Queue[K]) AddAll(keys []K, how AddOptions) {
 			ws = append(ws, w)
 		}
 	}
-	var asked []K // keys in backoff, about which Own has to be asked
+	var asked []K // keys in backoff, which need a call of Own
 	lane := q.laneOf(how.Class)
 	q.lock()
 	for i := range ws {
@@ -135,8 +149,8 @@ func (q *Queue[K]) AddAll(keys []K, how AddOptions) {
 	}
 }
 
-// Wake ends a Park: the key is ready. A key that is held will not be parked by its Park to come. It
-// reports whether the key was one or the other; others are left alone.
+// Wake makes a parked key ready. If the key is held, the next Park of this delivery ends at once.
+// Wake reports whether the key was parked or held; in other states it does nothing.
 func (q *Queue[K]) Wake(key K) bool {
 	w := who[K]{key: key}
 	if !q.identify(&w) {
@@ -147,8 +161,8 @@ func (q *Queue[K]) Wake(key K) bool {
 	return q.core.wake(&w)
 }
 
-// Pause keeps a key from being delivered until Resume, whether the queue knows it yet or not. Adds and due times
-// meanwhile are remembered. One that is held stays so until it is settled. After ShutDown it has no effect.
+// Pause holds back a key, known or not, until Resume. Adds and due times in between are recorded. A
+// held key stays with its worker. After ShutDown, Pause has no effect.
 func (q *Queue[K]) Pause(key K) {
 	if w := (who[K]{key: key}); q.prepare(&w) {
 		q.lock()
@@ -157,7 +171,7 @@ func (q *Queue[K]) Pause(key K) {
 	}
 }
 
-// Resume ends a Pause. The key is ready if it was when it was paused or has been added or become due since.
+// Resume ends a Pause. The key is ready if it was ready, was added or became due until now.
 func (q *Queue[K]) Resume(key K) {
 	if w := (who[K]{key: key}); q.identify(&w) {
 		q.lock()
@@ -166,11 +180,11 @@ func (q *Queue[K]) Resume(key K) {
 	}
 }
 
-// PauseAll stops all deliveries until ResumeAll: Get waits. Keys go on becoming ready, and Len counts them as such.
-// If the queue is shut down meanwhile, they are dropped, like keys that are paused. After ShutDown it has no effect.
+// PauseAll stops all deliveries until ResumeAll: Get waits. Keys still become ready, and Len counts
+// them. ShutDown drops them, like paused keys. After ShutDown, PauseAll has no effect.
 func (q *Queue[K]) PauseAll() { q.pauseAll(true) }
 
-// ResumeAll ends PauseAll. Keys that were paused one by one stay paused. After ShutDown it has no effect.
+// ResumeAll ends PauseAll. Keys paused by Pause stay paused. After ShutDown, it has no effect.
 func (q *Queue[K]) ResumeAll() { q.pauseAll(false) }
 
 func (q *Queue[K]) pauseAll(to bool) {
@@ -182,10 +196,9 @@ func (q *Queue[K]) pauseAll(to bool) {
 	}
 }
 
-// RequeueNow makes a key ready whatever it waits for (a delay, a backoff, MinInterval, a Park), in the class of
-// Interactive. One that is held is delivered once more at once after it is settled, however it is settled. A
-// paused key stays paused and is ready when it is resumed. The number of its failures stays. The reason of the
-// zero Reason is EventRequeueNow.
+// RequeueNow makes a key ready in class Interactive, whatever it waits for: a delay, a backoff,
+// MinInterval or a Park. A held key is delivered once more right after any settle; a paused one
+// after Resume. Its failures stay. The reason defaults to one with EventRequeueNow.
 func (q *Queue[K]) RequeueNow(key K, why Reason) {
 	if why.empty() {
 		why = Reason{Source: sourceQueue, Event: EventRequeueNow}
@@ -197,7 +210,7 @@ func (q *Queue[K]) RequeueNow(key K, why Reason) {
 	}
 }
 
-// Forget forgets a key's failures, so that its next backoff is the first again. It changes nothing else.
+// Forget resets a key's failures, so its next backoff is the shortest. It changes nothing else.
 func (q *Queue[K]) Forget(key K) {
 	if i := q.lockEntry(key); i != 0 {
 		q.core.clear(i)

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// What is spared when a key is added again.
+// Repeated adds of a key.
 
-// TestReasons_Repeats: a reason equal to the newest one is counted, wherever it comes from.
+// TestReasons_Repeats: a reason equal to the newest one is counted instead of recorded.
 func TestReasons_Repeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, Options[string]{})
@@ -38,7 +38,7 @@ func TestReasons_Repeats(t *testing.T) {
 		q.RequeueNow("a", Reason{})
 		want("[x+1 y+0 x+2 RequeueNow+1]")
 		add("y", 3*time.Second)
-		add("y", 0) // the other y is for later, but will be between this and the next one
+		add("y", 0) // the other y belongs to a later delivery
 		add("y", 0)
 		want("[x+1 y+0 x+2 RequeueNow+1 y+1 y+0]")
 		add("y", 0)
@@ -57,7 +57,7 @@ func TestReasons_Repeats(t *testing.T) {
 	})
 }
 
-// TestTenantOnce: an add of a key that the queue knows does not ask for its tenant.
+// TestTenantOnce: Tenant is not called for an add of a known key.
 func TestTenantOnce(t *testing.T) {
 	asked := 0
 	q := newQueue(t, Options[string]{Backoff: Exponential{Base: time.Hour}, Tenant: func(k string) string { asked++; return k[:1] }})
@@ -81,7 +81,7 @@ func TestTenantOnce(t *testing.T) {
 	want(2)
 }
 
-// TestTenantOfKeyForgottenMeanwhile: the key is settled, and forgotten, while Own is asked about it.
+// TestTenantOfKeyForgottenMeanwhile: the key is settled and forgotten during a call of Own.
 func TestTenantOfKeyForgottenMeanwhile(t *testing.T) {
 	var q *Queue[string]
 	q = newQueue(t, Options[string]{

@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// Backoff says how long a key waits before it is tried again. Implementations must be safe for use by several
-// goroutines; the queue calls them without its lock.
+// Backoff determines how long a failed key waits. Implementations must be safe for concurrent use;
+// the queue calls them without its lock.
 type Backoff interface {
-	// Delay returns the delay after a key's n-th failure in a row, n >= 1. Zero or less: none.
+	// Delay returns the delay after a key's n-th failure in a row, n >= 1. Zero or negative: none.
 	Delay(n int) time.Duration
 }
 
-// Exponential is a Backoff that doubles: Base, 2 Base, 4 Base, ... up to Max. Its defaults are those of client-go's
-// ItemExponentialFailureRateLimiter as kube-controller-manager uses it.
+// Exponential is a Backoff that doubles: Base, 2 Base, 4 Base, ... up to Max. It has the defaults
+// of client-go's ItemExponentialFailureRateLimiter in kube-controller-manager.
 type Exponential struct {
 	// Base is the delay after the first failure. Default 5 ms.
 	Base time.Duration
-	// Max is the longest delay. Default 1000 s.
+	// Max is the longest delay. Default 1000 s, or Base if that is longer.
 	Max time.Duration
-	// Jitter, between 0 and 1, shortens each delay by a random part of itself, up to this much, so that keys that
-	// failed together are not retried together. Default 0: none.
+	// Jitter, between 0 and 1, shortens each delay by a random part of up to this fraction. Keys
+	// that failed together are then retried at different times. Default 0.
 	Jitter float64
 }
 
-// Delay returns the delay after the n-th failure in a row.
+// Delay returns the delay after the n-th failure in a row. It treats n < 1 as 1.
 func (e Exponential) Delay(n int) time.Duration {
 	base, most := e.Base, e.Max
 	if base == 0 {
@@ -51,7 +51,7 @@ func (e Exponential) Delay(n int) time.Duration {
 	return d
 }
 
-// Validate returns an error that names each field that is wrong, or nil.
+// Validate returns an error that names the first invalid field and the allowed range, or nil.
 func (e Exponential) Validate() error {
 	switch {
 	case e.Base < 0:

@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// What the package's doc says of bad input.
+// The section "Bad input" of the package documentation.
 
 func TestBadInput_Delays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestBadInput_Panics(t *testing.T) {
 		}
 		_, err = mustGet(t, q).RetryWith(nil, RetryOptions{NotBefore: time.Second})
 		settled(t, err)
-		q.Add("a") // here too
+		q.Add("a") // again
 		item = mustGet(t, q)
 		settled(t, item.Done())
 		_ = item.Done()
@@ -169,7 +169,7 @@ func TestBadInput_ContextIsDone(t *testing.T) {
 	})
 }
 
-// TestWakeIsPassedOn: a waiter that was woken, but whose context is done, wakes another one instead.
+// TestWakeIsPassedOn: a woken waiter whose context is done wakes another one.
 func TestWakeIsPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, Options[int]{})
@@ -183,7 +183,7 @@ func TestWakeIsPassedOn(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		q.lock() // what Add does, but that the context ends before the waiter runs
+		q.lock() // as Add, but the context ends before the waiter runs
 		w := q.waiters.pop(1)
 		q.core.add(&who[int]{key: 1}, 0, &Reason{})
 		q.core.fresh = 0
@@ -198,7 +198,7 @@ func TestWakeIsPassedOn(t *testing.T) {
 	})
 }
 
-// TestGetUnderCancellation does the same with many goroutines and no order.
+// TestGetUnderCancellation does the same with many concurrent goroutines.
 func TestGetUnderCancellation(t *testing.T) {
 	for range 300 {
 		q := newQueue(t, Options[int]{})
@@ -222,7 +222,7 @@ func TestGetUnderCancellation(t *testing.T) {
 		for k := range 4 {
 			q.Add(k)
 		}
-		taken.Wait() // four workers are not cancelled: the keys are taken, or a wake was lost
+		taken.Wait() // four workers are not cancelled, so all keys are taken unless a wake was lost
 		q.ShutDown()
 		workers.Wait()
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// These benchmarks are for finding out where the time goes; package bench compares.
+// These benchmarks are for profiling. Package bench compares with client-go.
 
 func everything() Options[name] {
 	return Options[name]{

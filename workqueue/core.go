@@ -8,57 +8,56 @@ import (
 	"time"
 )
 
-// core is the queue's state: which key is in which state, in what order, and when it is due. It has
-// no lock and calls no code of the host: Queue holds the lock around each use.
+// core is the queue's state: the state, order and due time of each key. It has no lock and calls
+// none of the host's functions; Queue locks it around each use.
 //
-// Every known key has one entry. An entry is in exactly one State; ready ones are linked in their
-// flow's list, held ones in the order in which they were taken. What most keys do not have (due
-// times, several reasons) is in an extra. An entry that holds nothing any more is forgotten.
+// Every known key has one entry, in exactly one State. A ready entry is linked in its flow's list.
+// Held entries are linked in the order in which they were taken. Due times and further reasons,
+// which most keys do not have, are in an extra. An entry without content is forgotten.
 type core[K comparable] struct {
 	store[K]
 
-	heldSince  int64 // sum of the held entries' since
+	heldSince  int64 // sum of since of the held entries
 	counts     [numStates]int
 	deliveries uint64
-	queued     int64  // when the key that was taken last had become ready
-	last       uint32 // its entry, which may be in use for another key, or for none
+	queued     int64  // when the key that was taken last became ready
+	last       uint32 // its entry, which may be free or another key's by now
 
 	normal, urgent uint8 // the lanes of adds in classes Normal and Interactive
 	split          uint8 // 1 if each class has a lane for returns, else 0: see lanesOf
 	minInterval    int64
 	maxWait        int64
 	asks           bool                // Own is set
-	adds           map[uint32][]Reason // if asks: the immediate adds of held entries
+	adds           map[uint32][]Reason // if asks: immediate adds of held entries
 
 	pausedAll bool
 	shut      bool
 	observed  bool // there are hooks
-	stamped   bool // since is wanted: for hooks or with reasons
+	stamped   bool // entries need since, for hooks or reasons
 
 	fresh   int // keys that became ready since the last unlock
 	dropped [numDrops]int
 	news    news // since the last unlock
 }
 
-// news is what there is to report after a use of the core.
+// news is what unlock reports to the hooks.
 type news struct {
 	any     bool
 	readied [maxClasses]int
 	dropped [numDrops]int
 }
 
-// Why something was dropped.
+// Causes of drops.
 const (
 	dropWaiting = iota
 	dropParked
 	dropPaused
-	dropDelayed // a due time that a ready or held key had besides
+	dropDelayed // a due time of a ready or held key
 	dropLate    // an add after shutdown
 	dropUnequal // a key that is not equal to itself
 	numDrops
 )
 
-// enter returns the entry of a key, a new idle one if need be.
 func (c *core[K]) enter(w *who[K]) (uint32, *entry[K]) {
 	i := c.find(w.key, w.hash)
 	if i == 0 {
@@ -71,13 +70,13 @@ func (c *core[K]) enter(w *who[K]) (uint32, *entry[K]) {
 	return i, c.entries.at(i)
 }
 
-// forget removes an entry that is in no list and holds nothing any more.
+// forget removes an entry that is in no list and has no content.
 func (c *core[K]) forget(i uint32, e *entry[K]) {
 	c.counts[e.state]--
 	c.remove(i, e)
 }
 
-// turn changes an entry's state. It reads no clock that nobody asks for.
+// turn changes an entry's state. It reads the clock only if since is needed.
 func (c *core[K]) turn(e *entry[K], to State) {
 	c.counts[e.state]--
 	c.counts[to]++
@@ -87,7 +86,7 @@ func (c *core[K]) turn(e *entry[K], to State) {
 	}
 }
 
-// urgentMost returns the higher of two classes, either of which may be none.
+// urgentMost returns the higher of two classes. Either may be noClass.
 func urgentMost(a, b uint8) uint8 {
 	if a == noClass || b != noClass && b > a {
 		return b
@@ -95,10 +94,10 @@ func urgentMost(a, b uint8) uint8 {
 	return a
 }
 
-// returning returns the lane for a return of a key that was taken from lane.
+// returning returns the retry lane for a key that was taken from lane.
 func (c *core[K]) returning(lane uint8) uint8 { return lane &^ c.split }
 
-// owe gives a key a delivery: it becomes ready, or stays so, or will be once it is settled, woken or resumed.
+// owe makes a key ready now, or after it is settled, woken or resumed.
 func (c *core[K]) owe(i uint32, e *entry[K], class uint8) {
 	switch e.state {
 	case Ready:
@@ -121,7 +120,7 @@ func (c *core[K]) owe(i uint32, e *entry[K], class uint8) {
 	}
 }
 
-// ready makes an entry that is in no list ready, or, while it is paused, owed.
+// ready makes an entry that is in no list ready, or owed if it is paused.
 func (c *core[K]) ready(i uint32, e *entry[K], class uint8) {
 	if class == noClass {
 		class = c.normal
@@ -149,8 +148,8 @@ func (c *core[K]) ready(i uint32, e *entry[K], class uint8) {
 	}
 }
 
-// cancelOwn ends the timer that the key's own settle had set, and what waits for MinInterval: the delivery that they
-// were for is certain.
+// cancelOwn cancels the timer of the key's own settle, and the wait for MinInterval: the delivery
+// that they were for is certain.
 func (c *core[K]) cancelOwn(e *entry[K]) {
 	x := c.extra(e)
 	if x == nil {
@@ -162,7 +161,7 @@ func (c *core[K]) cancelOwn(e *entry[K]) {
 	}
 }
 
-// rest puts an entry that is in no list, and has nothing to deliver now, where it belongs.
+// rest moves an entry without anything to deliver now to its next state. It must be in no list.
 func (c *core[K]) rest(i uint32, e *entry[K]) {
 	x := c.extra(e)
 	switch {
@@ -182,14 +181,13 @@ func (c *core[K]) rest(i uint32, e *entry[K]) {
 	}
 }
 
-// drop counts what was dropped.
 func (c *core[K]) drop(why int) {
 	c.dropped[why]++
 	c.news.any = true
 	c.news.dropped[why]++
 }
 
-// dropAtEnd drops an entry that is in no list, if the queue is shut down.
+// dropAtEnd drops an entry that is in no list, after shutdown only.
 func (c *core[K]) dropAtEnd(i uint32, e *entry[K], why int) {
 	if !c.shut {
 		return
@@ -198,7 +196,7 @@ func (c *core[K]) dropAtEnd(i uint32, e *entry[K], why int) {
 	c.forget(i, e)
 }
 
-// observe keeps from now on what only hooks ask for.
+// observe makes the core keep from now on what only hooks need.
 func (c *core[K]) observe() {
 	if c.observed {
 		return
@@ -213,7 +211,7 @@ func (c *core[K]) observe() {
 	})
 }
 
-// take takes the key whose turn it is (W5, W6, W7), or returns 0. The key is then held.
+// take takes the next key, which is then held, or returns 0.
 func (c *core[K]) take() uint32 {
 	c.promote()
 	if c.counts[Ready] == 0 || c.pausedAll {
@@ -238,14 +236,14 @@ func (c *core[K]) take() uint32 {
 		x.taken, x.pending = x.pending, noteList{}
 	}
 	c.turn(e, Held)
-	if c.observed { // else the oldest is not asked for
+	if c.observed { // only hooks need the oldest
 		c.heldSince += e.since
 		c.link(&c.held, i, e)
 	}
 	return i
 }
 
-// promote makes the keys ready whose time has come, in the order of their due times.
+// promote makes due keys ready, in the order of their due times.
 func (c *core[K]) promote() {
 	if c.due.next() == never {
 		return
@@ -268,7 +266,7 @@ func (c *core[K]) promote() {
 		default:
 			x.calm, x.latest = never, never
 			c.setDue(e, x)
-			if e.state != Held { // else its adds make it ready when it is settled
+			if e.state != Held { // the settle of a held key delivers its adds
 				c.owe(i, e, e.coming)
 			}
 		}
@@ -292,7 +290,6 @@ func (c *core[K]) fireOwn(i uint32, e *entry[K], x *extra) {
 	c.owe(i, e, e.coming)
 }
 
-// wakes returns how many of those that wait for a key have something to do.
 func (c *core[K]) wakes(waiting int) int {
 	switch {
 	case c.shut:
@@ -305,7 +302,7 @@ func (c *core[K]) wakes(waiting int) int {
 
 func (c *core[K]) drained() bool { return c.shut && c.counts[Ready] == 0 && c.counts[Held] == 0 }
 
-// quiet reports whether nothing is under way.
+// quiet reports whether no work is in progress, as Queue.Quiet defines it.
 func (c *core[K]) quiet() bool {
 	if c.counts[Held] > 0 {
 		return false
@@ -327,10 +324,10 @@ func (c *core[K]) quiet() bool {
 	return true
 }
 
-// soon is the longest backoff that Quiet waits for: with the default one, that of the eighth failure in a row.
+// soon is the longest backoff that Quiet waits for: by default, of up to eight failures in a row.
 const soon = int64(time.Second)
 
-// dueSoon reports whether a key that waits is one that Quiet waits for.
+// dueSoon reports whether Quiet waits for this waiting key.
 func (c *core[K]) dueSoon(e *entry[K]) bool {
 	x := c.extra(e)
 	if e.state != Waiting || x == nil {
@@ -339,7 +336,7 @@ func (c *core[K]) dueSoon(e *entry[K]) bool {
 	return x.calm != never || e.is(flagBackoff) && x.own != never && x.own-e.since <= soon
 }
 
-// shutDown drops what is neither ready nor held, and the due times of what is (W8).
+// shutDown drops all keys that are neither ready nor held, and the due times of the others.
 func (c *core[K]) shutDown() {
 	c.promote()
 	c.shut = true

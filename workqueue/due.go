@@ -5,25 +5,23 @@ package workqueue
 
 import "math"
 
-// never is the due time of what is not due; the latest due time is just before it.
+// never is the due time of a key without one. The latest due time is never-1.
 const never = math.MaxInt64
 
-// heapNode is what a heap orders, at most one for each id. The ids are small.
+// heapNode is an element of a heap, unique by id. Ids are small.
 type heapNode[N any] interface {
 	before(other N) bool
 	id() uint32
 }
 
-// heap is a 4-ary heap of nodes that are found by their ids. Package container/heap would allocate for
-// each node.
+// heap is a 4-ary heap with access by id. Package container/heap would allocate for each node.
 type heap[N heapNode[N]] struct {
 	nodes []N
-	where []uint32 // by id: its place in nodes plus one; 0: not in there
+	where []uint32 // by id: index in nodes plus one, or 0
 }
 
 func (h *heap[N]) has(id uint32) bool { return int(id) < len(h.where) && h.where[id] != 0 }
 
-// set adds a node, or puts it in the place of the one with its id.
 func (h *heap[N]) set(n N) {
 	for int(n.id()) >= len(h.where) {
 		h.where = append(h.where, 0)
@@ -36,7 +34,6 @@ func (h *heap[N]) set(n N) {
 	h.fix(at, n)
 }
 
-// drop takes out the node of an id, if there is one.
 func (h *heap[N]) drop(id uint32) {
 	if !h.has(id) {
 		return
@@ -50,7 +47,6 @@ func (h *heap[N]) drop(id uint32) {
 	}
 }
 
-// clear takes all nodes out.
 func (h *heap[N]) clear() {
 	for _, n := range h.nodes {
 		h.where[n.id()] = 0
@@ -63,7 +59,7 @@ func (h *heap[N]) put(i int, n N) {
 	h.where[n.id()] = uint32(i) + 1
 }
 
-// fix puts n where it belongs, beginning at i, where there is room.
+// fix stores n at its position, starting at i, which is free.
 func (h *heap[N]) fix(i int, n N) {
 	for ; i > 0 && n.before(h.nodes[(i-1)/4]); i = (i - 1) / 4 {
 		h.put(i, h.nodes[(i-1)/4])
@@ -87,7 +83,7 @@ func (h *heap[N]) fix(i int, n N) {
 	h.put(i, n)
 }
 
-// dueHeap orders small indexes by due time, those of one time by the order in which they were given it.
+// dueHeap orders the extras by due time. Equal due times keep the order in which they were set.
 type dueHeap struct {
 	heap[dueNode]
 	seq uint32
@@ -95,7 +91,7 @@ type dueHeap struct {
 
 type dueNode struct {
 	due   int64
-	seq   uint32 // only differences count, so that it may wrap around
+	seq   uint32 // compared by difference, so it may wrap around
 	index uint32
 }
 
@@ -105,7 +101,6 @@ func (a dueNode) before(b dueNode) bool {
 
 func (a dueNode) id() uint32 { return a.index }
 
-// next returns the earliest due time.
 func (h *dueHeap) next() int64 {
 	if len(h.nodes) == 0 {
 		return never
@@ -113,7 +108,7 @@ func (h *dueHeap) next() int64 {
 	return h.nodes[0].due
 }
 
-// set gives index a due time; never takes it out.
+// set sets the due time of index; never removes it.
 func (h *dueHeap) set(index uint32, due int64) {
 	switch {
 	case due == never:

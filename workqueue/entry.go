@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// State is where a key is.
+// State is the state of a key.
 type State uint8
 
 // The states of a key.
 const (
-	Idle    State = iota // known only for its failures, see Interface
-	Waiting              // due later, or not added again for MinInterval
-	Ready                // to be taken
+	Idle    State = iota // not queued; the queue knows only its failures
+	Waiting              // due later
+	Ready                // for Get to take
 	Held                 // taken and not yet settled
-	Parked               // settled with Park, to be woken
-	Paused               // not to be delivered until it is resumed
+	Parked               // settled with Park, until Wake
+	Paused               // held back until Resume
 
 	numStates = iota
 )
@@ -38,50 +38,49 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Flags of an entry.
 const (
-	flagUsed    = 1 << iota // not a free place
+	flagUsed    = 1 << iota // not free
 	flagOwed                // held or paused: owed a delivery, whatever Own reports
 	flagPaused              // Pause was called
-	flagWoken               // held: Wake was called, so that Park does not park
+	flagWoken               // held: Wake was called, so Park does not park
 	flagBackoff             // waiting after Retry
-	flagOnly                // instead of an extra, it has one note: see extra
-	flagAdded               // held: added since, which MinInterval may put off and Own may take back
+	flagOnly                // has one note instead of an extra: see extra
+	flagAdded               // held: added since; MinInterval may delay and Own drop it
 )
 
 const noClass = 0xff
 
-// entry is what is known of one key.
 type entry[K comparable] struct {
 	key        K
-	delivery   uint64 // the number of its last delivery; of the present one while it is held
-	since      int64  // since when it is in its state
+	delivery   uint64 // number of the last delivery, or of the one in progress
+	since      int64  // when it entered its state
 	hash       uint32
-	prev, next uint32 // in its flow, or among the held
+	prev, next uint32 // in its flow, or in held
 	tenant     uint32
-	extra      uint32 // or, with flagOnly, a note
+	extra      uint32 // with flagOnly: a note
 	state      State
 	class      uint8 // ready, held, parked: its lane
-	coming     uint8 // others: the lane it will have when it becomes ready, or noClass
+	coming     uint8 // the lane of its next delivery, or noClass
 	flags      uint8
 }
 
 func (e *entry[K]) is(flag uint8) bool { return e.flags&flag != 0 }
 
-// list is a list of entries, oldest first.
+// list is a linked list of entries, oldest first.
 type list struct{ head, tail uint32 }
 
-// extra is what only some entries have. Most queued entries have only one reason. Such an entry has
-// the index of that note instead of an extra (flagOnly), which saves 112 bytes a key: while it is
-// held, the note is of the present delivery, else of the next.
+// extra holds what few entries need. Most queued entries have only one reason. Such an entry has
+// the index of that note instead of an extra (flagOnly), which saves 112 bytes. The note belongs to
+// the delivery in progress if the entry is held, and to the next one otherwise.
 type extra struct {
 	entry    uint32
 	attempts uint32 // failures in a row
-	outside  int64  // due time set from outside (W4), or never
-	own      int64  // due time set by the key's own settle (W4), or never
-	calm     int64  // MinInterval: when the adds so far make it ready, or never
-	latest   int64  // MinInterval: calm is not put off beyond this
+	outside  int64  // due time from AddOptions.After, or never
+	own      int64  // due time of the key's own Retry, After or Park, or never
+	calm     int64  // MinInterval: due time of the adds, or never
+	latest   int64  // MaxWait: limit of calm, or never
 
-	why          string   // parked: why; in backoff: the Event of the delivery after it, if not EventRetry
-	taken        noteList // of the delivery that holds the key
+	why          string   // parked: ParkReason; in backoff: RetryOptions.Event
+	taken        noteList // of the delivery in progress
 	pending      noteList // of the next delivery
 	later        noteList // of the delivery at outside
 	outsideClass uint8
@@ -89,7 +88,7 @@ type extra struct {
 
 func (x *extra) due() int64 { return min(x.outside, x.own, x.calm) }
 
-// who is a key with what the Queue has worked out for it.
+// who is a key with what the Queue has computed for it outside the lock.
 type who[K comparable] struct {
 	key    K
 	hash   uint32
@@ -97,8 +96,8 @@ type who[K comparable] struct {
 	weight float64
 }
 
-// clock is the time of one use of the queue, in nanoseconds since start. It is read when it is first
-// asked for: reading takes as long as adding a key.
+// clock is the time of one use of the queue, in nanoseconds since start. It is read on first use,
+// because reading it takes as long as adding a key.
 type clock struct {
 	start time.Time
 	at    int64 // 0: not read yet
@@ -113,8 +112,8 @@ func (c *clock) now() int64 {
 
 func (c *clock) time(at int64) time.Time { return c.start.Add(time.Duration(at)) }
 
-// store has what is known of each key, with what links them: it finds an entry by its key, keeps its
-// reasons and due times, and puts it in order. When that happens is the core's business.
+// store holds the entries: it finds an entry by its key, keeps its reasons and due times, and links
+// it in order. The core decides when.
 type store[K comparable] struct {
 	clock
 	entries slab[entry[K]]
@@ -125,10 +124,9 @@ type store[K comparable] struct {
 	fair    fair
 	plain   bool // one class and one tenant: flow 0 is the whole order
 	held    list
-	most    int // entries since the queue was last empty, at most
+	most    int // peak of entries since the queue was last empty
 }
 
-// find returns the index of a key's entry, or 0.
 func (s *store[K]) find(key K, hash uint32) uint32 {
 	if s.index.n == 0 {
 		return 0
@@ -144,7 +142,6 @@ func (s *store[K]) find(key K, hash uint32) uint32 {
 	}
 }
 
-// create makes an idle entry for a key that has none.
 func (s *store[K]) create(w *who[K]) uint32 {
 	i, e := s.entries.take()
 	e.key, e.hash = w.key, w.hash
@@ -157,11 +154,11 @@ func (s *store[K]) create(w *who[K]) uint32 {
 	return i
 }
 
-// keptEntries is how many entries an empty queue keeps room for, at most: an initial list does not come back.
+// keptEntries limits the memory of an empty queue: an initial list does not come back.
 const keptEntries = 64 * chunkLen
 
-// remove forgets an entry that is in no list. When the queue is empty, it gives memory back if it has
-// a lot, or lately needed far less than it has.
+// remove removes an entry that is in no list. If the queue is empty then, it frees its memory if
+// that is large, or was mostly unused since the queue was last empty.
 func (s *store[K]) remove(i uint32, e *entry[K]) {
 	s.index.remove(e.hash, i)
 	s.dropExtra(e)
@@ -182,7 +179,6 @@ func (s *store[K]) remove(i uint32, e *entry[K]) {
 	s.most = 0
 }
 
-// all calls do with each entry.
 func (s *store[K]) all(do func(i uint32, e *entry[K])) {
 	for i := uint32(1); i < s.entries.used; i++ {
 		if e := s.entries.at(i); e.is(flagUsed) {
@@ -191,7 +187,7 @@ func (s *store[K]) all(do func(i uint32, e *entry[K])) {
 	}
 }
 
-// heldBy returns the entry that delivery holds (W9).
+// heldBy returns an entry, and whether this delivery holds it.
 func (s *store[K]) heldBy(i uint32, delivery uint64) (*entry[K], bool) {
 	if !s.entries.has(i) {
 		return nil, false
@@ -200,7 +196,6 @@ func (s *store[K]) heldBy(i uint32, delivery uint64) (*entry[K], bool) {
 	return e, e.state == Held && e.delivery == delivery
 }
 
-// flow returns the list of a ready entry.
 func (s *store[K]) flow(e *entry[K]) *list {
 	if s.plain {
 		return &s.fair.flows[0].list
@@ -208,7 +203,6 @@ func (s *store[K]) flow(e *entry[K]) *list {
 	return &s.fair.flows[s.fair.flow(e.tenant, e.class)].list
 }
 
-// push links a ready entry to the end of its flow.
 func (s *store[K]) push(i uint32, e *entry[K]) {
 	s.link(s.flow(e), i, e)
 	if !s.plain {
@@ -216,7 +210,6 @@ func (s *store[K]) push(i uint32, e *entry[K]) {
 	}
 }
 
-// pull unlinks a ready entry from its flow.
 func (s *store[K]) pull(e *entry[K]) {
 	s.unlink(s.flow(e), e)
 	if !s.plain {
@@ -248,7 +241,6 @@ func (s *store[K]) unlink(l *list, e *entry[K]) {
 	e.prev, e.next = 0, 0
 }
 
-// extra returns the extra of an entry, or nil if it has none.
 func (s *store[K]) extra(e *entry[K]) *extra {
 	if e.extra == 0 || e.is(flagOnly) {
 		return nil
@@ -256,7 +248,7 @@ func (s *store[K]) extra(e *entry[K]) *extra {
 	return s.extras.at(e.extra)
 }
 
-// only returns the reason that an entry has instead of an extra, if it does.
+// only returns the reason that an entry has instead of an extra, or an empty list.
 func (s *store[K]) only(e *entry[K]) noteList {
 	if !e.is(flagOnly) {
 		return noteList{}
@@ -264,7 +256,7 @@ func (s *store[K]) only(e *entry[K]) noteList {
 	return noteList{first: e.extra, newest: e.extra, n: 1}
 }
 
-// ext returns the extra of an entry, a new one if need be.
+// ext returns the extra of an entry, and makes it if needed.
 func (s *store[K]) ext(i uint32, e *entry[K]) *extra {
 	if x := s.extra(e); x != nil {
 		return x
@@ -282,7 +274,6 @@ func (s *store[K]) ext(i uint32, e *entry[K]) *extra {
 	return x
 }
 
-// dropExtra drops what an entry has besides itself.
 func (s *store[K]) dropExtra(e *entry[K]) {
 	if x := s.extra(e); x != nil {
 		s.due.set(e.extra, never)
@@ -297,10 +288,8 @@ func (s *store[K]) dropExtra(e *entry[K]) {
 	e.flags &^= flagOnly
 }
 
-// setDue tells the heap when the entry is due next.
 func (s *store[K]) setDue(e *entry[K], x *extra) { s.due.set(e.extra, x.due()) }
 
-// attempts returns how often in a row a key has failed.
 func (s *store[K]) attempts(e *entry[K]) uint32 {
 	if x := s.extra(e); x != nil {
 		return x.attempts
@@ -308,7 +297,7 @@ func (s *store[K]) attempts(e *entry[K]) uint32 {
 	return 0
 }
 
-// record records a reason of the key's next delivery. It counts one that repeats the newest.
+// record records a reason of the key's next delivery. A repetition of the newest is counted.
 func (s *store[K]) record(i uint32, e *entry[K], r *Reason) {
 	if s.notes.off || r.empty() {
 		return
@@ -331,7 +320,7 @@ func (s *store[K]) record(i uint32, e *entry[K], r *Reason) {
 	}
 }
 
-// lists returns the reasons of the present delivery, of the next, and of the one at its due time.
+// lists returns the reasons of the delivery in progress, the next one, and the one at outside.
 func (s *store[K]) lists(e *entry[K]) (taken, next, later noteList) {
 	if x := s.extra(e); x != nil {
 		return x.taken, x.pending, x.later
@@ -342,7 +331,7 @@ func (s *store[K]) lists(e *entry[K]) (taken, next, later noteList) {
 	return noteList{}, s.only(e), noteList{}
 }
 
-// delivered returns the reasons of a delivery. One that has none was added without any.
+// delivered returns the reasons of a delivery. Without any, it is one with EventAdded.
 func (s *store[K]) delivered(taken noteList, queued int64) []Reason {
 	if taken.n > 0 || s.notes.off {
 		return s.notes.copyOf(taken)

@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// A worker takes keys until the queue is drained. A key that fails is tried again after its backoff.
+// A worker takes keys until the queue is drained. A failed key is retried after its backoff.
 func Example() {
 	q, err := workqueue.New(workqueue.Options[string]{Name: "website", Backoff: workqueue.Exponential{Base: time.Millisecond}})
 	if err != nil {
@@ -61,7 +61,7 @@ func ExampleOptions_tenants() {
 	// {large 3}
 }
 
-// Snapshot and Lookup answer why a key is, or is not, being worked on.
+// Lookup shows why a key is, or is not, being worked on.
 func ExampleQueue_Lookup() {
 	q, err := workqueue.New(workqueue.Options[string]{})
 	if err != nil {

@@ -8,40 +8,42 @@ import (
 	"slices"
 )
 
-// fair is start-time fair queueing (Goyal, Vin and Cheng, 1996) in two levels: classes, and in each class tenants.
+// fair is start-time fair queueing (Goyal, Vin and Cheng, 1996) in two levels: lanes, called
+// classes here, and in each class tenants.
 //
-// A backlogged class or flow has a tag, its virtual start time. The one with the lowest tag is served
-// next: virtual time becomes that tag, and the tag grows by 1/weight. One that becomes backlogged
-// starts at virtual time, or where it left off if that is later, and so does not gain by coming and
-// going. A flow is one tenant's ready keys of one class.
+// A flow is one tenant's ready keys in one class. Each class and flow with ready keys has a tag,
+// its virtual start time. The one with the lowest tag is served next: virtual time becomes that
+// tag, and the tag grows by 1/weight. A class or flow that becomes ready again starts at virtual
+// time, or at its old tag if that is later. So it gains nothing by leaving and coming back.
 type fair struct {
 	classes []share
 	top     float64 // virtual time of the classes
 	ready   int
-	busy    uint32 // a bit for each class that has a ready key
+	busy    uint32 // bit c: class c has a ready key
 
 	tenants    []tenant
 	tenantFree []uint32
 	byName     map[string]uint32
-	recent     [256]uint32 // tenants used last, plus one: see recentOf
-	idle       int         // tenants without a key
-	sweepAt    int         // sweep once this many are idle
+	recent     [256]uint32 // index plus one of tenants used last: see recentOf
+	idle       int         // tenants without keys
+	sweepAt    int         // sweep at this many idle tenants
 	flows      []flow      // by tenant*len(classes) + class
 	seq        uint64
 }
 
-// share is one class.
+// share is one class, or rather lane: see lanesOf.
 type share struct {
 	class  Class
 	weight float64
 	tag    tag
 	ready  int
 
-	virtual float64        // virtual time of the class's flows
-	flows   heap[flowNode] // those that have a tag; also empty ones, until virtual time passes their tag
+	virtual float64 // virtual time of the class's flows
+	// flows are those with a tag. An empty one stays until virtual time passes its tag.
+	flows heap[flowNode]
 }
 
-// tag is a virtual start time: base + served/weight, computed anew each time so that no rounding adds up.
+// tag is a virtual start time: base + served/weight, so rounding errors do not add up.
 type tag struct {
 	value  float64
 	base   float64
@@ -58,19 +60,17 @@ func (t *tag) serve(weight float64) {
 type tenant struct {
 	name   string
 	weight float64
-	keys   int // entries that refer to it
+	keys   int // entries of this tenant
 }
 
-// flow is a list of entries, linked by them.
 type flow struct {
 	list
 	tag tag
 }
 
-// flowNode is a flow in the heap of its class.
 type flowNode struct {
-	value  float64 // of its tag
-	seq    uint64  // among equal tags the one served longest ago comes first
+	value  float64 // tag.value
+	seq    uint64  // equal tags: the flow served longest ago comes first
 	tenant uint32
 }
 
@@ -80,14 +80,14 @@ func (a flowNode) before(b flowNode) bool {
 
 func (a flowNode) id() uint32 { return a.tenant }
 
-// rebaseAt is the virtual time at which tags are moved back to zero, so that they stay exact.
+// rebaseAt is the virtual time at which all tags start near zero again, so that they stay exact.
 const rebaseAt = 1 << 26
 
 func newFair(classes []share) fair {
 	return fair{classes: classes, byName: map[string]uint32{}, sweepAt: minIdle}
 }
 
-// tenant returns the index of a tenant, one of whose keys is about to refer to it.
+// tenant returns the index of a tenant and counts a new key of it.
 func (f *fair) tenant(name string, weight float64) uint32 {
 	recent := f.recentOf(name)
 	i := *recent - 1
@@ -108,8 +108,8 @@ func (f *fair) tenant(name string, weight float64) uint32 {
 	return i
 }
 
-// recentOf returns the place in recent for a name. Names mostly differ in their lengths and last
-// letters. The map costs an add with tenants a tenth of its time.
+// recentOf returns the slot of recent for a name. It avoids the map, which takes a tenth of the
+// time of an add with tenants. Names mostly differ in their lengths and last letters.
 func (f *fair) recentOf(name string) *uint32 {
 	h := len(name)
 	if h > 1 {
@@ -135,7 +135,6 @@ func (f *fair) newTenant(name string) uint32 {
 	return i
 }
 
-// reweigh gives a tenant without keys its weight; what is served from now on counts with it.
 func (f *fair) reweigh(i uint32, weight float64) {
 	if f.tenants[i].weight == weight {
 		return
@@ -147,10 +146,9 @@ func (f *fair) reweigh(i uint32, weight float64) {
 	}
 }
 
-// minIdle is how many tenants without a key are remembered in any case.
+// minIdle is the number of tenants without keys that are always kept.
 const minIdle = 1024
 
-// leave notes that a key no longer refers to tenant i.
 func (f *fair) leave(i uint32) {
 	t := &f.tenants[i]
 	t.keys--
@@ -163,7 +161,6 @@ func (f *fair) leave(i uint32) {
 	}
 }
 
-// sweep forgets the tenants that have neither a key nor a tag.
 func (f *fair) sweep() {
 	for name, i := range f.byName {
 		tagged := slices.ContainsFunc(f.classes, func(cl share) bool { return cl.flows.has(i) })
@@ -179,16 +176,15 @@ func (f *fair) sweep() {
 	f.sweepAt = max(minIdle, 2*f.idle, len(f.byName))
 }
 
-// flow returns the index of a tenant's flow in class c.
 func (f *fair) flow(tenant uint32, c uint8) uint32 { return tenant*uint32(len(f.classes)) + uint32(c) }
 
-// tagged gives a flow its place in the heap of its class.
+// tagged puts a flow into the heap of its class, or moves it there.
 func (f *fair) tagged(cl *share, tenant uint32, t *tag) {
 	f.seq++
 	cl.flows.set(flowNode{t.value, f.seq, tenant})
 }
 
-// joined counts one more ready key of a tenant in class c; the caller links it.
+// joined counts a new ready key of a tenant in class c. The caller links it.
 func (f *fair) joined(tenant uint32, c uint8) {
 	cl := &f.classes[c]
 	if !cl.flows.has(tenant) {
@@ -204,7 +200,7 @@ func (f *fair) joined(tenant uint32, c uint8) {
 	f.busy |= 1 << c
 }
 
-// left counts one ready key of class c less; the caller has unlinked it.
+// left counts that a ready key of class c is gone. The caller has unlinked it.
 func (f *fair) left(c uint8) {
 	cl := &f.classes[c]
 	cl.ready--
@@ -224,13 +220,13 @@ func (f *fair) left(c uint8) {
 	}
 }
 
-// choose returns the class and the tenant to serve next; there is a ready key. It does not count it as served.
+// choose returns the class and tenant to serve next. A key must be ready. Then call served.
 func (f *fair) choose() (c uint8, tenant uint32) {
 	best := bits.TrailingZeros32(f.busy)
 	for rest := f.busy & (f.busy - 1); rest != 0; rest &= rest - 1 {
 		i := bits.TrailingZeros32(rest)
 		if f.classes[i].tag.value <= f.classes[best].tag.value {
-			best = i // among equal tags the higher class comes first
+			best = i // equal tags: the higher class comes first
 		}
 	}
 	cl := &f.classes[best]
@@ -243,7 +239,7 @@ func (f *fair) choose() (c uint8, tenant uint32) {
 	}
 }
 
-// served notes that a tenant was served one key in class c, as choose has returned.
+// served counts that a tenant was served a key in class c, as returned by choose.
 func (f *fair) served(c uint8, tenant uint32) {
 	cl := &f.classes[c]
 	f.top = cl.tag.value

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// fairTrial adds and takes keys at random, and checks W6 and W7 after each step by their definitions. It knows nothing
-// of virtual time.
+// fairTrial adds and takes keys at random, and checks the definitions of W6 and W7 after each step.
+// It does not use virtual time.
 type fairTrial struct {
 	t       *testing.T
 	q       *Queue[fairKey]
-	classes map[fairLane]float64 // a class's adds and its retries are two
+	classes map[fairLane]float64 // adds and retries of a class are separate
 	tenants map[string]float64
 	ready   map[fairKey]*waitingKey
 	pairs   map[[3]any]*pair
@@ -26,7 +26,7 @@ type fairKey struct {
 	n      int
 }
 
-// fairLane is what W6 calls a class: that of adds, or, below it, that of retries.
+// fairLane is a lane of W6: the adds of a class, or its retries.
 type fairLane struct {
 	class Class
 	adds  bool
@@ -39,7 +39,7 @@ func (l fairLane) order() int {
 	return 2 * int(l.class)
 }
 
-// waitingKey is what W6 is about.
+// waitingKey is a ready key with its bound of W6.
 type waitingKey struct {
 	class    fairLane
 	position float64
@@ -48,7 +48,7 @@ type waitingKey struct {
 	classes  map[fairLane]bool
 }
 
-// pair is what W7 is about: the range of ni/wi − nj/wj while both have had ready keys.
+// pair is the range of ni/wi − nj/wj of W7 since both tenants have had ready keys.
 type pair struct{ at, low, high float64 }
 
 func (f *fairTrial) add(k fairKey, c Class) {
@@ -56,7 +56,7 @@ func (f *fairTrial) add(k fairKey, c Class) {
 	f.became(k, fairLane{c, true})
 }
 
-// became notes that a key is ready now, unless it is already, in no lower lane.
+// became records that a key became ready, unless it was ready in the same or a higher lane.
 func (f *fairTrial) became(k fairKey, c fairLane) {
 	if w := f.ready[k]; w != nil && w.class.order() >= c.order() {
 		return
@@ -73,7 +73,7 @@ func (f *fairTrial) became(k fairKey, c fairLane) {
 	f.watch()
 }
 
-// take takes a key, checks both guarantees, and settles it.
+// take takes a key, checks both guarantees and settles the key.
 func (f *fairTrial) take(fail bool) {
 	item := mustGet(f.t, f.q)
 	k := item.Key()
@@ -102,7 +102,7 @@ func (f *fairTrial) take(fail bool) {
 	f.became(k, fairLane{w.class.class, false})
 }
 
-// count counts a delivery to one of a pair, if both of it have ready keys.
+// count counts a delivery to a tenant of a pair if both tenants have ready keys.
 func (f *fairTrial) count(key [3]any, by float64) {
 	p := f.pairs[key]
 	if p == nil {
@@ -116,7 +116,7 @@ func (f *fairTrial) count(key [3]any, by float64) {
 	}
 }
 
-// watch notes who has ready keys now.
+// watch records which tenants have ready keys now.
 func (f *fairTrial) watch() {
 	backlogged := map[fairLane]map[string]bool{}
 	for k, w := range f.ready {
@@ -189,7 +189,7 @@ func testFair(t *testing.T, from uint64) {
 	for seed := from; seed < from+60; seed++ {
 		f, r := newFairTrial(t, seed)
 		for range 300 {
-			// Phases in which keys come faster, and others in which they go faster, so that tenants come and go.
+			// In some phases keys come faster than they go, so tenants come and go.
 			if r.IntN(3) > 0 == (r.IntN(40) > 0) || len(f.ready) == 0 {
 				f.add(fairKey{fmt.Sprint(r.IntN(len(f.tenants))), r.IntN(12)}, Class(r.IntN(len(f.classes)/2)))
 			} else {
@@ -206,7 +206,7 @@ func TestW6_NoStarvation(t *testing.T) { testFair(t, 0) }
 
 func TestW7_Shares(t *testing.T) { testFair(t, 1000) }
 
-// TestW6_Classes keeps all classes busy: each gets its share.
+// TestW6_Classes: if all classes are busy, each gets its share.
 func TestW6_Classes(t *testing.T) {
 	q := newQueue(t, Options[int]{Classes: ThreeClasses()})
 	class := []Class{Interactive, Normal, Background}
@@ -254,7 +254,7 @@ func TestW7_SmallTenants(t *testing.T) {
 	}
 }
 
-// TestFairTenantsAreForgotten: what is remembered of tenants does not grow with the tenants ever seen.
+// TestFairTenantsAreForgotten: memory for tenants does not grow with the tenants ever seen.
 func TestFairTenantsAreForgotten(t *testing.T) {
 	q := newQueue(t, Options[fairKey]{Classes: ThreeClasses(), Tenant: func(k fairKey) string { return k.tenant }})
 	q.Add(fairKey{"always", 0})
@@ -270,7 +270,7 @@ func TestFairTenantsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestFairRebase: shares stay exact when virtual time has been moved back.
+// TestFairRebase: shares stay exact after virtual time was reduced.
 func TestFairRebase(t *testing.T) {
 	weights := map[string]float64{"a": 1e-6, "b": 3e-6}
 	q := newQueue(t, Options[fairKey]{

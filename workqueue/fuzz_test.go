@@ -18,8 +18,9 @@ import (
 
 var trials = flag.Int("trials", 100, "random inputs of TestModel")
 
-// FuzzModel runs random operations on the queue and on the model, and compares what each delivery and each call
-// returns, and the whole state. It covers W1 to W5, W8, W9 and W11; the order among classes and tenants too.
+// FuzzModel runs random operations on the queue and on the model. It compares each delivery, each
+// result and the whole state. It covers W1 to W5, W8, W9, W11, and the order among classes and
+// tenants.
 func FuzzModel(f *testing.F) {
 	f.Add([]byte("plain: add, add, take, settle"))
 	f.Add([]byte{0x3f, 0, 1, 0, 2, 2, 0, 3, 0, 16, 5, 1, 1, 2, 2, 3, 4, 9, 11, 40, 2, 2, 2, 2})
@@ -32,7 +33,7 @@ func FuzzModel(f *testing.F) {
 	})
 }
 
-// TestModel does what FuzzModel does with long random inputs, the same ones each time.
+// TestModel runs FuzzModel with long random inputs, the same in each run.
 func TestModel(t *testing.T) {
 	for seed := range uint64(*trials) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -53,7 +54,7 @@ type trial struct {
 	items []Item[int] // held
 	stale []Item[int] // settled
 	drops int
-	whose bool // of adds with a reason and of those without one, which are own
+	whose bool // which adds are own: those with a reason, or those without
 	log   []string
 }
 
@@ -116,7 +117,7 @@ func newTrial(t *testing.T, data *[]byte) *trial {
 	return tr
 }
 
-// class is the place in the model's classes of adds with class c.
+// class returns the index in the model's classes for adds with class c.
 func (tr *trial) class(c Class) int {
 	for i := len(tr.m.classes) - 1; i > 0; i-- {
 		if tr.m.classes[i].class <= c {
@@ -193,7 +194,7 @@ func (tr *trial) dropped(key int, reason string) bool {
 func (tr *trial) addAll(key int, how AddOptions) {
 	keys := []int{key, (key + 3) & 7, key}
 	tr.q.AddAll(keys, how)
-	var last []int // what Own has to be asked about comes last
+	var last []int // adds that need a call of Own come last
 	for _, k := range keys {
 		if m := tr.m.keys[k]; tr.m.own != nil && m != nil && m.inBackoff() {
 			last = append(last, k)
@@ -298,7 +299,7 @@ func (tr *trial) rateLimited(key, arg int) {
 	r.Done(key)
 }
 
-// add2 is the add that AddRateLimited without a delay has made already.
+// add2 is the add that AddRateLimited made, without a delay.
 func (tr *trial) add2(key, class int) {
 	if !tr.dropped(key, "") {
 		tr.m.add(key, class, "")
@@ -368,7 +369,7 @@ func (tr *trial) compare() {
 	}
 }
 
-// finish shuts down, takes and settles everything, and checks that nothing is left.
+// finish shuts down, takes and settles all keys, and checks that none is left.
 func (tr *trial) finish() {
 	tr.q.ShutDown()
 	tr.m.shutDown()
@@ -388,7 +389,7 @@ func (tr *trial) finish() {
 	tr.same("reasons", tr.q.core.notes.slab.live(), 0)
 }
 
-// orAdded is what is told of a delivery without a reason.
+// orAdded replaces no reasons by the one that a delivery without a reason has.
 func orAdded(q *Queue[int], taken []string) []string {
 	if len(taken) == 0 && !q.core.notes.off {
 		return []string{EventAdded + "+0"}

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// A test for each guarantee of the package's doc, but for W6 and W7 (fair_test.go) and W11 (snapshot_test.go).
+// Tests for the guarantees of the package documentation. W6 and W7 are in fair_test.go and
+// lane_test.go, W11 in snapshot_test.go, W12 in quiet_test.go.
 
 func TestW1_OneHolder(t *testing.T) {
 	q := newQueue(t, Options[int]{})
@@ -130,7 +131,8 @@ func TestW3_OwnAdds(t *testing.T) {
 	}
 }
 
-// TestW3_OwnAddsMeanwhile: adds that arrive while Own is asked are asked about too. The item may be settled then.
+// TestW3_OwnAddsMeanwhile: Own is also called for adds, and the item may be settled, during a call
+// of Own.
 func TestW3_OwnAddsMeanwhile(t *testing.T) {
 	for name, test := range map[string]struct {
 		meanwhile func(q *Queue[string], item Item[string])
@@ -167,7 +169,7 @@ func TestW3_OwnAddsMeanwhile(t *testing.T) {
 	}
 }
 
-// TestW3_OwnAddsTooMany: of a key that was added too often it is not known whether all adds are its own.
+// TestW3_OwnAddsTooMany: with too many adds, none counts as own.
 func TestW3_OwnAddsTooMany(t *testing.T) {
 	for more, want := range []State{Waiting, Ready} {
 		asked := 0
@@ -202,11 +204,11 @@ func TestW4_DueTimes(t *testing.T) {
 			return item
 		}
 		q.AddWith("a", AddOptions{After: 3 * time.Second})
-		q.AddWith("a", AddOptions{After: 2 * time.Second}) // the earliest wins
+		q.AddWith("a", AddOptions{After: 2 * time.Second}) // the earliest counts
 		q.AddWith("a", AddOptions{After: 4 * time.Second})
 		q.Add("a")
-		settled(t, at(0).After(time.Second))             // it still fires after another delivery:
-		settled(t, at(time.Second).After(5*time.Second)) // the key's own timer is at 6 s now,
+		settled(t, at(0).After(time.Second))             // it fires after another delivery;
+		settled(t, at(time.Second).After(5*time.Second)) // the key's own timer is at 6 s,
 		settled(t, at(2*time.Second).Done())             // and a delivery cancels it
 		wantLen(t, q, Len{})
 
@@ -214,11 +216,11 @@ func TestW4_DueTimes(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		q.Add("b")
 		item := at(2500 * time.Millisecond)
-		time.Sleep(time.Second) // it is due while held
+		time.Sleep(time.Second) // due while held
 		wantLen(t, q, Len{Held: 1})
 		settled(t, item.Done())
 		wantLen(t, q, Len{Ready: 1})
-		settled(t, at(3500*time.Millisecond).After(time.Hour)) // a later After replaces an earlier one
+		settled(t, at(3500*time.Millisecond).After(time.Hour)) // replaces the earlier After
 		q.Add("b")
 		settled(t, at(3500*time.Millisecond).After(2*time.Hour))
 		settled(t, at(3500*time.Millisecond+2*time.Hour).Done())
@@ -248,7 +250,7 @@ func TestW5_Order(t *testing.T) {
 		q.AddWith(6, AddOptions{After: 2})
 		q.Add(1)
 		q.Add(2)
-		time.Sleep(2 * time.Nanosecond) // nobody has waited for 4, 5 and 6: they were ready before 3 all the same
+		time.Sleep(2 * time.Nanosecond) // no call of Get waited; 4, 5 and 6 still precede 3
 		q.Add(3)
 		q.Add(1)
 		if got := order(t, q); !slices.Equal(got, []int{1, 2, 4, 5, 6, 3}) {
@@ -270,13 +272,14 @@ func TestW5_Class(t *testing.T) {
 	q.AddWith("a", AddOptions{Class: Background})
 	q.AddWith("a", AddOptions{Class: Interactive})
 	q.AddWith("a", AddOptions{Class: Normal}) // keeps the highest
+	q.AddAll([]string{"a"}, AddOptions{Class: Normal})
 	q.AddWith("a", AddOptions{Class: Normal, Reason: Reason{Source: "test"}})
 	item := class(Interactive)
-	q.AddWith("a", AddOptions{Class: Background}) // starts anew once taken
+	q.AddWith("a", AddOptions{Class: Background}) // a new delivery starts without a class
 	settled(t, item.Done())
 	settled(t, class(Background).Done())
 
-	// A key that is raised goes to the end of its new class.
+	// A raised key goes to the end of its new class.
 	q.AddWith("low", AddOptions{Class: Background})
 	q.AddWith("n1", AddOptions{})
 	q.AddWith("low", AddOptions{})
@@ -352,7 +355,7 @@ func TestW8_DrainGivesUp(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error is %v", err)
 		}
-		settled(t, item.After(time.Hour)) // what would have to wait is dropped
+		settled(t, item.After(time.Hour)) // a key that would wait is dropped
 		settled(t, mustGet(t, q).Release())
 		settled(t, q.Drain(short))
 	})
@@ -396,7 +399,7 @@ func settleAll(i Item[string]) map[string]error {
 }
 
 func TestW10_NoGoroutine(t *testing.T) {
-	byQueue := regexp.MustCompile(`created by \S+/workqueue\.(New|\(\*)`) // and not by a test
+	byQueue := regexp.MustCompile(`created by \S+/workqueue\.(New|\(\*)`) // not by a test
 	none := func() {
 		t.Helper()
 		stacks := make([]byte, 1<<20)
@@ -405,14 +408,14 @@ func TestW10_NoGoroutine(t *testing.T) {
 			t.Errorf("the queue has started a goroutine:\n%s", stacks)
 		}
 	}
-	synctest.Test(t, func(t *testing.T) { // a bubble does not end before its goroutines have
+	synctest.Test(t, func(t *testing.T) { // a bubble ends only after its goroutines
 		q := newQueue(t, Options[string]{MinInterval: time.Second})
 		q.Add("a")
 		q.AddWith("b", AddOptions{After: time.Second})
 		none()
 		var taken atomic.Int32
 		waiting, cancel := context.WithCancel(ctx)
-		for range 3 { // two get a key when it is due, one waits in vain
+		for range 3 { // two get a key when it is due, one gets none
 			go func() {
 				if _, ok := q.Get(waiting); ok {
 					taken.Add(1)
@@ -428,6 +431,6 @@ func TestW10_NoGoroutine(t *testing.T) {
 		}
 		none()
 		cancel()
-		q.AddWith("c", AddOptions{After: time.Hour}) // it can be dropped without shutting it down
+		q.AddWith("c", AddOptions{After: time.Hour}) // a queue can be abandoned without ShutDown
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// TestHooks checks what the seven standard workqueue metrics are made of.
+// TestHooks checks the input of the seven standard workqueue metrics.
 func TestHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log []string
@@ -77,7 +77,7 @@ func TestHooks(t *testing.T) {
 	})
 }
 
-// TestObserve: hooks that come later are called from then on, and for what there is already.
+// TestObserve: hooks that are added later are called from then on, and for ready keys.
 func TestObserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second, added := 0, 0, map[int]int{}
@@ -112,7 +112,7 @@ func TestObserve(t *testing.T) {
 	})
 }
 
-// TestHooksMayUseTheQueue: they are not called under the lock.
+// TestHooksMayUseTheQueue: hooks are not called under the lock.
 func TestHooksMayUseTheQueue(t *testing.T) {
 	var q *Queue[string]
 	calls := 0
@@ -148,7 +148,7 @@ type using func()
 
 func (u using) Delay(int) time.Duration { u(); return 0 }
 
-// TestNoAllocation: nothing is allocated once the queue has the memory it needs.
+// TestNoAllocation: a queue that has enough memory does not allocate.
 func TestNoAllocation(t *testing.T) {
 	keys := benchKeys(8)
 	o := everything()
@@ -186,7 +186,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// TestMemory_EmptyAfterABurst: a queue that is empty has given back the room of an initial list.
+// TestMemory_EmptyAfterABurst: an empty queue has freed the memory of an initial list.
 func TestMemory_EmptyAfterABurst(t *testing.T) {
 	q := newQueue(t, Options[int]{})
 	for k := range keptEntries {
@@ -200,7 +200,7 @@ func TestMemory_EmptyAfterABurst(t *testing.T) {
 	}
 }
 
-// TestMemory: what a key has used is used again, and given back after a peak.
+// TestMemory: the memory of a key is reused, and freed after a peak.
 func TestMemory(t *testing.T) {
 	q := newQueue(t, Options[int]{Backoff: Exponential{Base: 1, Max: 1}})
 	fill := func(n int) {
@@ -221,7 +221,7 @@ func TestMemory(t *testing.T) {
 	if q.core.entries.used != used {
 		t.Errorf("room for %d entries, there was enough with %d", q.core.entries.used, used)
 	}
-	fail := func(n int) { // keys that fail, and are then gone
+	fail := func(n int) { // keys that fail and then succeed
 		for k := range n {
 			q.Add(-k - 1)
 			item := mustGet(t, q)

@@ -21,14 +21,13 @@ var dropNames = [numDrops]string{
 	dropUnequal: "not equal to itself",
 }
 
-// host calls the host's funcs, never under the lock. It recovers, counts and reports their panics.
+// host calls the host's functions, never under the lock. It recovers and reports their panics.
 type host[K comparable] struct {
 	o      Options[K]
 	hooks  atomic.Pointer[hook.Queue] // never nil
 	panics atomic.Int64
 }
 
-// recovered is deferred around each call of the host's code.
 func (h *host[K]) recovered(name string) {
 	v := recover()
 	if v == nil {
@@ -36,12 +35,11 @@ func (h *host[K]) recovered(name string) {
 	}
 	h.panics.Add(1)
 	if panicked := h.hooks.Load().Panicked; panicked != nil {
-		defer func() { _ = recover() }() // the hook that reports panics has panicked: the count must do
+		defer func() { _ = recover() }() // if this hook panics too, the count is enough
 		panicked(hook.QueuePanicked{Queue: h.o.Name, Func: name, Value: v, Stack: debug.Stack()})
 	}
 }
 
-// tell calls a hook, if it is set.
 func tell[K comparable, E any](h *host[K], name string, hook func(E), e E) {
 	if hook == nil {
 		return
@@ -50,7 +48,6 @@ func tell[K comparable, E any](h *host[K], name string, hook func(E), e E) {
 	hook(e)
 }
 
-// report reports the news to the hooks.
 func (h *host[K]) report(n *news) {
 	hooks := h.hooks.Load()
 	for i, keys := range n.readied[:len(h.o.Classes)] {
@@ -69,7 +66,6 @@ func (h *host[K]) reportAdded(to *hook.Queue, class, keys int) {
 	}
 }
 
-// tenant returns the tenant of a key and its weight.
 func (h *host[K]) tenant(key K) (name string, weight float64) {
 	weight = 1
 	if h.o.Tenant == nil {
@@ -90,7 +86,6 @@ func (h *host[K]) isOwn(key K, delivery uint64, r Reason) bool {
 	return h.o.Own(key, delivery, r)
 }
 
-// allOwn reports whether all adds of a key are its own.
 func (h *host[K]) allOwn(key K, delivery uint64, adds []Reason) bool {
 	for _, r := range adds {
 		if !h.isOwn(key, delivery, r) {
@@ -100,7 +95,6 @@ func (h *host[K]) allOwn(key K, delivery uint64, adds []Reason) bool {
 	return true
 }
 
-// backoff returns the delay after the n-th failure in a row.
 func (h *host[K]) backoff(n int) time.Duration {
 	d := h.delay(n)
 	if h.o.Limiter != nil {
@@ -117,7 +111,7 @@ func (h *host[K]) delay(n int) time.Duration {
 	return h.o.Backoff.Delay(n)
 }
 
-// unsure reports whether a K may be unequal to itself, or impossible to compare.
+// unsure reports whether some values of K may be unequal to themselves or not comparable.
 func unsure[K comparable]() bool { return unsureType(reflect.TypeFor[K]()) }
 
 func unsureType(t reflect.Type) bool {
@@ -136,12 +130,12 @@ func unsureType(t reflect.Type) bool {
 	return false
 }
 
-// sound reports whether key is equal to itself and can be compared.
+// sound reports whether key is equal to itself and comparable.
 func sound[K comparable](key K) (ok bool) {
 	defer func() {
 		if recover() != nil {
 			ok = false
 		}
 	}()
-	return key == key // not so for what holds a NaN
+	return key == key // false for a NaN
 }

@@ -10,24 +10,28 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// RateLimiting is a Queue with the methods of client-go's workqueue.TypedRateLimitingInterface[K], for code that was
-// written for that. It behaves as documented there: Get yields what is queued after ShutDown until nothing is left,
-// Done belongs to a Get, Add does not cancel AddAfter, of several AddAfter the earliest counts, failures are counted
-// until Forget. Of client-go's defects it has none: ShutDownWithDrain waits for what is queued too, any number of
-// goroutines may call it, Done without Get has no effect, and what waits is seen in Queue.Len and Queue.Snapshot.
+// RateLimiting is a view of a Queue with the methods of client-go's
+// workqueue.TypedRateLimitingInterface[K]. It also has all other methods of Queue, and both may be
+// used at the same time: a key still has one holder. All methods may be called from any goroutine.
 //
-// The queue below may be used at the same time; keys are held by one worker whichever way they were taken.
-// Of the queue below it has all other methods.
+// It behaves as client-go documents: after ShutDown, Get returns the queued keys until none is
+// left. Add does not cancel AddAfter. Of several AddAfter the earliest counts. Failures count until
+// Forget. It does not have these defects of client-go:
+//
+//   - ShutDownWithDrain ignores queued keys and wakes only one of its callers.
+//   - Done without Get queues a key twice.
+//   - Waiting keys are invisible. Here Queue.Len and Queue.Snapshot show them.
 type RateLimiting[K comparable] struct{ *Queue[K] }
 
-// Interface returns the queue with the methods of client-go's workqueue.TypedRateLimitingInterface[K].
+// Interface returns a view of the queue with the methods of client-go's
+// workqueue.TypedRateLimitingInterface[K].
 func (q *Queue[K]) Interface() *RateLimiting[K] { return &RateLimiting[K]{q} }
 
-// AddAfter adds a key after d, or at once if d is zero or less.
+// AddAfter adds a key after d, or at once if d is zero or negative.
 func (r *RateLimiting[K]) AddAfter(key K, d time.Duration) { r.AddWith(key, AddOptions{After: d}) }
 
-// AddRateLimited counts a failure of the key and adds it after its backoff. It is a retry: of a key
-// that is held it has the class that the key was taken with, otherwise Normal.
+// AddRateLimited counts a failure of the key and adds it after its backoff, as a retry. A held key
+// keeps its class; any other key gets class Normal.
 func (r *RateLimiting[K]) AddRateLimited(key K) {
 	w := who[K]{key: key}
 	if !r.prepare(&w) {
@@ -41,22 +45,22 @@ func (r *RateLimiting[K]) AddRateLimited(key K) {
 	}
 }
 
-// NumRequeues returns how many failures of a key were counted since Forget.
+// NumRequeues returns the number of failures of a key since Forget.
 func (r *RateLimiting[K]) NumRequeues(key K) int {
 	k, _ := r.Lookup(key)
 	return k.Attempts
 }
 
-// Len returns how many keys are ready.
+// Len returns the number of ready keys.
 func (r *RateLimiting[K]) Len() int { return r.Queue.Len().Ready }
 
-// Get waits until a key is ready and takes it. Shutdown is true when the queue is shut down and nothing is ready.
+// Get waits until a key is ready and takes it. Shutdown is true after shutdown, if no key is ready.
 func (r *RateLimiting[K]) Get() (key K, shutdown bool) {
 	item, ok := r.Queue.Get(context.Background())
 	return item.key, !ok
 }
 
-// Done ends what Get has begun. For a key that is not held it has no effect, and is counted and reported to the hooks.
+// Done settles a key from Get and keeps its failures. A key that is not held is only reported.
 func (r *RateLimiting[K]) Done(key K) {
 	i := r.lockEntry(key)
 	if i == 0 || r.core.entries.at(i).state != Held {
@@ -66,7 +70,8 @@ func (r *RateLimiting[K]) Done(key K) {
 	r.settleLocked(i, r.core.entries.at(i), verdict{outcome: hook.QueueDone, keep: true}, nil)
 }
 
-// ShutDownWithDrain ends the queue and waits until no key is ready or held, or until ShutDown.
+// ShutDownWithDrain shuts the queue down and waits until no key is ready or held. A call of
+// ShutDown ends the wait.
 func (r *RateLimiting[K]) ShutDownWithDrain() {
 	q := r.Queue
 	q.shutDown(false)

@@ -15,7 +15,8 @@ import (
 
 var _ clientgo.TypedRateLimitingInterface[name] = (*RateLimiting[name])(nil)
 
-// TestInterface_SameAsClientGo runs the same random operations on both queues and compares all that they return.
+// TestInterface_SameAsClientGo runs the same random operations on both queues and compares the
+// results.
 func TestInterface_SameAsClientGo(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) { sameAsClientGo(t, seed) })
@@ -29,7 +30,8 @@ func sameAsClientGo(t *testing.T, seed uint64) {
 	both := []clientgo.TypedRateLimitingInterface[int]{ours, theirs}
 	held := map[int]bool{}
 	for step := range 200 {
-		time.Sleep(1 + time.Duration(r.IntN(1000))) // no two due times are the same: client-go's order would be undefined
+		// Due times must differ: client-go's order of equal ones is undefined.
+		time.Sleep(1 + time.Duration(r.IntN(1000)))
 		key, op := r.IntN(6), r.IntN(9)
 		d := time.Duration(r.IntN(20_000_000))
 		if op == 6 && ours.Len() == 0 || op == 7 && !held[key] {
@@ -75,7 +77,7 @@ func sameAsClientGo(t *testing.T, seed uint64) {
 func sameAfterShutDown(t *testing.T, seed uint64, ours, theirs clientgo.TypedRateLimitingInterface[int], held map[int]bool) {
 	ours.ShutDown()
 	theirs.ShutDown()
-	// What was queued, and added while held, is yielded after ShutDown too.
+	// Keys that were queued, or added while held, are also delivered after ShutDown.
 	for done := false; !done; {
 		for key := range held {
 			ours.Done(key)

@@ -11,13 +11,16 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// ErrNotHeld is returned for an Item that was settled before, and for the zero Item. Nothing has happened (W9).
-var ErrNotHeld = errors.New("workqueue: the item is not held: it was settled before")
+// ErrNotHeld is returned by a settle of an Item that was settled before, or of the zero Item. The
+// call changes nothing.
+var ErrNotHeld = errors.New("workqueue: settle: the item is not held; settle each item once")
 
-// Item is a key that a worker has taken. It is a small value that may be copied and handed on; all copies are one
-// token. Settle it exactly once, with Done, Retry (RetryWith), After, Park or Release: until then no other worker gets
-// the key. A second settling has no effect, returns ErrNotHeld and is counted and reported to the hooks (W9). Settling
-// works after ShutDown too; what would then have to wait is dropped and counted.
+// Item is a key that a worker has taken. Settle it exactly once, with Done, Retry (or RetryWith),
+// After, Park or Release. Until then no other worker gets the key. An Item is a small value that
+// you may copy; settling one copy settles all.
+//
+// A second settle has no effect, returns ErrNotHeld, and is counted and reported to the hooks. You
+// can settle after ShutDown; a key that would then have to wait is dropped and counted.
 type Item[K comparable] struct {
 	q        *Queue[K]
 	key      K
@@ -31,13 +34,13 @@ type Item[K comparable] struct {
 // Key returns the key.
 func (i Item[K]) Key() K { return i.key }
 
-// Attempt returns 1 for a key that has not failed since it last succeeded, 2 after one failure, and so on.
+// Attempt returns 1 for a key without failures since its last success, 2 after one, and so on.
 func (i Item[K]) Attempt() int { return int(i.attempt) + 1 }
 
-// Delivery returns the number of this delivery, unique within the queue and growing.
+// Delivery returns the number of this delivery: unique within the queue, and increasing.
 func (i Item[K]) Delivery() uint64 { return i.delivery }
 
-// Class returns the class that the key was taken with.
+// Class returns the class with which the key was taken.
 func (i Item[K]) Class() Class {
 	if i.q == nil {
 		return Normal
@@ -45,7 +48,7 @@ func (i Item[K]) Class() Class {
 	return i.q.classIn(i.class)
 }
 
-// Queued returns when the key became ready, or the zero time if Options.Reasons is negative and Hooks is not set.
+// Queued returns when the key became ready, or zero if Options.Reasons < 0 and Hooks is nil.
 func (i Item[K]) Queued() time.Time {
 	if i.q == nil || !i.q.core.stamped {
 		return time.Time{}
@@ -53,9 +56,9 @@ func (i Item[K]) Queued() time.Time {
 	return i.q.core.time(i.queued)
 }
 
-// Reasons returns a copy of the reasons of this delivery: the first and the newest Options.Reasons; or EventAdded, if
-// it was added without any. It also returns how many were dropped between the first and the second. It returns nil
-// once the item is settled.
+// Reasons returns a copy of this delivery's reasons: the first, then up to Options.Reasons of the
+// newest. Dropped counts those in between. An add without a reason gives one with EventAdded. After
+// the settle, Reasons returns nil.
 func (i Item[K]) Reasons() (reasons []Reason, dropped int) {
 	if i.q == nil {
 		return nil, 0
@@ -70,28 +73,29 @@ func (i Item[K]) Reasons() (reasons []Reason, dropped int) {
 	return i.q.core.delivered(taken, i.queued), int(taken.dropped)
 }
 
-// Done settles the key as dealt with: its failures are forgotten. Use it also for what should not be tried again.
+// Done settles the key as finished and forgets its failures. Use it too if a retry cannot help.
 func (i Item[K]) Done() error {
 	return i.settle(verdict{outcome: hook.QueueDone}, nil)
 }
 
-// Retry settles the key as failed: it is ready again after Options.Backoff, or, where that is
-// longer, as soon as Options.Limiter allows, or at once if it was added while it was held. It keeps
-// its class. Retry returns the delay. The error is only passed to the hooks and may be nil.
+// Retry settles the key as failed. It returns the delay until the next delivery: Options.Backoff,
+// or longer if Options.Limiter requires it. If the key was added while it was held, and not only by
+// itself (Options.Own), it is ready at once. The key keeps its class. The error is only passed to
+// the hooks and may be nil.
 func (i Item[K]) Retry(err error) (time.Duration, error) { return i.RetryWith(err, RetryOptions{}) }
 
-// RetryOptions describe when a key that has failed is tried again. The zero RetryOptions is that of Retry.
+// RetryOptions describe when a failed key is retried. The zero value is what Retry uses.
 type RetryOptions struct {
-	// NotBefore is the least delay. Default 0: that of Retry.
+	// NotBefore is the minimum delay. Default 0: the delay of Retry.
 	NotBefore time.Duration
-	// Exactly, if it is positive, is the delay instead of NotBefore, Options.Backoff and Options.Limiter, such as one that
-	// a server has asked for. The failure still counts.
+	// Exactly, if positive, is the delay, for example one that a server asked for. It replaces
+	// NotBefore, Options.Backoff and Options.Limiter. The failure still counts.
 	Exactly time.Duration
-	// Event is the Event of the reason (its Source is "queue") of the delivery at the end of the delay. Default EventRetry.
+	// Event is the Event of the next delivery's reason; its Source is "queue". Default EventRetry.
 	Event string
 }
 
-// RetryWith is Retry as how describes.
+// RetryWith is Retry with options.
 func (i Item[K]) RetryWith(err error, how RetryOptions) (time.Duration, error) {
 	if i.q == nil {
 		return 0, ErrNotHeld
@@ -103,29 +107,29 @@ func (i Item[K]) RetryWith(err error, how RetryOptions) (time.Duration, error) {
 	return d, i.settle(verdict{outcome: hook.QueueRetry, delay: int64(d), why: how.Event}, err)
 }
 
-// After settles the key as dealt with, to be delivered again after d, or before if it is added. Its
-// failures are forgotten; it keeps its class. Whenever the key is delivered next, this timer is
-// over (W4, C3). Zero or less: it is ready at once.
+// After settles the key as finished, forgets its failures, and delivers it again after d, in the
+// same class. Zero or negative: it is ready at once. Any delivery before then cancels this timer.
 func (i Item[K]) After(d time.Duration) error {
 	return i.settle(verdict{outcome: hook.QueueAfter, delay: int64(d)}, nil)
 }
 
-// Park settles the key as not dealt with: it waits, for the stated reason, until Wake, RequeueNow, or until atMost has
-// passed (zero or less: without bound), and is then ready with the reasons, the class and the attempt that it has
-// now. Adds meanwhile are remembered, but do not make it ready. If Wake was called since the key was taken, it is
-// ready at once, so that no wake is lost.
+// Park settles the key as unfinished. It is ready again after Wake, RequeueNow or atMost (zero or
+// negative: no limit), with the reasons, class and attempt of this delivery. KeyState.ParkReason
+// shows the reason. Adds to a parked key are recorded but do not make it ready. If Wake was called
+// while the key was held, it is ready at once, so no wake is lost.
 func (i Item[K]) Park(reason string, atMost time.Duration) error {
 	return i.settle(verdict{outcome: hook.QueuePark, delay: int64(atMost), why: reason}, nil)
 }
 
-// Release settles the key as not dealt with, because its worker was interrupted: it is ready again at once, at the
-// end of the queue, with the reasons, the class and the attempt that it has now. After ShutDown it is dropped.
+// Release settles the key as unfinished, because its worker was interrupted. It is ready again at
+// once, at the end of the queue, with the reasons, class and attempt of this delivery. After
+// ShutDown it is dropped.
 func (i Item[K]) Release() error {
 	return i.settle(verdict{outcome: hook.QueueRelease}, nil)
 }
 
-// dropOwnLocked takes back the immediate adds of a held key if each is its own (W3). It asks without
-// the lock, and then about those that have come meanwhile.
+// dropOwnLocked drops the immediate adds of a held key if all are its own. It calls Own without the
+// lock, and once more for adds that arrive meanwhile.
 func (q *Queue[K]) dropOwnLocked(item *Item[K]) {
 	for asked := 0; ; {
 		e, ok := q.core.heldBy(item.index, item.delivery)
@@ -185,8 +189,9 @@ func (q *Queue[K]) settleLocked(i uint32, e *entry[K], v verdict, err error) {
 	tell(&q.host, "Hooks.Settled", settled, ev)
 }
 
-// Get waits until a key is ready, takes it and returns it: it is held by the caller alone (W1), who must settle it.
-// It returns false when ctx is done, without taking a key, and when the queue is shut down and no key is ready.
+// Get waits until a key is ready and takes it. The caller alone holds the key and must settle the
+// item. Get returns false when ctx is done, without taking a key, and when the queue is shut down
+// and no key is ready.
 func (q *Queue[K]) Get(ctx context.Context) (item Item[K], ok bool) {
 	if ctx.Err() != nil {
 		return item, false
@@ -207,14 +212,14 @@ func (q *Queue[K]) Get(ctx context.Context) (item Item[K], ok bool) {
 		q.lock()
 		q.waiters.left(w, woken)
 		if ctx.Err() != nil {
-			q.core.fresh++ // if this one was woken, another must be instead
+			q.core.fresh++ // this waiter may have used up a wake-up: wake another one
 			q.unlock()
 			return item, false
 		}
 	}
 }
 
-// TryGet is Get without waiting: it returns false if no key is ready, or all are paused.
+// TryGet is Get without waiting: it returns false if no key is ready or PauseAll is in effect.
 func (q *Queue[K]) TryGet() (item Item[K], ok bool) {
 	q.lock()
 	if i := q.core.take(); i != 0 {
@@ -225,7 +230,6 @@ func (q *Queue[K]) TryGet() (item Item[K], ok bool) {
 	return item, false
 }
 
-// handOut makes item that of an entry that was taken, and unlocks.
 func (q *Queue[K]) handOut(i uint32, item *Item[K]) {
 	e := q.core.entries.at(i)
 	item.q, item.key, item.index, item.delivery = q, e.key, i, e.delivery

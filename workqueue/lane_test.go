@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestW5_AKeyKeepsItsClass: whichever way a key comes back by itself, it has the class that it was
-// taken with.
+// TestW5_AKeyKeepsItsClass: a key that comes back by itself keeps the class with which it was
+// taken.
 func TestW5_AKeyKeepsItsClass(t *testing.T) {
 	verbs := []struct {
 		name   string
@@ -62,8 +62,8 @@ func TestW5_AKeyKeepsItsClass(t *testing.T) {
 	}
 }
 
-// TestW5_AddsRaiseARetry: adds before, during and after the backoff raise the class of a retry, and
-// do not lower it.
+// TestW5_AddsRaiseARetry: adds before, during and after the backoff raise the class of a retry and
+// never lower it.
 func TestW5_AddsRaiseARetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, Options[string]{Classes: ThreeClasses()})
@@ -81,7 +81,7 @@ func TestW5_AddsRaiseARetry(t *testing.T) {
 	})
 }
 
-// storm is a queue in which n keys of a class fail again and again, without a pause.
+// storm returns a queue in which n keys of a class fail continuously.
 func storm(t *testing.T, n int, class Class) *Queue[int] {
 	q := newQueue(t, Options[int]{Classes: ThreeClasses(), Backoff: none{}})
 	for k := range n {
@@ -95,7 +95,7 @@ type none struct{}
 
 func (none) Delay(int) time.Duration { return 0 }
 
-// failing takes keys n times, each of which fails.
+// failing takes n keys and lets each fail.
 func failing(t *testing.T, q *Queue[int], n int) {
 	for range n {
 		_, err := mustGet(t, q).Retry(nil)
@@ -103,8 +103,8 @@ func failing(t *testing.T, q *Queue[int], n int) {
 	}
 }
 
-// TestW6_RetriesDoNotPutOffAnAdd: an add is taken within a few keys, whatever class the storm of
-// failures is of.
+// TestW6_RetriesDoNotPutOffAnAdd: an add is taken within a few keys, whatever the class of a storm
+// of failures.
 func TestW6_RetriesDoNotPutOffAnAdd(t *testing.T) {
 	for class, most := range map[Class]int{Background: 1, Normal: 1, Interactive: 2} {
 		q := storm(t, 5000, class)
@@ -123,8 +123,8 @@ func TestW6_RetriesDoNotPutOffAnAdd(t *testing.T) {
 	}
 }
 
-// TestW6_RetriesGetAFifth: of adds and retries of one class, which never end, every fifth delivery
-// is a retry; alone, retries get all.
+// TestW6_RetriesGetAFifth: while adds and retries of a class are ready, every fifth delivery is a
+// retry. Without adds, all are retries.
 func TestW6_RetriesGetAFifth(t *testing.T) {
 	q := storm(t, 100, Normal)
 	for k := range 1000 {
@@ -146,8 +146,7 @@ func TestW6_RetriesGetAFifth(t *testing.T) {
 	}
 }
 
-// TestW6_AnAddOfARetryIsAnAdd: a retry that is ready and is added in its class leaves the other
-// retries behind.
+// TestW6_AnAddOfARetryIsAnAdd: a ready retry that is added in its class overtakes other retries.
 func TestW6_AnAddOfARetryIsAnAdd(t *testing.T) {
 	q := storm(t, 100, Normal)
 	q.Add(50)
@@ -166,8 +165,7 @@ func TestW6_AnAddOfARetryIsAnAdd(t *testing.T) {
 	}
 }
 
-// TestPlainQueueHasOneOrder: without Options.Classes a retry is not put behind adds, nor moved by
-// one.
+// TestPlainQueueHasOneOrder: without Options.Classes, adds do not overtake or move a retry.
 func TestPlainQueueHasOneOrder(t *testing.T) {
 	q := newQueue(t, Options[int]{Backoff: none{}})
 	q.Add(1)

@@ -46,7 +46,7 @@ func reasonsOf[K comparable](item Item[K]) []Reason {
 	return reasons
 }
 
-// settled fails the test if settling has failed.
+// settled fails the test if a settle failed.
 func settled(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -64,13 +64,13 @@ func wantLen[K comparable](t testing.TB, q *Queue[K], want Len) {
 	}
 }
 
-// total is the number of all keys that are not idle.
+// total returns the number of keys that are not idle.
 func total[K comparable](q *Queue[K]) int {
 	l := q.Len()
 	return l.Ready + l.Waiting + l.Held + l.Parked + l.Paused
 }
 
-// order takes and settles all ready keys, and returns them in the order in which they came.
+// order takes and settles all ready keys and returns them in order.
 func order[K comparable](t testing.TB, q *Queue[K]) []K {
 	t.Helper()
 	var keys []K

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// model is the queue as one would write it without a thought for speed: maps, slices and searches. The fuzz test
-// compares the queue with it. It shares no code with the core.
+// model is the queue written for simplicity, not speed: maps, slices and searches. It shares no
+// code with the core. FuzzModel compares both.
 type model struct {
 	now        time.Duration
 	keys       map[int]*modelKey
@@ -19,8 +19,8 @@ type model struct {
 	weight     func(string) float64
 	reasons    int
 	calm, wait time.Duration
-	own        func(reason string) bool // nil if Options.Own is
-	split      bool                     // each class is two of classes: returns, and adds above them
+	own        func(reason string) bool // nil if Options.Own is nil
+	split      bool                     // each class has two entries in classes: returns, then adds
 	normal     int
 	urgent     int
 
@@ -38,14 +38,14 @@ type modelKey struct {
 	since       time.Duration
 	delivery    uint64
 	attempts    int
-	adds        []string // immediate adds while it is held, as far as they are not owed
+	adds        []string // immediate adds while it is held, unless they are owed
 	owed        bool
 	paused      bool
-	why         string // the event of the last Retry, if not EventRetry
+	why         string // RetryOptions.Event of the last Retry
 	woken       bool
 	backoff     bool
 	class       int // ready, held, parked
-	coming      int // else; -1: none
+	coming      int // other states; -1: none
 	outside     time.Duration
 	outClass    int
 	own         time.Duration
@@ -57,7 +57,7 @@ type modelKey struct {
 	pending     modelReasons
 	later       modelReasons
 	queued      time.Duration
-	readyBefore int // order among the ready of a flow
+	readyBefore int // order of the ready keys of a flow
 }
 
 type modelReasons struct {
@@ -106,7 +106,7 @@ func (m *model) get(key int) *modelKey {
 	return k
 }
 
-// inBackoff says whether k waits after Retry, paused or not.
+// inBackoff reports whether k waits after Retry, paused or not.
 func (k *modelKey) inBackoff() bool {
 	return k.backoff && (k.state == Waiting || k.state == Paused && !k.owed)
 }
@@ -152,7 +152,7 @@ func (r *modelReasons) addAll(most int, from *modelReasons) {
 	*from = modelReasons{}
 }
 
-// sync notes that k's due time may have changed.
+// sync records that k's due time may have changed.
 func (m *model) sync(k *modelKey) {
 	if due := min(k.outside, k.own, k.calm); due != k.due {
 		m.seq++
@@ -160,7 +160,7 @@ func (m *model) sync(k *modelKey) {
 	}
 }
 
-// advance lets time pass, and everything happen that is due by then.
+// advance lets time pass and processes due keys.
 func (m *model) advance(d time.Duration) {
 	end := m.now + d
 	for {
@@ -252,7 +252,7 @@ func (m *model) ready(k *modelKey, class int) {
 	m.joined(k)
 }
 
-// rest puts k where it belongs when it has nothing to deliver.
+// rest moves k to its next state when it has nothing to deliver.
 func (m *model) rest(k *modelKey) {
 	m.sync(k)
 	switch {
@@ -278,7 +278,7 @@ func (m *model) len() Len {
 		Parked: len(m.list(Parked)), Paused: len(m.list(Paused)), AllPaused: m.pausedAll}
 }
 
-// What follows is start-time fair queueing, by searching.
+// Start-time fair queueing, by search.
 
 func (m *model) readyIn(class int) []*modelKey {
 	return slices.DeleteFunc(m.list(Ready), func(k *modelKey) bool { return k.class != class })
@@ -299,7 +299,7 @@ func (m *model) joined(k *modelKey) {
 	}
 }
 
-// removed is called while k is still in its class, but is about to leave it.
+// removed is called before k leaves its class.
 func (m *model) removed(k *modelKey) {
 	k.state = Idle
 	if len(m.readyIn(k.class)) == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// The verbs of the queue, in terms of the model. See model_test.go.
+// The verbs of the queue on the model, see model_test.go.
 
 func (m *model) add(key, class int, reason string) {
 	if m.shut {
@@ -76,7 +76,7 @@ func (m *model) fail(key int) (attempts, class int) {
 	return k.attempts, m.returning(m.normal)
 }
 
-// returning is the class of a return of a key that was taken with a class.
+// returning returns the class for a return of a key that was taken with class.
 func (m *model) returning(class int) int {
 	if m.split {
 		return class / 2 * 2
@@ -224,7 +224,7 @@ func (m *model) giveBack(k *modelKey, outcome hook.QueueOutcome, d time.Duration
 	}
 }
 
-// dropOwn takes back the adds while k was held if each is its own, and nothing else asks for it.
+// dropOwn drops the adds while k was held if all are its own and nothing else requests k.
 func (m *model) dropOwn(k *modelKey) {
 	if m.own == nil || k.owed || len(k.adds) == 0 {
 		return

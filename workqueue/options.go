@@ -22,76 +22,74 @@ const (
 	maxWeight      = 1e6
 )
 
-// Options configure a Queue. The zero value is a plain first-in-first-out queue: one class, one tenant, exponential
-// backoff per key from 5 ms to 1000 s, no overall limit.
+// Options configure a Queue. The zero value is a plain FIFO queue: one class, one tenant,
+// exponential backoff per key from 5 ms to 1000 s, and no overall limit.
 //
-// The queue calls the funcs in here without its lock, from the goroutine that uses the queue, several at once. A func
-// that panics is recovered and counted (Snapshot.Panics), reported to hook.Queue.Panicked, and taken to have returned
-// the zero value.
+// The queue calls these functions without its lock, concurrently, on the goroutines that use it. It
+// recovers their panics.
 type Options[K comparable] struct {
-	// Name names the queue in hooks, snapshots and errors. Default "".
+	// Name appears in hooks, snapshots and errors. Default "".
 	Name string
 
-	// Classes gives each class its weight, at most 8 of them. While adds and retries of a class are
-	// ready, every fifth delivery of the class is a retry. Default nil: one class and one order for
-	// adds and retries, so that AddOptions.Class has no effect. ThreeClasses is a good start; package
-	// controller uses it by default.
+	// Classes are the classes and their weights, at most 8, such as ThreeClasses (the default in
+	// package controller). Default nil: one order for all adds and retries; AddOptions.Class has no
+	// effect.
 	Classes []ClassWeight
 
-	// Tenant says whose key it is, for instance its namespace or its cluster. Ready keys of the tenants of one
-	// class leave in proportion to the tenants' weights (W7), however many keys each of them has. It must always
-	// return the same for the same key: an add of a key that the queue knows does not ask again. Default nil: all
-	// keys share one tenant, "".
+	// Tenant returns the tenant of a key, for example its namespace or cluster. Tenants with ready
+	// keys share the deliveries of a class by weight, however many keys each has. It must always
+	// return the same tenant for a key; not every add calls it. Default nil: all keys share the
+	// tenant "".
 	Tenant func(key K) string
 
-	// TenantWeight gives a tenant its weight, relative to the others; what is not between 0.000001 and 1000000
-	// counts as 1. It is called wherever Tenant is and should be quick; a tenant that has keys keeps the weight that
-	// it started with. Default nil: all weights are 1.
+	// TenantWeight returns a tenant's weight relative to the others. A value that is not between
+	// 0.000001 and 1000000 counts as 1. It is called with each Tenant and should be quick. A tenant
+	// that has keys keeps its weight. Default nil: all weights are 1.
 	TenantWeight func(tenant string) float64
 
-	// Backoff says how long a key waits after a failure. Default Exponential{}.
+	// Backoff is how long a key waits after a failure. Default Exponential{}.
 	Backoff Backoff
 
-	// Limiter bounds how many retries of all keys together become ready in a second; a retry waits
-	// for the longer of Backoff and Limiter. Adds need no such bound to get ahead of retries if
-	// Classes is set. Use it to protect what a Reconcile calls. Default nil: no bound. (client-go's
-	// default is 10 per second after the first 100: of 10,000 keys that fail together, the last is
-	// retried after 990 s, see package bench.)
+	// Limiter limits the retries of all keys per second, to protect what a Reconcile calls. A retry
+	// waits for the longer of Backoff and Limiter. Default nil: no limit. If Classes is set, adds
+	// overtake retries anyway. (client-go's default is 10 per second after the first 100: of 10,000
+	// keys that fail together, the last is retried after 990 s, see package bench.)
 	Limiter *rate.Limiter
 
-	// MinInterval is how long a key that was added stays waiting before it is ready, so that many adds become one
-	// delivery; deliveries that adds have caused are at least this far apart. It holds for adds alone: a key's own
-	// Retry and After, and Wake and RequeueNow, are not delayed by it. Default 0: none.
+	// MinInterval is how long an added key waits before it is ready, so that many adds become one
+	// delivery. It is also the least time between deliveries caused by adds. It does not delay
+	// Retry, After, Wake and RequeueNow. Default 0.
 	MinInterval time.Duration
 
-	// MaxWait turns MinInterval into a debounce: each further add puts the delivery off to MinInterval from then,
-	// but to no later than MaxWait after the first. Default 0: the same as MinInterval, nothing is put off.
+	// MaxWait makes MinInterval a debounce: each add postpones the delivery to MinInterval from
+	// then, and to at most MaxWait after the first add. Default 0: the same as MinInterval; adds
+	// postpone nothing.
 	MaxWait time.Duration
 
-	// Reasons is how many reasons a key keeps besides its first one: the newest. The number of those between, which
-	// are dropped, is kept too. Equal ones in a row are one (Reason.Repeats). Default 0: 8. At most 1000. Negative:
-	// none are recorded at all, and unless Hooks is set neither is since when a key is in its state (Item.Queued,
-	// KeyState.Since): an add then does not read the clock, which takes about a fifth of the time of adding, taking
-	// and settling a key.
+	// Reasons is how many reasons a key keeps in addition to its first: the newest. Those between
+	// are counted. Equal reasons in a row are one (Reason.Repeats). Default 0: 8. At most 1000.
+	//
+	// Negative: none. If Hooks is nil, too, the queue reads the clock less: adding, taking and
+	// settling a key takes about a fifth less time, and Item.Queued and KeyState.Since are zero.
 	Reasons int
 
-	// Hooks observe the queue. Default nil: nothing is observed.
+	// Hooks observe the queue. Default nil: none.
 	Hooks *hook.Queue
 
-	// Own reports whether an immediate add (AddOptions.After <= 0) of a key only echoes what a delivery of
-	// the key did itself. The queue asks it about a delivery that is settled with Retry, so that an
-	// own add does not cut the backoff short.
+	// Own reports whether an immediate add (AddOptions.After <= 0) of a key only echoes what a
+	// delivery of the key did itself. Such an add does not shorten the backoff after Retry. Default
+	// nil: no add is own.
 	//
-	// The adds that arrived while the key was held are asked about before it is settled, also those
-	// that arrive meanwhile. If all are own and nothing else asks for the key, they are dropped with
-	// their reasons. An add that arrives later, while the key waits in its backoff, paused or not,
-	// is asked about at once, and dropped if it is own. A key that was added more than 10,000 times
-	// while it was held, equal reasons in a row not counted, is not asked about. Default nil: no add
-	// is own.
+	// Before Retry settles a key, Own is called for the adds that arrived while it was held. If all
+	// are own and nothing else requested a delivery, they are dropped with their reasons. During
+	// the backoff, paused or not, Own is called for each add, and own adds are dropped.
+	//
+	// Above 10,000 adds while a key is held (equal reasons in a row count once), Own is not called:
+	// none is own.
 	Own func(key K, delivery uint64, reason Reason) bool
 }
 
-// Validate returns an error that names each field that is wrong, or nil.
+// Validate returns an error that names each invalid field, its value and the allowed range, or nil.
 func (o Options[K]) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) {

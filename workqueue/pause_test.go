@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestPauseWithTheOtherVerbs: whatever is done to a key that is paused, it is not delivered until it is resumed, and then with all
-// that it was owed.
+// TestPauseWithTheOtherVerbs: a paused key is not delivered before Resume, whatever else happens.
+// Then it is delivered with everything that it was owed.
 func TestPauseWithTheOtherVerbs(t *testing.T) {
 	park := func(t *testing.T, i Item[string]) { settled(t, i.Park("behind", time.Minute)) }
 	retry := func(t *testing.T, i Item[string]) {
@@ -23,7 +23,7 @@ func TestPauseWithTheOtherVerbs(t *testing.T) {
 		held    func(q *Queue[string]) // while the key is held
 		settle  func(t *testing.T, i Item[string])
 		then    func(q *Queue[string])
-		paused  string // what Lookup returns then
+		paused  string // state by Lookup then
 		resumed string // and after Resume
 		reasons string // of the next delivery
 	}{
@@ -93,7 +93,7 @@ func TestPauseWithTheOtherVerbs(t *testing.T) {
 	}
 }
 
-// stands says where key a stands.
+// stands describes the state of key a.
 func stands(q *Queue[string]) string {
 	k, ok := q.Lookup("a")
 	if !ok {
@@ -109,8 +109,8 @@ func stands(q *Queue[string]) string {
 	return s
 }
 
-// TestOwn_WhilePaused: what is dropped in backoff is dropped also while the key is paused, unless it is owed a delivery
-// anyway.
+// TestOwn_WhilePaused: own adds in backoff are also dropped while the key is paused, unless it is
+// owed a delivery anyway.
 func TestOwn_WhilePaused(t *testing.T) {
 	q := newQueue(t, Options[string]{
 		Backoff: Exponential{Base: time.Hour}, Own: ownEvent,
@@ -131,7 +131,7 @@ func TestOwn_WhilePaused(t *testing.T) {
 	}
 }
 
-// TestRetryWith: how long, why, and what else may come first.
+// TestRetryWith covers the delay, the event, and adds before the delay is over.
 func TestRetryWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, Options[string]{Backoff: Exponential{Base: time.Second, Max: time.Second}})
@@ -181,7 +181,8 @@ type noBackoff struct{}
 
 func (noBackoff) Delay(int) time.Duration { return 0 }
 
-// TestRetryWith_AtOnce: a retry without delay says why, too; and its event is not that of a later one.
+// TestRetryWith_AtOnce: a retry without delay has a reason too, and a later retry does not keep its
+// event.
 func TestRetryWith_AtOnce(t *testing.T) {
 	q := newQueue(t, Options[string]{Backoff: noBackoff{}})
 	q.Add("a")
@@ -194,7 +195,7 @@ func TestRetryWith_AtOnce(t *testing.T) {
 	}
 }
 
-// TestRequeueNow_Reason: the reason is the host's.
+// TestRequeueNow_Reason: the delivery has the caller's reason.
 func TestRequeueNow_Reason(t *testing.T) {
 	q := newQueue(t, Options[string]{})
 	why := Reason{Source: "annotation", Event: "Requeue", Object: "x/a", UID: "u", ResourceVersion: "7"}
@@ -202,7 +203,7 @@ func TestRequeueNow_Reason(t *testing.T) {
 	item := mustGet(t, q)
 	q.RequeueNow("a", why)
 	settled(t, item.Park("behind", 0))
-	item = mustGet(t, q) // it was asked for while the key was held
+	item = mustGet(t, q) // requested while the key was held
 	got := reasonsOf(item)
 	if len(got) != 2 || got[1].Event != EventWoken {
 		t.Fatalf("reasons: %+v", got)

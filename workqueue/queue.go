@@ -12,9 +12,9 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Queue hands keys to workers. All its methods may be called by any goroutine at any time. Only Get,
-// Drain and Quiet wait for anything but the queue's lock, which is held for no longer than it takes
-// to move a few keys (AddAll and Snapshot: all of theirs).
+// Queue hands keys to workers. All methods may be called from any goroutine at any time. Only Get,
+// Drain and Quiet block. The others wait only for the queue's lock. AddAll, Snapshot and ShutDown
+// hold it for all their keys, the others for a few.
 type Queue[K comparable] struct {
 	host[K]
 	seed   maphash.Seed
@@ -24,12 +24,12 @@ type Queue[K comparable] struct {
 	mu      sync.Mutex // guards what follows
 	core    core[K]
 	waiters waiters
-	watch   *watch        // nil while only keys are waited for
-	forced  chan struct{} // closed to end ShutDownWithDrain; nil if that does not wait
+	watch   *watch        // nil while no goroutine waits for a drain or a lull
+	forced  chan struct{} // closed to end ShutDownWithDrain; nil if none is in progress
 	misused int
 }
 
-// New returns a queue, or the error of Options.Validate. It starts nothing, and the queue never does.
+// New returns a queue, or the error of Options.Validate. It starts no goroutine.
 func New[K comparable](o Options[K]) (*Queue[K], error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -64,8 +64,8 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 	return q, nil
 }
 
-// Observe adds hooks to those of Options. It calls h.Opened, and h.Added for the keys that are ready
-// already. The times of keys that are held count from now on.
+// Observe adds hooks to Options.Hooks, at any time. It calls h.Opened, and h.Added for keys that are
+// ready already. The times of held keys count from the call.
 func (q *Queue[K]) Observe(h *hook.Queue) {
 	if h == nil {
 		return
@@ -87,7 +87,6 @@ func (q *Queue[K]) Observe(h *hook.Queue) {
 	}
 }
 
-// setUp makes the core.
 func (q *Queue[K]) setUp(split uint8) {
 	c, o := &q.core, &q.o
 	c.start = time.Now()
@@ -105,14 +104,13 @@ func (q *Queue[K]) setUp(split uint8) {
 	}
 }
 
-// laneOf returns the lane of an add in class c.
+// laneOf returns the lane for adds in class c.
 func (q *Queue[K]) laneOf(c Class) uint8 { return q.class[uint8(c)] }
 
-// classIn returns the class of a lane.
 func (q *Queue[K]) classIn(lane uint8) Class { return q.o.Classes[lane>>q.core.split].Class }
 
-// identify works out what it takes to find a key's entry. It reports false, and counts, if the key
-// is not equal to itself.
+// identify computes what find needs. It returns false, and counts a drop, if the key is not equal
+// to itself.
 func (q *Queue[K]) identify(w *who[K]) bool {
 	if q.unsure && !sound(w.key) {
 		q.lock()
@@ -124,8 +122,8 @@ func (q *Queue[K]) identify(w *who[K]) bool {
 	return true
 }
 
-// lockEntry locks and returns a key's entry, or 0. The key that was taken last, which is the one
-// that workers mostly ask for, is found without a hash.
+// lockEntry locks and returns a key's entry, or 0. Workers mostly ask for the key that was taken
+// last, which needs no hash.
 func (q *Queue[K]) lockEntry(key K) uint32 {
 	q.lock()
 	if q.unsure && !sound(key) {
@@ -140,7 +138,7 @@ func (q *Queue[K]) lockEntry(key K) uint32 {
 	return q.core.find(key, uint32(maphash.Comparable(q.seed, key)))
 }
 
-// prepare works out what it takes to make a key's entry. It calls the host's funcs: not under the lock.
+// prepare computes what create needs. It calls the host's functions: never under the lock.
 func (q *Queue[K]) prepare(w *who[K]) bool {
 	if !q.identify(w) {
 		return false
@@ -149,14 +147,13 @@ func (q *Queue[K]) prepare(w *who[K]) bool {
 	return true
 }
 
-// lock begins a use of the core.
 func (q *Queue[K]) lock() {
 	q.mu.Lock()
 	q.core.at = 0
 }
 
-// unlock ends a use of the core: it wakes as many waiters as keys have become ready, sets the timer
-// if any waits, unlocks, and reports what has happened.
+// unlock ends a use of the core. It wakes one waiter for each key that became ready, sets the timer
+// if any goroutine still waits, unlocks, and calls the hooks.
 func (q *Queue[K]) unlock() {
 	if q.waiters.n == 0 && q.watch == nil && !q.core.news.any {
 		q.core.fresh = 0
@@ -183,7 +180,7 @@ func (q *Queue[K]) unlock() {
 	}
 }
 
-// comeLocked returns what has come of what is waited for besides keys.
+// comeLocked returns the waits, other than for keys, that are over.
 func (q *Queue[K]) comeLocked() (come watch) {
 	w := q.watch
 	if w.drained != nil && q.core.drained() {
@@ -199,21 +196,21 @@ func (q *Queue[K]) comeLocked() (come watch) {
 	return come
 }
 
-// misusedLocked counts a call that broke the contract, unlocks, and reports it.
+// misusedLocked counts and reports a call that broke the contract, and unlocks.
 func (q *Queue[K]) misusedLocked(what string) {
 	q.misused++
 	q.unlock()
 	tell(&q.host, "Hooks.Misused", q.hooks.Load().Misused, hook.QueueMisused{Queue: q.o.Name, What: what})
 }
 
-// Len is how many keys are in each state. A paused key that is held counts as held.
+// Len is the number of keys in each state. A key that is paused and held counts as held.
 type Len struct {
 	Ready, Waiting, Held, Parked, Paused int
-	// AllPaused reports that PauseAll holds.
+	// AllPaused reports that PauseAll is in effect.
 	AllPaused bool
 }
 
-// Len returns how many keys are in each state. It is cheap.
+// Len returns the number of keys in each state. It is cheap.
 func (q *Queue[K]) Len() Len {
 	q.lock()
 	defer q.unlock()
@@ -226,7 +223,6 @@ func (c *core[K]) len() Len {
 	return Len{Ready: n[Ready], Waiting: n[Waiting], Held: n[Held], Parked: n[Parked], Paused: n[Paused], AllPaused: c.pausedAll}
 }
 
-// stats are the figures for hook.QueueOpened.
 func (q *Queue[K]) stats() hook.QueueStats {
 	q.lock()
 	defer q.unlock()

@@ -11,12 +11,12 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// ShutDown ends the queue: adds are dropped and counted from now on, keys that wait, are parked or paused are dropped
-// and counted now, and Get returns what is ready until there is nothing left, then false. It does not wait. It may be
-// called any number of times, by any goroutine (W8).
+// ShutDown shuts the queue down and does not wait. From now on adds are dropped and counted.
+// Waiting, parked and paused keys are dropped and counted now. Get returns the ready keys until
+// none is left, then false. You may call it any number of times.
 func (q *Queue[K]) ShutDown() { q.shutDown(true) }
 
-// shutDown also ends any ShutDownWithDrain that waits, if force is set.
+// shutDown also ends all waits of ShutDownWithDrain if force is set.
 func (q *Queue[K]) shutDown(force bool) {
 	q.lock()
 	first, forced := !q.core.shut, q.forced
@@ -41,8 +41,8 @@ func (q *Queue[K]) ShuttingDown() bool {
 	return q.core.shut
 }
 
-// Drain shuts the queue down and waits until no key is ready or held, which takes workers that go on calling Get until
-// it returns false. If ctx is done first, the error describes what was left and wraps ctx's cause.
+// Drain shuts the queue down and waits until no key is ready or held. Workers must call Get until
+// it returns false. If ctx ends first, the error counts the keys left and wraps ctx's cause.
 func (q *Queue[K]) Drain(ctx context.Context) error {
 	q.shutDown(false)
 	select {
@@ -57,7 +57,6 @@ func (q *Queue[K]) Drain(ctx context.Context) error {
 	return fmt.Errorf("workqueue %q: drain: %d keys are still ready and %d held: %w", q.o.Name, l.Ready, l.Held, context.Cause(ctx))
 }
 
-// whenDrained returns a channel that is closed once the queue is drained.
 func (q *Queue[K]) whenDrained() <-chan struct{} {
 	q.lock()
 	defer q.unlock()
@@ -70,16 +69,19 @@ func (q *Queue[K]) whenDrained() <-chan struct{} {
 	return q.watch.drained
 }
 
-// Quiet waits for a moment at which nothing is under way (W12): no key is ready, held or parked, and
-// none waits for MinInterval or for the end of a backoff of at most a second. So Quiet waits for a
-// short failure, such as a conflict, but not for a lasting one. Keys that wait for anything else
-// (After, AddOptions.After, a longer backoff) or are paused do not count. While all are paused (PauseAll),
-// only held keys count.
+// Quiet waits for a moment without work in progress. It is for tests and scripts. Work in progress
+// is a key that
 //
-// It returns how many deliveries there had been at that moment: two calls that return the same number
-// have had none between them. If ctx ends before, the error counts the keys in the way and names a
-// few. It is for tests and scripts: during the wait, each use of a queue on which nothing is ready,
-// held or parked looks through the keys that have a due time.
+//   - is ready, held or parked;
+//   - waits for MinInterval, or for a backoff of at most a second, such as after a conflict.
+//
+// Other waiting keys and paused keys do not count. During PauseAll, only held keys count.
+//
+// Quiet returns the number of deliveries until that moment: between two calls that return the same
+// number there was none. If ctx ends first, the error counts the keys in progress and names up to
+// five per state.
+//
+// While a call waits, a use of the queue may scan all due times.
 func (q *Queue[K]) Quiet(ctx context.Context) (deliveries uint64, err error) {
 	l := q.nextLull()
 	select {
@@ -97,7 +99,7 @@ func (q *Queue[K]) Quiet(ctx context.Context) (deliveries uint64, err error) {
 
 func (q *Queue[K]) nextLull() *lull {
 	q.lock()
-	defer q.unlock() // which ends it at once if it has come
+	defer q.unlock() // ends the wait at once if the queue is quiet
 	q.core.promote()
 	if q.watch == nil {
 		q.watch = &watch{}
@@ -108,7 +110,6 @@ func (q *Queue[K]) nextLull() *lull {
 	return q.watch.lull
 }
 
-// unquiet describes what is under way.
 func unquiet[K comparable](keys []busy[K]) string {
 	var words []string
 	for _, state := range []State{Ready, Held, Parked, Waiting} {
@@ -135,15 +136,15 @@ func unquiet[K comparable](keys []busy[K]) string {
 		}
 	}
 	if len(words) == 0 {
-		return "it has been quiet for a moment only"
+		return "the queue has become quiet only now"
 	}
 	return strings.Join(words, "; ")
 }
 
-// mostNamed is how many keys of a state Quiet names.
+// mostNamed is the number of keys per state that the error of Quiet names.
 const mostNamed = 5
 
-// busy is a key that is under way, and why if it is parked.
+// busy is a key in progress; why is its ParkReason.
 type busy[K comparable] struct {
 	key   K
 	state State

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// lullOf has Quiet wait. The result says how many deliveries there had been, or -1 as long as it waits.
+// lullOf calls Quiet. The result returns its number of deliveries, or -1 while it waits.
 func lullOf(t *testing.T, q *Queue[string]) func() int {
 	t.Helper()
 	n := make(chan int, 1)
@@ -109,7 +109,7 @@ func TestW12_Quiet(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q, _ := New(Options[string]{})
 				var held Item[string]
-				var before func() int // of somebody who waits since the step before, if that was not quiet
+				var before func() int // the wait that the step before left, if it was not quiet
 				for _, s := range steps {
 					s.do(q, &held)
 					if before != nil && (before() >= 0) != s.quiet {
@@ -131,7 +131,7 @@ func TestW12_Quiet(t *testing.T) {
 	}
 }
 
-// What waits for MinInterval is as good as ready.
+// A key that waits for MinInterval counts like a ready one.
 func TestW12_MinInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := New(Options[string]{MinInterval: time.Second})
@@ -148,7 +148,7 @@ func TestW12_MinInterval(t *testing.T) {
 	})
 }
 
-// Two lulls with the same number of deliveries have none between them, and another has the next.
+// Two lulls with the same number of deliveries have none between them. The next has another number.
 func TestW12_Deliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := New(Options[string]{})

@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// Reason describes why a key was added. It is for people and for reports: the queue itself never
-// looks into it. The zero Reason is not recorded. The queue records reasons of its own, with Source
-// "queue" and one of the Event constants or RetryOptions.Event. A reason that differs from the newest
-// one of the same delivery by At alone is counted in Repeats of that one.
+// Reason is why a key was added, for people and reports. The queue does not interpret it, and does
+// not record the zero Reason. Reasons of the queue itself have Source "queue" and as Event a
+// constant below or RetryOptions.Event. A reason that differs from the newest of its delivery only
+// in At increments that one's Repeats.
 type Reason struct {
-	// Source names what reported it, such as a source of the controller.
+	// Source is the name of the reporter, such as a source of the controller.
 	Source string
 	// Event is what happened, such as "Update".
 	Event string
-	// Object is what it happened to, as namespace/name; not necessarily the object that the key names.
+	// Object is the changed object, as namespace/name; not always the object that the key names.
 	Object string
-	// UID and ResourceVersion are those of Object, as far as known.
+	// UID and ResourceVersion identify Object, as far as known.
 	UID             string
 	ResourceVersion string
-	// At is when the key was first added with this reason. The queue sets it where it is zero. It comes
-	// back in the local time zone, without a monotonic clock reading, and cut to within 292 years of
-	// when the queue was made.
+	// At is when the key was first added with this reason. The queue sets a zero At. It comes back
+	// in local time, without a monotonic clock reading, at most 292 years from when the queue was
+	// made.
 	At time.Time
-	// Repeats is how many more times in a row it was the reason, counted up to 2147483647. The queue sets it.
+	// Repeats is how often the reason was repeated in a row, at most 2147483647. The queue sets it.
 	Repeats int `json:",omitzero"`
 }
 
@@ -35,27 +35,26 @@ func (r *Reason) empty() bool {
 	return r.Source == "" && r.Event == "" && r.Object == "" && r.UID == "" && r.ResourceVersion == ""
 }
 
-// equals reports whether r and s differ by no more than At and Repeats.
+// equals reports whether r and s differ at most in At and Repeats.
 func (r *Reason) equals(s *Reason) bool {
 	return r.ResourceVersion == s.ResourceVersion && r.Object == s.Object && r.UID == s.UID && r.Event == s.Event && r.Source == s.Source
 }
 
-// sourceQueue is the Source of the reasons that the queue gives itself.
 const sourceQueue = "queue"
 
-// Events of the reasons that the queue gives itself.
+// Events of the queue's own reasons.
 const (
-	EventAdded = "Added" // it was added without a reason
+	EventAdded = "Added" // added without a reason
 
 	EventRetry       = "Retry"       // the delay of Retry is over
 	EventAfter       = "After"       // the delay of After is over
 	EventWoken       = "Woken"       // Wake ended a Park
-	EventParkExpired = "ParkExpired" // a Park lasted as long as it was allowed to
+	EventParkExpired = "ParkExpired" // a Park reached its time limit
 	EventRequeueNow  = "RequeueNow"  // RequeueNow was called
 )
 
-// noteList holds a key's reasons: the first and the newest few, and how many between them were dropped. Those after
-// the first are a ring, in which the newest is followed by the oldest: the place of the next once the list is full.
+// noteList holds a key's reasons: the first, the newest few, and the number of those between. The
+// notes after the first are a ring: in a full list, the next note replaces the oldest.
 type noteList struct {
 	first, newest uint32
 	n, dropped    uint32
@@ -70,23 +69,23 @@ type note struct {
 	repeats              uint32
 }
 
-// cause is what few reasons differ in.
+// cause holds the fields in which few reasons differ.
 type cause struct{ source, event string }
 
-// notes is the store of all keys' reasons.
+// notes stores all reasons of all keys.
 type notes struct {
 	slab  slab[note]
 	known map[cause]*cause
-	last  *cause    // the one used last: most reasons in a row have the same
-	start time.Time // what times count from
-	most  uint32    // how many of the newest a list keeps
+	last  *cause    // used last; most consecutive reasons share it
+	start time.Time // note.at counts from here
+	most  uint32    // notes in a list after its first
 	off   bool
 }
 
-// mostCauses is how many causes are known. Notes may refer to others.
+// mostCauses limits known. Notes may refer to other causes.
 const mostCauses = 1024
 
-// causeOf returns the cause of a reason, the same for most notes.
+// causeOf returns the cause of a reason, shared between most notes.
 func (s *notes) causeOf(r *Reason) *cause {
 	if s.last != nil && s.last.event == r.Event && s.last.source == r.Source {
 		return s.last
@@ -103,7 +102,6 @@ func (s *notes) causeOf(r *Reason) *cause {
 	return c
 }
 
-// write makes n the note of a reason.
 func (s *notes) write(n *note, r *Reason, now int64) {
 	n.object, n.uid, n.version, n.cause = r.Object, r.UID, r.ResourceVersion, s.causeOf(r)
 	n.at, n.repeats = now, 0
@@ -112,7 +110,6 @@ func (s *notes) write(n *note, r *Reason, now int64) {
 	}
 }
 
-// read returns the reason that n is the note of.
 func (s *notes) read(n *note) Reason {
 	return Reason{
 		Source: n.cause.source, Event: n.cause.event, Object: n.object, UID: n.uid, ResourceVersion: n.version,
@@ -120,7 +117,7 @@ func (s *notes) read(n *note) Reason {
 	}
 }
 
-// repeats counts a reason instead of recording it, if it equals the newest one of its list, which may be none.
+// repeats counts a repetition and returns true if a reason equals newest, which may be 0.
 func (s *notes) repeats(newest uint32, r *Reason) bool {
 	if newest == 0 {
 		return false
@@ -135,14 +132,12 @@ func (s *notes) repeats(newest uint32, r *Reason) bool {
 	return true
 }
 
-// single records a reason that is in no list.
 func (s *notes) single(r *Reason, now int64) uint32 {
 	i, n := s.slab.take()
 	s.write(n, r, now)
 	return i
 }
 
-// add records a reason that does not repeat the newest one.
 func (s *notes) add(l *noteList, r *Reason, now int64) {
 	if l.n > s.most {
 		l.newest = s.slab.at(l.newest).next
@@ -155,7 +150,7 @@ func (s *notes) add(l *noteList, r *Reason, now int64) {
 	s.write(n, r, now)
 }
 
-// link appends a note to a list that has room for it.
+// link appends a note to a list that has room.
 func (s *notes) link(l *noteList, i uint32, n *note) {
 	switch l.n {
 	case 0:
@@ -170,7 +165,7 @@ func (s *notes) link(l *noteList, i uint32, n *note) {
 	l.n++
 }
 
-// dropSecond drops the oldest reason but the first of a full list, which has at least two, to make room for link.
+// dropSecond makes room in a full list of at least two notes: it drops the oldest but the first.
 func (s *notes) dropSecond(l *noteList) {
 	newest := s.slab.at(l.newest)
 	second := newest.next
@@ -180,7 +175,7 @@ func (s *notes) dropSecond(l *noteList) {
 	l.dropped++
 }
 
-// all yields the notes of a list, oldest first. They may be put back or linked elsewhere as they come.
+// all yields the notes of a list, oldest first. The loop body may free a note or link it elsewhere.
 func (s *notes) all(l noteList) iter.Seq2[uint32, *note] {
 	return func(yield func(uint32, *note) bool) {
 		if l.n == 0 {
@@ -196,7 +191,6 @@ func (s *notes) all(l noteList) iter.Seq2[uint32, *note] {
 	}
 }
 
-// move appends all of src to dst.
 func (s *notes) move(dst, src *noteList) {
 	for i, n := range s.all(*src) {
 		if dst.n > s.most {
@@ -215,7 +209,6 @@ func (s *notes) clear(l *noteList) {
 	*l = noteList{}
 }
 
-// copyOf returns the reasons in l.
 func (s *notes) copyOf(l noteList) []Reason {
 	var out []Reason
 	for _, n := range s.all(l) {

@@ -13,7 +13,7 @@ import (
 	"unsafe"
 )
 
-// TestSizes: what is kept of each queued key is small; see designs/0002.
+// TestSizes: a queued key takes little memory; see designs/0002.
 func TestSizes(t *testing.T) {
 	for what, size := range map[string][2]uintptr{
 		"entry": {unsafe.Sizeof(entry[name]{}), 72},
@@ -26,7 +26,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestReasons_AsGiven: a reason comes back as it was given, but for the place of its time.
+// TestReasons_AsGiven: a reason comes back as it was given, except for the time zone.
 func TestReasons_AsGiven(t *testing.T) {
 	q := newQueue(t, Options[string]{})
 	at := time.Date(2001, 2, 3, 4, 5, 6, 789, time.FixedZone("far", 9*3600))
@@ -70,7 +70,7 @@ func TestReasons_AsGiven(t *testing.T) {
 	}
 }
 
-// TestReasons_EachFieldCounts: reasons that differ in one field are two.
+// TestReasons_EachFieldCounts: reasons that differ in any field are both kept.
 func TestReasons_EachFieldCounts(t *testing.T) {
 	same := Reason{Source: "a", Event: "b", Object: "c", UID: "d", ResourceVersion: "e"}
 	for _, change := range []func(*Reason) *string{
@@ -94,7 +94,7 @@ func TestReasons_EachFieldCounts(t *testing.T) {
 	}
 }
 
-// TestReasons_RepeatsEnd: the count of repeats stays at its greatest value.
+// TestReasons_RepeatsEnd: the count of repeats stays at its maximum.
 func TestReasons_RepeatsEnd(t *testing.T) {
 	q := newQueue(t, Options[string]{})
 	q.AddWith("a", benchHow)
@@ -107,7 +107,7 @@ func TestReasons_RepeatsEnd(t *testing.T) {
 	}
 }
 
-// TestReasons_SinceDone: with a reason too, a key that was added while it was held is ready since it was settled.
+// TestReasons_SinceDone: a key that was added with a reason while held is ready since its settle.
 func TestReasons_SinceDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, Options[string]{})
@@ -122,8 +122,8 @@ func TestReasons_SinceDone(t *testing.T) {
 	})
 }
 
-// TestReasons_One: a key with one reason and nothing else takes no extra, whatever state it is in; with anything more
-// it does, and the reason stays the one of its delivery.
+// TestReasons_One: a key with only one reason has no extra, in any state. With more it has one, and
+// the reason still belongs to its delivery.
 func TestReasons_One(t *testing.T) {
 	q := newQueue(t, Options[string]{})
 	want := func(extras int, want string) {
@@ -162,7 +162,7 @@ func TestReasons_One(t *testing.T) {
 
 	q.RequeueNow("a", Reason{})
 	mustGet(t, q)
-	q.RequeueNow("a", Reason{}) // is not one of the present delivery
+	q.RequeueNow("a", Reason{}) // a reason of the next delivery
 	want(1, "[RequeueNow+0 RequeueNow+0]")
 	q = newQueue(t, Options[string]{})
 	q.AddWith("a", x)

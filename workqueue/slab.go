@@ -8,11 +8,11 @@ const (
 	chunkLen  = 1 << chunkBits
 )
 
-// slab hands out values of T by index, in chunks that never move, and takes them back. Index 0 means none. It grows
-// to the largest number of values ever in use at once; reset gives all of it back.
+// slab allocates values of T in chunks that never move, and addresses them by index. Index 0 means
+// none. It grows to the peak of values in use; reset frees all of it.
 type slab[T any] struct {
 	chunks []*[chunkLen]T
-	used   uint32 // indexes below are, or were, handed out
+	used   uint32 // lower indexes are in use or in free
 	free   []uint32
 }
 
@@ -38,7 +38,6 @@ func (s *slab[T]) take() (uint32, *T) {
 	return i, s.at(i)
 }
 
-// put takes i back.
 func (s *slab[T]) put(i uint32) {
 	*s.at(i) = *new(T)
 	s.free = append(s.free, i)

@@ -5,47 +5,47 @@ package workqueue
 
 import "time"
 
-// KeyState is what the queue knows of one key.
+// KeyState describes one key.
 type KeyState[K comparable] struct {
 	Key    K
 	State  State
-	Class  Class // of a key that has none yet: Normal
+	Class  Class // Normal if the key has none yet
 	Tenant string
-	// Since is when the key came into its state. It is zero for a held key if Options.Hooks is not set (the queue
-	// does not read the clock then when a key is taken), and for all keys if Options.Reasons is negative besides.
+	// Since is when the key entered its state. It is zero for a held key if Options.Hooks is nil,
+	// and for all keys if Options.Reasons is negative as well.
 	Since time.Time `json:",omitzero"`
-	// Due is when the key becomes ready by itself, or is added again if it is ready or held; zero: not.
+	// Due is when the key becomes ready by itself, or is added again if ready or held. Zero: never.
 	Due time.Time `json:",omitzero"`
 	// Attempts is the number of failures in a row.
 	Attempts int
-	// Paused reports that the key was paused; one that is held or parked will be paused when that is over.
+	// Paused reports that Pause was called. A held or parked key becomes paused afterwards.
 	Paused bool
-	// Again reports that a held key will be delivered once more, or that a paused one is ready when resumed.
+	// Again reports that a held key will be delivered once more, or a paused one after Resume.
 	Again bool
 	// ParkReason is why the key is parked.
 	ParkReason string
-	// Reasons are those of its next delivery, or of the present one followed by those of the next.
+	// Reasons are the reasons of the delivery in progress, if any, then of the next one.
 	Reasons        []Reason
 	ReasonsDropped int
 }
 
-// Snapshot is a copy of a queue's whole state at one moment (W11).
+// Snapshot is a copy of a queue's whole state at one moment.
 type Snapshot[K comparable] struct {
 	Name string
 	At   time.Time
 	Len  Len
-	// Paused reports that PauseAll was called, ShutDown that ShutDown or Drain was.
+	// Paused reports that PauseAll is in effect, ShutDown that ShutDown or Drain was called.
 	Paused, ShutDown bool
-	// Dropped counts the keys and adds that were dropped, by why (see hook.QueueDropped).
+	// Dropped counts dropped keys and adds by cause (see hook.QueueDropped).
 	Dropped map[string]int
-	// Misused and Panics count the calls that broke the contract and the host's funcs that panicked.
+	// Misused counts calls that broke the contract, Panics panics of the functions in Options.
 	Misused, Panics int
 	// Keys are all keys, in no particular order.
 	Keys []KeyState[K]
 }
 
-// Snapshot returns a copy of the whole state. It holds the lock for as long as it takes to copy (some 0.3 s for a
-// million keys): for debugging and tests, not for each key's sake; see Lookup.
+// Snapshot returns a copy of the whole state. It locks the queue while it copies, about 0.3 s for a
+// million keys: use it for debugging and tests. For a single key use Lookup.
 func (q *Queue[K]) Snapshot() Snapshot[K] {
 	q.lock()
 	defer q.unlock()
@@ -64,7 +64,7 @@ func (q *Queue[K]) Snapshot() Snapshot[K] {
 	return s
 }
 
-// Lookup returns what the queue knows of one key, or false if it does not know it. It is cheap.
+// Lookup returns the state of a key, or false if the queue does not know it. It is cheap.
 func (q *Queue[K]) Lookup(key K) (KeyState[K], bool) {
 	w := who[K]{key: key}
 	if !q.identify(&w) {

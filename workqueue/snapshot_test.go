@@ -21,7 +21,7 @@ func TestW11_Snapshot(t *testing.T) {
 		q.AddWith("b1", AddOptions{Class: Background, Reason: Reason{Event: "Create"}})
 		_, err := mustGet(t, q).Retry(nil)
 		settled(t, err)
-		time.Sleep(time.Minute) // nobody waits: what is due must be seen as ready all the same
+		time.Sleep(time.Minute) // no call of Get waits, but due keys count as ready
 		s := q.Snapshot()
 		if s.Len != (Len{Ready: 2}) || s.Name != "web" || !s.At.Equal(time.Now()) || len(s.Keys) != 2 {
 			t.Errorf("snapshot: %+v", s)
@@ -40,7 +40,7 @@ func TestW11_Snapshot(t *testing.T) {
 	})
 }
 
-// TestSnapshotJSON: in JSON, states and classes have their names, and what is not set is left out.
+// TestSnapshotJSON: in JSON, states and classes have names, and unset fields are omitted.
 func TestSnapshotJSON(t *testing.T) {
 	q := newQueue(t, Options[string]{Reasons: -1, Classes: ThreeClasses()})
 	q.AddWith("a", AddOptions{Class: Background})

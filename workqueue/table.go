@@ -3,8 +3,9 @@
 
 package workqueue
 
-// table finds an entry's index by the hash of its key: open addressing with linear probing. A slot holds the hash in
-// its upper and the index in its lower half; 0 is free. Keys are compared by the caller, who owns them.
+// table is a hash table from a key's hash to the index of its entry, with open addressing and
+// linear probing. A slot holds the hash in its upper half and the index in its lower half; 0 is
+// free. The caller compares the keys.
 type table struct {
 	slots []uint64
 	n     int
@@ -12,13 +13,12 @@ type table struct {
 
 const minSlots = 16
 
-// probe returns the first slot to look at for hash; the next one is (slot+1) & mask.
 func (t *table) probe(hash uint32) (slot, mask uint32) {
 	mask = uint32(len(t.slots) - 1)
 	return hash & mask, mask
 }
 
-// insert adds an index that is not in the table yet. At most three quarters of the slots are in use.
+// insert adds an index that is not in the table. It keeps at least a quarter of the slots free.
 func (t *table) insert(hash, index uint32) {
 	if 4*(t.n+1) > 3*len(t.slots) {
 		t.grow()
@@ -45,7 +45,7 @@ func (t *table) grow() {
 	}
 }
 
-// remove takes an index out that is in the table, and moves those behind it up, so that no probe ends too early.
+// remove removes an index and moves later ones up, so that no probe ends too early.
 func (t *table) remove(hash, index uint32) {
 	i, mask := t.probe(hash)
 	for uint32(t.slots[i]) != index {

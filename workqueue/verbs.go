@@ -9,8 +9,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// merges reports whether an add of an entry, without a reason, changes nothing: it is ready, in no
-// lower class (W2).
+// merges reports whether an add of an entry changes nothing but its reasons: the entry is ready, in
+// the same or a higher class.
 func (c *core[K]) merges(i uint32, class uint8) bool {
 	if i == 0 {
 		return false
@@ -19,7 +19,6 @@ func (c *core[K]) merges(i uint32, class uint8) bool {
 	return e.state == Ready && e.class >= class && !c.shut
 }
 
-// add adds a key at once: it is delivered once more (W2, W3).
 func (c *core[K]) add(w *who[K], class uint8, r *Reason) {
 	if c.shut {
 		c.drop(dropLate)
@@ -47,10 +46,9 @@ func (c *core[K]) add(w *who[K], class uint8, r *Reason) {
 	}
 }
 
-// mostAsked is how many adds of a held key Own is asked about, at most.
+// mostAsked is the largest number of adds of a held key for which Own is called.
 const mostAsked = 10_000
 
-// keepAdd remembers an immediate add of a held key, for Own.
 func (c *core[K]) keepAdd(i uint32, r *Reason) {
 	adds := c.adds[i]
 	if n := len(adds); n > mostAsked || n > 0 && adds[n-1].equals(r) {
@@ -59,7 +57,7 @@ func (c *core[K]) keepAdd(i uint32, r *Reason) {
 	c.adds[i] = append(adds, *r)
 }
 
-// debounce puts off the delivery that an add asks for by MinInterval, within MaxWait.
+// debounce postpones the delivery for an add by MinInterval, within MaxWait.
 func (c *core[K]) debounce(i uint32, e *entry[K]) {
 	if c.minInterval == 0 {
 		return
@@ -72,7 +70,7 @@ func (c *core[K]) debounce(i uint32, e *entry[K]) {
 	c.setDue(e, x)
 }
 
-// addAfter gives a key a due time from outside; of several the earliest wins (W4).
+// addAfter sets a due time from AddOptions.After; the earliest counts.
 func (c *core[K]) addAfter(w *who[K], class uint8, r *Reason, delay int64) {
 	if c.shut {
 		c.drop(dropLate)
@@ -94,10 +92,10 @@ func (c *core[K]) addAfter(w *who[K], class uint8, r *Reason, delay int64) {
 	}
 }
 
-// after returns now+d, but before never.
+// after returns now+d, at most never-1.
 func after(now, d int64) int64 { return now + min(d, never-1-now) }
 
-// inBackoff returns the number of the delivery after which a key waits in backoff, be it paused meanwhile.
+// inBackoff reports whether a key waits after Retry, paused or not, and its last delivery.
 func (c *core[K]) inBackoff(w *who[K]) (uint64, bool) {
 	i := c.find(w.key, w.hash)
 	if i == 0 {
@@ -107,8 +105,7 @@ func (c *core[K]) inBackoff(w *who[K]) (uint64, bool) {
 	return e.delivery, e.is(flagBackoff) && (e.state == Waiting || e.state == Paused && !e.is(flagOwed))
 }
 
-// fail counts one more failure of a key, which need not be held, and returns how many it has now,
-// and the lane for a retry.
+// fail counts a failure of a key and returns their number in a row and the lane for a retry.
 func (c *core[K]) fail(w *who[K]) (n int, lane uint8) {
 	if c.shut {
 		c.drop(dropLate)
@@ -124,10 +121,8 @@ func (c *core[K]) fail(w *who[K]) (n int, lane uint8) {
 	return int(x.attempts), c.returning(lane)
 }
 
-// more returns n+1, or n if there is no such number.
 func more(n uint32) uint32 { return n + min(1, ^n) }
 
-// clear forgets the failures of a key.
 func (c *core[K]) clear(i uint32) {
 	e := c.entries.at(i)
 	if x := c.extra(e); x != nil {
@@ -138,7 +133,7 @@ func (c *core[K]) clear(i uint32) {
 	}
 }
 
-// wake ends a Park; a key that is held is not parked by the Park to come.
+// wake ends a Park, or prevents the next one of a held key.
 func (c *core[K]) wake(w *who[K]) bool {
 	i := c.find(w.key, w.hash)
 	if i == 0 {
@@ -157,7 +152,6 @@ func (c *core[K]) wake(w *who[K]) bool {
 	return false
 }
 
-// requeue makes a key ready whatever it waits for; one that is held is delivered once more.
 func (c *core[K]) requeue(w *who[K], r *Reason) {
 	if c.shut {
 		c.drop(dropLate)
@@ -176,7 +170,7 @@ func (c *core[K]) requeue(w *who[K], r *Reason) {
 	}
 }
 
-// pause keeps a key from being delivered until it is resumed; what it is owed meanwhile is kept.
+// pause holds back a key until resume, and keeps what it is owed.
 func (c *core[K]) pause(w *who[K]) {
 	if c.shut {
 		return
@@ -212,15 +206,13 @@ func (c *core[K]) resume(w *who[K]) {
 	}
 }
 
-// verdict is how a held key is settled.
 type verdict struct {
 	outcome hook.QueueOutcome
-	delay   int64  // Retry, After: how long to wait; Park: how long at most, zero without bound
-	why     string // Park: the reason; Retry: the Event of the next delivery, if not EventRetry
-	keep    bool   // Done: do not forget the failures (client-go's Done does not)
+	delay   int64  // Retry, After: the delay; Park: the time limit, or zero for none
+	why     string // Park: the reason; Retry: RetryOptions.Event
+	keep    bool   // Done: keep the failures, as client-go's Done does
 }
 
-// settle ends a delivery.
 func (c *core[K]) settle(i uint32, e *entry[K], v verdict) {
 	c.promote()
 	if c.observed {
@@ -270,11 +262,11 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict) {
 	}
 }
 
-// giveBack settles a delivery that did not come to anything: its reasons, class and attempts stay.
+// giveBack settles a delivery as unfinished: it keeps its reasons, class and attempts.
 func (c *core[K]) giveBack(i uint32, e *entry[K], v verdict) {
 	class := urgentMost(e.class, e.coming)
 	if v.outcome == hook.QueuePark {
-		c.ext(i, e) // while its only reason is one of the present delivery
+		c.ext(i, e) // before the state changes: a single note is a reason of this delivery
 	}
 	if x := c.extra(e); x != nil {
 		taken := x.taken
@@ -308,7 +300,7 @@ func (c *core[K]) giveBack(i uint32, e *entry[K], v verdict) {
 	}
 }
 
-// disown takes back the immediate adds of a held key that is owed nothing else (W3).
+// disown drops the immediate adds of a held key that nothing else requests.
 func (c *core[K]) disown(e *entry[K]) {
 	e.flags &^= flagAdded
 	e.coming = noClass

@@ -29,7 +29,8 @@ func TestPark(t *testing.T) {
 		settled(t, err)
 		q.AddWith("a", AddOptions{Class: Interactive, Reason: Reason{Event: "Create"}})
 		settled(t, mustGet(t, q).Park("cache is behind", 0))
-		q.AddWith("a", AddOptions{Class: Background, Reason: Reason{Event: "Update"}}) // is remembered, does not wake
+		// Does not wake a.
+		q.AddWith("a", AddOptions{Class: Background, Reason: Reason{Event: "Update"}})
 		time.Sleep(time.Hour)
 		wantLen(t, q, Len{Parked: 1})
 		if k, _ := q.Lookup("a"); k.ParkReason != "cache is behind" {
@@ -139,7 +140,7 @@ func TestPauseAll(t *testing.T) {
 		q.PauseAll()
 		q.Add("d")
 		q.Add("a")
-		q.ShutDown() // nobody would ever take d
+		q.ShutDown() // d is never taken
 		wantLen(t, q, Len{Held: 3})
 		q.ResumeAll()
 		q.Pause("a")
@@ -205,7 +206,7 @@ func TestMinInterval(t *testing.T) {
 		}
 		q.Add("a")
 		time.Sleep(4 * time.Second)
-		q.Add("a") // puts it off
+		q.Add("a") // postpones it
 		settled(t, at(14).Done())
 
 		for range 6 { // 14, 19, ... 39: but to 39 at most
@@ -219,14 +220,14 @@ func TestMinInterval(t *testing.T) {
 		q.Add("a") // while held: the interval counts from here
 		time.Sleep(4 * time.Second)
 		settled(t, item.Done())
-		settled(t, at(54).After(time.Second)) // timers of its own are not delayed
+		settled(t, at(54).After(time.Second)) // its own timers are not delayed
 		settled(t, at(55).Done())
 		wantLen(t, q, Len{})
 
 		fixed := newQueue(t, Options[string]{MinInterval: 10 * time.Second})
 		fixed.Add("a")
 		time.Sleep(9 * time.Second)
-		fixed.Add("a") // without MaxWait nothing is put off
+		fixed.Add("a") // without MaxWait, adds postpone nothing
 		time.Sleep(time.Second)
 		wantLen(t, fixed, Len{Ready: 1})
 	})
@@ -269,7 +270,7 @@ func TestReasons(t *testing.T) {
 	})
 }
 
-// TestSinceWhen: what is known of times depends on what is asked for.
+// TestSinceWhen: Reasons and Hooks decide which times are known.
 func TestSinceWhen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for want, o := range map[string]Options[string]{
@@ -300,7 +301,7 @@ func TestSinceWhen(t *testing.T) {
 	})
 }
 
-// TestReasonOfDelay: the reason of a delayed add belongs to the delivery at that time.
+// TestReasonOfDelay: the reason of a delayed add belongs to the delivery after the delay.
 func TestReasonOfDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, Options[string]{})
@@ -337,7 +338,7 @@ func TestOwn_InBackoff(t *testing.T) {
 	})
 }
 
-// TestOwn_AsksAgain: the key was delivered again while the question was being answered.
+// TestOwn_AsksAgain: the key is delivered again during a call of Own.
 func TestOwn_AsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q *Queue[string]
@@ -349,7 +350,7 @@ func TestOwn_AsksAgain(t *testing.T) {
 				_, err := mustGet(t, q).RetryWith(nil, RetryOptions{NotBefore: time.Hour})
 				settled(t, err)
 			}
-			return delivery == 1 // of the first one it would be the key's own doing
+			return delivery == 1 // own for the first delivery only
 		}})
 		q.Add("a")
 		_, err := mustGet(t, q).RetryWith(nil, RetryOptions{NotBefore: time.Hour})

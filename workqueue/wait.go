@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// waiter is one goroutine that waits in Get. It gets one token when it is taken out of the list to be woken.
+// waiter is a goroutine that waits in Get. Each removal by pop sends it one token.
 type waiter struct {
 	token      chan struct{} // has room for one
 	prev, next *waiter
 	listed     bool
 }
 
-// waiters are those that wait, the latest first: it is the one whose stack is still in the processor's cache.
+// waiters are the goroutines in Get, the latest first: its stack is most likely still cached.
 type waiters struct {
 	head  *waiter
 	n     int
@@ -53,7 +53,7 @@ func (l *waiters) remove(w *waiter) {
 	l.n--
 }
 
-// pop takes n waiters out and returns them, linked by next.
+// pop removes n waiters and returns them, linked by next.
 func (l *waiters) pop(n int) *waiter {
 	var out *waiter
 	for n = min(n, l.n); n > 0; n-- {
@@ -65,7 +65,7 @@ func (l *waiters) pop(n int) *waiter {
 	return out
 }
 
-// wake sends each its token. It is called without the lock, and a waiter may be in use again once it has its token.
+// wake sends a token to each waiter, without the lock. A waiter with its token may be reused.
 func wake(w *waiter) {
 	for w != nil {
 		next := w.next
@@ -75,7 +75,7 @@ func wake(w *waiter) {
 	}
 }
 
-// wait waits for the token, the end of ctx, or the time when the next key is due. It reports whether it has the token.
+// wait waits for the token, the end of ctx or the next due time. It returns true for the token.
 func (l *waiters) wait(ctx context.Context, w *waiter) (woken bool) {
 	select {
 	case <-w.token:
@@ -86,20 +86,19 @@ func (l *waiters) wait(ctx context.Context, w *waiter) (woken bool) {
 	return false
 }
 
-// left takes w out of the list.
 func (l *waiters) left(w *waiter, woken bool) {
 	l.armed = never // the timer may have fired: set it again
 	switch {
 	case w.listed:
 		l.remove(w)
 	case !woken:
-		return // its token is still to come: leave it to the garbage collector
+		return // its token is still to come: do not reuse it
 	}
 	w.next = l.spare
 	l.spare = w
 }
 
-// arm sets the timer, if anything waits, to when the next key is due.
+// arm sets the timer to the next due time, if any goroutine waits.
 func (l *waiters) arm(c *clock, next int64) {
 	if l.n == 0 || next == l.armed {
 		return
@@ -111,15 +110,14 @@ func (l *waiters) arm(c *clock, next int64) {
 	}
 }
 
-// watch is what is waited for besides keys.
+// watch holds the waits of Drain and Quiet.
 type watch struct {
-	drained chan struct{} // closed when the queue is drained; nil if that is not waited for
-	lull    *lull         // nil if none is waited for
+	drained chan struct{} // closed when the queue is drained; nil if no call waits
+	lull    *lull         // nil if no call waits
 }
 
-// lull is a moment at which nothing is under way.
 type lull struct {
-	come       chan struct{} // closed then, when deliveries is set
+	come       chan struct{} // closed after deliveries is set
 	deliveries uint64
 }
 

@@ -155,15 +155,6 @@ func (f *goFile) imports() []string {
 	return paths
 }
 
-// afterImports returns how many lines follow the imports.
-func (f *goFile) afterImports() int {
-	last := 0
-	for _, spec := range f.ast.Imports {
-		last = f.line(spec)
-	}
-	return strings.Count(f.text, "\n") - last
-}
-
 // funcs returns the declared functions by name, methods as Type.Method.
 func (f *goFile) funcs() map[string]*ast.FuncDecl {
 	byName := map[string]*ast.FuncDecl{}

@@ -316,31 +316,6 @@ func TestReadmeNamesEveryPackage(t *testing.T) {
 	}
 }
 
-// mostLines is how many lines the main.go of an example may have after its imports.
-const mostLines = 100
-
-// TestExamples checks that each example is short, has a test, and has a line in examples/README.md.
-func TestExamples(t *testing.T) {
-	readme := read(t, "examples/README.md")
-	for _, p := range packages(t) {
-		name, isExample := strings.CutPrefix(p.dir, "examples/")
-		if !isExample || strings.Contains(name, "/") {
-			continue
-		}
-		if !strings.Contains(readme, "| ["+name+"]("+name+") |") {
-			t.Errorf("examples/README.md does not name %s: add it to the table", name)
-		}
-		if !slices.ContainsFunc(p.files, (*goFile).test) {
-			t.Errorf("%s has no test", p.dir)
-		}
-		for _, f := range p.files {
-			if n := f.afterImports(); path.Base(f.path) == "main.go" && n > mostLines {
-				t.Errorf("%s has %d lines after its imports, at most %d are allowed: move a part to another file, or to another example", f.path, n, mostLines)
-			}
-		}
-	}
-}
-
 // TestSnippets holds the Go in README.md and docs/ to code that is compiled: a block must follow a line
 // "<!-- from path/to/file.go -->", and its lines must stand in that file in the same order without a gap, apart from
 // indentation. A line "..." stands for what is left out.

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command embedded is a host with an informer factory and an elector of client-go. One of Setpoint's
-// controllers runs on both, without a manager and without a watch of its own. It counts the entries
-// of each ConfigMap in a namespace and keeps the count in a label:
+// Command embedded is a host program with client-go's informer factory and elector. A controller of
+// Setpoint uses both: it needs no manager and no watch of its own. It counts the entries of each
+// ConfigMap in a namespace and keeps the count in a label:
 //
 //	go run ./examples/embedded -namespace default
 //

@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestEmbedded_WorksOnTheHostsInformersAndElector waits for the first Reconcile, stops the host, and
-// looks at the ConfigMap and the Lease.
+// TestEmbedded_WorksOnTheHostsInformersAndElector waits for the first Reconcile and stops the host.
+// Then it looks at the ConfigMap and the Lease.
 func TestEmbedded_WorksOnTheHostsInformersAndElector(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
 	if err != nil {

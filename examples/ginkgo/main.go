@@ -78,6 +78,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 		return controller.Result{}, err
 	}
 	wanted := corev1ac.ConfigMap("team", key.Name).WithData(map[string]string{"team": namespace.Labels[label]})
-	_, err = r.client.Apply(ctx, wanted, client.UnlessAlready(current)) // a nil current is no object
+	// Nothing is sent if current, which may be nil, has not changed since the last Apply.
+	_, err = r.client.Apply(ctx, wanted, client.UnlessAlready(current))
 	return controller.Result{}, err
 }

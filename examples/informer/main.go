@@ -1,13 +1,12 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command informer is the classic client-go program: it prints each ConfigMap that is added, updated
-// or deleted, and all of them every 30 seconds. Only the factory is Setpoint's. Its informers share
-// one list and watch with cache.For, and stop without a delay:
+// Command informer is the classic client-go program. It prints each ConfigMap that is added,
+// updated or deleted, and every 30 seconds all of them. Only the factory is Setpoint's: its
+// informers share one list and watch with the handles of cache.For. The test uses a fake clientset
+// with a watch reactor:
 //
 //	go run ./examples/informer
-//
-// Its test uses a fake clientset with a watch reactor.
 package main
 
 import (

@@ -108,7 +108,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 			return controller.Result{}, err
 		}
 	}
-	sum := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q", data))) // fmt sorts the keys of a map
+	sum := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q", data))) // fmt sorts maps
 	if d.Spec.Template.Annotations[annotation] != sum {
 		metav1.SetMetaDataAnnotation(&d.Spec.Template.ObjectMeta, annotation, sum)
 		_, err = r.client.Update(ctx, d)

@@ -47,7 +47,7 @@ func TestMapped_AChangeReachesTheDeploymentsThatReferToIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// sums waits until the operator has nothing left to do, and returns the checksum of each Deployment.
+	// sums waits until the operator has nothing left to do, and returns all checksums.
 	sums := func() map[string]string {
 		t.Helper()
 		if err := mgr.Idle(t.Context()); err != nil {

@@ -58,7 +58,7 @@ func operator(cfg *rest.Config) *manager.Manager {
 	}
 	c := controller.New("tokens", r, controller.Options{})
 	c.Watch(source.Kind(r.pools, handler.Self()))
-	c.Watch(source.Kind(r.tokens, handler.Owner(r.pools))) // a change of a Secret makes its owner due
+	c.Watch(source.Kind(r.tokens, handler.Owner(r.pools))) // a Secret makes its owner due
 	mgr.Add(c)
 	return mgr
 }

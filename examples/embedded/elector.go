@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	clientgo "k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/setpoint-dev/setpoint/leaderelection"
+)
+
+// elect runs the host's elector until ctx is done or the Lease is lost. Observe wraps its lock, so
+// that the requests of a lost term are refused, and the Lease is released after the work has ended.
+func elect(ctx context.Context, clientset kubernetes.Interface, namespace string, lead leaderelection.Lead) error {
+	identity, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, namespace, "embedded", clientset.CoreV1(), clientset.CoordinationV1(),
+		resourcelock.ResourceLockConfig{Identity: identity + "-" + strconv.Itoa(os.Getpid())})
+	if err != nil {
+		return err
+	}
+	o := leaderelection.ObserveOptions{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
+	observed, err := leaderelection.Observe(lock, o)
+	if err != nil {
+		return err
+	}
+	var leading atomic.Bool
+	led := make(chan error, 1)
+	elector, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
+		Lock: observed, LeaseDuration: o.LeaseDuration, RenewDeadline: o.RenewDeadline, RetryPeriod: o.RetryPeriod, ReleaseOnCancel: true,
+		Callbacks: clientgo.LeaderCallbacks{
+			OnStartedLeading: func(term context.Context) {
+				leading.Store(true)
+				led <- observed.Lead(term, lead)
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	elector.Run(ctx)
+	if !leading.Load() {
+		return nil
+	}
+	return <-led
+}

@@ -52,9 +52,9 @@ func TestEmbedded_WorksOnTheHostsInformersAndElector(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() {
-		result <- host(ctx, cluster.Config(), key.Namespace, controller.Options{Hooks: &hook.Controller{
+		result <- host(ctx, cluster.Config(), key.Namespace, controller.Options{Hooks: hook.Hooks{Controller: &hook.Controller{
 			Reconciled: func(r hook.Reconcile) { reconciled <- r },
-		}})
+		}}})
 	}()
 	select {
 	case r := <-reconciled:

@@ -63,9 +63,9 @@ func TestSecondLease_LeadsWhenItIsReleased(t *testing.T) {
 	<-held
 
 	reconciled := make(chan string, 100)
-	mgr := operator(cluster.Config(), key.Namespace, controller.Options{Hooks: &hook.Controller{
+	mgr := operator(cluster.Config(), key.Namespace, controller.Options{Hooks: hook.Hooks{Controller: &hook.Controller{
 		Reconciled: func(r hook.Reconcile) { reconciled <- r.Controller },
-	}})
+	}}})
 	ctx, stop := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() { result <- mgr.Run(ctx) }()

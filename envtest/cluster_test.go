@@ -115,7 +115,8 @@ func TestCRDsAreWatchable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fresh := filepath.Join(t.TempDir(), "candles.yaml") // new to the API server, whichever tests have run
+	// New to the API server, whichever tests have run.
+	fresh := filepath.Join(t.TempDir(), "candles.yaml")
 	text = []byte(strings.NewReplacer("lamps", "candles", "lamp", "candle", "Lamp", "Candle").Replace(string(text)))
 	if err := os.WriteFile(fresh, text, 0o600); err != nil {
 		t.Fatal(err)
@@ -126,7 +127,8 @@ func TestCRDsAreWatchable(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1"} {
 		stream, err := c.discovery.RESTClient().Get().AbsPath("apis/envtest.setpoint.dev", version, "candles").
 			Param("watch", "true").Param("sendInitialEvents", "true").Param("allowWatchBookmarks", "true").
-			Param("resourceVersionMatch", "NotOlderThan").MaxRetries(0).Stream(ctx) // client-go would hide a refusal
+			// client-go would hide a refusal.
+			Param("resourceVersionMatch", "NotOlderThan").MaxRetries(0).Stream(ctx)
 		if err != nil {
 			t.Errorf("%s: the first watch is refused: %v", version, err)
 			continue

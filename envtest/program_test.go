@@ -85,7 +85,8 @@ func TestBuildOnce(t *testing.T) {
 	if err != nil || again != first {
 		t.Errorf("the second time: %s, %v", again, err)
 	}
-	if text, _ := os.ReadFile(log); strings.Count(string(text), "build") != 2 { // "build -v -buildvcs=false"
+	// "build -v -buildvcs=false".
+	if text, _ := os.ReadFile(log); strings.Count(string(text), "build") != 2 {
 		t.Errorf("go was run like this:\n%s", text)
 	}
 	if err := os.WriteFile(filepath.Join(src.dir, "main.go"), []byte("package main\n"), 0o644); err != nil {

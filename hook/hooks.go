@@ -3,8 +3,8 @@
 
 package hook
 
-// Hooks observe a manager and all that it runs. A part that is nil observes nothing; so does the zero
-// Hooks.
+// Hooks observe a manager and all that it runs. A part that is nil observes nothing; so does the
+// zero Hooks.
 type Hooks struct {
 	// Queue observes the queues of controllers, from Warm on.
 	Queue *Queue
@@ -20,7 +20,7 @@ type Hooks struct {
 	LeaderElection *LeaderElection
 }
 
-// With returns Hooks that call both, first those of h. A part that both have in common is called
+// With returns Hooks that call first h and then other. A part that both have in common is called
 // once.
 func (h Hooks) With(other Hooks) Hooks {
 	return Hooks{

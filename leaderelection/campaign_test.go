@@ -73,7 +73,8 @@ func TestStopBeforeTheStart(t *testing.T) {
 // TestStopAtTheMomentOfAcquiring: Run returns and the Lease is free, whichever comes first.
 func TestStopAtTheMomentOfAcquiring(t *testing.T) {
 	for name, verb := range map[string]string{"a new Lease": http.MethodPost, "one that is free": http.MethodPut} {
-		for _, stopped := range []time.Duration{-500 * time.Millisecond, -1, 0} { // after the answer has come
+		// After the answer has come.
+		for _, stopped := range []time.Duration{-500 * time.Millisecond, -1, 0} {
 			t.Run(fmt.Sprintf("%s, %s", name, stopped), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					api := fakeapi.New(fakeapi.Leases)
@@ -201,7 +202,8 @@ func TestHandOverByExpiry(t *testing.T) {
 		a.cut()
 		renewed := lease(t, api).Spec.RenewTime.Time
 		pass(time.Minute)
-		if took := led.Sub(renewed); took < 15*time.Second || took > 24*time.Second { // b reads every 2s to 4.4s
+		// B reads every 2s to 4.4s.
+		if took := led.Sub(renewed); took < 15*time.Second || took > 24*time.Second {
 			t.Errorf("b leads %s after a's last renewal", took)
 		}
 		stopA()

@@ -115,7 +115,8 @@ func TestCheckOfAnElectorThatHangs(t *testing.T) {
 			o.Hooks = &hook.LeaderElection{Renewed: func(hook.LeaseRenewal) { <-free }}
 		})
 		stop, result := a.start(t, func(context.Context, context.Context) error { <-free; return nil })
-		pass(2*time.Second + 12*time.Second + 5*time.Second) // the renewal, the loss and the grace time
+		// The renewal, the loss and the grace time.
+		pass(2*time.Second + 12*time.Second + 5*time.Second)
 		unwell(t, a, "")
 		pass(time.Nanosecond)
 		unwell(t, a, "the Lease default/operator was lost 5s ago")

@@ -335,7 +335,8 @@ func TestL1_ANamesakeIsARival(t *testing.T) {
 
 // TestL1_AnAcquisitionThatWasNotAnsweredIsOurs: no other process can lead, so there is no wait.
 func TestL1_AnAcquisitionThatWasNotAnsweredIsOurs(t *testing.T) {
-	for how, want := range map[string]time.Duration{"a new Lease": seconds(2), "one that is free": 0} { // a watch reports it
+	// A watch reports it.
+	for how, want := range map[string]time.Duration{"a new Lease": seconds(2), "one that is free": 0} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := fakeapi.New(fakeapi.Leases)

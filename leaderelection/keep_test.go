@@ -49,8 +49,9 @@ func TestL7_TheTermEndsWhenTheLeaseIsNotOurs(t *testing.T) {
 		"another holder": {func(_ *testing.T, api *fakeapi.Server) { give(api, "b") }, seconds(15)},
 		"no holder":      {func(_ *testing.T, api *fakeapi.Server) { give(api, "") }, seconds(1)},
 		"a namesake":     {func(_ *testing.T, api *fakeapi.Server) { giveAt(api, "a", time.Now().Add(-time.Minute)) }, seconds(16)},
-		"created again":  {remake, seconds(1)}, // all its records are ours, and no work runs under it
-		"deleted":        {func(_ *testing.T, api *fakeapi.Server) { api.Remove(fakeapi.Leases, "default", "operator") }, seconds(1)},
+		// All its records are ours, and no work runs under it.
+		"created again": {remake, seconds(1)},
+		"deleted":       {func(_ *testing.T, api *fakeapi.Server) { api.Remove(fakeapi.Leases, "default", "operator") }, seconds(1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -72,7 +72,8 @@ func TestL1_Observe_ANamesakeIsARival(t *testing.T) {
 		<-ended
 		last := lease(t, api).Spec.RenewTime.Time
 		pass(time.Minute)
-		if took := led.Sub(last); took < seconds(15) || took > seconds(15+2*4.4) { // client-go polls
+		// client-go polls.
+		if took := led.Sub(last); took < seconds(15) || took > seconds(15+2*4.4) {
 			t.Errorf("the second leads %s after the last renewal of the first", took)
 		}
 		stopB()

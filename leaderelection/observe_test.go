@@ -45,7 +45,8 @@ func newHost(t *testing.T, api *fakeapi.Server, identity string) *host {
 	t.Helper()
 	h := &host{replica: &replica{api: api}}
 	cfg := api.Config()
-	cfg.Transport, cfg.Timeout = h.replica, 5*time.Second // as resourcelock.NewFromKubeconfig sets it
+	// As resourcelock.NewFromKubeconfig sets it.
+	cfg.Transport, cfg.Timeout = h.replica, 5*time.Second
 	leases, err := coordinationclient.NewForConfig(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -289,7 +290,8 @@ func TestObserve_TheTermIsLost(t *testing.T) {
 		pass(seconds(30))
 		h.cut()
 		sent := lease(t, api).Spec.RenewTime.Time
-		pass(time.Until(sent.Add(seconds(13)))) // client-go's elector will try for some seconds more
+		// client-go's elector will try for some seconds more.
+		pass(time.Until(sent.Add(seconds(13))))
 		h.mend()
 		if done(ended) {
 			t.Fatal("the elector has given up before")

@@ -140,8 +140,7 @@ const (
 	theirNumber = 2
 )
 
-// arena has our electors and those of client-go on one Lease, and checks each write at the API
-// server.
+// arena has our electors and client-go's on one Lease, and checks each write at the API server.
 type arena struct {
 	t   *testing.T
 	api *fakeapi.Server
@@ -195,7 +194,8 @@ func (m *member) through(req *http.Request) (*http.Response, error) {
 	time.Sleep(time.Duration(m.before.Load())) // also after the sender gave up
 	answer, err := m.arena.serve(m, req)
 	time.Sleep(time.Duration(m.after.Load()))
-	if m.lose.Load() && err == nil && answer.StatusCode < 300 { // a refused write at the same time would look like a twin's
+	// A refused write at the same time would look like a twin's.
+	if m.lose.Load() && err == nil && answer.StatusCode < 300 {
 		answer.Body.Close()
 		return nil, errors.New("connection reset")
 	}

@@ -99,11 +99,16 @@ func (d *duel) next() *coordinationv1.Lease {
 // term at the same time. One of the holder's clocks always runs, and the clocks' rates differ by a
 // tenth at most.
 func FuzzTrust(f *testing.F) {
-	f.Add(byte(0), byte(255), true, []byte{1, 1, 2, 1, 4, 1, 3, 1, 5, 0})                      // the rates far apart
-	f.Add(byte(0), byte(255), false, []byte{1, 1, 2, 1, 4, 1, 3, 1, 5, 1})                     // asleep
-	f.Add(byte(128), byte(128), true, []byte{1, 1, 2, 1, 4, 1, 0, 50, 3, 1, 0, 1, 6, 0, 5, 0}) // a slow answer, a clock set back
-	f.Add(byte(128), byte(128), true, []byte{1, 1, 2, 1, 0, 100, 3, 1, 5, 0, 4, 1, 5, 0})      // a renewal that the rival sees late
-	f.Add(byte(128), byte(128), false, []byte{1, 1, 0, 100, 2, 1, 4, 1, 0, 100, 3, 1, 7, 60})  // a slow request
+	// The rates far apart.
+	f.Add(byte(0), byte(255), true, []byte{1, 1, 2, 1, 4, 1, 3, 1, 5, 0})
+	// asleep.
+	f.Add(byte(0), byte(255), false, []byte{1, 1, 2, 1, 4, 1, 3, 1, 5, 1})
+	// A slow answer, a clock set back.
+	f.Add(byte(128), byte(128), true, []byte{1, 1, 2, 1, 4, 1, 0, 50, 3, 1, 0, 1, 6, 0, 5, 0})
+	// A renewal that the rival sees late.
+	f.Add(byte(128), byte(128), true, []byte{1, 1, 2, 1, 0, 100, 3, 1, 5, 0, 4, 1, 5, 0})
+	// A slow request.
+	f.Add(byte(128), byte(128), false, []byte{1, 1, 0, 100, 2, 1, 4, 1, 0, 100, 3, 1, 7, 60})
 	f.Fuzz(func(t *testing.T, holderRate, rivalRate byte, setClocks bool, steps []byte) {
 		d := newDuel(holderRate, rivalRate, setClocks)
 		for i := 0; i+1 < len(steps); i += 2 {

@@ -25,8 +25,8 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// TestHooksReachEverything: the manager's Hooks observe controllers, queues, sources and Leases that
-// are added before and during Run. Hooks of a Lease are called, too.
+// TestHooksReachEverything: the manager's Hooks observe controllers, queues, sources and Leases
+// that are added before and during Run. Hooks of a Lease are called, too.
 func TestHooksReachEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()

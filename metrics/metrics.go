@@ -33,10 +33,10 @@ func (o Options) Validate() error {
 
 // New registers one collector with r and returns the hooks that feed it, for manager.Options.Hooks.
 // They serve any number of managers, controllers and queues, and are safe for concurrent use. If
-// several have the same name, they share series, which are deleted when the last of them has stopped.
-// To observe more, combine the hooks with others: see Hooks.With. New registers nothing elsewhere. It
-// returns an error if r is nil, if the options are invalid, or if r refuses the collector, usually
-// because names are taken.
+// several have the same name, they share series, which are deleted when the last of them has
+// stopped. To observe more, combine the hooks with others: see Hooks.With. New registers nothing
+// elsewhere. It returns an error if r is nil, if the options are invalid, or if r refuses the
+// collector, usually because names are taken.
 func New(r prometheus.Registerer, o Options) (hook.Hooks, error) {
 	if r == nil {
 		return hook.Hooks{}, errors.New("metrics.New: the Registerer is nil; prometheus.NewRegistry makes one")

@@ -64,8 +64,8 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 	return q, nil
 }
 
-// Observe adds hooks to Options.Hooks, at any time. It calls h.Opened, and h.Added for keys that are
-// ready already. The times of held keys count from the call.
+// Observe adds hooks to Options.Hooks, at any time. It calls h.Opened, and h.Added for keys that
+// are ready already. The times of held keys count from the call.
 func (q *Queue[K]) Observe(h *hook.Queue) {
 	if h == nil {
 		return

@@ -405,7 +405,8 @@ func TestIdentities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	httpClient, err := rest.HTTPClientFor(withoutCache(cfg)) // ownClient would leave the impersonation out
+	// ownClient would leave the impersonation out.
+	httpClient, err := rest.HTTPClientFor(withoutCache(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,8 @@ func apiServer(t *testing.T, handler http.HandlerFunc) *rest.Config {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
 	s.EnableHTTP2 = true
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // Stop breaks connections that are just being made
+	// Stop breaks connections that are just being made.
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: encodePEM(s.Certificate())}}
@@ -158,7 +159,8 @@ func TestReset(t *testing.T) {
 		if _, err := get(ctx, t, client, cfg.Host+"/version"); err == nil {
 			t.Error("a request that is cut succeeds")
 		}
-		freeze := p.Add(Rule{Match: Match{Resources: []string{"secrets"}}, Freeze: true}) // it is there still
+		// It is there still.
+		freeze := p.Add(Rule{Match: Match{Resources: []string{"secrets"}}, Freeze: true})
 		if freeze.Hits() != 1 {
 			t.Errorf("the other watch has ended, too")
 		}

@@ -142,7 +142,8 @@ var _ = Describe("Authorize", func() {
 			return func() string { return s.scrape(ctx, http.MethodGet, token) }
 		}
 		user := func(name string) string { return "system:serviceaccount:" + s.namespace + ":" + name }
-		Eventually(ctx, ask(ctx, scraper)).Should(Equal("200 metrics")) // its roles may not be known at once
+		// Its roles may not be known at once.
+		Eventually(ctx, ask(ctx, scraper)).Should(Equal("200 metrics"))
 		Expect(s.scrape(ctx, http.MethodPost, scraper)).To(HavePrefix("403 " + user("scraper") + " may not post /metrics/"))
 		Expect(s.scrape(ctx, http.MethodGet, stranger)).To(HavePrefix("403 " + user("stranger") + " may not get /metrics/"))
 		Expect(s.scrape(ctx, http.MethodGet, "")).To(HavePrefix("401 send the token"))

@@ -198,7 +198,8 @@ var _ = Describe("Informers", func() {
 		By("revoking one right")
 		Expect(roles.Delete(ctx, "limited-configmaps", metav1.DeleteOptions{})).To(Succeed())
 		watches := fault.Match{Verbs: []string{"watch"}, Resources: []string{"configmaps"}}
-		cut := w.proxy.Add(fault.Rule{Match: watches, CutAfter: 200 * time.Millisecond}) // a revocation is noticed when the watch ends
+		// A revocation is noticed when the watch ends.
+		cut := w.proxy.Add(fault.Rule{Match: watches, CutAfter: 200 * time.Millisecond})
 		s := w.reaches(ctx, maps.State, hook.Failing)
 		cut.Remove()
 		Expect(s.String()).To(SatisfyAll(ContainSubstring("ConfigMap.v1: failing"), ContainSubstring(`User "limited" cannot`)))

@@ -24,7 +24,8 @@ import (
 
 var _ = Describe("A goroutine that a Reconcile leaves behind (C6)", func() {
 	It("writes before the Reconcile has returned and is waited for, or is refused", func(ctx SpecContext) {
-		lateRounds := 12 // half of them take a second: the answer to an abandoned request causes no event
+		// Half of them take a second: the answer to an abandoned request causes no event.
+		lateRounds := 12
 		if os.Getenv("SETPOINT_FULL") != "" {
 			lateRounds = 200
 		}
@@ -42,7 +43,8 @@ var _ = Describe("A goroutine that a Reconcile leaves behind (C6)", func() {
 				begun := make(chan struct{})
 				left.Go(func() {
 					close(begun)
-					<-time.After(time.Duration(i) * 400 * time.Microsecond / time.Duration(lateRounds)) // near the Reconcile's end
+					// Near the Reconcile's end.
+					<-time.After(time.Duration(i) * 400 * time.Microsecond / time.Duration(lateRounds))
 					_, err := w.own().Create(ctx, w.configMap(name))
 					switch {
 					case err == nil:

@@ -76,7 +76,8 @@ func (c *outageClient) create(ctx context.Context, name string, watts int, over 
 		if !apierrors.IsAlreadyExists(err) {
 			return err == nil, err
 		}
-		is, err := c.lamps().Get(ctx, name, metav1.GetOptions{}) // of an attempt before, or still being deleted
+		// Of an attempt before, or still being deleted.
+		is, err := c.lamps().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}

@@ -30,9 +30,10 @@ import (
 
 // Labels, annotations and finalizers of the outage harness's operator.
 const (
-	ofLamp     = "scenario.setpoint.dev/lamp"     // label: the name of the lamp
-	ofUID      = "scenario.setpoint.dev/lamp-uid" // label: its UID
-	observed   = "scenario.setpoint.dev/observed" // annotation of a lamp: the watts of the last complete Reconcile
+	ofLamp = "scenario.setpoint.dev/lamp"     // label: the name of the lamp
+	ofUID  = "scenario.setpoint.dev/lamp-uid" // label: its UID
+	// Annotation of a lamp: the watts of the last complete Reconcile.
+	observed   = "scenario.setpoint.dev/observed"
 	switchOff  = "scenario.setpoint.dev/switch-off"
 	wattsOfMap = "watts"
 )
@@ -81,7 +82,8 @@ func newOutageOperator(m *manager.Manager, h *history, namespace, outside string
 	o.accounts = cache.ForScope[*corev1.ServiceAccount](m.Cache(), there)
 	c := controller.New("lamps", o, controller.Options{
 		Workers: 4, Hooks: hook.Hooks{Controller: &hook.Controller{Awaited: o.awaited}},
-		ReadYourWrites: 5 * time.Minute, // so that a machine on which a start takes longer than the default does not matter
+		// So that a machine on which a start takes longer than the default does not matter.
+		ReadYourWrites: 5 * time.Minute,
 	})
 	c.Watch(source.Kind(o.lamps, handler.Self()))
 	c.Watch(source.Kind(o.maps, handler.Owner(o.lamps)))

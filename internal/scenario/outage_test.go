@@ -30,8 +30,9 @@ import (
 
 // These environment variables configure the harness. See setting for the defaults.
 const (
-	outageRuns  = "SETPOINT_OUTAGE_RUNS"  // runs of each variant
-	outageLanes = "SETPOINT_OUTAGE_LANES" // runs of each variant at once: they have the API server, and its ends, in common
+	outageRuns = "SETPOINT_OUTAGE_RUNS" // runs of each variant
+	// Runs of each variant at once: they have the API server, and its ends, in common.
+	outageLanes = "SETPOINT_OUTAGE_LANES"
 	outageLamps = "SETPOINT_OUTAGE_LAMPS" // lamps of each client
 	outageKills = "SETPOINT_OUTAGE_KILLS" // kills of the API server in a run
 	outageSeed  = "SETPOINT_OUTAGE_SEED"  // of the first batch; each batch has the next one

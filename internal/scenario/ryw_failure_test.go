@@ -121,7 +121,8 @@ func forgetful(ctx context.Context, p pace, heeds bool) (err error) {
 		}
 	}
 	refused.Remove()
-	for began := time.Now(); time.Since(began) < p.late+time.Second; lapse(ctx, p.touch) { // an informer tries within a second
+	// An informer tries within a second.
+	for began := time.Now(); time.Since(began) < p.late+time.Second; lapse(ctx, p.touch) {
 		if err := m.touch(ctx, "one"); err != nil {
 			return err
 		}

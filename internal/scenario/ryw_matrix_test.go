@@ -236,7 +236,8 @@ func deleteEntries(add func(string, expectation, prepare)) {
 			maps.DeleteFunc(states, func(_, state string) bool { return !strings.HasPrefix(state, string(a.UID)) })
 			return states, err
 		}
-		v.live = func(context.Context) (map[string]string, error) { return nil, nil } // no key waits for the other one
+		// No key waits for the other one.
+		v.live = func(context.Context) (map[string]string, error) { return nil, nil }
 		return plan{views: []view{v}, write: func(ctx context.Context) error {
 			return errors.Join(remove(ctx, w, a), ignore(w.direct.CoreV1().ConfigMaps(w.namespace).Create(ctx, w.configMap("a"), metav1.CreateOptions{})))
 		}}

@@ -188,7 +188,8 @@ var _ = It("Keys that write in a storm see their own writes, while watches are l
 	s.proxy.Add(fault.Rule{Match: watches, Lag: 100 * time.Millisecond})
 	cut := s.proxy.Add(fault.Rule{Match: watches, CutAfter: 700 * time.Millisecond})
 	resumed := fault.Match{Verbs: []string{"watch"}, Func: func(r *fault.Request) bool { return r.Query.Get("sendInitialEvents") == "" }}
-	gone := s.proxy.Add(fault.Rule{Match: resumed, Times: 2, Refuse: apierrors.NewResourceExpired("too old")}) // more, and client-go pauses for longer and longer
+	// more, and client-go pauses for longer and longer.
+	gone := s.proxy.Add(fault.Rule{Match: resumed, Times: 2, Refuse: apierrors.NewResourceExpired("too old")})
 	s.start(s.control)
 	select {
 	case <-s.over:

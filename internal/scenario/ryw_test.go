@@ -46,8 +46,9 @@ type ownWrites struct {
 	dyn       dynamic.Interface
 	meta      metadata.Interface
 
-	key     types.NamespacedName
-	steps   []func(ctx context.Context) error // the Reconciles of the key; any further ones do nothing
+	key types.NamespacedName
+	// The Reconciles of the key; any further ones do nothing.
+	steps   []func(ctx context.Context) error
 	n       atomic.Int64
 	ended   chan error    // is sent what each Reconcile of a step has returned
 	parked  chan struct{} // is sent to when a key is put off
@@ -172,12 +173,15 @@ func (w *ownWrites) states(objects []metav1.Object) map[string]string {
 
 // plan is what one spec of the matrix does.
 type plan struct {
-	views    []view                                // what is declared, and has to show the write
-	reads    []controller.Readable                 // other declared reads
-	watches  []source.Source[types.NamespacedName] // other watches
-	synced   <-chan struct{}                       // closed when watches may freeze; nil: when the key's controller has synced
-	freeze   fault.Match                           // which watches show nothing when it writes; default: all
-	oneByOne bool                                  // instead, they show each event some time after it happened, and writes are slow
+	views   []view                                // what is declared, and has to show the write
+	reads   []controller.Readable                 // other declared reads
+	watches []source.Source[types.NamespacedName] // other watches
+	// Closed when watches may freeze; nil: when the key's controller has synced.
+	synced <-chan struct{}
+	// Which watches show nothing when it writes; default: all.
+	freeze fault.Match
+	// instead, they show each event some time after it happened, and writes are slow.
+	oneByOne bool
 	write    func(ctx context.Context) error
 	recover  func() // called when the key is parked
 }
@@ -186,9 +190,10 @@ type plan struct {
 type expectation int
 
 const (
-	waits   expectation = iota // until all views show it
-	atOnce                     // nothing has to be waited for
-	inDoubt                    // it cannot be known whether all is shown: the Reconcile starts, and Stale says so
+	waits  expectation = iota // until all views show it
+	atOnce                    // nothing has to be waited for
+	// It cannot be known whether all is shown: the Reconcile starts, and Stale says so.
+	inDoubt
 )
 
 // run writes while the watches show nothing, and checks whether the next Reconcile waits.

@@ -46,7 +46,8 @@ func stoppable(cfg *rest.Config, namespace string, elected bool) *manager.Manage
 	m := manager.New(cfg, o)
 	maps := cache.ForScope[*corev1.ConfigMap](m.Cache(), cache.Scope{Namespaces: cache.NewSet(namespace)})
 	c := controller.New("stoppable", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-		_, err := client.For[*corev1.ConfigMap](m.Client()).Patch(ctx, key, types.MergePatchType, []byte(`{"data":{"seen":"true"}}`)) // once: then it changes nothing
+		// once: then it changes nothing.
+		_, err := client.For[*corev1.ConfigMap](m.Client()).Patch(ctx, key, types.MergePatchType, []byte(`{"data":{"seen":"true"}}`))
 		return controller.Result{}, ignoreNotFound(err)
 	}), controller.Options{Workers: 4})
 	c.Watch(source.Kind(maps, handler.Self()))

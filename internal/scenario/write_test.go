@@ -213,7 +213,8 @@ var _ = Describe("writing", func() {
 		Expect(names(must(client.Collect(untyped.ListLive(w.ctx, o))))).To(Equal(want))
 		Expect(names(must(client.Collect(client.ForKind[*metav1.PartialObjectMetadata](w.Client, lampKind).ListLive(w.ctx, o))))).To(Equal(want))
 		Expect(w.sent("list", "lamps")).To(Equal(12))
-		for _, err := range untyped.ListLive(w.ctx, client.ListOptions{PageSize: 2}) { // of all namespaces
+		// Of all namespaces.
+		for _, err := range untyped.ListLive(w.ctx, client.ListOptions{PageSize: 2}) {
 			Expect(err).NotTo(HaveOccurred())
 			break
 		}

@@ -42,8 +42,8 @@ func (g goTest) run(ctx context.Context, dir, pattern string) (report, error) {
 	if g.inWorkspace(module) {
 		workspace = "GOWORK="
 	}
-	// It is removed with the tree, even if a test is killed. The name is short: a control plane keeps
-	// sockets in it, whose paths have a limit.
+	// It is removed with the tree, even if a test is killed. The name is short: a control plane
+	// keeps sockets in it, whose paths have a limit.
 	tmp := filepath.Join(g.tree, "_tmp")
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return report{}, err

@@ -147,7 +147,8 @@ func handOver(ctx context.Context, from, to party) time.Duration {
 	})
 	Eventually(ctx, began).Should(Receive())
 	running.Go(func() { to.campaign(second, func() { led <- time.Now() }) })
-	Consistently(ctx, led, retryPeriod*6/5).ShouldNot(Receive(), "two lead at once") // a renewal, and a try
+	// A renewal, and a try.
+	Consistently(ctx, led, retryPeriod*6/5).ShouldNot(Receive(), "two lead at once")
 	stopFirst()
 	var gave, took time.Time
 	Eventually(ctx, released).Should(Receive(&gave))

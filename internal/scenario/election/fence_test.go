@@ -101,7 +101,8 @@ func lateWrite(ctx context.Context, user, namespace string, write func(context.C
 	Expect(term.Of(work).Trusted()).NotTo(Succeed())
 	Eventually(ctx, late).Should(Receive(HaveOccurred())) // a does not wait for the answer
 	Expect(a.patch(context.WithoutCancel(work), key, "a, too late")).To(MatchError(term.ErrFenced))
-	Eventually(ctx, func() error { return b.patch(theirs, key, "b") }).Should(Succeed()) // from now on the policy knows
+	// From now on the policy knows.
+	Eventually(ctx, func() error { return b.patch(theirs, key, "b") }).Should(Succeed())
 
 	held.Remove()
 	Expect(held.WaitEnded(ctx, 1)).To(Succeed())

@@ -69,7 +69,8 @@ func operate(identity string) int {
 			if err != nil {
 				fmt.Println("refused:", err)
 				<-ctx.Done()
-				_, _ = maps.GetLive(term.Without(context.WithoutCancel(ctx)), key) // it takes a while to stop
+				// It takes a while to stop.
+				_, _ = maps.GetLive(term.Without(context.WithoutCancel(ctx)), key)
 				return err
 			}
 			fmt.Println("wrote")

@@ -42,7 +42,8 @@ func (r *race) start(identity string, env ...string) *operator {
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, asOperator+"="+identity, namespaced+"="+r.namespace)
 	cmd.Env = append(cmd.Env, env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // if the tests are killed, the system wakes and ends it
+	// If the tests are killed, the system wakes and ends it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdin, err := cmd.StdinPipe()
 	Expect(err).NotTo(HaveOccurred())
 	session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)

@@ -102,7 +102,8 @@ func TestL2_LeadersInTrouble(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"  0 passed the fence when the trust in their term was over\n", "the network held it +unprotected", "All promises were kept\\."} {
-		if !regexp.MustCompile(want).MatchString(got) { // how wide a column is depends on its other rows
+		// How wide a column is depends on its other rows.
+		if !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("it does not say %q", want)
 		}
 	}

@@ -26,7 +26,7 @@ var (
 )
 
 // Namespace creates a namespace of its own for a test and returns its name: prefix, a dash and a
-// random part (E2). prefix has at most 57 lower-case letters, digits and dashes, and does not begin
+// random part. prefix has at most 57 lower-case letters, digits and dashes, and does not begin
 // with a dash. With Options.Controllers, Namespace returns when pods can be created there. Stop
 // removes the namespace.
 func (c *Cluster) Namespace(ctx context.Context, prefix string) (string, error) {

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // mostStrings is the maximum number of shared strings.
@@ -68,10 +68,7 @@ func (s *sharedStrings) of(str string) string {
 }
 
 // Object is a pointer to an API type, such as *appsv1.Deployment.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
+type Object = object.Object
 
 // Transform changes objects before the cache keeps them. NewTransform makes one.
 type Transform struct {

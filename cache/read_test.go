@@ -275,7 +275,7 @@ func TestValidate(t *testing.T) {
 	wants := []string{
 		"cache.For[*v1.ConfigMap]: the scheme knows the type but not ConfigMapList",
 		"cache.For[*v1.Secret]: the scheme does not know the type",
-		"cache.For[cache.Object]: T must be a pointer",
+		"cache.For[object.Object]: T must be a pointer",
 		"cache.For[*unstructured.Unstructured]: the type has no kind",
 	}
 	cache.For[*unstructured.Unstructured](c)

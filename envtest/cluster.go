@@ -43,7 +43,7 @@ type clients struct {
 
 // Start starts a control plane and returns when it serves and Options.CRDs are installed. ctx
 // bounds only the start, including a build of the program. The control plane runs until Stop, or
-// until this process ends for any reason (E5). If Start fails, it leaves nothing running.
+// until this process ends for any reason. If Start fails, it leaves nothing running.
 //
 // The first Start on a machine builds the control plane program, which takes minutes. During the
 // build, Start catches SIGINT and SIGTERM to stop the build and clean up, and then re-raises them.

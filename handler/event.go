@@ -4,9 +4,9 @@
 package handler
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // Op is what happened to an object.
@@ -22,10 +22,7 @@ const (
 )
 
 // Object is a pointer to an API type, such as *corev1.Pod.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
+type Object = object.Object
 
 // Event is one change of one object. The objects are shared: do not change them.
 type Event struct {

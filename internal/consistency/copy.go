@@ -24,6 +24,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // Copy is the local copy of an informer. Set the exported fields before its first use. Its methods
@@ -64,12 +65,12 @@ func (c *Copy) store() toolscache.Store { return c.Shared.GetStore() }
 func (c *Copy) version() string { return c.store().LastStoreSyncResourceVersion() }
 
 // Stored returns the object with the name of a write, or nil.
-func (c *Copy) Stored(w *Write) Object {
+func (c *Copy) Stored(w *Write) object.Object {
 	obj, found, err := c.store().GetByKey(storeKey(w.At()))
 	if err != nil || !found {
 		return nil
 	}
-	o, _ := obj.(Object)
+	o, _ := obj.(object.Object)
 	return o
 }
 
@@ -306,14 +307,14 @@ func (c *Copy) event(obj any) {
 	if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = missed.Obj
 	}
-	o, _ := obj.(Object)
+	o, _ := obj.(object.Object)
 	for _, one := range c.waiters.concerned(o, c.version()) {
 		c.waiters.call(one)
 	}
 }
 
 // concerned returns the waiters to check. It removes those whose version is reached from ahead.
-func (w *waiters) concerned(o Object, version string) (some []*waiter) {
+func (w *waiters) concerned(o object.Object, version string) (some []*waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.ahead) > 0 && past(version, w.ahead[0].write.ResourceVersion) {

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // Compare returns, as writes, the differences between a list of a place and the store, unless the
@@ -18,7 +20,7 @@ func (c *Copy) Compare(list *metav1.PartialObjectMetadataList, at types.Namespac
 	for n := range list.Items {
 		items[list.Items[n].UID] = &list.Items[n]
 	}
-	stored := map[types.UID]Object{}
+	stored := map[types.UID]object.Object{}
 	for _, o := range c.storedAt(at) {
 		stored[o.GetUID()] = o
 		// A stored object that the list lacks is deleted, unless it is newer than the list.
@@ -42,7 +44,7 @@ func (c *Copy) Compare(list *metav1.PartialObjectMetadataList, at types.Namespac
 	})
 }
 
-func (c *Copy) storedAt(at types.NamespacedName) []Object {
+func (c *Copy) storedAt(at types.NamespacedName) []object.Object {
 	var some []any
 	switch {
 	case at.Name != "":
@@ -54,9 +56,9 @@ func (c *Copy) storedAt(at types.NamespacedName) []Object {
 	default:
 		some = c.store().List()
 	}
-	all := make([]Object, 0, len(some))
+	all := make([]object.Object, 0, len(some))
 	for _, obj := range some {
-		if o, ok := obj.(Object); ok {
+		if o, ok := obj.(object.Object); ok {
 			all = append(all, o)
 		}
 	}

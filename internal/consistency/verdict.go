@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // Verdict is the answer of Shows.
@@ -70,7 +71,7 @@ func (c *Copy) judge(w *Write, at string) (Verdict, error) {
 }
 
 // judgeEnd is judge for a write that is Gone or Marked.
-func (c *Copy) judgeEnd(w *Write, at string, stored Object) (Verdict, error) {
+func (c *Copy) judgeEnd(w *Write, at string, stored object.Object) (Verdict, error) {
 	switch {
 	case stored != nil && w.is(stored):
 		if w.Marked && stored.GetDeletionTimestamp() != nil {

@@ -4,19 +4,14 @@
 package consistency
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
-)
 
-// Object is an object in a store.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
+	"github.com/setpoint-dev/setpoint/internal/object"
+)
 
 // Write is a write of an object, as the API server answered it.
 type Write struct {
@@ -70,7 +65,7 @@ func (w *Write) String() string {
 }
 
 // is reports whether o is the written object, as far as the UID is known.
-func (w *Write) is(o Object) bool {
+func (w *Write) is(o object.Object) bool {
 	if w.UID == "" || o.GetUID() == w.UID {
 		return true
 	}

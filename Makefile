@@ -55,7 +55,7 @@ structure: go-version ## size and shape of the library, in numbers (STRUCTUREFLA
 	@bin/structure $(STRUCTUREFLAGS)
 
 .PHONY: guarantees
-guarantees: go-version ## write the tests and mutations into docs/guarantees.md
+guarantees: go-version ## list the tests and mutations of all guarantees in docs/guarantees-tests.md
 	GOWORK=off $(GO) run -C tools ./mutate -table
 
 .PHONY: bench

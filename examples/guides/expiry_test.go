@@ -107,7 +107,7 @@ func TestExpiry_SurvivesALostAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost := proxy.Add(fault.Rule{ // the API server deletes the ConfigMap, and the operator gets no answer
+	lost := proxy.Add(fault.Rule{ // the delete succeeds, and the operator gets no answer
 		Match: fault.Match{Verbs: []string{"delete"}, Resources: []string{"configmaps"}},
 		Lose:  true,
 		Times: 1,

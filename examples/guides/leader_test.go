@@ -35,8 +35,8 @@ func nothing(context.Context, types.NamespacedName) (controller.Result, error) {
 	return controller.Result{}, nil
 }
 
-// TestLeases_RunInOneProcess runs the programs of docs/high-availability.md: one that has two Leases,
-// and one with client-go's elector.
+// TestLeases_RunInOneProcess runs the programs of docs/high-availability.md: with a Lease of the
+// manager, and with client-go's elector.
 func TestLeases_RunInOneProcess(t *testing.T) {
 	ctx := t.Context()
 	cluster := startCluster(t)

@@ -109,7 +109,7 @@ func (r *porting) createOrUpdate(ctx context.Context, owner *appsv1.Deployment) 
 // mergeFrom is client.MergeFrom: a patch with the fields that change.
 func mergeFrom(ctx context.Context, c *client.Client, d *appsv1.Deployment, replicas int32) error {
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": d.ResourceVersion}, // optimistic lock; leave it out for none
+		"metadata": map[string]any{"resourceVersion": d.ResourceVersion}, // optimistic lock
 		"spec":     map[string]any{"replicas": replicas},
 	})
 	if err != nil {
@@ -150,8 +150,9 @@ func syncPeriod(mgr *manager.Manager) *cache.Handle[*corev1.Pod] {
 // rateLimiter is Options.RateLimiter.
 func rateLimiter(r controller.Reconciler[types.NamespacedName]) *controller.Controller[types.NamespacedName] {
 	return controller.NewWithQueue("limited", r, controller.Options{}, workqueue.Options[types.NamespacedName]{
-		Backoff: workqueue.Exponential{Base: time.Second, Max: 5 * time.Minute}, // of each key
-		Limiter: rate.NewLimiter(10, 100),                                       // of all retries together
+		// Backoff is for each key, Limiter for all retries together.
+		Backoff: workqueue.Exponential{Base: time.Second, Max: 5 * time.Minute},
+		Limiter: rate.NewLimiter(10, 100),
 	})
 }
 
@@ -167,7 +168,7 @@ func urgent(c *controller.Controller[types.NamespacedName], key types.Namespaced
 
 // events is GetEventRecorderFor.
 func events(mgr *manager.Manager, cfg *rest.Config, scheme *runtime.Scheme) (record.EventRecorder, error) {
-	clientset, err := kubernetes.NewForConfig(cfg) // of its own: Reconciles do not wait for their events
+	clientset, err := kubernetes.NewForConfig(cfg) // not mgr.Client().Config(): no key waits for it
 	if err != nil {
 		return nil, err
 	}

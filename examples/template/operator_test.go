@@ -26,7 +26,7 @@ func TestOperator(t *testing.T) {
 	ctx := t.Context()
 	cluster, err := envtest.Start(ctx, envtest.Options{
 		CRDs:          []string{"config/crd"},
-		APIServerArgs: []string{"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"}, // as strict as a cluster may be
+		APIServerArgs: []string{"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@
 // lines replace them. A minus line after a plus line, or another file line, begins another change
 // of the same mutation.
 //
-// With -table, it writes docs/guarantees-tests.md, the list of all tests and mutations by guarantee.
+// With -table, it writes docs/guarantees-tests.md: the tests and mutations of each guarantee.
 package main
 
 import (

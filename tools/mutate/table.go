@@ -48,7 +48,7 @@ func appendix(promises string, entries []entry) (string, error) {
 		if lines == "" {
 			errs = append(errs, fmt.Errorf("docs/guarantees.md: %s has no entry in docs/mutations.txt; add its test and a mutation", m[1]))
 		}
-		text += "\n## " + m[1] + "\n\n" + lines
+		text += "\n## `" + m[1] + "`\n\n" + lines
 	}
 	for _, guarantee := range guarantees(entries) {
 		if !slices.Contains(numbers, guarantee) {

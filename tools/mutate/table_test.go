@@ -21,8 +21,8 @@ func TestAppendix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "\n## W1\n\n- `TestA` in [q](../q): `if a || b {` → `if a {`\n- `TestB` in [q](../q): `` x := `y` `` → (removed)\n" +
-		"\n## W2\n\n- `TestC` in [q](../q): `x` → `y`\n"
+	want := "\n## `W1`\n\n- `TestA` in [q](../q): `if a || b {` → `if a {`\n- `TestB` in [q](../q): `` x := `y` `` → (removed)\n" +
+		"\n## `W2`\n\n- `TestC` in [q](../q): `x` → `y`\n"
 	if text, err := appendix(promises, entries); err != nil || !strings.HasSuffix(text, ".\n"+want) {
 		t.Errorf("err = %v, got\n%s\nwant at its end\n%s", err, text, want)
 	}

@@ -1,6 +1,6 @@
 // Package v1alpha1 is version v1alpha1 of the API group demo.example.com. Run `make generate` after
-// a change: the deep copies, the CRD and the roles are generated from the types and markers here and
-// in operator.go.
+// a change: the deep copies, the CRD and the roles are generated from the types and markers here,
+// and from the markers in operator.go.
 // +kubebuilder:object:generate=true
 // +groupName=demo.example.com
 package v1alpha1

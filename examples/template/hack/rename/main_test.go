@@ -38,8 +38,8 @@ func TestRename_RefusesBadNames(t *testing.T) {
 	}
 }
 
-// TestRename_LeavesAWholeProject renames a copy of the template. Nothing has the old names then, the
-// generators change nothing, and the tests pass against a real API server.
+// TestRename_LeavesAWholeProject renames a copy of the template. Then no file has the old names,
+// the generators change nothing, and the tests pass against a real API server.
 func TestRename_LeavesAWholeProject(t *testing.T) {
 	library := output(t, ".", nil, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/setpoint-dev/setpoint")
 	dir := t.TempDir()

@@ -82,3 +82,19 @@ func TestTroubleshooting_QuotesTheCode(t *testing.T) {
 		}
 	}
 }
+
+// TestMoving_AnswersASearch requires that docs/controller-runtime.md contains the names that users
+// of controller-runtime and client-go search for.
+func TestMoving_AnswersASearch(t *testing.T) {
+	page := read(t, "docs/controller-runtime.md")
+	for _, name := range []string{
+		"IndexField", "MatchingFields", "CreateOrUpdate", "Status()", "UpdateStatus", "AddFinalizer",
+		"SetControllerReference", "NewControllerRef", "IgnoreNotFound", "log.FromContext", "RateLimiter",
+		"SyncPeriod", "NeedLeaderElection", "MergeFrom", "DefaultNamespaces", "WATCH_NAMESPACE",
+		"OnlyMetadata", "EventRecorder", "WithOptions", "Priority", "interceptor", "fake client",
+	} {
+		if !strings.Contains(page, name) {
+			t.Errorf("docs/controller-runtime.md has no answer for %s", name)
+		}
+	}
+}

@@ -56,8 +56,12 @@ structure: go-version ## size and shape of the library, in numbers (STRUCTUREFLA
 	@bin/structure $(STRUCTUREFLAGS)
 
 .PHONY: guarantees
-guarantees: go-version ## write the tests and mutations into docs/guarantees.md
+guarantees: go-version ## list the tests and mutations of all guarantees in docs/guarantees-tests.md
 	GOWORK=off $(GO) run -C tools ./mutate -table
+
+.PHONY: llms
+llms: go-version ## list the guides and packages in docs/llms.txt, for coding assistants
+	GOWORK=off $(GO) run -C tools/llms .
 
 .PHONY: bench
 bench: go-version ## speed beside client-go and controller-runtime, as ratios

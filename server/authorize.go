@@ -67,7 +67,7 @@ const (
 // take turns by address (IPv6: by /64). Per address, tokens that look like a valid ServiceAccount
 // token take turns with others. At most ten requests wait per turn (100 of a token that was valid
 // lately), for at most five seconds. So a flood of made-up tokens never delays a request that was
-// allowed within the last minute. docs/manager.md describes the delays of others.
+// allowed within the last minute. docs/operations.md describes the delays of others.
 //
 // The reviewed path is the one that h gets. To strip a prefix, wrap the handler of Authorize.
 func (s *Server) Authorize(h http.Handler) (http.Handler, error) {

@@ -39,7 +39,7 @@
 // a delete. A late write then fails with a conflict if the next leader has written.
 //
 // For writes without a version, a ValidatingAdmissionPolicy can compare [Token].Holder in an
-// annotation with the Lease, which it may see late: see docs/leader-election.md.
+// annotation with the Lease, which it may see late: see docs/high-availability.md.
 //
 // # Guarantees
 //

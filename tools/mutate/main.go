@@ -22,7 +22,7 @@
 // lines replace them. A minus line after a plus line, or another file line, begins another change
 // of the same mutation.
 //
-// With -table, it writes the tests and mutations into the table of docs/guarantees.md.
+// With -table, it writes docs/guarantees-tests.md: the tests and mutations of each guarantee.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 	file := flag.String("file", "", "`file` of the entries; default docs/mutations.txt")
 	only := flag.String("only", "", "comma-separated `guarantees`; default all")
 	timeout := flag.Duration("timeout", 5*time.Minute, "`limit` of one run of one test")
-	table := flag.Bool("table", false, "write the table of docs/guarantees.md and run nothing")
+	table := flag.Bool("table", false, "write docs/guarantees-tests.md and run nothing")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -76,7 +76,7 @@ func run(ctx context.Context, file, only string, timeout time.Duration, table bo
 		return false, fmt.Errorf("%s: %w", file, err)
 	}
 	if table {
-		return false, writeTable(filepath.Join(root, "docs", "guarantees.md"), entries)
+		return false, writeAppendix(filepath.Join(root, "docs"), entries)
 	}
 	if entries, err = choose(entries, only); err != nil {
 		return false, err

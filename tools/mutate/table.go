@@ -7,52 +7,55 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
-// A row of docs/guarantees.md has four cells: number, promise, tests, mutations. -table writes the
-// last two.
-var tableRow = regexp.MustCompile(`(?m)^\| ([A-Z][0-9]+) \| (.*?[^\\]) \| .* \|$`)
+// A row of docs/guarantees.md has two cells: number and promise.
+var tableRow = regexp.MustCompile(`(?m)^\| ([A-Z][0-9]+) \| \S.*\|$`)
 
-func writeTable(file string, entries []entry) error {
-	text, err := os.ReadFile(file)
+// writeAppendix writes docs/guarantees-tests.md.
+func writeAppendix(docs string, entries []entry) error {
+	promises, err := os.ReadFile(filepath.Join(docs, "guarantees.md"))
 	if err != nil {
 		return err
 	}
-	filled, err := fillTable(string(text), entries)
+	text, err := appendix(string(promises), entries)
 	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		return err
 	}
-	return os.WriteFile(file, []byte(filled), 0o644)
+	return os.WriteFile(filepath.Join(docs, "guarantees-tests.md"), []byte(text), 0o644)
 }
 
-// fillTable returns the document with the entries' tests and mutations in their rows. Rows without
-// an entry get "to come".
-func fillTable(doc string, entries []entry) (string, error) {
-	rows := map[string]bool{}
-	filled := tableRow.ReplaceAllStringFunc(doc, func(row string) string {
-		m := tableRow.FindStringSubmatch(row)
-		rows[m[1]] = true
-		var tests, mutations []string
+// appendix lists the tests and mutations of each guarantee in promises, the text of
+// docs/guarantees.md. A guarantee without an entry, or an entry without a guarantee, is an error.
+func appendix(promises string, entries []entry) (string, error) {
+	var numbers []string
+	var errs []error
+	text := "# How each guarantee is tested\n\n" +
+		"`make guarantees` writes this page from [mutations.txt](mutations.txt). Each line has a test and a change to the\n" +
+		"code that this test detects. [Guarantees](guarantees.md) lists the promises.\n"
+	for _, m := range tableRow.FindAllStringSubmatch(promises, -1) {
+		numbers = append(numbers, m[1])
+		lines := ""
 		for _, e := range entries {
 			if e.guarantee == m[1] {
-				tests = append(tests, fmt.Sprintf("`%s` in [%s](../%s)", e.test, e.dir, e.dir))
-				mutations = append(mutations, e.summary())
+				lines += fmt.Sprintf("- `%s` in [%s](../%s): %s\n", e.test, e.dir, e.dir, e.summary())
 			}
 		}
-		if len(tests) == 0 {
-			tests, mutations = []string{"to come"}, []string{""}
+		if lines == "" {
+			errs = append(errs, fmt.Errorf("docs/guarantees.md: %s has no entry in docs/mutations.txt; add its test and a mutation", m[1]))
 		}
-		return fmt.Sprintf("| %s | %s | %s | %s |", m[1], m[2], strings.Join(tests, "<br>"), strings.Join(mutations, "<br>"))
-	})
-	var errs []error
+		text += "\n## `" + m[1] + "`\n\n" + lines
+	}
 	for _, guarantee := range guarantees(entries) {
-		if !rows[guarantee] {
-			errs = append(errs, fmt.Errorf("guarantee %s has an entry in mutations.txt and no row here; add \"| %s | what is promised | | |\"", guarantee, guarantee))
+		if !slices.Contains(numbers, guarantee) {
+			errs = append(errs, fmt.Errorf("docs/mutations.txt: %s has no row in docs/guarantees.md; add \"| %s | the promise |\"", guarantee, guarantee))
 		}
 	}
-	return filled, errors.Join(errs...)
+	return text, errors.Join(errs...)
 }
 
 // summary shows the first changed line, before and after.
@@ -70,7 +73,7 @@ func (e entry) summary() string {
 }
 
 func code(line string) string {
-	line = strings.ReplaceAll(strings.TrimSpace(line), "|", `\|`)
+	line = strings.TrimSpace(line)
 	if line == "" {
 		return "(nothing)"
 	}

@@ -14,27 +14,28 @@ import (
 	"testing"
 )
 
-func TestFillTable(t *testing.T) {
-	doc := "# Title\n| | promise | test | mutation |\n|---|---|---|---|\n| W1 | one \\| two | old | old |\n| W2 | never | | |\n\nText.\n"
-	entries, err := parse("W1 q TestA\nfile: a.go\n-\tkeep\n-\tif a || b {\n+\tkeep\n+\tif a {\n\nW1 q TestB\nfile: a.go\n-x := `y`\n")
+func TestAppendix(t *testing.T) {
+	promises := "# Title\n\n| # | Promise |\n|---|---|\n| W1 | One \\| two. |\n| W2 | Never. |\n"
+	entries, err := parse("W1 q TestA\nfile: a.go\n-\tkeep\n-\tif a || b {\n+\tkeep\n+\tif a {\n\n" +
+		"W2 q TestC\nfile: a.go\n-x\n+y\n\nW1 q TestB\nfile: a.go\n-x := `y`\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "# Title\n| | promise | test | mutation |\n|---|---|---|---|\n" +
-		"| W1 | one \\| two | `TestA` in [q](../q)<br>`TestB` in [q](../q) | `if a \\|\\| b {` → `if a {`<br>`` x := `y` `` → (removed) |\n" +
-		"| W2 | never | to come |  |\n\nText.\n"
-	for range 2 { // filling a filled table changes nothing
-		if doc, err = fillTable(doc, entries); err != nil || doc != want {
-			t.Fatalf("err = %v, got\n%s\nwant\n%s", err, doc, want)
-		}
+	want := "\n## `W1`\n\n- `TestA` in [q](../q): `if a || b {` → `if a {`\n- `TestB` in [q](../q): `` x := `y` `` → (removed)\n" +
+		"\n## `W2`\n\n- `TestC` in [q](../q): `x` → `y`\n"
+	if text, err := appendix(promises, entries); err != nil || !strings.HasSuffix(text, ".\n"+want) {
+		t.Errorf("err = %v, got\n%s\nwant at its end\n%s", err, text, want)
 	}
-	entries[0].guarantee = "X9"
-	if _, err = fillTable(doc, entries); err == nil || !strings.Contains(err.Error(), "guarantee X9 has an entry") {
-		t.Errorf("an entry without a row: %v", err)
+	entries[1].guarantee = "X9"
+	_, err = appendix(promises, entries)
+	if err == nil || !strings.Contains(err.Error(), "X9 has no row") || !strings.Contains(err.Error(), "W2 has no entry") {
+		t.Errorf("an entry without a row, and a row without an entry: %v", err)
 	}
 }
 
-// TestGuarantees compares docs/mutations.txt, docs/guarantees.md and the tests.
+// TestGuarantees holds each promise of docs/guarantees.md to an entry of docs/mutations.txt, each
+// entry to a test that names its guarantee and to code that it can change, and
+// docs/guarantees-tests.md to all of them.
 func TestGuarantees(t *testing.T) {
 	root, err := findRoot()
 	if err != nil {
@@ -48,12 +49,18 @@ func TestGuarantees(t *testing.T) {
 	if err != nil {
 		t.Fatalf("docs/mutations.txt: %v", err)
 	}
-	doc, err := os.ReadFile(filepath.Join(root, "docs", "guarantees.md"))
+	promises, err := os.ReadFile(filepath.Join(root, "docs", "guarantees.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if filled, err := fillTable(string(doc), entries); err != nil || filled != string(doc) {
-		t.Errorf("docs/guarantees.md differs from docs/mutations.txt: run 'make guarantees' (%v)", err)
+	written, err := os.ReadFile(filepath.Join(root, "docs", "guarantees-tests.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if current, err := appendix(string(promises), entries); err != nil {
+		t.Error(err)
+	} else if current != string(written) {
+		t.Error("docs/guarantees-tests.md is not current: run 'make guarantees'")
 	}
 	for _, e := range entries {
 		source := functionSource(t, filepath.Join(root, e.dir), e.function())

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package setpoint_test
+
+import (
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	markdownLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading      = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	codeBlock    = regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]*`")
+)
+
+// TestLinks finds links between documents to a file or a heading that does not exist.
+func TestLinks(t *testing.T) {
+	docs, err := filesNamed(".", ".md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range docs {
+		for _, m := range markdownLink.FindAllStringSubmatch(codeBlock.ReplaceAllString(read(t, doc), ""), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			name, anchor, _ := strings.Cut(m[1], "#")
+			target := doc
+			if name != "" {
+				target = path.Join(path.Dir(doc), name)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s, which does not exist", doc, m[1])
+			} else if anchor != "" && !slices.Contains(anchors(read(t, target)), anchor) {
+				t.Errorf("%s links to %s, and %s has no such heading", doc, m[1], target)
+			}
+		}
+	}
+}
+
+// anchors returns the anchors that GitHub makes of the headings of a document.
+func anchors(doc string) []string {
+	var found []string
+	for _, m := range heading.FindAllStringSubmatch(doc, -1) {
+		var b strings.Builder
+		for _, r := range strings.ToLower(m[1]) {
+			switch {
+			case r == ' ':
+				b.WriteRune('-')
+			case r == '-' || r == '_' || 'a' <= r && r <= 'z' || '0' <= r && r <= '9':
+				b.WriteRune(r)
+			}
+		}
+		found = append(found, b.String())
+	}
+	return found
+}
+
+var quoted = regexp.MustCompile("(?m)^\\| `([a-zA-Z][^`]* [^`]*)`")
+
+// TestTroubleshooting_QuotesTheCode requires that each message in the first column of
+// docs/troubleshooting.md is part of a string in the library, or in Kubernetes.
+func TestTroubleshooting_QuotesTheCode(t *testing.T) {
+	var code strings.Builder
+	for _, p := range library(t) {
+		for _, f := range p.production() {
+			code.WriteString(f.text)
+		}
+	}
+	quotes := quoted.FindAllStringSubmatch(read(t, "docs/troubleshooting.md"), -1)
+	if len(quotes) < 20 {
+		t.Errorf("there are %d quotes, fewer than expected", len(quotes))
+	}
+	for _, m := range quotes {
+		if !strings.Contains(code.String(), m[1]) {
+			t.Errorf("docs/troubleshooting.md quotes %q, which no message contains: update the page", m[1])
+		}
+	}
+}
+
+// TestMoving_AnswersASearch requires that docs/controller-runtime.md contains the names that users
+// of controller-runtime and client-go search for.
+func TestMoving_AnswersASearch(t *testing.T) {
+	page := read(t, "docs/controller-runtime.md")
+	for _, name := range []string{
+		"IndexField", "MatchingFields", "CreateOrUpdate", "Status()", "UpdateStatus", "AddFinalizer",
+		"SetControllerReference", "NewControllerRef", "IgnoreNotFound", "log.FromContext", "RateLimiter",
+		"SyncPeriod", "NeedLeaderElection", "MergeFrom", "DefaultNamespaces", "WATCH_NAMESPACE",
+		"OnlyMetadata", "EventRecorder", "WithOptions", "Priority", "interceptor", "fake client",
+	} {
+		if !strings.Contains(page, name) {
+			t.Errorf("docs/controller-runtime.md has no answer for %s", name)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guides
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/manager"
+)
+
+func deployment() *appsv1.Deployment {
+	labels := map[string]string{"app": "web"}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
+			},
+		},
+	}
+}
+
+// TestPorting_KeepsAConfigMapForADeployment runs what docs/controller-runtime.md shows.
+func TestPorting_KeepsAConfigMapForADeployment(t *testing.T) {
+	ctx := t.Context()
+	cluster := startCluster(t)
+	mgr := manager.New(cluster.Config(), manager.Options{Name: "porting"})
+	cleaned := make(chan string, 10)
+	newPorting(mgr, func(_ context.Context, d *appsv1.Deployment) error {
+		cleaned <- d.Name
+		return nil
+	})
+	recorder, err := events(mgr, cluster.Config(), scheme.Scheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := watchNamespaces(mgr)
+	onNode := byNode(pods)
+	secrets, resynced := onlyMetadata(mgr), syncPeriod(mgr)
+	defer run(t, mgr)()
+
+	c, err := client.New(cluster.Config(), client.Options{FieldOwner: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if served, err := unlessServed(ctx, c); err != nil || !served {
+		t.Errorf("Deployments are served: %v, error: %v", served, err)
+	}
+	deployments, key := client.For[*appsv1.Deployment](c), types.NamespacedName{Namespace: "default", Name: "web"}
+	d, err := deployments.Create(ctx, deployment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if owners := ownerReference(d).OwnerReferences; owners[0].UID != d.UID {
+		t.Errorf("the owners are %v", owners)
+	}
+	if err := mgr.Idle(ctx); err != nil {
+		t.Fatal(err)
+	}
+	owned, err := admin(t, cluster).GetLive(ctx, key)
+	if err != nil || owned.Data["image"] != "web:1" || !metav1.IsControlledBy(owned, d) {
+		t.Errorf("the ConfigMap is %v, error: %v", owned, err)
+	}
+	d, err = deployments.GetLive(ctx, key)
+	if err != nil || !slices.Contains(d.Finalizers, finalizer) || len(d.Status.Conditions) != 1 {
+		t.Errorf("the Deployment is %v, error: %v", d, err)
+	}
+	if err := mergeFrom(ctx, c, d, 2); err != nil {
+		t.Error(err)
+	}
+	recorder.Event(d, corev1.EventTypeNormal, "Scaled", "to 2")
+	for _, wait := range []func(context.Context) error{pods.WaitForSync, secrets.WaitForSync, resynced.WaitForSync} {
+		if err := wait(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	if found, err := onNode(ctx, "node-1"); err != nil || len(found) > 0 {
+		t.Errorf("the Pods are %v, error: %v", found, err)
+	}
+	if err := deployments.Delete(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.Idle(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if name := <-cleaned; name != "web" {
+		t.Errorf("cleaned up %s", name)
+	}
+}
+
+// TestReading_DeclaresWhatItReads runs what docs/reading.md shows.
+func TestReading_DeclaresWhatItReads(t *testing.T) {
+	ctx := t.Context()
+	cluster := startCluster(t)
+	mgr := manager.New(cluster.Config(), manager.Options{Name: "reading"})
+	r, c := newReading(mgr.Cache())
+	mgr.Add(c)
+	metadata, small := withoutData(mgr.Cache()), withoutEnvironment(mgr.Cache())
+	limited := rateLimiter(controller.Func[types.NamespacedName](r.Reconcile))
+	everyReplica(mgr, limited)
+	stop := run(t, mgr)
+	defer stop()
+	urgent(limited, types.NamespacedName{Namespace: "shop", Name: "none"})
+	r.addTenant("news")
+	if err := mgr.Idle(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := r.countOn(ctx, "node-1"); err != nil || n != 0 {
+		t.Errorf("%d Pods, error: %v", n, err)
+	}
+	for _, wait := range []func(context.Context) error{metadata.WaitForSync, small.WaitForSync} {
+		if err := wait(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guides
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/debug"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/metrics"
+	"github.com/setpoint-dev/setpoint/server"
+)
+
+// operations makes a program with probes, metrics and its state over HTTP.
+func operations(cfg *rest.Config, r controller.Reconciler[types.NamespacedName], license func() bool) (*manager.Manager, error) {
+	registry := prometheus.NewRegistry()
+	hooks, err := metrics.New(registry, metrics.Options{})
+	if err != nil {
+		return nil, err
+	}
+	mgr := manager.New(cfg, manager.Options{
+		Name:   "website-operator",
+		Health: &manager.HealthOptions{Address: ":8081"},
+		Server: &server.Options{Address: ":8443", CertDir: "/etc/website-operator/tls"},
+		Hooks:  hooks, // for the manager and all that it runs
+	})
+	c := controller.New("website", r, controller.Options{})
+	mgr.Add(c)
+
+	mgr.Handle("/metrics", mgr.Authorize(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	mgr.Handle("/debug/controllers/", mgr.Authorize(http.StripPrefix("/debug/controllers", debug.Controllers(c))))
+	mgr.AddReadyzCheck("license", func(context.Context) error {
+		if !license() {
+			return errors.New("the license has expired")
+		}
+		return nil
+	})
+	return mgr, nil
+}

@@ -1,0 +1,66 @@
+// Command greeting-operator keeps a ConfigMap for each Greeting, until SIGTERM.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/klog/v2"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/server"
+)
+
+func main() {
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig `file` (default: KUBECONFIG, the Pod's ServiceAccount, or ~/.kube/config)")
+	health := flag.String("health", "", "`address` such as :8081 for /livez and /readyz (default: none)")
+	metrics := flag.String("metrics", "", "`address` such as :8443 for /metrics over TLS (default: none)")
+	elect := flag.Bool("leader-elect", false, "act only while holding the Lease "+name)
+	flag.Parse()
+
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	klog.SetSlogLogger(slog.Default()) // logs of client-go
+
+	var o manager.Options
+	if *health != "" {
+		o.Health = &manager.HealthOptions{Address: *health}
+	}
+	if *metrics != "" {
+		o.Server = &server.Options{Address: *metrics} // with a self-signed certificate: see CertDir
+	}
+	if *elect {
+		o.LeaderElection = &leaderelection.Options{Lease: name} // in the Pod's namespace
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx, *kubeconfig, o)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, kubeconfig string, o manager.Options) error {
+	cfg, err := client.LoadConfig(kubeconfig)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	mgr, err := newOperator(cfg, registry, o)
+	if err != nil {
+		return err
+	}
+	if o.Server != nil {
+		mgr.Handle("/metrics", mgr.Authorize(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	}
+	return mgr.Run(ctx)
+}

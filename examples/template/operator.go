@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/metrics"
+	"github.com/setpoint-dev/setpoint/source"
+
+	"github.com/setpoint-dev/setpoint/examples/template/api/v1alpha1"
+)
+
+// name is the name of the operator, its Lease and its field manager for server-side apply.
+const name = "greeting-operator"
+
+// newOperator declares the kinds that the operator reads, and the events that make a key due.
+func newOperator(cfg *rest.Config, registry prometheus.Registerer, o manager.Options) (*manager.Manager, error) {
+	var err error
+	if o.Hooks, err = metrics.New(registry, metrics.Options{}); err != nil {
+		return nil, err
+	}
+	o.Name, o.Scheme = name, runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(o.Scheme), v1alpha1.AddToScheme(o.Scheme)); err != nil {
+		return nil, err
+	}
+	mgr := manager.New(cfg, o)
+	r := &reconciler{
+		objects:    cache.For[*v1alpha1.Greeting](mgr.Cache()),
+		configMaps: cache.For[*corev1.ConfigMap](mgr.Cache()),
+		client:     mgr.Client(),
+	}
+	c := controller.New("greeting", r, controller.Options{})
+	c.Watch(source.Kind(r.objects, handler.Self(), handler.GenerationChanged))
+	c.Watch(source.Kind(r.configMaps, handler.Owner(r.objects)))
+	mgr.Add(c)
+	return mgr, nil
+}
+
+// The operator's permissions. `make generate` writes config/rbac/role.yaml from them, and the tests
+// run the operator with these permissions only.
+// +kubebuilder:rbac:groups=demo.example.com,resources=greetings,verbs=list;watch
+// +kubebuilder:rbac:groups=demo.example.com,resources=greetings/status,verbs=update
+// +kubebuilder:rbac:groups=demo.example.com,resources=greetings/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=list;watch;create;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=greeting-system,resources=leases,resourceNames=greeting-operator,verbs=get;update;watch
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=greeting-system,resources=leases,verbs=create
+
+type reconciler struct {
+	objects    *cache.Handle[*v1alpha1.Greeting]
+	configMaps *cache.Handle[*corev1.ConfigMap]
+	client     *client.Client
+}
+
+// Reconcile reads one object and applies all that its spec asks for, after every event.
+func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+	obj, err := r.objects.Get(ctx, key)
+	if apierrors.IsNotFound(err) {
+		return controller.Result{}, nil // the garbage collector deletes what it owned
+	}
+	if err != nil {
+		return controller.Result{}, err // retried with backoff
+	}
+	if obj.DeletionTimestamp != nil {
+		return controller.Result{}, nil
+	}
+	failure := r.apply(ctx, obj)
+	return controller.Result{}, errors.Join(failure, r.report(ctx, obj, failure))
+}
+
+// apply creates or updates the ConfigMap. It sends nothing if the ConfigMap is as desired.
+func (r *reconciler) apply(ctx context.Context, obj *v1alpha1.Greeting) error {
+	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
+	current, err := r.configMaps.Get(ctx, key)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err == nil && !metav1.IsControlledBy(current, obj) {
+		return fmt.Errorf("the ConfigMap %s exists and has another owner; delete it, or choose another name", key)
+	}
+	desired := coreac.ConfigMap(obj.Name, obj.Namespace).
+		WithOwnerReferences(r.objects.OwnerRef(obj)).
+		WithData(map[string]string{"message": obj.Spec.Message})
+	_, err = client.For[*corev1.ConfigMap](r.client).Apply(ctx, desired, client.UnlessAlready(current))
+	return err
+}
+
+// report writes the condition Ready, if it has changed.
+func (r *reconciler) report(ctx context.Context, obj *v1alpha1.Greeting, failure error) error {
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Applied", ObservedGeneration: obj.Generation}
+	if failure != nil {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "ApplyFailed", failure.Error()
+	}
+	if !meta.SetStatusCondition(&obj.Status.Conditions, ready) {
+		return nil
+	}
+	_, err := client.For[*v1alpha1.Greeting](r.client).UpdateStatus(ctx, obj)
+	return err
+}

@@ -124,6 +124,8 @@ func only[T any](a, b *T) (one *T, ok bool) {
 	return nil, false
 }
 
+// both returns a function that calls f and then g, also if f panics: a Queue recovers panics, and g
+// must not miss events then.
 func both[A any](f, g func(A)) func(A) {
 	switch {
 	case f == nil:
@@ -131,7 +133,7 @@ func both[A any](f, g func(A)) func(A) {
 	case g == nil:
 		return f
 	}
-	return func(a A) { f(a); g(a) }
+	return func(a A) { defer g(a); f(a) }
 }
 
 func both2[A, B any](f, g func(A, B)) func(A, B) {
@@ -141,7 +143,7 @@ func both2[A, B any](f, g func(A, B)) func(A, B) {
 	case g == nil:
 		return f
 	}
-	return func(a A, b B) { f(a, b); g(a, b) }
+	return func(a A, b B) { defer g(a, b); f(a, b) }
 }
 
 func both3[A, B, C any](f, g func(A, B, C)) func(A, B, C) {
@@ -151,7 +153,7 @@ func both3[A, B, C any](f, g func(A, B, C)) func(A, B, C) {
 	case g == nil:
 		return f
 	}
-	return func(a A, b B, c C) { f(a, b, c); g(a, b, c) }
+	return func(a A, b B, c C) { defer g(a, b, c); f(a, b, c) }
 }
 
 // before returns a function that changes its argument and calls f.

@@ -232,3 +232,23 @@ func TestObserve_Concurrently(t *testing.T) {
 		}
 	}
 }
+
+// TestObserve_APanicDoesNotHideEvents: other hooks see the events of which one panics.
+func TestObserve_APanicDoesNotHideEvents(t *testing.T) {
+	var told []string
+	q := newQueue(t, Options[string]{Hooks: &hook.Queue{
+		Added:    func(hook.QueueAdded) { panic("no") },
+		Closed:   func(hook.QueueClosed) { panic("no") },
+		Panicked: func(hook.QueuePanicked) { panic("no") },
+	}})
+	q.Observe(&hook.Queue{
+		Added:    func(hook.QueueAdded) { told = append(told, "added") },
+		Closed:   func(hook.QueueClosed) { told = append(told, "closed") },
+		Panicked: func(e hook.QueuePanicked) { told = append(told, "panic of "+e.Func) },
+	})
+	q.Add("a")
+	q.ShutDown()
+	if want := []string{"added", "panic of Hooks.Added", "closed", "panic of Hooks.Closed"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}

@@ -28,8 +28,9 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// TestGivenTwice_CountsOnce gives the same hooks to a manager and to all that it runs, and adds the
-// controller again before Run. Each event still counts once, and the series end with the controller.
+// TestGivenTwice_CountsOnce gives the same hooks to a manager and to all that it runs. It also adds
+// each controller again before Run. Each event still counts once, and a controller's series end
+// with it.
 func TestGivenTwice_CountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()

@@ -148,8 +148,8 @@ func TestObserve_PanicOfOpened(t *testing.T) {
 	}
 }
 
-// TestObserve_Concurrently adds hooks while other goroutines add, take and settle keys, and compares
-// their counts with those of the goroutines. Run it with -race.
+// TestObserve_Concurrently adds hooks while other goroutines add, take and settle keys. Then it
+// compares the counts of all hooks. Run it with -race.
 func TestObserve_Concurrently(t *testing.T) {
 	for _, reasons := range []int{0, -1} {
 		var mu sync.Mutex
@@ -233,7 +233,7 @@ func TestObserve_Concurrently(t *testing.T) {
 	}
 }
 
-// TestObserve_APanicDoesNotHideEvents: other hooks see the events of which one panics.
+// TestObserve_APanicDoesNotHideEvents: if a hook panics, later hooks still see the event.
 func TestObserve_APanicDoesNotHideEvents(t *testing.T) {
 	var told []string
 	q := newQueue(t, Options[string]{Hooks: &hook.Queue{

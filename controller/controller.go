@@ -34,6 +34,7 @@ type Controller[K comparable] struct {
 	began      time.Time     // zero of the controller's clock
 	repetition repetition    // limits repeated log lines
 	warmed     atomic.Bool
+	observers  []hook.Hooks // of Observe
 
 	inputs      inputs[K]
 	records     records[K]
@@ -230,8 +231,15 @@ func (c *Controller[K]) SetWorkers(n int) error {
 	return nil
 }
 
-// Observe adds h to Options.Hooks. Call it before Warm, as a manager does with its own Hooks.
-func (c *Controller[K]) Observe(h hook.Hooks) { c.o.Hooks = c.o.Hooks.With(h) }
+// Observe adds h to Options.Hooks, unless it was added before. Call it before Warm, as a manager
+// does with its own Hooks. Later it has no effect.
+func (c *Controller[K]) Observe(h hook.Hooks) {
+	if c.warmed.Load() || slices.Contains(c.observers, h) {
+		return // a manager may add a controller again
+	}
+	c.observers = append(c.observers, h)
+	c.o.Hooks = c.o.Hooks.With(h)
+}
 
 func (c *Controller[K]) logger(ctx context.Context) *slog.Logger {
 	log := c.o.Logger

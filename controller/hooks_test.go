@@ -81,3 +81,24 @@ func TestHooksFromStartToStop(t *testing.T) {
 		}
 	})
 }
+
+// TestObserve_AfterWarmHasNoEffect: a manager may add a controller again that still stops. There is
+// no data race with its workers. Run it with -race.
+func TestObserve_AfterWarmHasNoEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		c := newController(func(context.Context, string) (controller.Result, error) {
+			time.Sleep(time.Second)
+			return controller.Result{}, nil
+		}, controller.Options{Logger: silent})
+		c.Watch(newSource("keys", "a", "b"))
+		stop := start(t, c)
+		time.Sleep(time.Millisecond)
+		c.Observe(hook.Hooks{Controller: &hook.Controller{Reconciled: func(hook.Reconcile) { told++ }}})
+		time.Sleep(time.Minute)
+		ok(t, stop())
+		if told != 0 {
+			t.Errorf("told of %d Reconciles", told)
+		}
+	})
+}

@@ -3,6 +3,8 @@
 
 package hook
 
+import "reflect"
+
 // Hooks observe a manager and all that it runs. A part that is nil observes nothing; so does the
 // zero Hooks.
 type Hooks struct {
@@ -21,7 +23,7 @@ type Hooks struct {
 }
 
 // With returns Hooks that call first h and then other. A part that both have in common is called
-// once.
+// once. A part that With has combined of several is another part.
 func (h Hooks) With(other Hooks) Hooks {
 	return Hooks{
 		Queue: h.Queue.with(other.Queue), Controller: h.Controller.with(other.Controller),
@@ -31,8 +33,8 @@ func (h Hooks) With(other Hooks) Hooks {
 }
 
 func (q *Queue) with(other *Queue) *Queue {
-	if q == nil || other == nil || q == other {
-		return either(q, other)
+	if one, ok := only(q, other); ok {
+		return one
 	}
 	return &Queue{
 		Opened: both(q.Opened, other.Opened), Closed: both(q.Closed, other.Closed), Added: both(q.Added, other.Added),
@@ -42,8 +44,8 @@ func (q *Queue) with(other *Queue) *Queue {
 }
 
 func (c *Controller) with(other *Controller) *Controller {
-	if c == nil || other == nil || c == other {
-		return either(c, other)
+	if one, ok := only(c, other); ok {
+		return one
 	}
 	return &Controller{
 		Started: both(c.Started, other.Started), Stopped: both(c.Stopped, other.Stopped), TookOver: both(c.TookOver, other.TookOver), Awaited: both(c.Awaited, other.Awaited),
@@ -52,8 +54,8 @@ func (c *Controller) with(other *Controller) *Controller {
 }
 
 func (s *Source) with(other *Source) *Source {
-	if s == nil || other == nil || s == other {
-		return either(s, other)
+	if one, ok := only(s, other); ok {
+		return one
 	}
 	return &Source{
 		Started: both(s.Started, other.Started), Stopped: both(s.Stopped, other.Stopped), Dropped: both(s.Dropped, other.Dropped),
@@ -63,8 +65,8 @@ func (s *Source) with(other *Source) *Source {
 }
 
 func (c *Cache) with(other *Cache) *Cache {
-	if c == nil || other == nil || c == other {
-		return either(c, other)
+	if one, ok := only(c, other); ok {
+		return one
 	}
 	return &Cache{
 		Started: both(c.Started, other.Started), Stopped: both(c.Stopped, other.Stopped),
@@ -73,8 +75,8 @@ func (c *Cache) with(other *Cache) *Cache {
 }
 
 func (c *Client) with(other *Client) *Client {
-	if c == nil || other == nil || c == other {
-		return either(c, other)
+	if one, ok := only(c, other); ok {
+		return one
 	}
 	return &Client{
 		Answered: both(c.Answered, other.Answered), Requested: both(c.Requested, other.Requested),
@@ -84,8 +86,8 @@ func (c *Client) with(other *Client) *Client {
 }
 
 func (l *LeaderElection) with(other *LeaderElection) *LeaderElection {
-	if l == nil || other == nil || l == other {
-		return either(l, other)
+	if one, ok := only(l, other); ok {
+		return one
 	}
 	return &LeaderElection{
 		Campaigning: both(l.Campaigning, other.Campaigning), TookOver: both(l.TookOver, other.TookOver), Acquired: both(l.Acquired, other.Acquired),
@@ -109,13 +111,21 @@ func (s *Source) For(controller string) *Source {
 	}
 }
 
-func either[T any](a, b *T) *T {
-	if a == nil {
-		return b
+// only returns the one part to call, if the other one is the same or has no function.
+func only[T any](a, b *T) (one *T, ok bool) {
+	switch {
+	case b == nil || a == b:
+		return a, true
+	case a == nil || reflect.ValueOf(a).Elem().IsZero():
+		return b, true
+	case reflect.ValueOf(b).Elem().IsZero():
+		return a, true
 	}
-	return a
+	return nil, false
 }
 
+// both returns a function that calls f and then g, also if f panics: a Queue recovers panics, and g
+// must not miss events then.
 func both[A any](f, g func(A)) func(A) {
 	switch {
 	case f == nil:
@@ -123,7 +133,7 @@ func both[A any](f, g func(A)) func(A) {
 	case g == nil:
 		return f
 	}
-	return func(a A) { f(a); g(a) }
+	return func(a A) { defer g(a); f(a) }
 }
 
 func both2[A, B any](f, g func(A, B)) func(A, B) {
@@ -133,7 +143,7 @@ func both2[A, B any](f, g func(A, B)) func(A, B) {
 	case g == nil:
 		return f
 	}
-	return func(a A, b B) { f(a, b); g(a, b) }
+	return func(a A, b B) { defer g(a, b); f(a, b) }
 }
 
 func both3[A, B, C any](f, g func(A, B, C)) func(A, B, C) {
@@ -143,7 +153,7 @@ func both3[A, B, C any](f, g func(A, B, C)) func(A, B, C) {
 	case g == nil:
 		return f
 	}
-	return func(a A, b B, c C) { f(a, b, c); g(a, b, c) }
+	return func(a A, b B, c C) { defer g(a, b, c); f(a, b, c) }
 }
 
 // before returns a function that changes its argument and calls f.

@@ -91,3 +91,14 @@ func TestSourceFor(t *testing.T) {
 		t.Error("a function that is not set is not nil after For")
 	}
 }
+
+// TestWith_PartsInCommonAreCalledOnce, also if a part without functions is combined in between.
+func TestWith_PartsInCommonAreCalledOnce(t *testing.T) {
+	n := 0
+	some := hook.Hooks{Queue: &hook.Queue{Taken: func(hook.QueueTaken) { n++ }}}
+	empty := hook.Hooks{Queue: &hook.Queue{}}
+	empty.With(some).With(some).With(empty).With(some).Queue.Taken(hook.QueueTaken{})
+	if n != 1 {
+		t.Errorf("called %d times, want once", n)
+	}
+}

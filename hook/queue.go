@@ -17,9 +17,10 @@ import "time"
 //	retries                                     Settled (QueueRetry and QueueAfter), Delayed
 //	depth, unfinished_work, longest_running     Stats of QueueOpened
 type Queue struct {
-	// Opened is called once, by the queue's constructor.
+	// Opened is called once, before all other functions, by the queue's constructor or Observe.
 	Opened func(QueueOpened)
-	// Closed is called once, by the first ShutDown or Drain. Stats still works afterwards.
+	// Closed is called once, by the first ShutDown or Drain, or by Observe after it. Stats still
+	// works afterwards.
 	Closed func(QueueClosed)
 	// Added is called when keys become ready: after an add or a delay, when a worker settles a key
 	// that was added while held, and when a key is woken or resumed.

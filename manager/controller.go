@@ -25,7 +25,8 @@ type Controller interface {
 	Name() string
 	// Validate returns an error that names every mistake. It is called before Warm.
 	Validate() error
-	// Observe adds hooks. It is called once, before Warm.
+	// Observe adds hooks. Each Add calls it, before Warm. It must ignore hooks that were added
+	// before, and all hooks after Warm has begun.
 	Observe(h hook.Hooks)
 	// Warm keeps sources and queue current until ctx is done, and joins what it started.
 	Warm(ctx context.Context) error

@@ -72,7 +72,8 @@ func (ls *leases) elect(l *Lease, o leaderelection.Options) (err error) {
 	if o.Identity == "" {
 		o.Identity = ls.sameIdentity("")
 	}
-	o.Hooks = hook.Hooks{LeaderElection: l.log()}.With(ls.roster.o.Hooks).With(hook.Hooks{LeaderElection: o.Hooks}).LeaderElection
+	hooks := ls.roster.o.Hooks.With(hook.Hooks{LeaderElection: o.Hooks}) // the same ones: once
+	o.Hooks = hook.Hooks{LeaderElection: l.log()}.With(hooks).LeaderElection
 	l.hooks, l.name = o.Hooks, o.Lease
 	if l.elector, err = leaderelection.New(ls.config, o); err != nil {
 		return err

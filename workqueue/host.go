@@ -24,19 +24,22 @@ var dropNames = [numDrops]string{
 // host calls the host's functions, never under the lock. It recovers and reports their panics.
 type host[K comparable] struct {
 	o      Options[K]
-	hooks  atomic.Pointer[hook.Queue] // never nil
+	hooks  atomic.Pointer[hook.Queue] // never nil; replaced under the lock
 	panics atomic.Int64
 }
 
 func (h *host[K]) recovered(name string) {
-	v := recover()
-	if v == nil {
-		return
+	if v := recover(); v != nil {
+		h.panicked(h.hooks.Load(), name, v)
 	}
+}
+
+// panicked counts and reports a panic. It is called by the deferred function that recovered it.
+func (h *host[K]) panicked(hooks *hook.Queue, name string, v any) {
 	h.panics.Add(1)
-	if panicked := h.hooks.Load().Panicked; panicked != nil {
+	if hooks.Panicked != nil {
 		defer func() { _ = recover() }() // if this hook panics too, the count is enough
-		panicked(hook.QueuePanicked{Queue: h.o.Name, Func: name, Value: v, Stack: debug.Stack()})
+		hooks.Panicked(hook.QueuePanicked{Queue: h.o.Name, Func: name, Value: v, Stack: debug.Stack()})
 	}
 }
 
@@ -48,8 +51,7 @@ func tell[K comparable, E any](h *host[K], name string, hook func(E), e E) {
 	hook(e)
 }
 
-func (h *host[K]) report(n *news) {
-	hooks := h.hooks.Load()
+func (h *host[K]) report(hooks *hook.Queue, n *news) {
 	for i, keys := range n.readied[:len(h.o.Classes)] {
 		h.reportAdded(hooks, i, keys)
 	}

@@ -48,9 +48,9 @@ func (i Item[K]) Class() Class {
 	return i.q.classIn(i.class)
 }
 
-// Queued returns when the key became ready, or zero if Options.Reasons < 0 and Hooks is nil.
+// Queued returns when the key became ready, or zero if Options.Reasons < 0 and there were no hooks.
 func (i Item[K]) Queued() time.Time {
-	if i.q == nil || !i.q.core.stamped {
+	if i.q == nil || i.queued == never {
 		return time.Time{}
 	}
 	return i.q.core.time(i.queued)
@@ -235,8 +235,12 @@ func (q *Queue[K]) handOut(i uint32, item *Item[K]) {
 	item.q, item.key, item.index, item.delivery = q, e.key, i, e.delivery
 	item.attempt, item.class, item.queued = q.core.attempts(e), e.class, q.core.queued
 	since := e.since
+	if !q.core.stamped {
+		item.queued = never
+	}
+	taken := q.hooks.Load().Taken
 	q.unlock()
-	if taken := q.hooks.Load().Taken; taken != nil {
+	if taken != nil {
 		tell(&q.host, "Hooks.Taken", taken, hook.QueueTaken{
 			Queue: q.o.Name, Class: int(item.Class()), Waited: time.Duration(since - item.queued), Attempt: item.Attempt(),
 		})

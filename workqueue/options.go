@@ -69,7 +69,7 @@ type Options[K comparable] struct {
 	// Reasons is how many reasons a key keeps in addition to its first: the newest. Those between
 	// are counted. Equal reasons in a row are one (Reason.Repeats). Default 0: 8. At most 1000.
 	//
-	// Negative: none. If Hooks is nil, too, the queue reads the clock less: adding, taking and
+	// Negative: none. Without hooks, the queue then reads the clock less: adding, taking and
 	// settling a key takes about a fifth less time, and Item.Queued and KeyState.Since are zero.
 	Reasons int
 

@@ -27,6 +27,8 @@ type Queue[K comparable] struct {
 	watch   *watch        // nil while no goroutine waits for a drain or a lull
 	forced  chan struct{} // closed to end ShutDownWithDrain; nil if none is in progress
 	misused int
+
+	observers []*hook.Queue // which hooks combines, or will
 }
 
 // New returns a queue, or the error of Options.Validate. It starts no goroutine.
@@ -64,27 +66,53 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 	return q, nil
 }
 
-// Observe adds hooks to Options.Hooks, at any time. It calls h.Opened, and h.Added for keys that
-// are ready already. The times of held keys count from the call.
+// Observe adds hooks to Options.Hooks, at any time. It calls h.Opened, then h.Added for keys that
+// are ready already, and h.Closed if the queue is shut down already. Times that were not recorded
+// count from the call: since when keys are held and, if Options.Reasons is negative, since when
+// they are ready. Hooks that were added before are not added again.
 func (q *Queue[K]) Observe(h *hook.Queue) {
 	if h == nil {
 		return
 	}
 	q.lock()
-	q.hooks.Store(hook.Hooks{Queue: q.hooks.Load()}.With(hook.Hooks{Queue: h}).Queue)
+	if slices.Contains(q.observers, h) {
+		q.unlock()
+		return
+	}
+	q.observers = append(q.observers, h)
 	q.core.observe()
-	q.core.promote()
+	q.unlock()
+	q.tellOpened(h) // before all other events, so that none of them can be the last
+	q.lock()
+	all := *hook.Hooks{Queue: q.hooks.Load()}.With(hook.Hooks{Queue: h}).Queue
+	q.hooks.Store(&all)
 	ready := make([]int, len(q.o.Classes))
 	q.core.all(func(_ uint32, e *entry[K]) {
 		if e.state == Ready {
 			ready[e.class>>q.core.split]++
 		}
 	})
+	shut := q.core.shut
 	q.unlock()
-	tell(&q.host, "Hooks.Opened", h.Opened, hook.QueueOpened{Queue: q.o.Name, Of: q, Stats: q.stats})
 	for i, keys := range ready {
 		q.reportAdded(h, i, keys)
 	}
+	if shut {
+		tell(&q.host, "Hooks.Closed", h.Closed, hook.QueueClosed{Queue: q.o.Name, Of: q})
+	}
+}
+
+// tellOpened calls h.Opened. A panic is reported to h, too.
+func (q *Queue[K]) tellOpened(h *hook.Queue) {
+	if h.Opened == nil {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			q.panicked(hook.Hooks{Queue: q.hooks.Load()}.With(hook.Hooks{Queue: h}).Queue, "Hooks.Opened", v)
+		}
+	}()
+	h.Opened(hook.QueueOpened{Queue: q.o.Name, Of: q, Stats: q.stats})
 }
 
 func (q *Queue[K]) setUp(split uint8) {
@@ -168,15 +196,17 @@ func (q *Queue[K]) unlock() {
 		come = q.comeLocked()
 	}
 	var n news
+	var hooks *hook.Queue // read under the lock: Observe counts the ready keys for later ones
 	if q.core.news.any {
 		n, q.core.news = q.core.news, news{}
+		hooks = q.hooks.Load()
 	}
 	q.mu.Unlock()
 
 	wake(wakes)
 	come.tell()
 	if n.any {
-		q.report(&n)
+		q.report(hooks, &n)
 	}
 }
 

@@ -11,8 +11,8 @@ type KeyState[K comparable] struct {
 	State  State
 	Class  Class // Normal if the key has none yet
 	Tenant string
-	// Since is when the key entered its state. It is zero for a held key if Options.Hooks is nil,
-	// and for all keys if Options.Reasons is negative as well.
+	// Since is when the key entered its state. Without hooks it is zero for a held key, and for all
+	// keys if Options.Reasons is negative. For keys before a later Queue.Observe, see there.
 	Since time.Time `json:",omitzero"`
 	// Due is when the key becomes ready by itself, or is added again if ready or held. Zero: never.
 	Due time.Time `json:",omitzero"`

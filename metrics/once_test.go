@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/metrics"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// TestGivenTwice_CountsOnce gives the same hooks to a manager and to all that it runs. It also adds
+// each controller again before Run. Each event still counts once, and a controller's series end
+// with it.
+func TestGivenTwice_CountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := prometheus.NewPedanticRegistry()
+		m := newMetrics(t, r, metrics.Options{})
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Leases)
+		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
+		silent := slog.New(slog.DiscardHandler)
+		mgr := manager.New(&rest.Config{Host: fakeapi.Host, Transport: api, QPS: -1}, manager.Options{
+			Name: "test", Logger: silent, Hooks: m,
+			LeaderElection: &leaderelection.Options{Lease: "operator", Namespace: "default", Hooks: m.LeaderElection},
+		})
+		reconcile := controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
+			time.Sleep(time.Second)
+			return controller.Result{}, nil
+		})
+		own := hook.Hooks{Controller: &hook.Controller{Slow: func(hook.Slow) {}}}
+		controllers := []*controller.Controller[types.NamespacedName]{
+			controller.New("website", reconcile, controller.Options{Logger: silent, Hooks: m}),
+			controller.NewWithQueue("with", reconcile, controller.Options{Logger: silent, Hooks: m}, workqueue.Options[types.NamespacedName]{Hooks: m.Queue}),
+			controller.New("again", reconcile, controller.Options{Logger: silent, Hooks: own}),
+		}
+		for _, c := range controllers {
+			c.Watch(source.Kind(cache.For[*corev1.ConfigMap](mgr.Cache()), handler.Self()))
+			for range 2 {
+				mgr.Add(c)
+				if err := mgr.Remove(t.Context(), c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mgr.Add(c)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- mgr.Run(ctx) }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, name := range []string{"website", "with", "again"} {
+			for metric, labels := range map[string][]string{
+				"controller_runtime_reconcile_total": {name, "success"}, "controller_runtime_reconcile_time_seconds": {name},
+				"workqueue_adds_total": {name}, "workqueue_work_duration_seconds": {name}, "controller_runtime_max_concurrent_reconciles": {name},
+			} {
+				if n := value(t, r, metric, labels...); n != 1 {
+					t.Errorf("%s%v is %v, want 1", metric, labels, n)
+				}
+			}
+		}
+		if n := value(t, r, "setpoint_leader_election_terms_total", "acquired", "operator"); n != 1 {
+			t.Errorf("%v terms are counted, want 1", n)
+		}
+		for _, c := range controllers {
+			if err := mgr.Remove(t.Context(), c); err != nil {
+				t.Error(err)
+			}
+			if left := having(t, r, c.Name()); len(left) > 0 {
+				t.Errorf("the removed controller has left %v", left)
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

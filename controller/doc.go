@@ -88,11 +88,11 @@
 // # Hot loops
 //
 // A key that makes itself due 100 times in a row, by its own writes or by a RequeueAfter below 100
-// ms, is slowed down. The row consists of Reconciles that begin less than 100 ms after the previous
-// one began. Then they begin at least 10 ms apart, then 20 ms, up to 1 s. The log names the key and
-// the cause once. A Reconcile for any other reason begins at once and ends the row.
-// [Controller.Quiet] and the manager's Idle wait for a slowed key. Own writes are not recognized if
-// [Options].ReadYourWrites is negative.
+// ms, is slowed down. Only a Reconcile that begins less than 100 ms after the previous one
+// continues the row. The next Reconciles of a slowed key begin at least 10 ms apart, then 20 ms, up
+// to 1 s. The log names the key and the cause once. A Reconcile for any other reason begins at once
+// and ends the row. [Controller.Quiet] and the manager's Idle wait for a slowed key. Own writes are
+// not recognized if [Options].ReadYourWrites is negative.
 //
 // # Guarantees
 //

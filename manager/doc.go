@@ -27,8 +27,8 @@
 // have returned. Servers answer until everything else has stopped. Requests in flight then have the
 // rest of the grace time. Package server describes the limits for clients.
 //
-// If one function fails, all stop. A lost term stops only what runs under its Lease, which starts
-// again in the next term. A process may have several Leases: see [Manager.Lease].
+// If one function fails, all stop. If a term is lost, only the functions under its Lease stop. They
+// start again in the next term. A process may have several Leases: see [Manager.Lease].
 //
 // # Guarantees
 //

@@ -20,9 +20,10 @@
 //   - a request that has just got its connection is refused: the clocks are read again
 //   - a request on the wire goes on.
 //
-// A refused request fails with a *[FencedError], which errors.Is matches with [ErrFenced]. A
-// transport other than *http.Transport (rest.Config.Transport) may not report its connections. With
-// it, a refused write is Uncertain.
+// A refused request fails with a *[FencedError]. errors.Is(err, [ErrFenced]) is true for it. Its
+// field Uncertain reports whether parts of the request may have been sent. A transport other than
+// *http.Transport (rest.Config.Transport) may not report its connections. With such a transport,
+// the field is set for every request that is refused after it was passed on.
 //
 // Requests that may write and have no term are counted (hook.Client.Unfenced). A Strict client
 // refuses them. [Without] marks requests that any replica may make.

@@ -128,8 +128,8 @@
 //
 // # Memory
 //
-// The queue forgets a key without a queued delivery, timer or failure, and reuses its memory. When
-// it becomes empty after a peak, it frees the memory.
+// The queue forgets a key that has no queued delivery, no timer and no failures, and reuses its
+// memory. When the queue becomes empty after a peak, it frees the memory.
 //
 // # Testing
 //

@@ -39,8 +39,8 @@ func TestRename_RefusesBadNames(t *testing.T) {
 }
 
 // TestRename_LeavesAWholeProject renames a copy of the template. Then no file has the old names,
-// the generators change nothing, and it compiles. With SETPOINT_FULL=1, its tests pass against a real
-// API server.
+// the generators change nothing, and it compiles. With SETPOINT_FULL=1, its tests pass against a
+// real API server.
 func TestRename_LeavesAWholeProject(t *testing.T) {
 	library := output(t, ".", nil, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/setpoint-dev/setpoint")
 	dir := t.TempDir()

@@ -93,8 +93,8 @@ type CronJobStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// CronJob starts Jobs at the times of a schedule. The name of a Job is 11 characters longer than the
-// name of its CronJob, so the API server refuses names of more than 52 characters.
+// CronJob starts Jobs at the times of a schedule. The name of a Job is 11 characters longer than
+// the name of its CronJob, so the API server refuses names of more than 52 characters.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -96,7 +96,7 @@ func (d *Declarations) Attach(u User) (detach func()) {
 		d.user.Store(nil)
 		d.caches.Range(func(c, _ any) bool {
 			// It has no other types.
-			c.(*Cache).users.Delete(d) //nolint:forcetypeassert
+			c.(*Cache).users.Delete(d) //nolint:forcetypeassert // caches has only *Cache
 			return true
 		})
 		d.caches.Clear()

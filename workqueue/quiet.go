@@ -94,7 +94,10 @@ func (q *Queue[K]) Quiet(ctx context.Context) (deliveries uint64, err error) {
 	case <-l.come:
 		return l.deliveries, nil
 	case <-ctx.Done():
-		return 0, fmt.Errorf("workqueue %q: %s: %w", q.o.Name, unquiet(q.underWay()), context.Cause(ctx))
+		q.lock()
+		busy := q.core.underWay()
+		q.unlock()
+		return 0, fmt.Errorf("workqueue %q: %s: %w", q.o.Name, unquiet(busy), context.Cause(ctx))
 	}
 }
 
@@ -152,15 +155,13 @@ type busy[K comparable] struct {
 	why   string
 }
 
-func (q *Queue[K]) underWay() (keys []busy[K]) {
-	q.lock()
-	defer q.unlock()
-	q.core.all(func(_ uint32, e *entry[K]) {
-		if e.state != Held && (q.core.pausedAll || e.state != Ready && e.state != Parked && !q.core.dueSoon(e)) {
+func (c *core[K]) underWay() (keys []busy[K]) {
+	c.all(func(_ uint32, e *entry[K]) {
+		if e.state != Held && (c.pausedAll || e.state != Ready && e.state != Parked && !c.dueSoon(e)) {
 			return
 		}
 		k := busy[K]{key: e.key, state: e.state}
-		if x := q.core.extra(e); x != nil && e.state == Parked {
+		if x := c.extra(e); x != nil && e.state == Parked {
 			k.why = x.why
 		}
 		keys = append(keys, k)

@@ -23,8 +23,8 @@ type Index[T Object] struct {
 }
 
 // NewIndex declares an index on the objects of a handle. values returns the values of an object, or
-// none to leave it out. It must depend only on the object and must not change it. Declare an index
-// once, at any time; it lives as long as its informers. The name is for errors.
+// none to leave it out. The function must depend only on the object and must not change it. Declare
+// an index once, at any time. The index lives as long as its informers. The name appears in errors.
 //
 // If values panics, reads of the index return an error that names the object, until values succeeds
 // for the object or the object is deleted. A nil handle is an error of every read. A nil function

@@ -75,8 +75,9 @@
 // If the previous leader released its term, Lead first waits until the informers show that leader's
 // writes. This covers the newest [term.MaxHandedOver] objects written with a Reconcile's context
 // ([term.Term.Inherited]). After [Options].ReadYourWrites Lead continues, and [Stale] names what is
-// missing. If a field selector other than metadata's may exclude a write, Lead waits until the
-// informer is past its version. A crash hands nothing over.
+// missing. If a field selector other than metadata's may exclude a written object, Lead waits until
+// the informer is past the version of that write. After a crash there is nothing to wait for: the
+// last writes are unknown.
 //
 // # Own writes during a backoff
 //

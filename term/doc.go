@@ -9,7 +9,8 @@
 //	ctx = term.Without(ctx)  // for a write that any replica may make
 //
 // Package leaderelection makes the [Term] of each term of leadership and adds it to the contexts of
-// the work ([With]). The transport of every client.Client reads it from there ([Of]).
+// the work ([With]). The transport of every client.Client reads the term from the context of a
+// request ([Of]).
 //
 // # The fence
 //

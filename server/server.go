@@ -85,7 +85,7 @@ func (s *Server) Handle(pattern string, h http.Handler) (err error) {
 
 // Open opens the listener and reads the certificate, so that their errors appear before anything
 // else starts. Call it once, then call Serve or Close. The server logs certificate events to the
-// logger of ctx, during Serve, too.
+// logger of ctx, even during Serve.
 func (s *Server) Open(ctx context.Context) error {
 	if !s.o.Plain {
 		s.certificate = newCertificate(&s.o, loggerOf(ctx), &s.calls)

@@ -15,12 +15,12 @@ import (
 
 // Channel is a source of events from elsewhere, for example a webhook or a message queue. It holds
 // a bounded number of events. When it is full, [Channel.Send] waits, and [Channel.TrySend] drops
-// the event and counts it. Send and TrySend may be called from any goroutine, also before and after
+// the event and counts it. You may call Send and TrySend from any goroutine, even before and after
 // Run.
 //
-// Events go to the handler one by one, in order. A failed event is retried with backoff while
-// others go on, and occupies its place until it succeeds. Run's end drops what is left, and counts
-// it.
+// Events go to the handler one by one, in order. A failed event is retried with backoff, while
+// other events are handled. It occupies its place in the channel until it succeeds. When Run ends,
+// the remaining events are dropped and counted.
 type Channel[E any, K comparable] struct {
 	life // its mutex guards the last group of fields
 

@@ -33,9 +33,9 @@ type EventSource interface {
 // workers of its controller wait until it does. If it has a method IsStopped, as client-go's have,
 // State reports that it has stopped. Objects of other types are dropped and counted.
 //
-// If the informer is a client-go SharedIndexInformer, keys wait until it shows their writes, as
-// with a handle. cache.Adopt describes which writes belong to it. Other event sources have no
-// store, so keys do not wait for them.
+// If the informer is a client-go SharedIndexInformer, a key waits until the informer shows the
+// key's writes, as with a handle. cache.Adopt describes which writes belong to an informer. Other
+// event sources have no store, so keys do not wait for them.
 func Informer[T handler.Object, K comparable](informer EventSource, h handler.Handler[K], predicates ...handler.Predicate) Source[K] {
 	i := &informerSource[T, K]{informer: informer, feed: newFeed[T]("Informer("+reflect.TypeFor[T]().String()+")", h, predicates)}
 	if shared, ok := informer.(toolscache.SharedIndexInformer); ok {

@@ -173,8 +173,9 @@ func (c *Controller[K]) named(err error) error {
 	return errors.Join(all...)
 }
 
-// Synced is closed, for good, when the controller can lead: each source and each declared Readable
-// is synced, or in trouble that its Stale names.
+// Synced returns a channel that is closed, and stays closed, when the controller can lead. It can
+// lead when each source and each declared Readable is synced, or has a problem that its Stale
+// method names.
 func (c *Controller[K]) Synced() <-chan struct{} { return c.synced }
 
 // Unshown returns the writes of each key's last Reconcile that are not visible in the caches yet. A

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package client has typed handles that write objects to the API server and read them live. It also
-// loads the configuration of the API server. It has no cache: to read the objects that a controller
-// watches, use package cache.
+// loads the configuration to reach the API server. It has no cache: to read the objects that a
+// controller watches, use package cache.
 //
 //	cfg, err := client.LoadConfig("")
 //	c, err := client.New(cfg, client.Options{Scheme: scheme, FieldOwner: "website-operator"})

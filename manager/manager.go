@@ -159,8 +159,8 @@ func (m *Manager) Cache() *cache.Cache { return m.cache }
 func (m *Manager) Client() *client.Client { return m.client }
 
 // Ready returns a channel that is closed when every controller that was added before Run can lead:
-// each of its sources and handles is synced, or in trouble that the log names, such as a kind that
-// is not served. It stays open if Run ends earlier.
+// each of its sources and handles is synced, or has a problem that the log names, such as a kind
+// that is not served. If Run ends earlier, the channel stays open.
 func (m *Manager) Ready() <-chan struct{} { return m.roster.ready }
 
 // InformerFactory returns a client-go SharedInformerFactory over the informers of the manager's

@@ -93,6 +93,6 @@
 // # Concurrency
 //
 // [Elector.Run] starts a goroutine for each term, which calls lead. Run joins it, unless lead does
-// not return in time. Run's goroutine calls the hooks, so a slow one delays the next renewal. With
+// not return in time. Run's goroutine calls the hooks, so a slow hook delays the next renewal. With
 // [Observe], client-go's elector calls the hooks, and a timer may call Lost.
 package leaderelection

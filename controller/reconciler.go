@@ -104,10 +104,9 @@ type (
 
 // Stale returns an error if a Reconcile's reads may be older than the API server's state. The error
 // names each source and handle of the controller that does not follow the API server. It also names
-// missing writes: those of the key's last Reconcile or of the previous leader that the caches do
-// not show after the wait. If ctx is not a Reconcile's context, Stale returns nil. A stale read
-// returns the last known state. A read of a kind that was never synced waits until its context
-// ends.
+// writes that the caches do not show after the wait: writes of the key's last Reconcile, or of the
+// previous leader. If ctx is not a Reconcile's context, Stale returns nil. A stale read returns the
+// last known state. A read of a kind that was never synced waits until its context ends.
 //
 // If a Reconcile must not act on stale data, return this error. The controller then parks the key
 // until nothing is stale, and reconciles it again. It also does so when Options.ReadYourWrites has

@@ -62,10 +62,10 @@ func (d *Declarations) Relisted(w Written) bool {
 	return false
 }
 
-// Missed reports whether a written object may have changed without an event: a declared informer
-// has listed everything again since the write, and does not have the object. It may have been
-// deleted before that list. Missed returns false for a write without a version or UID, and for
-// adopted informers.
+// Missed reports whether a written object may have changed without an event. This is so if a
+// declared informer has listed everything again since the write and does not have the object.
+// Another client may have deleted the object before that list. Missed returns false for a write
+// without a version or UID, and for adopted informers.
 func (d *Declarations) Missed(w Written) bool {
 	if w.UID == "" || w.ResourceVersion == "" || w.Gone || w.Marked {
 		return false

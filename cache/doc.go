@@ -55,9 +55,10 @@
 //
 // # client-go informers
 //
-// [Handle.Informer] returns client-go's SharedIndexInformer of a handle. Package cache/factory is a
-// client-go SharedInformerFactory over the cache. [Adopt] makes a handle of an informer of the host
-// program, which starts and stops its own factory:
+// [Handle.Informer] returns a handle's informer as a client-go SharedIndexInformer. Package
+// cache/factory provides a client-go SharedInformerFactory that uses the cache. [Adopt] makes a
+// handle from an informer that the program runs itself. The program starts and stops that
+// informer's factory:
 //
 //	pods := cache.Adopt[*corev1.Pod](c, factory.Core().V1().Pods().Informer(), cache.AdoptOptions{})
 //

@@ -215,9 +215,10 @@ func (h *Handle[T]) Namespaced() (bool, error) {
 }
 
 // Informer returns the client-go informer of the handle, for event handlers and indexers of your
-// own. The cache runs it, and from then on stops it only when Run ends. Its own Run methods only
-// wait. Informer returns nil after Release, if the type cannot be cached, and if the scope has
-// Namespaces or Names, which need several informers.
+// own. The cache runs the informer: the Run methods of the result only wait. After a call of this
+// method, the cache stops the informer only when Cache.Run ends. Informer returns nil after Release
+// or if the type cannot be cached. It also returns nil if the scope has Namespaces or Names, which
+// need several informers.
 func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
 	if h.usable() != nil {
 		return nil

@@ -23,12 +23,13 @@ type Index[T Object] struct {
 }
 
 // NewIndex declares an index on the objects of a handle. values returns the values of an object, or
-// none to leave it out. It must depend only on the object and must not change it. Declare an index
-// once, at any time; it lives as long as its informers. The name is for errors.
+// none to leave it out. The function must depend only on the object and must not change it. Declare
+// an index once, at any time. The index lives as long as its informers. The name appears in errors.
 //
-// If values panics, reads of the index return an error that names the object, until values succeeds
-// for the object or the object is deleted. A nil handle is an error of every read. A nil function
-// or an empty name is an error of Validate, of the manager's Run, and of every read of the handle.
+// If values panics, reads of the index return an error that names the object. The error ends when
+// values succeeds for the object or the object is deleted. With a nil handle, every read of the
+// index returns an error. With a nil function or an empty name, Validate, the manager's Run and
+// every read of the handle return an error.
 func NewIndex[T Object](h *Handle[T], name string, values func(T) []string) *Index[T] {
 	if h == nil {
 		h = &Handle[T]{err: fmt.Errorf("cache.NewIndex(%q) was given no handle", name)}

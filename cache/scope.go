@@ -31,26 +31,28 @@ type Scope struct {
 	// Kind is the kind of *unstructured.Unstructured and *metav1.PartialObjectMetadata. For any
 	// other T it must be empty or the scheme's kind.
 	Kind schema.GroupVersionKind
-	// Namespaces narrows a namespaced kind to a set of namespaces, with one informer each. "" in
+	// Namespaces limits a namespaced kind to a set of namespaces, with one informer for each. "" in
 	// the set selects all namespaces. An invalid namespace is ignored; State and Stale report it.
-	// Namespaces excludes Names. Default: all namespaces.
+	// Do not set Names, too. Default: all namespaces.
 	Namespaces *Set[string]
-	// Names narrows to single objects, with one informer each, so that a right to these names
-	// suffices. An invalid name is ignored; State and Stale report it. Names excludes Namespaces.
-	// Default: all objects.
+	// Names limits the scope to single objects, with one informer for each. The program then needs
+	// only the right to these names. An invalid name is ignored; State and Stale report it. Do not
+	// set Namespaces, too. Default: all objects.
 	Names *Set[types.NamespacedName]
 	// Labels selects by labels, at the API server. For sources of the handle, an object that begins
 	// to match is a create, and an object that no longer matches is a delete. labels.Nothing()
 	// selects nothing. Default: all.
 	Labels labels.Selector
 	// Fields selects by fields, at the API server. All kinds support metadata.name and
-	// metadata.namespace, some kinds a few more. fields.Nothing() selects nothing. Default: all.
+	// metadata.namespace, and some kinds support a few more. fields.Nothing() selects nothing.
+	// Default: all.
 	Fields fields.Selector
 	// Transform changes objects before the cache keeps them, for example to drop unused fields.
 	// Handles share informers only if they have the same *Transform. Default: none.
 	Transform *Transform
 	// KeepManagedFields keeps metadata.managedFields, which the Extract functions of apply
-	// configurations need. They are up to 60 % of an object. Default: they are dropped.
+	// configurations need. The managedFields are up to 60 % of an object. Default: the cache drops
+	// them.
 	KeepManagedFields bool
 	// Resync is how often each source of the handle delivers every object again, unchanged, give or
 	// take a tenth. It must not be negative. Default 0: never.

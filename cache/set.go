@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// Set holds the namespaces or names of a [Scope]. It may change at any time, from several
-// goroutines, and may belong to several scopes. Informers start and stop with its elements. For
-// sources, objects that leave a scope are deletes with the last known state. The zero value is an
-// empty set, which is a scope of nothing.
+// Set holds the namespaces or names of a [Scope]. You may change it at any time, from several
+// goroutines, and use it in several scopes. When an element is added or removed, informers start or
+// stop. If an object leaves the scope, sources deliver a delete with its last known state. The zero
+// value is an empty set: a scope with it contains no objects.
 type Set[E comparable] struct {
 	mu       sync.Mutex // guards these fields
 	elements map[E]struct{}

@@ -33,9 +33,9 @@ type Subscription struct {
 
 // Subscribe calls handler for each object of the scope, and for each change from now on. Objects
 // that enter the scope are adds. Objects that leave it, for example because a namespace was
-// removed, are deletes. The handler must not change the objects. It is called from one goroutine
-// for each informer, and from one more for each informer that leaves the scope. As in client-go, a
-// panic on an informer's goroutine ends the process.
+// removed, are deletes. The handler must not change the objects. Each informer calls the handler
+// from its own goroutine. For each informer that leaves the scope, one more goroutine calls it. As
+// in client-go, a panic on an informer's goroutine ends the process.
 //
 // Subscribe may be called before the cache runs. The subscription keeps the informers alive, even
 // after the handle's Release, until Close.
@@ -133,8 +133,8 @@ func (s *Subscription) retired(i *informer) {
 }
 
 // WaitForSync returns nil when the handler has seen all objects of the initial lists. It waits for
-// the informers of the scope at the call, except those that leave meanwhile. It returns an error
-// when ctx ends or the cache stops.
+// the informers that the scope has at the call. It does not wait for an informer that leaves the
+// scope meanwhile. It returns an error when ctx ends or the cache stops.
 func (s *Subscription) WaitForSync(ctx context.Context) error {
 	for i, r := range s.now() {
 		if err := s.await(ctx, i, r); err != nil {
@@ -192,8 +192,8 @@ func (s *Subscription) isClosed() bool {
 	return s.closed
 }
 
-// Close ends the subscription and releases its informers. It waits for running callbacks, so do not
-// call it from one. A second call does nothing.
+// Close ends the subscription and releases its informers. Close waits for running callbacks, so do
+// not call it from a callback. A second call does nothing.
 func (s *Subscription) Close() {
 	if !s.end() {
 		return

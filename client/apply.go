@@ -140,8 +140,8 @@ const appliedFor = time.Hour
 // kind, the annotation kubectl.kubernetes.io/last-applied-configuration, and the status except in
 // ApplyStatus.
 //
-// So an apply is sent after any other change of the object, and for a new object with the same
-// name. It is also sent:
+// An apply is sent if any other part of the object has changed, or if the object is a new one with
+// the same name. It is also sent:
 //
 //   - once after each start of the process
 //   - after an hour

@@ -152,9 +152,10 @@ func ownConfig(cfg *rest.Config) *rest.Config {
 // transport that the package doc describes.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// ConfigFor is Config with the user agent "<as configured> controller/<name>", for the API server's
-// audit log and metrics. Clients built from it share connections if client-go's transport cache can
-// compare the configurations; a Proxy func prevents that.
+// ConfigFor returns Config with the user agent "<as configured> controller/<name>". The API
+// server's audit log and metrics then name the controller. Clients built from these configurations
+// share connections, unless client-go's transport cache cannot compare the configurations. For
+// example, it cannot compare a Proxy func.
 func (c *Client) ConfigFor(controller string) *rest.Config {
 	cfg := c.Config()
 	cfg.UserAgent = transport.UserAgentFor(cfg.UserAgent, controller)

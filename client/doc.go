@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client has typed handles that write objects to the API server and read them live, and
-// loads the configuration for that. It has no cache: to read the objects that a controller watches,
-// use package cache.
+// Package client has typed handles that write objects to the API server and read them live. It also
+// loads the configuration to reach the API server. It has no cache: to read the objects that a
+// controller watches, use package cache.
 //
 //	cfg, err := client.LoadConfig("")
 //	c, err := client.New(cfg, client.Options{Scheme: scheme, FieldOwner: "website-operator"})
@@ -42,9 +42,9 @@
 //   - appends " controller/<name>" to the configured user agent if the ledger names a controller.
 //     So the audit log distinguishes controllers that share a client. Other user agents stay as
 //     they are.
-//   - follows redirects only for reads (GET and HEAD) to the same scheme, host and port. Others are
-//     errors: they could disclose the bearer token or the body of a write, or turn a POST into a
-//     GET.
+//   - follows redirects only for reads (GET and HEAD) to the same scheme, host and port. Other
+//     redirects are errors, because they could disclose the bearer token or the body of a write, or
+//     turn a POST into a GET.
 //
-// It changes nothing else in requests, and nothing in responses.
+// The transport changes nothing else in requests, and nothing in responses.
 package client

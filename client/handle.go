@@ -23,9 +23,9 @@ import (
 // Handle reads and writes objects of one type at the API server, without a cache. It is cheap, and
 // safe for concurrent use.
 //
-// An error is the API server's own (for apierrors.IsNotFound and similar), a *[NotServedError], or
-// about an argument. In the last case nothing was sent. A handle does not change its arguments. You
-// own the returned objects; they are nil with an error.
+// An error comes from the API server (use apierrors.IsNotFound and similar), is a
+// *[NotServedError], or describes a wrong argument. With a wrong argument, nothing is sent. A
+// handle does not change its arguments. You own the returned objects; they are nil with an error.
 type Handle[T Object] struct{ target }
 
 // For returns a handle for T. It makes no request. If the scheme does not have the type, every call

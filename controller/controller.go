@@ -131,9 +131,10 @@ func (c *Controller[K]) Unwatch(ctx context.Context, s source.Source[K]) error {
 	}
 }
 
-// Reads declares what Reconcile reads without watching it. Call it before Run or Warm. Workers
-// start when everything declared is settled, and [Stale] covers it. A Reconcile can read only
-// handles that are watched or declared, so that a read never starts an unexpected watch.
+// Reads declares handles that Reconcile reads but the controller does not watch. Call it before Run
+// or Warm. Workers start when all declared handles are settled, and [Stale] covers these handles. A
+// Reconcile can read only handles that are watched or declared, so that a read never starts an
+// unexpected watch.
 func (c *Controller[K]) Reads(r ...Readable) {
 	if slices.ContainsFunc(r, func(r Readable) bool { return argument.IsNil(r) }) {
 		c.inputs.complain("Reads: an argument is nil; pass handles or sources")
@@ -172,8 +173,9 @@ func (c *Controller[K]) named(err error) error {
 	return errors.Join(all...)
 }
 
-// Synced is closed, for good, when the controller can lead: each source and each declared Readable
-// is synced, or in trouble that its Stale names.
+// Synced returns a channel that is closed, and stays closed, when the controller can lead. It can
+// lead when each source and each declared Readable is synced, or has a problem that its Stale
+// method names.
 func (c *Controller[K]) Synced() <-chan struct{} { return c.synced }
 
 // Unshown returns the writes of each key's last Reconcile that are not visible in the caches yet. A
@@ -199,7 +201,7 @@ func (c *Controller[K]) Resume() {
 }
 
 // PauseKey stops new Reconciles of a key until ResumeKey. The controller need not know the key yet.
-// A running Reconcile finishes. Events during the pause make the key due after it.
+// A running Reconcile finishes. Events during the pause make the key due when the pause ends.
 func (c *Controller[K]) PauseKey(key K) { c.pauses.set(key, pauser{text: "PauseKey"}, true) }
 
 // ResumeKey ends PauseKey. A key that is also paused by [PausedAnnotation] stays paused.

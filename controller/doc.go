@@ -29,8 +29,8 @@
 //	any, err, after ctx ended     Release     unchanged, for the next worker or term
 //
 // A key that fails during an outage is due as soon as one of the controller's informers recovers.
-// This includes failures before the informers notice the outage. An explicit delay, for example
-// from [RetryAfter], still applies.
+// It is also due then if it failed before the informers noticed the outage. An explicit delay, for
+// example from [RetryAfter], still applies.
 //
 // # Read your writes
 //
@@ -75,24 +75,26 @@
 // If the previous leader released its term, Lead first waits until the informers show that leader's
 // writes. This covers the newest [term.MaxHandedOver] objects written with a Reconcile's context
 // ([term.Term.Inherited]). After [Options].ReadYourWrites Lead continues, and [Stale] names what is
-// missing. If a field selector other than metadata's may exclude a write, Lead waits until the
-// informer is past its version. A crash hands nothing over.
+// missing. If a field selector other than metadata's may exclude a written object, Lead waits until
+// the informer is past the version of that write. After a crash there is nothing to wait for: the
+// last writes are unknown.
 //
 // # Own writes during a backoff
 //
 // After an error, events of the key's own writes do not end its backoff, even if they come before
-// Reconcile returns. Changes by other clients do, and so does an event that may contain one, for
-// example after a relist. A patch or apply without a resourceVersion may be a no-op: the returned
-// version counts as the key's own. After a success, an own write makes the key due.
+// Reconcile returns. A change by another client ends it. So does an event that may contain such a
+// change, for example after a relist. A patch or apply without a resourceVersion may be a no-op.
+// The version that it returns counts as the key's own. After a success, an own write makes the key
+// due.
 //
 // # Hot loops
 //
-// A key that makes itself due 100 times in a row, by its own writes or by a RequeueAfter below 100
-// ms, is slowed down. Only a Reconcile that begins less than 100 ms after the previous one
-// continues the row. The next Reconciles of a slowed key begin at least 10 ms apart, then 20 ms, up
-// to 1 s. The log names the key and the cause once. A Reconcile for any other reason begins at once
-// and ends the row. [Controller.Quiet] and the manager's Idle wait for a slowed key. Own writes are
-// not recognized if [Options].ReadYourWrites is negative.
+// A key can make itself due, by its own writes or by a RequeueAfter below 100 ms. If it does so 100
+// times in a row, the controller slows it down. A Reconcile continues the row only if it begins
+// less than 100 ms after the previous one. The next Reconciles of a slowed key begin at least 10 ms
+// apart, then 20 ms, up to 1 s. The log names the key and the cause once. A Reconcile for any other
+// reason begins at once and ends the row. [Controller.Quiet] and the manager's Idle wait for a
+// slowed key. Own writes are not recognized if [Options].ReadYourWrites is negative.
 //
 // # Guarantees
 //
@@ -141,5 +143,5 @@
 // Workers call Reconcile concurrently, for different keys. All methods may be called at any time
 // and from any goroutine, unless they document otherwise. Warm starts one goroutine for each source
 // and one for each input until it is synced. Lead starts one for each worker and one that watches
-// for slow Reconciles. Both join theirs before they return.
+// for slow Reconciles. Warm and Lead join their goroutines before they return.
 package controller

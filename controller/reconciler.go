@@ -104,13 +104,14 @@ type (
 
 // Stale returns an error if a Reconcile's reads may be older than the API server's state. The error
 // names each source and handle of the controller that does not follow the API server. It also names
-// writes of the key's last Reconcile, or of the previous leader, that are missing after the wait.
-// In other contexts Stale returns nil. A stale read returns the last known state. A read of a kind
-// that was never synced waits until its context ends.
+// writes that the caches do not show after the wait: writes of the key's last Reconcile, or of the
+// previous leader. If ctx is not a Reconcile's context, Stale returns nil. A stale read returns the
+// last known state. A read of a kind that was never synced waits until its context ends.
 //
-// If a Reconcile must not act on stale data, return this error. The key is parked until nothing is
-// stale, at most Options.ReadYourWrites at a time, and then reconciled again. This is no failure
-// and no attempt.
+// If a Reconcile must not act on stale data, return this error. The controller then parks the key
+// until nothing is stale, and reconciles it again. It also does so when Options.ReadYourWrites has
+// passed, and Stale may then return an error again. This counts neither as a failure nor as an
+// attempt.
 func Stale(ctx context.Context) error {
 	stale, ok := ctx.Value(staleKey{}).(func() error)
 	if !ok {

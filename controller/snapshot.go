@@ -234,10 +234,11 @@ func (c *Controller[K]) Reconciles(stack string) (key string, ok bool) {
 // Unsynced describes each source and Readable that is not synced.
 func (c *Controller[K]) Unsynced() []string { return c.inputs.unsynced() }
 
-// CatchUp returns nil when the sources have handled, and the declared Readables show, everything
-// that the API server had at the call. If ctx ends before, the error names what is missing. A
-// source or Readable without [source.CatchingUp] counts when it is settled. CatchUp lists at the
-// API server: use it in tests and scripts.
+// CatchUp waits for everything that the API server had at the call. It returns nil when the sources
+// have handled it and the declared Readables show it. If ctx ends before, the error names what is
+// missing. For a source or Readable without [source.CatchingUp], CatchUp only waits until it is
+// synced or has a known problem. CatchUp sends list requests to the API server, so use it in tests
+// and scripts.
 func (c *Controller[K]) CatchUp(ctx context.Context) error { return c.named(c.inputs.catchUp(ctx)) }
 
 // Quiet waits until no key is ready, held or parked (see workqueue.Queue.Quiet). It returns the

@@ -20,8 +20,8 @@ import (
 )
 
 // Warm runs the sources, which fill the queue, until ctx is done. Then it joins the sources, shuts
-// the queue down and returns nil. It returns an error if a source cannot start or something
-// declared cannot be read. Call it once.
+// the queue down and returns nil. It returns an error if a source cannot start, or if the
+// controller cannot read a declared handle. Call it once.
 func (c *Controller[K]) Warm(ctx context.Context) error {
 	if err := c.claim(); err != nil {
 		return err

@@ -17,9 +17,9 @@ import (
 // client-side rate limiting.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// ConfigFor returns the configuration for a client that is user, a member of groups (and of
-// system:authenticated). It uses a client certificate, or impersonation on an existing cluster.
-// Without a role, the user has no permissions.
+// ConfigFor returns the configuration for a client that acts as the given user. The user is a
+// member of the given groups and of system:authenticated. The client uses a client certificate, or
+// impersonation on an existing cluster. Without a role, the user has no permissions.
 func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error) {
 	if user == "" {
 		return nil, errors.New("envtest: ConfigFor needs the name of a user")

@@ -12,10 +12,10 @@
 //	defer cluster.Stop()
 //	mgr := manager.New(cluster.Config(), ...)
 //
-// Each Start creates its own [Cluster]; two never share anything, in one process or in two. Tests
-// that share one on purpose give each test its own [Cluster.Namespace]. There is no kubelet and no
-// scheduler: pods stay Pending unless the test writes their status. Package envtest/fault is a
-// proxy for tests that need delayed, refused or cut requests.
+// Each Start creates its own [Cluster]. Two clusters never share anything, whether in one process
+// or in two. If several tests use one cluster, give each test its own [Cluster.Namespace]. There is
+// no kubelet and no scheduler: pods stay Pending unless the test writes their status. Package
+// envtest/fault is a proxy for tests that need delayed, refused or cut requests.
 //
 // # Where the program comes from
 //
@@ -27,14 +27,15 @@
 //   - the program in the user's cache directory
 //   - a fresh build
 //
-// A build downloads Kubernetes' published modules through the Go module proxy. It prints its cost
-// beforehand and its progress. It runs once per Kubernetes version, Go version and version of that
-// module. In CI, make it a separate step, which needs only Go:
+// A build downloads Kubernetes' published modules through the Go module proxy. The build first
+// prints its cost, and then its progress. It runs once for each combination of Kubernetes version,
+// Go version and version of the module controlplane. In CI, make the build a separate step, which
+// needs only Go:
 //
 //	go run github.com/setpoint-dev/setpoint/envtest/cluster fetch
 //
-// It prints the program's path. Without fetch, the command runs a control plane in the foreground
-// and prints the path of a kubeconfig for it.
+// With fetch, the command prints the program's path. Without fetch, it runs a control plane in the
+// foreground and prints the path of a kubeconfig for it.
 //
 // # Guarantees
 //

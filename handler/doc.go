@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package handler maps events to the keys that a controller reconciles. Predicates drop events
-// before that.
+// Package handler maps events to the keys that a controller reconciles. Predicates can drop an
+// event before the handler sees it.
 //
 //	source.Kind(websites, handler.Self(), handler.GenerationChanged)
 //	source.Kind(deployments, handler.Owner(websites))
 //	source.Kind(secrets, handler.Map(func(ctx context.Context, s *corev1.Secret) ([]types.NamespacedName, error) { … }))
 //
-// A [Handler] returns the keys of an [Event]; a [Predicate] keeps or drops it.
+// A [Handler] returns the keys of an [Event]. A [Predicate] keeps or drops an Event.
 //
 //   - [Self] returns the object's own key, [Owner] and [AnyOwner] the keys of its owners.
 //   - [Map], [Funcs] and [Func] return the keys that your function computes.
@@ -17,7 +17,7 @@
 //
 // # Concurrency
 //
-// A source calls both from several goroutines at once: for new events, for retries and for resyncs.
-// The events of one object come one after another, in order. The objects in an event are shared: do
-// not change them.
+// A source calls handlers and predicates from several goroutines at once: for new events, for
+// retries and for resyncs. The events of one object come one after another, in order. The objects
+// in an event are shared: do not change them.
 package handler

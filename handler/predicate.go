@@ -12,7 +12,8 @@ import (
 )
 
 // Predicate keeps or drops events. Like a Handler, it must be safe for concurrent use. Keep creates
-// and deletes unless the predicate is about the object itself: a dropped one does not come again.
+// and deletes, unless the predicate is about the object itself: a dropped event does not come
+// again.
 type Predicate interface {
 	// Keep reports whether the event goes on to the handler.
 	Keep(e Event) bool

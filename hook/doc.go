@@ -10,9 +10,9 @@
 //		Name: "website", Hooks: hooks.With(hook.Hooks{Controller: slow}),
 //	})
 //
-// [Hooks] has all of them: a manager takes it once, and passes it to everything that it runs. A nil
-// struct or a nil function is off and costs a comparison. With combines several observers.
-// Hooks do not replace the log: packages log the same with and without them.
+// [Hooks] has all these structs. A manager takes one Hooks and passes it to everything that it
+// runs. A nil struct or a nil function is off and costs a comparison. [Hooks.With] combines several
+// observers. Hooks do not replace the log: packages log the same with and without hooks.
 //
 // # Rules for a hook
 //
@@ -21,8 +21,8 @@
 //   - Many goroutines call it at the same time.
 //   - It should return quickly: the caller waits.
 //   - It must not change its arguments.
-//   - It must not panic: that may end the process, except in the functions of [Queue].
+//   - It must not panic: except in the functions of [Queue], a panic may end the process.
 //
 // Caches, controllers, queues and sources report their start and their end (Started and Stopped,
-// Opened and Closed). An observer can drop what it keeps about them at the end.
+// Opened and Closed). At the end, an observer can drop what it has stored about them.
 package hook

@@ -5,8 +5,8 @@ package hook
 
 import "reflect"
 
-// Hooks observe a manager and all that it runs. A part that is nil observes nothing; so does the
-// zero Hooks.
+// Hooks observe a manager and all that it runs. A field that is nil observes nothing, so the zero
+// Hooks observe nothing.
 type Hooks struct {
 	// Queue observes the queues of controllers, from Warm on.
 	Queue *Queue
@@ -22,8 +22,9 @@ type Hooks struct {
 	LeaderElection *LeaderElection
 }
 
-// With returns Hooks that call first h and then other. A part that both have in common is called
-// once. A part that With has combined of several is another part.
+// With returns Hooks that call first h and then other. If a field of both has the same pointer, its
+// hooks are called once. A field that With has combined has a new pointer, so its hooks are not
+// recognized as the same.
 func (h Hooks) With(other Hooks) Hooks {
 	return Hooks{
 		Queue: h.Queue.with(other.Queue), Controller: h.Controller.with(other.Controller),

@@ -11,14 +11,14 @@ type Source struct {
 	Started func(SourceRun)
 	// Stopped is called when the source has returned.
 	Stopped func(SourceRun)
-	// Dropped is called for an event that a predicate or a channel drops, that has another Go type,
-	// and for a tick during a poll.
+	// Dropped is called for an event that a predicate or a channel drops, and for an event with the
+	// wrong Go type. It is also called for a tick during a poll.
 	Dropped func(SourceDropped)
 	// HandlerFailed is called when a handler or predicate returns an error or panics. The event is
 	// retried.
 	HandlerFailed func(SourceFailure)
 	// HandlerBlocked is called once for a handler or predicate that does not return for 5 to 10
-	// seconds. Until it returns, the source delivers no further event.
+	// seconds. Until the handler returns, the source delivers no further event.
 	HandlerBlocked func(SourceBlocked)
 	// PollFailed is called when the poll of a ticker returns an error or panics. The poll is
 	// retried.

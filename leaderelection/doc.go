@@ -33,13 +33,14 @@
 // A term is also lost when a renewal finds that the Lease was deleted, created again or written by
 // another process. A renewal whose answer was lost does not end the term. It costs one Get.
 //
-// A process that was suspended may notice the loss later. Its work then has 3 s to return
+// A suspended process may notice the loss only after it wakes. Its work then has 3 s to return
 // (LeaseDuration less RetryPeriod and RenewDeadline).
 //
 // # Acquiring a Lease
 //
 // A standby watches the Lease. It takes the Lease after a release, or when the record has not
-// changed for its duration. It does so with an Update that has the UID and version of that record.
+// changed for its duration. It takes the Lease with an Update that has the UID and version of that
+// record.
 //
 // The holder counts by its monotonic or wall clock, whichever has run further. A standby counts by
 // its monotonic clock, from when it saw the Lease change. Changes by hand do not shorten its wait:
@@ -49,15 +50,16 @@
 //	it has our identity, but not a renewTime of ours     another process holds it
 //	it does not exist, and this process never saw it     it is created at once
 //
-// A standby that may not watch logs that and polls every RetryPeriod and up to a fifth more. It
-// takes over that much later.
+// A standby without the permission to watch logs this. It polls every RetryPeriod and up to a fifth
+// more, and takes over that much later.
 //
 // # Handover
 //
 // A release stores the last writes of the term in an annotation of the Lease ([WrittenAnnotation]).
-// The next holder removes it and passes the writes to its term ([term.Term.Inherited]). The first
-// Reconciles then wait until the caches show them. A term that is released within a minute passes
-// on inherited writes. After a crash, or a release by another elector, the last writes are unknown.
+// The next holder removes the annotation and passes the writes to its own term
+// ([term.Term.Inherited]). The first Reconciles then wait until the caches show these writes. If
+// that term is released within a minute, it passes the inherited writes on. After a crash, or a
+// release by another elector, the last writes are unknown.
 //
 // # Guarantees
 //
@@ -85,12 +87,12 @@
 //
 // # Permissions
 //
-// The elector creates Leases, and gets, updates and watches its own. It logs a missing permission
-// or namespace once, and tries again.
+// The elector creates its Lease, and gets, updates and watches it. If a permission or the namespace
+// is missing, the elector logs this once and tries again.
 //
 // # Concurrency
 //
 // [Elector.Run] starts a goroutine for each term, which calls lead. Run joins it, unless lead does
-// not return in time. Run's goroutine calls the hooks, so a slow one delays the next renewal. With
+// not return in time. Run's goroutine calls the hooks, so a slow hook delays the next renewal. With
 // [Observe], client-go's elector calls the hooks, and a timer may call Lost.
 package leaderelection

@@ -26,23 +26,25 @@ type Options struct {
 	Lease string
 	// Namespace is the namespace of the Lease. Default: the namespace of the pod.
 	Namespace string
-	// Identity is the holderIdentity of this process, at most 512 bytes. Each start of each process
-	// needs another one. Default: the host name and a UUID.
+	// Identity is the holderIdentity of this process, at most 512 bytes. It must be unique: do not
+	// reuse it in another process or after a restart. Default: the host name and a UUID.
 	Identity string
-	// LeaseDuration is how long a Lease is held after its last renewal, and so the time without a
-	// leader after a crash. A Lease with a shorter duration is left alone for this long, too. Whole
-	// seconds. Default: 15 s.
+	// LeaseDuration is how long a Lease is held after its last renewal. After a crash, there is no
+	// leader for this time. A rival's Lease with a shorter duration is respected for this long,
+	// too. LeaseDuration must be in whole seconds. Default: 15 s.
 	LeaseDuration time.Duration
-	// RenewDeadline is how long the holder tries to renew before the term is lost. It begins one
-	// RetryPeriod after the last success. In the rest of LeaseDuration, which must not be empty,
-	// the work must stop. Default: two thirds of LeaseDuration.
+	// RenewDeadline is how long the holder tries to renew before the term is lost. The first try is
+	// one RetryPeriod after the last successful renewal. RetryPeriod and RenewDeadline together
+	// must be shorter than LeaseDuration, because the work must stop in the remaining time.
+	// Default: two thirds of LeaseDuration.
 	RenewDeadline time.Duration
 	// RetryPeriod is the pause between two renewals, and between two reads of a Lease that cannot
-	// be watched. It must be shorter than four fifths of RenewDeadline. Default: a fifth of it.
+	// be watched. It must be shorter than four fifths of RenewDeadline. Default: a fifth of
+	// RenewDeadline.
 	RetryPeriod time.Duration
 	// Stay makes Run wait, without a campaign, while the work of a lost term goes on for too long.
-	// Check reports that to a liveness probe. Default: Run returns an error, and the process should
-	// exit.
+	// Check then fails a liveness probe after Grace. Default: Run returns an error, and the process
+	// should exit.
 	Stay bool
 	// Grace is how long the work of a lost term may go on before Check fails. Default: 20 s, as in
 	// kube-controller-manager.

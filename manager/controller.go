@@ -17,9 +17,9 @@ import (
 
 // Controller is the interface that Add accepts. *controller.Controller implements it.
 //
-// The first five methods run the controller. The others describe it. A controller with nothing to
-// describe returns nil, 0 or false from each, and nil from the function that Alive returns. All
-// methods must be safe for concurrent use.
+// The first six methods name and run the controller. The other methods describe it. If a controller
+// has nothing to describe, these methods return nil, 0 or false. Alive then returns a function that
+// returns nil. All methods must be safe for concurrent use.
 type Controller interface {
 	// Name returns the controller's name, which is unique in a manager.
 	Name() string

@@ -23,12 +23,13 @@
 //	             without leader election, on every replica at once
 //
 // At a stop, controllers take no new key. Running Reconciles continue until the grace time ends,
-// under a Lease that is still renewed. Then their contexts end. The Lease is released after they
-// have returned. Servers answer until everything else has stopped. Requests in flight then have the
-// rest of the grace time. Package server describes the limits for clients.
+// and the Lease is still renewed. Then their contexts end. The Lease is released after all
+// Reconciles have returned. Servers answer until everything else has stopped. Requests in flight
+// then have the rest of the grace time. Package server describes the limits for clients.
 //
-// If one function fails, all stop. If a term is lost, only the functions under its Lease stop. They
-// start again in the next term. A process may have several Leases: see [Manager.Lease].
+// If one function fails, all stages stop. If a term is lost, only the controllers' Lead and the
+// functions under its Lease stop. They start again in the next term. A process may have several
+// Leases: see [Manager.Lease].
 //
 // # Guarantees
 //
@@ -52,6 +53,6 @@
 //
 // # Concurrency
 //
-// All methods are safe for concurrent use, and what the manager runs may call them. New starts
-// nothing.
+// All methods are safe for concurrent use. Functions and controllers that the manager runs may call
+// them. New starts nothing.
 package manager

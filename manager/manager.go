@@ -113,30 +113,31 @@ func (m *Manager) makeServers() {
 // Add adds a controller. It leads while the process holds the Lease of Options.LeaderElection, or
 // on every replica without leader election.
 //
-// Added during Run, the controller starts at once. After Run, the call only logs a warning. Run
-// returns an error if the controller is invalid or fails, or if its name is taken.
+// If you add the controller during Run, it starts at once. After Run, the call only logs a warning.
+// Run returns an error if the controller is invalid or fails, or if its name is taken.
 func (m *Manager) Add(c Controller) { m.main.Add(c) }
 
-// AddLeaderOnly adds a function that runs in each term of the Lease of Options.LeaderElection, or
-// once without leader election, until its context is done. context.Cause returns the reason.
-// The rules of AddEverywhere apply. Added during Run, the function starts at once if this replica
-// leads.
+// AddLeaderOnly adds a function that runs once in each term of the Lease of Options.LeaderElection.
+// Without leader election it runs once. The function should return when its context is done;
+// context.Cause returns the reason. The rules of AddEverywhere apply. If you add the function
+// during Run, it starts at once if this replica leads.
 func (m *Manager) AddLeaderOnly(name string, run func(ctx context.Context) error) {
 	m.main.AddLeaderOnly(name, run)
 }
 
 // AddEverywhere adds a function that runs on every replica, leader or not, until its context is
-// done. The function may return earlier. An error or panic ends Run. Added during Run, it starts at
-// once. The name appears in errors, logs and profiles, and must not be empty.
+// done. The function may return earlier. An error or panic ends Run. If you add it during Run, it
+// starts at once. The name appears in errors, logs and profiles, and must not be empty.
 func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error) {
 	m.roster.everywhere.addFunc("AddEverywhere", name, run)
 }
 
-// Lease makes the process campaign for a further Lease, before or during Run. Controllers and
-// functions added to it run where it is held, possibly on another replica than the rest. The
-// campaign begins when something was added and is warm.
+// Lease makes the process campaign for a further Lease, before or during Run. The controllers and
+// functions of this Lease run on the replica that holds it, which may not be the replica that holds
+// the first one. The campaign begins when the Lease has a controller or function, and its
+// controllers are warm.
 //
-// The Identity defaults to that in the process's first Lease. Run returns an error for invalid
+// Identity defaults to the Identity of the process's first Lease. Run returns an error for invalid
 // options, and for a name that another Lease has, even in another namespace.
 func (m *Manager) Lease(o leaderelection.Options) *Lease {
 	l, err := m.leases.add(&o)
@@ -145,10 +146,10 @@ func (m *Manager) Lease(o leaderelection.Options) *Lease {
 }
 
 // Remove stops a controller, before or during Run. The controller takes no new key, its running
-// Reconciles have the grace time to finish, then its sources stop. Remove returns nil or the
-// controller's error when all of it has returned; its name is then free. If ctx ends earlier,
-// Remove returns an error and the stop continues. A Reconcile of the controller itself must not
-// call Remove, which waits for that Reconcile.
+// Reconciles have the grace time to finish, then its sources stop. When all parts of the controller
+// have returned, Remove returns nil or the controller's error. The name is then free. If ctx ends
+// earlier, Remove returns an error and the stop continues. A Reconcile of the controller itself
+// must not call Remove, which waits for that Reconcile.
 func (m *Manager) Remove(ctx context.Context, c Controller) error { return m.roster.remove(ctx, c) }
 
 // Cache returns the manager's cache, which Run runs.
@@ -158,8 +159,8 @@ func (m *Manager) Cache() *cache.Cache { return m.cache }
 func (m *Manager) Client() *client.Client { return m.client }
 
 // Ready returns a channel that is closed when every controller that was added before Run can lead:
-// each of its sources and handles is synced, or in trouble that the log names, such as a kind that
-// is not served. It stays open if Run ends earlier.
+// each of its sources and handles is synced, or has a problem that the log names, such as a kind
+// that is not served. If Run ends earlier, the channel stays open.
 func (m *Manager) Ready() <-chan struct{} { return m.roster.ready }
 
 // InformerFactory returns a client-go SharedInformerFactory over the informers of the manager's

@@ -31,16 +31,17 @@ type Options struct {
 	// FieldOwner is the field manager of the client's writes. Default: Name.
 	FieldOwner string
 	// Hooks observe the manager and all that it runs: controllers with their queues and sources,
-	// informers, requests and Leases, also those added later. Package metrics returns such Hooks.
-	// Independently of them, the manager logs informers that wait, fail or recover, and writes
-	// without the context of their Reconcile. With LeaderElection it also logs writes without a
-	// term, once for each resource. Default: none.
+	// informers, requests and Leases. This includes controllers and Leases that are added later.
+	// Package metrics returns such Hooks. Independently of Hooks, the manager logs informers that
+	// wait, fail or recover. It also logs writes without the context of their Reconcile. With
+	// LeaderElection it also logs writes without a term, once for each resource. Default: none.
 	Hooks hook.Hooks
 	// Strict refuses writes whose context has no term of leadership: see client.Options.Strict. It
 	// requires LeaderElection. Default: false.
 	Strict bool
-	// LeaderElection makes one replica at a time the leader. Its Hooks run in addition to Hooks and
-	// the manager's log. Default: nil, every replica acts.
+	// LeaderElection makes one replica at a time the leader. LeaderElection.Hooks run in addition
+	// to the field Hooks and to the manager's log. Default: nil, every replica runs its
+	// controllers.
 	LeaderElection *leaderelection.Options
 	// Controllers selects the controllers that run, as kube-controller-manager's --controllers
 	// does: "*" enables all controllers, "name" one, "-name" disables one. A name that was not
@@ -51,8 +52,9 @@ type Options struct {
 	// Server serves the handlers of Handle with TLS: metrics, webhooks, a dashboard. Its Client is
 	// always the manager's. Default: nil, no such server.
 	Server *server.Options
-	// Grace is how long running Reconciles and all other functions may continue after the start of
-	// a stop. Default: 25 s, less than the 30 s that Kubernetes gives a pod.
+	// Grace is how long running Reconciles, and the functions and handlers added to the manager,
+	// may continue after a stop begins. Default: 25 s, less than the 30 s that Kubernetes gives a
+	// pod.
 	Grace time.Duration
 	// Logger is for the manager, and for controllers without their own. Default: the logger of
 	// Run's context, else slog.Default().

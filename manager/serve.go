@@ -16,8 +16,8 @@ import (
 // Handle mounts a handler on the server of Options.Server, before or during Run. The pattern is as
 // for server.Server.Handle. Run returns a mistake as an error.
 //
-// The server stops last. At a stop, the context of a request ends with the grace time. The error of
-// Run has the stack of a handler that does not return.
+// The server stops last. When the grace time of a stop ends, the contexts of running requests end.
+// If a handler still does not return, the error of Run has its stack.
 func (m *Manager) Handle(pattern string, h http.Handler) {
 	err := m.server.Handle(pattern, h)
 	if err == nil && m.o.Server == nil {

@@ -14,8 +14,8 @@
 //
 // # Common metrics
 //
-// Metrics that other libraries have, too, keep the names, labels and types that dashboards and
-// alerts use:
+// These metrics also exist in other libraries. They keep the names, labels and types that
+// dashboards and alerts use:
 //
 //	workqueue_depth{name}                              ready keys
 //	workqueue_adds_total{name}                         keys that became ready
@@ -42,10 +42,11 @@
 //	controller_runtime_max_concurrent_reconciles{controller}
 //	controller_runtime_active_workers{controller}
 //
-// The first eleven come from Kubernetes' k8s.io/component-base. The queue's histograms have the
-// buckets of controller-runtime: component-base's and two more, up to 1000 s. The last eight are
-// controller-runtime's and have the same meaning, so dashboards and alerts survive a move. If both
-// libraries run in one process, set a Prefix for one or give it its own registry.
+// The first eleven metrics come from Kubernetes' k8s.io/component-base. The queue's histograms have
+// the buckets of controller-runtime: component-base's and two more, up to 1000 s. The last eight
+// metrics come from controller-runtime and have the same meaning. So dashboards and alerts survive
+// a move to Setpoint. If both libraries run in one process, set Options.Prefix or use a separate
+// registry.
 //
 // # Metrics of Setpoint
 //
@@ -91,26 +92,27 @@
 //	setpoint_leader_election_trouble{name}                    1 while the Lease cannot be read or
 //	                                                          written
 //
-// No label contains a key, object or identity. Where labels depend on the program, such as the
-// resources that it requests, a metric has at most 1000 series. Later ones share one series with
-// "other" as the value of every label.
+// No label contains a key, object or identity. Some labels depend on the program, for example on
+// the resources that it requests. A metric with such labels has at most 1000 series. All further
+// label values share one series, in which every label has the value "other".
 //
 // # Lifetime
 //
-// The series of a controller, its queue, sources and requests exist while it is warm: after
-// Manager.Remove none is left. A queue without a controller has series from its constructor to its
-// shutdown, an informer until the release of its last handle.
+// The series of a controller, its queue, its sources and its requests exist while Controller.Warm
+// runs. None is left after Manager.Remove. The series of a queue without a controller exist from
+// its constructor to its shutdown. The series of an informer exist until its last handle is
+// released.
 //
 // # In a host process
 //
-// New registers with the given Registerer and nowhere else, so two managers with registries or
-// prefixes of their own are independent. If the registry is component-base's legacyregistry, set
-// Options.Prefix: component-base registers its workqueue_ names with its first queue, and panics if
-// they are taken. See examples/kubestyle.
+// New registers only with the given Registerer. So two managers are independent if each has its own
+// registry or prefix. If the registry is component-base's legacyregistry, set Options.Prefix.
+// component-base registers its workqueue_ names when its first queue is created, and panics if the
+// names are taken. See examples/kubestyle.
 //
 // # Cost
 //
 // All hooks are safe for concurrent use. The hooks that run for each key or request allocate
-// nothing. A scrape asks each queue and controller for its figures, and walks over the names of the
-// objects of each informer.
+// nothing. A scrape reads the figures of each queue and controller. It also iterates over the names
+// of each informer's objects.
 package metrics

@@ -28,7 +28,7 @@ type Health struct {
 	Live, Ready func() []*Check
 }
 
-// Mount adds the paths to a server. Its Serve then also waits until each call of a check has
+// Mount adds the paths to a server. Server.Serve then also waits until each call of a check has
 // returned. Mount returns an error if a path is taken.
 func (h *Health) Mount(s *Server) error {
 	var wrong []error

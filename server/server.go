@@ -46,8 +46,8 @@ func New(o Options) (*Server, error) {
 	return &Server{o: o.withDefaults()}, o.Validate()
 }
 
-// Listen opens a TCP address: host:port, :port for all interfaces, port 0 for a free port. The
-// error of an address in use has a remedy.
+// Listen opens a TCP address: host:port, :port for all interfaces, port 0 for a free port. If the
+// address is in use, the error names a remedy.
 func Listen(address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -85,7 +85,7 @@ func (s *Server) Handle(pattern string, h http.Handler) (err error) {
 
 // Open opens the listener and reads the certificate, so that their errors appear before anything
 // else starts. Call it once, then call Serve or Close. The server logs certificate events to the
-// logger of ctx, during Serve, too.
+// logger of ctx, even during Serve.
 func (s *Server) Open(ctx context.Context) error {
 	if !s.o.Plain {
 		s.certificate = newCertificate(&s.o, loggerOf(ctx), &s.calls)

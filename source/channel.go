@@ -15,12 +15,12 @@ import (
 
 // Channel is a source of events from elsewhere, for example a webhook or a message queue. It holds
 // a bounded number of events. When it is full, [Channel.Send] waits, and [Channel.TrySend] drops
-// the event and counts it. Send and TrySend may be called from any goroutine, also before and after
+// the event and counts it. You may call Send and TrySend from any goroutine, even before and after
 // Run.
 //
-// Events go to the handler one by one, in order. A failed event is retried with backoff while
-// others go on, and occupies its place until it succeeds. Run's end drops what is left, and counts
-// it.
+// Events go to the handler one by one, in order. A failed event is retried with backoff, while
+// other events are handled. It occupies its place in the channel until it succeeds. When Run ends,
+// the remaining events are dropped and counted.
 type Channel[E any, K comparable] struct {
 	life // its mutex guards the last group of fields
 
@@ -48,9 +48,9 @@ const (
 	dropStopped
 )
 
-// NewChannel makes a source that holds up to size events, at least 1. The name is for reports, and
-// must not be empty. keys returns the keys to reconcile because of an event. It should not block
-// for long; if it returns an error, the event is retried. Validate reports wrong arguments.
+// NewChannel makes a source that holds up to size events, at least 1. The name appears in reports
+// and must not be empty. keys returns the keys that an event makes due. It should not block for
+// long. If keys returns an error, the source retries the event. Validate reports wrong arguments.
 func NewChannel[E any, K comparable](name string, size int, keys func(ctx context.Context, event E) ([]K, error)) *Channel[E, K] {
 	c := &Channel[E, K]{
 		life: newLife("Channel("+name+")", newDrops("the channel is full", "the source has stopped")), keys: keys,
@@ -68,8 +68,8 @@ func NewChannel[E any, K comparable](name string, size int, keys func(ctx contex
 	return c
 }
 
-// Send adds an event. While the channel is full it waits, also before the source runs. If ctx ends
-// or the source has stopped, Send returns an error and does not take the event.
+// Send adds an event. Send waits while the channel is full, even before the source runs. If ctx
+// ends or the source has stopped, Send returns an error and does not take the event.
 func (c *Channel[E, K]) Send(ctx context.Context, event E) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: not sent: %w", c, context.Cause(ctx))
@@ -87,8 +87,8 @@ func (c *Channel[E, K]) Send(ctx context.Context, event E) error {
 	return nil
 }
 
-// TrySend adds an event if there is room, and reports whether it did. It never waits. Events that
-// it does not take are counted as dropped.
+// TrySend adds an event if there is room, and reports whether it did. TrySend never waits. It
+// counts each event that it does not take as dropped.
 func (c *Channel[E, K]) TrySend(event E) bool {
 	select {
 	case c.room <- struct{}{}:

@@ -26,15 +26,15 @@
 // # Retries
 //
 // A goroutine of the source retries failed events with backoff. At most one event per object waits.
-// A later event is merged with it, and the result is tried at once. It has the oldest Old and the
-// newest New, or the last known state of a delete. The handler does not see the states between
-// them. Failures go to the hook, and State has the last error.
+// A later event is merged with the waiting one, and the merged event is tried at once. The merged
+// event has the oldest Old and the newest New, or the last known state of a delete. The handler
+// does not see the states between them. Failures go to the hook, and State has the last error.
 //
 // # Concurrency
 //
 // Run of a Kind or an Informer starts up to three goroutines and joins them: for retries, for
 // resyncs, and for the detection of handlers that block. Informers call the handler from goroutines
-// of their own. The handler sees the events of one object one after another, in order; events of
-// different objects may overlap. Channels and tickers call from Run's goroutine, one event or poll
-// after another.
+// of their own. The handler sees the events of one object one after another, in order. Events of
+// different objects may overlap. Channels and tickers call their functions from Run's goroutine,
+// one event or poll after another.
 package source

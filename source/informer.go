@@ -29,13 +29,14 @@ type EventSource interface {
 //
 //	source.Informer[*corev1.Pod](factory.Core().V1().Pods().Informer(), handler.Self())
 //
-// Run the informer yourself. An informer does not report the reason if it does not sync, and the
-// workers of its controller wait until it does. If it has a method IsStopped, as client-go's have,
-// State reports that it has stopped. Objects of other types are dropped and counted.
+// Run the informer yourself. If an informer does not sync, it does not report the reason, and the
+// workers of the controller wait until it has synced. If the informer has a method IsStopped, as
+// client-go's informers have, State reports that it has stopped. Objects of other types are dropped
+// and counted.
 //
-// If the informer is a client-go SharedIndexInformer, keys wait until it shows their writes, as
-// with a handle. cache.Adopt describes which writes belong to it. Other event sources have no
-// store, so keys do not wait for them.
+// If the informer is a client-go SharedIndexInformer, a key waits until the informer shows the
+// key's writes, as with a handle. cache.Adopt describes which writes belong to an informer. Other
+// event sources have no store, so keys do not wait for them.
 func Informer[T handler.Object, K comparable](informer EventSource, h handler.Handler[K], predicates ...handler.Predicate) Source[K] {
 	i := &informerSource[T, K]{informer: informer, feed: newFeed[T]("Informer("+reflect.TypeFor[T]().String()+")", h, predicates)}
 	if shared, ok := informer.(toolscache.SharedIndexInformer); ok {

@@ -17,18 +17,18 @@ type Queue[K comparable] interface {
 	AddAll(keys []K, how workqueue.AddOptions)
 }
 
-// Observer is an optional interface of a Queue. It sees the events of the objects that its keys
-// name, also those that a predicate drops. A controller uses it to read the annotations of the
-// objects that it reconciles.
+// Observer is an optional interface of a Queue. It receives the events of the objects that the keys
+// name, including events that a predicate drops. A controller uses it to read the annotations of
+// its objects.
 type Observer[K comparable] interface {
-	// Observe is called by Kind and Informer if their handler is a handler.Identity, with the
-	// object's own key. It is called before any predicate and before the event adds the key, and
-	// not for resyncs and retries. The events of one object come in order, one after another;
-	// events of different objects may overlap. Old and New of an Update may be different objects
-	// with the same name.
+	// Observe receives an event and the key of its object. Kind and Informer call it if their
+	// handler is a handler.Identity. They call it before the predicates run and before the event
+	// adds the key. They do not call it for resyncs and retries. The events of one object come in
+	// order, one after another. Events of different objects may overlap. Old and New of an Update
+	// may be different objects with the same name.
 	//
 	// The source calls after, unless nil, once it has delivered or dropped the event, or its
-	// handler has failed. Both must be quick, because the informer waits.
+	// handler has failed. Observe and after must be quick, because the informer waits for them.
 	Observe(key K, e handler.Event) (after func())
 }
 
@@ -50,7 +50,7 @@ type Source[K comparable] interface {
 	// Stale returns nil while the source delivers every change as it happens, else the reason why
 	// it does not.
 	Stale() error
-	// State returns the current state, for people and reports: it takes time to count.
+	// State returns the current state, for reports. Counting takes time, so do not call it often.
 	State() State
 	// String names the source in reports.
 	String() string

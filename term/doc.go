@@ -9,21 +9,23 @@
 //	ctx = term.Without(ctx)  // for a write that any replica may make
 //
 // Package leaderelection makes the [Term] of each term of leadership and adds it to the contexts of
-// the work ([With]). The transport of every client.Client reads it from there ([Of]).
+// the work ([With]). The transport of every client.Client reads the term from the context of a
+// request ([Of]).
 //
 // # The fence
 //
-// The trust of a term ends when the monotonic or the wall clock says so, or at [Term.End]. Then
+// The trust of a term ends when its time is over by the monotonic or the wall clock, or at
+// [Term.End]. Then
 //
 //   - a new request is refused, reads included
 //   - a request that waits for a connection, or in HTTP/2 for a stream, is cancelled
 //   - a request that has just got its connection is refused: the clocks are read again
 //   - a request on the wire goes on.
 //
-// A refused request fails with a *[FencedError]. errors.Is(err, [ErrFenced]) is true for it. Its
-// field Uncertain reports whether parts of the request may have been sent. A transport other than
-// *http.Transport (rest.Config.Transport) may not report its connections. With such a transport,
-// the field is set for every request that is refused after it was passed on.
+// A refused request fails with a *[FencedError]. errors.Is(err, [ErrFenced]) is true for this
+// error. The field Uncertain reports whether parts of the request may have been sent. A transport
+// other than *http.Transport (rest.Config.Transport) may not report its connections. With such a
+// transport, the field is set for every request that is refused after it was passed on.
 //
 // Requests that may write and have no term are counted (hook.Client.Unfenced). A Strict client
 // refuses them. [Without] marks requests that any replica may make.
@@ -39,8 +41,9 @@
 // resourceVersion with a patch or an apply, as an update does, and the UID and resourceVersion with
 // a delete. A late write then fails with a conflict if the next leader has written.
 //
-// For writes without a version, a ValidatingAdmissionPolicy can compare [Token].Holder in an
-// annotation with the Lease, which it may see late: see docs/high-availability.md.
+// For writes without a version, use a ValidatingAdmissionPolicy that compares [Token].Holder in an
+// annotation with the Lease. The policy may see a change of the Lease late: see
+// docs/high-availability.md.
 //
 // # Guarantees
 //

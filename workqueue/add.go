@@ -161,8 +161,8 @@ func (q *Queue[K]) Wake(key K) bool {
 	return q.core.wake(&w)
 }
 
-// Pause holds back a key, known or not, until Resume. Adds and due times in between are recorded. A
-// held key stays with its worker. After ShutDown, Pause has no effect.
+// Pause holds back a key until Resume. The queue need not know the key yet. It records adds and due
+// times until then. A held key stays with its worker. After ShutDown, Pause has no effect.
 func (q *Queue[K]) Pause(key K) {
 	if w := (who[K]{key: key}); q.prepare(&w) {
 		q.lock()
@@ -181,7 +181,7 @@ func (q *Queue[K]) Resume(key K) {
 }
 
 // PauseAll stops all deliveries until ResumeAll: Get waits. Keys still become ready, and Len counts
-// them. ShutDown drops them, like paused keys. After ShutDown, PauseAll has no effect.
+// them. ShutDown drops these ready keys, like paused keys. After ShutDown, PauseAll has no effect.
 func (q *Queue[K]) PauseAll() { q.pauseAll(true) }
 
 // ResumeAll ends PauseAll. Keys paused by Pause stay paused. After ShutDown, it has no effect.
@@ -196,9 +196,10 @@ func (q *Queue[K]) pauseAll(to bool) {
 	}
 }
 
-// RequeueNow makes a key ready in class Interactive, whatever it waits for: a delay, a backoff,
-// MinInterval or a Park. A held key is delivered once more right after any settle; a paused one
-// after Resume. Its failures stay. The reason defaults to one with EventRequeueNow.
+// RequeueNow makes a key ready in class Interactive. It ends any wait of the key: a delay, a
+// backoff, MinInterval or a Park. A held key is delivered once more right after any settle, and a
+// paused key after Resume. The key keeps its number of failures. The reason defaults to one with
+// EventRequeueNow.
 func (q *Queue[K]) RequeueNow(key K, why Reason) {
 	if why.empty() {
 		why = Reason{Source: sourceQueue, Event: EventRequeueNow}

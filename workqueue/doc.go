@@ -33,8 +33,8 @@
 // # States
 //
 // A delivery begins when Get takes the key. It ends when the worker settles the [Item] with Done,
-// Retry, After, Park or Release. In between, the key is held. A paused key is in a state of its own
-// until Resume.
+// Retry, After, Park or Release. During a delivery the key is held. A paused key is in the state
+// paused until Resume.
 //
 //	         AddWith{After}                  Get                Done
 //	unknown ───────────────▶ waiting ─▶ ready ───▶ held ─────────────▶ forgotten
@@ -47,9 +47,9 @@
 //
 // # Classes
 //
-// Classes share the deliveries by weight. Of several adds before a delivery, the highest class
-// counts. A key that comes back by itself keeps its class, or has a higher one that was added
-// since:
+// Classes share the deliveries by weight. If a key is added several times before a delivery, its
+// highest class counts. A key that is delivered again without an add keeps its class. If it was
+// added in a higher class since, it gets that class:
 //
 //	what happened                    class of the next delivery
 //	Done                             the class of the next add
@@ -119,11 +119,12 @@
 // # Bad input
 //
 //   - A zero or negative delay means none. A huge delay is cut to what a time can hold.
-//   - A key that is not equal to itself (it contains a NaN) or not comparable (an interface that
-//     contains a slice) is dropped, counted and reported.
+//   - The queue drops, counts and reports a key that is not equal to itself (it contains a NaN) or
+//     not comparable (an interface that contains a slice).
 //   - If your function panics, the panic is recovered, counted (Snapshot.Panics) and reported
 //     (hook.Queue.Panicked). The result is tenant "", weight 1, no delay, or false.
-//   - Options.Validate refuses weights of zero, NaN or infinity. From TenantWeight they count as 1.
+//   - Options.Validate refuses weights of zero, NaN or infinity. If TenantWeight returns such a
+//     weight, it counts as 1.
 //   - An add after ShutDown is dropped and counted. For settles, see [Item].
 //
 // # Memory

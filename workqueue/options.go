@@ -37,9 +37,9 @@ type Options[K comparable] struct {
 	Classes []ClassWeight
 
 	// Tenant returns the tenant of a key, for example its namespace or cluster. Tenants with ready
-	// keys share the deliveries of a class by weight, however many keys each has. It must always
-	// return the same tenant for a key; not every add calls it. Default nil: all keys share the
-	// tenant "".
+	// keys share the deliveries of a class by weight, however many keys each has. Tenant must
+	// always return the same tenant for a key, because not every add calls it. Default nil: all
+	// keys share the tenant "".
 	Tenant func(key K) string
 
 	// TenantWeight returns a tenant's weight relative to the others. A value that is not between
@@ -61,16 +61,18 @@ type Options[K comparable] struct {
 	// Retry, After, Wake and RequeueNow. Default 0.
 	MinInterval time.Duration
 
-	// MaxWait makes MinInterval a debounce: each add postpones the delivery to MinInterval from
-	// then, and to at most MaxWait after the first add. Default 0: the same as MinInterval; adds
-	// postpone nothing.
+	// MaxWait makes MinInterval a debounce. Each add postpones the delivery until MinInterval after
+	// that add, but at most until MaxWait after the first add. Default 0: the same as MinInterval;
+	// adds postpone nothing.
 	MaxWait time.Duration
 
-	// Reasons is how many reasons a key keeps in addition to its first: the newest. Those between
-	// are counted. Equal reasons in a row are one (Reason.Repeats). Default 0: 8. At most 1000.
+	// Reasons is how many of its newest reasons a key keeps in addition to the first. The reasons
+	// between them are only counted. Equal reasons in a row count as one (Reason.Repeats). Default
+	// 0: 8. At most 1000.
 	//
-	// Negative: none. Without hooks, the queue then reads the clock less: adding, taking and
-	// settling a key takes about a fifth less time, and Item.Queued and KeyState.Since are zero.
+	// If Reasons is negative, the queue keeps no reasons. Without hooks, it then also reads the
+	// clock less often. To add, take and settle a key takes about a fifth less time, and
+	// Item.Queued and KeyState.Since are zero.
 	Reasons int
 
 	// Hooks observe the queue. Default nil: none.
@@ -84,8 +86,8 @@ type Options[K comparable] struct {
 	// are own and nothing else requested a delivery, they are dropped with their reasons. During
 	// the backoff, paused or not, Own is called for each add, and own adds are dropped.
 	//
-	// Above 10,000 adds while a key is held (equal reasons in a row count once), Own is not called:
-	// none is own.
+	// If a held key gets more than 10,000 adds (equal reasons in a row count once), Own is not
+	// called and no add is own.
 	Own func(key K, delivery uint64, reason Reason) bool
 }
 

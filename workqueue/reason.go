@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Reason is why a key was added, for people and reports. The queue does not interpret it, and does
-// not record the zero Reason. Reasons of the queue itself have Source "queue" and as Event a
-// constant below or RetryOptions.Event. A reason that differs from the newest of its delivery only
-// in At increments that one's Repeats.
+// Reason is why a key was added, for reports. The queue does not interpret it, and does not record
+// the zero Reason. The queue's own reasons have the Source "queue". Their Event is a constant below
+// or RetryOptions.Event. If a reason differs from the newest one of its delivery only in At, the
+// queue increments Repeats of the newest one instead.
 type Reason struct {
 	// Source is the name of the reporter, such as a source of the controller.
 	Source string
@@ -23,9 +23,9 @@ type Reason struct {
 	// UID and ResourceVersion identify Object, as far as known.
 	UID             string
 	ResourceVersion string
-	// At is when the key was first added with this reason. The queue sets a zero At. It comes back
-	// in local time, without a monotonic clock reading, at most 292 years from when the queue was
-	// made.
+	// At is when the key was first added with this reason. If At is zero, the queue sets it. The
+	// queue returns At in local time and without a monotonic clock reading. It limits At to 292
+	// years before or after the queue's creation.
 	At time.Time
 	// Repeats is how often the reason was repeated in a row, at most 2147483647. The queue sets it.
 	Repeats int `json:",omitzero"`

@@ -80,14 +80,15 @@ func (c *client) close() {
 }
 
 // Config returns the configuration for a client with the credentials of target, through the proxy.
-// Match.Config distinguishes the clients of separate calls. It ends with Stop.
+// Match.Config distinguishes the clients of separate calls. The configuration is valid until Stop.
 func (p *Proxy) Config() (*rest.Config, error) { return p.ConfigOf(p.origin) }
 
-// ConfigOf returns the configuration for a client with the credentials of cfg, a user of the same
-// API server, through the proxy. It holds a token that only the proxy knows; the proxy replaces it
-// with cfg's certificate, token or plugin. Everything else in cfg except how to connect stays with
-// the client: impersonation, wrapped transports, user agent, rate limits. Match.Config
-// distinguishes the clients of separate calls.
+// ConfigOf returns the configuration for a client that reaches the API server through the proxy,
+// with the credentials of cfg. cfg must be a configuration for the same API server. The result
+// holds a token that only the proxy knows. The proxy replaces this token with cfg's certificate,
+// token or plugin. Except for the connection settings, the client keeps everything else in cfg:
+// impersonation, wrapped transports, user agent, rate limits. Match.Config distinguishes the
+// clients of separate calls.
 //
 // Credentials that you put into the result yourself, such as a service account token, are forwarded
 // unchanged.

@@ -20,6 +20,9 @@ build: go-version ## compile every module
 # Most tests wait for a control plane, so at least four packages run at once.
 AT_ONCE := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 4); echo $$((n > 4 ? n : 4)))
 
+# The longest tests begin first, and wait while others run.
+test: FIRST := ./internal/scenario/...
+
 .PHONY: test
 test: control-plane ## test the library, the examples and the other modules that ship
 	@$(call each,$(GO) test -p $(AT_ONCE) $(TESTFLAGS) ./...,-count=1)
@@ -118,7 +121,7 @@ all: ## everything that CI runs
 define each
 	status=0; \
 	run() { echo "== $$1"; (cd "$$1" && shift && "$$@") || status=1; }; \
-	run . env GOWORK=off $(1); \
+	run . env GOWORK=off $(subst ./...,$(FIRST) ./...,$(1)); \
 	$(if $(filter $(GO),$(firstword $(1))), \
 		echo "== $(TEMPLATES)"; env GOWORK= $(subst ./...,$(TEMPLATES:%=./%/...),$(1)) || status=1;, \
 		for m in $(TEMPLATES); do run $$m env GOWORK= $(1); done;) \

@@ -17,8 +17,8 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 )
 
-// patience bounds the wait for each part. Your cluster may have to pull an image first, and a loaded
-// machine is slow.
+// patience bounds the wait for each part. Your cluster may have to pull an image first, and a
+// loaded machine is slow.
 const patience = 5 * time.Minute
 
 // await watches one object until check returns nil. While the object does not exist, found is

@@ -15,7 +15,7 @@
 //	             3        workqueue/ Add         deduplicates; orders by class, tenant and due time
 //	             4        controller/ worker     processNextItem takes an Item: no other worker has the key
 //	             5        controller/ Reconcile  your code; its requests go through client/
-//	             6        controller/ settle     exactly one of Done · Retry · After, back to 3
+//	             6        controller/ settle     exactly one of Done, Retry, After, Park, Release
 //
 // The other packages:
 //

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	_ "time/tzdata" // for a machine without time zones
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,7 +80,7 @@ func TestNextSchedule(t *testing.T) {
 func TestNextSchedule_UsesTheTimeZoneOfTheClock(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
-		t.Skip(err) // no time zones on this machine
+		t.Fatal(err)
 	}
 	cj := hourly()
 	cj.Spec.Schedule = "30 2 * * *"

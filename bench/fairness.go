@@ -135,8 +135,8 @@ func (f *fairness) measure(ctx context.Context, w *tabwriter.Writer, cfg *rest.C
 	return nil
 }
 
-// change changes objects one by one and counts the Reconciles until the changed object's. At the
-// timeout, the last one counts as far as it has come.
+// change changes objects one by one. For each it counts the Reconciles until the one of the changed
+// object. If the time is over before that, it takes the count so far.
 func (f *fairness) change(ctx context.Context, cfg *rest.Config, cr *crowd) error {
 	c, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

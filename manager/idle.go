@@ -40,8 +40,8 @@ import (
 // kind that cannot be listed. A standby takes no keys, so it is idle only when no key is due; the
 // error names that reason.
 //
-// Each call lists, at the API server, the metadata of every kind that the controllers watch or
-// read, at least once.
+// Each call lists the metadata of every kind that the controllers watch or read at least once, at
+// the API server.
 func (m *Manager) Idle(ctx context.Context) error {
 	before, err := m.quiet(ctx)
 	for err == nil {

@@ -187,8 +187,8 @@ func labelsOf(w *ledger.Write) map[string]string {
 	return o.GetLabels()
 }
 
-// withoutRenewed drops the inherited writes, which are hashed, of objects that this term has
-// written, except deletions, which are final.
+// withoutRenewed drops the inherited writes of objects that this term has written itself. It keeps
+// deletions, which are final.
 func withoutRenewed(writes []ledger.Write) (kept []ledger.Write) {
 	again := map[ledger.Salt]map[object]bool{}
 	for i := range writes {

@@ -30,6 +30,12 @@ type Options struct {
 	// FieldOwner is the field manager of every write, at most 128 bytes of printable characters.
 	// Default: "setpoint".
 	FieldOwner string
+	// FieldValidation is the mode of the option [FieldValidation] for every write. Default: the API
+	// server's, which is metav1.FieldValidationWarn.
+	FieldValidation string
+	// DryRun makes every write of a [Handle] or a [Subresource] a dry run, see the option [DryRun].
+	// It does not affect clients that others build from [Client.Config].
+	DryRun bool
 	// Hooks are called for requests. Default: none.
 	Hooks *hook.Client
 	// Strict refuses requests that may write if their context has neither a term of leadership
@@ -44,6 +50,9 @@ type Options struct {
 func (o Options) Validate() error {
 	if err := checkFieldOwner(o.FieldOwner); err != nil {
 		return fmt.Errorf("client.Options.FieldOwner: %w", err)
+	}
+	if err := checkFieldValidation(o.FieldValidation); err != nil {
+		return fmt.Errorf("client.Options.FieldValidation: %w", err)
 	}
 	return nil
 }
@@ -61,9 +70,16 @@ type Client struct {
 	scheme     *runtime.Scheme
 	codecs     serializer.CodecFactory
 	fieldOwner string
-	hooks      hook.Client
-	applied    *cache.LRUExpireCache // hashes, by appliedKey; see UnlessAlready
-	warnings   *warnings             // nil if the configuration has a handler of its own
+
+	fieldValidation string
+	dryRun          bool
+
+	discovery discovery.DiscoveryInterface
+	mapper    *restMapper
+
+	hooks    hook.Client
+	applied  *cache.LRUExpireCache // hashes, by appliedKey; see UnlessAlready
+	warnings *warnings             // nil if the configuration has a handler of its own
 
 	rests map[restKey]rest.Interface // guarded by the mutex of resources
 }
@@ -123,10 +139,17 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		scheme:     o.Scheme,
 		codecs:     codecs,
 		fieldOwner: o.FieldOwner,
-		hooks:      *o.Hooks,
-		applied:    cache.NewLRUExpireCache(maxApplied),
-		warnings:   handler,
-		rests:      map[restKey]rest.Interface{},
+
+		fieldValidation: o.FieldValidation,
+		dryRun:          o.DryRun,
+
+		discovery: disco,
+		mapper:    newRESTMapper(disco),
+
+		hooks:    *o.Hooks,
+		applied:  cache.NewLRUExpireCache(maxApplied),
+		warnings: handler,
+		rests:    map[restKey]rest.Interface{},
 	}, nil
 }
 

@@ -16,9 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// finalizerTries is the number of conflicts after which EnsureFinalizer and RemoveFinalizer fail.
-const finalizerTries = 5
-
 // EnsureFinalizer adds a finalizer, such as "example.com/cleanup", and returns the object as
 // stored. obj must have been read. If it has the finalizer, nothing is sent and obj is returned.
 //
@@ -33,7 +30,7 @@ func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string
 			return has, nil
 		}
 		if live.GetDeletionTimestamp() != nil {
-			return nil, fmt.Errorf("add the finalizer %s to %s %s: the object is being deleted, and takes no new finalizers", finalizer, h.gvk.Kind, keyOf(live))
+			return nil, fmt.Errorf("add the finalizer %s to %s %s: the object is being deleted, and takes no new finalizers", finalizer, h.gvk.Kind, ObjectKey(live))
 		}
 		return append(slices.Clone(has), finalizer), nil
 	})
@@ -60,7 +57,7 @@ func (h *Handle[T]) finalizers(ctx context.Context, what verb, obj T, finalizer 
 	if err := h.check(what, obj); err != nil {
 		return *new(T), err
 	}
-	key, uid := keyOf(obj), obj.GetUID()
+	key, uid := ObjectKey(obj), obj.GetUID()
 	if problems := validation.IsQualifiedName(finalizer); len(problems) > 0 || !strings.Contains(finalizer, "/") {
 		return *new(T), fmt.Errorf("%s: the finalizer is %q; give a domain and a name, such as example.com/cleanup", h.doing(what, key), finalizer)
 	}
@@ -82,7 +79,7 @@ func (h *Handle[T]) finalizers(ctx context.Context, what verb, obj T, finalizer 
 			return *new(T), err
 		}
 		stored, err := h.Patch(ctx, key, types.MergePatchType, data, options...)
-		if !apierrors.IsConflict(err) || try == finalizerTries {
+		if !apierrors.IsConflict(err) || try == conflictTries {
 			return stored, err
 		}
 		if obj, err = h.GetLive(ctx, key); err != nil {

@@ -13,6 +13,9 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -67,7 +70,7 @@ func PatchFrom[T Object](ctx context.Context, w Writer[T], before, after T, opti
 			return *new(T), err
 		}
 		if stored, err = w.Patch(ctx, ObjectKey(before), d.patchType, data, options...); err != nil {
-			return *new(T), err
+			return *new(T), explainUID(before, err)
 		}
 	}
 	if len(d.status) == 0 {
@@ -77,7 +80,23 @@ func PatchFrom[T Object](ctx context.Context, w Writer[T], before, after T, opti
 	if err != nil {
 		return *new(T), err
 	}
-	return patchStatus(ctx, w, ObjectKey(before), d.patchType, data, options)
+	if stored, err = patchStatus(ctx, w, ObjectKey(before), d.patchType, data, options); err != nil {
+		return *new(T), explainUID(before, err)
+	}
+	return stored, nil
+}
+
+// explainUID returns a conflict for the API server's error about a patch with another UID.
+func explainUID[T Object](before T, err error) error {
+	var s apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &s) || s.Status().Details == nil {
+		return err
+	}
+	d := s.Status().Details
+	if !slices.ContainsFunc(d.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" }) {
+		return err
+	}
+	return replaced(schema.GroupKind{Group: d.Group, Kind: d.Kind}, ObjectKey(before), fmt.Errorf("its UID is no longer %s", before.GetUID()))
 }
 
 func isOptimisticLock(o Option) bool { return o.name == optimisticLock }

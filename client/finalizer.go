@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -52,6 +53,11 @@ func (h *Handle[T]) RemoveFinalizer(ctx context.Context, obj T, finalizer string
 // errReplaced is the cause of a conflict with another object of the same name.
 var errReplaced = errors.New("the object was deleted and created again")
 
+func replaced(kind schema.GroupKind, key types.NamespacedName, why error) error {
+	conflict := apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, key.String(), why)
+	return fmt.Errorf("%w: %w", errReplaced, conflict)
+}
+
 // finalizers sets the finalizers of an object to the result of want.
 func (h *Handle[T]) finalizers(ctx context.Context, what verb, obj T, finalizer string, options []Option, want func(T) ([]string, error)) (T, error) {
 	if err := h.check(what, obj); err != nil {
@@ -86,9 +92,7 @@ func (h *Handle[T]) finalizers(ctx context.Context, what verb, obj T, finalizer 
 			return *new(T), err
 		}
 		if obj.GetUID() != uid {
-			conflict := apierrors.NewConflict(h.gvk.GroupVersion().WithResource(h.gvk.Kind).GroupResource(), key.String(),
-				fmt.Errorf("the UID is %s, not %s", obj.GetUID(), uid))
-			return *new(T), fmt.Errorf("%w: %w", errReplaced, conflict)
+			return *new(T), replaced(h.gvk.GroupKind(), key, fmt.Errorf("the UID is %s, not %s", obj.GetUID(), uid))
 		}
 	}
 }

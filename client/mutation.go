@@ -79,7 +79,7 @@ func CreateOrPatch[T Object](ctx context.Context, w ReadWriter[T], obj T, mutate
 // subresource, so it is written afterwards.
 func createWithStatus[T Object](ctx context.Context, w Writer[T], obj T, options []Option) (T, error) {
 	stored, err := w.Create(ctx, obj, options...)
-	if err != nil || slices.ContainsFunc(options, func(o Option) bool { return o.name == "DryRun" }) {
+	if err != nil || stored.GetResourceVersion() == "" { // a dry run
 		return stored, err
 	}
 	d, err := compare(newObject[T](), obj)

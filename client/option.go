@@ -71,7 +71,8 @@ func (c *call) dryRun() {
 //     logs a warning.
 //   - metav1.FieldValidationIgnore: the fields are dropped.
 //
-// The API server cannot check a write of a typed built-in object, which is sent as protobuf.
+// The API server cannot check a write of a typed built-in object, which is sent as protobuf. It
+// refuses unknown fields of an apply in every mode.
 func FieldValidation(mode string) Option {
 	return Option{name: "FieldValidation", fits: []verb{creating, updating, patching, applying}, set: func(c *call) error {
 		c.write.FieldValidation = mode

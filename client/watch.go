@@ -86,8 +86,14 @@ func (h *Handle[T]) watch(ctx context.Context, o ListOptions, do func(watch.Even
 		return errEnough
 	}
 	for {
-		next := time.NewTimer(betweenWatches)
-		if err := h.stream(ctx, o, &version, do); err != nil {
+		from, next := version, time.NewTimer(betweenWatches)
+		begun := time.Now()
+		err := h.stream(ctx, o, &version, do)
+		// What cannot be decoded comes again at once.
+		if broken(err) && (version != from || time.Since(begun) >= betweenWatches) {
+			err = nil
+		}
+		if err != nil {
 			next.Stop()
 			return err
 		}
@@ -99,6 +105,9 @@ func (h *Handle[T]) watch(ctx context.Context, o ListOptions, do func(watch.Even
 		}
 	}
 }
+
+// broken reports whether client-go could not read on: the connection broke, or the data is bad.
+func broken(err error) bool { return apierrors.HasStatusCause(err, "ClientWatchDecoding") }
 
 // stream is one watch request. It returns nil when the API server or the network ends it.
 func (h *Handle[T]) stream(ctx context.Context, o ListOptions, version *string, do func(watch.EventType, T) bool) error {

@@ -57,6 +57,18 @@ func (o Options) Validate() error {
 	return nil
 }
 
+func (o *Options) setDefaults() {
+	if o.Scheme == nil {
+		o.Scheme = scheme.Scheme
+	}
+	if o.FieldOwner == "" {
+		o.FieldOwner = "setpoint"
+	}
+	if o.Hooks == nil {
+		o.Hooks = &hook.Client{}
+	}
+}
+
 // maxApplied is the number of hashes that a client keeps, of about 300 bytes each. It drops the
 // oldest first.
 const maxApplied = 100_000
@@ -65,17 +77,15 @@ const maxApplied = 100_000
 type Client struct {
 	resources
 
-	config     *rest.Config
-	http       *http.Client
-	scheme     *runtime.Scheme
-	codecs     serializer.CodecFactory
-	fieldOwner string
-
-	fieldValidation string
-	dryRun          bool
-
+	config    *rest.Config
+	http      *http.Client
+	scheme    *runtime.Scheme
+	codecs    serializer.CodecFactory
 	discovery discovery.DiscoveryInterface
 	mapper    *restMapper
+
+	fieldOwner, fieldValidation string
+	dryRun                      bool
 
 	hooks    hook.Client
 	applied  *cache.LRUExpireCache // hashes, by appliedKey; see UnlessAlready
@@ -109,15 +119,7 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		handler = &warnings{}
 		cfg.WarningHandlerWithContext = handler.of(schema.GroupVersionKind{})
 	}
-	if o.Scheme == nil {
-		o.Scheme = scheme.Scheme
-	}
-	if o.FieldOwner == "" {
-		o.FieldOwner = "setpoint"
-	}
-	if o.Hooks == nil {
-		o.Hooks = &hook.Client{}
-	}
+	o.setDefaults()
 	codecs := serializer.NewCodecFactory(o.Scheme)
 	if err := transport.Wrap(cfg, transport.Options{Codecs: codecs, Hooks: *o.Hooks, Strict: o.Strict}); err != nil {
 		return nil, fmt.Errorf("client.New: %w", err)
@@ -134,17 +136,16 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		resources: resources{
 			rest: disco.RESTClient(), host: cfg.Host, versions: map[schema.GroupVersion]*groupVersion{},
 		},
-		config:     cfg,
-		http:       httpClient,
-		scheme:     o.Scheme,
-		codecs:     codecs,
-		fieldOwner: o.FieldOwner,
-
-		fieldValidation: o.FieldValidation,
-		dryRun:          o.DryRun,
-
+		config:    cfg,
+		http:      httpClient,
+		scheme:    o.Scheme,
+		codecs:    codecs,
 		discovery: disco,
 		mapper:    newRESTMapper(disco),
+
+		fieldOwner:      o.FieldOwner,
+		fieldValidation: o.FieldValidation,
+		dryRun:          o.DryRun,
 
 		hooks:    *o.Hooks,
 		applied:  cache.NewLRUExpireCache(maxApplied),

@@ -31,14 +31,15 @@ const (
 // It returns the object as stored.
 //
 //	site := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "site"}}
-//	stored, result, err := client.CreateOrUpdate(ctx, configMaps, site, func(m *corev1.ConfigMap) error {
+//	paint := func(m *corev1.ConfigMap) error {
 //		m.Data = map[string]string{"color": "blue"}
 //		return nil
-//	})
+//	}
+//	stored, result, err := client.CreateOrUpdate(ctx, configMaps, site, paint)
 //
 // mutate gets a copy of
 //
-//   - obj, if obj was read, for example from a cache. If mutate changes nothing, no request is sent.
+//   - obj, if obj was read, for example from a cache. If mutate changes nothing, nothing is sent.
 //   - the live object, if obj has no resourceVersion.
 //   - obj, if obj has no resourceVersion and the object does not exist.
 //   - an empty object with the name of obj, if obj was read and the object no longer exists.
@@ -49,9 +50,9 @@ const (
 // last error is returned. mutate may change neither the name nor the namespace. Its error is
 // returned as it is, and nothing is sent.
 //
-// Objects count as equal if equality.Semantic.DeepEqual says so. An update does not change the
-// status of a kind with a status subresource; [CreateOrPatch] does. An update removes the fields
-// that T does not have, and those that the Transform of a cache removed: use CreateOrPatch then.
+// Objects are compared with equality.Semantic.DeepEqual. An update does not change the status of a
+// kind with a status subresource; [CreateOrPatch] does. An update removes the fields that T does
+// not have, and those that the Transform of a cache removed: use CreateOrPatch then.
 func CreateOrUpdate[T Object](ctx context.Context, w ReadWriter[T], obj T, mutate func(T) error, options ...Option) (T, Result, error) {
 	m := &mutation[T]{name: "client.CreateOrUpdate", writer: w, mutate: mutate}
 	m.create = func(obj T) (T, error) { return w.Create(ctx, obj, options...) }
@@ -194,8 +195,8 @@ func keepIdentity(from, after Object) {
 	}
 }
 
-// resultOf distinguishes an update from a no-op, which makes no version. Nor does a dry run, but its
-// response differs from the object.
+// resultOf distinguishes an update from a no-op, which makes no version. A dry run makes none
+// either, but its response differs from the object.
 func resultOf[T Object](from, stored T) Result {
 	if from.GetResourceVersion() == stored.GetResourceVersion() {
 		if d, err := compare(from, stored); err == nil && len(d.main)+len(d.status) == 0 {

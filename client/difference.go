@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -35,7 +36,8 @@ import (
 //
 // The patch of a typed built-in object is a strategic merge patch. It changes single elements of
 // lists that have a merge key, such as containers and conditions. Other patches are JSON merge
-// patches, and replace a list that differs. [Writer].Patch sends any patch.
+// patches, and replace a list that differs. So is the patch of a built-in object with two elements
+// of the same key, such as a port for TCP and UDP. [Writer].Patch sends any patch.
 //
 // A change of the status is a request of its own, after that for the rest of the object. It goes to
 // the status subresource if the kind has one.
@@ -141,28 +143,25 @@ type difference struct {
 
 // compare returns the difference of two objects.
 func compare[T Object](before, after T) (difference, error) {
-	d := difference{patchType: types.MergePatchType}
-	if formOf[T]() == typed {
-		if _, _, err := scheme.Scheme.ObjectKinds(before); err == nil {
-			d.patchType = types.StrategicMergePatchType
-		}
-	}
 	if equality.Semantic.DeepEqual(before, after) {
-		return d, nil
+		return difference{}, nil
 	}
 	was, wasStatus, err := content(before)
 	if err != nil {
-		return d, err
+		return difference{}, err
 	}
 	is, isStatus, err := content(after)
 	if err != nil {
-		return d, err
+		return difference{}, err
 	}
-	if d.main, err = d.patch(was, is, before); err != nil {
-		return d, err
+	if _, _, err := scheme.Scheme.ObjectKinds(before); err == nil && formOf[T]() == typed {
+		main, ok := strategicPatch(was, is, before)
+		status, okStatus := strategicPatch(wasStatus, isStatus, before)
+		if ok && okStatus {
+			return difference{types.StrategicMergePatchType, main, status}, nil
+		}
 	}
-	d.status, err = d.patch(wasStatus, isStatus, before)
-	return d, err
+	return difference{types.MergePatchType, mergePatch(was, is), mergePatch(wasStatus, isStatus)}, nil
 }
 
 // content returns the JSON of an object without what only the API server sets, and its status.
@@ -191,11 +190,37 @@ func content(obj Object) (main, status map[string]any, err error) {
 	return main, status, nil
 }
 
-func (d difference) patch(was, is map[string]any, object Object) (map[string]any, error) {
-	if d.patchType == types.StrategicMergePatchType {
-		return strategicpatch.CreateTwoWayMergeMapPatch(was, is, object)
+// strategicPatch returns the strategic merge patch from one object to another. It reports false if
+// there is none. For example, two ports of a Service may have the same number and differ in the
+// protocol, but the merge key is the number.
+func strategicPatch(was, is map[string]any, object Object) (map[string]any, bool) {
+	patch, err := strategicpatch.CreateTwoWayMergeMapPatch(runtime.DeepCopyJSON(was), runtime.DeepCopyJSON(is), object)
+	if err != nil || len(patch) == 0 {
+		return nil, err == nil
 	}
-	return mergePatch(was, is), nil
+	result, err := strategicpatch.StrategicMergeMapPatch(runtime.DeepCopyJSON(was), runtime.DeepCopyJSON(patch), object)
+	return patch, err == nil && reflect.DeepEqual(withoutNulls(map[string]any(result)), withoutNulls(is))
+}
+
+// withoutNulls returns JSON without the fields that are null, which count as absent.
+func withoutNulls(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		fields := map[string]any{}
+		for field, v := range value {
+			if v != nil {
+				fields[field] = withoutNulls(v)
+			}
+		}
+		return fields
+	case []any:
+		items := make([]any, len(value))
+		for i, v := range value {
+			items[i] = withoutNulls(v)
+		}
+		return items
+	}
+	return value
 }
 
 // mergePatch returns the JSON merge patch (RFC 7396) from one object to another. In it, null

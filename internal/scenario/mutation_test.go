@@ -309,6 +309,15 @@ var _ = Describe("create or update", func() {
 		Expect(d.Finalizers).To(ConsistOf("example.com/mine", "example.com/theirs"))
 		Expect(d.Status.Conditions).To(ConsistOf(HaveField("Type", BeEquivalentTo("Mine")), HaveField("Type", BeEquivalentTo("Theirs"))))
 
+		By("two elements with the same key")
+		services := client.For[*corev1.Service](w.Client)
+		dns := &corev1.Service{ObjectMeta: w.configMap("dns").ObjectMeta}
+		dns.Spec.Ports = []corev1.ServicePort{{Name: "tcp", Port: 53, Protocol: corev1.ProtocolTCP}}
+		dns = must(services.Create(w.ctx, dns))
+		both := dns.DeepCopy()
+		both.Spec.Ports = append(both.Spec.Ports, corev1.ServicePort{Name: "udp", Port: 53, Protocol: corev1.ProtocolUDP})
+		Expect(must(client.PatchFrom(w.ctx, services, dns, both)).Spec.Ports).To(ConsistOf(HaveField("Name", "tcp"), HaveField("Name", "udp")))
+
 		By("metadata, as a JSON merge patch")
 		metadata := client.ForKind[*metav1.PartialObjectMetadata](w.Client, appsv1.SchemeGroupVersion.WithKind("Deployment"))
 		m := must(metadata.GetLive(w.ctx, w.key("web")))

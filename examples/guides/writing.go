@@ -110,6 +110,14 @@ func dryRun(ctx context.Context, c *client.Client, d *appsv1.Deployment) error {
 	return err
 }
 
+// strict is client.WithFieldValidation. c is mgr.Client(), for example; its ledger, its fence and its
+// connections are shared.
+func strict(c *client.Client) (*client.Client, error) {
+	return client.New(c.Config(), client.Options{
+		Scheme: c.Scheme(), FieldOwner: "website-operator", FieldValidation: metav1.FieldValidationStrict,
+	})
+}
+
 // untilScaled is client.WithWatch.
 func untilScaled(ctx context.Context, c *client.Client, replicas int32) error {
 	for event, err := range client.For[*appsv1.Deployment](c).WatchLive(ctx, client.ListOptions{Namespace: "default"}) {

@@ -56,6 +56,15 @@ func TestWriting_RunsEachWriteOfTheMovingTable(t *testing.T) {
 	if err := dryRun(ctx, c, d); err != nil {
 		t.Error(err)
 	}
+	s, err := strict(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, err = client.For[*appsv1.Deployment](s).Patch(ctx, client.ObjectKey(d), types.MergePatchType, []byte(`{"spec":{"replicaz":1}}`))
+	if !apierrors.IsBadRequest(err) && !apierrors.IsInvalid(err) {
+		t.Error(err)
+	}
 	if err := untilScaled(ctx, c, 3); err != nil {
 		t.Error(err)
 	}

@@ -36,8 +36,8 @@ import (
 //
 // The patch of a typed built-in object is a strategic merge patch. It changes single elements of
 // lists that have a merge key, such as containers and conditions. Other patches are JSON merge
-// patches, and replace a list that differs. So is the patch of a built-in object with two elements
-// of the same key, such as a port for TCP and UDP. [Writer].Patch sends any patch.
+// patches, and replace a list that differs. PatchFrom also sends one for a built-in object if two
+// elements have the same key, as a port for both TCP and UDP does. [Writer].Patch sends any patch.
 //
 // A change of the status is a request of its own, after that for the rest of the object. It goes to
 // the status subresource if the kind has one.

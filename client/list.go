@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ListOptions selects the objects of a list. The zero value selects all.
+// ListOptions selects the objects of a list, a watch or a DeleteAll. The zero value selects all.
 type ListOptions struct {
 	// Namespace restricts a namespaced kind to one namespace. Default: all.
 	Namespace string
@@ -29,7 +29,7 @@ type ListOptions struct {
 	// Fields selects by the fields that the API server supports: metadata.name, metadata.namespace,
 	// and a few of some kinds. Default: all.
 	Fields fields.Selector
-	// PageSize is the number of objects in a request. Default: 500.
+	// PageSize is the number of objects in a request. Default: 500, for DeleteAll 200.
 	PageSize int
 }
 

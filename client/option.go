@@ -92,7 +92,8 @@ func checkFieldValidation(mode string) error {
 }
 
 // NoForce makes an apply fail if it would change a field that another field owner has set. The
-// error is a *[FieldConflictError], and nothing is stored.
+// error is a *[FieldConflictError], and nothing is stored. A retry fails, too, until that owner
+// gives up the field.
 func NoForce() Option {
 	return Option{name: "NoForce", fits: []verb{applying}, set: func(c *call) error {
 		c.write.Force = nil

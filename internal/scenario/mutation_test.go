@@ -283,6 +283,19 @@ var _ = Describe("create or update", func() {
 		Expect(blinds.Delete(w.ctx, w.key("b"))).To(Succeed())
 		_, err = client.PatchFrom(w.ctx, blinds, old, after)
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+		deployments := client.For[*appsv1.Deployment](w.Client)
+		first := must(deployments.Apply(w.ctx, w.web("a")))
+		Expect(deployments.Delete(w.ctx, w.key("web"))).To(Succeed())
+		must(deployments.Apply(w.ctx, w.web("a")))
+		for _, change := range []func(*appsv1.Deployment){
+			func(d *appsv1.Deployment) { d.Labels = nil }, func(d *appsv1.Deployment) { d.Status.Replicas = 1 },
+		} {
+			second := first.DeepCopy()
+			change(second)
+			_, err := client.PatchFrom(w.ctx, deployments, first, second)
+			Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+			Expect(err).To(MatchError(ContainSubstring("the object was deleted and created again")))
+		}
 	}, NodeTimeout(patience))
 
 	It("merges lists of built-in kinds, and replaces those of others", func(ctx SpecContext) {

@@ -92,6 +92,8 @@ func TestMoving_AnswersASearch(t *testing.T) {
 		"SetControllerReference", "NewControllerRef", "IgnoreNotFound", "log.FromContext", "RateLimiter",
 		"SyncPeriod", "NeedLeaderElection", "MergeFrom", "DefaultNamespaces", "WATCH_NAMESPACE",
 		"OnlyMetadata", "EventRecorder", "WithOptions", "Priority", "interceptor", "fake client",
+		"CreateOrPatch", "MergeFromWithOptimisticLock", "DeleteAllOf", "Status().Update", "Status().Patch", "SubResource",
+		"ObjectKeyFromObject", "DryRun", "FieldOwner", "ForceOwnership", "FieldValidation", "GetRESTMapper",
 	} {
 		if !strings.Contains(page, name) {
 			t.Errorf("docs/controller-runtime.md has no answer for %s", name)

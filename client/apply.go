@@ -179,7 +179,7 @@ func checkLive[T Object](t target, c call, key types.NamespacedName) error {
 	if _, ok := c.already.(T); !ok {
 		return fmt.Errorf("%s: client.UnlessAlready was given a %T, not a %T", t.doing(applying, key), c.already, *new(T))
 	}
-	if is := keyOf(c.already); is != key {
+	if is := ObjectKey(c.already); is != key {
 		return fmt.Errorf("%s: client.UnlessAlready was given another object, %s", t.doing(applying, key), is)
 	}
 	return nil

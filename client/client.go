@@ -30,6 +30,12 @@ type Options struct {
 	// FieldOwner is the field manager of every write, at most 128 bytes of printable characters.
 	// Default: "setpoint".
 	FieldOwner string
+	// FieldValidation is the mode of the option [FieldValidation] for every write. Default: the API
+	// server's, which is metav1.FieldValidationWarn.
+	FieldValidation string
+	// DryRun makes every write of a [Handle] or a [Subresource] a dry run, see the option [DryRun].
+	// It does not affect clients that others build from [Client.Config].
+	DryRun bool
 	// Hooks are called for requests. Default: none.
 	Hooks *hook.Client
 	// Strict refuses requests that may write if their context has neither a term of leadership
@@ -45,7 +51,22 @@ func (o Options) Validate() error {
 	if err := checkFieldOwner(o.FieldOwner); err != nil {
 		return fmt.Errorf("client.Options.FieldOwner: %w", err)
 	}
+	if err := checkFieldValidation(o.FieldValidation); err != nil {
+		return fmt.Errorf("client.Options.FieldValidation: %w", err)
+	}
 	return nil
+}
+
+func (o *Options) setDefaults() {
+	if o.Scheme == nil {
+		o.Scheme = scheme.Scheme
+	}
+	if o.FieldOwner == "" {
+		o.FieldOwner = "setpoint"
+	}
+	if o.Hooks == nil {
+		o.Hooks = &hook.Client{}
+	}
 }
 
 // maxApplied is the number of hashes that a client keeps, of about 300 bytes each. It drops the
@@ -56,14 +77,19 @@ const maxApplied = 100_000
 type Client struct {
 	resources
 
-	config     *rest.Config
-	http       *http.Client
-	scheme     *runtime.Scheme
-	codecs     serializer.CodecFactory
-	fieldOwner string
-	hooks      hook.Client
-	applied    *cache.LRUExpireCache // hashes, by appliedKey; see UnlessAlready
-	warnings   *warnings             // nil if the configuration has a handler of its own
+	config    *rest.Config
+	http      *http.Client
+	scheme    *runtime.Scheme
+	codecs    serializer.CodecFactory
+	discovery discovery.DiscoveryInterface
+	mapper    *restMapper
+
+	fieldOwner, fieldValidation string
+	dryRun                      bool
+
+	hooks    hook.Client
+	applied  *cache.LRUExpireCache // hashes, by appliedKey; see UnlessAlready
+	warnings *warnings             // nil if the configuration has a handler of its own
 
 	rests map[restKey]rest.Interface // guarded by the mutex of resources
 }
@@ -93,15 +119,7 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		handler = &warnings{}
 		cfg.WarningHandlerWithContext = handler.of(schema.GroupVersionKind{})
 	}
-	if o.Scheme == nil {
-		o.Scheme = scheme.Scheme
-	}
-	if o.FieldOwner == "" {
-		o.FieldOwner = "setpoint"
-	}
-	if o.Hooks == nil {
-		o.Hooks = &hook.Client{}
-	}
+	o.setDefaults()
 	codecs := serializer.NewCodecFactory(o.Scheme)
 	if err := transport.Wrap(cfg, transport.Options{Codecs: codecs, Hooks: *o.Hooks, Strict: o.Strict}); err != nil {
 		return nil, fmt.Errorf("client.New: %w", err)
@@ -118,15 +136,21 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		resources: resources{
 			rest: disco.RESTClient(), host: cfg.Host, versions: map[schema.GroupVersion]*groupVersion{},
 		},
-		config:     cfg,
-		http:       httpClient,
-		scheme:     o.Scheme,
-		codecs:     codecs,
-		fieldOwner: o.FieldOwner,
-		hooks:      *o.Hooks,
-		applied:    cache.NewLRUExpireCache(maxApplied),
-		warnings:   handler,
-		rests:      map[restKey]rest.Interface{},
+		config:    cfg,
+		http:      httpClient,
+		scheme:    o.Scheme,
+		codecs:    codecs,
+		discovery: disco,
+		mapper:    newRESTMapper(disco),
+
+		fieldOwner:      o.FieldOwner,
+		fieldValidation: o.FieldValidation,
+		dryRun:          o.DryRun,
+
+		hooks:    *o.Hooks,
+		applied:  cache.NewLRUExpireCache(maxApplied),
+		warnings: handler,
+		rests:    map[restKey]rest.Interface{},
 	}, nil
 }
 

@@ -13,6 +13,10 @@
 // A [Handle] is a few words wide: make one where you need it, or keep it. Everything in this
 // package is safe for concurrent use.
 //
+// [Handle.GetLive], [Handle.ListLive] and [Handle.WatchLive] read from the API server.
+// [Client.RESTMapper], [Client.Discovery], [Client.Dynamic] and [Client.Metadata] are for libraries
+// that take client-go's interfaces.
+//
 // Requests go through client-go's REST client. They use protobuf for built-in kinds, and JSON for
 // custom and unstructured objects and for metadata ([ForKind]). A handle asks the API server once
 // for the resource of its kind. If the kind is not served, each call asks again, because a CRD may
@@ -21,11 +25,18 @@
 // # Writing
 //
 //   - [Handle.Apply] is the usual write of a controller. [UnlessAlready] skips an apply that would
-//     change nothing.
-//   - [Handle.Prune] deletes the objects of an owner that are no longer wanted.
+//     change nothing. [NoForce] leaves the fields of other field owners alone.
+//   - [CreateOrUpdate] and [CreateOrPatch] read an object, change it with a function, and write it.
+//   - [PatchFrom] sends the difference of two objects, with or without [OptimisticLock].
+//   - [Handle.DeleteAll] deletes selected objects. [Handle.Prune] deletes the objects of an owner
+//     that are no longer wanted.
 //   - [Handle.EnsureFinalizer] and [Handle.RemoveFinalizer] guard work that must precede a
 //     deletion.
-//   - [DryRun], [FieldOwner] and other options change a single call.
+//   - [DryRun], [FieldOwner], [FieldValidation] and other options change a single call. [Options]
+//     has the first three for all calls.
+//
+// Code that takes a [ReadWriter] instead of a *[Handle] can be tested with a fake, and its requests
+// can be wrapped.
 //
 // For conditions use apimachinery's meta.SetStatusCondition, for owner references
 // cache.Handle.OwnerRef.

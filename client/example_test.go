@@ -5,6 +5,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -117,6 +119,107 @@ func ExampleUnlessAlready() {
 	}
 	fmt.Println(api.Count("apply", fakeapi.Deployments))
 	// Output: 1
+}
+
+func ExampleCreateOrUpdate() {
+	ctx := context.Background()
+	c, _ := example()
+	configMaps := client.For[*corev1.ConfigMap](c)
+	for _, color := range []string{"red", "red", "blue"} {
+		site := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "site"}}
+		stored, result, err := client.CreateOrUpdate(ctx, configMaps, site, func(m *corev1.ConfigMap) error {
+			m.Data = map[string]string{"color": color}
+			return nil
+		})
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(stored.Data["color"], result)
+	}
+	// Output:
+	// red created
+	// red unchanged
+	// blue updated
+}
+
+func ExamplePatchFrom() {
+	ctx := context.Background()
+	c, _ := example()
+	configMaps := client.For[*corev1.ConfigMap](c)
+	before, err := configMaps.GetLive(ctx, types.NamespacedName{Namespace: "shop", Name: "owner"})
+	if err != nil {
+		panic(err)
+	}
+	after := before.DeepCopy()
+	after.Labels = map[string]string{"tier": "gold"}
+	stored, err := client.PatchFrom(ctx, configMaps, before, after)
+	fmt.Println(stored.Labels, err)
+	_, err = client.PatchFrom(ctx, configMaps, before, after, client.OptimisticLock())
+	fmt.Println(apierrors.IsConflict(err))
+	// Output:
+	// map[tier:gold] <nil>
+	// true
+}
+
+// site is code that takes an interface instead of a handle.
+type site struct {
+	configMaps client.ReadWriter[*corev1.ConfigMap]
+}
+
+func (s *site) paint(ctx context.Context, color string) error {
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "site"}}
+	_, _, err := client.CreateOrUpdate(ctx, s.configMaps, m, func(m *corev1.ConfigMap) error {
+		m.Data = map[string]string{"color": color}
+		return nil
+	})
+	return err
+}
+
+// loud logs the creates and updates of another writer.
+type loud[T client.Object] struct{ client.ReadWriter[T] }
+
+func (w loud[T]) Create(ctx context.Context, obj T, options ...client.Option) (T, error) {
+	fmt.Println("create", client.ObjectKey(obj))
+	return w.ReadWriter.Create(ctx, obj, options...)
+}
+
+func (w loud[T]) Update(ctx context.Context, obj T, options ...client.Option) (T, error) {
+	fmt.Println("update", client.ObjectKey(obj))
+	return w.ReadWriter.Update(ctx, obj, options...)
+}
+
+// A wrapper sees each request of CreateOrUpdate.
+func ExampleReadWriter_wrapper() {
+	ctx := context.Background()
+	c, _ := example()
+	s := &site{loud[*corev1.ConfigMap]{client.For[*corev1.ConfigMap](c)}}
+	fmt.Println(s.paint(ctx, "red"))
+	fmt.Println(s.paint(ctx, "blue"))
+	// Output:
+	// create shop/site
+	// <nil>
+	// update shop/site
+	// <nil>
+}
+
+// full is a fake with the methods that the code under test uses.
+type full struct {
+	client.ReadWriter[*corev1.ConfigMap] // nil: other methods panic
+}
+
+func (full) GetLive(_ context.Context, key types.NamespacedName) (*corev1.ConfigMap, error) {
+	return nil, apierrors.NewNotFound(corev1.Resource("configmaps"), key.Name)
+}
+
+func (full) Create(context.Context, *corev1.ConfigMap, ...client.Option) (*corev1.ConfigMap, error) {
+	return nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "site", errors.New("exceeded quota"))
+}
+
+// A fake embeds the interface and defines the methods that a test needs.
+func ExampleReadWriter_fake() {
+	s := &site{full{}}
+	fmt.Println(s.paint(context.Background(), "red"))
+	// Output: configmaps "site" is forbidden: exceeded quota
 }
 
 func ExampleHandle_ListLive() {

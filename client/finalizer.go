@@ -12,12 +12,10 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
-
-// finalizerTries is the number of conflicts after which EnsureFinalizer and RemoveFinalizer fail.
-const finalizerTries = 5
 
 // EnsureFinalizer adds a finalizer, such as "example.com/cleanup", and returns the object as
 // stored. obj must have been read. If it has the finalizer, nothing is sent and obj is returned.
@@ -33,7 +31,7 @@ func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string
 			return has, nil
 		}
 		if live.GetDeletionTimestamp() != nil {
-			return nil, fmt.Errorf("add the finalizer %s to %s %s: the object is being deleted, and takes no new finalizers", finalizer, h.gvk.Kind, keyOf(live))
+			return nil, fmt.Errorf("add the finalizer %s to %s %s: the object is being deleted, and takes no new finalizers", finalizer, h.gvk.Kind, ObjectKey(live))
 		}
 		return append(slices.Clone(has), finalizer), nil
 	})
@@ -55,12 +53,17 @@ func (h *Handle[T]) RemoveFinalizer(ctx context.Context, obj T, finalizer string
 // errReplaced is the cause of a conflict with another object of the same name.
 var errReplaced = errors.New("the object was deleted and created again")
 
+func replaced(kind schema.GroupKind, key types.NamespacedName, why error) error {
+	conflict := apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, key.String(), why)
+	return fmt.Errorf("%w: %w", errReplaced, conflict)
+}
+
 // finalizers sets the finalizers of an object to the result of want.
 func (h *Handle[T]) finalizers(ctx context.Context, what verb, obj T, finalizer string, options []Option, want func(T) ([]string, error)) (T, error) {
 	if err := h.check(what, obj); err != nil {
 		return *new(T), err
 	}
-	key, uid := keyOf(obj), obj.GetUID()
+	key, uid := ObjectKey(obj), obj.GetUID()
 	if problems := validation.IsQualifiedName(finalizer); len(problems) > 0 || !strings.Contains(finalizer, "/") {
 		return *new(T), fmt.Errorf("%s: the finalizer is %q; give a domain and a name, such as example.com/cleanup", h.doing(what, key), finalizer)
 	}
@@ -82,16 +85,14 @@ func (h *Handle[T]) finalizers(ctx context.Context, what verb, obj T, finalizer 
 			return *new(T), err
 		}
 		stored, err := h.Patch(ctx, key, types.MergePatchType, data, options...)
-		if !apierrors.IsConflict(err) || try == finalizerTries {
+		if !apierrors.IsConflict(err) || try == conflictTries {
 			return stored, err
 		}
 		if obj, err = h.GetLive(ctx, key); err != nil {
 			return *new(T), err
 		}
 		if obj.GetUID() != uid {
-			conflict := apierrors.NewConflict(h.gvk.GroupVersion().WithResource(h.gvk.Kind).GroupResource(), key.String(),
-				fmt.Errorf("the UID is %s, not %s", obj.GetUID(), uid))
-			return *new(T), fmt.Errorf("%w: %w", errReplaced, conflict)
+			return *new(T), replaced(h.gvk.GroupKind(), key, fmt.Errorf("the UID is %s, not %s", obj.GetUID(), uid))
 		}
 	}
 }

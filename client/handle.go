@@ -130,7 +130,7 @@ func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T
 	if err := t.check(v, obj); err != nil {
 		return *new(T), err
 	}
-	key := keyOf(obj)
+	key := ObjectKey(obj)
 	if v == creating && key.Name == "" {
 		key.Name = obj.GetGenerateName()
 	}
@@ -159,12 +159,25 @@ func withKind(obj Object, gvk schema.GroupVersionKind) Object {
 
 // Patch changes the object and returns it as stored. pt is types.JSONPatchType, MergePatchType or
 // StrategicMergePatchType. For server-side apply use Apply, for subresources [SubresourceOf].
+// [PatchFrom] computes the patch.
 func (h *Handle[T]) Patch(ctx context.Context, key types.NamespacedName, pt types.PatchType, data []byte, options ...Option) (T, error) {
 	c, err := h.patchCall(key, pt, options)
 	if err != nil {
 		return *new(T), err
 	}
 	return sendPatch[T](ctx, h.target, patching, key, pt, data, c)
+}
+
+// PatchStatus is Patch for the status. If the kind has no status subresource, the error is a
+// *[NotServedError].
+func (h *Handle[T]) PatchStatus(ctx context.Context, key types.NamespacedName, pt types.PatchType, data []byte, options ...Option) (T, error) {
+	t := h.target
+	t.subresource = "status"
+	c, err := t.patchCall(key, pt, options)
+	if err != nil {
+		return *new(T), err
+	}
+	return sendPatch[T](ctx, t, patching, key, pt, data, c)
 }
 
 // Delete deletes the object. It returns once the API server has accepted the request. The garbage
@@ -213,12 +226,12 @@ func (h *Handle[T]) Prune(ctx context.Context, owner metav1.Object, objects []T,
 			return deleted, errors.Join(append(failed, fmt.Errorf("prune %s: %w", h.gvk.Kind, context.Cause(ctx)))...)
 		}
 		exactly := append([]Option{}, options...)
-		err := h.Delete(ctx, keyOf(obj), append(exactly, Preconditions(obj.GetUID(), ""))...)
+		err := h.Delete(ctx, ObjectKey(obj), append(exactly, Preconditions(obj.GetUID(), ""))...)
 		switch {
 		case err == nil:
 			deleted = append(deleted, obj)
 		case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
-			failed = append(failed, fmt.Errorf("prune %s %s: %w", h.gvk.Kind, keyOf(obj), err))
+			failed = append(failed, fmt.Errorf("prune %s %s: %w", h.gvk.Kind, ObjectKey(obj), err))
 		}
 	}
 	return deleted, errors.Join(failed...)

@@ -273,6 +273,11 @@ func (w *widget) DeepCopyObject() runtime.Object {
 	return &widget{TypeMeta: w.TypeMeta, ObjectMeta: *w.DeepCopy()}
 }
 
+// Marshal and Unmarshal make it look like a protobuf message, as generated types of some CRDs do.
+func (w *widget) Marshal() ([]byte, error) { return nil, errors.New("no protobuf for a custom kind") }
+
+func (w *widget) Unmarshal([]byte) error { return errors.New("no protobuf for a custom kind") }
+
 // TestWire shows that built-in kinds travel as protobuf and custom ones as JSON.
 func TestWire(t *testing.T) {
 	widgets := fakeapi.Resource{Group: "example.com", Version: "v1", Kind: "widget", Name: "widgets", Namespaced: true}

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ListOptions selects the objects of a list. The zero value selects all.
+// ListOptions selects the objects of a list, a watch or a DeleteAll. The zero value selects all.
 type ListOptions struct {
 	// Namespace restricts a namespaced kind to one namespace. Default: all.
 	Namespace string
@@ -29,7 +29,7 @@ type ListOptions struct {
 	// Fields selects by the fields that the API server supports: metadata.name, metadata.namespace,
 	// and a few of some kinds. Default: all.
 	Fields fields.Selector
-	// PageSize is the number of objects in a request. Default: 500.
+	// PageSize is the number of objects in a request. Default: 500, for DeleteAll 200.
 	PageSize int
 }
 
@@ -59,41 +59,51 @@ func (o ListOptions) request() metav1.ListOptions {
 // by its objects. [Collect] returns a slice.
 func (h *Handle[T]) ListLive(ctx context.Context, o ListOptions) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		if err := h.eachPage(ctx, o, func(page runtime.Object) error {
-			return meta.EachListItemWithAlloc(page, func(item runtime.Object) error {
-				obj, ok := item.(T)
-				if !ok {
-					return fmt.Errorf("list %s: an item is a %T, not a %T", h.gvk.Kind, item, obj)
-				}
-				if h.form == inMetadata {
-					item.GetObjectKind().SetGroupVersionKind(h.gvk)
-				}
-				if !yield(obj, nil) {
-					return errEnough
-				}
-				return nil
-			})
+		if err := h.eachPage(ctx, listing, o, nil, func(page runtime.Object) error {
+			return h.eachItem(page, func(obj T) bool { return yield(obj, nil) })
 		}); err != nil && !errors.Is(err, errEnough) {
 			yield(*new(T), err)
 		}
 	}
 }
 
+// errEnough ends a list whose caller wants no more.
 var errEnough = errors.New("enough")
 
-func (h *Handle[T]) eachPage(ctx context.Context, o ListOptions, do func(runtime.Object) error) error {
+// eachItem calls do for each object of a page until it returns false.
+func (h *Handle[T]) eachItem(page runtime.Object, do func(T) bool) error {
+	return meta.EachListItemWithAlloc(page, func(item runtime.Object) error {
+		obj, ok := item.(T)
+		if !ok {
+			return fmt.Errorf("list %s: an item is a %T, not a %T", h.gvk.Kind, item, obj)
+		}
+		if h.form == inMetadata {
+			item.GetObjectKind().SetGroupVersionKind(h.gvk)
+		}
+		if !do(obj) {
+			return errEnough
+		}
+		return nil
+	})
+}
+
+// eachPage sends requests of a verb, and calls do for the response to each, until the last page.
+func (t target) eachPage(ctx context.Context, v verb, o ListOptions, body runtime.Object, do func(runtime.Object) error) error {
 	if o.PageSize < 0 {
 		return fmt.Errorf("client.ListOptions.PageSize is %d, it must not be negative", o.PageSize)
 	}
 	key := types.NamespacedName{Namespace: o.Namespace}
 	for request, expired := o.request(), false; ; {
-		r, err := h.request(ctx, listing, key, &request)
+		r, err := t.request(ctx, v, key, &request)
 		if err != nil {
 			return err
 		}
-		page, err := h.newList()
+		page, err := t.newList()
 		if err != nil {
 			return err
+		}
+		if body != nil {
+			r.Body(body)
 		}
 		err = r.Do(ctx).Into(page)
 		if again := continuation(err); again != "" && !expired {
@@ -101,7 +111,7 @@ func (h *Handle[T]) eachPage(ctx context.Context, o ListOptions, do func(runtime
 			continue
 		}
 		if err != nil {
-			return h.explain(ctx, listing, key, err)
+			return t.explain(ctx, v, key, err)
 		}
 		if err := do(page); err != nil {
 			return err

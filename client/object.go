@@ -20,7 +20,8 @@ func newObject[T Object]() T {
 	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:forcetypeassert // T is a pointer type, seen by kindsOf
 }
 
-func keyOf(obj metav1.Object) types.NamespacedName {
+// ObjectKey returns the namespace and name of an object.
+func ObjectKey(obj metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 

@@ -25,14 +25,19 @@ type Option struct {
 type verb string
 
 const (
-	getting  verb = "get"
-	listing  verb = "list"
-	creating verb = "create"
-	updating verb = "update"
-	patching verb = "patch"
-	applying verb = "apply"
-	deleting verb = "delete"
+	getting     verb = "get"
+	listing     verb = "list"
+	watching    verb = "watch"
+	creating    verb = "create"
+	updating    verb = "update"
+	patching    verb = "patch"
+	applying    verb = "apply"
+	deleting    verb = "delete"
+	deletingAll verb = "delete all"
 )
+
+// collection reports whether a request is about the objects of a list, not about one.
+func (v verb) collection() bool { return v == listing || v == watching || v == deletingAll }
 
 // call is the result of a call's options.
 type call struct {
@@ -43,14 +48,66 @@ type call struct {
 }
 
 // DryRun makes the API server process a write, including admission, without storing the result. All
-// writes take it.
+// writes take it. [Options].DryRun is for all writes of a client.
 func DryRun() Option {
-	return Option{name: "DryRun", fits: []verb{creating, updating, patching, applying, deleting}, set: func(c *call) error {
-		all := []string{metav1.DryRunAll}
-		c.write.DryRun, c.delete.DryRun = all, all
+	return Option{name: "DryRun", fits: []verb{creating, updating, patching, applying, deleting, deletingAll}, set: func(c *call) error {
+		c.dryRun()
 		return nil
 	}}
 }
+
+func (c *call) dryRun() {
+	all := []string{metav1.DryRunAll}
+	c.write.DryRun, c.delete.DryRun = all, all
+}
+
+// FieldValidation sets what the API server does with unknown and duplicate fields of a write. All
+// writes except deletes take it. [Options].FieldValidation is for all writes of a client. mode is
+// one of:
+//
+//   - metav1.FieldValidationStrict: the write fails with IsBadRequest, and the error names the
+//     fields.
+//   - metav1.FieldValidationWarn, the API server's default: the fields are dropped, and the client
+//     logs a warning.
+//   - metav1.FieldValidationIgnore: the fields are dropped.
+//
+// The API server cannot check a write of a typed built-in object, which is sent as protobuf. It
+// refuses unknown fields of an apply in every mode.
+func FieldValidation(mode string) Option {
+	return Option{name: "FieldValidation", fits: []verb{creating, updating, patching, applying}, set: func(c *call) error {
+		c.write.FieldValidation = mode
+		if mode == "" {
+			return errors.New("it is empty; give a constant such as metav1.FieldValidationStrict")
+		}
+		return checkFieldValidation(mode)
+	}}
+}
+
+func checkFieldValidation(mode string) error {
+	switch mode {
+	case "", metav1.FieldValidationStrict, metav1.FieldValidationWarn, metav1.FieldValidationIgnore:
+		return nil
+	}
+	return fmt.Errorf("it is %q; give %s, %s or %s", mode, metav1.FieldValidationStrict, metav1.FieldValidationWarn, metav1.FieldValidationIgnore)
+}
+
+// NoForce makes an apply fail if it would change a field that another field owner has set. The
+// error is a *[FieldConflictError], and nothing is stored. A retry fails, too, until that owner
+// gives up the field.
+func NoForce() Option {
+	return Option{name: "NoForce", fits: []verb{applying}, set: func(c *call) error {
+		c.write.Force = nil
+		return nil
+	}}
+}
+
+// OptimisticLock makes [PatchFrom] and [CreateOrPatch] fail with a conflict unless the object has
+// the resourceVersion of the one that they compare with.
+func OptimisticLock() Option {
+	return Option{name: optimisticLock, set: func(*call) error { return nil }}
+}
+
+const optimisticLock = "OptimisticLock"
 
 // FieldOwner sets the field manager of a write, instead of [Options].FieldOwner. All writes except
 // deletes take it.
@@ -95,7 +152,7 @@ func Preconditions(uid types.UID, resourceVersion string) Option {
 
 // Propagation sets what a Delete does with dependents. Default: background.
 func Propagation(p metav1.DeletionPropagation) Option {
-	return Option{name: "Propagation", fits: []verb{deleting}, set: func(c *call) error {
+	return Option{name: "Propagation", fits: []verb{deleting, deletingAll}, set: func(c *call) error {
 		c.delete.PropagationPolicy = &p
 		return nil
 	}}
@@ -104,7 +161,7 @@ func Propagation(p metav1.DeletionPropagation) Option {
 // GracePeriod sets how long an object, such as a Pod, has to terminate after a Delete, in whole
 // seconds. Default: the object's own grace period.
 func GracePeriod(d time.Duration) Option {
-	return Option{name: "GracePeriod", fits: []verb{deleting}, set: func(c *call) error {
+	return Option{name: "GracePeriod", fits: []verb{deleting, deletingAll}, set: func(c *call) error {
 		if d < 0 || d%time.Second != 0 {
 			return fmt.Errorf("it is %s, give whole seconds", d)
 		}

@@ -37,17 +37,23 @@ func TestOptions(t *testing.T) {
 		"patch": func(o ...client.Option) error {
 			return second(maps.Patch(ctx, key, types.MergePatchType, []byte("{}"), o...))
 		},
+		"patch the status of": func(o ...client.Option) error {
+			return second(maps.PatchStatus(ctx, key, types.MergePatchType, []byte("{}"), o...))
+		},
 		"apply":  func(o ...client.Option) error { return second(maps.Apply(ctx, desired, o...)) },
 		"delete": func(o ...client.Option) error { return maps.Delete(ctx, key, o...) },
 	}
 	takes := map[string][]string{
-		"create": {"DryRun", "FieldOwner"}, "update": {"DryRun", "FieldOwner"}, "update the status of": {"DryRun", "FieldOwner"},
-		"patch": {"DryRun", "FieldOwner"}, "apply": {"DryRun", "FieldOwner", "UnlessAlready"},
-		"delete": {"DryRun", "Preconditions", "Propagation", "GracePeriod"},
+		"create": {"DryRun", "FieldOwner", "FieldValidation"}, "update": {"DryRun", "FieldOwner", "FieldValidation"},
+		"update the status of": {"DryRun", "FieldOwner", "FieldValidation"}, "patch": {"DryRun", "FieldOwner", "FieldValidation"},
+		"patch the status of": {"DryRun", "FieldOwner", "FieldValidation"},
+		"apply":               {"DryRun", "FieldOwner", "UnlessAlready", "FieldValidation", "NoForce"},
+		"delete":              {"DryRun", "Preconditions", "Propagation", "GracePeriod"},
 	}
 	options := map[string]client.Option{
 		"DryRun": client.DryRun(), "FieldOwner": client.FieldOwner("mine"), "UnlessAlready": client.UnlessAlready(nil),
 		"Preconditions": client.Preconditions("u", ""), "Propagation": client.Propagation(metav1.DeletePropagationForeground), "GracePeriod": client.GracePeriod(0),
+		"FieldValidation": client.FieldValidation(metav1.FieldValidationStrict), "NoForce": client.NoForce(), "OptimisticLock": client.OptimisticLock(),
 	}
 	for what, call := range calls {
 		for option, o := range options {
@@ -66,6 +72,12 @@ func TestOptions(t *testing.T) {
 			}
 			if option == "FieldOwner" && sent[0].Query.Get("fieldManager") != "mine" {
 				t.Errorf("%s: the field owner is %q", what, sent[0].Query.Get("fieldManager"))
+			}
+			if force := sent[0].Query.Get("force") == "true"; force != (what == "apply" && option != "NoForce") {
+				t.Errorf("%s with %s: forced: %v", what, option, force)
+			}
+			if mode := sent[0].Query.Get("fieldValidation"); (mode == "Strict") != (option == "FieldValidation") {
+				t.Errorf("%s with %s: the field validation is %q", what, option, mode)
 			}
 			if option == "DryRun" && what != "delete" && sent[0].Query.Get("dryRun") != "All" {
 				t.Errorf("%s: no dry run: %v", what, sent[0].Query)

@@ -9,12 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 )
 
-// RESTClient returns client-go's REST client for a kind. It uses protobuf if the Go type supports
-// it, else JSON. It makes no request.
+// RESTClient returns client-go's REST client for a kind. It uses protobuf for built-in kinds, else
+// JSON. It makes no request.
 func (c *Client) RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error) {
 	return c.restFor(restKey{gvk, true})
 }
@@ -49,9 +50,12 @@ func (c *Client) restFor(key restKey) (rest.Interface, error) {
 	return r, nil
 }
 
-// speaksProtobuf reports whether the kind's Go type can be encoded as protobuf: built-in kinds can,
-// custom ones cannot.
+// speaksProtobuf reports whether the API server and the Go type of a kind support protobuf. The API
+// server refuses it for custom kinds, some of whose Go types support it.
 func (c *Client) speaksProtobuf(gvk schema.GroupVersionKind) bool {
+	if !scheme.Scheme.Recognizes(gvk) {
+		return false
+	}
 	obj, err := c.scheme.New(gvk)
 	if err != nil {
 		return false

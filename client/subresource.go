@@ -76,7 +76,7 @@ func (s *Subresource[S]) Create(ctx context.Context, key types.NamespacedName, o
 func (s *Subresource[S]) Update(ctx context.Context, obj S, options ...Option) (S, error) {
 	var key types.NamespacedName
 	if !argument.IsNil(obj) {
-		key = keyOf(obj)
+		key = ObjectKey(obj)
 	}
 	return s.write(ctx, updating, key, obj, options)
 }
@@ -89,7 +89,7 @@ func (s *Subresource[S]) write(ctx context.Context, v verb, key types.Namespaced
 	if argument.IsNil(obj) {
 		return *new(S), fmt.Errorf("%s: the object is nil", s.doing(v, key))
 	}
-	if is := keyOf(obj); is.Name != "" && is.Name != key.Name || is.Namespace != "" && is.Namespace != key.Namespace {
+	if is := ObjectKey(obj); is.Name != "" && is.Name != key.Name || is.Namespace != "" && is.Namespace != key.Namespace {
 		return *new(S), fmt.Errorf("%s: the object is called %s", s.doing(v, key), is)
 	}
 	if _, err := s.kind(ctx); err != nil {

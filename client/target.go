@@ -37,8 +37,11 @@ func (t target) call(v verb, options []Option) (call, error) {
 	}
 	background := metav1.DeletePropagationBackground
 	c := call{
-		write:  metav1.PatchOptions{FieldManager: t.client.fieldOwner},
+		write:  metav1.PatchOptions{FieldManager: t.client.fieldOwner, FieldValidation: t.client.fieldValidation},
 		delete: metav1.DeleteOptions{PropagationPolicy: &background},
+	}
+	if t.client.dryRun {
+		c.dryRun()
 	}
 	if v == applying { // a controller owns the fields that it applies
 		force := true
@@ -79,7 +82,7 @@ func (t target) check(v verb, obj Object) error {
 		return fmt.Errorf("%s: the object is nil", t.doing(v, types.NamespacedName{}))
 	}
 	if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() && gvk != t.gvk {
-		return fmt.Errorf("%s: the object is a %s, but the handle is for %s", t.doing(v, keyOf(obj)), said(gvk), said(t.gvk))
+		return fmt.Errorf("%s: the object is a %s, but the handle is for %s", t.doing(v, ObjectKey(obj)), said(gvk), said(t.gvk))
 	}
 	return nil
 }
@@ -89,8 +92,8 @@ func said(gvk schema.GroupVersionKind) string {
 }
 
 var methods = map[verb]string{
-	getting: http.MethodGet, listing: http.MethodGet, creating: http.MethodPost, updating: http.MethodPut,
-	patching: http.MethodPatch, applying: http.MethodPatch, deleting: http.MethodDelete,
+	getting: http.MethodGet, listing: http.MethodGet, watching: http.MethodGet, creating: http.MethodPost, updating: http.MethodPut,
+	patching: http.MethodPatch, applying: http.MethodPatch, deleting: http.MethodDelete, deletingAll: http.MethodDelete,
 }
 
 // request builds a request for the object that key names. params become its query.
@@ -98,7 +101,7 @@ func (t target) request(ctx context.Context, v verb, key types.NamespacedName, p
 	if t.err != nil {
 		return nil, t.err
 	}
-	if key.Name == "" && v != listing {
+	if key.Name == "" && !v.collection() {
 		return nil, fmt.Errorf("%s: the name is empty", t.doing(v, key))
 	}
 	m, err := t.mapping(ctx, v, key.Namespace)
@@ -110,7 +113,7 @@ func (t target) request(ctx context.Context, v verb, key types.NamespacedName, p
 		return nil, err
 	}
 	r := c.Verb(methods[v]).NamespaceIfScoped(key.Namespace, key.Namespace != "").Resource(m.Resource.Resource)
-	if v != listing && (v != creating || t.subresource != "") {
+	if !v.collection() && (v != creating || t.subresource != "") {
 		r.Name(key.Name)
 	}
 	if t.subresource != "" {
@@ -126,7 +129,7 @@ func (t target) request(ctx context.Context, v verb, key types.NamespacedName, p
 // sends whole objects.
 func acceptMetadata(v verb) string {
 	kind := "PartialObjectMetadata"
-	if v == listing {
+	if v == listing || v == deletingAll {
 		kind += "List"
 	}
 	return runtime.ContentTypeJSON + ";as=" + kind + ";g=meta.k8s.io;v=v1," + runtime.ContentTypeJSON
@@ -139,7 +142,7 @@ func (t target) mapping(ctx context.Context, v verb, namespace string) (*meta.RE
 		return nil, err
 	}
 	switch namespaced := m.Scope.Name() == meta.RESTScopeNameNamespace; {
-	case namespaced && namespace == "" && v != listing:
+	case namespaced && namespace == "" && v != listing && v != watching:
 		return nil, fmt.Errorf("%s is a namespaced kind: name the namespace", t.gvk.Kind)
 	case !namespaced && namespace != "":
 		return nil, fmt.Errorf("%s is a cluster-scoped kind: leave the namespace empty, not %q", t.gvk.Kind, namespace)
@@ -182,6 +185,9 @@ func (t target) patchCall(key types.NamespacedName, pt types.PatchType, options 
 // explain replaces an API server's error by a clearer one, if there is one. A missing object and a
 // kind or subresource that is not served are both a 404.
 func (t target) explain(ctx context.Context, v verb, key types.NamespacedName, err error) error {
+	if conflict := t.fieldConflict(v, key, err); conflict != nil {
+		return conflict
+	}
 	if isTooLarge(err) {
 		return fmt.Errorf("%s: the object is too large for the API server, which stores about 1.5 MiB at most; split it, or keep its data elsewhere: %w",
 			t.doing(v, key), err)

@@ -79,7 +79,7 @@ func TestPorting_KeepsAConfigMapForADeployment(t *testing.T) {
 	if err != nil || !slices.Contains(d.Finalizers, finalizer) || len(d.Status.Conditions) != 1 {
 		t.Errorf("the Deployment is %v, error: %v", d, err)
 	}
-	if err := mergeFrom(ctx, c, d, 2); err != nil {
+	if d, err = mergeFrom(ctx, c, d, 2); err != nil {
 		t.Error(err)
 	}
 	recorder.Event(d, corev1.EventTypeNormal, "Scaled", "to 2")

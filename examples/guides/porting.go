@@ -5,7 +5,6 @@ package guides
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"strings"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"golang.org/x/time/rate"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,11 +59,8 @@ func newPorting(mgr *manager.Manager, cleanUp func(context.Context, *appsv1.Depl
 
 func (r *porting) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 	d, err := r.deployments.Get(ctx, key)
-	if apierrors.IsNotFound(err) {
-		return controller.Result{}, nil // client.IgnoreNotFound(err)
-	}
 	if err != nil {
-		return controller.Result{}, err
+		return controller.Result{}, client.IgnoreNotFound(err)
 	}
 	deployments := client.For[*appsv1.Deployment](r.client)
 	if d.DeletionTimestamp != nil {
@@ -78,7 +73,7 @@ func (r *porting) Reconcile(ctx context.Context, key types.NamespacedName) (cont
 	if d, err = deployments.EnsureFinalizer(ctx, d, finalizer); err != nil {
 		return controller.Result{}, err
 	}
-	if err := r.createOrUpdate(ctx, d); err != nil {
+	if err := r.apply(ctx, d); err != nil {
 		return controller.Result{}, err
 	}
 	condition := appsv1.DeploymentCondition{Type: "example.com/Listed", Status: corev1.ConditionTrue}
@@ -94,29 +89,15 @@ func (r *porting) Reconcile(ctx context.Context, key types.NamespacedName) (cont
 	return controller.Result{}, nil
 }
 
-func (r *porting) createOrUpdate(ctx context.Context, owner *appsv1.Deployment) error {
+func (r *porting) apply(ctx context.Context, owner *appsv1.Deployment) error {
 	current, err := r.configMaps.Get(ctx, types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	desired := coreac.ConfigMap(owner.Name, owner.Namespace).
 		WithOwnerReferences(r.deployments.OwnerRef(owner)).
 		WithData(map[string]string{"image": owner.Spec.Template.Spec.Containers[0].Image})
 	_, err = client.For[*corev1.ConfigMap](r.client).Apply(ctx, desired, client.UnlessAlready(current))
-	return err
-}
-
-// mergeFrom is client.MergeFrom: a patch with the fields that change.
-func mergeFrom(ctx context.Context, c *client.Client, d *appsv1.Deployment, replicas int32) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": d.ResourceVersion}, // optimistic lock
-		"spec":     map[string]any{"replicas": replicas},
-	})
-	if err != nil {
-		return err
-	}
-	key := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
-	_, err = client.For[*appsv1.Deployment](c).Patch(ctx, key, types.MergePatchType, patch)
 	return err
 }
 

@@ -256,6 +256,38 @@ func deleteEntries(add func(string, expectation, prepare)) {
 	}
 	add("deletecollection", waits, onMaps(collect))
 	add("deletecollection of what has a finalizer", waits, held(false, collect))
+	all := func(w *ownWrites, selector string) client.ListOptions {
+		return client.ListOptions{Namespace: w.namespace, Fields: fields.ParseSelectorOrDie(selector)}
+	}
+	add("DeleteAll", waits, onMaps(func(ctx context.Context, w *ownWrites, _ *corev1.ConfigMap) error {
+		return w.own().DeleteAll(ctx, all(w, "metadata.name=a"))
+	}))
+	add("DeleteAll of what has a finalizer", waits, held(false, func(ctx context.Context, w *ownWrites, _ *corev1.ConfigMap) error {
+		return w.own().DeleteAll(ctx, all(w, "metadata.name=a"))
+	}))
+	add("DeleteAll of nothing", atOnce, onMaps(func(ctx context.Context, w *ownWrites, _ *corev1.ConfigMap) error {
+		return w.own().DeleteAll(ctx, all(w, "metadata.name=none"))
+	}))
+	paint := func(m *corev1.ConfigMap) error {
+		m.Data = map[string]string{"color": "blue"}
+		return nil
+	}
+	add("CreateOrUpdate, a create", waits, onMaps(func(ctx context.Context, w *ownWrites, _ *corev1.ConfigMap) error {
+		_, _, err := client.CreateOrUpdate(ctx, w.own(), w.configMap("b"), paint)
+		return err
+	}))
+	add("CreateOrUpdate, an update", waits, onMaps(func(ctx context.Context, w *ownWrites, a *corev1.ConfigMap) error {
+		_, _, err := client.CreateOrUpdate(ctx, w.own(), a, paint)
+		return err
+	}))
+	add("CreateOrUpdate, no change", atOnce, onMaps(func(ctx context.Context, w *ownWrites, a *corev1.ConfigMap) error {
+		_, _, err := client.CreateOrUpdate(ctx, w.own(), a, func(*corev1.ConfigMap) error { return nil })
+		return err
+	}))
+	add("CreateOrPatch, a patch", waits, onMaps(func(ctx context.Context, w *ownWrites, a *corev1.ConfigMap) error {
+		_, _, err := client.CreateOrPatch(ctx, w.own(), a, paint)
+		return err
+	}))
 	add("deletecollection of nothing", atOnce, onMaps(func(ctx context.Context, w *ownWrites, _ *corev1.ConfigMap) error {
 		return w.clientset.CoreV1().ConfigMaps(w.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "no=such"})
 	}))

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// deletedAtOnce is the number of objects that a deletecollection deletes by default. The ledger
+// must be able to read the response, which has their metadata.
+const deletedAtOnce = 200
+
+// DeleteAll deletes the selected objects with deletecollection. It returns once the API server has
+// accepted the requests; see Delete. It takes [DryRun], [Propagation] and [GracePeriod]. If a page
+// fails, the pages before it are deleted.
+//
+// The objects of a namespaced kind are in one namespace, which o must name. For a cluster-scoped
+// kind, o must have Labels or Fields; labels.Everything() deletes all objects. A request deletes
+// o.PageSize objects, by default 200. Objects that are created meanwhile may survive.
+//
+// In a Reconcile, the key waits until the caches show each deletion, as with Delete.
+func (h *Handle[T]) DeleteAll(ctx context.Context, o ListOptions, options ...Option) error {
+	c, err := h.call(deletingAll, options)
+	if err != nil {
+		return err
+	}
+	if o.Namespace == "" && o.Labels == nil && o.Fields == nil {
+		return fmt.Errorf("%s: nothing is selected; give a Namespace, Labels or Fields, or labels.Everything() for all objects of a cluster-scoped kind",
+			h.doing(deletingAll, types.NamespacedName{}))
+	}
+	o.PageSize = cmp.Or(o.PageSize, deletedAtOnce)
+	t := h.target
+	t.form = inMetadata // for the responses
+	return t.eachPage(ctx, deletingAll, o, &c.delete, func(runtime.Object) error { return nil })
+}

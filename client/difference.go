@@ -1,0 +1,267 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/setpoint-dev/setpoint/internal/argument"
+)
+
+// PatchFrom changes an object from before, which was read, to after, a changed copy of it. It
+// returns the object as stored. It sends a patch with the fields that differ, so fields that T does
+// not have, and changes of others to other fields, are kept. If nothing differs, it sends nothing
+// and returns a copy of before.
+//
+//	after := before.DeepCopy()
+//	after.Spec.Replicas = 3
+//	stored, err := client.PatchFrom(ctx, deployments, before, after)
+//
+// The patch of a typed built-in object is a strategic merge patch. It changes single elements of
+// lists that have a merge key, such as containers and conditions. Other patches are JSON merge
+// patches, and replace a list that differs. PatchFrom also sends one for a built-in object if two
+// elements have the same key, as a port for both TCP and UDP does. [Writer].Patch sends any patch.
+//
+// A change of the status is a request of its own, after that for the rest of the object. It goes to
+// the status subresource if the kind has one.
+//
+// The patch has the UID of before: if the object was replaced by another with the same name, the
+// error is a conflict. With [OptimisticLock] it also has the resourceVersion, and the error is a
+// conflict if the object has changed at all. Other metadata that only the API server sets is not
+// compared.
+func PatchFrom[T Object](ctx context.Context, w Writer[T], before, after T, options ...Option) (T, error) {
+	if err := checkPair(before, after); err != nil {
+		return *new(T), fmt.Errorf("client.PatchFrom: %w", err)
+	}
+	locked := slices.ContainsFunc(options, isOptimisticLock)
+	if locked && before.GetResourceVersion() == "" {
+		return *new(T), fmt.Errorf("client.PatchFrom %s: client.OptimisticLock needs a resourceVersion; give an object that was read", describe(before))
+	}
+	options = slices.DeleteFunc(slices.Clone(options), isOptimisticLock)
+	d, err := compare(before, after)
+	if err != nil {
+		return *new(T), fmt.Errorf("client.PatchFrom %s: %w", describe(before), err)
+	}
+	stored, _ := before.DeepCopyObject().(T)
+	version := func() string {
+		if locked {
+			return stored.GetResourceVersion()
+		}
+		return ""
+	}
+	if len(d.main) > 0 {
+		data, err := d.data(d.main, before, version())
+		if err != nil {
+			return *new(T), err
+		}
+		if stored, err = w.Patch(ctx, ObjectKey(before), d.patchType, data, options...); err != nil {
+			return *new(T), explainUID(before, err)
+		}
+	}
+	if len(d.status) == 0 {
+		return stored, nil
+	}
+	data, err := d.data(d.status, before, version())
+	if err != nil {
+		return *new(T), err
+	}
+	if stored, err = patchStatus(ctx, w, ObjectKey(before), d.patchType, data, options); err != nil {
+		return *new(T), explainUID(before, err)
+	}
+	return stored, nil
+}
+
+// explainUID returns a conflict for the API server's error about a patch with another UID.
+func explainUID[T Object](before T, err error) error {
+	var s apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &s) || s.Status().Details == nil {
+		return err
+	}
+	d := s.Status().Details
+	if !slices.ContainsFunc(d.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" }) {
+		return err
+	}
+	return replaced(schema.GroupKind{Group: d.Group, Kind: d.Kind}, ObjectKey(before), fmt.Errorf("its UID is no longer %s", before.GetUID()))
+}
+
+func isOptimisticLock(o Option) bool { return o.name == optimisticLock }
+
+// patchStatus patches the status, wherever the kind has it.
+func patchStatus[T Object](ctx context.Context, w Writer[T], key types.NamespacedName, pt types.PatchType, data []byte, options []Option) (T, error) {
+	stored, err := w.PatchStatus(ctx, key, pt, data, options...)
+	var not *NotServedError
+	if errors.As(err, &not) && not.Subresource != "" {
+		return w.Patch(ctx, key, pt, data, options...)
+	}
+	return stored, err
+}
+
+func checkPair[T Object](before, after T) error {
+	if argument.IsNil(before) || argument.IsNil(after) {
+		return errors.New("an object is nil; give one that was read, and a changed copy of it")
+	}
+	if before.GetName() == "" {
+		return errors.New("the first object has no name; give one that was read")
+	}
+	if was, is := describe(before), describe(after); was != is {
+		return fmt.Errorf("the objects are %s and %s; give one that was read, and a changed copy of it", was, is)
+	}
+	return nil
+}
+
+// describe returns the kind and the name of an object for an error.
+func describe[T Object](obj T) string {
+	kind := obj.GetObjectKind().GroupVersionKind().Kind
+	if formOf[T]() == typed || kind == "" {
+		kind = reflect.TypeOf(obj).Elem().Name()
+	}
+	return kind + " " + strings.TrimPrefix(ObjectKey(obj).String(), "/")
+}
+
+// difference is the patch from one object to another, in two parts that may be empty.
+type difference struct {
+	patchType    types.PatchType
+	main, status map[string]any
+}
+
+// compare returns the difference of two objects.
+func compare[T Object](before, after T) (difference, error) {
+	if equality.Semantic.DeepEqual(before, after) {
+		return difference{}, nil
+	}
+	was, wasStatus, err := content(before)
+	if err != nil {
+		return difference{}, err
+	}
+	is, isStatus, err := content(after)
+	if err != nil {
+		return difference{}, err
+	}
+	if _, _, err := scheme.Scheme.ObjectKinds(before); err == nil && formOf[T]() == typed {
+		main, ok := strategicPatch(was, is, before)
+		status, okStatus := strategicPatch(wasStatus, isStatus, before)
+		if ok && okStatus {
+			return difference{types.StrategicMergePatchType, main, status}, nil
+		}
+	}
+	return difference{types.MergePatchType, mergePatch(was, is), mergePatch(wasStatus, isStatus)}, nil
+}
+
+// content returns the JSON of an object without what only the API server sets, and its status.
+func content(obj Object) (main, status map[string]any, err error) {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := utiljson.Unmarshal(data, &main); err != nil { // with integers
+		return nil, nil, err
+	}
+	delete(main, "apiVersion")
+	delete(main, "kind")
+	if m, ok := main["metadata"].(map[string]any); ok {
+		for _, field := range []string{
+			"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink",
+		} {
+			delete(m, field)
+		}
+	}
+	status = map[string]any{}
+	if s, ok := main["status"]; ok {
+		status["status"] = s
+		delete(main, "status")
+	}
+	return main, status, nil
+}
+
+// strategicPatch returns the strategic merge patch from one object to another. It reports false if
+// there is none. For example, two ports of a Service may have the same number and differ in the
+// protocol, but the merge key is the number.
+func strategicPatch(was, is map[string]any, object Object) (map[string]any, bool) {
+	patch, err := strategicpatch.CreateTwoWayMergeMapPatch(runtime.DeepCopyJSON(was), runtime.DeepCopyJSON(is), object)
+	if err != nil || len(patch) == 0 {
+		return nil, err == nil
+	}
+	result, err := strategicpatch.StrategicMergeMapPatch(runtime.DeepCopyJSON(was), runtime.DeepCopyJSON(patch), object)
+	return patch, err == nil && reflect.DeepEqual(withoutNulls(map[string]any(result)), withoutNulls(is))
+}
+
+// withoutNulls returns JSON without the fields that are null, which count as absent.
+func withoutNulls(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		fields := map[string]any{}
+		for field, v := range value {
+			if v != nil {
+				fields[field] = withoutNulls(v)
+			}
+		}
+		return fields
+	case []any:
+		items := make([]any, len(value))
+		for i, v := range value {
+			items[i] = withoutNulls(v)
+		}
+		return items
+	}
+	return value
+}
+
+// mergePatch returns the JSON merge patch (RFC 7396) from one object to another. In it, null
+// deletes a field, so a null in is counts as no field.
+func mergePatch(was, is map[string]any) map[string]any {
+	patch := map[string]any{}
+	for field, after := range is {
+		before := was[field]
+		old, wasObject := before.(map[string]any)
+		object, isObject := after.(map[string]any)
+		switch {
+		case wasObject && isObject:
+			if changes := mergePatch(old, object); len(changes) > 0 {
+				patch[field] = changes
+			}
+		case !reflect.DeepEqual(before, after):
+			patch[field] = after
+		}
+	}
+	for field, before := range was {
+		if _, kept := is[field]; !kept && before != nil {
+			patch[field] = nil
+		}
+	}
+	return patch
+}
+
+// data returns the patch for the object that has the UID of before, and the version unless empty.
+func (d difference) data(patch map[string]any, before Object, version string) ([]byte, error) {
+	m, ok := patch["metadata"].(map[string]any)
+	if !ok {
+		m = map[string]any{}
+	}
+	if uid := before.GetUID(); uid != "" {
+		m["uid"] = uid
+	}
+	if version != "" {
+		m["resourceVersion"] = version
+	}
+	if len(m) > 0 {
+		patch["metadata"] = m
+	}
+	return json.Marshal(patch)
+}

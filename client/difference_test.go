@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// merged applies a JSON merge patch (RFC 7396).
+func merged(object, patch any) any {
+	changes, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	result := map[string]any{}
+	if fields, ok := object.(map[string]any); ok {
+		for field, value := range fields {
+			result[field] = value
+		}
+	}
+	for field, change := range changes {
+		if change == nil {
+			delete(result, field)
+		} else {
+			result[field] = merged(result[field], change)
+		}
+	}
+	return result
+}
+
+// bare returns a value without nulls in objects, which a merge patch cannot express.
+func bare(value any) any {
+	fields, ok := value.(map[string]any)
+	if !ok {
+		return value
+	}
+	result := map[string]any{}
+	for field, v := range fields {
+		if v != nil {
+			result[field] = bare(v)
+		}
+	}
+	return result
+}
+
+// FuzzMergePatch: the patch from one object to another, applied to the one, results in the other.
+func FuzzMergePatch(f *testing.F) {
+	for _, seed := range [][2]string{
+		{`{}`, `{}`},
+		{`{"a":1,"b":{"c":[1,2]}}`, `{"a":1,"b":{"c":[1]}}`},
+		{`{"a":{"b":{"c":1}}}`, `{"a":{"b":{}}}`},
+		{`{"a":{"b":1},"d":null}`, `{"a":[{"b":null}]}`},
+		{`{"a":1}`, `{"a":null,"b":{"c":null}}`},
+		{`{"a":"x"}`, `{"a":{"b":{}}}`},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, from, to string) {
+		var was, is map[string]any
+		if json.Unmarshal([]byte(from), &was) != nil || json.Unmarshal([]byte(to), &is) != nil || was == nil || is == nil {
+			t.Skip()
+		}
+		patch := mergePatch(was, is)
+		if got := bare(merged(was, patch)); !reflect.DeepEqual(got, bare(is)) {
+			t.Errorf("from %s to %s: the patch is %v, which results in %v", from, to, patch, got)
+		}
+		if reflect.DeepEqual(was, is) && len(patch) != 0 {
+			t.Errorf("%s: the patch to the same is %v", from, patch)
+		}
+	})
+}
+
+func patchTo[T Object](t *testing.T, before, after T) difference {
+	t.Helper()
+	d, err := compare(before, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestCompare_DuplicateKeys: a strategic merge patch would lose a port, and change another one.
+func TestCompare_DuplicateKeys(t *testing.T) {
+	one := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "a", Port: 53, Protocol: corev1.ProtocolTCP}}}}
+	two := one.DeepCopy()
+	two.Spec.Ports = append(two.Spec.Ports, corev1.ServicePort{Name: "b", Port: 53, Protocol: corev1.ProtocolUDP})
+	renamed := two.DeepCopy()
+	renamed.Spec.Ports[1].Name = "c"
+	moved := one.DeepCopy()
+	moved.Spec.Ports[0].Port = 54
+	for what, tt := range map[string]struct {
+		before, after *corev1.Service
+		want          types.PatchType
+	}{
+		"added": {one, two, types.MergePatchType}, "removed": {two, one, types.MergePatchType},
+		"renamed": {two, renamed, types.MergePatchType}, "moved": {one, moved, types.StrategicMergePatchType},
+	} {
+		d := patchTo(t, tt.before, tt.after)
+		if d.patchType != tt.want || len(d.main) == 0 || len(d.status) != 0 {
+			t.Errorf("%s: the patch is %s: %v", what, d.patchType, d.main)
+		}
+	}
+}
+
+// TestCompare_Strategic: usual changes of built-in objects are strategic.
+func TestCompare_Strategic(t *testing.T) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"x/a", "x/b"}, Labels: map[string]string{"a": "b"}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "a", Env: []corev1.EnvVar{{Name: "A", Value: "1"}}}, {Name: "b", Image: "i"}},
+			Volumes:    []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: "A", Status: "True"}}},
+	}
+	for what, change := range map[string]func(*corev1.Pod){
+		"finalizers": func(p *corev1.Pod) { p.Finalizers = []string{"x/b", "x/c"} },
+		"none":       func(p *corev1.Pod) { p.Finalizers, p.Labels = nil, map[string]string{} },
+		"containers": func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[1:] },
+		"order":      func(p *corev1.Pod) { slices.Reverse(p.Spec.Containers) },
+		"env":        func(p *corev1.Pod) { p.Spec.Containers[0].Env = nil },
+		"volumes": func(p *corev1.Pod) {
+			p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}
+		},
+		"conditions": func(p *corev1.Pod) {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: "B", Status: "False"})
+		},
+	} {
+		after := pod.DeepCopy()
+		change(after)
+		for _, d := range []difference{patchTo(t, pod, after), patchTo(t, after, pod)} {
+			if d.patchType != types.StrategicMergePatchType || len(d.main)+len(d.status) == 0 {
+				t.Errorf("%s: the patch is %s: %v, %v", what, d.patchType, d.main, d.status)
+			}
+		}
+	}
+}

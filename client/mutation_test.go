@@ -1,0 +1,300 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+func configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+}
+
+func fill(m *corev1.ConfigMap) error {
+	m.Data = map[string]string{"a": "b"}
+	return nil
+}
+
+// verbs returns the verbs of all requests except discovery.
+func verbs(api *fakeapi.Server) (all []string) {
+	for _, r := range api.Requests() {
+		if r.Verb != "discover" {
+			all = append(all, r.Verb)
+		}
+	}
+	return all
+}
+
+// TestCreateOrUpdate_RetriesAConflict: a conflict is retried with the live object, five times in
+// all.
+func TestCreateOrUpdate_RetriesAConflict(t *testing.T) {
+	for conflicts, want := range map[int][]string{
+		0: {"get", "update"}, 4: slices.Repeat([]string{"get", "update"}, 5), 5: slices.Repeat([]string{"get", "update"}, 5),
+	} {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		left := conflicts
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if r.Verb == "update" && left > 0 {
+				left--
+				return r.FailWith(metav1.Status{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "modified"})
+			}
+			return nil, nil
+		})
+		maps, calls := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{})), 0
+		stored, is, err := client.CreateOrUpdate(t.Context(), maps, configMap("a"), func(m *corev1.ConfigMap) error { calls++; return fill(m) })
+		if conflicts < 5 && (err != nil || is != client.Updated || stored.Data["a"] != "b") {
+			t.Errorf("%d conflicts: %v, %s, %v", conflicts, stored, is, err)
+		}
+		if conflicts == 5 && (!apierrors.IsConflict(err) || stored != nil) {
+			t.Errorf("%d conflicts: %v, %v", conflicts, stored, err)
+		}
+		if got := verbs(api); !slices.Equal(got, want) || calls != len(want)/2 {
+			t.Errorf("%d conflicts: %d calls, requests %v, want %v", conflicts, calls, got, want)
+		}
+	}
+}
+
+// TestCreateOrUpdate_LosesARace: another client creates the object first, or deletes it.
+func TestCreateOrUpdate_LosesARace(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	first := true
+	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		if r.Verb == "create" && first {
+			first = false
+			api.Put(fakeapi.ConfigMaps, configMap("a"))
+		}
+		return nil, nil
+	})
+	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
+	read, is, err := client.CreateOrUpdate(ctx, maps, configMap("a"), fill)
+	if err != nil || is != client.Updated || !slices.Equal(verbs(api), []string{"get", "create", "get", "update"}) {
+		t.Errorf("created by another client: %s, %v, requests %v", is, err, verbs(api))
+	}
+	api.Remove(fakeapi.ConfigMaps, "default", "a")
+	read.Labels = map[string]string{"old": "yes"}
+	stored, is, err := client.CreateOrUpdate(ctx, maps, read, func(m *corev1.ConfigMap) error {
+		m.Data = map[string]string{"a": "c"}
+		return nil
+	})
+	if err != nil || is != client.Created || stored.Data["a"] != "c" || stored.Labels != nil {
+		t.Errorf("deleted by another client: %v, %s, %v", stored, is, err)
+	}
+}
+
+// TestCreateOrUpdate_ReadMayFail: an error other than "not found" creates nothing.
+func TestCreateOrUpdate_ReadMayFail(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		if r.Verb == "get" {
+			return r.Fail(http.StatusForbidden, "no right to get")
+		}
+		return nil, nil
+	})
+	maps := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
+	if _, _, err := client.CreateOrUpdate(t.Context(), maps, configMap("a"), fill); !apierrors.IsForbidden(err) {
+		t.Error(err)
+	}
+	if got := verbs(api); !slices.Equal(got, []string{"get"}) {
+		t.Errorf("requests %v", got)
+	}
+}
+
+// TestCreateOrUpdate_KeepsTheVersion: a mutate that assigns a whole object cannot overwrite changes
+// of others, and is a no-op if the content is the same.
+func TestCreateOrUpdate_KeepsTheVersion(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
+	assign := func(m *corev1.ConfigMap) error {
+		desired := configMap("a")
+		desired.Data = map[string]string{"a": "b"}
+		*m = *desired
+		return nil
+	}
+	old, _, err := client.CreateOrUpdate(ctx, maps, configMap("a"), assign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, is, err := client.CreateOrUpdate(ctx, maps, old, assign); is != client.Unchanged || err != nil {
+		t.Errorf("%s, %v", is, err)
+	}
+	if n := len(verbs(api)); n != 2 {
+		t.Errorf("requests %v", verbs(api))
+	}
+	changed := old.DeepCopy()
+	changed.Data["theirs"] = "x"
+	api.Put(fakeapi.ConfigMaps, changed)
+	seen := 0
+	_, is, err := client.CreateOrUpdate(ctx, maps, old, func(m *corev1.ConfigMap) error {
+		seen = len(m.Data)
+		m.Data["a"], m.ResourceVersion, m.UID = "c", "", ""
+		return nil
+	})
+	if err != nil || is != client.Updated || seen != 2 {
+		t.Errorf("%s, %v, mutate last saw %d fields", is, err, seen)
+	}
+}
+
+func TestCreateOrPatch(t *testing.T) {
+	api := fakeapi.New(fakeapi.Deployments)
+	ctx, deployments := t.Context(), client.For[*appsv1.Deployment](newClient(t, api, client.Options{}))
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
+	set := func(replicas, ready int32) func(*appsv1.Deployment) error {
+		return func(d *appsv1.Deployment) error {
+			d.Spec.Replicas, d.Status.ReadyReplicas = &replicas, ready
+			return nil
+		}
+	}
+	for _, step := range []struct {
+		replicas, ready int32
+		want            client.Result
+		requests        []string
+	}{
+		{1, 1, client.Created, []string{"get", "create", "patch"}},
+		{1, 1, client.Unchanged, []string{"get"}},
+		{2, 1, client.Updated, []string{"get", "patch"}},
+		{2, 2, client.Updated, []string{"get", "patch"}},
+		{3, 3, client.Updated, []string{"get", "patch", "patch"}},
+	} {
+		before := len(verbs(api))
+		stored, is, err := client.CreateOrPatch(ctx, deployments, d, set(step.replicas, step.ready))
+		if err != nil || is != step.want || *stored.Spec.Replicas != step.replicas || stored.Status.ReadyReplicas != step.ready {
+			t.Errorf("%+v: %v, %s, %v", step, stored, is, err)
+		}
+		if got := verbs(api)[before:]; !slices.Equal(got, step.requests) {
+			t.Errorf("%+v: requests %v", step, got)
+		}
+	}
+}
+
+// TestPatchFrom_IgnoresWhatTheServerSets: before and after may be of different versions.
+func TestPatchFrom_IgnoresWhatTheServerSets(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
+	before, err := maps.Create(ctx, configMap("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := before.DeepCopy()
+	after.ResourceVersion, after.Generation, after.CreationTimestamp = "1", 7, metav1.Time{}
+	after.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
+	same, err := client.PatchFrom(ctx, maps, before, after)
+	if err != nil || same == before || same.ResourceVersion != before.ResourceVersion || len(verbs(api)) != 1 {
+		t.Errorf("%v, %v, requests %v", same, err, verbs(api))
+	}
+	after.Data = map[string]string{"a": "b"}
+	if stored, err := client.PatchFrom(ctx, maps, before, after, client.FieldOwner("mine")); err != nil || stored.Data["a"] != "b" {
+		t.Errorf("%v, %v", stored, err)
+	}
+	if last := api.Requests()[len(api.Requests())-1]; last.Query.Get("fieldManager") != "mine" {
+		t.Errorf("the field owner is %q", last.Query.Get("fieldManager"))
+	}
+}
+
+func TestMutationMistakes(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	c, ctx := newClient(t, api, client.Options{}), t.Context()
+	maps := client.For[*corev1.ConfigMap](c)
+	read := configMap("a")
+	read.UID, read.ResourceVersion = "u", "1"
+	rename := func(m *corev1.ConfigMap) error { m.Name = "other"; return nil }
+	for what, tt := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"nil":       {third(client.CreateOrUpdate(ctx, maps, nil, fill)), []string{"client.CreateOrUpdate: the object is nil"}},
+		"no name":   {third(client.CreateOrUpdate(ctx, maps, &corev1.ConfigMap{}, fill)), []string{"client.CreateOrUpdate ConfigMap", "the name is empty"}},
+		"no mutate": {third(client.CreateOrPatch(ctx, maps, read, nil)), []string{"client.CreateOrPatch ConfigMap default/a: mutate is nil"}},
+		"rename": {third(client.CreateOrUpdate(ctx, maps, read, rename)),
+			[]string{"client.CreateOrUpdate ConfigMap default/a: mutate changed the name to default/other", "another call"}},
+		"a lock for an update": {third(client.CreateOrUpdate(ctx, maps, read, fill, client.OptimisticLock())),
+			[]string{"update ConfigMap: this call does not take client.OptimisticLock"}},
+		"a lock for a patch": {second(maps.Patch(ctx, name("default", "a"), types.MergePatchType, []byte("{}"), client.OptimisticLock())),
+			[]string{"patch ConfigMap: this call does not take client.OptimisticLock"}},
+		"a lock without a version": {second(client.PatchFrom(ctx, maps, configMap("a"), read, client.OptimisticLock())),
+			[]string{"client.PatchFrom ConfigMap default/a: client.OptimisticLock needs a resourceVersion"}},
+		"patch from nil":   {second(client.PatchFrom(ctx, maps, nil, read)), []string{"client.PatchFrom: an object is nil"}},
+		"patch no name":    {second(client.PatchFrom(ctx, maps, &corev1.ConfigMap{}, read)), []string{"the first object has no name"}},
+		"patch to another": {second(client.PatchFrom(ctx, maps, read, configMap("b"))), []string{"client.PatchFrom: the objects are ConfigMap default/a and ConfigMap default/b"}},
+		"delete all of all": {maps.DeleteAll(ctx, client.ListOptions{}),
+			[]string{"delete all ConfigMap: nothing is selected", "labels.Everything()"}},
+		"delete all if": {maps.DeleteAll(ctx, client.ListOptions{Namespace: "default"}, client.Preconditions("u", "")),
+			[]string{"delete all ConfigMap: this call does not take client.Preconditions"}},
+		"an unknown mode": {second(maps.Create(ctx, read, client.FieldValidation("Loud"))),
+			[]string{"create ConfigMap: client.FieldValidation", `it is "Loud"; give Strict, Warn or Ignore`}},
+		"no mode":            {second(maps.Create(ctx, read, client.FieldValidation(""))), []string{"client.FieldValidation: it is empty"}},
+		"an unforced update": {second(maps.Update(ctx, read, client.NoForce())), []string{"update ConfigMap: this call does not take client.NoForce"}},
+		"a wrong client":     {client.Options{FieldValidation: "loud"}.Validate(), []string{`client.Options.FieldValidation: it is "loud"`}},
+	} {
+		t.Run(what, func(t *testing.T) { wants(t, tt.err, tt.want...) })
+	}
+	if got := verbs(api); len(got) != 0 {
+		t.Errorf("sent %v", got)
+	}
+	failed := errors.New("no color")
+	_, _, err := client.CreateOrUpdate(ctx, maps, read, func(*corev1.ConfigMap) error { return failed })
+	if err != failed || len(verbs(api)) != 0 { //nolint:errorlint // the very error
+		t.Errorf("%v, requests %v", err, verbs(api))
+	}
+}
+
+func third[A, B any](_ A, _ B, err error) error { return err }
+
+// TestCreateOrUpdate_Unstructured: the new object has its kind.
+func TestCreateOrUpdate_Unstructured(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	h := client.ForKind[*unstructured.Unstructured](newClient(t, api, client.Options{}), corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	u := &unstructured.Unstructured{}
+	u.SetNamespace("default")
+	u.SetName("a")
+	set := func(value string) func(*unstructured.Unstructured) error {
+		return func(u *unstructured.Unstructured) error {
+			return unstructured.SetNestedField(u.Object, value, "data", "a")
+		}
+	}
+	ctx := t.Context()
+	stored, is, err := client.CreateOrUpdate(ctx, h, u, set("b"))
+	if err != nil || is != client.Created || stored.GetKind() != "ConfigMap" {
+		t.Errorf("%v, %s, %v", stored, is, err)
+	}
+	if _, is, err = client.CreateOrUpdate(ctx, h, stored, set("b")); err != nil || is != client.Unchanged {
+		t.Errorf("%s, %v", is, err)
+	}
+	if _, is, err = client.CreateOrPatch(ctx, h, u, set("c")); err != nil || is != client.Updated {
+		t.Errorf("%s, %v", is, err)
+	}
+	if m := api.Object(fakeapi.ConfigMaps, "default", "a"); m == nil {
+		t.Error("it is gone")
+	}
+}
+
+func TestIgnore(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
+	if key := client.ObjectKey(configMap("a")); key != name("default", "a") {
+		t.Errorf("the key is %s", key)
+	}
+	missing := second(maps.GetLive(ctx, name("default", "a")))
+	api.Put(fakeapi.ConfigMaps, configMap("a"))
+	exists := second(maps.Create(ctx, configMap("a")))
+	if client.IgnoreNotFound(missing) != nil || client.IgnoreNotFound(exists) == nil || client.IgnoreNotFound(nil) != nil {
+		t.Errorf("IgnoreNotFound: %v, %v", missing, exists)
+	}
+	if client.IgnoreAlreadyExists(exists) != nil || client.IgnoreAlreadyExists(missing) == nil || client.IgnoreAlreadyExists(nil) != nil {
+		t.Errorf("IgnoreAlreadyExists: %v, %v", exists, missing)
+	}
+}

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// TestWatchLive_Resumes: watches that end lose and repeat nothing.
+func TestWatchLive_Resumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		maps := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
+		var got []string
+		var all sync.WaitGroup
+		all.Go(func() {
+			for event, err := range maps.WatchLive(t.Context(), client.ListOptions{Namespace: "default"}) {
+				if err != nil {
+					t.Error(err)
+					break
+				}
+				got = append(got, string(event.Type)+" "+event.Object.Name)
+				if event.Object.Name == "e" {
+					break
+				}
+			}
+		})
+		for _, name := range []string{"b", "c", "d", "e"} {
+			synctest.Wait() // the watch is open, or WatchLive waits for the second to end
+			api.CutWatches()
+			api.Put(fakeapi.ConfigMaps, configMap(name))
+			if name == "c" {
+				api.Remove(fakeapi.ConfigMaps, "default", "a")
+			} else {
+				time.Sleep(90 * time.Second) // the API server sends a bookmark
+			}
+		}
+		all.Wait()
+		want := []string{"ADDED a", "BOOKMARK ", "ADDED b", "ADDED c", "DELETED a", "ADDED d", "ADDED e"}
+		if !slices.Equal(got, want) {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+		if opened := api.Count("watch", fakeapi.ConfigMaps); opened < 4 {
+			t.Errorf("%d watches", opened)
+		}
+		if n := api.Watches(); n != 0 {
+			t.Errorf("%d watches are open", n)
+		}
+	})
+}
+
+// TestWatchLive_TakesItsTime: at most one watch begins in a second, even if each ends at once.
+func TestWatchLive_TakesItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if r.Verb == "watch" {
+				return r.Send("")
+			}
+			return nil, nil
+		})
+		maps := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second+1)
+		defer cancel()
+		var last error
+		for _, last = range maps.WatchLive(ctx, client.ListOptions{}) {
+		}
+		if n := api.Count("watch", fakeapi.ConfigMaps); n != 11 || !errors.Is(last, context.DeadlineExceeded) {
+			t.Errorf("%d watches in 10 s, error: %v", n, last)
+		}
+	})
+}
+
+// TestWatchLive_Ends: with the error that it cannot repair.
+func TestWatchLive_Ends(t *testing.T) {
+	cause := errors.New("seen enough")
+	for what, tt := range map[string]struct {
+		do   func(api *fakeapi.Server, cancel context.CancelCauseFunc)
+		want func(error) bool
+	}{
+		"the context": {
+			func(_ *fakeapi.Server, cancel context.CancelCauseFunc) { cancel(cause) },
+			func(err error) bool { return errors.Is(err, cause) },
+		},
+		"too old a version": {
+			func(api *fakeapi.Server, _ context.CancelCauseFunc) {
+				api.Put(fakeapi.ConfigMaps, configMap("b"))
+				api.Expire()
+			},
+			apierrors.IsResourceExpired,
+		},
+		"a request that fails": {
+			func(api *fakeapi.Server, _ context.CancelCauseFunc) {
+				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no") })
+			},
+			apierrors.IsForbidden,
+		},
+		"bad data": {
+			func(api *fakeapi.Server, _ context.CancelCauseFunc) {
+				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+					return r.Send(`{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","data":7}}`)
+				})
+			},
+			func(err error) bool { return apierrors.HasStatusCause(err, "ClientWatchDecoding") },
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps)
+				maps := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				var last error
+				events := 0
+				for _, err := range maps.WatchLive(ctx, client.ListOptions{}) {
+					if last = err; err == nil {
+						events++
+						tt.do(api, cancel)
+					}
+				}
+				if !tt.want(last) || events != 1 {
+					t.Errorf("%d events, error: %v", events, last)
+				}
+				synctest.Wait()
+				if n := api.Watches(); n != 0 {
+					t.Errorf("%d watches are open", n)
+				}
+			})
+		})
+	}
+}

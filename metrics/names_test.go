@@ -156,6 +156,9 @@ func families(t *testing.T, r prometheus.Gatherer) []string {
 	var lines []string
 	for _, f := range all {
 		line := f.GetName() + " " + strings.ToLower(f.GetType().String())
+		if h := f.GetMetric()[0].GetHistogram(); h != nil && strings.HasPrefix(f.GetName(), "workqueue_") && h.GetSchema() != 3 {
+			t.Errorf("%s: the schema of the native histogram is %d, want 3, as controller-runtime has it", f.GetName(), h.GetSchema())
+		}
 		for _, l := range f.GetMetric()[0].GetLabel() {
 			line += " " + l.GetName()
 		}

@@ -4,7 +4,8 @@
 // Package debug serves the state of controllers and the program's profiles over HTTP, for a port of
 // your choice. It only reads.
 //
-//	mux.Handle("/debug/controllers/", http.StripPrefix("/debug/controllers", debug.Controllers(websites)))
+//	state := http.StripPrefix("/debug/controllers", debug.Controllers(websites))
+//	mux.Handle("/debug/controllers/", state)
 //	mux.Handle("/debug/pprof/", http.StripPrefix("/debug/pprof", debug.Profiles()))
 //
 // The state contains object names and error texts: serve it only to operators. A manager serves the

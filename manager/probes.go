@@ -102,8 +102,8 @@ func reserved(name string) bool {
 		strings.HasPrefix(name, "leader-election") || strings.HasPrefix(name, "controller-")
 }
 
-// certificates returns the problems of both certificates. An expired one of metrics is a remark: the
-// Pod can still serve its webhooks.
+// certificates returns the problems of both certificates. An expired one of metrics is a remark,
+// because the Pod can still serve its webhooks.
 func certificates(main, metrics *server.Server) (err error) {
 	if main != nil {
 		err = main.Certificate()

@@ -127,6 +127,6 @@
 // # Cost
 //
 // All hooks are safe for concurrent use. The hooks that run for each key or request allocate
-// nothing, and cost less than a microsecond per Reconcile. A scrape reads the figures of each queue and controller. It also iterates over the names
-// of each informer's objects.
+// nothing, and cost less than a microsecond per Reconcile. A scrape reads the figures of each queue
+// and controller. It also iterates over the names of each informer's objects.
 package metrics

@@ -243,8 +243,8 @@ func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
 
-// histogram makes classic buckets, and native ones as controller-runtime's: at most 100, which start
-// again at most once an hour.
+// histogram has classic buckets and, as controller-runtime's, native ones: at most 100, which are
+// reset at most once an hour.
 func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: buckets,

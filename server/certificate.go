@@ -60,7 +60,7 @@ func newCertificate(o *Options, log *slog.Logger, reads *sync.WaitGroup) *certif
 	return c
 }
 
-// config returns the configuration of a listener, which gets that of each connection from look.
+// config returns the configuration of a listener. Each connection has its own, from look.
 func (c *certificate) config() *tls.Config {
 	config := c.base.Clone()
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {

@@ -25,8 +25,9 @@ import (
 //
 // Health is an http.Handler for any mux:
 //
-//	http.Handle("/livez", h)
-//	http.Handle("/readyz", h)
+//	mux.Handle("/livez", h)
+//	mux.Handle("/readyz", h)
+//	mux.Handle("/readyz/", h) // for /readyz/NAME
 //
 // For a [Server], use Mount. A manager has its own Health: see manager.Options.Health.
 type Health struct {

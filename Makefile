@@ -13,7 +13,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build lint: STANDALONE += $(BENCH)
+build test lint: STANDALONE += $(BENCH)
 build: go-version ## compile every module
 	@$(call each,$(GO) build -o /dev/null ./...)
 
@@ -24,7 +24,7 @@ AT_ONCE := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 4); echo $
 test: FIRST := ./internal/scenario/...
 
 .PHONY: test
-test: control-plane ## test the library, the examples and the other modules that ship
+test: control-plane ## test the library, the examples and the other modules
 	@$(call each,$(GO) test -p $(AT_ONCE) $(TESTFLAGS) ./...,-count=1)
 
 .PHONY: test-full

@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"controller":      {"source", "handler", "workqueue", "cache", "ledger", "term", "hook", "internal/argument", "internal/run"},
 	"leaderelection":  {"term", "ledger", "hook", "internal/run"},
 	"server":          {"client", "term", "internal/argument", "internal/run"},
-	"manager":         {"leaderelection", "cache", "cache/factory", "client", "ledger", "term", "hook", "server", "internal/argument", "internal/run"},
+	"manager":         {"leaderelection", "cache", "cache/factory", "client", "ledger", "term", "hook", "server", "debug", "internal/argument", "internal/run"},
 	"metrics":         {"hook"},
 	"debug":           {},
 	"envtest":         {},

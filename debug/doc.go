@@ -1,11 +1,13 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package debug serves the state of controllers over HTTP, for a port of your choice. It only
-// reads.
+// Package debug serves the state of controllers and the program's profiles over HTTP, for a port of
+// your choice. It only reads.
 //
-//	h := http.StripPrefix("/debug/controllers", debug.Controllers(websites))
-//	mux.Handle("/debug/controllers/", h)
+//	state := http.StripPrefix("/debug/controllers", debug.Controllers(websites))
+//	mux.Handle("/debug/controllers/", state)
+//	mux.Handle("/debug/pprof/", http.StripPrefix("/debug/pprof", debug.Profiles()))
 //
-// The state contains object names and error texts: serve it only to operators.
+// The state contains object names and error texts: serve it only to operators. A manager serves the
+// profiles itself: see manager.Options.Pprof.
 package debug

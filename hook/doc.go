@@ -4,10 +4,9 @@
 // Package hook declares what a program can observe in Setpoint: structs of functions, one for each
 // package that reports events.
 //
-//	hooks, err := metrics.New(registry, metrics.Options{})
 //	slow := &hook.Controller{Slow: func(s hook.Slow) { alert(s.Controller, s.Key, s.Took) }}
 //	mgr := manager.New(cfg, manager.Options{
-//		Name: "website", Hooks: hooks.With(hook.Hooks{Controller: slow}),
+//		Name: "website", Hooks: hook.Hooks{Controller: slow},
 //	})
 //
 // [Hooks] has all these structs. A manager takes one Hooks and passes it to everything that it

@@ -58,6 +58,8 @@ type QueueStats struct {
 	Ready, Waiting, Held, Parked, Paused int
 	// ReadyByClass counts the ready keys by configured class.
 	ReadyByClass map[int]int
+	// ReadyByTenant counts the ready keys by tenant, if the queue has tenants.
+	ReadyByTenant map[string]int
 	// Unfinished is the sum of the times for which the held keys have been held. Longest is the
 	// longest of these times.
 	Unfinished, Longest time.Duration

@@ -16,7 +16,7 @@
 //
 // Run starts these stages from top to bottom and stops them from bottom to top:
 //
-//	servers      Options.Health and Options.Server listen and answer
+//	servers      Health, Server, MetricsServer and Pprof of Options listen and answer
 //	cache        informers list and watch
 //	everywhere   on every replica: functions of AddEverywhere, and each controller's Warm
 //	leader       on the leader: functions of AddLeaderOnly, and each controller's Lead;

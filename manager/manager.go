@@ -17,6 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/server"
 )
@@ -45,6 +46,9 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m := &Manager{o: o, report: &report{manager: o.Name, log: o.Logger}}
 	m.report.failed(o.Validate())
 	m.roster = newRoster(&m.o, m.report)
+	if o.Metrics != nil && !argument.IsNil(o.Metrics) {
+		o.Hooks = o.Metrics.Hooks().With(o.Hooks)
+	}
 	m.o.Hooks = hook.Hooks{Cache: cacheHooks(m.report), Client: clientHooks(m.roster)}.With(o.Hooks)
 	m.connect(cfg)
 	m.cache = cache.New(m.client, cache.Options{Hooks: m.o.Hooks.Cache})
@@ -80,33 +84,6 @@ func (m *Manager) connect(cfg *rest.Config) {
 		m.report.failed(err)
 		// A client for handles. Run returns the error.
 		m.client, _ = client.New(&rest.Config{}, client.Options{Scheme: m.o.Scheme})
-	}
-}
-
-// named is a server with the name of its field in Options.
-type named struct {
-	*server.Server
-
-	field string
-}
-
-func (m *Manager) makeServers() {
-	var o server.Options
-	var tls *server.Server
-	if m.o.Server != nil {
-		o = *m.o.Server
-	}
-	o.Client = m.client
-	m.server, _ = server.New(o) // Validate has reported the error
-	if m.o.Server != nil {
-		tls = m.server
-		m.servers = append(m.servers, named{tls, "Server"})
-	}
-	m.probes = newProbes(m.roster, m.leases, m.cache, tls)
-	if m.o.Health != nil {
-		health, _ := server.New(m.o.Health.server())
-		m.report.failed(m.probes.Mount(health))
-		m.servers = append([]named{{health, "Health"}}, m.servers...)
 	}
 }
 

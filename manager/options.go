@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -52,6 +53,19 @@ type Options struct {
 	// Server serves the handlers of Handle with TLS: metrics, webhooks, a dashboard. Its Client is
 	// always the manager's. Default: nil, no such server.
 	Server *server.Options
+	// Metrics observes what Hooks observe, and serves what it has counted: metrics.New makes one.
+	// MetricsServer serves it at /metrics, or without it Server does. Without both, Metrics only
+	// counts. Default: nil, no metrics.
+	Metrics Metrics
+	// MetricsServer serves only Metrics. Its Client is always the manager's. With TLS, the default
+	// Address is :8443. As with Server, a request needs the right to get /metrics: see Authorize.
+	// With Plain, the default Address is :8080, and all requests are answered. Default: nil, no
+	// such server.
+	MetricsServer *server.Options
+	// Pprof is an address such as localhost:6060 for a plain HTTP server with the profiles of
+	// debug.Profiles under /debug/pprof/, for go tool pprof. All requests are answered. A stop ends
+	// a CPU profile early. Default: none.
+	Pprof string
 	// Grace is how long running Reconciles, and the functions and handlers added to the manager,
 	// may continue after a stop begins. Default: 25 s, less than the 30 s that Kubernetes gives a
 	// pod.
@@ -59,6 +73,14 @@ type Options struct {
 	// Logger is for the manager, and for controllers without their own. Default: the logger of
 	// Run's context, else slog.Default().
 	Logger *slog.Logger
+}
+
+// Metrics counts events and serves the counts. *metrics.Metrics implements it.
+type Metrics interface {
+	// Hooks returns the hooks that count, the same at each call.
+	Hooks() hook.Hooks
+	// Handler returns a handler that serves the counts, or an error if it cannot.
+	Handler() (http.Handler, error)
 }
 
 // HealthOptions configures a plain HTTP server for the kubelet's probes. Type server.Health
@@ -80,7 +102,8 @@ type Options struct {
 //	                      trouble
 //	informers             never fails; ?verbose lists informers in trouble
 //	certificate           with Options.Server: fails when the certificate in use has expired;
-//	                      ?verbose reports a newer one that is broken
+//	                      ?verbose reports a newer one that is broken, and the same problems of
+//	                      Options.MetricsServer
 //	shutdown              fails from the start of a stop, so that load balancers send no new
 //	                      requests while the servers still answer
 type HealthOptions struct {
@@ -93,35 +116,6 @@ type HealthOptions struct {
 	// or returns. After that, /livez fails: see controller.Controller.Alive. Set it longer than any
 	// Reconcile takes, or slow Reconciles restart the process. Default: 0, never.
 	StalledAfter time.Duration
-}
-
-func (o *HealthOptions) server() server.Options {
-	address := o.Address
-	if address == "" && o.Listener == nil {
-		address = ":8081"
-	}
-	return server.Options{Name: "health server", Plain: true, Address: address, Listener: o.Listener}
-}
-
-func validateServers(h *HealthOptions, s *server.Options) error {
-	var wrong []error
-	if h != nil {
-		if err := h.server().Validate(); err != nil {
-			wrong = append(wrong, fmt.Errorf("manager.Options.Health: %w", err))
-		}
-		if h.StalledAfter < 0 {
-			wrong = append(wrong, fmt.Errorf("manager.Options.Health.StalledAfter: %s, must not be negative", h.StalledAfter))
-		}
-	}
-	if s != nil {
-		wrong = append(wrong, s.Validate())
-	}
-	if h != nil && s != nil {
-		if _, port, _ := net.SplitHostPort(h.Address); h.Address == s.Address && port != "" && port != "0" {
-			wrong = append(wrong, fmt.Errorf("manager.Options.Health and .Server have the same Address, %s; give each one of its own", h.Address))
-		}
-	}
-	return errors.Join(wrong...)
 }
 
 // Validate names each field that is wrong.
@@ -139,7 +133,7 @@ func (o Options) Validate() error {
 	if o.Strict && o.LeaderElection == nil {
 		wrong = append(wrong, errors.New("manager.Options.Strict: without LeaderElection there are no terms, and every write would be refused"))
 	}
-	wrong = append(wrong, validateList(o.Controllers), validateServers(o.Health, o.Server))
+	wrong = append(wrong, validateList(o.Controllers), o.validateServers())
 	if o.LeaderElection != nil {
 		wrong = append(wrong, o.LeaderElection.Validate())
 	}

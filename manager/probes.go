@@ -26,8 +26,8 @@ type probes struct {
 	live, ready                            []*server.Check // of AddLivezCheck and AddReadyzCheck
 }
 
-// newProbes makes the checks. tls is nil without Options.Server.
-func newProbes(r *roster, l *leases, c *cache.Cache, tls *server.Server) *probes {
+// newProbes makes the checks. main is nil without Options.Server, metrics without MetricsServer.
+func newProbes(r *roster, l *leases, c *cache.Cache, main, metrics *server.Server) *probes {
 	p := &probes{
 		roster: r, leases: l, informers: informersCheck(c),
 		ping: server.NewCheck("ping", func(context.Context) error { return nil }),
@@ -38,8 +38,8 @@ func newProbes(r *roster, l *leases, c *cache.Cache, tls *server.Server) *probes
 			return nil
 		}),
 	}
-	if tls != nil {
-		p.certificate = server.NewCheck("certificate", func(context.Context) error { return tls.Certificate() })
+	if main != nil || metrics != nil {
+		p.certificate = server.NewCheck("certificate", func(context.Context) error { return certificates(main, metrics) })
 	}
 	p.Live, p.Ready = p.livez, p.readyz
 	return p
@@ -100,6 +100,21 @@ func (p *probes) add(method string, to *[]*server.Check, name string, ask func(c
 func reserved(name string) bool {
 	return slices.Contains([]string{"ping", "shutdown", "informers", "certificate"}, name) ||
 		strings.HasPrefix(name, "leader-election") || strings.HasPrefix(name, "controller-")
+}
+
+// certificates returns the problems of both certificates. An expired one of metrics is a remark,
+// because the Pod can still serve its webhooks.
+func certificates(main, metrics *server.Server) (err error) {
+	if main != nil {
+		err = main.Certificate()
+	}
+	if metrics == nil || err != nil && !errors.As(err, new(server.Remark)) {
+		return err
+	}
+	if of := metrics.Certificate(); of != nil {
+		err = server.Remark(strings.TrimPrefix(fmt.Sprintf("%v; %s: %v", err, metrics, of), "<nil>; "))
+	}
+	return err
 }
 
 func informersCheck(c *cache.Cache) *server.Check {

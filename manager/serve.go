@@ -7,10 +7,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/go-logr/logr"
 
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/server"
 )
 
 // Handle mounts a handler on the server of Options.Server, before or during Run. The pattern is as
@@ -19,6 +21,10 @@ import (
 // The server stops last. When the grace time of a stop ends, the contexts of running requests end.
 // If a handler still does not return, the error of Run has its stack.
 func (m *Manager) Handle(pattern string, h http.Handler) {
+	if m.servesMetrics(pattern) {
+		m.report.failed(fmt.Errorf("Handle: Options.Metrics has the path of %q; use another one, or set Options.MetricsServer", pattern))
+		return
+	}
 	err := m.server.Handle(pattern, h)
 	if err == nil && m.o.Server == nil {
 		err = fmt.Errorf("Handle: nothing serves %q; set Options.Server", pattern)
@@ -26,11 +32,22 @@ func (m *Manager) Handle(pattern string, h http.Handler) {
 	m.report.failed(err)
 }
 
+// servesMetrics reports whether Options.Metrics has the path of a pattern on Options.Server.
+func (m *Manager) servesMetrics(pattern string) bool {
+	_, path, found := strings.Cut(pattern, " ")
+	if !found {
+		path = pattern
+	}
+	return m.o.Metrics != nil && m.o.MetricsServer == nil && m.o.Server != nil && strings.TrimSpace(path) == metricsPath
+}
+
 // Authorize returns a handler that passes to h only requests that the API server allows, like
 // server.Server.Authorize. Bind the manager's ServiceAccount to the ClusterRole
 // system:auth-delegator. Run returns a mistake as an error.
-func (m *Manager) Authorize(h http.Handler) http.Handler {
-	authorized, err := m.server.Authorize(h)
+func (m *Manager) Authorize(h http.Handler) http.Handler { return m.authorized(m.server, h) }
+
+func (m *Manager) authorized(s *server.Server, h http.Handler) http.Handler {
+	authorized, err := s.Authorize(h)
 	if err != nil {
 		m.report.failed(err)
 		return http.NotFoundHandler()
@@ -58,8 +75,8 @@ func (m *Manager) AddReadyzCheck(name string, check func(ctx context.Context) er
 	m.report.failed(m.probes.add("AddReadyzCheck", &m.probes.ready, name, check))
 }
 
-// startServers opens the addresses of Options.Health and Options.Server before anything else
-// starts, and serves until the stage ends. The grace time begins when stopping ends.
+// startServers opens the addresses of all servers before anything else starts, and serves until the
+// stage ends. The grace time begins when stopping ends. Profiles end with the stage.
 func (m *Manager) startServers(in *stage, alive, stopping context.Context) error {
 	for i, s := range m.servers {
 		if err := s.Open(alive); err != nil {
@@ -71,6 +88,9 @@ func (m *Manager) startServers(in *stage, alive, stopping context.Context) error
 	}
 	for _, s := range m.servers {
 		in.run(s.String(), nil, func(ctx context.Context) error {
+			if s.field == "Pprof" {
+				return s.Serve(ctx, ctx)
+			}
 			work, cancel := run.WithGrace(stopping, context.WithoutCancel(ctx), m.o.Grace)
 			defer cancel()
 			return s.Serve(ctx, work)

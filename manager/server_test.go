@@ -358,10 +358,10 @@ func TestServerWiringMistakes(t *testing.T) {
 			m.Handle("/a/{x}", page)
 			m.Handle("/{y}/b", page)
 		}, want: `Handle: cannot use the pattern "/{y}/b": pattern "/{y}/b" conflicts with pattern "/a/{x}": `},
-		"two places":        {options: serverOptions{Address: ":0", Listener: newWire()}, want: "server.Options: both Address and Listener are set; set one"},
-		"two pairs":         {options: serverOptions{CertDir: "/a", CertFile: "b", KeyFile: "c"}, want: "server.Options.CertDir: CertFile or KeyFile is set as well; set CertDir or the two files"},
-		"half a pair":       {options: serverOptions{KeyFile: "c"}, want: "server.Options: one of CertFile and KeyFile is set; set both or none"},
-		"one address":       {options: serverOptions{Address: "localhost:8081"}, want: "manager.Options.Health and .Server have the same Address, localhost:8081; give each one of its own"},
+		"two places":        {options: serverOptions{Address: ":0", Listener: newWire()}, want: "manager.Options.Server: server.Options: both Address and Listener are set; set one"},
+		"two pairs":         {options: serverOptions{CertDir: "/a", CertFile: "b", KeyFile: "c"}, want: "manager.Options.Server: server.Options.CertDir: CertFile or KeyFile is set as well; set CertDir or the two files"},
+		"half a pair":       {options: serverOptions{KeyFile: "c"}, want: "manager.Options.Server: server.Options: one of CertFile and KeyFile is set; set both or none"},
+		"one address":       {options: serverOptions{Address: "localhost:8081"}, want: "manager.Options.Health and .Server have the same port, localhost:8081 and localhost:8081; give each one of its own"},
 		"nil for Authorize": {wire: func(m *manager.Manager) { m.Authorize(nil) }, want: "Authorize: the handler is nil"},
 		"nothing there":     {options: serverOptions{CertDir: "/no/such"}, want: "manager.Options.Server: cannot read the TLS files: open /no/such/tls.crt: "},
 	} {

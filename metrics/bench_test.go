@@ -13,17 +13,13 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/metrics"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // frequent calls the hooks of each key, event and request.
 func frequent(tb testing.TB) map[string]func() {
 	tb.Helper()
-	m, err := metrics.New(prometheus.NewRegistry(), metrics.Options{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	m := newMetrics(tb, prometheus.NewRegistry())
 	feed(m)
 	return map[string]func(){
 		"Queue.Added":   func() { m.Queue.Added(hook.QueueAdded{Queue: "website", Keys: 1}) },
@@ -67,10 +63,7 @@ func BenchmarkHooks(b *testing.B) {
 // BenchmarkReconcile measures a Reconcile that only adds the next key, from queue to queue, with
 // and without metrics.
 func BenchmarkReconcile(b *testing.B) {
-	m, err := metrics.New(prometheus.NewRegistry(), metrics.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	m := newMetrics(b, prometheus.NewRegistry())
 	for name, o := range map[string]controller.Options{
 		"alone": {}, "observed": {Hooks: m},
 	} {

@@ -7,8 +7,6 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -20,21 +18,17 @@ import (
 )
 
 // One registry has the metrics of the operator and of Go. Users with the permission to get /metrics
-// can read it.
+// can read it, on port 8443.
 func Example() {
 	run := func(ctx context.Context, cfg *rest.Config, r controller.Reconciler[types.NamespacedName]) error {
-		registry := prometheus.NewRegistry()
-		registry.MustRegister(collectors.NewGoCollector())
-		hooks, err := metrics.New(registry, metrics.Options{})
+		m, err := metrics.New(prometheus.NewRegistry())
 		if err != nil {
 			return err
 		}
 		mgr := manager.New(cfg, manager.Options{
-			Name: "website-operator", Hooks: hooks,
+			Name: "website-operator", Metrics: m, MetricsServer: &server.Options{},
 			LeaderElection: &leaderelection.Options{Lease: "website-operator"},
-			Server:         &server.Options{CertDir: "/etc/website/tls"},
 		})
-		mgr.Handle("/metrics", mgr.Authorize(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 		mgr.Add(controller.New("website", r, controller.Options{}))
 		return mgr.Run(ctx)
 	}

@@ -31,7 +31,6 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
-	"github.com/setpoint-dev/setpoint/metrics"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -65,7 +64,7 @@ func valuesOf(m *dto.Metric) []string {
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()
-		m := newMetrics(t, r, metrics.Options{})
+		m := newMetrics(t, r)
 		q, err := workqueue.New(workqueue.Options[string]{Name: "website", Hooks: m.Queue})
 		if err != nil {
 			t.Fatal(err)
@@ -82,17 +81,17 @@ func TestQueue(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		item, _ := q.Get(context.Background())
 		time.Sleep(3 * time.Second)
-		want("workqueue_adds_total", 2)
-		want("workqueue_depth", 1)
-		want("workqueue_queue_duration_seconds", 2)
-		want("workqueue_longest_running_processor_seconds", 3)
-		want("workqueue_unfinished_work_seconds", 3)
+		want("workqueue_adds_total", 2, "website")
+		want("workqueue_depth", 1, "website", "0")
+		want("workqueue_queue_duration_seconds", 2, "website")
+		want("workqueue_longest_running_processor_seconds", 3, "website")
+		want("workqueue_unfinished_work_seconds", 3, "website")
 		want("setpoint_queue_keys", 1, "held")
 		if _, err := item.Retry(errors.New("no")); err != nil {
 			t.Fatal(err)
 		}
-		want("workqueue_work_duration_seconds", 3)
-		want("workqueue_retries_total", 1)
+		want("workqueue_work_duration_seconds", 3, "website")
+		want("workqueue_retries_total", 1, "website")
 		want("setpoint_queue_keys", 1, "waiting")
 		_ = item.Done()
 		want("setpoint_queue_misuses_total", 1)
@@ -109,7 +108,7 @@ func TestQueue(t *testing.T) {
 // stops.
 func TestOneNameTwice(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	m := newMetrics(t, r, metrics.Options{})
+	m := newMetrics(t, r)
 	stats := func() hook.QueueStats { return hook.QueueStats{Ready: 1, Longest: time.Second} }
 	workers := func() hook.ControllerStats { return hook.ControllerStats{Workers: 2, Active: 1} }
 	run := hook.SourceRun{Controller: "website", Source: "Kind(Website)"}
@@ -140,14 +139,14 @@ func TestOneNameTwice(t *testing.T) {
 	start("first")
 	use()
 	start("second")
-	if depth, longest, workers := value(t, r, "workqueue_depth", "website"), value(t, r, "workqueue_longest_running_processor_seconds", "website"),
+	if depth, longest, workers := value(t, r, "workqueue_depth", "website", "website", ""), value(t, r, "workqueue_longest_running_processor_seconds", "website", "website"),
 		value(t, r, "controller_runtime_max_concurrent_reconciles", "website"); depth != 2 || longest != 1 || workers != 4 {
 		t.Errorf("of two there are %v keys, held for %v s, and %v workers", depth, longest, workers)
 	}
 	stop("first")
 	use()
 	for name, labels := range map[string][]string{
-		"workqueue_adds_total": {"website"}, "controller_runtime_reconcile_total": {"website", "success"},
+		"workqueue_adds_total": {"website", "website"}, "controller_runtime_reconcile_total": {"website", "success"},
 		"setpoint_source_dropped_total": {"website", "f", "Kind(Website)"}, "setpoint_api_requests_total": {"<error>", "website", "", "get"},
 	} {
 		if n := value(t, r, name, labels...); n != 2 {
@@ -166,7 +165,7 @@ func TestOneNameTwice(t *testing.T) {
 func TestM6_RemovedWithItsSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()
-		m := newMetrics(t, r, metrics.Options{})
+		m := newMetrics(t, r)
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets, fakeapi.Leases)
 		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 		silent := slog.New(slog.DiscardHandler)
@@ -193,7 +192,7 @@ func TestM6_RemovedWithItsSeries(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		for name, labels := range map[string][]string{
-			"controller_runtime_reconcile_total": {"website", "success"}, "workqueue_adds_total": {"website"},
+			"controller_runtime_reconcile_total": {"website", "success"}, "workqueue_adds_total": {"website", "website"},
 			"setpoint_api_requests_total":   {"200", "website", "configmaps", "get"},
 			"setpoint_informer_objects":     {"ConfigMap.v1"},
 			"leader_election_master_status": {"operator"},
@@ -241,7 +240,7 @@ func TestM6_RemovedWithItsSeries(t *testing.T) {
 // TestNamesThatAreNoUTF8: invalid names do not panic, do not share a series, and leave none.
 func TestNamesThatAreNoUTF8(t *testing.T) {
 	r := prometheus.NewRegistry()
-	m := newMetrics(t, r, metrics.Options{})
+	m := newMetrics(t, r)
 	var ends []func()
 	for _, name := range []string{"a\xff", "a\xfe"} {
 		run := hook.SourceRun{Controller: name, Source: "x\xff"}
@@ -258,7 +257,7 @@ func TestNamesThatAreNoUTF8(t *testing.T) {
 		})
 	}
 	for _, name := range []string{`"a\xff"`, `"a\xfe"`} {
-		if n := value(t, r, "workqueue_adds_total", name); n != 1 {
+		if n := value(t, r, "workqueue_adds_total", name, name); n != 1 {
 			t.Errorf("%s: %v adds", name, n)
 		}
 		if n := value(t, r, "setpoint_api_requests_total", "<error>", name, `"pods/\xff"`, "get"); n != 1 {
@@ -277,7 +276,7 @@ func TestNamesThatAreNoUTF8(t *testing.T) {
 // series.
 func TestM6_WhatNeverRanHasNoSeries(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	m := newMetrics(t, r, metrics.Options{})
+	m := newMetrics(t, r)
 	mgr := manager.New(&rest.Config{Host: fakeapi.Host}, manager.Options{Name: "test"})
 	c := controller.New("website", controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
 		return controller.Result{}, nil
@@ -312,7 +311,7 @@ func having(t *testing.T, r prometheus.Gatherer, label string) (found []string) 
 // TestHooksAndScrapesAtOnce: starts, stops and scrapes run concurrently and leave no series.
 func TestHooksAndScrapesAtOnce(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	m := newMetrics(t, r, metrics.Options{})
+	m := newMetrics(t, r)
 	var all sync.WaitGroup
 	for worker := range 4 {
 		all.Go(func() {

@@ -6,54 +6,75 @@ package metrics
 import (
 	"errors"
 	"fmt"
-	"regexp"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
+	promcollectors "github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Options configures New. The zero value works.
-type Options struct {
-	// Prefix is put before each name: "website_" turns workqueue_depth into
-	// website_workqueue_depth. Use it for a registry in which the names are taken. It consists of
-	// letters, digits and underscores, and does not begin with a digit. Default: none.
-	Prefix string
+// Metrics counts what a program does, and serves the counts. New makes one. It serves any number of
+// managers, controllers and queues, and all methods are safe for concurrent use.
+type Metrics struct {
+	hooks    hook.Hooks
+	gatherer prometheus.Gatherer // nil: the Registerer is no Gatherer
 }
 
-var prefix = regexp.MustCompile("^[a-zA-Z_][a-zA-Z0-9_]*$")
-
-// Validate returns an error that names the invalid field.
-func (o Options) Validate() error {
-	if o.Prefix != "" && !prefix.MatchString(o.Prefix) {
-		return fmt.Errorf("metrics.Options.Prefix: %q must be letters, digits and underscores, and not begin with a digit, such as \"website_\"", o.Prefix)
-	}
-	return nil
-}
-
-// New registers one collector with r and returns the hooks that feed it, for manager.Options.Hooks.
-// They serve any number of managers, controllers and queues, and are safe for concurrent use. If
-// several have the same name, they share series, which are deleted when the last of them has
-// stopped. To observe more, combine the hooks with others: see Hooks.With. New registers nothing
-// elsewhere. It returns an error if r is nil, if the options are invalid, or if r refuses the
-// collector, usually because names are taken.
-func New(r prometheus.Registerer, o Options) (hook.Hooks, error) {
+// New registers the metrics of Setpoint with r. If r is also a Gatherer, as a *prometheus.Registry
+// is, New adds the Go and process metrics, unless their names are taken. Register collectors of
+// your own for Go or the process before New.
+//
+// Wrap r to change the names: prometheus.WrapRegistererWithPrefix("website_", registry). A wrapped
+// Registerer is no Gatherer: see [Metrics.Handler].
+//
+// New returns an error if r is nil or has these metrics already, or if another collector has one of
+// their names. Nothing is registered then.
+func New(r prometheus.Registerer) (*Metrics, error) {
 	if r == nil {
-		return hook.Hooks{}, errors.New("metrics.New: the Registerer is nil; prometheus.NewRegistry makes one")
-	}
-	if err := o.Validate(); err != nil {
-		return hook.Hooks{}, err
+		return nil, errors.New("metrics.New: the Registerer is nil; prometheus.NewRegistry makes one")
 	}
 	mu := &lock{}
 	controllers := newControllers(mu)
 	queues, sources, caches, requests, leases := newQueues(mu), newSources(mu), newCaches(mu), newRequests(mu, controllers.open.has), newLeases()
 	controllers.goneLocked = requests.forgetLocked
 	all := collectors{queues, controllers, sources, caches, requests, leases}
-	if err := prometheus.WrapRegistererWithPrefix(o.Prefix, r).Register(all); err != nil {
-		return hook.Hooks{}, fmt.Errorf("metrics.New: set Options.Prefix if these names are taken, or give it a registry of its own: %w", err)
+	switch err := r.Register(all); {
+	case errors.As(err, new(prometheus.AlreadyRegisteredError)):
+		return nil, errors.New("metrics.New: this registry has the metrics of Setpoint already; use the Metrics of the first call, which serves any number of managers")
+	case err != nil:
+		return nil, fmt.Errorf("metrics.New: names are taken; wrap the registry with prometheus.WrapRegistererWithPrefix, or use one of its own: %w", err)
 	}
-	return hook.Hooks{
+	m := &Metrics{hooks: hook.Hooks{
 		Queue: queues.hooks(), Controller: controllers.hooks(), Source: sources.hooks(),
 		Cache: caches.hooks(), Client: requests.hooks(), LeaderElection: leases.hooks(),
-	}, nil
+	}}
+	if g, ok := r.(prometheus.Gatherer); ok {
+		m.gatherer = g
+		registerProcess(r)
+	}
+	return m, nil
+}
+
+// registerProcess adds the Go and process metrics, all that controller-runtime has. An error means
+// that the registry has them, in these or other variants.
+func registerProcess(r prometheus.Registerer) {
+	_ = r.Register(promcollectors.NewGoCollector(promcollectors.WithGoCollectorRuntimeMetrics(promcollectors.MetricsAll)))
+	_ = r.Register(promcollectors.NewProcessCollector(promcollectors.ProcessCollectorOpts{}))
+}
+
+// Hooks returns the hooks that feed the metrics, the same at each call. manager.Options.Metrics
+// includes them. They are for programs without a manager, and for manager.Options.Hooks if another
+// handler serves the registry.
+func (m *Metrics) Hooks() hook.Hooks { return m.hooks }
+
+// Handler returns a handler that serves all metrics of the registry. It returns an error if the
+// Registerer given to New is no prometheus.Gatherer.
+func (m *Metrics) Handler() (http.Handler, error) {
+	if m.gatherer == nil {
+		return nil, errors.New("metrics: the Registerer given to metrics.New is no prometheus.Gatherer, such as one made by prometheus.WrapRegistererWithPrefix, so it cannot be served; " +
+			"set manager.Options.Hooks to Metrics.Hooks instead of manager.Options.Metrics, and serve the registry with promhttp.HandlerFor")
+	}
+	return promhttp.HandlerFor(m.gatherer, promhttp.HandlerOpts{}), nil
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	promcollectors "github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
@@ -42,13 +43,13 @@ leader_election_master_status gauge name
 leader_election_slowpath_total counter name
 rest_client_request_duration_seconds histogram host verb
 rest_client_requests_total counter code host method
-workqueue_adds_total counter name
-workqueue_depth gauge name
-workqueue_longest_running_processor_seconds gauge name
-workqueue_queue_duration_seconds histogram name
-workqueue_retries_total counter name
-workqueue_unfinished_work_seconds gauge name
-workqueue_work_duration_seconds histogram name
+workqueue_adds_total counter controller name
+workqueue_depth gauge controller name priority
+workqueue_longest_running_processor_seconds gauge controller name
+workqueue_queue_duration_seconds histogram controller name
+workqueue_retries_total counter controller name
+workqueue_unfinished_work_seconds gauge controller name
+workqueue_work_duration_seconds histogram controller name
 `
 
 // ours are the metrics that only Setpoint has.
@@ -72,6 +73,8 @@ setpoint_queue_dropped_total counter name why
 setpoint_queue_keys gauge name state
 setpoint_queue_misuses_total counter name
 setpoint_queue_panics_total counter name
+setpoint_queue_ready_keys gauge class name
+setpoint_queue_tenant_ready_keys gauge name tenant
 setpoint_reconcile_own_writes_wait_seconds histogram controller
 setpoint_reconcile_slow_total counter controller
 setpoint_reconcile_stale_total counter controller
@@ -97,7 +100,7 @@ func feed(m hook.Hooks) {
 	m.Controller.TookOver(hook.Takeover{Controller: "website", Took: 2 * time.Second, Doubts: err})
 	m.Controller.Slow(hook.Slow{Controller: "website"})
 	m.Queue.Opened(hook.QueueOpened{Queue: "website", Of: m, Stats: func() hook.QueueStats {
-		return hook.QueueStats{Ready: 1, Waiting: 2, Held: 3, Parked: 4, Paused: 5, Unfinished: 6 * time.Second, Longest: 7 * time.Second}
+		return hook.QueueStats{Ready: 3, ReadyByClass: map[int]int{-1: 1, 0: 0, 7: 2}, ReadyByTenant: map[string]int{"shop": 1, "blog\xff": 2}, Waiting: 2, Held: 3, Parked: 4, Paused: 5, Unfinished: 6 * time.Second, Longest: 7 * time.Second}
 	}})
 	m.Queue.Added(hook.QueueAdded{Queue: "website", Keys: 2})
 	m.Queue.Delayed(hook.QueueDelayed{Queue: "website"})
@@ -133,13 +136,14 @@ func feed(m hook.Hooks) {
 	m.LeaderElection.Trouble("operator", err)
 }
 
-func newMetrics(t *testing.T, r prometheus.Registerer, o metrics.Options) hook.Hooks {
+// newMetrics returns hooks. Because r appears to be no Gatherer, it has no Go and process metrics.
+func newMetrics(t testing.TB, r prometheus.Registerer) hook.Hooks {
 	t.Helper()
-	m, err := metrics.New(r, o)
+	m, err := metrics.New(struct{ prometheus.Registerer }{r})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m
+	return m.Hooks()
 }
 
 // families returns a line for each metric of a registry, with type and labels.
@@ -152,6 +156,9 @@ func families(t *testing.T, r prometheus.Gatherer) []string {
 	var lines []string
 	for _, f := range all {
 		line := f.GetName() + " " + strings.ToLower(f.GetType().String())
+		if h := f.GetMetric()[0].GetHistogram(); h != nil && strings.HasPrefix(f.GetName(), "workqueue_") && h.GetSchema() != 3 {
+			t.Errorf("%s: the schema of the native histogram is %d, want 3, as controller-runtime has it", f.GetName(), h.GetSchema())
+		}
 		for _, l := range f.GetMetric()[0].GetLabel() {
 			line += " " + l.GetName()
 		}
@@ -162,7 +169,7 @@ func families(t *testing.T, r prometheus.Gatherer) []string {
 
 func TestNames(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	feed(newMetrics(t, r, metrics.Options{}))
+	feed(newMetrics(t, r))
 	want := slices.Concat(strings.Fields(strings.ReplaceAll(standard, " ", ",")), strings.Fields(strings.ReplaceAll(ours, " ", ",")))
 	got := strings.Fields(strings.ReplaceAll(strings.Join(families(t, r), "\n"), " ", ","))
 	for _, line := range want {
@@ -180,7 +187,7 @@ func TestNames(t *testing.T) {
 // TestLint: promlint accepts all metrics, except for names that come from others.
 func TestLint(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	feed(newMetrics(t, r, metrics.Options{}))
+	feed(newMetrics(t, r))
 	problems, err := testutil.GatherAndLint(r)
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +200,7 @@ func TestLint(t *testing.T) {
 // TestScrape is what a Prometheus server reads.
 func TestScrape(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	feed(newMetrics(t, r, metrics.Options{}))
+	feed(newMetrics(t, r))
 	answer := httptest.NewRecorder()
 	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
 	for _, line := range []string{
@@ -241,6 +248,11 @@ func TestScrape(t *testing.T) {
 		`setpoint_queue_keys{name="website",state="waiting"} 2`,
 		`setpoint_queue_misuses_total{name="website"} 1`,
 		`setpoint_queue_panics_total{name="website"} 1`,
+		`setpoint_queue_ready_keys{class="7",name="website"} 2`,
+		`setpoint_queue_ready_keys{class="background",name="website"} 1`,
+		`setpoint_queue_ready_keys{class="normal",name="website"} 0`,
+		`setpoint_queue_tenant_ready_keys{name="website",tenant="\"blog\\xff\""} 2`,
+		`setpoint_queue_tenant_ready_keys{name="website",tenant="shop"} 1`,
 		`setpoint_reconcile_own_writes_wait_seconds_sum{controller="website"} 1`,
 		`setpoint_reconcile_slow_total{controller="website"} 1`,
 		`setpoint_reconcile_stale_total{controller="website"} 1`,
@@ -251,13 +263,15 @@ func TestScrape(t *testing.T) {
 		`setpoint_takeover_stale_total{controller="website"} 1`,
 		`setpoint_takeover_wait_seconds_sum{controller="website"} 2`,
 		`setpoint_unfenced_writes_total{resource="pods",verb="create"} 1`,
-		`workqueue_adds_total{name="website"} 2`,
-		`workqueue_depth{name="website"} 1`,
-		`workqueue_longest_running_processor_seconds{name="website"} 7`,
-		`workqueue_queue_duration_seconds_count{name="website"} 1`,
-		`workqueue_retries_total{name="website"} 2`,
-		`workqueue_unfinished_work_seconds{name="website"} 6`,
-		`workqueue_work_duration_seconds_sum{name="website"} 2`,
+		`workqueue_adds_total{controller="website",name="website"} 2`,
+		`workqueue_depth{controller="website",name="website",priority="-100"} 1`,
+		`workqueue_depth{controller="website",name="website",priority="0"} 0`,
+		`workqueue_depth{controller="website",name="website",priority="700"} 2`,
+		`workqueue_longest_running_processor_seconds{controller="website",name="website"} 7`,
+		`workqueue_queue_duration_seconds_count{controller="website",name="website"} 1`,
+		`workqueue_retries_total{controller="website",name="website"} 2`,
+		`workqueue_unfinished_work_seconds{controller="website",name="website"} 6`,
+		`workqueue_work_duration_seconds_sum{controller="website",name="website"} 2`,
 	} {
 		if !strings.Contains(answer.Body.String(), "\n"+line+"\n") {
 			t.Errorf("missing metric: %s", line)
@@ -265,26 +279,12 @@ func TestScrape(t *testing.T) {
 	}
 }
 
-// TestM5_NothingBehindTheHostsBack: New registers only with the given Registerer, two prefixes are
-// independent, and the error for a taken name has a remedy.
+// TestM5_NothingBehindTheHostsBack: New registers only with the given Registerer, and two prefixes
+// are independent.
 func TestM5_NothingBehindTheHostsBack(t *testing.T) {
-	if _, err := metrics.New(nil, metrics.Options{}); err == nil || !strings.Contains(err.Error(), "NewRegistry") {
-		t.Errorf("a nil Registerer: %v, want an error with a remedy", err)
-	}
-	for _, prefix := range []string{"1x", "web-site_", "ä", " "} {
-		if _, err := metrics.New(prometheus.NewRegistry(), metrics.Options{Prefix: prefix}); err == nil || !strings.Contains(err.Error(), "metrics.Options.Prefix: ") {
-			t.Errorf("the prefix %q: %v, want a sentence", prefix, err)
-		}
-	}
 	r := prometheus.NewPedanticRegistry()
-	first := newMetrics(t, r, metrics.Options{})
-	for range 2 {
-		_, err := metrics.New(r, metrics.Options{})
-		if err == nil || !strings.Contains(err.Error(), "set Options.Prefix") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("the same names twice: %v, want an error with a remedy", err)
-		}
-	}
-	second := newMetrics(t, r, metrics.Options{Prefix: "second_"})
+	first := newMetrics(t, r)
+	second := newMetrics(t, prometheus.WrapRegistererWithPrefix("second_", r))
 	feed(first)
 	feed(second)
 	second.Controller.Stopped(hook.ControllerStopped{Controller: "website", Of: second})
@@ -301,18 +301,108 @@ func TestM5_NothingBehindTheHostsBack(t *testing.T) {
 	}
 }
 
-// TestSomebodyElsesNames: one name that is taken is enough.
-func TestSomebodyElsesNames(t *testing.T) {
+// TestNew_RefusesARegistryTwice: the error has a remedy, and the first Metrics are unharmed.
+func TestNew_RefusesARegistryTwice(t *testing.T) {
+	if _, err := metrics.New(nil); err == nil || !strings.Contains(err.Error(), "NewRegistry") {
+		t.Errorf("a nil Registerer: %v, want an error with a remedy", err)
+	}
+	registry := prometheus.NewPedanticRegistry()
+	for _, r := range []prometheus.Registerer{registry, prometheus.WrapRegistererWithPrefix("second_", registry)} {
+		m, err := metrics.New(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			_, err := metrics.New(r)
+			if err == nil || !strings.Contains(err.Error(), "use the Metrics of the first call") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("the same names twice: %v, want an error with a remedy", err)
+			}
+		}
+		feed(m.Hooks())
+	}
+}
+
+// TestNew_RefusesNamesThatAreTaken: one name is enough, and nothing is registered then.
+func TestNew_RefusesNamesThatAreTaken(t *testing.T) {
 	r := prometheus.NewRegistry()
 	r.MustRegister(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "workqueue_adds_total", Help: "Theirs."}, []string{"name"}))
-	_, err := metrics.New(r, metrics.Options{})
-	if err == nil || !strings.Contains(err.Error(), "set Options.Prefix") || !strings.Contains(err.Error(), "workqueue_adds_total") {
+	_, err := metrics.New(r)
+	if err == nil || !strings.Contains(err.Error(), "WrapRegistererWithPrefix") || !strings.Contains(err.Error(), "workqueue_adds_total") {
 		t.Errorf("got %v, want a sentence that names it", err)
 	}
 	if n := len(families(t, r)); n != 0 {
 		t.Errorf("%d families are registered despite the error", n)
 	}
-	feed(newMetrics(t, r, metrics.Options{Prefix: "ours_"}))
+	feed(newMetrics(t, prometheus.WrapRegistererWithPrefix("ours_", r)))
+}
+
+// TestNew_AddsGoAndProcess: also to a registry that has them already, in any variant. A wrapped
+// Registerer does not get them, because the wrapped registry has them.
+func TestNew_AddsGoAndProcess(t *testing.T) {
+	plain, base := prometheus.NewPedanticRegistry(), prometheus.NewPedanticRegistry()
+	base.MustRegister(promcollectors.NewGoCollector(), promcollectors.NewProcessCollector(promcollectors.ProcessCollectorOpts{}))
+	names := []string{"go_goroutines gauge", "go_sched_latencies_seconds histogram", "process_cpu_seconds_total counter"}
+	for has, r := range map[int]prometheus.Registerer{
+		3: plain, 2: base, 0: prometheus.WrapRegistererWithPrefix("x_", prometheus.NewRegistry()),
+	} {
+		m, err := metrics.New(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		feed(m.Hooks())
+		h, err := m.Handler()
+		if has == 0 {
+			if err == nil || !strings.Contains(err.Error(), "manager.Options.Hooks") || !strings.Contains(err.Error(), "promhttp.HandlerFor") {
+				t.Errorf("a Registerer that is no Gatherer: %v, want an error with a remedy", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := families(t, r.(prometheus.Gatherer)) //nolint:forcetypeassert // a registry
+		for i, name := range names {
+			if slices.Contains(got, name) != (i != 1 || has == 3) {
+				t.Errorf("registry %d: %s: %v", has, name, slices.Contains(got, name))
+			}
+		}
+		answer := httptest.NewRecorder()
+		h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+		for _, line := range []string{"\ngo_goroutines ", "\nprocess_cpu_seconds_total ", "\nworkqueue_adds_total{"} {
+			if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), line) {
+				t.Errorf("registry %d: the answer, %d, has no line %q", has, answer.Code, line)
+			}
+		}
+	}
+}
+
+// TestTenants_AreBounded: the tenants with the most keys have series, and the sum stays complete.
+func TestTenants_AreBounded(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	m := newMetrics(t, r)
+	tenants := map[string]int{"other": 500}
+	for i := range 300 {
+		tenants[fmt.Sprint("tenant", i)] = i
+	}
+	for _, of := range []string{"first", "second"} { // both have the name
+		m.Queue.Opened(hook.QueueOpened{Queue: "website", Of: of, Stats: func() hook.QueueStats { return hook.QueueStats{ReadyByTenant: tenants} }})
+	}
+	got := map[string]float64{}
+	all, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		for _, series := range f.GetMetric() {
+			if f.GetName() == "setpoint_queue_tenant_ready_keys" {
+				got[valuesOf(series)[1]] = series.GetGauge().GetValue()
+			}
+		}
+	}
+	rest := 200 * 201 / 2 // 0 to 200
+	if len(got) != 100 || got["tenant299"] != 2*299 || got["tenant201"] != 2*201 || got["other"] != float64(2*(500+rest)) {
+		t.Errorf("%d series; the largest are %v and %v, others %v", len(got), got["other"], got["tenant299"], got["tenant201"])
+	}
 }
 
 // TestEveryHookIsFed: except for hooks without anything to count.
@@ -322,7 +412,7 @@ func TestEveryHookIsFed(t *testing.T) {
 		"Cache.InformerState", "Cache.BrokenObject", // scrapes ask for these
 		"Source.HandlerBlocked", "Client.Unattributed", // mistakes in the program, for the log
 	}
-	hooks := reflect.ValueOf(newMetrics(t, prometheus.NewRegistry(), metrics.Options{}))
+	hooks := reflect.ValueOf(newMetrics(t, prometheus.NewRegistry()))
 	for i := range hooks.NumField() {
 		of := hooks.Field(i).Elem()
 		for j := range of.NumField() {
@@ -337,7 +427,7 @@ func TestEveryHookIsFed(t *testing.T) {
 // TestBounded: the number of series is limited, and the sum stays complete.
 func TestBounded(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	m := newMetrics(t, r, metrics.Options{})
+	m := newMetrics(t, r)
 	const asked = 1500
 	for i := range asked {
 		m.Client.Unfenced(hook.APIRequest{Verb: "create", Resource: fmt.Sprint("kind", i)})

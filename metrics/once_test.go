@@ -23,7 +23,6 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
-	"github.com/setpoint-dev/setpoint/metrics"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -34,7 +33,7 @@ import (
 func TestGivenTwice_CountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()
-		m := newMetrics(t, r, metrics.Options{})
+		m := newMetrics(t, r)
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Leases)
 		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 		silent := slog.New(slog.DiscardHandler)
@@ -70,7 +69,7 @@ func TestGivenTwice_CountsOnce(t *testing.T) {
 		for _, name := range []string{"website", "with", "again"} {
 			for metric, labels := range map[string][]string{
 				"controller_runtime_reconcile_total": {name, "success"}, "controller_runtime_reconcile_time_seconds": {name},
-				"workqueue_adds_total": {name}, "workqueue_work_duration_seconds": {name}, "controller_runtime_max_concurrent_reconciles": {name},
+				"workqueue_adds_total": {name, name}, "workqueue_work_duration_seconds": {name, name}, "controller_runtime_max_concurrent_reconciles": {name},
 			} {
 				if n := value(t, r, metric, labels...); n != 1 {
 					t.Errorf("%s%v is %v, want 1", metric, labels, n)

@@ -4,21 +4,31 @@
 package metrics
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
+// maxTenants is the number of tenants of a queue that have a series.
+const maxTenants = 100
+
 // queues are the metrics of workqueues. The workqueue_ metrics are as in
-// k8s.io/component-base/metrics/prometheus/workqueue.
+// sigs.k8s.io/controller-runtime/pkg/internal/metrics.
 type queues struct {
 	collectors
 
-	depth, unfinished, longest, keys *prometheus.Desc
-	adds, retries                    *prometheus.CounterVec
-	waited, worked                   *prometheus.HistogramVec
-	dropped                          *series[queueDrop, prometheus.Counter]
-	misused, panicked                *prometheus.CounterVec
+	depth, unfinished, longest *prometheus.Desc
+	keys, byClass, byTenant    *prometheus.Desc
+
+	adds, retries     *prometheus.CounterVec
+	waited, worked    *prometheus.HistogramVec
+	dropped           *series[queueDrop, prometheus.Counter]
+	misused, panicked *prometheus.CounterVec
 
 	open  *open[string, queue]
 	stats *figures[hook.QueueStats]
@@ -37,24 +47,27 @@ func newQueues(mu *lock) *queues {
 		return prometheus.NewDesc(name, help, append([]string{"name"}, labels...), nil)
 	}
 	buckets := prometheus.ExponentialBuckets(10e-9, 10, 12)
+	const name, controller = "name", "controller"
 	q := &queues{
-		depth:      desc("workqueue_depth", "Keys that are ready for a worker."),
-		unfinished: desc("workqueue_unfinished_work_seconds", "Time in progress, sum of all keys that workers hold."),
-		longest:    desc("workqueue_longest_running_processor_seconds", "Time in progress, longest of all keys that workers hold."),
-		adds:       counter("workqueue_adds_total", "Keys that became ready.", "name"),
-		retries:    counter("workqueue_retries_total", "Keys that got a due time.", "name"),
-		waited:     histogram("workqueue_queue_duration_seconds", "Time from ready to taken.", buckets, "name"),
-		worked:     histogram("workqueue_work_duration_seconds", "Time from taken to settled.", buckets, "name"),
+		depth:      desc("workqueue_depth", "Keys that are ready for a worker.", controller, "priority"),
+		unfinished: desc("workqueue_unfinished_work_seconds", "Time in progress, sum of all keys that workers hold.", controller),
+		longest:    desc("workqueue_longest_running_processor_seconds", "Time in progress, longest of all keys that workers hold.", controller),
+		adds:       counter("workqueue_adds_total", "Keys that became ready.", name, controller),
+		retries:    counter("workqueue_retries_total", "Keys that got a due time.", name, controller),
+		waited:     histogram("workqueue_queue_duration_seconds", "Time from ready to taken.", buckets, name, controller),
+		worked:     histogram("workqueue_work_duration_seconds", "Time from taken to settled.", buckets, name, controller),
 		keys:       desc("setpoint_queue_keys", "Keys in the queue by state.", "state"),
-		misused:    counter("setpoint_queue_misuses_total", "Calls that broke the queue's contract.", "name"),
-		panicked:   counter("setpoint_queue_panics_total", "Panics of the queue's callbacks.", "name"),
+		byClass:    desc("setpoint_queue_ready_keys", "Ready keys by class.", "class"),
+		byTenant:   desc("setpoint_queue_tenant_ready_keys", "Ready keys by tenant.", "tenant"),
+		misused:    counter("setpoint_queue_misuses_total", "Calls that broke the queue's contract.", name),
+		panicked:   counter("setpoint_queue_panics_total", "Panics of the queue's callbacks.", name),
 		open:       newOpen[string, queue](mu),
 		stats:      newFigures[hook.QueueStats](mu),
 	}
 	q.dropped = newSeries(mu, counter("setpoint_queue_dropped_total", "Dropped keys and adds by cause.", "name", "why"),
 		func(d queueDrop) bool { return q.open.has(d.queue) }, func(d queueDrop) []string { return []string{d.queue, d.why} })
 	q.collectors = collectors{q.adds, q.retries, q.waited, q.worked, q.dropped, q.misused, q.panicked,
-		scraped{[]*prometheus.Desc{q.depth, q.unfinished, q.longest, q.keys}, q.scrape}}
+		scraped{[]*prometheus.Desc{q.depth, q.unfinished, q.longest, q.keys, q.byClass, q.byTenant}, q.scrape}}
 	return q
 }
 
@@ -102,8 +115,8 @@ func (q *queues) opened(e hook.QueueOpened) {
 	q.open.start(e.Queue, func() queue {
 		name := label(e.Queue)
 		return queue{
-			adds: q.adds.WithLabelValues(name), retries: q.retries.WithLabelValues(name),
-			waited: q.waited.WithLabelValues(name), worked: q.worked.WithLabelValues(name),
+			adds: q.adds.WithLabelValues(name, name), retries: q.retries.WithLabelValues(name, name),
+			waited: q.waited.WithLabelValues(name, name), worked: q.worked.WithLabelValues(name, name),
 			misused: q.misused.WithLabelValues(name), panicked: q.panicked.WithLabelValues(name),
 		}
 	})
@@ -113,11 +126,14 @@ func (q *queues) opened(e hook.QueueOpened) {
 func (q *queues) closed(e hook.QueueClosed) {
 	q.open.stop(e.Queue, func() {
 		name := label(e.Queue)
-		for _, c := range []*prometheus.CounterVec{q.adds, q.retries, q.misused, q.panicked} {
+		for _, c := range []*prometheus.CounterVec{q.misused, q.panicked} {
 			c.DeleteLabelValues(name)
 		}
-		q.waited.DeleteLabelValues(name)
-		q.worked.DeleteLabelValues(name)
+		for _, c := range []*prometheus.CounterVec{q.adds, q.retries} {
+			c.DeleteLabelValues(name, name)
+		}
+		q.waited.DeleteLabelValues(name, name)
+		q.worked.DeleteLabelValues(name, name)
 		q.dropped.forgetLocked(func(d queueDrop) bool { return d.queue == e.Queue })
 	})
 	q.stats.stop(e.Of)
@@ -126,26 +142,78 @@ func (q *queues) closed(e hook.QueueClosed) {
 // scrape adds up the figures of queues with the same name.
 func (q *queues) scrape(ch chan<- prometheus.Metric) {
 	all := map[string]hook.QueueStats{}
-	q.stats.each(func(name string, s hook.QueueStats) {
-		sum := all[name]
-		sum.Ready += s.Ready
-		sum.Waiting += s.Waiting
-		sum.Held += s.Held
-		sum.Parked += s.Parked
-		sum.Paused += s.Paused
-		sum.Unfinished += s.Unfinished
-		sum.Longest = max(sum.Longest, s.Longest)
-		all[name] = sum
-	})
+	q.stats.each(func(name string, s hook.QueueStats) { all[name] = sumOf(all[name], s) })
 	for name, s := range all {
+		name = label(name)
 		gauge := func(d *prometheus.Desc, n float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, append([]string{label(name)}, labels...)...)
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, append([]string{name}, labels...)...)
 		}
-		gauge(q.depth, float64(s.Ready))
-		gauge(q.unfinished, s.Unfinished.Seconds())
-		gauge(q.longest, s.Longest.Seconds())
+		gauge(q.unfinished, s.Unfinished.Seconds(), name)
+		gauge(q.longest, s.Longest.Seconds(), name)
 		for state, n := range map[string]int{"ready": s.Ready, "waiting": s.Waiting, "held": s.Held, "parked": s.Parked, "paused": s.Paused} {
 			gauge(q.keys, float64(n), state)
 		}
+		if len(s.ReadyByClass) == 0 {
+			gauge(q.depth, float64(s.Ready), name, "")
+		}
+		for class, n := range s.ReadyByClass {
+			gauge(q.depth, float64(n), name, priorityOf(class))
+			gauge(q.byClass, float64(n), classLabel(class))
+		}
+		for tenant, n := range fewTenants(s.ReadyByTenant) {
+			gauge(q.byTenant, float64(n), tenant)
+		}
 	}
+}
+
+func sumOf(a, b hook.QueueStats) hook.QueueStats {
+	return hook.QueueStats{
+		Ready: a.Ready + b.Ready, Waiting: a.Waiting + b.Waiting, Held: a.Held + b.Held, Parked: a.Parked + b.Parked, Paused: a.Paused + b.Paused,
+		ReadyByClass: sumsOf(a.ReadyByClass, b.ReadyByClass), ReadyByTenant: sumsOf(a.ReadyByTenant, b.ReadyByTenant),
+		Unfinished: a.Unfinished + b.Unfinished, Longest: max(a.Longest, b.Longest),
+	}
+}
+
+func sumsOf[K comparable](a, b map[K]int) map[K]int {
+	if len(a) == 0 {
+		return b
+	}
+	sum := maps.Clone(a)
+	for k, n := range b {
+		sum[k] += n
+	}
+	return sum
+}
+
+// priorityOf returns the label priority of a class, so that background keys have the priority of
+// controller-runtime's initial lists, -100.
+func priorityOf(class int) string { return strconv.Itoa(100 * class) }
+
+// classLabel returns the name of a class, as in package workqueue.
+func classLabel(class int) string {
+	switch class {
+	case -1:
+		return "background"
+	case 0:
+		return "normal"
+	case 1:
+		return "interactive"
+	}
+	return strconv.Itoa(class)
+}
+
+// fewTenants returns the maxTenants tenants with the most keys. The others are together as "other".
+func fewTenants(all map[string]int) map[string]int {
+	tenants := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(cmp.Compare(all[b], all[a]), cmp.Compare(a, b))
+	})
+	few := make(map[string]int, min(len(all), maxTenants+1))
+	for i, tenant := range tenants {
+		name := label(tenant)
+		if i >= maxTenants {
+			name = other
+		}
+		few[name] += all[tenant] // a tenant may be named "other", too
+	}
+	return few
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 	"github.com/setpoint-dev/setpoint/manager"
-	"github.com/setpoint-dev/setpoint/metrics"
 )
 
 // TestSkippedApply_NamesTheController: a Reconcile applies the same twice. The second apply is not
@@ -29,7 +28,7 @@ import (
 func TestSkippedApply_NamesTheController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()
-		m := newMetrics(t, r, metrics.Options{})
+		m := newMetrics(t, r)
 		var skipped []hook.SkippedApply
 		hooks := m.With(hook.Hooks{Client: &hook.Client{Skipped: func(s hook.SkippedApply) { skipped = append(skipped, s) }}})
 		mgr := manager.New(&rest.Config{Host: fakeapi.Host, Transport: fakeapi.New(fakeapi.ConfigMaps), QPS: -1}, manager.Options{

@@ -34,6 +34,7 @@ const (
 type certificate struct {
 	certFile, keyFile string // empty: a self-signed certificate
 	caFile            string // empty: clients need no certificate
+	base              *tls.Config
 	log               *slog.Logger
 	reads             *sync.WaitGroup
 
@@ -51,7 +52,7 @@ type pair struct {
 func (p *pair) leaf() *x509.Certificate { return p.config.Certificates[0].Leaf }
 
 func newCertificate(o *Options, log *slog.Logger, reads *sync.WaitGroup) *certificate {
-	c := &certificate{certFile: o.CertFile, keyFile: o.KeyFile, caFile: o.ClientCAFile, log: log, reads: reads}
+	c := &certificate{certFile: o.CertFile, keyFile: o.KeyFile, caFile: o.ClientCAFile, base: baseOf(o), log: log, reads: reads}
 	if o.CertDir != "" {
 		c.certFile, c.keyFile = filepath.Join(o.CertDir, "tls.crt"), filepath.Join(o.CertDir, "tls.key")
 	}
@@ -59,15 +60,23 @@ func newCertificate(o *Options, log *slog.Logger, reads *sync.WaitGroup) *certif
 	return c
 }
 
+// config returns the configuration of a listener. Each connection has its own, from look.
 func (c *certificate) config() *tls.Config {
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		NextProtos: []string{"h2", "http/1.1"},
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			now, _ := c.look()
-			return now.config, nil
-		},
+	config := c.base.Clone()
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now, _ := c.look()
+		return now.config, nil
 	}
+	return config
+}
+
+// baseOf returns the versions, cipher suites and protocols of the options.
+func baseOf(o *Options) *tls.Config {
+	base := &tls.Config{MinVersion: max(o.MinTLSVersion, tls.VersionTLS12), CipherSuites: o.CipherSuites, NextProtos: []string{"h2", "http/1.1"}}
+	if o.DisableHTTP2 {
+		base.NextProtos = []string{"http/1.1"}
+	}
+	return base
 }
 
 // look returns the current pair, after a read if one is due. It waits for a read at most readLimit.
@@ -177,8 +186,7 @@ func (c *certificate) parse(files [3]string, replaces bool) (*tls.Config, error)
 	if replaces && time.Now().Before(from) {
 		return nil, fmt.Errorf("the certificate in %s is not valid before %s", c.certFile, from.UTC().Format(time.RFC3339))
 	}
-	config := c.config()
-	config.GetConfigForClient = nil
+	config := c.base.Clone()
 	config.Certificates = []tls.Certificate{shown}
 	if c.caFile != "" {
 		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()

@@ -22,32 +22,71 @@ import (
 // The answers have the format of Kubernetes' own components: 200 and "ok", or 500 and a line for
 // each check. ?verbose always returns the lines. ?exclude=NAME skips a check. Unlike the lines of
 // those components, these describe the failure: serve them to the kubelet only.
+//
+// Health is an http.Handler for any mux:
+//
+//	mux.Handle("/livez", h)
+//	mux.Handle("/readyz", h)
+//	mux.Handle("/readyz/", h) // for /readyz/NAME
+//
+// For a [Server], use Mount. A manager has its own Health: see manager.Options.Health.
 type Health struct {
 	// Live and Ready return the checks of /livez and /readyz. They are called for each request,
-	// from several goroutines at once.
+	// from several goroutines at once. Default nil: no checks, so the answer is "ok".
 	Live, Ready func() []*Check
+
+	calls sync.WaitGroup // of ServeHTTP
 }
+
+// ServeHTTP answers a request whose path is one of the above. To serve them elsewhere, use
+// http.StripPrefix. If a check hangs, it may still run after the answer: see Wait.
+func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.answer(w, r, &h.calls) }
+
+// Wait waits until each call of a check that ServeHTTP has made has returned. Call it when no
+// request can come any more, such as after http.Server.Shutdown.
+func (h *Health) Wait() { h.calls.Wait() }
+
+var healthPaths = []string{"/livez", "/healthz", "/readyz"}
 
 // Mount adds the paths to a server. Server.Serve then also waits until each call of a check has
 // returned. Mount returns an error if a path is taken.
 func (h *Health) Mount(s *Server) error {
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.answer(w, r, &s.calls) })
 	var wrong []error
-	for _, path := range []string{"/livez", "/healthz", "/readyz"} {
-		checks := h.Live
-		if path == "/readyz" {
-			checks = h.Ready
-		}
-		answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answerProbe(w, r, path, checks(), &s.calls) })
+	for _, path := range healthPaths {
 		wrong = append(wrong, s.Handle("GET "+path, answer), s.Handle("GET "+path+"/{name...}", answer))
 	}
 	return errors.Join(wrong...)
 }
 
-func answerProbe(w http.ResponseWriter, r *http.Request, path string, checks []*Check, calls *sync.WaitGroup) {
+func (h *Health) answer(w http.ResponseWriter, r *http.Request, calls *sync.WaitGroup) {
+	path, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	path = "/" + path
+	switch {
+	case !slices.Contains(healthPaths, path):
+		http.Error(w, fmt.Sprintf("there is no check at %q; the paths are %q", r.URL.Path, healthPaths), http.StatusNotFound)
+		return
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "use GET", http.StatusMethodNotAllowed)
+		return
+	}
+	ask := h.Live
+	if path == "/readyz" {
+		ask = h.Ready
+	}
+	var checks []*Check
+	if ask != nil {
+		checks = ask()
+	}
+	answerProbe(w, r, path, name, checks, calls)
+}
+
+func answerProbe(w http.ResponseWriter, r *http.Request, path, name string, checks []*Check, calls *sync.WaitGroup) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	checks = slices.Clone(checks)
-	name, query := r.PathValue("name"), r.URL.Query()
+	query := r.URL.Query()
 	if name != "" {
 		checks = slices.DeleteFunc(checks, func(c *Check) bool { return c.name != name })
 		if len(checks) == 0 {

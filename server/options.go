@@ -5,8 +5,11 @@ package server
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
+	"slices"
 
 	"github.com/setpoint-dev/setpoint/client"
 )
@@ -26,7 +29,7 @@ type Options struct {
 	Address string
 	// Listener replaces Address, for tests or an open socket. Serve closes it. Default: none.
 	Listener net.Listener
-	// Plain serves HTTP without TLS. Default: TLS 1.2 or later, with HTTP/2.
+	// Plain serves HTTP/1.1 without TLS. Default: TLS 1.2 or later, with HTTP/2.
 	Plain bool
 	// CertDir is a folder with tls.crt and tls.key, such as a mounted Secret of type
 	// kubernetes.io/tls. Default: none, CertFile and KeyFile apply.
@@ -37,6 +40,13 @@ type Options struct {
 	// ClientCAFile is a PEM file with the CAs of client certificates. If set, each client must
 	// present a certificate. Default: none, clients need no certificate.
 	ClientCAFile string
+	// MinTLSVersion is the lowest version of TLS, such as tls.VersionTLS13. Default: TLS 1.2.
+	MinTLSVersion uint16
+	// CipherSuites are the allowed cipher suites of TLS 1.2: see tls.CipherSuites. TLS 1.3 has
+	// suites that cannot be chosen. Default: Go's.
+	CipherSuites []uint16
+	// DisableHTTP2 serves only HTTP/1.1. Default: false.
+	DisableHTTP2 bool
 	// Client is the client for the reviews of Authorize. A manager sets it. Default: none, and
 	// Authorize returns an error.
 	Client *client.Client
@@ -60,7 +70,50 @@ func (o Options) Validate() error {
 	if (o.CertFile == "") != (o.KeyFile == "") {
 		wrong = append(wrong, errors.New("server.Options: one of CertFile and KeyFile is set; set both or none"))
 	}
+	return errors.Join(append(wrong, o.validateTLS())...)
+}
+
+// validateTLS validates the versions and cipher suites.
+func (o Options) validateTLS() error {
+	switch {
+	case o.MinTLSVersion == 0 && o.CipherSuites == nil:
+		return nil
+	case o.Plain:
+		return errors.New("server.Options.Plain: a server without TLS has no MinTLSVersion and no CipherSuites; set Plain or these")
+	case o.MinTLSVersion != 0 && o.MinTLSVersion != tls.VersionTLS12 && o.MinTLSVersion != tls.VersionTLS13:
+		return fmt.Errorf("server.Options.MinTLSVersion: %s is not supported; use tls.VersionTLS12 or tls.VersionTLS13", tls.VersionName(o.MinTLSVersion))
+	case o.CipherSuites == nil:
+		return nil
+	case o.MinTLSVersion == tls.VersionTLS13:
+		return errors.New("server.Options.CipherSuites: the suites of TLS 1.3 cannot be chosen; remove CipherSuites, or set MinTLSVersion to tls.VersionTLS12")
+	case len(o.CipherSuites) == 0:
+		return errors.New("server.Options.CipherSuites: the list is empty; set it to nil for the default")
+	}
+	var wrong []error
+	for _, suite := range o.CipherSuites {
+		wrong = append(wrong, validateSuite(suite))
+	}
+	required := []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}
+	if !o.DisableHTTP2 && !slices.ContainsFunc(o.CipherSuites, func(suite uint16) bool { return slices.Contains(required, suite) }) {
+		wrong = append(wrong, errors.New("server.Options.CipherSuites: HTTP/2 requires TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 or TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256; add the one of your key, or set DisableHTTP2"))
+	}
 	return errors.Join(wrong...)
+}
+
+// validateSuite returns an error for a cipher suite that TLS 1.2 should not or cannot use.
+func validateSuite(id uint16) error {
+	is := func(s *tls.CipherSuite) bool { return s.ID == id }
+	if slices.ContainsFunc(tls.InsecureCipherSuites(), is) {
+		return fmt.Errorf("server.Options.CipherSuites: %s is insecure; remove it", tls.CipherSuiteName(id))
+	}
+	i := slices.IndexFunc(tls.CipherSuites(), is)
+	switch {
+	case i < 0:
+		return fmt.Errorf("server.Options.CipherSuites: %s is unknown; tls.CipherSuites lists the known ones", tls.CipherSuiteName(id))
+	case !slices.Contains(tls.CipherSuites()[i].SupportedVersions, tls.VersionTLS12):
+		return fmt.Errorf("server.Options.CipherSuites: %s is for TLS 1.3 only, whose suites cannot be chosen; remove it", tls.CipherSuiteName(id))
+	}
+	return nil
 }
 
 func (o Options) withDefaults() Options {

@@ -173,6 +173,10 @@ func (s *Server) httpServer(work context.Context, l *slog.Logger) *http.Server {
 	if s.certificate != nil {
 		srv.TLSConfig = s.certificate.config()
 	}
+	if s.o.DisableHTTP2 {
+		srv.Protocols = new(http.Protocols)
+		srv.Protocols.SetHTTP1(true)
+	}
 	return srv
 }
 

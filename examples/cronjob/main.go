@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,7 +54,7 @@ func main() {
 		o.Health = &manager.HealthOptions{Address: *health}
 	}
 	if *metricsAt != "" {
-		o.Server = &server.Options{Address: *metricsAt, CertDir: *certs}
+		o.MetricsServer = &server.Options{Address: *metricsAt, CertDir: *certs}
 	}
 	if *elect {
 		o.LeaderElection = &leaderelection.Options{Lease: name, Namespace: *namespace}
@@ -74,16 +73,12 @@ func run(ctx context.Context, kubeconfig string, o manager.Options) error {
 	if err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
-	if o.Hooks, err = metrics.New(registry, metrics.Options{}); err != nil {
+	if o.Metrics, err = metrics.New(prometheus.NewRegistry()); err != nil {
 		return err
 	}
 	mgr, _, err := operator(cfg, o, time.Now)
 	if err != nil {
 		return err
-	}
-	if o.Server != nil {
-		mgr.Handle("/metrics", mgr.Authorize(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	}
 	return mgr.Run(ctx)
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -22,21 +21,24 @@ import (
 
 // operations makes a program with probes, metrics and its state over HTTP.
 func operations(cfg *rest.Config, r controller.Reconciler[types.NamespacedName], license func() bool) (*manager.Manager, error) {
-	registry := prometheus.NewRegistry()
-	hooks, err := metrics.New(registry, metrics.Options{})
+	m, err := metrics.New(prometheus.NewRegistry()) // with the Go and process metrics
 	if err != nil {
 		return nil, err
 	}
 	mgr := manager.New(cfg, manager.Options{
-		Name:   "website-operator",
+		Name: "website-operator",
+
 		Health: &manager.HealthOptions{Address: ":8081"},
-		Server: &server.Options{Address: ":8443", CertDir: "/etc/website-operator/tls"},
-		Hooks:  hooks, // for the manager and all that it runs
+		Server: &server.Options{Address: ":9443", CertDir: "/etc/website-operator/tls"},
+
+		Metrics:       m,                 // observes the manager and all that it runs
+		MetricsServer: &server.Options{}, // TLS on :8443, for users who may get /metrics
+
+		Pprof: "localhost:6060",
 	})
 	c := controller.New("website", r, controller.Options{})
 	mgr.Add(c)
 
-	mgr.Handle("/metrics", mgr.Authorize(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	mgr.Handle("/debug/controllers/", mgr.Authorize(http.StripPrefix("/debug/controllers", debug.Controllers(c))))
 	mgr.AddReadyzCheck("license", func(context.Context) error {
 		if !license() {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -29,16 +30,18 @@ type host struct {
 }
 
 // newHost returns a host. Setpoint's metrics need a prefix: component-base registers the names
-// without one when the host's first queue is created, and panics if they are taken.
+// without one when the host's first queue is created, and panics if they are taken. The host's own
+// handler serves them all.
 func newHost(o *options) (*host, error) {
 	cfg, err := o.config()
 	if err != nil {
 		return nil, err
 	}
-	m, err := metrics.New(legacyregistry.Registerer(), metrics.Options{Prefix: "kubestyle_"})
+	ofOurs, err := metrics.New(prometheus.WrapRegistererWithPrefix("kubestyle_", legacyregistry.Registerer()))
 	if err != nil {
 		return nil, err
 	}
+	m := ofOurs.Hooks()
 	ours, err := client.New(cfg, client.Options{FieldOwner: "kubestyle", Hooks: m.Client})
 	if err != nil {
 		return nil, err

@@ -11,19 +11,19 @@ import (
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/klog/v2"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/metrics"
 	"github.com/setpoint-dev/setpoint/server"
 )
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "kubeconfig `file` (default: KUBECONFIG, the Pod's ServiceAccount, or ~/.kube/config)")
 	health := flag.String("health", "", "`address` such as :8081 for /livez and /readyz (default: none)")
-	metrics := flag.String("metrics", "", "`address` such as :8443 for /metrics over TLS (default: none)")
+	scrape := flag.String("metrics", "", "`address` such as :8443 for /metrics over TLS (default: none)")
 	elect := flag.Bool("leader-elect", false, "act only while holding the Lease "+name)
 	flag.Parse()
 
@@ -34,8 +34,8 @@ func main() {
 	if *health != "" {
 		o.Health = &manager.HealthOptions{Address: *health}
 	}
-	if *metrics != "" {
-		o.Server = &server.Options{Address: *metrics} // with a self-signed certificate: see CertDir
+	if *scrape != "" {
+		o.MetricsServer = &server.Options{Address: *scrape} // with a self-signed certificate: see CertDir
 	}
 	if *elect {
 		o.LeaderElection = &leaderelection.Options{Lease: name} // in the Pod's namespace
@@ -54,13 +54,12 @@ func run(ctx context.Context, kubeconfig string, o manager.Options) error {
 	if err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
-	mgr, err := newOperator(cfg, registry, o)
-	if err != nil {
+	if o.Metrics, err = metrics.New(prometheus.NewRegistry()); err != nil {
 		return err
 	}
-	if o.Server != nil {
-		mgr.Handle("/metrics", mgr.Authorize(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	mgr, err := newOperator(cfg, o)
+	if err != nil {
+		return err
 	}
 	return mgr.Run(ctx)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,7 +20,6 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/manager"
-	"github.com/setpoint-dev/setpoint/metrics"
 	"github.com/setpoint-dev/setpoint/source"
 
 	"github.com/setpoint-dev/setpoint/examples/template/api/v1alpha1"
@@ -31,11 +29,7 @@ import (
 const name = "greeting-operator"
 
 // newOperator declares the kinds that the operator reads, and the events that make a key due.
-func newOperator(cfg *rest.Config, registry prometheus.Registerer, o manager.Options) (*manager.Manager, error) {
-	var err error
-	if o.Hooks, err = metrics.New(registry, metrics.Options{}); err != nil {
-		return nil, err
-	}
+func newOperator(cfg *rest.Config, o manager.Options) (*manager.Manager, error) {
 	o.Name, o.Scheme = name, runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(o.Scheme), v1alpha1.AddToScheme(o.Scheme)); err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,6 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/metrics"
 
 	"github.com/setpoint-dev/setpoint/examples/template/api/v1alpha1"
 )
@@ -73,7 +75,12 @@ func start(t *testing.T, cluster *envtest.Cluster) (mgr *manager.Manager, stop f
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	mgr, err = newOperator(cfg, registry, manager.Options{
+	counts, err := metrics.New(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr, err = newOperator(cfg, manager.Options{
+		Metrics:        counts,
 		LeaderElection: &leaderelection.Options{Lease: name, Namespace: "greeting-system"},
 	})
 	if err != nil {
@@ -83,8 +90,8 @@ func start(t *testing.T, cluster *envtest.Cluster) (mgr *manager.Manager, stop f
 	result := make(chan error, 1)
 	go func() { result <- mgr.Run(ctx) }()
 	return mgr, func() {
-		if families, err := registry.Gather(); err != nil || len(families) == 0 {
-			t.Errorf("%d metrics, error: %v", len(families), err)
+		if n, err := testutil.GatherAndCount(registry, "controller_runtime_reconcile_time_seconds"); err != nil || n != 1 {
+			t.Errorf("%d controllers have metrics, error: %v", n, err)
 		}
 		cancel()
 		if err := <-result; err != nil {

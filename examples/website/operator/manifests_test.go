@@ -26,7 +26,7 @@ var _ = Describe("The manifests", func() {
 	It("are all listed by the kustomization", func() {
 		crds, others := manifests("../config/default")
 		var found []string
-		for _, dir := range []string{"crd", "manager", "rbac"} {
+		for _, dir := range []string{"crd", "manager", "metrics", "rbac"} {
 			files, err := filepath.Glob(filepath.Join("../config", dir, "*.yaml"))
 			Expect(err).NotTo(HaveOccurred())
 			for _, f := range files {

@@ -85,13 +85,13 @@ func podTemplate(site *v1alpha1.Website) *coreac.PodTemplateSpecApplyConfigurati
 				WithRunAsNonRoot(true).
 				WithRunAsUser(user).
 				WithSeccompProfile(coreac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))).
-			WithContainers(server()).
+			WithContainers(webServer()).
 			WithVolumes(coreac.Volume().
 				WithName(volume).
 				WithConfigMap(coreac.ConfigMapVolumeSource().WithName(contentName(site)))))
 }
 
-func server() *coreac.ContainerApplyConfiguration {
+func webServer() *coreac.ContainerApplyConfiguration {
 	return coreac.Container().
 		WithName("server").
 		WithImage(image).

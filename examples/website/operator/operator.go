@@ -29,6 +29,7 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -42,6 +43,10 @@ type Options struct {
 	LeaderElection *leaderelection.Options
 	// Health is where /livez and /readyz are served. Default: nil, nowhere.
 	Health *manager.HealthOptions
+	// Metrics observes the operator, and MetricsServer serves what it counts: see manager.Options.
+	// Default: nil, no metrics.
+	Metrics       manager.Metrics
+	MetricsServer *server.Options
 	// Logger receives the operator's log. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -61,7 +66,10 @@ func New(cfg *rest.Config, o Options) (*manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	mgr := manager.New(cfg, manager.Options{Name: Name, Scheme: s, LeaderElection: o.LeaderElection, Health: o.Health, Logger: o.Logger})
+	mgr := manager.New(cfg, manager.Options{
+		Name: Name, Scheme: s, LeaderElection: o.LeaderElection, Logger: o.Logger,
+		Health: o.Health, Metrics: o.Metrics, MetricsServer: o.MetricsServer,
+	})
 	r := &reconciler{
 		websites:    cache.For[*v1alpha1.Website](mgr.Cache()),
 		configMaps:  cache.For[*corev1.ConfigMap](mgr.Cache()),

@@ -49,11 +49,12 @@ var _ = Describe("The program", Ordered, func() {
 	})
 
 	It("leads, serves Websites, and exits in peace when it is asked to", func(ctx SpecContext) {
-		session := run("-kubeconfig", kubeconfig, "-leader-elect", "-lease-namespace", systemNamespace, "-http", "127.0.0.1:0")
+		session := run("-kubeconfig", kubeconfig, "-leader-elect", "-lease-namespace", systemNamespace, "-http", "127.0.0.1:0", "-metrics", "127.0.0.1:0")
 		namespace, err := cluster.Namespace(ctx, "program")
 		Expect(err).NotTo(HaveOccurred())
 		expectWorld(ctx, create(ctx, siteIn(namespace, 1, "one")), 1, "one")
 		expectHealth(ctx, session)
+		expectMetrics(ctx, session)
 
 		session.Signal(syscall.SIGTERM)
 		Eventually(session).Should(gexec.Exit(0))

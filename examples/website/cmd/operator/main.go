@@ -15,12 +15,14 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/klog/v2"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/metrics"
 	"github.com/setpoint-dev/setpoint/server"
 )
 
@@ -29,11 +31,15 @@ func main() {
 	elect := flag.Bool("leader-elect", false, "act only while holding the Lease "+operator.Name)
 	namespace := flag.String("lease-namespace", "", "`namespace` of the Lease (default: the pod's)")
 	health := flag.String("http", "", "`address` such as :8081 for /livez and /readyz (default: none)")
+	scrape := flag.String("metrics", "", "`address` such as :8443 for /metrics over TLS (default: none)")
 	flag.Parse()
 
 	var o operator.Options
 	if *elect {
 		o.LeaderElection = &leaderelection.Options{Lease: operator.Name, Namespace: *namespace}
+	}
+	if *scrape != "" {
+		o.MetricsServer = &server.Options{Address: *scrape} // with a self-signed certificate: see CertDir
 	}
 	o.Logger = slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetSlogLogger(o.Logger) // logs of client-go
@@ -58,6 +64,9 @@ func run(ctx context.Context, kubeconfig, health string, o operator.Options) err
 		}
 		defer l.Close()
 		o.Health = &manager.HealthOptions{Listener: l}
+	}
+	if o.Metrics, err = metrics.New(prometheus.NewRegistry()); err != nil {
+		return err
 	}
 	mgr, err := operator.New(cfg, o)
 	if err != nil {

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+
+	"github.com/setpoint-dev/setpoint/debug"
+	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/server"
+)
+
+// listener is a server with the name of its field in Options.
+type listener struct {
+	field string
+	o     server.Options
+}
+
+// listeners returns the servers of the options, with their defaults.
+func (o *Options) listeners() (all []listener) {
+	add := func(field, name, address string, so server.Options) {
+		so.Name = cmp.Or(so.Name, name)
+		if so.Address == "" && so.Listener == nil {
+			so.Address = address
+		}
+		all = append(all, listener{field, so})
+	}
+	if h := o.Health; h != nil {
+		add("Health", "health server", ":8081", server.Options{Plain: true, Address: h.Address, Listener: h.Listener})
+	}
+	if o.Server != nil {
+		add("Server", "server", ":8443", *o.Server)
+	}
+	if s := o.MetricsServer; s != nil {
+		address := ":8443"
+		if s.Plain {
+			address = ":8080"
+		}
+		add("MetricsServer", "metrics server", address, *s)
+	}
+	if o.Pprof != "" {
+		add("Pprof", "pprof server", "", server.Options{Plain: true, Address: o.Pprof})
+	}
+	return all
+}
+
+func (o *Options) validateServers() error {
+	var wrong []error
+	if o.Health != nil && o.Health.StalledAfter < 0 {
+		wrong = append(wrong, fmt.Errorf("manager.Options.Health.StalledAfter: %s, must not be negative", o.Health.StalledAfter))
+	}
+	if o.Metrics != nil && argument.IsNil(o.Metrics) {
+		wrong = append(wrong, errors.New("manager.Options.Metrics: it is a nil pointer; use the result of metrics.New"))
+	}
+	if o.Metrics == nil && o.MetricsServer != nil {
+		wrong = append(wrong, errors.New("manager.Options.MetricsServer: there is nothing to serve; set Metrics as well, to the result of metrics.New"))
+	}
+	all := o.listeners()
+	for i, a := range all {
+		if err := a.o.Validate(); err != nil {
+			wrong = append(wrong, fmt.Errorf("manager.Options.%s: %w", a.field, err))
+		}
+		for _, b := range all[i+1:] {
+			if sameAddress(a.o.Address, b.o.Address) {
+				wrong = append(wrong, fmt.Errorf("manager.Options.%s and .%s have the same port, %s and %s; give each one of its own", a.field, b.field, a.o.Address, b.o.Address))
+			}
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// sameAddress reports whether two servers cannot listen on both addresses.
+func sameAddress(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB || portA == "0" || portA == "" {
+		return false
+	}
+	every := []string{"", "0.0.0.0", "::"}
+	return hostA == hostB || slices.Contains(every, hostA) || slices.Contains(every, hostB)
+}
+
+// named is a server that Run opens.
+type named struct {
+	*server.Server
+
+	field string
+}
+
+// makeServers makes the servers. Validate has reported the errors of their options.
+func (m *Manager) makeServers() {
+	m.server, _ = server.New(server.Options{Client: m.client})
+	for _, l := range m.o.listeners() {
+		l.o.Client = m.client
+		s, _ := server.New(l.o)
+		m.servers = append(m.servers, named{s, l.field})
+		switch l.field {
+		case "Server":
+			m.server = s
+		case "Pprof":
+			m.report.failed(s.Handle("/debug/pprof/", http.StripPrefix("/debug/pprof", debug.Profiles())))
+		}
+	}
+	m.mountMetrics()
+	m.probes = newProbes(m.roster, m.leases, m.cache, m.serverOf("Server"), m.serverOf("MetricsServer"))
+	if health := m.serverOf("Health"); health != nil {
+		m.report.failed(m.probes.Mount(health))
+	}
+}
+
+// serverOf returns the server of a field of Options, or nil if the field is not set.
+func (m *Manager) serverOf(field string) *server.Server {
+	for _, s := range m.servers {
+		if s.field == field {
+			return s.Server
+		}
+	}
+	return nil
+}
+
+const metricsPath = "/metrics"
+
+// mountMetrics mounts Options.Metrics on the server that serves it, if any.
+func (m *Manager) mountMetrics() {
+	o := cmp.Or(m.o.MetricsServer, m.o.Server)
+	s := cmp.Or(m.serverOf("MetricsServer"), m.serverOf("Server"))
+	if s == nil || m.o.Metrics == nil || argument.IsNil(m.o.Metrics) {
+		return
+	}
+	h, err := m.o.Metrics.Handler()
+	if err != nil {
+		m.report.failed(fmt.Errorf("manager.Options.Metrics: %w", err))
+		return
+	}
+	if !o.Plain {
+		h = m.authorized(s, h)
+	}
+	m.report.failed(s.Handle(metricsPath, h))
+}

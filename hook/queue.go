@@ -58,6 +58,8 @@ type QueueStats struct {
 	Ready, Waiting, Held, Parked, Paused int
 	// ReadyByClass counts the ready keys by configured class.
 	ReadyByClass map[int]int
+	// ReadyByTenant counts the ready keys by tenant, if the queue has tenants.
+	ReadyByTenant map[string]int
 	// Unfinished is the sum of the times for which the held keys have been held. Longest is the
 	// longest of these times.
 	Unfinished, Longest time.Duration
@@ -101,6 +103,7 @@ const (
 	QueueDone    QueueOutcome = "Done"
 	QueueRetry   QueueOutcome = "Retry"
 	QueueAfter   QueueOutcome = "After"
+	QueueGiveUp  QueueOutcome = "GiveUp"
 	QueuePark    QueueOutcome = "Park"
 	QueueRelease QueueOutcome = "Release"
 )
@@ -114,7 +117,7 @@ type QueueSettled struct {
 	// Delay is how long the key waits next, for QueueRetry and QueueAfter.
 	Delay   time.Duration
 	Attempt int
-	// Err is the argument of Retry.
+	// Err is the argument of Retry or GiveUp.
 	Err error
 }
 

@@ -95,7 +95,10 @@ func TestInClass_ChoosesTheClassOfTheNextDelivery(t *testing.T) {
 		{"After", func(_ *Queue[string], i Item[string]) error { return i.InClass(Interactive).After(time.Second) }, Interactive},
 		{"After 0", func(_ *Queue[string], i Item[string]) error { return i.InClass(Background).After(0) }, Background},
 		{"no choice", func(_ *Queue[string], i Item[string]) error { return i.After(time.Second) }, Normal},
-		{"an add", func(q *Queue[string], i Item[string]) error { q.Add("key"); return i.InClass(Background).After(time.Second) }, Normal},
+		{"an add", func(q *Queue[string], i Item[string]) error {
+			q.Add("key")
+			return i.InClass(Background).After(time.Second)
+		}, Normal},
 		{"Release", func(_ *Queue[string], i Item[string]) error { return i.InClass(Background).Release() }, Normal},
 	} {
 		t.Run(test.what, func(t *testing.T) {

@@ -30,7 +30,7 @@ func frequent(tb testing.TB) map[string]func() {
 		"Queue.Taken":   func() { m.Queue.Taken(hook.QueueTaken{Queue: "website", Waited: time.Millisecond}) },
 		"Queue.Settled": func() { m.Queue.Settled(hook.QueueSettled{Queue: "website", Held: time.Millisecond}) },
 		"Controller.Reconciled": func() {
-			m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Millisecond, Outcome: hook.Succeeded})
+			m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: "website", Took: time.Millisecond, Outcome: hook.Succeeded})
 		},
 		"Source.Dropped": func() {
 			m.Source.Dropped(hook.SourceDropped{Controller: "website", Source: "Kind(Website)", Reason: "GenerationChanged"})

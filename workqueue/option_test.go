@@ -160,3 +160,16 @@ func TestGiveUp_UntilTheNextAdd(t *testing.T) {
 		}
 	})
 }
+
+func TestClass_TextRoundTrip(t *testing.T) {
+	for _, c := range []Class{Background, Normal, Interactive, 5, -128, 127} {
+		text, _ := c.MarshalText()
+		back := Class(99)
+		if err := back.UnmarshalText(text); err != nil || back != c {
+			t.Errorf("%s became %s, %v", text, back, err)
+		}
+	}
+	if err := new(Class).UnmarshalText([]byte("urgent")); err == nil || !strings.Contains(err.Error(), `"urgent"`) {
+		t.Errorf("an unknown class: %v", err)
+	}
+}

@@ -26,19 +26,21 @@ import (
 	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// fairness measures how many keys are reconciled before a user's change, with each framework's
-// defaults. It does so during the initial list, while its Reconciles fail, and while a change of
+// fairness measures how long a namespace with few keys waits behind one with many, see tenants. It
+// also measures how many keys are reconciled before a user's change, with each framework's defaults. It does so during the initial list, while its Reconciles fail, and while a change of
 // every object fails.
 type fairness struct {
 	keys, changes int
 	limit         time.Duration
 	kubeconfig    *string
+	part          string
 }
 
 func newFairness(p *informers) *fairness {
 	f := &fairness{kubeconfig: &p.kubeconfig}
 	flag.IntVar(&f.keys, "crowd", 50_000, "fairness: `number` of keys")
 	flag.IntVar(&f.changes, "changes", 20, "fairness: `number` of changes, one after the other")
+	flag.StringVar(&f.part, "fairness", "", "fairness: the `part` to run, tenants or changes (default: both)")
 	flag.DurationVar(&f.limit, "fairness-limit", 2*time.Minute, "fairness: `timeout` of each situation")
 	return f
 }
@@ -62,18 +64,29 @@ var situations = []situation{
 	{"changes of all, all fail", true, true},
 }
 
-// run prints all figures. It starts a control plane, unless there is a kubeconfig.
+// run prints all figures. For changes it starts a control plane, unless there is a kubeconfig.
 func (f *fairness) run(w *tabwriter.Writer, _ int) {
 	crlog.SetLogger(quietLog)
-	dir, err := os.MkdirTemp("", "bench")
-	if err == nil {
-		err = errors.Join(f.runIn(dir, w), os.RemoveAll(dir))
+	var err error
+	if f.part != "changes" {
+		err = f.tenants(context.Background(), w)
+	}
+	if err == nil && f.part != "tenants" {
+		err = f.runInTemp(w)
 	}
 	if err != nil {
 		w.Flush()
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+func (f *fairness) runInTemp(w *tabwriter.Writer) error {
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.runIn(dir, w), os.RemoveAll(dir))
 }
 
 func (f *fairness) runIn(dir string, w *tabwriter.Writer) (err error) {

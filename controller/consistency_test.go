@@ -85,7 +85,7 @@ func newRig(t *testing.T, o controller.Options, q workqueue.Options[types.Namesp
 			defer r.mu.Unlock()
 			r.taken = append(r.taken, e)
 		},
-		Reconciled: func(e hook.Reconcile) {
+		Reconciled: func(_ context.Context, e hook.Reconcile) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.ends = append(r.ends, e.Outcome)

@@ -47,6 +47,8 @@ func (r *running[K]) Value(key any) any {
 			return nil
 		}
 		return r.past.doubts
+	case infoKey{}:
+		return r
 	}
 	return r.Context.Value(key)
 }

@@ -27,7 +27,9 @@ import (
 type Controller[K comparable] struct {
 	name       string
 	reconciler Reconciler[K]
-	o          Options
+	given      Options              // as passed to New, with the defaults of Default
+	givenQueue workqueue.Options[K] // as passed to NewWithQueue
+	o          Options              // given, with all defaults and added hooks
 	queue      *workqueue.Queue[K]
 	run        string        // prefix of each reconcile ID
 	synced     chan struct{} // closed by Warm
@@ -54,37 +56,25 @@ func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller
 	return NewWithQueue(name, r, o, workqueue.Options[types.NamespacedName]{})
 }
 
-// NewWithQueue is New for keys of any type. q.Name defaults to the controller's name, q.Classes to
-// workqueue.ThreeClasses.
+// NewWithQueue is New for keys of any type. The fields of q win over the same fields of Options.
+// q.Name defaults to the controller's name.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
 	c := &Controller[K]{
-		name: name, reconciler: r, o: o.withDefaults(), run: fmt.Sprintf("%08x", rand.Uint32()),
+		name: name, reconciler: r, given: o, givenQueue: q, run: fmt.Sprintf("%08x", rand.Uint32()),
 		synced: make(chan struct{}), began: time.Now(),
 	}
-	c.inputs.name, c.workers.want = name, c.o.Workers
+	c.o.Hooks = hook.Hooks{Controller: &hook.Controller{}}.With(o.Hooks)
+	c.inputs.name = name
 	c.own = ownEvents[K]{declared: &c.inputs.declared, records: &c.records}
-	if q.Name == "" {
-		q.Name = name
-	}
-	if q.Classes == nil {
-		q.Classes = workqueue.ThreeClasses()
-	}
-	own := q.Own
-	q.Own = func(key K, delivery uint64, r workqueue.Reason) bool {
-		return c.own.is(key, delivery, r) || own != nil && own(key, delivery, r)
-	}
-	var err error
-	c.queue, err = workqueue.New(q)
-	if err != nil {
-		c.queue, _ = workqueue.New(workqueue.Options[K]{}) // never nil; Validate reports err
-	}
+	err := c.newQueue()
 	c.consistency = consistency[K]{
-		name: name, bound: c.o.ReadYourWrites, hooks: &c.o.Hooks, logger: c.logger,
+		name: name, hooks: &c.o.Hooks, logger: c.logger,
 		declared: &c.inputs.declared, stale: c.inputs.stale, queue: c.queue, records: &c.records,
 	}
 	c.spins = spins[K]{own: &c.own, records: &c.records, queue: c.queue, now: c.now, log: &c.repetition}
 	c.pauses = pauses[K]{records: &c.records, queue: c.queue}
-	c.interrupts = interrupts[K]{most: c.o.Interrupt, queue: c.queue, workers: &c.workers, records: &c.records}
+	c.interrupts = interrupts[K]{queue: c.queue, workers: &c.workers, records: &c.records}
+	c.apply()
 	c.inputs.declareLocked()
 	c.inputs.wrong = []error{err, o.validate(), checkName(name)}
 	if argument.IsNil(r) {

@@ -39,3 +39,5 @@ func CutStack(stacks, head string) string { return cutStack(stacks, head) }
 func (c *Controller[K]) Spinning() int {
 	return c.count(func(r record[K]) bool { return r.spin.known })
 }
+
+func (o Options) Or(d Options) Options { return o.or(d) }

@@ -40,7 +40,7 @@ func TestHooksFromStartToStop(t *testing.T) {
 				Controller: &hook.Controller{
 					Started:    func(e hook.ControllerStarted) { of, stats = e.Of, e.Stats; note("%s starts", e.Controller) },
 					Stopped:    func(e hook.ControllerStopped) { note("%s stops: %t", e.Controller, e.Of == of) },
-					Reconciled: func(r hook.Reconcile) { note("%s, timed out: %t", r.Outcome, r.TimedOut) },
+					Reconciled: func(_ context.Context, r hook.Reconcile) { note("%s, timed out: %t", r.Outcome, r.TimedOut) },
 				},
 				Queue: &hook.Queue{
 					Opened: func(e hook.QueueOpened) { note("queue %s opens", e.Queue) },
@@ -94,7 +94,7 @@ func TestObserve_AfterWarmHasNoEffect(t *testing.T) {
 		c.Watch(newSource("keys", "a", "b"))
 		stop := start(t, c)
 		time.Sleep(time.Millisecond)
-		c.Observe(hook.Hooks{Controller: &hook.Controller{Reconciled: func(hook.Reconcile) { told++ }}})
+		c.Observe(hook.Hooks{Controller: &hook.Controller{Reconciled: func(context.Context, hook.Reconcile) { told++ }}})
 		time.Sleep(time.Minute)
 		ok(t, stop())
 		if told != 0 {

@@ -22,7 +22,7 @@ import (
 )
 
 // Logger returns the logger of a Reconcile from its context, with the attributes controller, key,
-// reconcileID and attempt. For other contexts, for example in unit tests, it returns the logger
+// reconcileID, attempt and class, and tenant if the key has one. For other contexts, for example in unit tests, it returns the logger
 // from logr.NewContext or logr.NewContextWithSlogLogger, or else slog.Default(). It never returns
 // nil.
 func Logger(ctx context.Context) *slog.Logger {
@@ -41,9 +41,14 @@ type itemLog[K comparable] struct {
 }
 
 func (l *itemLog[K]) with() slog.Handler {
-	return l.base.WithAttrs([]slog.Attr{
+	attrs := []slog.Attr{
 		slog.String("key", fmt.Sprint(l.item.Key())), slog.Int("attempt", l.item.Attempt()), slog.String("reconcileID", reconcileID(l.run, l.item.Delivery())),
-	})
+		slog.String("class", l.item.Class().String()),
+	}
+	if tenant := l.item.Tenant(); tenant != "" {
+		attrs = append(attrs, slog.String("tenant", tenant))
+	}
+	return l.base.WithAttrs(attrs)
 }
 
 // reconcileID returns an ID that is unique across processes.

@@ -79,7 +79,7 @@ func TestLoggers(t *testing.T) {
 				cancel()
 				ok(t, <-done)
 				seen := 0
-				want := regexp.MustCompile("controller=website key=example attempt=1 reconcileID=[0-9a-f]{8}-1 port=80")
+				want := regexp.MustCompile("controller=website key=example attempt=1 reconcileID=[0-9a-f]{8}-1 class=background port=80")
 				for line := range strings.Lines(strings.ReplaceAll(out.String(), `"`, "")) {
 					if strings.Contains(line, "through "+[]string{"klog", "logr", "slog"}[seen]) && want.MatchString(line) {
 						seen++
@@ -164,8 +164,8 @@ func TestFailuresAreLogged(t *testing.T) {
 		time.Sleep(time.Minute)
 		ok(t, stop())
 		for _, want := range []string{
-			`level=ERROR msg="reconcile failed" controller=test key=a attempt=1 reconcileID=\w+-1 err="the network is down" retryAfter=5ms`,
-			`level=ERROR msg="reconcile panicked" controller=test key=a attempt=2 reconcileID=\w+-2 err="panic: boom" retryAfter=10ms stack="goroutine .*settle_test.go`,
+			`level=ERROR msg="reconcile failed" controller=test key=a attempt=1 reconcileID=\w+-1 class=\w+ err="the network is down" retryAfter=5ms`,
+			`level=ERROR msg="reconcile panicked" controller=test key=a attempt=2 reconcileID=\w+-2 class=\w+ err="panic: boom" retryAfter=10ms stack="goroutine .*settle_test.go`,
 			`level=ERROR msg="handler failed; the event will be retried" controller=test source=Fake\(handled\) object=default/x err="no owner"`,
 		} {
 			if !regexp.MustCompile(want).MatchString(out.String()) {

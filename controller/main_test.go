@@ -211,7 +211,7 @@ type outcomes struct {
 }
 
 func (o *outcomes) hooks() *hook.Controller {
-	return &hook.Controller{Reconciled: func(r hook.Reconcile) {
+	return &hook.Controller{Reconciled: func(_ context.Context, r hook.Reconcile) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.all = append(o.all, r)

@@ -4,15 +4,20 @@
 package controller
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Options configures a controller. The zero value works.
+// Options configures a controller. The zero value works. A manager fills zero fields from its own
+// defaults: see [Controller.Default].
 type Options struct {
 	// Workers is the number of concurrent Reconciles, each of another key. Default: 1.
 	Workers int
@@ -37,6 +42,30 @@ type Options struct {
 	// change an object must not pause its reconciliation. A paused object keeps its finalizers.
 	// Default: false.
 	IgnoreAnnotations bool
+	// NamespaceTenants makes each namespace a tenant: namespaces with ready keys share the
+	// Reconciles of a class, however many keys each has. The keys must be of type
+	// types.NamespacedName or implement [TenantKey]. Keys without a namespace are one tenant. For
+	// weights, or for tenants of other keys, use NewWithQueue with workqueue.Options.Tenant, which
+	// wins. Default: false, all keys are one tenant.
+	NamespaceTenants bool
+	// Classes are the classes of the queue and their weights: see workqueue.Options. Default:
+	// workqueue.ThreeClasses().
+	Classes []workqueue.ClassWeight
+	// Backoff is how long a key waits after a failure: see workqueue.Options. Default:
+	// workqueue.Exponential{}, from 5 ms to 1000 s.
+	Backoff workqueue.Backoff
+	// Limiter limits the retries of all keys per second: see workqueue.Options. Controllers with
+	// the same Limiter share it. Default: no limit.
+	Limiter *rate.Limiter
+	// MinInterval is how long changes of a key are collected before its Reconcile, and the least
+	// time between two such Reconciles. With MaxWait, each further change delays the Reconcile, but
+	// not beyond MaxWait: see workqueue.Options. Default: 0, no delay.
+	MinInterval, MaxWait time.Duration
+	// MaxAttempts limits how often in a row a key may fail. Then it is not retried until its next
+	// event by another client: the log has one error, and Hooks.GaveUp is called. The next event
+	// starts again with the first attempt. Conflicts count, too. [Terminal] errors and [Stale] do
+	// not. Default: 0, no limit.
+	MaxAttempts int
 	// Grace is how long running Reconciles may continue after Run's context ends. A manager has its
 	// own grace time. Default: 25 s, less than the 30 s that Kubernetes gives a pod.
 	Grace time.Duration
@@ -49,6 +78,14 @@ type Options struct {
 	Hooks hook.Hooks
 }
 
+// Validate returns an error that names each invalid field, its value and the allowed range, or nil.
+func (o Options) Validate() error {
+	return errors.Join(o.validate(), workqueue.Options[int]{
+		Name: "of controller.Options", Classes: o.Classes, Backoff: o.Backoff, Limiter: o.Limiter, MinInterval: o.MinInterval, MaxWait: o.MaxWait,
+	}.Validate())
+}
+
+// validate is Validate without the fields that workqueue.New validates.
 func (o Options) validate() error {
 	var wrong []error
 	for _, field := range []struct {
@@ -59,6 +96,7 @@ func (o Options) validate() error {
 		{"Workers", o.Workers, o.Workers < 0},
 		{"Deadline", o.Deadline, o.Deadline < 0},
 		{"Interrupt", o.Interrupt, o.Interrupt < 0},
+		{"MaxAttempts", o.MaxAttempts, o.MaxAttempts < 0},
 		{"Grace", o.Grace, o.Grace < 0},
 	} {
 		if field.isNeg {
@@ -83,6 +121,25 @@ func (o Options) withDefaults() Options {
 	if o.Grace == 0 {
 		o.Grace = 25 * time.Second
 	}
-	o.Hooks = hook.Hooks{Controller: &hook.Controller{}}.With(o.Hooks)
+	return o
+}
+
+// or returns the options with zero fields filled from d, but not Grace, Logger and Hooks.
+func (o Options) or(d Options) Options {
+	o.Workers, o.ReadYourWrites = cmp.Or(o.Workers, d.Workers), cmp.Or(o.ReadYourWrites, d.ReadYourWrites)
+	o.Deadline, o.SlowAfter = cmp.Or(o.Deadline, d.Deadline), cmp.Or(o.SlowAfter, d.SlowAfter)
+	o.Interrupt, o.MaxAttempts = cmp.Or(o.Interrupt, d.Interrupt), cmp.Or(o.MaxAttempts, d.MaxAttempts)
+	o.IgnoreAnnotations = o.IgnoreAnnotations || d.IgnoreAnnotations
+	o.NamespaceTenants = o.NamespaceTenants || d.NamespaceTenants
+	if o.Classes == nil {
+		o.Classes = d.Classes
+	}
+	if o.Backoff == nil {
+		o.Backoff = d.Backoff
+	}
+	o.Limiter = cmp.Or(o.Limiter, d.Limiter)
+	if o.MinInterval == 0 && o.MaxWait == 0 { // one setting
+		o.MinInterval, o.MaxWait = d.MinInterval, d.MaxWait
+	}
 	return o
 }

@@ -13,13 +13,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/term"
+	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // Reconciler brings the actual state closer to the state that the object of a key asks for.
 // Reconcile gets only the key, and reads the object itself. Workers call it concurrently for
 // different keys.
 //
-// ctx carries a logger (see [Logger]). It ends when the work is no longer wanted; context.Cause
+// ctx carries a logger (see [Logger]) and a description of the Reconcile ([InfoOf]). It ends when the work is no longer wanted; context.Cause
 // returns the reason. Writes that begin after Reconcile has returned are refused.
 type Reconciler[K comparable] interface {
 	Reconcile(ctx context.Context, key K) (Result, error)
@@ -37,6 +38,12 @@ type Result struct {
 	// an earlier Reconcile. Events make the key due earlier. With an error, it is the earliest time
 	// of the retry. A negative value is an error.
 	RequeueAfter time.Duration
+	// Class, if not nil, is the class of the next Reconcile, if that is a retry or comes from
+	// RequeueAfter. An event in a higher class still raises the key. Default: the class of this
+	// Reconcile.
+	//
+	//	return controller.Result{RequeueAfter: time.Hour, Class: new(workqueue.Background)}, nil
+	Class *workqueue.Class
 }
 
 // Terminal marks an error that no retry fixes, such as an invalid spec. The key waits for the next

@@ -36,6 +36,13 @@ type ending struct {
 	reason  string                 // of the error, for the log
 	again   workqueue.RetryOptions // how to retry
 	normal  bool                   // log at level info
+	gaveUp  bool                   // see givesUp
+}
+
+// givesUp reports whether a key that failed is not retried, because of Options.MaxAttempts.
+func (t *lead[K]) givesUp(r *running[K], end *ending) bool {
+	most := t.controller.o.MaxAttempts
+	return most > 0 && r.item.Attempt() >= most && (end.outcome == hook.Failed || end.outcome == hook.Panicked)
 }
 
 // aborted returns the ending of a Reconcile that did not return.
@@ -77,23 +84,27 @@ func (t *lead[K]) settle(r *running[K], end ending) {
 		movedOn := errors.As(context.Cause(r), new(*Interruption))
 		c.interrupts.note(r.item.Key(), end.outcome == hook.Interrupted, movedOn)
 	}
+	item := r.item
+	if end.result.Class != nil {
+		item = item.InClass(*end.result.Class)
+	}
 	var lost error // why the item could not be settled
 	switch end.outcome {
 	case hook.Succeeded:
-		lost = r.item.Done()
+		lost = item.Done()
 	case hook.RequeuedAfter:
-		lost = r.item.After(end.result.RequeueAfter)
+		lost = item.After(end.result.RequeueAfter)
 	case hook.FailedTerminally:
 		r.log.Error("reconcile failed; not retried", "err", end.err)
-		lost = r.item.Done()
+		lost = item.Done()
 	case hook.Stale:
 		t.logEnd(r, slog.LevelInfo, "reconcile returned Stale; the key waits until its caches are current", end)
-		c.consistency.parkStale(r.item, p)
+		c.consistency.parkStale(item, p)
 	case hook.Interrupted:
 		r.log.Info("reconcile interrupted", "err", end.err, "cause", context.Cause(r))
-		lost = r.item.Release()
+		lost = item.Release()
 	default:
-		lost = t.retry(r, end)
+		lost = t.retry(r, item, end)
 	}
 	if lost != nil {
 		r.log.Error("could not settle the key", "err", lost)
@@ -128,13 +139,14 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 	}
 	if end.err != nil && end.outcome != hook.Interrupted && !stale {
 		p.failure = &Failure{
-			At: time.Now(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Err: end.text, Terminal: end.outcome == hook.FailedTerminally,
+			At: time.Now(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Err: end.text,
+			Terminal: end.gaveUp || end.outcome == hook.FailedTerminally,
 		}
 	}
 	if c.o.ReadYourWrites < 0 {
 		p.awaited, p.answers = nil, nil
 	}
-	p.backsOff = failed && end.again.Exactly == 0 && end.again.NotBefore == 0
+	p.backsOff = failed && !end.gaveUp && end.again.Exactly == 0 && end.again.NotBefore == 0
 	if !stale && !p.empty() {
 		c.records.put(r.item.Key(), p)
 		c.records.sweep(t.forget)
@@ -156,17 +168,22 @@ func (t *lead[K]) forget(key K, r *record[K]) {
 	}
 }
 
-func (t *lead[K]) retry(r *running[K], end ending) error {
-	delay, lost := r.item.RetryWith(end.err, end.again)
-	level, what, more := slog.LevelError, "reconcile failed", []any{"retryAfter", delay.String()}
+// retry settles a key that failed: it is retried, or given up.
+func (t *lead[K]) retry(r *running[K], item workqueue.Item[K], end ending) (lost error) {
+	level, what, more := slog.LevelError, "reconcile failed", []any(nil)
 	var panicked *PanicError
 	switch {
 	case end.outcome == hook.Panicked && errors.As(end.err, &panicked):
-		what, more = "reconcile panicked", append(more, "stack", string(panicked.Stack))
+		what, more = "reconcile panicked", []any{"stack", string(panicked.Stack)}
 	case end.normal:
 		level, what = slog.LevelInfo, "reconcile will be retried"
 	}
-	t.logEnd(r, level, what, end, more...)
+	if end.gaveUp {
+		r.log.Error("reconcile failed too often; not retried until its next event", append([]any{"err", end.err, "attempts", item.Attempt()}, more...)...)
+		return item.GiveUp(end.err)
+	}
+	delay, lost := item.RetryWith(end.err, end.again)
+	t.logEnd(r, level, what, end, append([]any{"retryAfter", delay.String()}, more...)...)
 	return lost
 }
 

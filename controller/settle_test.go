@@ -180,7 +180,7 @@ func TestC4_TerminalErrorIsNotRetriedAndVisible(t *testing.T) {
 		if last := seenOutcomes.last(); last.Outcome != hook.FailedTerminally || !controller.IsTerminal(last.Err) || last.Controller != "test" {
 			t.Errorf("the hook saw %+v", last)
 		}
-		if want := `level=ERROR msg="reconcile failed; not retried" controller=test key=a attempt=2 reconcileID=\w+-2 err="site: spec.port is 0"`; !regexp.MustCompile(want).MatchString(lines.String()) {
+		if want := `level=ERROR msg="reconcile failed; not retried" controller=test key=a attempt=2 reconcileID=\w+-2 class=\w+ err="site: spec.port is 0"`; !regexp.MustCompile(want).MatchString(lines.String()) {
 			t.Errorf("the log has no %s:\n%s", want, lines.String())
 		}
 		c.Queue().Add("a") // the next event still counts, and resets the failures
@@ -248,11 +248,12 @@ func TestHooks(t *testing.T) {
 		var seenOutcomes outcomes
 		hooks := seenOutcomes.hooks()
 		begun := 0
-		hooks.Reconciling = func(name string) {
+		hooks.Reconciling = func(_ context.Context, name string) context.Context {
 			begun++
 			if name != "test" || len(seenOutcomes.list()) != begun-1 {
 				t.Errorf("Reconciling(%s) after %d Reconciles", name, len(seenOutcomes.list()))
 			}
+			return nil
 		}
 		slow := func() (controller.Result, error) {
 			time.Sleep(time.Second)

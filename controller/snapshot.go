@@ -46,9 +46,11 @@ type Running[K comparable] struct {
 	Key         K
 	ReconcileID string
 	Since       time.Time
-	Attempt     int  // 1 after a success
-	Slow        bool // longer than SlowAfter or the deadline
-	Interrupted int  `json:",omitzero"` // interruptions in a row before
+	Attempt     int // 1 after a success
+	Class       workqueue.Class
+	Tenant      string `json:",omitempty"`
+	Slow        bool   // longer than SlowAfter or the deadline
+	Interrupted int    `json:",omitzero"` // interruptions in a row before
 	Reasons     []workqueue.Reason
 }
 
@@ -143,7 +145,7 @@ func (c *Controller[K]) stateOf(r *running[K]) Running[K] {
 	reasons, _ := r.item.Reasons()
 	return Running[K]{
 		Key: r.item.Key(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Since: c.began.Add(r.since), Attempt: r.item.Attempt(),
-		Slow: c.now()-r.since >= limit, Interrupted: c.records.look(r.item.Key()).interrupted, Reasons: reasons,
+		Class: r.item.Class(), Tenant: r.item.Tenant(), Slow: c.now()-r.since >= limit, Interrupted: c.records.look(r.item.Key()).interrupted, Reasons: reasons,
 	}
 }
 

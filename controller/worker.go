@@ -92,9 +92,6 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	if c.spins.slowDown(item, &of, by) || past != nil && c.consistency.putOff(work, item, past) {
 		return true
 	}
-	if c.o.Hooks.Controller.Reconciling != nil {
-		c.o.Hooks.Controller.Reconciling(c.name)
-	}
 	r := t.begin(work, item, &of, c.now())
 	s.run.Store(r)
 	c.spins.begin(item.Key(), r.log, by, why)
@@ -105,35 +102,69 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	}
 	var end ending
 	returned := false
+	var ctx context.Context = r
 	defer func() { //nolint:contextcheck // r is the context
 		if !returned {
 			end = aborted(fmt.Errorf("the reconciler %w", run.ErrExited))
 		}
+		end.gaveUp = t.givesUp(r, &end)
 		r.end()
 		c.workers.completed.Store(int64(c.now()))
 		s.run.Store(nil)
 		c.spins.end(item.Key(), end.outcome, end.result.RequeueAfter, r.wrote() != nil)
+		t.tellReconciled(ctx, r, &end)
 		t.settle(r, end)
 		r.cancel(nil)
-		if c.o.Hooks.Controller.Reconciled != nil {
-			c.o.Hooks.Controller.Reconciled(hook.Reconcile{
-				Controller: c.name, Took: c.now() - r.since, Outcome: end.outcome, Err: end.err,
-				TimedOut: c.o.Deadline > 0 && errors.Is(context.Cause(r), errDeadline),
-			})
-		}
 	}()
-	end = t.reconcile(r) //nolint:contextcheck // r is the context
+	ctx = t.tellReconciling(r) //nolint:contextcheck // r is the context
+	end = t.reconcile(ctx, r)
 	returned = true
 	return true
 }
 
-// reconcile calls Reconcile, and turns a panic into an error with its stack.
-func (t *lead[K]) reconcile(r *running[K]) (end ending) {
+// reconcile calls Reconcile with a context of r, and turns a panic into an error with its stack.
+func (t *lead[K]) reconcile(ctx context.Context, r *running[K]) (end ending) {
 	defer func() {
 		if p := recover(); p != nil {
 			end = aborted(&PanicError{Value: p, Stack: debug.Stack()})
 		}
 	}()
-	result, err := t.controller.reconciler.Reconcile(r, r.item.Key())
-	return judge(r, result, err)
+	result, err := t.controller.reconciler.Reconcile(ctx, r.item.Key())
+	return judge(r, result, err) //nolint:contextcheck // a hook may have cancelled ctx
+}
+
+// tellReconciling calls the hook and returns the context for the Reconcile.
+func (t *lead[K]) tellReconciling(r *running[K]) context.Context {
+	c := t.controller
+	if c.o.Hooks.Controller.Reconciling == nil {
+		return r
+	}
+	ctx := c.o.Hooks.Controller.Reconciling(r, c.name)
+	if ctx == nil {
+		return r
+	}
+	if of, _ := ctx.Value(infoKey{}).(*running[K]); of != r {
+		if c.repetition.once("foreign context") {
+			slog.New(t.log).Error("hook Reconciling returned a context that is not derived from its argument; the Reconcile gets the argument")
+		}
+		return r
+	}
+	return ctx
+}
+
+func (t *lead[K]) tellReconciled(ctx context.Context, r *running[K], end *ending) {
+	c := t.controller
+	hooks := c.o.Hooks.Controller
+	if hooks.Reconciled != nil {
+		hooks.Reconciled(ctx, hook.Reconcile{
+			Controller: c.name, Took: c.now() - r.since, Outcome: end.outcome, Err: end.err, GaveUp: end.gaveUp,
+			TimedOut: c.o.Deadline > 0 && errors.Is(context.Cause(r), errDeadline),
+		})
+	}
+	if end.gaveUp && hooks.GaveUp != nil {
+		hooks.GaveUp(hook.GaveUp{
+			Controller: c.name, Key: fmt.Sprint(r.item.Key()), ReconcileID: reconcileID(c.run, r.item.Delivery()),
+			Attempts: r.item.Attempt(), Err: end.err,
+		})
+	}
 }

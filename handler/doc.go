@@ -12,6 +12,8 @@
 //
 //   - [Self] returns the object's own key, [Owner] and [AnyOwner] the keys of its owners.
 //   - [Map], [Funcs] and [Func] return the keys that your function computes.
+//   - [InClass] and [After] choose how urgent an event is, and when its keys are due. Your own
+//     handlers and predicates choose with [Chooser].
 //   - [GenerationChanged] and the constants next to it are predicates. [Where] makes one from a
 //     function. [And], [Or] and [Not] combine predicates.
 //

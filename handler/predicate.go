@@ -86,7 +86,7 @@ func (w where[T]) String() string { return w.name }
 
 // And keeps an event if all predicates keep it. A source with several predicates does the same, and
 // also counts the drops of each. Use And inside Or and Not.
-func And(predicates ...Predicate) Predicate { return combine("and", predicates) }
+func And(predicates ...Predicate) Predicate { return choosing(combine("and", predicates)) }
 
 // Or keeps an event if at least one predicate keeps it:
 //
@@ -101,7 +101,7 @@ func Not(f Predicate) Predicate {
 
 // Named gives a predicate another name in State and metrics.
 func Named(name string, f Predicate) Predicate {
-	return &combination{op: "named", parts: []Predicate{f}, name: name}
+	return choosing(&combination{op: "named", parts: []Predicate{f}, name: name})
 }
 
 // combination is a predicate made from others. It builds its name once, not for each event.
@@ -111,7 +111,7 @@ type combination struct {
 	name  string
 }
 
-func combine(op string, predicates []Predicate) Predicate {
+func combine(op string, predicates []Predicate) *combination {
 	names := make([]string, len(predicates))
 	for i, f := range predicates {
 		names[i] = nameOf(f)
@@ -151,6 +151,9 @@ func (c *combination) CheckType(example Object) error {
 			wrong = append(wrong, fmt.Errorf("handler: a part of the predicate %q is nil", c.name))
 		} else if t, ok := f.(TypeChecker); ok {
 			wrong = append(wrong, t.CheckType(example))
+		}
+		if _, ok := f.(Chooser); ok && (c.op == "or" || c.op == "not") {
+			wrong = append(wrong, fmt.Errorf("handler: the predicate %q cannot choose a class or a delay inside %q; give it to the source, and its conditions as arguments", nameOf(f), c.op))
 		}
 	}
 	return errors.Join(wrong...)

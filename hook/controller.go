@@ -3,7 +3,10 @@
 
 package hook
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Outcome is the result of a Reconcile.
 type Outcome string
@@ -13,11 +16,12 @@ const (
 	Succeeded Outcome = "success"
 	// RequeuedAfter: no error, and a RequeueAfter.
 	RequeuedAfter Outcome = "requeue_after"
-	// Failed: an error. The key is retried with backoff.
+	// Failed: an error. The key is retried with backoff, unless GaveUp of Reconcile is set.
 	Failed Outcome = "error"
 	// FailedTerminally: an error that is not retried.
 	FailedTerminally Outcome = "terminal_error"
-	// Panicked: a panic. It becomes an error, and the key is retried with backoff.
+	// Panicked: a panic. It becomes an error, and the key is retried with backoff, unless GaveUp of
+	// Reconcile is set.
 	Panicked Outcome = "panic"
 	// Stale: the reconciler returned the error of controller.Stale. This is no failure: the key is
 	// parked until the caches are current again.
@@ -39,6 +43,22 @@ type Reconcile struct {
 	Err error
 	// TimedOut reports whether the context ended because of Options.Deadline.
 	TimedOut bool
+	// GaveUp reports that the key is not retried, because it reached Options.MaxAttempts.
+	GaveUp bool
+}
+
+// GaveUp describes a key that is not retried, because it reached MaxAttempts of controller.Options.
+type GaveUp struct {
+	// Controller is the controller's name.
+	Controller string
+	// Key is the key as text.
+	Key string
+	// ReconcileID is the reconcileID of the log.
+	ReconcileID string
+	// Attempts is the number of failures in a row.
+	Attempts int
+	// Err is the last failure.
+	Err error
 }
 
 // ControllerStarted reports that a controller has started.
@@ -119,10 +139,15 @@ type Controller struct {
 	// TookOver is called before the first Reconcile of a term after a graceful release, unless
 	// ReadYourWrites is off.
 	TookOver func(Takeover)
-	// Reconciling is called before each Reconcile.
-	Reconciling func(controller string)
-	// Reconciled is called after each Reconcile.
-	Reconciled func(Reconcile)
+	// Reconciling is called before each Reconcile with its context, and returns the context that
+	// the Reconcile gets: one derived from ctx, for example with a tracing span, or nil for ctx.
+	// controller.InfoOf(ctx) returns the key, the reconcile ID, the attempt and the reasons.
+	Reconciling func(ctx context.Context, controller string) context.Context
+	// Reconciled is called after each Reconcile, with the context that the Reconcile got and the
+	// final outcome. The worker still holds the key. A request with ctx is refused as too late.
+	Reconciled func(ctx context.Context, r Reconcile)
+	// GaveUp is called after Reconciled if the key reached MaxAttempts of controller.Options.
+	GaveUp func(GaveUp)
 	// Slow is called once for a Reconcile that runs for longer than SlowAfter, on another
 	// goroutine.
 	Slow func(Slow)

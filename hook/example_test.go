@@ -4,6 +4,7 @@
 package hook_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -16,20 +17,20 @@ import (
 // Here the example itself reports two Reconciles.
 func Example() {
 	var failures atomic.Int64 // several workers call a hook at the same time
-	count := hook.Hooks{Controller: &hook.Controller{Reconciled: func(r hook.Reconcile) {
+	count := hook.Hooks{Controller: &hook.Controller{Reconciled: func(_ context.Context, r hook.Reconcile) {
 		if r.Outcome == hook.Failed {
 			failures.Add(1)
 		}
 	}}}
-	show := hook.Hooks{Controller: &hook.Controller{Reconciled: func(r hook.Reconcile) {
+	show := hook.Hooks{Controller: &hook.Controller{Reconciled: func(_ context.Context, r hook.Reconcile) {
 		fmt.Println(r.Controller, r.Outcome, r.Took, r.Err)
 	}}}
 
 	hooks := count.With(show).Controller
-	hooks.Reconciled(hook.Reconcile{
+	hooks.Reconciled(context.Background(), hook.Reconcile{
 		Controller: "website", Took: 12 * time.Millisecond, Outcome: hook.Succeeded,
 	})
-	hooks.Reconciled(hook.Reconcile{
+	hooks.Reconciled(context.Background(), hook.Reconcile{
 		Controller: "website", Took: time.Second, Outcome: hook.Failed, Err: errors.New("no quota left"),
 	})
 	fmt.Println("failures:", failures.Load())

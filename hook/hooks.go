@@ -3,7 +3,10 @@
 
 package hook
 
-import "reflect"
+import (
+	"context"
+	"reflect"
+)
 
 // Hooks observe a manager and all that it runs. A field that is nil observes nothing, so the zero
 // Hooks observe nothing.
@@ -50,7 +53,8 @@ func (c *Controller) with(other *Controller) *Controller {
 	}
 	return &Controller{
 		Started: both(c.Started, other.Started), Stopped: both(c.Stopped, other.Stopped), TookOver: both(c.TookOver, other.TookOver), Awaited: both(c.Awaited, other.Awaited),
-		Reconciling: both(c.Reconciling, other.Reconciling), Reconciled: both(c.Reconciled, other.Reconciled), Slow: both(c.Slow, other.Slow),
+		Reconciling: chain(c.Reconciling, other.Reconciling), Reconciled: both2(c.Reconciled, other.Reconciled),
+		GaveUp: both(c.GaveUp, other.GaveUp), Slow: both(c.Slow, other.Slow),
 	}
 }
 
@@ -155,6 +159,25 @@ func both3[A, B, C any](f, g func(A, B, C)) func(A, B, C) {
 		return f
 	}
 	return func(a A, b B, c C) { defer g(a, b, c); f(a, b, c) }
+}
+
+// chain returns a function that passes the context of f to g.
+func chain[A any](f, g func(context.Context, A) context.Context) func(context.Context, A) context.Context {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
+	}
+	return func(ctx context.Context, a A) context.Context {
+		if derived := f(ctx, a); derived != nil {
+			ctx = derived
+		}
+		if derived := g(ctx, a); derived != nil {
+			ctx = derived
+		}
+		return ctx
+	}
 }
 
 // before returns a function that changes its argument and calls f.

@@ -4,6 +4,7 @@
 package hook_test
 
 import (
+	"context"
 	"reflect"
 	"slices"
 	"testing"
@@ -27,7 +28,11 @@ func TestWith(t *testing.T) {
 							f := hooks.Elem().Field(i)
 							f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value {
 								told = append(told, name)
-								return nil
+								var results []reflect.Value
+								for n := range f.Type().NumOut() {
+									results = append(results, reflect.Zero(f.Type().Out(n)))
+								}
+								return results
 							}))
 						}
 						return hooks
@@ -100,5 +105,25 @@ func TestWith_PartsInCommonAreCalledOnce(t *testing.T) {
 	empty.With(some).With(some).With(empty).With(some).Queue.Taken(hook.QueueTaken{})
 	if n != 1 {
 		t.Errorf("called %d times, want once", n)
+	}
+}
+
+// TestWith_ReconcilingPassesTheContextOn: the second hook gets the context of the first, and a hook
+// that returns nil leaves it as it is.
+func TestWith_ReconcilingPassesTheContextOn(t *testing.T) {
+	type key struct{}
+	adds := func(name string) hook.Hooks {
+		return hook.Hooks{Controller: &hook.Controller{Reconciling: func(ctx context.Context, _ string) context.Context {
+			before, _ := ctx.Value(key{}).(string)
+			return context.WithValue(ctx, key{}, before+name)
+		}}}
+	}
+	none := hook.Hooks{Controller: &hook.Controller{Reconciling: func(context.Context, string) context.Context { return nil }}}
+	for want, h := range map[string]hook.Hooks{
+		"ab": adds("a").With(adds("b")), "a": adds("a").With(none), "b": none.With(adds("b")), "abc": adds("a").With(none).With(adds("b").With(adds("c"))),
+	} {
+		if got := h.Controller.Reconciling(t.Context(), "website").Value(key{}); got != want {
+			t.Errorf("the context has %v, want %s", got, want)
+		}
 	}
 }

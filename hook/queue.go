@@ -103,6 +103,7 @@ const (
 	QueueDone    QueueOutcome = "Done"
 	QueueRetry   QueueOutcome = "Retry"
 	QueueAfter   QueueOutcome = "After"
+	QueueGiveUp  QueueOutcome = "GiveUp"
 	QueuePark    QueueOutcome = "Park"
 	QueueRelease QueueOutcome = "Release"
 )
@@ -116,7 +117,7 @@ type QueueSettled struct {
 	// Delay is how long the key waits next, for QueueRetry and QueueAfter.
 	Delay   time.Duration
 	Attempt int
-	// Err is the argument of Retry.
+	// Err is the argument of Retry or GiveUp.
 	Err error
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/ledger"
@@ -17,7 +18,7 @@ import (
 
 // Controller is the interface that Add accepts. *controller.Controller implements it.
 //
-// The first six methods name and run the controller. The other methods describe it. If a controller
+// The first seven methods name and run the controller. The other methods describe it. If a controller
 // has nothing to describe, these methods return nil, 0 or false. Alive then returns a function that
 // returns nil. All methods must be safe for concurrent use.
 type Controller interface {
@@ -25,6 +26,10 @@ type Controller interface {
 	Name() string
 	// Validate returns an error that names every mistake. It is called before Warm.
 	Validate() error
+	// Default fills the zero fields of the controller's options with Options.Controller. Each Add
+	// calls it, before Observe. It must ignore calls after Warm has begun. Validate reports options
+	// that cannot be applied.
+	Default(o controller.Options)
 	// Observe adds hooks. Each Add calls it, before Warm. It must ignore hooks that were added
 	// before, and all hooks after Warm has begun.
 	Observe(h hook.Hooks)

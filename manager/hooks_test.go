@@ -40,7 +40,7 @@ func TestHooksReachEverything(t *testing.T) {
 		}
 		hooks := hook.Hooks{
 			Queue:          &hook.Queue{Opened: func(e hook.QueueOpened) { note("queue " + e.Queue) }, Added: func(e hook.QueueAdded) { note("key of " + e.Queue) }},
-			Controller:     &hook.Controller{Reconciled: func(r hook.Reconcile) { note("reconcile of " + r.Controller) }},
+			Controller:     &hook.Controller{Reconciled: func(_ context.Context, r hook.Reconcile) { note("reconcile of " + r.Controller) }},
 			Source:         &hook.Source{Started: func(r hook.SourceRun) { note("source of " + r.Controller) }},
 			LeaderElection: &hook.LeaderElection{Acquired: func(lease string) { note("term of " + lease) }},
 		}

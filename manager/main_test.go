@@ -163,6 +163,7 @@ func (f *fakeController) Reconciles(string) (key string, ok bool)         { retu
 func (f *fakeController) CatchUp(context.Context) error                   { return nil }
 func (f *fakeController) Quiet(context.Context) (taken uint64, err error) { return 0, nil }
 func (f *fakeController) Unshown() []ledger.Write                         { return nil }
+func (f *fakeController) Default(controller.Options)                      {}
 func (f *fakeController) Inherit([]ledger.Write)                          {}
 
 // configMaps adds a controller over all ConfigMaps.

@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/server"
@@ -48,6 +49,12 @@ type Options struct {
 	// does: "*" enables all controllers, "name" one, "-name" disables one. A name that was not
 	// added before Run is an error. Default: all.
 	Controllers []string
+	// Controller has defaults for all controllers. Add fills the zero fields of a controller's
+	// options from it: see controller.Controller.Default. Add a controller before you add keys to
+	// its queue, or Run returns an error if the defaults change the queue. A Limiter limits all
+	// controllers together. Grace, Logger and Hooks must be zero: the manager has its own fields
+	// for them. Default: the defaults of package controller.
+	Controller controller.Options
 	// Health serves /livez and /readyz for the kubelet. Default: nil, no health server.
 	Health *HealthOptions
 	// Server serves the handlers of Handle with TLS: metrics, webhooks, a dashboard. Its Client is
@@ -118,6 +125,17 @@ type HealthOptions struct {
 	StalledAfter time.Duration
 }
 
+func validateDefaults(o controller.Options) error {
+	var wrong []error
+	if o.Grace != 0 || o.Logger != nil || o.Hooks != (hook.Hooks{}) {
+		wrong = append(wrong, errors.New("manager.Options.Controller: Grace, Logger and Hooks must be zero; set the manager's own Grace, Logger and Hooks"))
+	}
+	if err := o.Validate(); err != nil {
+		wrong = append(wrong, fmt.Errorf("manager.Options.Controller: %w", err))
+	}
+	return errors.Join(wrong...)
+}
+
 // Validate names each field that is wrong.
 func (o Options) Validate() error {
 	var wrong []error
@@ -133,7 +151,7 @@ func (o Options) Validate() error {
 	if o.Strict && o.LeaderElection == nil {
 		wrong = append(wrong, errors.New("manager.Options.Strict: without LeaderElection there are no terms, and every write would be refused"))
 	}
-	wrong = append(wrong, validateList(o.Controllers), o.validateServers())
+	wrong = append(wrong, validateDefaults(o.Controller), validateList(o.Controllers), o.validateServers())
 	if o.LeaderElection != nil {
 		wrong = append(wrong, o.LeaderElection.Validate())
 	}

@@ -87,6 +87,9 @@ func (r *roster) add(c Controller, under *group) {
 	if !added.enabled {
 		return
 	}
+	if r.o.Controller.Validate() == nil { // else Run reports it, once
+		c.Default(r.o.Controller)
+	}
 	c.Observe(r.o.Hooks)
 	if running { // else Run validates it
 		if err := c.Validate(); err != nil {

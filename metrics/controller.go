@@ -4,6 +4,8 @@
 package metrics
 
 import (
+	"context"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -109,7 +111,7 @@ func (c *controllers) hooks() *hook.Controller {
 	}
 }
 
-func (c *controllers) reconciled(r hook.Reconcile) {
+func (c *controllers) reconciled(_ context.Context, r hook.Reconcile) {
 	of := c.open.of(r.Controller)
 	if of == nil {
 		return
@@ -126,6 +128,9 @@ func (c *controllers) reconciled(r hook.Reconcile) {
 		of.errors.Inc()
 		of.panics.Inc()
 	case hook.Succeeded, hook.RequeuedAfter, hook.Interrupted, hook.Stale:
+	}
+	if r.GaveUp {
+		of.terminal.Inc()
 	}
 	if r.TimedOut {
 		of.timeouts.Inc()

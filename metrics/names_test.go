@@ -4,6 +4,7 @@
 package metrics_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -91,11 +92,11 @@ setpoint_unfenced_writes_total counter resource verb
 func feed(m hook.Hooks) {
 	err := errors.New("broken")
 	m.Controller.Started(hook.ControllerStarted{Controller: "website", Of: m, Stats: func() hook.ControllerStats { return hook.ControllerStats{Workers: 8, Active: 3} }})
-	m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Failed, Err: err, TimedOut: true})
-	m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.FailedTerminally, Err: err})
-	m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Panicked, Err: err})
-	m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Interrupted, Err: err})
-	m.Controller.Reconciled(hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Succeeded})
+	m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Failed, Err: err, TimedOut: true})
+	m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.FailedTerminally, Err: err})
+	m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Panicked, Err: err})
+	m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Interrupted, Err: err})
+	m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Succeeded})
 	m.Controller.Awaited(hook.Awaited{Controller: "website", Took: time.Second, Doubts: err})
 	m.Controller.TookOver(hook.Takeover{Controller: "website", Took: 2 * time.Second, Doubts: err})
 	m.Controller.Slow(hook.Slow{Controller: "website"})
@@ -409,6 +410,7 @@ func TestTenants_AreBounded(t *testing.T) {
 func TestEveryHookIsFed(t *testing.T) {
 	unused := []string{
 		"Controller.Reconciling",
+		"Controller.GaveUp",                         // Reconciled has it
 		"Cache.InformerState", "Cache.BrokenObject", // scrapes ask for these
 		"Source.HandlerBlocked", "Client.Unattributed", // mistakes in the program, for the log
 	}

@@ -27,6 +27,7 @@ type feed[K comparable] struct {
 	handler    handler.Handler[K]
 	predicates []handler.Predicate
 	object     func(any) handler.Object // the object as a T, or nil if it has another type
+	choosers   []handler.Chooser        // of predicates and handler
 	retries    *retries
 	calls      calls // of the handler and the predicates
 
@@ -55,6 +56,14 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 	}
 	f := &feed[K]{
 		life: newLife(name, newDrops(reasons...)), handler: h, predicates: predicates, object: object, began: make(chan struct{}),
+	}
+	for _, predicate := range predicates {
+		if c, ok := predicate.(handler.Chooser); ok {
+			f.choosers = append(f.choosers, c)
+		}
+	}
+	if c, ok := h.(handler.Chooser); ok {
+		f.choosers = append(f.choosers, c)
 	}
 	f.retries = newRetries(f.try)
 	return f
@@ -261,7 +270,7 @@ func (f *feed[K]) try(ctx context.Context, e handler.Event) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	keys, err := f.keys(ctx, e)
+	keys, how, err := f.keys(ctx, e)
 	if ctx.Err() != nil && err != nil {
 		return nil
 	}
@@ -270,19 +279,26 @@ func (f *feed[K]) try(ctx context.Context, e handler.Event) error {
 		return err
 	}
 	if len(keys) > 0 {
-		f.queue.AddAll(keys, f.how(e))
+		f.queue.AddAll(keys, how)
 	}
 	return nil
 }
 
-func (f *feed[K]) keys(ctx context.Context, e handler.Event) (keys []K, err error) {
+// keys returns the keys of an event and how to add them.
+func (f *feed[K]) keys(ctx context.Context, e handler.Event) (keys []K, how workqueue.AddOptions, err error) {
 	exited := true
 	f.calls.entered.Add(1)
 	defer f.calls.left.Add(1)
 	defer f.caught(&exited, &err)
 	keys, err = f.ask(ctx, e)
+	if err == nil && len(keys) > 0 {
+		how = f.how(e)
+		if len(f.choosers) > 0 {
+			how = f.chosen(e, how)
+		}
+	}
 	exited = false
-	return keys, err
+	return keys, how, err
 }
 
 func (f *feed[K]) ask(ctx context.Context, e handler.Event) ([]K, error) {
@@ -295,7 +311,15 @@ func (f *feed[K]) ask(ctx context.Context, e handler.Event) ([]K, error) {
 	return f.handler.Keys(ctx, e)
 }
 
-// how returns the class and the reason for the keys of an event.
+// chosen returns how with what predicates and handler choose.
+func (f *feed[K]) chosen(e handler.Event, how workqueue.AddOptions) workqueue.AddOptions {
+	for _, c := range f.choosers {
+		c.Choose(e, &how)
+	}
+	return how
+}
+
+// how returns the default class and the reason for the keys of an event.
 func (f *feed[K]) how(e handler.Event) workqueue.AddOptions {
 	o := e.Object()
 	class := workqueue.Normal

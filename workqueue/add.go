@@ -40,6 +40,7 @@ type Adder[K comparable] interface {
 //
 // The queue drops and counts adds after ShutDown, and adds of a key that is not equal to itself.
 func (q *Queue[K]) Add(key K) {
+	q.use()
 	w := who[K]{key: key}
 	if !q.identify(&w) {
 		return
@@ -54,7 +55,10 @@ func (q *Queue[K]) Add(key K) {
 }
 
 // AddWith is Add with options.
-func (q *Queue[K]) AddWith(key K, how AddOptions) { q.addTo(key, q.laneOf(how.Class), &how) }
+func (q *Queue[K]) AddWith(key K, how AddOptions) {
+	q.use()
+	q.addTo(key, q.laneOf(how.Class), &how)
+}
 
 func (q *Queue[K]) addTo(key K, lane uint8, how *AddOptions) {
 	w := who[K]{key: key}
@@ -120,6 +124,7 @@ func (q *Queue[K]) ownLocked(w *who[K], how *AddOptions) bool {
 // AddAll adds many keys under one lock, as AddWith does. Keys that need a call of Options.Own come
 // last, one at a time.
 func (q *Queue[K]) AddAll(keys []K, how AddOptions) {
+	q.use()
 	ws := make([]who[K], 0, len(keys))
 	for _, key := range keys {
 		w := who[K]{key: key}

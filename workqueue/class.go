@@ -3,7 +3,11 @@
 
 package workqueue
 
-import "strconv"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // Class is how urgent a key is. A higher class is served more often, not first: classes with ready
 // keys share the deliveries by weight. For the class of a key that is added twice or comes back,
@@ -35,6 +39,22 @@ func (c Class) String() string {
 
 // MarshalText returns String.
 func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText accepts what String returns.
+func (c *Class) UnmarshalText(text []byte) error {
+	for _, named := range []Class{Background, Normal, Interactive} {
+		if string(text) == named.String() {
+			*c = named
+			return nil
+		}
+	}
+	n, err := strconv.ParseInt(strings.TrimPrefix(string(text), "class "), 10, 8)
+	if err != nil {
+		return fmt.Errorf("workqueue: no class is named %q; use background, normal, interactive, or class N with N from -128 to 127", text)
+	}
+	*c = Class(n)
+	return nil
+}
 
 // ClassWeight is a class with its weight. While two classes have ready keys, a class with weight 4
 // is served four times as often as one with weight 1. Retries of a class have a quarter of its

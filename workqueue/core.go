@@ -127,6 +127,10 @@ func (c *core[K]) ready(i uint32, e *entry[K], class uint8) {
 	}
 	c.cancelOwn(e)
 	e.flags &^= flagOwed | flagWoken | flagBackoff | flagAdded
+	if e.is(flagGivenUp) {
+		e.flags &^= flagGivenUp
+		c.ext(i, e).attempts = 0
+	}
 	if e.is(flagPaused) {
 		e.coming = class
 		e.flags |= flagOwed

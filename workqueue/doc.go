@@ -33,7 +33,7 @@
 // # States
 //
 // A delivery begins when Get takes the key. It ends when the worker settles the [Item] with Done,
-// Retry, After, Park or Release. During a delivery the key is held. A paused key is in the state
+// Retry, After, GiveUp, Park or Release. A key that was given up is idle until its next add. During a delivery the key is held. A paused key is in the state
 // paused until Resume.
 //
 //	         AddWith{After}                  Get                Done
@@ -53,7 +53,8 @@
 //
 //	what happened                    class of the next delivery
 //	Done                             the class of the next add
-//	Retry, After, AddRateLimited     as taken, in the retry lane
+//	Retry, After, AddRateLimited     as taken or Item.InClass, in the retry lane
+//	GiveUp                           the class of the next add
 //	Park or Release                  as taken, in the lane that it was taken from
 //	RequeueNow                       Interactive
 //
@@ -69,7 +70,7 @@
 // W2. Any number of adds before a key is taken cause one delivery.
 //
 // W3. Adds while a key is held cause exactly one more delivery after the settle. Exceptions: after
-// Retry, none if every such add is the key's own (Options.Own); after Park and Release, the key is
+// Retry and GiveUp, none if every such add is the key's own (Options.Own); after Park and Release, the key is
 // delivered again anyway.
 //
 // W4. Of several due times from AddOptions.After, the earliest counts, and deliveries before it do
@@ -110,7 +111,7 @@
 //
 // # Concurrency
 //
-// All methods may be called from any goroutine. One lock guards all state; the queue never holds it
+// All methods except Configure may be called from any goroutine. One lock guards all state; the queue never holds it
 // while it calls your functions (hooks, Tenant, Backoff and so on).
 //
 // Goroutines in Get share one timer, set to the earliest due time. While none is in Get, the timer

@@ -45,6 +45,7 @@ const (
 	flagBackoff             // waiting after Retry
 	flagOnly                // has one note instead of an extra: see extra
 	flagAdded               // held: added since; MinInterval may delay and Own drop it
+	flagGivenUp             // not retried after its last failure
 )
 
 const noClass = 0xff
@@ -213,7 +214,7 @@ func (s *store[K]) push(i uint32, e *entry[K]) {
 func (s *store[K]) pull(e *entry[K]) {
 	s.unlink(s.flow(e), e)
 	if !s.plain {
-		s.fair.left(e.class)
+		s.fair.left(e.tenant, e.class)
 	}
 }
 

@@ -61,6 +61,7 @@ type tenant struct {
 	name   string
 	weight float64
 	keys   int // entries of this tenant
+	ready  int // of keys
 }
 
 type flow struct {
@@ -197,14 +198,16 @@ func (f *fair) joined(tenant uint32, c uint8) {
 	}
 	cl.ready++
 	f.ready++
+	f.tenants[tenant].ready++
 	f.busy |= 1 << c
 }
 
-// left counts that a ready key of class c is gone. The caller has unlinked it.
-func (f *fair) left(c uint8) {
+// left counts that a ready key of a tenant in class c is gone. The caller has unlinked it.
+func (f *fair) left(tenant uint32, c uint8) {
 	cl := &f.classes[c]
 	cl.ready--
 	f.ready--
+	f.tenants[tenant].ready--
 	if cl.ready == 0 {
 		f.busy &^= 1 << c
 		cl.flows.clear()
@@ -218,6 +221,17 @@ func (f *fair) left(c uint8) {
 			}
 		}
 	}
+}
+
+// readyByTenant counts the ready keys of each tenant that has some.
+func (f *fair) readyByTenant() map[string]int {
+	ready := map[string]int{}
+	for i := range f.tenants {
+		if t := &f.tenants[i]; t.ready > 0 {
+			ready[t.name] = t.ready
+		}
+	}
+	return ready
 }
 
 // choose returns the class and tenant to serve next. A key must be ready. Then call served.

@@ -148,7 +148,7 @@ func (tr *trial) run() {
 		case 5, 6, 7:
 			tr.take()
 		case 8, 9, 10, 11, 12, 13:
-			tr.settle(op%24-8, arg)
+			tr.settle(op%24-8, arg, class)
 		case 14:
 			tr.whose = !tr.whose
 		case 15:
@@ -231,23 +231,31 @@ func (tr *trial) take() {
 	tr.items = append(tr.items, item)
 }
 
-func (tr *trial) settle(what, arg int) {
+func (tr *trial) settle(what, arg int, class Class) {
 	if len(tr.items) == 0 {
 		return
 	}
 	n := arg % len(tr.items)
 	item := tr.items[n]
 	tr.items, tr.stale = slices.Delete(tr.items, n, n+1), append(tr.stale, item)
-	k, d, err := tr.m.keys[item.Key()], time.Duration(arg>>4), error(nil)
+	k, d, next, err := tr.m.keys[item.Key()], time.Duration(arg>>4), -1, error(nil)
+	if arg&4 != 0 {
+		item, next = item.InClass(class), tr.class(class)
+	}
 	switch what {
 	case 0:
-		err = item.Done()
-		tr.m.settle(k, hook.QueueDone, 0, false)
+		outcome := hook.QueueDone
+		if arg&2 != 0 {
+			outcome, err = hook.QueueGiveUp, item.GiveUp(nil)
+		} else {
+			err = item.Done()
+		}
+		tr.m.settle(k, outcome, 0, next, false)
 	case 1:
 		k.why = ""
 		d, err = item.Retry(nil)
 		tr.same("Retry", d, linear{}.Delay(item.Attempt()))
-		tr.m.settle(k, hook.QueueRetry, d, false)
+		tr.m.settle(k, hook.QueueRetry, d, next, false)
 	case 2:
 		how, want := RetryOptions{NotBefore: d, Event: []string{"", "x"}[arg>>1&1]}, max(d, linear{}.Delay(item.Attempt()))
 		if arg&1 != 0 && d > 0 {
@@ -256,16 +264,16 @@ func (tr *trial) settle(what, arg int) {
 		k.why = how.Event
 		d, err = item.RetryWith(nil, how)
 		tr.same("RetryWith", d, want)
-		tr.m.settle(k, hook.QueueRetry, d, false)
+		tr.m.settle(k, hook.QueueRetry, d, next, false)
 	case 3:
 		err = item.After(d)
-		tr.m.settle(k, hook.QueueAfter, d, false)
+		tr.m.settle(k, hook.QueueAfter, d, next, false)
 	case 4:
 		err = item.Park("p", d)
-		tr.m.settle(k, hook.QueuePark, d, false)
+		tr.m.settle(k, hook.QueuePark, d, next, false)
 	case 5:
 		err = item.Release()
-		tr.m.settle(k, hook.QueueRelease, 0, false)
+		tr.m.settle(k, hook.QueueRelease, 0, next, false)
 	}
 	tr.same("settle", err, error(nil))
 }
@@ -294,7 +302,7 @@ func (tr *trial) rateLimited(key, arg int) {
 	}
 	if k := tr.m.keys[key]; k != nil && k.state == Held {
 		tr.items = slices.DeleteFunc(tr.items, func(i Item[int]) bool { return i.Key() == key })
-		tr.m.settle(k, hook.QueueDone, 0, true)
+		tr.m.settle(k, hook.QueueDone, 0, -1, true)
 	}
 	r.Done(key)
 }
@@ -375,7 +383,7 @@ func (tr *trial) finish() {
 	tr.m.shutDown()
 	for len(tr.items) > 0 || tr.q.Len().Ready > 0 {
 		tr.take()
-		tr.settle(0, 0)
+		tr.settle(0, 0, Normal)
 		tr.compare()
 	}
 	if err := tr.q.Drain(ctx); err != nil {

@@ -67,7 +67,7 @@ func (r *RateLimiting[K]) Done(key K) {
 		r.misusedLocked("Done of a key that is not held")
 		return
 	}
-	r.settleLocked(i, r.core.entries.at(i), verdict{outcome: hook.QueueDone, keep: true}, nil)
+	r.settleLocked(i, r.core.entries.at(i), verdict{outcome: hook.QueueDone, class: noClass, keep: true}, nil)
 }
 
 // ShutDownWithDrain shuts the queue down and waits until no key is ready or held. A call of

@@ -16,7 +16,7 @@ import (
 var ErrNotHeld = errors.New("workqueue: settle: the item is not held; settle each item once")
 
 // Item is a key that a worker has taken. Settle it exactly once, with Done, Retry (or RetryWith),
-// After, Park or Release. Until then no other worker gets the key. An Item is a small value that
+// After, GiveUp, Park or Release. Until then no other worker gets the key. An Item is a small value that
 // you may copy; settling one copy settles all.
 //
 // A second settle has no effect, returns ErrNotHeld, and is counted and reported to the hooks. You
@@ -29,6 +29,7 @@ type Item[K comparable] struct {
 	index    uint32
 	attempt  uint32
 	class    uint8
+	next     uint8 // lane for the adds of the class of InClass, or noClass
 }
 
 // Key returns the key.
@@ -46,6 +47,24 @@ func (i Item[K]) Class() Class {
 		return Normal
 	}
 	return i.q.classIn(i.class)
+}
+
+// Tenant returns the key's tenant, or "" if Options.Tenant is nil.
+func (i Item[K]) Tenant() string {
+	if i.q == nil {
+		return ""
+	}
+	name, _ := i.q.tenant(i.key)
+	return name
+}
+
+// InClass returns the item with a class for its next delivery. It applies if you settle the
+// returned item with Retry, RetryWith or After. An add in a higher class still raises the key.
+func (i Item[K]) InClass(c Class) Item[K] {
+	if i.q != nil {
+		i.next = i.q.laneOf(c)
+	}
+	return i
 }
 
 // Queued returns when the key became ready, or zero if Options.Reasons < 0 and there were no hooks.
@@ -113,6 +132,14 @@ func (i Item[K]) After(d time.Duration) error {
 	return i.settle(verdict{outcome: hook.QueueAfter, delay: int64(d)}, nil)
 }
 
+// GiveUp settles the key as failed, without a retry. The key is idle and keeps its failures until
+// an add that is not its own (Options.Own) delivers it again, as Attempt 1. If the key was added
+// while it was held, and not only by itself, it is ready at once. The error is only passed to the
+// hooks and may be nil.
+func (i Item[K]) GiveUp(err error) error {
+	return i.settle(verdict{outcome: hook.QueueGiveUp}, err)
+}
+
 // Park settles the key as unfinished. It is ready again after Wake, RequeueNow or atMost (zero or
 // negative: no limit), with the reasons, class and attempt of this delivery. KeyState.ParkReason
 // shows the reason. Adds to a parked key are recorded but do not make it ready. If Wake was called
@@ -159,8 +186,9 @@ func (i Item[K]) settle(v verdict, err error) error {
 	if q == nil {
 		return ErrNotHeld
 	}
+	v.class = i.next
 	q.lock()
-	if v.outcome == hook.QueueRetry && q.core.asks {
+	if v.failed() && q.core.asks {
 		q.dropOwnLocked(&i)
 	}
 	e, ok := q.core.heldBy(i.index, i.delivery)
@@ -233,7 +261,7 @@ func (q *Queue[K]) TryGet() (item Item[K], ok bool) {
 func (q *Queue[K]) handOut(i uint32, item *Item[K]) {
 	e := q.core.entries.at(i)
 	item.q, item.key, item.index, item.delivery = q, e.key, i, e.delivery
-	item.attempt, item.class, item.queued = q.core.attempts(e), e.class, q.core.queued
+	item.attempt, item.class, item.next, item.queued = q.core.attempts(e), e.class, noClass, q.core.queued
 	since := e.since
 	if !q.core.stamped {
 		item.queued = never

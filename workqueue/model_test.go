@@ -44,6 +44,7 @@ type modelKey struct {
 	why         string // RetryOptions.Event of the last Retry
 	woken       bool
 	backoff     bool
+	givenUp     bool
 	class       int // ready, held, parked
 	coming      int // other states; -1: none
 	outside     time.Duration
@@ -106,9 +107,9 @@ func (m *model) get(key int) *modelKey {
 	return k
 }
 
-// inBackoff reports whether k waits after Retry, paused or not.
+// inBackoff reports whether k waits after Retry or is given up, paused or not.
 func (k *modelKey) inBackoff() bool {
-	return k.backoff && (k.state == Waiting || k.state == Paused && !k.owed)
+	return (k.backoff || k.givenUp) && (k.state == Waiting || k.state == Idle || k.state == Paused && !k.owed)
 }
 
 func (m *model) list(s State) []*modelKey {
@@ -235,6 +236,9 @@ func (m *model) ready(k *modelKey, class int) {
 	}
 	k.own, k.calm, k.latest = far, far, far
 	k.adds, k.owed, k.woken, k.backoff = nil, false, false, false
+	if k.givenUp {
+		k.givenUp, k.attempts = false, 0
+	}
 	if k.paused {
 		k.coming, k.owed = class, true
 		m.turn(k, Paused)

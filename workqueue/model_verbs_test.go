@@ -162,13 +162,14 @@ func (m *model) resume(key int) {
 	m.sync(k)
 }
 
-func (m *model) settle(k *modelKey, outcome hook.QueueOutcome, d time.Duration, keep bool) {
+// settle settles a key. next is the class of InClass, or -1.
+func (m *model) settle(k *modelKey, outcome hook.QueueOutcome, d time.Duration, next int, keep bool) {
 	defer func() { m.sync(k) }()
 	switch outcome {
 	case hook.QueuePark, hook.QueueRelease:
 		m.giveBack(k, outcome, d)
 		return
-	case hook.QueueRetry:
+	case hook.QueueRetry, hook.QueueGiveUp:
 		m.dropOwn(k)
 		k.attempts++
 	default:
@@ -179,9 +180,12 @@ func (m *model) settle(k *modelKey, outcome hook.QueueOutcome, d time.Duration, 
 	k.taken = modelReasons{}
 	timed := outcome == hook.QueueRetry || outcome == hook.QueueAfter
 	if timed {
-		k.coming = max(k.coming, m.returning(k.class))
+		if next < 0 {
+			next = k.class
+		}
+		k.coming = max(k.coming, m.returning(next))
 	}
-	k.woken, k.backoff = false, false
+	k.woken, k.backoff, k.givenUp = false, false, outcome == hook.QueueGiveUp
 	switch {
 	case k.owed || len(k.adds) > 0 && k.calm == far:
 		m.ready(k, k.coming)

@@ -82,9 +82,10 @@ type Options[K comparable] struct {
 	// delivery of the key did itself. Such an add does not shorten the backoff after Retry. Default
 	// nil: no add is own.
 	//
-	// Before Retry settles a key, Own is called for the adds that arrived while it was held. If all
-	// are own and nothing else requested a delivery, they are dropped with their reasons. During
-	// the backoff, paused or not, Own is called for each add, and own adds are dropped.
+	// Before Retry or GiveUp settles a key, Own is called for the adds that arrived while it was
+	// held. If all are own and nothing else requested a delivery, they are dropped with their
+	// reasons. During the backoff and after GiveUp, paused or not, Own is called for each add, and
+	// own adds are dropped.
 	//
 	// If a held key gets more than 10,000 adds (equal reasons in a row count once), Own is not
 	// called and no add is own.

@@ -4,22 +4,26 @@
 package workqueue
 
 import (
+	"cmp"
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Queue hands keys to workers. All methods may be called from any goroutine at any time. Only Get,
-// Drain and Quiet block. The others wait only for the queue's lock. AddAll, Snapshot and ShutDown
+// Queue hands keys to workers. All methods except Configure may be called from any goroutine at any
+// time. Only Get, Drain and Quiet block. The others wait only for the queue's lock. AddAll, Snapshot and ShutDown
 // hold it for all their keys, the others for a few.
 type Queue[K comparable] struct {
 	host[K]
 	seed   maphash.Seed
 	unsure bool // a K may be unequal to itself, or impossible to hash
 	class  [256]uint8
+	used   atomic.Bool // written under the lock
 
 	mu      sync.Mutex // guards what follows
 	core    core[K]
@@ -36,34 +40,40 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Backoff == nil {
-		o.Backoff = Exponential{}
-	}
-	if o.MaxWait == 0 {
-		o.MaxWait = o.MinInterval
-	}
-	if o.Reasons == 0 {
-		o.Reasons = defaultReasons
-	}
-	o.Classes = slices.SortedFunc(slices.Values(o.Classes), func(a, b ClassWeight) int { return int(a.Class) - int(b.Class) })
-	split := uint8(1)
-	if len(o.Classes) == 0 {
-		o.Classes, split = []ClassWeight{{Normal, 1}}, 0
-	}
-	q := &Queue[K]{host: host[K]{o: o}, seed: maphash.MakeSeed(), unsure: unsure[K]()}
+	q := &Queue[K]{seed: maphash.MakeSeed(), unsure: unsure[K]()}
 	q.waiters.timer, q.waiters.armed = time.NewTimer(time.Hour), never
 	q.waiters.timer.Stop()
-	for i, s := range o.Classes {
-		for c := range q.class {
-			if int8(c) >= int8(s.Class) {
-				q.class[c] = addedLane(i, split)
-			}
-		}
-	}
+	q.core.start = time.Now()
 	q.hooks.Store(&hook.Queue{})
-	q.setUp(split)
+	q.setUp(o)
 	q.Observe(o.Hooks)
 	return q, nil
+}
+
+// Configure replaces the options, except Name and Hooks, of a queue that never had a key. It
+// returns an error if there was an add, Pause or RequeueNow before, or the error of
+// Options.Validate, and then changes nothing. Call it before you share the queue.
+func (q *Queue[K]) Configure(o Options[K]) error {
+	o.Name, o.Hooks = q.o.Name, q.o.Hooks
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	q.lock()
+	defer q.unlock()
+	if q.used.Load() {
+		return fmt.Errorf("workqueue %q: Configure: the queue had keys before; set the options before the first add", q.o.Name)
+	}
+	q.setUp(o)
+	return nil
+}
+
+// use makes Configure fail from now on. Every method that creates entries calls it first.
+func (q *Queue[K]) use() {
+	if !q.used.Load() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.used.Store(true)
+	}
 }
 
 // Observe adds hooks to Options.Hooks, at any time. It calls h.Opened, then h.Added for keys that
@@ -115,9 +125,26 @@ func (q *Queue[K]) tellOpened(h *hook.Queue) {
 	h.Opened(hook.QueueOpened{Queue: q.o.Name, Of: q, Stats: q.stats})
 }
 
-func (q *Queue[K]) setUp(split uint8) {
-	c, o := &q.core, &q.o
-	c.start = time.Now()
+// setUp applies valid options to a queue without keys.
+func (q *Queue[K]) setUp(o Options[K]) {
+	if o.Backoff == nil {
+		o.Backoff = Exponential{}
+	}
+	o.MaxWait, o.Reasons = cmp.Or(o.MaxWait, o.MinInterval), cmp.Or(o.Reasons, defaultReasons)
+	o.Classes = slices.SortedFunc(slices.Values(o.Classes), func(a, b ClassWeight) int { return int(a.Class) - int(b.Class) })
+	split := uint8(1)
+	if len(o.Classes) == 0 {
+		o.Classes, split = []ClassWeight{{Normal, 1}}, 0
+	}
+	q.o, q.class = o, [256]uint8{}
+	for i, s := range o.Classes {
+		for c := range q.class {
+			if int8(c) >= int8(s.Class) {
+				q.class[c] = addedLane(i, split)
+			}
+		}
+	}
+	c := &q.core
 	c.plain = split == 0 && o.Tenant == nil
 	c.fair = newFair(lanesOf(o.Classes, split))
 	if c.plain {
@@ -126,9 +153,10 @@ func (q *Queue[K]) setUp(split uint8) {
 	c.split, c.normal, c.urgent = split, q.laneOf(Normal), q.laneOf(Interactive)
 	c.minInterval, c.maxWait = int64(o.MinInterval), int64(o.MaxWait)
 	c.notes = notes{known: map[cause]*cause{}, start: c.start, most: uint32(max(o.Reasons, 0)), off: o.Reasons < 0}
-	c.stamped = !c.notes.off
-	if o.Own != nil {
-		c.asks, c.adds = true, map[uint32][]Reason{}
+	c.stamped = c.observed || !c.notes.off
+	c.asks, c.adds = o.Own != nil, nil
+	if c.asks {
+		c.adds = map[uint32][]Reason{}
 	}
 }
 
@@ -168,6 +196,7 @@ func (q *Queue[K]) lockEntry(key K) uint32 {
 
 // prepare computes what create needs. It calls the host's functions: never under the lock.
 func (q *Queue[K]) prepare(w *who[K]) bool {
+	q.use()
 	if !q.identify(w) {
 		return false
 	}
@@ -265,6 +294,9 @@ func (q *Queue[K]) stats() hook.QueueStats {
 	}
 	for _, c := range q.core.fair.classes {
 		s.ReadyByClass[int(c.class)] += c.ready
+	}
+	if q.o.Tenant != nil {
+		s.ReadyByTenant = q.core.fair.readyByTenant()
 	}
 	if q.core.plain {
 		s.ReadyByClass[int(q.o.Classes[0].Class)] = l.Ready

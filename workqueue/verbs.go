@@ -95,14 +95,16 @@ func (c *core[K]) addAfter(w *who[K], class uint8, r *Reason, delay int64) {
 // after returns now+d, at most never-1.
 func after(now, d int64) int64 { return now + min(d, never-1-now) }
 
-// inBackoff reports whether a key waits after Retry, paused or not, and its last delivery.
+// inBackoff reports whether a key waits after Retry or is given up, paused or not, and its last
+// delivery.
 func (c *core[K]) inBackoff(w *who[K]) (uint64, bool) {
 	i := c.find(w.key, w.hash)
 	if i == 0 {
 		return 0, false
 	}
 	e := c.entries.at(i)
-	return e.delivery, e.is(flagBackoff) && (e.state == Waiting || e.state == Paused && !e.is(flagOwed))
+	resting := e.state == Waiting || e.state == Idle || e.state == Paused && !e.is(flagOwed)
+	return e.delivery, resting && e.flags&(flagBackoff|flagGivenUp) != 0
 }
 
 // fail counts a failure of a key and returns their number in a row and the lane for a retry.
@@ -210,7 +212,13 @@ type verdict struct {
 	outcome hook.QueueOutcome
 	delay   int64  // Retry, After: the delay; Park: the time limit, or zero for none
 	why     string // Park: the reason; Retry: RetryOptions.Event
+	class   uint8  // Retry, After: the lane for adds of the next delivery's class; noClass: as taken
 	keep    bool   // Done: keep the failures, as client-go's Done does
+}
+
+// failed reports whether the key's own adds do not deliver it again.
+func (v verdict) failed() bool {
+	return v.outcome == hook.QueueRetry || v.outcome == hook.QueueGiveUp
 }
 
 func (c *core[K]) settle(i uint32, e *entry[K], v verdict) {
@@ -228,22 +236,17 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict) {
 	x := c.extra(e)
 	owed := e.is(flagOwed) || e.is(flagAdded) && (x == nil || x.calm == never)
 	if timed {
-		e.coming = urgentMost(e.coming, c.returning(e.class))
-	}
-	if e.is(flagOnly) {
-		c.dropExtra(e)
-	}
-	if timed || e.extra != 0 {
-		x = c.ext(i, e)
-		c.notes.clear(&x.taken)
-		switch {
-		case v.outcome == hook.QueueRetry:
-			x.attempts = more(x.attempts)
-		case !v.keep:
-			x.attempts = 0
+		class := e.class
+		if v.class != noClass {
+			class = v.class
 		}
+		e.coming = urgentMost(e.coming, c.returning(class))
 	}
+	c.count(i, e, v, timed)
 	e.flags &^= flagWoken | flagBackoff | flagAdded
+	if v.outcome == hook.QueueGiveUp {
+		e.flags |= flagGivenUp
+	}
 	switch {
 	case owed:
 		c.ready(i, e, e.coming)
@@ -251,6 +254,7 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict) {
 		c.record(i, e, &Reason{Source: sourceQueue, Event: cmp.Or(v.why, string(v.outcome))})
 		c.ready(i, e, e.coming)
 	case timed:
+		x = c.extra(e)
 		x.own, x.why = after(c.now(), v.delay), v.why
 		c.setDue(e, x)
 		if v.outcome == hook.QueueRetry {
@@ -259,6 +263,25 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict) {
 		fallthrough
 	default:
 		c.rest(i, e)
+	}
+}
+
+// count drops the reasons of a finished delivery and counts its failure. A timed key has an extra
+// then.
+func (c *core[K]) count(i uint32, e *entry[K], v verdict, timed bool) {
+	if e.is(flagOnly) {
+		c.dropExtra(e)
+	}
+	if !timed && !v.failed() && e.extra == 0 {
+		return
+	}
+	x := c.ext(i, e)
+	c.notes.clear(&x.taken)
+	switch {
+	case v.failed():
+		x.attempts = more(x.attempts)
+	case !v.keep:
+		x.attempts = 0
 	}
 }
 

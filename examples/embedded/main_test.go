@@ -53,7 +53,7 @@ func TestEmbedded_WorksOnTheHostsInformersAndElector(t *testing.T) {
 	result := make(chan error, 1)
 	go func() {
 		result <- host(ctx, cluster.Config(), key.Namespace, controller.Options{Hooks: hook.Hooks{Controller: &hook.Controller{
-			Reconciled: func(r hook.Reconcile) { reconciled <- r },
+			Reconciled: func(_ context.Context, r hook.Reconcile) { reconciled <- r },
 		}}})
 	}()
 	select {

@@ -36,7 +36,7 @@ func TestFinalizer_HoldsTheObjectUntilTheFileIsDeleted(t *testing.T) {
 	})
 	dir, failures := t.TempDir(), make(chan error, 100)
 	mgr := operator(cluster.Config(), dir, controller.Options{Hooks: hook.Hooks{Controller: &hook.Controller{
-		Reconciled: func(r hook.Reconcile) {
+		Reconciled: func(_ context.Context, r hook.Reconcile) {
 			if r.Err != nil {
 				failures <- r.Err
 			}

@@ -64,7 +64,7 @@ func TestSecondLease_LeadsWhenItIsReleased(t *testing.T) {
 
 	reconciled := make(chan string, 100)
 	mgr := operator(cluster.Config(), key.Namespace, controller.Options{Hooks: hook.Hooks{Controller: &hook.Controller{
-		Reconciled: func(r hook.Reconcile) { reconciled <- r.Controller },
+		Reconciled: func(_ context.Context, r hook.Reconcile) { reconciled <- r.Controller },
 	}}})
 	ctx, stop := context.WithCancel(t.Context())
 	result := make(chan error, 1)

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// Info describes a Reconcile.
+type Info struct {
+	// Controller is the controller's name.
+	Controller string
+	// Key is the key, of the controller's key type.
+	Key any
+	// ReconcileID is the reconcileID of the log. It is unique across processes.
+	ReconcileID string
+	// Attempt is 1 after a success, 2 after one failure, and so on.
+	Attempt int
+	// Class is the class with which the key was taken.
+	Class workqueue.Class
+	// Tenant is the key's tenant, or empty if the queue has no tenants.
+	Tenant string
+	// Queued is when the key became ready. It is zero if workqueue.Options.Reasons is negative and
+	// the queue has no hooks.
+	Queued time.Time
+	// Reasons are why the key is reconciled: the first, then the newest. ReasonsDropped counts
+	// those in between. After the Reconcile there are none.
+	Reasons        []workqueue.Reason
+	ReasonsDropped int
+}
+
+// InfoOf returns the description of the Reconcile whose context ctx is or derives from. ok is false
+// for other contexts, for example in unit tests. It copies the reasons under the queue's lock; call
+// it once in a Reconcile, or in a hook.
+func InfoOf(ctx context.Context) (info Info, ok bool) {
+	of, ok := ctx.Value(infoKey{}).(interface{ info() Info })
+	if !ok {
+		return Info{}, false
+	}
+	return of.info(), true
+}
+
+// infoKey is the context key of the running Reconcile.
+type infoKey struct{}
+
+func (r *running[K]) info() Info {
+	c := r.of.controller
+	reasons, dropped := r.item.Reasons()
+	return Info{
+		Controller: c.name, Key: r.item.Key(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Attempt: r.item.Attempt(),
+		Class: r.item.Class(), Tenant: r.item.Tenant(), Queued: r.item.Queued(), Reasons: reasons, ReasonsDropped: dropped,
+	}
+}

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// TestInfoOf_ReconcileAndHooksReadTheSame: the hooks before and after a Reconcile, and the Reconcile
+// itself, read the same description from their contexts. It agrees with the log and the snapshot.
+func TestInfoOf_ReconcileAndHooksReadTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out log
+		var before, in, after controller.Info
+		var c *controller.Controller[clusterKey]
+		ctx, cancel := context.WithCancel(t.Context())
+		of := func(ctx context.Context) controller.Info {
+			info, ok := controller.InfoOf(ctx)
+			if !ok {
+				t.Error("the context has no Info")
+			}
+			return info
+		}
+		runs := 0
+		c = controller.NewWithQueue("info", controller.Func[clusterKey](func(ctx context.Context, _ clusterKey) (controller.Result, error) {
+			if runs++; runs == 1 {
+				return controller.Result{}, errFlaky
+			}
+			child, end := context.WithTimeout(ctx, time.Hour)
+			defer end()
+			in = of(child)
+			if r := c.Snapshot().Running[0]; r.Class != in.Class || r.Tenant != in.Tenant || r.ReconcileID != in.ReconcileID {
+				t.Errorf("the snapshot has %+v", r)
+			}
+			cancel()
+			controller.Logger(ctx).Info("seen")
+			return controller.Result{}, nil
+		}), controller.Options{
+			NamespaceTenants: true, Logger: slog.New(slog.NewTextHandler(&out, nil)),
+			Hooks: hook.Hooks{Controller: &hook.Controller{
+				Reconciling: func(ctx context.Context, name string) context.Context {
+					if before = of(ctx); before.Controller != name {
+						t.Errorf("Reconciling of %s has the Info of %s", name, before.Controller)
+					}
+					return nil
+				},
+				Reconciled: func(ctx context.Context, _ hook.Reconcile) { after = of(ctx) },
+			}},
+		}, workqueue.Options[clusterKey]{})
+		c.Queue().AddWith(clusterKey{"east", "a"}, workqueue.AddOptions{Class: workqueue.Interactive, Reason: workqueue.Reason{Source: "test", Event: "first"}})
+		ok(t, c.Run(ctx))
+		if !reflect.DeepEqual(before, in) || !reflect.DeepEqual(in, after) {
+			t.Errorf("before\n%+v, in\n%+v, after\n%+v", before, in, after)
+		}
+		if in.Controller != "info" || in.Key != any(clusterKey{"east", "a"}) || in.Attempt != 2 || in.Class != workqueue.Interactive || in.Tenant != "east" ||
+			in.Queued.IsZero() || len(in.Reasons) != 1 || in.Reasons[0].Event != workqueue.EventRetry {
+			t.Errorf("the Info is %+v", in)
+		}
+		if want := "msg=seen controller=info key=\"{east a}\" attempt=2 reconcileID=" + in.ReconcileID + " class=interactive tenant=east"; !strings.Contains(out.String(), want) {
+			t.Errorf("the log has no %s\n%s", want, out.String())
+		}
+	})
+	if info, ok := controller.InfoOf(t.Context()); ok || info.Key != nil {
+		t.Errorf("another context has the Info %+v", info)
+	}
+}
+
+// TestReconciling_ReturnsTheContextOfTheReconcile: as tracing needs it. A context that is not
+// derived from the hook's argument is refused, because requests would lose their term.
+func TestReconciling_ReturnsTheContextOfTheReconcile(t *testing.T) {
+	type span struct{}
+	for _, test := range []struct {
+		name    string
+		returns func(ctx context.Context) context.Context
+		want    any
+		log     bool
+	}{
+		{"derived", func(ctx context.Context) context.Context { return context.WithValue(ctx, span{}, "s") }, "s", false},
+		{"nil", func(context.Context) context.Context { return nil }, nil, false},
+		{"foreign", func(context.Context) context.Context { return context.WithValue(context.Background(), span{}, "s") }, nil, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out log
+				var in, after any
+				ctx, cancel := context.WithCancel(t.Context())
+				c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
+					in = ctx.Value(span{})
+					if _, ok := controller.InfoOf(ctx); !ok {
+						t.Error("the Reconcile's context has no Info")
+					}
+					cancel()
+					return controller.Result{}, nil
+				}, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil)), Hooks: hook.Hooks{Controller: &hook.Controller{
+					Reconciling: func(ctx context.Context, _ string) context.Context { return test.returns(ctx) },
+					Reconciled:  func(ctx context.Context, _ hook.Reconcile) { after = ctx.Value(span{}) },
+				}}})
+				c.Queue().Add("a")
+				ok(t, c.Run(ctx))
+				if in != test.want || after != test.want {
+					t.Errorf("the Reconcile's context has %v, Reconciled's %v, want %v", in, after, test.want)
+				}
+				if strings.Contains(out.String(), "hook Reconciling returned") != test.log {
+					t.Errorf("the log has\n%s", out.String())
+				}
+			})
+		})
+	}
+}
+
+// TestMaxAttempts_UntilTheNextEvent: after the limit there is one line, one call of GaveUp, and no
+// retry. The next event starts with the first attempt. Panics count.
+func TestMaxAttempts_UntilTheNextEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out log
+		var seen outcomes
+		var gave []hook.GaveUp
+		hooks := seen.hooks()
+		hooks.GaveUp = func(g hook.GaveUp) { gave = append(gave, g) }
+		var attempts []int
+		c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
+			info, _ := controller.InfoOf(ctx)
+			attempts = append(attempts, info.Attempt)
+			if len(attempts) == 6 {
+				panic("the last one")
+			}
+			return controller.Result{RequeueAfter: time.Second}, errFlaky
+		}, controller.Options{MaxAttempts: 3, Logger: slog.New(slog.NewTextHandler(&out, nil)), Hooks: hook.Hooks{Controller: hooks}})
+		stop := start(t, c)
+		for range 2 {
+			c.Queue().Add("a")
+			time.Sleep(24 * time.Hour)
+		}
+		if e := c.Snapshot().LastErrors; len(e) != 1 || !e[0].Terminal || e[0].Err != "panic: the last one" {
+			t.Errorf("the snapshot has %+v", e)
+		}
+		ok(t, stop())
+		if len(attempts) != 6 || attempts[2] != 3 || attempts[3] != 1 || attempts[5] != 3 {
+			t.Errorf("the attempts were %v", attempts)
+		}
+		for i, r := range seen.all {
+			if r.GaveUp != (i%3 == 2) || r.Outcome != map[bool]hook.Outcome{false: hook.Failed, true: hook.Panicked}[i == 5] {
+				t.Errorf("Reconciled was told %+v of Reconcile %d", r, i)
+			}
+		}
+		if len(gave) != 2 || gave[0].Attempts != 3 || gave[0].Key != "a" || gave[0].Err != errFlaky || gave[0].ReconcileID == "" || gave[0].Controller != "test" {
+			t.Errorf("GaveUp was told %+v", gave)
+		}
+		if n := strings.Count(out.String(), `level=ERROR msg="reconcile failed too often; not retried until its next event"`); n != 2 || !strings.Contains(out.String(), "attempts=3") {
+			t.Errorf("the log has %d lines\n%s", n, out.String())
+		}
+	})
+}

@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// choosing is a handler that chooses a delay for deletes, and panics if asked to.
+type choosing struct {
+	*log
+
+	panics bool
+}
+
+func (c *choosing) Choose(e handler.Event, how *workqueue.AddOptions) {
+	if c.panics {
+		c.panics = false
+		panic("no choice")
+	}
+	if e.Op == handler.Delete {
+		how.After = time.Hour
+	}
+}
+
+// TestChoice_OfPredicatesAndHandler: predicates choose class and delay in their order, then the
+// handler. Initial lists stay in class Background unless chosen. After a panic of Choose the event
+// is retried.
+func TestChoice_OfPredicatesAndHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newSetup(t), &choosing{log: &log{}, panics: true}
+		defer s.stop()
+		urgent := handler.Named("urgent", handler.Where(func(_, after *corev1.ConfigMap) bool { return after != nil && after.Data["data"] == "urgent" }))
+		update := handler.Where(func(before, after *corev1.ConfigMap) bool { return before != nil && after != nil })
+		s.put("a", "b=urgent")
+		src := source.Kind(s.maps, h, handler.After(time.Minute, update), handler.And(handler.ResourceVersionChanged, handler.InClass(workqueue.Interactive, urgent)))
+		s.start(src, h, nil)
+		synced(t, src)
+		time.Sleep(time.Second)
+		s.put("a=quick")
+		synctest.Wait()
+		s.put("a=urgent")
+		synctest.Wait()
+		s.remove("a")
+		synctest.Wait()
+		var got []string
+		for _, how := range h.takeAdded() {
+			got = append(got, fmt.Sprintf("%s %s in %s after %s", how.Reason.Event, how.Reason.Object, how.Class, how.After))
+		}
+		slices.Sort(got[:2]) // of the initial list, one was retried
+		want := []string{
+			"create default/a in background after 0s", "create default/b in interactive after 0s", "update default/a in normal after 1m0s",
+			"update default/a in interactive after 1m0s", "delete default/a in normal after 1h0m0s",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("added\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if st := src.State(); len(st.Dropped) != 0 {
+			t.Errorf("a choice dropped events: %v", st.Dropped)
+		}
+	})
+}
+
+// TestChoice_Mistakes: a choice inside Or and Not has no meaning, and its conditions must fit the
+// objects.
+func TestChoice_Mistakes(t *testing.T) {
+	secrets := handler.Where(func(_, _ *corev1.Secret) bool { return true })
+	for want, f := range map[string]handler.Predicate{
+		`"in class interactive" cannot choose a class or a delay inside "or"`: handler.Or(handler.GenerationChanged, handler.InClass(workqueue.Interactive)),
+		`"after 1s" cannot choose a class or a delay inside "not"`:            handler.Not(handler.After(time.Second)),
+		"takes a *v1.Secret, but the source delivers a *v1.ConfigMap":         handler.InClass(workqueue.Interactive, secrets),
+		`a part of the predicate "after 1s when nil" is nil`:                  handler.After(time.Second, nil),
+	} {
+		s := newSetup(t)
+		nothing := handler.Func[name](func(context.Context, handler.Event) ([]name, error) { return nil, nil })
+		if err := source.Kind(s.maps, nothing, f).Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", f, err, want)
+		}
+	}
+	if name := handler.InClass(5, handler.GenerationChanged, handler.LabelsChanged).String(); name != "in class 5 when generation changed and labels changed" {
+		t.Errorf("the name is %q", name)
+	}
+}

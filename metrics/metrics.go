@@ -47,13 +47,15 @@ func New(r prometheus.Registerer, o Options) (hook.Hooks, error) {
 	mu := &lock{}
 	controllers := newControllers(mu)
 	queues, sources, caches, requests, leases := newQueues(mu), newSources(mu), newCaches(mu), newRequests(mu, controllers.open.has), newLeases()
+	events := newEvents(mu)
 	controllers.goneLocked = requests.forgetLocked
-	all := collectors{queues, controllers, sources, caches, requests, leases}
+	all := collectors{queues, controllers, sources, caches, requests, leases, events}
 	if err := prometheus.WrapRegistererWithPrefix(o.Prefix, r).Register(all); err != nil {
 		return hook.Hooks{}, fmt.Errorf("metrics.New: set Options.Prefix if these names are taken, or give it a registry of its own: %w", err)
 	}
 	return hook.Hooks{
 		Queue: queues.hooks(), Controller: controllers.hooks(), Source: sources.hooks(),
 		Cache: caches.hooks(), Client: requests.hooks(), LeaderElection: leases.hooks(),
+		Events: events.hooks(),
 	}, nil
 }

@@ -27,13 +27,13 @@
 //
 // The limits delay events. They lose none: a call that waits is counted by the next request.
 //
-//   - For one object, 25 requests at once, then one every 5 minutes, as in client-go's recorder.
-//     The last 5 are for series without a request so far, so that repeats do not delay a new
-//     reason.
+//   - For one object, 25 requests at once, then one every 5 minutes, as in client-go's older
+//     recorder. The last 5 are for new series, so that repeats do not delay a new reason.
 //   - For all objects, 100 requests at once, then 50 a second, as in the kubelet.
 //   - The recorder keeps 4,096 series and forgets the oldest. If all of them wait to be sent, calls
 //     for a new series are dropped.
 //   - A note has at most 1,024 bytes. A longer one is cut and ends in "…".
+//   - Requests are sent one after another, and each may take 10 seconds.
 //   - A failed request is tried again after 1 s, then after twice the time, 8 times in all.
 //
 // # Dropped events
@@ -56,8 +56,10 @@
 //
 // # Guarantees
 //
-//   - V1: For one object, the requests so far exceed the limit above by at most 2, and by at most 3
-//     for each series in a flush. No number of calls changes that.
+//   - V1: The requests for one object stay within the limit above, for any number of calls. There
+//     are two exceptions. The last send within the limit may exceed it by 2 requests. A flush sends
+//     each series that waits, with at most 3 requests. If another process writes the same Event, a
+//     send may take 8 requests.
 //   - V2: The counts of the Events of a series add up to the number of its calls, less those that
 //     were reported as dropped. This includes requests whose answer was lost.
 //   - V3: When Flush returns nil, each call before it is stored or reported as dropped. A manager

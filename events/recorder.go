@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"reflect"
 	"strings"
@@ -25,7 +24,6 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/object"
-	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -92,7 +90,7 @@ func New(c *client.Client, o Options) *Recorder {
 // request. The object may be gone, but it must have a name and a kind that the client's scheme
 // knows.
 //
-//   - kind is Normal or Warning.
+//   - eventType is Normal or Warning.
 //   - reason is a short word in CamelCase that programs can compare, such as Created.
 //   - action is what the controller did or tried, such as CreateConfigMap. "" stands for the
 //     reason.
@@ -102,11 +100,11 @@ func New(c *client.Client, o Options) *Recorder {
 // reason and action have at most 128 bytes. Invalid arguments are logged once for each kind and
 // reason, and reported as dropped. In a Reconcile, pass its context: the event is then sent under
 // its term, before the Lease is released.
-func (r *Recorder) Event(ctx context.Context, obj object.Object, kind, reason, action, note string, args ...any) {
+func (r *Recorder) Event(ctx context.Context, obj object.Object, eventType, reason, action, note string, args ...any) {
 	if action == "" {
 		action = reason
 	}
-	k, version, err := r.key(obj, kind, reason, action)
+	k, version, err := r.key(ctx, obj, eventType, reason, action)
 	if err != nil {
 		r.mistaken(ctx, k, err)
 		return
@@ -114,40 +112,35 @@ func (r *Recorder) Event(ctx context.Context, obj object.Object, kind, reason, a
 	if len(args) > 0 {
 		note = fmt.Sprintf(note, args...)
 	}
-	why := r.record(k, version, call{note: cut(printable(note), maxNote), at: time.Now(), term: term.Of(ctx)})
+	why, wake := r.record(k, version, call{note: cut(printable(note), maxNote), at: time.Now()})
 	if why != "" {
 		r.dropped(k, why, 1)
 	}
+	if wake {
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
+	}
 }
 
-// record returns why the call is dropped, or "".
-func (r *Recorder) record(k key, version string, c call) (why string) {
+// record returns why the call is dropped, or "". wake is set if Run must look for what is due.
+func (r *Recorder) record(k key, version string, c call) (why string, wake bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return "recorded after the stop"
+		return "recorded after the stop", false
 	}
 	joined, ok := r.schedule.add(k, version, c)
-	switch {
-	case !ok:
-		return "too many series wait"
-	case !joined:
-		r.wakeUp()
+	if !ok {
+		return "too many series wait", false
 	}
-	return ""
-}
-
-// wakeUp makes Run look for what is due. It never blocks.
-func (r *Recorder) wakeUp() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	return "", !joined
 }
 
 // key returns the series of a call and the version of the object's API.
-func (r *Recorder) key(obj object.Object, kind, reason, action string) (k key, version string, err error) {
-	k = key{kind: kind, reason: reason, action: action}
+func (r *Recorder) key(ctx context.Context, obj object.Object, eventType, reason, action string) (k key, version string, err error) {
+	k = key{eventType: eventType, reason: reason, action: action, term: term.Of(ctx)}
 	if argument.IsNil(obj) {
 		return k, "", fmt.Errorf("the object is nil")
 	}
@@ -158,8 +151,8 @@ func (r *Recorder) key(obj object.Object, kind, reason, action string) (k key, v
 		return k, "", fmt.Errorf("the kind of a %T is unknown; add it to the scheme of the client: %w", obj, err)
 	case k.name == "":
 		return k, "", fmt.Errorf("the object has no name; record the event after it is created")
-	case kind != Normal && kind != Warning:
-		return k, "", fmt.Errorf("the type is %q; use events.Normal or events.Warning", kind)
+	case eventType != Normal && eventType != Warning:
+		return k, "", fmt.Errorf("the type is %q; use events.Normal or events.Warning", eventType)
 	case !valid(reason):
 		return k, "", fmt.Errorf("the reason is %q; use a short word in CamelCase, of at most %d bytes", cut(reason, maxNote), maxWord)
 	case !valid(action):
@@ -243,80 +236,15 @@ func (r *Recorder) next(f *flush) (s *series, wait time.Duration) {
 	return r.schedule.next(time.Now(), f)
 }
 
-// Flush sends all events that were recorded before the call, without regard to the limits. If ctx
-// has a term of leadership, Flush sends only the events of that term. It tries failed requests
-// again until ctx is done, and then returns an error with the number of events that still wait.
-func (r *Recorder) Flush(ctx context.Context) error {
-	return r.flush(ctx, &flush{term: term.Of(ctx)})
-}
-
-// Close sends what waits, until ctx is done, and drops the rest. Later events are dropped. Call it
-// after Run has returned.
-func (r *Recorder) Close(ctx context.Context) error {
-	r.mu.Lock()
-	r.closed = true
-	r.mu.Unlock()
-	err := r.flush(ctx, &flush{})
-	r.sending <- struct{}{} // no request takes longer than its timeout
-	defer r.end()
-	r.mu.Lock()
-	left := r.schedule.clear()
-	r.mu.Unlock()
-	for _, s := range left {
-		for _, b := range []*batch{s.current, s.pending} {
-			if b != nil {
-				r.dropped(s.key, "not sent before the stop", b.calls)
-			}
-		}
-	}
-	return err
-}
-
-func (r *Recorder) flush(ctx context.Context, f *flush) error {
-	if r.err != nil {
-		return r.err
-	}
-	r.mu.Lock()
-	f.until = r.schedule.batches
-	r.mu.Unlock()
-	if r.begin(ctx) {
-		r.sendAll(ctx, f)
-		r.end()
-	}
-	r.mu.Lock()
-	left := r.schedule.waitingCalls(f)
-	r.mu.Unlock()
-	if left == 0 {
-		return nil
-	}
-	return fmt.Errorf("events: %d events were not sent in time: %w", left, context.Cause(ctx))
-}
-
-// sendAll sends all that a flush wants, until ctx is done.
-func (r *Recorder) sendAll(ctx context.Context, f *flush) {
-	r.mu.Lock()
-	r.schedule.hurry()
-	r.mu.Unlock()
-	for ctx.Err() == nil {
-		s, wait := r.next(f)
-		switch {
-		case s != nil:
-			r.send(ctx, s)
-		case wait == forever || run.Sleep(ctx, wait) != nil:
-			return
-		}
-	}
-}
-
 // mistaken logs an invalid call, once for each kind and reason.
 func (r *Recorder) mistaken(ctx context.Context, k key, err error) {
-	r.logOnce(ctx, "invalid "+k.regarding.kind+" "+k.reason, "an event is dropped", "err", err, "kind", k.regarding.kind, "reason", k.reason)
+	r.logOnce(ctx, "invalid "+k.kind+" "+k.reason, "an event is dropped", "err", err, "kind", k.kind, "reason", k.reason)
 	r.dropped(k, "invalid", 1)
 }
 
 func (r *Recorder) dropped(k key, why string, calls int) {
 	if r.hooks.Dropped != nil {
-		r.hooks.Dropped(hook.EventDropped{Kind: k.regarding.kind, Type: k.kind, Reason: k.reason, Why: why, Events: calls})
+		r.hooks.Dropped(hook.EventDropped{Kind: k.kind, Type: k.eventType, Reason: k.reason, Why: why, Events: calls})
 	}
 }
 
@@ -339,6 +267,3 @@ func (r *Recorder) logOnce(ctx context.Context, what, msg string, args ...any) {
 	}
 	log.WarnContext(ctx, msg, args...)
 }
-
-// forever is the wait if nothing waits.
-const forever = time.Duration(math.MaxInt64)

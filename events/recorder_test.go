@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/internal/fakeapi"
 	"github.com/setpoint-dev/setpoint/internal/object"
@@ -367,10 +368,13 @@ func TestV4_AnEventOfALostTermIsDropped(t *testing.T) {
 		d.Event(inTerm, configMap("b"), events.Normal, "Created", "Create", "not tried")
 		d.api.Intercept(nil)
 		pass(time.Minute)
+		next := term.New(term.Token{Lease: "l"}, time.Now(), time.Hour)
+		defer next.End(nil)
+		d.Event(term.With(d.ctx, next), configMap("a"), events.Normal, "Created", "Create", "of the next term")
 		d.close()
 		d.wantDropped("the term of leadership is lost", 2)
-		if len(d.list()) != 0 {
-			t.Errorf("there are %d Events", len(d.list()))
+		if all := d.list(); len(all) != 1 || all[0].Note != "of the next term" || count(&all[0]) != 1 {
+			t.Errorf("the Events are %+v", all)
 		}
 	})
 }
@@ -428,4 +432,18 @@ func TestV5_EventDoesNotWait(t *testing.T) {
 			t.Errorf("the Events count %d calls", n)
 		}
 	})
+}
+
+// BenchmarkEvent is a repeated call with one argument.
+func BenchmarkEvent(b *testing.B) {
+	c, err := client.New(fakeapi.New(resource).Config(), client.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	r, obj := events.New(c, events.Options{Name: "website-operator"}), configMap("a")
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Event(b.Context(), obj, events.Warning, "Failed", "Apply", "failed: %v", errors.ErrUnsupported)
+	}
 }

@@ -5,6 +5,7 @@ package events
 
 import (
 	"container/list"
+	"math"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/setpoint-dev/setpoint/term"
 )
+
+// forever is the wait if nothing waits.
+const forever = time.Duration(math.MaxInt64)
 
 // precise is the precision of times in events.
 const precise = time.Microsecond
@@ -21,7 +25,7 @@ const (
 	maxSeries   = 4096
 	objectBurst = 25
 	objectEvery = 5 * time.Minute
-	reserved    = 5 // of objectBurst, for series without a request so far
+	reserved    = 5 // of objectBurst, for series that are not settled
 	totalBurst  = 100
 	totalRate   = 50 // a second
 )
@@ -37,14 +41,15 @@ type regarding struct {
 type key struct {
 	regarding
 
-	kind, reason, action string // kind is the event's type
+	eventType, reason, action string
+
+	term *term.Term // under which it is sent, or nil
 }
 
 // call is one call of Event.
 type call struct {
 	note string
 	at   time.Time
-	term *term.Term
 }
 
 // batch is the calls that one request counts. It does not change after its first try, so that a
@@ -53,8 +58,7 @@ type batch struct {
 	number      uint64 // of all batches
 	calls       int
 	note        string
-	first, last time.Time  // precise; each batch of a series has another last
-	term        *term.Term // of the newest call
+	first, last time.Time // precise; each batch of a series has another last
 
 	tries     int
 	notBefore time.Time
@@ -71,7 +75,7 @@ type series struct {
 	current *batch // being sent, or to be tried again
 	place   *list.Element
 	last    time.Time // of all batches
-	asked   bool      // a request was made
+	settled bool      // a batch was stored or dropped
 	stored  stored    // only the sending goroutine uses it
 }
 
@@ -120,7 +124,7 @@ func (s *schedule) add(k key, version string, c call) (joined, ok bool) {
 		if at.After(of.last) {
 			of.last = at
 		}
-		b.calls, b.note, b.last, b.term = b.calls+1, c.note, of.last, c.term
+		b.calls, b.note, b.last = b.calls+1, c.note, of.last
 		return true, true
 	}
 	if !at.After(of.last) {
@@ -128,7 +132,7 @@ func (s *schedule) add(k key, version string, c call) (joined, ok bool) {
 	}
 	of.last = at
 	s.batches++
-	of.pending = &batch{number: s.batches, calls: 1, note: c.note, first: at, last: at, term: c.term}
+	of.pending = &batch{number: s.batches, calls: 1, note: c.note, first: at, last: at}
 	if of.place != nil && of.current == nil {
 		s.idle.Remove(of.place)
 		of.place = s.waiting.PushBack(of)
@@ -196,20 +200,20 @@ func (of *series) wait(now time.Time, f *flush) time.Duration {
 	}
 	switch {
 	case f == nil:
-	case f.wants(of.current) || f.wants(of.pending): // a current one goes first
+	case f.wants(of, of.current) || f.wants(of, of.pending): // a current one goes first
 		return retry
 	default:
 		return forever
 	}
 	tokens := 1.0
-	if of.asked {
+	if of.settled {
 		tokens += reserved
 	}
 	return max(retry, until(of.object.Limiter, tokens, now))
 }
 
-func (f *flush) wants(b *batch) bool {
-	return b != nil && (f.term == nil || f.term == b.term) && b.number <= f.until
+func (f *flush) wants(of *series, b *batch) bool {
+	return b != nil && (f.term == nil || f.term == of.term) && b.number <= f.until
 }
 
 // until is the time until a limiter has the tokens.
@@ -223,7 +227,6 @@ func until(l *rate.Limiter, tokens float64, now time.Time) time.Duration {
 
 // charge counts a request for a series that is being sent.
 func (s *schedule) charge(of *series, now time.Time) {
-	of.asked = true
 	of.object.ReserveN(now, 1)
 	s.total.ReserveN(now, 1)
 }
@@ -232,7 +235,7 @@ func (s *schedule) charge(of *series, now time.Time) {
 // done if retry is zero.
 func (s *schedule) settle(of *series, retry time.Time) {
 	if retry.IsZero() {
-		of.current = nil
+		of.current, of.settled = nil, true
 	} else {
 		of.current.tries++
 		of.current.notBefore = retry
@@ -257,7 +260,7 @@ func (s *schedule) hurry() {
 func (s *schedule) waitingCalls(f *flush) (calls int) {
 	for _, of := range s.all {
 		for _, b := range []*batch{of.current, of.pending} {
-			if f.wants(b) {
+			if f.wants(of, b) {
 				calls += b.calls
 			}
 		}

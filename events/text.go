@@ -65,7 +65,7 @@ func reporter(name string) string {
 // and on every replica.
 func eventName(reporter string, k *key, note string) string {
 	hash := sha256.New()
-	for _, part := range []string{reporter, k.group, k.regarding.kind, k.namespace, k.name, string(k.uid), k.kind, k.reason, k.action, note} {
+	for _, part := range []string{reporter, k.group, k.kind, k.namespace, k.name, string(k.uid), k.eventType, k.reason, k.action, note} {
 		hash.Write([]byte(part))
 		hash.Write([]byte{0})
 	}

@@ -57,9 +57,9 @@ func lastSeen(e *eventsv1.Event) time.Time {
 func (r *Recorder) send(ctx context.Context, s *series) {
 	b, now := s.current, stored{}
 	err := errLostTerm
-	if b.term == nil || b.term.Trusted() == nil {
+	if s.term == nil || s.term.Trusted() == nil {
 		request, cancel := context.WithTimeout(ledger.Without(term.Without(ctx)), requestTimeout)
-		now, err = r.store(term.With(request, b.term), s)
+		now, err = r.store(term.With(request, s.term), s)
 		cancel()
 	}
 	why := r.verdict(err, b)
@@ -86,16 +86,15 @@ func backoff(earlier int, err error) time.Duration {
 }
 
 func (r *Recorder) report(ctx context.Context, s *series, b *batch, err error, why string) {
-	kind := s.regarding.kind
 	switch {
 	case err == nil:
 		if r.hooks.Sent != nil {
-			r.hooks.Sent(hook.EventSent{Kind: kind, Type: s.kind, Reason: s.reason, Events: b.calls})
+			r.hooks.Sent(hook.EventSent{Kind: s.kind, Type: s.eventType, Reason: s.reason, Events: b.calls})
 		}
 		return
 	case errors.Is(err, errLostTerm): // no request was made
 	case r.hooks.Failed != nil:
-		r.hooks.Failed(hook.EventFailed{Kind: kind, Type: s.kind, Reason: s.reason, Err: err})
+		r.hooks.Failed(hook.EventFailed{Kind: s.kind, Type: s.eventType, Reason: s.reason, Err: err})
 	}
 	switch why {
 	case "":
@@ -104,7 +103,7 @@ func (r *Recorder) report(ctx context.Context, s *series, b *batch, err error, w
 		r.logOnce(ctx, why, "events cannot be written and are dropped; give the operator's role the rule apiGroups [events.k8s.io], "+
 			"resources [events], verbs [create, patch]", "err", err)
 	case rejected, failed:
-		r.logOnce(ctx, why+" "+kind+" "+s.reason, "an event is dropped", "why", why, "err", err, "kind", kind, "reason", s.reason,
+		r.logOnce(ctx, why+" "+s.kind+" "+s.reason, "an event is dropped", "why", why, "err", err, "kind", s.kind, "reason", s.reason,
 			"object", types.NamespacedName{Namespace: s.namespace, Name: s.name}.String())
 	}
 	r.dropped(s.key, why, b.calls)
@@ -232,10 +231,10 @@ func (r *Recorder) event(s *series) *eventsv1.Event {
 	b := s.current
 	e := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.home(), Name: eventName(r.name, &s.key, b.note)},
-		EventTime:  metav1.NewMicroTime(b.first), Type: s.kind, Reason: s.reason, Action: s.action, Note: b.note,
+		EventTime:  metav1.NewMicroTime(b.first), Type: s.eventType, Reason: s.reason, Action: s.action, Note: b.note,
 		ReportingController: r.name, ReportingInstance: cmp.Or(r.instance, "unknown"),
 		Regarding: corev1.ObjectReference{
-			APIVersion: apiVersion(s.group, s.version), Kind: s.regarding.kind, Namespace: s.namespace, Name: s.name, UID: s.uid,
+			APIVersion: apiVersion(s.group, s.version), Kind: s.kind, Namespace: s.namespace, Name: s.name, UID: s.uid,
 		},
 	}
 	if b.calls > 1 {

@@ -40,9 +40,9 @@ type Options struct {
 	Hooks *hook.Client
 	// Strict refuses requests that may write if their context has neither a term of leadership
 	// (term.With) nor term.Without. Default: they are sent, and counted by [hook.Client].Unfenced.
-	// Event recorders use a context of their own: give them a client that is not strict. A Client
-	// made from the Config of another inherits its Strict, and those Hooks that it does not set
-	// itself.
+	// The recorder of package events works with a strict client. client-go's recorders do not,
+	// because they use a context of their own. A Client made from the Config of another inherits
+	// its Strict, and those Hooks that it does not set itself.
 	Strict bool
 }
 

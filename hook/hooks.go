@@ -23,6 +23,8 @@ type Hooks struct {
 	Client *Client
 	// LeaderElection observes Leases.
 	LeaderElection *LeaderElection
+	// Events observes the recorder of events.
+	Events *Events
 }
 
 // With returns Hooks that call first h and then other. If a field of both has the same pointer, its
@@ -33,6 +35,7 @@ func (h Hooks) With(other Hooks) Hooks {
 		Queue: h.Queue.with(other.Queue), Controller: h.Controller.with(other.Controller),
 		Source: h.Source.with(other.Source), Cache: h.Cache.with(other.Cache),
 		Client: h.Client.with(other.Client), LeaderElection: h.LeaderElection.with(other.LeaderElection),
+		Events: h.Events.with(other.Events),
 	}
 }
 
@@ -99,6 +102,13 @@ func (l *LeaderElection) with(other *LeaderElection) *LeaderElection {
 		Renewed: both(l.Renewed, other.Renewed), Lost: both(l.Lost, other.Lost), Released: both2(l.Released, other.Released),
 		Leader: both2(l.Leader, other.Leader), Cold: both(l.Cold, other.Cold), Trouble: both2(l.Trouble, other.Trouble),
 	}
+}
+
+func (e *Events) with(other *Events) *Events {
+	if one, ok := only(e, other); ok {
+		return one
+	}
+	return &Events{Sent: both(e.Sent, other.Sent), Failed: both(e.Failed, other.Failed), Dropped: both(e.Dropped, other.Dropped)}
 }
 
 // For returns hooks that set Controller in each event and call s. It returns nil if s is nil.

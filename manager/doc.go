@@ -17,6 +17,7 @@
 // Run starts these stages from top to bottom and stops them from bottom to top:
 //
 //	servers      Health, Server, MetricsServer and Pprof of Options listen and answer
+//	events       the recorder of Kubernetes events sends
 //	cache        informers list and watch
 //	everywhere   on every replica: functions of AddEverywhere, and each controller's Warm
 //	leader       on the leader: functions of AddLeaderOnly, and each controller's Lead;
@@ -24,7 +25,7 @@
 //
 // At a stop, controllers take no new key. Running Reconciles continue until the grace time ends,
 // and the Lease is still renewed. Then their contexts end. The Lease is released after all
-// Reconciles have returned. Servers answer until everything else has stopped. Requests in flight
+// Reconciles have returned and their events are sent. Servers answer until everything else has stopped. Requests in flight
 // then have the rest of the grace time. Package server describes the limits for clients.
 //
 // If one function fails, all stages stop. If a term is lost, only the controllers' Lead and the

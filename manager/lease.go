@@ -189,6 +189,7 @@ func (l *Lease) lead(take, work context.Context) error {
 	<-take.Done()
 	l.close()
 	term.running.Wait()
+	l.flushEvents(work)
 	return nil
 }
 

@@ -62,6 +62,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	var err error
 	m.main, err = m.leases.add(elect)
 	m.report.failed(err)
+	m.roster.recorder = m.newRecorder()
 	m.makeServers()
 	return m
 }

@@ -25,15 +25,15 @@ import (
 
 // Options configures New. Only Name is required.
 type Options struct {
-	// Name is the program's name: the default FieldOwner and the start of the user agent. It must
-	// not contain line breaks or other control characters.
+	// Name is the program's name: the default FieldOwner, the start of the user agent, and the
+	// reportingController of events. It must not contain line breaks or other control characters.
 	Name string
 	// Scheme maps kinds to Go types. Default: client-go's scheme, which has every built-in kind.
 	Scheme *runtime.Scheme
 	// FieldOwner is the field manager of the client's writes. Default: Name.
 	FieldOwner string
 	// Hooks observe the manager and all that it runs: controllers with their queues and sources,
-	// informers, requests and Leases. This includes controllers and Leases that are added later.
+	// informers, requests, Leases and events. This includes controllers and Leases that are added later.
 	// Package metrics returns such Hooks. Independently of Hooks, the manager logs informers that
 	// wait, fail or recover. It also logs writes without the context of their Reconcile. With
 	// LeaderElection it also logs writes without a term, once for each resource. Default: none.

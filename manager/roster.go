@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/ledger"
@@ -20,9 +21,10 @@ import (
 
 // roster has the controllers and functions that were added to a manager.
 type roster struct {
-	o      *Options
-	report *report
-	ready  chan struct{} // see Manager.Ready
+	o        *Options
+	report   *report
+	recorder *events.Recorder // set by New
+	ready    chan struct{}    // see Manager.Ready
 
 	mu          sync.Mutex // guards the fields below, and fields that name it
 	ran         bool       // Run has begun

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 const (
@@ -37,10 +39,13 @@ func (m *Manager) Run(ctx context.Context) error {
 	ctx = logr.NewContextWithSlogLogger(ctx, m.report.logger())
 	alive := context.WithoutCancel(ctx) // stages end one after another, not with ctx
 	stage := func() *stage { return newStage(alive, m.report) }
-	servers, caches, everywhere, leader := stage(), stage(), stage(), stage()
+	servers, events, caches, everywhere, leader := stage(), stage(), stage(), stage(), stage()
 	if err := m.startServers(servers, alive, stopping); err != nil {
 		return err
 	}
+	late, cancel := run.WithGrace(stopping, alive, m.o.Grace)
+	defer cancel()
+	events.run("events", nil, func(ctx context.Context) error { return m.record(ctx, late) })
 	caches.run("cache", nil, m.cache.Run)
 	m.roster.everywhere.open(func(f runnable) {
 		everywhere.run(f.name, nil, func(ctx context.Context) error { return f.run(ctx, context.WithoutCancel(ctx)) })
@@ -53,7 +58,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	m.leases.close()
 	m.logStopping(ctx)
 	limit := time.Now().Add(m.o.Grace + hardLimit)
-	stop(limit, leader, everywhere, caches, servers)
+	stop(limit, leader, everywhere, caches, events, servers)
 	m.report.settle(min(moment, time.Until(limit)))
 	return m.report.result()
 }

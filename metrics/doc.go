@@ -105,6 +105,10 @@
 //	setpoint_leader_election_cold_campaigns_total{name}       campaigns before being warm
 //	setpoint_leader_election_trouble{name}                    1 while the Lease cannot be read or
 //	                                                          written
+//	setpoint_events_sent_total{kind,type,reason}              events that the API server has stored;
+//	                                                          several may share one request
+//	setpoint_events_failed_total                              failed requests for events
+//	setpoint_events_dropped_total{why}                        events that were not sent
 //
 // No label contains a key, object or identity. Some labels depend on the program, for example on
 // the resources that it requests. A metric with such labels has at most 1000 series. All further

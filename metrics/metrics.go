@@ -38,8 +38,9 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	mu := &lock{}
 	controllers := newControllers(mu)
 	queues, sources, caches, requests, leases := newQueues(mu), newSources(mu), newCaches(mu), newRequests(mu, controllers.open.has), newLeases()
+	events := newEvents(mu)
 	controllers.goneLocked = requests.forgetLocked
-	all := collectors{queues, controllers, sources, caches, requests, leases}
+	all := collectors{queues, controllers, sources, caches, requests, leases, events}
 	switch err := r.Register(all); {
 	case errors.As(err, new(prometheus.AlreadyRegisteredError)):
 		return nil, errors.New("metrics.New: this registry has the metrics of Setpoint already; use the Metrics of the first call, which serves any number of managers")
@@ -49,6 +50,7 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{hooks: hook.Hooks{
 		Queue: queues.hooks(), Controller: controllers.hooks(), Source: sources.hooks(),
 		Cache: caches.hooks(), Client: requests.hooks(), LeaderElection: leases.hooks(),
+		Events: events.hooks(),
 	}}
 	if g, ok := r.(prometheus.Gatherer); ok {
 		m.gatherer = g

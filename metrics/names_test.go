@@ -57,6 +57,9 @@ workqueue_work_duration_seconds histogram controller name
 const ours = `
 setpoint_api_requests_total counter code controller resource verb
 setpoint_api_unclear_writes_total counter controller resource
+setpoint_events_dropped_total counter why
+setpoint_events_failed_total counter
+setpoint_events_sent_total counter kind reason type
 setpoint_informer_broken_objects gauge kind
 setpoint_informer_lists_total counter kind
 setpoint_informer_objects gauge kind
@@ -135,6 +138,9 @@ func feed(m hook.Hooks) {
 	m.LeaderElection.Renewed(hook.LeaseRenewal{Lease: "operator", Took: time.Second, Slowpath: true})
 	m.LeaderElection.Renewed(hook.LeaseRenewal{Lease: "operator", Took: time.Second, Slowpath: true, Err: err})
 	m.LeaderElection.Trouble("operator", err)
+	m.Events.Sent(hook.EventSent{Kind: "Website", Type: "Warning", Reason: "ApplyFailed", Events: 3})
+	m.Events.Failed(hook.EventFailed{Kind: "Website", Type: "Warning", Reason: "ApplyFailed", Err: err})
+	m.Events.Dropped(hook.EventDropped{Kind: "Website", Type: "Warning", Reason: "ApplyFailed", Why: "forbidden", Events: 2})
 }
 
 // newMetrics returns hooks. Because r appears to be no Gatherer, it has no Go and process metrics.
@@ -226,6 +232,9 @@ func TestScrape(t *testing.T) {
 		`rest_client_requests_total{code="<error>",host="api:6443",method="GET"} 1`,
 		`setpoint_api_requests_total{code="200",controller="website",resource="deployments.apps/scale",verb="update"} 1`,
 		`setpoint_api_unclear_writes_total{controller="website",resource="deployments.apps/scale"} 1`,
+		`setpoint_events_dropped_total{why="forbidden"} 2`,
+		`setpoint_events_failed_total 1`,
+		`setpoint_events_sent_total{kind="Website",reason="ApplyFailed",type="Warning"} 3`,
 		`setpoint_informer_broken_objects{kind="Website"} 5`,
 		`setpoint_informer_lists_total{kind="Website"} 8`,
 		`setpoint_informer_objects{kind="Website"} 11`,

@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
@@ -39,6 +40,7 @@ func newOperator(cfg *rest.Config, o manager.Options) (*manager.Manager, error) 
 		objects:    cache.For[*v1alpha1.Greeting](mgr.Cache()),
 		configMaps: cache.For[*corev1.ConfigMap](mgr.Cache()),
 		client:     mgr.Client(),
+		events:     mgr.Recorder(),
 	}
 	c := controller.New("greeting", r, controller.Options{})
 	c.Watch(source.Kind(r.objects, handler.Self(), handler.GenerationChanged))
@@ -53,6 +55,7 @@ func newOperator(cfg *rest.Config, o manager.Options) (*manager.Manager, error) 
 // +kubebuilder:rbac:groups=demo.example.com,resources=greetings/status,verbs=update
 // +kubebuilder:rbac:groups=demo.example.com,resources=greetings/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=list;watch;create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=greeting-system,resources=leases,resourceNames=greeting-operator,verbs=get;update;watch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=greeting-system,resources=leases,verbs=create
 
@@ -60,6 +63,7 @@ type reconciler struct {
 	objects    *cache.Handle[*v1alpha1.Greeting]
 	configMaps *cache.Handle[*corev1.ConfigMap]
 	client     *client.Client
+	events     *events.Recorder
 }
 
 // Reconcile reads one object and applies all that its spec asks for, after every event.
@@ -91,8 +95,14 @@ func (r *reconciler) apply(ctx context.Context, obj *v1alpha1.Greeting) error {
 	desired := coreac.ConfigMap(obj.Name, obj.Namespace).
 		WithOwnerReferences(r.objects.OwnerRef(obj)).
 		WithData(map[string]string{"message": obj.Spec.Message})
-	_, err = client.For[*corev1.ConfigMap](r.client).Apply(ctx, desired, client.UnlessAlready(current))
-	return err
+	applied, err := client.For[*corev1.ConfigMap](r.client).Apply(ctx, desired, client.UnlessAlready(current))
+	if err != nil {
+		return err
+	}
+	if current == nil || applied.ResourceVersion != current.ResourceVersion {
+		r.events.Event(ctx, obj, events.Normal, "Applied", "ApplyConfigMap", "applied the ConfigMap %s", key)
+	}
+	return nil
 }
 
 // report writes the condition Ready, if it has changed.

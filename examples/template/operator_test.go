@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,6 +66,19 @@ func TestOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	reconciled(t, mgr, admin, key, "hello, world")
+
+	if err := mgr.Recorder().Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for event, err := range client.For[*eventsv1.Event](admin).ListLive(ctx, client.ListOptions{Namespace: key.Namespace}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Regarding.Name == key.Name && event.Series != nil && event.Series.Count == 3 {
+			return
+		}
+	}
+	t.Error("no event counts the three applies")
 }
 
 // start runs the operator as its ServiceAccount, with leader election, until stop is called.

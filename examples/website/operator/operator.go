@@ -76,6 +76,7 @@ func New(cfg *rest.Config, o Options) (*manager.Manager, error) {
 		services:    cache.For[*corev1.Service](mgr.Cache()),
 		deployments: cache.For[*appsv1.Deployment](mgr.Cache()),
 		client:      mgr.Client(),
+		events:      mgr.Recorder(),
 	}
 	c := controller.New("website", r, controller.Options{Workers: 8})
 	c.Watch(source.Kind(r.websites, handler.Self(), handler.GenerationChanged))

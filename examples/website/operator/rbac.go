@@ -18,6 +18,9 @@ package operator
 // +kubebuilder:rbac:groups="",resources=configmaps;services,verbs=list;watch;create;patch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=list;watch;create;patch
 //
+// It records events about Websites.
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+//
 // The leader's Lease, in the operator's own namespace.
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=website-system,resources=leases,resourceNames=website-operator,verbs=get;update;watch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=website-system,resources=leases,verbs=create

@@ -17,6 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
 )
 
@@ -28,6 +29,7 @@ type reconciler struct {
 	services    *cache.Handle[*corev1.Service]
 	deployments *cache.Handle[*appsv1.Deployment]
 	client      *client.Client
+	events      *events.Recorder
 }
 
 // Reconcile does the same after every event: it reads the spec and applies all of it.
@@ -68,19 +70,23 @@ func (r *reconciler) apply(ctx context.Context, site *v1alpha1.Website) (*appsv1
 
 // own applies an object of the site. It does not touch an object of that name which the site does
 // not control: a server-side apply would silently take it over. It sends nothing if the object is
-// already as desired.
+// already as desired, else it records an event.
 func own[T client.Object](ctx context.Context, r *reconciler, cached *cache.Handle[T], site *v1alpha1.Website, desired client.ApplyConfiguration) (T, error) {
 	kind, name := cached.GroupVersionKind().Kind, *desired.GetName()
 	current, err := cached.Get(ctx, types.NamespacedName{Namespace: site.Namespace, Name: name})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return *new(T), err
 	}
-	if err == nil && !metav1.IsControlledBy(current, site) {
+	exists := err == nil
+	if exists && !metav1.IsControlledBy(current, site) {
 		return *new(T), fmt.Errorf("the %s %s/%s exists and does not belong to this Website; delete it, or rename the Website", kind, site.Namespace, name)
 	}
 	applied, err := client.For[T](r.client).Apply(ctx, desired, client.UnlessAlready(current))
 	if err != nil {
 		return *new(T), fmt.Errorf("applying the %s %s/%s: %w", kind, site.Namespace, name, err)
+	}
+	if !exists || applied.GetResourceVersion() != current.GetResourceVersion() {
+		r.events.Event(ctx, site, events.Normal, "Applied", "Apply"+kind, "applied the %s %s", kind, name)
 	}
 	return applied, nil
 }

@@ -32,7 +32,7 @@ var _ = Describe("A Website", func() {
 	})
 
 	It("becomes a ConfigMap, a Service and a Deployment, is listed, and reports when it is ready", func(ctx SpecContext) {
-		startOperator()
+		stop := startOperator()
 		site := create(ctx, siteIn(namespace, 2, "<h1>one</h1>"))
 		expectWorld(ctx, site, 2, "<h1>one</h1>")
 		// What kubectl counts as ready, it counts by container.
@@ -45,6 +45,12 @@ var _ = Describe("A Website", func() {
 				Expect(c.Name).To(Equal(pod.Spec.Containers[i].Name))
 				Expect(c.Ready && c.State.Running != nil).To(BeTrue(), "%s is not ready", c.Name)
 			}
+		}
+		stop() // sends all events
+		described, err := clientset.CoreV1().Events(namespace).SearchWithContext(ctx, admin.Scheme(), site)
+		Expect(err).NotTo(HaveOccurred())
+		for _, kind := range []string{"ConfigMap", "Service", "Deployment"} {
+			Expect(described.Items).To(ContainElement(HaveField("Action", "Apply"+kind)))
 		}
 	})
 

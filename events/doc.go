@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package events records Kubernetes events, which kubectl describe shows. It writes the API
+// events.k8s.io/v1.
+//
+//	rec := mgr.Recorder() // once, at wiring time
+//	rec.Event(ctx, obj, events.Normal, "Created", "CreateConfigMap", "created the ConfigMap %s", name)
+//
+// Event returns at once. It makes no request, and no error stops the caller. The operator needs the
+// right to create and patch events:
+//
+//	// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+//
+// # Series
+//
+// Calls for the same object with the same type, reason and action are one series. The version of
+// the object and the note do not matter. The first call creates an Event. Later calls patch its
+// series.count and series.lastObservedTime.
+//
+// The API server does not let a note change. So each note of a series has an Event of its own. If
+// several calls wait to be sent, one request counts all of them, with the newest note. The name of
+// an Event follows from the series and the note. So another replica, or the same program after a
+// restart, counts on in the same Event.
+//
+// # Limits
+//
+// The limits delay events. They lose none: a call that waits is counted by the next request.
+//
+//   - For one object, 25 requests at once, then one every 5 minutes, as in client-go's older
+//     recorder. The last 5 are for new series, so that repeats do not delay a new reason.
+//   - For all objects, 100 requests at once, then 50 a second, as in the kubelet.
+//   - The recorder keeps 4,096 series and forgets the oldest. If all of them wait to be sent, calls
+//     for a new series are dropped.
+//   - A note has at most 1,024 bytes. A longer one is cut and ends in "…".
+//   - Requests are sent one after another, and each may take 10 seconds.
+//   - A failed request is tried again after 1 s, then after twice the time, 8 times in all.
+//
+// # Dropped events
+//
+// [hook.Events].Dropped counts the calls that no Event will show. The log has one line for each
+// kind of mistake. Events are dropped
+//
+//   - if an argument is invalid, such as an empty reason
+//   - if the operator may not write events; the log names the missing rule
+//   - if the namespace is gone or terminating
+//   - if the API server rejects the event, or requests fail too often
+//   - if too many series wait
+//   - if the term of leadership under which the event was recorded is lost
+//   - if they are recorded after [Recorder.Close], or still wait when its context ends.
+//
+// # Requests
+//
+// Requests carry the term of leadership of the recording context, and otherwise term.Without. They
+// carry no ledger, so no key waits for them.
+//
+// # Guarantees
+//
+//   - V1: The requests for one object stay within the limit above, for any number of calls. There
+//     are two exceptions. The last send within the limit may exceed it by 2 requests. A flush sends
+//     each series that waits, with at most 3 requests. If another process writes the same Event, a
+//     send may take 8 requests.
+//   - V2: The counts of the Events of a series add up to the number of its calls, less those that
+//     were reported as dropped. This includes requests whose answer was lost.
+//   - V3: When Flush returns nil, each call before it is stored or reported as dropped. A manager
+//     flushes before it releases a Lease, and at the end of Run.
+//   - V4: No event of a lost term is stored.
+//   - V5: Event makes no request, does not wait for one, and keeps a bounded amount of memory.
+package events

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// Flush sends all events that were recorded before the call, without regard to the limits. If ctx
+// has a term of leadership, Flush sends only the events of that term. It tries failed requests
+// again until ctx is done, and then returns an error with the number of events that still wait.
+func (r *Recorder) Flush(ctx context.Context) error {
+	return r.flush(ctx, &flush{term: term.Of(ctx)})
+}
+
+// Close sends what waits, until ctx is done, and drops the rest. Later events are dropped. Call it
+// after Run has returned.
+func (r *Recorder) Close(ctx context.Context) error {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	err := r.flush(ctx, &flush{})
+	r.sending <- struct{}{} // no request takes longer than its timeout
+	defer r.end()
+	r.mu.Lock()
+	left := r.schedule.clear()
+	r.mu.Unlock()
+	for _, s := range left {
+		for _, b := range []*batch{s.current, s.pending} {
+			if b != nil {
+				r.dropped(s.key, "not sent before the stop", b.calls)
+			}
+		}
+	}
+	return err
+}
+
+func (r *Recorder) flush(ctx context.Context, f *flush) error {
+	if r.err != nil {
+		return r.err
+	}
+	r.mu.Lock()
+	f.until = r.schedule.batches
+	r.mu.Unlock()
+	if r.begin(ctx) {
+		r.sendAll(ctx, f)
+		r.end()
+	}
+	r.mu.Lock()
+	left := r.schedule.waitingCalls(f)
+	r.mu.Unlock()
+	if left == 0 {
+		return nil
+	}
+	return fmt.Errorf("events: %d events were not sent in time: %w", left, context.Cause(ctx))
+}
+
+// sendAll sends all that a flush wants, until ctx is done.
+func (r *Recorder) sendAll(ctx context.Context, f *flush) {
+	r.mu.Lock()
+	r.schedule.hurry()
+	r.mu.Unlock()
+	for ctx.Err() == nil {
+		s, wait := r.next(f)
+		switch {
+		case s != nil:
+			r.send(ctx, s)
+		case wait == forever || run.Sleep(ctx, wait) != nil:
+			return
+		}
+	}
+}

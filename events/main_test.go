@@ -1,0 +1,204 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var resource = fakeapi.Resource{Group: "events.k8s.io", Version: "v1", Kind: "Event", Name: "events", Namespaced: true}
+
+// desk is a recorder with an API server in memory.
+type desk struct {
+	*events.Recorder
+	t      *testing.T
+	ctx    context.Context //nolint:containedctx // of one test
+	api    *fakeapi.Server
+	line   *lossy
+	client *client.Client
+	log    bytes.Buffer
+
+	mu      sync.Mutex // guards what follows
+	sent    int
+	failed  int
+	dropped map[string]int // by reason
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	d := &desk{t: t, api: fakeapi.New(resource), dropped: map[string]int{}}
+	d.line = &lossy{RoundTripper: d.api}
+	d.ctx = logr.NewContextWithSlogLogger(t.Context(), slog.New(slog.NewTextHandler(&d.log, nil)))
+	var err error
+	if d.client, err = client.New(&rest.Config{Host: fakeapi.Host, Transport: d.line, QPS: -1}, client.Options{Strict: true}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.client.Close)
+	d.restart()
+	return d
+}
+
+// restart replaces the recorder by that of another process of the program.
+func (d *desk) restart() {
+	d.Recorder = events.New(d.client, events.Options{Name: "website-operator", Instance: "pod-1", Hooks: &hook.Events{
+		Sent: func(e hook.EventSent) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.sent += e.Events
+		},
+		Failed: func(hook.EventFailed) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.failed++
+		},
+		Dropped: func(e hook.EventDropped) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.dropped[e.Why] += e.Events
+		},
+	}})
+}
+
+// run runs the recorder until stop is called. stop does not close it.
+func (d *desk) run() (stop func()) {
+	ctx, cancel := context.WithCancel(d.ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := d.Run(ctx); err != nil {
+			d.t.Error(err)
+		}
+	})
+	return func() { cancel(); running.Wait() }
+}
+
+// close closes the recorder with an hour's time.
+func (d *desk) close() {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(d.ctx, time.Hour)
+	defer cancel()
+	if err := d.Close(ctx); err != nil {
+		d.t.Error(err)
+	}
+}
+
+// fail records an event about obj.
+func (d *desk) fail(obj metav1.Object, note string) {
+	d.Event(d.ctx, obj.(*corev1.ConfigMap), events.Warning, "Failed", "Apply", "%s", note)
+}
+
+// list returns all Events.
+func (d *desk) list() []eventsv1.Event {
+	d.t.Helper()
+	c, err := eventsclient.NewForConfig(d.api.Config())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	all, err := c.Events("").List(d.ctx, metav1.ListOptions{})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return all.Items
+}
+
+func count(e *eventsv1.Event) int {
+	if e.Series == nil {
+		return 1
+	}
+	return int(e.Series.Count)
+}
+
+// shown returns the number of calls that all Events count.
+func (d *desk) shown() (calls int) {
+	d.t.Helper()
+	for _, e := range d.list() {
+		calls += count(&e)
+	}
+	return calls
+}
+
+// requests is the number of requests that write.
+func (d *desk) requests() int {
+	return d.api.Count("create", resource) + d.api.Count("patch", resource)
+}
+
+func (d *desk) wantDropped(why string, calls int) {
+	d.t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dropped[why] != calls || calls > 0 && len(d.dropped) != 1 {
+		d.t.Errorf("dropped: %v, want %d because: %s", d.dropped, calls, why)
+	}
+}
+
+func (d *desk) wantLog(times int, text string) {
+	d.t.Helper()
+	if n := strings.Count(d.log.String(), text); n != times {
+		d.t.Errorf("the log has %d times %q:\n%s", n, text, d.log.String())
+	}
+}
+
+// configMap returns an object.
+func configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-of-" + name)}}
+}
+
+// bubble runs a test in a synctest bubble.
+func bubble(t *testing.T, test func(t *testing.T, d *desk)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newDesk(t)) })
+}
+
+// pass lets time pass and waits for everything that is due then.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// lossy is a transport that loses answers.
+type lossy struct {
+	http.RoundTripper
+
+	loses func(*http.Request) bool // whether the answer is lost; nil: none
+}
+
+// CloseIdleConnections keeps client-go from a warning.
+func (l *lossy) CloseIdleConnections() {}
+
+// RoundTrip implements http.RoundTripper.
+func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := l.RoundTripper.RoundTrip(r)
+	if err == nil && l.loses != nil && l.loses(r) {
+		_ = resp.Body.Close()
+		return nil, errors.New("the answer is lost")
+	}
+	return resp, err
+}
+
+func note(i int) string { return fmt.Sprintf("attempt %d failed", i) }

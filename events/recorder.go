@@ -1,0 +1,269 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// The types of an event.
+const (
+	Normal  = corev1.EventTypeNormal
+	Warning = corev1.EventTypeWarning
+)
+
+// Options configures New. Name is required.
+type Options struct {
+	// Name is the name of the program, for reportingController. Characters that the API server does
+	// not accept there become '-', and more than 63 bytes are cut.
+	Name string
+	// Instance identifies this process, for reportingInstance. It is cut at 128 bytes. Default: the
+	// host name.
+	Instance string
+	// Hooks observe the recorder. Default: none.
+	Hooks *hook.Events
+}
+
+// Recorder records events and sends them. [Run] sends, so run it in one goroutine. All methods are
+// safe for concurrent use.
+type Recorder struct {
+	name, instance string
+	scheme         *runtime.Scheme
+	rest           rest.Interface
+	err            error // a wiring mistake, which Run returns
+	hooks          hook.Events
+	kinds          sync.Map      // schema.GroupVersionKind by reflect.Type
+	wake           chan struct{} // has an element if more may be due than at the last look
+	sending        chan struct{} // has an element while a goroutine sends
+
+	mu       sync.Mutex // guards the fields below
+	schedule *schedule
+	closed   bool
+	logged   map[string]bool // what the log has already
+}
+
+// New makes a recorder. It starts nothing and makes no request. Events that are recorded before
+// [Recorder.Run] wait for it. Run returns the error if the client's configuration is invalid.
+func New(c *client.Client, o Options) *Recorder {
+	if o.Instance == "" {
+		o.Instance, _ = os.Hostname()
+	}
+	r := &Recorder{
+		name: reporter(o.Name), instance: cut(printable(o.Instance), maxInstance), scheme: c.Scheme(),
+		wake: make(chan struct{}, 1), sending: make(chan struct{}, 1),
+		schedule: newSchedule(), logged: map[string]bool{},
+	}
+	if o.Hooks != nil {
+		r.hooks = *o.Hooks
+	}
+	api, err := eventsclient.NewForConfigAndClient(c.Config(), c.HTTPClient())
+	if err != nil {
+		r.err = fmt.Errorf("events.New: %w", err)
+		return r
+	}
+	r.rest = api.RESTClient()
+	return r
+}
+
+// Event records that something happened to an object. It returns at once and never blocks on a
+// request. The object may be gone, but it must have a name and a kind that the client's scheme
+// knows.
+//
+//   - eventType is Normal or Warning.
+//   - reason is a short word in CamelCase that programs can compare, such as Created.
+//   - action is what the controller did or tried, such as CreateConfigMap. "" stands for the
+//     reason.
+//   - note is the text for people, formatted with args as by fmt.Sprintf. Without args it is taken
+//     as it is.
+//
+// reason and action have at most 128 bytes. Invalid arguments are logged once for each kind and
+// reason, and reported as dropped. In a Reconcile, pass its context: the event is then sent under
+// its term, before the Lease is released.
+func (r *Recorder) Event(ctx context.Context, obj object.Object, eventType, reason, action, note string, args ...any) {
+	if action == "" {
+		action = reason
+	}
+	k, version, err := r.key(ctx, obj, eventType, reason, action)
+	if err != nil {
+		r.mistaken(ctx, k, err)
+		return
+	}
+	if len(args) > 0 {
+		note = fmt.Sprintf(note, args...)
+	}
+	why, wake := r.record(k, version, call{note: cut(printable(note), maxNote), at: time.Now()})
+	if why != "" {
+		r.dropped(k, why, 1)
+	}
+	if wake {
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// record returns why the call is dropped, or "". wake is set if Run must look for what is due.
+func (r *Recorder) record(k key, version string, c call) (why string, wake bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return "recorded after the stop", false
+	}
+	joined, ok := r.schedule.add(k, version, c)
+	if !ok {
+		return "too many series wait", false
+	}
+	return "", !joined
+}
+
+// key returns the series of a call and the version of the object's API.
+func (r *Recorder) key(ctx context.Context, obj object.Object, eventType, reason, action string) (k key, version string, err error) {
+	k = key{eventType: eventType, reason: reason, action: action, term: term.Of(ctx)}
+	if argument.IsNil(obj) {
+		return k, "", fmt.Errorf("the object is nil")
+	}
+	gvk, err := r.kindOf(obj)
+	k.regarding = regarding{gvk.Group, gvk.Kind, obj.GetNamespace(), obj.GetName(), obj.GetUID()}
+	switch {
+	case err != nil:
+		return k, "", fmt.Errorf("the kind of a %T is unknown; add it to the scheme of the client: %w", obj, err)
+	case k.name == "":
+		return k, "", fmt.Errorf("the object has no name; record the event after it is created")
+	case eventType != Normal && eventType != Warning:
+		return k, "", fmt.Errorf("the type is %q; use events.Normal or events.Warning", eventType)
+	case !valid(reason):
+		return k, "", fmt.Errorf("the reason is %q; use a short word in CamelCase, of at most %d bytes", cut(reason, maxNote), maxWord)
+	case !valid(action):
+		return k, "", fmt.Errorf("the action is %q; use a short word in CamelCase, of at most %d bytes", cut(action, maxNote), maxWord)
+	}
+	return k, gvk.Version, nil
+}
+
+// kindOf prefers the kind in the object, which dynamic clients set.
+func (r *Recorder) kindOf(obj object.Object) (schema.GroupVersionKind, error) {
+	if gvk := obj.GetObjectKind().GroupVersionKind(); gvk.Kind != "" && gvk.Version != "" {
+		return gvk, nil
+	}
+	t := reflect.TypeOf(obj)
+	if gvk, ok := r.kinds.Load(t); ok {
+		return gvk.(schema.GroupVersionKind), nil
+	}
+	gvks, _, err := r.scheme.ObjectKinds(obj)
+	if err != nil {
+		return schema.GroupVersionKind{Kind: strings.TrimPrefix(t.String(), "*")}, err
+	}
+	r.kinds.Store(t, gvks[0])
+	return gvks[0], nil
+}
+
+// Run sends events until ctx is done. It then returns nil at once: [Recorder.Close] sends what is
+// left. Run returns an error only for an invalid configuration of the client.
+func (r *Recorder) Run(ctx context.Context) error {
+	if r.err != nil {
+		return r.err
+	}
+	for {
+		wait, ok := r.sendOne(ctx)
+		if !ok {
+			return nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-r.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// sendOne sends one due event. It returns the time until another one is due, and false if ctx is
+// done.
+func (r *Recorder) sendOne(ctx context.Context) (wait time.Duration, ok bool) {
+	if !r.begin(ctx) {
+		return 0, false
+	}
+	defer r.end()
+	s, wait := r.next(nil)
+	if s == nil {
+		return wait, true
+	}
+	r.send(ctx, s)
+	return 0, true
+}
+
+// begin makes the caller the only goroutine that sends. It returns false if ctx is done.
+func (r *Recorder) begin(ctx context.Context) bool {
+	select {
+	case r.sending <- struct{}{}:
+		if ctx.Err() != nil {
+			r.end()
+			return false
+		}
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (r *Recorder) end() { <-r.sending }
+
+func (r *Recorder) next(f *flush) (s *series, wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.schedule.next(time.Now(), f)
+}
+
+// mistaken logs an invalid call, once for each kind and reason.
+func (r *Recorder) mistaken(ctx context.Context, k key, err error) {
+	r.logOnce(ctx, "invalid "+k.kind+" "+k.reason, "an event is dropped", "err", err, "kind", k.kind, "reason", k.reason)
+	r.dropped(k, "invalid", 1)
+}
+
+func (r *Recorder) dropped(k key, why string, calls int) {
+	if r.hooks.Dropped != nil {
+		r.hooks.Dropped(hook.EventDropped{Kind: k.kind, Type: k.eventType, Reason: k.reason, Why: why, Events: calls})
+	}
+}
+
+// mostLogged limits the memory for what was logged.
+const mostLogged = 1000
+
+func (r *Recorder) logOnce(ctx context.Context, what, msg string, args ...any) {
+	r.mu.Lock()
+	first := !r.logged[what] && len(r.logged) < mostLogged
+	if first {
+		r.logged[what] = true
+	}
+	r.mu.Unlock()
+	if !first {
+		return
+	}
+	log := logr.FromContextAsSlogLogger(ctx)
+	if log == nil {
+		log = slog.Default()
+	}
+	log.WarnContext(ctx, msg, args...)
+}

@@ -1,0 +1,449 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// TestEvent_IsStored: with every field that the API server requires.
+func TestEvent_IsStored(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		stop := d.run()
+		began := time.Now()
+		d.Event(d.ctx, configMap("a"), events.Normal, "Created", "CreatePage", "created %d%%", 100)
+		pass(time.Minute)
+		stop()
+		all := d.list()
+		if len(all) != 1 {
+			t.Fatalf("there are %d Events", len(all))
+		}
+		e := all[0]
+		if !strings.HasPrefix(e.Name, "a.") || e.Namespace != "default" || e.Type != "Normal" || e.Reason != "Created" || e.Action != "CreatePage" || e.Note != "created 100%" ||
+			e.ReportingController != "website-operator" || e.ReportingInstance != "pod-1" || !e.EventTime.Time.Equal(began) || e.Series != nil {
+			t.Errorf("the Event is %+v", e)
+		}
+		if want := (corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "a", UID: "uid-of-a"}); e.Regarding != want {
+			t.Errorf("it is regarding %+v", e.Regarding)
+		}
+	})
+}
+
+// TestEvent_ClusterScopedObject: its events are in the namespace default. A kind that the scheme
+// does not know is in the object.
+func TestEvent_ClusterScopedObject(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		gadget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": map[string]any{"name": "system:g"}}}
+		d.Event(d.ctx, gadget, events.Normal, "Created", "", "100%")
+		d.close()
+		e := d.list()[0]
+		if e.Namespace != "default" || e.Regarding.Namespace != "" || e.Regarding.APIVersion != "example.com/v1" || e.Action != "Created" || e.Note != "100%" || !strings.HasPrefix(e.Name, "event.") {
+			t.Errorf("the Event is %+v", e)
+		}
+	})
+}
+
+// TestV1_RequestsForOneObject: 10,000 calls at once take at most 30 requests, whether the note
+// changes or not. The rest is sent at a stop. In a further hour there is one request in 5 minutes.
+func TestV1_RequestsForOneObject(t *testing.T) {
+	for name, notes := range map[string]int{"one note": 1, "a few notes": 7, "each call another note": 10_000} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, d *desk) {
+				stop := d.run()
+				for i := range 10_000 {
+					obj := configMap("a")
+					obj.ResourceVersion = strconv.Itoa(i)
+					d.fail(obj, note(i%notes))
+					if i%100 == 0 {
+						pass(10 * time.Millisecond)
+					}
+				}
+				pass(time.Second)
+				if n := d.requests(); n > 27 {
+					t.Errorf("%d requests", n)
+				}
+				before := d.requests()
+				for range 60 {
+					d.fail(configMap("a"), note(0))
+					pass(time.Minute)
+				}
+				if n := d.requests() - before; n > 12+2 || n < 10 {
+					t.Errorf("%d requests in an hour", n)
+				}
+				before = d.requests()
+				stop()
+				d.close()
+				if n := d.requests() - before; n > 3 {
+					t.Errorf("%d requests at the stop", n)
+				}
+				if n := d.shown(); n != 10_060 {
+					t.Errorf("the Events count %d calls", n)
+				}
+				d.wantDropped("", 0)
+			})
+		})
+	}
+}
+
+// TestV1_ANewReasonIsShownAtOnce: although repeats of another reason wait.
+func TestV1_ANewReasonIsShownAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		stop := d.run()
+		for i := range 100 {
+			d.fail(configMap("a"), note(i))
+			pass(time.Millisecond)
+		}
+		before := d.requests()
+		d.Event(d.ctx, configMap("a"), events.Normal, "Recovered", "Apply", "all is well")
+		pass(time.Millisecond)
+		if n := d.requests() - before; n != 1 {
+			t.Errorf("%d requests", n)
+		}
+		stop()
+		d.close()
+	})
+}
+
+// TestV1_LimitForAllObjects: 100 requests at once, then 50 a second.
+func TestV1_LimitForAllObjects(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		for i := range 1000 {
+			d.fail(configMap(strconv.Itoa(i)), "broken")
+		}
+		stop := d.run()
+		pass(10 * time.Millisecond)
+		if n := d.requests(); n != 100 {
+			t.Errorf("%d requests at once", n)
+		}
+		pass(10 * time.Second)
+		if n := d.requests(); n < 599 || n > 601 {
+			t.Errorf("%d requests in 10 seconds", n)
+		}
+		stop()
+		d.close()
+		if n := d.shown(); n != 1000 {
+			t.Errorf("%d events", n)
+		}
+	})
+}
+
+// TestSeries_NewestNoteWins: of those that wait for one request.
+func TestSeries_NewestNoteWins(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		for i := range 5 {
+			d.fail(configMap("a"), note(i))
+		}
+		d.close()
+		if all := d.list(); len(all) != 1 || all[0].Note != note(4) || count(&all[0]) != 5 {
+			t.Errorf("the Events are %+v", all)
+		}
+	})
+}
+
+// TestSeries_ByTypeReasonActionAndObject: they differ in nothing else.
+func TestSeries_ByTypeReasonActionAndObject(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		again := configMap("a")
+		again.UID = "created again"
+		for range 2 {
+			for _, obj := range []object.Object{configMap("a"), configMap("b"), again, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}} {
+				d.Event(d.ctx, obj, events.Warning, "Failed", "Apply", "x")
+				d.Event(d.ctx, obj, events.Normal, "Failed", "Apply", "x")
+				d.Event(d.ctx, obj, events.Warning, "Late", "Apply", "x")
+				d.Event(d.ctx, obj, events.Warning, "Failed", "Delete", "x")
+			}
+		}
+		d.close()
+		if n := len(d.list()); n != 16 || d.shown() != 32 {
+			t.Errorf("there are %d Events that count %d calls", n, d.shown())
+		}
+	})
+}
+
+// TestV2_CountsAddUp: although requests fail, answers are lost, notes alternate, the program
+// restarts, and another replica counts in the same Events.
+func TestV2_CountsAddUp(t *testing.T) {
+	for seed := range uint64(50) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			bubble(t, func(t *testing.T, d *desk) {
+				random, calls := rand.New(rand.NewPCG(seed, 1)), 0
+				broken := true
+				d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+					if broken && random.IntN(5) == 0 {
+						return r.Refuse()
+					}
+					return nil, nil
+				})
+				d.line.loses = func(*http.Request) bool { return broken && random.IntN(4) == 0 }
+				for range 4 {
+					stop := d.run()
+					for range random.IntN(100) {
+						d.fail(configMap("a"), note(random.IntN(3)))
+						calls++
+						if random.IntN(3) == 0 {
+							pass(time.Duration(random.IntN(2000)) * time.Millisecond)
+						}
+					}
+					stop()
+					d.close()
+					d.restart()
+					pass(time.Millisecond) // no two processes record at the same time
+				}
+				broken = false
+				lost := 0
+				for _, n := range d.dropped {
+					lost += n
+				}
+				if n := d.shown(); n > calls || n+lost < calls || lost == 0 && n != calls {
+					t.Errorf("the Events count %d of %d calls, and %d were dropped", n, calls, lost)
+				}
+				if len(d.list()) > 3 {
+					t.Errorf("there are %d Events", len(d.list()))
+				}
+			})
+		})
+	}
+}
+
+// TestV2_RestartContinuesTheSeries: in the Event of that note.
+func TestV2_RestartContinuesTheSeries(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		for range 3 {
+			d.fail(configMap("a"), "broken")
+			d.fail(configMap("a"), "broken")
+			d.close()
+			d.restart()
+			pass(time.Minute)
+		}
+		all := d.list()
+		if len(all) != 1 || count(&all[0]) != 6 {
+			t.Fatalf("the Events are %+v", all)
+		}
+		if all[0].Series.LastObservedTime.Sub(all[0].EventTime.Time) != 2*time.Minute {
+			t.Errorf("the Event is %+v", all[0])
+		}
+	})
+}
+
+// TestV2_TwoReplicasAtOnce: neither overwrites the count of the other.
+func TestV2_TwoReplicasAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		one := d.Recorder
+		d.restart()
+		for _, r := range []*events.Recorder{one, d.Recorder, one, d.Recorder, d.Recorder, one} {
+			r.Event(d.ctx, configMap("a"), events.Normal, "Created", "Create", "created")
+			if err := r.Flush(d.ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := d.shown(); n != 6 || len(d.list()) != 1 {
+			t.Errorf("%d Events count %d calls", len(d.list()), n)
+		}
+	})
+}
+
+// TestSeries_AnExpiredEventIsCreatedAgain: the API server deletes Events after an hour.
+func TestSeries_AnExpiredEventIsCreatedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		for range 2 {
+			d.fail(configMap("a"), "broken")
+			if err := d.Flush(d.ctx); err != nil {
+				t.Error(err)
+			}
+			if d.shown() != 1 {
+				t.Errorf("%d calls", d.shown())
+			}
+			d.api.Remove(resource, "default", d.list()[0].Name)
+		}
+		d.wantDropped("", 0)
+	})
+}
+
+// TestV3_FlushSendsAll: without Run and without regard to the limits, also after failures.
+func TestV3_FlushSendsAll(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		failures := 0
+		d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if failures++; failures%3 == 0 {
+				return r.Fail(http.StatusInternalServerError, "etcd has no leader")
+			}
+			return nil, nil
+		})
+		for i := range 300 {
+			for range 30 {
+				d.fail(configMap(strconv.Itoa(i)), note(i))
+			}
+		}
+		if err := d.Flush(d.ctx); err != nil {
+			t.Error(err)
+		}
+		d.api.Intercept(nil)
+		if n := d.shown(); n != 9000 {
+			t.Errorf("%d calls are shown", n)
+		}
+	})
+}
+
+// TestV3_FlushIsLimitedByItsContext: it returns the number of events that wait, and Close drops
+// them.
+func TestV3_FlushIsLimitedByItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() })
+		stop := d.run()
+		for range 3 {
+			d.fail(configMap("a"), "broken")
+			pass(time.Second)
+		}
+		for _, flush := range []func(context.Context) error{d.Flush, d.Close} {
+			ctx, cancel := context.WithTimeout(d.ctx, 3*time.Second)
+			began := time.Now()
+			if err := flush(ctx); err == nil || !strings.Contains(err.Error(), "events: 3 events were not sent in time") || !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			if took := time.Since(began); took != 3*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			cancel()
+			stop()
+		}
+		d.wantDropped("not sent before the stop", 3)
+		d.fail(configMap("a"), "broken")
+		if d.dropped["recorded after the stop"] != 1 {
+			t.Errorf("dropped: %v", d.dropped)
+		}
+	})
+}
+
+// TestV3_FlushOfATerm: it sends the events of its term, and no others.
+func TestV3_FlushOfATerm(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		leading := term.New(term.Token{Lease: "l"}, time.Now(), time.Hour)
+		defer leading.End(nil)
+		inTerm := term.With(d.ctx, leading)
+		d.Event(inTerm, configMap("a"), events.Normal, "Created", "Create", "in a term")
+		d.Event(d.ctx, configMap("b"), events.Normal, "Created", "Create", "without a term")
+		if err := d.Flush(inTerm); err != nil {
+			t.Error(err)
+		}
+		if all := d.list(); len(all) != 1 || all[0].Note != "in a term" {
+			t.Errorf("the Events are %+v", all)
+		}
+		d.close()
+		if len(d.list()) != 2 {
+			t.Errorf("there are %d Events", len(d.list()))
+		}
+	})
+}
+
+// TestV4_AnEventOfALostTermIsDropped: whether it waits for its first try or for another one.
+func TestV4_AnEventOfALostTermIsDropped(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		leading := term.New(term.Token{Lease: "l"}, time.Now(), time.Minute)
+		defer leading.End(nil)
+		inTerm := term.With(d.ctx, leading)
+		d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		stop := d.run()
+		d.Event(inTerm, configMap("a"), events.Normal, "Created", "Create", "tried")
+		pass(time.Second)
+		stop()
+		d.Event(inTerm, configMap("b"), events.Normal, "Created", "Create", "not tried")
+		d.api.Intercept(nil)
+		pass(time.Minute)
+		next := term.New(term.Token{Lease: "l"}, time.Now(), time.Hour)
+		defer next.End(nil)
+		d.Event(term.With(d.ctx, next), configMap("a"), events.Normal, "Created", "Create", "of the next term")
+		d.close()
+		d.wantDropped("the term of leadership is lost", 2)
+		if all := d.list(); len(all) != 1 || all[0].Note != "of the next term" || count(&all[0]) != 1 {
+			t.Errorf("the Events are %+v", all)
+		}
+	})
+}
+
+// TestV5_MemoryIsBounded: also while nothing can be sent. Idle series make room for new ones.
+func TestV5_MemoryIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		for i := range 5000 {
+			for range 2 {
+				d.fail(configMap(strconv.Itoa(i)), "broken")
+			}
+		}
+		d.wantDropped("too many series wait", 2*(5000-4096))
+		if err := d.Flush(d.ctx); err != nil {
+			t.Error(err)
+		}
+		for i := range 5000 {
+			d.fail(configMap(strconv.Itoa(5000+i)), "broken")
+			if i%1000 == 0 {
+				if err := d.Flush(d.ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		d.close()
+		d.wantDropped("too many series wait", 2*(5000-4096))
+		if n := d.shown(); n != 2*4096+5000 {
+			t.Errorf("the Events count %d calls", n)
+		}
+	})
+}
+
+// TestV5_EventDoesNotWait: while a request hangs. A call has few allocations.
+func TestV5_EventDoesNotWait(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() })
+		stop := d.run()
+		obj := configMap("a")
+		d.fail(obj, "broken")
+		pass(time.Second)
+		began, requests := time.Now(), d.requests()
+		if n := testing.AllocsPerRun(1000, func() { d.Event(d.ctx, obj, events.Warning, "Failed", "Apply", "broken") }); n > 0 {
+			t.Errorf("%v allocations without arguments", n)
+		}
+		if n := testing.AllocsPerRun(1000, func() { d.fail(obj, "broken") }); n > 3 {
+			t.Errorf("%v allocations with an argument", n)
+		}
+		if time.Since(began) != 0 || d.requests() != requests {
+			t.Errorf("it took %s and %d requests", time.Since(began), d.requests()-requests)
+		}
+		stop()
+		d.api.Intercept(nil)
+		d.close()
+		if n := d.shown(); n != 1+2*1001 {
+			t.Errorf("the Events count %d calls", n)
+		}
+	})
+}
+
+// BenchmarkEvent is a repeated call with one argument.
+func BenchmarkEvent(b *testing.B) {
+	c, err := client.New(fakeapi.New(resource).Config(), client.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	r, obj := events.New(c, events.Options{Name: "website-operator"}), configMap("a")
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Event(b.Context(), obj, events.Warning, "Failed", "Apply", "failed: %v", errors.ErrUnsupported)
+	}
+}

@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+const (
+	requestTimeout = 10 * time.Second
+	maxTries       = 8
+	firstBackoff   = time.Second // doubles up to maxBackoff
+	maxBackoff     = time.Minute
+)
+
+// stored is the Event that has the newest note of a series.
+type stored struct {
+	name, version string
+	count         int64
+}
+
+func toStored(e *eventsv1.Event) stored {
+	s := stored{name: e.Name, version: e.ResourceVersion, count: 1}
+	if e.Series != nil {
+		s.count = int64(e.Series.Count)
+	}
+	return s
+}
+
+// lastSeen is the time of the last call that an Event counts.
+func lastSeen(e *eventsv1.Event) time.Time {
+	if e.Series != nil {
+		return e.Series.LastObservedTime.Time
+	}
+	return e.EventTime.Time
+}
+
+// send sends the current batch of a series and settles the series. Only the goroutine that has
+// begun may call it.
+func (r *Recorder) send(ctx context.Context, s *series) {
+	b, now := s.current, stored{}
+	err := errLostTerm
+	if s.term == nil || s.term.Trusted() == nil {
+		request, cancel := context.WithTimeout(ledger.Without(term.Without(ctx)), requestTimeout)
+		now, err = r.store(term.With(request, s.term), s)
+		cancel()
+	}
+	why := r.verdict(err, b)
+	var retry time.Time
+	switch {
+	case err == nil:
+		s.stored = now
+	case why == "":
+		retry = time.Now().Add(backoff(b.tries, err))
+	}
+	r.mu.Lock()
+	r.schedule.settle(s, retry)
+	r.mu.Unlock()
+	r.report(ctx, s, b, err, why)
+}
+
+// backoff is the pause after a try that failed.
+func backoff(earlier int, err error) time.Duration {
+	pause := min(firstBackoff<<earlier, maxBackoff)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		pause = max(pause, time.Duration(seconds)*time.Second)
+	}
+	return pause
+}
+
+func (r *Recorder) report(ctx context.Context, s *series, b *batch, err error, why string) {
+	switch {
+	case err == nil:
+		if r.hooks.Sent != nil {
+			r.hooks.Sent(hook.EventSent{Kind: s.kind, Type: s.eventType, Reason: s.reason, Events: b.calls})
+		}
+		return
+	case errors.Is(err, errLostTerm): // no request was made
+	case r.hooks.Failed != nil:
+		r.hooks.Failed(hook.EventFailed{Kind: s.kind, Type: s.eventType, Reason: s.reason, Err: err})
+	}
+	switch why {
+	case "":
+		return
+	case forbidden:
+		r.logOnce(ctx, why, "events cannot be written and are dropped; give the operator's role the rule apiGroups [events.k8s.io], "+
+			"resources [events], verbs [create, patch]", "err", err)
+	case rejected, failed:
+		r.logOnce(ctx, why+" "+s.kind+" "+s.reason, "an event is dropped", "why", why, "err", err, "kind", s.kind, "reason", s.reason,
+			"object", types.NamespacedName{Namespace: s.namespace, Name: s.name}.String())
+	}
+	r.dropped(s.key, why, b.calls)
+}
+
+// The reasons to drop a batch.
+const (
+	lostTerm  = "the term of leadership is lost"
+	forbidden = "forbidden"
+	noPlace   = "the namespace is gone or terminating"
+	rejected  = "rejected by the API server"
+	failed    = "too many failures"
+)
+
+var errLostTerm = errors.New(lostTerm)
+
+// verdict returns why a batch is dropped after an error, or "" to try again.
+func (r *Recorder) verdict(err error, b *batch) (why string) {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, errLostTerm), errors.Is(err, term.ErrFenced):
+		return lostTerm
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err) && about(err) == "namespaces":
+		return noPlace
+	case apierrors.IsForbidden(err):
+		return forbidden
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
+		return rejected
+	case b.tries+1 >= maxTries:
+		return failed
+	}
+	return ""
+}
+
+// about returns the resource that an error of the API server is about.
+func about(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		return status.Status().Details.Kind
+	}
+	return ""
+}
+
+// store adds the current batch to the Event with its note, and creates the Event if necessary.
+func (r *Recorder) store(ctx context.Context, s *series) (stored, error) {
+	b, e := s.current, r.event(s)
+	if s.stored.name == e.Name {
+		now, err := r.patch(ctx, s, s.stored)
+		switch {
+		case apierrors.IsConflict(err):
+			return r.join(ctx, s, e.Name)
+		case !apierrors.IsNotFound(err): // else it has expired
+			return now, err
+		}
+	}
+	created := &eventsv1.Event{}
+	err := r.do(s, r.rest.Post().Namespace(e.Namespace).Body(e)).Do(ctx).Into(created)
+	if apierrors.IsAlreadyExists(err) {
+		return r.join(ctx, s, e.Name)
+	}
+	b.unsure = b.unsure || err != nil
+	return toStored(created), err
+}
+
+// join adds the current batch to an Event that another process wrote, or an earlier request whose
+// answer was lost.
+func (r *Recorder) join(ctx context.Context, s *series, name string) (now stored, err error) {
+	const attempts = 3 // in case another process joins, too
+	for range attempts {
+		found := &eventsv1.Event{}
+		read := r.rest.Patch(types.MergePatchType).Namespace(s.home()).Name(name).Body([]byte("{}")) // needs no further right
+		if err := r.do(s, read).Do(ctx).Into(found); err != nil {
+			return stored{}, err
+		}
+		if b := s.current; b.unsure && lastSeen(found).Equal(b.last) {
+			return toStored(found), nil
+		}
+		if now, err = r.patch(ctx, s, toStored(found)); !apierrors.IsConflict(err) {
+			return now, err
+		}
+	}
+	return stored{}, err
+}
+
+// patch adds the current batch to the Event that old describes.
+func (r *Recorder) patch(ctx context.Context, s *series, old stored) (stored, error) {
+	b := s.current
+	data, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": old.version},
+		"series":   counted(old.count+int64(b.calls), b.last),
+	})
+	if err != nil {
+		return stored{}, err
+	}
+	patched := &eventsv1.Event{}
+	request := r.rest.Patch(types.MergePatchType).Namespace(s.home()).Name(old.name).Body(data)
+	if err := r.do(s, request).Do(ctx).Into(patched); err != nil {
+		b.unsure = b.unsure || !apierrors.IsConflict(err)
+		return stored{}, err
+	}
+	return toStored(patched), nil
+}
+
+// do completes a request and counts it. The schedule retries, not client-go.
+func (r *Recorder) do(s *series, request *rest.Request) *rest.Request {
+	r.mu.Lock()
+	r.schedule.charge(s, time.Now())
+	r.mu.Unlock()
+	return request.Resource("events").MaxRetries(0)
+}
+
+func counted(calls int64, last time.Time) *eventsv1.EventSeries {
+	return &eventsv1.EventSeries{
+		Count:            int32(min(calls, math.MaxInt32)), //nolint:gosec // limited
+		LastObservedTime: metav1.NewMicroTime(last),
+	}
+}
+
+// home is the namespace of the events of an object.
+func (k *key) home() string { return cmp.Or(k.namespace, metav1.NamespaceDefault) }
+
+// event returns the Event to create for the current batch.
+func (r *Recorder) event(s *series) *eventsv1.Event {
+	b := s.current
+	e := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.home(), Name: eventName(r.name, &s.key, b.note)},
+		EventTime:  metav1.NewMicroTime(b.first), Type: s.eventType, Reason: s.reason, Action: s.action, Note: b.note,
+		ReportingController: r.name, ReportingInstance: cmp.Or(r.instance, "unknown"),
+		Regarding: corev1.ObjectReference{
+			APIVersion: apiVersion(s.group, s.version), Kind: s.kind, Namespace: s.namespace, Name: s.name, UID: s.uid,
+		},
+	}
+	if b.calls > 1 {
+		e.Series = counted(int64(b.calls), b.last)
+	}
+	return e
+}
+
+func apiVersion(group, version string) string {
+	if group == "" {
+		return version
+	}
+	return group + "/" + version
+}

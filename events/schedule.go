@@ -1,0 +1,278 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"container/list"
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// forever is the wait if nothing waits.
+const forever = time.Duration(math.MaxInt64)
+
+// precise is the precision of times in events.
+const precise = time.Microsecond
+
+// The limits, which the package doc explains.
+const (
+	maxSeries   = 4096
+	objectBurst = 25
+	objectEvery = 5 * time.Minute
+	reserved    = 5 // of objectBurst, for series that are not settled
+	totalBurst  = 100
+	totalRate   = 50 // a second
+)
+
+// regarding identifies an object.
+type regarding struct {
+	group, kind, namespace, name string
+
+	uid types.UID
+}
+
+// key identifies a series.
+type key struct {
+	regarding
+
+	eventType, reason, action string
+
+	term *term.Term // under which it is sent, or nil
+}
+
+// call is one call of Event.
+type call struct {
+	note string
+	at   time.Time
+}
+
+// batch is the calls that one request counts. It does not change after its first try, so that a
+// retry can recognize an Event that a lost answer was about.
+type batch struct {
+	number      uint64 // of all batches
+	calls       int
+	note        string
+	first, last time.Time // precise; each batch of a series has another last
+
+	tries     int
+	notBefore time.Time
+	unsure    bool // an earlier try may have been stored
+}
+
+// series is the calls with one key.
+type series struct {
+	key
+
+	version string // of the object's API
+	object  *budget
+	pending *batch // not tried yet
+	current *batch // being sent, or to be tried again
+	place   *list.Element
+	last    time.Time // of all batches
+	settled bool      // a batch was stored or dropped
+	stored  stored    // only the sending goroutine uses it
+}
+
+// budget limits the requests for one object.
+type budget struct {
+	*rate.Limiter
+
+	series int // that share it
+}
+
+// flush selects what to send without regard to the limits: the batches up to a number that were
+// recorded under a term, or under any if term is nil.
+type flush struct {
+	term  *term.Term
+	until uint64
+}
+
+// schedule decides which series is sent next. It has no lock and no clock. A series is waiting,
+// idle, or being sent.
+type schedule struct {
+	all           map[key]*series
+	objects       map[regarding]*budget
+	waiting, idle *list.List // of *series, the oldest first
+	total         *rate.Limiter
+	batches       uint64 // so far
+}
+
+func newSchedule() *schedule {
+	return &schedule{
+		all: map[key]*series{}, objects: map[regarding]*budget{}, waiting: list.New(), idle: list.New(),
+		total: rate.NewLimiter(totalRate, totalBurst),
+	}
+}
+
+// add records a call. joined reports that a batch waits already. ok is false if there is no room.
+func (s *schedule) add(k key, version string, c call) (joined, ok bool) {
+	of := s.all[k]
+	if of == nil {
+		if of = s.create(k); of == nil {
+			return false, false
+		}
+	}
+	of.version = version
+	at := c.at.Truncate(precise)
+	if b := of.pending; b != nil {
+		if at.After(of.last) {
+			of.last = at
+		}
+		b.calls, b.note, b.last = b.calls+1, c.note, of.last
+		return true, true
+	}
+	if !at.After(of.last) {
+		at = of.last.Add(precise)
+	}
+	of.last = at
+	s.batches++
+	of.pending = &batch{number: s.batches, calls: 1, note: c.note, first: at, last: at}
+	if of.place != nil && of.current == nil {
+		s.idle.Remove(of.place)
+		of.place = s.waiting.PushBack(of)
+	}
+	return false, true
+}
+
+// create makes an idle series, in place of the oldest one if necessary. It returns nil if all wait.
+func (s *schedule) create(k key) *series {
+	if len(s.all) >= maxSeries {
+		oldest := s.idle.Front()
+		if oldest == nil {
+			return nil
+		}
+		s.forget(s.idle.Remove(oldest).(*series))
+	}
+	o := s.objects[k.regarding]
+	if o == nil {
+		o = &budget{Limiter: rate.NewLimiter(rate.Every(objectEvery), objectBurst)}
+		s.objects[k.regarding] = o
+	}
+	o.series++
+	of := &series{key: k, object: o}
+	of.place = s.idle.PushBack(of)
+	s.all[k] = of
+	return of
+}
+
+func (s *schedule) forget(of *series) {
+	delete(s.all, of.key)
+	if of.object.series--; of.object.series == 0 {
+		delete(s.objects, of.regarding)
+	}
+}
+
+// next takes the first series that is due and makes its batch the current one. If none is due, it
+// returns the time until one is, or forever.
+func (s *schedule) next(now time.Time, f *flush) (due *series, wait time.Duration) {
+	var least time.Duration
+	if f == nil {
+		least = until(s.total, 1, now)
+	}
+	wait = forever
+	for e := s.waiting.Front(); e != nil; e = e.Next() {
+		of := e.Value.(*series)
+		if w := max(least, of.wait(now, f)); w > 0 {
+			wait = min(wait, w)
+			continue
+		}
+		s.waiting.Remove(e)
+		of.place = nil
+		if of.current == nil {
+			of.current, of.pending = of.pending, nil
+		}
+		return of, 0
+	}
+	return nil, wait
+}
+
+// wait is the time until the series is due.
+func (of *series) wait(now time.Time, f *flush) time.Duration {
+	var retry time.Duration
+	if of.current != nil {
+		retry = of.current.notBefore.Sub(now)
+	}
+	switch {
+	case f == nil:
+	case f.wants(of, of.current) || f.wants(of, of.pending): // a current one goes first
+		return retry
+	default:
+		return forever
+	}
+	tokens := 1.0
+	if of.settled {
+		tokens += reserved
+	}
+	return max(retry, until(of.object.Limiter, tokens, now))
+}
+
+func (f *flush) wants(of *series, b *batch) bool {
+	return b != nil && (f.term == nil || f.term == of.term) && b.number <= f.until
+}
+
+// until is the time until a limiter has the tokens.
+func until(l *rate.Limiter, tokens float64, now time.Time) time.Duration {
+	missing := tokens - l.TokensAt(now)
+	if missing < 1e-6 { // tokens are computed
+		return 0
+	}
+	return time.Duration(missing/float64(l.Limit())*float64(time.Second)) + time.Microsecond
+}
+
+// charge counts a request for a series that is being sent.
+func (s *schedule) charge(of *series, now time.Time) {
+	of.object.ReserveN(now, 1)
+	s.total.ReserveN(now, 1)
+}
+
+// settle puts a series back that is not being sent any more. Its batch is tried again at a time, or
+// done if retry is zero.
+func (s *schedule) settle(of *series, retry time.Time) {
+	if retry.IsZero() {
+		of.current, of.settled = nil, true
+	} else {
+		of.current.tries++
+		of.current.notBefore = retry
+	}
+	if of.current == nil && of.pending == nil {
+		of.place = s.idle.PushBack(of)
+	} else {
+		of.place = s.waiting.PushBack(of)
+	}
+}
+
+// hurry makes all retries due now, and lets them fail as often as new ones.
+func (s *schedule) hurry() {
+	for e := s.waiting.Front(); e != nil; e = e.Next() {
+		if b := e.Value.(*series).current; b != nil {
+			b.tries, b.notBefore = 0, time.Time{}
+		}
+	}
+}
+
+// waitingCalls counts the calls that a flush wants.
+func (s *schedule) waitingCalls(f *flush) (calls int) {
+	for _, of := range s.all {
+		for _, b := range []*batch{of.current, of.pending} {
+			if f.wants(of, b) {
+				calls += b.calls
+			}
+		}
+	}
+	return calls
+}
+
+// clear forgets all series and returns those that wait.
+func (s *schedule) clear() (waiting []*series) {
+	for e := s.waiting.Front(); e != nil; e = e.Next() {
+		waiting = append(waiting, e.Value.(*series))
+	}
+	*s = *newSchedule()
+	return waiting
+}

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+// Events observes package events. The goroutine that sends calls Sent and Failed. Dropped may also
+// be called by the goroutine that records the event.
+type Events struct {
+	// Sent is called when the API server has stored events.
+	Sent func(EventSent)
+	// Failed is called for each try that failed. The events are tried again, or Dropped follows.
+	Failed func(EventFailed)
+	// Dropped is called for events that are not sent.
+	Dropped func(EventDropped)
+}
+
+// EventSent describes the events that one Event or one patch of it counts.
+type EventSent struct {
+	// Kind is the kind of the object. Type is Normal or Warning. Reason is the event's.
+	Kind, Type, Reason string
+	// Events is the number of recorded events.
+	Events int
+}
+
+// EventFailed describes a try that failed.
+type EventFailed struct {
+	// Kind, Type and Reason are as in EventSent.
+	Kind, Type, Reason string
+	// Err is the error.
+	Err error
+}
+
+// EventDropped describes events that are not sent.
+type EventDropped struct {
+	// Kind, Type and Reason are as in EventSent. They may be invalid.
+	Kind, Type, Reason string
+	// Why is the cause in words.
+	Why string
+	// Events is the number of recorded events.
+	Events int
+}

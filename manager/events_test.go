@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/manager"
+)
+
+var eventsResource = fakeapi.Resource{Group: "events.k8s.io", Version: "v1", Kind: "Event", Name: "events", Namespaced: true}
+
+// recording adds a controller with one Reconcile, which records events until a stop and after it.
+func recording(m *manager.Manager, stop *func()) {
+	configMaps(m, "website", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+		obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+		for range 60 { // more than the limit for one object
+			m.Recorder().Event(ctx, obj, events.Warning, "Failed", "Apply", "before the stop")
+			time.Sleep(time.Second)
+		}
+		(*stop)()
+		m.Recorder().Event(ctx, obj, events.Warning, "Failed", "Apply", "before the stop")
+		m.Recorder().Event(ctx, obj, events.Normal, "Interrupted", "Apply", "the last words")
+		return controller.Result{}, nil
+	})
+}
+
+func eventsOf(t *testing.T, api *fakeapi.Server) []eventsv1.Event {
+	t.Helper()
+	api.Intercept(nil)
+	c, err := eventsclient.NewForConfig(config(api))
+	ok(t, err)
+	list, err := c.Events("default").List(t.Context(), metav1.ListOptions{})
+	ok(t, err)
+	return list.Items
+}
+
+// wantEvents compares the counts of the Events by note.
+func wantEvents(t *testing.T, api *fakeapi.Server, want map[string]int) {
+	t.Helper()
+	got := map[string]int{}
+	for _, e := range eventsOf(t, api) {
+		got[e.Note] = 1
+		if e.Series != nil {
+			got[e.Note] = int(e.Series.Count)
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("the events are %v, want %v", got, want)
+	}
+}
+
+// TestV3_EventsComeBeforeTheRelease: the events of a Reconcile's last moment are stored before the
+// Lease is released, with a strict client. Those of other functions are stored before Run returns.
+func TestV3_EventsComeBeforeTheRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Leases, eventsResource)
+		put(api, "a")
+		m := newManager(api, func(o *manager.Options) {
+			elected(o)
+			o.Strict = true
+		})
+		stop := func() {}
+		recording(m, &stop)
+		m.AddEverywhere("janitor", func(ctx context.Context) error {
+			<-ctx.Done()
+			obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}}
+			m.Recorder().Event(ctx, obj, events.Normal, "Stopped", "", "the janitor has stopped")
+			return nil
+		})
+		stop, result := start(t, m)
+		ok(t, result())
+		var writes []string
+		for _, r := range api.Requests() {
+			if r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" && r.Verb != "discover" {
+				writes = append(writes, r.Verb+" "+r.Resource.Resource)
+			}
+		}
+		release := len(writes) - 2
+		if want := []string{"update leases", "create events"}; !slices.Equal(writes[release:], want) {
+			t.Errorf("the writes are %q; the last should be %q", writes, want)
+		}
+		if holder(api) != "" {
+			t.Errorf("the Lease is held by %q", holder(api))
+		}
+		wantEvents(t, api, map[string]int{"before the stop": 61, "the last words": 1, "the janitor has stopped": 1})
+	})
+}
+
+// TestV3_WithoutLeaderElection: nothing is lost at a stop. A service account without the right to
+// write events delays no stop.
+func TestV3_WithoutLeaderElection(t *testing.T) {
+	for name, forbidden := range map[string]bool{"allowed": false, "forbidden": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fakeapi.New(fakeapi.ConfigMaps, eventsResource)
+				put(api, "a")
+				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+					if forbidden && r.Resource.Resource == eventsResource.Name {
+						return r.Fail(http.StatusForbidden, "no right to write events")
+					}
+					return nil, nil
+				})
+				m := newManager(api, nil)
+				stop := func() {}
+				recording(m, &stop)
+				began := time.Now()
+				stop, result := start(t, m)
+				ok(t, result())
+				if took := time.Since(began); took != time.Minute {
+					t.Errorf("the stop took %s", took-time.Minute)
+				}
+				if forbidden {
+					wantEvents(t, api, map[string]int{})
+				} else {
+					wantEvents(t, api, map[string]int{"before the stop": 61, "the last words": 1})
+				}
+			})
+		})
+	}
+}
+
+// TestM3_EventsThatCannotBeSent: they delay a stop by the grace time at most.
+func TestM3_EventsThatCannotBeSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, eventsResource)
+		put(api, "a")
+		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			if r.Resource.Resource == eventsResource.Name {
+				return r.Hang()
+			}
+			return nil, nil
+		})
+		m := newManager(api, nil)
+		stop := func() {}
+		recording(m, &stop)
+		began := time.Now()
+		stop, result := start(t, m)
+		ok(t, result())
+		if took := time.Since(began) - time.Minute; took > 26*time.Second {
+			t.Errorf("the stop took %s", took)
+		}
+	})
+}
+
+// TestRecorder_NamesTheReplica: as in the Lease, so that both can be compared.
+func TestRecorder_NamesTheReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.Leases, eventsResource)
+		m := newManager(api, elected)
+		m.AddLeaderOnly("once", func(ctx context.Context) error {
+			obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}}
+			m.Recorder().Event(ctx, obj, events.Normal, "Leading", "", "by %s", holder(api))
+			<-ctx.Done()
+			return nil
+		})
+		stop, result := start(t, m)
+		pass(time.Minute)
+		stop()
+		ok(t, result())
+		for _, e := range eventsOf(t, api) {
+			if e.ReportingController != "test" || e.ReportingInstance == "" || e.Note != "by "+e.ReportingInstance {
+				t.Errorf("the Event is %+v", e)
+			}
+			return
+		}
+		t.Error("there is no Event")
+	})
+}

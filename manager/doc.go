@@ -20,7 +20,8 @@
 //	cache        informers list and watch
 //	everywhere   on every replica: functions of AddEverywhere, and each controller's Warm
 //	leader       on the leader: functions of AddLeaderOnly, and each controller's Lead;
-//	             without leader election, on every replica at once
+//	             without leader election, on every replica at once, as are always the controllers
+//	             of AddControllerEverywhere
 //
 // At a stop, controllers take no new key. Running Reconciles continue until the grace time ends,
 // and the Lease is still renewed. Then their contexts end. The Lease is released after all
@@ -35,7 +36,8 @@
 //
 //   - L8: A replica campaigns for a Lease when something leads under it and each controller under
 //     it is warm: every source is synced, or in trouble that the log names. After two minutes it
-//     campaigns without that. The log and [hook.LeaderElection].Cold report such a campaign.
+//     campaigns without that. The log and [hook.LeaderElection].Cold report such a campaign. With
+//     controller.Options.RequireKinds it waits for the sync of that controller without a limit.
 //   - M1: Run returns nil only when every goroutine that it started has returned. Otherwise the
 //     error names the functions that still run, with their stacks. Idle client connections are
 //     closed, and no connection to its servers is open.

@@ -31,6 +31,7 @@ type Manager struct {
 	cache   *cache.Cache
 	leases  *leases
 	main    *Lease         // of Options.LeaderElection
+	free    *Lease         // of no election: of AddControllerEverywhere
 	server  *server.Server // has the handlers of Handle
 	probes  *probes
 	servers []named // opened by Run
@@ -58,6 +59,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	var err error
 	m.main, err = m.leases.add(elect)
 	m.report.failed(err)
+	m.free = m.leases.addFree()
 	m.makeServers()
 	return m
 }
@@ -131,6 +133,16 @@ func (m *Manager) AddLeaderOnly(name string, run func(ctx context.Context) error
 func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error) {
 	m.roster.everywhere.addFunc("AddEverywhere", name, run)
 }
+
+// AddControllerEverywhere adds a controller that leads on every replica at once, leader or not. It
+// is for work on what each replica has for itself, such as files or connections. Apart from
+// leadership, the rules of Add apply: for Ready, the health checks, Idle, Remove and
+// Options.Controllers.
+//
+// Its Reconciles have no term of leadership (term.Without). So the fence and Options.Strict let
+// their writes pass, and the log does not report them. The controllers of several replicas write
+// at the same time: give their writes a resourceVersion, or make them equal.
+func (m *Manager) AddControllerEverywhere(c Controller) { m.free.Add(c) }
 
 // Lease makes the process campaign for a further Lease, before or during Run. The controllers and
 // functions of this Lease run on the replica that holds it, which may not be the replica that holds

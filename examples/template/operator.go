@@ -46,7 +46,7 @@ func newOperator(cfg *rest.Config, registry prometheus.Registerer, o manager.Opt
 		configMaps: cache.For[*corev1.ConfigMap](mgr.Cache()),
 		client:     mgr.Client(),
 	}
-	c := controller.New("greeting", r, controller.Options{})
+	c := controller.New("greeting", r, controller.Options{RequireKinds: true})
 	c.Watch(source.Kind(r.objects, handler.Self(), handler.GenerationChanged))
 	c.Watch(source.Kind(r.configMaps, handler.Owner(r.objects)))
 	mgr.Add(c)

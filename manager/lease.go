@@ -40,12 +40,12 @@ type Lease struct {
 type leases struct {
 	launcher[*Lease]
 
-	config   *rest.Config
+	config   func(of *rest.Config) (*rest.Config, error) // of nil: the manager's
 	roster   *roster
 	identity string // the default: that in the first Lease; guarded by mu
 }
 
-func newLeases(config *rest.Config, r *roster) *leases {
+func newLeases(config func(*rest.Config) (*rest.Config, error), r *roster) *leases {
 	return &leases{launcher: launcher[*Lease]{mu: &r.mu}, config: config, roster: r}
 }
 
@@ -86,7 +86,14 @@ func (ls *leases) elect(l *Lease, o leaderelection.Options) (err error) {
 	hooks := ls.roster.o.Hooks.With(hook.Hooks{LeaderElection: o.Hooks}) // the same ones: once
 	o.Hooks = hook.Hooks{LeaderElection: l.log()}.With(hooks).LeaderElection
 	l.hooks, l.name = o.Hooks, o.Lease
-	if l.elector, err = leaderelection.New(ls.config, o); err != nil {
+	cfg, err := ls.config(o.Config)
+	if err != nil {
+		return err
+	}
+	if o.Config != nil {
+		o.Config = cfg // errors name its API server
+	}
+	if l.elector, err = leaderelection.New(cfg, o); err != nil {
 		return err
 	}
 	ls.sameIdentity(l.elector.Identity())

@@ -50,8 +50,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m.connect(cfg)
 	m.cache = cache.New(m.client, cache.Options{Hooks: m.o.Hooks.Cache})
 	m.informers = sync.OnceValue(m.newInformerFactory)
-	// The client's config, so that the client's hooks see requests for Leases.
-	m.leases = newLeases(m.client.Config(), m.roster)
+	m.leases = newLeases(m.leaseConfig, m.roster)
 	elect := o.LeaderElection
 	if elect != nil && elect.Validate() != nil { // already reported by o.Validate
 		elect = nil
@@ -70,19 +69,36 @@ func (m *Manager) connect(cfg *rest.Config) {
 		m.report.failed(errors.New("the rest.Config is nil; client.LoadConfig finds one"))
 		cfg = &rest.Config{}
 	}
-	cfg = rest.CopyConfig(cfg)
-	if cfg.UserAgent == "" {
-		cfg.UserAgent = m.o.Name + " " + rest.DefaultKubernetesUserAgent()
-	}
 	var err error
-	m.client, err = client.New(cfg, client.Options{
-		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: m.o.Hooks.Client, Strict: m.o.Strict,
-	})
+	m.client, err = m.newClient(cfg)
 	if err != nil {
 		m.report.failed(err)
 		// A client for handles. Run returns the error.
 		m.client, _ = client.New(&rest.Config{}, client.Options{Scheme: m.o.Scheme})
 	}
+}
+
+// newClient makes a client with the manager's options.
+func (m *Manager) newClient(cfg *rest.Config) (*client.Client, error) {
+	cfg = rest.CopyConfig(cfg)
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = m.o.Name + " " + rest.DefaultKubernetesUserAgent()
+	}
+	return client.New(cfg, client.Options{
+		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: m.o.Hooks.Client, Strict: m.o.Strict,
+	})
+}
+
+// leaseConfig returns the configuration of a client, so that its hooks see requests for Leases.
+func (m *Manager) leaseConfig(of *rest.Config) (*rest.Config, error) {
+	if of == nil {
+		return m.client.Config(), nil
+	}
+	c, err := m.newClient(of) // its configuration shares the connections of the elector
+	if err != nil {
+		return nil, fmt.Errorf("leaderelection.Options.Config: %w", err)
+	}
+	return c.Config(), nil
 }
 
 // named is a server with the name of its field in Options.

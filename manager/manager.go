@@ -24,17 +24,18 @@ import (
 // Manager runs the cache, leader election, controllers and functions of one process. New makes one.
 // All methods are safe for concurrent use.
 type Manager struct {
-	o       Options
-	report  *report
-	roster  *roster
-	client  *client.Client
-	cache   *cache.Cache
-	leases  *leases
-	main    *Lease         // of Options.LeaderElection
-	free    *Lease         // of no election: of AddControllerEverywhere
-	server  *server.Server // has the handlers of Handle
-	probes  *probes
-	servers []named // opened by Run
+	o        Options
+	report   *report
+	roster   *roster
+	client   *client.Client
+	cache    *cache.Cache
+	leases   *leases
+	main     *Lease // of Options.LeaderElection
+	free     *Lease // of no election: of AddControllerEverywhere
+	clusters *clusters
+	server   *server.Server // has the handlers of Handle
+	probes   *probes
+	servers  []named // opened by Run
 
 	informers func() informers.SharedInformerFactory // made at the first call
 }
@@ -46,10 +47,12 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m := &Manager{o: o, report: &report{manager: o.Name, log: o.Logger}}
 	m.report.failed(o.Validate())
 	m.roster = newRoster(&m.o, m.report)
-	m.o.Hooks = hook.Hooks{Cache: cacheHooks(m.report), Client: clientHooks(m.roster)}.With(o.Hooks)
+	m.clusters = &clusters{launcher: launcher[*Cluster]{mu: &m.roster.mu}, hooks: o.Hooks.Cache}
+	m.o.Hooks = hook.Hooks{Cache: cacheHooks(m.report, ""), Client: clientHooks(m.roster)}.With(o.Hooks)
 	m.connect(cfg)
 	m.cache = cache.New(m.client, cache.Options{Hooks: m.o.Hooks.Cache})
-	m.informers = sync.OnceValue(m.newInformerFactory)
+	m.clusters.own = m.cache
+	m.informers = sync.OnceValue(func() informers.SharedInformerFactory { return newFactory(m.report, m.client, m.cache) })
 	m.leases = newLeases(m.leaseConfig, m.roster)
 	elect := o.LeaderElection
 	if elect != nil && elect.Validate() != nil { // already reported by o.Validate
@@ -120,7 +123,7 @@ func (m *Manager) makeServers() {
 		tls = m.server
 		m.servers = append(m.servers, named{tls, "Server"})
 	}
-	m.probes = newProbes(m.roster, m.leases, m.cache, tls)
+	m.probes = newProbes(m.roster, m.leases, m.clusters, tls)
 	if m.o.Health != nil {
 		health, _ := server.New(m.o.Health.server())
 		m.report.failed(m.probes.Mount(health))
@@ -196,13 +199,13 @@ func (m *Manager) Ready() <-chan struct{} { return m.roster.ready }
 // same factory and makes no request.
 func (m *Manager) InformerFactory() informers.SharedInformerFactory { return m.informers() }
 
-func (m *Manager) newInformerFactory() informers.SharedInformerFactory {
+func newFactory(report *report, of *client.Client, c *cache.Cache) informers.SharedInformerFactory {
 	var client kubernetes.Interface
-	c, err := kubernetes.NewForConfigAndClient(m.client.Config(), m.client.HTTPClient())
+	typed, err := kubernetes.NewForConfigAndClient(of.Config(), of.HTTPClient())
 	if err == nil {
-		client = c
+		client = typed
 	} else {
-		m.report.failed(fmt.Errorf("InformerFactory: %w", err))
+		report.failed(fmt.Errorf("InformerFactory: %w", err))
 	}
-	return factory.New(m.cache, client)
+	return factory.New(c, client)
 }

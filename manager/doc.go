@@ -17,7 +17,7 @@
 // Run starts these stages from top to bottom and stops them from bottom to top:
 //
 //	servers      Options.Health and Options.Server listen and answer
-//	cache        informers list and watch
+//	cache        informers list and watch, of all clusters
 //	everywhere   on every replica: functions of AddEverywhere, and each controller's Warm
 //	leader       on the leader: functions of AddLeaderOnly, and each controller's Lead;
 //	             without leader election, on every replica at once, as are always the controllers
@@ -32,7 +32,15 @@
 // functions under its Lease stop. They start again in the next term. A process may have several
 // Leases: see [Manager.Lease].
 //
+// # Several clusters
+//
+// [Manager.Cluster] adds a further cluster, with a client and a cache of its own. Controllers watch,
+// read and write all clusters in the same way. The Lease of Options.LeaderElection decides about
+// all of them. It may be in any cluster: see leaderelection.Options.Config.
+//
 // # Guarantees
+//
+// They cover all clusters of the manager.
 //
 //   - L8: A replica campaigns for a Lease when something leads under it and each controller under
 //     it is warm: every source is synced, or in trouble that the log names. After two minutes it

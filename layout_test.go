@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	".":               {},
 	"hook":            {},
 	"workqueue":       {"hook"},
-	"handler":         {"workqueue", "internal/object"},
+	"handler":         {"workqueue", "internal/argument", "internal/object"},
 	"cache":           {"hook", "internal/argument", "internal/consistency", "internal/listwatch", "internal/object", "internal/run"},
 	"cache/factory":   {"cache"},
 	"ledger":          {},

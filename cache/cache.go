@@ -21,6 +21,9 @@ import (
 type Options struct {
 	// Hooks observes the informers. Default: none.
 	Hooks *hook.Cache
+	// Cluster is the name of the API server's cluster, for a program with several caches. States,
+	// errors and the names of sources contain it. Default: none.
+	Cluster string
 }
 
 // Cache owns the informers of all declared scopes. New makes one. It is safe for concurrent use.
@@ -34,6 +37,9 @@ type Cache struct {
 	join      func(func())    // runs a function that Run joins; set while Run runs
 	ran       bool
 
+	cluster string                // of Options
+	retired atomic.Pointer[error] // of Retire
+
 	serial atomic.Int64           // makes names of indexes and marks unique
 	server atomic.Pointer[string] // the result of host
 }
@@ -41,7 +47,7 @@ type Cache struct {
 // New returns a cache. It starts nothing and makes no request. Without a Backend (nil), the cache
 // can only use informers that list and watch by themselves, from Adopt or package cache/factory.
 func New(b Backend, o Options) *Cache {
-	c := &Cache{environment: &environment{backend: b}, informers: map[key]*informer{}}
+	c := &Cache{environment: &environment{backend: b}, informers: map[key]*informer{}, cluster: o.Cluster}
 	if o.Hooks != nil {
 		c.hooks = *o.Hooks
 	}
@@ -172,6 +178,25 @@ func (c *Cache) Reject(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.broken = append(c.broken, err)
+}
+
+// Retire makes every later use of the cache's handles return why. A manager calls it for a cluster
+// that was removed, and then ends Run.
+func (c *Cache) Retire(why error) { c.retired.Store(&why) }
+
+// DeclaredBy returns the owners of [Declarations] that are attached and contain a handle of the
+// cache, sorted, such as `the controller "website"`.
+func (c *Cache) DeclaredBy() []string {
+	var owners []string
+	c.users.Range(func(d, _ any) bool {
+		n := d.(*Declarations).now.Load() //nolint:forcetypeassert // the only type
+		if n != nil && slices.ContainsFunc(n.groups, func(g *group) bool { return g.cache == c }) {
+			owners = append(owners, n.who)
+		}
+		return true
+	})
+	slices.Sort(owners)
+	return owners
 }
 
 // Scheme returns the Backend's scheme, or nil without a Backend.

@@ -54,6 +54,7 @@ type members struct {
 }
 
 func newGroup(c *Cache, k key, s Scope, inform func(key) *informer) *group {
+	k.cluster = c.cluster
 	g := &group{cache: c, key: k, scope: s, inform: inform, refs: 1, listeners: map[listener]struct{}{}, indexers: toolscache.Indexers{}}
 	g.members.Store(&members{})
 	s.tell(g, g.follow)

@@ -122,6 +122,9 @@ func (h *Handle[T]) usable() error {
 	if h.released.Load() {
 		return fmt.Errorf("the handle for %s was released; declare another with cache.For", h.group.key.kind())
 	}
+	if why := h.cache.retired.Load(); why != nil {
+		return fmt.Errorf("%s: %w", h.group, *why)
+	}
 	return nil
 }
 

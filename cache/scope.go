@@ -95,6 +95,7 @@ type key struct {
 	labels, fields    string
 	transform         *Transform
 	keepManagedFields bool
+	cluster           string   // of Options, for messages
 	foreign           *foreign // set for informers that this package did not make
 }
 
@@ -145,6 +146,7 @@ func (k key) String() string {
 			words = append(words, fmt.Sprintf(format, value))
 		}
 	}
+	add("cluster %s", k.cluster)
 	if k.form != listwatch.Typed {
 		words = append(words, k.form.String())
 	}

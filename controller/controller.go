@@ -165,8 +165,12 @@ func (c *Controller[K]) named(err error) error {
 
 // Synced returns a channel that is closed, and stays closed, when the controller can lead. It can
 // lead when each source and each declared Readable is synced, or has a problem that its Stale
-// method names.
+// method names. With Options.RequireKinds, a problem does not count.
 func (c *Controller[K]) Synced() <-chan struct{} { return c.synced }
+
+// RequiresSync reports Options.RequireKinds. A manager does not campaign and is not ready before
+// Synced then.
+func (c *Controller[K]) RequiresSync() bool { return c.o.RequireKinds }
 
 // Unshown returns the writes of each key's last Reconcile that are not visible in the caches yet. A
 // manager passes them to Inherit of the next controller with the same name. Call it after all

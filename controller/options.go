@@ -66,6 +66,12 @@ type Options struct {
 	// starts again with the first attempt. Conflicts count, too. [Terminal] errors and [Stale] do
 	// not. Default: 0, no limit.
 	MaxAttempts int
+	// RequireKinds makes the controller lead only after each source and each declared Readable was
+	// synced once. So a replica whose CRD is missing is not ready and does not campaign for its
+	// Lease, for any time, and another replica can lead. It recovers without a restart. What fails
+	// after the first sync has the same effect as without RequireKinds. Default: false, the
+	// controller leads without what cannot be listed, such as a CRD that is installed later.
+	RequireKinds bool
 	// Grace is how long running Reconciles may continue after Run's context ends. A manager has its
 	// own grace time. Default: 25 s, less than the 30 s that Kubernetes gives a pod.
 	Grace time.Duration

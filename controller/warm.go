@@ -175,7 +175,7 @@ func (m *warming[K]) settle(ctx context.Context, what *input[K]) {
 	log := m.log.With("source", what.String())
 	for pause := patience; ; pause = time.Minute {
 		limited, cancel := context.WithTimeout(ctx, pause)
-		err := what.Settled(limited)
+		err := m.awaitEnough(limited, what)
 		late := limited.Err() != nil
 		cancel()
 		if err == nil {
@@ -204,6 +204,14 @@ func (m *warming[K]) settle(ctx context.Context, what *input[K]) {
 	if trouble != nil && what.WaitForSync(ctx) == nil && what.Stale() == nil {
 		log.Info("source is synced now")
 	}
+}
+
+// awaitEnough waits until workers need not wait for the input any more.
+func (m *warming[K]) awaitEnough(ctx context.Context, what Readable) error {
+	if m.controller.o.RequireKinds {
+		return what.WaitForSync(ctx)
+	}
+	return what.Settled(ctx)
 }
 
 // sourceHooks returns Options.Hooks.Source with log lines added.

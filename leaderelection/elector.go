@@ -26,10 +26,15 @@ type Elector struct {
 	http *http.Client
 }
 
-// New makes an elector. It starts nothing and makes no request. The elector's requests ignore the
-// rate limit of cfg. They time out after half of RenewDeadline, at least 1 s, so one that hangs
-// does not cost the term. The error names an invalid option or part of cfg.
+// New makes an elector. It starts nothing and makes no request. With Options.Config, cfg may be nil.
+// The elector's requests ignore the rate limit of the configuration. They time out after half of
+// RenewDeadline, at least 1 s, so one that hangs does not cost the term. The error names an invalid
+// option or part of the configuration.
 func New(cfg *rest.Config, o Options) (*Elector, error) {
+	field := "leaderelection.New"
+	if o.Config != nil {
+		cfg, field = o.Config, "leaderelection.Options.Config"
+	}
 	if cfg == nil {
 		return nil, errors.New("leaderelection.New: the rest.Config is nil; client.LoadConfig finds one")
 	}
@@ -37,6 +42,15 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
+	e, err := newElector(ownConfig(cfg), o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", field, err)
+	}
+	return e, nil
+}
+
+// ownConfig returns a copy of cfg for the elector's requests.
+func ownConfig(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
@@ -44,22 +58,29 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 	cfg.UserAgent += "/leader-election" // rest.AddUserAgent would replace the host's
 	cfg.Timeout = 0                     // it would end watches; requests have timeouts of their own
 	cfg.QPS, cfg.RateLimiter = -1, nil
+	return cfg
+}
+
+func newElector(cfg *rest.Config, o Options) (*Elector, error) {
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection.New: %w", err)
+		return nil, err
 	}
 	coordination, err := coordinationclient.NewForConfigAndClient(cfg, httpClient)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection.New: %w", err)
+		return nil, err
 	}
 	server, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection.New: %w", err)
+		return nil, err
 	}
 	e := &Elector{http: httpClient}
-	e.leases = leases{o: o, rest: coordination.RESTClient()}
 	e.now = newClock(wallTime)
 	e.stamper = stamper{identity: o.Identity, host: server.Scheme + "://" + server.Host + strings.TrimSuffix(server.Path, "/")}
+	e.leases = leases{o: o, rest: coordination.RESTClient()}
+	if o.Config != nil {
+		e.elsewhere = e.stamper.host
+	}
 	return e, nil
 }
 

@@ -16,12 +16,18 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // Options configures New. Lease is required, outside a pod also Namespace.
 type Options struct {
+	// Config is for the requests for the Lease: of another cluster, or with other credentials. All
+	// replicas must use the same Lease in the same cluster. The fence checks the writes to every
+	// cluster: the term decides, not the API server. Errors about the Lease name the cluster.
+	// Default: the configuration that New gets, or the manager's.
+	Config *rest.Config
 	// Lease is the name of the Lease. The elector creates it if it does not exist.
 	Lease string
 	// Namespace is the namespace of the Lease. Default: the namespace of the pod.

@@ -26,6 +26,8 @@ const resource = "leases"
 type leases struct {
 	o    Options
 	rest rest.Interface
+
+	elsewhere string // the API server of Options.Config, which errors name
 }
 
 // String returns the namespace and name of the Lease.
@@ -138,9 +140,18 @@ func delayOf(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// explained replaces the message of an error by its remedy, if the remedy is outside of this
-// process.
+// explained returns remedied, with the API server of Options.Config.
 func (e *leases) explained(verb string, err error) error {
+	err = e.remedied(verb, err)
+	if err == nil || e.elsewhere == "" {
+		return err
+	}
+	return fmt.Errorf("the API server of the Lease, %s: %w", e.elsewhere, err)
+}
+
+// remedied replaces the message of an error by its remedy, if the remedy is outside of this
+// process.
+func (e *leases) remedied(verb string, err error) error {
 	says := ""
 	switch o := &e.o; {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

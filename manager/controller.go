@@ -41,6 +41,8 @@ type Controller interface {
 	// Synced returns a channel that is closed when the controller can lead: each source is synced,
 	// or in trouble.
 	Synced() <-chan struct{}
+	// RequiresSync reports whether this replica must not campaign, and is not ready, before Synced.
+	RequiresSync() bool
 
 	// Unsynced describes each source and handle that is not synced, for /readyz.
 	Unsynced() []string
@@ -78,10 +80,11 @@ func checksOf(c Controller, o *HealthOptions, ready <-chan struct{}) (alive, syn
 }
 
 // unready fails until the controller can lead or the manager is ready. After that it only remarks.
+// A controller that requires its sync fails until it can lead.
 func unready(c Controller, ready <-chan struct{}) error {
 	waits := strings.Join(c.Unsynced(), "; ")
 	switch {
-	case !run.Closed(c.Synced()) && !run.Closed(ready):
+	case !run.Closed(c.Synced()) && (c.RequiresSync() || !run.Closed(ready)):
 		return errors.New(strings.TrimSuffix("it waits for its sources: "+waits, ": "))
 	case waits != "":
 		return server.Remark(waits)

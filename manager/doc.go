@@ -18,10 +18,11 @@
 //
 //	servers      Health, Server, MetricsServer and Pprof of Options listen and answer
 //	events       the recorder of Kubernetes events sends
-//	cache        informers list and watch
+//	cache        informers list and watch, of all clusters
 //	everywhere   on every replica: functions of AddEverywhere, and each controller's Warm
 //	leader       on the leader: functions of AddLeaderOnly, and each controller's Lead;
-//	             without leader election, on every replica at once
+//	             without leader election, on every replica at once, as are always the controllers
+//	             of AddControllerEverywhere
 //
 // At a stop, controllers take no new key. Running Reconciles continue until the grace time ends,
 // and the Lease is still renewed. Then their contexts end. The Lease is released after all
@@ -32,11 +33,20 @@
 // functions under its Lease stop. They start again in the next term. A process may have several
 // Leases: see [Manager.Lease].
 //
+// # Several clusters
+//
+// [Manager.Cluster] adds a further cluster, with a client and a cache of its own. Controllers watch,
+// read and write all clusters in the same way. The Lease of Options.LeaderElection decides about
+// all of them. It may be in any cluster: see leaderelection.Options.Config.
+//
 // # Guarantees
+//
+// They cover all clusters of the manager.
 //
 //   - L8: A replica campaigns for a Lease when something leads under it and each controller under
 //     it is warm: every source is synced, or in trouble that the log names. After two minutes it
-//     campaigns without that. The log and [hook.LeaderElection].Cold report such a campaign.
+//     campaigns without that. The log and [hook.LeaderElection].Cold report such a campaign. With
+//     controller.Options.RequireKinds it waits for the sync of that controller without a limit.
 //   - M1: Run returns nil only when every goroutine that it started has returned. Otherwise the
 //     error names the functions that still run, with their stacks. Idle client connections are
 //     closed, and no connection to its servers is open.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime"
@@ -211,6 +212,47 @@ func TestReadyWhenTheControllersAre(t *testing.T) {
 		want(t, c, "http://x/readyz/controller-late", 200, "ok")
 		ok(t, m.Remove(t.Context(), late))
 		want(t, c, "http://x/readyz/controller-late", 404, `there is no check "controller-late"`)
+		stop()
+		ok(t, result())
+	})
+}
+
+// TestNotReadyWithoutARequiredKind: neither at the start nor when the controller is added later. It
+// becomes ready within 5 seconds after the kind is served.
+func TestNotReadyWithoutARequiredKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		api.Withdraw(fakeapi.Secrets, fakeapi.ConfigMaps)
+		m, c := healthy(t, api, elected)
+		add := func(name string, s source.Source[types.NamespacedName]) {
+			required := controller.New(name, controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
+				return controller.Result{}, nil
+			}), controller.Options{RequireKinds: true})
+			required.Watch(s)
+			m.Add(required)
+		}
+		add("website", source.Kind(cache.For[*corev1.ConfigMap](m.Cache()), handler.Self()))
+		stop, result := start(t, m)
+		pass(10 * time.Minute)
+		const trouble = "waiting for its API: the API server at http://fakeapi.test does not serve %s of v1; install its CRD, or check the group and version"
+		want(t, c, "http://x/readyz/controller-website", 500,
+			"[-]controller-website failed: it waits for its sources: Kind(ConfigMap.v1): "+fmt.Sprintf(trouble, "ConfigMap"))
+		if isReady(m) || holder(api) != "" || api.Count("create", fakeapi.Leases) != 0 {
+			t.Errorf("ready: %v, held by %q", isReady(m), holder(api))
+		}
+		api.Serve(fakeapi.ConfigMaps)
+		pass(5 * time.Second)
+		want(t, c, "http://x/readyz", 200, "ok")
+		if !isReady(m) || holder(api) == "" {
+			t.Errorf("ready: %v, held by %q", isReady(m), holder(api))
+		}
+		add("late", source.Kind(cache.For[*corev1.Secret](m.Cache()), handler.Self()))
+		pass(time.Second)
+		want(t, c, "http://x/readyz/controller-late", 500,
+			"[-]controller-late failed: it waits for its sources: Kind(Secret.v1): "+fmt.Sprintf(trouble, "Secret"))
+		api.Withdraw(fakeapi.ConfigMaps) // after its first sync it is as without RequireKinds
+		pass(time.Minute)
+		want(t, c, "http://x/readyz/controller-website", 200, "ok")
 		stop()
 		ok(t, result())
 	})

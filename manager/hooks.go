@@ -13,8 +13,9 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// cacheHooks logs informers that wait, fail or recover.
-func cacheHooks(report *report) *hook.Cache {
+// cacheHooks logs informers that wait, fail or recover. The name of the cluster is empty for the
+// manager's own.
+func cacheHooks(report *report, cluster string) *hook.Cache {
 	return &hook.Cache{
 		InformerState: func(s hook.InformerState) {
 			log := report.logger().With("kind", s.Kind)
@@ -31,7 +32,11 @@ func cacheHooks(report *report) *hook.Cache {
 			}
 		},
 		BrokenObject: func(kind, object string, err error) {
-			report.logger().Warn("an object cannot be decoded or transformed; the others stay current", "kind", kind, "object", object, "err", err)
+			log := report.logger()
+			if cluster != "" {
+				log = log.With("cluster", cluster)
+			}
+			log.Warn("an object cannot be decoded or transformed; the others stay current", "kind", kind, "object", object, "err", err)
 		},
 	}
 }

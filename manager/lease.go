@@ -17,6 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // Lease is one Lease of a process, with the controllers and functions that run while the process
@@ -26,6 +27,7 @@ type Lease struct {
 	*group
 
 	elector *leaderelection.Elector // nil without leader election: leads at once
+	free    bool                    // other replicas lead at the same time, by intention
 	hooks   *hook.LeaderElection
 	name    string                // without the namespace, for the hooks
 	leads   string                // names the campaign in errors and profiles
@@ -38,12 +40,12 @@ type Lease struct {
 type leases struct {
 	launcher[*Lease]
 
-	config   *rest.Config
+	config   func(of *rest.Config) (*rest.Config, error) // of nil: the manager's
 	roster   *roster
 	identity string // the default: that in the first Lease; guarded by mu
 }
 
-func newLeases(config *rest.Config, r *roster) *leases {
+func newLeases(config func(*rest.Config) (*rest.Config, error), r *roster) *leases {
 	return &leases{launcher: launcher[*Lease]{mu: &r.mu}, config: config, roster: r}
 }
 
@@ -68,6 +70,15 @@ func (ls *leases) add(o *leaderelection.Options) (*Lease, error) {
 	return l, nil
 }
 
+// addFree makes a Lease without an elector, which leads at once and without a term on purpose.
+func (ls *leases) addFree() *Lease {
+	l := &Lease{group: newGroup(ls.roster), leads: "leading on every replica", free: true}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.addLocked(l)
+	return l
+}
+
 func (ls *leases) elect(l *Lease, o leaderelection.Options) (err error) {
 	if o.Identity == "" {
 		o.Identity = ls.sameIdentity("")
@@ -75,7 +86,14 @@ func (ls *leases) elect(l *Lease, o leaderelection.Options) (err error) {
 	hooks := ls.roster.o.Hooks.With(hook.Hooks{LeaderElection: o.Hooks}) // the same ones: once
 	o.Hooks = hook.Hooks{LeaderElection: l.log()}.With(hooks).LeaderElection
 	l.hooks, l.name = o.Hooks, o.Lease
-	if l.elector, err = leaderelection.New(ls.config, o); err != nil {
+	cfg, err := ls.config(o.Config)
+	if err != nil {
+		return err
+	}
+	if o.Config != nil {
+		o.Config = cfg // errors name its API server
+	}
+	if l.elector, err = leaderelection.New(cfg, o); err != nil {
 		return err
 	}
 	ls.sameIdentity(l.elector.Identity())
@@ -124,6 +142,9 @@ const warmLimit = 2 * time.Minute
 // campaign leads at once without an elector. Otherwise it waits until this replica is warm, then
 // campaigns and leads until ctx is done.
 func (l *Lease) campaign(ctx context.Context) error {
+	if l.free {
+		ctx = term.Without(ctx)
+	}
 	if l.elector == nil {
 		return l.lead(ctx, context.WithoutCancel(ctx))
 	}
@@ -138,24 +159,33 @@ func (l *Lease) campaign(ctx context.Context) error {
 	return l.elector.Run(ctx, l.lead)
 }
 
-// warm waits until every controller under the Lease can lead, but at most for warmLimit.
+// warm waits until every controller under the Lease can lead, but at most for warmLimit. It waits
+// without a limit for controllers that require it.
 func (l *Lease) warm(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, warmLimit)
 	defer cancel()
-	controllers := l.controllers()
-	if allSynced(limited, controllers) || ctx.Err() != nil {
-		return
+	allSynced(limited, l.controllers())
+	for required := l.cold((*removable).RequiresSync); len(required) > 0; required = l.cold((*removable).RequiresSync) {
+		if !allSynced(ctx, required) {
+			return
+		}
 	}
 	var cold []string
-	for _, c := range controllers {
-		if !run.Closed(c.Synced()) && !run.Closed(c.removed) {
-			cold = append(cold, c.Name())
-		}
+	for _, c := range l.cold(func(*removable) bool { return true }) {
+		cold = append(cold, c.Name())
+	}
+	if cold == nil || ctx.Err() != nil {
+		return
 	}
 	l.logger().Warn("campaigning although not every controller is synced", "after", warmLimit.String(), "controllers", cold)
 	if l.hooks.Cold != nil {
 		l.hooks.Cold(l.name)
 	}
+}
+
+// cold returns those of the controllers under the Lease that cannot lead yet.
+func (l *Lease) cold(is func(*removable) bool) []*removable {
+	return slices.DeleteFunc(l.controllers(), func(c *removable) bool { return run.Closed(c.Synced()) || !is(c) })
 }
 
 // allSynced waits until each controller can lead or was removed. It returns false if ctx ends

@@ -103,6 +103,40 @@ func TestL8_AColdReplicaCampaignsAfterTwoMinutes(t *testing.T) {
 	})
 }
 
+// TestL8_AReplicaWithoutItsKindsNeverCampaigns: if the controller requires them. It is not ready,
+// and campaigns when they are there. The controller may also be added while the replica waits.
+func TestL8_AReplicaWithoutItsKindsNeverCampaigns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, cold := newAPI(), 0
+		m := newManager(api, func(o *manager.Options) {
+			elected(o)
+			o.LeaderElection.Hooks = &hook.LeaderElection{Cold: func(string) { cold++ }}
+		})
+		required := func(name string) *fakeController {
+			f := newFake(name, &diary{})
+			f.synced, f.required = make(chan struct{}), true
+			m.Add(f)
+			return f
+		}
+		first := required("first")
+		stop, result := start(t, m)
+		pass(time.Hour)
+		second := required("second")
+		close(first.synced)
+		pass(time.Hour)
+		if api.Count("get", fakeapi.Leases) != 0 || holder(api) != "" {
+			t.Error("it campaigns without the kinds of a controller")
+		}
+		close(second.synced)
+		pass(time.Second)
+		if holder(api) == "" || !isReady(m) || cold != 0 {
+			t.Errorf("held by %q, ready: %v, %d cold campaigns", holder(api), isReady(m), cold)
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
 // TestL8_ByLease: a cold controller delays the campaign for its own Lease only.
 func TestL8_ByLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -108,7 +108,7 @@ func (m *Manager) makeServers() {
 		}
 	}
 	m.mountMetrics()
-	m.probes = newProbes(m.roster, m.leases, m.cache, m.serverOf("Server"), m.serverOf("MetricsServer"))
+	m.probes = newProbes(m.roster, m.leases, m.clusters, m.serverOf("Server"), m.serverOf("MetricsServer"))
 	if health := m.serverOf("Health"); health != nil {
 		m.report.failed(m.probes.Mount(health))
 	}

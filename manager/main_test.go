@@ -122,12 +122,13 @@ func (d *diary) until(name string, takes time.Duration) func(context.Context) er
 
 // fakeController records calls.
 type fakeController struct {
-	name   string
-	diary  *diary
-	wrong  error
-	synced chan struct{}
-	warm   func(context.Context) error
-	lead   func(take, work context.Context) error
+	name     string
+	diary    *diary
+	wrong    error
+	synced   chan struct{}
+	required bool // RequiresSync
+	warm     func(context.Context) error
+	lead     func(take, work context.Context) error
 }
 
 // newFake makes a controller that is synced.
@@ -156,6 +157,7 @@ func (f *fakeController) Lead(take, work context.Context) error {
 	return f.diary.until("lead "+f.name, 0)(take)
 }
 
+func (f *fakeController) RequiresSync() bool                              { return f.required }
 func (f *fakeController) Unsynced() []string                              { return nil }
 func (f *fakeController) Running() []string                               { return nil }
 func (f *fakeController) Alive(time.Duration) func() error                { return func() error { return nil } }

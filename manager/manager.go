@@ -25,16 +25,18 @@ import (
 // Manager runs the cache, leader election, controllers and functions of one process. New makes one.
 // All methods are safe for concurrent use.
 type Manager struct {
-	o       Options
-	report  *report
-	roster  *roster
-	client  *client.Client
-	cache   *cache.Cache
-	leases  *leases
-	main    *Lease         // of Options.LeaderElection
-	server  *server.Server // has the handlers of Handle
-	probes  *probes
-	servers []named // opened by Run
+	o        Options
+	report   *report
+	roster   *roster
+	client   *client.Client
+	cache    *cache.Cache
+	leases   *leases
+	main     *Lease // of Options.LeaderElection
+	free     *Lease // of no election: of AddControllerEverywhere
+	clusters *clusters
+	server   *server.Server // has the handlers of Handle
+	probes   *probes
+	servers  []named // opened by Run
 
 	informers func() informers.SharedInformerFactory // made at the first call
 }
@@ -49,12 +51,13 @@ func New(cfg *rest.Config, o Options) *Manager {
 	if o.Metrics != nil && !argument.IsNil(o.Metrics) {
 		o.Hooks = o.Metrics.Hooks().With(o.Hooks)
 	}
-	m.o.Hooks = hook.Hooks{Cache: cacheHooks(m.report), Client: clientHooks(m.roster)}.With(o.Hooks)
+	m.clusters = &clusters{launcher: launcher[*Cluster]{mu: &m.roster.mu}, hooks: o.Hooks.Cache}
+	m.o.Hooks = hook.Hooks{Cache: cacheHooks(m.report, ""), Client: clientHooks(m.roster)}.With(o.Hooks)
 	m.connect(cfg)
 	m.cache = cache.New(m.client, cache.Options{Hooks: m.o.Hooks.Cache})
-	m.informers = sync.OnceValue(m.newInformerFactory)
-	// The client's config, so that the client's hooks see requests for Leases.
-	m.leases = newLeases(m.client.Config(), m.roster)
+	m.clusters.own = m.cache
+	m.informers = sync.OnceValue(func() informers.SharedInformerFactory { return newFactory(m.report, m.client, m.cache) })
+	m.leases = newLeases(m.leaseConfig, m.roster)
 	elect := o.LeaderElection
 	if elect != nil && elect.Validate() != nil { // already reported by o.Validate
 		elect = nil
@@ -63,6 +66,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m.main, err = m.leases.add(elect)
 	m.report.failed(err)
 	m.roster.recorder = m.newRecorder()
+	m.free = m.leases.addFree()
 	m.makeServers()
 	return m
 }
@@ -73,19 +77,36 @@ func (m *Manager) connect(cfg *rest.Config) {
 		m.report.failed(errors.New("the rest.Config is nil; client.LoadConfig finds one"))
 		cfg = &rest.Config{}
 	}
-	cfg = rest.CopyConfig(cfg)
-	if cfg.UserAgent == "" {
-		cfg.UserAgent = m.o.Name + " " + rest.DefaultKubernetesUserAgent()
-	}
 	var err error
-	m.client, err = client.New(cfg, client.Options{
-		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: m.o.Hooks.Client, Strict: m.o.Strict,
-	})
+	m.client, err = m.newClient(cfg)
 	if err != nil {
 		m.report.failed(err)
 		// A client for handles. Run returns the error.
 		m.client, _ = client.New(&rest.Config{}, client.Options{Scheme: m.o.Scheme})
 	}
+}
+
+// newClient makes a client with the manager's options.
+func (m *Manager) newClient(cfg *rest.Config) (*client.Client, error) {
+	cfg = rest.CopyConfig(cfg)
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = m.o.Name + " " + rest.DefaultKubernetesUserAgent()
+	}
+	return client.New(cfg, client.Options{
+		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: m.o.Hooks.Client, Strict: m.o.Strict,
+	})
+}
+
+// leaseConfig returns the configuration of a client, so that its hooks see requests for Leases.
+func (m *Manager) leaseConfig(of *rest.Config) (*rest.Config, error) {
+	if of == nil {
+		return m.client.Config(), nil
+	}
+	c, err := m.newClient(of) // its configuration shares the connections of the elector
+	if err != nil {
+		return nil, fmt.Errorf("leaderelection.Options.Config: %w", err)
+	}
+	return c.Config(), nil
 }
 
 // Add adds a controller. It leads while the process holds the Lease of Options.LeaderElection, or
@@ -109,6 +130,16 @@ func (m *Manager) AddLeaderOnly(name string, run func(ctx context.Context) error
 func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error) {
 	m.roster.everywhere.addFunc("AddEverywhere", name, run)
 }
+
+// AddControllerEverywhere adds a controller that leads on every replica at once, leader or not. It
+// is for work on what each replica has for itself, such as files or connections. Apart from
+// leadership, the rules of Add apply: for Ready, the health checks, Idle, Remove and
+// Options.Controllers.
+//
+// Its Reconciles have no term of leadership (term.Without). So the fence and Options.Strict let
+// their writes pass, and the log does not report them. The controllers of several replicas write
+// at the same time: give their writes a resourceVersion, or make them equal.
+func (m *Manager) AddControllerEverywhere(c Controller) { m.free.Add(c) }
 
 // Lease makes the process campaign for a further Lease, before or during Run. The controllers and
 // functions of this Lease run on the replica that holds it, which may not be the replica that holds
@@ -146,13 +177,13 @@ func (m *Manager) Ready() <-chan struct{} { return m.roster.ready }
 // same factory and makes no request.
 func (m *Manager) InformerFactory() informers.SharedInformerFactory { return m.informers() }
 
-func (m *Manager) newInformerFactory() informers.SharedInformerFactory {
+func newFactory(report *report, of *client.Client, c *cache.Cache) informers.SharedInformerFactory {
 	var client kubernetes.Interface
-	c, err := kubernetes.NewForConfigAndClient(m.client.Config(), m.client.HTTPClient())
+	typed, err := kubernetes.NewForConfigAndClient(of.Config(), of.HTTPClient())
 	if err == nil {
-		client = c
+		client = typed
 	} else {
-		m.report.failed(fmt.Errorf("InformerFactory: %w", err))
+		report.failed(fmt.Errorf("InformerFactory: %w", err))
 	}
-	return factory.New(m.cache, client)
+	return factory.New(c, client)
 }

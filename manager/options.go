@@ -103,7 +103,8 @@ type Metrics interface {
 // The checks of /readyz:
 //
 //	controller-NAME       for each controller: fails until the controller can lead or the manager is
-//	                      Ready; a standby is ready
+//	                      Ready; a standby is ready. With controller.Options.RequireKinds it fails
+//	                      until the controller can lead
 //	leader-election-NAME  for each Lease: fails until the Lease was read or written once, because
 //	                      without that right a replica cannot take over; later, ?verbose describes
 //	                      trouble

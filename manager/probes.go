@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/server"
 )
 
@@ -27,7 +26,7 @@ type probes struct {
 }
 
 // newProbes makes the checks. main is nil without Options.Server, metrics without MetricsServer.
-func newProbes(r *roster, l *leases, c *cache.Cache, main, metrics *server.Server) *probes {
+func newProbes(r *roster, l *leases, c *clusters, main, metrics *server.Server) *probes {
 	p := &probes{
 		roster: r, leases: l, informers: informersCheck(c),
 		ping: server.NewCheck("ping", func(context.Context) error { return nil }),
@@ -117,10 +116,10 @@ func certificates(main, metrics *server.Server) (err error) {
 	return err
 }
 
-func informersCheck(c *cache.Cache) *server.Check {
+func informersCheck(c *clusters) *server.Check {
 	return server.NewCheck("informers", func(context.Context) error {
 		var troubled []string
-		for _, s := range c.States() {
+		for _, s := range c.states() {
 			if s.Err != nil {
 				troubled = append(troubled, s.String())
 			}

@@ -36,6 +36,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		return err
 	}
 	defer m.client.Close()
+	defer m.clusters.disconnect()
 	ctx = logr.NewContextWithSlogLogger(ctx, m.report.logger())
 	alive := context.WithoutCancel(ctx) // stages end one after another, not with ctx
 	stage := func() *stage { return newStage(alive, m.report) }
@@ -47,6 +48,9 @@ func (m *Manager) Run(ctx context.Context) error {
 	defer cancel()
 	events.run("events", nil, func(ctx context.Context) error { return m.record(ctx, late) })
 	caches.run("cache", nil, m.cache.Run)
+	m.clusters.open(func(c *Cluster) {
+		caches.run(fmt.Sprintf("the cache of the cluster %q", c.name), nil, func(ctx context.Context) error { return c.running.run(ctx, ctx) })
+	})
 	m.roster.everywhere.open(func(f runnable) {
 		everywhere.run(f.name, nil, func(ctx context.Context) error { return f.run(ctx, context.WithoutCancel(ctx)) })
 	})
@@ -56,6 +60,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	<-stopping.Done()
 	m.roster.stop()
 	m.leases.close()
+	m.clusters.close()
 	m.logStopping(ctx)
 	limit := time.Now().Add(m.o.Grace + hardLimit)
 	stop(limit, leader, everywhere, caches, events, servers)
@@ -66,7 +71,7 @@ func (m *Manager) Run(ctx context.Context) error {
 func (m *Manager) validate() error {
 	m.roster.begin()
 	known, _ := m.roster.names()
-	wrong := append(m.report.errors(), m.cache.Validate(), validateNames(m.o.Controllers, known))
+	wrong := append(m.report.errors(), m.cache.Validate(), m.clusters.validate(), validateNames(m.o.Controllers, known))
 	for _, c := range m.roster.current() {
 		wrong = append(wrong, c.Validate())
 	}

@@ -108,18 +108,18 @@ func (t *trail) add(s *step) {
 	t.steps[s.object] = s
 }
 
-// newest returns the steps to hand over, newest first: the newest of each resource and namespace,
-// because each may have its own informer, and then the newest of the others.
+// newest returns the steps to hand over, newest first: the newest of each API server, resource and
+// namespace, because each may have its own informer, and then the newest of the others.
 func (t *trail) newest() []*step {
 	all := slices.SortedFunc(maps.Values(t.steps), func(a, b *step) int { return cmp.Compare(b.number, a.number) })
-	type place struct{ group, resource, namespace string }
+	type place struct{ host, group, resource, namespace string }
 	first := map[place]*step{}
 	for _, s := range slices.Backward(all) {
-		first[place{s.group, s.resource, s.namespace}] = s
+		first[place{s.host, s.group, s.resource, s.namespace}] = s
 	}
 	others := MaxHandedOver - len(first)
 	kept := slices.DeleteFunc(all, func(s *step) bool {
-		if first[place{s.group, s.resource, s.namespace}] == s {
+		if first[place{s.host, s.group, s.resource, s.namespace}] == s {
 			return false
 		}
 		others--

@@ -42,7 +42,7 @@ func newOperator(cfg *rest.Config, o manager.Options) (*manager.Manager, error) 
 		client:     mgr.Client(),
 		events:     mgr.Recorder(),
 	}
-	c := controller.New("greeting", r, controller.Options{})
+	c := controller.New("greeting", r, controller.Options{RequireKinds: true})
 	c.Watch(source.Kind(r.objects, handler.Self(), handler.GenerationChanged))
 	c.Watch(source.Kind(r.configMaps, handler.Owner(r.objects)))
 	mgr.Add(c)

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
@@ -195,6 +196,25 @@ func handed(t *testing.T, leading *term.Term, request string, answer reply) {
 
 // TestL9_WhatWasInheritedIsNotHandedOnForEver: a write that never shows does not delay every later
 // handover.
+// TestL9_AWriteInEachClusterIsHandedOver: many later writes to another API server do not displace it.
+func TestL9_AWriteInEachClusterIsHandedOver(t *testing.T) {
+	leading := term.New(term.Token{}, time.Now(), time.Hour)
+	wrote := func(host, name string) {
+		leading.Wrote(&ledger.Write{
+			Request: ledger.Request{Verb: "update", Resource: "pods", Namespace: "ns", Name: name, Host: host},
+			UID:     types.UID(host + name), ResourceVersion: "1", Effect: ledger.Stored,
+		})
+	}
+	wrote("https://west.test", "a")
+	for i := range 2 * term.MaxHandedOver {
+		wrote("https://east.test", fmt.Sprint("b", i))
+	}
+	writes, _ := leading.Written()
+	if !slices.ContainsFunc(writes, func(w ledger.Write) bool { return w.Host == "https://west.test" }) {
+		t.Errorf("none of %d writes is of west", len(writes))
+	}
+}
+
 func TestL9_WhatWasInheritedIsNotHandedOnForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leading := term.New(term.Token{}, time.Now(), time.Hour)

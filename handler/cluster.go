@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package handler
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/argument"
+)
+
+// ClusterKey names an object of one of several clusters, for a controller that reconciles them with
+// one queue:
+//
+//	c := controller.NewWithQueue("website", r, controller.Options{}, workqueue.Options[handler.ClusterKey]{})
+//	c.Watch(source.Kind(websites, handler.InCluster("east", handler.Self())))
+type ClusterKey struct {
+	// Cluster is the name that InCluster got. The empty name is as good as any other, for example
+	// for the manager's own cluster.
+	Cluster string
+	types.NamespacedName
+}
+
+// String returns the cluster, a colon, and the namespace and name. Without a cluster, it returns
+// the namespace and name.
+func (k ClusterKey) String() string {
+	if k.Cluster == "" {
+		return k.NamespacedName.String()
+	}
+	return k.Cluster + ":" + k.NamespacedName.String()
+}
+
+// InCluster returns the keys of h, with the name of their cluster. If h is an Identity, the result
+// is one, too.
+func InCluster(cluster string, h Handler[types.NamespacedName]) Handler[ClusterKey] {
+	in := inCluster{cluster, h}
+	if identity, ok := h.(Identity[types.NamespacedName]); ok && !argument.IsNil(h) {
+		return identityInCluster{in, identity}
+	}
+	return in
+}
+
+type inCluster struct {
+	cluster string
+	handler Handler[types.NamespacedName]
+}
+
+func (in inCluster) Keys(ctx context.Context, e Event) ([]ClusterKey, error) {
+	names, err := in.handler.Keys(ctx, e)
+	if len(names) == 0 {
+		return nil, err
+	}
+	keys := make([]ClusterKey, len(names))
+	for i, name := range names {
+		keys[i] = ClusterKey{in.cluster, name}
+	}
+	return keys, err
+}
+
+// CheckType implements TypeChecker.
+func (in inCluster) CheckType(example Object) error {
+	if argument.IsNil(in.handler) {
+		return fmt.Errorf("handler.InCluster(%q): the handler is nil; give one, such as handler.Self()", in.cluster)
+	}
+	if c, ok := in.handler.(TypeChecker); ok {
+		return c.CheckType(example)
+	}
+	return nil
+}
+
+type identityInCluster struct {
+	inCluster
+	identity Identity[types.NamespacedName]
+}
+
+// Identity implements Identity.
+func (in identityInCluster) Identity(o Object) (ClusterKey, bool) {
+	name, ok := in.identity.Identity(o)
+	return ClusterKey{in.cluster, name}, ok
+}

@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// Cluster is a further cluster of a process, with a client and a cache of its own.
+// [Manager.Cluster] makes one. All methods are safe for concurrent use.
+//
+// A controller may watch, read and write several clusters:
+//
+//   - Sources and handles of a cluster's cache count for the controller like all others: for Ready,
+//     the health checks, Idle and Reads. If a cluster cannot be reached, the others continue.
+//   - A write to any cluster passes the fence under the manager's term. The key's next Reconcile
+//     waits until the caches of that cluster show the write.
+//   - Log lines, errors and check results name the cluster. Metrics of informers have the sums over
+//     all clusters.
+//
+// Two clusters may have objects of the same name. If a controller must not reconcile both as one
+// key, use [github.com/setpoint-dev/setpoint/handler.ClusterKey].
+type Cluster struct {
+	name      string
+	client    *client.Client
+	cache     *cache.Cache
+	informers func() informers.SharedInformerFactory // made at the first call
+	running   *phase                                 // its cache
+}
+
+// clusters are the further clusters of a manager.
+type clusters struct {
+	launcher[*Cluster]
+
+	own   *cache.Cache // the manager's
+	hooks *hook.Cache  // of Options
+}
+
+// Cluster makes the process use a further cluster, before or during Run. Its client has the
+// manager's Scheme, FieldOwner, Strict and Hooks. Its cache starts and stops with the manager's.
+// The name appears in logs and errors, and must be unique. Run returns an error for an invalid name
+// or cfg.
+func (m *Manager) Cluster(name string, cfg *rest.Config) *Cluster {
+	c := &Cluster{name: name}
+	err := m.dial(c, cfg)
+	hooks := hook.Hooks{Cache: cacheHooks(m.report, name)}.With(hook.Hooks{Cache: m.clusters.hooks})
+	c.cache = cache.New(c.client, cache.Options{Hooks: hooks.Cache, Cluster: name})
+	c.informers = sync.OnceValue(func() informers.SharedInformerFactory { return newFactory(m.report, c.client, c.cache) })
+	c.running = newPhase(func(ctx, _ context.Context) error {
+		defer c.client.Close()
+		return c.cache.Run(ctx)
+	})
+	if err == nil {
+		err = m.clusters.add(c)
+	}
+	if err != nil {
+		m.report.failed(err)
+	} else {
+		m.roster.tooLate(fmt.Sprintf("the cluster %q", name))
+	}
+	return c
+}
+
+// dial makes the client of a cluster. If it returns an error, the client is only good for handles.
+func (m *Manager) dial(c *Cluster, cfg *rest.Config) (err error) {
+	switch {
+	case c.name == "":
+		err = errors.New("Cluster: the name is empty; give the cluster a name")
+	case strings.ContainsFunc(c.name, unicode.IsControl):
+		err = fmt.Errorf("Cluster: %q has a line break or another control character; use printable text", c.name)
+	case cfg == nil:
+		err = fmt.Errorf("the cluster %q: the rest.Config is nil; client.LoadConfig finds one", c.name)
+	default:
+		if c.client, err = m.newClient(cfg); err != nil {
+			err = fmt.Errorf("the cluster %q: %w", c.name, err)
+		}
+	}
+	if err != nil {
+		c.client, _ = client.New(&rest.Config{}, client.Options{Scheme: m.o.Scheme})
+	}
+	return err
+}
+
+// RemoveCluster removes a cluster, before or during Run. Its informers stop, and later uses of its
+// handles return an error that names it. When the informers have stopped and the idle connections
+// are closed, RemoveCluster returns nil, and the name is free. If ctx ends earlier, it returns an
+// error and the stop continues.
+//
+// Remove the controllers first that read the cluster, or Unwatch its sources. Until then,
+// RemoveCluster returns an error that names these controllers, and the cluster stays.
+func (m *Manager) RemoveCluster(ctx context.Context, c *Cluster) error {
+	if c == nil {
+		return errors.New("RemoveCluster: the cluster is nil")
+	}
+	if users := c.cache.DeclaredBy(); len(users) > 0 {
+		return fmt.Errorf("the cluster %q is in use by %s; remove that first, or Unwatch the sources of the cluster", c.name, strings.Join(users, ", "))
+	}
+	if !m.clusters.forget(c) {
+		return fmt.Errorf("no cluster %q was added", c.name)
+	}
+	c.cache.Retire(fmt.Errorf("the cluster %q was removed", c.name))
+	if err := c.running.stop(ctx); err != nil {
+		return fmt.Errorf("the cluster %q: %w", c.name, err)
+	}
+	c.client.Close()
+	return nil
+}
+
+// Name returns the cluster's name.
+func (c *Cluster) Name() string { return c.name }
+
+// Client returns the cluster's client.
+func (c *Cluster) Client() *client.Client { return c.client }
+
+// Cache returns the cluster's cache, which the manager runs.
+func (c *Cluster) Cache() *cache.Cache { return c.cache }
+
+// InformerFactory returns a client-go SharedInformerFactory over the informers of the cluster's
+// cache, as [Manager.InformerFactory] does.
+func (c *Cluster) InformerFactory() informers.SharedInformerFactory { return c.informers() }
+
+// add registers a cluster, and starts it if the manager runs.
+func (cs *clusters) add(c *Cluster) error {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if slices.ContainsFunc(cs.all, func(other *Cluster) bool { return other.name == c.name }) {
+		return fmt.Errorf("two clusters are named %q; give each a name of its own", c.name)
+	}
+	cs.addLocked(c)
+	return nil
+}
+
+// forget reports whether the cluster was registered.
+func (cs *clusters) forget(c *Cluster) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	i := slices.Index(cs.all, c)
+	if i < 0 {
+		return false
+	}
+	cs.all = slices.Delete(cs.all, i, i+1)
+	return true
+}
+
+func (cs *clusters) current() []*Cluster {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return slices.Clone(cs.all)
+}
+
+// states returns the states of the informers of all clusters.
+func (cs *clusters) states() []hook.InformerState {
+	states := cs.own.States()
+	for _, c := range cs.current() {
+		states = append(states, c.cache.States()...)
+	}
+	return states
+}
+
+func (cs *clusters) validate() error {
+	var wrong []error
+	for _, c := range cs.current() {
+		if err := c.cache.Validate(); err != nil {
+			wrong = append(wrong, fmt.Errorf("the cluster %q: %w", c.name, err))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// disconnect closes idle connections.
+func (cs *clusters) disconnect() {
+	for _, c := range cs.current() {
+		c.client.Close()
+	}
+}

@@ -1,0 +1,291 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/metrics"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// copier copies the ConfigMaps of the manager's cluster to another one, as Secrets.
+type copier struct {
+	maps    *cache.Handle[*corev1.ConfigMap]
+	secrets *cache.Handle[*corev1.Secret]
+	to      *client.Client
+	diary   *diary
+}
+
+func (r *copier) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+	if _, err := r.maps.Get(ctx, key); err != nil {
+		return controller.Result{}, ignoreNotFound(err)
+	}
+	_, err := r.secrets.Get(ctx, key)
+	r.diary.note("%s: copied %v", key.Name, err == nil)
+	if !apierrors.IsNotFound(err) {
+		return controller.Result{}, err
+	}
+	_, err = client.For[*corev1.Secret](r.to).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+	return controller.Result{RequeueAfter: time.Millisecond}, err
+}
+
+// newCopier adds a copier to the cluster.
+func newCopier(m *manager.Manager, to *manager.Cluster) (*copier, *controller.Controller[types.NamespacedName]) {
+	r := &copier{cache.For[*corev1.ConfigMap](m.Cache()), cache.For[*corev1.Secret](to.Cache()), to.Client(), &diary{}}
+	c := controller.New("copier", r, controller.Options{})
+	c.Watch(source.Kind(r.maps, handler.Self()))
+	c.Reads(r.secrets)
+	m.Add(c)
+	return r, c
+}
+
+// TestM7_IdleOverSeveralClusters: a write to a cluster is waited for in the caches of that cluster. It
+// has the term of the manager's Lease (L2), and counts for Idle (M7).
+func TestM7_IdleOverSeveralClusters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, west := newAPI(), newAPI()
+		west.Lag(time.Second)
+		put(api, "a")
+		m := newManager(api, func(o *manager.Options) {
+			elected(o)
+			o.Strict = true
+		})
+		r, _ := newCopier(m, m.Cluster("west", at("http://west.test", west)))
+		stop, result := start(t, m)
+		ok(t, m.Idle(t.Context()))
+		r.diary.want(t, "a: copied false", "a: copied true")
+		if west.Stored(fakeapi.Secrets) != 1 || west.Stored(fakeapi.Leases) != 0 || api.Stored(fakeapi.Secrets) != 0 {
+			t.Errorf("%d Secrets and %d Leases in west, %d Secrets in the manager's cluster",
+				west.Stored(fakeapi.Secrets), west.Stored(fakeapi.Leases), api.Stored(fakeapi.Secrets))
+		}
+		err := client.For[*corev1.Secret](r.to).Delete(t.Context(), types.NamespacedName{Namespace: "default", Name: "a"})
+		if err == nil || !strings.Contains(err.Error(), "term of leadership") {
+			t.Errorf("a write without a term: %v", err)
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
+// TestM1_RunJoinsAllClusters: their informers and connections, also of a cluster that does not
+// answer.
+func TestM1_RunJoinsAllClusters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		west, dead := newAPI(), newAPI()
+		dead.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() })
+		m := newManager(newAPI(), nil)
+		configs := []*rest.Config{at("http://west.test", west), at("http://dead.test", dead)}
+		newCopier(m, m.Cluster("west", configs[0]))
+		stop, result := start(t, m)
+		pass(time.Second)
+		cache.For[*corev1.Secret](m.Cluster("dead", configs[1]).Cache()) // while it runs
+		pass(time.Second)
+		if west.Watches() == 0 {
+			t.Error("nothing is watched in west")
+		}
+		began := time.Now()
+		stop()
+		ok(t, result())
+		if took := time.Since(began); took > time.Second || west.Watches() != 0 {
+			t.Errorf("Run took %s, and %d watches are left", took, west.Watches())
+		}
+		for _, cfg := range configs {
+			if l, isLine := cfg.Transport.(*line); !isLine || l.closed.Load() == 0 {
+				t.Errorf("the idle connections to %s are not closed", cfg.Host)
+			}
+		}
+	})
+}
+
+// TestM3_AClusterThatCannotBeReached: the others continue, the replica becomes ready, and the check
+// and the log name the cluster. It recovers.
+func TestM3_AClusterThatCannotBeReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, west := newAPI(), newAPI()
+		put(api, "a")
+		west.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		var out lines
+		m, c := healthy(t, api, func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
+		newCopier(m, m.Cluster("west", at("http://west.test", west)))
+		var d diary
+		configMaps(m, "website", func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
+			d.note("%s", key.Name)
+			return controller.Result{}, nil
+		})
+		stop, result := start(t, m)
+		pass(time.Minute)
+		d.want(t, "a")
+		want(t, c, "http://x/readyz/informers", 200, "ok")
+		const trouble = `Secret.v1 (cluster west): failing: asking the API server at http://west.test for v1: Get "http://west.test/api/v1": dial tcp: connection refused`
+		want(t, c, "http://x/readyz?verbose", 200, "[+]controller-copier ok: "+trouble, "[+]controller-website ok",
+			"[+]informers ok: "+trouble, "[+]shutdown ok", "readyz check passed")
+		if text := out.text.String(); !strings.Contains(text, `msg="an informer is failing" kind=Secret.v1 scope="cluster west"`) {
+			t.Errorf("the log does not name the cluster:\n%s", text)
+		}
+		west.Intercept(nil)
+		pass(time.Minute)
+		ok(t, m.Idle(t.Context()))
+		if west.Stored(fakeapi.Secrets) != 1 || !isReady(m) {
+			t.Error("it has not recovered")
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
+// TestM6_RemoveCluster: it names the controllers that use the cluster. After that, handles return an
+// error, the informers are gone, and the name is free.
+func TestM6_RemoveCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, west := newAPI(), newAPI()
+		put(api, "a")
+		m := newManager(api, nil)
+		stop, result := start(t, m)
+		pass(time.Second)
+		cluster := m.Cluster("west", at("http://west.test", west))
+		r, c := newCopier(m, cluster)
+		ok(t, m.Idle(t.Context()))
+		want := func(err error, text string) {
+			t.Helper()
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("the error is %v, want %s", err, text)
+			}
+		}
+		want(m.RemoveCluster(t.Context(), cluster), `the cluster "west" is in use by the controller "copier"; remove that first`)
+		ok(t, m.Remove(t.Context(), c))
+		ok(t, m.RemoveCluster(t.Context(), cluster))
+		if west.Watches() != 0 {
+			t.Errorf("%d watches are left", west.Watches())
+		}
+		key := types.NamespacedName{Namespace: "default", Name: "a"}
+		_, err := r.secrets.Get(t.Context(), key)
+		want(err, `Secret.v1 (cluster west): the cluster "west" was removed`)
+		want(r.secrets.WaitForSync(t.Context()), `the cluster "west" was removed`)
+		_, err = cache.For[*corev1.ConfigMap](cluster.Cache()).Get(t.Context(), key)
+		want(err, `ConfigMap.v1 (cluster west): the cluster "west" was removed`)
+		want(m.RemoveCluster(t.Context(), cluster), `no cluster "west" was added`)
+		want(m.RemoveCluster(t.Context(), nil), "the cluster is nil")
+
+		again := m.Cluster("west", at("http://west.test", west))
+		r, _ = newCopier(m, again)
+		ok(t, m.Idle(t.Context()))
+		r.diary.want(t, "a: copied true")
+		stop()
+		ok(t, result())
+	})
+}
+
+// TestM6_ClusterKeys: one controller reconciles all clusters, which come and go. Annotations pause
+// the key of their cluster only.
+func TestM6_ClusterKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		m := newManager(newAPI(), nil)
+		c := controller.NewWithQueue("website", controller.Func[handler.ClusterKey](func(_ context.Context, key handler.ClusterKey) (controller.Result, error) {
+			d.note("%s", key)
+			return controller.Result{}, nil
+		}), controller.Options{}, workqueue.Options[handler.ClusterKey]{})
+		m.Add(c)
+		stop, result := start(t, m)
+		sources := map[string]source.Source[handler.ClusterKey]{}
+		apis, clusters := map[string]*fakeapi.Server{}, map[string]*manager.Cluster{}
+		for _, name := range []string{"east", "west"} {
+			apis[name] = newAPI()
+			clusters[name] = m.Cluster(name, at("http://"+name+".test", apis[name]))
+			sources[name] = source.Kind(cache.For[*corev1.ConfigMap](clusters[name].Cache()), handler.InCluster(name, handler.Self()))
+			c.Watch(sources[name])
+			put(apis[name], "a")
+			ok(t, m.Idle(t.Context()))
+		}
+		d.want(t, "east:default/a", "west:default/a")
+		paused := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Annotations: map[string]string{controller.PausedAnnotation: ""}}}
+		apis["west"].Put(fakeapi.ConfigMaps, paused)
+		pass(time.Minute)
+		apis["west"].Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: paused.ObjectMeta, Data: map[string]string{"b": ""}})
+		apis["east"].Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}, Data: map[string]string{"b": ""}})
+		pass(time.Minute)
+		d.want(t, "east:default/a", "west:default/a", "east:default/a")
+		ok(t, c.Unwatch(t.Context(), sources["west"]))
+		ok(t, m.RemoveCluster(t.Context(), clusters["west"]))
+		put(apis["east"], "z")
+		ok(t, m.Idle(t.Context()))
+		d.want(t, "east:default/a", "west:default/a", "east:default/a", "west:default/a", "east:default/z")
+		stop()
+		ok(t, result())
+	})
+}
+
+// TestCluster_Mistakes: each is one sentence.
+func TestCluster_Mistakes(t *testing.T) {
+	m := newManager(newAPI(), nil)
+	m.Cluster("", at("http://west.test", newAPI()))
+	m.Cluster("west", nil)
+	m.Cluster("east", at("http://east.test", newAPI()))
+	m.Cluster("east", at("http://east.test", newAPI()))
+	m.Cluster("a\nb", at("http://east.test", newAPI()))
+	m.Cluster("north", &rest.Config{Host: "http://north:port"})
+	south := m.Cluster("south", at("http://south.test", newAPI()))
+	cache.For[*unknown](south.Cache())
+	err := m.Run(t.Context())
+	for _, want := range []string{
+		"Cluster: the name is empty; give the cluster a name",
+		`the cluster "west": the rest.Config is nil; client.LoadConfig finds one`,
+		`two clusters are named "east"; give each a name of its own`,
+		`Cluster: "a\nb" has a line break or another control character; use printable text`,
+		`the cluster "north": client.New: `,
+		`the cluster "south": cache.For[*manager_test.unknown]: the scheme does not know the type`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Run returned %v, want %s", err, want)
+		}
+	}
+}
+
+// TestCluster_Metrics: informers of a kind in several clusters are counted together.
+func TestCluster_Metrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		counted, err := metrics.New(registry)
+		ok(t, err)
+		api, west := newAPI(), newAPI()
+		put(api, "a")
+		put(west, "a")
+		put(west, "b")
+		m := newManager(api, func(o *manager.Options) { o.Metrics = counted })
+		cache.For[*corev1.ConfigMap](m.Cache())
+		cache.For[*corev1.ConfigMap](m.Cluster("west", at("http://west.test", west)).Cache())
+		stop, result := start(t, m)
+		pass(time.Minute)
+		families, err := registry.Gather()
+		ok(t, err)
+		for _, f := range families {
+			if f.GetName() == "setpoint_informer_objects" && (len(f.GetMetric()) != 1 || f.GetMetric()[0].GetGauge().GetValue() != 3) {
+				t.Errorf("the metric is %v, want 3 objects", f)
+			}
+		}
+		stop()
+		ok(t, result())
+	})
+}

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// at returns the configuration of a further API server.
+func at(host string, to http.RoundTripper) *rest.Config {
+	cfg := config(to)
+	cfg.Host = host
+	return cfg
+}
+
+// TestLease_InAnotherCluster: only the Lease is there. The fence guards the writes to the manager's
+// cluster, hooks see the requests for the Lease, and errors name its API server.
+func TestLease_InAnotherCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, elsewhere := newAPI(), newAPI()
+		put(api, "a")
+		var mu sync.Mutex
+		hosts := map[string]bool{}
+		m, c := healthy(t, api, func(o *manager.Options) {
+			elected(o)
+			o.Strict = true
+			o.LeaderElection.Config = at("http://leases.test", elsewhere)
+			o.Hooks.Client = &hook.Client{Answered: func(a hook.APIAnswer) {
+				mu.Lock()
+				defer mu.Unlock()
+				hosts[a.Host] = true
+			}}
+		})
+		tokens := make(chan term.Token, 1)
+		configMaps(m, "website", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			tokens <- term.Of(ctx).Token()
+			_, err := client.For[*corev1.Secret](m.Client()).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+			return controller.Result{}, err
+		})
+		elsewhere.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") })
+		stop, result := start(t, m)
+		pass(time.Minute)
+		want(t, c, "http://x/readyz/leader-election-operator", 500,
+			"[-]leader-election-operator failed: it could not be used yet: the API server of the Lease, http://leases.test: no right")
+		elsewhere.Intercept(nil)
+		pass(time.Minute)
+		if holder(elsewhere) == "" || api.Stored(fakeapi.Leases) != 0 || api.Stored(fakeapi.Secrets) != 1 {
+			t.Errorf("held by %q, %d Leases beside the work, %d Secrets", holder(elsewhere), api.Stored(fakeapi.Leases), api.Stored(fakeapi.Secrets))
+		}
+		if token := <-tokens; token.Holder != holder(elsewhere) {
+			t.Errorf("the term is %v", token)
+		}
+		stop()
+		ok(t, result())
+		if !hosts["leases.test"] || !hosts["fakeapi.test"] {
+			t.Errorf("the hooks saw %v", hosts)
+		}
+		for _, r := range elsewhere.Requests() {
+			if agent := r.Header.Get("User-Agent"); !strings.HasPrefix(agent, "test ") || !strings.HasSuffix(agent, "/leader-election") {
+				t.Errorf("%s came from %q", r, agent)
+			}
+		}
+	})
+}
+
+func TestLease_InAClusterThatIsMisconfigured(t *testing.T) {
+	m := newManager(newAPI(), func(o *manager.Options) {
+		elected(o)
+		o.LeaderElection.Config = &rest.Config{Host: "http://leases.test:port"}
+	})
+	m.Lease(leaderelection.Options{Lease: "backups", Namespace: "default", Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "/none"}}})
+	err := m.Run(t.Context())
+	for _, want := range []string{
+		`the Lease "operator": leaderelection.Options.Config: `, `the Lease "backups": leaderelection.Options.Config: `,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Run returned %v, want %s", err, want)
+		}
+	}
+}

@@ -110,8 +110,8 @@ func dryRun(ctx context.Context, c *client.Client, d *appsv1.Deployment) error {
 	return err
 }
 
-// strict is client.WithFieldValidation. c is mgr.Client(), for example; its ledger, its fence and its
-// connections are shared.
+// strict is client.WithFieldValidation. c is mgr.Client(), for example. Both clients share the
+// ledger and the fence.
 func strict(c *client.Client) (*client.Client, error) {
 	return client.New(c.Config(), client.Options{
 		Scheme: c.Scheme(), FieldOwner: "website-operator", FieldValidation: metav1.FieldValidationStrict,

@@ -72,9 +72,10 @@ type Object = object.Object
 
 // Transform changes objects before the cache keeps them. NewTransform makes one.
 type Transform struct {
-	name  string
-	check func(Object) error
-	apply func(Object)
+	name    string
+	nothing bool // it has no function
+	check   func(Object) error
+	apply   func(Object)
 }
 
 // NewTransform returns a transform that calls change for each object, for handles of T. change
@@ -85,7 +86,8 @@ type Transform struct {
 // restored, the object is stored, and State reports the error.
 func NewTransform[T Object](name string, change func(T)) *Transform {
 	return &Transform{
-		name: name,
+		name:    name,
+		nothing: change == nil,
 		check: func(o Object) error {
 			if change == nil {
 				return fmt.Errorf("the transform %q has no function", name)

@@ -47,7 +47,8 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m.roster = newRoster(&m.o, m.report)
 	m.o.Hooks = hook.Hooks{Cache: cacheHooks(m.report), Client: clientHooks(m.roster)}.With(o.Hooks)
 	m.connect(cfg)
-	m.cache = cache.New(m.client, cache.Options{Hooks: m.o.Hooks.Cache})
+	m.o.Cache.Hooks = m.o.Hooks.With(hook.Hooks{Cache: o.Cache.Hooks}).Cache
+	m.cache = cache.New(m.client, m.o.Cache)
 	m.informers = sync.OnceValue(m.newInformerFactory)
 	// The client's config, so that the client's hooks see requests for Leases.
 	m.leases = newLeases(m.client.Config(), m.roster)

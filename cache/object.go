@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
@@ -102,6 +103,18 @@ func NewTransform[T Object](name string, change func(T)) *Transform {
 				change(obj)
 			}
 		},
+	}
+}
+
+// Func returns the transform in client-go's form, for SetTransform of an informer that the cache did
+// not make. It returns the object with the error of a transform that failed.
+func (t *Transform) Func() toolscache.TransformFunc {
+	return func(obj any) (any, error) {
+		o, ok := obj.(Object)
+		if !ok || t.check(o) != nil {
+			return obj, nil
+		}
+		return obj, t.run(o)
 	}
 }
 

@@ -35,8 +35,9 @@ type Handle[T Object] struct {
 }
 
 // For declares that the cache keeps all objects of type T, within the defaults of [Options], and
-// returns a handle for them. It makes no request. Handles of one type and scope share one informer. The scheme must know the type and
-// its list type; otherwise Validate, the manager's Run and every read return an error.
+// returns a handle for them. It makes no request. Handles of one type and scope share one informer.
+// The scheme must know the type and its list type; otherwise Validate, the manager's Run and every
+// read return an error.
 func For[T Object](c *Cache) *Handle[T] { return declare[T](c, Scope{}, "cache.For") }
 
 // ForScope is like For, for a part of the objects or for another form: unstructured, or metadata

@@ -106,8 +106,8 @@ func NewTransform[T Object](name string, change func(T)) *Transform {
 	}
 }
 
-// Func returns the transform in client-go's form, for SetTransform of an informer that the cache did
-// not make. It returns the object with the error of a transform that failed.
+// Func returns the transform in client-go's form, for SetTransform of an informer that the cache
+// did not make. If the transform fails, the function returns the object and the error.
 func (t *Transform) Func() toolscache.TransformFunc {
 	return func(obj any) (any, error) {
 		o, ok := obj.(Object)

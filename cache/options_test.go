@@ -61,9 +61,9 @@ func asked(api *fakeapi.Server, of fakeapi.Resource) string {
 	return strings.Join(slices.Compact(all), " ")
 }
 
-// TestOptions_Namespaces: handles keep the namespaces of the cache, which may change. Nothing else
+// TestS11_NothingOutsideTheNamespaces: handles keep the namespaces of the cache, which may change. Nothing else
 // is requested.
-func TestOptions_Namespaces(t *testing.T) {
+func TestS11_NothingOutsideTheNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
 		for _, namespace := range []string{"a", "b", "c"} {
@@ -109,10 +109,10 @@ func TestOptions_Namespaces(t *testing.T) {
 	})
 }
 
-// TestOptions_ClusterScopedKinds: built-in and custom kinds without namespaces ignore the cache's
+// TestS11_ClusterScopedKinds: built-in and custom kinds without namespaces ignore the cache's
 // namespaces, in every form, whether or not the kind is served from the beginning. Readers that
 // wait from before the start get all objects.
-func TestOptions_ClusterScopedKinds(t *testing.T) {
+func TestS11_ClusterScopedKinds(t *testing.T) {
 	for name, late := range map[string]bool{"served": false, "served later": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -181,9 +181,9 @@ func TestOptions_ClusterScopedKinds(t *testing.T) {
 	}
 }
 
-// TestOptions_ReturnsInAnotherScope: a CRD that returns as a namespaced kind is read in the cache's
+// TestS11_ReturnsInAnotherScope: a CRD that returns as a namespaced kind is read in the cache's
 // namespaces only, and the other way round.
-func TestOptions_ReturnsInAnotherScope(t *testing.T) {
+func TestS11_ReturnsInAnotherScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(clusterScoped)
 		api.Put(clusterScoped, clusterWidget("w"))

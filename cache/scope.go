@@ -60,7 +60,7 @@ type Scope struct {
 	// or else never.
 	Resync time.Duration
 
-	inherited bool // Namespaces are those of Options, and a cluster-scoped kind ignores them
+	inherited bool // Namespaces come from Options, and a cluster-scoped kind ignores them
 }
 
 // Validate returns an error that names the wrong field.

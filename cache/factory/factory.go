@@ -15,8 +15,8 @@
 //	factory.New(c, clientset, factory.WithNamespace("shop"), factory.WithDefaultResync(time.Hour))
 //
 // A lister has one informer. If the cache has several namespaces, an accessor of a namespaced kind
-// is therefore an error of the cache's Validate; use cache.For, or WithNamespace. The namespace is
-// that of the first call of the accessor, also if the cache's set of namespaces changes later.
+// is therefore an error of the cache's Validate; use cache.For, or WithNamespace. The first call of
+// an accessor fixes its namespace, also if the cache's set of namespaces changes later.
 //
 // # Life
 //

@@ -158,7 +158,8 @@ func (f *factory) clientTweak() internalinterfaces.TweakListOptionsFunc {
 		return f.tweak
 	}
 	selector := byDefault.String()
-	if _, selectable := byDefault.Requirements(); !selectable { // labels.Nothing, as a string everything
+	// As a string, labels.Nothing would select everything.
+	if _, selectable := byDefault.Requirements(); !selectable {
 		selector = "nothing,!nothing"
 	}
 	return func(o *metav1.ListOptions) {

@@ -4,6 +4,7 @@
 package cache_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -116,6 +117,8 @@ func TestS11_ClusterScopedKinds(t *testing.T) {
 	for name, late := range map[string]bool{"served": false, "served later": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
 				api := fakeapi.New(fakeapi.Namespaces, fakeapi.ConfigMaps)
 				api.Put(fakeapi.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "z"}})
 				serve := func() {
@@ -132,23 +135,21 @@ func TestS11_ClusterScopedKinds(t *testing.T) {
 				seen, e := subscribe(t, raw)
 				defer seen.Close()
 				defer start(t, c)()
-				got := make(chan string)
 				if !late {
-					go func() {
-						_, err := meta.Get(t.Context(), types.NamespacedName{Name: "w"})
-						got <- names(t, raw) + map[bool]string{true: "", false: "no metadata"}[err == nil]
-					}()
-					if got := <-got; got != "/w" {
-						t.Errorf("got %s", got)
+					if _, err := meta.Get(ctx, types.NamespacedName{Name: "w"}); err != nil {
+						t.Error(err)
+					}
+					if list, err := raw.List(ctx, cache.ListOptions{}); err != nil || len(list) != 1 {
+						t.Errorf("%d objects, %v", len(list), err)
 					}
 				} else {
 					time.Sleep(10 * time.Second)
-					if _, err := raw.Get(t.Context(), types.NamespacedName{Name: "w"}); err == nil || !strings.Contains(err.Error(), "does not serve Widget") {
+					if _, err := raw.Get(ctx, types.NamespacedName{Name: "w"}); err == nil || !strings.Contains(err.Error(), "does not serve Widget") {
 						t.Errorf("got %v", err)
 					}
 					serve()
 				}
-				if err := seen.WaitForSync(t.Context()); err != nil {
+				if err := seen.WaitForSync(ctx); err != nil {
 					t.Fatal(err)
 				}
 				if got := e.take(); got != "add w" {
@@ -173,7 +174,7 @@ func TestS11_ClusterScopedKinds(t *testing.T) {
 				if s := raw.String(); s != "Widget.v1.test.dev (unstructured)" {
 					t.Errorf("got %s", s)
 				}
-				if err := raw.CatchUp(t.Context()); err != nil {
+				if err := raw.CatchUp(ctx); err != nil {
 					t.Error(err)
 				}
 			})

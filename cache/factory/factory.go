@@ -20,9 +20,9 @@
 //
 // # Life
 //
-// The cache starts and stops the informers:
-// Start, Shutdown and the Run methods of the accessors' informers do nothing. WaitForCacheSync
-// waits until the cache runs, so call it in a runnable of the manager.
+// The cache starts and stops the informers: Start, Shutdown and the Run methods of the accessors'
+// informers do nothing. WaitForCacheSync waits until the cache runs, so call it in a runnable of
+// the manager.
 //
 // # Listers
 //

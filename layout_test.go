@@ -27,8 +27,8 @@ var mayImport = map[string][]string{
 	"hook":            {},
 	"workqueue":       {"hook"},
 	"handler":         {"workqueue", "internal/argument", "internal/object"},
-	"cache":           {"hook", "internal/argument", "internal/consistency", "internal/listwatch", "internal/object", "internal/run"},
-	"cache/factory":   {"cache"},
+	"cache":           {"hook", "internal/argument", "internal/builtin", "internal/consistency", "internal/listwatch", "internal/object", "internal/run"},
+	"cache/factory":   {"cache", "internal/builtin"},
 	"ledger":          {},
 	"term":            {"ledger"},
 	"client":          {"hook", "ledger", "internal/argument", "internal/object", "internal/transport"},
@@ -46,6 +46,7 @@ var mayImport = map[string][]string{
 
 	"internal/apipath":     {},
 	"internal/argument":    {},
+	"internal/builtin":     {},
 	"internal/consistency": {"hook", "internal/object"},
 	"internal/fakeapi":     {"internal/apipath"}, // for tests
 	"internal/listwatch":   {"hook", "internal/run"},

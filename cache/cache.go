@@ -17,19 +17,11 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Options configures New. The zero value works.
-type Options struct {
-	// Hooks observes the informers. Default: none.
-	Hooks *hook.Cache
-	// Cluster is the name of the API server's cluster, for a program with several caches. States,
-	// errors and the names of sources contain it. Default: none.
-	Cluster string
-}
-
 // Cache owns the informers of all declared scopes. New makes one. It is safe for concurrent use.
 type Cache struct {
 	*environment
 
+	options Options
 	// The environment's mutex guards these fields.
 	informers map[key]*informer
 	broken    []error         // mistakes in declarations
@@ -47,24 +39,34 @@ type Cache struct {
 // New returns a cache. It starts nothing and makes no request. Without a Backend (nil), the cache
 // can only use informers that list and watch by themselves, from Adopt or package cache/factory.
 func New(b Backend, o Options) *Cache {
-	c := &Cache{environment: &environment{backend: b}, informers: map[key]*informer{}, cluster: o.Cluster}
+	c := &Cache{
+		environment: &environment{backend: b, groups: map[*group]struct{}{}}, options: o, informers: map[key]*informer{}, cluster: o.Cluster,
+	}
 	if o.Hooks != nil {
 		c.hooks = *o.Hooks
 	}
 	return c
 }
 
-// Validate returns an error that names every mistake in the declarations: types that cannot be
-// cached, wrong scopes, and errors given to Reject. It is nil if there is none.
+// Validate returns an error that names every mistake in the Options and the declarations: types
+// that cannot be cached, wrong scopes, and errors given to Reject. It is nil if there is none.
 func (c *Cache) Validate() error {
+	return errors.Join(c.options.Validate(), c.rejected())
+}
+
+func (c *Cache) rejected() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return errors.Join(c.broken...)
 }
 
 // Run starts the informers, including those declared later. It blocks until ctx is done and all
-// goroutines have returned, and then returns nil. A cache runs once: a second Run returns an error.
+// goroutines have returned, and then returns nil. It returns an error at once if Options are
+// invalid, and if it was called before: a cache runs once.
 func (c *Cache) Run(ctx context.Context) error {
+	if err := c.options.Validate(); err != nil {
+		return err
+	}
 	var informers, others sync.WaitGroup
 	start := func(i *informer) {
 		own, cancel := context.WithCancel(ctx)

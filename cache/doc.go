@@ -24,10 +24,20 @@
 // [Handle.Get], [Handle.List] and [Handle.All] return copies. [Handle.Shared] returns a view of the
 // handle that returns the cached objects themselves. [Handle.Owned] finds objects by owner, and
 // [NewIndex] declares an index. [Handle.Subscribe] adds an event handler. [Handle.Release] gives
-// the informer back.
+// the informer back. [Cache.Get] and [Cache.List] read any declared kind, for generic code.
 //
 // In a Reconcile, only the handles that its controller watches or declares can be read; see
 // [Declarations].
+//
+// # Defaults
+//
+// [Options] has the namespaces, labels, transform and resync of all handles. With namespaces, a
+// program needs only a Role in each of them. It usually reads them from an environment variable:
+//
+//	o := cache.Options{Namespaces: cache.ParseNamespaces(os.Getenv("WATCH_NAMESPACE"))}
+//
+// Cluster-scoped kinds ignore the namespaces. Built-in ones are known. For other kinds, the
+// informers find out before their first list.
 //
 // # What the cache stores
 //
@@ -112,6 +122,8 @@
 //   - S10: CatchUp ([Handle.CatchUp], [Subscription.CatchUp]) returns nil only after everything
 //     that the API server had at the call has been handled. One exception: the first CatchUp of an
 //     adopted informer does not wait for events that were queued for a handler before the call.
+//   - S11: With [Options].Namespaces, handles without a scope of their own make no request about a
+//     namespaced kind outside these namespaces. They have all objects of cluster-scoped kinds.
 //
 // # Concurrency
 //

@@ -27,8 +27,9 @@ type environment struct {
 	strings sharedStrings
 	users   sync.Map // from *Declarations to *User, see Attach
 
-	mu   sync.Mutex // guards news, the states of the informers, and Cache's fields
-	news run.Barrier
+	mu     sync.Mutex // guards what follows, the states of the informers, and Cache's fields
+	news   run.Barrier
+	groups map[*group]struct{} // that have not ended
 }
 
 // User connects a running controller with its caches.
@@ -108,4 +109,29 @@ func hostOf(b Backend) string {
 		}
 	}
 	return ""
+}
+
+// enter records a group until leave.
+func (e *environment) enter(g *group) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.groups[g] = struct{}{}
+}
+
+func (e *environment) leave(g *group) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.groups, g)
+}
+
+// kindGroups returns the groups of all handles of a kind.
+func (e *environment) kindGroups(gvk schema.GroupVersionKind) (of []*group) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for g := range e.groups {
+		if g.key.gvk == gvk {
+			of = append(of, g)
+		}
+	}
+	return of
 }

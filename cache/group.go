@@ -18,6 +18,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/builtin"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
@@ -37,6 +38,7 @@ type group struct {
 	listeners map[listener]struct{}
 	indexers  toolscache.Indexers
 	wrong     error // the error of an invalid scope
+	kind      kindScope
 }
 
 // listener follows the informers of a group. Its methods are called under the group's lock.
@@ -47,19 +49,57 @@ type listener interface {
 	leaveLocked(i *informer) (retire func())
 }
 
+// kindScope is what a group knows about its kind. It matters only for inherited namespaces.
+type kindScope struct {
+	known         bool // else the kind is assumed to be namespaced
+	clusterScoped bool
+}
+
 // members are the informers of a group. Most groups have only everything.
 type members struct {
 	everything *informer
 	by         map[place]*informer
+	kind       kindScope // when they were chosen
 }
 
 func newGroup(c *Cache, k key, s Scope, inform func(key) *informer) *group {
 	k.cluster = c.cluster
 	g := &group{cache: c, key: k, scope: s, inform: inform, refs: 1, listeners: map[listener]struct{}{}, indexers: toolscache.Indexers{}}
 	g.members.Store(&members{})
+	if builtin.ClusterScoped(k.gvk.GroupKind()) {
+		g.kind = kindScope{known: true, clusterScoped: true}
+	} else if m := g.knownMapping(); m != nil {
+		g.kind = kindScope{known: true, clusterScoped: !isNamespaced(m)}
+	}
+	c.enter(g)
 	s.tell(g, g.follow)
 	g.follow()
 	return g
+}
+
+// learn chooses other members if the group has inherited namespaces and the kind turns out to be
+// cluster-scoped, or namespaced after all.
+func (g *group) learn(m *meta.RESTMapping) {
+	if g.scope.inherited && g.learned(kindScope{known: true, clusterScoped: !isNamespaced(m)}) {
+		g.follow()
+	}
+}
+
+func (g *group) learned(kind kindScope) (changed bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	changed = g.kind != kind
+	g.kind = kind
+	return changed
+}
+
+// placesLocked returns the current places of the scope.
+func (g *group) placesLocked() (map[place]bool, error) {
+	s := g.scope
+	if s.inherited && g.kind.clusterScoped {
+		s.Namespaces = nil
+	}
+	return s.places()
 }
 
 // follow updates the members to the current scope.
@@ -88,7 +128,7 @@ func (g *group) update() (left []departure) {
 	wanted := map[place]bool{}
 	g.wrong = nil
 	if g.refs > 0 {
-		wanted, g.wrong = g.scope.places()
+		wanted, g.wrong = g.placesLocked()
 	}
 	now := map[place]*informer{}
 	for p, i := range g.members.Load().by {
@@ -103,12 +143,15 @@ func (g *group) update() (left []departure) {
 			now[p] = g.joinLocked(p)
 		}
 	}
-	g.members.Store(&members{everything: now[place{}], by: now})
+	g.members.Store(&members{everything: now[place{}], by: now, kind: g.kind})
 	return left
 }
 
 func (g *group) joinLocked(p place) *informer {
 	i := g.cache.acquire(g.key.at(p), g.inform)
+	if !g.scope.inherited || p == (place{}) && !g.kind.clusterScoped {
+		i.fixed.Store(true)
+	}
 	_ = i.shared.AddIndexers(g.indexers) // fails only if the informer has stopped
 	for l := range g.listeners {
 		_ = l.joinLocked(i) // fails only if the informer has stopped
@@ -142,9 +185,26 @@ func (g *group) letGo() {
 	last := g.refs == 0
 	g.mu.Unlock()
 	if last {
+		g.cache.leave(g)
 		g.scope.tell(g, nil)
 		g.follow()
 	}
+}
+
+// located waits until the members are final: with inherited namespaces they depend on whether the
+// kind is namespaced.
+func (g *group) located(ctx context.Context) error {
+	for g.scope.inherited && !g.members.Load().kind.known {
+		i := g.first(func(*informer) bool { return true })
+		if i == nil {
+			return nil
+		}
+		// An informer that is not wanted stops without a list.
+		if err := i.readable(ctx); err != nil && !g.members.Load().kind.known {
+			return err
+		}
+	}
+	return nil
 }
 
 // member returns the informer for a name.
@@ -210,6 +270,7 @@ func (g *group) describe() string {
 	switch s := g.scope; {
 	case selectsNothing(s.Labels) || selectsNothing(s.Fields):
 		add("nothing")
+	case s.inherited && g.members.Load().kind.clusterScoped:
 	case s.Namespaces != nil:
 		add(list("namespace", s.Namespaces.Elements()))
 	case s.Names != nil:
@@ -341,6 +402,10 @@ func (g *group) mapping() *meta.RESTMapping {
 			return m
 		}
 	}
+	return g.knownMapping()
+}
+
+func (g *group) knownMapping() *meta.RESTMapping {
 	if g.cache.backend == nil {
 		return nil
 	}

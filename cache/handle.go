@@ -34,9 +34,10 @@ type Handle[T Object] struct {
 	err      error        // every read returns it
 }
 
-// For declares that the cache keeps all objects of type T, and returns a handle for them. It makes
-// no request. Handles of one type and scope share one informer. The scheme must know the type and
-// its list type; otherwise Validate, the manager's Run and every read return an error.
+// For declares that the cache keeps all objects of type T, within the defaults of [Options], and
+// returns a handle for them. It makes no request. Handles of one type and scope share one informer.
+// The scheme must know the type and its list type; otherwise Validate, the manager's Run and every
+// read return an error.
 func For[T Object](c *Cache) *Handle[T] { return declare[T](c, Scope{}, "cache.For") }
 
 // ForScope is like For, for a part of the objects or for another form: unstructured, or metadata
@@ -44,7 +45,7 @@ func For[T Object](c *Cache) *Handle[T] { return declare[T](c, Scope{}, "cache.F
 func ForScope[T Object](c *Cache, s Scope) *Handle[T] { return declare[T](c, s, "cache.ForScope") }
 
 func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
-	h := &Handle[T]{cache: c, resync: s.Resync, released: &atomic.Bool{}}
+	h := &Handle[T]{cache: c, released: &atomic.Bool{}}
 	t := reflect.TypeFor[T]()
 	fail := func(err error) *Handle[T] {
 		h.err = fmt.Errorf("%s[%s]: %w", who, t, err)
@@ -70,11 +71,12 @@ func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
 			return fail(err)
 		}
 	}
+	s = c.options.complete(s, example)
 	f := formOf(reflect.TypeOf(example))
 	if f != listwatch.Typed {
 		example.GetObjectKind().SetGroupVersionKind(gvk)
 	}
-	h.gvk, h.group = gvk, newGroup(c, s.key(gvk, f), s, func(k key) *informer { return newInformer(c.environment, k, s, example) })
+	h.gvk, h.resync, h.group = gvk, s.Resync, newGroup(c, s.key(gvk, f), s, func(k key) *informer { return newInformer(c.environment, k, s, example) })
 	return h
 }
 
@@ -219,18 +221,23 @@ func (h *Handle[T]) Namespaced() (bool, error) {
 
 // Informer returns the client-go informer of the handle, for event handlers and indexers of your
 // own. The cache runs the informer: the Run methods of the result only wait. After a call of this
-// method, the cache stops the informer only when Cache.Run ends. Informer returns nil after Release
-// or if the type cannot be cached. It also returns nil if the scope has Namespaces or Names, which
-// need several informers.
+// method, the cache stops the informer only when Cache.Run ends.
+//
+// If the scope has exactly one namespace or name, the result is its informer, also after the set
+// has changed. Informer returns nil for none or several, which have an informer each. It also
+// returns nil after Release and if the type cannot be cached.
 func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
 	if h.usable() != nil {
 		return nil
 	}
-	one := h.group.members.Load().everything
-	if one == nil {
+	members := h.group.members.Load().by
+	if len(members) != 1 {
 		return nil
 	}
-	return pinned{h.cache.acquire(one.key, h.group.inform).shared} // never released
+	one := h.group.first(func(*informer) bool { return true })
+	i := h.cache.acquire(one.key, h.group.inform) // never released
+	i.fixed.Store(true)
+	return pinned{i.shared}
 }
 
 // String returns the kind, with the scope if it is narrowed.

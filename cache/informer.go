@@ -36,6 +36,7 @@ type informer struct {
 	follow  func(context.Context)    // run or attend, until its context is done
 	stopped chan struct{}            // closed by run
 	listed  atomic.Bool              // caches hasSynced
+	fixed   atomic.Bool              // wanted whether or not the kind is namespaced
 
 	untransformed listwatch.Broken // objects for which the transform failed
 
@@ -50,7 +51,7 @@ type informer struct {
 func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	i := &informer{key: k, env: e, example: example, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
 	i.lw = listwatch.New(k.target(e.backend), listwatch.Reports{
-		State: i.report, Mapping: i.copy.Mapping.Store, Listed: e.relisted, Delivered: i.delivered, Store: i.store,
+		State: i.report, Mapping: i.mapped, Listed: e.relisted, Delivered: i.delivered, Store: i.store,
 	})
 	i.shared = shared{toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), example, toolscache.SharedIndexInformerOptions{
 		ResyncPeriod:      resyncCheck,
@@ -341,7 +342,7 @@ func (i *informer) fits(namespace string, one bool) error {
 	if m == nil { // a foreign informer
 		return nil
 	}
-	switch namespaced := m.Scope.Name() == meta.RESTScopeNameNamespace; {
+	switch namespaced := isNamespaced(m); {
 	case namespaced && namespace == "" && one:
 		return fmt.Errorf("%s is a namespaced kind: name the namespace", i.key.gvk.Kind)
 	case !namespaced && namespace != "":
@@ -369,11 +370,26 @@ func (i *informer) transform(obj any) (any, error) {
 	return obj, nil
 }
 
+// mapped records how the kind is served. It returns false if the informer is no longer wanted: its
+// groups inherited their namespaces, and now have other informers.
+func (i *informer) mapped(m *meta.RESTMapping) (wanted bool) {
+	last := i.copy.Mapping.Swap(m)
+	wanted = i.fixed.Load() || isNamespaced(m) == (i.key.place.Namespace != "")
+	if last == nil || isNamespaced(last) != isNamespaced(m) || !wanted {
+		for _, g := range i.env.kindGroups(i.key.gvk) {
+			g.learn(m)
+		}
+	}
+	return wanted
+}
+
+func isNamespaced(m *meta.RESTMapping) bool { return m.Scope.Name() == meta.RESTScopeNameNamespace }
+
 // learnScope corrects the mapping from an object: while the watch goes on, a CRD may return with
 // another scope.
 func (i *informer) learnScope(o Object) {
 	m := i.copy.Mapping.Load()
-	if m == nil || (m.Scope.Name() == meta.RESTScopeNameNamespace) == (o.GetNamespace() != "") {
+	if m == nil || isNamespaced(m) == (o.GetNamespace() != "") {
 		return
 	}
 	other := *m

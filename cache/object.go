@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
@@ -72,9 +73,10 @@ type Object = object.Object
 
 // Transform changes objects before the cache keeps them. NewTransform makes one.
 type Transform struct {
-	name  string
-	check func(Object) error
-	apply func(Object)
+	name    string
+	nothing bool // it has no function
+	check   func(Object) error
+	apply   func(Object)
 }
 
 // NewTransform returns a transform that calls change for each object, for handles of T. change
@@ -85,7 +87,8 @@ type Transform struct {
 // restored, the object is stored, and State reports the error.
 func NewTransform[T Object](name string, change func(T)) *Transform {
 	return &Transform{
-		name: name,
+		name:    name,
+		nothing: change == nil,
 		check: func(o Object) error {
 			if change == nil {
 				return fmt.Errorf("the transform %q has no function", name)
@@ -100,6 +103,18 @@ func NewTransform[T Object](name string, change func(T)) *Transform {
 				change(obj)
 			}
 		},
+	}
+}
+
+// Func returns the transform in client-go's form, for SetTransform of an informer that the cache
+// did not make. If the transform fails, the function returns the object and the error.
+func (t *Transform) Func() toolscache.TransformFunc {
+	return func(obj any) (any, error) {
+		o, ok := obj.(Object)
+		if !ok || t.check(o) != nil {
+			return obj, nil
+		}
+		return obj, t.run(o)
 	}
 }
 

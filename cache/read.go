@@ -54,6 +54,9 @@ func (h *Handle[T]) get(ctx context.Context, name types.NamespacedName) (any, er
 	if err := h.group.declaredIn(ctx); err != nil {
 		return nil, err
 	}
+	if err := h.group.located(ctx); err != nil {
+		return nil, err
+	}
 	i, err := h.group.member(name)
 	if err != nil {
 		return nil, err
@@ -143,6 +146,9 @@ func (h *Handle[T]) find(ctx context.Context, o ListOptions, of func(*informer) 
 	}
 	if o.Limit < 0 {
 		return nil, fmt.Errorf("cache.ListOptions.Limit is %d, it must not be negative", o.Limit)
+	}
+	if err := h.group.located(ctx); err != nil {
+		return nil, err
 	}
 	members, err := h.group.within(o.Namespace)
 	if err != nil {

@@ -33,30 +33,34 @@ type Scope struct {
 	Kind schema.GroupVersionKind
 	// Namespaces limits a namespaced kind to a set of namespaces, with one informer for each. "" in
 	// the set selects all namespaces. An invalid namespace is ignored; State and Stale report it.
-	// Do not set Names, too. Default: all namespaces.
+	// Do not set Names, too. Default: [Options].Namespaces, or else all namespaces.
 	Namespaces *Set[string]
 	// Names limits the scope to single objects, with one informer for each. The program then needs
 	// only the right to these names. An invalid name is ignored; State and Stale report it. Do not
-	// set Namespaces, too. Default: all objects.
+	// set Namespaces, too. Default: all objects of the namespaces.
 	Names *Set[types.NamespacedName]
 	// Labels selects by labels, at the API server. For sources of the handle, an object that begins
 	// to match is a create, and an object that no longer matches is a delete. labels.Nothing()
-	// selects nothing. Default: all.
+	// selects nothing. Default: [Options].Labels, or else all.
 	Labels labels.Selector
 	// Fields selects by fields, at the API server. All kinds support metadata.name and
 	// metadata.namespace, and some kinds support a few more. fields.Nothing() selects nothing.
 	// Default: all.
 	Fields fields.Selector
 	// Transform changes objects before the cache keeps them, for example to drop unused fields.
-	// Handles share informers only if they have the same *Transform. Default: none.
+	// Handles share informers only if they have the same *Transform. Default: [Options].Transform
+	// if it is for the type, or else none.
 	Transform *Transform
 	// KeepManagedFields keeps metadata.managedFields, which the Extract functions of apply
 	// configurations need. The managedFields are up to 60 % of an object. Default: the cache drops
 	// them.
 	KeepManagedFields bool
 	// Resync is how often each source of the handle delivers every object again, unchanged, give or
-	// take a tenth. It must not be negative. Default 0: never.
+	// take a tenth. NoResync is never. Other negative values are errors. Default: [Options].Resync,
+	// or else never.
 	Resync time.Duration
+
+	inherited bool // Namespaces come from Options, and a cluster-scoped kind ignores them
 }
 
 // Validate returns an error that names the wrong field.
@@ -64,7 +68,7 @@ func (s Scope) Validate() error {
 	switch {
 	case s.Namespaces != nil && s.Names != nil:
 		return errors.New("cache.Scope has both Namespaces and Names; set only Names, which include the namespace")
-	case s.Resync < 0:
+	case s.Resync < 0 && s.Resync != NoResync:
 		return fmt.Errorf("cache.Scope.Resync is %s, it must not be negative", s.Resync)
 	}
 	return nil
@@ -174,8 +178,8 @@ func (s Scope) places() (p map[place]bool, wrong error) {
 	case selectsNothing(s.Labels) || selectsNothing(s.Fields):
 	case s.Namespaces != nil:
 		for _, namespace := range s.Namespaces.Elements() {
-			if bad := validation.IsDNS1123Label(namespace); namespace != "" && len(bad) > 0 {
-				wrong = fmt.Errorf("cache.Scope.Namespaces has %q, which is not a namespace: %s", namespace, bad[0])
+			if bad := badNamespace(namespace); bad != "" {
+				wrong = fmt.Errorf("cache.Scope.Namespaces has %q, which is not a namespace: %s", namespace, bad)
 				continue
 			}
 			p[place{Namespace: namespace}] = true
@@ -205,10 +209,18 @@ func nameable(name types.NamespacedName) error {
 	if bad := content.IsPathSegmentName(name.Name); len(bad) > 0 {
 		return fmt.Errorf("which is not a name: it %s", bad[0])
 	}
-	if bad := validation.IsDNS1123Label(name.Namespace); name.Namespace != "" && len(bad) > 0 {
-		return fmt.Errorf("whose namespace is invalid: %s", bad[0])
+	if bad := badNamespace(name.Namespace); bad != "" {
+		return fmt.Errorf("whose namespace is invalid: %s", bad)
 	}
 	return nil
+}
+
+// badNamespace returns what is wrong with the name of a namespace. "" is all namespaces.
+func badNamespace(name string) string {
+	if bad := validation.IsDNS1123Label(name); name != "" && len(bad) > 0 {
+		return bad[0]
+	}
+	return ""
 }
 
 // selectsNothing reports whether a selector is labels.Nothing or fields.Nothing. As a string they

@@ -212,7 +212,7 @@ func TestScopeBad(t *testing.T) {
 	pods := cache.NewTransform("pods only", func(*corev1.Pod) {})
 	for want, h := range map[string]*cache.Handle[*corev1.ConfigMap]{
 		"cache.Scope has both Namespaces and Names":                 cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("a"), Names: cache.NewSet(key("a"))}),
-		"cache.Scope.Resync is -1ns, it must not be negative":       cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Resync: -1}),
+		"cache.Scope.Resync is -1s, it must not be negative":        cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Resync: -time.Second}),
 		"cache.Scope.Kind is /v1, Kind=Pod, but the type is of /v1": cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}}),
 		`the transform "pods only" is for *v1.Pod`:                  cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: pods}),
 		`the transform "nothing" has no function`:                   cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: cache.NewTransform[*corev1.ConfigMap]("nothing", nil)}),

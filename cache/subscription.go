@@ -133,12 +133,17 @@ func (s *Subscription) retired(i *informer) {
 }
 
 // WaitForSync returns nil when the handler has seen all objects of the initial lists. It waits for
-// the informers that the scope has at the call. It does not wait for an informer that leaves the
-// scope meanwhile. It returns an error when ctx ends or the cache stops.
+// the informers that the scope has at the call. If one of these leaves the scope meanwhile, it does
+// not wait for that one, but for all that the scope has then. It returns an error when ctx ends or
+// the cache stops.
 func (s *Subscription) WaitForSync(ctx context.Context) error {
-	for i, r := range s.now() {
-		if err := s.await(ctx, i, r); err != nil {
-			return err
+	for left := true; left; {
+		left = false
+		for i, r := range s.now() {
+			if err := s.await(ctx, i, r); err != nil {
+				return err
+			}
+			left = left || s.at(i) != r
 		}
 	}
 	return nil

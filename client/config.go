@@ -4,12 +4,16 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // LoadConfig returns the configuration to reach the API server. With a path it reads that
@@ -18,8 +22,14 @@ import (
 //
 // Client-side rate limiting is off (QPS -1), because the API server has priority and fairness. To
 // limit requests, set QPS and Burst in the result.
-func LoadConfig(path string) (*rest.Config, error) {
-	cfg, err := loadConfig(path)
+func LoadConfig(path string) (*rest.Config, error) { return LoadConfigContext(path, "") }
+
+// LoadConfigContext is like LoadConfig, but uses a context of the kubeconfig by its name. With ""
+// it uses the kubeconfig's current context. A name that the kubeconfig does not have is an error
+// that lists those it has. A pod's service account has no contexts: in a pod, a name without a path
+// or KUBECONFIG is an error.
+func LoadConfigContext(path, name string) (*rest.Config, error) {
+	cfg, err := loadConfig(path, name)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +39,7 @@ func LoadConfig(path string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-func loadConfig(path string) (*rest.Config, error) {
+func loadConfig(path, name string) (*rest.Config, error) {
 	const kubeconfig = clientcmd.RecommendedConfigPathEnvVar
 	where := os.Getenv(kubeconfig)
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -41,6 +51,9 @@ func loadConfig(path string) (*rest.Config, error) {
 		rules.ExplicitPath, where = path, path
 	case where == "":
 		cfg, err := rest.InClusterConfig()
+		if name != "" && !errors.Is(err, rest.ErrNotInCluster) {
+			return nil, fmt.Errorf("cannot use the context %q: in a pod, the service account is used, which has no contexts; set KUBECONFIG or give the path of a kubeconfig", name)
+		}
 		if err == nil {
 			return cfg, nil
 		}
@@ -53,7 +66,10 @@ func loadConfig(path string) (*rest.Config, error) {
 	var cfg *rest.Config
 	merged, err := rules.Load()
 	if err == nil {
-		cfg, err = clientcmd.NewNonInteractiveClientConfig(*merged, "", nil, rules).ClientConfig()
+		if err := checkContext(merged, where, name); err != nil {
+			return nil, err
+		}
+		cfg, err = clientcmd.NewNonInteractiveClientConfig(*merged, name, nil, rules).ClientConfig()
 	}
 	switch {
 	case clientcmd.IsEmptyConfig(err) && (path != "" || os.Getenv(kubeconfig) != ""):
@@ -64,4 +80,20 @@ func loadConfig(path string) (*rest.Config, error) {
 		return nil, fmt.Errorf("cannot use the kubeconfig %s: %w", where, err)
 	}
 	return cfg, nil
+}
+
+// checkContext returns an error if a kubeconfig does not have a context, or the context's cluster.
+func checkContext(c *clientcmdapi.Config, kubeconfig, name string) error {
+	context := c.Contexts[cmp.Or(name, c.CurrentContext)]
+	switch {
+	case context != nil && context.Cluster != "" && c.Clusters[context.Cluster] == nil:
+		return fmt.Errorf("the context %q of the kubeconfig %s has the cluster %q, which is not in the kubeconfig; add it or use another context",
+			cmp.Or(name, c.CurrentContext), kubeconfig, context.Cluster)
+	case context != nil || name == "": // an unknown current context is the loader's error
+		return nil
+	case len(c.Contexts) == 0:
+		return fmt.Errorf("the kubeconfig %s has no contexts, or does not exist; add the context %q, or name another file", kubeconfig, name)
+	default:
+		return fmt.Errorf("the kubeconfig %s has no context %q; use one of %q", kubeconfig, name, slices.Sorted(maps.Keys(c.Contexts)))
+	}
 }

@@ -73,6 +73,64 @@ func TestLoadConfig(t *testing.T) {
 	check(at("path"), "path")
 }
 
+// contexts has several contexts, one of them without its cluster.
+const contexts = `
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://c:6443"}}, {name: d, cluster: {server: "https://d:6443"}}]
+contexts:
+- {name: current, context: {cluster: c, user: u}}
+- {name: other, context: {cluster: d, user: v}}
+- {name: dangling, context: {cluster: gone, user: v}}
+users: [{name: u, user: {token: secret}}, {name: v, user: {token: other secret}}]
+current-context: current
+`
+
+func TestLoadConfigContext(t *testing.T) {
+	home := elsewhere(t)
+	path := write(t, filepath.Join(t.TempDir(), "config"), contexts)
+	use := func(how string, set func()) {
+		t.Helper()
+		set()
+		given := ""
+		if how == "path" {
+			given = path
+		}
+		for name, want := range map[string]string{"": "https://c:6443 secret", "current": "https://c:6443 secret", "other": "https://d:6443 other secret"} {
+			cfg, err := client.LoadConfigContext(given, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := cfg.Host + " " + cfg.BearerToken; got != want || cfg.QPS != -1 {
+				t.Errorf("%s, context %q: got %s with QPS %v", how, name, got, cfg.QPS)
+			}
+		}
+		for name, want := range map[string]string{"Other": `has no context "Other"; use one of ["current" "dangling" "other"]`, "dangling": `the context "dangling" of the kubeconfig`} {
+			if _, err := client.LoadConfigContext(given, name); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: got %v, want %s", how, err, want)
+			}
+		}
+	}
+	use("path", func() {})
+	use("KUBECONFIG", func() { t.Setenv("KUBECONFIG", path) })
+	use("home", func() {
+		t.Setenv("KUBECONFIG", "")
+		write(t, home, contexts)
+	})
+	t.Setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
+	if _, err := client.LoadConfigContext("", "other"); err == nil || !strings.Contains(err.Error(), `cannot use the context "other": in a pod, the service account is used, which has no contexts; set KUBECONFIG`) {
+		t.Errorf("in a pod: %v", err)
+	}
+	if _, err := client.LoadConfigContext(path, "other"); err != nil {
+		t.Errorf("in a pod, with a path: %v", err)
+	}
+	empty := write(t, filepath.Join(t.TempDir(), "empty"), "")
+	if _, err := client.LoadConfigContext(empty, "other"); err == nil || !strings.Contains(err.Error(), "has no contexts, or does not exist") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestLoadConfigErrors(t *testing.T) {
 	dir := t.TempDir()
 	broken := write(t, filepath.Join(dir, "broken"), "clusters: [")

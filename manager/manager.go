@@ -54,7 +54,8 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m.clusters = &clusters{launcher: launcher[*Cluster]{mu: &m.roster.mu}, hooks: o.Hooks.Cache}
 	m.o.Hooks = hook.Hooks{Cache: cacheHooks(m.report, ""), Client: clientHooks(m.roster)}.With(o.Hooks)
 	m.connect(cfg)
-	m.cache = cache.New(m.client, cache.Options{Hooks: m.o.Hooks.Cache})
+	m.o.Cache.Hooks = m.o.Hooks.With(hook.Hooks{Cache: o.Cache.Hooks}).Cache
+	m.cache = cache.New(m.client, m.o.Cache)
 	m.clusters.own = m.cache
 	m.informers = sync.OnceValue(func() informers.SharedInformerFactory { return newFactory(m.report, m.client, m.cache) })
 	m.leases = newLeases(m.leaseConfig, m.roster)

@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
@@ -32,6 +33,12 @@ type Options struct {
 	Scheme *runtime.Scheme
 	// FieldOwner is the field manager of the client's writes. Default: Name.
 	FieldOwner string
+	// Cache has the namespaces, labels, transform and resync of all handles and of InformerFactory.
+	// Its Hooks run in addition to the field Hooks. Run returns an error if Cache is invalid, for
+	// example if its set of namespaces is empty. Default: everything.
+	//
+	//	Cache: cache.Options{Namespaces: cache.ParseNamespaces(os.Getenv("WATCH_NAMESPACE"))},
+	Cache cache.Options
 	// Hooks observe the manager and all that it runs: controllers with their queues and sources,
 	// informers, requests, Leases and events. This includes controllers and Leases that are added later.
 	// Package metrics returns such Hooks. Independently of Hooks, the manager logs informers that

@@ -7,11 +7,22 @@
 //	informers := factory.New(c, clientset)
 //	pods := informers.Core().V1().Pods().Lister()
 //
+// # Scope
+//
+// The informers hold all objects of a kind, without managedFields. The Options of the cache narrow
+// them, and so do the options of New, which have client-go's names:
+//
+//	factory.New(c, clientset, factory.WithNamespace("shop"), factory.WithDefaultResync(time.Hour))
+//
+// A lister has one informer. If the cache has several namespaces, an accessor of a namespaced kind
+// is therefore an error of the cache's Validate; use cache.For, or WithNamespace. The first call of
+// an accessor fixes its namespace, also if the cache's set of namespaces changes later.
+//
 // # Life
 //
-// The informers hold all objects of a kind, without managedFields. The cache starts and stops them:
-// Start, Shutdown and the Run methods of the accessors' informers do nothing. WaitForCacheSync
-// waits until the cache runs, so call it in a runnable of the manager.
+// The cache starts and stops the informers: Start, Shutdown and the Run methods of the accessors'
+// informers do nothing. WaitForCacheSync waits until the cache runs, so call it in a runnable of
+// the manager.
 //
 // # Listers
 //
@@ -34,6 +45,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -44,6 +57,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/internal/builtin"
 )
 
 // resyncCheck enables the resync periods of event handlers: with 0, client-go ignores them.
@@ -58,17 +72,35 @@ const resyncCheck = time.Second
 // error of the cache's Validate.
 //
 // The first call for a Go type makes its informer, and later calls return the same one. The
-// accessors use the cache's informers. InformerFor uses its constructor, with a resync period of 0,
-// and the cache runs the result. Such an informer does not report failures. It may take up to a
+// accessors use the cache's informers. InformerFor uses its constructor, with the resync period of
+// the options, and the cache runs the result. Only its constructor and WithTransform decide what
+// such an informer keeps. It does not report failures. It may take up to a
 // minute to stop while the API server is unreachable: client-go's reflector sleeps through a stop.
-func New(c *cache.Cache, client kubernetes.Interface) informers.SharedInformerFactory {
-	return &factory{cache: c, client: client, made: map[reflect.Type]func() product{}}
+func New(c *cache.Cache, client kubernetes.Interface, options ...Option) informers.SharedInformerFactory {
+	f := &factory{cache: c, client: client, resyncs: map[reflect.Type]time.Duration{}, made: map[reflect.Type]func() product{}}
+	for _, set := range options {
+		set(f)
+	}
+	if err := f.selectors(); err != nil {
+		c.Reject(err)
+	}
+	return f
 }
 
 // factory implements informers.SharedInformerFactory.
 type factory struct {
 	cache  *cache.Cache
 	client kubernetes.Interface
+
+	namespace     *string // nil: the cache's
+	namespaces    *cache.Set[string]
+	tweak         internalinterfaces.TweakListOptionsFunc
+	labels        labels.Selector // of tweak
+	fields        fields.Selector
+	transformFunc toolscache.TransformFunc
+	transform     *cache.Transform // of transformFunc
+	resync        *time.Duration   // nil: the cache's
+	resyncs       map[reflect.Type]time.Duration
 
 	mu   sync.Mutex // guards made
 	made map[reflect.Type]func() product
@@ -84,9 +116,9 @@ type product struct {
 func (f *factory) InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) toolscache.SharedIndexInformer {
 	return f.once(obj, func() product {
 		if newFunc == nil {
-			return f.construct(obj, nil)
+			return f.construct(obj, nil, nil)
 		}
-		return f.construct(obj, newFunc(f.client, 0))
+		return f.construct(obj, newFunc(f.client, f.resyncOf(reflect.TypeOf(obj))), f.transformFunc)
 	}).shared
 }
 
@@ -103,10 +135,15 @@ func (f *factory) once(obj runtime.Object, how func() product) product {
 }
 
 // construct adopts an informer that the cache must run.
-func (f *factory) construct(obj runtime.Object, shared toolscache.SharedIndexInformer) product {
+func (f *factory) construct(obj runtime.Object, shared toolscache.SharedIndexInformer, transform toolscache.TransformFunc) product {
 	if shared == nil {
 		f.cache.Reject(fmt.Errorf("InformerFor(%T): there is no constructor, or it returned no informer", obj))
 		return product{}
+	}
+	if transform != nil {
+		if err := shared.SetTransform(transform); err != nil {
+			f.cache.Reject(fmt.Errorf("InformerFor(%T): cannot set the transform: %w", obj, err))
+		}
 	}
 	kind := obj.GetObjectKind().GroupVersionKind()
 	if known, ok := kindIn(f.cache.Scheme(), obj); ok {
@@ -139,21 +176,50 @@ func (a accessors) InformerFor(obj runtime.Object, newFunc internalinterfaces.Ne
 	return a.once(obj, func() product { return a.standard(obj, newFunc) }).shared
 }
 
-// standard returns the cache's informer of all objects, or client-go's if the cache cannot list the
-// kind.
+// standard returns the cache's informer, or client-go's if the cache cannot list the kind.
 func (a accessors) standard(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) product {
-	s := a.cache.Scheme()
-	if kind, ok := kindIn(s, obj); ok && s.Recognizes(listKind(kind)) {
-		h := cache.ForScope[cache.Object](a.cache, cache.Scope{Kind: kind})
-		return product{h, h.Informer()} // never released
-	}
-	if a.client == nil {
-		a.cache.Reject(fmt.Errorf("InformerFactory for %T: give factory.New a client, or the cache a Backend whose scheme knows the type", obj))
+	p, err := a.narrowed(obj, newFunc)
+	if err != nil {
+		a.cache.Reject(fmt.Errorf("InformerFactory for %T: %w", obj, err))
 		return product{shared: newFunc(nil, 0)} // it never runs
 	}
-	p := a.construct(obj, newFunc(a.client, resyncCheck))
-	p.shared = p.handle.Informer()
+	if period := a.resyncOf(reflect.TypeOf(obj)); period != 0 {
+		p.shared = resynced{p.shared, period}
+	}
 	return p
+}
+
+func (a accessors) narrowed(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) (product, error) {
+	s := a.cache.Scheme()
+	if kind, ok := kindIn(s, obj); ok && s.Recognizes(listKind(kind)) {
+		if _, err := a.namespaceOf(kind.GroupKind()); err != nil {
+			return product{}, err
+		}
+		h := cache.ForScope[cache.Object](a.cache, a.scope(kind)) // never released
+		if shared := h.Informer(); shared != nil {
+			return product{h, shared}, nil
+		}
+		return product{}, h.Stale()
+	}
+	if a.client == nil {
+		return product{}, errors.New("give factory.New a client, or the cache a Backend whose scheme knows the type")
+	}
+	kind, _ := kindIn(scheme.Scheme, obj)
+	if _, err := a.namespaceOf(kind.GroupKind()); err != nil {
+		return product{}, err
+	}
+	p := a.construct(obj, newFunc(a.client, resyncCheck), a.clientTransform())
+	p.shared = p.handle.Informer()
+	return p, nil
+}
+
+// scope returns the scope of a kind, which the cache's Options complete.
+func (f *factory) scope(kind schema.GroupVersionKind) cache.Scope {
+	s := cache.Scope{Kind: kind, Labels: f.labels, Fields: f.fields, Transform: f.transform, Resync: cache.NoResync}
+	if !builtin.ClusterScoped(kind.GroupKind()) {
+		s.Namespaces = f.namespaces
+	}
+	return s
 }
 
 func listKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {

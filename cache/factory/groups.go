@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
@@ -45,7 +44,8 @@ import (
 // Other resources are an error.
 func (f *factory) ForResource(of schema.GroupVersionResource) (informers.GenericInformer, error) {
 	// client-go's informer runs only if the cache cannot list the kind.
-	standard, err := informers.NewSharedInformerFactory(f.client, resyncCheck).ForResource(of)
+	standard, err := informers.NewSharedInformerFactoryWithOptions(f.client, resyncCheck,
+		informers.WithNamespace(f.clientNamespace()), informers.WithTweakListOptions(f.clientTweak())).ForResource(of)
 	obj := builtIn(of)
 	if err != nil || obj == nil {
 		return nil, fmt.Errorf("%s is not a built-in resource; use cache.For with its Go type, or cache.ForScope with *unstructured.Unstructured", of)
@@ -85,88 +85,88 @@ func (g generic) Lister() toolscache.GenericLister {
 	return toolscache.NewGenericLister(g.shared.GetIndexer(), g.resource)
 }
 
-// The accessors of the API groups.
+// The accessors of the API groups. Their namespace and tweak are for informers that use the client.
 
 func (f *factory) Admissionregistration() admissionregistration.Interface {
-	return admissionregistration.New(accessors{f}, metav1.NamespaceAll, nil)
+	return admissionregistration.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Internal() apiserverinternal.Interface {
-	return apiserverinternal.New(accessors{f}, metav1.NamespaceAll, nil)
+	return apiserverinternal.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Apps() apps.Interface {
-	return apps.New(accessors{f}, metav1.NamespaceAll, nil)
+	return apps.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Autoscaling() autoscaling.Interface {
-	return autoscaling.New(accessors{f}, metav1.NamespaceAll, nil)
+	return autoscaling.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Batch() batch.Interface {
-	return batch.New(accessors{f}, metav1.NamespaceAll, nil)
+	return batch.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Certificates() certificates.Interface {
-	return certificates.New(accessors{f}, metav1.NamespaceAll, nil)
+	return certificates.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Coordination() coordination.Interface {
-	return coordination.New(accessors{f}, metav1.NamespaceAll, nil)
+	return coordination.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Core() core.Interface {
-	return core.New(accessors{f}, metav1.NamespaceAll, nil)
+	return core.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Discovery() discovery.Interface {
-	return discovery.New(accessors{f}, metav1.NamespaceAll, nil)
+	return discovery.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Events() events.Interface {
-	return events.New(accessors{f}, metav1.NamespaceAll, nil)
+	return events.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Extensions() extensions.Interface {
-	return extensions.New(accessors{f}, metav1.NamespaceAll, nil)
+	return extensions.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Flowcontrol() flowcontrol.Interface {
-	return flowcontrol.New(accessors{f}, metav1.NamespaceAll, nil)
+	return flowcontrol.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Lifecycle() lifecycle.Interface {
-	return lifecycle.New(accessors{f}, metav1.NamespaceAll, nil)
+	return lifecycle.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Networking() networking.Interface {
-	return networking.New(accessors{f}, metav1.NamespaceAll, nil)
+	return networking.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Node() node.Interface {
-	return node.New(accessors{f}, metav1.NamespaceAll, nil)
+	return node.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Policy() policy.Interface {
-	return policy.New(accessors{f}, metav1.NamespaceAll, nil)
+	return policy.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Rbac() rbac.Interface {
-	return rbac.New(accessors{f}, metav1.NamespaceAll, nil)
+	return rbac.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Resource() resource.Interface {
-	return resource.New(accessors{f}, metav1.NamespaceAll, nil)
+	return resource.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Scheduling() scheduling.Interface {
-	return scheduling.New(accessors{f}, metav1.NamespaceAll, nil)
+	return scheduling.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Storage() storage.Interface {
-	return storage.New(accessors{f}, metav1.NamespaceAll, nil)
+	return storage.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }
 
 func (f *factory) Storagemigration() storagemigration.Interface {
-	return storagemigration.New(accessors{f}, metav1.NamespaceAll, nil)
+	return storagemigration.New(accessors{f}, f.clientNamespace(), f.clientTweak())
 }

@@ -10,10 +10,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/manager"
@@ -106,8 +108,10 @@ func TestPorting_KeepsAConfigMapForADeployment(t *testing.T) {
 func TestReading_DeclaresWhatItReads(t *testing.T) {
 	ctx := t.Context()
 	cluster := startCluster(t)
-	mgr := manager.New(cluster.Config(), manager.Options{Name: "reading"})
+	t.Setenv("WATCH_NAMESPACE", "default")
+	mgr := manager.New(cluster.Config(), confined())
 	r, c := newReading(mgr.Cache())
+	cache.For[*corev1.ConfigMap](mgr.Cache())
 	mgr.Add(c)
 	metadata, small := withoutData(mgr.Cache()), withoutEnvironment(mgr.Cache())
 	limited := rateLimiter(controller.Func[types.NamespacedName](r.Reconcile))
@@ -121,6 +125,10 @@ func TestReading_DeclaresWhatItReads(t *testing.T) {
 	}
 	if n, err := r.countOn(ctx, "node-1"); err != nil || n != 0 {
 		t.Errorf("%d Pods, error: %v", n, err)
+	}
+	root := types.NamespacedName{Namespace: "default", Name: "kube-root-ca.crt"}
+	if text, err := describe(ctx, mgr.Cache(), root, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
+		t.Errorf("got %q, %v", text, err) // no controller manager makes it
 	}
 	for _, wait := range []func(context.Context) error{metadata.WaitForSync, small.WaitForSync} {
 		if err := wait(ctx); err != nil {

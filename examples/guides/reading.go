@@ -5,6 +5,8 @@ package guides
 
 import (
 	"context"
+	"fmt"
+	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,8 +16,25 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 )
+
+// confined returns the options of an operator for the namespaces of WATCH_NAMESPACE.
+func confined() manager.Options {
+	return manager.Options{
+		Name:  "confined",
+		Cache: cache.Options{Namespaces: cache.ParseNamespaces(os.Getenv("WATCH_NAMESPACE"))},
+	}
+}
+
+// describe reads an object of any kind that has a handle.
+func describe(ctx context.Context, c *cache.Cache, name types.NamespacedName, obj cache.Object) (string, error) {
+	if err := c.Get(ctx, name, obj); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s %s, version %s", obj.GetObjectKind().GroupVersionKind().Kind, name, obj.GetResourceVersion()), nil
+}
 
 // reading has what docs/reading.md shows.
 type reading struct {

@@ -66,10 +66,11 @@ func (f *follower) state(phase hook.Phase, why error) {
 	f.phase, f.why = phase, why
 }
 
-func (f *follower) mapping(m *meta.RESTMapping) {
+func (f *follower) mapping(m *meta.RESTMapping) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mapped = m
+	return true
 }
 
 func (f *follower) list() {

@@ -34,6 +34,9 @@ const (
 	abandoned = 2 * time.Minute
 )
 
+// errUnwanted is the error of a request that was not made; see Reports.Mapping.
+var errUnwanted = errors.New("the target is no longer wanted")
+
 // asker repeats requests for a target until they succeed.
 type asker struct {
 	target  *Target
@@ -66,6 +69,8 @@ func (a *asker) persist(ctx context.Context, o metav1.ListOptions, do func(conte
 			return done, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
+		case errors.Is(err, errUnwanted):
+			delay = pause.Step()
 		case forReflector(err, o):
 			return nil, err
 		case notServed(err):
@@ -115,13 +120,15 @@ func (a *asker) ask(ctx context.Context, do func(context.Context, *meta.RESTMapp
 	if err != nil {
 		return err
 	}
+	if !a.reports.Mapping(mapping) {
+		return errUnwanted
+	}
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot && t.Namespace != "" {
 		return fmt.Errorf("%s is a cluster-scoped kind: its cache.Scope must not have a namespace", t.Kind.Kind)
 	}
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace && t.Name != "" && t.Namespace == "" {
 		return fmt.Errorf("%s is a namespaced kind: the name %q in its cache.Scope needs a namespace", t.Kind.Kind, t.Name)
 	}
-	a.reports.Mapping(mapping)
 	err = do(ctx, mapping)
 	if apierrors.IsNotFound(err) {
 		// The kind is gone, or is served as another resource now.

@@ -79,8 +79,9 @@ type Reports struct {
 	// State is called with Syncing after each request that succeeds, with Waiting if the kind is
 	// not served, and with Failing and the error otherwise.
 	State func(phase hook.Phase, why error)
-	// Mapping is called before each request, with how the kind is served.
-	Mapping func(m *meta.RESTMapping)
+	// Mapping is called before each request, with how the kind is served. It returns false if the
+	// target is about to be dropped: the request is not made, and no error is reported.
+	Mapping func(m *meta.RESTMapping) (wanted bool)
 	// Listed is called after a complete list, perhaps before the store has it.
 	Listed func()
 	// Delivered is called when the store has all events of a list or a long watch.

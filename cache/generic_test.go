@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+func ofKind[T runtime.Object](obj T, kind string) T {
+	obj.GetObjectKind().SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return obj
+}
+
+// listed returns the names of a list's items, with their kinds.
+func listed(t *testing.T, list runtime.Object) string {
+	t.Helper()
+	var all []string
+	if err := meta.EachListItem(list, func(obj runtime.Object) error {
+		o := obj.(cache.Object)
+		all = append(all, obj.GetObjectKind().GroupVersionKind().Kind+" "+o.GetNamespace()+"/"+o.GetName())
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// TestGeneric_Forms: Get and List of the cache read every form of a declared kind, as copies with
+// their kind. They wait for the initial list.
+func TestGeneric_Forms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a", "1"))
+		api.Put(fakeapi.ConfigMaps, in("other", "b"))
+		c, _ := newCache(t, api)
+		scope := cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")}
+		maps := cache.For[*corev1.ConfigMap](c)
+		cache.ForScope[*unstructured.Unstructured](c, scope)
+		cache.ForScope[*metav1.PartialObjectMetadata](c, scope)
+		defer start(t, c)()
+		for _, into := range []cache.Object{
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "before", Labels: map[string]string{"before": "yes"}}},
+			ofKind(&unstructured.Unstructured{}, "ConfigMap"), ofKind(&metav1.PartialObjectMetadata{}, "ConfigMap"),
+		} {
+			for range 2 { // the second finds no change of the first
+				if err := c.Get(t.Context(), key("a"), into); err != nil {
+					t.Fatal(err)
+				}
+				if kind := into.GetObjectKind().GroupVersionKind(); into.GetName() != "a" || len(into.GetLabels()) != 1 || into.GetUID() == "" || kind != scope.Kind {
+					t.Errorf("got %v of %s", into, kind)
+				}
+				into.SetLabels(map[string]string{"x": "y", "z": ""})
+				into.SetName("changed")
+			}
+			if err := c.Get(t.Context(), key("b"), into); !apierrors.IsNotFound(err) || into.GetName() != "changed" {
+				t.Errorf("got %v, %s", err, into.GetName())
+			}
+		}
+		for _, list := range []runtime.Object{
+			&corev1.ConfigMapList{Items: []corev1.ConfigMap{{}}},
+			ofKind(&unstructured.UnstructuredList{}, "ConfigMapList"), ofKind(&metav1.PartialObjectMetadataList{}, "ConfigMapList"),
+		} {
+			for want, o := range map[string]cache.ListOptions{
+				"ConfigMap default/a, ConfigMap other/b": {},
+				"ConfigMap other/b":                      {Namespace: "other"},
+				"ConfigMap default/a":                    {Selector: labels.SelectorFromSet(labels.Set{"name": "a"})},
+				"":                                       {Namespace: "none"},
+			} {
+				if err := c.List(t.Context(), list, o); err != nil {
+					t.Fatal(err)
+				}
+				if got := listed(t, list); got != want {
+					t.Errorf("%T: got %s, want %s", list, got, want)
+				}
+			}
+		}
+		if m, err := maps.Get(t.Context(), key("a")); err != nil || m.Kind != "" || m.Labels["name"] != "a" {
+			t.Errorf("the stored object has changed: %v, %v", m, err)
+		}
+		if n := api.Watches(); n != 3 {
+			t.Errorf("%d watches", n)
+		}
+	})
+}
+
+// TestGeneric_SeveralHandles: the handle that covers what is read answers, the widest first. If
+// that leaves several whose contents may differ, it is an error.
+func TestGeneric_SeveralHandles(t *testing.T) {
+	a := cache.Scope{Namespaces: cache.NewSet("a")}
+	ab := cache.Scope{Namespaces: cache.NewSet("a", "b")}
+	name := cache.Scope{Names: cache.NewSet(types.NamespacedName{Namespace: "c", Name: "x"})}
+	app := cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"name": "x"})}
+	other := cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"name": "y"})}
+	small := cache.Scope{Transform: cache.NewTransform("small", func(*corev1.ConfigMap) {})}
+	for want, scopes := range map[string][]cache.Scope{
+		"a: found; c: found; all: 3":                     {{}, a, name, app},
+		"a: found; c: outside; all: 1":                   {a},
+		"a: found; c: found; all: 1":                     {a, name},
+		"a: found; c: outside; all: several":             {a, ab},
+		"a: outside; c: found; all: 1":                   {name},
+		"a: found; c: found; all: 3 ":                    {app},
+		"a: several; c: several; all: several":           {app, other},
+		"a: several; c: several; all: several ":          {{}, small},
+		"a: found; c: found; all: 3  ":                   {{}, {}},
+		"a: found; c: outside; all: 1 ":                  {a, a},
+		"a: has no handle; c: has no handle; all: has n": {},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			api := fakeapi.New(fakeapi.ConfigMaps)
+			for _, namespace := range []string{"a", "b", "c"} {
+				api.Put(fakeapi.ConfigMaps, in(namespace, "x"))
+			}
+			c, _ := newCache(t, api)
+			for _, s := range scopes {
+				cache.ForScope[*corev1.ConfigMap](c, s)
+			}
+			cache.For[*corev1.ConfigMap](c).Release() // does not count
+			defer start(t, c)()
+			short := func(err error, found string) string {
+				for _, words := range []string{"outside", "several", "has no handle; add one before the cache runs, with cache.For[*v1.ConfigMap](c)"} {
+					if err != nil && strings.Contains(err.Error(), words) {
+						return words[:min(len(words), 13)]
+					}
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				return found
+			}
+			get := func(namespace string) string {
+				return short(c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "x"}, &corev1.ConfigMap{}), "found")
+			}
+			list := &corev1.ConfigMapList{}
+			err := c.List(t.Context(), list, cache.ListOptions{})
+			got := "a: " + get("a") + "; c: " + get("c") + "; all: " + short(err, string(rune('0'+len(list.Items))))
+			if !strings.HasPrefix(got, strings.TrimSpace(want)) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestGeneric_DeclaredOnly: in a Reconcile, only the handles that its controller declares are read.
+func TestGeneric_DeclaredOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		c, _ := newCache(t, api)
+		maps := cache.For[*corev1.ConfigMap](c)
+		small := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: cache.NewTransform("small", func(m *corev1.ConfigMap) { m.Labels = nil })})
+		cache.For[*corev1.Secret](c)
+		defer start(t, c)()
+		synced(t, maps)
+		synced(t, small)
+		var d cache.Declarations
+		d.Set("the controller \"x\"", small)
+		ctx := d.Context(t.Context())
+		m := &corev1.ConfigMap{}
+		if err := c.Get(ctx, key("a"), m); err != nil || m.Labels != nil {
+			t.Errorf("got %v, %v", m, err)
+		}
+		if err := c.List(ctx, &corev1.ConfigMapList{}, cache.ListOptions{}); err != nil {
+			t.Error(err)
+		}
+		want := `the controller "x" does not declare Secret.v1; pass the handle to its Reads`
+		for _, err := range []error{c.Get(ctx, key("a"), &corev1.Secret{}), c.List(ctx, &corev1.SecretList{}, cache.ListOptions{})} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v", err)
+			}
+		}
+	})
+}
+
+// TestGeneric_BadInput: each wrong argument is one clear error.
+func TestGeneric_BadInput(t *testing.T) {
+	c, _ := newCache(t, fakeapi.New(fakeapi.ConfigMaps))
+	cache.For[*corev1.ConfigMap](c)
+	var none *corev1.ConfigMap
+	get := func(into cache.Object) error { return c.Get(t.Context(), key("a"), into) }
+	list := func(into runtime.Object) error { return c.List(t.Context(), into, cache.ListOptions{}) }
+	for want, err := range map[string]error{
+		"get <nil> default/a: the object is nil; pass a pointer, such as &corev1.Pod{}":                                  get(nil),
+		"get *v1.ConfigMap default/a: the object is nil; pass a pointer":                                                 get(none),
+		"get *unstructured.Unstructured default/a: it has no kind; set its apiVersion and kind":                          get(&unstructured.Unstructured{}),
+		"has no handle in the unstructured form; add one before the cache runs, with cache.ForScope[*unstructured.Unstr": get(ofKind(&unstructured.Unstructured{}, "ConfigMap")),
+		"get *cache_test.Widget default/a: the scheme does not know the type; add its package with AddToScheme":          get(&Widget{}),
+		"list <nil>: it is not a list":                                                       list(nil),
+		"list *v1.ConfigMap: it is not a list; pass a pointer":                               list(&corev1.ConfigMap{}),
+		"list *unstructured.UnstructuredList: its kind is ConfigMap; set it":                 list(ofKind(&unstructured.UnstructuredList{}, "ConfigMap")),
+		"Secret has no handle; add one before the cache runs, with cache.For[*v1.Secret](c)": list(&corev1.SecretList{}),
+		"in the metadata form; add one before the cache runs, with cache.ForScope[*v1.Parti": list(ofKind(&metav1.PartialObjectMetadataList{}, "ConfigMapList")),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// TestGeneric_Adopted: informers of the host program can be read, too, also without a Backend.
+func TestGeneric_Adopted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(api.Config()), 0)
+		c := cache.New(nil, cache.Options{})
+		informer := factory.Core().V1().ConfigMaps().Informer()
+		cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
+		defer start(t, c)()
+		defer runs(informer)()
+		m := &corev1.ConfigMap{}
+		if err := c.Get(t.Context(), key("a"), m); err != nil || m.Name != "a" {
+			t.Errorf("got %v, %v", m, err)
+		}
+	})
+}

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// Options configures New. The zero value works.
+//
+// Namespaces, Labels, Transform and Resync are defaults for every handle of For and ForScope, and
+// for package cache/factory. A field that a handle's [Scope] sets replaces the default. Adopt has
+// no defaults: the constructor of an informer decides what it keeps.
+type Options struct {
+	// Namespaces limits all namespaced kinds to a set of namespaces, with one informer for each and
+	// kind. The program then needs only a Role in each of them. Cluster-scoped kinds ignore it. For
+	// other kinds, a handle with NewSet("") still keeps all namespaces, and one with Names only
+	// these. The set may change at any time; see [Set]. An empty set when Run begins is an error of
+	// Validate and Run. ParseNamespaces makes a set from a list. Default: all namespaces.
+	Namespaces *Set[string]
+	// Labels selects the objects of all kinds by labels, at the API server. A handle with
+	// labels.Everything() still keeps all objects. Default: all objects.
+	Labels labels.Selector
+	// Transform changes objects before the cache keeps them. If it is for one type, it leaves the
+	// objects of other types alone; NewTransform[Object] makes one for all types. A handle with
+	// another Transform has only that one. Default: none.
+	Transform *Transform
+	// Resync is how often each source of a handle delivers every object again. A handle with
+	// NoResync has none. It must not be negative. Default 0: never.
+	Resync time.Duration
+	// Hooks observes the informers. Default: none.
+	Hooks *hook.Cache
+	// Cluster is the name of the API server's cluster, for a program with several caches. States,
+	// errors and the names of sources contain it. Default: none.
+	Cluster string
+}
+
+// NoResync is a [Scope].Resync that switches off the default of [Options].
+const NoResync time.Duration = -1
+
+// ParseNamespaces returns the namespaces of a list that is separated by commas, for
+// [Options].Namespaces. It ignores spaces around a name, and a comma at the end. It returns nil for
+// an empty list, which means all namespaces. Operators conventionally read the list from an
+// environment variable:
+//
+//	cache.Options{Namespaces: cache.ParseNamespaces(os.Getenv("WATCH_NAMESPACE"))}
+func ParseNamespaces(list string) *Set[string] {
+	if list == "" {
+		return nil
+	}
+	set := NewSet[string]()
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			set.Add(name)
+		}
+	}
+	return set
+}
+
+// Validate returns an error that names each wrong field.
+func (o Options) Validate() error {
+	var wrong []error
+	if o.Namespaces != nil {
+		elements := o.Namespaces.Elements()
+		if len(elements) == 0 {
+			wrong = append(wrong, errors.New(`cache.Options.Namespaces is empty, so nothing would be read; add a namespace, or "" for all namespaces`))
+		}
+		for _, namespace := range elements {
+			if bad := badNamespace(namespace); bad != "" {
+				wrong = append(wrong, fmt.Errorf("cache.Options.Namespaces has %q, which is not a namespace: %s", namespace, bad))
+			}
+		}
+	}
+	if o.Transform != nil && o.Transform.nothing {
+		wrong = append(wrong, fmt.Errorf("cache.Options.Transform: the transform %q has no function", o.Transform.name))
+	}
+	if o.Resync < 0 {
+		wrong = append(wrong, fmt.Errorf("cache.Options.Resync is %s, it must not be negative", o.Resync))
+	}
+	return errors.Join(wrong...)
+}
+
+// complete fills the fields that a scope leaves empty, for a kind with this example.
+func (o Options) complete(s Scope, example Object) Scope {
+	if s.Namespaces == nil && s.Names == nil && o.Namespaces != nil {
+		s.Namespaces, s.inherited = o.Namespaces, true
+	}
+	if s.Labels == nil {
+		s.Labels = o.Labels
+	}
+	if s.Transform == nil && o.Transform != nil && o.Transform.check(example) == nil {
+		s.Transform = o.Transform
+	}
+	switch s.Resync {
+	case 0:
+		s.Resync = o.Resync
+	case NoResync:
+		s.Resync = 0
+	}
+	return s
+}
+
+// Options returns the options of New.
+func (c *Cache) Options() Options { return c.options }

@@ -1,0 +1,370 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+)
+
+// cacheWith returns a cache with options, and a record of its hook's calls.
+func cacheWith(t testing.TB, api *fakeapi.Server, o cache.Options) (*cache.Cache, *states) {
+	t.Helper()
+	c, err := client.New(api.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := &states{}
+	o.Hooks = &hook.Cache{InformerState: told.add}
+	return cache.New(c, o), told
+}
+
+// clusterScoped is a custom kind without namespaces.
+var clusterScoped = fakeapi.Resource{Group: "test.dev", Version: "v1", Kind: "Widget", Name: "widgets"}
+
+func clusterWidget(name string) *unstructured.Unstructured {
+	u := widget(name, int64(1))
+	u.SetNamespace("")
+	return u
+}
+
+var ofWidgets = cache.Scope{Kind: schema.GroupVersionKind{Group: "test.dev", Version: "v1", Kind: "Widget"}}
+
+// asked returns the namespaces of the requests for a resource, sorted. "*" is all namespaces.
+func asked(api *fakeapi.Server, of fakeapi.Resource) string {
+	var all []string
+	for _, r := range api.Requests() {
+		if r.Resource.Resource == of.Name {
+			all = append(all, r.Namespace)
+			if r.Namespace == "" {
+				all[len(all)-1] = "*"
+			}
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), " ")
+}
+
+// TestS11_NothingOutsideTheNamespaces: handles keep the namespaces of the cache, which may change. Nothing else
+// is requested.
+func TestS11_NothingOutsideTheNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+		for _, namespace := range []string{"a", "b", "c"} {
+			api.Put(fakeapi.ConfigMaps, in(namespace, "x"))
+			api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "x"}})
+		}
+		set := cache.NewSet("a", "b")
+		c, _ := cacheWith(t, api, cache.Options{Namespaces: set})
+		maps, same := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.ConfigMap](c)
+		some := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"name": "x"})})
+		one := cache.ForScope[*corev1.Secret](c, cache.Scope{Names: cache.NewSet(types.NamespacedName{Namespace: "b", Name: "x"})})
+		if err := c.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		defer start(t, c)()
+		for _, got := range []string{names(t, maps), names(t, same), names(t, some)} {
+			if got != "a/x b/x" {
+				t.Errorf("got %s", got)
+			}
+		}
+		if got := names(t, one); got != "b/x" {
+			t.Errorf("got %s", got)
+		}
+		if n := api.Watches(); n != 5 {
+			t.Errorf("%d watches", n)
+		}
+		if _, err := maps.Get(t.Context(), types.NamespacedName{Namespace: "c", Name: "x"}); err == nil || !strings.Contains(err.Error(), "outside the scope") {
+			t.Errorf("got %v", err)
+		}
+		if err := maps.CatchUp(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := asked(api, fakeapi.ConfigMaps) + ", " + asked(api, fakeapi.Secrets); got != "a b, b" {
+			t.Errorf("requests in %s", got)
+		}
+		if s := maps.String(); s != "ConfigMap.v1 (namespaces a b)" {
+			t.Errorf("got %s", s)
+		}
+		set.Replace("b", "c")
+		if got := names(t, maps) + ", " + names(t, some); got != "b/x c/x, b/x c/x" {
+			t.Errorf("after a change: %s", got)
+		}
+	})
+}
+
+// TestS11_ClusterScopedKinds: built-in and custom kinds without namespaces ignore the cache's
+// namespaces, in every form, whether or not the kind is served from the beginning. Readers that
+// wait from before the start get all objects.
+func TestS11_ClusterScopedKinds(t *testing.T) {
+	for name, late := range map[string]bool{"served": false, "served later": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				api := fakeapi.New(fakeapi.Namespaces, fakeapi.ConfigMaps)
+				api.Put(fakeapi.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "z"}})
+				serve := func() {
+					api.Serve(clusterScoped)
+					api.Put(clusterScoped, clusterWidget("w"))
+				}
+				if !late {
+					serve()
+				}
+				c, told := cacheWith(t, api, cache.Options{Namespaces: cache.NewSet("a", "b")})
+				namespaces := cache.For[*corev1.Namespace](c)
+				raw := cache.ForScope[*unstructured.Unstructured](c, ofWidgets)
+				meta := cache.ForScope[*metav1.PartialObjectMetadata](c, ofWidgets)
+				seen, e := subscribe(t, raw)
+				defer seen.Close()
+				defer start(t, c)()
+				if !late {
+					if _, err := meta.Get(ctx, types.NamespacedName{Name: "w"}); err != nil {
+						t.Error(err)
+					}
+					if list, err := raw.List(ctx, cache.ListOptions{}); err != nil || len(list) != 1 {
+						t.Errorf("%d objects, %v", len(list), err)
+					}
+				} else {
+					time.Sleep(10 * time.Second)
+					if _, err := raw.Get(ctx, types.NamespacedName{Name: "w"}); err == nil || !strings.Contains(err.Error(), "does not serve Widget") {
+						t.Errorf("got %v", err)
+					}
+					serve()
+				}
+				if err := seen.WaitForSync(ctx); err != nil {
+					t.Fatal(err)
+				}
+				if got := e.take(); got != "add w" {
+					t.Errorf("events: %s", got)
+				}
+				synced(t, raw)
+				synced(t, meta)
+				if got := names(t, namespaces) + names(t, raw); got != "/z/w" {
+					t.Errorf("got %s", got)
+				}
+				if got := asked(api, fakeapi.Namespaces) + asked(api, clusterScoped); got != "**" {
+					t.Errorf("requests in %s", got)
+				}
+				if n := len(c.States()); n != 3 {
+					t.Errorf("%d informers: %v", n, c.States())
+				}
+				for _, phase := range strings.Split(told.take(), ", ") {
+					if phase == string(hook.Failing) {
+						t.Error("an informer that was not needed failed")
+					}
+				}
+				if s := raw.String(); s != "Widget.v1.test.dev (unstructured)" {
+					t.Errorf("got %s", s)
+				}
+				if err := raw.CatchUp(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestS11_ReturnsInAnotherScope: a CRD that returns as a namespaced kind is read in the cache's
+// namespaces only, and the other way round.
+func TestS11_ReturnsInAnotherScope(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(clusterScoped)
+		api.Put(clusterScoped, clusterWidget("w"))
+		c, _ := cacheWith(t, api, cache.Options{Namespaces: cache.NewSet("default")})
+		raw := cache.ForScope[*unstructured.Unstructured](c, ofWidgets)
+		seen, e := subscribe(t, raw)
+		defer seen.Close()
+		defer start(t, c)()
+		synced(t, raw)
+		become := func(r fakeapi.Resource, u *unstructured.Unstructured) (requests []*fakeapi.Request) {
+			api.Withdraw(fakeapi.Resource{Group: r.Group, Version: r.Version, Kind: r.Kind, Name: r.Name})
+			api.CutWatches()
+			time.Sleep(time.Minute)
+			before := len(api.Requests())
+			api.Serve(r)
+			api.Put(r, u)
+			time.Sleep(time.Minute)
+			return api.Requests()[before:]
+		}
+		requests := become(widgets, widget("n", int64(1)))
+		if got := names(t, raw); got != "default/n" {
+			t.Errorf("got %s; %s", got, raw.State())
+		}
+		for _, r := range requests {
+			if r.Resource.Resource == widgets.Name && r.Namespace != "default" {
+				t.Errorf("%s of all namespaces", r.Verb)
+			}
+		}
+		if got := e.take(); got != "add w, missed w, add n" && got != "add w, add n, missed w" {
+			t.Errorf("events: %s", got)
+		}
+		become(clusterScoped, clusterWidget("w"))
+		if got := names(t, raw); got != "/w" {
+			t.Errorf("got %s; %s", got, raw.State())
+		}
+		if got := e.take(); got != "missed n, add w" && got != "add w, missed n" {
+			t.Errorf("events: %s", got)
+		}
+	})
+}
+
+// TestOptions_ScopeWins: a field that a handle's scope sets replaces the cache's default, and a
+// scope can switch each default off.
+func TestOptions_ScopeWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+		for _, name := range []string{"a", "b"} {
+			api.Put(fakeapi.ConfigMaps, configMap(name, name))
+			api.Put(fakeapi.ConfigMaps, in("other", name))
+			api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"name": name}}})
+		}
+		mark := func(with string) *cache.Transform {
+			return cache.NewTransform(with, func(m *corev1.ConfigMap) { m.Data = map[string]string{"by": with} })
+		}
+		c, _ := cacheWith(t, api, cache.Options{
+			Namespaces: cache.NewSet("default"), Labels: labels.SelectorFromSet(labels.Set{"name": "a"}), Transform: mark("default"), Resync: time.Minute,
+		})
+		defer start(t, c)()
+		for want, s := range map[string]cache.Scope{
+			"default/a by default every 1m0s":                  {},
+			"default/a default/b by default every 1m0s":        {Labels: labels.Everything()},
+			"default/b by default every 1m0s":                  {Labels: labels.SelectorFromSet(labels.Set{"name": "b"})},
+			"default/a other/a by default every 1m0s":          {Namespaces: cache.NewSet("")},
+			"other/a by default every 1m0s":                    {Namespaces: cache.NewSet("other")},
+			"default/a by scope every 1m0s":                    {Transform: mark("scope")},
+			"default/a by default every 1h0m0s":                {Resync: time.Hour},
+			"default/a by default every 0s":                    {Resync: cache.NoResync},
+			"other/a by default every 0s":                      {Names: cache.NewSet(types.NamespacedName{Namespace: "other", Name: "a"}), Resync: cache.NoResync},
+			"default/a default/b other/a other/b by all every": {Namespaces: cache.NewSet(""), Labels: labels.Everything(), Transform: mark("all")},
+		} {
+			h := cache.ForScope[*corev1.ConfigMap](c, s)
+			list, err := h.List(t.Context(), cache.ListOptions{})
+			if err != nil || len(list) == 0 {
+				t.Fatalf("%s: %d objects, %v", want, len(list), err)
+			}
+			if got := names(t, h) + " by " + list[0].Data["by"] + " every " + h.Resync().String(); !strings.HasPrefix(got, want) {
+				t.Errorf("got %s, want %s", got, want)
+			}
+			h.Release()
+		}
+		secrets := cache.For[*corev1.Secret](c) // the transform is for another type
+		if got := names(t, secrets); got != "default/a" {
+			t.Errorf("got %s", got)
+		}
+		if err := c.Validate(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestOptions_TransformOfAllTypes: a transform of cache.Object changes objects of every type and
+// form.
+func TestOptions_TransformOfAllTypes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, widgets)
+		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api.Put(widgets, widget("w", int64(1)))
+		c, _ := cacheWith(t, api, cache.Options{Transform: cache.NewTransform("marked", func(o cache.Object) {
+			o.SetAnnotations(map[string]string{"marked": "yes"})
+		})})
+		maps, raw := cache.For[*corev1.ConfigMap](c), cache.ForScope[*unstructured.Unstructured](c, ofWidgets)
+		defer start(t, c)()
+		m, err := maps.Get(t.Context(), key("a"))
+		if err != nil || m.Annotations["marked"] != "yes" {
+			t.Errorf("got %v, %v", m, err)
+		}
+		u, err := raw.Get(t.Context(), key("w"))
+		if err != nil || u.GetAnnotations()["marked"] != "yes" {
+			t.Errorf("got %v, %v", u, err)
+		}
+	})
+}
+
+// TestOptions_Invalid: Validate and Run name each wrong field, in one line each.
+func TestOptions_Invalid(t *testing.T) {
+	for want, o := range map[string]cache.Options{
+		`cache.Options.Namespaces is empty, so nothing would be read; add a namespace, or "" for all namespaces`:    {Namespaces: &cache.Set[string]{}},
+		`cache.Options.Namespaces is empty, so nothing would be read; add a namespace, or "" for all  namespaces`:   {Namespaces: cache.ParseNamespaces(" , ")},
+		`cache.Options.Namespaces has "NO NAME", which is not a namespace: a lowercase RFC 1123 label must consist`: {Namespaces: cache.NewSet("a", "NO NAME")},
+		`cache.Options.Transform: the transform "t" has no function`:                                                {Transform: cache.NewTransform[*corev1.ConfigMap]("t", nil)},
+		`cache.Options.Resync is -1ns, it must not be negative`:                                                     {Resync: cache.NoResync},
+	} {
+		c, _ := cacheWith(t, fakeapi.New(fakeapi.ConfigMaps), o)
+		maps := cache.For[*corev1.ConfigMap](c)
+		want = strings.ReplaceAll(want, "  ", " ") // a key of its own
+		for _, err := range []error{o.Validate(), c.Validate(), c.Run(t.Context())} {
+			if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		}
+		maps.Release()
+	}
+	set := cache.NewSet[string]() // filled before Run
+	c, _ := cacheWith(t, fakeapi.New(fakeapi.ConfigMaps), cache.Options{Namespaces: set})
+	set.Add("a")
+	start(t, c)()
+}
+
+// TestParseNamespaces: a list becomes a set, and nothing but an empty list means all namespaces.
+func TestParseNamespaces(t *testing.T) {
+	for list, want := range map[string]string{"a": "a", "a,b": "a b", " a , b,": "a b", "a,a": "a", ",": "", " ": ""} {
+		got := cache.ParseNamespaces(list).Elements()
+		slices.Sort(got)
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: got %q", list, got)
+		}
+	}
+	if cache.ParseNamespaces("") != nil {
+		t.Error("an empty list limits the cache")
+	}
+}
+
+// TestInformer_OneNamespace: a handle of exactly one namespace has an informer, and one of several
+// or none has not.
+func TestInformer_OneNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Namespaces, fakeapi.Secrets)
+		api.Put(fakeapi.ConfigMaps, in("a", "x"))
+		api.Put(fakeapi.ConfigMaps, in("b", "x"))
+		set := cache.NewSet("a")
+		c, _ := cacheWith(t, api, cache.Options{Namespaces: set})
+		maps := cache.For[*corev1.ConfigMap](c)
+		informer, namespaces := maps.Informer(), cache.For[*corev1.Namespace](c).Informer()
+		if informer == nil || namespaces == nil {
+			t.Fatal("there is no informer")
+		}
+		set.Add("b")
+		if maps.Informer() != nil || cache.For[*corev1.Namespace](c).Informer() == nil {
+			t.Error("the informer is one of several")
+		}
+		set.Replace()
+		if maps.Informer() != nil {
+			t.Error("there is no namespace, but an informer")
+		}
+		set.Add("b")
+		defer start(t, c)()
+		synced(t, maps)
+		synctest.Wait()
+		if keys := informer.GetStore().ListKeys(); len(keys) != 1 || keys[0] != "a/x" || !namespaces.HasSynced() {
+			t.Errorf("the informer has %q", keys)
+		}
+	})
+}

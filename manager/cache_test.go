@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/manager"
+)
+
+// TestCache_Defaults: Options.Cache applies to handles and to the informer factory, and its hooks
+// run in addition to the manager's.
+func TestCache_Defaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		put(api, "a")
+		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "b"}})
+		var started, also atomic.Int32
+		m := newManager(api, func(o *manager.Options) {
+			o.Cache.Namespaces = cache.NewSet("other")
+			o.Cache.Hooks = &hook.Cache{Started: func(hook.CacheStarted) { started.Add(1) }}
+			o.Hooks.Cache = &hook.Cache{Started: func(hook.CacheStarted) { also.Add(1) }}
+		})
+		lister := m.InformerFactory().Core().V1().ConfigMaps().Lister()
+		reconciled := make(chan string, 10)
+		configMaps(m, "test", func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
+			reconciled <- key.String()
+			return controller.Result{}, nil
+		})
+		stop, result := start(t, m)
+		if got := <-reconciled; got != "other/b" {
+			t.Errorf("got %s", got)
+		}
+		ok(t, m.Idle(t.Context()))
+		if _, err := lister.ConfigMaps("other").Get("b"); err != nil {
+			t.Error(err)
+		}
+		stop()
+		ok(t, result())
+		for _, r := range api.Requests() {
+			if r.Verb != "discover" && r.Namespace != "other" {
+				t.Errorf("%s in %q", r.Verb, r.Namespace)
+			}
+		}
+		if len(reconciled) != 0 || started.Load() != 1 || also.Load() != 1 {
+			t.Errorf("%d more keys, hooks called %d and %d times", len(reconciled), started.Load(), also.Load())
+		}
+	})
+}
+
+// TestCache_EmptyNamespaces: Run returns one clear error for an empty set of namespaces, and makes
+// no request.
+func TestCache_EmptyNamespaces(t *testing.T) {
+	api := newAPI()
+	m := newManager(api, func(o *manager.Options) { o.Cache.Namespaces = cache.ParseNamespaces(",") })
+	err := m.Run(t.Context())
+	if err == nil || strings.Count(err.Error(), "cache.Options.Namespaces is empty, so nothing would be read; add a namespace") != 1 || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v", err)
+	}
+	if n := len(api.Requests()); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+}

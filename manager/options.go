@@ -40,9 +40,10 @@ type Options struct {
 	//	Cache: cache.Options{Namespaces: cache.ParseNamespaces(os.Getenv("WATCH_NAMESPACE"))},
 	Cache cache.Options
 	// Hooks observe the manager and all that it runs: controllers with their queues and sources,
-	// informers, requests, Leases and events. This includes controllers and Leases that are added later.
-	// Package metrics returns such Hooks. Independently of Hooks, the manager logs informers that
-	// wait, fail or recover. It also logs writes without the context of their Reconcile. With
+	// informers, requests, Leases and events. This includes controllers and Leases that are added
+	// later. The field Metrics adds hooks of its own. Independently of Hooks, the manager logs
+	// informers that wait, fail or recover. It also logs writes without the context of their
+	// Reconcile. With
 	// LeaderElection it also logs writes without a term, once for each resource. Default: none.
 	Hooks hook.Hooks
 	// Strict refuses writes whose context has no term of leadership: see client.Options.Strict. It

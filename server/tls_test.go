@@ -15,20 +15,20 @@ import (
 // TestTLS_OptionsBindClients shows what clients with these settings get.
 func TestTLS_OptionsBindClients(t *testing.T) {
 	const strong, other = tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
-	only12 := tls.Config{MaxVersion: tls.VersionTLS12}
+	only12 := &tls.Config{MaxVersion: tls.VersionTLS12}
 	for name, test := range map[string]struct {
 		options server.Options
-		client  tls.Config
+		client  *tls.Config
 		want    string // the answer, or a part of the client's error
 	}{
 		"default":              {want: "TLS 1.3 HTTP/2.0"},
 		"default, old client":  {client: only12, want: "TLS 1.2 HTTP/2.0"},
-		"default, older":       {client: tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, want: "protocol version not supported"}, //nolint:gosec // must be refused
+		"default, older":       {client: &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, want: "protocol version not supported"}, //nolint:gosec // must be refused
 		"1.3":                  {options: server.Options{MinTLSVersion: tls.VersionTLS13}, want: "TLS 1.3 HTTP/2.0"},
 		"1.3, old client":      {options: server.Options{MinTLSVersion: tls.VersionTLS13}, client: only12, want: "protocol version not supported"},
 		"HTTP/1.1":             {options: server.Options{DisableHTTP2: true}, want: "TLS 1.3 HTTP/1.1"},
 		"suite":                {options: server.Options{CipherSuites: []uint16{strong}}, client: only12, want: "TLS 1.2 HTTP/2.0"},
-		"suite, other client":  {options: server.Options{CipherSuites: []uint16{strong}}, client: tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{other}}, want: "handshake failure"}, //nolint:gosec // for HTTP/2, too
+		"suite, other client":  {options: server.Options{CipherSuites: []uint16{strong}}, client: &tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{other}}, want: "handshake failure"}, //nolint:gosec // for HTTP/2, too
 		"suite without HTTP/2": {options: server.Options{CipherSuites: []uint16{other}, DisableHTTP2: true}, client: only12, want: "TLS 1.2 HTTP/1.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -40,8 +40,12 @@ func TestTLS_OptionsBindClients(t *testing.T) {
 			}
 			stop, cancel, result := serve(t, s)
 			defer cancel()
-			test.client.InsecureSkipVerify = true // self-signed
-			transport := &http.Transport{TLSClientConfig: test.client.Clone(), ForceAttemptHTTP2: true}
+			settings := &tls.Config{}
+			if test.client != nil {
+				settings = test.client.Clone()
+			}
+			settings.InsecureSkipVerify = true // self-signed
+			transport := &http.Transport{TLSClientConfig: settings, ForceAttemptHTTP2: true}
 			if got := text(&http.Client{Transport: transport}, "https://"+address(s)); !strings.Contains(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}

@@ -32,6 +32,7 @@ var mayImport = map[string][]string{
 	"ledger":          {},
 	"term":            {"ledger"},
 	"client":          {"hook", "ledger", "internal/argument", "internal/object", "internal/transport"},
+	"status":          {"cache", "client", "internal/argument"},
 	"source":          {"handler", "workqueue", "cache", "hook", "internal/argument", "internal/run"},
 	"controller":      {"source", "handler", "workqueue", "cache", "ledger", "term", "hook", "internal/argument", "internal/run"},
 	"leaderelection":  {"term", "ledger", "hook", "internal/run"},

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package status computes, writes and awaits the conditions of an object's status.
+//
+//	s := status.For(site, site.Status.Conditions)
+//	s.True("Available", "AllReady", "3 of 3 servers are ready")
+//	s.False("Published", "Waiting", "the index is being written")
+//	s.Summarize(status.Ready, "Available", "Published")
+//
+// [For] returns a [Set]: the conditions of one object while a Reconcile computes them. Each condition
+// that the Reconcile sets gets the generation of the object as its observedGeneration. Its
+// lastTransitionTime changes only if its status (True, False or Unknown) changes. So an unchanged
+// set has the same bytes as before. The API server then stores nothing and sends no event.
+//
+// # Writing
+//
+// [Apply] and [Update] write the status, but not if it was computed for an older generation of the
+// object than the API server has. Then they return an [OutdatedError]. Return it from Reconcile:
+// the controller retries it like a conflict, without an error in the log.
+//
+//	// server-side apply: only the conditions that this Reconcile has set, summarized or kept
+//	desired := websiteac.Website(site.Name, site.Namespace).WithStatus(websiteac.WebsiteStatus().
+//		WithConditions(s.ApplyConfigurations()...))
+//	_, err = status.Apply(ctx, client.For[*v1alpha1.Website](c), s, desired)
+//
+//	// update: all conditions of the object
+//	site.Status.Conditions = s.Conditions()
+//	_, err = status.Update(ctx, client.For[*v1alpha1.Website](c), s, site)
+//
+// Both also return the mistakes of the Set, and then send nothing: a type that is set twice, a
+// reason that the API server would refuse. If several controllers write conditions of an object,
+// use Apply. The CRD must have listType=map and listMapKey=type for the conditions.
+//
+// # kstatus
+//
+// Tools such as kubectl, Argo CD, Flux and Helm compute one of the states Current, InProgress and
+// Failed from status.observedGeneration and the conditions [Ready], [Reconciling] and [Stalled].
+// [Set.Current], [Set.InProgress] and [Set.Failed] set these three conditions so that the tools see
+// the state of that name.
+//
+// # Waiting
+//
+// [Await] waits in a program or a test until an object has conditions that are current.
+package status

@@ -1,0 +1,384 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package status_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/status"
+)
+
+// server is a real API server with the kind Gauge.
+type server struct {
+	client  *client.Client
+	gauges  *client.Handle[*Gauge]
+	skipped atomic.Int32 // applies that were not sent
+}
+
+func TestServer(t *testing.T) {
+	cluster, err := envtest.Start(t.Context(), envtest.Options{CRDs: []string{"testdata"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	s := &server{}
+	hooks := &hook.Client{Skipped: func(hook.SkippedApply) { s.skipped.Add(1) }}
+	s.client, err = client.New(cluster.Config(), client.Options{Scheme: newScheme(), FieldOwner: "gauge-operator", Hooks: hooks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.client.Close()
+	s.gauges = client.For[*Gauge](s.client)
+	t.Run("an outdated status is not written", s.outdated)
+	t.Run("a change of something else does not matter", s.otherChange)
+	t.Run("an object that was replaced or is gone", s.replaced)
+	t.Run("an unchanged status is a no-op", s.unchanged)
+	t.Run("conditions of others", s.others)
+	t.Run("the same conditions are valid", s.validation)
+	t.Run("a controller retries quietly", s.controller)
+	t.Run("await", s.await)
+	t.Run("mistakes", s.mistakes)
+}
+
+func (s *server) create(t *testing.T, name string) *Gauge {
+	t.Helper()
+	g, err := s.gauges.Create(t.Context(), &Gauge{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: GaugeSpec{Level: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func (s *server) patch(t *testing.T, g *Gauge, patch string) *Gauge {
+	t.Helper()
+	g, err := s.gauges.Patch(t.Context(), keyOf(g), types.MergePatchType, []byte(patch), client.FieldOwner("user"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func (s *server) live(t *testing.T, g *Gauge) *Gauge {
+	t.Helper()
+	g, err := s.gauges.GetLive(t.Context(), keyOf(g))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func keyOf(g *Gauge) types.NamespacedName {
+	return types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
+}
+
+// writes are the two ways to write the status Ready=True of g.
+var writes = map[string]func(s *server, ctx context.Context, g *Gauge) (*Gauge, error){
+	"apply": func(s *server, ctx context.Context, g *Gauge) (*Gauge, error) {
+		set := setFor(g)
+		set.Current("Full", "")
+		return status.Apply(ctx, s.gauges, set, desired(g, set.ApplyConfigurations()))
+	},
+	"update": func(s *server, ctx context.Context, g *Gauge) (*Gauge, error) {
+		set := setFor(g)
+		set.Current("Full", "")
+		g.Status.Conditions, g.Status.ObservedGeneration = set.Conditions(), g.Generation
+		return status.Update(ctx, s.gauges, set, g)
+	},
+}
+
+func (s *server) outdated(t *testing.T) {
+	for how, write := range writes {
+		old := s.create(t, "outdated-"+how)
+		changed := s.patch(t, old, `{"spec":{"level":2}}`)
+		g, err := write(s, t.Context(), old)
+		wants(t, err, "the status of default/outdated-"+how+" is not written: it was computed for generation 1, but the object is at generation 2")
+		var outdated *status.OutdatedError
+		if g != nil || !errors.As(err, &outdated) || outdated.Computed != 1 || outdated.Newest != 2 || outdated.Object != keyOf(old) || !apierrors.IsConflict(err) {
+			t.Errorf("%s: %#v, %v", how, err, g)
+		}
+		if live := s.live(t, old); live.ResourceVersion != changed.ResourceVersion || len(live.Status.Conditions) != 0 {
+			t.Errorf("%s: it was written: %+v", how, live.Status)
+		}
+		if g, err = write(s, t.Context(), changed); err != nil || text(g.Status.Conditions) != `Ready=True Full "" 2` {
+			t.Errorf("%s: %v %v", how, g, err)
+		}
+	}
+	// A status that was computed before the object was read again, as code that retries conflicts
+	// may do.
+	old := s.create(t, "outdated-read-again")
+	set := setFor(old)
+	set.Current("Full", "")
+	again := s.patch(t, old, `{"spec":{"level":2}}`)
+	again.Status.Conditions = set.Conditions()
+	_, err := status.Update(t.Context(), s.gauges, set, again)
+	if wants(t, err, "computed for generation 1, but the object is at generation 2"); !apierrors.IsConflict(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+func (s *server) otherChange(t *testing.T) {
+	old := s.create(t, "labelled-apply")
+	s.patch(t, old, `{"metadata":{"labels":{"a":"b"}}}`)
+	if g, err := writes["apply"](s, t.Context(), old); err != nil || g.Labels["a"] != "b" || text(g.Status.Conditions) != `Ready=True Full "" 1` {
+		t.Errorf("%v %v", g, err)
+	}
+	// An update replaces the whole status, so it must not miss a change of it.
+	old = s.create(t, "labelled-update")
+	s.patch(t, old, `{"metadata":{"labels":{"a":"b"}}}`)
+	if _, err := writes["update"](s, t.Context(), old); !apierrors.IsConflict(err) || errors.As(err, new(*status.OutdatedError)) {
+		t.Errorf("%v", err)
+	}
+}
+
+func (s *server) replaced(t *testing.T) {
+	for how, write := range writes {
+		old := s.create(t, "replaced-"+how)
+		if err := s.gauges.Delete(t.Context(), keyOf(old)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := write(s, t.Context(), old.DeepCopyObject().(*Gauge)); !apierrors.IsNotFound(err) {
+			t.Errorf("%s: gone: %v", how, err)
+		}
+		successor := s.create(t, old.Name)
+		_, err := write(s, t.Context(), old)
+		wants(t, err, "default/replaced-"+how, "deleted and created again")
+		var outdated *status.OutdatedError
+		if !errors.As(err, &outdated) || !outdated.Replaced || !apierrors.IsConflict(err) {
+			t.Errorf("%s: %v", how, err)
+		}
+		if live := s.live(t, old); live.ResourceVersion != successor.ResourceVersion {
+			t.Errorf("%s: it was written: %+v", how, live.Status)
+		}
+	}
+}
+
+func (s *server) unchanged(t *testing.T) {
+	for how, write := range writes {
+		first, err := write(s, t.Context(), s.create(t, "unchanged-"+how))
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := write(s, t.Context(), s.live(t, first))
+		if err != nil || second.ResourceVersion != first.ResourceVersion {
+			t.Errorf("%s: version %s after %s, %v", how, second.ResourceVersion, first.ResourceVersion, err)
+		}
+	}
+	// UnlessAlready sends nothing from the third time on: after the first, the version is another.
+	g := s.create(t, "unchanged-skipped")
+	for n := range 4 {
+		set := setFor(g)
+		set.Current("Full", "")
+		var err error
+		if g, err = status.Apply(t.Context(), s.gauges, set, desired(g, set.ApplyConfigurations()), client.UnlessAlready(g)); err != nil {
+			t.Fatal(err)
+		}
+		if want := int32(max(0, n-1)); s.skipped.Load() != want {
+			t.Errorf("%d applies were skipped, not %d", s.skipped.Load(), want)
+		}
+	}
+}
+
+// others: an apply neither removes nor takes over conditions of other field owners.
+func (s *server) others(t *testing.T) {
+	g := s.create(t, "others")
+	theirs := setFor(g)
+	theirs.True("Theirs", "Good", "")
+	g, err := status.Apply(t.Context(), s.gauges, theirs, desired(g, theirs.ApplyConfigurations()), client.FieldOwner("them"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := setFor(g)
+	ours.InProgress("Filling", "")
+	if g, err = status.Apply(t.Context(), s.gauges, ours, desired(g, ours.ApplyConfigurations())); err != nil {
+		t.Fatal(err)
+	}
+	if got := text(g.Status.Conditions); !strings.Contains(got, "Theirs=True") || !strings.Contains(got, "Reconciling=True") {
+		t.Errorf("got %s", got)
+	}
+	ours = setFor(g)
+	ours.Current("Full", "")
+	if g, err = status.Apply(t.Context(), s.gauges, ours, desired(g, ours.ApplyConfigurations())); err != nil {
+		t.Fatal(err)
+	}
+	if got := text(g.Status.Conditions); got != "Theirs=True Good \"\" 1\nReady=True Full \"\" 1" {
+		t.Errorf("got %s", got)
+	}
+	theirs = setFor(g)
+	if g, err = status.Apply(t.Context(), s.gauges, theirs, desired(g, theirs.ApplyConfigurations()), client.FieldOwner("them")); err != nil {
+		t.Fatal(err)
+	}
+	if got := text(g.Status.Conditions); got != `Ready=True Full "" 1` {
+		t.Errorf("got %s", got)
+	}
+}
+
+// validation: the Set refuses what the API server refuses, and nothing else.
+func (s *server) validation(t *testing.T) {
+	g := s.create(t, "validation")
+	letters := func(n int) string { return strings.Repeat("a", n) }
+	for _, c := range []struct{ conditionType, reason, message string }{
+		{"Ready", "Full", ""}, {"example.com/Ready", "Full", "m"}, {"a-b_c.d", "A,b:c_", "m"}, {"9", "a", ""},
+		{"Ready", "", ""}, {"", "Full", ""}, {"Ready", "Full:", ""}, {"Ready", "9", ""}, {"Ready", "a b", ""}, {"Ready", "a-b", ""},
+		{"is ready", "Full", ""}, {"Ready-", "Full", ""}, {"Example.com/Ready", "Full", ""}, {"a/b/c", "Full", ""}, {"/Ready", "Full", ""},
+		{"Ready", letters(1024), ""}, {"Ready", letters(1025), ""}, {letters(316), "Full", ""}, {letters(317), "Full", ""},
+	} {
+		set := setFor(g)
+		set.True(c.conditionType, c.reason, c.message)
+		patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []metav1.Condition{
+			{Type: c.conditionType, Status: "True", Reason: c.reason, Message: c.message, LastTransitionTime: metav1.Now()},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.SubresourceOf[*Gauge](s.gauges, "status").Patch(t.Context(), keyOf(g), types.MergePatchType, patch)
+		if err != nil && !apierrors.IsInvalid(err) {
+			t.Fatal(err)
+		}
+		if (err == nil) != (set.Err() == nil) {
+			t.Errorf("%.40q, %.40q: the API server returns %v, the Set %v", c.conditionType, c.reason, err, set.Err())
+		}
+	}
+	set := setFor(s.live(t, g))
+	set.False("Long", "Full", strings.Repeat("€", 20_000))
+	if _, err := status.Apply(t.Context(), s.gauges, set, desired(g, set.ApplyConfigurations())); err != nil {
+		t.Errorf("a long message: %v", err)
+	}
+}
+
+// controller: the spec changes while a Reconcile computes the status. The next Reconcile writes it,
+// and the log has no error.
+func (s *server) controller(t *testing.T) {
+	g := s.create(t, "controlled")
+	c := cache.New(s.client, cache.Options{})
+	h := cache.For[*Gauge](c)
+	var log bytes.Buffer
+	var once sync.Once
+	var refused error
+	reconcile := controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+		obj, err := h.Get(ctx, key)
+		if err != nil || key != keyOf(g) {
+			return controller.Result{}, err
+		}
+		set := setFor(obj)
+		set.Current("Full", fmt.Sprint("level ", obj.Spec.Level))
+		once.Do(func() { s.patch(t, g, `{"spec":{"level":2}}`) })
+		_, err = status.Apply(ctx, s.gauges, set, desired(obj, set.ApplyConfigurations()))
+		if refused == nil {
+			refused = err
+		}
+		return controller.Result{}, err
+	})
+	ctrl := controller.New("gauge", reconcile, controller.Options{Workers: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	ctrl.Watch(source.Kind(h, handler.Self()))
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	var running sync.WaitGroup
+	running.Go(func() { _ = c.Run(ctx) })
+	running.Go(func() { _ = ctrl.Run(ctx) })
+	got, err := status.Await(ctx, h, keyOf(g), status.True("Ready"))
+	stop()
+	running.Wait()
+	if err != nil || text(got.Status.Conditions) != `Ready=True Full "level 2" 2` {
+		t.Errorf("%v %v", got, err)
+	}
+	if !errors.As(refused, new(*status.OutdatedError)) {
+		t.Errorf("the first Reconcile returned %v", refused)
+	}
+	if text := log.String(); strings.Contains(text, "level=ERROR") || !strings.Contains(text, `level=INFO msg="reconcile will be retried"`) ||
+		!strings.Contains(text, "computed for generation 1") {
+		t.Error(text)
+	}
+}
+
+func (s *server) await(t *testing.T) {
+	g := s.create(t, "awaited")
+	c := cache.New(s.client, cache.Options{})
+	h := cache.For[*Gauge](c)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	var running sync.WaitGroup
+	running.Go(func() { _ = c.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	for level := range 20 {
+		g = s.patch(t, g, fmt.Sprintf(`{"spec":{"level":%d}}`, level+2))
+		written := make(chan error, 1)
+		go func() {
+			_, err := writes["apply"](s, ctx, g)
+			written <- err
+		}()
+		got, err := status.Await(ctx, h, keyOf(g), status.True("Ready"))
+		err = errors.Join(err, <-written)
+		if err != nil || got.Spec.Level != level+2 || got.Status.Conditions[0].ObservedGeneration != got.Generation {
+			t.Fatalf("%+v %v", got, err)
+		}
+		g = got
+	}
+}
+
+func (s *server) mistakes(t *testing.T) {
+	g, ctx := s.create(t, "mistakes"), t.Context()
+	other := s.create(t, "other")
+	bare := &Gauge{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mistakes"}}
+	full := func(of *Gauge) *status.Set {
+		set := setFor(of)
+		set.Current("Full", "")
+		return set
+	}
+	twice := full(g)
+	twice.False("Ready", "Empty", "")
+	for name, c := range map[string]struct {
+		set   *status.Set
+		obj   *Gauge
+		words []string
+	}{
+		"no set":         {nil, g, []string{"the Set is nil"}},
+		"set twice":      {twice, g, []string{"the condition Ready is set to True (Full) and then set to False (Empty)"}},
+		"another object": {full(g), other, []string{"default/mistakes", `is for "default/other"`}},
+		"not read":       {full(bare), bare, []string{"default/mistakes", "no UID or no resourceVersion", "one that was read"}},
+	} {
+		_, err := status.Apply(ctx, s.gauges, c.set, desired(c.obj, nil))
+		wants(t, err, append(c.words, "status")...)
+		_, err = status.Update(ctx, s.gauges, c.set, c.obj)
+		if strings.Contains(err.Error(), "the object is") {
+			c.words = []string{"default/mistakes", `the object is "default/other"`}
+		}
+		wants(t, err, append(c.words, "status")...)
+		if live := s.live(t, g); live.ResourceVersion != g.ResourceVersion {
+			t.Errorf("%s: something was written", name)
+		}
+	}
+	_, err := status.Apply(ctx, s.gauges, full(g), nil)
+	wants(t, err, "nothing to write")
+	_, err = status.Update(ctx, s.gauges, full(g), nil)
+	wants(t, err, "nothing to write")
+	wrong := desired(g, nil)
+	wrong.TypeMetaApplyConfiguration = *metav1ac.TypeMeta().WithKind("Dial").WithAPIVersion(gauges.String())
+	_, err = status.Apply(ctx, s.gauges, full(g), wrong)
+	wants(t, err, "of a Dial, not of a Gauge")
+}

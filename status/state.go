@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/setpoint-dev/setpoint/cache"
+)
+
+// state is what the status of an object shows. The conditions of kinds such as Deployment have a
+// type of their own, so it is read from the fields by name.
+type state struct {
+	generation int64
+	observed   int64 // status.observedGeneration, or 0 if absent
+	conditions []metav1.Condition
+}
+
+func stateOf(obj cache.Object) (state, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return state{}, err
+	}
+	s := state{generation: obj.GetGeneration()}
+	s.observed, _, err = unstructured.NestedInt64(content, "status", "observedGeneration")
+	if err != nil {
+		return s, err
+	}
+	list, _, err := unstructured.NestedSlice(content, "status", "conditions")
+	if err != nil {
+		return s, err
+	}
+	for _, item := range list {
+		fields, ok := item.(map[string]any)
+		if !ok {
+			return s, fmt.Errorf("status.conditions has a %T, not an object", item)
+		}
+		var c metav1.Condition
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &c); err != nil {
+			return s, err
+		}
+		s.conditions = append(s.conditions, c)
+	}
+	return s, nil
+}
+
+// meets reports whether the goal's condition has the status and is current.
+func (s state) meets(g Goal) bool {
+	if s.observed != 0 && s.observed < s.generation {
+		return false
+	}
+	for _, c := range s.conditions {
+		if c.Type == g.conditionType {
+			return c.Status == g.status && (c.ObservedGeneration == 0 || c.ObservedGeneration >= s.generation)
+		}
+	}
+	return false
+}
+
+// describe returns "" if the object meets the goals, and else what it shows.
+func describe(obj cache.Object, goals []Goal) string {
+	if obj == nil {
+		return "it does not exist"
+	}
+	s, err := stateOf(obj)
+	if err != nil {
+		return "its status cannot be read: " + err.Error()
+	}
+	for _, g := range goals {
+		if !s.meets(g) {
+			return s.String()
+		}
+	}
+	return ""
+}
+
+// String returns the conditions in one line.
+func (s state) String() string {
+	var parts []string
+	if s.observed != 0 && s.observed < s.generation {
+		parts = append(parts, fmt.Sprintf("its status is of generation %d, not %d", s.observed, s.generation))
+	}
+	for _, c := range s.conditions {
+		part := fmt.Sprintf("%s=%s", c.Type, c.Status)
+		if about := strings.TrimSuffix(c.Reason+": "+c.Message, ": "); about != "" {
+			part += " (" + about + ")"
+		}
+		if c.ObservedGeneration != 0 && c.ObservedGeneration < s.generation {
+			part += fmt.Sprintf(" of generation %d, not %d", c.ObservedGeneration, s.generation)
+		}
+		parts = append(parts, part)
+	}
+	if len(s.conditions) == 0 {
+		parts = append(parts, "it has no conditions")
+	}
+	return strings.Join(parts, "; ")
+}

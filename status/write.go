@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/argument"
+)
+
+// tries is the number of conflicts after which Apply fails.
+const tries = 5
+
+// OutdatedError is the error of a status that was not written, because it was computed for an older
+// generation of the object, or for a deleted object with the same name. It wraps the API server's
+// conflict, so apierrors.IsConflict is true. A controller retries it without an error in the log.
+type OutdatedError struct {
+	// Object names the object.
+	Object types.NamespacedName
+	// Computed is the generation for which the status was computed, and Newest the generation that
+	// the object has.
+	Computed, Newest int64
+	// Replaced is true if the object was deleted and created again.
+	Replaced bool
+
+	err error
+}
+
+// Error implements error.
+func (e *OutdatedError) Error() string {
+	name := nameOf(e.Object)
+	if e.Replaced {
+		return fmt.Sprintf("the status of %s is not written: it was computed for an object that was deleted and created again", name)
+	}
+	return fmt.Sprintf("the status of %s is not written: it was computed for generation %d, but the object is at generation %d",
+		name, e.Computed, e.Newest)
+}
+
+// Unwrap returns the API server's conflict.
+func (e *OutdatedError) Unwrap() error { return e.err }
+
+// Apply applies the status of desired with server-side apply and returns the object as stored. desired
+// names the object of s, and has s.ApplyConfigurations. Apply adds the UID and resourceVersion of
+// the object of s, so that the API server refuses a status that is outdated. If the object has
+// changed in another way, for example its labels, Apply reads its version and tries again, up to 5
+// times.
+//
+// The error is an *[OutdatedError] if the object's generation has changed, and IsNotFound if the
+// object is gone. Mistakes of s are errors, too; nothing is sent then.
+//
+// With client.UnlessAlready an unchanged status is sent once more after each change of the object,
+// because the request contains its version. Without that option, the API server recognizes a no-op.
+func Apply[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, desired client.ApplyConfiguration, options ...client.Option) (T, error) {
+	if err := s.writable(argument.IsNil(desired)); err != nil {
+		return *new(T), err
+	}
+	if got := (types.NamespacedName{Namespace: value(desired.GetNamespace()), Name: value(desired.GetName())}); got != s.key() {
+		return *new(T), fmt.Errorf("status of %s: the configuration is for %q; give the object that the Set is for", s.name(), nameOf(got))
+	}
+	guarded := configuration{ApplyConfiguration: desired, uid: s.object.UID, version: s.object.ResourceVersion}
+	for try := 1; ; try++ {
+		stored, err := h.ApplyStatus(ctx, guarded, options...)
+		if !apierrors.IsConflict(err) || apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
+			return stored, err
+		}
+		live, readErr := newest(ctx, h, s, err)
+		if readErr != nil {
+			return *new(T), readErr
+		}
+		if try == tries {
+			return *new(T), err
+		}
+		guarded.version = live.GetResourceVersion()
+	}
+}
+
+// Update replaces the status of obj and returns the object as stored. obj is the object of s with
+// the new status, including s.Conditions. The API server refuses the update if the object has
+// changed since it was read.
+//
+// The error is an *[OutdatedError] if the object's generation has changed or if obj has another one
+// than the object of s. After another change the error is a conflict, and IsNotFound if the object
+// is gone. Mistakes of s are errors, too; nothing is sent then.
+func Update[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, obj T, options ...client.Option) (T, error) {
+	if err := s.writable(argument.IsNil(obj)); err != nil {
+		return *new(T), err
+	}
+	if got := (types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}); got != s.key() {
+		return *new(T), fmt.Errorf("status of %s: the object is %q; give the object that the Set is for", s.name(), nameOf(got))
+	}
+	if err := s.outdated(obj, nil); err != nil {
+		return *new(T), err
+	}
+	stored, err := h.UpdateStatus(ctx, obj, options...)
+	if !apierrors.IsConflict(err) {
+		return stored, err
+	}
+	if _, readErr := newest(ctx, h, s, err); readErr != nil {
+		return *new(T), readErr
+	}
+	return *new(T), err
+}
+
+// writable returns an error if the status of s must not be written.
+func (s *Set) writable(nothing bool) error {
+	switch {
+	case s == nil:
+		return errors.New("status: the Set is nil; status.For makes one")
+	case s.Err() != nil:
+		return s.Err()
+	case nothing:
+		return fmt.Errorf("status of %s: there is nothing to write, the argument is nil", s.name())
+	case s.object.UID == "" || s.object.ResourceVersion == "":
+		return fmt.Errorf("status of %s: the object has no UID or no resourceVersion; give status.For one that was read", s.name())
+	}
+	return nil
+}
+
+// newest reads the object after a conflict. It returns an error if the status is outdated.
+func newest[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, conflict error) (T, error) {
+	live, err := h.GetLive(ctx, s.key())
+	if err != nil {
+		return *new(T), err
+	}
+	return live, s.outdated(live, conflict)
+}
+
+// outdated returns an OutdatedError unless s was computed for this state of the spec.
+func (s *Set) outdated(obj client.Object, conflict error) error {
+	replaced := obj.GetUID() != s.object.UID
+	if !replaced && obj.GetGeneration() == s.object.Generation {
+		return nil
+	}
+	e := &OutdatedError{Object: s.key(), Computed: s.object.Generation, Newest: obj.GetGeneration(), Replaced: replaced, err: conflict}
+	if conflict == nil {
+		e.err = apierrors.NewConflict(schema.GroupResource{}, s.object.Name, errors.New("the status was computed for another generation"))
+	}
+	return e
+}
+
+// configuration is an apply configuration with preconditions.
+type configuration struct {
+	client.ApplyConfiguration
+
+	uid     types.UID
+	version string
+}
+
+// MarshalJSON implements json.Marshaler.
+func (c configuration) MarshalJSON() ([]byte, error) {
+	data, err := json.Marshal(c.ApplyConfiguration)
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]any
+	if err := utiljson.Unmarshal(data, &fields); err != nil {
+		return nil, err
+	}
+	meta, _ := fields["metadata"].(map[string]any)
+	if meta == nil {
+		meta = map[string]any{}
+	}
+	meta["uid"], meta["resourceVersion"] = c.uid, c.version
+	fields["metadata"] = meta
+	return json.Marshal(fields)
+}
+
+// GetKind returns the kind of the configuration, if it has one. The client checks it.
+func (c configuration) GetKind() *string {
+	if k, ok := c.ApplyConfiguration.(interface{ GetKind() *string }); ok {
+		return k.GetKind()
+	}
+	return nil
+}
+
+// GetAPIVersion is GetKind for the API version.
+func (c configuration) GetAPIVersion() *string {
+	if v, ok := c.ApplyConfiguration.(interface{ GetAPIVersion() *string }); ok {
+		return v.GetAPIVersion()
+	}
+	return nil
+}

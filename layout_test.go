@@ -32,6 +32,8 @@ var mayImport = map[string][]string{
 	"ledger":          {},
 	"term":            {"ledger"},
 	"client":          {"hook", "ledger", "internal/argument", "internal/object", "internal/transport"},
+	"finalizer":       {"client", "internal/argument"},
+	"owner":           {"internal/argument", "internal/object"},
 	"status":          {"cache", "client", "internal/argument"},
 	"source":          {"handler", "workqueue", "cache", "hook", "internal/argument", "internal/run"},
 	"controller":      {"source", "handler", "workqueue", "cache", "ledger", "term", "hook", "internal/argument", "internal/run"},

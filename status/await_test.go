@@ -150,6 +150,7 @@ func TestAwait_AnObjectThatDoesNotExist(t *testing.T) {
 		}
 		// One that was deleted before the call may come back.
 		put(t, api, 1, 0)
+		synctest.Wait()
 		api.Remove(served, "default", "oil")
 		result := awaiting(t.Context(), h, status.True("Ready"))
 		put(t, api, 1, 1, condition("Ready", "True", 1))

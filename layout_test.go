@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"events":          {"client", "hook", "ledger", "term", "internal/argument", "internal/object", "internal/run"},
 	"server":          {"client", "term", "internal/argument", "internal/run"},
 	"manager":         {"leaderelection", "controller", "cache", "cache/factory", "client", "events", "ledger", "term", "hook", "server", "debug", "internal/argument", "internal/run"},
-	"metrics":         {"hook"},
+	"metrics":         {"cache", "hook"},
 	"debug":           {},
 	"envtest":         {},
 	"envtest/cluster": {"envtest"},

@@ -114,6 +114,17 @@
 // the resources that it requests. A metric with such labels has at most 1000 series. All further
 // label values share one series, in which every label has the value "other".
 //
+// # Conditions
+//
+// [Conditions] counts the conditions of the objects of a cache handle, at the scrape:
+//
+//	setpoint_conditions{kind,type,status,reason}           objects that have the condition
+//	setpoint_condition_oldest_seconds{kind,type,status}    time since the earliest transition of an
+//	                                                       object to its current status
+//
+// For example, setpoint_condition_oldest_seconds{type="Ready",status="False"} > 600 is an alert for
+// an object that is not ready for 10 minutes. Each scrape reads all objects of the handle.
+//
 // # Lifetime
 //
 // The series of a controller, its queue, its sources and its requests exist while Controller.Warm

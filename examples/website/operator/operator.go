@@ -78,6 +78,9 @@ func New(cfg *rest.Config, o Options) (*manager.Manager, error) {
 		client:      mgr.Client(),
 		events:      mgr.Recorder(),
 	}
+	if r.finalizers, err = r.cleanup(); err != nil {
+		return nil, err
+	}
 	c := controller.New("website", r, controller.Options{Workers: 8})
 	c.Watch(source.Kind(r.websites, handler.Self(), handler.GenerationChanged))
 	c.Watch(source.Kind(r.configMaps, handler.Owner(r.websites)))

@@ -19,6 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	"github.com/setpoint-dev/setpoint/finalizer"
 )
 
 // reconciler brings one Website at a time to its spec. It keeps no state: everything that it needs
@@ -30,6 +31,7 @@ type reconciler struct {
 	deployments *cache.Handle[*appsv1.Deployment]
 	client      *client.Client
 	events      *events.Recorder
+	finalizers  *finalizer.Chain[*v1alpha1.Website]
 }
 
 // Reconcile does the same after every event: it reads the spec and applies all of it.
@@ -42,9 +44,9 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 		return controller.Result{}, err
 	}
 	if site.DeletionTimestamp != nil {
-		return controller.Result{}, r.finalize(ctx, site)
+		return controller.Result{}, r.finalizers.Finalize(ctx, site)
 	}
-	if err := r.addFinalizer(ctx, site); apierrors.IsNotFound(err) {
+	if site, err = r.finalizers.Ensure(ctx, site); apierrors.IsNotFound(err) {
 		return controller.Result{}, nil // gone; the event will follow
 	} else if err != nil {
 		return controller.Result{}, err

@@ -38,8 +38,9 @@
 // Code that takes a [ReadWriter] instead of a *[Handle] can be tested with a fake, and its requests
 // can be wrapped.
 //
-// For conditions use apimachinery's meta.SetStatusCondition, for owner references
-// cache.Handle.OwnerRef.
+// Package status computes conditions and refuses to write outdated ones. Package finalizer runs
+// several steps before a deletion. Package owner sets owner references of typed
+// objects; for apply configurations use cache.Handle.OwnerRef.
 //
 // # The transport
 //

@@ -38,8 +38,8 @@ type Step[T client.Object] struct {
 	Timeout time.Duration
 }
 
-// Chain has the steps before the deletion of objects of one kind. It is safe for concurrent use, but
-// call Ensure and Finalize for one object from one goroutine at a time, such as its Reconcile.
+// Chain has the steps before the deletion of objects of one kind. It is safe for concurrent use,
+// but call Ensure and Finalize for one object from one goroutine at a time, such as its Reconcile.
 type Chain[T client.Object] struct {
 	handle   *client.Handle[T]
 	steps    []Step[T]
@@ -54,8 +54,8 @@ type attempt struct {
 	err     error
 }
 
-// NewChain returns a chain of steps, which run in this order. It makes no request. The error names a
-// step without a function, with an invalid finalizer, or with the finalizer of another step.
+// NewChain returns a chain of steps, which run in this order. It makes no request. The error names
+// a step without a function, with an invalid finalizer, or with the finalizer of another step.
 func NewChain[T client.Object](h *client.Handle[T], steps ...Step[T]) (*Chain[T], error) {
 	if h == nil {
 		return nil, errors.New("finalizer.NewChain: the handle is nil; client.For makes one")
@@ -83,9 +83,9 @@ func NewChain[T client.Object](h *client.Handle[T], steps ...Step[T]) (*Chain[T]
 	return &Chain[T]{handle: h, steps: append([]Step[T]{}, steps...), attempts: cache.NewLRUExpireCache(maxAttempts)}, nil
 }
 
-// Ensure adds the finalizers of all steps and returns the object as stored. If obj has them, nothing
-// is sent and obj is returned. obj must have been read, and must not be in deletion. The other errors
-// are those of client.Handle.EnsureFinalizer, such as IsNotFound.
+// Ensure adds the finalizers of all steps and returns the object as stored. If obj has them,
+// nothing is sent and obj is returned. obj must have been read, and must not be in deletion. Other
+// errors come from client.Handle.EnsureFinalizer, such as IsNotFound.
 func (c *Chain[T]) Ensure(ctx context.Context, obj T) (T, error) {
 	for _, s := range c.steps {
 		var err error
@@ -97,8 +97,8 @@ func (c *Chain[T]) Ensure(ctx context.Context, obj T) (T, error) {
 }
 
 // Finalize runs the steps whose finalizers obj still has, in order, and removes the finalizer after
-// each. nil as result means that no finalizer of the chain is left: the object is gone, or waits for
-// finalizers of others, which State names.
+// each. nil as result means that no finalizer of the chain is left: the object is gone, or waits
+// for finalizers of others, which State names.
 //
 // The error of a step is a *[StepError]. Finalize then does not run later steps. Return it from
 // Reconcile, and the step is tried again after the controller's backoff. For a fixed interval, use
@@ -180,7 +180,7 @@ func IsWaiting(err error) bool { return errors.As(err, new(*waiting)) }
 
 // StepError is the error of Finalize: a step has failed, or waits.
 type StepError struct {
-	// Finalizer is that of the step.
+	// Finalizer names the step.
 	Finalizer string
 	// Step is the number of the step, from 1 to Steps.
 	Step, Steps int
@@ -201,7 +201,7 @@ func (e *StepError) Unwrap() error { return e.err }
 
 // State is what a deletion waits for.
 type State struct {
-	// Finalizer is that of the first step that is not done, or "" if none is left.
+	// Finalizer names the first step that is not done. It is "" if none is left.
 	Finalizer string
 	// Left are the finalizers of all steps that are not done, in order.
 	Left []string

@@ -5,8 +5,8 @@
 // them hangs.
 //
 // A finalizer is a name in an object's metadata. While an object has one, the API server keeps the
-// object and only sets its deletionTimestamp. [Add], [Remove] and [Has] change and read the names of
-// an object in memory. To write a single finalizer, use EnsureFinalizer and RemoveFinalizer of
+// object and only sets its deletionTimestamp. [Add], [Remove] and [Has] change and read the names
+// of an object in memory. To write a single finalizer, use EnsureFinalizer and RemoveFinalizer of
 // client.Handle.
 //
 // # Chains
@@ -36,9 +36,9 @@
 //
 // A step may run again after an error or a crash, so it must succeed if its work is done already. A
 // step that waits for another system returns [Waiting]. Then, as after an error, Finalize returns a
-// [StepError], with the step and the time since when it is tried. The next Finalize begins with that
-// step.
+// [StepError], with the step and the time since when it is tried. The next Finalize begins with
+// that step.
 //
-// [Chain.State] returns the same at any time, also while a step runs, for a condition, an event or a
-// debug page.
+// [Chain.State] returns the same at any time, also while a step runs, for a condition, an event or
+// a debug page.
 package finalizer

@@ -24,8 +24,8 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// TestChain_ShowsWhichStepHangs: of three steps the second hangs. A person sees it in the object and
-// in the state. When it is released, the object goes.
+// TestChain_ShowsWhichStepHangs: of three steps the second hangs. A person sees it in the object
+// and in the state. When it is released, the object goes.
 func TestChain_ShowsWhichStepHangs(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
 	if err != nil {

@@ -24,7 +24,8 @@ import (
 	"github.com/setpoint-dev/setpoint/metrics"
 )
 
-// conditionsOf returns the conditions of a ConfigMap, which has them in its data as Type: "Status Reason".
+// conditionsOf returns the conditions of a ConfigMap, which has them in its data as Type: "Status
+// Reason".
 func conditionsOf(m *corev1.ConfigMap) []metav1.Condition {
 	var conditions []metav1.Condition
 	for name, text := range m.Data {

@@ -29,8 +29,8 @@ type Kind[T Object] interface {
 }
 
 // Owner is an object that may own others. Of and InScheme make one. Its methods change and read the
-// owner references of an object in memory. It is a value; its methods may be called concurrently for
-// different objects.
+// owner references of an object in memory. It is a value; its methods may be called concurrently
+// for different objects.
 type Owner struct {
 	kind schema.GroupVersionKind
 	key  types.NamespacedName

@@ -34,9 +34,10 @@ func False(conditionType string) Goal { return Goal{conditionType, metav1.Condit
 // String returns the goal in the form Ready=True.
 func (g Goal) String() string { return g.conditionType + "=" + string(g.status) }
 
-// Await returns a copy of the object when it meets all goals. It reads status.conditions of any kind
-// that has them, also of Deployments and Pods. A condition counts only if it is current: its
-// observedGeneration and that of the status, if present, are at least the object's generation.
+// Await returns a copy of the object when it meets all goals. It reads status.conditions of any
+// kind that has them, also of Deployments and Pods. A condition counts only if it is current:
+// neither its observedGeneration nor the one of the status, if present, is older than the object's
+// generation.
 //
 // Await first lets the cache catch up ([cache.Handle.CatchUp]), so it sees every change that was
 // made before the call. This lists the metadata of all objects in the handle's scope: use a handle
@@ -45,11 +46,11 @@ func (g Goal) String() string { return g.conditionType + "=" + string(g.status) 
 //
 // If the object does not exist, Await waits until it is created. If ctx ends before the goals are
 // met, the error describes the conditions that the object has, and wraps the cause of ctx; for an
-// object that does not exist, it is also IsNotFound. If the object is deleted during the wait, Await
-// returns an IsNotFound error at once.
+// object that does not exist, it is also IsNotFound. If the object is deleted during the wait,
+// Await returns an IsNotFound error at once.
 //
-// Await is for programs and tests. In a Reconcile it would block a worker: return instead, the event
-// of the change makes the key due.
+// Await is for programs and tests. In a Reconcile it would block a worker: return instead, the
+// event of the change makes the key due.
 func Await[T cache.Object](ctx context.Context, h *cache.Handle[T], key types.NamespacedName, goals ...Goal) (T, error) {
 	w := &watcher{key: key, changed: make(chan struct{}, 1)}
 	fail := func(err error) (T, error) {

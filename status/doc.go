@@ -8,10 +8,11 @@
 //	s.False("Published", "Waiting", "the index is being written")
 //	s.Summarize(status.Ready, "Available", "Published")
 //
-// [For] returns a [Set]: the conditions of one object while a Reconcile computes them. Each condition
-// that the Reconcile sets gets the generation of the object as its observedGeneration. Its
-// lastTransitionTime changes only if its status (True, False or Unknown) changes. So an unchanged
-// set has the same bytes as before. The API server then stores nothing and sends no event.
+// [For] returns a [Set]: the conditions of one object while a Reconcile computes them. Each
+// condition that the Reconcile sets gets the generation of the object as its observedGeneration.
+// Its lastTransitionTime changes only if its status (True, False or Unknown) changes. So an
+// unchanged set has the same bytes as before. The API server then stores nothing and sends no
+// event.
 //
 // # Writing
 //

@@ -30,8 +30,8 @@ func (s *Set) InProgress(reason, message string) {
 }
 
 // Failed sets Stalled to True and Ready to False, and removes Reconciling. kstatus then returns
-// Failed, and tools stop waiting. Use it for errors that need a change of the object, and InProgress
-// for errors that are retried.
+// Failed, and tools stop waiting. Use it for errors that need a change of the object, and
+// InProgress for errors that are retried.
 func (s *Set) Failed(reason, message string) {
 	s.False(Ready, reason, message)
 	s.True(Stalled, reason, message)

@@ -32,8 +32,8 @@ var (
 	reasonPattern = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 )
 
-// Condition is a type of old conditions that [For] takes: those of an object, or those that a
-// generated Extract function returns.
+// Condition is a type of old conditions that [For] takes: from the status of an object, or from a
+// generated Extract function.
 type Condition interface {
 	metav1.Condition | metav1ac.ConditionApplyConfiguration
 }
@@ -48,8 +48,8 @@ type Set struct {
 	mistakes []error
 }
 
-// For returns the conditions of an object as it was read, for a status that is computed from it. old
-// has the conditions that the object has; For does not change it.
+// For returns the conditions of an object as it was read, for a status that is computed from it.
+// old has the conditions that the object has; For does not change it.
 func For[C Condition](obj metav1.Object, old []C) *Set {
 	s := &Set{decided: map[string]string{}}
 	if argument.IsNil(obj) {
@@ -143,8 +143,8 @@ func (s *Set) ApplyConfigurations() []*metav1ac.ConditionApplyConfiguration {
 }
 
 // Err returns the mistakes so far, or nil. Each names its condition: a type that the object has
-// twice or that was decided twice, or a type or reason that the API server would refuse. A condition
-// with a mistake keeps its old state.
+// twice or that was decided twice, or a type or reason that the API server would refuse. A
+// condition with a mistake keeps its old state.
 func (s *Set) Err() error {
 	if len(s.mistakes) == 0 {
 		return nil

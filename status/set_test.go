@@ -88,8 +88,8 @@ example.com/Clean=Unknown NotSeen "no light" 4`
 	}
 }
 
-// TestSet_TransitionTimeChangesOnlyWithTheStatus: and it has whole seconds, as the API server stores
-// it.
+// TestSet_TransitionTimeChangesOnlyWithTheStatus: and it has whole seconds, as the API server
+// stores it.
 func TestSet_TransitionTimeChangesOnlyWithTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gauge(1)
@@ -122,8 +122,8 @@ func TestSet_TransitionTimeChangesOnlyWithTheStatus(t *testing.T) {
 	})
 }
 
-// TestSet_AnUnchangedSetHasTheSameBytes: also when the conditions are set in another order, and after
-// the API server has stored them.
+// TestSet_AnUnchangedSetHasTheSameBytes: also when the conditions are set in another order, and
+// after the API server has stored them.
 func TestSet_AnUnchangedSetHasTheSameBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gauge(4)

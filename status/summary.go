@@ -30,10 +30,10 @@ func Not(conditionType string) string { return not + conditionType }
 
 // Summarize sets the condition into from other conditions, as they are at the call: to False if one
 // of them is bad, else to Unknown if the state of one is unknown, else to True. A condition is bad
-// when it is False, or True if marked with [Not]. A condition that the object does not have, or that
-// observed an older generation, is unknown.
+// when it is False, or True if marked with [Not]. A condition that the object does not have, or
+// that observed an older generation, is unknown.
 //
-// The reason is that of the first condition that decides the summary. The message names each
+// The reason comes from the first condition that decides the summary. The message names each
 // condition that decides it, with its own message.
 //
 //	s.Summarize(status.Ready, "Available", "Published", status.Not(status.Stalled))

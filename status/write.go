@@ -50,11 +50,11 @@ func (e *OutdatedError) Error() string {
 // Unwrap returns the API server's conflict.
 func (e *OutdatedError) Unwrap() error { return e.err }
 
-// Apply applies the status of desired with server-side apply and returns the object as stored. desired
-// names the object of s, and has s.ApplyConfigurations. Apply adds the UID and resourceVersion of
-// the object of s, so that the API server refuses a status that is outdated. If the object has
-// changed in another way, for example its labels, Apply reads its version and tries again, up to 5
-// times.
+// Apply applies the status of desired with server-side apply and returns the object as stored.
+// desired names the object of s, and has s.ApplyConfigurations. Apply adds the UID and
+// resourceVersion of the object of s, so that the API server refuses a status that is outdated. If
+// the object has changed in another way, for example its labels, Apply reads its version and tries
+// again, up to 5 times.
 //
 // The error is an *[OutdatedError] if the object's generation has changed, and IsNotFound if the
 // object is gone. Mistakes of s are errors, too; nothing is sent then.

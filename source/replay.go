@@ -17,13 +17,13 @@ import (
 
 // Replaying is an optional interface of a Source with objects. Kind and Informer have it.
 type Replaying interface {
-	// Replay delivers every object again as a Create with Initial set, as the initial list does, and
-	// so in class Background. Predicates and handler see these events. Replay returns nil when they
-	// have. The source retries events that fail. Objects of a source that is not synced come with
-	// its initial list.
+	// Replay delivers every object again as a Create with Initial set, as the initial list does,
+	// and so in class Background. Predicates and handler see these events. Replay returns nil when
+	// they have. The source retries events that fail. Objects of a source that is not synced come
+	// with its initial list.
 	//
-	// If ctx ends first, or the source has stopped, Replay returns an error. Handlers and predicates
-	// of the source must not call it.
+	// If ctx ends first, or the source has stopped, Replay returns an error. Handlers and
+	// predicates of the source must not call it.
 	Replay(ctx context.Context) error
 }
 

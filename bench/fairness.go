@@ -27,7 +27,8 @@ import (
 )
 
 // fairness measures how long a namespace with few keys waits behind one with many, see tenants. It
-// also measures how many keys are reconciled before a user's change, with each framework's defaults. It does so during the initial list, while its Reconciles fail, and while a change of
+// also measures how many keys are reconciled before a user's change, with each framework's
+// defaults. It does so during the initial list, while its Reconciles fail, and while a change of
 // every object fails.
 type fairness struct {
 	keys, changes int

@@ -77,7 +77,8 @@ func (l *landlord) note(k key) {
 	}
 }
 
-// measure lets the late tenant come, and returns how many others are reconciled before its last key.
+// measure lets the late tenant come, and returns how many others are reconciled before its last
+// key.
 func (l *landlord) measure(ctx context.Context, run func(ctx context.Context, add chan<- func(key)) error) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -205,6 +205,22 @@ func (c *Controller[K]) ResumeKey(key K) { c.pauses.set(key, pauser{text: "Pause
 // key in progress is reconciled once more, a paused key after it is resumed.
 func (c *Controller[K]) Requeue(key K) { c.queue.RequeueNow(key, workqueue.Reason{}) }
 
+// RequeueAll makes the keys of all objects due, in class Background, for example after the
+// configuration of the program has changed. Each Kind and Informer source delivers all its objects
+// again as in its initial list, so predicates and handlers choose the keys. RequeueAll returns nil
+// when they have. Other sources and keys from Queue are not concerned. Before Warm it does nothing:
+// the initial lists are still to come.
+//
+// It costs a call of the handler for each object, and one Reconcile for each key, but no request.
+// Keys in a backoff are retried at once. Handlers and predicates must not call it. RequeueAll
+// returns an error if ctx ends first or a source has stopped.
+func (c *Controller[K]) RequeueAll(ctx context.Context) error {
+	if !c.warmed.Load() {
+		return nil
+	}
+	return c.named(c.inputs.replay(ctx))
+}
+
 // SetLogLevel sets the log level of a key's later Reconciles, until ResetLogLevel. The logger's
 // handler must check levels only in Enabled, as the handlers of log/slog do.
 func (c *Controller[K]) SetLogLevel(key K, level slog.Level) {

@@ -17,8 +17,9 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// TestInfoOf_ReconcileAndHooksReadTheSame: the hooks before and after a Reconcile, and the Reconcile
-// itself, read the same description from their contexts. It agrees with the log and the snapshot.
+// TestInfoOf_ReconcileAndHooksReadTheSame: the hooks before and after a Reconcile, and the
+// Reconcile itself, read the same description from their contexts. It agrees with the log and the
+// snapshot.
 func TestInfoOf_ReconcileAndHooksReadTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out log

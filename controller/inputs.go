@@ -191,12 +191,27 @@ func (in *inputs[K]) unsynced() (waits []string) {
 
 // catchUp returns nil when the inputs show everything that the API server had at the call.
 func (in *inputs[K]) catchUp(ctx context.Context) error {
+	return in.each(func(i *input[K]) error { return catchUp(ctx, i.Readable) })
+}
+
+// replay delivers the objects of all sources again.
+func (in *inputs[K]) replay(ctx context.Context) error {
+	return in.each(func(i *input[K]) error {
+		if s, ok := i.source.(source.Replaying); ok {
+			return s.Replay(ctx)
+		}
+		return nil
+	})
+}
+
+// each calls f for all inputs at once, and returns the errors for those that were not removed.
+func (in *inputs[K]) each(f func(*input[K]) error) error {
 	list := in.all()
 	wrong := make([]error, len(list))
 	var all sync.WaitGroup
 	for n, i := range list {
 		all.Go(func() {
-			if err := catchUp(ctx, i.Readable); !run.Closed(i.removed) {
+			if err := f(i); !run.Closed(i.removed) {
 				wrong[n] = named(i, err)
 			}
 		})

@@ -22,9 +22,9 @@ import (
 )
 
 // Logger returns the logger of a Reconcile from its context, with the attributes controller, key,
-// reconcileID, attempt and class, and tenant if the key has one. For other contexts, for example in unit tests, it returns the logger
-// from logr.NewContext or logr.NewContextWithSlogLogger, or else slog.Default(). It never returns
-// nil.
+// reconcileID, attempt and class, and tenant if the key has one. For other contexts, for example in
+// unit tests, it returns the logger from logr.NewContext or logr.NewContextWithSlogLogger, or else
+// slog.Default(). It never returns nil.
 func Logger(ctx context.Context) *slog.Logger {
 	if log := logr.FromContextAsSlogLogger(ctx); log != nil {
 		return log

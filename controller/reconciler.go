@@ -20,8 +20,9 @@ import (
 // Reconcile gets only the key, and reads the object itself. Workers call it concurrently for
 // different keys.
 //
-// ctx carries a logger (see [Logger]) and a description of the Reconcile ([InfoOf]). It ends when the work is no longer wanted; context.Cause
-// returns the reason. Writes that begin after Reconcile has returned are refused.
+// ctx carries a logger (see [Logger]) and a description of the Reconcile ([InfoOf]). It ends when
+// the work is no longer wanted; context.Cause returns the reason. Writes that begin after Reconcile
+// has returned are refused.
 type Reconciler[K comparable] interface {
 	Reconcile(ctx context.Context, key K) (Result, error)
 }

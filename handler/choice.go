@@ -25,7 +25,7 @@ type Chooser interface {
 // InClass chooses a class for the events that all predicates keep, or for every event. It keeps all
 // events itself:
 //
-//	source.Kind(websites, handler.Self(), handler.GenerationChanged, handler.InClass(workqueue.Interactive, byUsers))
+//	source.Kind(websites, handler.Self(), handler.InClass(workqueue.Interactive, byUsers))
 func InClass(class workqueue.Class, when ...Predicate) Predicate {
 	return newChoice("in class "+strings.TrimPrefix(class.String(), "class "), when, func(how *workqueue.AddOptions) { how.Class = class })
 }

@@ -18,9 +18,9 @@ import (
 
 // Controller is the interface that Add accepts. *controller.Controller implements it.
 //
-// The first seven methods name and run the controller. The other methods describe it. If a controller
-// has nothing to describe, these methods return nil, 0 or false. Alive then returns a function that
-// returns nil. All methods must be safe for concurrent use.
+// The first seven methods name and run the controller. The other methods describe it. If a
+// controller has nothing to describe, these methods return nil, 0 or false. Alive then returns a
+// function that returns nil. All methods must be safe for concurrent use.
 type Controller interface {
 	// Name returns the controller's name, which is unique in a manager.
 	Name() string

@@ -38,6 +38,8 @@ type feed[K comparable] struct {
 	observer Observer[K]         // the queue, if identity is not nil
 	events   subscription
 	began    chan struct{}
+
+	asked chan chan error // requests of Replay
 }
 
 func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], predicates []handler.Predicate) *feed[K] {
@@ -55,7 +57,7 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 		return nil
 	}
 	f := &feed[K]{
-		life: newLife(name, newDrops(reasons...)), handler: h, predicates: predicates, object: object, began: make(chan struct{}),
+		life: newLife(name, newDrops(reasons...)), handler: h, predicates: predicates, object: object, began: make(chan struct{}), asked: make(chan chan error),
 	}
 	for _, predicate := range predicates {
 		if c, ok := predicate.(handler.Chooser); ok {
@@ -230,14 +232,14 @@ func (f *feed[K]) known(obj any) handler.Object {
 
 func (f *feed[K]) deliver(ctx context.Context, e handler.Event) {
 	if f.identity == nil || e.Old == e.New { // a resync, or no observer
-		f.retries.deliver(ctx, e, nil)
+		f.retries.deliver(ctx, unseen{Event: e}, nil)
 		return
 	}
 	after, err := f.observe(e)
 	if err != nil {
 		f.report(e.Key().String(), err)
 	}
-	f.retries.deliver(ctx, e, nil)
+	f.retries.deliver(ctx, unseen{Event: e}, nil)
 	if after != nil {
 		after()
 	}

@@ -70,7 +70,10 @@ func (i *informerSource[T, K]) Validate() error {
 }
 
 func (i *informerSource[T, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
-	return i.run(ctx, q, h, i.subscribe, nil)
+	if i.watched == nil {
+		return i.run(ctx, q, h, i.subscribe, nil)
+	}
+	return i.run(ctx, q, h, i.subscribe, func(ctx context.Context) { redeliver(ctx, i.feed, i.watched, 0) })
 }
 
 func (i *informerSource[T, K]) subscribe(events toolscache.ResourceEventHandler) (subscription, error) {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"reflect"
 
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -56,35 +55,7 @@ func (k *kind[T, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error 
 		}
 		return s, nil
 	}
-	return k.run(ctx, q, h, subscribe, k.resync)
-}
-
-// resync delivers every object at the handle's interval, with a jitter of 10 %, until ctx ends.
-func (k *kind[T, K]) resync(ctx context.Context) {
-	every := k.objects.Resync()
-	if every <= 0 {
-		return
-	}
-	over, cancel := context.WithCancel(ctx)
-	cancel() // a Get with it does not wait
-	for run.Sleep(ctx, jittered(every)) == nil {
-		for obj, err := range k.objects.Shared().All(ctx, cache.ListOptions{}) {
-			switch {
-			case ctx.Err() != nil:
-				return
-			case err != nil:
-				k.report("", fmt.Errorf("resync: %w", err)) // the next one may succeed
-			default:
-				k.retries.deliver(ctx, handler.Event{Op: handler.Update, Old: obj, New: obj}, func() handler.Object {
-					now, err := k.objects.Shared().Get(over, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
-					if err != nil {
-						return nil // it is gone
-					}
-					return now
-				})
-			}
-		}
-	}
+	return k.run(ctx, q, h, subscribe, func(ctx context.Context) { redeliver(ctx, k.feed, k.objects, k.objects.Resync()) })
 }
 
 func (k *kind[T, K]) Settled(ctx context.Context) error {

@@ -53,7 +53,7 @@ func newOrder[T comparable](name string) *workqueue.Queue[T] {
 // For a resync, latest returns the object as it is now, or nil if it is gone. That is current,
 // because the store has each change before its event comes here. latest is called under the lock
 // and must not wait.
-func (r *retries) deliver(ctx context.Context, e handler.Event, latest func() handler.Object) {
+func (r *retries) deliver(ctx context.Context, e unseen, latest func() handler.Object) {
 	u, ok := r.begin(e, latest)
 	if !ok {
 		return // the goroutine that tries an earlier event delivers this one
@@ -68,7 +68,7 @@ func (r *retries) deliver(ctx context.Context, e handler.Event, latest func() ha
 }
 
 // begin returns the event to try, or false if another goroutine is trying one of the same object.
-func (r *retries) begin(e handler.Event, latest func() handler.Object) (unseen, bool) {
+func (r *retries) begin(e unseen, latest func() handler.Object) (unseen, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if latest != nil {
@@ -78,7 +78,7 @@ func (r *retries) begin(e handler.Event, latest func() handler.Object) (unseen, 
 		}
 		e.Old, e.New = o, o
 	}
-	key, u := e.Key(), unseen{Event: e}
+	key, u := e.Key(), e
 	if earlier, ok := r.pending[key]; ok {
 		u = merge(earlier, u)
 	}
@@ -139,7 +139,7 @@ func (r *retries) try(ctx context.Context, u unseen) (rest unseen, err error) {
 	for i, e := range events[:n] {
 		if err := r.tryOne(ctx, e); err != nil {
 			if i > 0 {
-				u = unseen{Event: e} // the one before it is done
+				u = u.after(e) // the one before it is done
 			}
 			return u, err
 		}
@@ -187,9 +187,17 @@ type unseen struct {
 	handler.Event
 	// last is the last known state of a delete, if that is not Old.
 	last handler.Object
+	// replay requests New as a Create, too, as in an initial list.
+	replay bool
 }
 
 func merge(earlier, later unseen) unseen {
+	u := mergeEvents(earlier, later)
+	u.replay = earlier.replay || later.replay
+	return u
+}
+
+func mergeEvents(earlier, later unseen) unseen {
 	switch { // a resync adds nothing to the other event, and may have come late
 	case earlier.Old == earlier.New:
 		return later
@@ -226,7 +234,23 @@ func (u unseen) events() (events [2]handler.Event, n int) {
 		return [2]handler.Event{{Op: handler.Delete, Old: u.Old, Stale: true}, {Op: handler.Delete, Old: u.last, Stale: u.Stale}}, 2
 	case u.Op == handler.Delete && u.last != nil:
 		return [2]handler.Event{{Op: handler.Update, Old: u.Old, New: u.last}, {Op: handler.Delete, Old: u.last, Stale: u.Stale}}, 2
+	case u.Op == handler.Update && u.replay && u.Old == u.New:
+		return [2]handler.Event{created(u.New)}, 1
+	case u.Op == handler.Update && u.replay:
+		return [2]handler.Event{u.Event, created(u.New)}, 2
 	default:
 		return [2]handler.Event{u.Event}, 1
 	}
+}
+
+func created(o handler.Object) handler.Event {
+	return handler.Event{Op: handler.Create, New: o, Initial: true}
+}
+
+// after returns what remains when the first event is done and the second one is e.
+func (u unseen) after(e handler.Event) unseen {
+	if u.replay && e.Initial {
+		return unseen{Event: handler.Event{Op: handler.Update, Old: e.New, New: e.New}, replay: true}
+	}
+	return unseen{Event: e}
 }

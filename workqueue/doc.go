@@ -33,8 +33,8 @@
 // # States
 //
 // A delivery begins when Get takes the key. It ends when the worker settles the [Item] with Done,
-// Retry, After, GiveUp, Park or Release. A key that was given up is idle until its next add. During a delivery the key is held. A paused key is in the state
-// paused until Resume.
+// Retry, After, GiveUp, Park or Release. A key that was given up is idle until its next add. During
+// a delivery the key is held. A paused key is in the state paused until Resume.
 //
 //	         AddWith{After}                  Get                Done
 //	unknown ───────────────▶ waiting ─▶ ready ───▶ held ─────────────▶ forgotten
@@ -70,8 +70,8 @@
 // W2. Any number of adds before a key is taken cause one delivery.
 //
 // W3. Adds while a key is held cause exactly one more delivery after the settle. Exceptions: after
-// Retry and GiveUp, none if every such add is the key's own (Options.Own); after Park and Release, the key is
-// delivered again anyway.
+// Retry and GiveUp, none if every such add is the key's own (Options.Own); after Park and Release,
+// the key is delivered again anyway.
 //
 // W4. Of several due times from AddOptions.After, the earliest counts, and deliveries before it do
 // not cancel it. Any delivery cancels the timer of the key's own Retry or After. In [RateLimiting],
@@ -111,8 +111,8 @@
 //
 // # Concurrency
 //
-// All methods except Configure may be called from any goroutine. One lock guards all state; the queue never holds it
-// while it calls your functions (hooks, Tenant, Backoff and so on).
+// All methods except Configure may be called from any goroutine. One lock guards all state; the
+// queue never holds it while it calls your functions (hooks, Tenant, Backoff and so on).
 //
 // Goroutines in Get share one timer, set to the earliest due time. While none is in Get, the timer
 // is off: the next call makes the due keys ready, in the order of their due times.

@@ -16,8 +16,8 @@ import (
 var ErrNotHeld = errors.New("workqueue: settle: the item is not held; settle each item once")
 
 // Item is a key that a worker has taken. Settle it exactly once, with Done, Retry (or RetryWith),
-// After, GiveUp, Park or Release. Until then no other worker gets the key. An Item is a small value that
-// you may copy; settling one copy settles all.
+// After, GiveUp, Park or Release. Until then no other worker gets the key. An Item is a small value
+// that you may copy; settling one copy settles all.
 //
 // A second settle has no effect, returns ErrNotHeld, and is counted and reported to the hooks. You
 // can settle after ShutDown; a key that would then have to wait is dropped and counted.

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/run"
+)
+
+// Replaying is an optional interface of a Source with objects. Kind and Informer have it.
+type Replaying interface {
+	// Replay delivers every object again as a Create with Initial set, as the initial list does,
+	// and so in class Background. Predicates and handler see these events. Replay returns nil when
+	// they have. The source retries events that fail. Objects of a source that is not synced come
+	// with its initial list.
+	//
+	// If ctx ends first, or the source has stopped, Replay returns an error. Handlers and
+	// predicates of the source must not call it.
+	Replay(ctx context.Context) error
+}
+
+// Replay implements Replaying.
+func (k *kind[T, K]) Replay(ctx context.Context) error { return k.replay(ctx, k.Settled) }
+
+// Replay implements Replaying, for the informers of client-go.
+func (i *informerSource[T, K]) Replay(ctx context.Context) error {
+	if i.watched == nil {
+		return fmt.Errorf("%s cannot list its objects; use a client-go SharedIndexInformer or source.Kind", i)
+	}
+	return i.replay(ctx, i.Settled)
+}
+
+func (f *feed[K]) replay(ctx context.Context, settled func(context.Context) error) error {
+	if run.Closed(f.ended) {
+		return errStopped
+	}
+	if err := settled(ctx); err != nil || !run.Closed(f.synced) {
+		return err
+	}
+	done := make(chan error, 1)
+	select {
+	case f.asked <- done:
+	case <-f.ended:
+		return errStopped
+	case <-ctx.Done():
+		return fmt.Errorf("replay: %w", context.Cause(ctx))
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-f.ended:
+		return errStopped
+	case <-ctx.Done():
+		return fmt.Errorf("replay: not all objects are delivered: %w", context.Cause(ctx))
+	}
+}
+
+// redeliver delivers every object again at each interval with a jitter of 10 %, unless that is 0,
+// and for each Replay, until ctx ends.
+func redeliver[T cache.Object, K comparable](ctx context.Context, f *feed[K], objects *cache.Handle[T], every time.Duration) {
+	var due <-chan time.Time
+	next := func() {
+		if every > 0 {
+			due = time.After(jittered(every))
+		}
+	}
+	next()
+	for {
+		select {
+		case <-due:
+			if err := deliverAll(ctx, f, objects, false); err != nil {
+				f.report("", fmt.Errorf("resync: %w", err)) // the next one may succeed
+			}
+			next()
+		case done := <-f.asked:
+			done <- deliverAll(ctx, f, objects, true)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func deliverAll[T cache.Object, K comparable](ctx context.Context, f *feed[K], objects *cache.Handle[T], replay bool) error {
+	over, cancel := context.WithCancel(ctx)
+	cancel() // a Get with it does not wait
+	for obj, err := range objects.Shared().All(ctx, cache.ListOptions{}) {
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+		e := unseen{Event: handler.Event{Op: handler.Update, Old: obj, New: obj}, replay: replay}
+		f.retries.deliver(ctx, e, func() handler.Object {
+			now, err := objects.Shared().Get(over, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
+			if err != nil {
+				return nil // it is gone
+			}
+			return now
+		})
+	}
+	return nil
+}

@@ -202,6 +202,7 @@ func TestS11_ReturnsInAnotherScope(t *testing.T) {
 			api.Serve(r)
 			api.Put(r, u)
 			time.Sleep(time.Minute)
+			synced(t, raw)
 			return api.Requests()[before:]
 		}
 		requests := become(widgets, widget("n", int64(1)))

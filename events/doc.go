@@ -5,7 +5,7 @@
 // events.k8s.io/v1.
 //
 //	rec := mgr.Recorder() // once, at wiring time
-//	rec.Event(ctx, obj, events.Normal, "Created", "CreateConfigMap", "created the ConfigMap %s", name)
+//	rec.Event(ctx, obj, events.Normal, "Created", "CreateConfigMap", "created ConfigMap %s", name)
 //
 // Event returns at once. It makes no request, and no error stops the caller. The operator needs the
 // right to create and patch events:

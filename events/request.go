@@ -175,7 +175,8 @@ func (r *Recorder) join(ctx context.Context, s *series, name string) (now stored
 	const attempts = 3 // in case another process joins, too
 	for range attempts {
 		found := &eventsv1.Event{}
-		read := r.rest.Patch(types.MergePatchType).Namespace(s.home()).Name(name).Body([]byte("{}")) // needs no further right
+		// An empty patch reads without the right to get events.
+		read := r.rest.Patch(types.MergePatchType).Namespace(s.home()).Name(name).Body([]byte("{}"))
 		if err := r.do(s, read).Do(ctx).Into(found); err != nil {
 			return stored{}, err
 		}

@@ -71,7 +71,8 @@ func eventName(reporter string, k *key, note string) string {
 	}
 	suffix := "." + hex.EncodeToString(hash.Sum(nil)[:10])
 	prefix := strings.TrimRight(k.name[:min(len(k.name), validation.DNS1123SubdomainMaxLength-len(suffix))], ".-")
-	if len(validation.IsDNS1123Subdomain(prefix)) > 0 { // some kinds allow other names, such as system:node
+	// Some kinds allow other names, such as system:node.
+	if len(validation.IsDNS1123Subdomain(prefix)) > 0 {
 		prefix = "event"
 	}
 	return prefix + suffix

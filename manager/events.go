@@ -10,8 +10,8 @@ import (
 )
 
 // Recorder returns the manager's recorder of Kubernetes events. Each call returns the same one,
-// before Run and during Run. Run sends the events. It sends those of a term before it releases the
-// Lease, and all others before it returns, within the grace time.
+// before Run and during Run. Run sends the events of a term before it releases the Lease, and all
+// other events before it returns, within the grace time.
 func (m *Manager) Recorder() *events.Recorder { return m.roster.recorder }
 
 // newRecorder makes the recorder. The main Lease exists already, so that its identity is known.

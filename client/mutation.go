@@ -151,8 +151,11 @@ func named[T Object](obj T) T {
 }
 
 // raced reports whether a write failed because another client wrote the object since it was read.
+// An object in deletion that is gone is not created again: the write itself may have removed its
+// last finalizer.
 func raced(err error, from Object) bool {
-	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) && from.GetResourceVersion() != ""
+	gone := apierrors.IsNotFound(err) && from.GetResourceVersion() != "" && from.GetDeletionTimestamp() == nil
+	return gone || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
 // mutateError is an error of mutate, which is not retried.

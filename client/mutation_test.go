@@ -181,6 +181,29 @@ func TestCreateOrPatch(t *testing.T) {
 	}
 }
 
+// TestCreateOrPatch_TheLastFinalizer: an object that is gone after its last finalizer was removed
+// is not created again.
+func TestCreateOrPatch_TheLastFinalizer(t *testing.T) {
+	api := fakeapi.New(fakeapi.ConfigMaps)
+	deleted := configMap("a")
+	deleted.Finalizers, deleted.DeletionTimestamp = []string{"example.com/a"}, new(metav1.Now())
+	api.Put(fakeapi.ConfigMaps, deleted)
+	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		if r.Verb == "patch" {
+			return r.FailWith(metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "gone"})
+		}
+		return nil, nil
+	})
+	maps := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
+	_, is, err := client.CreateOrPatch(t.Context(), maps, configMap("a"), func(m *corev1.ConfigMap) error { m.Finalizers = nil; return nil })
+	if !apierrors.IsNotFound(err) || is != client.Unchanged {
+		t.Errorf("%s, %v, want unchanged and IsNotFound", is, err)
+	}
+	if got, want := verbs(api), []string{"get", "patch"}; !slices.Equal(got, want) {
+		t.Errorf("requests %v, want %v", got, want)
+	}
+}
+
 // TestPatchFrom_IgnoresWhatTheServerSets: before and after may be of different versions.
 func TestPatchFrom_IgnoresWhatTheServerSets(t *testing.T) {
 	api := fakeapi.New(fakeapi.ConfigMaps)

@@ -24,17 +24,13 @@ import (
 //
 //	err := metrics.Conditions(registry, websites, func(w *v1alpha1.Website) []metav1.Condition {
 //		return w.Status.Conditions
-//	}, metrics.Options{})
+//	})
 //
 // Before the initial list and after the handle's release there are no series. Conditions returns an
-// error if an argument is nil, if the options are invalid, or if r refuses the collector: it takes
-// one handle of a kind.
-func Conditions[T cache.Object](r prometheus.Registerer, h *cache.Handle[T], of func(T) []metav1.Condition, o Options) error {
-	switch err := o.Validate(); {
-	case r == nil || h == nil || of == nil:
+// error if an argument is nil, or if r refuses the collector: it takes one handle of a kind.
+func Conditions[T cache.Object](r prometheus.Registerer, h *cache.Handle[T], of func(T) []metav1.Condition) error {
+	if r == nil || h == nil || of == nil {
 		return errors.New("metrics.Conditions: the Registerer, the handle or the function is nil")
-	case err != nil:
-		return err
 	}
 	kind := cmp.Or(h.GroupVersionKind().GroupKind().String(), h.String())
 	constant := prometheus.Labels{"kind": label(kind)}
@@ -45,8 +41,8 @@ func Conditions[T cache.Object](r prometheus.Registerer, h *cache.Handle[T], of 
 			[]string{"type", "status"}, constant),
 	}
 	c.scraped = scraped{[]*prometheus.Desc{c.objects, c.oldest}, c.scrape}
-	if err := prometheus.WrapRegistererWithPrefix(o.Prefix, r).Register(c); err != nil {
-		return fmt.Errorf("metrics.Conditions: register one handle of the kind %s, or set Options.Prefix: %w", kind, err)
+	if err := r.Register(c); err != nil {
+		return fmt.Errorf("metrics.Conditions: register one handle of the kind %s, or wrap the registry with prometheus.WrapRegistererWithPrefix: %w", kind, err)
 	}
 	return nil
 }

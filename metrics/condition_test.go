@@ -67,7 +67,7 @@ func TestConditions_CountsObjectsAtTheScrape(t *testing.T) {
 		api, r := fakeapi.New(fakeapi.ConfigMaps), prometheus.NewPedanticRegistry()
 		c, run := runCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
-		if err := metrics.Conditions(r, h, conditionsOf, metrics.Options{}); err != nil {
+		if err := metrics.Conditions(r, h, conditionsOf); err != nil {
 			t.Fatal(err)
 		}
 		is := func(want string) {
@@ -118,7 +118,7 @@ func TestConditions_SeriesAreBounded(t *testing.T) {
 		api, r := fakeapi.New(fakeapi.ConfigMaps), prometheus.NewPedanticRegistry()
 		c, run := runCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
-		if err := metrics.Conditions(r, h, conditionsOf, metrics.Options{Prefix: "my_"}); err != nil {
+		if err := metrics.Conditions(prometheus.WrapRegistererWithPrefix("my_", r), h, conditionsOf); err != nil {
 			t.Fatal(err)
 		}
 		const asked = 1500
@@ -158,11 +158,10 @@ func TestConditions_Mistakes(t *testing.T) {
 			t.Errorf("%v, want %q", err, word)
 		}
 	}
-	check(metrics.Conditions(nil, h, conditionsOf, metrics.Options{}), "the Registerer, the handle or the function is nil")
-	check(metrics.Conditions[*corev1.ConfigMap](r, nil, conditionsOf, metrics.Options{}), "is nil")
-	check(metrics.Conditions(r, h, nil, metrics.Options{}), "is nil")
-	check(metrics.Conditions(r, h, conditionsOf, metrics.Options{Prefix: "a-b"}), "metrics.Options.Prefix")
-	check(metrics.Conditions(r, h, conditionsOf, metrics.Options{}), "")
-	check(metrics.Conditions(r, h, conditionsOf, metrics.Options{}), "register one handle of the kind ConfigMap, or set Options.Prefix")
-	check(metrics.Conditions(r, cache.For[*appsv1.Deployment](c), func(*appsv1.Deployment) []metav1.Condition { return nil }, metrics.Options{}), "")
+	check(metrics.Conditions(nil, h, conditionsOf), "the Registerer, the handle or the function is nil")
+	check(metrics.Conditions[*corev1.ConfigMap](r, nil, conditionsOf), "is nil")
+	check(metrics.Conditions(r, h, nil), "is nil")
+	check(metrics.Conditions(r, h, conditionsOf), "")
+	check(metrics.Conditions(r, h, conditionsOf), "register one handle of the kind ConfigMap, or wrap the registry")
+	check(metrics.Conditions(r, cache.For[*appsv1.Deployment](c), func(*appsv1.Deployment) []metav1.Condition { return nil }), "")
 }

@@ -56,17 +56,20 @@ func newCopier(m *manager.Manager, to *manager.Cluster) (*copier, *controller.Co
 	r := &copier{cache.For[*corev1.ConfigMap](m.Cache()), cache.For[*corev1.Secret](to.Cache()), to.Client(), &diary{}}
 	c := controller.New("copier", r, controller.Options{})
 	c.Watch(source.Kind(r.maps, handler.Self()))
-	c.Reads(r.secrets)
+	c.Reads(r.secrets, cache.For[*corev1.Secret](m.Cache())) // the latter never has the copies
 	m.Add(c)
 	return r, c
 }
 
-// TestM7_IdleOverSeveralClusters: a write to a cluster is waited for in the caches of that cluster. It
-// has the term of the manager's Lease (L2), and counts for Idle (M7).
+// TestM7_IdleOverSeveralClusters: a key waits for its write in the cluster that it wrote to. The
+// write has the term of the manager's Lease, and Idle waits for all that.
 func TestM7_IdleOverSeveralClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, west := newAPI(), newAPI()
 		west.Lag(time.Second)
+		for range 20 { // its versions are ahead
+			put(west, "b")
+		}
 		put(api, "a")
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
@@ -74,7 +77,11 @@ func TestM7_IdleOverSeveralClusters(t *testing.T) {
 		})
 		r, _ := newCopier(m, m.Cluster("west", at("http://west.test", west)))
 		stop, result := start(t, m)
+		began := time.Now()
 		ok(t, m.Idle(t.Context()))
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %s: the key waited for the write in another cluster", took)
+		}
 		r.diary.want(t, "a: copied false", "a: copied true")
 		if west.Stored(fakeapi.Secrets) != 1 || west.Stored(fakeapi.Leases) != 0 || api.Stored(fakeapi.Secrets) != 0 {
 			t.Errorf("%d Secrets and %d Leases in west, %d Secrets in the manager's cluster",
@@ -155,7 +162,7 @@ func TestM3_AClusterThatCannotBeReached(t *testing.T) {
 	})
 }
 
-// TestM6_RemoveCluster: it names the controllers that use the cluster. After that, handles return an
+// TestM6_RemoveCluster: it names the controllers that use the cluster. Later, handles return an
 // error, the informers are gone, and the name is free.
 func TestM6_RemoveCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

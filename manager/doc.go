@@ -35,9 +35,9 @@
 //
 // # Several clusters
 //
-// [Manager.Cluster] adds a further cluster, with a client and a cache of its own. Controllers watch,
-// read and write all clusters in the same way. The Lease of Options.LeaderElection decides about
-// all of them. It may be in any cluster: see leaderelection.Options.Config.
+// [Manager.Cluster] adds a further cluster, with a client and a cache of its own. Controllers
+// watch, read and write all clusters in the same way. The Lease of Options.LeaderElection decides
+// about all of them. It may be in any cluster: see leaderelection.Options.Config.
 //
 // # Guarantees
 //

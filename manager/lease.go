@@ -183,7 +183,7 @@ func (l *Lease) warm(ctx context.Context) {
 	}
 }
 
-// cold returns those of the controllers under the Lease that cannot lead yet.
+// cold returns the controllers under the Lease that cannot lead yet.
 func (l *Lease) cold(is func(*removable) bool) []*removable {
 	return slices.DeleteFunc(l.controllers(), func(c *removable) bool { return run.Closed(c.Synced()) || !is(c) })
 }

@@ -82,8 +82,7 @@ func (w *world) allowLeases(t *testing.T, user string) {
 }
 
 // TestMirror_OnTwoControlPlanes: the Lease is in the second cluster, with the credentials of a user
-// that may only use Leases. So the writes of each step have the manager's term, because the operator
-// is strict.
+// that may only use Leases. The operator is strict, so the writes have the manager's term.
 func TestMirror_OnTwoControlPlanes(t *testing.T) {
 	both := worlds(t, 2)
 	east, west := both[0], both[1]

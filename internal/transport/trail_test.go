@@ -196,7 +196,8 @@ func handed(t *testing.T, leading *term.Term, request string, answer reply) {
 
 // TestL9_WhatWasInheritedIsNotHandedOnForEver: a write that never shows does not delay every later
 // handover.
-// TestL9_AWriteInEachClusterIsHandedOver: many later writes to another API server do not displace it.
+// TestL9_AWriteInEachClusterIsHandedOver: many later writes to another API server do not displace
+// it.
 func TestL9_AWriteInEachClusterIsHandedOver(t *testing.T) {
 	leading := term.New(term.Token{}, time.Now(), time.Hour)
 	wrote := func(host, name string) {

@@ -219,7 +219,9 @@ func (l *Lease) lead(take, work context.Context) error {
 	<-take.Done()
 	l.close()
 	term.running.Wait()
-	l.flushEvents(work)
+	if l.elector != nil { // else there is no release: Run sends them at its end
+		l.flushEvents(work)
+	}
 	return nil
 }
 

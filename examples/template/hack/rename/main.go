@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -107,6 +108,9 @@ func renameFile(name string, r *strings.Replacer) error {
 		}
 	}
 	dir, base := filepath.Split(name)
+	if base == "role.yaml" {
+		after = []byte(sortRules(string(after)))
+	}
 	to := dir + r.Replace(base)
 	if to != name {
 		if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
@@ -117,6 +121,25 @@ func renameFile(name string, r *strings.Replacer) error {
 		}
 	}
 	return os.WriteFile(to, after, 0o644)
+}
+
+// sortRules sorts the rules of each role by API group, as the generator does.
+func sortRules(roles string) string {
+	const rule = "- apiGroups:\n"
+	documents := strings.Split(roles, "---\n")
+	for i, document := range documents {
+		head, rules, _ := strings.Cut(document, rule)
+		all := strings.Split(rules, rule)
+		slices.SortStableFunc(all, func(a, b string) int {
+			groupA, _, _ := strings.Cut(a, "\n")
+			groupB, _, _ := strings.Cut(b, "\n")
+			return strings.Compare(strings.Trim(groupA, ` -"`), strings.Trim(groupB, ` -"`))
+		})
+		if rules != "" {
+			documents[i] = head + rule + strings.Join(all, rule)
+		}
+	}
+	return strings.Join(documents, "---\n")
 }
 
 // pluralOf returns the plural of a lower-case noun.

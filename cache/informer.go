@@ -298,23 +298,6 @@ func (i *informer) listMetadata(ctx context.Context, at place) (*metav1.PartialO
 // index of namespaces.
 const byOwner = "setpoint.dev/owner"
 
-func builtInIndexers() toolscache.Indexers {
-	return toolscache.Indexers{
-		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,
-		byOwner: func(obj any) ([]string, error) {
-			o, ok := obj.(Object)
-			if !ok {
-				return nil, nil
-			}
-			var owners []string
-			for _, ref := range o.GetOwnerReferences() {
-				owners = append(owners, string(ref.UID))
-			}
-			return owners, nil
-		},
-	}
-}
-
 // readable waits for the initial list. It returns an error if the list fails or ctx ends.
 func (i *informer) readable(ctx context.Context) error {
 	for !i.hasSynced() {

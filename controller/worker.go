@@ -76,7 +76,7 @@ func (t *lead[K]) employ(take, work context.Context) error {
 
 // processNextItem takes a key, reconciles it and settles it. It returns false at the end of the
 // term.
-func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
+func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool { //nolint:contextcheck // r is the context
 	c := t.controller
 	item, ok := c.queue.Get(take)
 	if !ok {
@@ -103,7 +103,7 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	var end ending
 	returned := false
 	var ctx context.Context = r
-	defer func() { //nolint:contextcheck // r is the context
+	defer func() {
 		if !returned {
 			end = aborted(fmt.Errorf("the reconciler %w", run.ErrExited))
 		}
@@ -113,11 +113,11 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		s.run.Store(nil)
 		c.spins.end(item.Key(), end.outcome, end.result.RequeueAfter, r.wrote() != nil)
 		t.tellReconciled(ctx, r, &end)
-		t.settle(r, end)
+		t.settle(r, end) //nolint:contextcheck // r is the context
 		r.cancel(nil)
 	}()
-	ctx = t.tellReconciling(r) //nolint:contextcheck // r is the context
-	end = t.reconcile(ctx, r)
+	ctx = t.tellReconciling(r)
+	end = t.reconcile(ctx, r) //nolint:contextcheck // ctx is r, or derived from it
 	returned = true
 	return true
 }
@@ -158,7 +158,7 @@ func (t *lead[K]) tellReconciled(ctx context.Context, r *running[K], end *ending
 	if hooks.Reconciled != nil {
 		hooks.Reconciled(ctx, hook.Reconcile{
 			Controller: c.name, Took: c.now() - r.since, Outcome: end.outcome, Err: end.err, GaveUp: end.gaveUp,
-			TimedOut: c.o.Deadline > 0 && errors.Is(context.Cause(r), errDeadline),
+			TimedOut: c.o.Deadline > 0 && errors.Is(context.Cause(r), errDeadline), //nolint:contextcheck // r is the context
 		})
 	}
 	if end.gaveUp && hooks.GaveUp != nil {

@@ -208,7 +208,7 @@ func TestEventName_IsValid(t *testing.T) {
 	}
 }
 
-// TestKind_IsThatOfTheObject if the object names it, else that of the scheme.
+// TestKind_IsThatOfTheObject if the object names it, else the scheme's kind.
 func TestKind_IsThatOfTheObject(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
 		obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}

@@ -67,7 +67,8 @@ func wantEvents(t *testing.T, api *fakeapi.Server, want map[string]int) {
 }
 
 // TestV3_EventsComeBeforeTheRelease: the events of a Reconcile's last moment are stored before the
-// Lease is released, with a strict client. Those of other functions are stored before Run returns.
+// Lease is released, with a strict client. Events of other functions are stored before Run
+// returns.
 func TestV3_EventsComeBeforeTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Leases, eventsResource)
@@ -176,12 +177,12 @@ func TestRecorder_NamesTheReplica(t *testing.T) {
 		pass(time.Minute)
 		stop()
 		ok(t, result())
-		for _, e := range eventsOf(t, api) {
-			if e.ReportingController != "test" || e.ReportingInstance == "" || e.Note != "by "+e.ReportingInstance {
-				t.Errorf("the Event is %+v", e)
-			}
-			return
+		found := eventsOf(t, api)
+		if len(found) == 0 {
+			t.Fatal("there is no Event")
 		}
-		t.Error("there is no Event")
+		if e := found[0]; e.ReportingController != "test" || e.ReportingInstance == "" || e.Note != "by "+e.ReportingInstance {
+			t.Errorf("the Event is %+v", e)
+		}
 	})
 }

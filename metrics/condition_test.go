@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,7 +105,7 @@ setpoint_condition_oldest_seconds{kind="ConfigMap",status="True",type="Ready"} 0
 setpoint_conditions{kind="ConfigMap",reason="Full",status="True",type="Ready"} 1
 `))
 		if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
-			t.Error([]promlint.Problem(problems), err)
+			t.Error(problems, err)
 		}
 		h.Release()
 		is("")

@@ -92,7 +92,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 		err = r.writes.Delete(ctx, key, client.Preconditions(mirror.UID, mirror.ResourceVersion))
 	case apierrors.IsNotFound(err):
 		return controller.Result{}, nil
-	case err == nil && !(exists && maps.Equal(mirror.Data, original.Data)):
+	case err == nil && (!exists || !maps.Equal(mirror.Data, original.Data)):
 		_, err = r.writes.Apply(ctx, coreac.ConfigMap(key.Name, key.Namespace).WithLabels(wanted).WithData(original.Data))
 	}
 	return controller.Result{}, err

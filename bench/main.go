@@ -30,7 +30,7 @@
 //
 //	GOWORK=off go run . -only heap [-rounds 3] [-kept 250000] [-heap-profile directory]
 //
-// The number of keys reconciled before those of another namespace, and before a user's change,
+// The number of keys reconciled before the keys of another namespace, and before a user's change,
 // while 50,000 others wait or fail:
 //
 //	GOWORK=off go run . -only fairness [-fairness tenants|changes] [-crowd 50000] [-changes 20]

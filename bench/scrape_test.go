@@ -112,8 +112,8 @@ func (l *mishaps) reconcile(ctx context.Context, name string) (time.Duration, er
 }
 
 // TestScrape_KeepsDashboards runs a program of each library with the same load against a real API
-// server. Each family of controller-runtime exists with the same type, labels and buckets. Those of
-// controllers, queues and leader election also have the same values.
+// server. Each family of controller-runtime exists with the same type, labels and buckets. Families
+// of controllers, queues and leader election also have the same values.
 func TestScrape_KeepsDashboards(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
 	if err != nil {

@@ -62,8 +62,8 @@ func asked(api *fakeapi.Server, of fakeapi.Resource) string {
 	return strings.Join(slices.Compact(all), " ")
 }
 
-// TestS11_NothingOutsideTheNamespaces: handles keep the namespaces of the cache, which may change. Nothing else
-// is requested.
+// TestS11_NothingOutsideTheNamespaces: handles keep the namespaces of the cache, which may
+// change. Nothing else is requested.
 func TestS11_NothingOutsideTheNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)

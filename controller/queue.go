@@ -101,7 +101,7 @@ func (o Options) changesQueue(before Options) bool {
 		o.MinInterval != before.MinInterval || o.MaxWait != before.MaxWait || o.NamespaceTenants != before.NamespaceTenants
 }
 
-// apply applies the given options, except those of the queue. It keeps hooks that were added.
+// apply applies the given options, except the options of the queue. It keeps hooks that were added.
 func (c *Controller[K]) apply() {
 	hooks, workers := c.o.Hooks, c.o.Workers
 	c.o = c.given.withDefaults()

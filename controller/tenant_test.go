@@ -94,8 +94,8 @@ func TestNamespaceTenants_Keys(t *testing.T) {
 	}
 }
 
-// TestOptions_QueueFields: the fields of Options reach the queue, and those of workqueue.Options
-// win.
+// TestOptions_QueueFields: the fields of Options reach the queue, and the fields of
+// workqueue.Options win.
 func TestOptions_QueueFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := controller.Options{

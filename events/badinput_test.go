@@ -208,7 +208,7 @@ func TestEventName_IsValid(t *testing.T) {
 	}
 }
 
-// TestKind_IsThatOfTheObject if the object names it, else that of the scheme.
+// TestKind_IsThatOfTheObject: an object without a kind gets the kind from the scheme.
 func TestKind_IsThatOfTheObject(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
 		obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}

@@ -65,7 +65,7 @@ func newDesk(t *testing.T) *desk {
 	return d
 }
 
-// restart replaces the recorder by that of another process of the program.
+// restart replaces the recorder, as another process of the program would.
 func (d *desk) restart() {
 	d.Recorder = events.New(d.client, events.Options{Name: "website-operator", Instance: "pod-1", Hooks: &hook.Events{
 		Sent: func(e hook.EventSent) {

@@ -41,7 +41,7 @@ func ExampleChain_Finalize() {
 			}
 			if site.DeletionTimestamp != nil {
 				err := chain.Finalize(ctx, site)
-				if finalizer.IsWaiting(err) { // a step returned finalizer.Waiting("3 objects are left")
+				if finalizer.IsWaiting(err) { // finalizer.Waiting("3 objects are left")
 					controller.Logger(ctx).Info("the deletion waits", "for", err)
 					return controller.Result{RequeueAfter: 10 * time.Second}, nil
 				}

@@ -26,10 +26,10 @@ type Elector struct {
 	http *http.Client
 }
 
-// New makes an elector. It starts nothing and makes no request. With Options.Config, cfg may be nil.
-// The elector's requests ignore the rate limit of the configuration. They time out after half of
-// RenewDeadline, at least 1 s, so one that hangs does not cost the term. The error names an invalid
-// option or part of the configuration.
+// New makes an elector. It starts nothing and makes no request. With Options.Config, cfg may be
+// nil. The elector's requests ignore the rate limit of the configuration. They time out after half
+// of RenewDeadline, at least 1 s, so one that hangs does not cost the term. The error names an
+// invalid option or part of the configuration.
 func New(cfg *rest.Config, o Options) (*Elector, error) {
 	field := "leaderelection.New"
 	if o.Config != nil {

@@ -51,15 +51,14 @@ type clusters struct {
 }
 
 // Cluster makes the process use a further cluster, before or during Run. Its client has the
-// manager's Scheme, FieldOwner, Strict and Hooks. Its cache has the Options.Cache of the manager, and
-// starts and stops with the manager's.
-// The name appears in logs and errors, and must be unique. Run returns an error for an invalid name
-// or cfg.
+// manager's Scheme, FieldOwner, Strict and Hooks. Its cache has the Options.Cache of the manager,
+// and starts and stops with the manager's cache. The name appears in logs and errors, and must be
+// unique. Run returns an error for an invalid name or cfg.
 func (m *Manager) Cluster(name string, cfg *rest.Config) *Cluster {
 	c := &Cluster{name: name}
 	err := m.dial(c, cfg)
 	hooks := hook.Hooks{Cache: cacheHooks(m.report, name)}.With(hook.Hooks{Cache: m.clusters.hooks})
-	o := m.o.Cache // the namespaces, labels, transform and resync are those of the process
+	o := m.o.Cache // all clusters have the same namespaces, labels, transform and resync
 	o.Hooks, o.Cluster = hooks.Cache, name
 	c.cache = cache.New(c.client, o)
 	c.informers = sync.OnceValue(func() informers.SharedInformerFactory { return newFactory(m.report, c.client, c.cache) })

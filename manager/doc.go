@@ -26,8 +26,9 @@
 //
 // At a stop, controllers take no new key. Running Reconciles continue until the grace time ends,
 // and the Lease is still renewed. Then their contexts end. The Lease is released after all
-// Reconciles have returned and their events are sent. Servers answer until everything else has stopped. Requests in flight
-// then have the rest of the grace time. Package server describes the limits for clients.
+// Reconciles have returned and their events are sent. Servers answer until everything else has
+// stopped. Requests in flight then have the rest of the grace time. Package server describes the
+// limits for clients.
 //
 // If one function fails, all stages stop. If a term is lost, only the controllers' Lead and the
 // functions under its Lease stop. They start again in the next term. A process may have several

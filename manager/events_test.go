@@ -67,7 +67,7 @@ func wantEvents(t *testing.T, api *fakeapi.Server, want map[string]int) {
 }
 
 // TestV3_EventsComeBeforeTheRelease: the events of a Reconcile's last moment are stored before the
-// Lease is released, with a strict client. Those of other functions are stored before Run returns.
+// Lease is released, with a strict client. Other events are stored before Run returns.
 func TestV3_EventsComeBeforeTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Leases, eventsResource)

@@ -34,8 +34,8 @@ func everywhere(m *manager.Manager, name string, reconcile controller.Func[types
 	return c
 }
 
-// TestAddControllerEverywhere_LeadsOnAStandby: a strict manager lets its writes pass, the log has no
-// line about them, and the leader-only controller waits for the Lease.
+// TestAddControllerEverywhere_LeadsOnAStandby: a strict manager lets its writes pass, the log has
+// no line about them, and the leader-only controller waits for the Lease.
 func TestAddControllerEverywhere_LeadsOnAStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -78,8 +78,8 @@ func TestAddControllerEverywhere_LeadsOnAStandby(t *testing.T) {
 	})
 }
 
-// TestM6_AddControllerEverywhere: it can be added and removed while the manager runs, and counts for
-// Idle. Its name must be unique.
+// TestM6_AddControllerEverywhere: it can be added and removed while the manager runs, and counts
+// for Idle. Its name must be unique.
 func TestM6_AddControllerEverywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()

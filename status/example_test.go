@@ -50,7 +50,8 @@ func ExampleAwait() {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 		defer cancel()
 		_, err := status.Await(ctx, gauges, key, status.True(status.Ready))
-		return err // for example: its status is of generation 3, not 4; Ready=True (Full: 3 of 3 litres)
+		// For example: its status is of generation 3, not 4; Ready=True (Full: 3 of 3 litres)
+		return err
 	}
 	_ = ready // with a cache that runs
 }

@@ -13,7 +13,7 @@ import (
 
 func TestSummarize_TheWorstDecides(t *testing.T) {
 	old := metav1.Condition{Type: "Old", Status: "True", Reason: "Good", ObservedGeneration: 3}
-	theirs := metav1.Condition{Type: "Theirs", Status: "True", Reason: "Good"} // observes no generation
+	theirs := metav1.Condition{Type: "Theirs", Status: "True", Reason: "Good"} // no generation
 	for name, c := range map[string]struct {
 		do   func(*status.Set)
 		of   []string

@@ -212,7 +212,7 @@ type verdict struct {
 	outcome hook.QueueOutcome
 	delay   int64  // Retry, After: the delay; Park: the time limit, or zero for none
 	why     string // Park: the reason; Retry: RetryOptions.Event
-	class   uint8  // Retry, After: the lane for adds of the next delivery's class; noClass: as taken
+	class   uint8  // Retry, After: lane for adds of the next delivery's class; noClass: as taken
 	keep    bool   // Done: keep the failures, as client-go's Done does
 }
 

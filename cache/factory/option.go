@@ -144,8 +144,8 @@ func (f *factory) selectors() (err error) {
 	return nil
 }
 
-// clientNamespace returns the namespace for informers that use the client. standard rejects those
-// of several namespaces.
+// clientNamespace returns the namespace for informers that use the client. standard rejects
+// informers of several namespaces.
 func (f *factory) clientNamespace() string {
 	namespace, _ := f.namespaceOf(schema.GroupKind{})
 	return namespace

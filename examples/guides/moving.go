@@ -63,10 +63,11 @@ func newMoving(mgr *manager.Manager) *moving {
 		events:   mgr.Recorder(), // GetEventRecorder, GetEventRecorderFor
 	}
 	c := controller.New("moving", r, controller.Options{
-		Workers:  4,                                                              // MaxConcurrentReconciles
-		Backoff:  workqueue.Exponential{Base: time.Second, Max: 5 * time.Minute}, // RateLimiter: each key
-		Limiter:  rate.NewLimiter(10, 100),                                       // RateLimiter: all retries together
-		Deadline: time.Minute,                                                    // ReconciliationTimeout
+		Workers:  4,           // MaxConcurrentReconciles
+		Deadline: time.Minute, // ReconciliationTimeout
+		// RateLimiter: Backoff is for each key, Limiter for all retries together.
+		Backoff: workqueue.Exponential{Base: time.Second, Max: 5 * time.Minute},
+		Limiter: rate.NewLimiter(10, 100),
 	})
 	c.Watch(source.Kind(r.services, handler.Self()))
 	mgr.Add(c)
@@ -84,7 +85,7 @@ func (r *moving) Reconcile(ctx context.Context, key types.NamespacedName) (contr
 	if err := r.report(ctx, service); err != nil {
 		return controller.Result{}, err
 	}
-	return controller.Result{RequeueAfter: time.Hour, Class: new(workqueue.Background)}, nil // Priority of the requeue
+	return controller.Result{RequeueAfter: time.Hour, Class: new(workqueue.Background)}, nil
 }
 
 // list is CreateOrUpdate with SetControllerReference, and an event.
@@ -92,7 +93,7 @@ func (r *moving) list(ctx context.Context, service *corev1.Service) error {
 	list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name}}
 	_, result, err := client.CreateOrUpdate(ctx, client.For[*corev1.ConfigMap](r.client), list, func(m *corev1.ConfigMap) error {
 		m.Data = map[string]string{"type": string(service.Spec.Type)}
-		return owner.Of(r.services, service).SetController(m) // SetControllerReference(service, m, scheme)
+		return owner.Of(r.services, service).SetController(m) // SetControllerReference
 	})
 	if err != nil {
 		r.events.Event(ctx, service, events.Warning, "ListFailed", "WriteConfigMap", "cannot write the ConfigMap: %v", err)
@@ -107,7 +108,7 @@ func (r *moving) list(ctx context.Context, service *corev1.Service) error {
 // report is meta.SetStatusCondition, then Status().Update.
 func (r *moving) report(ctx context.Context, service *corev1.Service) error {
 	s := status.For(service, service.Status.Conditions)
-	s.True("example.com/Listed", "AsExpected", "the ConfigMap has the type") // meta.SetStatusCondition
+	s.True("example.com/Listed", "AsExpected", "the ConfigMap has the type")
 	service.Status.Conditions = s.Conditions()
 	_, err := status.Update(ctx, client.For[*corev1.Service](r.client), s, service)
 	return err

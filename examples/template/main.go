@@ -35,7 +35,7 @@ func main() {
 		o.Health = &manager.HealthOptions{Address: *health}
 	}
 	if *scrape != "" {
-		o.MetricsServer = &server.Options{Address: *scrape} // with a self-signed certificate: see CertDir
+		o.MetricsServer = &server.Options{Address: *scrape} // self-signed certificate: see CertDir
 	}
 	if *elect {
 		o.LeaderElection = &leaderelection.Options{Lease: name} // in the Pod's namespace

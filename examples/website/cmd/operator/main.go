@@ -39,7 +39,7 @@ func main() {
 		o.LeaderElection = &leaderelection.Options{Lease: operator.Name, Namespace: *namespace}
 	}
 	if *scrape != "" {
-		o.MetricsServer = &server.Options{Address: *scrape} // with a self-signed certificate: see CertDir
+		o.MetricsServer = &server.Options{Address: *scrape} // self-signed certificate: see CertDir
 	}
 	o.Logger = slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetSlogLogger(o.Logger) // logs of client-go

@@ -38,7 +38,7 @@ func TestMoving_ReportsOnAService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.MetricsServer.Listener = listener
+	o.MetricsServer.Address, o.MetricsServer.Listener = "", listener
 	mgr := manager.New(cluster.Config(), o)
 	newMoving(mgr)
 	seen := &clusterKeys{}

@@ -5,22 +5,13 @@ package guides
 
 import (
 	"context"
-	"os"
-	"strings"
-	"time"
 
-	"golang.org/x/time/rate"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
-	"k8s.io/client-go/kubernetes"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
@@ -28,10 +19,9 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-const finalizer = "example.com/cleanup"
+const cleanup = "example.com/cleanup"
 
 // porting has what docs/controller-runtime.md shows: for each Deployment it keeps a ConfigMap with
 // its image, and reports in a condition of the Deployment.
@@ -67,10 +57,10 @@ func (r *porting) Reconcile(ctx context.Context, key types.NamespacedName) (cont
 		if err := r.cleanUp(ctx, d); err != nil {
 			return controller.Result{}, err
 		}
-		_, err := deployments.RemoveFinalizer(ctx, d, finalizer)
+		_, err := deployments.RemoveFinalizer(ctx, d, cleanup)
 		return controller.Result{}, err
 	}
-	if d, err = deployments.EnsureFinalizer(ctx, d, finalizer); err != nil {
+	if d, err = deployments.EnsureFinalizer(ctx, d, cleanup); err != nil {
 		return controller.Result{}, err
 	}
 	if err := r.apply(ctx, d); err != nil {
@@ -109,69 +99,9 @@ func byNode(pods *cache.Handle[*corev1.Pod]) func(ctx context.Context, node stri
 	}
 }
 
-// watchNamespaces is DefaultNamespaces, from the variable WATCH_NAMESPACE.
-func watchNamespaces(mgr *manager.Manager) *cache.Handle[*corev1.Pod] {
-	var scope cache.Scope // all namespaces
-	if names := os.Getenv("WATCH_NAMESPACE"); names != "" {
-		scope.Namespaces = cache.NewSet(strings.Split(names, ",")...)
-	}
-	return cache.ForScope[*corev1.Pod](mgr.Cache(), scope) // the same scope for each kind
-}
-
 // onlyMetadata is builder.OnlyMetadata.
 func onlyMetadata(mgr *manager.Manager) *cache.Handle[*metav1.PartialObjectMetadata] {
 	return cache.ForScope[*metav1.PartialObjectMetadata](mgr.Cache(), cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("Secret")})
-}
-
-// syncPeriod is SyncPeriod.
-func syncPeriod(mgr *manager.Manager) *cache.Handle[*corev1.Pod] {
-	return cache.ForScope[*corev1.Pod](mgr.Cache(), cache.Scope{Resync: 10 * time.Hour})
-}
-
-// rateLimiter is Options.RateLimiter.
-func rateLimiter(r controller.Reconciler[types.NamespacedName]) *controller.Controller[types.NamespacedName] {
-	return controller.NewWithQueue("limited", r, controller.Options{}, workqueue.Options[types.NamespacedName]{
-		// Backoff is for each key, Limiter for all retries together.
-		Backoff: workqueue.Exponential{Base: time.Second, Max: 5 * time.Minute},
-		Limiter: rate.NewLimiter(10, 100),
-	})
-}
-
-// everyReplica is NeedLeaderElection: false.
-func everyReplica(mgr *manager.Manager, c *controller.Controller[types.NamespacedName]) {
-	mgr.AddEverywhere(c.Name(), c.Run)
-}
-
-// urgent is a higher Priority.
-func urgent(c *controller.Controller[types.NamespacedName], key types.NamespacedName) {
-	c.Queue().AddWith(key, workqueue.AddOptions{Class: workqueue.Interactive})
-}
-
-// events is GetEventRecorderFor.
-func events(mgr *manager.Manager, cfg *rest.Config, scheme *runtime.Scheme) (record.EventRecorder, error) {
-	clientset, err := kubernetes.NewForConfig(cfg) // not mgr.Client().Config(): no key waits for it
-	if err != nil {
-		return nil, err
-	}
-	broadcaster := record.NewBroadcaster()
-	mgr.AddEverywhere("events", func(ctx context.Context) error {
-		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clientset.CoreV1().Events("")})
-		<-ctx.Done()
-		broadcaster.Shutdown()
-		return nil
-	})
-	return broadcaster.NewRecorder(scheme, corev1.EventSource{Component: "website-operator"}), nil
-}
-
-// ownerReference is metav1.NewControllerRef: for a typed object instead of an apply configuration.
-func ownerReference(owner *appsv1.Deployment) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: owner.Namespace,
-		Name:      owner.Name,
-		OwnerReferences: []metav1.OwnerReference{
-			*metav1.NewControllerRef(owner, appsv1.SchemeGroupVersion.WithKind("Deployment")),
-		},
-	}}
 }
 
 // unlessServed is meta.IsNoMatchError: a kind whose CRD may be missing.

@@ -60,8 +60,8 @@ func mergeFrom(ctx context.Context, c *client.Client, d *appsv1.Deployment, repl
 	return client.PatchFrom(ctx, deployments, d, after, client.OptimisticLock())
 }
 
-// status is Status().Patch and Status().Apply.
-func status(ctx context.Context, c *client.Client, key types.NamespacedName) error {
+// statusPatches is Status().Patch and Status().Apply.
+func statusPatches(ctx context.Context, c *client.Client, key types.NamespacedName) error {
 	deployments := client.For[*appsv1.Deployment](c)
 	_, err := deployments.PatchStatus(ctx, key, types.MergePatchType, []byte(`{"status":{"replicas":3}}`))
 	if err != nil {

@@ -40,7 +40,7 @@ func TestWriting_RunsEachWriteOfTheMovingTable(t *testing.T) {
 	if d, err = mergeFrom(ctx, c, d, 4); err != nil || *d.Spec.Replicas != 4 || d.Status.Replicas != 4 {
 		t.Errorf("%v, %v", d, err)
 	}
-	if err := status(ctx, c, client.ObjectKey(d)); err != nil {
+	if err := statusPatches(ctx, c, client.ObjectKey(d)); err != nil {
 		t.Error(err)
 	}
 	if err := scale(ctx, c, d, 5); err != nil {

@@ -186,14 +186,15 @@ func TestV2_CountsAddUp(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *desk) {
 				random, calls := rand.New(rand.NewPCG(seed, 1)), 0
+				luck := rand.New(rand.NewPCG(seed, 2)) // of the goroutine that sends
 				broken := true
 				d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
-					if broken && random.IntN(5) == 0 {
+					if broken && luck.IntN(5) == 0 {
 						return r.Refuse()
 					}
 					return nil, nil
 				})
-				d.line.loses = func(*http.Request) bool { return broken && random.IntN(4) == 0 }
+				d.line.loses = func(*http.Request) bool { return broken && luck.IntN(4) == 0 }
 				for range 4 {
 					stop := d.run()
 					for range random.IntN(100) {

@@ -235,7 +235,7 @@ func (r *Recorder) event(s *series) *eventsv1.Event {
 		EventTime:  metav1.NewMicroTime(b.first), Type: s.eventType, Reason: s.reason, Action: s.action, Note: b.note,
 		ReportingController: r.name, ReportingInstance: cmp.Or(r.instance, "unknown"),
 		Regarding: corev1.ObjectReference{
-			APIVersion: apiVersion(s.group, s.version), Kind: s.kind, Namespace: s.namespace, Name: s.name, UID: s.uid,
+			APIVersion: apiVersion(s.group, b.version), Kind: s.kind, Namespace: s.namespace, Name: s.name, UID: s.uid,
 		},
 	}
 	if b.calls > 1 {

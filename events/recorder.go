@@ -59,7 +59,8 @@ type Recorder struct {
 
 	mu       sync.Mutex // guards the fields below
 	schedule *schedule
-	closed   bool
+	closed   bool            // records nothing
+	over     bool            // tries nothing again
 	logged   map[string]bool // what the log has already
 }
 

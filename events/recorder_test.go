@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -331,6 +333,28 @@ func TestV3_FlushIsLimitedByItsContext(t *testing.T) {
 		if d.dropped["recorded after the stop"] != 1 {
 			t.Errorf("dropped: %v", d.dropped)
 		}
+	})
+}
+
+// TestV3_CloseDoesNotWaitForAnotherFlush: which has no limit. What that sends is dropped, too.
+func TestV3_CloseDoesNotWaitForAnotherFlush(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() })
+		d.fail(configMap("a"), "broken")
+		d.fail(configMap("b"), "broken")
+		var flushing sync.WaitGroup
+		flushing.Go(func() { _ = d.Flush(d.ctx) })
+		synctest.Wait()
+		d.fail(configMap("a"), "while the first is being sent")
+		ctx, cancel := context.WithTimeout(d.ctx, 3*time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := d.Close(ctx); err == nil || time.Since(began) != 3*time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+		d.wantDropped("not sent before the stop", 2)
+		flushing.Wait()
+		d.wantDropped("not sent before the stop", 3)
 	})
 }
 

@@ -268,10 +268,14 @@ func (s *schedule) waitingCalls(f *flush) (calls int) {
 	return calls
 }
 
-// clear forgets all series and returns those that wait.
-func (s *schedule) clear() (waiting []*series) {
-	for e := s.waiting.Front(); e != nil; e = e.Next() {
-		waiting = append(waiting, e.Value.(*series))
+// clear forgets all series and returns what waits of each. A batch that is being sent does not wait.
+func (s *schedule) clear() (waiting []series) {
+	for _, of := range s.all {
+		left := *of
+		if of.place == nil {
+			left.current, of.pending = nil, nil
+		}
+		waiting = append(waiting, left)
 	}
 	*s = *newSchedule()
 	return waiting

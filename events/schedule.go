@@ -268,7 +268,8 @@ func (s *schedule) waitingCalls(f *flush) (calls int) {
 	return calls
 }
 
-// clear forgets all series and returns what waits of each. A batch that is being sent does not wait.
+// clear forgets all series and returns what waits of each. A batch that is being sent does not
+// wait.
 func (s *schedule) clear() (waiting []series) {
 	for _, of := range s.all {
 		left := *of

@@ -4,6 +4,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -197,3 +198,8 @@ func (c *Client) Close() {
 	// http.Client.CloseIdleConnections does not look into client-go's wrappers.
 	utilnet.CloseIdleConnectionsFor(c.http.Transport)
 }
+
+// Disconnect is Close for the end of a program. A request leaves its connection a moment after it
+// has ended or was cancelled. Disconnect waits for that, until ctx ends, and closes connections as
+// they become idle. While requests are in flight, it waits for them, too.
+func (c *Client) Disconnect(ctx context.Context) { transport.Disconnect(ctx, c.http.Transport) }

@@ -136,8 +136,7 @@ func (o Options) or(d Options) Options {
 	o.Deadline, o.SlowAfter = cmp.Or(o.Deadline, d.Deadline), cmp.Or(o.SlowAfter, d.SlowAfter)
 	o.Interrupt, o.MaxAttempts = cmp.Or(o.Interrupt, d.Interrupt), cmp.Or(o.MaxAttempts, d.MaxAttempts)
 	o.IgnoreAnnotations = o.IgnoreAnnotations || d.IgnoreAnnotations
-	o.RequireKinds = o.RequireKinds || d.RequireKinds
-	o.NamespaceTenants = o.NamespaceTenants || d.NamespaceTenants
+	o.NamespaceTenants, o.RequireKinds = o.NamespaceTenants || d.NamespaceTenants, o.RequireKinds || d.RequireKinds
 	if o.Classes == nil {
 		o.Classes = d.Classes
 	}

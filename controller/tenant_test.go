@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -84,6 +85,11 @@ func TestNamespaceTenants_Keys(t *testing.T) {
 	ours.Queue().Add(clusterKey{"east", "a"})
 	if got := tenant(ours.Snapshot().Queue); got != "a" {
 		t.Errorf("with workqueue.Options.Tenant, the tenant is %q", got)
+	}
+	clusters := controller.NewWithQueue("clusters", controller.Func[handler.ClusterKey](nil), o, workqueue.Options[handler.ClusterKey]{})
+	clusters.Queue().Add(handler.ClusterKey{Cluster: "east", NamespacedName: types.NamespacedName{Namespace: "shop", Name: "a"}})
+	if got := clusters.Snapshot().Queue.Keys[0].Tenant; got != "east:shop" {
+		t.Errorf("the tenant of a handler.ClusterKey is %q", got)
 	}
 	wrong := controller.NewWithQueue("wrong", controller.Func[string](nil), o, workqueue.Options[string]{})
 	err := wrong.Validate()

@@ -25,15 +25,19 @@ func (r *Recorder) Close(ctx context.Context) error {
 	r.closed = true
 	r.mu.Unlock()
 	err := r.flush(ctx, &flush{})
-	r.sending <- struct{}{} // no request takes longer than its timeout
-	defer r.end()
+	select {
+	case r.sending <- struct{}{}:
+		defer r.end()
+	case <-ctx.Done(): // another Flush may go on
+	}
 	r.mu.Lock()
+	r.over = true
 	left := r.schedule.clear()
 	r.mu.Unlock()
 	for _, s := range left {
 		for _, b := range []*batch{s.current, s.pending} {
 			if b != nil {
-				r.dropped(s.key, "not sent before the stop", b.calls)
+				r.dropped(s.key, stopped, b.calls)
 			}
 		}
 	}

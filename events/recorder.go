@@ -59,7 +59,8 @@ type Recorder struct {
 
 	mu       sync.Mutex // guards the fields below
 	schedule *schedule
-	closed   bool
+	closed   bool            // records nothing
+	over     bool            // tries nothing again
 	logged   map[string]bool // what the log has already
 }
 
@@ -112,7 +113,7 @@ func (r *Recorder) Event(ctx context.Context, obj object.Object, eventType, reas
 	if len(args) > 0 {
 		note = fmt.Sprintf(note, args...)
 	}
-	why, wake := r.record(k, version, call{note: cut(printable(note), maxNote), at: time.Now()})
+	why, wake := r.record(k, call{note: cut(printable(note), maxNote), version: version, at: time.Now()})
 	if why != "" {
 		r.dropped(k, why, 1)
 	}
@@ -125,13 +126,13 @@ func (r *Recorder) Event(ctx context.Context, obj object.Object, eventType, reas
 }
 
 // record returns why the call is dropped, or "". wake is set if Run must look for what is due.
-func (r *Recorder) record(k key, version string, c call) (why string, wake bool) {
+func (r *Recorder) record(k key, c call) (why string, wake bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return "recorded after the stop", false
 	}
-	joined, ok := r.schedule.add(k, version, c)
+	joined, ok := r.schedule.add(k, c)
 	if !ok {
 		return "too many series wait", false
 	}

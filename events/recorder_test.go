@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -186,14 +188,15 @@ func TestV2_CountsAddUp(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *desk) {
 				random, calls := rand.New(rand.NewPCG(seed, 1)), 0
+				luck := rand.New(rand.NewPCG(seed, 2)) // of the goroutine that sends
 				broken := true
 				d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
-					if broken && random.IntN(5) == 0 {
+					if broken && luck.IntN(5) == 0 {
 						return r.Refuse()
 					}
 					return nil, nil
 				})
-				d.line.loses = func(*http.Request) bool { return broken && random.IntN(4) == 0 }
+				d.line.loses = func(*http.Request) bool { return broken && luck.IntN(4) == 0 }
 				for range 4 {
 					stop := d.run()
 					for range random.IntN(100) {
@@ -330,6 +333,28 @@ func TestV3_FlushIsLimitedByItsContext(t *testing.T) {
 		if d.dropped["recorded after the stop"] != 1 {
 			t.Errorf("dropped: %v", d.dropped)
 		}
+	})
+}
+
+// TestV3_CloseDoesNotWaitForAnotherFlush: which has no limit. What that sends is dropped, too.
+func TestV3_CloseDoesNotWaitForAnotherFlush(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() })
+		d.fail(configMap("a"), "broken")
+		d.fail(configMap("b"), "broken")
+		var flushing sync.WaitGroup
+		flushing.Go(func() { _ = d.Flush(d.ctx) })
+		synctest.Wait()
+		d.fail(configMap("a"), "while the first is being sent")
+		ctx, cancel := context.WithTimeout(d.ctx, 3*time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := d.Close(ctx); err == nil || time.Since(began) != 3*time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+		d.wantDropped("not sent before the stop", 2)
+		flushing.Wait()
+		d.wantDropped("not sent before the stop", 3)
 	})
 }
 

@@ -71,6 +71,9 @@ func (r *Recorder) send(ctx context.Context, s *series) {
 		retry = time.Now().Add(backoff(b.tries, err))
 	}
 	r.mu.Lock()
+	if r.over && !retry.IsZero() {
+		why, retry = stopped, time.Time{}
+	}
 	r.schedule.settle(s, retry)
 	r.mu.Unlock()
 	r.report(ctx, s, b, err, why)
@@ -116,6 +119,7 @@ const (
 	noPlace   = "the namespace is gone or terminating"
 	rejected  = "rejected by the API server"
 	failed    = "too many failures"
+	stopped   = "not sent before the stop"
 )
 
 var errLostTerm = errors.New(lostTerm)
@@ -235,7 +239,7 @@ func (r *Recorder) event(s *series) *eventsv1.Event {
 		EventTime:  metav1.NewMicroTime(b.first), Type: s.eventType, Reason: s.reason, Action: s.action, Note: b.note,
 		ReportingController: r.name, ReportingInstance: cmp.Or(r.instance, "unknown"),
 		Regarding: corev1.ObjectReference{
-			APIVersion: apiVersion(s.group, s.version), Kind: s.kind, Namespace: s.namespace, Name: s.name, UID: s.uid,
+			APIVersion: apiVersion(s.group, b.version), Kind: s.kind, Namespace: s.namespace, Name: s.name, UID: s.uid,
 		},
 	}
 	if b.calls > 1 {

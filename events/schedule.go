@@ -48,8 +48,9 @@ type key struct {
 
 // call is one call of Event.
 type call struct {
-	note string
-	at   time.Time
+	note    string
+	version string // of the object's API
+	at      time.Time
 }
 
 // batch is the calls that one request counts. It does not change after its first try, so that a
@@ -58,6 +59,7 @@ type batch struct {
 	number      uint64 // of all batches
 	calls       int
 	note        string
+	version     string    // of the object's API
 	first, last time.Time // precise; each batch of a series has another last
 
 	tries     int
@@ -69,7 +71,6 @@ type batch struct {
 type series struct {
 	key
 
-	version string // of the object's API
 	object  *budget
 	pending *batch // not tried yet
 	current *batch // being sent, or to be tried again
@@ -111,20 +112,19 @@ func newSchedule() *schedule {
 }
 
 // add records a call. joined reports that a batch waits already. ok is false if there is no room.
-func (s *schedule) add(k key, version string, c call) (joined, ok bool) {
+func (s *schedule) add(k key, c call) (joined, ok bool) {
 	of := s.all[k]
 	if of == nil {
 		if of = s.create(k); of == nil {
 			return false, false
 		}
 	}
-	of.version = version
 	at := c.at.Truncate(precise)
 	if b := of.pending; b != nil {
 		if at.After(of.last) {
 			of.last = at
 		}
-		b.calls, b.note, b.last = b.calls+1, c.note, of.last
+		b.calls, b.note, b.version, b.last = b.calls+1, c.note, c.version, of.last
 		return true, true
 	}
 	if !at.After(of.last) {
@@ -132,7 +132,7 @@ func (s *schedule) add(k key, version string, c call) (joined, ok bool) {
 	}
 	of.last = at
 	s.batches++
-	of.pending = &batch{number: s.batches, calls: 1, note: c.note, first: at, last: at}
+	of.pending = &batch{number: s.batches, calls: 1, note: c.note, version: c.version, first: at, last: at}
 	if of.place != nil && of.current == nil {
 		s.idle.Remove(of.place)
 		of.place = s.waiting.PushBack(of)
@@ -268,10 +268,15 @@ func (s *schedule) waitingCalls(f *flush) (calls int) {
 	return calls
 }
 
-// clear forgets all series and returns those that wait.
-func (s *schedule) clear() (waiting []*series) {
-	for e := s.waiting.Front(); e != nil; e = e.Next() {
-		waiting = append(waiting, e.Value.(*series))
+// clear forgets all series and returns what waits of each. A batch that is being sent does not
+// wait.
+func (s *schedule) clear() (waiting []series) {
+	for _, of := range s.all {
+		left := *of
+		if of.place == nil {
+			left.current, of.pending = nil, nil
+		}
+		waiting = append(waiting, left)
 	}
 	*s = *newSchedule()
 	return waiting

@@ -33,6 +33,14 @@ func (k ClusterKey) String() string {
 	return k.Cluster + ":" + k.NamespacedName.String()
 }
 
+// Tenant returns the cluster and the namespace, for controller.Options.NamespaceTenants.
+func (k ClusterKey) Tenant() string {
+	if k.Cluster == "" {
+		return k.Namespace
+	}
+	return k.Cluster + ":" + k.Namespace
+}
+
 // InCluster returns the keys of h, with the name of their cluster. If h is an Identity, the result
 // is one, too.
 func InCluster(cluster string, h Handler[types.NamespacedName]) Handler[ClusterKey] {

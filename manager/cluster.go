@@ -119,7 +119,9 @@ func (m *Manager) RemoveCluster(ctx context.Context, c *Cluster) error {
 	if err := c.running.stop(ctx); err != nil {
 		return fmt.Errorf("the cluster %q: %w", c.name, err)
 	}
-	c.client.Close()
+	closing, cancel := context.WithTimeout(ctx, moment)
+	defer cancel()
+	c.client.Disconnect(closing)
 	return nil
 }
 
@@ -184,9 +186,9 @@ func (cs *clusters) validate() error {
 	return errors.Join(wrong...)
 }
 
-// disconnect closes idle connections.
-func (cs *clusters) disconnect() {
+// disconnect closes connections.
+func (cs *clusters) disconnect(ctx context.Context) {
 	for _, c := range cs.current() {
-		c.client.Close()
+		c.client.Disconnect(ctx)
 	}
 }

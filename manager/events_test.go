@@ -26,15 +26,16 @@ import (
 
 var eventsResource = fakeapi.Resource{Group: "events.k8s.io", Version: "v1", Kind: "Event", Name: "events", Namespaced: true}
 
-// recording adds a controller with one Reconcile, which records events until a stop and after it.
-func recording(m *manager.Manager, stop *func()) {
+// recording adds a controller with one Reconcile, which records events until it stops the
+// manager, and after that.
+func recording(m *manager.Manager, stop <-chan func()) {
 	configMaps(m, "website", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 		obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 		for range 60 { // more than the limit for one object
 			m.Recorder().Event(ctx, obj, events.Warning, "Failed", "Apply", "before the stop")
 			time.Sleep(time.Second)
 		}
-		(*stop)()
+		(<-stop)()
 		m.Recorder().Event(ctx, obj, events.Warning, "Failed", "Apply", "before the stop")
 		m.Recorder().Event(ctx, obj, events.Normal, "Interrupted", "Apply", "the last words")
 		return controller.Result{}, nil
@@ -77,8 +78,8 @@ func TestV3_EventsComeBeforeTheRelease(t *testing.T) {
 			elected(o)
 			o.Strict = true
 		})
-		stop := func() {}
-		recording(m, &stop)
+		stop := make(chan func(), 1)
+		recording(m, stop)
 		m.AddEverywhere("janitor", func(ctx context.Context) error {
 			obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}}
 			for range 50 { // more than the limit for one object
@@ -87,7 +88,8 @@ func TestV3_EventsComeBeforeTheRelease(t *testing.T) {
 			}
 			return nil
 		})
-		stop, result := start(t, m)
+		end, result := start(t, m)
+		stop <- end
 		ok(t, result())
 		var writes []string
 		for _, r := range api.Requests() {
@@ -121,10 +123,11 @@ func TestV3_WithoutLeaderElection(t *testing.T) {
 					return nil, nil
 				})
 				m := newManager(api, nil)
-				stop := func() {}
-				recording(m, &stop)
+				stop := make(chan func(), 1)
+				recording(m, stop)
 				began := time.Now()
-				stop, result := start(t, m)
+				end, result := start(t, m)
+				stop <- end
 				ok(t, result())
 				if took := time.Since(began); took != time.Minute {
 					t.Errorf("the stop took %s", took-time.Minute)
@@ -151,10 +154,11 @@ func TestM3_EventsThatCannotBeSent(t *testing.T) {
 			return nil, nil
 		})
 		m := newManager(api, nil)
-		stop := func() {}
-		recording(m, &stop)
+		stop := make(chan func(), 1)
+		recording(m, stop)
 		began := time.Now()
-		stop, result := start(t, m)
+		end, result := start(t, m)
+		stop <- end
 		ok(t, result())
 		if took := time.Since(began) - time.Minute; took > 26*time.Second {
 			t.Errorf("the stop took %s", took)

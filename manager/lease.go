@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/leaderelection"
@@ -40,13 +41,14 @@ type Lease struct {
 type leases struct {
 	launcher[*Lease]
 
-	config   func(of *rest.Config) (*rest.Config, error) // of nil: the manager's
+	dial     func(of *rest.Config) (*client.Client, error) // of nil: the manager's
 	roster   *roster
-	identity string // the default: that in the first Lease; guarded by mu
+	identity string           // the default: that in the first Lease; guarded by mu
+	clients  []*client.Client // of Leases elsewhere; guarded by mu
 }
 
-func newLeases(config func(*rest.Config) (*rest.Config, error), r *roster) *leases {
-	return &leases{launcher: launcher[*Lease]{mu: &r.mu}, config: config, roster: r}
+func newLeases(dial func(*rest.Config) (*client.Client, error), r *roster) *leases {
+	return &leases{launcher: launcher[*Lease]{mu: &r.mu}, dial: dial, roster: r}
 }
 
 // add makes a Lease. The process campaigns for it from Run on. The first one is the main Lease, of
@@ -86,12 +88,16 @@ func (ls *leases) elect(l *Lease, o leaderelection.Options) (err error) {
 	hooks := ls.roster.o.Hooks.With(hook.Hooks{LeaderElection: o.Hooks}) // the same ones: once
 	o.Hooks = hook.Hooks{LeaderElection: l.log()}.With(hooks).LeaderElection
 	l.hooks, l.name = o.Hooks, o.Lease
-	cfg, err := ls.config(o.Config)
+	c, err := ls.dial(o.Config)
 	if err != nil {
 		return err
 	}
+	cfg := c.Config()
 	if o.Config != nil {
 		o.Config = cfg // errors name its API server
+		ls.mu.Lock()
+		ls.clients = append(ls.clients, c)
+		ls.mu.Unlock()
 	}
 	if l.elector, err = leaderelection.New(cfg, o); err != nil {
 		return err
@@ -110,6 +116,16 @@ func (ls *leases) sameIdentity(first string) string {
 		ls.identity = first
 	}
 	return ls.identity
+}
+
+// disconnect closes connections to other clusters.
+func (ls *leases) disconnect(ctx context.Context) {
+	ls.mu.Lock()
+	clients := slices.Clone(ls.clients)
+	ls.mu.Unlock()
+	for _, c := range clients {
+		c.Disconnect(ctx)
+	}
 }
 
 func (ls *leases) elected() []*Lease {

@@ -58,7 +58,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m.cache = cache.New(m.client, m.o.Cache)
 	m.clusters.own = m.cache
 	m.informers = sync.OnceValue(func() informers.SharedInformerFactory { return newFactory(m.report, m.client, m.cache) })
-	m.leases = newLeases(m.leaseConfig, m.roster)
+	m.leases = newLeases(m.leaseClient, m.roster)
 	elect := o.LeaderElection
 	if elect != nil && elect.Validate() != nil { // already reported by o.Validate
 		elect = nil
@@ -98,16 +98,16 @@ func (m *Manager) newClient(cfg *rest.Config) (*client.Client, error) {
 	})
 }
 
-// leaseConfig returns the configuration of a client, so that its hooks see requests for Leases.
-func (m *Manager) leaseConfig(of *rest.Config) (*rest.Config, error) {
+// leaseClient returns a client, so that its hooks see requests for Leases.
+func (m *Manager) leaseClient(of *rest.Config) (*client.Client, error) {
 	if of == nil {
-		return m.client.Config(), nil
+		return m.client, nil
 	}
 	c, err := m.newClient(of) // its configuration shares the connections of the elector
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection.Options.Config: %w", err)
 	}
-	return c.Config(), nil
+	return c, nil
 }
 
 // Add adds a controller. It leads while the process holds the Lease of Options.LeaderElection, or

@@ -35,8 +35,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	if err := m.validate(); err != nil {
 		return err
 	}
-	defer m.client.Close()
-	defer m.clusters.disconnect()
+	limit := time.Now().Add(moment)
+	defer func() { m.disconnect(limit) }()
 	ctx = logr.NewContextWithSlogLogger(ctx, m.report.logger())
 	alive := context.WithoutCancel(ctx) // stages end one after another, not with ctx
 	stage := func() *stage { return newStage(alive, m.report) }
@@ -62,7 +62,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	m.leases.close()
 	m.clusters.close()
 	m.logStopping(ctx)
-	limit := time.Now().Add(m.o.Grace + hardLimit)
+	limit = time.Now().Add(m.o.Grace + hardLimit)
 	stop(limit, leader, everywhere, caches, events, servers)
 	m.report.settle(min(moment, time.Until(limit)))
 	return m.report.result()
@@ -102,6 +102,16 @@ func stop(limit time.Time, stages ...*stage) {
 		later := len(stages) - 1 - i
 		s.stop(limit.Add(-moment * time.Duration(later)))
 	}
+}
+
+// disconnect closes the connections of all clients, and waits a moment for requests that have just
+// ended.
+func (m *Manager) disconnect(limit time.Time) {
+	ctx, cancel := context.WithTimeout(context.Background(), min(moment, time.Until(limit)))
+	defer cancel()
+	m.clusters.disconnect(ctx)
+	m.leases.disconnect(ctx)
+	m.client.Disconnect(ctx)
 }
 
 // becomeReady closes Ready when every controller from before Run can lead or was removed.

@@ -34,8 +34,9 @@ type roundTripper struct {
 
 	base      http.RoundTripper
 	server    server
-	traced    bool   // base is an *http.Transport, which reports its connections
-	userAgent string // as configured
+	traced    bool         // base is an *http.Transport, which reports its connections
+	userAgent string       // as configured
+	used      *connections // of requests without a term, by all clients of one configuration
 }
 
 // Wrap installs the transport in cfg, below all other wrappers, so that nothing waits between it
@@ -49,9 +50,9 @@ func Wrap(cfg *rest.Config, o Options) error {
 	if err := checkEncrypted(cfg, u); err != nil {
 		return err
 	}
-	userAgent := cfg.UserAgent
+	userAgent, used := cfg.UserAgent, newConnections()
 	cfg.WrapTransport = transport.Wrappers(func(base http.RoundTripper) http.RoundTripper {
-		t := &roundTripper{Options: o, base: base, server: serverAt(u), userAgent: userAgent}
+		t := &roundTripper{Options: o, base: base, server: serverAt(u), userAgent: userAgent, used: used}
 		for rt := base; rt != nil; {
 			switch own := rt.(type) {
 			case *roundTripper: // of a Client that was made from this one's config
@@ -154,7 +155,7 @@ func (t *roundTripper) send(req *http.Request, r *ledger.Request, controller str
 	} else if err = t.unfenced(req, r, controller); err != nil {
 		closeBody(req)
 	} else {
-		resp, err = t.base.RoundTrip(req)
+		resp, err = t.used.roundTrip(t.base, req, t.traced)
 	}
 	if err == nil {
 		return resp, false, nil

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"syscall"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// connections are those that a transport used and that may be open.
+type connections struct {
+	trace httptrace.ClientTrace // calls got
+
+	mu  sync.Mutex // guards all
+	all map[net.Conn]struct{}
+}
+
+func newConnections() *connections {
+	c := &connections{all: map[net.Conn]struct{}{}}
+	c.trace.GotConn = func(info httptrace.GotConnInfo) { c.got(info.Conn) }
+	return c
+}
+
+// roundTrip sends a request and records its connection. Set traced if base reports it.
+func (c *connections) roundTrip(base http.RoundTripper, req *http.Request, traced bool) (*http.Response, error) {
+	if !traced {
+		return base.RoundTrip(req)
+	}
+	resp, err := base.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), &c.trace)))
+	if err == nil {
+		resp.Request = req
+	}
+	return resp, err
+}
+
+// got records a connection. It forgets those that were closed, so there are never many.
+func (c *connections) got(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.all[conn]; !known {
+		c.pruneLocked()
+		c.all[conn] = struct{}{}
+	}
+}
+
+// open reports whether a connection is open.
+func (c *connections) open() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pruneLocked()
+	return len(c.all) > 0
+}
+
+func (c *connections) pruneLocked() {
+	for conn := range c.all {
+		if closed(conn) {
+			delete(c.all, conn)
+		}
+	}
+}
+
+// closed reports whether this side closed a connection. It regards a connection as closed if it is
+// not of the operating system, because it cannot know.
+func closed(conn net.Conn) bool {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	s, ok := conn.(syscall.Conn)
+	if !ok {
+		return true
+	}
+	raw, err := s.SyscallConn()
+	return err != nil || raw.Control(func(uintptr) {}) != nil
+}
+
+// Disconnect closes the idle connections below rt. A request leaves an HTTP/2 connection some time
+// after it has ended or was cancelled. So Disconnect closes again until none is open, or ctx ends.
+func Disconnect(ctx context.Context, rt http.RoundTripper) {
+	const first, most = 100 * time.Microsecond, 10 * time.Millisecond
+	used := connectionsBelow(rt)
+	for wait := first; ; wait = min(2*wait, most) {
+		utilnet.CloseIdleConnectionsFor(rt)
+		if used == nil || !used.open() {
+			return
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// connectionsBelow returns nil if rt is not from this package.
+func connectionsBelow(rt http.RoundTripper) *connections {
+	for rt != nil {
+		if own, ok := rt.(*roundTripper); ok {
+			return own.used
+		}
+		wrapper, ok := rt.(utilnet.RoundTripperWrapper)
+		if !ok {
+			return nil
+		}
+		rt = wrapper.WrappedRoundTripper()
+	}
+	return nil
+}

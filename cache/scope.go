@@ -28,8 +28,8 @@ import (
 // them. The zero value selects all objects, without managedFields. Handles of equal scopes share
 // their informers.
 type Scope struct {
-	// Kind is the kind of *unstructured.Unstructured and *metav1.PartialObjectMetadata. For any
-	// other T it must be empty or the scheme's kind.
+	// Kind is required if T is *unstructured.Unstructured or *metav1.PartialObjectMetadata. For any
+	// other T, leave it empty: the scheme has the kind. Another kind than the scheme's is an error.
 	Kind schema.GroupVersionKind
 	// Namespaces limits a namespaced kind to a set of namespaces, with one informer for each. "" in
 	// the set selects all namespaces. An invalid namespace is ignored; State and Stale report it.

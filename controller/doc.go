@@ -141,7 +141,8 @@
 // # Concurrency
 //
 // Workers call Reconcile concurrently, for different keys. All methods may be called at any time
-// and from any goroutine, unless they document otherwise. Warm starts one goroutine for each source
-// and one for each input until it is synced. Lead starts one for each worker and one that watches
-// for slow Reconciles. Warm and Lead join their goroutines before they return.
+// and from any goroutine, unless they document otherwise. Warm starts one goroutine for each
+// source. Another one waits for the sync of each source and each declared handle. Lead starts one
+// for each worker and one that watches for slow Reconciles. Warm and Lead join their goroutines
+// before they return.
 package controller

@@ -61,10 +61,10 @@ type Options struct {
 	// time between two such Reconciles. With MaxWait, each further change delays the Reconcile, but
 	// not beyond MaxWait: see workqueue.Options. Default: 0, no delay.
 	MinInterval, MaxWait time.Duration
-	// MaxAttempts limits how often in a row a key may fail. Then it is not retried until its next
-	// event by another client: the log has one error, and Hooks.GaveUp is called. The next event
-	// starts again with the first attempt. Conflicts count, too. [Terminal] errors and [Stale] do
-	// not. Default: 0, no limit.
+	// MaxAttempts is the number of failures in a row after which a key is not retried. The log then
+	// has one error, and Hooks.Controller.GaveUp is called. The key's next event by another client
+	// starts again with the first attempt. Conflicts count, and so does finalizer.Waiting.
+	// [Terminal] errors and [Stale] do not. Default: 0, no limit.
 	MaxAttempts int
 	// RequireKinds makes the controller lead only after each source and each declared Readable was
 	// synced once. So a replica whose CRD is missing is not ready and does not campaign for its

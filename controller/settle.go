@@ -26,8 +26,8 @@ const (
 	EventRetryPanic         = "RetryPanic"         // the Reconcile panicked
 )
 
-// ending is how one Reconcile ended. judge calls all methods of its error, which are user code,
-// where panics are recovered.
+// ending is how one Reconcile ended. The methods of its error are user code and may panic. So only
+// judge calls them, where panics are recovered.
 type ending struct {
 	result  Result
 	outcome hook.Outcome

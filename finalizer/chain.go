@@ -168,7 +168,8 @@ func (s Step[T]) run(ctx context.Context, obj T) error {
 }
 
 // Waiting returns the error of a step that has not failed, but waits for something: "3 objects are
-// left in the bucket". The step is tried again.
+// left in the bucket". The step is tried again. A controller logs it as an error and counts it for
+// MaxAttempts unless Reconcile returns RequeueAfter instead: see [IsWaiting].
 func Waiting(reason string) error { return &waiting{reason} }
 
 type waiting struct{ reason string }

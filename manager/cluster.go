@@ -29,8 +29,8 @@ import (
 //     the health checks, Idle and Reads. If a cluster cannot be reached, the others continue.
 //   - A write to any cluster passes the fence under the manager's term. The key's next Reconcile
 //     waits until the caches of that cluster show the write.
-//   - Log lines, errors and check results name the cluster. Metrics of informers have the sums over
-//     all clusters.
+//   - Log lines and errors of its cache, and check results, name the cluster. Errors of its client
+//     are the API server's, which do not. Metrics of informers have the sums over all clusters.
 //
 // Two clusters may have objects of the same name. If a controller must not reconcile both as one
 // key, use [github.com/setpoint-dev/setpoint/handler.ClusterKey].

@@ -117,9 +117,9 @@ type Metrics interface {
 //	                      without that right a replica cannot take over; later, ?verbose describes
 //	                      trouble
 //	informers             never fails; ?verbose lists informers in trouble
-//	certificate           with Options.Server: fails when the certificate in use has expired;
-//	                      ?verbose reports a newer one that is broken, and the same problems of
-//	                      Options.MetricsServer
+//	certificate           with a TLS server: fails when the certificate of Options.Server has
+//	                      expired; ?verbose reports a newer one that is broken, and the same
+//	                      problems of Options.MetricsServer
 //	shutdown              fails from the start of a stop, so that load balancers send no new
 //	                      requests while the servers still answer
 type HealthOptions struct {

@@ -5,7 +5,6 @@ package status
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -57,7 +56,7 @@ func Await[T cache.Object](ctx context.Context, h *cache.Handle[T], key types.Na
 		return *new(T), fmt.Errorf("await %s of %s %s: %w", join(goals), h, nameOf(key), err)
 	}
 	if len(goals) == 0 {
-		return fail(errors.New("no goals are given; name one, such as status.True(status.Ready)"))
+		return *new(T), fmt.Errorf("await %s %s: no goals are given; name one, such as status.True(status.Ready)", h, nameOf(key))
 	}
 	events, err := h.Subscribe(w)
 	if err != nil {

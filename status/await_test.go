@@ -201,7 +201,7 @@ func TestAwait_Mistakes(t *testing.T) {
 	withCache(t, func(t *testing.T, api *fakeapi.Server, c *cache.Cache) {
 		h := cache.For[*Gauge](c)
 		_, err := status.Await(t.Context(), h, oil)
-		wants(t, err, "no goals are given")
+		wants(t, err, "await "+h.String()+" default/oil: no goals are given; name one")
 		water := cache.ForScope[*Gauge](c, cache.Scope{Names: cache.NewSet(types.NamespacedName{Namespace: "default", Name: "water"})})
 		_, err = status.Await(t.Context(), water, oil, status.True("Ready"))
 		wants(t, err, "await Ready=True", "default/oil", "is outside")

@@ -33,6 +33,7 @@ import (
 
 // server is a real API server with the kind Gauge.
 type server struct {
+	cluster *envtest.Cluster
 	client  *client.Client
 	gauges  *client.Handle[*Gauge]
 	skipped atomic.Int32 // applies that were not sent
@@ -48,7 +49,7 @@ func TestServer(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	s := &server{}
+	s := &server{cluster: cluster}
 	hooks := &hook.Client{Skipped: func(hook.SkippedApply) { s.skipped.Add(1) }}
 	s.client, err = client.New(cluster.Config(), client.Options{Scheme: newScheme(), FieldOwner: "gauge-operator", Hooks: hooks})
 	if err != nil {
@@ -58,6 +59,7 @@ func TestServer(t *testing.T) {
 	s.gauges = client.For[*Gauge](s.client)
 	t.Run("an outdated status is not written", s.outdated)
 	t.Run("a change of something else does not matter", s.otherChange)
+	t.Run("without the right to get, a conflict stays a conflict", s.withoutGet)
 	t.Run("an object that was replaced or is gone", s.replaced)
 	t.Run("an unchanged status is a no-op", s.unchanged)
 	t.Run("conditions of others", s.others)
@@ -154,6 +156,47 @@ func (s *server) otherChange(t *testing.T) {
 	s.patch(t, old, `{"metadata":{"labels":{"a":"b"}}}`)
 	if _, err := writes["update"](s, t.Context(), old); !apierrors.IsConflict(err) || errors.As(err, new(*status.OutdatedError)) {
 		t.Errorf("%v", err)
+	}
+}
+
+const writersRole = `
+kind: ClusterRole
+apiVersion: rbac.authorization.k8s.io/v1
+metadata: {name: writer}
+rules:
+- {apiGroups: [status.setpoint.dev], resources: [gauges/status], verbs: [patch, update]}
+---
+kind: ClusterRoleBinding
+apiVersion: rbac.authorization.k8s.io/v1
+metadata: {name: writer}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: writer}
+subjects:
+- {apiGroup: rbac.authorization.k8s.io, kind: User, name: writer}
+`
+
+func (s *server) withoutGet(t *testing.T) {
+	if err := s.cluster.ApplyYAML(t.Context(), []byte(writersRole)); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := s.cluster.ConfigFor("writer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited, err := client.New(cfg, client.Options{Scheme: newScheme(), FieldOwner: "gauge-operator"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer limited.Close()
+	writer := &server{gauges: client.For[*Gauge](limited)}
+	for how, write := range writes {
+		old := s.create(t, "unreadable-"+how)
+		changed := s.patch(t, old, `{"metadata":{"labels":{"a":"b"}}}`)
+		if _, err := write(writer, t.Context(), old); !apierrors.IsConflict(err) {
+			t.Errorf("%s: %v", how, err)
+		}
+		if _, err := write(writer, t.Context(), changed); err != nil {
+			t.Errorf("%s: %v", how, err)
+		}
 	}
 }
 

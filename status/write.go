@@ -59,6 +59,8 @@ func (e *OutdatedError) Unwrap() error { return e.err }
 // The error is an *[OutdatedError] if the object's generation has changed, and IsNotFound if the
 // object is gone. Mistakes of s are errors, too; nothing is sent then.
 //
+// A retry needs the right to get the object. Without that right, the error is the conflict.
+//
 // With client.UnlessAlready an unchanged status is sent once more after each change of the object,
 // because the request contains its version. Without that option, the API server recognizes a no-op.
 func Apply[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, desired client.ApplyConfiguration, options ...client.Option) (T, error) {
@@ -127,10 +129,14 @@ func (s *Set) writable(nothing bool) error {
 	return nil
 }
 
-// newest reads the object after a conflict. It returns an error if the status is outdated.
+// newest reads the object after a conflict. It returns an error if the status is outdated. Without
+// the right to read the object, the conflict stands: the next Reconcile sees a newer object.
 func newest[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, conflict error) (T, error) {
 	live, err := h.GetLive(ctx, s.key())
-	if err != nil {
+	switch {
+	case apierrors.IsForbidden(err):
+		return *new(T), conflict
+	case err != nil:
 		return *new(T), err
 	}
 	return live, s.outdated(live, conflict)

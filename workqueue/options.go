@@ -62,8 +62,8 @@ type Options[K comparable] struct {
 	MinInterval time.Duration
 
 	// MaxWait makes MinInterval a debounce. Each add postpones the delivery until MinInterval after
-	// that add, but at most until MaxWait after the first add. Default 0: the same as MinInterval;
-	// adds postpone nothing.
+	// that add, but at most until MaxWait after the first add. Default: MinInterval, so that later
+	// adds do not postpone the delivery.
 	MaxWait time.Duration
 
 	// Reasons is how many of its newest reasons a key keeps in addition to the first. The reasons

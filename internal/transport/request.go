@@ -82,8 +82,8 @@ func UserAgentFor(configured, controller string) string {
 	}, controller)
 }
 
-// sign adds the controller to a user agent that is the configured one. client-go has set that, in a
-// request of its own. Another user agent may come from the caller's own request, so it stays.
+// sign adds the controller to the user agent, if that is the configured one, which client-go sets.
+// Another user agent may come from the caller's own request, so it stays.
 func sign(req *http.Request, configured, controller string) {
 	if own := req.Header["User-Agent"]; controller != "" && len(own) == 1 && own[0] == configured {
 		req.Header["User-Agent"] = []string{UserAgentFor(configured, controller)}

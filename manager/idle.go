@@ -40,9 +40,22 @@ import (
 // kind that cannot be listed. A standby takes no keys, so it is idle only when no key is due; the
 // error names that reason.
 //
+// After Run, Idle returns an error at once.
+//
 // Each call lists the metadata of every kind that the controllers watch or read at least once, at
 // the API server.
 func (m *Manager) Idle(ctx context.Context) error {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watching.Go(func() {
+		select {
+		case <-m.ended:
+			cancel(errors.New("Run has returned; see its error"))
+		case <-ctx.Done():
+		}
+	})
 	before, err := m.quiet(ctx)
 	for err == nil {
 		if err = m.catchUp(ctx); err != nil {

@@ -476,3 +476,20 @@ func TestM7_NothingToWaitFor(t *testing.T) {
 		}
 	})
 }
+
+// TestIdle_AfterRun: Idle does not wait for a manager that could not run.
+func TestIdle_AfterRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		m := newManager(api, func(o *manager.Options) { o.Grace = -1 })
+		configMaps(m, "website", func(context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{}, nil
+		})
+		if err := m.Run(t.Context()); err == nil {
+			t.Fatal("Run accepted a negative Grace")
+		}
+		if err := m.Idle(t.Context()); err == nil || !strings.Contains(err.Error(), "Run has returned") {
+			t.Errorf("Idle returned %v", err)
+		}
+	})
+}

@@ -235,9 +235,7 @@ func (l *Lease) lead(take, work context.Context) error {
 	<-take.Done()
 	l.close()
 	term.running.Wait()
-	if l.elector != nil { // else there is no release: Run sends them at its end
-		l.flushEvents(work)
-	}
+	l.flushEvents(work)
 	return nil
 }
 

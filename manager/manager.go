@@ -36,7 +36,8 @@ type Manager struct {
 	clusters *clusters
 	server   *server.Server // has the handlers of Handle
 	probes   *probes
-	servers  []named // opened by Run
+	servers  []named       // opened by Run
+	ended    chan struct{} // closed when Run returns
 
 	informers func() informers.SharedInformerFactory // made at the first call
 }
@@ -45,7 +46,7 @@ type Manager struct {
 // request. Run reports invalid arguments.
 func New(cfg *rest.Config, o Options) *Manager {
 	o = o.withDefaults()
-	m := &Manager{o: o, report: &report{manager: o.Name, log: o.Logger}}
+	m := &Manager{o: o, ended: make(chan struct{}), report: &report{manager: o.Name, log: o.Logger}}
 	m.report.failed(o.Validate())
 	m.roster = newRoster(&m.o, m.report)
 	if o.Metrics != nil && !argument.IsNil(o.Metrics) {

@@ -32,6 +32,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	if !m.report.begin(ctx, end) {
 		return fmt.Errorf("the manager %q has run before; make a new one", m.o.Name)
 	}
+	defer close(m.ended)
 	if err := m.validate(); err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 var defaults = controller.Options{
 	Workers: 7, ReadYourWrites: time.Minute, Deadline: time.Hour, SlowAfter: time.Hour, Interrupt: 2, IgnoreAnnotations: true, RequireKinds: true, NamespaceTenants: true,
 	Classes: []workqueue.ClassWeight{{Class: 5, Weight: 1}}, Backoff: workqueue.Exponential{Base: time.Minute}, Limiter: rate.NewLimiter(1, 1),
-	MinInterval: time.Second, MaxWait: time.Minute, MaxAttempts: 9, RequireKinds: true,
+	MinInterval: time.Second, MaxWait: time.Minute, MaxAttempts: 9,
 }
 
 // TestDefault_FillsEveryZeroField: set fields stay. Grace, Logger and Hooks have other defaults.

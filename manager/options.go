@@ -113,9 +113,9 @@ type Metrics interface {
 //	controller-NAME       for each controller: fails until the controller can lead or the manager is
 //	                      Ready; a standby is ready. With controller.Options.RequireKinds it fails
 //	                      until the controller can lead
-//	leader-election-NAME  for each Lease: fails until the Lease was read or written once, because
-//	                      without that right a replica cannot take over; later, ?verbose describes
-//	                      trouble
+//	leader-election-NAME  for each Lease: fails from the first failed request until the Lease was
+//	                      read or written once, because without that right a replica cannot take
+//	                      over; later, ?verbose describes trouble
 //	informers             never fails; ?verbose lists informers in trouble
 //	certificate           with a TLS server: fails when the certificate of Options.Server has
 //	                      expired; ?verbose reports a newer one that is broken, and the same

@@ -37,7 +37,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		return err
 	}
 	limit := time.Now().Add(moment)
-	defer func() { m.disconnect(limit) }()
+	defer func() { m.disconnect(limit) }() //nolint:contextcheck // ctx is done then
 	ctx = logr.NewContextWithSlogLogger(ctx, m.report.logger())
 	alive := context.WithoutCancel(ctx) // stages end one after another, not with ctx
 	stage := func() *stage { return newStage(alive, m.report) }

@@ -72,7 +72,7 @@ func TestPorting_KeepsAConfigMapForADeployment(t *testing.T) {
 	if err != nil || !slices.Contains(d.Finalizers, cleanup) || len(d.Status.Conditions) != 1 {
 		t.Errorf("the Deployment is %v, error: %v", d, err)
 	}
-	if d, err = mergeFrom(ctx, c, d, 2); err != nil {
+	if _, err = mergeFrom(ctx, c, d, 2); err != nil {
 		t.Error(err)
 	}
 	for _, wait := range []func(context.Context) error{pods.WaitForSync, secrets.WaitForSync} {

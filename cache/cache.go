@@ -109,15 +109,21 @@ func (c *Cache) open(start func(*informer), join func(func())) {
 	c.start, c.join = start, join
 }
 
-// acquire returns the informer of a key, and starts it if the cache is running. The caller must
-// release it.
-func (c *Cache) acquire(k key, inform func(key) *informer) *informer {
+// acquire returns the informer of a key, and starts it if the cache is running. fixed is for
+// informer.fixed. The caller must release it.
+func (c *Cache) acquire(k key, inform func(key) *informer, fixed bool) *informer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := c.informers[k]
-	if i == nil {
+	made := i == nil
+	if made {
 		i = inform(k)
 		c.informers[k] = i
+	}
+	if fixed {
+		i.fixed.Store(true) // before it starts: its first request depends on it
+	}
+	if made {
 		switch {
 		case c.start != nil:
 			c.start(i)

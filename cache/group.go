@@ -144,10 +144,8 @@ func (g *group) update() (left []departure) {
 }
 
 func (g *group) joinLocked(p place) *informer {
-	i := g.cache.acquire(g.key.at(p), g.inform)
-	if !g.scope.inherited || p == (place{}) && !g.kind.clusterScoped {
-		i.fixed.Store(true)
-	}
+	fixed := !g.scope.inherited || p == (place{}) && !g.kind.clusterScoped
+	i := g.cache.acquire(g.key.at(p), g.inform, fixed)
 	_ = i.shared.AddIndexers(g.indexers) // fails only if the informer has stopped
 	for l := range g.listeners {
 		_ = l.joinLocked(i) // fails only if the informer has stopped

@@ -235,7 +235,7 @@ func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
 		return nil
 	}
 	one := h.group.first(func(*informer) bool { return true })
-	i := h.cache.acquire(one.key, h.group.inform) // never released
+	i := h.cache.acquire(one.key, h.group.inform, false) // never released
 	i.fixed.Store(true)
 	return pinned{i.shared}
 }

@@ -179,6 +179,8 @@ func TestOptions_LikeClientGo(t *testing.T) {
 						}
 						stop = start(t, cached)
 					})
+					got.mu.Lock() // resyncs continue until the stop
+					defer got.mu.Unlock()
 					if listed != wantListed || !slices.Equal(got.events, want.events) {
 						t.Errorf("%s: listed %s, want %s\nsaw  %q\nwant %q", form, listed, wantListed, got.events, want.events)
 					}

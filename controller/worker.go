@@ -112,11 +112,11 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		c.workers.completed.Store(int64(c.now()))
 		s.run.Store(nil)
 		c.spins.end(item.Key(), end.outcome, end.result.RequeueAfter, r.wrote() != nil)
-		t.tellReconciled(ctx, r, &end)
+		t.callReconciled(ctx, r, &end)
 		t.settle(r, end) //nolint:contextcheck // r is the context
 		r.cancel(nil)
 	}()
-	ctx = t.tellReconciling(r)
+	ctx = t.callReconciling(r)
 	end = t.reconcile(ctx, r) //nolint:contextcheck // ctx is r, or derived from it
 	returned = true
 	return true
@@ -133,8 +133,8 @@ func (t *lead[K]) reconcile(ctx context.Context, r *running[K]) (end ending) {
 	return judge(r, result, err) //nolint:contextcheck // a hook may have cancelled ctx
 }
 
-// tellReconciling calls the hook and returns the context for the Reconcile.
-func (t *lead[K]) tellReconciling(r *running[K]) context.Context {
+// callReconciling calls the hook and returns the context for the Reconcile.
+func (t *lead[K]) callReconciling(r *running[K]) context.Context {
 	c := t.controller
 	if c.o.Hooks.Controller.Reconciling == nil {
 		return r
@@ -152,7 +152,8 @@ func (t *lead[K]) tellReconciling(r *running[K]) context.Context {
 	return ctx
 }
 
-func (t *lead[K]) tellReconciled(ctx context.Context, r *running[K], end *ending) {
+// callReconciled calls the hooks at the end of a Reconcile.
+func (t *lead[K]) callReconciled(ctx context.Context, r *running[K], end *ending) {
 	c := t.controller
 	hooks := c.o.Hooks.Controller
 	if hooks.Reconciled != nil {

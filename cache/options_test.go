@@ -163,6 +163,7 @@ func TestS11_ClusterScopedKinds(t *testing.T) {
 				if got := asked(api, fakeapi.Namespaces) + asked(api, clusterScoped); got != "**" {
 					t.Errorf("requests in %s", got)
 				}
+				synctest.Wait() // until the informers that left are released
 				if n := len(c.States()); n != 3 {
 					t.Errorf("%d informers: %v", n, c.States())
 				}

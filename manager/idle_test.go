@@ -245,6 +245,7 @@ func TestM7_TheErrorNamesWhatIsNotIdle(t *testing.T) {
 			stop, result := start(t, c.manager)
 			c.handler.Store(int64(2 * time.Minute))
 			c.put("front", 1)
+			pass(time.Second) // until the handler runs
 			wantBusy(t, c.manager, `controller "second": Kind(Secret.v1): Secret.v1 has events that its handler has not seen yet`, "too late")
 			pass(time.Hour)
 			stop()

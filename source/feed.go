@@ -150,8 +150,7 @@ func (f *feed[K]) run(ctx context.Context, q Queue[K], h *hook.Source,
 }
 
 func (f *feed[K]) count(s State) State {
-	s.Retrying, s.Failure = f.retries.state()
-	s.Pending = s.Retrying
+	s.Pending, s.Retrying, s.Failure = f.retries.state()
 	s.Dropped = f.drops.snapshot()
 	return s
 }

@@ -171,14 +171,15 @@ func (r *retries) run(ctx context.Context) {
 	}
 }
 
-// state returns the number of events to retry and the last failure.
-func (r *retries) state() (int, error) {
+// state returns the number of events that are not handled, how many of them wait for a retry, and the last failure.
+func (r *retries) state() (pending, retrying int, failure error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.pending) == 0 {
-		return 0, nil
+	pending, retrying = len(r.pending)+len(r.trying), len(r.pending)
+	if retrying > 0 {
+		failure = r.failure
 	}
-	return len(r.pending), r.failure
+	return pending, retrying, failure
 }
 
 // unseen is the change of one object that the handler has not mapped: one event, from the oldest

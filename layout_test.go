@@ -46,12 +46,12 @@ var mayImport = map[string][]string{
 	"envtest":         {},
 	"envtest/cluster": {"envtest"},
 	"envtest/fault":   {"internal/apipath"},
+	"envtest/sim":     {"internal/apipath"},
 
 	"internal/apipath":     {},
 	"internal/argument":    {},
 	"internal/builtin":     {},
 	"internal/consistency": {"hook", "internal/object"},
-	"internal/fakeapi":     {"internal/apipath"}, // for tests
 	"internal/listwatch":   {"hook", "internal/run"},
 	"internal/object":      {},
 	"internal/run":         {},

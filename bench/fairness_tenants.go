@@ -22,7 +22,7 @@ import (
 	crsource "sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -144,7 +144,7 @@ func tenantContestants(l *landlord) []struct {
 func (l *landlord) controllerRuntime(ctx context.Context, adds chan<- func(key)) error {
 	o := crmanager.Options{Metrics: server.Options{BindAddress: "0"}, Logger: quietLog, MapperProvider: configMapMapper}
 	o.Controller.SkipNameValidation = new(true)
-	mgr, err := crmanager.New(fakeapi.New(fakeapi.ConfigMaps).Config(), o)
+	mgr, err := crmanager.New(sim.NewServer(sim.ConfigMaps).Config(), o)
 	if err != nil {
 		return err
 	}

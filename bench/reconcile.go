@@ -23,7 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // reconciles measures the cost of a no-op Reconcile, from the moment its key is due until it is
@@ -164,7 +164,7 @@ const mills = 1000
 // mill keeps keys coming: each Reconcile makes another key due, of an object that was settled half
 // a round ago.
 type mill struct {
-	api  *fakeapi.Server
+	api  *sim.Server
 	add  func(i int)   // makes the i-th key due; set by the contestant before its first Reconcile
 	done chan struct{} // receives when all expected deliveries have happened
 
@@ -172,9 +172,9 @@ type mill struct {
 }
 
 func newMill() *mill {
-	m := &mill{api: fakeapi.New(fakeapi.ConfigMaps), done: make(chan struct{}, 1)}
+	m := &mill{api: sim.NewServer(sim.ConfigMaps), done: make(chan struct{}, 1)}
 	for i := range mills {
-		m.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{
+		m.api.Put(sim.ConfigMaps, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "bench", Name: millName(i),
 				Labels: map[string]string{"app.kubernetes.io/name": millName(i), "app.kubernetes.io/managed-by": "bench"},

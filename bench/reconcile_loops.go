@@ -32,7 +32,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -224,7 +224,7 @@ func setpointAdds(m *mill, q workqueue.Adder[key]) func(int) {
 	keys, hows := make([]key, mills), make([]workqueue.AddOptions, mills)
 	for i := range mills {
 		keys[i] = millKey(i)
-		o := m.api.Object(fakeapi.ConfigMaps, keys[i].Namespace, keys[i].Name)
+		o := m.api.Object(sim.ConfigMaps, keys[i].Namespace, keys[i].Name)
 		hows[i].Reason = workqueue.Reason{
 			Source: "Kind(ConfigMap.v1)", Event: "update", Object: keys[i].String(), UID: string(o.GetUID()), ResourceVersion: o.GetResourceVersion(),
 		}

@@ -34,7 +34,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -365,7 +365,7 @@ func TestAdopt_Namespaced(t *testing.T) {
 				t.Errorf("%s: got %t, %v", scope.Name(), got, err)
 			}
 		}
-		api := fakeapi.New()
+		api := sim.NewServer()
 		c, _ := newCache(t, api)
 		asks := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
 		defer start(t, c)()
@@ -373,14 +373,14 @@ func TestAdopt_Namespaced(t *testing.T) {
 		if _, err := asks.Namespaced(); err == nil {
 			t.Error("it is known of a kind that is not served")
 		}
-		api.Serve(fakeapi.ConfigMaps)
+		api.Serve(sim.ConfigMaps)
 		time.Sleep(5 * time.Second)
 		if got, err := asks.Namespaced(); err != nil || !got {
 			t.Errorf("got %t, %v", got, err)
 		}
 		n := len(api.Requests())
 		time.Sleep(time.Hour)
-		if more := len(api.Requests()) - n; more != 0 || api.Count("", fakeapi.ConfigMaps) != 0 {
+		if more := len(api.Requests()) - n; more != 0 || api.Count("", sim.ConfigMaps) != 0 {
 			t.Errorf("%d more requests", more)
 		}
 	})
@@ -411,8 +411,8 @@ func TestAdopt_Owner(t *testing.T) {
 // TestAdopt_Own: adopting the cache's own informer, or one informer twice, gives the same informer.
 func TestAdopt_Own(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		c, _ := newCache(t, api)
 		f := factory.New(c, nil)
 		own := cache.Adopt[*corev1.ConfigMap](c, f.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})

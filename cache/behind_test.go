@@ -14,21 +14,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestS2_DeletedRightAfter: the delete of an undecodable object is not lost if its last known state
 // has not reached the store.
 func TestS2_DeletedRightAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(widgets)
+		api := sim.NewServer(widgets)
 		c, _ := widgetCache(t, api)
 		h := cache.For[*Widget](c)
 		seen, e := subscribe(t, h)
 		defer seen.Close()
 		defer start(t, c)()
 		synced(t, h)
-		api.Intercept(onWatch(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(onWatch(func(r *sim.Request) (*http.Response, error) {
 			api.Intercept(nil)
 			event := func(kind string, version int, size string) string {
 				return fmt.Sprintf(`{"type":%q,"object":{"metadata":{"namespace":"default","name":"odd","uid":"1","labels":{"a":"b"},"resourceVersion":"%d"},"size":%s}}`, kind, version, size)
@@ -51,7 +51,7 @@ func TestS9_UndecodableWhileListing(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(widgets)
+				api := sim.NewServer(widgets)
 				api.Intercept(a)
 				api.Put(widgets, widget("odd", "large"))
 				api.Put(widgets, widget("gone", "large"))
@@ -65,11 +65,11 @@ func TestS9_UndecodableWhileListing(t *testing.T) {
 					api.CutWatches()
 					time.Sleep(time.Minute)
 				}
-				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+				api.Intercept(func(r *sim.Request) (*http.Response, error) {
 					if r.Verb == "list" || r.Streaming() {
 						return r.Refuse()
 					}
-					return onWatch(func(r *fakeapi.Request) (*http.Response, error) {
+					return onWatch(func(r *sim.Request) (*http.Response, error) {
 						return r.Send(`{"type":"ERROR","object":{"code":410,"reason":"Expired","status":"Failure"}}`)
 					})(r)
 				})
@@ -92,13 +92,13 @@ func TestS9_UndecodableWhileListing(t *testing.T) {
 // and misses no delete.
 func TestS2_NoVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(widgets)
+		api := sim.NewServer(widgets)
 		api.Put(widgets, widget("a", int64(1)))
 		c, _ := widgetCache(t, api)
 		h := cache.For[*Widget](c)
 		defer start(t, c)()
 		synced(t, h)
-		api.Intercept(onWatch(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(onWatch(func(r *sim.Request) (*http.Response, error) {
 			api.Intercept(nil)
 			api.Remove(widgets, "default", "a")
 			return r.Send(`{"type":"ADDED","object":{"metadata":{"namespace":"default","name":"b"}}}`)
@@ -114,14 +114,14 @@ func TestS2_NoVersion(t *testing.T) {
 // TestS6_Churn: deleted objects leave nothing behind, even without a relist.
 func TestS6_Churn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: cache.NewTransform("fails", func(*corev1.ConfigMap) { panic("it fails") })})
 		defer start(t, c)()
 		synced(t, h)
 		for n := range 100 {
-			api.Put(fakeapi.ConfigMaps, configMap(fmt.Sprint("m", n)))
-			api.Remove(fakeapi.ConfigMaps, "default", fmt.Sprint("m", n))
+			api.Put(sim.ConfigMaps, configMap(fmt.Sprint("m", n)))
+			api.Remove(sim.ConfigMaps, "default", fmt.Sprint("m", n))
 		}
 		synctest.Wait()
 		if h.State().BrokenCount == 0 {

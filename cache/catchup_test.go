@@ -19,7 +19,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // slowEvents records events after a delay.
@@ -63,11 +63,11 @@ func caughtUp(t *testing.T, what string, c interface{ CatchUp(context.Context) e
 
 func TestS10_CatchUp(t *testing.T) {
 	const lag, takes = 10 * time.Second, time.Second
-	put := func(api *fakeapi.Server, name string, data ...string) {
-		api.Put(fakeapi.ConfigMaps, configMap(name, data...))
+	put := func(api *sim.Server, name string, data ...string) {
+		api.Put(sim.ConfigMaps, configMap(name, data...))
 	}
-	relist := func(change func(api *fakeapi.Server)) func(api *fakeapi.Server) {
-		return func(api *fakeapi.Server) {
+	relist := func(change func(api *sim.Server)) func(api *sim.Server) {
+		return func(api *sim.Server) {
 			api.Intercept(onWatch(refuse))
 			api.CutWatches()
 			synctest.Wait()
@@ -77,23 +77,23 @@ func TestS10_CatchUp(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		change func(api *fakeapi.Server)
+		change func(api *sim.Server)
 		told   string
 		events time.Duration // duration of the handler calls
 	}{
-		"nothing": {func(*fakeapi.Server) {}, "", 0},
-		"create":  {func(api *fakeapi.Server) { put(api, "c") }, "add c", 1},
-		"update":  {func(api *fakeapi.Server) { put(api, "a", "1") }, "update a", 1},
-		"delete":  {func(api *fakeapi.Server) { api.Remove(fakeapi.ConfigMaps, "default", "a") }, "delete a", 1},
-		"another of its name": {func(api *fakeapi.Server) {
-			api.Remove(fakeapi.ConfigMaps, "default", "a")
+		"nothing": {func(*sim.Server) {}, "", 0},
+		"create":  {func(api *sim.Server) { put(api, "c") }, "add c", 1},
+		"update":  {func(api *sim.Server) { put(api, "a", "1") }, "update a", 1},
+		"delete":  {func(api *sim.Server) { api.Remove(sim.ConfigMaps, "default", "a") }, "delete a", 1},
+		"another of its name": {func(api *sim.Server) {
+			api.Remove(sim.ConfigMaps, "default", "a")
 			put(api, "a")
 		}, "delete a, add a", 2},
-		"twice": {func(api *fakeapi.Server) { put(api, "a", "1"); put(api, "b", "1"); put(api, "a", "2") }, "update a, update b, update a", 3},
+		"twice": {func(api *sim.Server) { put(api, "a", "1"); put(api, "b", "1"); put(api, "a", "2") }, "update a, update b, update a", 3},
 	} {
-		run := func(t *testing.T, prepare func(*fakeapi.Server), test func(t *testing.T, api *fakeapi.Server, s *cache.Subscription, e *slowEvents)) {
+		run := func(t *testing.T, prepare func(*sim.Server), test func(t *testing.T, api *sim.Server, s *cache.Subscription, e *slowEvents)) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
+				api := sim.NewServer(sim.ConfigMaps)
 				put(api, "a")
 				put(api, "b")
 				prepare(api)
@@ -116,7 +116,7 @@ func TestS10_CatchUp(t *testing.T) {
 			caughtUp(t, "again", s, e, 0)
 		}
 		t.Run("the watch lags/"+name, func(t *testing.T) {
-			run(t, func(api *fakeapi.Server) { api.Lag(lag) }, func(t *testing.T, api *fakeapi.Server, s *cache.Subscription, e *slowEvents) {
+			run(t, func(api *sim.Server) { api.Lag(lag) }, func(t *testing.T, api *sim.Server, s *cache.Subscription, e *slowEvents) {
 				test.change(api)
 				want := lag
 				if test.events == 0 {
@@ -126,25 +126,25 @@ func TestS10_CatchUp(t *testing.T) {
 			})
 		})
 		t.Run("the handler lags/"+name, func(t *testing.T) {
-			run(t, func(*fakeapi.Server) {}, func(t *testing.T, api *fakeapi.Server, s *cache.Subscription, e *slowEvents) {
+			run(t, func(*sim.Server) {}, func(t *testing.T, api *sim.Server, s *cache.Subscription, e *slowEvents) {
 				test.change(api)
 				synctest.Wait() // until the store has it
 				check(t, "a late handler", s, e, 0)
 			})
 		})
 	}
-	for name, change := range map[string]func(api *fakeapi.Server){
-		"one created": func(api *fakeapi.Server) { put(api, "c") },
-		"all updated": func(api *fakeapi.Server) { put(api, "b", "1"); put(api, "a", "1") },
-		"one deleted": func(api *fakeapi.Server) { api.Remove(fakeapi.ConfigMaps, "default", "a") },
-		"all deleted": func(api *fakeapi.Server) {
-			api.Remove(fakeapi.ConfigMaps, "default", "a")
-			api.Remove(fakeapi.ConfigMaps, "default", "b")
+	for name, change := range map[string]func(api *sim.Server){
+		"one created": func(api *sim.Server) { put(api, "c") },
+		"all updated": func(api *sim.Server) { put(api, "b", "1"); put(api, "a", "1") },
+		"one deleted": func(api *sim.Server) { api.Remove(sim.ConfigMaps, "default", "a") },
+		"all deleted": func(api *sim.Server) {
+			api.Remove(sim.ConfigMaps, "default", "a")
+			api.Remove(sim.ConfigMaps, "default", "b")
 		},
 	} {
 		t.Run("relist/"+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
+				api := sim.NewServer(sim.ConfigMaps)
 				put(api, "a")
 				put(api, "b")
 				c, _ := newCache(t, api)
@@ -178,8 +178,8 @@ func TestS10_CatchUp(t *testing.T) {
 // handler must have seen it, too.
 func TestS10_CreatedAndDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		c, _ := newCache(t, api)
 		e := &slowEvents{takes: time.Second}
 		s, err := cache.For[*corev1.ConfigMap](c).Subscribe(e.handler())
@@ -189,8 +189,8 @@ func TestS10_CreatedAndDeleted(t *testing.T) {
 		defer start(t, c)()
 		defer s.Close()
 		caughtUp(t, "at the start", s, e, time.Second)
-		api.Put(fakeapi.ConfigMaps, configMap("b"))
-		api.Remove(fakeapi.ConfigMaps, "default", "b")
+		api.Put(sim.ConfigMaps, configMap("b"))
+		api.Remove(sim.ConfigMaps, "default", "b")
 		synctest.Wait()
 		if told := caughtUp(t, "both are on their way", s, e, 2*time.Second); told != "add b, delete b" {
 			t.Errorf("the handler was told %q", told)
@@ -203,13 +203,13 @@ func TestS10_CreatedAndDeleted(t *testing.T) {
 
 func TestS10_Handle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
 		defer start(t, c)()
 		synced(t, maps)
 		api.Lag(10 * time.Second)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, configMap("a"))
 		caughtUp(t, "a late event", maps, &events{}, 10*time.Second)
 		if _, err := maps.Get(t.Context(), key("a")); err != nil {
 			t.Error(err)
@@ -220,16 +220,16 @@ func TestS10_Handle(t *testing.T) {
 // An object may be deleted during CatchUp.
 func TestS10_GoneMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
 		defer start(t, c)()
 		synced(t, maps)
 		api.Intercept(onWatch(refuse))
 		api.CutWatches()
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, configMap("a"))
 		time.AfterFunc(10*time.Second, func() {
-			api.Remove(fakeapi.ConfigMaps, "default", "a")
+			api.Remove(sim.ConfigMaps, "default", "a")
 			api.Expire() // the watch misses both
 			api.Intercept(nil)
 		})
@@ -243,43 +243,43 @@ func TestS10_GoneMeanwhile(t *testing.T) {
 
 func TestS10_Trouble(t *testing.T) {
 	for name, test := range map[string]struct {
-		prepare func(api *fakeapi.Server) (later func())
+		prepare func(api *sim.Server) (later func())
 		want    []string // parts of the error; none means nil
 	}{
-		"not served":                {func(api *fakeapi.Server) func() { api.Withdraw(fakeapi.ConfigMaps); return func() {} }, nil},
-		"not served, and then gone": {func(api *fakeapi.Server) func() { return func() { api.Withdraw(fakeapi.ConfigMaps) } }, nil},
-		"the server errs for a while": {func(api *fakeapi.Server) func() {
-			api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		"not served":                {func(api *sim.Server) func() { api.Withdraw(sim.ConfigMaps); return func() {} }, nil},
+		"not served, and then gone": {func(api *sim.Server) func() { return func() { api.Withdraw(sim.ConfigMaps) } }, nil},
+		"the server errs for a while": {func(api *sim.Server) func() {
+			api.Intercept(func(r *sim.Request) (*http.Response, error) {
 				return r.Fail(http.StatusInternalServerError, "boom")
 			})
 			time.AfterFunc(time.Minute, func() { api.Intercept(nil) })
 			return func() {}
 		}, nil},
-		"a list is never answered": {func(api *fakeapi.Server) func() {
+		"a list is never answered": {func(api *sim.Server) func() {
 			return func() {
 				api.Intercept(hang)
 				time.AfterFunc(time.Second, func() { api.Intercept(nil) })
 			}
 		}, nil},
-		"no right": {func(api *fakeapi.Server) func() { api.Intercept(only(fakeapi.ConfigMaps, forbid)); return func() {} },
+		"no right": {func(api *sim.Server) func() { api.Intercept(only(sim.ConfigMaps, forbid)); return func() {} },
 			[]string{"cannot list ConfigMap.v1 at the API server", "no right to list", "too late"}},
-		"no right to watch": {func(api *fakeapi.Server) func() {
+		"no right to watch": {func(api *sim.Server) func() {
 			return func() {
 				api.Intercept(onWatch(forbid))
 				api.CutWatches()
-				api.Put(fakeapi.ConfigMaps, configMap("b"))
+				api.Put(sim.ConfigMaps, configMap("b"))
 			}
 		}, []string{"ConfigMap.v1 is failing", "no right to watch", "does not show the write of default/b at 3", "too late"}},
-		"refused": {func(api *fakeapi.Server) func() { return func() { api.Intercept(refuse) } }, []string{"cannot list", "refused", "too late"}},
-		"a delete that does not come": {func(api *fakeapi.Server) func() {
+		"refused": {func(api *sim.Server) func() { return func() { api.Intercept(refuse) } }, []string{"cannot list", "refused", "too late"}},
+		"a delete that does not come": {func(api *sim.Server) func() {
 			api.Lag(24 * time.Hour)
-			return func() { api.Remove(fakeapi.ConfigMaps, "default", "a") }
+			return func() { api.Remove(sim.ConfigMaps, "default", "a") }
 		}, []string{"ConfigMap.v1 is at version", "does not show the deletion of default/a", "too late"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
-				api.Put(fakeapi.ConfigMaps, configMap("a"))
+				api := sim.NewServer(sim.ConfigMaps)
+				api.Put(sim.ConfigMaps, configMap("a"))
 				c, _ := newCache(t, api)
 				maps := cache.For[*corev1.ConfigMap](c)
 				defer start(t, c)()
@@ -311,13 +311,13 @@ func TestS10_ServedFromNowOn(t *testing.T) {
 
 func servedFromNowOn(t *testing.T, after time.Duration) {
 	t.Helper()
-	api := fakeapi.New()
+	api := sim.NewServer()
 	c, _ := newCache(t, api)
 	maps := cache.For[*corev1.ConfigMap](c)
 	defer start(t, c)()
 	time.Sleep(after)
-	api.Serve(fakeapi.ConfigMaps)
-	api.Put(fakeapi.ConfigMaps, configMap("a"))
+	api.Serve(sim.ConfigMaps)
+	api.Put(sim.ConfigMaps, configMap("a"))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if err := maps.CatchUp(ctx); err != nil {
@@ -332,8 +332,8 @@ func servedFromNowOn(t *testing.T, after time.Duration) {
 // must have arrived.
 func TestS10_Adopted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		c, _ := newCache(t, api)
 		host := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(api.Config()), 0,
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = "name!=outside" }))
@@ -349,13 +349,13 @@ func TestS10_Adopted(t *testing.T) {
 		if told := caughtUp(t, "at the start", s, e, time.Second); told != "add a" {
 			t.Errorf("told %q", told)
 		}
-		api.Put(fakeapi.ConfigMaps, configMap("outside"))
-		api.Put(fakeapi.ConfigMaps, configMap("a", "1"))
+		api.Put(sim.ConfigMaps, configMap("outside"))
+		api.Put(sim.ConfigMaps, configMap("a", "1"))
 		synctest.Wait()
 		if told := caughtUp(t, "an event", s, e, time.Second); told != "update a" {
 			t.Errorf("told %q", told)
 		}
-		api.Put(fakeapi.ConfigMaps, configMap("outside", "1"))
+		api.Put(sim.ConfigMaps, configMap("outside", "1"))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		if err := s.CatchUp(ctx); err != nil { // bookmarks come each minute
@@ -366,7 +366,7 @@ func TestS10_Adopted(t *testing.T) {
 
 func TestS10_NobodyToAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		informer := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(fakeapi.New(fakeapi.ConfigMaps).Config()), 0).Core().V1().ConfigMaps().Informer()
+		informer := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(sim.NewServer(sim.ConfigMaps).Config()), 0).Core().V1().ConfigMaps().Informer()
 		c := cache.New(nil, cache.Options{})
 		h := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
 		if err := h.CatchUp(t.Context()); err == nil || !strings.Contains(err.Error(), "ConfigMap.v1 (adopted) cannot be compared with what the API server has") {
@@ -379,11 +379,11 @@ func TestS10_NobodyToAsk(t *testing.T) {
 // CatchUp waits for the deletes of objects that leave the scope, and for objects that enter it.
 func TestS10_Namespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		for _, namespace := range []string{"one", "two"} {
 			o := configMap("in-" + namespace)
 			o.Namespace = namespace
-			api.Put(fakeapi.ConfigMaps, o)
+			api.Put(sim.ConfigMaps, o)
 		}
 		c, _ := newCache(t, api)
 		namespaces := cache.NewSet("one")
@@ -415,7 +415,7 @@ func TestS10_Namespaces(t *testing.T) {
 // An undecodable object has no event, but the informer has seen it.
 func TestS10_Undecodable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(widgets)
+		api := sim.NewServer(widgets)
 		api.Put(widgets, widget("odd", int64(1)))
 		c, _ := widgetCache(t, api)
 		h := cache.For[*Widget](c)
@@ -434,8 +434,8 @@ func TestS10_Undecodable(t *testing.T) {
 // transform, nor the store.
 func TestS10_MarksReachOurHandlersOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		c, _ := newCache(t, api)
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: cache.NewTransform("check", func(m *corev1.ConfigMap) {
 			if m.Name != "a" {

@@ -21,7 +21,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // FuzzS2_Churn: objects and namespaces come and go, watches break, versions expire, the API server
@@ -41,7 +41,7 @@ var churned = []string{"a", "b", "c", "default"} // namespaces; ConfigMaps are i
 type churn struct {
 	t      *testing.T
 	random *rand.Rand // used by the test's goroutine only
-	api    *fakeapi.Server
+	api    *sim.Server
 	set    *cache.Set[string]
 	caches []*cache.Cache
 	told   []*told
@@ -52,7 +52,7 @@ type churn struct {
 // told is what a subscription saw, and what it should have seen.
 type told struct {
 	name   string
-	of     fakeapi.Resource
+	of     sim.Resource
 	scoped bool // limited to the set
 	list   func() map[string]string
 	stale  func() error
@@ -63,7 +63,7 @@ type told struct {
 }
 
 func newChurn(t *testing.T, seed uint64) *churn {
-	c := &churn{t: t, random: rand.New(rand.NewPCG(seed, 1)), api: fakeapi.New(widgets, fakeapi.ConfigMaps), set: cache.NewSet("a"), served: true}
+	c := &churn{t: t, random: rand.New(rand.NewPCG(seed, 1)), api: sim.NewServer(widgets, sim.ConfigMaps), set: cache.NewSet("a"), served: true}
 	if c.random.IntN(2) == 0 {
 		c.normal = noStreaming(nil)
 	}
@@ -75,11 +75,11 @@ func newChurn(t *testing.T, seed uint64) *churn {
 	watchChurn(c, "widgets of the set", widgets, cache.ForScope[*Widget](custom, cache.Scope{Namespaces: c.set}), true)
 	watchChurn(c, "unstructured", widgets, cache.ForScope[*unstructured.Unstructured](custom, cache.Scope{Kind: kind}), false)
 	watchChurn(c, "metadata of the set", widgets, cache.ForScope[*metav1.PartialObjectMetadata](custom, cache.Scope{Kind: kind, Namespaces: c.set}), true)
-	watchChurn(c, "config maps", fakeapi.ConfigMaps, cache.For[*corev1.ConfigMap](builtIn), false)
+	watchChurn(c, "config maps", sim.ConfigMaps, cache.For[*corev1.ConfigMap](builtIn), false)
 	return c
 }
 
-func watchChurn[T cache.Object](c *churn, name string, of fakeapi.Resource, h *cache.Handle[T], scoped bool) {
+func watchChurn[T cache.Object](c *churn, name string, of sim.Resource, h *cache.Handle[T], scoped bool) {
 	s := &told{name: name, of: of, scoped: scoped, stale: h.Stale, have: map[string]string{}}
 	s.list = func() map[string]string {
 		list, err := h.List(c.t.Context(), cache.ListOptions{})
@@ -125,7 +125,7 @@ func (s *told) handler() toolscache.ResourceEventHandler {
 }
 
 // nasty answers with random errors of API servers and proxies.
-func (c *churn) nasty(r *fakeapi.Request) (*http.Response, error) {
+func (c *churn) nasty(r *sim.Request) (*http.Response, error) {
 	const status = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q}}`
 	if c.normal != nil {
 		if answer, err := c.normal(r); answer != nil || err != nil {
@@ -187,10 +187,10 @@ func (c *churn) step() {
 		w := widget(fmt.Sprint("w", r.IntN(6)), int64(r.IntN(100)))
 		w.SetNamespace(churned[r.IntN(3)])
 		c.api.Put(widgets, w)
-		c.api.Put(fakeapi.ConfigMaps, configMap(fmt.Sprint("m", r.IntN(6)), fmt.Sprint(r.IntN(100))))
+		c.api.Put(sim.ConfigMaps, configMap(fmt.Sprint("m", r.IntN(6)), fmt.Sprint(r.IntN(100))))
 	case k < 16 && c.served:
 		c.api.Remove(widgets, churned[r.IntN(3)], fmt.Sprint("w", r.IntN(6)))
-		c.api.Remove(fakeapi.ConfigMaps, "default", fmt.Sprint("m", r.IntN(6)))
+		c.api.Remove(sim.ConfigMaps, "default", fmt.Sprint("m", r.IntN(6)))
 	case k == 16:
 		c.api.CutWatches()
 	case k == 17:

@@ -10,15 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // BenchmarkBehind measures Behind without a gap: for a write that one informer shows, one that no
 // informer keeps, and one that only the object shows.
 func BenchmarkBehind(b *testing.B) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	for n := range 1000 {
-		api.Put(fakeapi.ConfigMaps, configMap(fmt.Sprint("m", n)))
+		api.Put(sim.ConfigMaps, configMap(fmt.Sprint("m", n)))
 	}
 	c, _ := newCache(b, api)
 	h := cache.For[*corev1.ConfigMap](c)
@@ -26,7 +26,7 @@ func BenchmarkBehind(b *testing.B) {
 	synced(b, h)
 	var d cache.Declarations
 	d.Set("the benchmark", h)
-	stored := writtenOf(fakeapi.ConfigMaps, api.Object(fakeapi.ConfigMaps, "default", "m7"))
+	stored := writtenOf(sim.ConfigMaps, api.Object(sim.ConfigMaps, "default", "m7"))
 	other, gone := stored, stored
 	other.Resource.Resource = "secrets"
 	gone.Gone, gone.Name = true, "gone"

@@ -24,16 +24,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // lag is the delay of watches in these tests. It is not a fraction of a minute, unlike bookmarks.
 const lag = 700 * time.Millisecond
 
 // writtenOf returns the write that the API server answered with obj.
-func writtenOf(r fakeapi.Resource, o *unstructured.Unstructured) cache.Written {
+func writtenOf(r sim.Resource, o *unstructured.Unstructured) cache.Written {
 	return cache.Written{
-		Host: fakeapi.Host, Resource: schema.GroupResource{Group: r.Group, Resource: r.Name}, Namespace: o.GetNamespace(), Name: o.GetName(),
+		Host: sim.Host, Resource: schema.GroupResource{Group: r.Group, Resource: r.Name}, Namespace: o.GetNamespace(), Name: o.GetName(),
 		UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), Object: o,
 	}
 }
@@ -110,7 +110,7 @@ func (n *waiting) called(want int32, when string) {
 // until delays requests until release is called.
 func until() (a answer, release func()) {
 	released := make(chan struct{})
-	return func(*fakeapi.Request) (*http.Response, error) {
+	return func(*sim.Request) (*http.Response, error) {
 		<-released
 		return nil, nil
 	}, func() { close(released) }
@@ -125,69 +125,69 @@ func finalized(name string) *corev1.ConfigMap {
 
 // TestC6_Shown: a write is behind until the watch has delivered it. Only then are waiters called.
 func TestC6_Shown(t *testing.T) {
-	maps := fakeapi.ConfigMaps
-	put := func(api *fakeapi.Server, m *corev1.ConfigMap) cache.Written { return writtenOf(maps, api.Put(maps, m)) }
-	remove := func(api *fakeapi.Server, name string) { api.Remove(maps, "default", name) }
+	maps := sim.ConfigMaps
+	put := func(api *sim.Server, m *corev1.ConfigMap) cache.Written { return writtenOf(maps, api.Put(maps, m)) }
+	remove := func(api *sim.Server, name string) { api.Remove(maps, "default", name) }
 	// The returned write is behind; a and held exist before. The lag begins on return.
-	for name, do := range map[string]func(api *fakeapi.Server, before map[string]cache.Written) cache.Written{
-		"create": func(api *fakeapi.Server, _ map[string]cache.Written) cache.Written { return put(api, configMap("new")) },
-		"create, of an unknown uid": func(api *fakeapi.Server, _ map[string]cache.Written) cache.Written {
+	for name, do := range map[string]func(api *sim.Server, before map[string]cache.Written) cache.Written{
+		"create": func(api *sim.Server, _ map[string]cache.Written) cache.Written { return put(api, configMap("new")) },
+		"create, of an unknown uid": func(api *sim.Server, _ map[string]cache.Written) cache.Written {
 			w := put(api, configMap("new"))
 			w.UID = ""
 			return w
 		},
-		"update": func(api *fakeapi.Server, _ map[string]cache.Written) cache.Written {
+		"update": func(api *sim.Server, _ map[string]cache.Written) cache.Written {
 			return put(api, configMap("a", "1"))
 		},
-		"delete": func(api *fakeapi.Server, before map[string]cache.Written) cache.Written {
+		"delete": func(api *sim.Server, before map[string]cache.Written) cache.Written {
 			remove(api, "a")
 			return goneOf(before["a"])
 		},
-		"delete, of an unknown uid": func(api *fakeapi.Server, before map[string]cache.Written) cache.Written {
+		"delete, of an unknown uid": func(api *sim.Server, before map[string]cache.Written) cache.Written {
 			remove(api, "a")
 			w := goneOf(before["a"])
 			w.UID = ""
 			return w
 		},
-		"delete, answered by the last state": func(api *fakeapi.Server, before map[string]cache.Written) cache.Written {
+		"delete, answered by the last state": func(api *sim.Server, before map[string]cache.Written) cache.Written {
 			remove(api, "a")
 			w := before["a"]
 			w.Gone = true
 			return w
 		},
-		"the last finalizer removed": func(api *fakeapi.Server, before map[string]cache.Written) cache.Written {
+		"the last finalizer removed": func(api *sim.Server, before map[string]cache.Written) cache.Written {
 			remove(api, "held") // the answer has the previous version
 			w := before["held"]
 			w.Gone = true
 			return w
 		},
-		"marked": func(api *fakeapi.Server, before map[string]cache.Written) cache.Written {
+		"marked": func(api *sim.Server, before map[string]cache.Written) cache.Written {
 			clientset := kubernetes.NewForConfigOrDie(api.Config())
 			if err := clientset.CoreV1().ConfigMaps("default").Delete(context.Background(), "held", metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}
 			return markedOf(before["held"])
 		},
-		"marked, or rather gone": func(api *fakeapi.Server, before map[string]cache.Written) cache.Written {
+		"marked, or rather gone": func(api *sim.Server, before map[string]cache.Written) cache.Written {
 			remove(api, "a")
 			return markedOf(before["a"])
 		},
-		"delete and recreate: the delete": func(api *fakeapi.Server, before map[string]cache.Written) cache.Written {
+		"delete and recreate: the delete": func(api *sim.Server, before map[string]cache.Written) cache.Written {
 			remove(api, "a")
 			put(api, configMap("a", "again"))
 			return goneOf(before["a"])
 		},
-		"delete and recreate: the create": func(api *fakeapi.Server, _ map[string]cache.Written) cache.Written {
+		"delete and recreate: the create": func(api *sim.Server, _ map[string]cache.Written) cache.Written {
 			remove(api, "a")
 			return put(api, configMap("a", "again"))
 		},
-		"create and delete: the delete": func(api *fakeapi.Server, _ map[string]cache.Written) cache.Written {
+		"create and delete: the delete": func(api *sim.Server, _ map[string]cache.Written) cache.Written {
 			w := put(api, configMap("new"))
 			remove(api, "new")
 			w.Gone = true // with the create's version, so that a missing object is no proof
 			return w
 		},
-		"overtaken by another object": func(api *fakeapi.Server, _ map[string]cache.Written) cache.Written {
+		"overtaken by another object": func(api *sim.Server, _ map[string]cache.Written) cache.Written {
 			w := put(api, configMap("new"))
 			remove(api, "new")
 			put(api, configMap("new"))
@@ -196,7 +196,7 @@ func TestC6_Shown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(maps)
+				api := sim.NewServer(maps)
 				before := map[string]cache.Written{"a": put(api, configMap("a")), "held": put(api, finalized("held"))}
 				api.Lag(lag)
 				c, _ := newCache(t, api)
@@ -243,8 +243,8 @@ func TestC6_ShownByTheObject(t *testing.T) {
 	set(false)
 	defer set(true)
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		a := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		api := sim.NewServer(sim.ConfigMaps)
+		a := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
 		api.Lag(lag)
 		c, _ := newCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
@@ -252,18 +252,18 @@ func TestC6_ShownByTheObject(t *testing.T) {
 		synced(t, h)
 		d := declared(h)
 		expect(t, d, a, "shown", "what was listed")
-		changed := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a", "1")))
-		created := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("b")))
+		changed := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a", "1")))
+		created := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("b")))
 		expect(t, d, changed, "gap", "changed")
 		expect(t, d, created, "gap", "created")
 		n, m := notify(t, d, changed), notify(t, d, created)
 		time.Sleep(lag)
 		n.called(1, "changed")
 		m.called(1, "created")
-		api.Remove(fakeapi.ConfigMaps, "default", "a")
+		api.Remove(sim.ConfigMaps, "default", "a")
 		expect(t, d, goneOf(a), "gap", "deleted")
 		n = notify(t, d, goneOf(a))
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, configMap("a"))
 		time.Sleep(lag)
 		n.called(1, "deleted")
 		expect(t, d, changed, "shown", "a newer object is there")
@@ -279,14 +279,14 @@ func TestC6_ShownByTheObject(t *testing.T) {
 // lagging API server may be older than the write.
 func TestC6_Syncing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		a := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		api := sim.NewServer(sim.ConfigMaps)
+		a := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
 		c, _ := newCache(t, api)
 		d := declared(cache.For[*corev1.ConfigMap](c))
 		others := declared(cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"name": "other"})}))
 		expect(t, d, a, "unclear", "before the cache runs")
 		late, release := until()
-		api.Intercept(only(fakeapi.ConfigMaps, late))
+		api.Intercept(only(sim.ConfigMaps, late))
 		defer start(t, c)()
 		time.Sleep(time.Second)
 		for _, w := range []cache.Written{a, goneOf(a), markedOf(a)} {
@@ -297,7 +297,7 @@ func TestC6_Syncing(t *testing.T) {
 		if got := gap.String(); got != "ConfigMap.v1 is not synced and does not show the write of default/a at "+a.ResourceVersion {
 			t.Errorf("got %q", got)
 		}
-		api.Remove(fakeapi.ConfigMaps, "default", "a")
+		api.Remove(sim.ConfigMaps, "default", "a")
 		n, m := notify(t, d, a), notify(t, d, goneOf(a))
 		release()
 		n.called(1, "listed")
@@ -312,10 +312,10 @@ func TestC6_Syncing(t *testing.T) {
 // not answered yet.
 func TestC6_PartOfTheFirstList(t *testing.T) {
 	const objects = 3000
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	var written []cache.Written
 	for i := range objects {
-		written = append(written, writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap(fmt.Sprint("m", i)))))
+		written = append(written, writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap(fmt.Sprint("m", i)))))
 	}
 	early := 0
 	for range 10 { // a look may come too late
@@ -343,8 +343,8 @@ func TestC6_PartOfTheFirstList(t *testing.T) {
 // whose scope and API server match.
 func TestC6_WhoKeepsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		served := []fakeapi.Resource{fakeapi.ConfigMaps, fakeapi.Secrets, fakeapi.Namespaces, fakeapi.Events, {Group: "events.k8s.io", Version: "v1", Kind: "Event", Name: "events", Namespaced: true}, {Group: "other.dev", Version: "v1", Kind: "ConfigMap", Name: "configmaps", Namespaced: true}}
-		api := fakeapi.New(served...)
+		served := []sim.Resource{sim.ConfigMaps, sim.Secrets, sim.Namespaces, sim.Events, {Group: "events.k8s.io", Version: "v1", Kind: "Event", Name: "events", Namespaced: true}, {Group: "other.dev", Version: "v1", Kind: "ConfigMap", Name: "configmaps", Namespaced: true}}
+		api := sim.NewServer(served...)
 		api.Lag(time.Hour)
 		c, _ := newCache(t, api)
 		kind := func(group string, kind string) schema.GroupVersionKind {
@@ -369,7 +369,7 @@ func TestC6_WhoKeepsIt(t *testing.T) {
 		events := []cache.Declared{cache.For[*corev1.Event](c), cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: kind("events.k8s.io", "Event")})}
 		defer start(t, c)()
 		time.Sleep(time.Second)
-		w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
 		all := []cache.Declared{nil}
 		for what, h := range maps {
 			expect(t, declared(h), w, "gap", what)
@@ -384,9 +384,9 @@ func TestC6_WhoKeepsIt(t *testing.T) {
 			expect(t, declared(h), w, "shown", what)
 		}
 		expect(t, &cache.Declarations{}, w, "shown", "nothing is declared")
-		n := writtenOf(fakeapi.Namespaces, api.Put(fakeapi.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))
+		n := writtenOf(sim.Namespaces, api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))
 		expect(t, declared(namespaces), n, "gap", "cluster-scoped")
-		e := writtenOf(fakeapi.Events, api.Put(fakeapi.Events, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}))
+		e := writtenOf(sim.Events, api.Put(sim.Events, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}))
 		for _, group := range []string{"", "events.k8s.io"} {
 			e.Resource.Group = group
 			expect(t, declared(events[0]), e, "gap", "core events of group "+group)
@@ -410,7 +410,7 @@ func TestC6_OneViewIsBehind(t *testing.T) {
 	for _, form := range []string{"as=PartialObjectMetadata", "application/vnd.kubernetes.protobuf"} {
 		t.Run(form, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
+				api := sim.NewServer(sim.ConfigMaps)
 				c, _ := newCache(t, api)
 				typed := cache.For[*corev1.ConfigMap](c)
 				metadata := cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: typed.GroupVersionKind()})
@@ -418,7 +418,7 @@ func TestC6_OneViewIsBehind(t *testing.T) {
 				synced(t, typed)
 				synced(t, metadata)
 				late, release := until()
-				api.Intercept(onWatch(func(r *fakeapi.Request) (*http.Response, error) {
+				api.Intercept(onWatch(func(r *sim.Request) (*http.Response, error) {
 					if strings.Contains(r.Header.Get("Accept"), form) {
 						return late(r)
 					}
@@ -426,7 +426,7 @@ func TestC6_OneViewIsBehind(t *testing.T) {
 				}))
 				api.CutWatches()
 				time.Sleep(time.Second)
-				w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+				w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
 				synctest.Wait()
 				d := declared(typed, metadata)
 				n := notify(t, d, w)

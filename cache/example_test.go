@@ -18,18 +18,18 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // shop returns a client of an in-memory API server with ConfigMaps in two namespaces.
 func shop() *client.Client {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	put := func(namespace, name, tier string, owner types.UID) types.UID {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"tier": tier}}}
 		if owner != "" {
 			m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "site", UID: owner}}
 		}
-		return api.Put(fakeapi.ConfigMaps, m).GetUID()
+		return api.Put(sim.ConfigMaps, m).GetUID()
 	}
 	site := put("shop", "site", "web", "")
 	put("shop", "site-styles", "web", site)

@@ -15,14 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestC6_FailingClosesOnRecovery: Failing returns a gap while a declared informer fails. The gap
 // closes when the informer recovers, without replayed events.
 func TestC6_FailingClosesOnRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
 		stop := start(t, c)
@@ -61,9 +61,9 @@ func TestC6_FailingClosesOnRecovery(t *testing.T) {
 // scopes, for one object or, without a name, for its namespace.
 func TestC6_Resolve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		gone := api.Put(fakeapi.ConfigMaps, configMap("gone"))
-		api.Put(fakeapi.ConfigMaps, configMap("same"))
+		api := sim.NewServer(sim.ConfigMaps)
+		gone := api.Put(sim.ConfigMaps, configMap("gone"))
+		api.Put(sim.ConfigMaps, configMap("same"))
 		c, _ := newCache(t, api)
 		all := cache.For[*corev1.ConfigMap](c)
 		some := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"app": "a"})})
@@ -73,11 +73,11 @@ func TestC6_Resolve(t *testing.T) {
 		synced(t, some)
 		d := declared(all, some)
 		api.Lag(time.Hour)
-		api.Remove(fakeapi.ConfigMaps, "default", "gone")
+		api.Remove(sim.ConfigMaps, "default", "gone")
 		labeled := configMap("new")
 		labeled.Labels = map[string]string{"app": "a"}
-		created := api.Put(fakeapi.ConfigMaps, labeled)
-		w := writtenOf(fakeapi.ConfigMaps, gone)
+		created := api.Put(sim.ConfigMaps, labeled)
+		w := writtenOf(sim.ConfigMaps, gone)
 		w.Name, w.UID, w.ResourceVersion, w.Unknown = "", "", "", "the answer was lost"
 
 		requests := len(api.Requests())
@@ -105,7 +105,7 @@ func TestC6_Resolve(t *testing.T) {
 		if _, resolved, err := d.Resolve(context.Background(), other); err != nil || resolved {
 			t.Errorf("got %t, %v of a kind that is not declared", resolved, err)
 		}
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		if _, _, err := d.Resolve(context.Background(), w); err == nil {
 			t.Error("no error, although the API server could not be asked")
 		}

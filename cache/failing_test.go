@@ -20,7 +20,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestS4_MissingAPIDelaysNobody: an API that is not served delays no other, and its state is
@@ -28,7 +28,7 @@ import (
 func TestS4_MissingAPIDelaysNobody(t *testing.T) {
 	for wait := 10 * time.Minute; wait < 10*time.Minute+4*time.Second; wait += 250 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
-			api := fakeapi.New(fakeapi.ConfigMaps)
+			api := sim.NewServer(sim.ConfigMaps)
 			c, told := newCache(t, api)
 			maps, deployments := cache.For[*corev1.ConfigMap](c), cache.For[*appsv1.Deployment](c)
 			defer start(t, c)()
@@ -40,8 +40,8 @@ func TestS4_MissingAPIDelaysNobody(t *testing.T) {
 			if s.Phase != hook.Waiting || !meta.IsNoMatchError(s.Err) || time.Since(s.Since) != wait {
 				t.Errorf("got %s since %s", s, s.Since)
 			}
-			api.Serve(fakeapi.Deployments)
-			api.Put(fakeapi.Deployments, deployment("a"))
+			api.Serve(sim.Deployments)
+			api.Put(sim.Deployments, deployment("a"))
 			if took := synced(t, deployments); took > 5*time.Second {
 				t.Errorf("synced %s after the API appeared", took)
 			}
@@ -73,26 +73,26 @@ func TestS4_Failing(t *testing.T) {
 		"watch forbidden": {forbid, hook.Failing, "no right to watch"},
 		"list forbidden":  {noStreaming(forbid), hook.Failing, "no right to list"},
 		"refused":         {refuse, hook.Failing, "connection refused"},
-		"overloaded": {func(r *fakeapi.Request) (*http.Response, error) {
+		"overloaded": {func(r *sim.Request) (*http.Response, error) {
 			return overloaded(r, 1)
 		}, hook.Failing, "slow down"},
-		"broken": {func(r *fakeapi.Request) (*http.Response, error) {
+		"broken": {func(r *sim.Request) (*http.Response, error) {
 			return r.Fail(http.StatusInternalServerError, "boom")
 		}, hook.Failing, "boom"},
-		"overloaded in the stream": {func(r *fakeapi.Request) (*http.Response, error) {
+		"overloaded in the stream": {func(r *sim.Request) (*http.Response, error) {
 			if r.Streaming() {
 				return r.Send(strings.Replace(addedEvent, "ConfigMap", "Secret", 1) + errorEvent(http.StatusTooManyRequests))
 			}
 			return overloaded(r, 1)
 		}, hook.Failing, "slow down"},
-		"expired without a version":  {func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusGone, "too old") }, hook.Failing, "too old"},
-		"no JSON":                    {func(r *fakeapi.Request) (*http.Response, error) { return r.Send("<html>") }, hook.Failing, "json parse error"},
-		"invalid, and not streaming": {noStreaming(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusBadRequest, "what?") }), hook.Failing, "what?"},
+		"expired without a version":  {func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusGone, "too old") }, hook.Failing, "too old"},
+		"no JSON":                    {func(r *sim.Request) (*http.Response, error) { return r.Send("<html>") }, hook.Failing, "json parse error"},
+		"invalid, and not streaming": {noStreaming(func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusBadRequest, "what?") }), hook.Failing, "what?"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
-				api.Intercept(only(fakeapi.Secrets, c.answer))
+				api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
+				api.Intercept(only(sim.Secrets, c.answer))
 				all, told := newCache(t, api)
 				maps, secrets := cache.For[*corev1.ConfigMap](all), cache.For[*corev1.Secret](all)
 				defer start(t, all)()
@@ -104,7 +104,7 @@ func TestS4_Failing(t *testing.T) {
 				if s.Phase != c.phase || s.Err == nil || !strings.Contains(s.Err.Error(), c.reason) {
 					t.Errorf("got %s, want %s with %q", s, c.phase, c.reason)
 				}
-				if n := api.Count("", fakeapi.Secrets); n < 600/3 || n > 600+10 {
+				if n := api.Count("", sim.Secrets); n < 600/3 || n > 600+10 {
 					t.Errorf("%d requests in 10 minutes", n)
 				}
 				api.Intercept(nil)
@@ -130,16 +130,16 @@ func TestS4_StopsAtOnce(t *testing.T) {
 		"refused":      refuse,
 		"list refused": noStreaming(refuse),
 		"forbidden":    forbid,
-		"overloaded":   func(r *fakeapi.Request) (*http.Response, error) { return overloaded(r, 3600) },
+		"overloaded":   func(r *sim.Request) (*http.Response, error) { return overloaded(r, 3600) },
 		"hangs":        hang,
 		"list hangs":   noStreaming(hang),
 		"watch hangs":  noStreaming(onWatch(hang)),
-		"overloaded in the stream": func(r *fakeapi.Request) (*http.Response, error) {
+		"overloaded in the stream": func(r *sim.Request) (*http.Response, error) {
 			return r.Send(addedEvent + errorEvent(http.StatusTooManyRequests))
 		},
-		"an endless list": onWatch(func(r *fakeapi.Request) (*http.Response, error) { return r.SendAndHang(addedEvent) }),
-		"ends at once":    func(r *fakeapi.Request) (*http.Response, error) { return r.Send("") },
-		"in the stream": func(r *fakeapi.Request) (*http.Response, error) {
+		"an endless list": onWatch(func(r *sim.Request) (*http.Response, error) { return r.SendAndHang(addedEvent) }),
+		"ends at once":    func(r *sim.Request) (*http.Response, error) { return r.Send("") },
+		"in the stream": func(r *sim.Request) (*http.Response, error) {
 			return r.Send(errorEvent(http.StatusInternalServerError))
 		},
 		"discovery hangs":   hang,
@@ -147,11 +147,11 @@ func TestS4_StopsAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
+				api := sim.NewServer(sim.ConfigMaps)
 				if strings.HasPrefix(name, "discovery") {
 					api.Intercept(a)
 				} else {
-					api.Intercept(only(fakeapi.ConfigMaps, a))
+					api.Intercept(only(sim.ConfigMaps, a))
 				}
 				c, _ := newCache(t, api)
 				cache.For[*corev1.ConfigMap](c)
@@ -168,7 +168,7 @@ func TestS4_StopsAtOnce(t *testing.T) {
 }
 
 // overloaded answers 429 with a Retry-After.
-func overloaded(r *fakeapi.Request, seconds int32) (*http.Response, error) {
+func overloaded(r *sim.Request, seconds int32) (*http.Response, error) {
 	return r.FailWith(metav1.Status{
 		Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "slow down",
 		Details: &metav1.StatusDetails{RetryAfterSeconds: seconds},
@@ -180,11 +180,11 @@ func TestS4_RetryAfter(t *testing.T) {
 	// Negative: for discovery.
 	for asked, want := range map[int32]int{10: 61, 3600: 21, -10: 61, -3600: 21} {
 		synctest.Test(t, func(t *testing.T) {
-			api := fakeapi.New(fakeapi.ConfigMaps)
+			api := sim.NewServer(sim.ConfigMaps)
 			if asked > 0 {
-				api.Intercept(only(fakeapi.ConfigMaps, func(r *fakeapi.Request) (*http.Response, error) { return overloaded(r, asked) }))
+				api.Intercept(only(sim.ConfigMaps, func(r *sim.Request) (*http.Response, error) { return overloaded(r, asked) }))
 			} else {
-				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return overloaded(r, -asked) })
+				api.Intercept(func(r *sim.Request) (*http.Response, error) { return overloaded(r, -asked) })
 			}
 			c, _ := newCache(t, api)
 			maps := cache.For[*corev1.ConfigMap](c)
@@ -194,7 +194,7 @@ func TestS4_RetryAfter(t *testing.T) {
 				t.Errorf("at once: %s", s)
 			}
 			time.Sleep(10*time.Minute + time.Second)
-			n := api.Count("", fakeapi.ConfigMaps)
+			n := api.Count("", sim.ConfigMaps)
 			if asked < 0 {
 				n = len(api.Requests())
 			}
@@ -208,8 +208,8 @@ func TestS4_RetryAfter(t *testing.T) {
 // TestS4_Starting: a starting API server is asked every second, even if it asks for a longer pause.
 func TestS4_Starting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Intercept(only(fakeapi.ConfigMaps, func(r *fakeapi.Request) (*http.Response, error) {
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Intercept(only(sim.ConfigMaps, func(r *sim.Request) (*http.Response, error) {
 			return r.FailWith(metav1.Status{
 				Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "starting",
 				Details: &metav1.StatusDetails{RetryAfterSeconds: 5},
@@ -219,7 +219,7 @@ func TestS4_Starting(t *testing.T) {
 		cache.For[*corev1.ConfigMap](c)
 		defer start(t, c)()
 		time.Sleep(10*time.Second + time.Millisecond)
-		if n := api.Count("", fakeapi.ConfigMaps); n != 11 {
+		if n := api.Count("", sim.ConfigMaps); n != 11 {
 			t.Errorf("%d requests in 10 seconds, want 11", n)
 		}
 	})
@@ -228,9 +228,9 @@ func TestS4_Starting(t *testing.T) {
 // TestRunJoinsLists: client-go does not wait for a running list when it stops. Run does.
 func TestRunJoinsLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		var ended bool
-		api.Intercept(noStreaming(only(fakeapi.ConfigMaps, func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(noStreaming(only(sim.ConfigMaps, func(r *sim.Request) (*http.Response, error) {
 			_, err := r.Hang()
 			time.Sleep(time.Second) // a slow transport
 			ended = true
@@ -255,18 +255,18 @@ func TestS4_Undecodable(t *testing.T) {
 	for name, streaming := range map[string]bool{"streaming": true, "listing": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+				api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 				if !streaming {
 					api.Intercept(noStreaming(nil))
 				}
-				api.Put(fakeapi.ConfigMaps, configMap("a", "1"))
+				api.Put(sim.ConfigMaps, configMap("a", "1"))
 				c, _ := newCache(t, api)
 				maps, secrets := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Secret](c)
 				defer start(t, c)()
 				synced(t, maps)
 				synced(t, secrets)
-				api.Put(fakeapi.ConfigMaps, broken.DeepCopy())
-				api.Put(fakeapi.ConfigMaps, configMap("a", "2"))
+				api.Put(sim.ConfigMaps, broken.DeepCopy())
+				api.Put(sim.ConfigMaps, configMap("a", "2"))
 				time.Sleep(10 * time.Minute)
 				if s := maps.State(); s.Phase != hook.Synced || s.BrokenCount != 1 || !strings.Contains(s.String(), "broken objects: 1, such as default/broken: it cannot be decoded: json:") {
 					t.Errorf("got %s", s)
@@ -296,7 +296,7 @@ func errorEvent(code int32) string {
 func TestS4_Pace(t *testing.T) {
 	const bookmark = `{"type":"BOOKMARK","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"1"}}}`
 	send := func(body string) answer {
-		return onWatch(func(r *fakeapi.Request) (*http.Response, error) { return r.Send(body) })
+		return onWatch(func(r *sim.Request) (*http.Response, error) { return r.Send(body) })
 	}
 	for name, a := range map[string]answer{
 		"initial stream without an end": send(addedEvent),
@@ -311,13 +311,13 @@ func TestS4_Pace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
+				api := sim.NewServer(sim.ConfigMaps)
 				api.Intercept(a)
 				c, _ := newCache(t, api)
 				maps := cache.For[*corev1.ConfigMap](c)
 				defer start(t, c)()
 				time.Sleep(10 * time.Minute)
-				if n := api.Count("", fakeapi.ConfigMaps); n > 606 || n < 20 {
+				if n := api.Count("", sim.ConfigMaps); n > 606 || n < 20 {
 					t.Errorf("%d requests in 10 minutes", n)
 				}
 				api.Intercept(nil)
@@ -325,7 +325,7 @@ func TestS4_Pace(t *testing.T) {
 					t.Errorf("synced %s after the trouble", took)
 				}
 				time.Sleep(time.Minute)
-				api.Put(fakeapi.ConfigMaps, configMap("b"))
+				api.Put(sim.ConfigMaps, configMap("b"))
 				synctest.Wait()
 				if _, err := maps.Get(t.Context(), key("b")); err != nil {
 					t.Errorf("after the trouble: %v", err)
@@ -340,9 +340,9 @@ func TestBrokenStreaming(t *testing.T) {
 	for name, body := range map[string]string{"ends": addedEvent, "ends at once": "", "fails": addedEvent + errorEvent(http.StatusInternalServerError)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
-				api.Put(fakeapi.ConfigMaps, configMap("b"))
-				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+				api := sim.NewServer(sim.ConfigMaps)
+				api.Put(sim.ConfigMaps, configMap("b"))
+				api.Intercept(func(r *sim.Request) (*http.Response, error) {
 					if r.Streaming() {
 						return r.Send(body)
 					}
@@ -354,7 +354,7 @@ func TestBrokenStreaming(t *testing.T) {
 				if took := synced(t, maps); took != 0 {
 					t.Errorf("synced after %s", took)
 				}
-				api.Put(fakeapi.ConfigMaps, configMap("c"))
+				api.Put(sim.ConfigMaps, configMap("c"))
 				synctest.Wait()
 				if list, err := maps.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 2 {
 					t.Errorf("got %v, %v; want b and c", list, err)
@@ -366,7 +366,7 @@ func TestBrokenStreaming(t *testing.T) {
 
 // TestStateOfUnknownType: all methods of a handle report a type that cannot be cached.
 func TestStateOfUnknownType(t *testing.T) {
-	c, _ := newCache(t, fakeapi.New())
+	c, _ := newCache(t, sim.NewServer())
 	h := cache.For[*unstructured.Unstructured](c)
 	if s := h.State(); s.Phase != hook.Failing || s.Err == nil || h.Informer() != nil {
 		t.Errorf("got %s", s)

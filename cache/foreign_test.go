@@ -21,7 +21,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestC6_Adopted: a write waits for the host's informers, too. With a Backend, the API server
@@ -30,9 +30,9 @@ func TestC6_Adopted(t *testing.T) {
 	for name, backend := range map[string]bool{"with a backend": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				renamed := fakeapi.ConfigMaps
+				renamed := sim.ConfigMaps
 				renamed.Name = "mappen"
-				api := fakeapi.New(fakeapi.Secrets, renamed)
+				api := sim.NewServer(sim.Secrets, renamed)
 				api.Lag(lag)
 				factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(api.Config()), 0)
 				c := cache.New(nil, cache.Options{})
@@ -48,14 +48,14 @@ func TestC6_Adopted(t *testing.T) {
 				defer stopHost()
 				time.Sleep(time.Second)
 				put := func() cache.Written {
-					return writtenOf(fakeapi.Secrets, api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "a", Name: "a", Annotations: map[string]string{"at": api.Version()}}}))
+					return writtenOf(sim.Secrets, api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "a", Name: "a", Annotations: map[string]string{"at": api.Version()}}}))
 				}
 				w := put()
 				expect(t, d, w, "gap", "at once")
 				there := w
 				there.Host = "https://elsewhere.test"
 				expect(t, d, there, map[bool]string{true: "shown", false: "gap"}[backend], "elsewhere")
-				there.Host, there.Resource.Resource = fakeapi.Host, "configmaps"
+				there.Host, there.Resource.Resource = sim.Host, "configmaps"
 				expect(t, maps, there, map[bool]string{true: "shown", false: "gap"}[backend], "the usual plural")
 				there.Resource.Resource = "mappen"
 				expect(t, maps, there, map[bool]string{true: "gap", false: "shown"}[backend], "the true plural")
@@ -89,7 +89,7 @@ func TestC6_AdoptedIsLeftAlone(t *testing.T) {
 	for name, running := range map[string]bool{"the cache runs": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Secrets)
+				api := sim.NewServer(sim.Secrets)
 				factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(api.Config()), 0)
 				informer := &counting{SharedIndexInformer: factory.Core().V1().Secrets().Informer()}
 				defer runs(informer)()
@@ -139,7 +139,7 @@ func TestC6_Watched(t *testing.T) {
 		return schema.GroupResource{Group: group, Resource: name}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Secrets, widgets)
+		api := sim.NewServer(sim.Secrets, widgets)
 		api.Lag(lag)
 		factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(api.Config()), 0)
 		raw := dynamicinformer.NewDynamicSharedInformerFactory(dynamic.NewForConfigOrDie(api.Config()), 0)
@@ -156,7 +156,7 @@ func TestC6_Watched(t *testing.T) {
 			defer runs(i)()
 		}
 		time.Sleep(time.Second)
-		secret := writtenOf(fakeapi.Secrets, api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}))
+		secret := writtenOf(sim.Secrets, api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}))
 		w := writtenOf(widgets, api.Put(widgets, widget("a", int64(1))))
 		// The kind of the unstructured informer is not known yet.
 		for _, c := range []struct {
@@ -204,7 +204,7 @@ func TestC6_Watched(t *testing.T) {
 // a cache.
 func TestC6_WatchedIsNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
 		defer start(t, c)()
@@ -213,7 +213,7 @@ func TestC6_WatchedIsNotRead(t *testing.T) {
 		if _, err := h.List(declared(other).Context(t.Context()), cache.ListOptions{}); err == nil {
 			t.Error("read")
 		}
-		w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
 		synctest.Wait()
 		expect(t, declared(other), w, "shown", "an informer of the cache's own")
 		expect(t, declared(other), goneOf(w), "gap", "an informer of the cache's own")

@@ -19,13 +19,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestC6_Gap: a gap names the informer, its version, and the write.
 func TestC6_Gap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Namespaces)
+		api := sim.NewServer(sim.ConfigMaps, sim.Namespaces)
 		api.Lag(time.Hour)
 		c, _ := newCache(t, api)
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("default")})
@@ -33,7 +33,7 @@ func TestC6_Gap(t *testing.T) {
 		d := declared(h, everywhere)
 		defer start(t, c)()
 		synctest.Wait()
-		w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
 		gap := func(w cache.Written) string {
 			g, err := d.Behind(w)
 			if g == nil || err != nil {
@@ -48,7 +48,7 @@ func TestC6_Gap(t *testing.T) {
 		if got := gap(w); got != "ConfigMap.v1 (namespace default) is at version 1 and does not show the deletion of default/a at 2" {
 			t.Errorf("got %q", got)
 		}
-		n := writtenOf(fakeapi.Namespaces, api.Put(fakeapi.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))
+		n := writtenOf(sim.Namespaces, api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))
 		if got := gap(n); got != "Namespace.v1 is at version 1 and does not show the write of a at 3" {
 			t.Errorf("got %q", got)
 		}
@@ -61,10 +61,10 @@ func TestC6_Swallowed(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
+				api := sim.NewServer(sim.ConfigMaps)
 				api.Silence()
 				api.Intercept(a)
-				known := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+				known := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
 				c, _ := newCache(t, api)
 				h := cache.For[*corev1.ConfigMap](c)
 				d := declared(h)
@@ -74,9 +74,9 @@ func TestC6_Swallowed(t *testing.T) {
 				api.Intercept(late)
 				api.CutWatches()
 				synctest.Wait()
-				api.Remove(fakeapi.ConfigMaps, "default", "a")
-				unseen := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("b")))
-				api.Remove(fakeapi.ConfigMaps, "default", "b")
+				api.Remove(sim.ConfigMaps, "default", "a")
+				unseen := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("b")))
+				api.Remove(sim.ConfigMaps, "default", "b")
 				api.Expire()
 				n, m := notify(t, d, goneOf(known)), notify(t, d, unseen)
 				api.Intercept(a)
@@ -84,7 +84,7 @@ func TestC6_Swallowed(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				n.called(1, "it is gone")
 				expect(t, d, unseen, "shown", "the list was newer")
-				api.Put(fakeapi.ConfigMaps, configMap("other"))
+				api.Put(sim.ConfigMaps, configMap("other"))
 				m.called(1, "something else has happened")
 			})
 		})
@@ -95,7 +95,7 @@ func TestC6_Swallowed(t *testing.T) {
 // waiters do not wake.
 func TestC6_Order(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
 		d := declared(h)
@@ -112,7 +112,7 @@ func TestC6_Order(t *testing.T) {
 			}
 		}
 		for at := 2; at < 2+many; at++ {
-			if got := api.Put(fakeapi.ConfigMaps, configMap("a", fmt.Sprint(at))).GetResourceVersion(); got != fmt.Sprint(at) {
+			if got := api.Put(sim.ConfigMaps, configMap("a", fmt.Sprint(at))).GetResourceVersion(); got != fmt.Sprint(at) {
 				t.Fatalf("the version is %s, want %d", got, at)
 			}
 			for n, one := range all {
@@ -146,7 +146,7 @@ func TestC6_Trouble(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
+				api := sim.NewServer(sim.ConfigMaps)
 				api.Lag(time.Hour)
 				c, _ := newCache(t, api)
 				namespaces := cache.NewSet("default")
@@ -157,7 +157,7 @@ func TestC6_Trouble(t *testing.T) {
 				defer stop()
 				synced(t, h)
 				d := declared(h)
-				w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+				w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
 				n, cancelled, elsewhere := notify(t, d, w), notify(t, d, w), notify(t, declared(other), w)
 				cancelled.cancel()
 				stale, _ := d.Behind(w)
@@ -187,7 +187,7 @@ func TestC6_Trouble(t *testing.T) {
 
 // trouble is an event that can happen to an informer.
 type trouble struct {
-	api        *fakeapi.Server
+	api        *sim.Server
 	namespaces *cache.Set[string]
 	handle     *cache.Handle[*corev1.ConfigMap]
 	stop       func()
@@ -198,14 +198,14 @@ type trouble struct {
 // TestC6_LastRelease: an informer that stops during a wait leaves nothing behind (S6).
 func TestC6_LastRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		api.Lag(time.Hour)
 		c, _ := newCache(t, api)
 		defer start(t, c)()
 		synctest.Wait()
 		before := runtime.NumGoroutine()
-		w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
-		api.Put(fakeapi.ConfigMaps, configMap("a", "1"))
+		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
+		api.Put(sim.ConfigMaps, configMap("a", "1"))
 		for range 10 {
 			names := cache.NewSet(types.NamespacedName{Namespace: "default", Name: "a"})
 			h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: names})
@@ -227,14 +227,14 @@ func TestC6_LastRelease(t *testing.T) {
 // TestC6_NothingIsKept: waiters that were called or canceled leave nothing behind.
 func TestC6_NothingIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		api.Lag(lag)
 		c, _ := newCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
 		d := declared(h)
 		defer start(t, c)()
 		synced(t, h)
-		w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
 		never := w
 		never.Name, never.ResourceVersion = "never", "1000"
 		wait := func(w cache.Written) (of weak.Pointer[[64]byte], cancel func()) {
@@ -259,7 +259,7 @@ func TestC6_NothingIsKept(t *testing.T) {
 // TestC6_NoWakeIsLost: a waiter that registers during the event is woken. Run with -race.
 func TestC6_NoWakeIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
 		d := declared(h)
@@ -273,11 +273,11 @@ func TestC6_NoWakeIsLost(t *testing.T) {
 				for round := range 100 {
 					var w cache.Written
 					if round%4 == 3 {
-						w = goneOf(writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap(name))))
+						w = goneOf(writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap(name))))
 						_ = client.Delete(t.Context(), name, metav1.DeleteOptions{})
 						w.ResourceVersion = api.Version()
 					} else {
-						w = writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap(name, fmt.Sprint(writer, round))))
+						w = writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap(name, fmt.Sprint(writer, round))))
 					}
 					await(t, d, w, round%2 == 0)
 				}

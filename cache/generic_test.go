@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 func ofKind[T runtime.Object](obj T, kind string) T {
@@ -48,9 +48,9 @@ func listed(t *testing.T, list runtime.Object) string {
 // their kind. They wait for the initial list.
 func TestGeneric_Forms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a", "1"))
-		api.Put(fakeapi.ConfigMaps, in("other", "b"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a", "1"))
+		api.Put(sim.ConfigMaps, in("other", "b"))
 		c, _ := newCache(t, api)
 		scope := cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")}
 		maps := cache.For[*corev1.ConfigMap](c)
@@ -125,9 +125,9 @@ func TestGeneric_SeveralHandles(t *testing.T) {
 		"a: has no handle; c: has no handle; all: has n": {},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			api := fakeapi.New(fakeapi.ConfigMaps)
+			api := sim.NewServer(sim.ConfigMaps)
 			for _, namespace := range []string{"a", "b", "c"} {
-				api.Put(fakeapi.ConfigMaps, in(namespace, "x"))
+				api.Put(sim.ConfigMaps, in(namespace, "x"))
 			}
 			c, _ := newCache(t, api)
 			for _, s := range scopes {
@@ -162,8 +162,8 @@ func TestGeneric_SeveralHandles(t *testing.T) {
 // TestGeneric_DeclaredOnly: in a Reconcile, only the handles that its controller declares are read.
 func TestGeneric_DeclaredOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
 		small := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: cache.NewTransform("small", func(m *corev1.ConfigMap) { m.Labels = nil })})
@@ -192,7 +192,7 @@ func TestGeneric_DeclaredOnly(t *testing.T) {
 
 // TestGeneric_BadInput: each wrong argument is one clear error.
 func TestGeneric_BadInput(t *testing.T) {
-	c, _ := newCache(t, fakeapi.New(fakeapi.ConfigMaps))
+	c, _ := newCache(t, sim.NewServer(sim.ConfigMaps))
 	cache.For[*corev1.ConfigMap](c)
 	var none *corev1.ConfigMap
 	get := func(into cache.Object) error { return c.Get(t.Context(), key("a"), into) }
@@ -218,8 +218,8 @@ func TestGeneric_BadInput(t *testing.T) {
 // TestGeneric_Adopted: informers of the host program can be read, too, also without a Backend.
 func TestGeneric_Adopted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(api.Config()), 0)
 		c := cache.New(nil, cache.Options{})
 		informer := factory.Core().V1().ConfigMaps().Informer()

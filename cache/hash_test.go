@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // mirror is a readable hash.
@@ -66,7 +66,7 @@ func located(d *cache.Declarations, w cache.Written) cache.Written {
 func TestL9_HashedScopes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const in, out = "gap", "shown"
-		api := fakeapi.New(fakeapi.Pods)
+		api := sim.NewServer(sim.Pods)
 		api.Silence()
 		c, _ := newCache(t, api)
 		defer start(t, c)()
@@ -125,9 +125,9 @@ func TestL9_HashedScopes(t *testing.T) {
 // TestL9_HashedObjectsAreLocated: an informer shows a hashed write if it would show the plain one.
 func TestL9_HashedObjectsAreLocated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		for _, name := range []string{"changed", "gone", "marked", "same", "again"} {
-			api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+			api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
 		}
 		c, _ := newCache(t, api)
 		defer start(t, c)()
@@ -135,10 +135,10 @@ func TestL9_HashedObjectsAreLocated(t *testing.T) {
 		synced(t, h)
 		d := declared(h)
 		object := func(name string) cache.Written {
-			return writtenOf(fakeapi.ConfigMaps, api.Object(fakeapi.ConfigMaps, "default", name))
+			return writtenOf(sim.ConfigMaps, api.Object(sim.ConfigMaps, "default", name))
 		}
 		put := func(name, value string) cache.Written {
-			api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"k": value}})
+			api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"k": value}})
 			return object(name)
 		}
 		api.Lag(lag)
@@ -148,7 +148,7 @@ func TestL9_HashedObjectsAreLocated(t *testing.T) {
 		same := object("same")
 		behind := map[string]cache.Written{"changed": put("changed", "x"), "made": put("made", "x"), "gone": gone, "marked": marked, "again": again}
 		for _, name := range []string{"gone", "marked", "again"} {
-			api.Remove(fakeapi.ConfigMaps, "default", name)
+			api.Remove(sim.ConfigMaps, "default", name)
 		}
 		put("again", "y")
 		woken := 0

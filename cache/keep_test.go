@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // managed returns a ConfigMap with two field managers and an annotation of kubectl apply.
@@ -38,15 +38,15 @@ func TestKept(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
+				api := sim.NewServer(sim.ConfigMaps)
 				api.Intercept(a)
-				api.Put(fakeapi.ConfigMaps, managed("a"))
+				api.Put(sim.ConfigMaps, managed("a"))
 				c, _ := newCache(t, api)
 				usual, all := cache.For[*corev1.ConfigMap](c), cache.ForScope[*corev1.ConfigMap](c, cache.Scope{KeepManagedFields: true})
 				raw := cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}})
 				defer start(t, c)()
 				synced(t, raw)
-				api.Put(fakeapi.ConfigMaps, managed("b"))
+				api.Put(sim.ConfigMaps, managed("b"))
 				for _, name := range []string{"a", "b"} {
 					for h, want := range map[*cache.Handle[*corev1.ConfigMap]]int{usual: 0, all: 3} {
 						synced(t, h)
@@ -72,9 +72,9 @@ func TestKept(t *testing.T) {
 // reported and breaks nothing else.
 func TestTransform(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a", "secret"))
-		api.Put(fakeapi.ConfigMaps, configMap("bad", "secret"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a", "secret"))
+		api.Put(sim.ConfigMaps, configMap("bad", "secret"))
 		c, _ := newCache(t, api)
 		noData := cache.NewTransform("no data", func(m *corev1.ConfigMap) {
 			if m.Name == "bad" {
@@ -90,7 +90,7 @@ func TestTransform(t *testing.T) {
 		if len(c.States()) != 1 {
 			t.Errorf("got %v", c.States())
 		}
-		api.Put(fakeapi.ConfigMaps, configMap("later", "secret"))
+		api.Put(sim.ConfigMaps, configMap("later", "secret"))
 		synctest.Wait()
 		for name, want := range map[string]int{"a": 0, "later": 0, "bad": 1} {
 			if m, err := maps.Get(t.Context(), key(name)); err != nil || len(m.Data) != want {
@@ -110,8 +110,8 @@ func TestTransform(t *testing.T) {
 // TestShared: a shared view returns the stored objects, a handle copies.
 func TestShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a", "1"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a", "1"))
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
 		view := maps.Shared()
@@ -142,14 +142,14 @@ func TestShared(t *testing.T) {
 // function panics, reads of the index fail until the object is deleted.
 func TestIndex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		owned := configMap("a", "red")
 		owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "p-uid"}, {APIVersion: "v1", Kind: "Pod", Name: "q", UID: "q-uid"}}
 		other := in("other", "b")
 		other.Data = map[string]string{"data": "red"}
-		api.Put(fakeapi.ConfigMaps, owned)
-		api.Put(fakeapi.ConfigMaps, other)
-		api.Put(fakeapi.ConfigMaps, configMap("c", "blue"))
+		api.Put(sim.ConfigMaps, owned)
+		api.Put(sim.ConfigMaps, other)
+		api.Put(sim.ConfigMaps, configMap("c", "blue"))
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
 		byColour := func(m *corev1.ConfigMap) []string {
@@ -188,12 +188,12 @@ func TestIndex(t *testing.T) {
 				t.Errorf("%d objects are owned by %s", n, uid)
 			}
 		}
-		api.Put(fakeapi.ConfigMaps, configMap("c", "none"))
+		api.Put(sim.ConfigMaps, configMap("c", "none"))
 		synctest.Wait()
 		if _, err := colour.List(t.Context(), "red", cache.ListOptions{}); err == nil || !strings.Contains(err.Error(), `default/c: the index "colour" failed: panic: boom`) {
 			t.Errorf("got %v", err)
 		}
-		api.Remove(fakeapi.ConfigMaps, "default", "c")
+		api.Remove(sim.ConfigMaps, "default", "c")
 		synctest.Wait()
 		if count(colour, "red", cache.ListOptions{}) != 2 {
 			t.Error("the index does not recover")

@@ -15,7 +15,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestScopeNothingToWaitFor: a wait for a namespace that cannot be listed ends when the namespace
@@ -24,8 +24,8 @@ func TestScopeNothingToWaitFor(t *testing.T) {
 	for name, elsewhere := range map[string]bool{"stopped": false, "kept elsewhere": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
-				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+				api := sim.NewServer(sim.ConfigMaps)
+				api.Intercept(func(r *sim.Request) (*http.Response, error) {
 					if r.Namespace != "forbidden" {
 						return nil, nil
 					}
@@ -62,8 +62,8 @@ func TestScopeNothingToWaitFor(t *testing.T) {
 // for the callback.
 func TestScopeChangedByACallbackAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		c, _ := newCache(t, api)
 		set := cache.NewSet("default")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -90,8 +90,8 @@ func TestScopeChangedByACallbackAtTheEnd(t *testing.T) {
 // TestScopeOfAll: an empty element selects everything among namespaces, but not among names.
 func TestScopeOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		c, _ := newCache(t, api)
 		set := &cache.Set[types.NamespacedName]{}
 		named := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: set})
@@ -113,9 +113,9 @@ func TestScopeOfAll(t *testing.T) {
 // namespace leaves the scope before the callback returns. Close waits for that.
 func TestScopeLeavesWhileHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
-		api.Put(fakeapi.ConfigMaps, configMap("b"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, configMap("b"))
 		c, _ := newCache(t, api)
 		set, e := cache.NewSet("default"), &events{}
 		seen, err := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: set}).Subscribe(toolscache.ResourceEventHandlerFuncs{
@@ -129,9 +129,9 @@ func TestScopeLeavesWhileHandled(t *testing.T) {
 		defer start(t, c)()
 		synctest.Wait()
 		e.take()
-		api.Put(fakeapi.ConfigMaps, configMap("b", "1"))
+		api.Put(sim.ConfigMaps, configMap("b", "1"))
 		synctest.Wait()
-		api.Remove(fakeapi.ConfigMaps, "default", "a")
+		api.Remove(sim.ConfigMaps, "default", "a")
 		synctest.Wait()
 		set.Remove("default")
 		time.Sleep(2 * time.Minute)
@@ -140,7 +140,7 @@ func TestScopeLeavesWhileHandled(t *testing.T) {
 		}
 		set.Add("default")
 		synctest.Wait()
-		api.Put(fakeapi.ConfigMaps, configMap("b", "2"))
+		api.Put(sim.ConfigMaps, configMap("b", "2"))
 		synctest.Wait()
 		set.Remove("default")
 		synctest.Wait()
@@ -156,8 +156,8 @@ func TestScopeLeavesWhileHandled(t *testing.T) {
 // in the end.
 func TestScopeLeavesAndReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		c, _ := newCache(t, api)
 		set := cache.NewSet("default")
 		seen, e := subscribe(t, cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: set}))

@@ -21,13 +21,13 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newCache returns a cache of the API server, and a record of its hook's calls.
-func newCache(t testing.TB, api *fakeapi.Server) (*cache.Cache, *states) {
+func newCache(t testing.TB, api *sim.Server) (*cache.Cache, *states) {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
 	if err != nil {
@@ -144,11 +144,11 @@ func (e *events) take() string {
 	return s
 }
 
-type answer = func(*fakeapi.Request) (*http.Response, error)
+type answer = func(*sim.Request) (*http.Response, error)
 
 // only answers the requests for one resource.
-func only(of fakeapi.Resource, a answer) answer {
-	return func(r *fakeapi.Request) (*http.Response, error) {
+func only(of sim.Resource, a answer) answer {
+	return func(r *sim.Request) (*http.Response, error) {
 		if r.Resource.Resource != of.Name {
 			return nil, nil
 		}
@@ -158,7 +158,7 @@ func only(of fakeapi.Resource, a answer) answer {
 
 // noStreaming refuses to stream initial lists, like an API server without the feature.
 func noStreaming(a answer) answer {
-	return func(r *fakeapi.Request) (*http.Response, error) {
+	return func(r *sim.Request) (*http.Response, error) {
 		if r.Streaming() {
 			return r.Fail(http.StatusUnprocessableEntity, "sendInitialEvents is forbidden")
 		}
@@ -169,17 +169,17 @@ func noStreaming(a answer) answer {
 	}
 }
 
-func refuse(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() }
+func refuse(r *sim.Request) (*http.Response, error) { return r.Refuse() }
 
-func hang(r *fakeapi.Request) (*http.Response, error) { return r.Hang() }
+func hang(r *sim.Request) (*http.Response, error) { return r.Hang() }
 
-func forbid(r *fakeapi.Request) (*http.Response, error) {
+func forbid(r *sim.Request) (*http.Response, error) {
 	return r.Fail(http.StatusForbidden, "no right to "+r.Verb)
 }
 
 // onWatch answers watches.
 func onWatch(a answer) answer {
-	return func(r *fakeapi.Request) (*http.Response, error) {
+	return func(r *sim.Request) (*http.Response, error) {
 		if r.Verb != "watch" {
 			return nil, nil
 		}

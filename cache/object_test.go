@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestIntern: objects share their namespace, the keys of labels and annotations, and the kinds of
@@ -22,13 +22,13 @@ func TestIntern(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
+				api := sim.NewServer(sim.ConfigMaps)
 				api.Intercept(a)
 				put := func(name string) {
 					m := configMap(name)
 					m.Annotations = map[string]string{"an.annotation": name}
 					m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "some.group/v1", Kind: "SomeKind", Name: name, UID: "u"}}
-					api.Put(fakeapi.ConfigMaps, m)
+					api.Put(sim.ConfigMaps, m)
 				}
 				put("a")
 				c, _ := newCache(t, api)

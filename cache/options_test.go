@@ -21,11 +21,11 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // cacheWith returns a cache with options, and a record of its hook's calls.
-func cacheWith(t testing.TB, api *fakeapi.Server, o cache.Options) (*cache.Cache, *states) {
+func cacheWith(t testing.TB, api *sim.Server, o cache.Options) (*cache.Cache, *states) {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
 	if err != nil {
@@ -37,7 +37,7 @@ func cacheWith(t testing.TB, api *fakeapi.Server, o cache.Options) (*cache.Cache
 }
 
 // clusterScoped is a custom kind without namespaces.
-var clusterScoped = fakeapi.Resource{Group: "test.dev", Version: "v1", Kind: "Widget", Name: "widgets"}
+var clusterScoped = sim.Resource{Group: "test.dev", Version: "v1", Kind: "Widget", Name: "widgets"}
 
 func clusterWidget(name string) *unstructured.Unstructured {
 	u := widget(name, int64(1))
@@ -48,7 +48,7 @@ func clusterWidget(name string) *unstructured.Unstructured {
 var ofWidgets = cache.Scope{Kind: schema.GroupVersionKind{Group: "test.dev", Version: "v1", Kind: "Widget"}}
 
 // asked returns the namespaces of the requests for a resource, sorted. "*" is all namespaces.
-func asked(api *fakeapi.Server, of fakeapi.Resource) string {
+func asked(api *sim.Server, of sim.Resource) string {
 	var all []string
 	for _, r := range api.Requests() {
 		if r.Resource.Resource == of.Name {
@@ -66,10 +66,10 @@ func asked(api *fakeapi.Server, of fakeapi.Resource) string {
 // Nothing else is requested.
 func TestS11_NothingOutsideTheNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 		for _, namespace := range []string{"a", "b", "c"} {
-			api.Put(fakeapi.ConfigMaps, in(namespace, "x"))
-			api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "x"}})
+			api.Put(sim.ConfigMaps, in(namespace, "x"))
+			api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "x"}})
 		}
 		set := cache.NewSet("a", "b")
 		c, _ := cacheWith(t, api, cache.Options{Namespaces: set})
@@ -97,7 +97,7 @@ func TestS11_NothingOutsideTheNamespaces(t *testing.T) {
 		if err := maps.CatchUp(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if got := asked(api, fakeapi.ConfigMaps) + ", " + asked(api, fakeapi.Secrets); got != "a b, b" {
+		if got := asked(api, sim.ConfigMaps) + ", " + asked(api, sim.Secrets); got != "a b, b" {
 			t.Errorf("requests in %s", got)
 		}
 		if s := maps.String(); s != "ConfigMap.v1 (namespaces a b)" {
@@ -119,8 +119,8 @@ func TestS11_ClusterScopedKinds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
-				api := fakeapi.New(fakeapi.Namespaces, fakeapi.ConfigMaps)
-				api.Put(fakeapi.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "z"}})
+				api := sim.NewServer(sim.Namespaces, sim.ConfigMaps)
+				api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "z"}})
 				serve := func() {
 					api.Serve(clusterScoped)
 					api.Put(clusterScoped, clusterWidget("w"))
@@ -160,7 +160,7 @@ func TestS11_ClusterScopedKinds(t *testing.T) {
 				if got := names(t, namespaces) + names(t, raw); got != "/z/w" {
 					t.Errorf("got %s", got)
 				}
-				if got := asked(api, fakeapi.Namespaces) + asked(api, clusterScoped); got != "**" {
+				if got := asked(api, sim.Namespaces) + asked(api, clusterScoped); got != "**" {
 					t.Errorf("requests in %s", got)
 				}
 				synctest.Wait() // until the informers that left are released
@@ -187,7 +187,7 @@ func TestS11_ClusterScopedKinds(t *testing.T) {
 // namespaces only, and the other way round.
 func TestS11_ReturnsInAnotherScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(clusterScoped)
+		api := sim.NewServer(clusterScoped)
 		api.Put(clusterScoped, clusterWidget("w"))
 		c, _ := cacheWith(t, api, cache.Options{Namespaces: cache.NewSet("default")})
 		raw := cache.ForScope[*unstructured.Unstructured](c, ofWidgets)
@@ -195,8 +195,8 @@ func TestS11_ReturnsInAnotherScope(t *testing.T) {
 		defer seen.Close()
 		defer start(t, c)()
 		synced(t, raw)
-		become := func(r fakeapi.Resource, u *unstructured.Unstructured) (requests []*fakeapi.Request) {
-			api.Withdraw(fakeapi.Resource{Group: r.Group, Version: r.Version, Kind: r.Kind, Name: r.Name})
+		become := func(r sim.Resource, u *unstructured.Unstructured) (requests []*sim.Request) {
+			api.Withdraw(sim.Resource{Group: r.Group, Version: r.Version, Kind: r.Kind, Name: r.Name})
 			api.CutWatches()
 			time.Sleep(time.Minute)
 			before := len(api.Requests())
@@ -232,11 +232,11 @@ func TestS11_ReturnsInAnotherScope(t *testing.T) {
 // scope can switch each default off.
 func TestOptions_ScopeWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 		for _, name := range []string{"a", "b"} {
-			api.Put(fakeapi.ConfigMaps, configMap(name, name))
-			api.Put(fakeapi.ConfigMaps, in("other", name))
-			api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"name": name}}})
+			api.Put(sim.ConfigMaps, configMap(name, name))
+			api.Put(sim.ConfigMaps, in("other", name))
+			api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"name": name}}})
 		}
 		mark := func(with string) *cache.Transform {
 			return cache.NewTransform(with, func(m *corev1.ConfigMap) { m.Data = map[string]string{"by": with} })
@@ -281,8 +281,8 @@ func TestOptions_ScopeWins(t *testing.T) {
 // form.
 func TestOptions_TransformOfAllTypes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, widgets)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps, widgets)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		api.Put(widgets, widget("w", int64(1)))
 		c, _ := cacheWith(t, api, cache.Options{Transform: cache.NewTransform("marked", func(o cache.Object) {
 			o.SetAnnotations(map[string]string{"marked": "yes"})
@@ -309,7 +309,7 @@ func TestOptions_Invalid(t *testing.T) {
 		`cache.Options.Transform: the transform "t" has no function`:                                                {Transform: cache.NewTransform[*corev1.ConfigMap]("t", nil)},
 		`cache.Options.Resync is -1ns, it must not be negative`:                                                     {Resync: cache.NoResync},
 	} {
-		c, _ := cacheWith(t, fakeapi.New(fakeapi.ConfigMaps), o)
+		c, _ := cacheWith(t, sim.NewServer(sim.ConfigMaps), o)
 		maps := cache.For[*corev1.ConfigMap](c)
 		want = strings.ReplaceAll(want, "  ", " ") // a key of its own
 		for _, err := range []error{o.Validate(), c.Validate(), c.Run(t.Context())} {
@@ -320,7 +320,7 @@ func TestOptions_Invalid(t *testing.T) {
 		maps.Release()
 	}
 	set := cache.NewSet[string]() // filled before Run
-	c, _ := cacheWith(t, fakeapi.New(fakeapi.ConfigMaps), cache.Options{Namespaces: set})
+	c, _ := cacheWith(t, sim.NewServer(sim.ConfigMaps), cache.Options{Namespaces: set})
 	set.Add("a")
 	start(t, c)()
 }
@@ -343,9 +343,9 @@ func TestParseNamespaces(t *testing.T) {
 // or none has not.
 func TestInformer_OneNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Namespaces, fakeapi.Secrets)
-		api.Put(fakeapi.ConfigMaps, in("a", "x"))
-		api.Put(fakeapi.ConfigMaps, in("b", "x"))
+		api := sim.NewServer(sim.ConfigMaps, sim.Namespaces, sim.Secrets)
+		api.Put(sim.ConfigMaps, in("a", "x"))
+		api.Put(sim.ConfigMaps, in("b", "x"))
 		set := cache.NewSet("a")
 		c, _ := cacheWith(t, api, cache.Options{Namespaces: set})
 		maps := cache.For[*corev1.ConfigMap](c)

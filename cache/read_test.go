@@ -22,7 +22,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestS7_OneListOneWatch: a kind is listed and watched once, for any number of handles, made at any
@@ -31,7 +31,7 @@ func TestS7_OneListOneWatch(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+				api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 				api.Intercept(a)
 				c, _ := newCache(t, api)
 				var handles []*cache.Handle[*corev1.ConfigMap]
@@ -50,7 +50,7 @@ func TestS7_OneListOneWatch(t *testing.T) {
 					}
 				}
 				time.Sleep(time.Minute)
-				lists, watches := api.Count("list", fakeapi.ConfigMaps), api.Count("watch", fakeapi.ConfigMaps)
+				lists, watches := api.Count("list", sim.ConfigMaps), api.Count("watch", sim.ConfigMaps)
 				// Two watches: one was refused.
 				if name == "streaming" && (lists != 0 || watches != 1) || name == "listing" && (lists != 1 || watches != 2) {
 					t.Errorf("%d lists and %d watches", lists, watches)
@@ -58,7 +58,7 @@ func TestS7_OneListOneWatch(t *testing.T) {
 				if n := api.Watches(); n != 1 {
 					t.Errorf("%d watches are open", n)
 				}
-				if n := api.Count("", fakeapi.Secrets); n != 0 {
+				if n := api.Count("", sim.Secrets); n != 0 {
 					t.Errorf("%d requests for a kind that nobody declared", n)
 				}
 				if n := len(c.States()); n != 1 {
@@ -73,8 +73,8 @@ func TestS7_OneListOneWatch(t *testing.T) {
 // the informer's state.
 func TestS9_ReadWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		api.Intercept(hang)
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
@@ -107,8 +107,8 @@ func TestS9_ReadWaits(t *testing.T) {
 // TestS9_ReadSaysWhy: if the list fails, a read returns the reason at once; WaitForSync waits.
 func TestS9_ReadSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		api.Intercept(forbid)
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
@@ -141,8 +141,8 @@ func TestS9_ReadSaysWhy(t *testing.T) {
 // the last known state, and Stale reports that.
 func TestS9_LastKnownState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
 		stop := start(t, c)
@@ -164,14 +164,14 @@ func TestS9_LastKnownState(t *testing.T) {
 
 func TestReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Namespaces)
+		api := sim.NewServer(sim.ConfigMaps, sim.Namespaces)
 		for _, name := range []string{"a", "b"} {
-			api.Put(fakeapi.ConfigMaps, configMap(name, name))
+			api.Put(sim.ConfigMaps, configMap(name, name))
 		}
 		elsewhere := configMap("a")
 		elsewhere.Namespace = "other"
-		api.Put(fakeapi.ConfigMaps, elsewhere)
-		api.Put(fakeapi.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+		api.Put(sim.ConfigMaps, elsewhere)
+		api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
 		c, _ := newCache(t, api)
 		ctx, maps, namespaces := t.Context(), cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Namespace](c)
 		defer start(t, c)()
@@ -230,7 +230,7 @@ func TestReads(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestHandle(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Namespaces)
+	api := sim.NewServer(sim.ConfigMaps, sim.Namespaces)
 	c, _ := newCache(t, api)
 	maps := cache.For[*corev1.ConfigMap](c)
 	if got := maps.String(); got != "ConfigMap.v1" || maps.GroupVersionKind().Kind != "ConfigMap" {
@@ -262,7 +262,7 @@ func TestHandle(t *testing.T) {
 func TestValidate(t *testing.T) {
 	noLists := runtime.NewScheme()
 	noLists.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{})
-	api := fakeapi.New()
+	api := sim.NewServer()
 	b, err := client.New(api.Config(), client.Options{Scheme: noLists})
 	if err != nil {
 		t.Fatal(err)
@@ -303,7 +303,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestRunTwice(t *testing.T) {
-	c, _ := newCache(t, fakeapi.New())
+	c, _ := newCache(t, sim.NewServer())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Run(ctx); err != nil {

@@ -18,15 +18,15 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestS2_BrokenWatch: a broken watch resumes without a list.
 func TestS2_BrokenWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		for _, name := range []string{"a", "b"} {
-			api.Put(fakeapi.ConfigMaps, configMap(name))
+			api.Put(sim.ConfigMaps, configMap(name))
 		}
 		c, told := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
@@ -42,15 +42,15 @@ func TestS2_BrokenWatch(t *testing.T) {
 		if s := maps.State(); s.Phase != hook.Failing {
 			t.Errorf("got %s", s)
 		}
-		api.Remove(fakeapi.ConfigMaps, "default", "a")
-		api.Put(fakeapi.ConfigMaps, configMap("b", "1"))
-		api.Put(fakeapi.ConfigMaps, configMap("c"))
+		api.Remove(sim.ConfigMaps, "default", "a")
+		api.Put(sim.ConfigMaps, configMap("b", "1"))
+		api.Put(sim.ConfigMaps, configMap("c"))
 		api.Intercept(nil)
 		time.Sleep(3 * time.Second)
 		if got := events.take(); got != "delete a, update b, add c" {
 			t.Errorf("got %s", got)
 		}
-		if n := api.Count("list", fakeapi.ConfigMaps); n != 0 {
+		if n := api.Count("list", sim.ConfigMaps); n != 0 {
 			t.Errorf("%d lists", n)
 		}
 		if got := told.take(); got != "failing, synced" {
@@ -62,7 +62,7 @@ func TestS2_BrokenWatch(t *testing.T) {
 // TestS2_Expired: after a version expires (410), the new list delivers the missed changes,
 // including deletes.
 func TestS2_Expired(t *testing.T) {
-	inTheAnswer := onWatch(func(r *fakeapi.Request) (*http.Response, error) {
+	inTheAnswer := onWatch(func(r *sim.Request) (*http.Response, error) {
 		if r.Query.Get("resourceVersion") == "" {
 			return nil, nil
 		}
@@ -71,10 +71,10 @@ func TestS2_Expired(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil), "410 in the answer": inTheAnswer} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
+				api := sim.NewServer(sim.ConfigMaps)
 				api.Intercept(a)
 				for _, name := range []string{"a", "b", "c"} {
-					api.Put(fakeapi.ConfigMaps, configMap(name))
+					api.Put(sim.ConfigMaps, configMap(name))
 				}
 				c, told := newCache(t, api)
 				maps := cache.For[*corev1.ConfigMap](c)
@@ -86,11 +86,11 @@ func TestS2_Expired(t *testing.T) {
 				api.Intercept(refuse)
 				api.CutWatches()
 				time.Sleep(time.Minute)
-				before := api.Object(fakeapi.ConfigMaps, "default", "b").GetUID()
-				api.Remove(fakeapi.ConfigMaps, "default", "a")
-				api.Remove(fakeapi.ConfigMaps, "default", "b")
-				api.Put(fakeapi.ConfigMaps, configMap("b"))
-				api.Put(fakeapi.ConfigMaps, configMap("d"))
+				before := api.Object(sim.ConfigMaps, "default", "b").GetUID()
+				api.Remove(sim.ConfigMaps, "default", "a")
+				api.Remove(sim.ConfigMaps, "default", "b")
+				api.Put(sim.ConfigMaps, configMap("b"))
+				api.Put(sim.ConfigMaps, configMap("d"))
 				api.Expire()
 				api.Intercept(a)
 				time.Sleep(5 * time.Second)
@@ -117,11 +117,11 @@ func TestS2_TooLargeVersion(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				newer, older := fakeapi.New(fakeapi.ConfigMaps), fakeapi.New(fakeapi.ConfigMaps)
+				newer, older := sim.NewServer(sim.ConfigMaps), sim.NewServer(sim.ConfigMaps)
 				for _, name := range []string{"a", "b", "c", "d"} {
-					newer.Put(fakeapi.ConfigMaps, configMap(name))
+					newer.Put(sim.ConfigMaps, configMap(name))
 				}
-				older.Put(fakeapi.ConfigMaps, configMap("a"))
+				older.Put(sim.ConfigMaps, configMap("a"))
 				older.Intercept(a)
 				newer.Intercept(a)
 				c, _ := newCache(t, newer)
@@ -144,10 +144,10 @@ func TestS2_TooLargeVersion(t *testing.T) {
 // server would resume the watch: it may never have had the objects in the store.
 func TestS2_AnotherServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		before, after := fakeapi.New(fakeapi.Deployments), fakeapi.New(fakeapi.Deployments)
-		before.Put(fakeapi.Deployments, deployment("a"))
+		before, after := sim.NewServer(sim.Deployments), sim.NewServer(sim.Deployments)
+		before.Put(sim.Deployments, deployment("a"))
 		for _, name := range []string{"b", "c", "d"} {
-			after.Put(fakeapi.Deployments, deployment(name))
+			after.Put(sim.Deployments, deployment(name))
 		}
 		c, _ := newCache(t, before)
 		deployments := cache.For[*appsv1.Deployment](c)
@@ -156,7 +156,7 @@ func TestS2_AnotherServer(t *testing.T) {
 		synced(t, deployments)
 		time.Sleep(3 * time.Minute)
 		events.take()
-		before.Withdraw(fakeapi.Deployments)
+		before.Withdraw(sim.Deployments)
 		time.Sleep(time.Minute)
 		before.Intercept(after.Answer)
 		time.Sleep(5 * time.Second)
@@ -175,10 +175,10 @@ func TestS5_Removed(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		for away := 10*time.Minute + 1300*time.Millisecond; away < 10*time.Minute+30*time.Second; away += 7 * time.Second {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Deployments, fakeapi.ConfigMaps)
+				api := sim.NewServer(sim.Deployments, sim.ConfigMaps)
 				api.Intercept(a)
 				for _, name := range []string{"a", "b"} {
-					api.Put(fakeapi.Deployments, deployment(name))
+					api.Put(sim.Deployments, deployment(name))
 				}
 				c, told := newCache(t, api)
 				deployments, maps := cache.For[*appsv1.Deployment](c), cache.For[*corev1.ConfigMap](c)
@@ -189,7 +189,7 @@ func TestS5_Removed(t *testing.T) {
 				if got := events.take(); got != "add a, add b" && got != "add b, add a" {
 					t.Errorf("got %s", got)
 				}
-				api.Withdraw(fakeapi.Deployments)
+				api.Withdraw(sim.Deployments)
 				time.Sleep(away)
 				if s := deployments.State(); s.Phase != hook.Waiting || !meta.IsNoMatchError(s.Err) {
 					t.Errorf("got %s", s)
@@ -200,9 +200,9 @@ func TestS5_Removed(t *testing.T) {
 				if s := maps.State(); s.Phase != hook.Synced {
 					t.Errorf("the other is %s", s)
 				}
-				api.Serve(fakeapi.Deployments)
-				api.Put(fakeapi.Deployments, deployment("b"))
-				api.Put(fakeapi.Deployments, deployment("c"))
+				api.Serve(sim.Deployments)
+				api.Put(sim.Deployments, deployment("b"))
+				api.Put(sim.Deployments, deployment("c"))
 				time.Sleep(5 * time.Second)
 				got := events.take()
 				for _, want := range []string{"missed a", "update b", "add c"} {
@@ -213,7 +213,7 @@ func TestS5_Removed(t *testing.T) {
 				if got := told.take(); got != "waiting for its API, synced" {
 					t.Errorf("the hook was told: %s", got)
 				}
-				api.Remove(fakeapi.Deployments, "default", "b")
+				api.Remove(sim.Deployments, "default", "b")
 				synctest.Wait()
 				if got := events.take(); got != "delete b" {
 					t.Errorf("afterwards: %s", got)
@@ -229,7 +229,7 @@ func TestS5_ReturnsAsAnotherResource(t *testing.T) {
 	for name, known := range map[string]bool{"listed": false, "known but not listed": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Deployments)
+				api := sim.NewServer(sim.Deployments)
 				b, err := client.New(api.Config(), client.Options{})
 				if err != nil {
 					t.Fatal(err)
@@ -245,8 +245,8 @@ func TestS5_ReturnsAsAnotherResource(t *testing.T) {
 					synced(t, deployments)
 				}
 				time.Sleep(3 * time.Minute)
-				api.Withdraw(fakeapi.Deployments)
-				renamed := fakeapi.Deployments
+				api.Withdraw(sim.Deployments)
+				renamed := sim.Deployments
 				renamed.Name = "rollouts"
 				api.Serve(renamed)
 				api.Put(renamed, deployment("a"))
@@ -265,14 +265,14 @@ func TestS5_ReturnsAsAnotherResource(t *testing.T) {
 // TestS5_ReturnsInAnotherScope: a kind may return cluster-scoped, even if the watch goes on.
 func TestS5_ReturnsInAnotherScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Deployments)
+		api := sim.NewServer(sim.Deployments)
 		c, _ := newCache(t, api)
 		deployments := cache.For[*appsv1.Deployment](c)
 		defer start(t, c)()
 		synced(t, deployments)
 		time.Sleep(3*time.Minute + time.Second)
-		api.Withdraw(fakeapi.Deployments)
-		everywhere := fakeapi.Deployments
+		api.Withdraw(sim.Deployments)
+		everywhere := sim.Deployments
 		everywhere.Namespaced = false
 		api.Serve(everywhere)
 		d := deployment("a")

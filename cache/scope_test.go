@@ -23,7 +23,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // in returns a ConfigMap in a namespace.
@@ -53,9 +53,9 @@ func names[T cache.Object](t *testing.T, h *cache.Handle[T]) string {
 // informers of common namespaces.
 func TestScopeNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		for _, namespace := range []string{"a", "b", "c"} {
-			api.Put(fakeapi.ConfigMaps, in(namespace, "x"))
+			api.Put(sim.ConfigMaps, in(namespace, "x"))
 		}
 		c, _ := newCache(t, api)
 		set := cache.NewSet("a", "b")
@@ -105,9 +105,9 @@ func TestScopeNamespaces(t *testing.T) {
 // TestScopeNames: a handle of single objects watches only these.
 func TestScopeNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		for _, name := range []string{"a", "b", "c"} {
-			api.Put(fakeapi.ConfigMaps, configMap(name))
+			api.Put(sim.ConfigMaps, configMap(name))
 		}
 		c, _ := newCache(t, api)
 		set := cache.NewSet(key("a"), key("none"))
@@ -140,9 +140,9 @@ func TestScopeNames(t *testing.T) {
 // error names the selector.
 func TestScopeSelectors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		m := configMap("a")
-		api.Put(fakeapi.ConfigMaps, m)
+		api.Put(sim.ConfigMaps, m)
 		c, _ := newCache(t, api)
 		maps := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"in": "yes"}), Fields: fields.OneTermEqualSelector("metadata.namespace", "default")})
 		e := record(t, maps)
@@ -153,7 +153,7 @@ func TestScopeSelectors(t *testing.T) {
 		}
 		for _, label := range []string{"yes", "no", "yes"} {
 			m.Labels["in"] = label
-			api.Put(fakeapi.ConfigMaps, m)
+			api.Put(sim.ConfigMaps, m)
 			synctest.Wait()
 		}
 		if got := e.take(); got != "add a, delete a, add a" {
@@ -170,9 +170,9 @@ func TestForms(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
+				api := sim.NewServer(sim.ConfigMaps)
 				api.Intercept(a)
-				api.Put(fakeapi.ConfigMaps, configMap("a", "1"))
+				api.Put(sim.ConfigMaps, configMap("a", "1"))
 				c, _ := newCache(t, api)
 				scope := cache.Scope{Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}
 				typed, raw := cache.For[*corev1.ConfigMap](c), cache.ForScope[*unstructured.Unstructured](c, scope)
@@ -181,7 +181,7 @@ func TestForms(t *testing.T) {
 				synced(t, typed)
 				synced(t, raw)
 				synced(t, meta)
-				api.Put(fakeapi.ConfigMaps, configMap("a", "2"))
+				api.Put(sim.ConfigMaps, configMap("a", "2"))
 				synctest.Wait()
 				if m, err := typed.Get(t.Context(), key("a")); err != nil || m.Data["data"] != "2" || m.Kind != "" {
 					t.Errorf("got %v, %v", m, err)
@@ -207,7 +207,7 @@ func TestForms(t *testing.T) {
 
 // TestScopeBad: Validate, reads and the state report what is wrong with a scope, in one sentence.
 func TestScopeBad(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Namespaces)
+	api := sim.NewServer(sim.ConfigMaps, sim.Namespaces)
 	c, _ := newCache(t, api)
 	pods := cache.NewTransform("pods only", func(*corev1.Pod) {})
 	for want, h := range map[string]*cache.Handle[*corev1.ConfigMap]{
@@ -230,7 +230,7 @@ func TestScopeBad(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Namespaces)
+		api := sim.NewServer(sim.Namespaces)
 		c, _ := newCache(t, api)
 		namespaces := cache.ForScope[*corev1.Namespace](c, cache.Scope{Namespaces: cache.NewSet("a")})
 		defer start(t, c)()
@@ -247,8 +247,8 @@ func TestScopeBad(t *testing.T) {
 // subscriptions keep it alive.
 func TestS6_Release(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Deployments)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps, sim.Deployments)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		c, _ := newCache(t, api)
 		defer start(t, c)()
 		first, second := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.ConfigMap](c)
@@ -267,7 +267,7 @@ func TestS6_Release(t *testing.T) {
 		if s := second.State(); s.Phase != hook.Stopped {
 			t.Errorf("got %s", s)
 		}
-		api.Put(fakeapi.ConfigMaps, configMap("b"))
+		api.Put(sim.ConfigMaps, configMap("b"))
 		synctest.Wait()
 		if got := e.take(); got != "add a, add b" {
 			t.Errorf("the subscription after Release: %s", got)
@@ -289,7 +289,7 @@ func TestS6_Release(t *testing.T) {
 // TestS6_NeverStarted: a handle that is released before the cache runs causes no request.
 func TestS6_NeverStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
 		seen, _ := subscribe(t, maps)
@@ -307,7 +307,7 @@ func TestS6_NeverStarted(t *testing.T) {
 // TestS6_AfterTheEnd: release, close and scope changes after Run do nothing and do not hang.
 func TestS6_AfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
 		set := cache.NewSet("a")
 		maps := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: set})
@@ -332,7 +332,7 @@ func TestS6_AfterTheEnd(t *testing.T) {
 // and go without a trace.
 func TestS7_Many(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Deployments)
+		api := sim.NewServer(sim.ConfigMaps, sim.Deployments)
 		c, _ := newCache(t, api)
 		defer start(t, c)()
 		for range 50 {
@@ -341,7 +341,7 @@ func TestS7_Many(t *testing.T) {
 			defer seen.Close()
 			synced(t, h)
 		}
-		if lists, watches := api.Count("list", fakeapi.Deployments), api.Count("watch", fakeapi.Deployments); lists != 0 || watches != 1 {
+		if lists, watches := api.Count("list", sim.Deployments), api.Count("watch", sim.Deployments); lists != 0 || watches != 1 {
 			t.Errorf("%d lists and %d watches", lists, watches)
 		}
 		for range 1000 {
@@ -361,7 +361,7 @@ func TestS7_Many(t *testing.T) {
 // informers.
 func TestS5_OneQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
 		var handles []*cache.Handle[*appsv1.Deployment]
 		for _, namespace := range strings.Fields("a b c d e f g h i j") {
@@ -382,14 +382,14 @@ func TestS5_OneQuestion(t *testing.T) {
 			t.Errorf("asked %d times in a minute", n)
 		}
 		before := questions()
-		api.Serve(fakeapi.Deployments)
+		api.Serve(sim.Deployments)
 		for _, h := range handles {
 			synced(t, h)
 		}
 		if n := questions() - before; n != 1 {
 			t.Errorf("asked %d times when it had come", n)
 		}
-		api.Withdraw(fakeapi.Deployments)
+		api.Withdraw(sim.Deployments)
 		before = questions()
 		time.Sleep(time.Minute)
 		if n := questions() - before; n > 16 {
@@ -401,8 +401,8 @@ func TestS5_OneQuestion(t *testing.T) {
 // TestQuiet (S4): a watch with no event for 3 minutes is reported and restarted.
 func TestQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		c, told := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
 		defer start(t, c)()
@@ -427,8 +427,8 @@ func TestQuiet(t *testing.T) {
 // TestSettled (S4): a handle is settled when it is synced or has a reason why not.
 func TestSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Deployments)
-		api.Intercept(only(fakeapi.ConfigMaps, hang))
+		api := sim.NewServer(sim.ConfigMaps, sim.Deployments)
+		api.Intercept(only(sim.ConfigMaps, hang))
 		c, _ := newCache(t, api)
 		maps, deployments, missing := cache.For[*corev1.ConfigMap](c), cache.For[*appsv1.Deployment](c), cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: schema.GroupVersionKind{Group: "x", Version: "v1", Kind: "X"}})
 		defer start(t, c)()
@@ -460,9 +460,9 @@ func TestSettled(t *testing.T) {
 // everything. State and Stale report a mistake; reads do not.
 func TestScopeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
-		api.Put(fakeapi.ConfigMaps, in("other", "a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, in("other", "a"))
 		c, _ := newCache(t, api)
 		defer start(t, c)()
 		var none cache.Set[string]
@@ -508,7 +508,7 @@ func TestScopeNothing(t *testing.T) {
 
 // TestNil: nil arguments are errors, not panics.
 func TestNil(t *testing.T) {
-	c, _ := newCache(t, fakeapi.New(fakeapi.ConfigMaps))
+	c, _ := newCache(t, sim.NewServer(sim.ConfigMaps))
 	maps := cache.For[*corev1.ConfigMap](c)
 	if _, err := maps.Subscribe(nil); err == nil || !strings.Contains(err.Error(), "subscribe to ConfigMap.v1: the handler is nil") {
 		t.Errorf("got %v", err)

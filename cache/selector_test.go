@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestC6_Selectors: a write that a selector excludes is shown if the store does not have the
@@ -42,7 +42,7 @@ func TestC6_Selectors(t *testing.T) {
 		bare := &corev1.Pod{ObjectMeta: meta}
 		const in, out = "gap", "shown"
 
-		api := fakeapi.New(fakeapi.Pods)
+		api := sim.NewServer(sim.Pods)
 		api.Silence()
 		c, _ := newCache(t, api)
 		defer start(t, c)()
@@ -105,8 +105,8 @@ func TestC6_Selectors(t *testing.T) {
 // has dropped it. One that brings it in waits until the store has it.
 func TestC6_LeavesTheSelector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		api.Lag(lag)
 		c, _ := newCache(t, api)
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"name": "a"})})
@@ -130,7 +130,7 @@ func TestC6_LeavesTheSelector(t *testing.T) {
 			t.Helper()
 			m := configMap("a", label)
 			m.Labels["name"] = label
-			w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, m))
+			w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, m))
 			expect(t, d, w, want, "at once, "+label)
 			if want == "gap" {
 				n := notify(t, d, w)
@@ -145,7 +145,7 @@ func TestC6_LeavesTheSelector(t *testing.T) {
 		write("c", "gap")
 		// The written object is unknown: only the version of a bookmark shows the write.
 		m := configMap("b")
-		w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, m))
+		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, m))
 		w.Object = nil
 		expect(t, d, w, "gap", "unknown")
 		time.Sleep(time.Minute + lag)
@@ -153,7 +153,7 @@ func TestC6_LeavesTheSelector(t *testing.T) {
 		api.Silence()
 		api.CutWatches()
 		time.Sleep(time.Second)
-		w = writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("b", "2")))
+		w = writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("b", "2")))
 		w.Object = nil
 		time.Sleep(2 * time.Minute)
 		expect(t, d, w, "gap", "without bookmarks")

@@ -15,19 +15,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestC6_Unclear: a failing informer is behind until it recovers. If versions are not numbers,
 // Behind returns an error with the reason.
 func TestC6_Unclear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
-		a := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
+		a := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
 		c, _ := newCache(t, api)
 		maps, secrets := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Secret](c)
 		d := declared(maps, secrets)
-		api.Intercept(only(fakeapi.Secrets, forbid))
+		api.Intercept(only(sim.Secrets, forbid))
 		stop := start(t, c)
 		defer stop()
 		synced(t, maps)
@@ -61,9 +61,9 @@ func TestC6_Unclear(t *testing.T) {
 		unread.Unknown = "there was no answer"
 		why(unread, "there was no answer")
 		// A synced informer that fails later still shows its earlier writes.
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		api.CutWatches()
-		b := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("b")))
+		b := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("b")))
 		time.Sleep(time.Minute)
 		expect(t, d, a, "shown", "failing, but it shows it")
 		waits(b, "does not show the write of default/b at 3")
@@ -77,8 +77,8 @@ func TestC6_Unclear(t *testing.T) {
 // TestC6_OddVersions: if the store's version is not a number, an equal version is shown.
 func TestC6_OddVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Intercept(noStreaming(func(r *fakeapi.Request) (*http.Response, error) {
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Intercept(noStreaming(func(r *sim.Request) (*http.Response, error) {
 			switch {
 			case r.Verb == "list" && r.Resource.Resource == "configmaps":
 				return r.Send(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"x2"},"items":[
@@ -115,7 +115,7 @@ func TestC6_OddVersions(t *testing.T) {
 // bookmark.
 func TestC6_Undecodable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(widgets)
+		api := sim.NewServer(widgets)
 		api.Silence()
 		good := writtenOf(widgets, api.Put(widgets, widget("odd", int64(1))))
 		c, _ := widgetCache(t, api)
@@ -149,13 +149,13 @@ func TestC6_Undecodable(t *testing.T) {
 // TestC6_Transformed: a transformed object shows a write.
 func TestC6_Transformed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
 		empties := cache.NewTransform("empties", func(m *corev1.ConfigMap) { *m = corev1.ConfigMap{} })
 		d := declared(cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: empties}))
 		defer start(t, c)()
 		synctest.Wait()
-		w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
 		synctest.Wait()
 		expect(t, d, w, "shown", "it came")
 		expect(t, d, goneOf(w), "gap", "it has not gone")
@@ -167,9 +167,9 @@ func TestC6_Relisted(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
+				api := sim.NewServer(sim.ConfigMaps)
 				api.Intercept(a)
-				old := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a")))
+				old := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
 				c, _ := newCache(t, api)
 				h := cache.For[*corev1.ConfigMap](c)
 				d := declared(h)
@@ -178,7 +178,7 @@ func TestC6_Relisted(t *testing.T) {
 				}
 				defer start(t, c)()
 				synced(t, h)
-				w := writtenOf(fakeapi.ConfigMaps, api.Put(fakeapi.ConfigMaps, configMap("a", "1")))
+				w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a", "1")))
 				synctest.Wait()
 				if !d.Relisted(old) || d.Relisted(w) {
 					t.Errorf("listed before: %t, %t", d.Relisted(old), d.Relisted(w))
@@ -192,7 +192,7 @@ func TestC6_Relisted(t *testing.T) {
 				api.Intercept(refuse)
 				api.CutWatches()
 				synctest.Wait()
-				api.Put(fakeapi.ConfigMaps, configMap("a", "2"))
+				api.Put(sim.ConfigMaps, configMap("a", "2"))
 				api.Expire()
 				api.Intercept(a)
 				time.Sleep(time.Minute)

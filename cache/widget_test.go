@@ -19,7 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // Widget is a custom resource, which is read as JSON.
@@ -50,9 +50,9 @@ func (l *WidgetList) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-var widgets = fakeapi.Resource{Group: "test.dev", Version: "v1", Kind: "Widget", Name: "widgets", Namespaced: true}
+var widgets = sim.Resource{Group: "test.dev", Version: "v1", Kind: "Widget", Name: "widgets", Namespaced: true}
 
-func widgetCache(t *testing.T, api *fakeapi.Server) (*cache.Cache, *broken) {
+func widgetCache(t *testing.T, api *sim.Server) (*cache.Cache, *broken) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(schema.GroupVersion{Group: "test.dev", Version: "v1"}, &Widget{}, &WidgetList{})
@@ -86,7 +86,7 @@ func TestS4_OneUndecodable(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(widgets)
+				api := sim.NewServer(widgets)
 				api.Intercept(a)
 				for n := range 999 {
 					api.Put(widgets, widget(fmt.Sprint("w", n), int64(n)))

@@ -21,20 +21,20 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
 // applying applies one object repeatedly. It has the live state as a cache would show it.
 type applying struct {
 	t           *testing.T
-	api         *fakeapi.Server
+	api         *sim.Server
 	deployments *client.Handle[*appsv1.Deployment]
 	skipped     []hook.SkippedApply
 }
 
 func newApplying(t *testing.T) *applying {
-	a := &applying{t: t, api: fakeapi.New(fakeapi.Deployments)}
+	a := &applying{t: t, api: sim.NewServer(sim.Deployments)}
 	hooks := &hook.Client{Skipped: func(s hook.SkippedApply) { a.skipped = append(a.skipped, s) }}
 	a.deployments = client.For[*appsv1.Deployment](newClient(t, a.api, client.Options{Hooks: hooks}))
 	return a
@@ -68,7 +68,7 @@ func (a *applying) put(d *appsv1.Deployment) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.api.Put(fakeapi.Deployments, u)
+	a.api.Put(sim.Deployments, u)
 }
 
 // create applies the object and stores it in the form of the Go type, so that a later put changes
@@ -84,12 +84,12 @@ func (a *applying) create() {
 // sends reports whether an apply is sent.
 func (a *applying) sends(desired client.ApplyConfiguration, live *appsv1.Deployment, o ...client.Option) bool {
 	a.t.Helper()
-	before, skipped := a.api.Count("apply", fakeapi.Deployments), len(a.skipped)
+	before, skipped := a.api.Count("apply", sim.Deployments), len(a.skipped)
 	d, err := a.deployments.Apply(a.t.Context(), desired, append(o, client.UnlessAlready(live))...)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	sent := a.api.Count("apply", fakeapi.Deployments) - before
+	sent := a.api.Count("apply", sim.Deployments) - before
 	if sent+len(a.skipped)-skipped != 1 {
 		a.t.Errorf("%d were sent, %d were skipped", sent, len(a.skipped)-skipped)
 	}
@@ -167,7 +167,7 @@ func TestUnlessAlready(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.want(sent, replicas(1), a.live())
-	a.api.Remove(fakeapi.Deployments, "default", "web")
+	a.api.Remove(sim.Deployments, "default", "web")
 	a.want(sent, replicas(1), nil)
 	a.want(sent, replicas(1), d) // the cache still shows the one before
 	a.want(skipped, replicas(1), a.live())
@@ -185,8 +185,8 @@ func TestUnlessAlreadyIsAskedFor(t *testing.T) {
 	a.want(skipped, replicas(1), a.live())
 	a.want(sent, replicas(1), a.live(), client.DryRun())
 	a.want(skipped, replicas(1), a.live())
-	before := a.api.Count("apply", fakeapi.Deployments)
-	if _, err := a.deployments.Apply(t.Context(), replicas(1)); err != nil || a.api.Count("apply", fakeapi.Deployments) != before+1 {
+	before := a.api.Count("apply", sim.Deployments)
+	if _, err := a.deployments.Apply(t.Context(), replicas(1)); err != nil || a.api.Count("apply", sim.Deployments) != before+1 {
 		t.Error("without the option it was not sent", err)
 	}
 	// Each field owner has its own.
@@ -196,7 +196,7 @@ func TestUnlessAlreadyIsAskedFor(t *testing.T) {
 
 	// After an error it is not known what has become of it.
 	live := a.live()
-	a.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+	a.api.Intercept(func(r *sim.Request) (*http.Response, error) {
 		if r.Verb == "apply" {
 			return r.Fail(http.StatusInternalServerError, "perhaps")
 		}
@@ -210,8 +210,8 @@ func TestUnlessAlreadyIsAskedFor(t *testing.T) {
 
 	// Another client knows nothing: as after a start.
 	if c := client.For[*appsv1.Deployment](newClient(t, a.api, client.Options{})); c != nil {
-		before := a.api.Count("apply", fakeapi.Deployments)
-		if _, err := c.Apply(t.Context(), replicas(1), client.UnlessAlready(a.live())); err != nil || a.api.Count("apply", fakeapi.Deployments) != before+1 {
+		before := a.api.Count("apply", sim.Deployments)
+		if _, err := c.Apply(t.Context(), replicas(1), client.UnlessAlready(a.live())); err != nil || a.api.Count("apply", sim.Deployments) != before+1 {
 			t.Error("another client has not sent it", err)
 		}
 	}
@@ -225,12 +225,12 @@ func TestUnlessAlreadyStatus(t *testing.T) {
 	a.create()
 	apply := func(n int32) int {
 		t.Helper()
-		before := a.api.Count("apply", fakeapi.Deployments)
+		before := a.api.Count("apply", sim.Deployments)
 		status := appsac.Deployment("web", "default").WithStatus(appsac.DeploymentStatus().WithReplicas(n))
 		if _, err := a.deployments.ApplyStatus(ledger.With(t.Context(), ledger.New(ledger.Origin{Controller: "c"})), status, client.UnlessAlready(a.live())); err != nil {
 			t.Fatal(err)
 		}
-		return a.api.Count("apply", fakeapi.Deployments) - before
+		return a.api.Count("apply", sim.Deployments) - before
 	}
 	got := []int{apply(1), apply(1), apply(2), apply(2)}
 	d := a.live()
@@ -249,7 +249,7 @@ func TestUnlessAlreadyStatus(t *testing.T) {
 }
 
 func TestUnlessAlreadyUnstructured(t *testing.T) {
-	api := fakeapi.New(widgets)
+	api := sim.NewServer(widgets)
 	h := client.ForKind[*unstructured.Unstructured](newClient(t, api, client.Options{}), widgetKind)
 	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
 		"namespace": "default", "name": "a", "annotations": map[string]any{corev1.LastAppliedConfigAnnotation: "x"}, "resourceVersion": "",
@@ -284,7 +284,7 @@ func TestUnlessAlreadyForgets(t *testing.T) {
 }
 
 func TestUnlessAlreadyConcurrently(t *testing.T) {
-	api := fakeapi.New(fakeapi.Deployments)
+	api := sim.NewServer(sim.Deployments)
 	deployments := client.For[*appsv1.Deployment](newClient(t, api, client.Options{}))
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -310,7 +310,7 @@ func TestUnlessAlreadyConcurrently(t *testing.T) {
 
 // BenchmarkUnlessAlready is what it costs to find out that nothing has to be sent.
 func BenchmarkUnlessAlready(b *testing.B) {
-	api := fakeapi.New(fakeapi.Deployments)
+	api := sim.NewServer(sim.Deployments)
 	c, err := client.New(api.Config(), client.Options{})
 	if err != nil {
 		b.Fatal(err)
@@ -318,7 +318,7 @@ func BenchmarkUnlessAlready(b *testing.B) {
 	deployments, desired := client.For[*appsv1.Deployment](c), replicas(1)
 	live := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: types.UID("u")}}
 	live.Spec.Template.Spec.Containers = []corev1.Container{{Name: "a", Image: "b", Env: []corev1.EnvVar{{Name: "x", Value: "y"}}}}
-	api.Put(fakeapi.Deployments, live)
+	api.Put(sim.Deployments, live)
 	for range 2 {
 		if live, err = deployments.Apply(b.Context(), desired, client.UnlessAlready(live)); err != nil {
 			b.Fatal(err)
@@ -330,7 +330,7 @@ func BenchmarkUnlessAlready(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	if n := api.Count("apply", fakeapi.Deployments); n > 2 {
+	if n := api.Count("apply", sim.Deployments); n > 2 {
 		b.Errorf("%d were sent", n)
 	}
 }

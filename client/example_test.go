@@ -24,20 +24,20 @@ import (
 	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
-var budgets = fakeapi.Resource{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget", Name: "poddisruptionbudgets", Namespaced: true}
+var budgets = sim.Resource{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget", Name: "poddisruptionbudgets", Namespaced: true}
 
 // example is a client of an API server in memory, with two objects.
-func example() (*client.Client, *fakeapi.Server) {
-	api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Deployments, budgets)
+func example() (*client.Client, *sim.Server) {
+	api := sim.NewServer(sim.ConfigMaps, sim.Deployments, budgets)
 	c, err := client.New(api.Config(), client.Options{FieldOwner: "example"})
 	if err != nil {
 		panic(err)
 	}
 	api.Put(budgets, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "front"}})
-	api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "owner"}})
+	api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "owner"}})
 	return c, api
 }
 
@@ -117,7 +117,7 @@ func ExampleUnlessAlready() {
 		}
 		live = applied // the cache will show it
 	}
-	fmt.Println(api.Count("apply", fakeapi.Deployments))
+	fmt.Println(api.Count("apply", sim.Deployments))
 	// Output: 1
 }
 

@@ -14,14 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 const finalizer = "example.com/cleanup"
 
-func finalized(t *testing.T) (*fakeapi.Server, *client.Handle[*corev1.ConfigMap], *corev1.ConfigMap) {
+func finalized(t *testing.T) (*sim.Server, *client.Handle[*corev1.ConfigMap], *corev1.ConfigMap) {
 	t.Helper()
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	maps := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
 	m, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 	if err != nil {
@@ -30,8 +30,8 @@ func finalized(t *testing.T) (*fakeapi.Server, *client.Handle[*corev1.ConfigMap]
 	return api, maps, m
 }
 
-func stored(api *fakeapi.Server) []string {
-	return api.Object(fakeapi.ConfigMaps, "default", "a").GetFinalizers()
+func stored(api *sim.Server) []string {
+	return api.Object(sim.ConfigMaps, "default", "a").GetFinalizers()
 }
 
 func TestFinalizer(t *testing.T) {
@@ -41,13 +41,13 @@ func TestFinalizer(t *testing.T) {
 	if err != nil || !slices.Equal(m.Finalizers, []string{finalizer}) || len(old.Finalizers) != 0 {
 		t.Fatal(m, err)
 	}
-	if again, err := maps.EnsureFinalizer(ctx, m, finalizer); again != m || err != nil || api.Count("patch", fakeapi.ConfigMaps) != 1 {
+	if again, err := maps.EnsureFinalizer(ctx, m, finalizer); again != m || err != nil || api.Count("patch", sim.ConfigMaps) != 1 {
 		t.Error(again, err)
 	}
 	// Another client adds a finalizer meanwhile, and the cache shows neither.
 	theirs := m.DeepCopy()
 	theirs.Finalizers = append(theirs.Finalizers, "example.com/theirs")
-	api.Put(fakeapi.ConfigMaps, theirs)
+	api.Put(sim.ConfigMaps, theirs)
 	m, err = maps.EnsureFinalizer(ctx, old, "example.com/more")
 	if want := []string{finalizer, "example.com/theirs", "example.com/more"}; err != nil || !slices.Equal(m.Finalizers, want) || !slices.Equal(stored(api), want) {
 		t.Error(m, err)
@@ -80,7 +80,7 @@ func TestFinalizer(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if api.Object(fakeapi.ConfigMaps, "default", "a") != nil {
+	if api.Object(sim.ConfigMaps, "default", "a") != nil {
 		t.Error("it is still there")
 	}
 	if left, err := maps.RemoveFinalizer(ctx, m, "example.com/more"); left != m || err != nil {
@@ -95,8 +95,8 @@ func TestFinalizer(t *testing.T) {
 func TestFinalizerSuccessor(t *testing.T) {
 	api, maps, old := finalized(t)
 	old.Finalizers = []string{finalizer}
-	api.Remove(fakeapi.ConfigMaps, "default", "a")
-	api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Finalizers: []string{finalizer}}})
+	api.Remove(sim.ConfigMaps, "default", "a")
+	api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Finalizers: []string{finalizer}}})
 	if m, err := maps.RemoveFinalizer(t.Context(), old, finalizer); m != old || err != nil {
 		t.Error(m, err)
 	}
@@ -114,13 +114,13 @@ func TestFinalizerSuccessor(t *testing.T) {
 func TestFinalizerConflicts(t *testing.T) {
 	api, maps, m := finalized(t)
 	n := 0
-	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+	api.Intercept(func(r *sim.Request) (*http.Response, error) {
 		if r.Verb == "patch" { // another client is always faster
 			n++
 			busy := m.DeepCopy()
 			busy.Data = map[string]string{"n": fmt.Sprint(n)}
 			busy.ResourceVersion = ""
-			api.Put(fakeapi.ConfigMaps, busy)
+			api.Put(sim.ConfigMaps, busy)
 		}
 		return nil, nil
 	})

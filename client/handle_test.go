@@ -23,10 +23,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
-func newClient(t *testing.T, api *fakeapi.Server, o client.Options) *client.Client {
+func newClient(t *testing.T, api *sim.Server, o client.Options) *client.Client {
 	t.Helper()
 	c, err := client.New(api.Config(), o)
 	if err != nil {
@@ -54,7 +54,7 @@ func wants(t *testing.T, err error, words ...string) {
 }
 
 func TestHandle(t *testing.T) {
-	api := fakeapi.New(fakeapi.Deployments)
+	api := sim.NewServer(sim.Deployments)
 	ctx, deployments := t.Context(), client.For[*appsv1.Deployment](newClient(t, api, client.Options{FieldOwner: "test"}))
 	key := name("default", "web")
 	ok := func(d *appsv1.Deployment, err error) *appsv1.Deployment {
@@ -102,13 +102,13 @@ func TestHandle(t *testing.T) {
 			t.Errorf("%s: forced: %v", r, force)
 		}
 	}
-	if n := len(api.Requests()) - api.Count("", fakeapi.Deployments); n != 1 {
+	if n := len(api.Requests()) - api.Count("", sim.Deployments); n != 1 {
 		t.Errorf("%d requests for discovery, want 1", n)
 	}
 }
 
 func TestHandleMistakes(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Namespaces)
+	api := sim.NewServer(sim.ConfigMaps, sim.Namespaces)
 	c, ctx := newClient(t, api, client.Options{}), t.Context()
 	maps, namespaces, secrets := client.For[*corev1.ConfigMap](c), client.For[*corev1.Namespace](c), client.For[*corev1.Secret](c)
 	for what, call := range map[string]struct {
@@ -166,14 +166,14 @@ func TestHandleMistakes(t *testing.T) {
 		"create nil":         {func() error { _, err := maps.Create(ctx, nil); return err }, []string{"create ConfigMap", "nil"}},
 		"update nil":         {func() error { _, err := maps.Update(ctx, nil); return err }, []string{"update ConfigMap", "nil"}},
 		"update status nil":  {func() error { _, err := maps.UpdateStatus(ctx, nil); return err }, []string{"status of ConfigMap", "nil"}},
-		"not served":         {func() error { _, err := secrets.GetLive(ctx, name("default", "a")); return err }, []string{"does not serve Secret of v1", "install its CRD", fakeapi.Host}},
+		"not served":         {func() error { _, err := secrets.GetLive(ctx, name("default", "a")); return err }, []string{"does not serve Secret of v1", "install its CRD", sim.Host}},
 	} {
 		t.Run(what, func(t *testing.T) { wants(t, call.do(), call.want...) })
 	}
 }
 
 func TestUnknownType(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	c, ctx := newClient(t, api, client.Options{Scheme: runtime.NewScheme()}), t.Context()
 	h := client.For[*corev1.ConfigMap](c)
 	_, applied := h.Apply(ctx, coreac.ConfigMap("a", "default"))
@@ -206,7 +206,7 @@ func TestUnknownType(t *testing.T) {
 }
 
 func TestServed(t *testing.T) {
-	api := fakeapi.New()
+	api := sim.NewServer()
 	c, ctx := newClient(t, api, client.Options{}), t.Context()
 	deployments := client.For[*appsv1.Deployment](c)
 	absent := func() {
@@ -219,25 +219,25 @@ func TestServed(t *testing.T) {
 		wants(t, err, "does not serve Deployment of apps/v1", "install its CRD")
 	}
 	absent()
-	api.Serve(fakeapi.Deployments)
+	api.Serve(sim.Deployments)
 	if err := deployments.Served(ctx); err != nil {
 		t.Error(err)
 	}
-	api.Withdraw(fakeapi.Deployments)
+	api.Withdraw(sim.Deployments)
 	absent()
 
-	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no") })
+	api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no") })
 	if err := deployments.Served(ctx); !apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
 		t.Errorf("got %v", err)
 	}
-	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
-	wants(t, deployments.Served(ctx), fakeapi.Host, "apps/v1", "refused")
+	api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
+	wants(t, deployments.Served(ctx), sim.Host, "apps/v1", "refused")
 }
 
 // TestMapping: a mapping is kept until it is forgotten, and a kind that returns as another resource
 // is found.
 func TestMapping(t *testing.T) {
-	api := fakeapi.New(fakeapi.Deployments)
+	api := sim.NewServer(sim.Deployments)
 	c, ctx := newClient(t, api, client.Options{}), t.Context()
 	kind := appsv1.SchemeGroupVersion.WithKind("Deployment")
 	mapping := func() *meta.RESTMapping {
@@ -255,8 +255,8 @@ func TestMapping(t *testing.T) {
 	if n := len(api.Requests()); n != 1 {
 		t.Errorf("%d requests, want 1", n)
 	}
-	api.Withdraw(fakeapi.Deployments)
-	api.Serve(fakeapi.Resource{Group: "apps", Version: "v1", Kind: "Deployment", Name: "rollouts"})
+	api.Withdraw(sim.Deployments)
+	api.Serve(sim.Resource{Group: "apps", Version: "v1", Kind: "Deployment", Name: "rollouts"})
 	c.Forget(kind)
 	if m := mapping(); m.Resource.Resource != "rollouts" || m.Scope.Name() != meta.RESTScopeNameRoot {
 		t.Errorf("got %+v", m)
@@ -280,14 +280,14 @@ func (w *widget) Unmarshal([]byte) error { return errors.New("no protobuf for a 
 
 // TestWire shows that built-in kinds travel as protobuf and custom ones as JSON.
 func TestWire(t *testing.T) {
-	widgets := fakeapi.Resource{Group: "example.com", Version: "v1", Kind: "widget", Name: "widgets", Namespaced: true}
+	widgets := sim.Resource{Group: "example.com", Version: "v1", Kind: "widget", Name: "widgets", Namespaced: true}
 	s := runtime.NewScheme()
 	s.AddKnownTypes(schema.GroupVersion{Group: "example.com", Version: "v1"}, &widget{})
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Group: "example.com", Version: "v1"})
 	if err := corev1.AddToScheme(s); err != nil {
 		t.Fatal(err)
 	}
-	api := fakeapi.New(fakeapi.ConfigMaps, widgets)
+	api := sim.NewServer(sim.ConfigMaps, widgets)
 	c, ctx, meta := newClient(t, api, client.Options{Scheme: s}), t.Context(), metav1.ObjectMeta{Namespace: "default", Name: "a"}
 	if _, err := client.For[*corev1.ConfigMap](c).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta}); err != nil {
 		t.Fatal(err)
@@ -321,7 +321,7 @@ func TestNew(t *testing.T) {
 	wants(t, err, "client.Options.FieldOwner", "printable")
 	_, err = client.New(&rest.Config{Host: "http://a b"}, client.Options{})
 	wants(t, err, "client.New")
-	cfg := &rest.Config{Host: fakeapi.Host}
+	cfg := &rest.Config{Host: sim.Host}
 	c, err := client.New(cfg, client.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -334,7 +334,7 @@ func TestNew(t *testing.T) {
 
 // TestRateLimit shows that a limit asked for holds for all kinds together.
 func TestRateLimit(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+	api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 	cfg := api.Config()
 	cfg.QPS, cfg.Burst = 0.001, 3 // two discoveries of v1 and one read
 	c, err := client.New(cfg, client.Options{})

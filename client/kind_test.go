@@ -21,17 +21,17 @@ import (
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 var (
-	widgets    = fakeapi.Resource{Group: "example.com", Version: "v1", Kind: "widget", Name: "widgets", Namespaced: true}
+	widgets    = sim.Resource{Group: "example.com", Version: "v1", Kind: "widget", Name: "widgets", Namespaced: true}
 	widgetKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "widget"}
 )
 
 // TestUnstructured shows every call of a handle for a kind that has no Go type.
 func TestUnstructured(t *testing.T) {
-	api := fakeapi.New(widgets)
+	api := sim.NewServer(widgets)
 	ctx, h := t.Context(), client.ForKind[*unstructured.Unstructured](newClient(t, api, client.Options{FieldOwner: "test"}), widgetKind)
 	ok := func(u *unstructured.Unstructured, err error) *unstructured.Unstructured {
 		t.Helper()
@@ -85,7 +85,7 @@ func TestUnstructured(t *testing.T) {
 }
 
 func TestMetadata(t *testing.T) {
-	api := fakeapi.New(fakeapi.Deployments)
+	api := sim.NewServer(sim.Deployments)
 	kind := appsv1.SchemeGroupVersion.WithKind("Deployment")
 	c, ctx := newClient(t, api, client.Options{}), t.Context()
 	h := client.ForKind[*metav1.PartialObjectMetadata](c, kind)
@@ -118,7 +118,7 @@ func TestMetadata(t *testing.T) {
 	if err := h.Delete(ctx, name("default", "web"), client.Propagation(metav1.DeletePropagationOrphan)); err != nil {
 		t.Error(err)
 	}
-	if left := api.Object(fakeapi.Deployments, "default", "web"); left == nil || left.GetDeletionTimestamp() == nil {
+	if left := api.Object(sim.Deployments, "default", "web"); left == nil || left.GetDeletionTimestamp() == nil {
 		t.Error("not marked for deletion")
 	}
 }
@@ -126,7 +126,7 @@ func TestMetadata(t *testing.T) {
 // TestWireReads: reads and deletes of built-in kinds ask for protobuf, kinds without a Go type do
 // not.
 func TestWireReads(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps, widgets)
+	api := sim.NewServer(sim.ConfigMaps, widgets)
 	c, ctx, key := newClient(t, api, client.Options{}), t.Context(), name("default", "a")
 	_, _ = client.For[*corev1.ConfigMap](c).GetLive(ctx, key)
 	_, _ = client.Collect(client.For[*corev1.ConfigMap](c).ListLive(ctx, client.ListOptions{}))
@@ -150,9 +150,9 @@ func TestWireReads(t *testing.T) {
 // TestNotServedOrMissing: a missing object, a kind and a status that are not served are all a 404,
 // and the errors differ.
 func TestNotServedOrMissing(t *testing.T) {
-	api := fakeapi.New(fakeapi.Deployments)
+	api := sim.NewServer(sim.Deployments)
 	withStatus := false
-	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+	api.Intercept(func(r *sim.Request) (*http.Response, error) {
 		switch {
 		case r.Verb == "discover" && !withStatus:
 			return r.Send(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":[{"name":"deployments","namespaced":true,"kind":"Deployment","verbs":["get"]}]}`)
@@ -186,8 +186,8 @@ func TestNotServedOrMissing(t *testing.T) {
 	if _, err = deployments.UpdateStatus(ctx, d); err != nil {
 		t.Error(err)
 	}
-	api.Remove(fakeapi.Deployments, "default", "web")
-	discoveries := func() int { return len(api.Requests()) - api.Count("", fakeapi.Deployments) }
+	api.Remove(sim.Deployments, "default", "web")
+	discoveries := func() int { return len(api.Requests()) - api.Count("", sim.Deployments) }
 	_, err = client.For[*appsv1.Deployment](newClient(t, api, client.Options{})).UpdateStatus(ctx, d)
 	before := discoveries()
 	if !apierrors.IsNotFound(err) {
@@ -198,8 +198,8 @@ func TestNotServedOrMissing(t *testing.T) {
 	}
 
 	// A kind that is gone is no missing object either.
-	api.Withdraw(fakeapi.Deployments)
-	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+	api.Withdraw(sim.Deployments)
+	api.Intercept(func(r *sim.Request) (*http.Response, error) {
 		if r.Verb == "discover" {
 			return nil, nil
 		}
@@ -220,16 +220,16 @@ func TestNotServedOrMissing(t *testing.T) {
 		if _, err := c.Mapping(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment")); !meta.IsNoMatchError(err) {
 			t.Errorf("it is still known: %v", err)
 		}
-		api.Serve(fakeapi.Deployments)
+		api.Serve(sim.Deployments)
 		if err := deployments.Served(ctx); err != nil {
 			t.Error(err)
 		}
-		api.Withdraw(fakeapi.Deployments)
+		api.Withdraw(sim.Deployments)
 	}
 }
 
 // noPage is the API server's answer for a path that it does not serve.
-func noPage(r *fakeapi.Request) (*http.Response, error) {
+func noPage(r *sim.Request) (*http.Response, error) {
 	resp, err := r.Send("404 page not found\n")
 	resp.StatusCode, resp.Header = http.StatusNotFound, http.Header{"Content-Type": {"text/plain"}}
 	return resp, err

@@ -19,13 +19,13 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // pages answers lists of ConfigMaps with pages of one object, named a, b, c…; expired answers
 // instead of a page.
-func pages(api *fakeapi.Server, names string, expired func(r *fakeapi.Request, token string) (*http.Response, error)) {
-	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+func pages(api *sim.Server, names string, expired func(r *sim.Request, token string) (*http.Response, error)) {
+	api.Intercept(func(r *sim.Request) (*http.Response, error) {
 		if r.Verb != "list" {
 			return nil, nil
 		}
@@ -45,7 +45,7 @@ func pages(api *fakeapi.Server, names string, expired func(r *fakeapi.Request, t
 	})
 }
 
-func never(*fakeapi.Request, string) (*http.Response, error) { return nil, nil }
+func never(*sim.Request, string) (*http.Response, error) { return nil, nil }
 
 func namesOf(all []*corev1.ConfigMap) string {
 	var names []string
@@ -56,7 +56,7 @@ func namesOf(all []*corev1.ConfigMap) string {
 }
 
 func TestListLivePages(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
 	pages(api, "abcd", never)
 	all, err := client.Collect(maps.ListLive(ctx, client.ListOptions{
@@ -65,7 +65,7 @@ func TestListLivePages(t *testing.T) {
 	if err != nil || namesOf(all) != "abcd" {
 		t.Errorf("got %s, %v", namesOf(all), err)
 	}
-	var lists []*fakeapi.Request
+	var lists []*sim.Request
 	for _, r := range api.Requests() {
 		if r.Verb == "list" {
 			lists = append(lists, r)
@@ -89,7 +89,7 @@ func TestListLivePages(t *testing.T) {
 			break
 		}
 	}
-	if n := api.Count("list", fakeapi.ConfigMaps); n != 6 {
+	if n := api.Count("list", sim.ConfigMaps); n != 6 {
 		t.Errorf("%d requests, want 6", n)
 	}
 	if last := api.Requests()[len(api.Requests())-1]; last.Query.Get("limit") != "500" {
@@ -100,33 +100,33 @@ func TestListLivePages(t *testing.T) {
 // TestListLiveExpired: a list continues without gaps and repetitions when the version of its first
 // page is gone.
 func TestListLiveExpired(t *testing.T) {
-	gone := func(r *fakeapi.Request, next string) (*http.Response, error) {
+	gone := func(r *sim.Request, next string) (*http.Response, error) {
 		return r.FailWith(metav1.Status{Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old", ListMeta: metav1.ListMeta{Continue: next}})
 	}
 	for what, c := range map[string]struct {
-		expired func(r *fakeapi.Request, token string) (*http.Response, error)
+		expired func(r *sim.Request, token string) (*http.Response, error)
 		want    string
 		fails   bool
 	}{
-		"once": {func(r *fakeapi.Request, token string) (*http.Response, error) {
+		"once": {func(r *sim.Request, token string) (*http.Response, error) {
 			if token == "c" {
 				return gone(r, "late-c")
 			}
 			return nil, nil
 		}, "abcd", false},
-		"each time": {func(r *fakeapi.Request, token string) (*http.Response, error) {
+		"each time": {func(r *sim.Request, token string) (*http.Response, error) {
 			if token != "" && !strings.HasPrefix(token, "late-") {
 				return gone(r, "late-"+token)
 			}
 			return nil, nil
 		}, "abcd", false},
-		"without a way on": {func(r *fakeapi.Request, token string) (*http.Response, error) {
+		"without a way on": {func(r *sim.Request, token string) (*http.Response, error) {
 			if token == "c" {
 				return gone(r, "")
 			}
 			return nil, nil
 		}, "ab", true},
-		"for ever": {func(r *fakeapi.Request, token string) (*http.Response, error) {
+		"for ever": {func(r *sim.Request, token string) (*http.Response, error) {
 			if strings.HasSuffix(token, "c") {
 				return gone(r, "late-c")
 			}
@@ -134,7 +134,7 @@ func TestListLiveExpired(t *testing.T) {
 		}, "ab", true},
 	} {
 		t.Run(what, func(t *testing.T) {
-			api := fakeapi.New(fakeapi.ConfigMaps)
+			api := sim.NewServer(sim.ConfigMaps)
 			pages(api, "abcd", c.expired)
 			all, err := client.Collect(client.For[*corev1.ConfigMap](newClient(t, api, client.Options{})).ListLive(t.Context(), client.ListOptions{}))
 			if namesOf(all) != c.want || c.fails != apierrors.IsResourceExpired(err) || !c.fails && err != nil {
@@ -145,7 +145,7 @@ func TestListLiveExpired(t *testing.T) {
 }
 
 func TestListLiveErrors(t *testing.T) {
-	api := fakeapi.New(widgets)
+	api := sim.NewServer(widgets)
 	c, err := client.New(api.Config(), client.Options{Scheme: jsonScheme(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -153,9 +153,9 @@ func TestListLiveErrors(t *testing.T) {
 	_, err = client.Collect(client.For[*widget](c).ListLive(t.Context(), client.ListOptions{}))
 	wants(t, err, "list widget", "widgetList of example.com/v1", "add the type of the list")
 
-	api = fakeapi.New(fakeapi.ConfigMaps)
+	api = sim.NewServer(sim.ConfigMaps)
 	maps := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
-	pages(api, "abcd", func(r *fakeapi.Request, token string) (*http.Response, error) {
+	pages(api, "abcd", func(r *sim.Request, token string) (*http.Response, error) {
 		if token == "b" {
 			return r.Fail(http.StatusForbidden, "no")
 		}
@@ -193,9 +193,9 @@ func jsonScheme(t *testing.T) *k8sruntime.Scheme {
 
 // TestListLiveKeepsNoPage: an object does not keep the others of its page in memory.
 func TestListLiveKeepsNoPage(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	for i := range 3 {
-		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprint(i)}})
+		api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprint(i)}})
 	}
 	all, err := client.Collect(client.For[*corev1.ConfigMap](newClient(t, api, client.Options{})).ListLive(t.Context(), client.ListOptions{}))
 	if err != nil || len(all) != 3 {

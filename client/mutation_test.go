@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 func configMap(name string) *corev1.ConfigMap {
@@ -30,7 +30,7 @@ func fill(m *corev1.ConfigMap) error {
 }
 
 // verbs returns the verbs of all requests except discovery.
-func verbs(api *fakeapi.Server) (all []string) {
+func verbs(api *sim.Server) (all []string) {
 	for _, r := range api.Requests() {
 		if r.Verb != "discover" {
 			all = append(all, r.Verb)
@@ -45,10 +45,10 @@ func TestCreateOrUpdate_RetriesAConflict(t *testing.T) {
 	for conflicts, want := range map[int][]string{
 		0: {"get", "update"}, 4: slices.Repeat([]string{"get", "update"}, 5), 5: slices.Repeat([]string{"get", "update"}, 5),
 	} {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		left := conflicts
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if r.Verb == "update" && left > 0 {
 				left--
 				return r.FailWith(metav1.Status{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "modified"})
@@ -71,12 +71,12 @@ func TestCreateOrUpdate_RetriesAConflict(t *testing.T) {
 
 // TestCreateOrUpdate_LosesARace: another client creates the object first, or deletes it.
 func TestCreateOrUpdate_LosesARace(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	first := true
-	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+	api.Intercept(func(r *sim.Request) (*http.Response, error) {
 		if r.Verb == "create" && first {
 			first = false
-			api.Put(fakeapi.ConfigMaps, configMap("a"))
+			api.Put(sim.ConfigMaps, configMap("a"))
 		}
 		return nil, nil
 	})
@@ -85,7 +85,7 @@ func TestCreateOrUpdate_LosesARace(t *testing.T) {
 	if err != nil || is != client.Updated || !slices.Equal(verbs(api), []string{"get", "create", "get", "update"}) {
 		t.Errorf("created by another client: %s, %v, requests %v", is, err, verbs(api))
 	}
-	api.Remove(fakeapi.ConfigMaps, "default", "a")
+	api.Remove(sim.ConfigMaps, "default", "a")
 	read.Labels = map[string]string{"old": "yes"}
 	stored, is, err := client.CreateOrUpdate(ctx, maps, read, func(m *corev1.ConfigMap) error {
 		m.Data = map[string]string{"a": "c"}
@@ -98,8 +98,8 @@ func TestCreateOrUpdate_LosesARace(t *testing.T) {
 
 // TestCreateOrUpdate_ReadMayFail: an error other than "not found" creates nothing.
 func TestCreateOrUpdate_ReadMayFail(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
-	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+	api := sim.NewServer(sim.ConfigMaps)
+	api.Intercept(func(r *sim.Request) (*http.Response, error) {
 		if r.Verb == "get" {
 			return r.Fail(http.StatusForbidden, "no right to get")
 		}
@@ -117,7 +117,7 @@ func TestCreateOrUpdate_ReadMayFail(t *testing.T) {
 // TestCreateOrUpdate_KeepsTheVersion: a mutate that assigns a whole object cannot overwrite changes
 // of others, and is a no-op if the content is the same.
 func TestCreateOrUpdate_KeepsTheVersion(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
 	assign := func(m *corev1.ConfigMap) error {
 		desired := configMap("a")
@@ -137,7 +137,7 @@ func TestCreateOrUpdate_KeepsTheVersion(t *testing.T) {
 	}
 	changed := old.DeepCopy()
 	changed.Data["theirs"] = "x"
-	api.Put(fakeapi.ConfigMaps, changed)
+	api.Put(sim.ConfigMaps, changed)
 	seen := 0
 	_, is, err := client.CreateOrUpdate(ctx, maps, old, func(m *corev1.ConfigMap) error {
 		seen = len(m.Data)
@@ -150,7 +150,7 @@ func TestCreateOrUpdate_KeepsTheVersion(t *testing.T) {
 }
 
 func TestCreateOrPatch(t *testing.T) {
-	api := fakeapi.New(fakeapi.Deployments)
+	api := sim.NewServer(sim.Deployments)
 	ctx, deployments := t.Context(), client.For[*appsv1.Deployment](newClient(t, api, client.Options{}))
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
 	set := func(replicas, ready int32) func(*appsv1.Deployment) error {
@@ -184,11 +184,11 @@ func TestCreateOrPatch(t *testing.T) {
 // TestCreateOrPatch_TheLastFinalizer: an object that is gone after its last finalizer was removed
 // is not created again.
 func TestCreateOrPatch_TheLastFinalizer(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	deleted := configMap("a")
 	deleted.Finalizers, deleted.DeletionTimestamp = []string{"example.com/a"}, new(metav1.Now())
-	api.Put(fakeapi.ConfigMaps, deleted)
-	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+	api.Put(sim.ConfigMaps, deleted)
+	api.Intercept(func(r *sim.Request) (*http.Response, error) {
 		if r.Verb == "patch" {
 			return r.FailWith(metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "gone"})
 		}
@@ -206,7 +206,7 @@ func TestCreateOrPatch_TheLastFinalizer(t *testing.T) {
 
 // TestPatchFrom_IgnoresWhatTheServerSets: before and after may be of different versions.
 func TestPatchFrom_IgnoresWhatTheServerSets(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
 	before, err := maps.Create(ctx, configMap("a"))
 	if err != nil {
@@ -229,7 +229,7 @@ func TestPatchFrom_IgnoresWhatTheServerSets(t *testing.T) {
 }
 
 func TestMutationMistakes(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	c, ctx := newClient(t, api, client.Options{}), t.Context()
 	maps := client.For[*corev1.ConfigMap](c)
 	read := configMap("a")
@@ -279,7 +279,7 @@ func third[A, B any](_ A, _ B, err error) error { return err }
 
 // TestCreateOrUpdate_Unstructured: the new object has its kind.
 func TestCreateOrUpdate_Unstructured(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	h := client.ForKind[*unstructured.Unstructured](newClient(t, api, client.Options{}), corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	u := &unstructured.Unstructured{}
 	u.SetNamespace("default")
@@ -300,19 +300,19 @@ func TestCreateOrUpdate_Unstructured(t *testing.T) {
 	if _, is, err = client.CreateOrPatch(ctx, h, u, set("c")); err != nil || is != client.Updated {
 		t.Errorf("%s, %v", is, err)
 	}
-	if m := api.Object(fakeapi.ConfigMaps, "default", "a"); m == nil {
+	if m := api.Object(sim.ConfigMaps, "default", "a"); m == nil {
 		t.Error("it is gone")
 	}
 }
 
 func TestIgnore(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
 	if key := client.ObjectKey(configMap("a")); key != name("default", "a") {
 		t.Errorf("the key is %s", key)
 	}
 	missing := second(maps.GetLive(ctx, name("default", "a")))
-	api.Put(fakeapi.ConfigMaps, configMap("a"))
+	api.Put(sim.ConfigMaps, configMap("a"))
 	exists := second(maps.Create(ctx, configMap("a")))
 	if client.IgnoreNotFound(missing) != nil || client.IgnoreNotFound(exists) == nil || client.IgnoreNotFound(nil) != nil {
 		t.Errorf("IgnoreNotFound: %v, %v", missing, exists)

@@ -16,12 +16,12 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestOptions: options are sent, and wrong ones are refused before anything is sent.
 func TestOptions(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{FieldOwner: "usual"}))
 	key, desired := name("default", "a"), coreac.ConfigMap("a", "default")
 	obj, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
@@ -92,7 +92,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestDeleteOptions(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	cfg := api.Config()
 	var body string
 	cfg.WrapTransport = func(rt http.RoundTripper) http.RoundTripper {
@@ -128,7 +128,7 @@ func TestDeleteOptions(t *testing.T) {
 }
 
 func TestOptionMistakes(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	ctx, maps, key := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{})), name("default", "a")
 	remove := func(o client.Option) error { return maps.Delete(ctx, key, o) }
 	apply := func(o client.Option) error {
@@ -149,7 +149,7 @@ func TestOptionMistakes(t *testing.T) {
 	} {
 		wants(t, c.err, c.want...)
 	}
-	if n := api.Count("", fakeapi.ConfigMaps); n != 0 {
+	if n := api.Count("", sim.ConfigMaps); n != 0 {
 		t.Errorf("%d requests", n)
 	}
 }

@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 func TestPrune(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner", UID: "owner-uid"}}
 	put := func(called string, controller types.UID, change ...func(*corev1.ConfigMap)) {
@@ -32,7 +32,7 @@ func TestPrune(t *testing.T) {
 		for _, f := range change {
 			f(m)
 		}
-		api.Put(fakeapi.ConfigMaps, m)
+		api.Put(sim.ConfigMaps, m)
 	}
 	put("wanted", owner.UID)
 	put("old", owner.UID)
@@ -49,10 +49,10 @@ func TestPrune(t *testing.T) {
 	if err != nil || len(all) != 8 {
 		t.Fatal(all, err)
 	}
-	api.Remove(fakeapi.ConfigMaps, "default", "gone")
-	api.Remove(fakeapi.ConfigMaps, "default", "replaced")
+	api.Remove(sim.ConfigMaps, "default", "gone")
+	api.Remove(sim.ConfigMaps, "default", "replaced")
 	put("replaced", owner.UID)
-	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+	api.Intercept(func(r *sim.Request) (*http.Response, error) {
 		if r.Verb == "delete" && r.Name == "protected" {
 			return r.Fail(http.StatusForbidden, "no right to delete it")
 		}
@@ -85,7 +85,7 @@ func TestPrune(t *testing.T) {
 }
 
 func TestPruneMistakes(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
 	none := func(*corev1.ConfigMap) bool { return false }
 	yes, owner := true, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "u"}}

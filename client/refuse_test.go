@@ -17,12 +17,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestPatch_RefusesOtherTypes: nothing is sent.
 func TestPatch_RefusesOtherTypes(t *testing.T) {
-	server := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Deployments)
+	server := sim.NewServer(sim.ConfigMaps, sim.Deployments)
 	maps, ctx := client.For[*corev1.ConfigMap](newClient(t, server, client.Options{})), t.Context()
 	for pt, want := range map[types.PatchType][]string{
 		types.ApplyYAMLPatchType: {"patch ConfigMap default/a: the patch type", "apply-patch+yaml", "server-side apply; use Apply"},
@@ -51,8 +51,8 @@ func TestTooLarge(t *testing.T) {
 	}
 	for who, status := range refusals {
 		t.Run(who, func(t *testing.T) {
-			server := fakeapi.New(fakeapi.ConfigMaps)
-			server.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			server := sim.NewServer(sim.ConfigMaps)
+			server.Intercept(func(r *sim.Request) (*http.Response, error) {
 				if r.Verb == "discover" {
 					return nil, nil
 				}

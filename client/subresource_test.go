@@ -24,14 +24,14 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // scaling serves the scale of deployments, which is always 3, and remembers what is sent there.
 func scaling(t *testing.T) (c *client.Client, sent *[]string) {
 	t.Helper()
-	api, sent := fakeapi.New(fakeapi.Deployments), new([]string)
-	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+	api, sent := sim.NewServer(sim.Deployments), new([]string)
+	api.Intercept(func(r *sim.Request) (*http.Response, error) {
 		switch {
 		case r.Verb == "discover":
 			return r.Send(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":[
@@ -142,8 +142,8 @@ func TestSubresourceMistakes(t *testing.T) {
 
 // TestSubresourceLater shows that a subresource that a CRD is given later is found.
 func TestSubresourceLater(t *testing.T) {
-	api, scaled := fakeapi.New(fakeapi.Deployments), false
-	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+	api, scaled := sim.NewServer(sim.Deployments), false
+	api.Intercept(func(r *sim.Request) (*http.Response, error) {
 		switch {
 		case r.Verb == "discover" && scaled:
 			return r.Send(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":[

@@ -20,13 +20,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // warning is a server that warns of something in each answer to a get.
-func warning(says func() string) *fakeapi.Server {
-	api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Deployments)
-	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+func warning(says func() string) *sim.Server {
+	api := sim.NewServer(sim.ConfigMaps, sim.Deployments)
+	api.Intercept(func(r *sim.Request) (*http.Response, error) {
 		if r.Verb != "get" {
 			return nil, nil
 		}

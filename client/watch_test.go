@@ -17,14 +17,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestWatchLive_Resumes: watches that end lose and repeat nothing.
 func TestWatchLive_Resumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		maps := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
 		var got []string
 		var all sync.WaitGroup
@@ -43,9 +43,9 @@ func TestWatchLive_Resumes(t *testing.T) {
 		for _, name := range []string{"b", "c", "d", "e"} {
 			synctest.Wait() // the watch is open, or WatchLive waits for the second to end
 			api.CutWatches()
-			api.Put(fakeapi.ConfigMaps, configMap(name))
+			api.Put(sim.ConfigMaps, configMap(name))
 			if name == "c" {
-				api.Remove(fakeapi.ConfigMaps, "default", "a")
+				api.Remove(sim.ConfigMaps, "default", "a")
 			} else {
 				time.Sleep(90 * time.Second) // the API server sends a bookmark
 			}
@@ -55,7 +55,7 @@ func TestWatchLive_Resumes(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
-		if opened := api.Count("watch", fakeapi.ConfigMaps); opened < 4 {
+		if opened := api.Count("watch", sim.ConfigMaps); opened < 4 {
 			t.Errorf("%d watches", opened)
 		}
 		if n := api.Watches(); n != 0 {
@@ -67,8 +67,8 @@ func TestWatchLive_Resumes(t *testing.T) {
 // TestWatchLive_TakesItsTime: at most one watch begins in a second, even if each ends at once.
 func TestWatchLive_TakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if r.Verb == "watch" {
 				return r.Send("")
 			}
@@ -80,7 +80,7 @@ func TestWatchLive_TakesItsTime(t *testing.T) {
 		var last error
 		for _, last = range maps.WatchLive(ctx, client.ListOptions{}) {
 		}
-		if n := api.Count("watch", fakeapi.ConfigMaps); n != 11 || !errors.Is(last, context.DeadlineExceeded) {
+		if n := api.Count("watch", sim.ConfigMaps); n != 11 || !errors.Is(last, context.DeadlineExceeded) {
 			t.Errorf("%d watches in 10 s, error: %v", n, last)
 		}
 	})
@@ -90,29 +90,29 @@ func TestWatchLive_TakesItsTime(t *testing.T) {
 func TestWatchLive_Ends(t *testing.T) {
 	cause := errors.New("seen enough")
 	for what, tt := range map[string]struct {
-		do   func(api *fakeapi.Server, cancel context.CancelCauseFunc)
+		do   func(api *sim.Server, cancel context.CancelCauseFunc)
 		want func(error) bool
 	}{
 		"the context": {
-			func(_ *fakeapi.Server, cancel context.CancelCauseFunc) { cancel(cause) },
+			func(_ *sim.Server, cancel context.CancelCauseFunc) { cancel(cause) },
 			func(err error) bool { return errors.Is(err, cause) },
 		},
 		"too old a version": {
-			func(api *fakeapi.Server, _ context.CancelCauseFunc) {
-				api.Put(fakeapi.ConfigMaps, configMap("b"))
+			func(api *sim.Server, _ context.CancelCauseFunc) {
+				api.Put(sim.ConfigMaps, configMap("b"))
 				api.Expire()
 			},
 			apierrors.IsResourceExpired,
 		},
 		"a request that fails": {
-			func(api *fakeapi.Server, _ context.CancelCauseFunc) {
-				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no") })
+			func(api *sim.Server, _ context.CancelCauseFunc) {
+				api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no") })
 			},
 			apierrors.IsForbidden,
 		},
 		"bad data": {
-			func(api *fakeapi.Server, _ context.CancelCauseFunc) {
-				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			func(api *sim.Server, _ context.CancelCauseFunc) {
+				api.Intercept(func(r *sim.Request) (*http.Response, error) {
 					return r.Send(`{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","data":7}}`)
 				})
 			},
@@ -121,7 +121,7 @@ func TestWatchLive_Ends(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
+				api := sim.NewServer(sim.ConfigMaps)
 				maps := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)

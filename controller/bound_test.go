@@ -23,7 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -105,7 +105,7 @@ func TestC6_WhatFailedIsNotSwept(t *testing.T) {
 // TestC6_AControllerThatEndsIsForgotten: also by an informer that a parked key of it waits for.
 func TestC6_AControllerThatEndsIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, all := cluster(t, fakeapi.Secrets)
+		api, all := cluster(t, sim.Secrets)
 		cfg := api.Config()
 		cfg.Transport = oblivious{api}
 		cl, err := client.New(cfg, client.Options{})
@@ -139,7 +139,7 @@ func TestC6_AControllerThatEndsIsForgotten(t *testing.T) {
 }
 
 // oblivious removes the ledger from requests and remembers them.
-type oblivious struct{ *fakeapi.Server }
+type oblivious struct{ *sim.Server }
 
 func (o oblivious) RoundTrip(r *http.Request) (*http.Response, error) {
 	return o.Server.RoundTrip(r.WithContext(context.Background()))

@@ -25,14 +25,14 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
 // cluster is an API server in memory, with a cache that runs until the test ends.
-func cluster(t *testing.T, resources ...fakeapi.Resource) (*fakeapi.Server, *cache.Cache) {
+func cluster(t *testing.T, resources ...sim.Resource) (*sim.Server, *cache.Cache) {
 	t.Helper()
-	api := fakeapi.New(resources...)
+	api := sim.NewServer(resources...)
 	cl, err := client.New(api.Config(), client.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -55,15 +55,15 @@ func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: 
 // recover.
 func TestS9_OneForbiddenKindAmongSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, all := cluster(t, fakeapi.ConfigMaps, fakeapi.Secrets)
-		forbidden := func(r *fakeapi.Request) (*http.Response, error) {
-			if r.Resource.Resource == fakeapi.Secrets.Name {
+		api, all := cluster(t, sim.ConfigMaps, sim.Secrets)
+		forbidden := func(r *sim.Request) (*http.Response, error) {
+			if r.Resource.Resource == sim.Secrets.Name {
 				return r.Fail(http.StatusForbidden, "no right")
 			}
 			return nil, nil
 		}
 		api.Intercept(forbidden)
-		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")})
+		api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")})
 		maps, secrets, deployments := cache.For[*corev1.ConfigMap](all), cache.For[*corev1.Secret](all), cache.For[*appsv1.Deployment](all)
 		var mu sync.Mutex
 		var keys []string
@@ -106,19 +106,19 @@ func TestS9_OneForbiddenKindAmongSeveral(t *testing.T) {
 			defer mu.Unlock()
 			keys = nil
 		}
-		put := func(name string) { api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named(name)}) }
+		put := func(name string) { api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named(name)}) }
 
 		next("a", "Secret.v1: failing", "no right", "Deployment.v1.apps: waiting")
 		api.Intercept(nil)
-		api.Serve(fakeapi.Deployments)
+		api.Serve(sim.Deployments)
 		time.Sleep(10 * time.Second)
 		put("b")
 		next("b")
 
 		// A kind that was synced and fails now is stale. Reads return its last known state.
-		api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s")})
+		api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("s")})
 		next("s") // the ConfigMap s is not found: an error, and a retry
-		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("s")})
+		api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("s")})
 		rest(time.Minute)
 		api.Intercept(forbidden)
 		api.CutWatches()
@@ -153,9 +153,9 @@ func (m *mapper) keys(_ context.Context, c *corev1.ConfigMap) ([]types.Namespace
 // behind. Half share an informer, half have their own.
 func TestS6_ThousandWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, all := cluster(t, fakeapi.ConfigMaps)
+		api, all := cluster(t, sim.ConfigMaps)
 		for _, name := range []string{"a", "b"} {
-			api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named(name)})
+			api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named(name)})
 		}
 		shared := cache.For[*corev1.ConfigMap](all)
 		c := controller.New("test", controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {

@@ -27,7 +27,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -50,7 +50,7 @@ func FuzzC6_Churn(f *testing.F) {
 type controlChurn struct {
 	t       *testing.T
 	random  *rand.Rand // of the test's goroutine
-	api     *fakeapi.Server
+	api     *sim.Server
 	client  *client.Client
 	owners  *cache.Handle[*appsv1.Deployment]
 	secrets *cache.Handle[*corev1.Secret]
@@ -84,7 +84,7 @@ func newControlChurn(t *testing.T, seed uint64) *controlChurn {
 		wrote: map[types.NamespacedName]map[string]*expected{}, seen: map[types.NamespacedName]string{},
 	}
 	var all *cache.Cache
-	c.api, all = cluster(t, fakeapi.Deployments, fakeapi.Secrets)
+	c.api, all = cluster(t, sim.Deployments, sim.Secrets)
 	cfg := c.api.Config()
 	cfg.Transport = c
 	var err error
@@ -215,7 +215,7 @@ func (c *controlChurn) check(ctx context.Context, key types.NamespacedName, want
 		if err != nil && !apierrors.IsNotFound(err) {
 			continue // the context has ended
 		}
-		there, now := err == nil, c.api.Object(fakeapi.Secrets, key.Namespace, key.Name)
+		there, now := err == nil, c.api.Object(sim.Secrets, key.Namespace, key.Name)
 		same := now != nil && now.GetUID() == want.uid && (h == c.secrets || want.ours && now.GetResourceVersion() == want.version)
 		switch {
 		case want.gone && there && got.UID == want.uid:
@@ -326,11 +326,11 @@ func (c *controlChurn) step() {
 		case 1:
 			d.Annotations[controller.RequeueAnnotation] = fmt.Sprint(r.IntN(100))
 		}
-		c.api.Put(fakeapi.Deployments, d)
+		c.api.Put(sim.Deployments, d)
 	case k < 10:
-		c.api.Remove(fakeapi.Deployments, "default", name)
+		c.api.Remove(sim.Deployments, "default", name)
 	case k < 12 && c.served:
-		c.api.Remove(fakeapi.Secrets, "default", fmt.Sprint(name, "-", r.IntN(2)))
+		c.api.Remove(sim.Secrets, "default", fmt.Sprint(name, "-", r.IntN(2)))
 	case k < 15:
 		c.disturb(k)
 	case k == 15:
@@ -372,10 +372,10 @@ func (c *controlChurn) disturb(k int) {
 		c.api.CutWatches()
 	case c.random.IntN(4) > 0 && c.served:
 	case c.served:
-		c.api.Withdraw(fakeapi.Secrets)
+		c.api.Withdraw(sim.Secrets)
 		c.served = false
 	default:
-		c.api.Serve(fakeapi.Secrets)
+		c.api.Serve(sim.Secrets)
 		c.served = true
 	}
 }
@@ -410,15 +410,15 @@ func (c *controlChurn) quiet() {
 	c.calm, c.nasty = true, false
 	c.mu.Unlock()
 	if !c.served {
-		c.api.Serve(fakeapi.Secrets)
+		c.api.Serve(sim.Secrets)
 	}
 	c.api.Lag(0)
 	c.control.Resume()
 	for i := range 5 {
 		name := fmt.Sprint("d", i)
 		c.control.ResumeKey(types.NamespacedName{Namespace: "default", Name: name})
-		if o := c.api.Object(fakeapi.Deployments, "default", name); o != nil && o.GetAnnotations()[controller.PausedAnnotation] != "" {
-			c.api.Put(fakeapi.Deployments, &appsv1.Deployment{ObjectMeta: named(name)})
+		if o := c.api.Object(sim.Deployments, "default", name); o != nil && o.GetAnnotations()[controller.PausedAnnotation] != "" {
+			c.api.Put(sim.Deployments, &appsv1.Deployment{ObjectMeta: named(name)})
 		}
 	}
 	time.Sleep(10 * time.Minute)
@@ -427,7 +427,7 @@ func (c *controlChurn) quiet() {
 	for i := range 5 {
 		key := types.NamespacedName{Namespace: "default", Name: fmt.Sprint("d", i)}
 		version := ""
-		if o := c.api.Object(fakeapi.Deployments, key.Namespace, key.Name); o != nil {
+		if o := c.api.Object(sim.Deployments, key.Namespace, key.Name); o != nil {
 			version = o.GetResourceVersion()
 		}
 		if c.seen[key] != version {

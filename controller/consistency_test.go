@@ -26,7 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -35,7 +35,7 @@ import (
 // watches.
 type rig struct {
 	t          *testing.T
-	api        *fakeapi.Server
+	api        *sim.Server
 	client     *client.Client
 	maps       *cache.Handle[*corev1.ConfigMap]
 	secrets    *cache.Handle[*corev1.Secret]
@@ -60,7 +60,7 @@ func newRig(t *testing.T, o controller.Options, q workqueue.Options[types.Namesp
 	t.Helper()
 	r := &rig{t: t, predicates: predicates}
 	var all *cache.Cache
-	r.api, all = cluster(t, fakeapi.ConfigMaps, fakeapi.Secrets)
+	r.api, all = cluster(t, sim.ConfigMaps, sim.Secrets)
 	var err error
 	if r.client, err = client.New(r.api.Config(), client.Options{}); err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func newRig(t *testing.T, o controller.Options, q workqueue.Options[types.Namesp
 	r.control = controller.NewWithQueue("test", controller.Func[types.NamespacedName](r.reconcile), o, q)
 	r.control.Watch(source.Kind(r.maps, handler.Self(), predicates...))
 	r.control.Reads(r.secrets)
-	r.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")})
+	r.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")})
 	return r
 }
 
@@ -312,7 +312,7 @@ func TestC6_ALostAnswerIsNotRepeated(t *testing.T) {
 				return controller.Result{}, err
 			}
 			lost := false
-			r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+			r.api.Intercept(func(q *sim.Request) (*http.Response, error) {
 				if q.Verb != "create" || lost {
 					return nil, nil
 				}
@@ -330,7 +330,7 @@ func TestC6_ALostAnswerIsNotRepeated(t *testing.T) {
 		r.start()
 		r.api.Lag(5 * time.Second) // the watch does not show it yet when the API server is asked
 		r.after(5 * time.Minute)
-		if n := r.api.Count("create", fakeapi.Secrets); n != 2 { // and the intercepted one
+		if n := r.api.Count("create", sim.Secrets); n != 2 { // and the intercepted one
 			t.Errorf("%d requests to create", n)
 		}
 		if n := strings.Count(lines.String(), "level=ERROR"); n != 1 {
@@ -343,7 +343,7 @@ func TestC6_ALostAnswerIsNotRepeated(t *testing.T) {
 func leaveBehind(left *sync.WaitGroup, takes time.Duration) func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
 	return func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 		held := make(chan struct{})
-		r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+		r.api.Intercept(func(q *sim.Request) (*http.Response, error) {
 			if q.Verb == "create" {
 				close(held)
 				time.Sleep(takes)

@@ -21,7 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -159,7 +159,7 @@ func marked(name string, data string, annotations ...string) *corev1.ConfigMap {
 // marks is a controller of ConfigMaps that records the reasons of its Reconciles.
 type marks struct {
 	*controller.Controller[types.NamespacedName]
-	api  *fakeapi.Server
+	api  *sim.Server
 	seen []string
 }
 
@@ -171,7 +171,7 @@ func newMarks(t *testing.T, watch func(*cache.Cache) source.Source[types.Namespa
 func newMarksWith(t *testing.T, o controller.Options, watch func(*cache.Cache) source.Source[types.NamespacedName]) *marks {
 	t.Helper()
 	o.Logger = silent
-	api, all := cluster(t, fakeapi.ConfigMaps)
+	api, all := cluster(t, sim.ConfigMaps)
 	m := &marks{api: api}
 	m.Controller = controller.New("test", controller.Func[types.NamespacedName](func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
 		look, _ := m.Queue().Lookup(key)
@@ -202,7 +202,7 @@ func (m *marks) start(t *testing.T) {
 // put stores an object and waits for its Reconcile.
 func (m *marks) put(t *testing.T, o *corev1.ConfigMap, want string) {
 	t.Helper()
-	m.api.Put(fakeapi.ConfigMaps, o)
+	m.api.Put(sim.ConfigMaps, o)
 	m.want(t, want)
 }
 
@@ -234,8 +234,8 @@ func TestC11_PausedByAnnotation(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMarks(t, view)
 				key := types.NamespacedName{Namespace: "default", Name: "a"}
-				m.api.Put(fakeapi.ConfigMaps, marked("a", "1", paused, ""))
-				m.api.Put(fakeapi.ConfigMaps, marked("b", "1", paused, "false"))
+				m.api.Put(sim.ConfigMaps, marked("a", "1", paused, ""))
+				m.api.Put(sim.ConfigMaps, marked("b", "1", paused, "false"))
 				m.start(t)
 				m.want(t, "b create")
 				s := m.Snapshot()
@@ -260,7 +260,7 @@ func TestC11_PausedByAnnotation(t *testing.T) {
 				m.ResumeKey(key)
 				m.want(t, "a RequeueNow")
 
-				m.api.Remove(fakeapi.ConfigMaps, "default", "c")
+				m.api.Remove(sim.ConfigMaps, "default", "c")
 				m.want(t, "c create, c delete")
 				m.put(t, marked("c", "1"), "c create") // another object of that name
 				if s := m.Snapshot(); s.PausedKeys != nil {
@@ -279,7 +279,7 @@ func TestC11_UnwatchedObjectsPauseNothing(t *testing.T) {
 			src = views["typed"](c)
 			return src
 		})
-		m.api.Put(fakeapi.ConfigMaps, marked("a", "1", controller.PausedAnnotation, "yes"))
+		m.api.Put(sim.ConfigMaps, marked("a", "1", controller.PausedAnnotation, "yes"))
 		m.start(t)
 		m.want(t, "")
 		ok(t, m.Unwatch(t.Context(), src))
@@ -291,7 +291,7 @@ func TestC11_UnwatchedObjectsPauseNothing(t *testing.T) {
 func TestC11_PausedUntilTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMarks(t, views["typed"])
-		m.api.Put(fakeapi.ConfigMaps, marked("a", "1", controller.PausedAnnotation, "yes"))
+		m.api.Put(sim.ConfigMaps, marked("a", "1", controller.PausedAnnotation, "yes"))
 		warm, cool := context.WithCancel(t.Context())
 		lead, end := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
@@ -314,7 +314,7 @@ func TestC11_RequeuedByAnnotation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMarks(t, view)
-				m.api.Put(fakeapi.ConfigMaps, marked("a", "1", requeue, "1"))
+				m.api.Put(sim.ConfigMaps, marked("a", "1", requeue, "1"))
 				m.start(t)
 				m.want(t, "a create") // the value in the first event has no effect
 				now := "a requeue by annotation setpoint.dev/requeue of default/a"
@@ -336,7 +336,7 @@ func TestC11_RequeuedByAnnotation(t *testing.T) {
 func TestC11_AnnotationsCanBeIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMarksWith(t, controller.Options{IgnoreAnnotations: true}, views["typed"])
-		m.api.Put(fakeapi.ConfigMaps, marked("a", "1", controller.PausedAnnotation, "true"))
+		m.api.Put(sim.ConfigMaps, marked("a", "1", controller.PausedAnnotation, "true"))
 		m.start(t)
 		m.want(t, "a create")
 		m.put(t, marked("a", "1", controller.PausedAnnotation, "true", controller.RequeueAnnotation, "1"), "")

@@ -17,7 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -25,8 +25,8 @@ import (
 // Handles of one scope count as the same. Outside of a Reconcile everything can be read.
 func TestS9_UndeclaredRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, all := cluster(t, fakeapi.ConfigMaps, fakeapi.Secrets, fakeapi.Pods)
-		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")})
+		api, all := cluster(t, sim.ConfigMaps, sim.Secrets, sim.Pods)
+		api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")})
 		maps, secrets, pods := cache.For[*corev1.ConfigMap](all), cache.For[*corev1.Secret](all), cache.For[*corev1.Pod](all)
 		some := cache.ForScope[*corev1.ConfigMap](all, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"a": "b"})})
 		index := cache.NewIndex(pods, "node", func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
@@ -77,8 +77,8 @@ func TestS9_UndeclaredRead(t *testing.T) {
 // for goroutines that it has started.
 func TestS9_UndeclaredReadWithAnotherContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, all := cluster(t, fakeapi.ConfigMaps, fakeapi.Secrets, fakeapi.Pods)
-		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")})
+		api, all := cluster(t, sim.ConfigMaps, sim.Secrets, sim.Pods)
+		api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")})
 		maps, secrets, pods := cache.For[*corev1.ConfigMap](all), cache.For[*corev1.Secret](all), cache.For[*corev1.Pod](all)
 		errs := map[string]error{}
 		read := func(what string) {

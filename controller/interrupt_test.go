@@ -20,14 +20,14 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
 // moving is a controller of one Deployment whose generation changes.
 type moving struct {
 	*controller.Controller[types.NamespacedName]
-	api    *fakeapi.Server
+	api    *sim.Server
 	client *client.Client
 	deploy *appsv1.Deployment
 	ended  outcomes
@@ -36,7 +36,7 @@ type moving struct {
 
 func newMoving(t *testing.T, o controller.Options, work func(m *moving, ctx context.Context) error, predicates ...handler.Predicate) *moving {
 	t.Helper()
-	api, all := cluster(t, fakeapi.Deployments)
+	api, all := cluster(t, sim.Deployments)
 	m := &moving{api: api, deploy: &appsv1.Deployment{ObjectMeta: named("a")}}
 	var err error
 	if m.client, err = client.New(api.Config(), client.Options{}); err != nil {
@@ -65,7 +65,7 @@ func newMoving(t *testing.T, o controller.Options, work func(m *moving, ctx cont
 func (m *moving) replicas(n int32) {
 	synctest.Wait() // caches have the change
 	m.deploy.Spec.Replicas = &n
-	m.api.Put(fakeapi.Deployments, m.deploy)
+	m.api.Put(sim.Deployments, m.deploy)
 }
 
 // minute takes a minute unless its context ends.
@@ -157,7 +157,7 @@ func TestC12_OnlyForTheGeneration(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		m.deploy.Status.Replicas = 1
 		m.deploy.Labels = map[string]string{"x": "y"}
-		m.api.Put(fakeapi.Deployments, m.deploy)
+		m.api.Put(sim.Deployments, m.deploy)
 		time.Sleep(10 * time.Second)
 		m.deploy.Annotations = map[string]string{controller.PausedAnnotation: ""}
 		m.replicas(2) // at once
@@ -193,7 +193,7 @@ func TestC12_NotByOwnWrites(t *testing.T) {
 		m := newMoving(t, controller.Options{Interrupt: 5}, func(m *moving, ctx context.Context) error {
 			if first {
 				first = false
-				m.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+				m.api.Intercept(func(r *sim.Request) (*http.Response, error) {
 					if r.Verb != "update" {
 						return nil, nil
 					}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -67,7 +67,7 @@ func TestC6_AWriteAfterTheReconcileIsRefused(t *testing.T) {
 				if n := strings.Count(lines.String(), "level=ERROR"); n != 1 || !strings.Contains(lines.String(), "key=default/a reconcileID="+refused.ReconcileID) {
 					t.Errorf("the log has it %d times:\n%s", n, lines.String())
 				}
-				if r.api.Object(fakeapi.Secrets, "default", "late") != nil {
+				if r.api.Object(sim.Secrets, "default", "late") != nil {
 					t.Error("the late write was made")
 				}
 			})

@@ -24,7 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
@@ -277,7 +277,7 @@ func TestAFencedRequestIsNormal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out log
-				api := fakeapi.New(fakeapi.Secrets)
+				api := sim.NewServer(sim.Secrets)
 				cl, err := client.New(api.Config(), client.Options{Strict: true})
 				ok(t, err)
 				leading := term.New(term.Token{}, time.Now(), time.Minute)

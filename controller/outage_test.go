@@ -28,7 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -38,7 +38,7 @@ type step = func(*rig, context.Context, types.NamespacedName) (controller.Result
 
 // outage refuses lists and watches of Secrets, and ends all watches.
 func (r *rig) outage() {
-	r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+	r.api.Intercept(func(q *sim.Request) (*http.Response, error) {
 		if q.Resource.Resource == "secrets" && (q.Verb == "list" || q.Verb == "watch") {
 			return q.Refuse()
 		}
@@ -67,7 +67,7 @@ func oneSecret(heedStale bool, then func(*rig)) step {
 	}
 }
 
-func (r *rig) secretsLive() int { return r.api.Stored(fakeapi.Secrets) }
+func (r *rig) secretsLive() int { return r.api.Stored(sim.Secrets) }
 
 // TestC6_WritesSurviveAnOutage: if an informer fails before it shows a write, the key waits until
 // it has recovered and shows the write. The reconciler need not check Stale.
@@ -127,7 +127,7 @@ func TestC6_AsksAboutLostAnswers(t *testing.T) {
 				lose := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 					r.api.Lag(10 * time.Second)
 					lost := false
-					r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+					r.api.Intercept(func(q *sim.Request) (*http.Response, error) {
 						if q.Verb != "create" || lost {
 							return nil, nil
 						}
@@ -181,7 +181,7 @@ func TestC6_AsksAboutLostAnswers(t *testing.T) {
 func TestC6_AsksSoonAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lose := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
-			r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+			r.api.Intercept(func(q *sim.Request) (*http.Response, error) {
 				if q.Verb == "create" {
 					return q.Fail(http.StatusGatewayTimeout, "no answer")
 				}
@@ -195,7 +195,7 @@ func TestC6_AsksSoonAfterAnOutage(t *testing.T) {
 		r.start()
 		r.want(r.after(10*time.Minute), 0)
 		refused := 0
-		r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+		r.api.Intercept(func(q *sim.Request) (*http.Response, error) {
 			if q.Verb == "list" && q.Resource.Resource == "secrets" && refused < 2 {
 				refused++
 				return q.Fail(http.StatusServiceUnavailable, "starting")
@@ -217,7 +217,7 @@ func TestC6_AsksSoonAfterAnOutage(t *testing.T) {
 func TestC6_NotKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-			r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+			r.api.Intercept(func(q *sim.Request) (*http.Response, error) {
 				if q.Verb == "create" {
 					return q.Fail(http.StatusGatewayTimeout, "no answer")
 				}
@@ -236,7 +236,7 @@ func TestC6_NotKnown(t *testing.T) {
 			}
 		}
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, lost, in(time.Millisecond), in(28*time.Second), in(2*time.Second))
-		r.api.Serve(fakeapi.Pods)
+		r.api.Serve(sim.Pods)
 		factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(r.api.Config()), 0)
 		pods := factory.Core().V1().Pods().Informer()
 		r.control.Watch(source.Informer[*corev1.Pod](pods, handler.Owner(r.maps)))
@@ -416,7 +416,7 @@ func TestC6_ADeleteThatNoInformerSaw(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				unseen := func(r *rig) {
-					r.api.Remove(fakeapi.Secrets, "default", "a")
+					r.api.Remove(sim.Secrets, "default", "a")
 					r.api.Expire() // the next watch cannot resume, and relists
 					r.api.CutWatches()
 					time.Sleep(20 * time.Second)

@@ -20,7 +20,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -72,7 +72,7 @@ func TestC7_OwnWritesDoNotCutTheBackoff(t *testing.T) {
 func TestC7_OthersCutTheBackoff(t *testing.T) {
 	others := func(r *rig) {
 		m := &corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"by": "another client"}}
-		r.api.Put(fakeapi.ConfigMaps, m)
+		r.api.Put(sim.ConfigMaps, m)
 	}
 	for name, test := range map[string]struct {
 		takes time.Duration
@@ -102,7 +102,7 @@ func TestC7_DeleteAndRecreateIsNotItsOwn(t *testing.T) {
 			return controller.Result{}, errFlaky
 		}
 		r := newRig(t, controller.Options{}, backoff, nil, remove)
-		time.AfterFunc(5*time.Second, func() { r.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")}) })
+		time.AfterFunc(5*time.Second, func() { r.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")}) })
 		r.start()
 		r.want(r.after(time.Minute), 0, 5*time.Second+lag)
 	})
@@ -113,7 +113,7 @@ func TestC7_DeleteAndRecreateIsNotItsOwn(t *testing.T) {
 func TestC7_WhatChangedNothingIsNotItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		update := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-			r.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"by": "another client"}})
+			r.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"by": "another client"}})
 			m, err := client.For[*corev1.ConfigMap](r.client).GetLive(ctx, key)
 			ok(t, err)
 			_, err = r.update(ctx, m)
@@ -170,7 +170,7 @@ func TestC7_TheUsersOwnToo(t *testing.T) {
 			return true
 		}
 		r := newRig(t, controller.Options{}, q, nil, touch(2*lag, errFlaky))
-		time.AfterFunc(5*time.Second, func() { r.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")}) })
+		time.AfterFunc(5*time.Second, func() { r.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")}) })
 		r.start()
 		r.want(r.after(time.Minute), 0, 2*lag+10*time.Second)
 		if asked != 1 {

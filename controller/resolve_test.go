@@ -21,7 +21,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -44,7 +44,7 @@ func TestC6_KeysWithoutLostAnswersGoOn(t *testing.T) {
 		}), controller.Options{Logger: silent})
 		c.Reads(r.secrets)
 		r.start()
-		r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+		r.api.Intercept(func(q *sim.Request) (*http.Response, error) {
 			switch {
 			case q.Verb == "create":
 				return q.Fail(http.StatusGatewayTimeout, "no answer")
@@ -71,7 +71,7 @@ func TestC6_KeysWithoutLostAnswersGoOn(t *testing.T) {
 		}
 		mu.Unlock()
 		time.Sleep(time.Minute)
-		if n := r.api.Count("list", fakeapi.Secrets); n > 18 { // 2 s each, and 2 s between them
+		if n := r.api.Count("list", sim.Secrets); n > 18 { // 2 s each, and 2 s between them
 			t.Errorf("%d questions in 68 s", n)
 		}
 		cancel()
@@ -85,7 +85,7 @@ func TestC6_AsksAgainAfterARecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil,
 			func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
-				r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+				r.api.Intercept(func(q *sim.Request) (*http.Response, error) {
 					switch {
 					case q.Verb == "create":
 						return q.Fail(http.StatusGatewayTimeout, "no answer")
@@ -124,7 +124,7 @@ func TestC6_WaitsAgainBesideARequestUnderWay(t *testing.T) {
 		}
 		leave := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
 			held := make(chan struct{})
-			r.api.Intercept(func(q *fakeapi.Request) (*http.Response, error) {
+			r.api.Intercept(func(q *sim.Request) (*http.Response, error) {
 				switch {
 				case q.Verb == "create":
 					close(held)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -90,7 +90,7 @@ func TestC13_ForeignChangesAreNotDelayed(t *testing.T) {
 		for i := range 50 {
 			before := len(r.after(0))
 			m := marked("a", fmt.Sprint(i))
-			r.api.Put(fakeapi.ConfigMaps, m)
+			r.api.Put(sim.ConfigMaps, m)
 			at = r.after(5 * time.Millisecond)
 			if len(at) == before {
 				t.Fatalf("change %d: not reconciled at once, last at %s", i, last)

@@ -18,7 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -47,7 +47,7 @@ func TestLog_AControllerWithoutSources(t *testing.T) {
 func TestLog_AHandleOfACacheThatDoesNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines log
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 		cl, err := client.New(api.Config(), client.Options{})
 		ok(t, err)
 		late, never := cache.New(cl, cache.Options{}), cache.New(cl, cache.Options{})

@@ -17,7 +17,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
@@ -52,7 +52,7 @@ func wrote(resource, name, uid, version string, effect ledger.Effect) ledger.Wri
 // takingOver is a rig whose synced cache does not show later changes before the lag is over.
 func takingOver(t *testing.T, o controller.Options) (r *rig, told *[]hook.Takeover) {
 	r = newRig(t, o, workqueue.Options[types.NamespacedName]{}, nil)
-	r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s")})
+	r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("s")})
 	synctest.Wait()
 	r.api.Lag(lag)
 	return r, &r.taken
@@ -68,39 +68,39 @@ func TestL9_TheFirstReconcileSeesWhatWasWrittenBefore(t *testing.T) {
 		doubt string
 	}{
 		"an update": {func(r *rig) []ledger.Write {
-			s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
+			s := r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
 			return one(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored))
 		}, lag, ""},
 		"a creation": {func(r *rig) []ledger.Write {
-			s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("new")})
+			s := r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("new")})
 			return one(wrote("secrets", "new", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored))
 		}, lag, ""},
 		"a deletion": {func(r *rig) []ledger.Write {
-			s := r.api.Object(fakeapi.Secrets, "default", "s")
-			r.api.Remove(fakeapi.Secrets, "default", "s")
+			s := r.api.Object(sim.Secrets, "default", "s")
+			r.api.Remove(sim.Secrets, "default", "s")
 			return one(wrote("secrets", "s", string(s.GetUID()), "", ledger.Gone))
 		}, lag, ""},
 		"a creation and a deletion": {func(r *rig) []ledger.Write {
-			s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("new")})
-			r.api.Remove(fakeapi.Secrets, "default", "new")
+			s := r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("new")})
+			r.api.Remove(sim.Secrets, "default", "new")
 			return one(wrote("secrets", "new", string(s.GetUID()), s.GetResourceVersion(), ledger.Gone))
 		}, lag, ""},
 		"one that may be marked": {func(r *rig) []ledger.Write {
-			s := r.api.Object(fakeapi.Secrets, "default", "s")
-			r.api.Remove(fakeapi.Secrets, "default", "s")
+			s := r.api.Object(sim.Secrets, "default", "s")
+			r.api.Remove(sim.Secrets, "default", "s")
 			return one(wrote("secrets", "s", string(s.GetUID()), "", ledger.Accepted))
 		}, lag, ""},
 		"two kinds, the second later": {func(r *rig) []ledger.Write {
-			m := r.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"k": ""}})
+			m := r.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"k": ""}})
 			time.Sleep(lag / 2)
-			s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
+			s := r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
 			return []ledger.Write{
 				wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored),
 				wrote("configmaps", "a", string(m.GetUID()), m.GetResourceVersion(), ledger.Stored),
 			}
 		}, lag, ""},
 		"what is shown": {func(r *rig) []ledger.Write {
-			s := r.api.Object(fakeapi.Secrets, "default", "s")
+			s := r.api.Object(sim.Secrets, "default", "s")
 			return one(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored))
 		}, 0, ""},
 		"what no input keeps":     {func(r *rig) []ledger.Write { return one(wrote("pods", "p", "u", "1000000", ledger.Stored)) }, 0, ""},
@@ -170,7 +170,7 @@ func TestL9_IsBounded(t *testing.T) {
 				out := &log{}
 				r, told := takingOver(t, controller.Options{ReadYourWrites: c.set, Logger: slog.New(slog.NewTextHandler(out, nil))})
 				r.api.Lag(time.Minute)
-				s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
+				s := r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
 				stop := r.takeOver(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored))
 				defer stop()
 				time.Sleep(c.at + 1)
@@ -210,7 +210,7 @@ func TestL9_AStopEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, told := takingOver(t, controller.Options{})
 		r.api.Lag(time.Minute)
-		s := r.api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
+		s := r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
 		stop := r.takeOver(wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored))
 		time.Sleep(10 * time.Second)
 		began := time.Now()

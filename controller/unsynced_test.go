@@ -17,19 +17,19 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
 func TestUnsyncedNamesWhatIsWatchedAndRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, all := cluster(t, fakeapi.ConfigMaps, fakeapi.Secrets)
+		api, all := cluster(t, sim.ConfigMaps, sim.Secrets)
 		lists := make(chan struct{})
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			switch r.Resource.Resource {
-			case fakeapi.Secrets.Name:
+			case sim.Secrets.Name:
 				return r.Fail(http.StatusForbidden, "no right")
-			case fakeapi.ConfigMaps.Name:
+			case sim.ConfigMaps.Name:
 				<-lists
 			}
 			return nil, nil

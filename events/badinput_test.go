@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/setpoint-dev/setpoint/events"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
@@ -76,7 +76,7 @@ func TestSend_Refusals(t *testing.T) {
 	} {
 		t.Run(why, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *desk) {
-				d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.FailWith(c.status) })
+				d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.FailWith(c.status) })
 				stop := d.run()
 				for range 2 {
 					d.fail(configMap("a"), "broken")
@@ -103,7 +103,7 @@ func TestSend_Refusals(t *testing.T) {
 // tried as often.
 func TestSend_TriesAreLimited(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
-		d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		stop := d.run()
 		d.fail(configMap("a"), "broken")
 		pass(2 * time.Minute)
@@ -129,7 +129,7 @@ func TestSend_TriesAreLimited(t *testing.T) {
 // TestSend_RetryAfter: the API server chooses a longer pause.
 func TestSend_RetryAfter(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
-		d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		d.api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			return r.FailWith(metav1.Status{Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Details: &metav1.StatusDetails{RetryAfterSeconds: 30}})
 		})
 		stop := d.run()

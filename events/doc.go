@@ -56,14 +56,14 @@
 //
 // # Guarantees
 //
-//   - V1: The requests for one object stay within the limit above, for any number of calls. There
+//   - N1: The requests for one object stay within the limit above, for any number of calls. There
 //     are two exceptions. The last send within the limit may exceed it by 2 requests. A flush sends
 //     each series that waits, with at most 3 requests. If another process writes the same Event, a
 //     send may take 8 requests.
-//   - V2: The counts of the Events of a series add up to the number of its calls, less those that
+//   - N2: The counts of the Events of a series add up to the number of its calls, less those that
 //     were reported as dropped. This includes requests whose answer was lost.
-//   - V3: When Flush returns nil, each call before it is stored or reported as dropped. A manager
+//   - N3: When Flush returns nil, each call before it is stored or reported as dropped. A manager
 //     flushes before it releases a Lease, and at the end of Run.
-//   - V4: No event of a lost term is stored.
-//   - V5: Event makes no request, does not wait for one, and keeps a bounded amount of memory.
+//   - N4: No event of a lost term is stored.
+//   - N5: Event makes no request, does not wait for one, and keeps a bounded amount of memory.
 package events

@@ -28,19 +28,19 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var resource = fakeapi.Resource{Group: "events.k8s.io", Version: "v1", Kind: "Event", Name: "events", Namespaced: true}
+var resource = sim.Resource{Group: "events.k8s.io", Version: "v1", Kind: "Event", Name: "events", Namespaced: true}
 
 // desk is a recorder with an API server in memory.
 type desk struct {
 	*events.Recorder
 	t      *testing.T
 	ctx    context.Context //nolint:containedctx // of one test
-	api    *fakeapi.Server
+	api    *sim.Server
 	line   *lossy
 	client *client.Client
 	log    bytes.Buffer
@@ -53,11 +53,11 @@ type desk struct {
 
 func newDesk(t *testing.T) *desk {
 	t.Helper()
-	d := &desk{t: t, api: fakeapi.New(resource), dropped: map[string]int{}}
+	d := &desk{t: t, api: sim.NewServer(resource), dropped: map[string]int{}}
 	d.line = &lossy{RoundTripper: d.api}
 	d.ctx = logr.NewContextWithSlogLogger(t.Context(), slog.New(slog.NewTextHandler(&d.log, nil)))
 	var err error
-	if d.client, err = client.New(&rest.Config{Host: fakeapi.Host, Transport: d.line, QPS: -1}, client.Options{Strict: true}); err != nil {
+	if d.client, err = client.New(&rest.Config{Host: sim.Host, Transport: d.line, QPS: -1}, client.Options{Strict: true}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.client.Close)

@@ -22,7 +22,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/events"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -64,9 +64,9 @@ func TestEvent_ClusterScopedObject(t *testing.T) {
 	})
 }
 
-// TestV1_RequestsForOneObject: 10,000 calls at once take at most 30 requests, whether the note
+// TestN1_RequestsForOneObject: 10,000 calls at once take at most 30 requests, whether the note
 // changes or not. The rest is sent at a stop. In a further hour there is one request in 5 minutes.
-func TestV1_RequestsForOneObject(t *testing.T) {
+func TestN1_RequestsForOneObject(t *testing.T) {
 	for name, notes := range map[string]int{"one note": 1, "a few notes": 7, "each call another note": 10_000} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *desk) {
@@ -106,8 +106,8 @@ func TestV1_RequestsForOneObject(t *testing.T) {
 	}
 }
 
-// TestV1_ANewReasonIsShownAtOnce: although repeats of another reason wait.
-func TestV1_ANewReasonIsShownAtOnce(t *testing.T) {
+// TestN1_ANewReasonIsShownAtOnce: although repeats of another reason wait.
+func TestN1_ANewReasonIsShownAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
 		stop := d.run()
 		for i := range 100 {
@@ -125,8 +125,8 @@ func TestV1_ANewReasonIsShownAtOnce(t *testing.T) {
 	})
 }
 
-// TestV1_LimitForAllObjects: 100 requests at once, then 50 a second.
-func TestV1_LimitForAllObjects(t *testing.T) {
+// TestN1_LimitForAllObjects: 100 requests at once, then 50 a second.
+func TestN1_LimitForAllObjects(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
 		for i := range 1000 {
 			d.fail(configMap(strconv.Itoa(i)), "broken")
@@ -181,16 +181,16 @@ func TestSeries_ByTypeReasonActionAndObject(t *testing.T) {
 	})
 }
 
-// TestV2_CountsAddUp: although requests fail, answers are lost, notes alternate, the program
+// TestN2_CountsAddUp: although requests fail, answers are lost, notes alternate, the program
 // restarts, and another replica counts in the same Events.
-func TestV2_CountsAddUp(t *testing.T) {
+func TestN2_CountsAddUp(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *desk) {
 				random, calls := rand.New(rand.NewPCG(seed, 1)), 0
 				luck := rand.New(rand.NewPCG(seed, 2)) // of the goroutine that sends
 				broken := true
-				d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+				d.api.Intercept(func(r *sim.Request) (*http.Response, error) {
 					if broken && luck.IntN(5) == 0 {
 						return r.Refuse()
 					}
@@ -227,8 +227,8 @@ func TestV2_CountsAddUp(t *testing.T) {
 	}
 }
 
-// TestV2_RestartContinuesTheSeries: in the Event of that note.
-func TestV2_RestartContinuesTheSeries(t *testing.T) {
+// TestN2_RestartContinuesTheSeries: in the Event of that note.
+func TestN2_RestartContinuesTheSeries(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
 		for range 3 {
 			d.fail(configMap("a"), "broken")
@@ -247,8 +247,8 @@ func TestV2_RestartContinuesTheSeries(t *testing.T) {
 	})
 }
 
-// TestV2_TwoReplicasAtOnce: neither overwrites the count of the other.
-func TestV2_TwoReplicasAtOnce(t *testing.T) {
+// TestN2_TwoReplicasAtOnce: neither overwrites the count of the other.
+func TestN2_TwoReplicasAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
 		one := d.Recorder
 		d.restart()
@@ -281,11 +281,11 @@ func TestSeries_AnExpiredEventIsCreatedAgain(t *testing.T) {
 	})
 }
 
-// TestV3_FlushSendsAll: without Run and without regard to the limits, also after failures.
-func TestV3_FlushSendsAll(t *testing.T) {
+// TestN3_FlushSendsAll: without Run and without regard to the limits, also after failures.
+func TestN3_FlushSendsAll(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
 		failures := 0
-		d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		d.api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if failures++; failures%3 == 0 {
 				return r.Fail(http.StatusInternalServerError, "etcd has no leader")
 			}
@@ -306,11 +306,11 @@ func TestV3_FlushSendsAll(t *testing.T) {
 	})
 }
 
-// TestV3_FlushIsLimitedByItsContext: it returns the number of events that wait, and Close drops
+// TestN3_FlushIsLimitedByItsContext: it returns the number of events that wait, and Close drops
 // them.
-func TestV3_FlushIsLimitedByItsContext(t *testing.T) {
+func TestN3_FlushIsLimitedByItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
-		d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() })
+		d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Hang() })
 		stop := d.run()
 		for range 3 {
 			d.fail(configMap("a"), "broken")
@@ -336,10 +336,10 @@ func TestV3_FlushIsLimitedByItsContext(t *testing.T) {
 	})
 }
 
-// TestV3_CloseDoesNotWaitForAnotherFlush: which has no limit. What that sends is dropped, too.
-func TestV3_CloseDoesNotWaitForAnotherFlush(t *testing.T) {
+// TestN3_CloseDoesNotWaitForAnotherFlush: which has no limit. What that sends is dropped, too.
+func TestN3_CloseDoesNotWaitForAnotherFlush(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
-		d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() })
+		d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Hang() })
 		d.fail(configMap("a"), "broken")
 		d.fail(configMap("b"), "broken")
 		var flushing sync.WaitGroup
@@ -358,8 +358,8 @@ func TestV3_CloseDoesNotWaitForAnotherFlush(t *testing.T) {
 	})
 }
 
-// TestV3_FlushOfATerm: it sends the events of its term, and no others.
-func TestV3_FlushOfATerm(t *testing.T) {
+// TestN3_FlushOfATerm: it sends the events of its term, and no others.
+func TestN3_FlushOfATerm(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
 		leading := term.New(term.Token{Lease: "l"}, time.Now(), time.Hour)
 		defer leading.End(nil)
@@ -379,13 +379,13 @@ func TestV3_FlushOfATerm(t *testing.T) {
 	})
 }
 
-// TestV4_AnEventOfALostTermIsDropped: whether it waits for its first try or for another one.
-func TestV4_AnEventOfALostTermIsDropped(t *testing.T) {
+// TestN4_AnEventOfALostTermIsDropped: whether it waits for its first try or for another one.
+func TestN4_AnEventOfALostTermIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
 		leading := term.New(term.Token{Lease: "l"}, time.Now(), time.Minute)
 		defer leading.End(nil)
 		inTerm := term.With(d.ctx, leading)
-		d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		stop := d.run()
 		d.Event(inTerm, configMap("a"), events.Normal, "Created", "Create", "tried")
 		pass(time.Second)
@@ -404,8 +404,8 @@ func TestV4_AnEventOfALostTermIsDropped(t *testing.T) {
 	})
 }
 
-// TestV5_MemoryIsBounded: also while nothing can be sent. Idle series make room for new ones.
-func TestV5_MemoryIsBounded(t *testing.T) {
+// TestN5_MemoryIsBounded: also while nothing can be sent. Idle series make room for new ones.
+func TestN5_MemoryIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
 		for i := range 5000 {
 			for range 2 {
@@ -432,10 +432,10 @@ func TestV5_MemoryIsBounded(t *testing.T) {
 	})
 }
 
-// TestV5_EventDoesNotWait: while a request hangs. A call has few allocations.
-func TestV5_EventDoesNotWait(t *testing.T) {
+// TestN5_EventDoesNotWait: while a request hangs. A call has few allocations.
+func TestN5_EventDoesNotWait(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
-		d.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() })
+		d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Hang() })
 		stop := d.run()
 		obj := configMap("a")
 		d.fail(obj, "broken")
@@ -461,7 +461,7 @@ func TestV5_EventDoesNotWait(t *testing.T) {
 
 // BenchmarkEvent is a repeated call with one argument.
 func BenchmarkEvent(b *testing.B) {
-	c, err := client.New(fakeapi.New(resource).Config(), client.Options{})
+	c, err := client.New(sim.NewServer(resource).Config(), client.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

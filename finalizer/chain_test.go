@@ -20,7 +20,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/finalizer"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -68,7 +68,7 @@ func (s *steps) took() string {
 	return calls
 }
 
-func handle(t *testing.T, api *fakeapi.Server) *client.Handle[*corev1.ConfigMap] {
+func handle(t *testing.T, api *sim.Server) *client.Handle[*corev1.ConfigMap] {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
 	if err != nil {
@@ -79,7 +79,7 @@ func handle(t *testing.T, api *fakeapi.Server) *client.Handle[*corev1.ConfigMap]
 
 func TestChain_RunsTheStepsInTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		h, ctx, s := handle(t, api), t.Context(), &steps{results: map[string]error{}}
 		chain, err := finalizer.NewChain(h, s.step(first), s.step(second), s.step(third))
 		if err != nil {
@@ -171,7 +171,7 @@ func TestChain_RunsTheStepsInTheirOrder(t *testing.T) {
 // TestChain_ARunningStepIsVisible: a step that hangs is shown from outside, until its timeout.
 func TestChain_ARunningStepIsVisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		h, ctx := handle(t, api), t.Context()
 		chain, err := finalizer.NewChain(h, finalizer.Step[*corev1.ConfigMap]{
 			Finalizer: first, Timeout: time.Minute, Run: func(ctx context.Context, _ *corev1.ConfigMap) error {
@@ -206,7 +206,7 @@ func TestChain_ARunningStepIsVisible(t *testing.T) {
 }
 
 func TestChain_APanicIsNotARunningStep(t *testing.T) {
-	h := handle(t, fakeapi.New(fakeapi.ConfigMaps))
+	h := handle(t, sim.NewServer(sim.ConfigMaps))
 	chain, err := finalizer.NewChain(h, finalizer.Step[*corev1.ConfigMap]{Finalizer: first, Run: func(context.Context, *corev1.ConfigMap) error { panic("no") }})
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestChain_APanicIsNotARunningStep(t *testing.T) {
 }
 
 func TestNewChain_Mistakes(t *testing.T) {
-	h, s := handle(t, fakeapi.New(fakeapi.ConfigMaps)), &steps{}
+	h, s := handle(t, sim.NewServer(sim.ConfigMaps)), &steps{}
 	step := s.step(second)
 	nothing := step
 	nothing.Run = nil

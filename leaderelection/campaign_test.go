@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 func neverLead(t *testing.T) func(context.Context, context.Context) error {
@@ -24,10 +24,10 @@ func neverLead(t *testing.T) func(context.Context, context.Context) error {
 }
 
 func TestStopWhileCampaigning(t *testing.T) {
-	forbid := func(verbs ...string) func(*fakeapi.Server, *replica) {
-		return func(api *fakeapi.Server, _ *replica) {
+	forbid := func(verbs ...string) func(*sim.Server, *replica) {
+		return func(api *sim.Server, _ *replica) {
 			give(api, "a") // as after a restart under the same identity, or a term that was lost
-			api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			api.Intercept(func(r *sim.Request) (*http.Response, error) {
 				for _, verb := range verbs {
 					if isLease(r, verb) {
 						return r.Fail(http.StatusForbidden, "no right to write")
@@ -37,15 +37,15 @@ func TestStopWhileCampaigning(t *testing.T) {
 			})
 		}
 	}
-	for name, setUp := range map[string]func(*fakeapi.Server, *replica){
-		"another leads":             func(api *fakeapi.Server, _ *replica) { give(api, "b") },
-		"the API server refuses":    func(_ *fakeapi.Server, a *replica) { a.cut() },
-		"the API server hangs":      func(_ *fakeapi.Server, a *replica) { a.hang() },
+	for name, setUp := range map[string]func(*sim.Server, *replica){
+		"another leads":             func(api *sim.Server, _ *replica) { give(api, "b") },
+		"the API server refuses":    func(_ *sim.Server, a *replica) { a.cut() },
+		"the API server hangs":      func(_ *sim.Server, a *replica) { a.hang() },
 		"it may read but not write": forbid("create", "update"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				a := newReplica(t, api, "a")
 				setUp(api, a)
 				stop, result := a.start(t, neverLead(t))
@@ -63,7 +63,7 @@ func TestStopWhileCampaigning(t *testing.T) {
 
 func TestStopBeforeTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newReplica(t, fakeapi.New(fakeapi.Leases), "a")
+		a := newReplica(t, sim.NewServer(sim.Leases), "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		ok(t, a.Run(ctx, neverLead(t)))
@@ -77,7 +77,7 @@ func TestStopAtTheMomentOfAcquiring(t *testing.T) {
 		for _, stopped := range []time.Duration{-500 * time.Millisecond, -1, 0} {
 			t.Run(fmt.Sprintf("%s, %s", name, stopped), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					api := fakeapi.New(fakeapi.Leases)
+					api := sim.NewServer(sim.Leases)
 					if verb == http.MethodPut {
 						give(api, "")
 					}
@@ -119,9 +119,9 @@ func TestStopAtTheMomentOfAcquiring(t *testing.T) {
 // request.
 func TestStopWhileAcquiringIsNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if isLease(r, "create") {
 				return r.Hang()
 			}
@@ -142,7 +142,7 @@ func TestReleaseFailsSoon(t *testing.T) {
 	for name, trouble := range map[string]func(*replica){"refused": (*replica).cut, "hung": (*replica).hang} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				a := newReplica(t, api, "a")
 				stop, result := a.start(t, untilStopped)
 				pass(seconds(5.5))
@@ -161,7 +161,7 @@ func TestReleaseFailsSoon(t *testing.T) {
 
 func TestHandOverByRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a, b := newReplica(t, api, "a"), newReplica(t, api, "b")
 		stopA, resultA := a.start(t, untilStopped)
 		pass(time.Second)
@@ -189,7 +189,7 @@ func TestHandOverByRelease(t *testing.T) {
 
 func TestHandOverByExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a, b := newReplica(t, api, "a"), newReplica(t, api, "b")
 		stopA, resultA := a.start(t, untilStopped)
 		pass(time.Second)
@@ -219,7 +219,7 @@ func TestNeverTwoLeaders(t *testing.T) {
 	for seed := range uint64(3) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
-			api := fakeapi.New(fakeapi.Leases)
+			api := sim.NewServer(sim.Leases)
 			var leaders, terms atomic.Int32
 			lead := func(_, work context.Context) error {
 				terms.Add(1)

@@ -15,7 +15,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
@@ -32,7 +32,7 @@ func unwell(t *testing.T, e interface{ Check(*http.Request) error }, want string
 }
 
 // staying returns a replica with Stay.
-func staying(t *testing.T, api *fakeapi.Server, change func(*leaderelection.Options)) *replica {
+func staying(t *testing.T, api *sim.Server, change func(*leaderelection.Options)) *replica {
 	t.Helper()
 	r := &replica{api: api}
 	cfg := api.Config()
@@ -50,7 +50,7 @@ func staying(t *testing.T, api *fakeapi.Server, change func(*leaderelection.Opti
 // fails until the work has stopped.
 func TestL5_WorkThatStaysIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := staying(t, api, func(*leaderelection.Options) {})
 		free, terms := make(chan struct{}), 0
 		stop, result := a.start(t, func(take, work context.Context) error {
@@ -89,7 +89,7 @@ func TestL5_WorkThatStaysIsWaitedFor(t *testing.T) {
 // TestCheckAfterRunHasReturned: the work goes on, so the process must be replaced.
 func TestCheckAfterRunHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		free := make(chan struct{})
 		_, result := a.start(t, func(context.Context, context.Context) error { <-free; return nil })
@@ -110,7 +110,7 @@ func TestCheckAfterRunHasReturned(t *testing.T) {
 func TestCheckOfAnElectorThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		a := staying(t, fakeapi.New(fakeapi.Leases), func(o *leaderelection.Options) {
+		a := staying(t, sim.NewServer(sim.Leases), func(o *leaderelection.Options) {
 			o.Grace = 5 * time.Second
 			o.Hooks = &hook.LeaderElection{Renewed: func(hook.LeaseRenewal) { <-free }}
 		})
@@ -130,7 +130,7 @@ func TestCheckOfAnElectorThatHangs(t *testing.T) {
 // TestStandbysAreWell: a standby passes the Check for any time, with any API server error.
 func TestStandbysAreWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		give(api, "b")
 		a := newReplica(t, api, "a")
 		unwell(t, a, "")
@@ -149,7 +149,7 @@ func TestStandbysAreWell(t *testing.T) {
 // TestRenewalsAreTold: the hooks get each renewal with its duration.
 func TestRenewalsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		var told []hook.LeaseRenewal
 		campaigns := 0
 		a := staying(t, api, func(o *leaderelection.Options) {
@@ -208,12 +208,12 @@ func TestTroubleIsExplainedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				if !test.absent {
 					give(api, "")
 				}
 				var granted atomic.Bool
-				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+				api.Intercept(func(r *sim.Request) (*http.Response, error) {
 					if isLease(r, test.verb) && !granted.Load() {
 						return r.Fail(test.code, test.says)
 					}

@@ -18,13 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
 // fenced returns a handle whose client refuses requests without a term.
-func fenced(t *testing.T, api *fakeapi.Server) *client.Handle[*coordinationv1.Lease] {
+func fenced(t *testing.T, api *sim.Server) *client.Handle[*coordinationv1.Lease] {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{Strict: true})
 	if err != nil {
@@ -42,7 +42,7 @@ func create(ctx context.Context, h *client.Handle[*coordinationv1.Lease], name s
 // loss.
 func TestL2_WhatLeadsIsFenced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a, h := newReplica(t, api, "a"), fenced(t, api)
 		var tokens []term.Token
 		stop, result := a.start(t, func(take, work context.Context) error {
@@ -93,7 +93,7 @@ func TestL2_WhatLeadsIsFenced(t *testing.T) {
 // work is cancelled.
 func TestL2_ATermThatIsStolenEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a, h := newReplica(t, api, "a"), fenced(t, api)
 		stop, result := a.start(t, func(_, work context.Context) error {
 			context.AfterFunc(work, func() {
@@ -120,7 +120,7 @@ func TestL2_ATermThatIsStolenEndsAtOnce(t *testing.T) {
 // another process can lead.
 func TestL2_ATermEndsBeforeItsLeaseIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a, h := newReplica(t, api, "a"), fenced(t, api)
 		var left context.Context
 		stop, result := a.start(t, func(take, work context.Context) error {
@@ -130,7 +130,7 @@ func TestL2_ATermEndsBeforeItsLeaseIsReleased(t *testing.T) {
 		})
 		pass(seconds(5.5))
 		released := 0
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if l := lease(t, api); isLease(r, "update") && term.Of(left).Trusted() != nil && *l.Spec.HolderIdentity == "a" {
 				released++
 			}
@@ -141,7 +141,7 @@ func TestL2_ATermEndsBeforeItsLeaseIsReleased(t *testing.T) {
 		if err := create(left, h, "y"); !errors.Is(err, term.ErrFenced) || released != 1 {
 			t.Errorf("after the release: %v; %d releases were made after the end of the term", err, released)
 		}
-		if api.Object(fakeapi.Leases, "default", "x") == nil || api.Object(fakeapi.Leases, "default", "y") != nil {
+		if api.Object(sim.Leases, "default", "x") == nil || api.Object(sim.Leases, "default", "y") != nil {
 			t.Error("not what was written under the term is there, or more")
 		}
 	})
@@ -150,7 +150,7 @@ func TestL2_ATermEndsBeforeItsLeaseIsReleased(t *testing.T) {
 // TestL2_TheTrustCountsFromWhenARenewalWasSent: not from its answer.
 func TestL2_TheTrustCountsFromWhenARenewalWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		slow := func(req *http.Request) (*http.Response, error) {
 			answer, err := api.RoundTrip(req)
@@ -180,7 +180,7 @@ func TestL2_TheTrustCountsFromWhenARenewalWasSent(t *testing.T) {
 // with a term in its context.
 func TestL2_TheElectorNeedsNoTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		cfg := api.Config()
 		cfg.Transport = &replica{api: api}
 		c, err := client.New(cfg, client.Options{Strict: true})

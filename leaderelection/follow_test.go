@@ -18,7 +18,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // standby is a replica that campaigns.
@@ -30,7 +30,7 @@ type standby struct {
 }
 
 // newStandby starts a replica that campaigns until it is stopped.
-func newStandby(t *testing.T, api *fakeapi.Server, identity string) *standby {
+func newStandby(t *testing.T, api *sim.Server, identity string) *standby {
 	t.Helper()
 	s := &standby{replica: newReplica(t, api, identity)}
 	s.begin(t)
@@ -60,11 +60,11 @@ const jitter = 100 * time.Millisecond // a twentieth of the RetryPeriod
 // on its way.
 func TestL1_OnlyTheRecordThatWasTimedIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		give(api, "a")
 		b := newStandby(t, api, "b")
 		var renewed time.Time
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if isLease(r, "update") && renewed.IsZero() {
 				renewed = time.Now()
 				give(api, "a")
@@ -82,14 +82,14 @@ func TestL1_OnlyTheRecordThatWasTimedIsTaken(t *testing.T) {
 
 // TestL1_WhatIsDoneByHandDoesNotShortenTheWait: the holder still trusts its term.
 func TestL1_WhatIsDoneByHandDoesNotShortenTheWait(t *testing.T) {
-	spec := func(change func(*coordinationv1.LeaseSpec)) func(*testing.T, *fakeapi.Server) {
-		return func(t *testing.T, api *fakeapi.Server) { edit(t, api, change) }
+	spec := func(change func(*coordinationv1.LeaseSpec)) func(*testing.T, *sim.Server) {
+		return func(t *testing.T, api *sim.Server) { edit(t, api, change) }
 	}
 	second := func(n int32) func(*coordinationv1.LeaseSpec) {
 		return func(s *coordinationv1.LeaseSpec) { s.LeaseDurationSeconds = &n }
 	}
 	for name, test := range map[string]struct {
-		change func(*testing.T, *fakeapi.Server)
+		change func(*testing.T, *sim.Server)
 		wait   time.Duration // since the record that counts was seen
 	}{
 		"shortened":   {spec(second(1)), seconds(20)},
@@ -103,18 +103,18 @@ func TestL1_WhatIsDoneByHandDoesNotShortenTheWait(t *testing.T) {
 		"holder removed": {spec(func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = nil }), seconds(15)},
 		"holder emptied": {spec(func(s *coordinationv1.LeaseSpec) { *s.HolderIdentity = "" }), seconds(15)},
 		"all removed":    {spec(func(s *coordinationv1.LeaseSpec) { *s = coordinationv1.LeaseSpec{} }), seconds(15)},
-		"deleted":        {func(_ *testing.T, api *fakeapi.Server) { api.Remove(fakeapi.Leases, "default", "operator") }, seconds(15)},
+		"deleted":        {func(_ *testing.T, api *sim.Server) { api.Remove(sim.Leases, "default", "operator") }, seconds(15)},
 		"created again":  {remake, seconds(20)},
 		"lengthened":     {spec(second(60)), seconds(65)},
 	} {
 		for _, how := range []string{"seen by a watch", "polled"} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					api := fakeapi.New(fakeapi.Leases)
+					api := sim.NewServer(sim.Leases)
 					late := jitter
 					if how == "polled" {
 						late += seconds(2.4) // the change is seen later
-						api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+						api.Intercept(func(r *sim.Request) (*http.Response, error) {
 							if isLease(r, "watch") {
 								return r.Fail(http.StatusForbidden, "no right to watch")
 							}
@@ -138,7 +138,7 @@ func TestL7_ARecordIsLeftAloneForItsDuration(t *testing.T) {
 	for _, n := range []int32{1, 14, 15, 16, 137, math.MaxInt32} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				give(api, "a")
 				edit(t, api, func(s *coordinationv1.LeaseSpec) { s.LeaseDurationSeconds = &n })
 				began := time.Now()
@@ -161,7 +161,7 @@ func TestL7_ARecordIsLeftAloneForItsDuration(t *testing.T) {
 // TestL6_AHandOverTakesOneEventAndOneWrite: before it, a standby has a watch and makes no request.
 func TestL6_AHandOverTakesOneEventAndOneWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newStandby(t, api, "a")
 		pass(time.Second)
 		b := newStandby(t, api, "b")
@@ -190,7 +190,7 @@ func TestL6_AHandOverTakesOneEventAndOneWrite(t *testing.T) {
 
 func TestL6_ACrashTakesTheLeaseDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newStandby(t, api, "a")
 		pass(time.Second)
 		var all []*standby
@@ -228,27 +228,27 @@ func TestL6_ACrashTakesTheLeaseDuration(t *testing.T) {
 // TestL6_WithoutAWatchItIsOneRetryPeriodMore: that holds for any error, and the Lease is watched
 // again when that is possible.
 func TestL6_WithoutAWatchItIsOneRetryPeriodMore(t *testing.T) {
-	for name, answer := range map[string]func(*fakeapi.Request) (*http.Response, error){
-		"forbidden":  func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") },
-		"error":      func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusInternalServerError, "oh") },
-		"hung":       func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() },
-		"refused":    func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() },
-		"ends early": func(r *fakeapi.Request) (*http.Response, error) { return r.Send("") },
-		"no events": func(r *fakeapi.Request) (*http.Response, error) {
+	for name, answer := range map[string]func(*sim.Request) (*http.Response, error){
+		"forbidden":  func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") },
+		"error":      func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusInternalServerError, "oh") },
+		"hung":       func(r *sim.Request) (*http.Response, error) { return r.Hang() },
+		"refused":    func(r *sim.Request) (*http.Response, error) { return r.Refuse() },
+		"ends early": func(r *sim.Request) (*http.Response, error) { return r.Send("") },
+		"no events": func(r *sim.Request) (*http.Response, error) {
 			return r.Send(`{"type":"MODIFIED","object":{"kind":"Pod"}}`)
 		},
-		"no JSON": func(r *fakeapi.Request) (*http.Response, error) { return r.Send("<html>") },
-		"410":     func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusGone, "too old") },
-		"410 as sent": func(r *fakeapi.Request) (*http.Response, error) {
+		"no JSON": func(r *sim.Request) (*http.Response, error) { return r.Send("<html>") },
+		"410":     func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusGone, "too old") },
+		"410 as sent": func(r *sim.Request) (*http.Response, error) {
 			return r.Send(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				a := newStandby(t, api, "a")
 				pass(time.Second)
-				trouble := func(r *fakeapi.Request) (*http.Response, error) {
+				trouble := func(r *sim.Request) (*http.Response, error) {
 					if isLease(r, "watch") {
 						return answer(r)
 					}
@@ -261,7 +261,7 @@ func TestL6_WithoutAWatchItIsOneRetryPeriodMore(t *testing.T) {
 				if name == "hung" {
 					slow += seconds(5) // the timeout
 				}
-				if n := api.Count("watch", fakeapi.Leases); n > 30 || name == "forbidden" && n > 2 {
+				if n := api.Count("watch", sim.Leases); n > 30 || name == "forbidden" && n > 2 {
 					t.Errorf("%d watches in a minute", n)
 				}
 				stopped := time.Now()
@@ -297,10 +297,10 @@ func TestL6_WithoutAWatchItIsOneRetryPeriodMore(t *testing.T) {
 // TestL6_AWatchThatIsSilentCostsOneWrite: a rival renews, and the watch sends no event.
 func TestL6_AWatchThatIsSilentCostsOneWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newStandby(t, api, "a")
 		pass(time.Second)
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if isLease(r, "watch") {
 				return r.SendAndHang("")
 			}
@@ -324,7 +324,7 @@ func TestL6_AWatchThatIsSilentCostsOneWrite(t *testing.T) {
 // TestL1_ANamesakeIsARival: another process, or an earlier one, has the same identity.
 func TestL1_ANamesakeIsARival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		began := time.Now()
 		giveAt(api, "a", time.Now().Add(-time.Minute))
 		a := newStandby(t, api, "a")
@@ -339,7 +339,7 @@ func TestL1_AnAcquisitionThatWasNotAnsweredIsOurs(t *testing.T) {
 	for how, want := range map[string]time.Duration{"a new Lease": seconds(2), "one that is free": 0} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				if how != "a new Lease" {
 					give(api, "")
 				}
@@ -369,9 +369,9 @@ func TestRetryAfter(t *testing.T) {
 		for _, verb := range []string{"get", "create"} {
 			t.Run(fmt.Sprintf("%d s to a %s", asked, verb), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					api := fakeapi.New(fakeapi.Leases)
+					api := sim.NewServer(sim.Leases)
 					n := 0
-					api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+					api.Intercept(func(r *sim.Request) (*http.Response, error) {
 						if n++; isLease(r, verb) && n < 3 {
 							return r.FailWith(metav1.Status{
 								Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "too many",
@@ -398,7 +398,7 @@ func TestRetryAfter(t *testing.T) {
 func TestTheLeaseIsAsClientGoWritesIt(t *testing.T) {
 	for before, want := range map[int32]int32{0: 1, 7: 8, -3: 1, math.MaxInt32: 1} {
 		synctest.Test(t, func(t *testing.T) {
-			api := fakeapi.New(fakeapi.Leases)
+			api := sim.NewServer(sim.Leases)
 			give(api, "")
 			strategy := coordinationv1.OldestEmulationVersion
 			edit(t, api, func(s *coordinationv1.LeaseSpec) { s.LeaseTransitions, s.Strategy = &before, &strategy })
@@ -424,9 +424,9 @@ func TestTheLeaseIsAsClientGoWritesIt(t *testing.T) {
 // TestEachFactIsOneLine: each event is one line of the log, also if it repeats.
 func TestEachFactIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newStandby(t, api, "a")
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if isLease(r, "watch") {
 				return r.Fail(http.StatusForbidden, "no right to watch")
 			}

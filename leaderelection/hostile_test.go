@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
@@ -22,7 +22,7 @@ import (
 func TestL1_WhatIsNeverStoredDoesNotExtendATerm(t *testing.T) {
 	for _, stops := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			api := fakeapi.New(fakeapi.Leases)
+			api := sim.NewServer(sim.Leases)
 			a := newReplica(t, api, "a")
 			conflict := func(req *http.Request) (*http.Response, error) {
 				if req.Method == http.MethodPut {
@@ -72,9 +72,9 @@ func TestL1_AnAnswerThatSaysSomethingElseWinsNothing(t *testing.T) {
 		for _, verb := range []string{"get", "update", "watch"} {
 			t.Run(name+" to "+verb, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					api := fakeapi.New(fakeapi.Leases)
+					api := sim.NewServer(sim.Leases)
 					give(api, "b")
-					api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+					api.Intercept(func(r *sim.Request) (*http.Response, error) {
 						switch {
 						case !isLease(r, verb) || name == "as it was" && verb != "update":
 							return nil, nil
@@ -102,8 +102,8 @@ func TestL1_AnAnswerThatSaysSomethingElseWinsNothing(t *testing.T) {
 }
 
 // stored returns the Lease as the API server answers it.
-func stored(t *testing.T, api *fakeapi.Server) string {
-	text, err := api.Object(fakeapi.Leases, "default", "operator").MarshalJSON()
+func stored(t *testing.T, api *sim.Server) string {
+	text, err := api.Object(sim.Leases, "default", "operator").MarshalJSON()
 	ok(t, err)
 	return string(text)
 }
@@ -111,10 +111,10 @@ func stored(t *testing.T, api *fakeapi.Server) string {
 // TestL6_OtherLeasesAreNoNews: events of other Leases do not count as changes of this one.
 func TestL6_OtherLeasesAreNoNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		began := time.Now()
 		give(api, "b")
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if !isLease(r, "watch") {
 				return nil, nil
 			}
@@ -131,7 +131,7 @@ func TestL6_OtherLeasesAreNoNews(t *testing.T) {
 // still trusts its term.
 func TestL1_OurOwnRecordPutBackDoesNotShortenTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newStandby(t, api, "a")
 		pass(seconds(5))
 		ours := lease(t, api).Spec
@@ -192,8 +192,8 @@ func TestL9_AStampThatIsRefusedDoesNotKeepTheLease(t *testing.T) {
 }
 
 // refusing returns an API server that refuses these requests.
-func refusing(code int) *fakeapi.Server {
-	api := fakeapi.New(fakeapi.Leases)
-	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(code, "no") })
+func refusing(code int) *sim.Server {
+	api := sim.NewServer(sim.Leases)
+	api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Fail(code, "no") })
 	return api
 }

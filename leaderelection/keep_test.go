@@ -18,14 +18,14 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
 func TestARenewalIsOneRequestPerRetryPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newStandby(t, fakeapi.New(fakeapi.Leases), "a")
+		a := newStandby(t, sim.NewServer(sim.Leases), "a")
 		pass(seconds(1))
 		if made := a.made(); made != "GET POST" {
 			t.Errorf("to acquire it has made %s", made)
@@ -43,19 +43,19 @@ func TestARenewalIsOneRequestPerRetryPeriod(t *testing.T) {
 // the work is cancelled.
 func TestL7_TheTermEndsWhenTheLeaseIsNotOurs(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*testing.T, *fakeapi.Server)
+		change func(*testing.T, *sim.Server)
 		again  time.Duration // until it leads again
 	}{
-		"another holder": {func(_ *testing.T, api *fakeapi.Server) { give(api, "b") }, seconds(15)},
-		"no holder":      {func(_ *testing.T, api *fakeapi.Server) { give(api, "") }, seconds(1)},
-		"a namesake":     {func(_ *testing.T, api *fakeapi.Server) { giveAt(api, "a", time.Now().Add(-time.Minute)) }, seconds(16)},
+		"another holder": {func(_ *testing.T, api *sim.Server) { give(api, "b") }, seconds(15)},
+		"no holder":      {func(_ *testing.T, api *sim.Server) { give(api, "") }, seconds(1)},
+		"a namesake":     {func(_ *testing.T, api *sim.Server) { giveAt(api, "a", time.Now().Add(-time.Minute)) }, seconds(16)},
 		// All its records are ours, and no work runs under it.
 		"created again": {remake, seconds(1)},
-		"deleted":       {func(_ *testing.T, api *fakeapi.Server) { api.Remove(fakeapi.Leases, "default", "operator") }, seconds(1)},
+		"deleted":       {func(_ *testing.T, api *sim.Server) { api.Remove(sim.Leases, "default", "operator") }, seconds(1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				a := newReplica(t, api, "a")
 				var terms []time.Time
 				var lost time.Time
@@ -90,12 +90,12 @@ func TestL7_TheTermEndsWhenTheLeaseIsNotOurs(t *testing.T) {
 // TestL7_ATermSurvivesWhatDoesNotEndIt: the next renewal overwrites the change, with one additional
 // Get.
 func TestL7_ATermSurvivesWhatDoesNotEndIt(t *testing.T) {
-	for name, change := range map[string]func(*testing.T, *fakeapi.Server){
+	for name, change := range map[string]func(*testing.T, *sim.Server){
 		"labelled": label,
-		"shortened": func(t *testing.T, api *fakeapi.Server) {
+		"shortened": func(t *testing.T, api *sim.Server) {
 			edit(t, api, func(s *coordinationv1.LeaseSpec) { s.LeaseDurationSeconds = new(int32) })
 		},
-		"without what others do not need": func(t *testing.T, api *fakeapi.Server) {
+		"without what others do not need": func(t *testing.T, api *sim.Server) {
 			edit(t, api, func(s *coordinationv1.LeaseSpec) {
 				s.LeaseDurationSeconds, s.AcquireTime, s.LeaseTransitions = nil, nil, nil
 			})
@@ -103,7 +103,7 @@ func TestL7_ATermSurvivesWhatDoesNotEndIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				a := newStandby(t, api, "a")
 				pass(seconds(61))
 				change(t, api)
@@ -125,24 +125,24 @@ func TestL7_ATermSurvivesWhatDoesNotEndIt(t *testing.T) {
 
 // TestL5_TroubleThatPassesDoesNotCostTheTerm: the trouble is shorter than RenewDeadline.
 func TestL5_TroubleThatPassesDoesNotCostTheTerm(t *testing.T) {
-	for name, answer := range map[string]func(*fakeapi.Request) (*http.Response, error){
-		"500":       func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusInternalServerError, "oh") },
-		"503":       func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusServiceUnavailable, "oh") },
-		"401":       func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusUnauthorized, "oh") },
-		"409":       func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusConflict, "oh") },
-		"refused":   func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() },
-		"hung once": func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() },
+	for name, answer := range map[string]func(*sim.Request) (*http.Response, error){
+		"500":       func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusInternalServerError, "oh") },
+		"503":       func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusServiceUnavailable, "oh") },
+		"401":       func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusUnauthorized, "oh") },
+		"409":       func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusConflict, "oh") },
+		"refused":   func(r *sim.Request) (*http.Response, error) { return r.Refuse() },
+		"hung once": func(r *sim.Request) (*http.Response, error) { return r.Hang() },
 		"429, 1 s":  tooMany(1),
 		"429, 4 s":  tooMany(4),
 		"429, 1 h":  tooMany(3600),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				a := newStandby(t, api, "a")
 				pass(seconds(61))
 				n, began := 0, time.Now()
-				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+				api.Intercept(func(r *sim.Request) (*http.Response, error) {
 					trouble := time.Since(began) < seconds(8) && !strings.HasPrefix(name, "hung") || n == 0
 					if isLease(r, "update") && trouble {
 						n++
@@ -162,8 +162,8 @@ func TestL5_TroubleThatPassesDoesNotCostTheTerm(t *testing.T) {
 	}
 }
 
-func tooMany(seconds int32) func(*fakeapi.Request) (*http.Response, error) {
-	return func(r *fakeapi.Request) (*http.Response, error) {
+func tooMany(seconds int32) func(*sim.Request) (*http.Response, error) {
+	return func(r *sim.Request) (*http.Response, error) {
 		return r.FailWith(metav1.Status{
 			Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "too many",
 			Details: &metav1.StatusDetails{RetryAfterSeconds: seconds},
@@ -175,7 +175,7 @@ func tooMany(seconds int32) func(*fakeapi.Request) (*http.Response, error) {
 // ours.
 func TestL5_ARenewalWhoseAnswerIsLostIsOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newStandby(t, api, "a")
 		pass(seconds(61))
 		deaf := func(req *http.Request) (*http.Response, error) {
@@ -206,7 +206,7 @@ func TestL5_ARenewalWhoseAnswerIsLostIsOurs(t *testing.T) {
 // term.
 func TestL5_ARenewalThatIsAnsweredTooLateEndsTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		jump := leaderelection.Suspend(a.Elector)
 		stop, result := a.start(t, untilStopped)
@@ -231,7 +231,7 @@ func TestL5_ARenewalThatIsAnsweredTooLateEndsTheWork(t *testing.T) {
 // It renews nothing.
 func TestL2_AMachineThatSleptHasLostItsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		var slept atomic.Int64
 		leaderelection.SetWall(a.Elector, func() time.Time { return time.Now().Add(time.Duration(slept.Load())).Round(0) })
@@ -272,7 +272,7 @@ func TestL2_AMachineThatSleptHasLostItsTerm(t *testing.T) {
 // TestL1_AWallClockThatIsSetDoesNotShortenTheWait: the wait is for the Lease of a rival.
 func TestL1_AWallClockThatIsSetDoesNotShortenTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		began := time.Now()
 		give(api, "a")
 		b := &standby{replica: newReplica(t, api, "b")}
@@ -294,7 +294,7 @@ func TestL1_AWallClockThatIsSetDoesNotShortenTheWait(t *testing.T) {
 // other process has written it.
 func TestL5_WhatWasLostForLackOfAnAnswerIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newStandby(t, api, "a")
 		pass(seconds(61))
 		a.cut()

@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type replica struct {
 	*leaderelection.Elector
 	line atomic.Pointer[func(*http.Request) (*http.Response, error)] // nil: connected
-	api  *fakeapi.Server
+	api  *sim.Server
 
 	mu       sync.Mutex
 	events   []string
@@ -97,7 +97,7 @@ func (r *replica) want(t *testing.T, events ...string) {
 	}
 }
 
-func newReplica(t *testing.T, api *fakeapi.Server, identity string) *replica {
+func newReplica(t *testing.T, api *sim.Server, identity string) *replica {
 	t.Helper()
 	r := &replica{api: api}
 	cfg := api.Config()
@@ -125,9 +125,9 @@ func (r *replica) start(t *testing.T, lead leaderelection.Lead) (stop func(), re
 }
 
 // lease returns the Lease as stored, or nil.
-func lease(t *testing.T, api *fakeapi.Server) *coordinationv1.Lease {
+func lease(t *testing.T, api *sim.Server) *coordinationv1.Lease {
 	t.Helper()
-	u := api.Object(fakeapi.Leases, "default", "operator")
+	u := api.Object(sim.Leases, "default", "operator")
 	if u == nil {
 		return nil
 	}
@@ -139,7 +139,7 @@ func lease(t *testing.T, api *fakeapi.Server) *coordinationv1.Lease {
 }
 
 // holder returns the holder of the stored Lease, or "".
-func holder(t *testing.T, api *fakeapi.Server) string {
+func holder(t *testing.T, api *sim.Server) string {
 	t.Helper()
 	l := lease(t, api)
 	if l == nil || l.Spec.HolderIdentity == nil {
@@ -149,20 +149,20 @@ func holder(t *testing.T, api *fakeapi.Server) string {
 }
 
 // give writes a Lease with a holder, renewed now.
-func give(api *fakeapi.Server, to string) { giveAt(api, to, time.Now()) }
+func give(api *sim.Server, to string) { giveAt(api, to, time.Now()) }
 
 // giveAt writes a Lease with a holder, renewed at another time, as by another process.
-func giveAt(api *fakeapi.Server, to string, at time.Time) {
+func giveAt(api *sim.Server, to string, at time.Time) {
 	seconds, renewed := int32(15), metav1.NewMicroTime(at)
 	put(api, coordinationv1.LeaseSpec{HolderIdentity: &to, LeaseDurationSeconds: &seconds, RenewTime: &renewed, AcquireTime: &renewed})
 }
 
-func put(api *fakeapi.Server, spec coordinationv1.LeaseSpec) {
-	api.Put(fakeapi.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "operator"}, Spec: spec})
+func put(api *sim.Server, spec coordinationv1.LeaseSpec) {
+	api.Put(sim.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "operator"}, Spec: spec})
 }
 
 // edit changes the Lease's spec by hand.
-func edit(t *testing.T, api *fakeapi.Server, change func(*coordinationv1.LeaseSpec)) {
+func edit(t *testing.T, api *sim.Server, change func(*coordinationv1.LeaseSpec)) {
 	t.Helper()
 	l := lease(t, api)
 	change(&l.Spec)
@@ -170,18 +170,18 @@ func edit(t *testing.T, api *fakeapi.Server, change func(*coordinationv1.LeaseSp
 }
 
 // remake deletes the Lease and creates it again with the same content.
-func remake(t *testing.T, api *fakeapi.Server) {
+func remake(t *testing.T, api *sim.Server) {
 	t.Helper()
 	l := lease(t, api)
-	api.Remove(fakeapi.Leases, "default", "operator")
+	api.Remove(sim.Leases, "default", "operator")
 	put(api, l.Spec)
 }
 
 // label changes the Lease's metadata.
-func label(t *testing.T, api *fakeapi.Server) {
+func label(t *testing.T, api *sim.Server) {
 	l := lease(t, api)
 	l.Labels = map[string]string{"at": time.Now().Format("15-04-05.000000")}
-	api.Put(fakeapi.Leases, l)
+	api.Put(sim.Leases, l)
 }
 
 // untilStopped leads until it is stopped.
@@ -191,8 +191,8 @@ func untilStopped(take, _ context.Context) error {
 }
 
 // isLease reports whether a request is for a Lease, with this verb.
-func isLease(r *fakeapi.Request, verb string) bool {
-	return r.Verb == verb && r.Resource.Resource == fakeapi.Leases.Name
+func isLease(r *sim.Request, verb string) bool {
+	return r.Verb == verb && r.Resource.Resource == sim.Leases.Name
 }
 
 func ok(t *testing.T, err error) {

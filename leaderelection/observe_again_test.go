@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -20,7 +20,7 @@ func TestObserve_AnElectorThatBeginsAnewLeadsAgain(t *testing.T) {
 	for _, hang := range []float64{3, 9.9, 10.5, 11, 13, 40} {
 		t.Run(fmt.Sprint(hang), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				h := newHost(t, api, "a")
 				var terms []*term.Term
 				lead := func(take, work context.Context) error {
@@ -54,7 +54,7 @@ func TestObserve_AnElectorThatBeginsAnewLeadsAgain(t *testing.T) {
 // TestL1_Observe_ANamesakeIsARival: client-go would take the record for its own.
 func TestL1_Observe_ANamesakeIsARival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a, b := newHost(t, api, "same"), newHost(t, api, "same")
 		a.keeps = true
 		stop, ended := a.start(t, untilStopped)

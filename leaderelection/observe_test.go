@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -41,7 +41,7 @@ type host struct {
 	running sync.WaitGroup
 }
 
-func newHost(t *testing.T, api *fakeapi.Server, identity string) *host {
+func newHost(t *testing.T, api *sim.Server, identity string) *host {
 	t.Helper()
 	h := &host{replica: &replica{api: api}}
 	cfg := api.Config()
@@ -126,7 +126,7 @@ func done(c <-chan struct{}) bool {
 // after the work has returned (L3).
 func TestObserve_TheElectorOfTheHostMakesTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		h := newHost(t, api, "a")
 		slow := func(req *http.Request) (*http.Response, error) {
 			resp, err := api.RoundTrip(req)
@@ -174,7 +174,7 @@ func TestObserve_TheElectorOfTheHostMakesTheTerm(t *testing.T) {
 // TestObserve_AReleaseWaitsForAll: it waits for all work, but not forever (L3).
 func TestObserve_AReleaseWaitsForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		h := newHost(t, api, "a")
 		free := make(chan struct{})
 		var lost time.Time
@@ -212,16 +212,16 @@ func TestObserve_AReleaseWaitsForAll(t *testing.T) {
 // TestObserve_ALeaseThatAnotherHoldsIsNotReleased: client-go would release it (L4).
 func TestObserve_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*testing.T, *fakeapi.Server)
+		change func(*testing.T, *sim.Server)
 		holder string
 	}{
-		"a rival":       {func(_ *testing.T, api *fakeapi.Server) { give(api, "b") }, "b"},
-		"a namesake":    {func(_ *testing.T, api *fakeapi.Server) { give(api, "a") }, "a"},
+		"a rival":       {func(_ *testing.T, api *sim.Server) { give(api, "b") }, "b"},
+		"a namesake":    {func(_ *testing.T, api *sim.Server) { give(api, "a") }, "a"},
 		"created again": {remake, "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				h := newHost(t, api, "a")
 				stop, ended := h.start(t, untilStopped)
 				pass(seconds(5.5))
@@ -247,7 +247,7 @@ func TestObserve_TheElectorsLeaseIsShorter(t *testing.T) {
 	} {
 		t.Run(lasts.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHost(t, fakeapi.New(fakeapi.Leases), "a")
+				h := newHost(t, sim.NewServer(sim.Leases), "a")
 				h.lasts = lasts
 				stop, ended := h.start(t, untilStopped)
 				pass(time.Minute)
@@ -264,7 +264,7 @@ func TestObserve_TheElectorsLeaseIsShorter(t *testing.T) {
 // help the elector (L5).
 func TestObserve_TheTermIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		h := newHost(t, api, "a")
 		late := func(req *http.Request) (*http.Response, error) {
 			resp, err := api.RoundTrip(req)
@@ -321,15 +321,15 @@ func TestObserve_TheTermIsLost(t *testing.T) {
 // TestObserve_TheTermEndsAtOnce: it ends when the elector sees that the Lease is not ours any more
 // (L7).
 func TestObserve_TheTermEndsAtOnce(t *testing.T) {
-	for name, change := range map[string]func(*testing.T, *fakeapi.Server){
-		"another process holds it": func(_ *testing.T, api *fakeapi.Server) { give(api, "b") },
-		"a namesake holds it":      func(_ *testing.T, api *fakeapi.Server) { give(api, "a") },
-		"it is deleted":            func(_ *testing.T, api *fakeapi.Server) { api.Remove(fakeapi.Leases, "default", "operator") },
+	for name, change := range map[string]func(*testing.T, *sim.Server){
+		"another process holds it": func(_ *testing.T, api *sim.Server) { give(api, "b") },
+		"a namesake holds it":      func(_ *testing.T, api *sim.Server) { give(api, "a") },
+		"it is deleted":            func(_ *testing.T, api *sim.Server) { api.Remove(sim.Leases, "default", "operator") },
 		"it is created again":      remake,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				h := newHost(t, api, "a")
 				var lost time.Time
 				var fenced error
@@ -347,9 +347,9 @@ func TestObserve_TheTermEndsAtOnce(t *testing.T) {
 				if done(ended) {
 					t.Error("the elector has given up before")
 				}
-				writes := api.Count("update", fakeapi.Leases) + api.Count("create", fakeapi.Leases)
+				writes := api.Count("update", sim.Leases) + api.Count("create", sim.Leases)
 				pass(time.Minute)
-				if now := api.Count("update", fakeapi.Leases) + api.Count("create", fakeapi.Leases); now != writes || !done(ended) {
+				if now := api.Count("update", sim.Leases) + api.Count("create", sim.Leases); now != writes || !done(ended) {
 					t.Errorf("the elector has written %d times more, and has given up: %t", now-writes, done(ended))
 				}
 				stop()
@@ -362,7 +362,7 @@ func TestObserve_TheTermEndsAtOnce(t *testing.T) {
 // TestObserve_AMachineThatSlept: it has lost its term by the wall clock.
 func TestObserve_AMachineThatSlept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		h := newHost(t, api, "a")
 		var slept atomic.Bool
 		leaderelection.SetWallOf(h.Observed, func() time.Time {
@@ -435,7 +435,7 @@ func TestObserve_HandsOverToOursAndBack(t *testing.T) {
 // TestObserve_LeadIsCalledAtOddTimes: Lead returns an error outside of a term.
 func TestObserve_LeadIsCalledAtOddTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		h := newHost(t, api, "a")
 		stopped, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -463,7 +463,7 @@ func TestObserve_LeadIsCalledAtOddTimes(t *testing.T) {
 // TestObserve_AHostThatDoesNotRelease: the hooks get no loss when it has stopped.
 func TestObserve_AHostThatDoesNotRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHost(t, fakeapi.New(fakeapi.Leases), "a")
+		h := newHost(t, sim.NewServer(sim.Leases), "a")
 		h.keeps = true
 		stop, ended := h.start(t, untilStopped)
 		pass(seconds(5))
@@ -484,7 +484,7 @@ type opaque struct{ resourcelock.Interface }
 // TestObserve_AnyLock: other locks work, and the token has their description.
 func TestObserve_AnyLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		h := &host{replica: &replica{api: api}}
 		cfg := api.Config()
 		cfg.Transport = h.replica

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
@@ -92,7 +92,7 @@ func TestNewNeedsAUsableConfig(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		holders := map[string]bool{}
 		for range 2 {
 			e := newReplica(t, api, "")
@@ -108,7 +108,7 @@ func TestDefaults(t *testing.T) {
 		if len(holders) != 2 || holders[""] {
 			t.Errorf("the holders were %v, want two different ones", holders)
 		}
-		if n := api.Count("update", fakeapi.Leases); n > 30 {
+		if n := api.Count("update", sim.Leases); n > 30 {
 			t.Errorf("%d updates in 40s", n)
 		}
 	})

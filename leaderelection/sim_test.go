@@ -21,7 +21,7 @@ import (
 	clientgo "k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -31,7 +31,7 @@ type theirs struct {
 	led atomic.Pointer[time.Time] // when it began to lead
 }
 
-func newTheirs(api *fakeapi.Server) *theirs {
+func newTheirs(api *sim.Server) *theirs {
 	return &theirs{replica: &replica{api: api}}
 }
 
@@ -81,7 +81,7 @@ func TestL7_ClientGoAndWeHandOverToEachOther(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprintf("theirs to ours, crash %t", crash), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				a := newTheirs(api)
 				stop := a.start(t, "a", true)
 				pass(seconds(1))
@@ -104,7 +104,7 @@ func TestL7_ClientGoAndWeHandOverToEachOther(t *testing.T) {
 		})
 		t.Run(fmt.Sprintf("ours to theirs, crash %t", crash), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				a := newStandby(t, api, "a")
 				pass(seconds(1))
 				b := newTheirs(api)
@@ -143,7 +143,7 @@ const (
 // arena has our electors and client-go's on one Lease, and checks each write at the API server.
 type arena struct {
 	t   *testing.T
-	api *fakeapi.Server
+	api *sim.Server
 
 	mu     sync.Mutex // guards the fields below, and orders the writes
 	terms  [ourNumber]*term.Term
@@ -165,7 +165,7 @@ type member struct {
 }
 
 func newArena(t *testing.T) *arena {
-	a := &arena{t: t, api: fakeapi.New(fakeapi.Leases)}
+	a := &arena{t: t, api: sim.NewServer(sim.Leases)}
 	for i := range a.members {
 		m := &member{arena: a, number: i}
 		if i < ourNumber {

@@ -10,14 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestL5_ASlowAnswerDoesNotLengthenTheTerm: rivals count from when the Lease was written, not from
 // its answer.
 func TestL5_ASlowAnswerDoesNotLengthenTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		ended := false
 		stop, result := a.start(t, func(_, work context.Context) error {

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
@@ -33,13 +33,13 @@ import (
 // heirs are replicas that write objects and record what they inherit.
 type heirs struct {
 	t      *testing.T
-	api    *fakeapi.Server
+	api    *sim.Server
 	client *client.Client
 }
 
 func newHeirs(t *testing.T) *heirs {
 	t.Helper()
-	h := &heirs{t: t, api: fakeapi.New(fakeapi.Leases, fakeapi.ConfigMaps)}
+	h := &heirs{t: t, api: sim.NewServer(sim.Leases, sim.ConfigMaps)}
 	var err error
 	if h.client, err = client.New(h.api.Config(), client.Options{}); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestL9_AReleaseHandsOverWhatWasWritten(t *testing.T) {
 		}); got != nil {
 			t.Errorf("the first one inherits %s", names(got))
 		}
-		updates := h.api.Count("update", fakeapi.Leases)
+		updates := h.api.Count("update", sim.Leases)
 		released := lease(t, h.api)
 		pass(time.Hour)
 		got := h.lead("b", nothing)
@@ -132,8 +132,8 @@ func TestL9_AReleaseHandsOverWhatWasWritten(t *testing.T) {
 			return inClear(name).Hashed(salt).Namespace + "/" + inClear(name).Hashed(salt).Name
 		}
 		for i, want := range []string{
-			fmt.Sprintf("update configmaps %s stored %s@%s %s", place("labelled"), salt.Hash("uid", string(two.UID)), two.ResourceVersion, fakeapi.Host),
-			"", fmt.Sprintf("delete configmaps %s gone %s@%s %s", place("one"), salt.Hash("uid", string(one.UID)), one.ResourceVersion, fakeapi.Host),
+			fmt.Sprintf("update configmaps %s stored %s@%s %s", place("labelled"), salt.Hash("uid", string(two.UID)), two.ResourceVersion, sim.Host),
+			"", fmt.Sprintf("delete configmaps %s gone %s@%s %s", place("one"), salt.Hash("uid", string(one.UID)), one.ResourceVersion, sim.Host),
 		} {
 			w, r := got.Writes[i], got.Writes[i].Request
 			if says := fmt.Sprintf("%s %s %s@%s %s", &r, w.Effect, w.UID, w.ResourceVersion, w.Host); want != "" && says != want {
@@ -162,11 +162,11 @@ func TestL9_OnlyTheLastReleaseCounts(t *testing.T) {
 			give(h.api, "x") // it keeps the annotation, like client-go's elector
 			after := lease(t, h.api)
 			after.Annotations = l.Annotations
-			h.api.Put(fakeapi.Leases, after)
+			h.api.Put(sim.Leases, after)
 			pass(time.Minute)
 		}, "nothing"},
 		"client-go led meanwhile": {func(t *testing.T, h *heirs) { clientgoLeads(t, h.api); pass(time.Minute) }, "nothing"},
-		"deleted":                 {func(_ *testing.T, h *heirs) { h.api.Remove(fakeapi.Leases, "default", "operator") }, "nothing"},
+		"deleted":                 {func(_ *testing.T, h *heirs) { h.api.Remove(sim.Leases, "default", "operator") }, "nothing"},
 		"garbage":                 {func(t *testing.T, h *heirs) { annotate(t, h.api, "{") }, "nothing"},
 		"too long":                {func(t *testing.T, h *heirs) { annotate(t, h.api, strings.Repeat(" ", 100_000)) }, "nothing"},
 	} {
@@ -190,7 +190,7 @@ func TestL9_WhatIsInheritedSurvivesAnAnswerThatIsLost(t *testing.T) {
 		h := newHeirs(t)
 		h.lead("a", func(work context.Context) { h.write(work, "one") })
 		lost := false
-		h.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		h.api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if isLease(r, "update") && !lost {
 				lost = true
 				if _, err := h.api.Answer(r); err != nil {
@@ -273,7 +273,7 @@ func TestL9_WhatIsHandedOverFitsIntoALease(t *testing.T) {
 func TestL9_NoNameIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeirs(t)
-		h.api.Put(fakeapi.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		h.api.Put(sim.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "operator", Annotations: map[string]string{"setpoint.dev/written": "of the past"},
 		}})
 		secret := []string{"of the past"}
@@ -314,21 +314,21 @@ func TestL9_WithoutWritesNothingIsHandedOver(t *testing.T) {
 }
 
 // annotate changes the annotation of the Lease.
-func annotate(t *testing.T, api *fakeapi.Server, text string) {
+func annotate(t *testing.T, api *sim.Server, text string) {
 	change(t, api, func(l *coordinationv1.Lease) {
 		l.Annotations = map[string]string{leaderelection.WrittenAnnotation: text}
 	})
 }
 
-func change(t *testing.T, api *fakeapi.Server, f func(*coordinationv1.Lease)) {
+func change(t *testing.T, api *sim.Server, f func(*coordinationv1.Lease)) {
 	t.Helper()
 	l := lease(t, api)
 	f(l)
-	api.Put(fakeapi.Leases, l)
+	api.Put(sim.Leases, l)
 }
 
 // clientgoLeads lets client-go's elector lead for a while and release.
-func clientgoLeads(t *testing.T, api *fakeapi.Server) {
+func clientgoLeads(t *testing.T, api *sim.Server) {
 	t.Helper()
 	cfg := api.Config()
 	cfg.Transport = &replica{api: api}

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -29,7 +29,7 @@ func TestL5_AProcessThatWasSuspendedStandsBy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				a := newReplica(t, api, "a")
 				jump := leaderelection.Suspend(a.Elector)
 				wakes := make(chan struct{})
@@ -65,7 +65,7 @@ func TestL5_AProcessThatWasSuspendedStandsBy(t *testing.T) {
 // TestL5_WorkThatGoesOnAfterASuspensionEndsRun: it has had the usual time.
 func TestL5_WorkThatGoesOnAfterASuspensionEndsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newReplica(t, fakeapi.New(fakeapi.Leases), "a")
+		a := newReplica(t, sim.NewServer(sim.Leases), "a")
 		jump := leaderelection.Suspend(a.Elector)
 		free := make(chan struct{})
 		lost := make(chan time.Time, 1)
@@ -95,7 +95,7 @@ func TestL5_WorkThatGoesOnAfterASuspensionEndsRun(t *testing.T) {
 // TestObserve_AHostThatWasSuspendedStandsBy: its Check counts from when it woke (L5).
 func TestObserve_AHostThatWasSuspendedStandsBy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		h := newHost(t, api, "a")
 		jump := leaderelection.SuspendOf(h.Observed)
 		stop, ended := h.start(t, func(_, work context.Context) error {
@@ -130,7 +130,7 @@ func TestObserve_AHostThatWasSuspendedStandsBy(t *testing.T) {
 func TestL5_WorkThatHasStoppedEndsNothing(t *testing.T) {
 	for range 20 { // a select chooses at random
 		synctest.Test(t, func(t *testing.T) {
-			api := fakeapi.New(fakeapi.Leases)
+			api := sim.NewServer(sim.Leases)
 			a := newReplica(t, api, "a")
 			stop, result := a.start(t, untilStopped)
 			pass(seconds(5.5))

@@ -13,7 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
@@ -21,26 +21,26 @@ import (
 // none for a Lease without a holder, or one's own.
 func TestTookOver(t *testing.T) {
 	for name, test := range map[string]struct {
-		before func(api *fakeapi.Server)
-		meet   func(t *testing.T, api *fakeapi.Server)
+		before func(api *sim.Server)
+		meet   func(t *testing.T, api *sim.Server)
 		want   []string
 	}{
-		"crash": {func(api *fakeapi.Server) { give(api, "a") }, func(*testing.T, *fakeapi.Server) {}, []string{"operator from a: 15s"}},
-		"release": {func(api *fakeapi.Server) { give(api, "a") }, func(t *testing.T, api *fakeapi.Server) {
+		"crash": {func(api *sim.Server) { give(api, "a") }, func(*testing.T, *sim.Server) {}, []string{"operator from a: 15s"}},
+		"release": {func(api *sim.Server) { give(api, "a") }, func(t *testing.T, api *sim.Server) {
 			give(api, "a2")
 			pass(time.Second)
 			edit(t, api, func(s *coordinationv1.LeaseSpec) { *s.HolderIdentity, *s.LeaseDurationSeconds = "", 1 })
 		}, []string{"operator from a2: 0s"}},
-		"no holder": {func(*fakeapi.Server) {}, func(*testing.T, *fakeapi.Server) {}, nil},
-		"released":  {func(api *fakeapi.Server) { give(api, "") }, func(*testing.T, *fakeapi.Server) {}, nil},
-		"its own": {func(*fakeapi.Server) {}, func(t *testing.T, api *fakeapi.Server) {
+		"no holder": {func(*sim.Server) {}, func(*testing.T, *sim.Server) {}, nil},
+		"released":  {func(api *sim.Server) { give(api, "") }, func(*testing.T, *sim.Server) {}, nil},
+		"its own": {func(*sim.Server) {}, func(t *testing.T, api *sim.Server) {
 			pass(5 * time.Second)
 			remake(t, api) // it loses the term and wins another
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				test.before(api)
 				var told []string
 				var terms int

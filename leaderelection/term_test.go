@@ -14,13 +14,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
 func TestL3_TheLeaseIsRenewedWhileLeadStopsAndReleasedAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		stop, result := a.start(t, func(take, work context.Context) error {
 			<-take.Done()
@@ -52,7 +52,7 @@ func TestL3_TheLeaseIsRenewedWhileLeadStopsAndReleasedAfter(t *testing.T) {
 
 func TestL4_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		stop, result := a.start(t, func(take, _ context.Context) error {
 			<-take.Done()
@@ -72,23 +72,23 @@ func TestL4_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
 // perhaps with our identity, or in a Lease that was created again.
 func TestL4_ALeaseThatChangesMeanwhileIsNotReleased(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*fakeapi.Server)
+		change func(*sim.Server)
 		holder string
 		events []string
 	}{
-		"by a rival":              {func(api *fakeapi.Server) { give(api, "b") }, "b", []string{"b leads operator", "lost operator"}},
-		"by a namesake":           {func(api *fakeapi.Server) { giveAt(api, "a", time.Now().Add(-time.Second)) }, "a", []string{"lost operator"}},
-		"by a new Lease":          {func(api *fakeapi.Server) { remake(t, api) }, "a", []string{"lost operator"}},
-		"by a client that labels": {func(api *fakeapi.Server) { label(t, api) }, "", []string{"released operator: false"}},
+		"by a rival":              {func(api *sim.Server) { give(api, "b") }, "b", []string{"b leads operator", "lost operator"}},
+		"by a namesake":           {func(api *sim.Server) { giveAt(api, "a", time.Now().Add(-time.Second)) }, "a", []string{"lost operator"}},
+		"by a new Lease":          {func(api *sim.Server) { remake(t, api) }, "a", []string{"lost operator"}},
+		"by a client that labels": {func(api *sim.Server) { label(t, api) }, "", []string{"released operator: false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				a := newReplica(t, api, "a")
 				stop, result := a.start(t, untilStopped)
 				pass(seconds(5.5))
 				changed := false
-				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+				api.Intercept(func(r *sim.Request) (*http.Response, error) {
 					if isLease(r, "update") && !changed {
 						changed = true
 						test.change(api)
@@ -109,7 +109,7 @@ func TestL4_ALeaseThatChangesMeanwhileIsNotReleased(t *testing.T) {
 // TestL4_ARenewalUnderWayIsReleased: it was stored, although its answer is missing.
 func TestL4_ARenewalUnderWayIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		stop, result := a.start(t, untilStopped)
 		pass(seconds(5.5))
@@ -134,7 +134,7 @@ func TestL4_ARenewalUnderWayIsReleased(t *testing.T) {
 
 func TestL5_ALostTermIsFollowedByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		terms := 0
 		stop, result := a.start(t, func(take, work context.Context) error {
@@ -171,7 +171,7 @@ func TestL5_ALostTermIsFollowedByAnother(t *testing.T) {
 
 func TestL5_WorkThatOutlivesTheLeaseEndsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		free := make(chan struct{})
 		_, result := a.start(t, func(context.Context, context.Context) error {
@@ -196,7 +196,7 @@ func TestL5_WorkThatOutlivesTheLeaseEndsRun(t *testing.T) {
 // RenewDeadline.
 func TestL5_TheTermIsOverWhenAnotherHoldsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		give(api, "b") // the holder before, so that a known holder returns
 		a := newReplica(t, api, "a")
 		var lost time.Time
@@ -231,7 +231,7 @@ func TestWhatLeadReturnsEndsRun(t *testing.T) {
 	}{"error": {boom, boom}, "nil": {nil, nil}, "cancelled by itself": {context.Canceled, context.Canceled}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.Leases)
+				api := sim.NewServer(sim.Leases)
 				a := newReplica(t, api, "a")
 				_, result := a.start(t, func(context.Context, context.Context) error { return test.returns })
 				if err := result(); !errors.Is(err, test.want) {
@@ -247,7 +247,7 @@ func TestWhatLeadReturnsEndsRun(t *testing.T) {
 
 func TestAnErrorInALostTermEndsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		boom := errors.New("boom")
 		_, result := a.start(t, func(_, work context.Context) error {
@@ -270,7 +270,7 @@ func TestLeadSaysThatItWasStopped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := newReplica(t, fakeapi.New(fakeapi.Leases), "a")
+				a := newReplica(t, sim.NewServer(sim.Leases), "a")
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Minute, func() { cancel(errStop) })
 				ok(t, a.Run(ctx, func(take, _ context.Context) error {
@@ -288,7 +288,7 @@ func TestLeadSaysThatItWasStopped(t *testing.T) {
 
 func TestLeadThatExitsItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		_, result := a.start(t, func(context.Context, context.Context) error {
 			runtime.Goexit()
@@ -305,12 +305,12 @@ func TestLeadThatExitsItsGoroutine(t *testing.T) {
 
 func TestOneHungRequestDoesNotCostTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		stop, result := a.start(t, untilStopped)
 		pass(seconds(5.5))
 		hung := false
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if isLease(r, "update") && !hung {
 				hung = true
 				return r.Hang()

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -77,7 +77,7 @@ func TestM6_WhatIsAddedRunsInEachTerm(t *testing.T) {
 		m.AddLeaderOnly("in", d.until("in", 0))
 		pass(time.Second)
 		d.want(t, "before starts", "in starts")
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		pass(time.Minute)
 		m.AddLeaderOnly("between", d.until("between", 0))
 		pass(time.Second)

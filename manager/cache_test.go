@@ -17,7 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -27,7 +27,7 @@ func TestCache_Defaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
 		put(api, "a")
-		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "b"}})
+		api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "b"}})
 		var started, also atomic.Int32
 		m := newManager(api, func(o *manager.Options) {
 			o.Cache.Namespaces = cache.NewSet("other")

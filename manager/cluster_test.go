@@ -23,7 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/metrics"
 	"github.com/setpoint-dev/setpoint/source"
@@ -83,9 +83,9 @@ func TestM7_IdleOverSeveralClusters(t *testing.T) {
 			t.Errorf("it took %s: the key waited for the write in another cluster", took)
 		}
 		r.diary.want(t, "a: copied false", "a: copied true")
-		if west.Stored(fakeapi.Secrets) != 1 || west.Stored(fakeapi.Leases) != 0 || api.Stored(fakeapi.Secrets) != 0 {
+		if west.Stored(sim.Secrets) != 1 || west.Stored(sim.Leases) != 0 || api.Stored(sim.Secrets) != 0 {
 			t.Errorf("%d Secrets and %d Leases in west, %d Secrets in the manager's cluster",
-				west.Stored(fakeapi.Secrets), west.Stored(fakeapi.Leases), api.Stored(fakeapi.Secrets))
+				west.Stored(sim.Secrets), west.Stored(sim.Leases), api.Stored(sim.Secrets))
 		}
 		err := client.For[*corev1.Secret](r.to).Delete(t.Context(), types.NamespacedName{Namespace: "default", Name: "a"})
 		if err == nil || !strings.Contains(err.Error(), "term of leadership") {
@@ -101,7 +101,7 @@ func TestM7_IdleOverSeveralClusters(t *testing.T) {
 func TestM1_RunJoinsAllClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		west, dead := newAPI(), newAPI()
-		dead.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() })
+		dead.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Hang() })
 		m := newManager(newAPI(), nil)
 		configs := []*rest.Config{at("http://west.test", west), at("http://dead.test", dead)}
 		newCopier(m, m.Cluster("west", configs[0]))
@@ -132,7 +132,7 @@ func TestM3_AClusterThatCannotBeReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, west := newAPI(), newAPI()
 		put(api, "a")
-		west.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		west.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		var out lines
 		m, c := healthy(t, api, func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
 		newCopier(m, m.Cluster("west", at("http://west.test", west)))
@@ -154,7 +154,7 @@ func TestM3_AClusterThatCannotBeReached(t *testing.T) {
 		west.Intercept(nil)
 		pass(time.Minute)
 		ok(t, m.Idle(t.Context()))
-		if west.Stored(fakeapi.Secrets) != 1 || !isReady(m) {
+		if west.Stored(sim.Secrets) != 1 || !isReady(m) {
 			t.Error("it has not recovered")
 		}
 		stop()
@@ -217,7 +217,7 @@ func TestM6_ClusterKeys(t *testing.T) {
 		m.Add(c)
 		stop, result := start(t, m)
 		sources := map[string]source.Source[handler.ClusterKey]{}
-		apis, clusters := map[string]*fakeapi.Server{}, map[string]*manager.Cluster{}
+		apis, clusters := map[string]*sim.Server{}, map[string]*manager.Cluster{}
 		for _, name := range []string{"east", "west"} {
 			apis[name] = newAPI()
 			clusters[name] = m.Cluster(name, at("http://"+name+".test", apis[name]))
@@ -228,10 +228,10 @@ func TestM6_ClusterKeys(t *testing.T) {
 		}
 		d.want(t, "east:default/a", "west:default/a")
 		paused := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Annotations: map[string]string{controller.PausedAnnotation: ""}}}
-		apis["west"].Put(fakeapi.ConfigMaps, paused)
+		apis["west"].Put(sim.ConfigMaps, paused)
 		pass(time.Minute)
-		apis["west"].Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: paused.ObjectMeta, Data: map[string]string{"b": ""}})
-		apis["east"].Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}, Data: map[string]string{"b": ""}})
+		apis["west"].Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: paused.ObjectMeta, Data: map[string]string{"b": ""}})
+		apis["east"].Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}, Data: map[string]string{"b": ""}})
 		pass(time.Minute)
 		d.want(t, "east:default/a", "west:default/a", "east:default/a")
 		ok(t, c.Unwatch(t.Context(), sources["west"]))

@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/term"
@@ -57,22 +57,22 @@ func TestLease_InAnotherCluster(t *testing.T) {
 			_, err := client.For[*corev1.Secret](m.Client()).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
 			return controller.Result{}, err
 		})
-		elsewhere.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") })
+		elsewhere.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") })
 		stop, result := start(t, m)
 		pass(time.Minute)
 		want(t, c, "http://x/readyz/leader-election-operator", 500,
 			"[-]leader-election-operator failed: it could not be used yet: the API server of the Lease, http://leases.test: no right")
 		elsewhere.Intercept(nil)
 		pass(time.Minute)
-		if holder(elsewhere) == "" || api.Stored(fakeapi.Leases) != 0 || api.Stored(fakeapi.Secrets) != 1 {
-			t.Errorf("held by %q, %d Leases beside the work, %d Secrets", holder(elsewhere), api.Stored(fakeapi.Leases), api.Stored(fakeapi.Secrets))
+		if holder(elsewhere) == "" || api.Stored(sim.Leases) != 0 || api.Stored(sim.Secrets) != 1 {
+			t.Errorf("held by %q, %d Leases beside the work, %d Secrets", holder(elsewhere), api.Stored(sim.Leases), api.Stored(sim.Secrets))
 		}
 		if token := <-tokens; token.Holder != holder(elsewhere) {
 			t.Errorf("the term is %v", token)
 		}
 		stop()
 		ok(t, result())
-		if !hosts["leases.test"] || !hosts["fakeapi.test"] {
+		if !hosts["leases.test"] || !hosts["sim.test"] {
 			t.Errorf("the hooks saw %v", hosts)
 		}
 		for _, r := range elsewhere.Requests() {

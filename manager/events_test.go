@@ -20,11 +20,11 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/events"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-var eventsResource = fakeapi.Resource{Group: "events.k8s.io", Version: "v1", Kind: "Event", Name: "events", Namespaced: true}
+var eventsResource = sim.Resource{Group: "events.k8s.io", Version: "v1", Kind: "Event", Name: "events", Namespaced: true}
 
 // recording adds a controller with one Reconcile, which records events until it stops the
 // manager, and after that.
@@ -42,7 +42,7 @@ func recording(m *manager.Manager, stop <-chan func()) {
 	})
 }
 
-func eventsOf(t *testing.T, api *fakeapi.Server) []eventsv1.Event {
+func eventsOf(t *testing.T, api *sim.Server) []eventsv1.Event {
 	t.Helper()
 	api.Intercept(nil)
 	c, err := eventsclient.NewForConfig(config(api))
@@ -53,7 +53,7 @@ func eventsOf(t *testing.T, api *fakeapi.Server) []eventsv1.Event {
 }
 
 // wantEvents compares the counts of the Events by note.
-func wantEvents(t *testing.T, api *fakeapi.Server, want map[string]int) {
+func wantEvents(t *testing.T, api *sim.Server, want map[string]int) {
 	t.Helper()
 	got := map[string]int{}
 	for _, e := range eventsOf(t, api) {
@@ -67,12 +67,12 @@ func wantEvents(t *testing.T, api *fakeapi.Server, want map[string]int) {
 	}
 }
 
-// TestV3_EventsComeBeforeTheRelease: the events of a Reconcile's last moment are stored before the
+// TestN3_EventsComeBeforeTheRelease: the events of a Reconcile's last moment are stored before the
 // Lease is released, with a strict client. Events of other functions are stored before Run
 // returns.
-func TestV3_EventsComeBeforeTheRelease(t *testing.T) {
+func TestN3_EventsComeBeforeTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Leases, eventsResource)
+		api := sim.NewServer(sim.ConfigMaps, sim.Leases, eventsResource)
 		put(api, "a")
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
@@ -108,15 +108,15 @@ func TestV3_EventsComeBeforeTheRelease(t *testing.T) {
 	})
 }
 
-// TestV3_WithoutLeaderElection: nothing is lost at a stop. A service account without the right to
+// TestN3_WithoutLeaderElection: nothing is lost at a stop. A service account without the right to
 // write events delays no stop.
-func TestV3_WithoutLeaderElection(t *testing.T) {
+func TestN3_WithoutLeaderElection(t *testing.T) {
 	for name, forbidden := range map[string]bool{"allowed": false, "forbidden": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps, eventsResource)
+				api := sim.NewServer(sim.ConfigMaps, eventsResource)
 				put(api, "a")
-				api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+				api.Intercept(func(r *sim.Request) (*http.Response, error) {
 					if forbidden && r.Resource.Resource == eventsResource.Name {
 						return r.Fail(http.StatusForbidden, "no right to write events")
 					}
@@ -145,9 +145,9 @@ func TestV3_WithoutLeaderElection(t *testing.T) {
 // TestM3_EventsThatCannotBeSent: they delay a stop by the grace time at most.
 func TestM3_EventsThatCannotBeSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, eventsResource)
+		api := sim.NewServer(sim.ConfigMaps, eventsResource)
 		put(api, "a")
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if r.Resource.Resource == eventsResource.Name {
 				return r.Hang()
 			}
@@ -169,7 +169,7 @@ func TestM3_EventsThatCannotBeSent(t *testing.T) {
 // TestRecorder_NamesTheReplica: as in the Lease, so that both can be compared.
 func TestRecorder_NamesTheReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases, eventsResource)
+		api := sim.NewServer(sim.Leases, eventsResource)
 		m := newManager(api, elected)
 		m.AddLeaderOnly("once", func(ctx context.Context) error {
 			obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}}

@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/term"
@@ -65,8 +65,8 @@ func TestAddControllerEverywhere_LeadsOnAStandby(t *testing.T) {
 		stop, result := start(t, m)
 		pass(time.Minute)
 		d.want(t, "a: <nil>, term <nil>")
-		if !isReady(m) || api.Stored(fakeapi.Secrets) != 1 {
-			t.Errorf("ready: %v, and %d Secrets", isReady(m), api.Stored(fakeapi.Secrets))
+		if !isReady(m) || api.Stored(sim.Secrets) != 1 {
+			t.Errorf("ready: %v, and %d Secrets", isReady(m), api.Stored(sim.Secrets))
 		}
 		if text := out.text.String(); strings.Contains(text, "without a term") {
 			t.Errorf("the log has:\n%s", text)

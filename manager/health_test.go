@@ -23,7 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
@@ -140,7 +140,7 @@ func TestNotReadyWithoutTheLease(t *testing.T) {
 		api := newAPI()
 		var forbidden atomic.Bool
 		forbidden.Store(true)
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if forbidden.Load() {
 				return r.Fail(http.StatusForbidden, "no right")
 			}
@@ -170,7 +170,7 @@ func TestReadyWhenTheControllersAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
 		lists := make(chan struct{})
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if r.Resource.Resource == "configmaps" {
 				<-lists
 			}
@@ -192,7 +192,7 @@ func TestReadyWhenTheControllersAre(t *testing.T) {
 		m.Add(plain)
 		stop, result := start(t, m)
 		pass(time.Second)
-		const trouble = "waiting for its API: the API server at http://fakeapi.test does not serve Pod of v1; install its CRD, or check the group and version"
+		const trouble = "waiting for its API: the API server at http://sim.test does not serve Pod of v1; install its CRD, or check the group and version"
 		want(t, c, "http://x/readyz", 500, "[+]leader-election-operator ok",
 			"[-]controller-website failed: it waits for its sources: Kind(ConfigMap.v1): syncing",
 			"[-]controller-other failed: it waits for its sources: Kind(Pod.v1): "+trouble+"; ConfigMap.v1: syncing",
@@ -222,7 +222,7 @@ func TestReadyWhenTheControllersAre(t *testing.T) {
 func TestNotReadyWithoutARequiredKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
-		api.Withdraw(fakeapi.Secrets, fakeapi.ConfigMaps)
+		api.Withdraw(sim.Secrets, sim.ConfigMaps)
 		m, c := healthy(t, api, elected)
 		add := func(name string, s source.Source[types.NamespacedName]) {
 			required := controller.New(name, controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
@@ -234,13 +234,13 @@ func TestNotReadyWithoutARequiredKind(t *testing.T) {
 		add("website", source.Kind(cache.For[*corev1.ConfigMap](m.Cache()), handler.Self()))
 		stop, result := start(t, m)
 		pass(10 * time.Minute)
-		const trouble = "waiting for its API: the API server at http://fakeapi.test does not serve %s of v1; install its CRD, or check the group and version"
+		const trouble = "waiting for its API: the API server at http://sim.test does not serve %s of v1; install its CRD, or check the group and version"
 		want(t, c, "http://x/readyz/controller-website", 500,
 			"[-]controller-website failed: it waits for its sources: Kind(ConfigMap.v1): "+fmt.Sprintf(trouble, "ConfigMap"))
-		if isReady(m) || holder(api) != "" || api.Count("create", fakeapi.Leases) != 0 {
+		if isReady(m) || holder(api) != "" || api.Count("create", sim.Leases) != 0 {
 			t.Errorf("ready: %v, held by %q", isReady(m), holder(api))
 		}
-		api.Serve(fakeapi.ConfigMaps)
+		api.Serve(sim.ConfigMaps)
 		pass(5 * time.Second)
 		want(t, c, "http://x/readyz", 200, "ok")
 		if !isReady(m) || holder(api) == "" {
@@ -250,7 +250,7 @@ func TestNotReadyWithoutARequiredKind(t *testing.T) {
 		pass(time.Second)
 		want(t, c, "http://x/readyz/controller-late", 500,
 			"[-]controller-late failed: it waits for its sources: Kind(Secret.v1): "+fmt.Sprintf(trouble, "Secret"))
-		api.Withdraw(fakeapi.ConfigMaps) // after its first sync it is as without RequireKinds
+		api.Withdraw(sim.ConfigMaps) // after its first sync it is as without RequireKinds
 		pass(time.Minute)
 		want(t, c, "http://x/readyz/controller-website", 200, "ok")
 		stop()
@@ -293,7 +293,7 @@ func TestStuckWorkOfALostTermFailsLivez(t *testing.T) {
 		stop, result := start(t, m)
 		pass(time.Second)
 		want(t, c, "http://x/livez/leader-election-operator", 200, "ok")
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		pass(time.Hour)
 		status, body := get(t, c, "http://x/livez")
 		if status != 500 || !strings.Contains(body, "[-]leader-election-operator failed: ") {

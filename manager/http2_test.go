@@ -16,14 +16,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
 // http2API serves an API over real HTTP/2 connections.
 func http2API(t *testing.T, api http.RoundTripper) *rest.Config {
 	t.Helper()
-	to, err := url.Parse(fakeapi.Host)
+	to, err := url.Parse(sim.Host)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -32,7 +32,7 @@ import (
 // chain has two controllers, and the second acts on writes of the first: a Secret for each
 // ConfigMap in default, and a ConfigMap in copies for each Secret.
 type chain struct {
-	api        *fakeapi.Server
+	api        *sim.Server
 	manager    *manager.Manager
 	reconciles atomic.Int64
 	takes      atomic.Int64 // time of a Reconcile, a time.Duration
@@ -108,7 +108,7 @@ func ignoreNotFound(err error) error {
 }
 
 func (c *chain) put(name string, value int) {
-	c.api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{
+	c.api.Put(sim.ConfigMaps, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"value": fmt.Sprint(value)},
 	})
 }
@@ -126,7 +126,7 @@ func (c *chain) idle(t *testing.T, what string, want map[string]int) {
 	for i := range 10 {
 		name := fmt.Sprint("o", i)
 		value, there := want[name]
-		copied := c.api.Object(fakeapi.ConfigMaps, "copies", name)
+		copied := c.api.Object(sim.ConfigMaps, "copies", name)
 		switch {
 		case there != (copied != nil):
 			t.Errorf("%s: is there a copy of %s: %v", what, name, copied != nil)
@@ -158,7 +158,7 @@ func TestM7_IdleAfterChains(t *testing.T) {
 				for range r.IntN(6) {
 					name, value := fmt.Sprint("o", r.IntN(10)), r.IntN(100)
 					if r.IntN(3) == 0 {
-						c.api.Remove(fakeapi.ConfigMaps, "default", name)
+						c.api.Remove(sim.ConfigMaps, "default", name)
 						delete(want, name)
 						// An unseen creation and deletion has nothing to wait for: see
 						// Subscription.CatchUp.
@@ -170,7 +170,7 @@ func TestM7_IdleAfterChains(t *testing.T) {
 					}
 				}
 				if r.IntN(4) == 0 { // a relist
-					c.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+					c.api.Intercept(func(r *sim.Request) (*http.Response, error) {
 						if r.Verb == "watch" && r.Resource.Resource != "leases" {
 							return r.Refuse()
 						}
@@ -255,7 +255,7 @@ func TestM7_TheErrorNamesWhatIsNotIdle(t *testing.T) {
 	t.Run("a kind that cannot be listed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(nil)
-			c.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+			c.api.Intercept(func(r *sim.Request) (*http.Response, error) {
 				if r.Resource.Resource == "secrets" {
 					return r.Fail(http.StatusForbidden, "no right")
 				}
@@ -378,7 +378,7 @@ func TestM7_WhatFailsForAMoment(t *testing.T) {
 func TestM7_KindsThatAreNotServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
-		api.Withdraw(fakeapi.Secrets)
+		api.Withdraw(sim.Secrets)
 		m := newManager(api, nil)
 		var n atomic.Int64
 		count := controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
@@ -395,13 +395,13 @@ func TestM7_KindsThatAreNotServed(t *testing.T) {
 		if n.Load() != 1 {
 			t.Errorf("%d Reconciles", n.Load())
 		}
-		api.Serve(fakeapi.Secrets)
-		api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}})
+		api.Serve(sim.Secrets)
+		api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}})
 		ok(t, idleIn(t, m))
 		if n.Load() != 2 {
 			t.Errorf("%d Reconciles", n.Load())
 		}
-		api.Withdraw(fakeapi.Secrets)
+		api.Withdraw(sim.Secrets)
 		ok(t, idleIn(t, m))
 		stop()
 		ok(t, result())

@@ -17,7 +17,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestS7_InformerFactory: a component that is built on client-go's factory, and starts and awaits
@@ -61,7 +61,7 @@ func TestS7_InformerFactory(t *testing.T) {
 		if got := <-listed + <-reconciled; got != "aa" {
 			t.Errorf("got %s", got)
 		}
-		if n := api.Count("", fakeapi.ConfigMaps); n != 1 { // the watch contained the list
+		if n := api.Count("", sim.ConfigMaps); n != 1 { // the watch contained the list
 			t.Errorf("%d requests", n)
 		}
 		stop()

@@ -21,7 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/term"
@@ -33,8 +33,8 @@ func leaseOf(name string) leaderelection.Options {
 }
 
 // holderOf returns the holder of a Lease.
-func holderOf(api *fakeapi.Server, lease string) string {
-	l := api.Object(fakeapi.Leases, "default", lease)
+func holderOf(api *sim.Server, lease string) string {
+	l := api.Object(sim.Leases, "default", lease)
 	if l == nil {
 		return ""
 	}
@@ -124,7 +124,7 @@ func TestL8_AReplicaWithoutItsKindsNeverCampaigns(t *testing.T) {
 		second := required("second")
 		close(first.synced)
 		pass(time.Hour)
-		if api.Count("get", fakeapi.Leases) != 0 || holder(api) != "" {
+		if api.Count("get", sim.Leases) != 0 || holder(api) != "" {
 			t.Error("it campaigns without the kinds of a controller")
 		}
 		close(second.synced)
@@ -171,7 +171,7 @@ func TestLease_TermsAreIndependent(t *testing.T) {
 		}
 		var failing atomic.Bool
 		failing.Store(true)
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if failing.Load() && r.Name == "backups" {
 				return r.Refuse()
 			}
@@ -275,7 +275,7 @@ func TestL5_TheErrorNamesTheKey(t *testing.T) {
 		})
 		_, result := start(t, m)
 		pass(time.Minute)
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if r.Name == "operator" {
 				return r.Refuse()
 			}
@@ -299,7 +299,7 @@ func TestL5_WhatIsAboutToReturnIsNotNamed(t *testing.T) {
 		})
 		_, result := start(t, m)
 		pass(time.Minute)
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if r.Name == "operator" {
 				return r.Refuse()
 			}

@@ -25,7 +25,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/manager"
@@ -51,7 +51,7 @@ type line struct {
 func (l *line) CloseIdleConnections() { l.closed.Add(1) }
 
 func config(to http.RoundTripper) *rest.Config {
-	return &rest.Config{Host: fakeapi.Host, Transport: &line{RoundTripper: to}, QPS: -1}
+	return &rest.Config{Host: sim.Host, Transport: &line{RoundTripper: to}, QPS: -1}
 }
 
 func newManager(api http.RoundTripper, change func(*manager.Options)) *manager.Manager {
@@ -176,8 +176,8 @@ func configMaps(m *manager.Manager, name string, reconcile controller.Func[types
 	m.Add(c)
 }
 
-func put(api *fakeapi.Server, name string) {
-	api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+func put(api *sim.Server, name string) {
+	api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
 }
 
 func isReady(m *manager.Manager) bool {
@@ -189,12 +189,12 @@ func isReady(m *manager.Manager) bool {
 	}
 }
 
-func newAPI() *fakeapi.Server {
-	return fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets, fakeapi.Leases)
+func newAPI() *sim.Server {
+	return sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Leases)
 }
 
-func holder(api *fakeapi.Server) string {
-	l := api.Object(fakeapi.Leases, "default", "operator")
+func holder(api *sim.Server) string {
+	l := api.Object(sim.Leases, "default", "operator")
 	if l == nil {
 		return ""
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -26,7 +26,7 @@ import (
 func TestC6_RemovedAndAddedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
-		api.Serve(fakeapi.Secrets)
+		api.Serve(sim.Secrets)
 		put(api, "a")
 		m := newManager(api, nil)
 		maps, secrets := cache.For[*corev1.ConfigMap](m.Cache()), cache.For[*corev1.Secret](m.Cache())
@@ -56,7 +56,7 @@ func TestC6_RemovedAndAddedAgain(t *testing.T) {
 			c = add()
 		}
 		pass(time.Minute)
-		if n := api.Stored(fakeapi.Secrets); n != 1 {
+		if n := api.Stored(sim.Secrets); n != 1 {
 			t.Errorf("there are %d Secrets, want 1", n)
 		}
 		if len(began) == 0 {

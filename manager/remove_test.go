@@ -22,7 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -66,7 +66,7 @@ func TestM6_Remove(t *testing.T) {
 				}
 				if name == "elected" {
 					keys = nil
-					api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+					api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 					pass(time.Minute)
 					api.Intercept(nil)
 					pass(time.Minute)

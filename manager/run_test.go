@@ -26,7 +26,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 )
@@ -186,7 +186,7 @@ func TestM4_ALeaseThatIsLostTooLong(t *testing.T) {
 		})
 		_, result := start(t, m)
 		pass(time.Minute)
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		wantParts(t, result(), "leading: the Lease default/operator was lost, and the work under it has not stopped before it expired",
 			"reporter has not stopped in time:\n", "manager_test.stubborn")
 	})
@@ -195,7 +195,7 @@ func TestM4_ALeaseThatIsLostTooLong(t *testing.T) {
 func TestM5_TwoManagersDoNotMeet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type one struct {
-			api    *fakeapi.Server
+			api    *sim.Server
 			mu     sync.Mutex
 			keys   []string
 			stop   func()
@@ -258,7 +258,7 @@ func TestWithoutLeaderElectionItLeadsAtOnce(t *testing.T) {
 		d.want(t, "lead website starts", "leader only starts", "warm website starts")
 		stop()
 		ok(t, result())
-		if n := api.Count("", fakeapi.Leases); n != 0 {
+		if n := api.Count("", sim.Leases); n != 0 {
 			t.Errorf("%d requests for leases", n)
 		}
 	})
@@ -304,7 +304,7 @@ func TestALostTermIsFollowedByAnother(t *testing.T) {
 		d.mu.Lock()
 		d.events = nil
 		d.mu.Unlock()
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		pass(time.Minute)
 		slices.Sort(d.events)
 		d.want(t, "because true", "lead website ends")
@@ -374,7 +374,7 @@ func TestUserAgent(t *testing.T) {
 		stop()
 		ok(t, result())
 		for _, r := range api.Requests() {
-			if agent := r.Header.Get("User-Agent"); !strings.HasPrefix(agent, "test ") || strings.HasSuffix(agent, "/leader-election") != (r.Resource.Resource == fakeapi.Leases.Name && r.Verb != "discover") {
+			if agent := r.Header.Get("User-Agent"); !strings.HasPrefix(agent, "test ") || strings.HasSuffix(agent, "/leader-election") != (r.Resource.Resource == sim.Leases.Name && r.Verb != "discover") {
 				t.Errorf("%s says that it is %q", r, agent)
 			}
 		}

@@ -20,7 +20,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -218,7 +218,7 @@ func TestM2_ServersAreFirstAndLast(t *testing.T) {
 		m, health, server := serving(t, api, elected)
 		m.Handle("/page", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }))
 		early := true
-		api.Intercept(func(*fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(*sim.Request) (*http.Response, error) {
 			if early {
 				early = false
 				want(t, health, "http://x/livez", 200, "ok") // before the first request

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 )
@@ -24,7 +24,7 @@ import (
 // reviewing is an API server that also reviews.
 type reviewing struct {
 	*reviewer
-	api *fakeapi.Server
+	api *sim.Server
 }
 
 func (r reviewing) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -78,7 +78,7 @@ func TestIdleConnectionsAndMadeUpTokensKeepNobodyFromAnAnswer(t *testing.T) {
 	account := jwt(t, map[string]any{"alg": "RS256"}, map[string]any{"iss": "i", "sub": "s", "exp": time.Now().Add(time.Hour).Unix()})
 	v.users[account] = "prometheus"
 	renewed := make(chan struct{}, 100)
-	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+	api.Intercept(func(r *sim.Request) (*http.Response, error) {
 		if r.Verb == "update" {
 			renewed <- struct{}{}
 		}

@@ -24,7 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
@@ -34,7 +34,7 @@ import (
 type tangle struct {
 	t       *testing.T
 	r       *rand.Rand
-	api     *fakeapi.Server
+	api     *sim.Server
 	manager *manager.Manager
 	grace   time.Duration
 	free    chan struct{} // releases stubborn functions
@@ -44,7 +44,7 @@ type tangle struct {
 	requests atomic.Int64
 
 	mu       sync.Mutex // guards the fields below
-	trouble  func(*fakeapi.Request) (*http.Response, error)
+	trouble  func(*sim.Request) (*http.Response, error)
 	running  map[string]int // running calls, by name
 	stuck    bool           // something ignores its context
 	failed   bool           // something has panicked, exited or failed
@@ -52,22 +52,22 @@ type tangle struct {
 }
 
 // troubles are faults of the API server.
-var troubles = []func(*fakeapi.Request) (*http.Response, error){
+var troubles = []func(*sim.Request) (*http.Response, error){
 	nil, nil,
-	func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() },
-	func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() },
-	func(r *fakeapi.Request) (*http.Response, error) {
+	func(r *sim.Request) (*http.Response, error) { return r.Refuse() },
+	func(r *sim.Request) (*http.Response, error) { return r.Hang() },
+	func(r *sim.Request) (*http.Response, error) {
 		return r.Fail(http.StatusInternalServerError, "boom")
 	},
-	func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusTooManyRequests, "later") },
-	func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") },
-	func(r *fakeapi.Request) (*http.Response, error) {
+	func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusTooManyRequests, "later") },
+	func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") },
+	func(r *sim.Request) (*http.Response, error) {
 		if r.Resource.Resource == "leases" {
 			return r.Hang()
 		}
 		return nil, nil
 	},
-	func(r *fakeapi.Request) (*http.Response, error) {
+	func(r *sim.Request) (*http.Response, error) {
 		if r.Resource.Resource != "leases" {
 			return r.Refuse()
 		}
@@ -116,7 +116,7 @@ func newTangle(t *testing.T, seed uint64) *tangle {
 	return x
 }
 
-func (x *tangle) intercept(r *fakeapi.Request) (*http.Response, error) {
+func (x *tangle) intercept(r *sim.Request) (*http.Response, error) {
 	if x.requests.Add(1) == x.stopAt {
 		x.stop()
 	}
@@ -130,7 +130,7 @@ func (x *tangle) intercept(r *fakeapi.Request) (*http.Response, error) {
 	return answer, err
 }
 
-func (x *tangle) set(trouble func(*fakeapi.Request) (*http.Response, error)) {
+func (x *tangle) set(trouble func(*sim.Request) (*http.Response, error)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.trouble = trouble
@@ -270,9 +270,9 @@ func (x *tangle) meddle(ctx context.Context, r *rand.Rand) {
 		case 4:
 			put(x.api, fmt.Sprint("m", r.IntN(20)))
 		case 5: // another holder takes the Lease
-			if l := x.api.Object(fakeapi.Leases, "default", "operator"); l != nil {
+			if l := x.api.Object(sim.Leases, "default", "operator"); l != nil {
 				l.Object["spec"].(map[string]any)["holderIdentity"] = "a thief"
-				x.api.Put(fakeapi.Leases, l)
+				x.api.Put(sim.Leases, l)
 			}
 		case 6:
 			c := x.controller(fmt.Sprint("late", i))

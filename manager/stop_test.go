@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -182,9 +182,9 @@ func TestM2_StopIsTheReverseOfStart(t *testing.T) {
 }
 
 func TestM3_StopInAnyPhase(t *testing.T) {
-	refuse := func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() }
-	hang := func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() }
-	forbid := func(r *fakeapi.Request) (*http.Response, error) {
+	refuse := func(r *sim.Request) (*http.Response, error) { return r.Refuse() }
+	hang := func(r *sim.Request) (*http.Response, error) { return r.Hang() }
+	forbid := func(r *sim.Request) (*http.Response, error) {
 		if r.Verb == "list" || r.Verb == "watch" {
 			return r.Fail(http.StatusForbidden, "no right")
 		}
@@ -192,28 +192,28 @@ func TestM3_StopInAnyPhase(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		options   func(*manager.Options)
-		setUp     func(api *fakeapi.Server)
+		setUp     func(api *sim.Server)
 		reconcile controller.Func[types.NamespacedName]
 		after     time.Duration // time until the stop
-		late      func(api *fakeapi.Server)
+		late      func(api *sim.Server)
 		atMost    time.Duration
 	}{
 		"at once":                           {},
 		"at once, elected":                  {options: elected},
-		"caches that never sync":            {setUp: func(api *fakeapi.Server) { api.Intercept(forbid) }, after: time.Minute},
-		"caches that never sync, elected":   {options: elected, setUp: func(api *fakeapi.Server) { api.Intercept(forbid) }, after: time.Minute},
-		"the same, and leading":             {options: elected, setUp: func(api *fakeapi.Server) { api.Intercept(forbid) }, after: 5 * time.Minute},
-		"the API server refuses":            {setUp: func(api *fakeapi.Server) { api.Intercept(refuse) }, after: time.Minute},
-		"the API server refuses, elected":   {options: elected, setUp: func(api *fakeapi.Server) { api.Intercept(refuse) }, after: 5 * time.Minute},
-		"the API server hangs":              {setUp: func(api *fakeapi.Server) { api.Intercept(hang) }, after: time.Minute},
-		"the API server hangs, elected":     {options: elected, setUp: func(api *fakeapi.Server) { api.Intercept(hang) }, after: 5 * time.Minute},
-		"kinds that are not served":         {setUp: func(api *fakeapi.Server) { api.Withdraw(fakeapi.ConfigMaps, fakeapi.Leases) }, options: elected, after: 5 * time.Minute},
+		"caches that never sync":            {setUp: func(api *sim.Server) { api.Intercept(forbid) }, after: time.Minute},
+		"caches that never sync, elected":   {options: elected, setUp: func(api *sim.Server) { api.Intercept(forbid) }, after: time.Minute},
+		"the same, and leading":             {options: elected, setUp: func(api *sim.Server) { api.Intercept(forbid) }, after: 5 * time.Minute},
+		"the API server refuses":            {setUp: func(api *sim.Server) { api.Intercept(refuse) }, after: time.Minute},
+		"the API server refuses, elected":   {options: elected, setUp: func(api *sim.Server) { api.Intercept(refuse) }, after: 5 * time.Minute},
+		"the API server hangs":              {setUp: func(api *sim.Server) { api.Intercept(hang) }, after: time.Minute},
+		"the API server hangs, elected":     {options: elected, setUp: func(api *sim.Server) { api.Intercept(hang) }, after: 5 * time.Minute},
+		"kinds that are not served":         {setUp: func(api *sim.Server) { api.Withdraw(sim.ConfigMaps, sim.Leases) }, options: elected, after: 5 * time.Minute},
 		"campaigning":                       {options: elected, setUp: giveLease, after: 10 * time.Second},
 		"leading":                           {options: elected, after: time.Minute},
-		"leading, and then it hangs":        {options: elected, after: time.Minute, late: func(api *fakeapi.Server) { api.Intercept(hang) }, atMost: 2 * time.Second},
-		"leading, and then it refuses":      {options: elected, after: time.Minute, late: func(api *fakeapi.Server) { api.Intercept(refuse) }},
+		"leading, and then it hangs":        {options: elected, after: time.Minute, late: func(api *sim.Server) { api.Intercept(hang) }, atMost: 2 * time.Second},
+		"leading, and then it refuses":      {options: elected, after: time.Minute, late: func(api *sim.Server) { api.Intercept(refuse) }},
 		"leading with a slow reconcile":     {options: elected, reconcile: slow, after: time.Minute, atMost: 25 * time.Second},
-		"slow, and then it hangs":           {options: elected, reconcile: slow, after: time.Minute, late: func(api *fakeapi.Server) { api.Intercept(hang) }, atMost: 27 * time.Second},
+		"slow, and then it hangs":           {options: elected, reconcile: slow, after: time.Minute, late: func(api *sim.Server) { api.Intercept(hang) }, atMost: 27 * time.Second},
 		"a slow reconcile without election": {reconcile: slow, after: time.Minute, atMost: 25 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -256,11 +256,11 @@ func slow(ctx context.Context, _ types.NamespacedName) (controller.Result, error
 }
 
 // giveLease creates the lease of a replica that lost its network.
-func giveLease(api *fakeapi.Server) {
+func giveLease(api *sim.Server) {
 	other := newManager(api, elected)
 	ctx, cancel := context.WithCancel(context.Background())
 	other.AddLeaderOnly("ends the other, which keeps its lease", func(context.Context) error {
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		cancel()
 		return nil
 	})

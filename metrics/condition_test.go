@@ -19,7 +19,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/metrics"
 )
 
@@ -41,7 +41,7 @@ func withConditions(name string, data map[string]string) *corev1.ConfigMap {
 }
 
 // runCache runs a cache until stop is called.
-func runCache(t *testing.T, api *fakeapi.Server) (c *cache.Cache, run func() (stop func())) {
+func runCache(t *testing.T, api *sim.Server) (c *cache.Cache, run func() (stop func())) {
 	t.Helper()
 	cl, err := client.New(api.Config(), client.Options{})
 	if err != nil {
@@ -63,7 +63,7 @@ func runCache(t *testing.T, api *fakeapi.Server) (c *cache.Cache, run func() (st
 
 func TestConditions_CountsObjectsAtTheScrape(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, r := fakeapi.New(fakeapi.ConfigMaps), prometheus.NewPedanticRegistry()
+		api, r := sim.NewServer(sim.ConfigMaps), prometheus.NewPedanticRegistry()
 		c, run := runCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
 		if err := metrics.Conditions(r, h, conditionsOf); err != nil {
@@ -77,11 +77,11 @@ func TestConditions_CountsObjectsAtTheScrape(t *testing.T) {
 			}
 		}
 		is("") // it does not wait for the list
-		api.Put(fakeapi.ConfigMaps, withConditions("a", map[string]string{"Ready": "False Filling"}))
+		api.Put(sim.ConfigMaps, withConditions("a", map[string]string{"Ready": "False Filling"}))
 		time.Sleep(10 * time.Minute)
-		api.Put(fakeapi.ConfigMaps, withConditions("b", map[string]string{"Ready": "False Filling", "Clean": "True Fine"}))
-		api.Put(fakeapi.ConfigMaps, withConditions("c", map[string]string{"Ready": "False Broken"}))
-		api.Put(fakeapi.ConfigMaps, withConditions("d", nil))
+		api.Put(sim.ConfigMaps, withConditions("b", map[string]string{"Ready": "False Filling", "Clean": "True Fine"}))
+		api.Put(sim.ConfigMaps, withConditions("c", map[string]string{"Ready": "False Broken"}))
+		api.Put(sim.ConfigMaps, withConditions("d", nil))
 		defer run()()
 		if err := h.WaitForSync(t.Context()); err != nil {
 			t.Fatal(err)
@@ -97,8 +97,8 @@ setpoint_condition_oldest_seconds{kind="ConfigMap",status="True",type="Clean"} 0
 setpoint_conditions{kind="ConfigMap",reason="Filling",status="False",type="Ready"} 2
 setpoint_conditions{kind="ConfigMap",reason="Fine",status="True",type="Clean"} 1
 `))
-		api.Remove(fakeapi.ConfigMaps, "default", "a")
-		api.Put(fakeapi.ConfigMaps, withConditions("b", map[string]string{"Ready": "True Full"}))
+		api.Remove(sim.ConfigMaps, "default", "a")
+		api.Put(sim.ConfigMaps, withConditions("b", map[string]string{"Ready": "True Full"}))
 		is(fmt.Sprintf(help, `setpoint_condition_oldest_seconds{kind="ConfigMap",status="False",type="Ready"} 0
 setpoint_condition_oldest_seconds{kind="ConfigMap",status="True",type="Ready"} 0
 `, `setpoint_conditions{kind="ConfigMap",reason="Broken",status="False",type="Ready"} 1
@@ -114,7 +114,7 @@ setpoint_conditions{kind="ConfigMap",reason="Full",status="True",type="Ready"} 1
 
 func TestConditions_SeriesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, r := fakeapi.New(fakeapi.ConfigMaps), prometheus.NewPedanticRegistry()
+		api, r := sim.NewServer(sim.ConfigMaps), prometheus.NewPedanticRegistry()
 		c, run := runCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
 		if err := metrics.Conditions(prometheus.WrapRegistererWithPrefix("my_", r), h, conditionsOf); err != nil {
@@ -122,7 +122,7 @@ func TestConditions_SeriesAreBounded(t *testing.T) {
 		}
 		const asked = 1500
 		for i := range asked {
-			api.Put(fakeapi.ConfigMaps, withConditions(fmt.Sprint("m", i), map[string]string{"Ready": fmt.Sprint("False Reason", i)}))
+			api.Put(sim.ConfigMaps, withConditions(fmt.Sprint("m", i), map[string]string{"Ready": fmt.Sprint("False Reason", i)}))
 		}
 		defer run()()
 		if err := h.WaitForSync(t.Context()); err != nil {
@@ -148,7 +148,7 @@ func TestConditions_SeriesAreBounded(t *testing.T) {
 }
 
 func TestConditions_Mistakes(t *testing.T) {
-	api, r := fakeapi.New(fakeapi.ConfigMaps), prometheus.NewPedanticRegistry()
+	api, r := sim.NewServer(sim.ConfigMaps), prometheus.NewPedanticRegistry()
 	c, _ := runCache(t, api)
 	h := cache.For[*corev1.ConfigMap](c)
 	check := func(err error, word string) {

@@ -28,7 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
@@ -166,10 +166,10 @@ func TestM6_RemovedWithItsSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()
 		m := newMetrics(t, r)
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets, fakeapi.Leases)
-		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
+		api := sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Leases)
+		api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 		silent := slog.New(slog.DiscardHandler)
-		mgr := manager.New(&rest.Config{Host: fakeapi.Host, Transport: api, QPS: -1}, manager.Options{
+		mgr := manager.New(&rest.Config{Host: sim.Host, Transport: api, QPS: -1}, manager.Options{
 			Name: "test", Logger: silent, Hooks: m,
 			LeaderElection: &leaderelection.Options{Lease: "operator", Namespace: "default"},
 		})
@@ -204,7 +204,7 @@ func TestM6_RemovedWithItsSeries(t *testing.T) {
 		if n := value(t, r, "controller_runtime_max_concurrent_reconciles", "website"); n != 2 {
 			t.Errorf("there are %v workers, want 2", n)
 		}
-		if n := value(t, r, "rest_client_requests_total", "200", "fakeapi.test", "PUT"); n < 20 {
+		if n := value(t, r, "rest_client_requests_total", "200", "sim.test", "PUT"); n < 20 {
 			t.Errorf("%v renewals are counted as requests", n)
 		}
 		if err := mgr.Remove(t.Context(), website); err != nil {
@@ -277,7 +277,7 @@ func TestNamesThatAreNoUTF8(t *testing.T) {
 func TestM6_WhatNeverRanHasNoSeries(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := newMetrics(t, r)
-	mgr := manager.New(&rest.Config{Host: fakeapi.Host}, manager.Options{Name: "test"})
+	mgr := manager.New(&rest.Config{Host: sim.Host}, manager.Options{Name: "test"})
 	c := controller.New("website", controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
 		return controller.Result{}, nil
 	}), controller.Options{Hooks: m})

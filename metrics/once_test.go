@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
@@ -34,10 +34,10 @@ func TestGivenTwice_CountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()
 		m := newMetrics(t, r)
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Leases)
-		api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
+		api := sim.NewServer(sim.ConfigMaps, sim.Leases)
+		api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 		silent := slog.New(slog.DiscardHandler)
-		mgr := manager.New(&rest.Config{Host: fakeapi.Host, Transport: api, QPS: -1}, manager.Options{
+		mgr := manager.New(&rest.Config{Host: sim.Host, Transport: api, QPS: -1}, manager.Options{
 			Name: "test", Logger: silent, Hooks: m,
 			LeaderElection: &leaderelection.Options{Lease: "operator", Namespace: "default", Hooks: m.LeaderElection},
 		})

@@ -19,7 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -31,7 +31,7 @@ func TestSkippedApply_NamesTheController(t *testing.T) {
 		m := newMetrics(t, r)
 		var skipped []hook.SkippedApply
 		hooks := m.With(hook.Hooks{Client: &hook.Client{Skipped: func(s hook.SkippedApply) { skipped = append(skipped, s) }}})
-		mgr := manager.New(&rest.Config{Host: fakeapi.Host, Transport: fakeapi.New(fakeapi.ConfigMaps), QPS: -1}, manager.Options{
+		mgr := manager.New(&rest.Config{Host: sim.Host, Transport: sim.NewServer(sim.ConfigMaps), QPS: -1}, manager.Options{
 			Name: "test", Logger: slog.New(slog.DiscardHandler), Hooks: hooks,
 		})
 		desired := corev1ac.ConfigMap("a", "x").WithData(map[string]string{"k": "v"})

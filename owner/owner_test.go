@@ -24,7 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/owner"
 )
 
@@ -37,7 +37,7 @@ func configMap(namespace, name, uid string) *corev1.ConfigMap {
 // handle returns a handle of a cache that does not run.
 func handle[T cache.Object](t *testing.T) *cache.Handle[T] {
 	t.Helper()
-	c, err := client.New(fakeapi.New().Config(), client.Options{})
+	c, err := client.New(sim.NewServer().Config(), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

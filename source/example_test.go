@@ -14,15 +14,15 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // A controller reconciles each ConfigMap in the cache, and each one that changes.
 func ExampleKind() {
-	api := fakeapi.New(fakeapi.ConfigMaps) // an API server in memory
-	api.Put(fakeapi.ConfigMaps, configMap("settings"))
+	api := sim.NewServer(sim.ConfigMaps) // an API server in memory
+	api.Put(sim.ConfigMaps, configMap("settings"))
 	c, err := client.New(api.Config(), client.Options{})
 	if err != nil {
 		fmt.Println(err)

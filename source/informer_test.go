@@ -22,7 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -112,8 +112,8 @@ func TestC6_Informer(t *testing.T) {
 		synced(t, src)
 		s.api.Lag(time.Second)
 		s.put("a=1")
-		stored := s.api.Object(fakeapi.ConfigMaps, "default", "a")
-		w := cache.Written{Host: fakeapi.Host, Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: "a", UID: stored.GetUID(), ResourceVersion: stored.GetResourceVersion()}
+		stored := s.api.Object(sim.ConfigMaps, "default", "a")
+		w := cache.Written{Host: sim.Host, Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: "a", UID: stored.GetUID(), ResourceVersion: stored.GetResourceVersion()}
 		woken := 0
 		wait := func() {
 			t.Helper()
@@ -301,7 +301,7 @@ func TestS9_SettledInTrouble(t *testing.T) {
 		if err := src.Settled(short); err == nil {
 			t.Error("settled before it runs")
 		}
-		s.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") })
+		s.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") })
 		s.start(src, l, nil)
 		long, stop := context.WithTimeout(t.Context(), time.Hour)
 		defer stop()

@@ -21,7 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -77,7 +77,7 @@ func TestS1_NotReadyWithoutAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
 		defer s.stop()
-		s.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") })
+		s.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") })
 		src := source.Kind(s.maps, l)
 		s.start(src, l, nil)
 		time.Sleep(time.Hour)
@@ -101,7 +101,7 @@ func TestEvents(t *testing.T) {
 		src := source.Kind(s.maps, l)
 		s.start(src, l, nil)
 		synced(t, src)
-		uid, version := s.api.Object(fakeapi.ConfigMaps, "default", "a").GetUID(), s.api.Version()
+		uid, version := s.api.Object(sim.ConfigMaps, "default", "a").GetUID(), s.api.Version()
 		s.put("a=2", "b=1")
 		s.remove("a")
 		synctest.Wait()
@@ -177,7 +177,7 @@ func TestS3_NewUID(t *testing.T) {
 
 // missing makes changes that the watch misses, and waits until they were seen.
 func (s *setup) missing(change func()) {
-	s.api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+	s.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 	s.api.CutWatches()
 	synctest.Wait()
 	change()
@@ -362,7 +362,7 @@ func TestS8_AHandlerThatExitsEndsTheSource(t *testing.T) {
 }
 
 func TestUnknownType(t *testing.T) {
-	b, err := client.New(fakeapi.New().Config(), client.Options{Scheme: runtime.NewScheme()})
+	b, err := client.New(sim.NewServer().Config(), client.Options{Scheme: runtime.NewScheme()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -40,7 +40,7 @@ func configMap(name string, data ...string) *corev1.ConfigMap {
 // setup is a cache of config maps in a bubble.
 type setup struct {
 	t     *testing.T
-	api   *fakeapi.Server
+	api   *sim.Server
 	cache *cache.Cache
 	maps  *cache.Handle[*corev1.ConfigMap]
 	stops []func()
@@ -48,7 +48,7 @@ type setup struct {
 
 func newSetup(t *testing.T) *setup {
 	t.Helper()
-	api := fakeapi.New(fakeapi.ConfigMaps)
+	api := sim.NewServer(sim.ConfigMaps)
 	c, err := client.New(api.Config(), client.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -62,11 +62,11 @@ func newSetup(t *testing.T) *setup {
 func (s *setup) put(objects ...string) {
 	for _, o := range objects {
 		name, data, _ := strings.Cut(o, "=")
-		s.api.Put(fakeapi.ConfigMaps, configMap(name, data))
+		s.api.Put(sim.ConfigMaps, configMap(name, data))
 	}
 }
 
-func (s *setup) remove(name string) { s.api.Remove(fakeapi.ConfigMaps, "default", name) }
+func (s *setup) remove(name string) { s.api.Remove(sim.ConfigMaps, "default", name) }
 
 // run runs something until stop is called.
 func (s *setup) run(f func(ctx context.Context) error) (stop func()) {

@@ -20,20 +20,20 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/status"
 )
 
 var (
-	served = fakeapi.Resource{Group: gauges.Group, Version: gauges.Version, Kind: "Gauge", Name: "gauges", Namespaced: true}
+	served = sim.Resource{Group: gauges.Group, Version: gauges.Version, Kind: "Gauge", Name: "gauges", Namespaced: true}
 	oil    = types.NamespacedName{Namespace: "default", Name: "oil"}
 )
 
 // withCache runs test in a bubble with a running cache of a fake API server.
-func withCache(t *testing.T, test func(t *testing.T, api *fakeapi.Server, c *cache.Cache)) {
+func withCache(t *testing.T, test func(t *testing.T, api *sim.Server, c *cache.Cache)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(served, fakeapi.Deployments)
+		api := sim.NewServer(served, sim.Deployments)
 		cl, err := client.New(api.Config(), client.Options{Scheme: newScheme()})
 		if err != nil {
 			t.Fatal(err)
@@ -74,7 +74,7 @@ func condition(conditionType string, is metav1.ConditionStatus, observed int64) 
 
 // put stores the gauge as another client. The fake API server counts generations itself, so the
 // level must change with the generation.
-func put(t *testing.T, api *fakeapi.Server, generation, observed int64, conditions ...metav1.Condition) {
+func put(t *testing.T, api *sim.Server, generation, observed int64, conditions ...metav1.Condition) {
 	t.Helper()
 	g := gauge(0, conditions...)
 	g.UID, g.ResourceVersion, g.Spec.Level, g.Status.ObservedGeneration = "", "", int(generation), observed
@@ -84,7 +84,7 @@ func put(t *testing.T, api *fakeapi.Server, generation, observed int64, conditio
 }
 
 func TestAwait_WaitsForCurrentConditions(t *testing.T) {
-	withCache(t, func(t *testing.T, api *fakeapi.Server, c *cache.Cache) {
+	withCache(t, func(t *testing.T, api *sim.Server, c *cache.Cache) {
 		h := cache.For[*Gauge](c)
 		result := awaiting(t.Context(), h, status.True("Ready"), status.False("Dirty"))
 		pending := func(why string) {
@@ -116,7 +116,7 @@ func TestAwait_WaitsForCurrentConditions(t *testing.T) {
 
 // TestAwait_SeesWhatWasWrittenBefore: the cache still shows the last generation as ready.
 func TestAwait_SeesWhatWasWrittenBefore(t *testing.T) {
-	withCache(t, func(t *testing.T, api *fakeapi.Server, c *cache.Cache) {
+	withCache(t, func(t *testing.T, api *sim.Server, c *cache.Cache) {
 		h := cache.For[*Gauge](c)
 		put(t, api, 1, 1, condition("Ready", "True", 1))
 		if err := <-awaiting(t.Context(), h, status.True("Ready")); err != nil {
@@ -139,7 +139,7 @@ func TestAwait_SeesWhatWasWrittenBefore(t *testing.T) {
 }
 
 func TestAwait_AnObjectThatDoesNotExist(t *testing.T) {
-	withCache(t, func(t *testing.T, api *fakeapi.Server, c *cache.Cache) {
+	withCache(t, func(t *testing.T, api *sim.Server, c *cache.Cache) {
 		h := cache.For[*Gauge](c)
 		gone := errors.New("the test is over")
 		ctx, stop := context.WithTimeoutCause(t.Context(), time.Hour, gone)
@@ -169,7 +169,7 @@ func TestAwait_AnObjectThatDoesNotExist(t *testing.T) {
 // TestAwait_OtherKinds: conditions of another type, and unstructured objects.
 func TestAwait_OtherKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Deployments)
+		api := sim.NewServer(sim.Deployments)
 		cl, err := client.New(api.Config(), client.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -185,7 +185,7 @@ func TestAwait_OtherKinds(t *testing.T) {
 		web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "oil"}}
 		web.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}}
 		web.Status.ObservedGeneration = 1
-		api.Put(fakeapi.Deployments, web)
+		api.Put(sim.Deployments, web)
 		if d, err := status.Await(ctx, cache.For[*appsv1.Deployment](c), oil, status.True("Available")); err != nil || d.Name != "oil" {
 			t.Error(d, err)
 		}
@@ -198,7 +198,7 @@ func TestAwait_OtherKinds(t *testing.T) {
 }
 
 func TestAwait_Mistakes(t *testing.T) {
-	withCache(t, func(t *testing.T, api *fakeapi.Server, c *cache.Cache) {
+	withCache(t, func(t *testing.T, api *sim.Server, c *cache.Cache) {
 		h := cache.For[*Gauge](c)
 		_, err := status.Await(t.Context(), h, oil)
 		wants(t, err, "await "+h.String()+" default/oil: no goals are given; name one")

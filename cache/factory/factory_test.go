@@ -31,16 +31,16 @@ import (
 	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestS7_FactoryShares: the factory's listers and the cache's handles share one LIST and one WATCH,
 // in either order.
 func TestS7_FactoryShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 		api.Intercept(noStreaming)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, configMap("a"))
 		c := newCache(t, api)
 		f := factory.New(c, nil)
 		maps := cache.For[*corev1.ConfigMap](c)
@@ -61,7 +61,7 @@ func TestS7_FactoryShares(t *testing.T) {
 		if list, err := generic.Lister().List(labels.Everything()); err != nil || len(list) != 1 {
 			t.Errorf("the generic lister says %v, %v", list, err)
 		}
-		for _, r := range []fakeapi.Resource{fakeapi.ConfigMaps, fakeapi.Secrets} {
+		for _, r := range []sim.Resource{sim.ConfigMaps, sim.Secrets} {
 			if lists, watches := api.Count("list", r), api.Watches(); lists != 1 || watches != 2 {
 				t.Errorf("%d lists of %s, %d watches in all", lists, r.Name, watches)
 			}
@@ -69,7 +69,7 @@ func TestS7_FactoryShares(t *testing.T) {
 		// Pinned: releasing the handles does not stop the factory's informers.
 		maps.Release()
 		synctest.Wait()
-		api.Put(fakeapi.ConfigMaps, configMap("b"))
+		api.Put(sim.ConfigMaps, configMap("b"))
 		synctest.Wait()
 		if _, err := lister.ConfigMaps("default").Get("b"); err != nil {
 			t.Errorf("after the release: %v", err)
@@ -80,7 +80,7 @@ func TestS7_FactoryShares(t *testing.T) {
 // TestFactory_Accessors: every accessor, and ForResource for its resource, returns an informer of
 // the cache: as many and the same as client-go's factory.
 func TestFactory_Accessors(t *testing.T) {
-	api := fakeapi.New()
+	api := sim.NewServer()
 	c := newCache(t, api)
 	f := factory.New(c, nil)
 	theirs := informers.NewSharedInformerFactory(nil, 0)
@@ -157,7 +157,7 @@ func methods(t reflect.Type) []string {
 
 // TestFactory_ForOtherResources: a resource that is not built in is an error with a remedy.
 func TestFactory_ForOtherResources(t *testing.T) {
-	c := newCache(t, fakeapi.New())
+	c := newCache(t, sim.NewServer())
 	_, err := factory.New(c, nil).ForResource(schema.GroupVersionResource{Group: "test.dev", Version: "v1", Resource: "widgets"})
 	if err == nil || !strings.Contains(err.Error(), "widgets is not a built-in resource; use cache.For") {
 		t.Errorf("got %v", err)
@@ -168,9 +168,9 @@ func TestFactory_ForOtherResources(t *testing.T) {
 // cache runs and joins its informer.
 func TestFactory_InformerFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
-		api.Put(fakeapi.ConfigMaps, configMap("b"))
+		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
+		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, configMap("b"))
 		c := newCache(t, api)
 		clientset := kubernetes.NewForConfigOrDie(api.Config())
 		f := factory.New(c, clientset)
@@ -250,8 +250,8 @@ func TestFactory_RunsAlready(t *testing.T) {
 // or the cache ends.
 func TestFactory_WaitForCacheSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
-		api.Intercept(forbidden(fakeapi.Secrets))
+		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
+		api.Intercept(forbidden(sim.Secrets))
 		c := newCache(t, api)
 		f := factory.New(c, nil)
 		maps, secrets := reflect.TypeFor[*corev1.ConfigMap](), reflect.TypeFor[*corev1.Secret]()
@@ -291,7 +291,7 @@ func TestFactory_WaitForCacheSync(t *testing.T) {
 // nothing, before and while the cache runs.
 func TestFactory_HostStartsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		c := newCache(t, api)
 		f := factory.New(c, nil)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -312,7 +312,7 @@ func TestFactory_HostStartsIt(t *testing.T) {
 		host()
 		cancel()
 		f.Shutdown()
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, configMap("a"))
 		synctest.Wait()
 		if _, err := f.Core().V1().ConfigMaps().Lister().ConfigMaps("default").Get("a"); err != nil || informer.IsStopped() {
 			t.Errorf("the informer stopped with the host's context: %v", err)
@@ -327,8 +327,8 @@ func TestFactory_HostStartsIt(t *testing.T) {
 // a client, that is an error.
 func TestFactory_SchemeWithout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Deployments)
-		api.Put(fakeapi.Deployments, deployment("a"))
+		api := sim.NewServer(sim.Deployments)
+		api.Put(sim.Deployments, deployment("a"))
 		backend, err := client.New(api.Config(), client.Options{Scheme: runtime.NewScheme()})
 		if err != nil {
 			t.Fatal(err)

@@ -25,17 +25,17 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/cache/factory"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // These tests cover familiar client-go features on the cache's informers, one each.
 
 // familiar runs a test in a bubble, with a factory over an API server. run runs the cache until the
 // test ends.
-func familiar(t *testing.T, test func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func())) {
+func familiar(t *testing.T, test func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		c := newCache(t, api)
 		stop := func() {}
 		defer func() { stop() }()
@@ -47,9 +47,9 @@ func familiar(t *testing.T, test func(t *testing.T, api *fakeapi.Server, f infor
 }
 
 func TestFamiliar_IndexFuncsAndByIndex(t *testing.T) {
-	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
+	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
 		for name, data := range map[string]string{"a": "x", "b": "y", "c": "x"} {
-			api.Put(fakeapi.ConfigMaps, configMap(name, data))
+			api.Put(sim.ConfigMaps, configMap(name, data))
 		}
 		maps := f.Core().V1().ConfigMaps()
 		byData := func(obj any) ([]string, error) { return []string{obj.(*corev1.ConfigMap).Data["data"]}, nil }
@@ -70,7 +70,7 @@ func TestFamiliar_IndexFuncsAndByIndex(t *testing.T) {
 				t.Errorf("the index %s has %v, %v", index, names, err)
 			}
 		}
-		api.Put(fakeapi.ConfigMaps, configMap("a", "z"))
+		api.Put(sim.ConfigMaps, configMap("a", "z"))
 		synctest.Wait()
 		if keys, err := maps.Informer().GetIndexer().IndexKeys("after", "z"); err != nil || len(keys) != 1 {
 			t.Errorf("after a change: %v, %v", keys, err)
@@ -79,11 +79,11 @@ func TestFamiliar_IndexFuncsAndByIndex(t *testing.T) {
 }
 
 func TestFamiliar_NamespaceListers(t *testing.T) {
-	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
+		api.Put(sim.ConfigMaps, configMap("a"))
 		elsewhere := configMap("b")
 		elsewhere.Namespace = "elsewhere"
-		api.Put(fakeapi.ConfigMaps, elsewhere)
+		api.Put(sim.ConfigMaps, elsewhere)
 		maps := f.Core().V1().ConfigMaps().Lister()
 		run()
 		list, err := maps.ConfigMaps("elsewhere").List(labels.Everything())
@@ -101,8 +101,8 @@ func TestFamiliar_NamespaceListers(t *testing.T) {
 }
 
 func TestFamiliar_GeneratedListers(t *testing.T) {
-	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
+		api.Put(sim.ConfigMaps, configMap("a"))
 		lister := corelisters.NewConfigMapLister(f.Core().V1().ConfigMaps().TypedInformer().GetIndexer())
 		run()
 		if obj, err := lister.ConfigMaps("default").Get("a"); err != nil || obj.Name != "a" {
@@ -124,8 +124,8 @@ func must[T any](v T, err error) T {
 // TestFamiliar_ResyncPeriods: each handler is resynced in its own period, whether added before or
 // after the start. A handler without a period never is.
 func TestFamiliar_ResyncPeriods(t *testing.T) {
-	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
+		api.Put(sim.ConfigMaps, configMap("a"))
 		informer := f.Core().V1().ConfigMaps().Informer()
 		counter := func(n *atomic.Int64) toolscache.ResourceEventHandler {
 			return toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
@@ -158,13 +158,13 @@ func TestFamiliar_ResyncPeriods(t *testing.T) {
 // TestFamiliar_LastKnownVersion: a broken watch resumes at its version, and a relist asks for no
 // older one.
 func TestFamiliar_LastKnownVersion(t *testing.T) {
-	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
+	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
 		api.Intercept(noStreaming)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, configMap("a"))
 		informer := f.Core().V1().ConfigMaps().Informer()
 		run()
 		time.Sleep(time.Minute)
-		api.Put(fakeapi.ConfigMaps, configMap("a", "1"))
+		api.Put(sim.ConfigMaps, configMap("a", "1"))
 		synctest.Wait()
 		last := informer.LastSyncResourceVersion()
 		if last != api.Version() {
@@ -178,15 +178,15 @@ func TestFamiliar_LastKnownVersion(t *testing.T) {
 			}
 			return "nothing"
 		}
-		lists := api.Count("list", fakeapi.ConfigMaps)
+		lists := api.Count("list", sim.ConfigMaps)
 		api.CutWatches()
 		time.Sleep(time.Minute)
-		if n := api.Count("list", fakeapi.ConfigMaps) - lists; asked("watch") != last || n != 0 {
+		if n := api.Count("list", sim.ConfigMaps) - lists; asked("watch") != last || n != 0 {
 			t.Errorf("after the watch broke it watches from %s, with %d lists; it had come to %s", asked("watch"), n, last)
 		}
 		// An expired version causes a relist.
 		var once atomic.Bool
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if r.Streaming() || r.Verb != "watch" {
 				return noStreaming(r)
 			}
@@ -197,7 +197,7 @@ func TestFamiliar_LastKnownVersion(t *testing.T) {
 		})
 		api.CutWatches()
 		time.Sleep(time.Minute)
-		if n := api.Count("list", fakeapi.ConfigMaps) - lists; asked("list") != last || n != 1 {
+		if n := api.Count("list", sim.ConfigMaps) - lists; asked("list") != last || n != 1 {
 			t.Errorf("%d relists, from %s; it had come to %s", n, asked("list"), last)
 		}
 	})
@@ -206,17 +206,17 @@ func TestFamiliar_LastKnownVersion(t *testing.T) {
 // TestFamiliar_Tombstones: an object deleted during a gap arrives as DeletedFinalStateUnknown with
 // its last known state.
 func TestFamiliar_Tombstones(t *testing.T) {
-	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
-		api.Put(fakeapi.ConfigMaps, configMap("a", "last"))
+	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
+		api.Put(sim.ConfigMaps, configMap("a", "last"))
 		informer := f.Core().V1().ConfigMaps().Informer()
 		var deleted atomic.Value
 		must(informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { deleted.Store(obj) }}))
 		run()
 		time.Sleep(time.Minute)
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		api.CutWatches()
 		time.Sleep(time.Minute)
-		api.Remove(fakeapi.ConfigMaps, "default", "a")
+		api.Remove(sim.ConfigMaps, "default", "a")
 		api.Expire()
 		api.Intercept(nil)
 		time.Sleep(time.Minute)
@@ -228,8 +228,8 @@ func TestFamiliar_Tombstones(t *testing.T) {
 }
 
 func TestFamiliar_ForResource(t *testing.T) {
-	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
+		api.Put(sim.ConfigMaps, configMap("a"))
 		generic, err := f.ForResource(corev1.SchemeGroupVersion.WithResource("configmaps"))
 		if err != nil {
 			t.Fatal(err)
@@ -248,8 +248,8 @@ func TestFamiliar_ForResource(t *testing.T) {
 }
 
 func TestFamiliar_WaitForCacheSync(t *testing.T) {
-	familiar(t, func(t *testing.T, api *fakeapi.Server, f informers.SharedInformerFactory, run func()) {
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
+		api.Put(sim.ConfigMaps, configMap("a"))
 		informer := f.Core().V1().ConfigMaps().Informer()
 		seen := must(informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}))
 		synced := make(chan bool)

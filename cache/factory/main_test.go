@@ -19,13 +19,13 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newCache returns a cache of the API server.
-func newCache(t testing.TB, api *fakeapi.Server) *cache.Cache {
+func newCache(t testing.TB, api *sim.Server) *cache.Cache {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
 	if err != nil {
@@ -87,8 +87,8 @@ func deployment(name string) *appsv1.Deployment {
 }
 
 // forbidden answers the requests for a resource with 403.
-func forbidden(of fakeapi.Resource) func(*fakeapi.Request) (*http.Response, error) {
-	return func(r *fakeapi.Request) (*http.Response, error) {
+func forbidden(of sim.Resource) func(*sim.Request) (*http.Response, error) {
+	return func(r *sim.Request) (*http.Response, error) {
 		if r.Resource.Resource != of.Name {
 			return nil, nil
 		}
@@ -97,7 +97,7 @@ func forbidden(of fakeapi.Resource) func(*fakeapi.Request) (*http.Response, erro
 }
 
 // noStreaming refuses to stream initial lists, like an API server without the feature.
-func noStreaming(r *fakeapi.Request) (*http.Response, error) {
+func noStreaming(r *sim.Request) (*http.Response, error) {
 	if r.Streaming() {
 		return r.Fail(http.StatusUnprocessableEntity, "sendInitialEvents is forbidden")
 	}

@@ -27,7 +27,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // diary is what the handlers of a program saw. Resyncs are only counted.
@@ -63,7 +63,7 @@ func (d *diary) handler() toolscache.ResourceEventHandler {
 
 // program runs a small program on a factory: handlers and listers of two namespaced kinds and a
 // cluster-scoped one. It returns what the program saw and listed.
-func program(t *testing.T, f informers.SharedInformerFactory, api *fakeapi.Server, run func()) (saw *diary, listed string) {
+func program(t *testing.T, f informers.SharedInformerFactory, api *sim.Server, run func()) (saw *diary, listed string) {
 	t.Helper()
 	d := &diary{resyncs: map[string]int{}}
 	core := f.Core().V1()
@@ -77,12 +77,12 @@ func program(t *testing.T, f informers.SharedInformerFactory, api *fakeapi.Serve
 		for _, name := range []string{"a", "b"} {
 			m := configMap(name, "new")
 			m.Namespace = namespace
-			api.Put(fakeapi.ConfigMaps, m)
+			api.Put(sim.ConfigMaps, m)
 		}
 	}
 	synctest.Wait()
-	api.Remove(fakeapi.ConfigMaps, "default", "b")
-	api.Remove(fakeapi.ConfigMaps, "other", "b")
+	api.Remove(sim.ConfigMaps, "default", "b")
+	api.Remove(sim.ConfigMaps, "other", "b")
 	time.Sleep(10*time.Hour + 30*time.Minute)
 	var all []string
 	for _, m := range must(core.ConfigMaps().Lister().List(labels.Everything())) {
@@ -100,14 +100,14 @@ func program(t *testing.T, f informers.SharedInformerFactory, api *fakeapi.Serve
 }
 
 // sampleAPI has objects in two namespaces.
-func sampleAPI() *fakeapi.Server {
-	api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets, fakeapi.Namespaces)
+func sampleAPI() *sim.Server {
+	api := sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Namespaces)
 	for _, namespace := range []string{"default", "other"} {
-		api.Put(fakeapi.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"name": "a"}}})
+		api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"name": "a"}}})
 		m := configMap("a")
 		m.Namespace = namespace
-		api.Put(fakeapi.ConfigMaps, m)
-		api.Put(fakeapi.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s"}})
+		api.Put(sim.ConfigMaps, m)
+		api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s"}})
 	}
 	return api
 }

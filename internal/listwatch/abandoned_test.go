@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // TestS4_ARequestThatIsNeverAnsweredIsMadeAgain: a lost answer of any request does not keep an
@@ -26,8 +26,8 @@ func TestS4_ARequestThatIsNeverAnsweredIsMadeAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
-				api.Put(fakeapi.ConfigMaps, configMap("a"))
+				api := sim.NewServer(sim.ConfigMaps)
+				api.Put(sim.ConfigMaps, configMap("a"))
 				api.Intercept(swallowed)
 				f, stop := follow(t, api)
 				defer stop()
@@ -36,7 +36,7 @@ func TestS4_ARequestThatIsNeverAnsweredIsMadeAgain(t *testing.T) {
 					t.Errorf("after a minute it is %s: %s", phase, why)
 				}
 				api.Intercept(nil)
-				api.Put(fakeapi.ConfigMaps, configMap("b"))
+				api.Put(sim.ConfigMaps, configMap("b"))
 				time.Sleep(2 * time.Minute)
 				if phase, why, _ := f.reported(); phase != hook.Syncing || !f.has("b") {
 					t.Errorf("two minutes after the API server is well it is %s: %s", phase, why)
@@ -55,16 +55,16 @@ func TestS4_AnAnswerToARequestThatWasGivenUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := fakeapi.New(fakeapi.ConfigMaps)
-				api.Put(fakeapi.ConfigMaps, configMap("a"))
+				api := sim.NewServer(sim.ConfigMaps)
+				api.Put(sim.ConfigMaps, configMap("a"))
 				var late sync.Once
-				api.Intercept(of(func(*fakeapi.Request) (*http.Response, error) {
+				api.Intercept(of(func(*sim.Request) (*http.Response, error) {
 					late.Do(func() { time.Sleep(2*time.Minute + time.Second) })
 					return nil, nil
 				}))
 				f, stop := follow(t, api)
 				time.Sleep(3 * time.Minute)
-				api.Put(fakeapi.ConfigMaps, configMap("b"))
+				api.Put(sim.ConfigMaps, configMap("b"))
 				synctest.Wait()
 				if !f.has("b") {
 					t.Error("it does not follow the API server")

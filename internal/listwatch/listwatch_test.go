@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // TestListerWatcher_Reports: it reports the mapping, each list and the state, and counts requests.
 func TestListerWatcher_Reports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		f, stop := follow(t, api)
 		defer stop()
 		synctest.Wait()
@@ -28,7 +28,7 @@ func TestListerWatcher_Reports(t *testing.T) {
 		if version, ok := f.lw.Listed(); !f.has("a") || !ok || version != api.Version() || f.mapped.Resource.Resource != "configmaps" {
 			t.Errorf("listed at %q, %t; the mapping is %v", version, ok, f.mapped)
 		}
-		api.Put(fakeapi.ConfigMaps, configMap("b"))
+		api.Put(sim.ConfigMaps, configMap("b"))
 		synctest.Wait()
 		if !f.has("b") {
 			t.Error("the store does not have what was created")
@@ -42,17 +42,17 @@ func TestListerWatcher_Reports(t *testing.T) {
 // TestListerWatcher_WatchGoesOn: a broken watch resumes without another list.
 func TestListerWatcher_WatchGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		f, stop := follow(t, api)
 		defer stop()
 		time.Sleep(time.Minute)
-		api.Intercept(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() })
+		api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		api.CutWatches()
 		time.Sleep(10 * time.Minute)
 		if phase, why, _ := f.reported(); phase != hook.Failing || why == "" {
 			t.Errorf("it reported %s, %q", phase, why)
 		}
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, configMap("a"))
 		api.Intercept(nil)
 		time.Sleep(3 * time.Second)
 		if phase, why, listed := f.reported(); phase != hook.Syncing || why != "" || listed != 1 || !f.has("a") {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
@@ -36,7 +36,7 @@ type follower struct {
 }
 
 // follow lists and watches the ConfigMaps of an API server until stop is called.
-func follow(t *testing.T, api *fakeapi.Server) (f *follower, stop func()) {
+func follow(t *testing.T, api *sim.Server) (f *follower, stop func()) {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
 	if err != nil {
@@ -97,14 +97,14 @@ func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 }
 
-type answer = func(*fakeapi.Request) (*http.Response, error)
+type answer = func(*sim.Request) (*http.Response, error)
 
-func hang(r *fakeapi.Request) (*http.Response, error) { return r.Hang() }
+func hang(r *sim.Request) (*http.Response, error) { return r.Hang() }
 
 // onMaps answers requests for ConfigMaps.
 func onMaps(a answer) answer {
-	return func(r *fakeapi.Request) (*http.Response, error) {
-		if r.Resource.Resource != fakeapi.ConfigMaps.Name {
+	return func(r *sim.Request) (*http.Response, error) {
+		if r.Resource.Resource != sim.ConfigMaps.Name {
 			return nil, nil
 		}
 		return a(r)
@@ -113,7 +113,7 @@ func onMaps(a answer) answer {
 
 // onWatch answers watches.
 func onWatch(a answer) answer {
-	return func(r *fakeapi.Request) (*http.Response, error) {
+	return func(r *sim.Request) (*http.Response, error) {
 		if r.Verb != "watch" {
 			return nil, nil
 		}
@@ -123,7 +123,7 @@ func onWatch(a answer) answer {
 
 // noStreaming refuses to stream initial lists.
 func noStreaming(a answer) answer {
-	return func(r *fakeapi.Request) (*http.Response, error) {
+	return func(r *sim.Request) (*http.Response, error) {
 		if r.Streaming() {
 			return r.Fail(http.StatusUnprocessableEntity, "sendInitialEvents is forbidden")
 		}

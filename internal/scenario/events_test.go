@@ -102,7 +102,7 @@ func (w *recorded) requests() (n int) {
 }
 
 var _ = Describe("Events", func() {
-	It("V1, V3: of 10,000 calls take at most 30 requests, and are stored before the Lease is released", func(ctx SpecContext) {
+	It("N1, N3: of 10,000 calls take at most 30 requests, and are stored before the Lease is released", func(ctx SpecContext) {
 		w := newRecorded(ctx)
 		obj := w.create(ctx, "failing")
 		sent := make(chan struct{}, 100)
@@ -147,7 +147,7 @@ var _ = Describe("Events", func() {
 		Expect(lease.Spec.HolderIdentity).To(HaveValue(BeEmpty()))
 	}, NodeTimeout(patience))
 
-	It("V2: continue a series after a restart, and in an Event whose answer was lost", func(ctx SpecContext) {
+	It("N2: continue a series after a restart, and in an Event whose answer was lost", func(ctx SpecContext) {
 		w := newRecorded(ctx)
 		obj := w.create(ctx, "restarted")
 		for range 4 {

@@ -21,7 +21,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -358,8 +358,8 @@ func TestL2_WithoutATerm(t *testing.T) {
 
 // TestStrictSaysWhatToDo, also without hooks.
 func TestStrictSaysWhatToDo(t *testing.T) {
-	f := newClient(t, fakeapi.New(), client.Options{Strict: true})
-	req, _ := http.NewRequestWithContext(t.Context(), http.MethodDelete, fakeapi.Host+pods+"/p", nil)
+	f := newClient(t, sim.NewServer(), client.Options{Strict: true})
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodDelete, sim.Host+pods+"/p", nil)
 	_, err := f.HTTPClient().Do(req)
 	if err == nil || !strings.Contains(err.Error(), "term.Without") || !strings.Contains(err.Error(), "delete pods ns/p") {
 		t.Error(err)

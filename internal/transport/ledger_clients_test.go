@@ -30,7 +30,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -53,7 +53,7 @@ func newWebsites(t *testing.T, cfg *rest.Config, namespace string) websites {
 
 // Requests of all clients that come from the Client's configuration are recorded.
 func TestLedgerOfEveryClient(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Deployments)
+	api := sim.NewServer(sim.ConfigMaps, sim.Deployments)
 	c := newClient(t, api, client.Options{})
 	maps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	object := func() *corev1.ConfigMap {
@@ -84,7 +84,7 @@ func TestLedgerOfEveryClient(t *testing.T) {
 			return err
 		}, []string{created, "delete configmaps ns/m deleting", "patch configmaps ns/m gone"}},
 		"metadata": {func(ctx context.Context, cfg *rest.Config) error {
-			api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"}})
+			api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"}})
 			m := metadata.NewForConfigOrDie(cfg).Resource(maps).Namespace("ns")
 			if _, err := m.Patch(ctx, "m", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {
 				return err

@@ -26,13 +26,13 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func newClient(t *testing.T, api *fakeapi.Server, o client.Options) *client.Client {
+func newClient(t *testing.T, api *sim.Server, o client.Options) *client.Client {
 	t.Helper()
 	c, err := client.New(api.Config(), o)
 	if err != nil {

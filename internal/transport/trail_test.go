@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -47,7 +47,7 @@ func left(t *term.Term) []string {
 
 // TestL9_WhatATermHandsOver: of each object the newest, in the order in which they were written.
 func TestL9_WhatATermHandsOver(t *testing.T) {
-	api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Secrets)
+	api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 	c := newClient(t, api, client.Options{})
 	maps, secrets := client.For[*corev1.ConfigMap](c), client.For[*corev1.Secret](c)
 	leading := term.New(term.Token{}, time.Now(), time.Hour)
@@ -94,7 +94,7 @@ func TestL9_WhatATermHandsOver(t *testing.T) {
 	if got := left(leading); !slices.Equal(got, want) {
 		t.Errorf("it hands over\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if writes, _ := leading.Written(); writes[0].Host != fakeapi.Host || writes[0].Group != "" {
+	if writes, _ := leading.Written(); writes[0].Host != sim.Host || writes[0].Group != "" {
 		t.Errorf("it hands over %+v", writes[0])
 	}
 	if leading.Inherited() != nil {

@@ -20,7 +20,7 @@ import (
 const modulePath = "github.com/setpoint-dev/setpoint"
 
 // notLibrary are folders of the root module that users of the library do not link.
-var notLibrary = []string{"envtest", "examples", "internal/fakeapi", "internal/scenario"}
+var notLibrary = []string{"envtest", "examples", "envtest/sim", "internal/scenario"}
 
 // library is the result of a measurement.
 type library struct {

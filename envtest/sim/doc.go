@@ -1,15 +1,14 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fakeapi is a minimal in-memory API server for client-go's informers, typed clients and
-// leader election. It is an http.RoundTripper without sockets and goroutines, so it works inside
-// testing/synctest bubbles. It is for the unit tests of this module. Tests of a real API server's
-// behavior use package envtest.
+// Package sim is an in-memory API server for unit tests. It is an http.RoundTripper without sockets
+// and goroutines, so it works inside testing/synctest bubbles, and with every client that takes a
+// rest.Config. Its responses are those of a real API server, except for the differences below.
 //
-//	api := fakeapi.New(fakeapi.ConfigMaps, fakeapi.Leases)   // inside the bubble
-//	c, err := client.New(api.Config(), client.Options{})
-//	api.Put(fakeapi.ConfigMaps, &corev1.ConfigMap{…})         // another client's write
-//	api.Intercept(func(r *fakeapi.Request) (*http.Response, error) {
+//	server := sim.NewServer(sim.ConfigMaps, sim.Leases)   // inside the bubble
+//	c, err := client.New(server.Config(), client.Options{})
+//	server.Put(sim.ConfigMaps, &corev1.ConfigMap{…})      // another client's write
+//	server.Intercept(func(r *sim.Request) (*http.Response, error) {
 //		if r.Verb == "list" {
 //			return r.Fail(http.StatusForbidden, "no right to list")
 //		}
@@ -29,6 +28,5 @@
 // no-op write creates no new version. Strategic merge patches are treated as merge patches. There
 // is no admission, validation, defaulting or garbage collection.
 //
-// Everything is safe for concurrent use. Answers are JSON, even if clients prefer protobuf; they
-// accept both.
-package fakeapi
+// Everything is safe for concurrent use.
+package sim

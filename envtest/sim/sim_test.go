@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package fakeapi_test
+package sim_test
 
 import (
 	"context"
@@ -28,12 +28,12 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/setpoint-dev/setpoint/internal/fakeapi"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func config(api *fakeapi.Server, protobuf bool) *rest.Config {
+func config(api *sim.Server, protobuf bool) *rest.Config {
 	cfg := api.Config()
 	if protobuf {
 		cfg.ContentType = "application/vnd.kubernetes.protobuf"
@@ -62,7 +62,7 @@ func must[T any](t *testing.T) func(T, error) T {
 
 func TestObjects(t *testing.T) {
 	for _, protobuf := range []bool{false, true} {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		ctx, maps, ok := t.Context(), coreclient.NewForConfigOrDie(config(api, protobuf)).ConfigMaps("default"), must[*corev1.ConfigMap](t)
 		created := ok(maps.Create(ctx, configMap("a", "x"), metav1.CreateOptions{}))
 		if created.UID == "" || created.ResourceVersion == "" || created.Data["x"] != "x" {
@@ -97,14 +97,14 @@ func TestObjects(t *testing.T) {
 		if _, err := maps.Get(ctx, "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("getting what was deleted: %v", err)
 		}
-		if n := api.Count("", fakeapi.ConfigMaps); n != 9 {
+		if n := api.Count("", sim.ConfigMaps); n != 9 {
 			t.Errorf("%d requests: %v", n, api.Requests())
 		}
 	}
 }
 
 func TestStatusGenerationFinalizers(t *testing.T) {
-	api := fakeapi.New(fakeapi.Deployments)
+	api := sim.NewServer(sim.Deployments)
 	ctx, deploys, ok := t.Context(), appsclient.NewForConfigOrDie(config(api, true)).Deployments("default"), must[*appsv1.Deployment](t)
 	apply := appsac.Deployment("web", "default").WithFinalizers("example.com/wait").WithSpec(appsac.DeploymentSpec().WithReplicas(1))
 	d := ok(deploys.Apply(ctx, apply, metav1.ApplyOptions{FieldManager: "test", Force: true}))
@@ -131,13 +131,13 @@ func TestStatusGenerationFinalizers(t *testing.T) {
 	}
 	d.Finalizers = nil
 	ok(deploys.Update(ctx, d, metav1.UpdateOptions{}))
-	if api.Object(fakeapi.Deployments, "default", "web") != nil {
+	if api.Object(sim.Deployments, "default", "web") != nil {
 		t.Error("the last finalizer went, the object did not")
 	}
 }
 
 func TestDiscovery(t *testing.T) {
-	api := fakeapi.New(fakeapi.Deployments)
+	api := sim.NewServer(sim.Deployments)
 	d, err := discovery.NewDiscoveryClientForConfig(api.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestDiscovery(t *testing.T) {
 	if err != nil || list.APIResources[0].Kind != "Deployment" || !list.APIResources[0].Namespaced {
 		t.Errorf("%v, %v", list, err)
 	}
-	api.Withdraw(fakeapi.Deployments)
+	api.Withdraw(sim.Deployments)
 	if _, err := d.ServerResourcesForGroupVersion("apps/v1"); !apierrors.IsNotFound(err) {
 		t.Errorf("after the last resource went: %v", err)
 	}
@@ -154,9 +154,9 @@ func TestDiscovery(t *testing.T) {
 
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		ctx, maps := t.Context(), coreclient.NewForConfigOrDie(config(api, true)).ConfigMaps("default")
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, configMap("a"))
 		initial, no := true, metav1.ResourceVersionMatchNotOlderThan
 		w := must[watch.Interface](t)(maps.Watch(ctx, metav1.ListOptions{SendInitialEvents: &initial, ResourceVersionMatch: no, AllowWatchBookmarks: true}))
 		next := func(w watch.Interface, kind watch.EventType) metav1.Object {
@@ -170,9 +170,9 @@ func TestWatch(t *testing.T) {
 		}
 		next(w, watch.Added)
 		version := next(w, watch.Bookmark).GetResourceVersion()
-		api.Put(fakeapi.ConfigMaps, configMap("a", "x"))
+		api.Put(sim.ConfigMaps, configMap("a", "x"))
 		next(w, watch.Modified)
-		api.Remove(fakeapi.ConfigMaps, "default", "a")
+		api.Remove(sim.ConfigMaps, "default", "a")
 		if o := next(w, watch.Deleted); o.GetResourceVersion() != api.Version() {
 			t.Errorf("deleted at %s, want %s", o.GetResourceVersion(), api.Version())
 		}
@@ -208,20 +208,20 @@ func TestWatch(t *testing.T) {
 
 func TestSelectors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		ctx, maps := t.Context(), coreclient.NewForConfigOrDie(config(api, false)).ConfigMaps("")
 		in := configMap("in")
 		in.Labels = map[string]string{"app": "web"}
-		api.Put(fakeapi.ConfigMaps, in)
-		api.Put(fakeapi.ConfigMaps, configMap("out"))
+		api.Put(sim.ConfigMaps, in)
+		api.Put(sim.ConfigMaps, configMap("out"))
 		list, err := maps.List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
 		if err != nil || len(list.Items) != 1 {
 			t.Fatalf("%v, %v", list, err)
 		}
 		w := must[watch.Interface](t)(maps.Watch(ctx, metav1.ListOptions{LabelSelector: "app=web", ResourceVersion: list.ResourceVersion}))
 		defer w.Stop()
-		api.Put(fakeapi.ConfigMaps, configMap("out", "x"))
-		api.Put(fakeapi.ConfigMaps, configMap("in"))
+		api.Put(sim.ConfigMaps, configMap("out", "x"))
+		api.Put(sim.ConfigMaps, configMap("in"))
 		if e := <-w.ResultChan(); e.Type != watch.Deleted {
 			t.Errorf("an object whose label went: %v", e)
 		}
@@ -234,22 +234,22 @@ func TestSelectors(t *testing.T) {
 
 func TestIntercept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
+		api := sim.NewServer(sim.ConfigMaps)
 		maps := coreclient.NewForConfigOrDie(config(api, false)).ConfigMaps("default")
-		get := func(answer func(*fakeapi.Request) (*http.Response, error)) error {
+		get := func(answer func(*sim.Request) (*http.Response, error)) error {
 			api.Intercept(answer)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			_, err := maps.Get(ctx, "a", metav1.GetOptions{})
 			return err
 		}
-		if err := get(func(r *fakeapi.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no") }); !apierrors.IsForbidden(err) {
+		if err := get(func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no") }); !apierrors.IsForbidden(err) {
 			t.Errorf("forbidden: %v", err)
 		}
-		if err := get(func(r *fakeapi.Request) (*http.Response, error) { return r.Refuse() }); err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
+		if err := get(func(r *sim.Request) (*http.Response, error) { return r.Refuse() }); err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
 			t.Errorf("refused: %v", err)
 		}
-		if err := get(func(r *fakeapi.Request) (*http.Response, error) { return r.Hang() }); err == nil {
+		if err := get(func(r *sim.Request) (*http.Response, error) { return r.Hang() }); err == nil {
 			t.Error("a request that hangs succeeded")
 		}
 		if err := get(nil); !apierrors.IsNotFound(err) {
@@ -261,20 +261,20 @@ func TestIntercept(t *testing.T) {
 // TestInformer shows that client-go's informer works, with one request.
 func TestInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.ConfigMaps)
-		api.Put(fakeapi.ConfigMaps, configMap("a"))
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
 		ctx, cancel := context.WithCancel(t.Context())
 		lw := toolscache.NewListWatchFromClient(coreclient.NewForConfigOrDie(config(api, true)).RESTClient(), "configmaps", "", fields.Everything())
 		informer := toolscache.NewSharedIndexInformer(lw, &corev1.ConfigMap{}, 0, toolscache.Indexers{})
 		done := make(chan struct{})
 		go func() { defer close(done); informer.RunWithContext(ctx) }()
 		<-informer.HasSyncedChecker().Done()
-		api.Put(fakeapi.ConfigMaps, configMap("b"))
+		api.Put(sim.ConfigMaps, configMap("b"))
 		synctest.Wait()
 		if n := len(informer.GetStore().List()); n != 2 {
 			t.Errorf("%d objects", n)
 		}
-		if w, l := api.Count("watch", fakeapi.ConfigMaps), api.Count("list", fakeapi.ConfigMaps); w != 1 || l != 0 {
+		if w, l := api.Count("watch", sim.ConfigMaps), api.Count("list", sim.ConfigMaps); w != 1 || l != 0 {
 			t.Errorf("%d watches and %d lists", w, l)
 		}
 		cancel()
@@ -285,7 +285,7 @@ func TestInformer(t *testing.T) {
 // TestLeaderElection shows that client-go's elector works.
 func TestLeaderElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := fakeapi.New(fakeapi.Leases)
+		api := sim.NewServer(sim.Leases)
 		elect := func(ctx context.Context, id string, leading func()) {
 			cfg := rest.CopyConfig(api.Config())
 			cfg.Timeout = 5 * time.Second

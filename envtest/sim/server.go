@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package fakeapi
+package sim
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 )
 
 // Host is the server's pretended address.
-const Host = "http://fakeapi.test"
+const Host = "http://sim.test"
 
 // Server is an API server. Create it inside the bubble that uses it.
 type Server struct {
@@ -34,8 +34,8 @@ type Server struct {
 	lag       time.Duration
 }
 
-// New returns a server that serves the given resources.
-func New(resources ...Resource) *Server {
+// NewServer returns a server that serves the given resources.
+func NewServer(resources ...Resource) *Server {
 	s := &Server{tables: map[schema.GroupVersionResource]*table{}, version: 1, cut: make(chan struct{})}
 	s.Serve(resources...)
 	return s
@@ -148,7 +148,7 @@ func (s *Server) Put(in Resource, obj metav1.Object) *unstructured.Unstructured 
 	defer s.mu.Unlock()
 	t := s.tables[in.gvr()]
 	if t == nil {
-		panic(fmt.Sprintf("fakeapi: %s is not served", in.Name))
+		panic(fmt.Sprintf("sim: %s is not served", in.Name))
 	}
 	return s.storeLocked(t, t.objects[keyOf(u)], u)
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package fakeapi
+package sim
 
 import (
 	"encoding/json"
@@ -39,7 +39,7 @@ func decode(h *http.Request) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(data, &u.Object); err != nil {
-		return nil, fmt.Errorf("fakeapi supports merge patches and whole objects: %w", err)
+		return nil, fmt.Errorf("sim supports merge patches and whole objects: %w", err)
 	}
 	return u, nil
 }
@@ -55,26 +55,7 @@ func toUnstructured(obj metav1.Object, in Resource) (*unstructured.Unstructured,
 	u.SetAPIVersion(in.gv().String())
 	u.SetKind(in.Kind)
 	if in.Namespaced == (u.GetNamespace() == "") {
-		return nil, fmt.Errorf("fakeapi: %s %q: a cluster-scoped object must not have a namespace, a namespaced one must", in.Kind, u.GetName())
+		return nil, fmt.Errorf("sim: %s %q: a cluster-scoped object must not have a namespace, a namespaced one must", in.Kind, u.GetName())
 	}
 	return u, nil
-}
-
-// merge applies a JSON merge patch (RFC 7396) to an object in place.
-func merge(object, patch map[string]any) map[string]any {
-	for field, value := range patch {
-		before, isObject := object[field].(map[string]any)
-		change, isChange := value.(map[string]any)
-		switch {
-		case value == nil:
-			delete(object, field)
-		case isChange && isObject:
-			object[field] = merge(before, change)
-		case isChange:
-			object[field] = merge(map[string]any{}, change)
-		default:
-			object[field] = value
-		}
-	}
-	return object
 }

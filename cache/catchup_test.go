@@ -328,8 +328,8 @@ func servedFromNowOn(t *testing.T, after time.Duration) {
 	}
 }
 
-// The scope of an adopted informer is unknown: CatchUp waits for objects outside it only until they
-// must have arrived.
+// The scope of an adopted informer is unknown. So CatchUp also waits for objects outside the scope,
+// but not longer than an event could take.
 func TestS10_Adopted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)

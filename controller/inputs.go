@@ -22,8 +22,8 @@ import (
 type Readable interface {
 	// WaitForSync returns nil when reads are possible, or an error if ctx ends before.
 	WaitForSync(ctx context.Context) error
-	// Settled returns nil when the Readable is synced or in trouble that Stale names, or an error
-	// if ctx ends before.
+	// Settled returns nil when the Readable is synced, and also when Stale names a trouble that
+	// keeps it from that. If ctx ends before, it returns an error.
 	Settled(ctx context.Context) error
 	// Stale returns nil while reads follow the API server, else why they may be old.
 	Stale() error

@@ -92,7 +92,7 @@ func (w *workers[K]) set(n int) {
 	}
 }
 
-// fillLocked hires missing workers. A retired worker counts until it has left. At least one worker
+// fillLocked starts missing workers. A retired worker counts until it has left. At least one worker
 // is not retired, because retired ones may never finish their Reconcile.
 func (w *workers[K]) fillLocked() {
 	for w.hire != nil && (len(w.slots) < w.want || !slices.ContainsFunc(w.slots, func(s *slot[K]) bool { return !s.retired })) {

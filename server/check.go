@@ -86,8 +86,8 @@ type call struct {
 // caller makes one call at a time.
 type caller struct{ last atomic.Pointer[call] }
 
-// begin calls f in a goroutine of all. If a call still runs, or the last one began less than pause
-// ago, begin returns that call instead.
+// begin calls f in a new goroutine that all counts. If the last call still runs, or began less than
+// pause ago, begin returns that call instead.
 func (c *caller) begin(all *sync.WaitGroup, pause time.Duration, f func() error) *call {
 	last := c.last.Load()
 	if last != nil && (!run.Closed(last.done) || time.Since(last.began) < pause) {

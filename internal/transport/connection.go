@@ -68,8 +68,8 @@ func (c *connections) pruneLocked() {
 	}
 }
 
-// closed reports whether this side closed a connection. It regards a connection as closed if it is
-// not of the operating system, because it cannot know.
+// closed reports whether this side closed a connection. Only a connection of the operating system
+// can be asked; any other counts as closed.
 func closed(conn net.Conn) bool {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()

@@ -22,8 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // in returns a ConfigMap in a namespace.

@@ -20,8 +20,8 @@ import (
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 

@@ -16,8 +16,8 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/source"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 

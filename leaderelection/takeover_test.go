@@ -12,8 +12,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 

@@ -19,8 +19,8 @@ import (
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 

@@ -30,8 +30,8 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // TestS7_FactoryShares: the factory's listers and the cache's handles share one LIST and one WATCH,

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // TestS4_ARequestThatIsNeverAnsweredIsMadeAgain: a lost answer of any request does not keep an

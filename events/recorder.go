@@ -179,64 +179,6 @@ func (r *Recorder) kindOf(obj object.Object) (schema.GroupVersionKind, error) {
 	return gvks[0], nil
 }
 
-// Run sends events until ctx is done. It then returns nil at once: [Recorder.Close] sends what is
-// left. Run returns an error only for an invalid configuration of the client.
-func (r *Recorder) Run(ctx context.Context) error {
-	if r.err != nil {
-		return r.err
-	}
-	for {
-		wait, ok := r.sendOne(ctx)
-		if !ok {
-			return nil
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-r.wake:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-	}
-}
-
-// sendOne sends one due event. It returns the time until another one is due, and false if ctx is
-// done.
-func (r *Recorder) sendOne(ctx context.Context) (wait time.Duration, ok bool) {
-	if !r.begin(ctx) {
-		return 0, false
-	}
-	defer r.end()
-	s, wait := r.next(nil)
-	if s == nil {
-		return wait, true
-	}
-	r.send(ctx, s)
-	return 0, true
-}
-
-// begin makes the caller the only goroutine that sends. It returns false if ctx is done.
-func (r *Recorder) begin(ctx context.Context) bool {
-	select {
-	case r.sending <- struct{}{}:
-		if ctx.Err() != nil {
-			r.end()
-			return false
-		}
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (r *Recorder) end() { <-r.sending }
-
-func (r *Recorder) next(f *flush) (s *series, wait time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.schedule.next(time.Now(), f)
-}
-
 // mistaken logs an invalid call, once for each kind and reason.
 func (r *Recorder) mistaken(ctx context.Context, k key, err error) {
 	r.logOnce(ctx, "invalid "+k.kind+" "+k.reason, "an event is dropped", "err", err, "kind", k.kind, "reason", k.reason)

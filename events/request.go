@@ -30,12 +30,6 @@ const (
 	maxBackoff     = time.Minute
 )
 
-// stored is the Event that has the newest note of a series.
-type stored struct {
-	name, version string
-	count         int64
-}
-
 func toStored(e *eventsv1.Event) stored {
 	s := stored{name: e.Name, version: e.ResourceVersion, count: 1}
 	if e.Series != nil {

@@ -80,6 +80,12 @@ type series struct {
 	stored  stored    // only the sending goroutine uses it
 }
 
+// stored is the Event that has the newest note of a series.
+type stored struct {
+	name, version string
+	count         int64
+}
+
 // budget limits the requests for one object.
 type budget struct {
 	*rate.Limiter

@@ -239,6 +239,17 @@ func (l *Lease) lead(take, work context.Context) error {
 	return nil
 }
 
+// flushEvents sends the events of a term, as long as its work may go on. Without an elector there
+// is no term, and record sends the events later.
+func (l *Lease) flushEvents(work context.Context) {
+	if l.elector == nil {
+		return
+	}
+	if err := l.roster.recorder.Flush(work); err != nil {
+		l.logger().Warn("not all events of the term were sent", "err", err)
+	}
+}
+
 func (l *Lease) logger() *slog.Logger { return l.roster.report.logger().With("lease", l.String()) }
 
 // log returns hooks that log the terms of the Lease and feed found.

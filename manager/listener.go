@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"slices"
 
-	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/server"
 )
@@ -84,62 +82,4 @@ func sameAddress(a, b string) bool {
 	}
 	every := []string{"", "0.0.0.0", "::"}
 	return hostA == hostB || slices.Contains(every, hostA) || slices.Contains(every, hostB)
-}
-
-// named is a server that Run opens.
-type named struct {
-	*server.Server
-
-	field string
-}
-
-// makeServers makes the servers. Validate has reported the errors of their options.
-func (m *Manager) makeServers() {
-	m.server, _ = server.New(server.Options{Client: m.client})
-	for _, l := range m.o.listeners() {
-		l.o.Client = m.client
-		s, _ := server.New(l.o)
-		m.servers = append(m.servers, named{s, l.field})
-		switch l.field {
-		case "Server":
-			m.server = s
-		case "Pprof":
-			m.report.failed(s.Handle("/debug/pprof/", http.StripPrefix("/debug/pprof", debug.Profiles())))
-		}
-	}
-	m.mountMetrics()
-	m.probes = newProbes(m.roster, m.leases, m.clusters, m.serverOf("Server"), m.serverOf("MetricsServer"))
-	if health := m.serverOf("Health"); health != nil {
-		m.report.failed(m.probes.Mount(health))
-	}
-}
-
-// serverOf returns the server of a field of Options, or nil if the field is not set.
-func (m *Manager) serverOf(field string) *server.Server {
-	for _, s := range m.servers {
-		if s.field == field {
-			return s.Server
-		}
-	}
-	return nil
-}
-
-const metricsPath = "/metrics"
-
-// mountMetrics mounts Options.Metrics on the server that serves it, if any.
-func (m *Manager) mountMetrics() {
-	o := cmp.Or(m.o.MetricsServer, m.o.Server)
-	s := cmp.Or(m.serverOf("MetricsServer"), m.serverOf("Server"))
-	if s == nil || m.o.Metrics == nil || argument.IsNil(m.o.Metrics) {
-		return
-	}
-	h, err := m.o.Metrics.Handler()
-	if err != nil {
-		m.report.failed(fmt.Errorf("manager.Options.Metrics: %w", err))
-		return
-	}
-	if !o.Plain {
-		h = m.authorized(s, h)
-	}
-	m.report.failed(s.Handle(metricsPath, h))
 }

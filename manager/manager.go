@@ -16,6 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/leaderelection"
@@ -67,7 +68,9 @@ func New(cfg *rest.Config, o Options) *Manager {
 	var err error
 	m.main, err = m.leases.add(elect)
 	m.report.failed(err)
-	m.roster.recorder = m.newRecorder()
+	m.roster.recorder = events.New(m.client, events.Options{
+		Name: o.Name, Instance: m.leases.sameIdentity(""), Hooks: m.o.Hooks.Events, // the identity of the main Lease
+	})
 	m.free = m.leases.addFree()
 	m.makeServers()
 	return m
@@ -168,6 +171,16 @@ func (m *Manager) Cache() *cache.Cache { return m.cache }
 
 // Client returns the manager's client.
 func (m *Manager) Client() *client.Client { return m.client }
+
+// Recorder returns the manager's recorder of Kubernetes events. Each call returns the same one,
+// before Run and during Run. Run sends the events of a term before it releases the Lease, and all
+// other events before it returns, within the grace time.
+//
+// It writes to the manager's own cluster, also about an object of a further one. That is of use
+// only if the object's namespace exists there, too: otherwise the events are dropped. For events in
+// the cluster of the object, make a recorder with events.New(cluster.Client(), …). Run it with
+// AddEverywhere, and close it when its Run has returned.
+func (m *Manager) Recorder() *events.Recorder { return m.roster.recorder }
 
 // Ready returns a channel that is closed when every controller that was added before Run can lead:
 // each of its sources and handles is synced, or has a problem that the log names, such as a kind

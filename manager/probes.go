@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/server"
 )
 
@@ -26,9 +27,9 @@ type probes struct {
 }
 
 // newProbes makes the checks. main is nil without Options.Server, metrics without MetricsServer.
-func newProbes(r *roster, l *leases, c *clusters, main, metrics *server.Server) *probes {
+func newProbes(r *roster, l *leases, states func() []hook.InformerState, main, metrics *server.Server) *probes {
 	p := &probes{
-		roster: r, leases: l, informers: informersCheck(c),
+		roster: r, leases: l, informers: informersCheck(states),
 		ping: server.NewCheck("ping", func(context.Context) error { return nil }),
 		shutdown: server.NewCheck("shutdown", func(context.Context) error {
 			if r.stops() {
@@ -116,10 +117,10 @@ func certificates(main, metrics *server.Server) (err error) {
 	return err
 }
 
-func informersCheck(c *clusters) *server.Check {
+func informersCheck(states func() []hook.InformerState) *server.Check {
 	return server.NewCheck("informers", func(context.Context) error {
 		var troubled []string
-		for _, s := range c.states() {
+		for _, s := range states() {
 			if s.Err != nil {
 				troubled = append(troubled, s.String())
 			}

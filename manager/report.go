@@ -25,6 +25,13 @@ import (
 // label is the pprof label of a manager's goroutines. Its value is MANAGER/FUNCTION.
 const label = "setpoint"
 
+const (
+	// hardLimit is how long Run waits after the grace time for functions that still run.
+	hardLimit = 3 * time.Second
+	// moment is the part of hardLimit that each stage has at least, after the stages before it.
+	moment = hardLimit / 12
+)
+
 // report records a manager's errors and running functions.
 type report struct {
 	manager string

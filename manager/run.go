@@ -15,13 +15,6 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-const (
-	// hardLimit is how long Run waits after the grace time for functions that still run.
-	hardLimit = 3 * time.Second
-	// moment is the part of hardLimit that each stage has at least, after the stages before it.
-	moment = hardLimit / 12
-)
-
 // Run starts everything, blocks until ctx is done or something fails, and stops everything. It
 // returns nil after a stop because of ctx, else an error that names what failed or still runs. If
 // the wiring has mistakes, it starts nothing and returns all of them, one line each. A second call
@@ -127,5 +120,16 @@ func (m *Manager) becomeReady(ctx context.Context) error {
 	}
 	log.Info("ready", "controllers", len(controllers))
 	close(m.roster.ready)
+	return nil
+}
+
+// record sends events until ctx is done, and then what is left until late is done.
+func (m *Manager) record(ctx, late context.Context) error {
+	if err := m.roster.recorder.Run(ctx); err != nil {
+		return err
+	}
+	if err := m.roster.recorder.Close(late); err != nil {
+		m.report.logger().Warn("some events are lost", "err", err)
+	}
 	return nil
 }

@@ -11,27 +11,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
 )
-
-// Goal is a condition that [Await] waits for. True and False make goals.
-type Goal struct {
-	conditionType string
-	status        metav1.ConditionStatus
-}
-
-// True is the goal that a condition is True.
-func True(conditionType string) Goal { return Goal{conditionType, metav1.ConditionTrue} }
-
-// False is the goal that a condition is False.
-func False(conditionType string) Goal { return Goal{conditionType, metav1.ConditionFalse} }
-
-// String returns the goal in the form Ready=True.
-func (g Goal) String() string { return g.conditionType + "=" + string(g.status) }
 
 // Await returns a copy of the object when it meets all goals. It reads status.conditions of any
 // kind that has them, also of Deployments and Pods. A condition counts only if it is current:

@@ -14,6 +14,21 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 )
 
+// Goal is a condition that [Await] waits for. True and False make goals.
+type Goal struct {
+	conditionType string
+	status        metav1.ConditionStatus
+}
+
+// True is the goal that a condition is True.
+func True(conditionType string) Goal { return Goal{conditionType, metav1.ConditionTrue} }
+
+// False is the goal that a condition is False.
+func False(conditionType string) Goal { return Goal{conditionType, metav1.ConditionFalse} }
+
+// String returns the goal in the form Ready=True.
+func (g Goal) String() string { return g.conditionType + "=" + string(g.status) }
+
 // state is what the status of an object shows. The conditions of kinds such as Deployment have a
 // type of their own, so it is read from the fields by name.
 type state struct {

@@ -79,15 +79,36 @@ const returnShare = 0.25
 // In the core, a class is a lane: it has a weight, and a key only moves up. So a return that is
 // added again in its class moves to the lane for adds.
 func lanesOf(classes []ClassWeight, split uint8) []share {
-	var lanes []share
+	var shares []share
 	for _, s := range classes {
 		if split != 0 {
-			lanes = append(lanes, share{class: s.Class, weight: s.Weight * returnShare})
+			shares = append(shares, share{class: s.Class, weight: s.Weight * returnShare})
 		}
-		lanes = append(lanes, share{class: s.Class, weight: s.Weight})
+		shares = append(shares, share{class: s.Class, weight: s.Weight})
 	}
-	return lanes
+	return shares
 }
 
-// addedLane returns the lane for adds of the i-th class.
-func addedLane(i int, split uint8) uint8 { return uint8(i)<<split | split }
+// lanes finds the lanes of keys that are added. It does not change.
+type lanes struct {
+	added   [256]uint8 // by class
+	classes []ClassWeight
+	split   uint8
+}
+
+func newLanes(classes []ClassWeight, split uint8) lanes {
+	l := lanes{classes: classes, split: split}
+	for i, s := range classes {
+		for c := range l.added {
+			if int8(c) >= int8(s.Class) {
+				l.added[c] = uint8(i)<<split | split
+			}
+		}
+	}
+	return l
+}
+
+// laneOf returns the lane for adds in class c.
+func (l *lanes) laneOf(c Class) uint8 { return l.added[uint8(c)] }
+
+func (l *lanes) classIn(lane uint8) Class { return l.classes[lane>>l.split].Class }

@@ -21,8 +21,8 @@ import (
 type Queue[K comparable] struct {
 	host[K]
 	seed   maphash.Seed
-	unsure bool // a K may be unequal to itself, or impossible to hash
-	class  [256]uint8
+	unsure bool        // a K may be unequal to itself, or impossible to hash
+	lanes              // for keys that are added
 	used   atomic.Bool // written under the lock
 
 	mu      sync.Mutex // guards what follows
@@ -136,14 +136,7 @@ func (q *Queue[K]) setUp(o Options[K]) {
 	if len(o.Classes) == 0 {
 		o.Classes, split = []ClassWeight{{Normal, 1}}, 0
 	}
-	q.o, q.class = o, [256]uint8{}
-	for i, s := range o.Classes {
-		for c := range q.class {
-			if int8(c) >= int8(s.Class) {
-				q.class[c] = addedLane(i, split)
-			}
-		}
-	}
+	q.o, q.lanes = o, newLanes(o.Classes, split)
 	c := &q.core
 	c.plain = split == 0 && o.Tenant == nil
 	c.fair = newFair(lanesOf(o.Classes, split))
@@ -159,11 +152,6 @@ func (q *Queue[K]) setUp(o Options[K]) {
 		c.adds = map[uint32][]Reason{}
 	}
 }
-
-// laneOf returns the lane for adds in class c.
-func (q *Queue[K]) laneOf(c Class) uint8 { return q.class[uint8(c)] }
-
-func (q *Queue[K]) classIn(lane uint8) Class { return q.o.Classes[lane>>q.core.split].Class }
 
 // identify computes what find needs. It returns false, and counts a drop, if the key is not equal
 // to itself.

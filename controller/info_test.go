@@ -158,7 +158,7 @@ func TestMaxAttempts_UntilTheNextEvent(t *testing.T) {
 		if len(gave) != 2 || gave[0].Attempts != 3 || gave[0].Key != "a" || gave[0].Err != errFlaky || gave[0].ReconcileID == "" || gave[0].Controller != "test" {
 			t.Errorf("GaveUp was told %+v", gave)
 		}
-		if n := strings.Count(out.String(), `level=ERROR msg="reconcile failed too often; not retried until its next event"`); n != 2 || !strings.Contains(out.String(), "attempts=3") {
+		if n := strings.Count(out.String(), `level=ERROR msg="reconcile failed too often; not retried until its next event"`); n != 2 || strings.Count(out.String(), "attempt=3") != 2 || strings.Contains(out.String(), "attempts=") {
 			t.Errorf("the log has %d lines\n%s", n, out.String())
 		}
 	})

@@ -60,7 +60,7 @@ func TestC6_AWriteAfterTheReconcileIsRefused(t *testing.T) {
 				if refused == nil {
 					return
 				}
-				const says = `client: controller "test": create secrets default/ was refused because the Reconcile of default/a has returned; finish all writes`
+				const says = `client: controller "test": create secrets in default was refused because the Reconcile of default/a has returned; finish all writes`
 				if text := refused.Error(); !strings.HasPrefix(text, says) {
 					t.Errorf("the error says %q", text)
 				}

@@ -179,7 +179,7 @@ func (t *lead[K]) retry(r *running[K], item workqueue.Item[K], end ending) (lost
 		level, what = slog.LevelInfo, "reconcile will be retried"
 	}
 	if end.gaveUp {
-		r.log.Error("reconcile failed too often; not retried until its next event", append([]any{"err", end.err, "attempts", item.Attempt()}, more...)...)
+		r.log.Error("reconcile failed too often; not retried until its next event", append([]any{"err", end.err}, more...)...)
 		return item.GiveUp(end.err)
 	}
 	delay, lost := item.RetryWith(end.err, end.again)

@@ -48,10 +48,15 @@ func (r *Request) String() string {
 	if r.Subresource != "" {
 		s += "/" + r.Subresource
 	}
-	if r.Namespace != "" || r.Name != "" {
-		s += " " + types.NamespacedName{Namespace: r.Namespace, Name: r.Name}.String()
+	switch {
+	case r.Name == "" && r.Namespace == "":
+		return s
+	case r.Name == "": // a create or a deletecollection
+		return s + " in " + r.Namespace
+	case r.Namespace == "":
+		return s + " " + r.Name
 	}
-	return s
+	return s + " " + types.NamespacedName{Namespace: r.Namespace, Name: r.Name}.String()
 }
 
 // Stores reports whether the request may store something: it mutates, and is neither a dry run nor

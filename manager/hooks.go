@@ -42,7 +42,7 @@ func cacheHooks(report *report, cluster string) *hook.Cache {
 }
 
 // clientHooks logs writes without the context of their Reconcile. With leader election it also logs
-// writes without a term, once for each resource.
+// writes without a term, once for each resource. It does not log those that Options.Strict refuses.
 func clientHooks(roster *roster) *hook.Client {
 	hooks := &hook.Client{Unattributed: unattributed(roster)}
 	if roster.o.LeaderElection == nil {
@@ -50,6 +50,9 @@ func clientHooks(roster *roster) *hook.Client {
 	}
 	var logged sync.Map // of schema.GroupResource; bounded by the resources that the program writes
 	hooks.Unfenced = func(r hook.APIRequest) {
+		if r.Err != nil { // refused: the caller has the error
+			return
+		}
 		resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
 		if _, before := logged.LoadOrStore(resource, true); !before {
 			roster.report.logger().Warn("a write without a term of leadership, which the fence does not check; "+

@@ -44,7 +44,8 @@ type Options struct {
 	// later. The field Metrics adds hooks of its own. Independently of Hooks, the manager logs
 	// informers that wait, fail or recover. It also logs writes without the context of their
 	// Reconcile. With
-	// LeaderElection it also logs writes without a term, once for each resource. Default: none.
+	// LeaderElection it also logs writes without a term, once for each resource, unless Strict
+	// refuses them. Default: none.
 	Hooks hook.Hooks
 	// Strict refuses writes whose context has no term of leadership: see client.Options.Strict. It
 	// requires LeaderElection. Default: false.

@@ -38,7 +38,11 @@ func newErrorLog(log *slog.Logger) *errorLog {
 func (e *errorLog) Write(line []byte) (int, error) {
 	e.left.Add(1)
 	if due(&e.sometimes) {
-		e.log.Info(string(bytes.TrimSpace(line)), "notLogged", e.left.Swap(0)-1)
+		log := e.log
+		if unlogged := e.left.Swap(0) - 1; unlogged > 0 {
+			log = log.With("unlogged", unlogged)
+		}
+		log.Info(string(bytes.TrimSpace(line)))
 	}
 	return len(line), nil
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/status"
 
 	"github.com/setpoint-dev/setpoint/examples/template/api/v1alpha1"
 )
@@ -107,13 +108,16 @@ func (r *reconciler) apply(ctx context.Context, obj *v1alpha1.Greeting) error {
 
 // report writes the condition Ready, if it has changed.
 func (r *reconciler) report(ctx context.Context, obj *v1alpha1.Greeting, failure error) error {
-	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Applied", ObservedGeneration: obj.Generation}
+	s, before := status.For(obj, obj.Status.Conditions), obj.Status.Conditions
 	if failure != nil {
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "ApplyFailed", failure.Error()
+		s.False(v1alpha1.ConditionReady, "ApplyFailed", failure.Error())
+	} else {
+		s.True(v1alpha1.ConditionReady, "Applied", "")
 	}
-	if !meta.SetStatusCondition(&obj.Status.Conditions, ready) {
-		return nil
+	obj.Status.Conditions = s.Conditions()
+	if slices.Equal(before, obj.Status.Conditions) {
+		return s.Err()
 	}
-	_, err := client.For[*v1alpha1.Greeting](r.client).UpdateStatus(ctx, obj)
+	_, err := status.Update(ctx, client.For[*v1alpha1.Greeting](r.client), s, obj)
 	return err
 }

@@ -120,7 +120,8 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 	request, precondition := t.server.read(req)
 	if l == nil {
 		onPurpose := term.Decided(ctx) && term.Of(ctx) == nil || ctx.Value(ledger.ContextKey{}) != nil
-		if !onPurpose && t.Hooks.Unattributed != nil && request.Stores() {
+		refused := t.Strict && !term.Decided(ctx)
+		if !onPurpose && !refused && t.Hooks.Unattributed != nil && request.Stores() {
 			event := eventOf(&request, "", "")
 			event.UserAgent = req.UserAgent()
 			t.Hooks.Unattributed(event)

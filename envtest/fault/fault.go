@@ -5,7 +5,6 @@ package fault
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,10 +13,10 @@ import (
 // Fault is an active rule and its counters. Its methods are safe for concurrent use, also after
 // Remove.
 type Fault struct {
-	proxy *Proxy
+	rules *Rules
 	rule  Rule
 
-	// The rest is guarded by proxy.mu.
+	// The rest is guarded by rules.mu.
 	removed  bool
 	released uint64 // stamps up to this are released
 	hits     int
@@ -26,25 +25,26 @@ type Fault struct {
 }
 
 // Add activates a rule.
-func (p *Proxy) Add(r Rule) *Fault {
-	r.Times, r.Delay, r.CutAfter, r.Lag = max(r.Times, 0), max(r.Delay, 0), max(r.CutAfter, 0), max(r.Lag, 0)
-	r.Match.Verbs, r.Match.Groups, r.Match.Resources = slices.Clone(r.Match.Verbs), slices.Clone(r.Match.Groups), slices.Clone(r.Match.Resources)
-	f := &Fault{proxy: p, rule: r, held: map[*exchange]struct{}{}}
-	p.mu.Lock()
-	p.faults = append(p.faults, f)
-	candidates := slices.Clone(p.underWay) // later ones match f on arrival
-	p.mu.Unlock()
-	if !r.answers() {
+func (r *Rules) Add(rule Rule) *Fault {
+	rule.Times, rule.Delay, rule.CutAfter, rule.Lag = max(rule.Times, 0), max(rule.Delay, 0), max(rule.CutAfter, 0), max(rule.Lag, 0)
+	m := &rule.Match
+	m.Verbs, m.Groups, m.Resources = slices.Clone(m.Verbs), slices.Clone(m.Groups), slices.Clone(m.Resources)
+	f := &Fault{rules: r, rule: rule, held: map[*exchange]struct{}{}}
+	r.mu.Lock()
+	r.faults = append(r.faults, f)
+	candidates := slices.Clone(r.underWay) // later ones match f on arrival
+	r.mu.Unlock()
+	if !rule.answers() {
 		return f
 	}
 	for _, x := range candidates {
-		if r.Match.matches(p.copyOf(&x.request)) {
-			p.mu.Lock()
+		if rule.Match.matches(r.copyOf(&x.request)) {
+			r.mu.Lock()
 			if !x.ended {
 				f.attachLocked(x)
-				p.rules.broadcastLocked()
+				r.changes.broadcastLocked()
 			}
-			p.mu.Unlock()
+			r.mu.Unlock()
 		}
 	}
 	return f
@@ -56,40 +56,55 @@ func (f *Fault) attachLocked(x *exchange) {
 		return
 	}
 	f.hits++
-	x.faults = append(x.faults, attachment{f, time.Now()})
-	f.proxy.counters.broadcastLocked()
+	x.faults = append(x.faults, f)
+	x.cutInTimeLocked(f)
+	if x.line != nil {
+		x.line.fillLocked()
+		x.line.countLocked()
+	}
+	f.rules.counters.broadcastLocked()
 }
 
 // Remove deactivates the rule. Withheld requests and answers continue immediately, and no more
 // requests match. Cut connections stay cut.
 func (f *Fault) Remove() {
-	p := f.proxy
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	r := f.rules
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	f.removed = true
-	p.faults = slices.DeleteFunc(p.faults, func(other *Fault) bool { return other == f })
-	p.rules.broadcastLocked()
+	r.faults = slices.DeleteFunc(r.faults, func(other *Fault) bool { return other == f })
+	f.changedLocked()
 }
 
 // Release releases what Rule.Hold and Rule.Freeze withhold now: requests, and the parts of answers
 // that have arrived. Later arrivals are withheld again.
 func (f *Fault) Release() {
-	p := f.proxy
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f.released = p.stamp
-	p.rules.broadcastLocked()
+	r := f.rules
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f.released = r.stamp
+	f.changedLocked()
+}
+
+// changedLocked lets go of what f no longer withholds.
+func (f *Fault) changedLocked() {
+	for x := range f.held {
+		if x.line != nil {
+			x.line.countLocked()
+		}
+	}
+	f.rules.changes.broadcastLocked()
 }
 
 // Hits returns the number of matching requests.
 func (f *Fault) Hits() int {
-	f.proxy.mu.Lock()
-	defer f.proxy.mu.Unlock()
+	f.rules.mu.Lock()
+	defer f.rules.mu.Unlock()
 	return f.hits
 }
 
 // WaitHits returns nil when n requests have matched since the rule was added. It returns an error
-// if ctx ends or the proxy is stopped earlier.
+// if ctx ends or the rules are stopped earlier.
 func (f *Fault) WaitHits(ctx context.Context, n int) error {
 	return f.wait(ctx, n, "matched", func() int { return f.hits })
 }
@@ -100,7 +115,7 @@ func (f *Fault) WaitHeld(ctx context.Context, n int) error {
 	return f.wait(ctx, n, "held", func() int { return len(f.held) })
 }
 
-// WaitEnded returns nil when n matching requests have ended; Proxy.Requests describes their end. It
+// WaitEnded returns nil when n matching requests have ended; Rules.Requests describes their end. It
 // returns errors like WaitHits.
 func (f *Fault) WaitEnded(ctx context.Context, n int) error {
 	return f.wait(ctx, n, "ended", func() int { return f.ended })
@@ -109,60 +124,15 @@ func (f *Fault) WaitEnded(ctx context.Context, n int) error {
 // wait calls countLocked until it returns at least n.
 func (f *Fault) wait(ctx context.Context, n int, what string, countLocked func() int) error {
 	last, stopped := 0, false
-	err := f.proxy.wait(ctx, &f.proxy.counters, nil, func(time.Time) (bool, time.Time) {
-		last, stopped = countLocked(), f.proxy.stopped
+	err := f.rules.wait(ctx, &f.rules.counters, nil, func(time.Time) (bool, time.Time) {
+		last, stopped = countLocked(), f.rules.stopped
 		return last >= n || stopped, time.Time{}
 	})
 	if err == nil && last < n {
 		err = errStopped
 	}
 	if err != nil {
-		return fmt.Errorf("fault: waiting for %d requests %s by the rule: got %d, with %d hits: %w; see Proxy.Requests", n, what, last, f.Hits(), err)
+		return fmt.Errorf("fault: waiting for %d requests %s by the rule: got %d, with %d hits: %w; see Rules.Requests", n, what, last, f.Hits(), err)
 	}
 	return nil
-}
-
-// notice is closed and replaced to wake waiters.
-type notice chan struct{}
-
-func (n *notice) broadcastLocked() {
-	close(*n)
-	*n = make(notice)
-}
-
-// wait returns nil when readyLocked, which it calls with p.mu held, returns ready. It calls it
-// again after a broadcast on news, a receive from wake, or at the returned time, if any. If ctx
-// ends first, it returns the cause.
-func (p *Proxy) wait(ctx context.Context, news *notice, wake <-chan struct{}, readyLocked func(now time.Time) (ready bool, at time.Time)) error {
-	for {
-		p.mu.Lock()
-		ready, at := readyLocked(time.Now())
-		changed := *news
-		p.mu.Unlock()
-		switch {
-		case ready:
-			return nil
-		case ctx.Err() != nil:
-			return cause(ctx)
-		}
-		var due <-chan time.Time
-		if !at.IsZero() {
-			due = time.After(time.Until(at))
-		}
-		select {
-		case <-changed:
-		case <-wake:
-		case <-due:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// cause returns the cause of ctx's end, wrapped so that errors.Is also finds the context's own
-// error.
-func cause(ctx context.Context) error {
-	if err := context.Cause(ctx); !errors.Is(err, ctx.Err()) {
-		return fmt.Errorf("%w: %w", ctx.Err(), err)
-	}
-	return ctx.Err()
 }

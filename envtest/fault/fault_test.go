@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 )
 
@@ -69,10 +71,15 @@ func (l *memoryListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127,
 type upstream func(h *http.Request, body io.Writer)
 
 func (u upstream) RoundTrip(h *http.Request) (*http.Response, error) {
+	if err := h.Context().Err(); err != nil {
+		return nil, err
+	}
 	r, w := io.Pipe()
 	done := make(chan struct{})
+	unhook := context.AfterFunc(h.Context(), func() { w.CloseWithError(context.Cause(h.Context())) })
 	go func() {
 		defer close(done)
+		defer unhook()
 		u(h, w)
 		w.Close()
 	}()
@@ -87,14 +94,16 @@ type joined struct {
 
 func (j joined) Close() error { err := j.PipeReader.Close(); <-j.done; return err }
 
-// world is a proxy in a bubble, with a client.
+// world is a proxy, or rules without one, in a bubble, with a client.
 type world struct {
-	*Proxy
+	*Rules
 	t      *testing.T
 	client *http.Client
+	// down ends running requests: Proxy.Down, or Rules.Stop without a proxy
+	down, stop func()
 }
 
-// inBubble runs a test with HTTP/1.1 and with HTTP/2, each in a bubble.
+// inBubble runs a test with HTTP/1.1, with HTTP/2, and without a proxy, each in a bubble.
 func inBubble(t *testing.T, u upstream, o Options, test func(*world)) {
 	for _, protocol := range []string{"http/1.1", "h2"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -115,10 +124,17 @@ func inBubble(t *testing.T, u upstream, o Options, test func(*world)) {
 				transport.Protocols.SetHTTP1(protocol == "http/1.1")
 				transport.Protocols.SetHTTP2(protocol == "h2")
 				defer transport.CloseIdleConnections()
-				test(&world{p, t, &http.Client{Transport: transport}})
+				test(&world{p.Rules, t, &http.Client{Transport: transport}, p.Down, p.Stop})
 			})
 		})
 	}
+	t.Run("transport", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRules(o)
+			defer r.Stop()
+			test(&world{r, t, &http.Client{Transport: r.Transport(u)}, r.Stop, r.Stop})
+		})
+	})
 }
 
 // do sends a request; the caller closes the answer.
@@ -590,7 +606,7 @@ func TestWaitEnds(t *testing.T) {
 		result := make(chan error)
 		go func() { result <- f.WaitHeld(w.t.Context(), 1) }()
 		synctest.Wait()
-		w.Stop()
+		w.stop()
 		if err := <-result; !errors.Is(err, errStopped) {
 			w.t.Errorf("got %v", err)
 		}
@@ -623,4 +639,87 @@ func TestOptionsValidate(t *testing.T) {
 	if _, err := Start(t.Context(), nil, Options{}); err == nil || !strings.Contains(err.Error(), "target is nil") {
 		t.Errorf("without a target: %v", err)
 	}
+}
+
+// Change sees the request, may change it and its answer, may answer itself, and nests in the order
+// of Add.
+func TestChange(t *testing.T) {
+	echo := func(h *http.Request, body io.Writer) {
+		sent, err := io.ReadAll(h.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		writeAll(body, h.Header.Get("X-Changed")+string(sent))
+	}
+	inBubble(t, echo, Options{}, func(w *world) {
+		change := func(name string) Rule {
+			return Rule{Change: func(h *http.Request, next http.RoundTripper) (*http.Response, error) {
+				sent, err := io.ReadAll(h.Body)
+				w.must(err)
+				h.Header.Add("X-Changed", name)
+				h.Body = io.NopCloser(strings.NewReader(string(sent) + " to " + name))
+				answer, err := next.RoundTrip(h)
+				if err == nil {
+					answer.Header.Add("X-Answer", name)
+				}
+				return answer, err
+			}}
+		}
+		first, second := w.Add(change("first")), w.Add(change("second"))
+		answer := w.mustDo("POST", pods)
+		content, err := io.ReadAll(answer.Body)
+		w.must(err)
+		if got := string(content); got != "firstbody to first to second" {
+			w.t.Errorf("the API server got %q", got)
+		}
+		if got := strings.Join(answer.Header["X-Answer"], " "); got != "second first" {
+			w.t.Errorf("the answer was changed by %q", got)
+		}
+		second.Remove()
+		own := w.Add(Rule{Change: func(h *http.Request, _ http.RoundTripper) (*http.Response, error) {
+			return statusAnswer(h, metav1.Status{Code: http.StatusTeapot}), nil
+		}})
+		if answer := w.mustDo("POST", pods); answer.StatusCode != http.StatusTeapot || answer.Header.Get("X-Answer") != "first" {
+			w.t.Errorf("the answer is %d, changed by %q", answer.StatusCode, answer.Header.Get("X-Answer"))
+		}
+		if first.Hits() != 2 || second.Hits() != 1 || own.Hits() != 1 {
+			w.t.Errorf("%d, %d and %d hits", first.Hits(), second.Hits(), own.Hits())
+		}
+		if got := w.effects(); got != "change; change" {
+			w.t.Errorf("effects %q", got)
+		}
+	})
+}
+
+// Without a proxy, a cut looks like a reset connection, and Stop ends all requests.
+func TestTransportErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRules()
+		client := &http.Client{Transport: r.Transport(upstream(ticker))}
+		w := &world{Rules: r, t: t, client: client}
+		cut := w.Add(Rule{Cut: true})
+		if _, err := w.do(t.Context(), "GET", pods); !utilnet.IsConnectionReset(err) || errors.Is(err, context.Canceled) {
+			t.Errorf("a cut request ends with %v", err)
+		}
+		cut.Remove()
+		answer := w.mustDo("GET", pods+"?watch=true")
+		w.Cut(Match{})
+		if _, err := io.ReadAll(answer.Body); !utilnet.IsConnectionReset(err) || errors.Is(err, context.Canceled) {
+			t.Errorf("a cut answer ends with %v", err)
+		}
+		w.Add(Rule{Match: Match{Verbs: []string{"create"}}, Hold: true, Deliver: true})
+		held, open := w.async("POST", pods), w.mustDo("GET", pods+"?watch=true")
+		synctest.Wait()
+		r.Stop()
+		r.Stop()
+		if err := <-held; !errors.Is(err, errStopped) {
+			t.Errorf("a held request ends with %v", err)
+		}
+		if _, err := io.ReadAll(open.Body); !errors.Is(err, errStopped) {
+			t.Errorf("an open answer ends with %v", err)
+		}
+		if _, err := w.do(t.Context(), "GET", pods); !errors.Is(err, errStopped) {
+			t.Errorf("a later request ends with %v", err)
+		}
+	})
 }

@@ -6,12 +6,14 @@ package fault
 import (
 	"context"
 	"io"
+	"slices"
 	"sync"
 	"time"
 )
 
 // line is a delay line between the API server's answer and the client. Parts enter as they arrive
-// and leave in order, when the rules of their request allow it.
+// and leave in order, when the rules of their request allow it. Until a rule affects the answer,
+// the client reads past the line.
 type line struct {
 	x    *exchange
 	body io.ReadCloser
@@ -19,10 +21,12 @@ type line struct {
 	more chan struct{}  // holds one: parts may have grown
 	room chan struct{}  // holds one: parts may have shrunk, or the line is closed
 
-	// These are guarded by x.proxy.mu.
-	parts  []part
-	size   int // bytes in parts
-	closed bool
+	// These are guarded by x.rules.mu.
+	parts   []part
+	size    int  // bytes in parts
+	filling bool // the goroutine has been started
+	reading bool // the client reads past the line
+	closed  bool
 }
 
 // part is one arrival: the header (no data), a chunk, or the end (err).
@@ -33,12 +37,47 @@ type part struct {
 	err   error
 }
 
-// newLine returns a line that contains the header and reads body until it is closed.
+// newLine returns a line that contains the header.
 func newLine(x *exchange, body io.ReadCloser) *line {
 	l := &line{x: x, body: body, more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 	l.put(nil, nil)
-	l.fill.Go(l.read)
 	return l
+}
+
+// fillLocked starts to read the body ahead of the client, if a rule needs that. If the client is
+// reading, then its Read does it afterwards.
+func (l *line) fillLocked() {
+	needed := slices.ContainsFunc(l.x.faults, func(f *Fault) bool { return (f.rule.Lag > 0 || f.rule.Freeze) && !f.removed })
+	if needed && !l.filling && !l.reading && !l.closed {
+		l.filling = true
+		l.fill.Go(l.read)
+	}
+}
+
+// direct reads past the line. It reports whether it did.
+func (l *line) direct(b []byte) (n int, err error, ok bool) { //nolint:revive // the error belongs to n
+	mu := &l.x.rules.mu
+	mu.Lock()
+	defer mu.Unlock()
+	if l.filling || len(l.parts) > 0 {
+		return 0, nil, false
+	}
+	l.reading = true
+	mu.Unlock()
+	n, err = l.body.Read(b)
+	mu.Lock()
+	l.reading = false
+	if l.fillLocked(); !l.filling {
+		return n, err, true
+	}
+	// A rule came during the Read. What the goroutine reads comes later, because it needs mu.
+	if n > 0 {
+		l.appendLocked(append([]byte(nil), b[:n]...), nil)
+	}
+	if err != nil {
+		l.appendLocked(nil, err)
+	}
+	return 0, nil, false
 }
 
 // chunkSize is the buffer size of net/http's copying.
@@ -60,19 +99,32 @@ func (l *line) read() {
 
 // put adds a part, once there is room for it. It reports whether the line is still open.
 func (l *line) put(data []byte, err error) bool {
-	p := l.x.proxy
+	r := l.x.rules
 	defer wake(l.more)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for l.size > 0 && l.size+len(data) > p.options.BufferSize && !l.closed {
-		p.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for l.size > 0 && l.size+len(data) > r.options.BufferSize && !l.closed {
+		r.mu.Unlock()
 		<-l.room
-		p.mu.Lock()
+		r.mu.Lock()
 	}
-	p.stamp++
-	l.parts = append(l.parts, part{p.stamp, time.Now(), data, err})
-	l.size += len(data)
+	l.appendLocked(data, err)
+	l.countLocked()
 	return !l.closed
+}
+
+func (l *line) appendLocked(data []byte, err error) {
+	l.x.rules.stamp++
+	l.parts = append(l.parts, part{l.x.rules.stamp, time.Now(), data, err})
+	l.size += len(data)
+}
+
+// countLocked updates the counters of the rules that withhold the first part, even if the client
+// does not read.
+func (l *line) countLocked() {
+	if len(l.parts) > 0 {
+		l.x.passLocked(l.parts[0], time.Now())
+	}
 }
 
 // wake wakes the receiver of c, now or at its next receive. It never blocks.
@@ -86,7 +138,7 @@ func wake(c chan<- struct{}) {
 // next removes and returns the first part when it is due.
 func (l *line) next(ctx context.Context) (part, error) {
 	var first part
-	err := l.x.proxy.wait(ctx, &l.x.proxy.rules, l.more, func(now time.Time) (bool, time.Time) {
+	err := l.x.rules.wait(ctx, &l.x.rules.changes, l.more, func(now time.Time) (bool, time.Time) {
 		if len(l.parts) == 0 {
 			return false, time.Time{}
 		}
@@ -129,6 +181,11 @@ func (x *exchange) passLocked(a part, now time.Time) (ready bool, at time.Time) 
 func (l *line) reader(ctx context.Context) io.ReadCloser {
 	var rest part // of what next has returned
 	return &lineReader{l, func(b []byte) (int, error) {
+		if len(rest.data) == 0 && rest.err == nil {
+			if n, err, ok := l.direct(b); ok {
+				return n, err
+			}
+		}
 		for len(rest.data) == 0 && rest.err == nil {
 			next, err := l.next(ctx)
 			if err != nil {
@@ -154,10 +211,10 @@ func (r *lineReader) Read(b []byte) (int, error) { return r.read(b) }
 
 // Close may be called more than once.
 func (l *line) Close() error {
-	p := l.x.proxy
-	p.mu.Lock()
+	mu := &l.x.rules.mu
+	mu.Lock()
 	l.closed = true
-	p.mu.Unlock()
+	mu.Unlock()
 	wake(l.room)
 	err := l.body.Close()
 	l.fill.Wait()

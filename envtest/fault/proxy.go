@@ -7,25 +7,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"net/url"
-	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
 
-var (
-	errCut     = errors.New("fault: the connection was cut by a rule")
-	errDown    = errors.New("fault: the proxy is down")
-	errStopped = errors.New("fault: the proxy has been stopped")
-	errEnded   = errors.New("fault: the request has ended")
-)
+var errDown = errors.New("fault: the proxy is down")
 
 // Proxy is a proxy in front of an API server. Its methods are safe for concurrent use.
 type Proxy struct {
-	options   Options
+	*Rules    // of its requests
 	target    *url.URL
 	identity  *certificate
 	origin    *rest.Config
@@ -35,17 +33,8 @@ type Proxy struct {
 	change sync.Mutex // held by Down, Up and Stop while they work; guards front
 	front  *front     // nil: down
 
-	mu       sync.Mutex // guards the fields below, and those that name it in other types
-	rules    notice     // wakes running requests: their rules have changed
-	counters notice     // wakes waiters for a Fault's counters
-	stopped  bool
-	stamp    uint64 // of the latest arrival, of a request or a part of an answer
-	host     string
-	clients  map[string]*client // by token
-	faults   []*Fault
-	underWay []*exchange // in order of arrival
-	log      []*Request
-	counts   map[Kind]int
+	host    string
+	clients map[string]*client // by token; guarded by Rules.mu
 }
 
 // Start starts a proxy for the API server of target, on a port of the loopback interface. When ctx
@@ -70,8 +59,7 @@ func start(ctx context.Context, target *rest.Config, o Options, listen func(netw
 		return nil, fmt.Errorf("fault: cannot make a certificate: %w", err)
 	}
 	p := &Proxy{
-		options: o.withDefaults(), target: at, identity: cert, origin: rest.CopyConfig(target),
-		rules: make(notice), counters: make(notice), clients: map[string]*client{}, counts: map[Kind]int{},
+		Rules: newRules(o), target: at, identity: cert, origin: rest.CopyConfig(target), clients: map[string]*client{},
 	}
 	anonymous := rest.AnonymousClientConfig(target)
 	anonymous.Transport = target.Transport
@@ -97,10 +85,7 @@ func start(ctx context.Context, target *rest.Config, o Options, listen func(netw
 // Stop cuts every connection and returns when everything that the proxy started has ended. Held
 // requests end and are not forwarded. Calling it again is a no-op.
 func (p *Proxy) Stop() {
-	p.mu.Lock()
-	p.stopped = true
-	p.counters.broadcastLocked()
-	p.mu.Unlock()
+	p.markStopped()
 	p.takeDown(errStopped)
 	p.mu.Lock()
 	clients := []*client{p.anonymous}
@@ -144,64 +129,32 @@ func (p *Proxy) Up() error {
 	return err
 }
 
-// Cut immediately breaks the connections of matching running requests (see Rule.Cut), and returns
-// their number.
-func (p *Proxy) Cut(m Match) int {
+// begin registers a request that has arrived. It returns nil after f.close.
+func (f *front) begin(w http.ResponseWriter, h *http.Request) *exchange {
+	p := f.proxy
 	p.mu.Lock()
-	candidates := slices.Clone(p.underWay)
+	closed := f.closed
+	if !closed {
+		f.handlers.Add(1)
+	}
 	p.mu.Unlock()
-	n := 0
-	for _, x := range candidates {
-		if m.matches(p.copyOf(&x.request)) && x.cut() {
-			n++
+	if closed {
+		return nil
+	}
+	x := newExchange(p.Rules, h)
+	conn, _ := h.Context().Value(connKey{}).(net.Conn) // nil: none of ours, as in a test of the handler
+	x.hangUp = func() {
+		if h.Proto != "HTTP/2.0" && conn != nil {
+			reset(conn)
 		}
+		// A past deadline resets an HTTP/2 stream, even if the client does not read.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
 	}
-	return n
-}
-
-// Kind is the key of Counts.
-type Kind struct{ Verb, Group, Resource, Subresource string }
-
-// Counts returns the number of requests so far, by kind. Requests whose path names no resource are
-// counted by verb alone.
-func (p *Proxy) Counts() map[Kind]int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	counts := make(map[Kind]int, len(p.counts))
-	for k, n := range p.counts {
-		counts[k] = n
+	if !p.Rules.begin(x) {
+		f.handlers.Done()
+		return nil
 	}
-	return counts
-}
-
-// Requests returns the matching ones of the last Options.LogSize requests, in order of arrival.
-func (p *Proxy) Requests(m Match) []Request {
-	p.mu.Lock()
-	all := make([]Request, len(p.log))
-	for i, r := range p.log {
-		all[i] = r.copyLocked()
-	}
-	p.mu.Unlock()
-	return slices.DeleteFunc(all, func(r Request) bool { return !m.matches(r) })
-}
-
-func (p *Proxy) copyOf(r *Request) Request {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return r.copyLocked()
-}
-
-func (r *Request) copyLocked() Request {
-	c := *r
-	c.Effects = slices.Clone(r.Effects)
-	return c
-}
-
-// noteLocked records an effect once.
-func (r *Request) noteLocked(effect string) {
-	if !slices.Contains(r.Effects, effect) {
-		r.Effects = append(r.Effects, effect)
-	}
+	return x
 }
 
 // handle handles a request until ctx ends. A panic with http.ErrAbortHandler makes the server break
@@ -219,5 +172,57 @@ func (f *front) handle(ctx context.Context, w http.ResponseWriter, h *http.Reque
 		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 		h = h.WithContext(lasting)
 	}
-	x.serve(h)
+	f.proxy.serve(x, w, h)
+}
+
+// serve handles a request from start to end, and leaves nothing behind. For broken connections it
+// panics with http.ErrAbortHandler, as net/http requires.
+func (p *Proxy) serve(x *exchange, w http.ResponseWriter, h *http.Request) {
+	ctx, cancel := context.WithCancelCause(h.Context())
+	x.setCancel(cancel)
+	defer x.end()
+	// An HTTP/1.1 server detects the client's disconnect only after the body has been read.
+	h, err := buffered(h.WithContext(ctx))
+	if err != nil {
+		x.abort()
+	}
+	c, ours := p.clientOf(x.request.token)
+	reverse := httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(p.target)
+			r.Out.URL.RawQuery = r.In.URL.RawQuery
+			if ours {
+				r.Out.Header.Del("Authorization")
+			}
+		},
+		Transport: roundTripper(func(out *http.Request) (*http.Response, error) {
+			return x.roundTrip(out, noUpgrade{c.transport})
+		}),
+		FlushInterval: -1, // each chunk at once
+		ErrorLog:      log.New(io.Discard, "", 0),
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
+			if ctx.Err() == nil && !errors.Is(err, errCut) {
+				x.note(fmt.Sprintf("unreachable: %v", err))
+			}
+			x.abort()
+		},
+	}
+	reverse.ServeHTTP(w, h)
+}
+
+// abort breaks the connection from within the handler.
+func (x *exchange) abort() {
+	x.sever()
+	panic(http.ErrAbortHandler)
+}
+
+// noUpgrade refuses requests for upgraded connections.
+type noUpgrade struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (n noUpgrade) RoundTrip(h *http.Request) (*http.Response, error) {
+	if h.Header.Get("Upgrade") != "" {
+		return statusAnswer(h, errUpgrade.ErrStatus), nil
+	}
+	return n.next.RoundTrip(h)
 }

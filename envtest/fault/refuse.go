@@ -4,6 +4,8 @@
 package fault
 
 import (
+	"bytes"
+	"io"
 	"mime"
 	"net/http"
 	"strconv"
@@ -21,24 +23,32 @@ var errUpgrade = &apierrors.StatusError{ErrStatus: metav1.Status{
 	Message: "the fault proxy does not support upgraded connections (exec, attach, port-forward); connect to the API server directly",
 }}
 
-// writeStatus answers with status in the client's preferred format.
-func writeStatus(w http.ResponseWriter, accept string, status metav1.Status) {
+// statusAnswer answers h with status in the client's preferred format.
+func statusAnswer(h *http.Request, status metav1.Status) *http.Response {
+	if status.Code < 400 || status.Code > 599 {
+		status.Code = http.StatusInternalServerError
+	}
+	status.Status = metav1.StatusFailure
 	scheme := runtime.NewScheme()
 	version := schema.GroupVersion{Version: "v1"}
 	scheme.AddUnversionedTypes(version, &metav1.Status{})
 	codecs := serializer.NewCodecFactory(scheme)
-	format := negotiate(accept, codecs.SupportedMediaTypes())
+	format := negotiate(h.Header.Get("Accept"), codecs.SupportedMediaTypes())
+	header := http.Header{"Content-Type": {format.MediaType}}
 	body, err := runtime.Encode(codecs.EncoderForVersion(format.Serializer, version), &status)
 	if err != nil {
-		http.Error(w, "fault: cannot encode Rule.Refuse: "+err.Error(), http.StatusInternalServerError)
-		return
+		body = []byte("fault: cannot encode Rule.Refuse: " + err.Error())
+		header.Set("Content-Type", "text/plain")
 	}
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+		header.Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
 	}
-	w.Header().Set("Content-Type", format.MediaType)
-	w.WriteHeader(int(status.Code))
-	_, _ = w.Write(body) // fails only if the client is gone
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	return &http.Response{
+		Status: strconv.Itoa(int(status.Code)) + " " + http.StatusText(int(status.Code)), StatusCode: int(status.Code),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: header, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: h,
+	}
 }
 
 // negotiate returns the first known format in the Accept header, else JSON.

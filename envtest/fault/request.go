@@ -6,6 +6,7 @@ package fault
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,6 +63,19 @@ func parse(h *http.Request) Request {
 		Verb: t.Verb, Group: t.Group, Version: t.Version, Resource: t.Resource, Subresource: t.Subresource,
 		Namespace: t.Namespace, Name: t.Name, Path: h.URL.Path, Query: h.URL.Query(),
 		UserAgent: h.UserAgent(), Proto: h.Proto, Started: time.Now(), token: bearerToken(h.Header),
+	}
+}
+
+func (r *Request) copyLocked() Request {
+	c := *r
+	c.Effects = slices.Clone(r.Effects)
+	return c
+}
+
+// noteLocked records an effect once.
+func (r *Request) noteLocked(effect string) {
+	if !slices.Contains(r.Effects, effect) {
+		r.Effects = append(r.Effects, effect)
 	}
 }
 

@@ -4,6 +4,7 @@
 package fault
 
 import (
+	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,6 +48,12 @@ type Rule struct {
 
 	// Hang neither answers nor forwards the request, until the client gives up. Default: false.
 	Hang bool
+
+	// Change sends the request instead, after Hold and Delay, and returns the answer. It may change
+	// the request before it calls next, change the answer after, or answer without calling next. It
+	// is called concurrently; if it blocks, it must end with the request's context. A new Body needs
+	// no ContentLength. Of several rules the first added is the outermost. Default: nil.
+	Change func(h *http.Request, next http.RoundTripper) (*http.Response, error)
 
 	// Lose breaks the connection after the API server has executed the request, when it answers.
 	// Default: false.

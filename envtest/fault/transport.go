@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+)
+
+// Transport returns an http.RoundTripper that applies the rules to its requests and sends them with
+// next. It needs neither a proxy nor sockets, so it works in a testing/synctest bubble. It fits
+// rest.Config.Wrap. A cut connection is syscall.ECONNRESET. Match.Config compares bearer tokens.
+func (r *Rules) Transport(next http.RoundTripper) http.RoundTripper { return &transport{r, next} }
+
+type transport struct {
+	rules *Rules
+	next  http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(h *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(h.Context())
+	x := newExchange(t.rules, h)
+	x.hangUp = func() { cancel(errCut) }
+	if !t.rules.begin(x) {
+		cancel(errStopped)
+		closeBody(h)
+		return nil, errStopped
+	}
+	if x.delivers() {
+		return t.deliver(ctx, cancel, x, h)
+	}
+	x.setCancel(cancel)
+	return t.send(ctx, x, h)
+}
+
+// send sends the request until ctx ends. The request ends with the answer's body.
+func (t *transport) send(ctx context.Context, x *exchange, h *http.Request) (answer *http.Response, err error) {
+	if h = h.WithContext(ctx); len(x.attached()) > 0 {
+		h, err = buffered(h)
+	}
+	if err == nil {
+		answer, err = x.roundTrip(h, t.next)
+	}
+	if err != nil {
+		err = broken(ctx, err)
+		x.end()
+		return nil, err
+	}
+	answer.Body = &body{answer.Body, ctx, x}
+	return answer, nil
+}
+
+// deliver sends a request that outlives its client, which ends with client.
+func (t *transport) deliver(client context.Context, cancel context.CancelCauseFunc, x *exchange, h *http.Request) (*http.Response, error) {
+	h, err := buffered(h)
+	if err != nil {
+		cancel(err)
+		x.end()
+		return nil, err
+	}
+	lasting, stop := context.WithCancelCause(context.WithoutCancel(client))
+	x.setCancel(stop)
+	type result struct {
+		*http.Response
+		error
+	}
+	results := make(chan result)
+	t.rules.lasting.Go(func() {
+		answer, err := t.send(lasting, x, h)
+		select {
+		case results <- result{answer, err}:
+		case <-client.Done():
+			if err == nil {
+				_ = answer.Body.Close() // its client is gone
+			}
+		}
+	})
+	select {
+	case r := <-results:
+		// From here the answer ends with its client.
+		context.AfterFunc(client, func() { stop(context.Cause(client)) })
+		context.AfterFunc(lasting, func() { cancel(errEnded) })
+		return r.Response, r.error
+	case <-client.Done():
+		return nil, broken(client, cause(client))
+	}
+}
+
+// stop ends the request because of Rules.Stop.
+func (x *exchange) stop() {
+	x.mu.Lock()
+	if x.cancel != nil {
+		x.cancel(errStopped)
+	}
+	x.mu.Unlock()
+	x.rules.mu.Lock()
+	l := x.line
+	x.rules.mu.Unlock()
+	if l != nil {
+		_ = l.Close() // its client gets errStopped
+	}
+}
+
+// broken returns the rules' reason if they have ended ctx, and otherwise err.
+func broken(ctx context.Context, err error) error {
+	if reason := context.Cause(ctx); errors.Is(reason, errCut) || errors.Is(reason, errStopped) {
+		return reason
+	}
+	return err
+}
+
+// body is an answer's body; the request ends with it.
+type body struct {
+	io.ReadCloser
+	ctx context.Context //nolint:containedctx // of the request, like http.Request's
+	x   *exchange
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			err = broken(b.ctx, err)
+		}
+		b.x.end()
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	b.x.end() // first, because it ends the request's context
+	return b.ReadCloser.Close()
+}
+
+func closeBody(h *http.Request) {
+	if h.Body != nil {
+		_ = h.Body.Close() // nothing was read
+	}
+}

@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 	"envtest":         {},
 	"envtest/cluster": {"envtest"},
 	"envtest/fault":   {"internal/apipath"},
-	"envtest/sim":     {"internal/apipath"},
+	"envtest/sim":     {"envtest/fault", "internal/apipath"},
 
 	"internal/apipath":     {},
 	"internal/argument":    {},

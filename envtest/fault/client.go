@@ -67,7 +67,7 @@ func (c *client) connect(ctx context.Context, network, address string) (net.Conn
 	defer c.mu.Unlock()
 	if c.closed {
 		_ = conn.Close()
-		return nil, errStopped
+		return nil, ErrStopped
 	}
 	return c.conns.Track(conn), nil
 }
@@ -108,7 +108,7 @@ func (p *Proxy) ConfigOf(cfg *rest.Config) (*rest.Config, error) {
 	}
 	p.mu.Unlock()
 	if stopped {
-		return nil, errStopped
+		return nil, ErrStopped
 	}
 	through := rest.CopyConfig(cfg)
 	through.Host = p.host

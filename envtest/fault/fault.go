@@ -129,7 +129,7 @@ func (f *Fault) wait(ctx context.Context, n int, what string, countLocked func()
 		return last >= n || stopped, time.Time{}
 	})
 	if err == nil && last < n {
-		err = errStopped
+		err = ErrStopped
 	}
 	if err != nil {
 		return fmt.Errorf("fault: waiting for %d requests %s by the rule: got %d, with %d hits: %w; see Rules.Requests", n, what, last, f.Hits(), err)

@@ -607,7 +607,7 @@ func TestWaitEnds(t *testing.T) {
 		go func() { result <- f.WaitHeld(w.t.Context(), 1) }()
 		synctest.Wait()
 		w.stop()
-		if err := <-result; !errors.Is(err, errStopped) {
+		if err := <-result; !errors.Is(err, ErrStopped) {
 			w.t.Errorf("got %v", err)
 		}
 	})
@@ -712,13 +712,13 @@ func TestTransportErrors(t *testing.T) {
 		synctest.Wait()
 		r.Stop()
 		r.Stop()
-		if err := <-held; !errors.Is(err, errStopped) {
+		if err := <-held; !errors.Is(err, ErrStopped) {
 			t.Errorf("a held request ends with %v", err)
 		}
-		if _, err := io.ReadAll(open.Body); !errors.Is(err, errStopped) {
+		if _, err := io.ReadAll(open.Body); !errors.Is(err, ErrStopped) {
 			t.Errorf("an open answer ends with %v", err)
 		}
-		if _, err := w.do(t.Context(), "GET", pods); !errors.Is(err, errStopped) {
+		if _, err := w.do(t.Context(), "GET", pods); !errors.Is(err, ErrStopped) {
 			t.Errorf("a later request ends with %v", err)
 		}
 	})

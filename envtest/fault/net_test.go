@@ -226,10 +226,10 @@ func TestDownAndUp(t *testing.T) {
 		open(ctx, t, client, cfg.Host+"/api/v1/pods?watch=true").Close()
 		p.Stop()
 		p.Stop()
-		if err := p.Up(); !errors.Is(err, errStopped) {
+		if err := p.Up(); !errors.Is(err, ErrStopped) {
 			t.Errorf("Up after Stop returns %v", err)
 		}
-		if _, err := p.Config(); !errors.Is(err, errStopped) {
+		if _, err := p.Config(); !errors.Is(err, ErrStopped) {
 			t.Errorf("Config after Stop returns %v", err)
 		}
 	})

@@ -86,7 +86,7 @@ func start(ctx context.Context, target *rest.Config, o Options, listen func(netw
 // requests end and are not forwarded. Calling it again is a no-op.
 func (p *Proxy) Stop() {
 	p.markStopped()
-	p.takeDown(errStopped)
+	p.takeDown(ErrStopped)
 	p.mu.Lock()
 	clients := []*client{p.anonymous}
 	for _, c := range p.clients {
@@ -120,7 +120,7 @@ func (p *Proxy) Up() error {
 	p.mu.Unlock()
 	switch {
 	case stopped:
-		return errStopped
+		return ErrStopped
 	case p.front != nil:
 		return nil
 	}

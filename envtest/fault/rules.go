@@ -13,10 +13,12 @@ import (
 	"time"
 )
 
+// ErrStopped is the error of requests that Proxy.Stop and Rules.Stop end, and of later ones.
+var ErrStopped = errors.New("fault: the rules have been stopped")
+
 var (
-	errCut     = fmt.Errorf("fault: the connection was cut by a rule: %w", syscall.ECONNRESET)
-	errStopped = errors.New("fault: the rules have been stopped")
-	errEnded   = errors.New("fault: the request has ended")
+	errCut   = fmt.Errorf("fault: the connection was cut by a rule: %w", syscall.ECONNRESET)
+	errEnded = errors.New("fault: the request has ended")
 )
 
 // Rules apply to the requests of a Proxy, or, with Transport, to those of an http.RoundTripper.

@@ -26,9 +26,9 @@ func (t *transport) RoundTrip(h *http.Request) (*http.Response, error) {
 	x := newExchange(t.rules, h)
 	x.hangUp = func() { cancel(errCut) }
 	if !t.rules.begin(x) {
-		cancel(errStopped)
+		cancel(ErrStopped)
 		closeBody(h)
-		return nil, errStopped
+		return nil, ErrStopped
 	}
 	if x.delivers() {
 		return t.deliver(ctx, cancel, x, h)
@@ -50,7 +50,7 @@ func (t *transport) send(ctx context.Context, x *exchange, h *http.Request) (ans
 		x.end()
 		return nil, err
 	}
-	answer.Body = &body{answer.Body, ctx, x}
+	answer.Body = &body{answer.Body, x, func(err error) error { return broken(ctx, err) }}
 	return answer, nil
 }
 
@@ -94,20 +94,20 @@ func (t *transport) deliver(client context.Context, cancel context.CancelCauseFu
 func (x *exchange) stop() {
 	x.mu.Lock()
 	if x.cancel != nil {
-		x.cancel(errStopped)
+		x.cancel(ErrStopped)
 	}
 	x.mu.Unlock()
 	x.rules.mu.Lock()
 	l := x.line
 	x.rules.mu.Unlock()
 	if l != nil {
-		_ = l.Close() // its client gets errStopped
+		_ = l.Close() // its client gets ErrStopped
 	}
 }
 
 // broken returns the rules' reason if they have ended ctx, and otherwise err.
 func broken(ctx context.Context, err error) error {
-	if reason := context.Cause(ctx); errors.Is(reason, errCut) || errors.Is(reason, errStopped) {
+	if reason := context.Cause(ctx); errors.Is(reason, errCut) || errors.Is(reason, ErrStopped) {
 		return reason
 	}
 	return err
@@ -116,8 +116,8 @@ func broken(ctx context.Context, err error) error {
 // body is an answer's body; the request ends with it.
 type body struct {
 	io.ReadCloser
-	ctx context.Context //nolint:containedctx // of the request, like http.Request's
-	x   *exchange
+	x      *exchange
+	reason func(error) error
 }
 
 // Read implements io.Reader.
@@ -125,7 +125,7 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
 		if !errors.Is(err, io.EOF) {
-			err = broken(b.ctx, err)
+			err = b.reason(err)
 		}
 		b.x.end()
 	}

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// RoundTrip answers one request. It implements http.RoundTripper.
-func (s *Server) RoundTrip(h *http.Request) (*http.Response, error) {
+// handle answers one request that the rules let through.
+func (s *Server) handle(h *http.Request) (*http.Response, error) {
 	if h.Body != nil {
 		defer h.Body.Close()
 	}

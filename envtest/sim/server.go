@@ -9,12 +9,15 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/envtest/fault"
 )
 
 // Host is the server's pretended address.
@@ -22,6 +25,10 @@ const Host = "http://sim.test"
 
 // Server is an API server. Create it inside the bubble that uses it.
 type Server struct {
+	rules     *fault.Rules
+	transport http.RoundTripper // the rules in front of handle
+	clients   atomic.Int64      // results of Config
+
 	mu        sync.Mutex // guards the fields below
 	tables    map[schema.GroupVersionResource]*table
 	version   int64 // the newest resourceVersion of all kinds
@@ -37,12 +44,18 @@ type Server struct {
 // NewServer returns a server that serves the given resources.
 func NewServer(resources ...Resource) *Server {
 	s := &Server{tables: map[schema.GroupVersionResource]*table{}, version: 1, cut: make(chan struct{})}
+	s.rules = fault.NewRules()
+	s.transport = s.rules.Transport(handler(s.handle))
 	s.Serve(resources...)
 	return s
 }
 
-// Config returns a configuration that reaches the server.
-func (s *Server) Config() *rest.Config { return &rest.Config{Host: Host, Transport: s, QPS: -1} }
+// Config returns a configuration that reaches the server. fault.Match.Config distinguishes the
+// clients of separate calls.
+func (s *Server) Config() *rest.Config {
+	token := fmt.Sprintf("client-%d", s.clients.Add(1))
+	return &rest.Config{Host: Host, Transport: s, QPS: -1, BearerToken: token}
+}
 
 // Serve adds resources without objects. Served resources are not changed.
 func (s *Server) Serve(resources ...Resource) {

@@ -192,7 +192,7 @@ func TestReadyWhenTheControllersAre(t *testing.T) {
 		m.Add(plain)
 		stop, result := start(t, m)
 		pass(time.Second)
-		const trouble = "waiting for its API: the API server at http://sim.test does not serve Pod of v1; install its CRD, or check the group and version"
+		const trouble = "waiting for its API: the API server at https://sim.test does not serve Pod of v1; install its CRD, or check the group and version"
 		want(t, c, "http://x/readyz", 500, "[+]leader-election-operator ok",
 			"[-]controller-website failed: it waits for its sources: Kind(ConfigMap.v1): syncing",
 			"[-]controller-other failed: it waits for its sources: Kind(Pod.v1): "+trouble+"; ConfigMap.v1: syncing",
@@ -234,7 +234,7 @@ func TestNotReadyWithoutARequiredKind(t *testing.T) {
 		add("website", source.Kind(cache.For[*corev1.ConfigMap](m.Cache()), handler.Self()))
 		stop, result := start(t, m)
 		pass(10 * time.Minute)
-		const trouble = "waiting for its API: the API server at http://sim.test does not serve %s of v1; install its CRD, or check the group and version"
+		const trouble = "waiting for its API: the API server at https://sim.test does not serve %s of v1; install its CRD, or check the group and version"
 		want(t, c, "http://x/readyz/controller-website", 500,
 			"[-]controller-website failed: it waits for its sources: Kind(ConfigMap.v1): "+fmt.Sprintf(trouble, "ConfigMap"))
 		if isReady(m) || holder(api) != "" || api.Count("create", sim.Leases) != 0 {

@@ -21,7 +21,7 @@ import (
 )
 
 // Host is the server's pretended address.
-const Host = "http://sim.test"
+const Host = "https://sim.test"
 
 // Server is an API server. Create it inside the bubble that uses it.
 type Server struct {

@@ -23,6 +23,12 @@ import (
 func TestOptions(t *testing.T) {
 	api := sim.NewServer(sim.ConfigMaps)
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{FieldOwner: "usual"}))
+	api.Intercept(func(r *sim.Request) (*http.Response, error) {
+		if r.Subresource != "status" {
+			return nil, nil
+		}
+		return r.Send(`{"apiVersion":"v1","kind":"ConfigMap"}`) // ConfigMaps have no status
+	})
 	key, desired := name("default", "a"), coreac.ConfigMap("a", "default")
 	obj, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 	if err != nil {

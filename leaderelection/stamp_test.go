@@ -248,7 +248,7 @@ func TestL9_WhatIsHandedOverFitsIntoALease(t *testing.T) {
 					ctx := ledger.With(work, ledger.New(ledger.Origin{Decode: func(schema.GroupResource) bool { return c.labels > 0 }}))
 					for i := range 120 {
 						_, err := client.For[*corev1.ConfigMap](h.client).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-							Namespace: fmt.Sprintf("namespace-%d", i), Name: fmt.Sprintf("%s-%03d", strings.Repeat("long.", 40), i), Labels: labels,
+							Namespace: fmt.Sprintf("namespace-%d", i), Name: fmt.Sprintf("%slong-%03d", strings.Repeat("long.", 39), i), Labels: labels,
 						}})
 						ok(t, err)
 					}

@@ -4,31 +4,134 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-func (s *Server) createLocked(r *Request, t *table, u *unstructured.Unstructured) (*http.Response, error) {
-	if u.GetName() == "" {
-		u.SetName(r.Name)
+func (s *Server) createLocked(r *Request, t *table) (*http.Response, error) {
+	if err := r.writeOptions("CreateOptions"); err != nil {
+		return nil, err
 	}
-	if u.GetName() == "" && u.GetGenerateName() != "" {
-		u.SetName(u.GetGenerateName() + strconv.FormatInt(s.version, 10))
+	u, err := r.decode(t)
+	if err != nil {
+		return nil, err
 	}
-	u.SetNamespace(r.Namespace)
-	if u.GetName() == "" || t.Namespaced && u.GetNamespace() == "" {
-		return r.Fail(http.StatusUnprocessableEntity, "metadata.name and, for a namespaced kind, the namespace are required")
+	wipe(u)
+	if err := r.matchNamespace(u); err != nil {
+		return nil, err
 	}
-	if t.objects[keyOf(u)] != nil {
-		return r.FailWith(metav1.Status{Code: http.StatusConflict, Reason: metav1.StatusReasonAlreadyExists, Message: fmt.Sprintf("%s %q already exists", t.Name, u.GetName())})
+	created, err := s.insertLocked(r, t, u)
+	if err != nil {
+		return nil, err
 	}
-	u.SetAPIVersion(t.gv().String())
-	u.SetKind(t.Kind)
-	u.SetUID("")
-	delete(u.Object, "status")
-	return r.answer(http.StatusCreated, s.storeLocked(t, nil, u))
+	return r.answer(http.StatusCreated, created)
+}
+
+// insertLocked stores u as a new object and takes ownership of it. It returns the stored object, or
+// what would be stored in a dry run.
+func (s *Server) insertLocked(r *Request, t *table, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if err := s.manageLocked(r, t, nil, u); err != nil {
+		return nil, err
+	}
+	if err := s.admitLocked(r, t, u); err != nil {
+		return nil, err
+	}
+	s.identifyLocked(t, u)
+	t.prepareCreate(u)
+	if errs := t.validate(u, nil, r.Subresource); len(errs) > 0 {
+		return nil, t.invalid(u.GetName(), errs)
+	}
+	if r.Verb == "create" && u.GetResourceVersion() != "" {
+		return nil, errors.New("resourceVersion should not be set on objects to be created")
+	}
+	if live := t.objects[keyOf(u)]; live != nil {
+		return nil, t.exists(live, u)
+	}
+	if r.dryRun {
+		return u, nil
+	}
+	return s.appendLocked(t, added, nil, u), nil
+}
+
+// exists is the error for an object whose name is taken.
+func (t *table) exists(live, u *unstructured.Unstructured) error {
+	err := apierrors.NewAlreadyExists(t.gvr().GroupResource(), u.GetName())
+	if u.GetGenerateName() != "" {
+		err = apierrors.NewGenerateNameConflict(t.gvr().GroupResource(), u.GetName(), 1)
+	}
+	if live.GetDeletionTimestamp() != nil {
+		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
+	}
+	return err
+}
+
+// admitLocked checks that the namespace of a new object exists, if namespaces are served.
+func (s *Server) admitLocked(r *Request, t *table, u *unstructured.Unstructured) error {
+	namespaces := s.tables[Namespaces.gvr()]
+	if !t.Namespaced || namespaces == nil || r.Namespace == metav1.NamespaceDefault {
+		return nil
+	}
+	if namespaces.objects[key{name: u.GetNamespace()}] == nil {
+		return namespaces.notFound(u.GetNamespace())
+	}
+	return nil
+}
+
+// wipe removes the metadata that only the server sets.
+func wipe(u *unstructured.Unstructured) {
+	for _, f := range []string{"creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"} {
+		unstructured.RemoveNestedField(u.Object, "metadata", f)
+	}
+}
+
+// identifyLocked gives a new object its uid, its creation time and, if requested, its name.
+func (s *Server) identifyLocked(t *table, u *unstructured.Unstructured) {
+	if u.GetUID() == "" {
+		u.SetUID(s.newUIDLocked())
+	}
+	u.SetCreationTimestamp(now())
+	prefix := u.GetGenerateName()
+	if prefix == "" || u.GetName() != "" {
+		return
+	}
+	const longest = 63 - suffixLength
+	if len(prefix) > longest {
+		prefix = prefix[:longest]
+	}
+	for range 8 {
+		s.names++
+		u.SetName(prefix + suffix(s.names))
+		if t.objects[keyOf(u)] == nil {
+			return
+		}
+	}
+}
+
+// newUIDLocked returns the next uid: a counter in the form of a UUID, so that tests repeat.
+func (s *Server) newUIDLocked() types.UID {
+	s.uids++
+	return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", s.uids))
+}
+
+const (
+	suffixLength   = 5
+	suffixAlphabet = "bcdfghjklmnpqrstvwxz2456789" // the real server's
+)
+
+// suffix returns the n-th suffix of generated names. It repeats after 27^5 names.
+func suffix(n int) string {
+	const period, step = 27 * 27 * 27 * 27 * 27, 8_675_309 // step is coprime to 27
+	n = n % period * step % period
+	var b [suffixLength]byte
+	for i := range b {
+		b[i] = suffixAlphabet[n%len(suffixAlphabet)]
+		n /= len(suffixAlphabet)
+	}
+	return string(b[:])
 }

@@ -4,32 +4,159 @@
 package sim
 
 import (
-	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func (s *Server) deleteLocked(r *Request, t *table, old, options *unstructured.Unstructured) (*http.Response, error) {
-	for field, has := range map[string]string{"uid": string(old.GetUID()), "resourceVersion": old.GetResourceVersion()} {
-		if want, ok, _ := unstructured.NestedString(options.Object, "preconditions", field); ok && want != has {
-			return r.Fail(http.StatusConflict, fmt.Sprintf("%s %q: precondition failed: %s is %s, not %s", t.Name, r.Name, field, has, want))
+func (s *Server) deleteLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
+	options, err := r.deleteOptions()
+	if err != nil {
+		return nil, err
+	}
+	if live == nil {
+		return nil, t.notFound(r.Name)
+	}
+	last, gone, err := s.endLocked(t, live, options)
+	if err != nil {
+		return nil, err
+	}
+	code := http.StatusOK
+	if orphan := options.OrphanDependents; !gone && orphan != nil && !*orphan { //nolint:staticcheck // clients still send it
+		code = http.StatusAccepted
+	}
+	if t.returned || !gone {
+		return r.answer(code, last)
+	}
+	return r.answer(code, &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{Name: last.GetName(), Group: t.Group, Kind: t.Name, UID: last.GetUID()},
+	})
+}
+
+// endLocked deletes an object, or marks it as being deleted if it has finalizers or a grace period.
+// It returns the last state and whether the object is gone.
+func (s *Server) endLocked(t *table, live *unstructured.Unstructured, o *metav1.DeleteOptions) (*unstructured.Unstructured, bool, error) {
+	if err := t.preconditions(live, o); err != nil {
+		return nil, false, err
+	}
+	finalizers := t.deletionFinalizers(live, o)
+	u := live
+	if len(finalizers) > 0 {
+		u = live.DeepCopy()
+		u.SetFinalizers(finalizers)
+		markDeleted(u, 0)
+	}
+	dry := len(o.DryRun) > 0
+	switch {
+	case u == live || equal(u.Object, live.Object):
+		if len(finalizers) > 0 || dry {
+			return live, len(finalizers) == 0, nil
+		}
+		s.removeLocked(t, live)
+		return live, true, nil
+	case dry:
+		return u, false, nil
+	}
+	return s.appendLocked(t, modified, live, u), false, nil
+}
+
+// markDeleted sets the deletion time of an object, unless it has an earlier one.
+func markDeleted(u *unstructured.Unstructured, grace int64) {
+	if u.GetDeletionTimestamp() == nil && u.GetGeneration() > 0 {
+		u.SetGeneration(u.GetGeneration() + 1)
+	}
+	at := metav1.NewTime(now().Add(time.Duration(grace) * time.Second))
+	if has := u.GetDeletionTimestamp(); has == nil || has.After(at.Time) {
+		u.SetDeletionTimestamp(&at)
+	}
+	u.SetDeletionGracePeriodSeconds(&grace)
+}
+
+// preconditions checks the uid and resourceVersion that a deletion names.
+func (t *table) preconditions(live *unstructured.Unstructured, o *metav1.DeleteOptions) error {
+	if o.Preconditions == nil {
+		return nil
+	}
+	as := schema.GroupResource{Group: t.Group, Resource: t.Kind} // like the real server, with the kind
+	if want := o.Preconditions.UID; want != nil && *want != live.GetUID() {
+		return conflict(as, live.GetName(), "the UID in the precondition (%s) does not match the UID in record (%s). "+
+			"The object might have been deleted and then recreated", *want, live.GetUID())
+	}
+	if want := o.Preconditions.ResourceVersion; want != nil && *want != live.GetResourceVersion() {
+		return conflict(as, live.GetName(), "the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). "+
+			"The object might have been modified", *want, live.GetResourceVersion())
+	}
+	return nil
+}
+
+// deletionFinalizers returns the object's finalizers, with those that the deletion options add for
+// the garbage collector and without those that they rule out.
+func (t *table) deletionFinalizers(live *unstructured.Unstructured, o *metav1.DeleteOptions) []string {
+	has := live.GetFinalizers()
+	if t.gvr().GroupResource() == (schema.GroupResource{Resource: "events"}) {
+		return has
+	}
+	orphan := slices.Contains(has, metav1.FinalizerOrphanDependents)
+	foreground := !orphan && slices.Contains(has, metav1.FinalizerDeleteDependents)
+	switch {
+	case o.OrphanDependents != nil: //nolint:staticcheck // clients still send it
+		orphan, foreground = *o.OrphanDependents, false //nolint:staticcheck // the same
+	case o.PropagationPolicy != nil:
+		orphan = *o.PropagationPolicy == metav1.DeletePropagationOrphan
+		foreground = *o.PropagationPolicy == metav1.DeletePropagationForeground
+	}
+	next := slices.DeleteFunc(slices.Clone(has), func(f string) bool {
+		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
+	})
+	if orphan {
+		next = append(next, metav1.FinalizerOrphanDependents)
+	}
+	if foreground {
+		next = append(next, metav1.FinalizerDeleteDependents)
+	}
+	if len(next) == len(has) && !slices.ContainsFunc(next, func(f string) bool { return !slices.Contains(has, f) }) {
+		return has // in its old order
+	}
+	return next
+}
+
+// deleteOptions reads the options of a deletion from the body or, without one, from the query.
+func (r *Request) deleteOptions() (*metav1.DeleteOptions, error) {
+	o := &metav1.DeleteOptions{}
+	if len(r.body) > 0 {
+		info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), r.mediaType())
+		if !ok {
+			return nil, unknownFormat(runtime.ContentTypeProtobuf)
+		}
+		as := schema.GroupVersionKind{Version: "v1", Kind: "DeleteOptions"}
+		obj, _, err := scheme.Codecs.DecoderToVersion(info.Serializer, as.GroupVersion()).Decode(r.body, &as, o)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		if obj != o {
+			return nil, apierrors.NewBadRequest("decoded object cannot be converted to DeleteOptions")
+		}
+	} else if len(r.Query) > 0 {
+		if err := scheme.ParameterCodec.DecodeParameters(r.Query, schema.GroupVersion{Version: "v1"}, o); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	}
-	if len(old.GetFinalizers()) == 0 {
-		s.removeLocked(t, old)
-		return r.answer(http.StatusOK, &metav1.Status{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
-			Details: &metav1.StatusDetails{Name: old.GetName(), Kind: t.Name, UID: old.GetUID()},
-		})
+	o.IgnoreStoreReadErrorWithClusterBreakingPotential = nil
+	if errs := validation.ValidateDeleteOptions(o); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
-	if old.GetDeletionTimestamp() != nil {
-		return r.answer(http.StatusOK, old)
-	}
-	u, now := old.DeepCopy(), metav1.NewTime(time.Now())
-	u.SetDeletionTimestamp(&now)
-	u.SetGeneration(old.GetGeneration() + 1)
-	return r.answer(http.StatusOK, s.appendLocked(t, "MODIFIED", old, u))
+	return o, nil
+}
+
+func (s *Server) deleteCollectionLocked(r *Request, _ *table) (*http.Response, error) {
+	return nil, unsupported(r)
 }

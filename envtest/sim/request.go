@@ -15,8 +15,10 @@ import (
 	"strings"
 	"syscall"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/internal/apipath"
@@ -24,7 +26,7 @@ import (
 
 // Request is a request that the server received.
 type Request struct {
-	// Verb is get, list, watch, create, update, patch, apply, delete or discover.
+	// Verb is get, list, watch, create, update, patch, apply, delete, deletecollection or discover.
 	Verb string
 	// Resource is the requested resource; its Resource is empty for discover.
 	Resource schema.GroupVersionResource
@@ -37,7 +39,11 @@ type Request struct {
 	// Header holds the HTTP header, such as the content type.
 	Header http.Header
 
-	http *http.Request
+	http     *http.Request
+	body     []byte
+	dryRun   bool
+	manager  string // the field manager
+	warnings []string
 }
 
 // String describes the request in one line.
@@ -120,11 +126,30 @@ func (r *Request) answer(code int, body any) (*http.Response, error) {
 }
 
 func (r *Request) respond(code int, body io.ReadCloser) *http.Response {
-	return &http.Response{
+	resp := &http.Response{
 		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1,
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r.http,
 	}
+	for _, w := range r.warnings {
+		resp.Header.Add("Warning", "299 - "+strconv.Quote(w))
+	}
+	return resp
+}
+
+// warn adds a warning to the answer.
+func (r *Request) warn(text string) { r.warnings = append(r.warnings, text) }
+
+// writeOptions reads and checks the options of a write, which are of the given kind.
+func (r *Request) writeOptions(kind string) error {
+	o := metav1.UpdateOptions{
+		DryRun: r.Query["dryRun"], FieldManager: r.Query.Get("fieldManager"), FieldValidation: r.Query.Get("fieldValidation"),
+	}
+	if errs := validation.ValidateUpdateOptions(&o); len(errs) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
+	}
+	r.dryRun, r.manager = len(o.DryRun) > 0, o.FieldManager
+	return nil
 }
 
 var reasons = map[int]metav1.StatusReason{

@@ -28,4 +28,6 @@ func (r Resource) gv() schema.GroupVersion {
 	return schema.GroupVersion{Group: r.Group, Version: r.Version}
 }
 
+func (r Resource) gvk() schema.GroupVersionKind { return r.gv().WithKind(r.Kind) }
+
 func (r Resource) gvr() schema.GroupVersionResource { return r.gv().WithResource(r.Name) }

@@ -4,10 +4,9 @@
 package sim
 
 import (
-	"fmt"
 	"net/http"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -21,20 +20,27 @@ func (s *Server) handle(h *http.Request) (*http.Response, error) {
 	}
 	r := parse(h)
 	if r == nil {
-		return (&Request{http: h}).Fail(http.StatusNotFound, "sim has nothing at "+h.URL.Path)
+		return (&Request{http: h}).noPage(), nil
 	}
 	if intercept := s.received(r); intercept != nil {
 		if resp, err := intercept(r); resp != nil || err != nil {
 			return resp, err
 		}
 	}
-	body, err := decode(h)
-	if err != nil {
-		return r.Fail(http.StatusUnsupportedMediaType, err.Error())
+	if err := r.read(); err != nil {
+		return r.failed(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.serveLocked(r, body)
+	version := s.version
+	resp, err := s.serveLocked(r)
+	if s.version != version {
+		s.settleLocked()
+	}
+	if err != nil {
+		return r.failed(err)
+	}
+	return resp, nil
 }
 
 func (s *Server) received(r *Request) func(*Request) (*http.Response, error) {
@@ -44,48 +50,86 @@ func (s *Server) received(r *Request) func(*Request) (*http.Response, error) {
 	return s.intercept
 }
 
-func (s *Server) serveLocked(r *Request, body *unstructured.Unstructured) (*http.Response, error) {
+// serveLocked answers a request. An error that is an APIStatus becomes that Status.
+func (s *Server) serveLocked(r *Request) (*http.Response, error) {
 	if r.Verb == "discover" {
 		return s.discoverLocked(r)
 	}
 	t := s.tables[r.Resource]
-	if t == nil || r.Name != "" && t.Namespaced != (r.Namespace != "") {
-		return r.Fail(http.StatusNotFound, "the server could not find the requested resource")
-	}
-	old := t.objects[key{r.Namespace, r.Name}]
-	switch r.Verb {
-	case "list":
+	switch {
+	case t == nil:
+		return s.notServedLocked(r)
+	case t.Namespaced != (r.Namespace != "") && (r.Name != "" || r.Namespace != ""):
+		return s.notServedLocked(r)
+	case r.Verb == "list":
 		return s.listLocked(r, t)
-	case "watch":
+	case r.Verb == "watch":
 		return s.watchLocked(r, t)
-	case "create":
-		return s.createLocked(r, t, body)
-	case "apply":
-		if old == nil {
-			return s.createLocked(r, t, body)
-		}
+	case !t.allows(r):
+		return nil, notAllowed()
 	}
-	if old == nil {
-		return r.FailWith(metav1.Status{
-			Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: fmt.Sprintf("%s %q not found", t.Name, r.Name),
-			Details: &metav1.StatusDetails{Name: r.Name, Group: t.Group, Kind: t.Name},
-		})
+	live := t.objects[key{r.Namespace, r.Name}]
+	if r.Subresource != "" {
+		return s.subresourceLocked(r, t, live)
 	}
 	switch r.Verb {
+	case "create":
+		return s.createLocked(r, t)
 	case "get":
-		return r.answer(http.StatusOK, old)
+		if live == nil {
+			return nil, t.notFound(r.Name)
+		}
+		return r.answer(http.StatusOK, live)
 	case "update":
-		return s.updateLocked(r, t, old, body)
+		return s.updateLocked(r, t, live)
 	case "patch", "apply":
-		return s.updateLocked(r, t, old, &unstructured.Unstructured{Object: merge(old.DeepCopy().Object, body.Object)})
+		return s.patchLocked(r, t, live)
 	case "delete":
-		return s.deleteLocked(r, t, old, body)
+		return s.deleteLocked(r, t, live)
+	case "deletecollection":
+		return s.deleteCollectionLocked(r, t)
 	}
-	return r.Fail(http.StatusMethodNotAllowed, "sim does not know the verb "+r.Verb)
+	return nil, unsupported(r)
+}
+
+// allows reports whether the method fits the path: a collection or one object.
+func (t *table) allows(r *Request) bool {
+	switch r.http.Method {
+	case http.MethodGet:
+		return r.Name != ""
+	case http.MethodPost:
+		return (r.Name == "" || r.Subresource != "") && t.Namespaced == (r.Namespace != "")
+	case http.MethodDelete:
+		return t.Namespaced == (r.Namespace != "")
+	case http.MethodPut, http.MethodPatch:
+		return r.Name != ""
+	}
+	return false
+}
+
+// notServedLocked answers a request for an unknown resource like the real server.
+func (s *Server) notServedLocked(r *Request) (*http.Response, error) {
+	if custom(r.Resource.Group) {
+		return r.noPage(), nil
+	}
+	return nil, noResource()
 }
 
 // Answer answers a request that another server has intercepted.
 func (s *Server) Answer(r *Request) (*http.Response, error) {
 	h := r.http.Clone(r.http.Context())
 	return s.RoundTrip(h)
+}
+
+// settleLocked does in one step what the controllers of a real cluster do after a write.
+func (s *Server) settleLocked() {}
+
+// manageLocked updates the managedFields of obj, which replaces live (nil: is new).
+func (s *Server) manageLocked(*Request, *table, *unstructured.Unstructured, *unstructured.Unstructured) error {
+	return nil
+}
+
+// notFound is the error for an object that does not exist.
+func (t *table) notFound(name string) error {
+	return apierrors.NewNotFound(t.gvr().GroupResource(), name)
 }

@@ -32,7 +32,8 @@ type Server struct {
 	mu        sync.Mutex // guards the fields below
 	tables    map[schema.GroupVersionResource]*table
 	version   int64 // the newest resourceVersion of all kinds
-	uids      int
+	uids      int   // how many were given out
+	names     int   // how many were generated
 	log       []*Request
 	intercept func(*Request) (*http.Response, error)
 	cut       chan struct{} // closed and replaced to end all watches

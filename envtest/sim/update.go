@@ -7,27 +7,159 @@ import (
 	"fmt"
 	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func (s *Server) updateLocked(r *Request, t *table, old, u *unstructured.Unstructured) (*http.Response, error) {
-	if v := u.GetResourceVersion(); v != "" && v != old.GetResourceVersion() {
-		return r.Fail(http.StatusConflict, fmt.Sprintf("%s %q: the object has been modified; please apply your changes to the latest version and try again", t.Name, r.Name))
+func (s *Server) updateLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
+	if err := r.writeOptions("UpdateOptions"); err != nil {
+		return nil, err
 	}
-	if uid := u.GetUID(); uid != "" && uid != old.GetUID() {
-		return r.Fail(http.StatusConflict, fmt.Sprintf("%s %q: precondition failed: uid is %s, not %s", t.Name, r.Name, old.GetUID(), uid))
+	u, err := r.decode(t)
+	if err != nil {
+		return nil, err
 	}
-	from, to := u, old.DeepCopy()
-	if r.Subresource != "status" { // the reverse: everything but the status
-		from, to = to, u
+	if err := r.matchNamespace(u); err != nil {
+		return nil, err
 	}
-	delete(to.Object, "status")
-	if status, ok := from.Object["status"]; ok {
-		to.Object["status"] = status
+	if err := r.matchName(u); err != nil {
+		return nil, err
 	}
-	to.SetAPIVersion(old.GetAPIVersion())
-	to.SetKind(old.GetKind())
-	to.SetName(old.GetName())
-	to.SetNamespace(old.GetNamespace())
-	return r.answer(http.StatusOK, s.storeLocked(t, old, to))
+	return s.writeLocked(r, t, live, u)
+}
+
+// writeLocked answers a request that replaces live by u. If live is nil, it creates u, provided that
+// the verb may create.
+func (s *Server) writeLocked(r *Request, t *table, live, u *unstructured.Unstructured) (*http.Response, error) {
+	uid := u.GetUID()
+	switch {
+	case live != nil:
+		updated, err := s.replaceLocked(r, t, live, u)
+		if err != nil {
+			return nil, err
+		}
+		return r.answer(http.StatusOK, updated)
+	case r.Subresource != "", r.Verb != "apply" && !(r.Verb == "update" && t.createOnUpdate):
+		return nil, t.notFound(r.Name)
+	case uid != "":
+		return nil, t.wrongUID(r.Name, u, "")
+	default:
+		created, err := s.insertLocked(r, t, u)
+		if err != nil {
+			return nil, err
+		}
+		return r.answer(http.StatusCreated, created)
+	}
+}
+
+// wrongUID is the error for an object u with another uid than the live one.
+func (t *table) wrongUID(name string, u *unstructured.Unstructured, live types.UID) error {
+	return t.conflict(name, "StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: "+
+		"Precondition failed: UID in precondition: %v, UID in object meta: %v", t.storageKey(u), u.GetUID(), live)
+}
+
+// replaceLocked makes u the new state of live and takes ownership of u. It returns the stored
+// object, or what would be stored in a dry run.
+func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if uid := u.GetUID(); uid != "" && uid != live.GetUID() {
+		return nil, t.wrongUID(r.Name, u, live.GetUID())
+	}
+	if err := s.manageLocked(r, t, live, u); err != nil {
+		return nil, err
+	}
+	if err := t.checkVersion(r, live, u); err != nil {
+		return nil, err
+	}
+	u.SetGeneration(live.GetGeneration())
+	t.prepareUpdate(u, live, r.Subresource)
+	keepIdentity(u, live)
+	if errs := t.validate(u, live, r.Subresource); len(errs) > 0 {
+		return nil, t.invalid(u.GetName(), errs)
+	}
+	if equal(u.Object, live.Object) {
+		return live, nil
+	}
+	if r.dryRun {
+		return u, nil
+	}
+	if removable(live, u) {
+		u.SetResourceVersion(live.GetResourceVersion())
+		s.removeLocked(t, u)
+		return u, nil
+	}
+	return s.appendLocked(t, modified, live, u), nil
+}
+
+// checkVersion is optimistic concurrency. It gives u the live version.
+func (t *table) checkVersion(r *Request, live, u *unstructured.Unstructured) error {
+	switch has := u.GetResourceVersion(); {
+	case has == live.GetResourceVersion():
+	case has != "":
+		return t.conflict(r.Name, "the object has been modified; please apply your changes to the latest version and try again")
+	case t.conditional:
+		return apierrors.NewInvalid(schema.GroupKind{Group: t.Group, Kind: t.Name}, r.Name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "resourceVersion"), uint64(0), "must be specified for an update"),
+		})
+	}
+	u.SetResourceVersion(live.GetResourceVersion())
+	return nil
+}
+
+// keepIdentity restores the metadata that no update changes.
+func keepIdentity(u, live *unstructured.Unstructured) {
+	if u.GetUID() == "" {
+		u.SetUID(live.GetUID())
+	}
+	u.SetCreationTimestamp(live.GetCreationTimestamp())
+	if at := live.GetDeletionTimestamp(); at != nil {
+		u.SetDeletionTimestamp(at)
+	}
+	if grace := live.GetDeletionGracePeriodSeconds(); grace != nil && u.GetDeletionGracePeriodSeconds() == nil {
+		u.SetDeletionGracePeriodSeconds(grace)
+	}
+}
+
+// removable reports whether an update removed the last finalizer of an object that is being deleted.
+func removable(live, u *unstructured.Unstructured) bool {
+	grace := live.GetDeletionGracePeriodSeconds()
+	return live.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 && (grace == nil || *grace == 0)
+}
+
+// storageKey is the key in etcd; the real server shows it in one message.
+func (t *table) storageKey(u *unstructured.Unstructured) string {
+	path := "/registry/"
+	if !t.builtIn {
+		path += t.Group + "/"
+	}
+	path += t.Name + "/"
+	if t.Namespaced {
+		path += u.GetNamespace() + "/"
+	}
+	return path + u.GetName()
+}
+
+// matchNamespace gives u the namespace of the request. Another namespace is an error.
+func (r *Request) matchNamespace(u *unstructured.Unstructured) error {
+	switch {
+	case u.GetNamespace() == r.Namespace:
+	case u.GetNamespace() == "", r.Namespace == "":
+		u.SetNamespace(r.Namespace)
+	default:
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	return nil
+}
+
+// matchName returns an error unless the object has the name of the request.
+func (r *Request) matchName(u *unstructured.Unstructured) error {
+	if u.GetName() == "" {
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", r.Name))
+	}
+	if u.GetName() != r.Name {
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", u.GetName(), r.Name))
+	}
+	return nil
 }

@@ -63,8 +63,8 @@ func TestL9_WhatATermHandsOver(t *testing.T) {
 		return m
 	}
 	a, gone, held := config(ctx, "a"), config(ctx, "gone"), config(ctx, "held")
-	config(term.With(ledger.With(t.Context(), ledger.New(ledger.Origin{})), nil), "without a term")
-	config(under, "without a ledger")
+	config(term.With(ledger.With(t.Context(), ledger.New(ledger.Origin{})), nil), "without-a-term")
+	config(under, "without-a-ledger")
 	s, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "s", Labels: map[string]string{"on": "yes"}}})
 	held.Finalizers = []string{"setpoint.dev/test"}
 	held, err2 := maps.Update(ctx, held)

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// failed answers with the Status of an error.
+func (r *Request) failed(err error) (*http.Response, error) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return r.FailWith(metav1.Status{Code: http.StatusInternalServerError, Message: err.Error()})
+	}
+	return r.FailWith(status.Status())
+}
+
+// noPage answers like a server that has nothing at a path.
+func (r *Request) noPage() *http.Response {
+	resp := r.respond(http.StatusNotFound, io.NopCloser(strings.NewReader("404 page not found\n")))
+	resp.Header.Set("Content-Type", "text/plain; charset=utf-8")
+	return resp
+}
+
+// statusError returns an error with a code, the code's usual reason and a message.
+func statusError(code int, reason metav1.StatusReason, message string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message, //nolint:gosec // an HTTP code
+	}}
+}
+
+func noResource() error {
+	err := statusError(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+	err.ErrStatus.Details = &metav1.StatusDetails{}
+	return err
+}
+
+func notAllowed() error {
+	err := statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource")
+	err.ErrStatus.Details = &metav1.StatusDetails{}
+	return err
+}
+
+// unsupported is the error for a request that a real server serves and the sim does not.
+func unsupported(r *Request) error {
+	return statusError(http.StatusNotImplemented, "NotImplemented", fmt.Sprintf(
+		"sim: %s %s is not supported; use a real API server for it: package envtest starts one", r.http.Method, r.http.URL.Path))
+}
+
+// conflict is the error of optimistic concurrency.
+func (t *table) conflict(name, format string, args ...any) error {
+	return conflict(t.gvr().GroupResource(), name, format, args...)
+}
+
+func conflict(resource schema.GroupResource, name, format string, args ...any) error {
+	return apierrors.NewConflict(resource, name, fmt.Errorf(format, args...))
+}
+
+func (t *table) invalid(name string, errs field.ErrorList) error {
+	return apierrors.NewInvalid(schema.GroupKind{Group: t.Group, Kind: t.Kind}, name, errs)
+}
+
+// custom reports whether a group has no built-in kinds.
+func custom(group string) bool {
+	return !scheme.Scheme.IsGroupRegistered(group)
+}

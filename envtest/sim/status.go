@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"net/http"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// subresourceLocked answers a request for a subresource of live, which is nil if there is none.
+func (s *Server) subresourceLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
+	switch {
+	case r.Subresource == "status" && t.status:
+	case r.Subresource == "scale" && t.scale != nil:
+		return s.scaleLocked(r, t, live)
+	case !t.has(r.Subresource):
+		return s.notServedLocked(r)
+	default:
+		return nil, unsupported(r)
+	}
+	switch r.Verb {
+	case "get":
+		if live == nil {
+			return nil, t.notFound(r.Name)
+		}
+		return r.answer(http.StatusOK, live)
+	case "update":
+		return s.updateLocked(r, t, live)
+	case "patch", "apply":
+		return s.patchLocked(r, t, live)
+	}
+	return nil, notAllowed()
+}
+
+// has reports whether a real server serves the subresource.
+func (t *table) has(subresource string) bool {
+	return slices.Contains(otherSubresources[t.gvr().GroupResource().String()], subresource)
+}
+
+// otherSubresources lists those of built-in kinds besides status and scale.
+var otherSubresources = map[string][]string{
+	"pods": {
+		"attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize",
+	},
+	"services":        {"proxy"},
+	"nodes":           {"proxy"},
+	"namespaces":      {"finalize"},
+	"serviceaccounts": {"token"},
+	"certificatesigningrequests.certificates.k8s.io": {"approval"},
+}
+
+// prepareStatus gives u everything of live that a status update does not change.
+func (t *table) prepareStatus(u, live *unstructured.Unstructured) {
+	if t.builtIn {
+		keep(u.Object, live.Object, "spec")
+		if t.generation == annotationGeneration { // a Deployment
+			u.SetLabels(live.GetLabels())
+		}
+		if t.Kind == "Pod" {
+			u.SetOwnerReferences(live.GetOwnerReferences())
+			u.SetDeletionTimestamp(nil)
+		}
+		return
+	}
+	status, has := u.Object["status"]
+	managed := u.GetManagedFields()
+	u.Object = live.DeepCopy().Object
+	if delete(u.Object, "status"); has {
+		u.Object["status"] = status
+	}
+	u.SetManagedFields(managed)
+}
+
+// keep copies a field of live to u, or removes it from u.
+func keep(u, live map[string]any, field string) {
+	if value, ok := live[field]; ok {
+		u[field] = value
+	} else {
+		delete(u, field)
+	}
+}

@@ -116,8 +116,8 @@ all: ## everything that CI runs
 # stands alone, as it does for its users. The templates need the workspace: one go command takes them
 # all, so that their tests wait at the same time; the linter takes one at a time. Modules outside the
 # workspace take a further argument: go test must not trust its cache there, because the tests in
-# tools/ read files of the library, which the cache does not see. Without cgo, as envtest does it, the
-# 2,000 packages of the control plane are compiled once.
+# tools/ read files of the library, which the cache does not see. Without cgo and debug information, as
+# envtest does it, the 2,000 packages of the control plane are compiled once.
 define each
 	status=0; \
 	run() { echo "== $$1"; (cd "$$1" && shift && "$$@") || status=1; }; \
@@ -125,7 +125,7 @@ define each
 	$(if $(filter $(GO),$(firstword $(1))), \
 		echo "== $(TEMPLATES)"; env GOWORK= $(subst ./...,$(TEMPLATES:%=./%/...),$(1)) || status=1;, \
 		for m in $(TEMPLATES); do run $$m env GOWORK= $(1); done;) \
-	for m in $(STANDALONE); do run $$m env GOWORK=off CGO_ENABLED=0 $(1) $(2); done; \
+	for m in $(STANDALONE); do run $$m env GOWORK=off CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -gcflags=all=-dwarf=false" $(1) $(2); done; \
 	exit $$status
 endef
 

@@ -8,41 +8,49 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
-	"k8s.io/apiserver/pkg/server/healthz"
-	"k8s.io/client-go/discovery"
-	clientset "k8s.io/client-go/kubernetes"
-	clientgokubescheme "k8s.io/client-go/kubernetes/scheme"
-	v1core "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/metadata"
-	restclient "k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/controller-manager/pkg/clientbuilder"
-	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
-	"k8s.io/kubernetes/cmd/kube-controller-manager/app/config"
-	"k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
-	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
-	"k8s.io/kubernetes/pkg/controller/garbagecollector"
-
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/informers"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/controller-manager/pkg/informerfactory"
+	"k8s.io/klog/v2"
+	rootca "k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
+	"k8s.io/kubernetes/pkg/controller/deployment"
+	"k8s.io/kubernetes/pkg/controller/garbagecollector"
+	"k8s.io/kubernetes/pkg/controller/job"
+	"k8s.io/kubernetes/pkg/controller/namespace"
+	"k8s.io/kubernetes/pkg/controller/replicaset"
+	"k8s.io/kubernetes/pkg/controller/serviceaccount"
 )
 
-// controllers are the controllers that operators' tests need.
-var controllers = []string{
-	names.GarbageCollectorController,
-	names.NamespaceController,
-	names.DeploymentController,
-	names.ReplicaSetController,
-	names.JobController,
-	names.ServiceAccountController,
-	names.RootCACertificatePublisherController,
-}
+// This file runs those controllers of kube-controller-manager that operators' tests need, with its
+// defaults. It does not use the command's own package: that would compile 300 packages more.
 
-// lookPeriod is the interval at which the garbage collector runs discovery. With the default of 30
-// s, it would ignore objects of a newly installed type for that long.
-const lookPeriod = time.Second
+const (
+	// lookPeriod is the interval at which the garbage collector runs discovery. With the default of
+	// 30 s, it would ignore objects of a newly installed type for that long.
+	lookPeriod = time.Second
+	// resyncPeriod is the command's default without its random part.
+	resyncPeriod = 12 * time.Hour
+	// namespacePeriod is the interval at which all namespaces are looked at again.
+	namespacePeriod = 5 * time.Minute
+)
+
+// The workers of the controllers.
+const (
+	collectorWorkers = 20
+	namespaceWorkers = 10
+	otherWorkers     = 5
+)
 
 type controllerManagerConfig struct {
 	// Host is the URL of kube-apiserver. CA, Cert and Key are PEM.
@@ -62,157 +70,184 @@ func runControllerManager(p *pipe) error {
 
 	restclient.SetDefaultWarningHandler(restclient.NoWarnings{})
 	ctx := context.Background()
-	completed, err := controllerManagerOptions(ctx, &restclient.Config{
+	m := &controllerManager{config: &restclient.Config{
 		Host:            c.Host,
 		TLSClientConfig: restclient.TLSClientConfig{CAData: c.CA, CertData: c.Cert, KeyData: c.Key},
 		ContentConfig:   restclient.ContentConfig{ContentType: "application/vnd.kubernetes.protobuf", AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json"},
 		QPS:             -1,
-	})
-	if err != nil {
+	}}
+	if err := m.build(ctx); err != nil {
 		return fmt.Errorf("kube-controller-manager: %w", err)
 	}
-	if err := startControllers(ctx, completed, p); err != nil {
-		return fmt.Errorf("kube-controller-manager: %w", err)
+	m.run(ctx, func() { p.serving("") })
+	return errors.New("kube-controller-manager: all controllers ended")
+}
+
+// controllerManager holds what the controllers share.
+type controllerManager struct {
+	config    *restclient.Config
+	informers informers.SharedInformerFactory
+	objects   informerfactory.InformerFactory // the same, and of metadata for other kinds
+	started   chan struct{}                   // closed when the informers have been started
+	graph     *garbagecollector.GraphBuilder
+	loops     []func(context.Context) // return when their context ends
+}
+
+// as returns the configuration for one user agent.
+func (m *controllerManager) as(name string) *restclient.Config {
+	return restclient.AddUserAgent(restclient.CopyConfig(m.config), "kube-controller-manager/"+name)
+}
+
+// build makes the controllers. It sends no request.
+func (m *controllerManager) build(ctx context.Context) error {
+	client, err := clientset.NewForConfig(m.as("shared-informers"))
+	if err != nil {
+		return err
+	}
+	objects, err := metadata.NewForConfig(m.as("metadata-informers"))
+	if err != nil {
+		return err
+	}
+	m.informers = informers.NewSharedInformerFactoryWithOptions(client, resyncPeriod, informers.WithTransform(withoutManagedFields))
+	m.objects = informerfactory.NewInformerFactory(m.informers,
+		metadatainformer.NewSharedInformerFactoryWithOptions(objects, resyncPeriod, metadatainformer.WithTransform(withoutManagedFields)))
+	m.started = make(chan struct{})
+	for name, build := range map[string]func(context.Context, clientset.Interface, *restclient.Config) error{
+		"generic-garbage-collector":  m.buildCollector,
+		"namespace-controller":       m.buildNamespaces,
+		"deployment-controller":      m.buildDeployments,
+		"replicaset-controller":      m.buildReplicaSets,
+		"job-controller":             m.buildJobs,
+		"service-account-controller": m.buildServiceAccounts,
+		"root-ca-cert-publisher":     m.buildRootCA,
+	} {
+		cfg := m.as(name)
+		client, err := clientset.NewForConfig(cfg)
+		if err == nil {
+			err = build(ctx, client, cfg)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
 	}
 	return nil
 }
 
-// controllerManagerOptions does the work of the command's flags, without a kubeconfig file and a
-// port.
-func controllerManagerOptions(ctx context.Context, cfg *restclient.Config) (*config.CompletedConfig, error) {
-	s, err := options.NewKubeControllerManagerOptions()
-	if err != nil {
-		return nil, err
+// run starts everything, calls ready when the caches have synced, and returns when all controllers
+// have ended.
+func (m *controllerManager) run(ctx context.Context, ready func()) {
+	m.informers.Start(ctx.Done())
+	m.objects.Start(ctx.Done())
+	close(m.started)
+	var running sync.WaitGroup
+	for _, loop := range m.loops {
+		running.Go(func() { loop(ctx) })
 	}
-	s.Generic.Controllers = controllers
-	s.Generic.LeaderElection.LeaderElect = false
-	s.Generic.ControllerStartInterval.Duration = 0
-	s.SecureServing.BindPort = 0
-	known, disabled, aliases := app.KnownControllers(), app.ControllersDisabledByDefault(), app.ControllerAliases()
-	if err := s.ComponentGlobalsRegistry.Set(); err != nil {
-		return nil, err
+	m.informers.WaitForCacheSync(ctx.Done())
+	if err := m.waitForGraph(ctx); err == nil {
+		ready()
 	}
-	if err := s.Validate(known, disabled, aliases); err != nil {
-		return nil, err
-	}
-	client, err := clientset.NewForConfig(restclient.AddUserAgent(cfg, options.KubeControllerManagerUserAgent))
-	if err != nil {
-		return nil, err
-	}
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	c := &config.Config{
-		Client:                   client,
-		Kubeconfig:               cfg,
-		EventBroadcaster:         broadcaster,
-		EventRecorder:            broadcaster.NewRecorder(clientgokubescheme.Scheme, v1.EventSource{Component: options.KubeControllerManagerUserAgent}),
-		ComponentGlobalsRegistry: s.ComponentGlobalsRegistry,
-	}
-	if err := s.ApplyTo(c, known, disabled, aliases); err != nil {
-		return nil, err
-	}
-	return c.Complete(), nil
+	running.Wait()
 }
 
-// startControllers is app.Run with our garbage collector, without serving and leader election.
-func startControllers(ctx context.Context, c *config.CompletedConfig, p *pipe) error {
-	c.EventBroadcaster.StartRecordingToSink(&v1core.EventSinkImpl{Interface: c.Client.CoreV1().Events("")})
-	defer c.EventBroadcaster.Shutdown()
-	builder := clientbuilder.SimpleControllerClientBuilder{ClientConfig: c.Kubeconfig}
-	controllerContext, err := app.CreateControllerContext(ctx, c, builder, builder)
-	if err != nil {
-		return err
-	}
-	all, wanted := app.NewControllerDescriptors(), map[string]*app.ControllerDescriptor{}
-	for _, name := range controllers {
-		if wanted[name] = all[name]; wanted[name] == nil {
-			return fmt.Errorf("Kubernetes %s has no controller %q", kubernetesVersion, name)
-		}
-	}
-	delete(wanted, names.GarbageCollectorController)
-	built, err := app.BuildControllers(ctx, controllerContext, wanted, nil, noHealthChecks{})
-	if err != nil {
-		return err
-	}
-	collector, err := newCollector(ctx, controllerContext)
-	if err != nil {
-		return err
-	}
-	controllerContext.InformerFactory.Start(ctx.Done())
-	controllerContext.ObjectOrMetadataInformerFactory.Start(ctx.Done())
-	close(controllerContext.InformersStarted)
-	go func() {
-		controllerContext.InformerFactory.WaitForCacheSync(ctx.Done())
-		if err := collector.waitForSync(ctx); err == nil {
-			p.serving("")
-		}
-	}()
-	app.RunControllers(ctx, controllerContext, append(built, collector), app.ControllerStartJitter, 0)
-	return errors.New("all controllers ended")
-}
-
-// noHealthChecks discards health checks: no endpoint serves them.
-type noHealthChecks struct{}
-
-func (noHealthChecks) AddHealthChecker(...healthz.HealthChecker) {}
-
-// collector is the garbage collector with a shorter discovery interval.
-type collector struct {
-	*garbagecollector.GarbageCollector
-	graph     *garbagecollector.GraphBuilder
-	discovery discovery.DiscoveryInterface
-	workers   int
-}
-
-func newCollector(ctx context.Context, c app.ControllerContext) (*collector, error) {
-	const user = "generic-garbage-collector"
-	client, err := c.NewClient(user)
-	if err != nil {
-		return nil, err
-	}
-	found, err := c.ClientBuilder.DiscoveryClient(user)
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := c.NewClientConfig(user)
-	if err != nil {
-		return nil, err
-	}
-	objects, err := metadata.NewForConfig(cfg)
-	if err != nil {
-		return nil, err
-	}
-	gc, err := garbagecollector.NewComposedGarbageCollector(ctx, client, objects, c.RESTMapper, c.GraphBuilder)
-	if err != nil {
-		return nil, err
-	}
-	return &collector{
-		GarbageCollector: gc,
-		graph:            c.GraphBuilder,
-		discovery:        found,
-		workers:          int(c.ComponentConfig.GarbageCollectorController.ConcurrentGCSyncs),
-	}, nil
-}
-
-// Name implements app.Controller.
-func (c *collector) Name() string { return names.GarbageCollectorController }
-
-// Run runs until ctx ends, together with the process.
-func (c *collector) Run(ctx context.Context) {
-	go c.Sync(ctx, c.discovery, lookPeriod)
-	c.GarbageCollector.Run(ctx, c.workers, lookPeriod)
-}
-
-// waitForSync returns when the collector's graph contains every existing object.
-func (c *collector) waitForSync(ctx context.Context) error {
+// waitForGraph returns when the garbage collector's graph contains every existing object.
+func (m *controllerManager) waitForGraph(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	tick := time.NewTicker(10 * time.Millisecond) // IsSynced has no channel
 	defer tick.Stop()
-	for !c.graph.IsSynced(logger) {
+	for !m.graph.IsSynced(logger) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+	return nil
+}
+
+// withoutManagedFields saves memory in the caches.
+func withoutManagedFields(obj any) (any, error) {
+	if o, err := meta.Accessor(obj); err == nil && o.GetManagedFields() != nil {
+		o.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+func (m *controllerManager) loop(run func(context.Context)) { m.loops = append(m.loops, run) }
+
+func (m *controllerManager) buildCollector(ctx context.Context, client clientset.Interface, cfg *restclient.Config) error {
+	objects, err := metadata.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	found, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(found))
+	m.graph = garbagecollector.NewDependencyGraphBuilder(ctx, objects, mapper, garbagecollector.DefaultIgnoredResources(), m.objects, m.started)
+	gc, err := garbagecollector.NewComposedGarbageCollector(ctx, client, objects, mapper, m.graph)
+	if err != nil {
+		return err
+	}
+	m.loop(func(ctx context.Context) { gc.Sync(ctx, found, lookPeriod) })
+	m.loop(func(ctx context.Context) { gc.Run(ctx, collectorWorkers, lookPeriod) })
+	return nil
+}
+
+func (m *controllerManager) buildNamespaces(ctx context.Context, client clientset.Interface, cfg *restclient.Config) error {
+	objects, err := metadata.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	c := namespace.NewNamespaceController(ctx, client, objects, client.Discovery().ServerPreferredNamespacedResources,
+		m.informers.Core().V1().Namespaces(), namespacePeriod, v1.FinalizerKubernetes)
+	m.loop(func(ctx context.Context) { c.Run(ctx, namespaceWorkers) })
+	return nil
+}
+
+func (m *controllerManager) buildDeployments(ctx context.Context, client clientset.Interface, _ *restclient.Config) error {
+	apps := m.informers.Apps().V1()
+	c, err := deployment.NewDeploymentController(ctx, apps.Deployments(), apps.ReplicaSets(), m.informers.Core().V1().Pods(), client)
+	if err != nil {
+		return err
+	}
+	m.loop(func(ctx context.Context) { c.Run(ctx, otherWorkers) })
+	return nil
+}
+
+func (m *controllerManager) buildReplicaSets(ctx context.Context, client clientset.Interface, _ *restclient.Config) error {
+	c := replicaset.NewReplicaSetController(ctx, m.informers.Apps().V1().ReplicaSets(), m.informers.Core().V1().Pods(), client, replicaset.BurstReplicas)
+	m.loop(func(ctx context.Context) { c.Run(ctx, otherWorkers) })
+	return nil
+}
+
+func (m *controllerManager) buildJobs(ctx context.Context, client clientset.Interface, _ *restclient.Config) error {
+	c, err := job.NewController(ctx, client, m.informers.Core().V1().Pods(), m.informers.Batch().V1().Jobs(), nil, nil)
+	if err != nil {
+		return err
+	}
+	m.loop(func(ctx context.Context) { c.Run(ctx, otherWorkers) })
+	return nil
+}
+
+func (m *controllerManager) buildServiceAccounts(ctx context.Context, client clientset.Interface, _ *restclient.Config) error {
+	core := m.informers.Core().V1()
+	c, err := serviceaccount.NewServiceAccountsController(klog.FromContext(ctx), core.ServiceAccounts(), core.Namespaces(), client,
+		serviceaccount.DefaultServiceAccountsControllerOptions())
+	if err != nil {
+		return err
+	}
+	m.loop(func(ctx context.Context) { c.Run(ctx, 1) })
+	return nil
+}
+
+func (m *controllerManager) buildRootCA(_ context.Context, client clientset.Interface, cfg *restclient.Config) error {
+	core := m.informers.Core().V1()
+	c, err := rootca.NewPublisher(core.ConfigMaps(), core.Namespaces(), client, cfg.CAData)
+	if err != nil {
+		return err
+	}
+	m.loop(func(ctx context.Context) { c.Run(ctx, 1) })
 	return nil
 }

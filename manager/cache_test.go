@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
@@ -34,7 +35,7 @@ func TestCache_Defaults(t *testing.T) {
 			o.Cache.Hooks = &hook.Cache{Started: func(hook.CacheStarted) { started.Add(1) }}
 			o.Hooks.Cache = &hook.Cache{Started: func(hook.CacheStarted) { also.Add(1) }}
 		})
-		lister := m.InformerFactory().Core().V1().ConfigMaps().Lister()
+		lister := factory.Of(m).Core().V1().ConfigMaps().Lister()
 		reconciled := make(chan string, 10)
 		configMaps(m, "test", func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
 			reconciled <- key.String()

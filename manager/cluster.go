@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"unicode"
 
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -35,11 +33,10 @@ import (
 // Two clusters may have objects of the same name. If a controller must not reconcile both as one
 // key, use [github.com/setpoint-dev/setpoint/handler.ClusterKey].
 type Cluster struct {
-	name      string
-	client    *client.Client
-	cache     *cache.Cache
-	informers func() informers.SharedInformerFactory // made at the first call
-	running   *phase                                 // its cache
+	name    string
+	client  *client.Client
+	cache   *cache.Cache
+	running *phase // its cache
 }
 
 // clusters are the further clusters of a manager.
@@ -62,7 +59,6 @@ func (m *Manager) Cluster(name string, cfg *rest.Config) *Cluster {
 	o := m.o.Cache // namespaces, labels, transform and resync are the same for the whole process
 	o.Hooks, o.Cluster = hooks.Cache, name
 	c.cache = cache.New(c.client, o)
-	c.informers = sync.OnceValue(func() informers.SharedInformerFactory { return newFactory(m.report, c.client, c.cache) })
 	c.running = newPhase(func(ctx, _ context.Context) error {
 		defer c.client.Close()
 		return c.cache.Run(ctx)
@@ -133,10 +129,6 @@ func (c *Cluster) Client() *client.Client { return c.client }
 
 // Cache returns the cluster's cache, which the manager runs.
 func (c *Cluster) Cache() *cache.Cache { return c.cache }
-
-// InformerFactory returns a client-go SharedInformerFactory over the informers of the cluster's
-// cache, as [Manager.InformerFactory] does.
-func (c *Cluster) InformerFactory() informers.SharedInformerFactory { return c.informers() }
 
 // add registers a cluster, and starts it if the manager runs.
 func (cs *clusters) add(c *Cluster) error {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
@@ -28,11 +29,8 @@ func TestS7_InformerFactory(t *testing.T) {
 		api := newAPI()
 		put(api, "a")
 		m := newManager(api, nil)
-		factory := m.InformerFactory()
-		if m.InformerFactory() != factory {
-			t.Error("there is another factory at each call")
-		}
-		maps := factory.Core().V1().ConfigMaps()
+		informers := factory.Of(m)
+		maps := informers.Core().V1().ConfigMaps()
 		lister := maps.Lister()
 		reconciled := make(chan string, 10)
 		configMaps(m, "test", func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
@@ -41,9 +39,9 @@ func TestS7_InformerFactory(t *testing.T) {
 		})
 		listed := make(chan string, 1)
 		m.AddEverywhere("component", func(ctx context.Context) error {
-			defer factory.Shutdown()
-			factory.StartWithContext(ctx)
-			if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
+			defer informers.Shutdown()
+			informers.StartWithContext(ctx)
+			if err := informers.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
 				return err
 			}
 			obj, err := lister.ConfigMaps("default").Get("a")
@@ -79,7 +77,7 @@ func TestInformerFactory_Client(t *testing.T) {
 		api := newAPI()
 		put(api, "a")
 		m := newManager(api, nil)
-		informer := m.InformerFactory().InformerFor(&corev1.ConfigMap{}, func(c kubernetes.Interface, resync time.Duration) toolscache.SharedIndexInformer {
+		informer := factory.Of(m).InformerFor(&corev1.ConfigMap{}, func(c kubernetes.Interface, resync time.Duration) toolscache.SharedIndexInformer {
 			if _, err := c.CoreV1().ConfigMaps("default").Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
 				t.Errorf("the client: %v", err)
 			}

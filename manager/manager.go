@@ -7,14 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
@@ -40,7 +36,6 @@ type Manager struct {
 	servers  []named       // opened by Run
 	ended    chan struct{} // closed when Run returns
 
-	informers func() informers.SharedInformerFactory // made at the first call
 }
 
 // New makes a manager for the API server of cfg, which it copies. It starts nothing and makes no
@@ -59,7 +54,6 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m.o.Cache.Hooks = m.o.Hooks.With(hook.Hooks{Cache: o.Cache.Hooks}).Cache
 	m.cache = cache.New(m.client, m.o.Cache)
 	m.clusters.own = m.cache
-	m.informers = sync.OnceValue(func() informers.SharedInformerFactory { return newFactory(m.report, m.client, m.cache) })
 	m.leases = newLeases(m.leaseClient, m.roster)
 	elect := o.LeaderElection
 	if elect != nil && elect.Validate() != nil { // already reported by o.Validate
@@ -186,19 +180,3 @@ func (m *Manager) Recorder() *events.Recorder { return m.roster.recorder }
 // each of its sources and handles is synced, or has a problem that the log names, such as a kind
 // that is not served. If Run ends earlier, the channel stays open.
 func (m *Manager) Ready() <-chan struct{} { return m.roster.ready }
-
-// InformerFactory returns a client-go SharedInformerFactory over the informers of the manager's
-// cache, which start and stop with the manager: see package cache/factory. Each call returns the
-// same factory and makes no request.
-func (m *Manager) InformerFactory() informers.SharedInformerFactory { return m.informers() }
-
-func newFactory(report *report, of *client.Client, c *cache.Cache) informers.SharedInformerFactory {
-	var client kubernetes.Interface
-	typed, err := kubernetes.NewForConfigAndClient(of.Config(), of.HTTPClient())
-	if err == nil {
-		client = typed
-	} else {
-		report.failed(fmt.Errorf("InformerFactory: %w", err))
-	}
-	return factory.New(c, client)
-}

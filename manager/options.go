@@ -33,7 +33,7 @@ type Options struct {
 	Scheme *runtime.Scheme
 	// FieldOwner is the field manager of the client's writes. Default: Name.
 	FieldOwner string
-	// Cache has the namespaces, labels, transform and resync of all handles and of InformerFactory.
+	// Cache has the namespaces, labels, transform and resync of all handles and informer factories.
 	// Its Hooks run in addition to the field Hooks. Run returns an error if Cache is invalid, for
 	// example if its set of namespaces is empty. Default: everything.
 	//

@@ -4,15 +4,18 @@
 // Package factory makes a client-go SharedInformerFactory of a cache, for components that take one.
 // Its listers and the handles of cache.For share one LIST and one WATCH per kind.
 //
-//	informers := factory.New(c, clientset)
+//	informers := factory.Of(mgr)
 //	pods := informers.Core().V1().Pods().Lister()
+//
+// It is a package of its own because client-go's factory compiles 170 packages: programs that do not
+// import it build faster.
 //
 // # Scope
 //
 // The informers hold all objects of a kind, without managedFields. The Options of the cache narrow
-// them, and so do the options of New, which have client-go's names:
+// them, and so do the options of Of and New, which have client-go's names:
 //
-//	factory.New(c, clientset, factory.WithNamespace("shop"), factory.WithDefaultResync(time.Hour))
+//	factory.Of(mgr, factory.WithNamespace("shop"), factory.WithDefaultResync(time.Hour))
 //
 // A lister has one informer. If the cache has several namespaces, an accessor of a namespaced kind
 // is therefore an error of the cache's Validate; use cache.For, or WithNamespace. The first call of
@@ -57,11 +60,30 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/builtin"
 )
 
 // resyncCheck enables the resync periods of event handlers: with 0, client-go ignores them.
 const resyncCheck = time.Second
+
+// Owner is a manager or one of its clusters.
+type Owner interface {
+	Cache() *cache.Cache
+	Client() *client.Client
+}
+
+// Of returns New for the cache of a manager, with a clientset of the manager's client. Call it before
+// or during Run; each call makes a factory. If the clientset cannot be made, Run returns the error.
+func Of(owner Owner, options ...Option) informers.SharedInformerFactory {
+	c := owner.Client()
+	clientset, err := kubernetes.NewForConfigAndClient(c.Config(), c.HTTPClient())
+	if err != nil {
+		owner.Cache().Reject(fmt.Errorf("factory: %w", err))
+		return New(owner.Cache(), nil, options...)
+	}
+	return New(owner.Cache(), clientset, options...)
+}
 
 // New returns a factory of a cache. It starts nothing and makes no request. The factory is safe for
 // concurrent use.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
@@ -121,9 +122,10 @@ var _ = Describe("An operator with a Role in its namespaces only", func() {
 			lost := o.proxy.Add(fault.Rule{Match: fault.Match{Verbs: []string{"create"}, Resources: []string{"secrets"}}, Lose: true, Times: 1})
 			var listed []*corev1.ConfigMap
 			if n == 0 {
-				maps := o.manager.InformerFactory().Core().V1().ConfigMaps().Lister()
+				informers := factory.Of(o.manager)
+				maps := informers.Core().V1().ConfigMaps().Lister()
 				o.manager.AddEverywhere("component", func(ctx context.Context) error {
-					err := o.manager.InformerFactory().WaitForCacheSyncWithContext(ctx).AsError()
+					err := informers.WaitForCacheSyncWithContext(ctx).AsError()
 					if err == nil {
 						listed, err = maps.List(labels.Everything())
 					}

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
@@ -41,7 +43,26 @@ func newApplying(t *testing.T) *applying {
 }
 
 func replicas(n int32) *appsac.DeploymentApplyConfiguration {
-	return appsac.Deployment("web", "default").WithSpec(appsac.DeploymentSpec().WithReplicas(n))
+	labels := map[string]string{"app": "web"}
+	return appsac.Deployment("web", "default").WithSpec(appsac.DeploymentSpec().WithReplicas(n).
+		WithSelector(metaac.LabelSelector().WithMatchLabels(labels)).
+		WithTemplate(coreac.PodTemplateSpec().WithLabels(labels).WithSpec(coreac.PodSpec().
+			WithContainers(coreac.Container().WithName("web").WithImage("web:1")))))
+}
+
+// web is a valid Deployment.
+func web() *appsv1.Deployment {
+	labels := map[string]string{"app": "web"}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
+			},
+		},
+	}
 }
 
 // live is the object as a cache would show it: without managedFields, and with no kind.

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
@@ -107,17 +106,17 @@ func ExampleHandle_ApplyStatus() {
 func ExampleUnlessAlready() {
 	ctx := context.Background()
 	c, api := example()
-	deployments := client.For[*appsv1.Deployment](c)
-	var live *appsv1.Deployment // what the cache has; nothing yet
+	configMaps := client.For[*corev1.ConfigMap](c)
+	var live *corev1.ConfigMap // what the cache has; nothing yet
 	for range 3 {
-		desired := appsac.Deployment("front", "shop").WithSpec(appsac.DeploymentSpec().WithReplicas(2))
-		applied, err := deployments.Apply(ctx, desired, client.UnlessAlready(live))
+		desired := coreac.ConfigMap("front", "shop").WithData(map[string]string{"color": "red"})
+		applied, err := configMaps.Apply(ctx, desired, client.UnlessAlready(live))
 		if err != nil {
 			panic(err)
 		}
 		live = applied // the cache will show it
 	}
-	fmt.Println(api.Count("apply", sim.Deployments))
+	fmt.Println(api.Count("apply", sim.ConfigMaps))
 	// Output: 1
 }
 

@@ -64,7 +64,7 @@ func TestHandle(t *testing.T) {
 		}
 		return d
 	}
-	d := ok(deployments.Create(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}))
+	d := ok(deployments.Create(ctx, web()))
 	d.Labels = map[string]string{"app": "web"}
 	d = ok(deployments.Update(ctx, d))
 	d.Status.Replicas = 3

@@ -89,7 +89,7 @@ func TestMetadata(t *testing.T) {
 	kind := appsv1.SchemeGroupVersion.WithKind("Deployment")
 	c, ctx := newClient(t, api, client.Options{}), t.Context()
 	h := client.ForKind[*metav1.PartialObjectMetadata](c, kind)
-	if _, err := client.For[*appsv1.Deployment](c).Create(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}); err != nil {
+	if _, err := client.For[*appsv1.Deployment](c).Create(ctx, web()); err != nil {
 		t.Fatal(err)
 	}
 	got, err := h.GetLive(ctx, name("default", "web"))
@@ -166,7 +166,7 @@ func TestNotServedOrMissing(t *testing.T) {
 	})
 	c, ctx := newClient(t, api, client.Options{}), t.Context()
 	deployments := client.For[*appsv1.Deployment](c)
-	d, err := deployments.Create(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}})
+	d, err := deployments.Create(ctx, web())
 	if err != nil {
 		t.Fatal(err)
 	}

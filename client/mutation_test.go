@@ -152,7 +152,7 @@ func TestCreateOrUpdate_KeepsTheVersion(t *testing.T) {
 func TestCreateOrPatch(t *testing.T) {
 	api := sim.NewServer(sim.Deployments)
 	ctx, deployments := t.Context(), client.For[*appsv1.Deployment](newClient(t, api, client.Options{}))
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
+	d := web()
 	set := func(replicas, ready int32) func(*appsv1.Deployment) error {
 		return func(d *appsv1.Deployment) error {
 			d.Spec.Replicas, d.Status.ReadyReplicas = &replicas, ready

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -34,10 +36,22 @@ type moving struct {
 	seen   []string // the attempt, and the cause of its context's end
 }
 
+// workload is a valid Deployment.
+func workload(name string) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{ObjectMeta: named(name), Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c:1"}}},
+		},
+	}}
+}
+
 func newMoving(t *testing.T, o controller.Options, work func(m *moving, ctx context.Context) error, predicates ...handler.Predicate) *moving {
 	t.Helper()
 	api, all := cluster(t, sim.Deployments)
-	m := &moving{api: api, deploy: &appsv1.Deployment{ObjectMeta: named("a")}}
+	m := &moving{api: api, deploy: workload("a")}
 	var err error
 	if m.client, err = client.New(api.Config(), client.Options{}); err != nil {
 		t.Fatal(err)

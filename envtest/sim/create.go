@@ -45,7 +45,7 @@ func (s *Server) insertLocked(r *Request, t *table, u *unstructured.Unstructured
 	s.identifyLocked(t, u)
 	t.prepareCreate(u)
 	if errs := t.validate(u, nil, r.Subresource); len(errs) > 0 {
-		return nil, t.invalid(u.GetName(), errs)
+		return nil, t.invalid(u, errs)
 	}
 	if r.Verb == "create" && u.GetResourceVersion() != "" {
 		return nil, errors.New("resourceVersion should not be set on objects to be created")

@@ -48,25 +48,85 @@ func (s *Server) endLocked(t *table, live *unstructured.Unstructured, o *metav1.
 	if err := t.preconditions(live, o); err != nil {
 		return nil, false, err
 	}
-	finalizers := t.deletionFinalizers(live, o)
-	u := live
-	if len(finalizers) > 0 {
-		u = live.DeepCopy()
-		u.SetFinalizers(finalizers)
-		markDeleted(u, 0)
+	grace, graceful, pending := t.grace(live, o)
+	if pending {
+		return live, false, nil
 	}
 	dry := len(o.DryRun) > 0
-	switch {
-	case u == live || equal(u.Object, live.Object):
-		if len(finalizers) > 0 || dry {
-			return live, len(finalizers) == 0, nil
+	finalizers := t.deletionFinalizers(live, o)
+	if !graceful && len(finalizers) == 0 {
+		if !dry {
+			s.removeLocked(t, live)
 		}
-		s.removeLocked(t, live)
 		return live, true, nil
-	case dry:
+	}
+	u := live.DeepCopy()
+	u.SetFinalizers(finalizers)
+	if graceful && live.GetDeletionTimestamp() != nil {
+		shorten(u, grace)
+	} else {
+		markDeleted(u, grace)
+	}
+	if !equal(u.Object, live.Object) && !dry {
+		u = s.appendLocked(t, modified, live, u)
+	}
+	if len(finalizers) > 0 || grace > 0 {
 		return u, false, nil
 	}
-	return s.appendLocked(t, modified, live, u), false, nil
+	if !dry {
+		s.removeLocked(t, u)
+	}
+	return u, true, nil
+}
+
+// grace returns the grace period of a deletion in seconds, and whether the kind has one. A deletion
+// is pending if the object is being deleted already, with a period that is not longer.
+func (t *table) grace(live *unstructured.Unstructured, o *metav1.DeleteOptions) (seconds int64, graceful, pending bool) {
+	if !t.builtIn || t.Kind != "Pod" {
+		return 0, false, false
+	}
+	asked := o.GracePeriodSeconds
+	if asked != nil && *asked < 0 {
+		asked = ptrTo(int64(1))
+	}
+	if live.GetDeletionTimestamp() != nil {
+		has := live.GetDeletionGracePeriodSeconds()
+		switch {
+		case has == nil || *has == 0:
+			return 0, false, false
+		case asked == nil || *asked >= *has:
+			return 0, true, true
+		}
+		return *asked, true, false
+	}
+	spec, phase := object(live.Object, "spec"), object(live.Object, "status")["phase"]
+	seconds, _ = spec["terminationGracePeriodSeconds"].(int64)
+	if asked != nil {
+		seconds = *asked
+	}
+	if node, _ := spec["nodeName"].(string); node == "" || phase == "Failed" || phase == "Succeeded" {
+		seconds = 0
+	}
+	if seconds < 0 {
+		seconds = 1
+	}
+	return seconds, true, false
+}
+
+func ptrTo[T any](v T) *T { return &v }
+
+// shorten moves the deletion time of an object forward, but not into the past.
+func shorten(u *unstructured.Unstructured, grace int64) {
+	has, at := u.GetDeletionGracePeriodSeconds(), u.GetDeletionTimestamp()
+	next := metav1.NewTime(at.Add(time.Duration(grace-*has) * time.Second))
+	if n := now(); next.Before(&n) {
+		next = n
+		if grace != 0 {
+			grace = 1
+		}
+	}
+	u.SetDeletionTimestamp(&next)
+	u.SetDeletionGracePeriodSeconds(&grace)
 }
 
 // markDeleted sets the deletion time of an object, unless it has an earlier one.
@@ -157,6 +217,26 @@ func (r *Request) deleteOptions() (*metav1.DeleteOptions, error) {
 	return o, nil
 }
 
-func (s *Server) deleteCollectionLocked(r *Request, _ *table) (*http.Response, error) {
-	return nil, unsupported(r)
+// deleteCollectionLocked deletes the objects that a list would return, and answers that list.
+func (s *Server) deleteCollectionLocked(r *Request, t *table) (*http.Response, error) {
+	if !t.collection {
+		return nil, notAllowed()
+	}
+	options, err := r.deleteOptions()
+	if err != nil {
+		return nil, err
+	}
+	resp, err := s.listLocked(r, t)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return resp, err
+	}
+	for _, live := range t.sorted() {
+		if !matches(r, live) {
+			continue
+		}
+		if _, _, err := s.endLocked(t, live, options.DeepCopy()); err != nil {
+			return nil, err
+		}
+	}
+	return resp, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -67,8 +68,8 @@ func conflict(resource schema.GroupResource, name, format string, args ...any) e
 	return apierrors.NewConflict(resource, name, fmt.Errorf(format, args...))
 }
 
-func (t *table) invalid(name string, errs field.ErrorList) error {
-	return apierrors.NewInvalid(schema.GroupKind{Group: t.Group, Kind: t.Kind}, name, errs)
+func (t *table) invalid(u *unstructured.Unstructured, errs field.ErrorList) error {
+	return apierrors.NewInvalid(schema.GroupKind{Group: t.Group, Kind: u.GetKind()}, u.GetName(), errs)
 }
 
 // custom reports whether a group has no built-in kinds.

@@ -8,12 +8,9 @@ import (
 	"reflect"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // now is the time of a write. The API has no fractions of a second.
@@ -79,22 +76,4 @@ func (t *table) equalContent(u, live *unstructured.Unstructured) bool {
 		}
 	}
 	return true
-}
-
-// validate returns the errors of u, which replaces live (nil: is new).
-func (t *table) validate(u, live *unstructured.Unstructured, _ string) field.ErrorList {
-	at := field.NewPath("metadata")
-	if live == nil {
-		errs := validation.ValidateObjectMetaAccessor(u, t.Namespaced, validation.NameIsDNSSubdomain, at)
-		if t.schema != nil {
-			errs = append(errs, t.schema.Validate(u, nil)...)
-		}
-		return errs
-	}
-	errs := validation.ValidateObjectMetaAccessor(u, t.Namespaced, path.ValidatePathSegmentName, at)
-	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(u, live, at)...)
-	if t.schema != nil {
-		errs = append(errs, t.schema.Validate(u, live)...)
-	}
-	return errs
 }

@@ -61,6 +61,8 @@ func (s *Server) serveLocked(r *Request) (*http.Response, error) {
 		return s.notServedLocked(r)
 	case t.Namespaced != (r.Namespace != "") && (r.Name != "" || r.Namespace != ""):
 		return s.notServedLocked(r)
+	case r.http.Method == http.MethodHead:
+		return nil, notAllowed()
 	case r.Verb == "list":
 		return s.listLocked(r, t)
 	case r.Verb == "watch":

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/discovery"
 	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -103,10 +105,18 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// webSpec is the spec of a valid Deployment.
+func webSpec() *appsac.DeploymentSpecApplyConfiguration {
+	labels := map[string]string{"app": "web"}
+	return appsac.DeploymentSpec().WithSelector(metaac.LabelSelector().WithMatchLabels(labels)).
+		WithTemplate(coreac.PodTemplateSpec().WithLabels(labels).WithSpec(coreac.PodSpec().
+			WithContainers(coreac.Container().WithName("web").WithImage("web:1"))))
+}
+
 func TestStatusGenerationFinalizers(t *testing.T) {
 	api := sim.NewServer(sim.Deployments)
 	ctx, deploys, ok := t.Context(), appsclient.NewForConfigOrDie(config(api, true)).Deployments("default"), must[*appsv1.Deployment](t)
-	apply := appsac.Deployment("web", "default").WithFinalizers("example.com/wait").WithSpec(appsac.DeploymentSpec().WithReplicas(1))
+	apply := appsac.Deployment("web", "default").WithFinalizers("example.com/wait").WithSpec(webSpec().WithReplicas(1))
 	d := ok(deploys.Apply(ctx, apply, metav1.ApplyOptions{FieldManager: "test", Force: true}))
 	if d.Generation != 1 {
 		t.Errorf("generation %d", d.Generation)

@@ -7,32 +7,35 @@ import (
 	"net/http"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // subresourceLocked answers a request for a subresource of live, which is nil if there is none.
 func (s *Server) subresourceLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
+	served := r.Subresource == "status" && t.status || r.Subresource == "scale" && t.scale != nil
 	switch {
-	case r.Subresource == "status" && t.status:
-	case r.Subresource == "scale" && t.scale != nil:
-		return s.scaleLocked(r, t, live)
-	case !t.has(r.Subresource):
-		return s.notServedLocked(r)
-	default:
+	case !served && t.has(r.Subresource):
 		return nil, unsupported(r)
-	}
-	switch r.Verb {
-	case "get":
-		if live == nil {
-			return nil, t.notFound(r.Name)
+	case !served && t.builtIn:
+		return nil, noResource()
+	case !served:
+		return nil, t.notFound(r.Name)
+	case r.Verb == "create" || r.Verb == "delete":
+		if t.builtIn {
+			return nil, notAllowed()
 		}
+		return nil, apierrors.NewMethodNotSupported(t.gvr().GroupResource(), r.Verb)
+	case r.Subresource == "scale":
+		return s.scaleLocked(r, t, live)
+	case r.Verb == "get" && live == nil:
+		return nil, t.notFound(r.Name)
+	case r.Verb == "get":
 		return r.answer(http.StatusOK, live)
-	case "update":
+	case r.Verb == "update":
 		return s.updateLocked(r, t, live)
-	case "patch", "apply":
-		return s.patchLocked(r, t, live)
 	}
-	return nil, notAllowed()
+	return s.patchLocked(r, t, live)
 }
 
 // has reports whether a real server serves the subresource.

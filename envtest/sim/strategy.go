@@ -14,6 +14,7 @@ type strategy struct {
 	createOnUpdate bool // PUT creates a missing object
 	conditional    bool // PUT needs a resourceVersion
 	returned       bool // DELETE answers the object instead of a Status
+	collection     bool // DELETE works on a collection
 	status         bool // there is a status subresource; else every write may set the status
 	generation     generation
 	scale          *scalePaths // nil without a scale subresource
@@ -40,7 +41,7 @@ type Schema interface {
 
 // customStrategy is the strategy of every custom kind.
 func customStrategy() strategy {
-	return strategy{conditional: true, status: true, generation: contentGeneration}
+	return strategy{collection: true, conditional: true, status: true, generation: contentGeneration}
 }
 
 func group(name string, resources ...string) []schema.GroupResource {
@@ -53,7 +54,7 @@ func group(name string, resources ...string) []schema.GroupResource {
 
 // builtInStrategy returns the strategy of a built-in kind.
 func builtInStrategy(of schema.GroupResource) strategy {
-	var st strategy
+	st := strategy{collection: of != schema.GroupResource{Resource: "namespaces"}}
 	for _, rule := range builtInRules {
 		for _, r := range rule.resources {
 			if r == of {

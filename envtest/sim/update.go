@@ -6,6 +6,7 @@ package sim
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -77,7 +78,7 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 	t.prepareUpdate(u, live, r.Subresource)
 	keepIdentity(u, live)
 	if errs := t.validate(u, live, r.Subresource); len(errs) > 0 {
-		return nil, t.invalid(u.GetName(), errs)
+		return nil, t.invalid(u, errs)
 	}
 	if equal(u.Object, live.Object) {
 		return live, nil
@@ -95,7 +96,16 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 
 // checkVersion is optimistic concurrency. It gives u the live version.
 func (t *table) checkVersion(r *Request, live, u *unstructured.Unstructured) error {
-	switch has := u.GetResourceVersion(); {
+	has := u.GetResourceVersion()
+	if has == "0" {
+		has = ""
+	}
+	if has != "" {
+		if _, err := strconv.ParseUint(has, 10, 64); err != nil {
+			return err
+		}
+	}
+	switch {
 	case has == live.GetResourceVersion():
 	case has != "":
 		return t.conflict(r.Name, "the object has been modified; please apply your changes to the latest version and try again")

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/gentype"
@@ -120,7 +122,12 @@ func TestLedgerOfEveryClient(t *testing.T) {
 		}, nil},
 		"handle": {func(ctx context.Context, _ *rest.Config) error {
 			d := client.For[*appsv1.Deployment](c)
-			if _, err := d.Apply(ctx, appsac.Deployment("d", "ns").WithLabels(map[string]string{"a": "b"})); err != nil {
+			labels := map[string]string{"a": "b"}
+			web := appsac.Deployment("d", "ns").WithSpec(appsac.DeploymentSpec().
+				WithSelector(metaac.LabelSelector().WithMatchLabels(labels)).
+				WithTemplate(coreac.PodTemplateSpec().WithLabels(labels).WithSpec(coreac.PodSpec().
+					WithContainers(coreac.Container().WithName("c").WithImage("c:1")))))
+			if _, err := d.Apply(ctx, web); err != nil {
 				return err
 			}
 			return d.Delete(ctx, name("ns", "d"))

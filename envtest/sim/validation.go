@@ -1,0 +1,348 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validate returns the errors of u, which replaces live (nil: is new), in the real server's order.
+// An update checks the metadata twice, once for all kinds and once for its kind.
+func (t *table) validate(u, live *unstructured.Unstructured, subresource string) field.ErrorList {
+	at := field.NewPath("metadata")
+	var errs field.ErrorList
+	if !t.builtIn && live == nil && u.GetKind() != t.Kind {
+		return field.ErrorList{field.Invalid(field.NewPath("kind"), u.GetKind(), "must be "+t.Kind)}
+	}
+	if live == nil {
+		errs = t.validateMeta(u, at)
+	} else {
+		errs = validation.ValidateObjectMetaAccessor(u, t.Namespaced, path.ValidatePathSegmentName, at)
+		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(u, live, at)...)
+		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(u, live, at)...)
+		errs = append(errs, t.validateFinalizers(u, at)...)
+	}
+	switch {
+	case t.schema != nil:
+		errs = append(errs, t.schema.Validate(u, live)...)
+	case !t.builtIn, subresource == "status":
+	case live == nil:
+		errs = append(errs, validateKind(t.Kind, u)...)
+	default:
+		errs = append(errs, validateChange(t.Kind, u, live)...)
+		if slices.Contains([]string{"ConfigMap", "Secret", "ServiceAccount", "Service"}, t.Kind) {
+			errs = append(errs, t.validateMeta(u, at)...)
+		}
+		errs = append(errs, validateKind(t.Kind, u)...)
+	}
+	return append(errs, t.validateScale(u)...)
+}
+
+// validateMeta checks the metadata of a new object.
+func (t *table) validateMeta(u *unstructured.Unstructured, at *field.Path) field.ErrorList {
+	name := validation.NameIsDNSSubdomain
+	switch {
+	case !t.builtIn:
+	case t.Kind == "Namespace" || t.Kind == "Service":
+		name = validation.NameIsDNSLabel
+	case t.Group == "rbac.authorization.k8s.io":
+		name = path.ValidatePathSegmentName
+	}
+	return append(validation.ValidateObjectMetaAccessor(u, t.Namespaced, name, at), t.validateFinalizers(u, at)...)
+}
+
+// validateFinalizers checks that the finalizers of a built-in kind have a domain.
+func (t *table) validateFinalizers(u *unstructured.Unstructured, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if !t.builtIn {
+		return nil
+	}
+	for i, f := range u.GetFinalizers() {
+		if !strings.Contains(f, "/") && !slices.Contains(standardFinalizers, f) {
+			errs = append(errs, field.Invalid(at.Child("finalizers").Index(i), f, "name is neither a standard finalizer name nor is it fully qualified"))
+		}
+	}
+	return errs
+}
+
+var standardFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
+
+// validateKind checks the rules of a built-in kind that operators meet most. See Differences in the
+// package's documentation.
+func validateKind(kind string, u *unstructured.Unstructured) field.ErrorList {
+	spec := field.NewPath("spec")
+	switch kind {
+	case "ConfigMap":
+		return append(validateKeys(u, "data"), validateKeys(u, "binaryData")...)
+	case "Secret":
+		return append(validateKeys(u, "data"), validateSecret(u)...)
+	case "Lease":
+		return validateLease(u)
+	case "Service":
+		return validateService(u)
+	case "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet":
+		return validateWorkload(kind, u)
+	case "Pod":
+		return validatePodSpec(object(u.Object, "spec"), spec)
+	case "Job":
+		return validatePodSpec(object(u.Object, "spec", "template", "spec"), spec.Child("template", "spec"))
+	case "CronJob":
+		return validatePodSpec(object(u.Object, "spec", "jobTemplate", "spec", "template", "spec"), spec.Child("jobTemplate", "spec", "template", "spec"))
+	}
+	return nil
+}
+
+// validateChange checks what an update of a built-in kind may not change.
+func validateChange(kind string, u, live *unstructured.Unstructured) field.ErrorList {
+	switch kind {
+	case "ConfigMap":
+		return validateImmutable(u, live, "data", "binaryData")
+	case "Secret":
+		return append(immutable(u, live, "type"), validateImmutable(u, live, "data")...)
+	case "Deployment", "ReplicaSet", "DaemonSet":
+		return immutable(u, live, "spec", "selector")
+	case "Job":
+		return append(immutable(u, live, "spec", "selector"), immutable(u, live, "spec", "template")...)
+	case "StatefulSet":
+		return validateStatefulSetChange(u, live)
+	case "Role", "ClusterRole":
+		return nil
+	case "RoleBinding", "ClusterRoleBinding":
+		if was, is := object(live.Object, "roleRef"), object(u.Object, "roleRef"); !equal(was, is) {
+			return field.ErrorList{field.Invalid(field.NewPath("roleRef"), is, "cannot change roleRef")}
+		}
+	}
+	return nil
+}
+
+// object returns the JSON object at a path, or nil.
+func object(u map[string]any, fields ...string) map[string]any {
+	value, _, _ := unstructured.NestedFieldNoCopy(u, fields...)
+	m, _ := value.(map[string]any)
+	return m
+}
+
+// immutable returns an error if a field changed.
+func immutable(u, live *unstructured.Unstructured, fields ...string) field.ErrorList {
+	is, _, _ := unstructured.NestedFieldNoCopy(u.Object, fields...)
+	was, _, _ := unstructured.NestedFieldNoCopy(live.Object, fields...)
+	if equal(is, was) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath(fields[0], fields[1:]...), is, validation.FieldImmutableErrorMsg)}
+}
+
+// validateImmutable checks the fields of an object with "immutable: true".
+func validateImmutable(u, live *unstructured.Unstructured, fields ...string) field.ErrorList {
+	const message = "field is immutable when `immutable` is set"
+	var errs field.ErrorList
+	if live.Object["immutable"] != true {
+		return nil
+	}
+	if u.Object["immutable"] != true {
+		errs = append(errs, field.Forbidden(field.NewPath("immutable"), message))
+	}
+	for _, f := range fields {
+		if !equal(u.Object[f], live.Object[f]) {
+			errs = append(errs, field.Forbidden(field.NewPath(f), message))
+		}
+	}
+	return errs
+}
+
+// validateKeys checks the keys of a ConfigMap or Secret.
+func validateKeys(u *unstructured.Unstructured, name string) field.ErrorList {
+	var errs field.ErrorList
+	for _, key := range sortedKeys(object(u.Object, name)) {
+		for _, message := range utilvalidation.IsConfigMapKey(key) {
+			errs = append(errs, field.Invalid(field.NewPath(name).Key(key), key, message))
+		}
+		if _, also := object(u.Object, "binaryData")[key]; also && name == "data" {
+			errs = append(errs, field.Invalid(field.NewPath(name).Key(key), key, "duplicate of key present in binaryData"))
+		}
+	}
+	return errs
+}
+
+func sortedKeys(m map[string]any) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// validateSecret checks that a Secret has the keys of its type.
+func validateSecret(u *unstructured.Unstructured) field.ErrorList {
+	data := object(u.Object, "data")
+	required := map[any][]string{
+		string(corev1.SecretTypeDockercfg):        {corev1.DockerConfigKey},
+		string(corev1.SecretTypeDockerConfigJson): {corev1.DockerConfigJsonKey},
+		string(corev1.SecretTypeSSHAuth):          {corev1.SSHAuthPrivateKey},
+		string(corev1.SecretTypeTLS):              {corev1.TLSCertKey, corev1.TLSPrivateKeyKey},
+	}[u.Object["type"]]
+	var errs field.ErrorList
+	for _, key := range required {
+		if data[key] == nil {
+			errs = append(errs, field.Required(field.NewPath("data").Key(key), ""))
+		}
+	}
+	return errs
+}
+
+func validateLease(u *unstructured.Unstructured) field.ErrorList {
+	at, spec := field.NewPath("spec"), object(u.Object, "spec")
+	var errs field.ErrorList
+	if n, ok := spec["leaseDurationSeconds"].(int64); ok && n <= 0 {
+		errs = append(errs, field.Invalid(at.Child("leaseDurationSeconds"), n, "must be greater than 0"))
+	}
+	if n, ok := spec["leaseTransitions"].(int64); ok && n < 0 {
+		errs = append(errs, field.Invalid(at.Child("leaseTransitions"), n, validation.IsNegativeErrorMsg))
+	}
+	return errs
+}
+
+var (
+	protocols    = []string{string(corev1.ProtocolSCTP), string(corev1.ProtocolTCP), string(corev1.ProtocolUDP)}
+	serviceTypes = []string{
+		string(corev1.ServiceTypeClusterIP), string(corev1.ServiceTypeExternalName), string(corev1.ServiceTypeLoadBalancer), string(corev1.ServiceTypeNodePort),
+	}
+)
+
+func validateService(u *unstructured.Unstructured) field.ErrorList {
+	at, spec := field.NewPath("spec"), object(u.Object, "spec")
+	ports, _ := spec["ports"].([]any)
+	var errs field.ErrorList
+	if len(ports) == 0 && spec["clusterIP"] != corev1.ClusterIPNone && spec["type"] != string(corev1.ServiceTypeExternalName) {
+		errs = append(errs, field.Required(at.Child("ports"), ""))
+	}
+	for i, p := range ports {
+		port, _ := p.(map[string]any)
+		at := at.Child("ports").Index(i)
+		if len(ports) > 1 && (port["name"] == nil || port["name"] == "") {
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		}
+		errs = append(errs, validatePort(port["port"], at.Child("port"))...)
+		if protocol, ok := port["protocol"].(string); ok && !slices.Contains(protocols, protocol) {
+			errs = append(errs, field.NotSupported(at.Child("protocol"), protocol, protocols))
+		}
+		if target, ok := port["targetPort"]; ok {
+			errs = append(errs, validatePort(target, at.Child("targetPort"))...)
+		}
+	}
+	if kind, ok := spec["type"].(string); ok && kind != "" && !slices.Contains(serviceTypes, kind) {
+		errs = append(errs, field.NotSupported(at.Child("type"), kind, serviceTypes))
+	}
+	return errs
+}
+
+// validatePort checks a number; names of ports pass.
+func validatePort(value any, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if n, ok := value.(int64); ok {
+		for _, message := range utilvalidation.IsValidPortNum(int(n)) {
+			errs = append(errs, field.Invalid(at, n, message))
+		}
+	}
+	return errs
+}
+
+// validateWorkload checks replicas, selector and template.
+func validateWorkload(kind string, u *unstructured.Unstructured) field.ErrorList {
+	at, spec := field.NewPath("spec"), object(u.Object, "spec")
+	var errs field.ErrorList
+	if n, ok := spec["replicas"].(int64); ok && n < 0 {
+		errs = append(errs, field.Invalid(at.Child("replicas"), n, validation.IsNegativeErrorMsg))
+	}
+	template := at.Child("template")
+	selector, given := spec["selector"].(map[string]any)
+	typed := &metav1.LabelSelector{}
+	var matches labels.Selector
+	if !given {
+		errs = append(errs, field.Required(at.Child("selector"), ""))
+	} else {
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(selector, typed) // decoding has checked it
+		errs = append(errs, metavalidation.ValidateLabelSelector(typed, metavalidation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
+		if len(typed.MatchLabels)+len(typed.MatchExpressions) == 0 {
+			errs = append(errs, field.Invalid(at.Child("selector"), typed, "empty selector is invalid for "+strings.ToLower(kind)))
+		}
+	}
+	matches, _ = metav1.LabelSelectorAsSelector(typed)
+	has, _, _ := unstructured.NestedStringMap(spec, "template", "metadata", "labels")
+	if !given || matches == nil || !matches.Empty() && !matches.Matches(labels.Set(has)) {
+		errs = append(errs, field.Invalid(template.Child("metadata", "labels"), has, "`selector` does not match template `labels`"))
+	}
+	return append(errs, validatePodSpec(object(spec, "template", "spec"), template.Child("spec"))...)
+}
+
+// validatePodSpec checks the names and images of containers.
+func validatePodSpec(spec map[string]any, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	containers, _ := spec["containers"].([]any)
+	if len(containers) == 0 {
+		errs = append(errs, field.Required(at.Child("containers"), ""))
+	}
+	names := map[string]bool{}
+	errs = append(errs, validateContainers(containers, names, at.Child("containers"))...)
+	more, _ := spec["initContainers"].([]any)
+	return append(errs, validateContainers(more, names, at.Child("initContainers"))...)
+}
+
+func validateContainers(containers []any, names map[string]bool, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, c := range containers {
+		c, _ := c.(map[string]any)
+		at := at.Index(i)
+		name, _ := c["name"].(string)
+		switch {
+		case name == "":
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		case names[name]:
+			errs = append(errs, field.Duplicate(at.Child("name"), name))
+		default:
+			for _, message := range utilvalidation.IsDNS1123Label(name) {
+				errs = append(errs, field.Invalid(at.Child("name"), name, message))
+			}
+		}
+		names[name] = true
+		image, _ := c["image"].(string)
+		switch {
+		case image == "":
+			errs = append(errs, field.Required(at.Child("image"), ""))
+		case strings.TrimSpace(image) != image:
+			errs = append(errs, field.Invalid(at.Child("image"), image, "must not have leading or trailing whitespace"))
+		}
+	}
+	return errs
+}
+
+// validateStatefulSetChange allows changes to the mutable fields only.
+func validateStatefulSetChange(u, live *unstructured.Unstructured) field.ErrorList {
+	mutable := []string{
+		"replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit", "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
+	}
+	is, was := runtime.DeepCopyJSON(object(u.Object, "spec")), runtime.DeepCopyJSON(object(live.Object, "spec"))
+	for _, f := range mutable {
+		delete(is, f)
+		delete(was, f)
+	}
+	if equal(is, was) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than "+
+		"'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")}
+}

@@ -14,6 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -48,6 +49,8 @@ func setDefaults(obj runtime.Object) {
 				initial(&o.Subsets[i].Ports[j].Protocol, corev1.ProtocolTCP)
 			}
 		}
+	case *corev1.LimitRange:
+		defaultLimits(o.Spec.Limits)
 	case *corev1.Node:
 		if o.Status.Allocatable == nil {
 			o.Status.Allocatable = o.Status.Capacity
@@ -97,6 +100,8 @@ func setGroupDefaults(obj runtime.Object) {
 	case *storagev1.StorageClass:
 		pointed(&o.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 		pointed(&o.VolumeBindingMode, storagev1.VolumeBindingImmediate)
+	case *schedulingv1.PriorityClass:
+		pointed(&o.PreemptionPolicy, corev1.PreemptLowerPriority)
 	case *discoveryv1.EndpointSlice:
 		for i := range o.Ports {
 			pointed(&o.Ports[i].Name, "")
@@ -144,7 +149,6 @@ func defaultStatefulSet(o *appsv1.StatefulSet) {
 	}
 	if update.Type == appsv1.RollingUpdateStatefulSetStrategyType && update.RollingUpdate != nil {
 		pointed(&update.RollingUpdate.Partition, 0)
-		pointed(&update.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 	}
 	pointed(&o.Spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	initial(&o.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
@@ -158,6 +162,12 @@ func defaultStatefulSet(o *appsv1.StatefulSet) {
 }
 
 func defaultDaemonSet(o *appsv1.DaemonSet) {
+	if o.Annotations == nil {
+		o.Annotations = map[string]string{}
+	}
+	if o.Annotations[appsv1.DeprecatedTemplateGeneration] == "" {
+		o.Annotations[appsv1.DeprecatedTemplateGeneration] = "0"
+	}
 	pointed(&o.Spec.RevisionHistoryLimit, 10)
 	update := &o.Spec.UpdateStrategy
 	initial(&update.Type, appsv1.RollingUpdateDaemonSetStrategyType)
@@ -283,6 +293,31 @@ func defaultNetworkPolicy(s *networkingv1.NetworkPolicySpec) {
 	for _, rule := range s.Egress {
 		for i := range rule.Ports {
 			pointed(&rule.Ports[i].Protocol, corev1.ProtocolTCP)
+		}
+	}
+}
+
+// defaultLimits derives the defaults of containers from the limits.
+func defaultLimits(limits []corev1.LimitRangeItem) {
+	for i := range limits {
+		l := &limits[i]
+		if l.Type != corev1.LimitTypeContainer {
+			continue
+		}
+		inherit(&l.Default, l.Max)
+		inherit(&l.DefaultRequest, l.Default)
+		inherit(&l.DefaultRequest, l.Min)
+	}
+}
+
+// inherit adds the quantities of from that the list does not have.
+func inherit(list *corev1.ResourceList, from corev1.ResourceList) {
+	if *list == nil {
+		*list = corev1.ResourceList{}
+	}
+	for name, q := range from {
+		if _, ok := (*list)[name]; !ok {
+			(*list)[name] = q.DeepCopy()
 		}
 	}
 }

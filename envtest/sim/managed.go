@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/client-go/applyconfigurations"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
@@ -64,16 +62,17 @@ func (t *table) fieldManager(subresource string) (*managedfields.FieldManager, e
 	if f := t.fields[subresource]; f != nil {
 		return f, nil
 	}
-	var f *managedfields.FieldManager
-	var err error
-	kind, reset := t.codec().kind, resetFields(t.codec(), subresource)
-	if t.codec().typed {
-		f, err = managedfields.NewDefaultFieldManager(applyconfigurations.NewTypeConverter(scheme.Scheme),
-			oneVersion{}, oneVersion{}, unstructuredscheme.NewUnstructuredCreator(), kind, kind.GroupVersion(), subresource, reset)
-	} else {
-		f, err = managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(),
-			oneVersion{}, oneVersion{}, unstructuredscheme.NewUnstructuredCreator(), kind, kind.GroupVersion(), subresource, reset)
+	c := t.codec()
+	converter, err := c.typeConverter()
+	if err != nil {
+		return nil, err
 	}
+	create := managedfields.NewDefaultCRDFieldManager
+	if c.typed {
+		create = managedfields.NewDefaultFieldManager
+	}
+	f, err := create(converter, oneVersion{}, oneVersion{}, unstructuredscheme.NewUnstructuredCreator(),
+		c.kind, c.kind.GroupVersion(), subresource, resetFields(c, subresource))
 	if err != nil {
 		return nil, err
 	}

@@ -77,6 +77,9 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 	u.SetGeneration(live.GetGeneration())
 	t.prepareUpdate(u, live, r.Subresource)
 	keepIdentity(u, live)
+	if err := s.completeLocked(t, u, live); err != nil {
+		return nil, err
+	}
 	if errs := t.validate(u, live, r.Subresource); len(errs) > 0 {
 		return nil, t.invalid(u, errs)
 	}

@@ -19,8 +19,10 @@ func (p *patch) applied(t *table, old *unstructured.Unstructured) (*unstructured
 	if err != nil {
 		return nil, err
 	}
-	live := &unstructured.Unstructured{Object: map[string]any{}}
-	live.SetGroupVersionKind(p.codec.kind)
+	live, err := p.codec.empty()
+	if err != nil {
+		return nil, err
+	}
 	if old != nil {
 		live = old.DeepCopy()
 	}

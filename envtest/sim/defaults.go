@@ -40,6 +40,9 @@ func setDefaults(obj runtime.Object) {
 		initial(&o.Status.Phase, corev1.VolumePending)
 		initial(&o.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
 		pointed(&o.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+		if o.Spec.HostPath != nil {
+			pointed(&o.Spec.HostPath.Type, corev1.HostPathUnset)
+		}
 	case *corev1.PersistentVolumeClaim:
 		initial(&o.Status.Phase, corev1.ClaimPending)
 		pointed(&o.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)

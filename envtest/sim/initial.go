@@ -44,6 +44,10 @@ func (s *Server) completeLocked(t *table, u, live *unstructured.Unstructured) er
 			taints, _, _ := unstructured.NestedSlice(u.Object, "spec", "taints")
 			setField(u, append(taints, map[string]any{"key": corev1.TaintNodeNotReady, "effect": "NoSchedule"}), "spec", "taints")
 		}
+	case "roles.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io":
+		if rules, _ := u.Object["rules"].([]any); len(rules) == 0 {
+			u.Object["rules"] = nil // protobuf, in which the real server stores it, has no empty list
+		}
 	case "jobs.batch":
 		if live == nil {
 			completeJob(u)

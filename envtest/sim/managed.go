@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured/unstructuredscheme"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,8 +28,9 @@ func (s *Server) manageLocked(r *Request, t *table, live, obj *unstructured.Unst
 		return err
 	}
 	if live == nil {
-		live = &unstructured.Unstructured{Object: map[string]any{}}
-		live.SetGroupVersionKind(t.codec().kind)
+		if live, err = t.codec().empty(); err != nil {
+			return err
+		}
 	}
 	fields.UpdateNoErrors(live, obj, r.fieldManager())
 	return nil
@@ -71,7 +71,7 @@ func (t *table) fieldManager(subresource string) (*managedfields.FieldManager, e
 	if c.typed {
 		create = managedfields.NewDefaultFieldManager
 	}
-	f, err := create(converter, oneVersion{}, oneVersion{}, unstructuredscheme.NewUnstructuredCreator(),
+	f, err := create(converter, oneVersion{}, oneVersion{}, creator{c},
 		c.kind, c.kind.GroupVersion(), subresource, resetFields(c, subresource))
 	if err != nil {
 		return nil, err
@@ -139,6 +139,12 @@ func revertTimes(live, obj *unstructured.Unstructured) {
 		metadata["managedFields"] = changed
 	}
 }
+
+// creator creates empty objects of one kind.
+type creator struct{ codec codec }
+
+// New implements runtime.ObjectCreater.
+func (c creator) New(schema.GroupVersionKind) (runtime.Object, error) { return c.codec.empty() }
 
 // oneVersion converts and defaults nothing: the sim stores an object in the version in which it
 // was written.

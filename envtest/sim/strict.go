@@ -59,6 +59,33 @@ func (c codec) stored(obj runtime.Object) (*unstructured.Unstructured, error) {
 	}
 	u := &unstructured.Unstructured{Object: content}
 	u.SetGroupVersionKind(c.kind)
+	if o, ok := obj.(metav1.Object); ok {
+		keepReset(u, o.GetManagedFields())
+	}
+	return u, nil
+}
+
+// keepReset gives u an empty list of managedFields if the client sent one: it resets them. A
+// conversion drops it.
+func keepReset(u *unstructured.Unstructured, sent []metav1.ManagedFieldsEntry) {
+	if sent != nil && len(sent) == 0 {
+		_ = unstructured.SetNestedSlice(u.Object, []any{}, "metadata", "managedFields")
+	}
+}
+
+// empty returns an object before its creation. A built-in one has the fields that are never absent.
+func (c codec) empty() (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	if c.typed {
+		obj, err := scheme.Scheme.New(c.kind)
+		if err != nil {
+			return nil, err
+		}
+		if u.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(obj); err != nil {
+			return nil, err
+		}
+	}
+	u.SetGroupVersionKind(c.kind)
 	return u, nil
 }
 
@@ -166,6 +193,7 @@ func coerceMetadata(u *unstructured.Unstructured) ([]error, error) {
 		return nil, err
 	}
 	u.Object["metadata"] = content
+	keepReset(u, typed.ManagedFields)
 	return unknown, nil
 }
 

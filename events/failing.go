@@ -32,12 +32,14 @@ const ReasonFailing = "ReconcileFailing"
 // counts from the start.
 //
 // Conflicts count as failures, and so does a Reconcile that exceeds its deadline. Interrupted
-// Reconciles and terminal errors do not. A controller with MaxAttempts may give up earlier; then
-// there is no event.
+// Reconciles do not. A key that is not retried, because of a terminal error or MaxAttempts, counts
+// from the start at its next Reconcile.
 //
 // of has the objects that the keys name. The controller must watch it or declare it with Reads. An
 // object that is gone gets no event. If after is not positive, Failing returns r.
-func Failing[T cache.Object](r controller.Reconciler[types.NamespacedName], after time.Duration, of *cache.Handle[T], to *Recorder) controller.Reconciler[types.NamespacedName] {
+func Failing[T cache.Object](
+	r controller.Reconciler[types.NamespacedName], after time.Duration, of *cache.Handle[T], to *Recorder,
+) controller.Reconciler[types.NamespacedName] {
 	if argument.IsNil(r) || after <= 0 {
 		return r
 	}
@@ -113,11 +115,12 @@ func (f *failing) ended(ctx context.Context, key types.NamespacedName, err error
 func (f *failing) count(ctx context.Context, key types.NamespacedName, err error) (failures int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err == nil || controller.IsTerminal(err) {
+	if err == nil {
 		delete(f.rows, key)
 		return 0
 	}
 	r := f.rows[key]
+	// The key may have been given up before.
 	if info, ok := controller.InfoOf(ctx); r == nil || ok && info.Attempt == 1 {
 		r = &row{since: time.Now()}
 		f.rows[key] = r

@@ -30,7 +30,9 @@ import (
 )
 
 // failingFor runs a controller over one ConfigMap for a time, and returns the Events.
-func failingFor(t *testing.T, d time.Duration, o controller.Options, reconcile controller.Func[types.NamespacedName]) []eventsv1.Event {
+func failingFor(
+	t *testing.T, d time.Duration, o controller.Options, reconcile controller.Func[types.NamespacedName], also ...source.Source[types.NamespacedName],
+) []eventsv1.Event {
 	t.Helper()
 	api := sim.NewServer(sim.ConfigMaps, resource)
 	api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
@@ -39,6 +41,9 @@ func failingFor(t *testing.T, d time.Duration, o controller.Options, reconcile c
 	maps := cache.For[*corev1.ConfigMap](m.Cache())
 	c := controller.New("website", events.Failing(reconcile, 10*time.Minute, maps, m.Recorder()), o)
 	c.Watch(source.Kind(maps, handler.Self()))
+	for _, s := range also {
+		c.Watch(s)
+	}
 	m.Add(c)
 	ctx, stop := context.WithTimeout(t.Context(), d)
 	defer stop()
@@ -113,10 +118,16 @@ func TestFailing_NoEvent(t *testing.T) {
 				if name == "short" {
 					d = 9 * time.Minute
 				}
+				var also []source.Source[types.NamespacedName]
+				if name == "terminal" || name == "given up" {
+					also = append(also, source.Ticker("events", time.Minute, func(context.Context) ([]types.NamespacedName, error) {
+						return []types.NamespacedName{{Namespace: "default", Name: "a"}}, nil
+					}))
+				}
 				found := failingFor(t, d, test.o, func(context.Context, types.NamespacedName) (controller.Result, error) {
 					n++
 					return test.reconcile(n, time.Since(began))
-				})
+				}, also...)
 				if len(found) != 0 || n == 0 {
 					t.Errorf("%d Reconciles, the Events are %+v", n, found)
 				}
@@ -128,7 +139,8 @@ func TestFailing_NoEvent(t *testing.T) {
 // TestFailing_CountsDeadlines: a Reconcile that always exceeds its deadline is failing.
 func TestFailing_CountsDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		found := failingFor(t, time.Hour, controller.Options{Deadline: time.Minute, SlowAfter: -1}, func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+		o := controller.Options{Deadline: time.Minute, SlowAfter: -1}
+		found := failingFor(t, time.Hour, o, func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
 			<-ctx.Done()
 			return controller.Result{}, ctx.Err()
 		})

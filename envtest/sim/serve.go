@@ -123,9 +123,6 @@ func (s *Server) Answer(r *Request) (*http.Response, error) {
 	return s.RoundTrip(h)
 }
 
-// settleLocked does in one step what the controllers of a real cluster do after a write.
-func (s *Server) settleLocked() {}
-
 // manageLocked updates the managedFields of obj, which replaces live (nil: is new).
 func (s *Server) manageLocked(*Request, *table, *unstructured.Unstructured, *unstructured.Unstructured) error {
 	return nil

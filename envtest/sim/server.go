@@ -29,22 +29,24 @@ type Server struct {
 	transport http.RoundTripper // the rules in front of handle
 	clients   atomic.Int64      // results of Config
 
-	mu        sync.Mutex // guards the fields below
-	tables    map[schema.GroupVersionResource]*table
-	version   int64 // the newest resourceVersion of all kinds
-	uids      int   // how many were given out
-	names     int   // how many were generated
-	log       []*Request
-	intercept func(*Request) (*http.Response, error)
-	cut       chan struct{} // closed and replaced to end all watches
-	watches   int
-	silent    bool // no bookmarks
-	lag       time.Duration
+	mu          sync.Mutex // guards the fields below
+	tables      map[schema.GroupVersionResource]*table
+	version     int64 // the newest resourceVersion of all kinds
+	uids        int   // how many were given out
+	names       int   // how many were generated
+	log         []*Request
+	intercept   func(*Request) (*http.Response, error)
+	cut         chan struct{} // closed and replaced to end all watches
+	watches     int
+	silent      bool // no bookmarks
+	graph       *graph
+	terminating map[string]bool // the namespaces that are being deleted
+	lag         time.Duration
 }
 
 // NewServer returns a server that serves the given resources.
 func NewServer(resources ...Resource) *Server {
-	s := &Server{tables: map[schema.GroupVersionResource]*table{}, version: 1, cut: make(chan struct{})}
+	s := &Server{tables: map[schema.GroupVersionResource]*table{}, version: 1, cut: make(chan struct{}), graph: newGraph(), terminating: map[string]bool{}}
 	s.rules = fault.NewRules()
 	s.transport = s.rules.Transport(handler(s.handle))
 	s.Serve(resources...)
@@ -64,7 +66,11 @@ func (s *Server) Serve(resources ...Resource) {
 	defer s.mu.Unlock()
 	for _, r := range resources {
 		if s.tables[r.gvr()] == nil {
-			s.tables[r.gvr()] = newTable(r, s.version)
+			t := newTable(r, s.version)
+			s.tables[r.gvr()] = t
+			if t.isNamespaces() {
+				s.foundLocked(t)
+			}
 		}
 	}
 }
@@ -79,6 +85,9 @@ func (s *Server) Withdraw(resources ...Resource) {
 		if t := s.tables[r.gvr()]; t != nil {
 			s.version += int64(len(t.objects)) // one deletion each
 			delete(s.tables, r.gvr())
+			for _, o := range t.sorted() {
+				s.graph.forget(o.GetUID())
+			}
 			close(t.gone)
 		}
 	}
@@ -164,7 +173,12 @@ func (s *Server) Put(in Resource, obj metav1.Object) *unstructured.Unstructured 
 	if t == nil {
 		panic(fmt.Sprintf("sim: %s is not served", in.Name))
 	}
-	return s.storeLocked(t, t.objects[keyOf(u)], u)
+	if namespaces := s.tables[Namespaces.gvr()]; namespaces != nil && t.Namespaced {
+		s.ensureNamespaceLocked(namespaces, u.GetNamespace())
+	}
+	stored := s.storeLocked(t, t.objects[keyOf(u)], u)
+	s.settleLocked()
+	return stored
 }
 
 // Remove deletes an object, regardless of finalizers, as another client's write. It reports whether
@@ -177,6 +191,7 @@ func (s *Server) Remove(in Resource, namespace, name string) bool {
 		return false
 	}
 	s.removeLocked(t, t.objects[key{namespace, name}])
+	s.settleLocked()
 	return true
 }
 

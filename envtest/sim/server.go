@@ -177,6 +177,9 @@ func (s *Server) Put(in Resource, obj metav1.Object) *unstructured.Unstructured 
 	if namespaces := s.tables[Namespaces.gvr()]; namespaces != nil && t.Namespaced {
 		s.ensureNamespaceLocked(namespaces, u.GetNamespace())
 	}
+	if t.isNamespaces() && phase(u) == "" {
+		foundNamespace(u)
+	}
 	stored := s.storeLocked(t, t.objects[keyOf(u)], u)
 	s.settleLocked()
 	return stored

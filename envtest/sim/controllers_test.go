@@ -564,11 +564,13 @@ func lifeOfNamespace(s *side) (transcript []string) {
 		}
 		return ""
 	}
+	finalizers := func() string { return fmt.Sprint(len(nested(read(), "spec", "finalizers"))) }
 	s.eventually("SomeResourcesRemain", reason)
+	s.eventually("1", finalizers)
 	say("remaining", read(), nil)
 	say("delete again", nil, namespaces.Delete(s.Context(), "life", metav1.DeleteOptions{}))
 	family{s, "life"}.release("held")
-	s.eventually("0", func() string { return fmt.Sprint(len(nested(read(), "spec", "finalizers"))) })
+	s.eventually("0", finalizers)
 	say("drained", read(), nil)
 	if _, err := namespaces.Patch(s.Context(), "life", types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{}); err != nil {
 		s.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -72,18 +71,6 @@ func (t *table) exists(live, u *unstructured.Unstructured) error {
 		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
 	}
 	return err
-}
-
-// admitLocked checks that the namespace of a new object exists, if namespaces are served.
-func (s *Server) admitLocked(r *Request, t *table, u *unstructured.Unstructured) error {
-	namespaces := s.tables[Namespaces.gvr()]
-	if !t.Namespaced || namespaces == nil || r.Namespace == metav1.NamespaceDefault {
-		return nil
-	}
-	if namespaces.objects[key{name: u.GetNamespace()}] == nil {
-		return namespaces.notFound(u.GetNamespace())
-	}
-	return nil
 }
 
 // wipe removes the metadata that only the server sets.

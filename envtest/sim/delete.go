@@ -45,6 +45,9 @@ func (s *Server) deleteLocked(r *Request, t *table, live *unstructured.Unstructu
 // endLocked deletes an object, or marks it as being deleted if it has finalizers or a grace period.
 // It returns the last state and whether the object is gone.
 func (s *Server) endLocked(t *table, live *unstructured.Unstructured, o *metav1.DeleteOptions) (*unstructured.Unstructured, bool, error) {
+	if t.isNamespaces() {
+		return s.endNamespaceLocked(t, live, o)
+	}
 	if err := t.preconditions(live, o); err != nil {
 		return nil, false, err
 	}

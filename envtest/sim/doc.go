@@ -8,11 +8,8 @@
 //	server := sim.NewServer(sim.ConfigMaps, sim.Leases)   // inside the bubble
 //	c, err := client.New(server.Config(), client.Options{})
 //	server.Put(sim.ConfigMaps, &corev1.ConfigMap{…})      // another client's write
-//	server.Intercept(func(r *sim.Request) (*http.Response, error) {
-//		if r.Verb == "list" {
-//			return r.Fail(http.StatusForbidden, "no right to list")
-//		}
-//		return nil, nil // go on
+//	server.Add(fault.Rule{                                // the second update loses its answer
+//		Match: fault.Match{Verbs: []string{"update"}}, Times: 1, Lose: true,
 //	})
 //
 // It supports:
@@ -22,11 +19,23 @@
 //     resourceVersion)
 //   - status updates, merge patches, and apply (a merge that creates; there are no field owners)
 //   - delete with preconditions and finalizers
+//   - rules of package fault, which fail, delay, hold, change, lose and cut requests and answers
+//   - owner garbage collection: background, foreground and orphan
+//   - deletion of namespaces, with their conditions, finalizers and the finalize subresource. If
+//     namespaces are served, the system namespaces exist, and Server.Put creates missing ones
 //   - watch with bookmarks, streamed initial lists, 410 and timeouts
 //
 // It assigns uid, resourceVersion, creationTimestamp and generation. As in a real API server, a
 // no-op write creates no new version. Strategic merge patches are treated as merge patches. There
-// is no admission, validation, defaulting or garbage collection.
+// is no admission, validation or defaulting.
+//
+// # Differences
+//
+//   - Garbage collection and namespace deletion happen in one step right after the request, before
+//     its answer. The real server's controllers need seconds.
+//   - Their order is fixed: dependents in the order of their creation; pods, and then the other
+//     content of a namespace by group, version and name of the resource.
+//   - The garbage collector emits no Events about owners in another namespace.
 //
 // Everything is safe for concurrent use.
 package sim

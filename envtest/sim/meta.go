@@ -31,6 +31,9 @@ func (t *table) prepareCreate(u *unstructured.Unstructured) {
 	if t.generation != noGeneration {
 		u.SetGeneration(1)
 	}
+	if t.isNamespaces() {
+		foundNamespace(u)
+	}
 }
 
 // prepareUpdate resets what the request may not change, and counts the generation.
@@ -41,6 +44,9 @@ func (t *table) prepareUpdate(u, live *unstructured.Unstructured, subresource st
 	}
 	if t.status {
 		keep(u.Object, live.Object, "status")
+	}
+	if t.isNamespaces() && subresource != "finalize" {
+		setSpecFinalizers(u, specFinalizers(live))
 	}
 	if t.changesGeneration(u, live) {
 		u.SetGeneration(live.GetGeneration() + 1)

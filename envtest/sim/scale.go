@@ -88,7 +88,7 @@ func (s *Server) patchedScale(r *Request, t, scale *table, live *unstructured.Un
 	if err != nil {
 		return nil, err
 	}
-	return s.patched(r, scale, &unstructured.Unstructured{Object: content})
+	return r.patched(scale, &unstructured.Unstructured{Object: content})
 }
 
 // rescaleLocked sets the replicas of live to those of u, which is a Scale.

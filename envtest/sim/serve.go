@@ -122,9 +122,6 @@ func (s *Server) Answer(r *Request) (*http.Response, error) {
 	return s.RoundTrip(h)
 }
 
-// settleLocked does in one step what the controllers of a real cluster do after a write.
-func (s *Server) settleLocked() {}
-
 // notFound is the error for an object that does not exist.
 func (t *table) notFound(name string) error {
 	return apierrors.NewNotFound(t.gvr().GroupResource(), name)

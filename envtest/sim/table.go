@@ -143,6 +143,8 @@ func (s *Server) appendLocked(t *table, kind watch.EventType, before, after *uns
 	} else {
 		t.objects[keyOf(after)] = after
 	}
+	s.graph.observe(t, kind, before, after)
+	s.noteNamespaceLocked(t, kind, after)
 	t.events = append(t.events, event{kind: kind, version: s.version, at: time.Now(), before: before, after: after})
 	close(t.changed)
 	t.changed = make(chan struct{})

@@ -139,6 +139,9 @@ func keepIdentity(u, live *unstructured.Unstructured) {
 // removable reports whether an update removed the last finalizer of an object that is being deleted.
 func removable(live, u *unstructured.Unstructured) bool {
 	grace := live.GetDeletionGracePeriodSeconds()
+	if u.GetKind() == Namespaces.Kind && len(specFinalizers(u)) > 0 && u.GetAPIVersion() == "v1" {
+		return false
+	}
 	return live.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 && (grace == nil || *grace == 0)
 }
 

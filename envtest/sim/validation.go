@@ -264,6 +264,9 @@ func validateService(u *unstructured.Unstructured) field.ErrorList {
 			errs = append(errs, field.NotSupported(at.Child("protocol"), protocol, protocols))
 		}
 		if target, ok := port["targetPort"]; ok {
+			if target == int64(0) { // the default
+				target = port["port"]
+			}
 			errs = append(errs, validatePort(target, at.Child("targetPort"))...)
 		}
 	}

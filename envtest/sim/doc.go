@@ -15,10 +15,11 @@
 // It supports:
 //
 //   - discovery of a group and version
-//   - get, list (one page; label and field selectors), create, and update (409 on an old
-//     resourceVersion)
-//   - status updates, merge patches, and apply (a merge that creates; there are no field owners)
-//   - delete with preconditions and finalizers
+//   - get and list (one page; label and field selectors)
+//   - create, update, delete and deletecollection with all their options: dry run, preconditions,
+//     finalizers, grace periods of Pods, propagation; errors have the real status, reason and causes
+//   - the subresources status and scale
+//   - patches: JSON, merge and strategic; server-side apply with managedFields
 //   - rules of package fault, which fail, delay, hold, change, lose and cut requests and answers
 //   - owner garbage collection: background, foreground and orphan
 //   - deletion of namespaces, with their conditions, finalizers and the finalize subresource. If
@@ -27,8 +28,6 @@
 //
 // It assigns uid, resourceVersion, creationTimestamp and generation. As in a real API server, a
 // no-op write creates no new version. Strategic merge patches are treated as merge patches. There
-// is no admission, validation or defaulting.
-//
 // # Differences
 //
 //   - Garbage collection and namespace deletion happen in one step right after the request, before
@@ -36,6 +35,13 @@
 //   - Their order is fixed: dependents in the order of their creation; pods, and then the other
 //     content of a namespace by group, version and name of the resource.
 //   - The garbage collector emits no Events about owners in another namespace.
+//   - Uids and generated names come from a counter, so that a failing test repeats.
+//   - Metadata is validated completely. Of the other rules of built-in kinds there are these: keys,
+//     types and immutability of ConfigMaps and Secrets; durations of Leases; ports and type of
+//     Services; the namespace of Events; replicas, selector, container names and images of
+//     workloads; the immutable fields of StatefulSets, Jobs and role bindings.
+//   - The subresources binding, eviction, exec, attach, portforward, proxy, log, resize, token,
+//     approval and ephemeralcontainers, and apply of a scale, fail with 501, method and path.
 //
 // Everything is safe for concurrent use.
 package sim

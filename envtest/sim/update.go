@@ -68,6 +68,7 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 	if uid := u.GetUID(); r.Verb == "update" && uid != "" && uid != live.GetUID() {
 		return nil, t.wrongUID(r.Name, u, live.GetUID())
 	}
+	r.dedupOwners(u)
 	if err := s.manageLocked(r, t, live, u); err != nil {
 		return nil, err
 	}
@@ -84,6 +85,7 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 		return nil, t.invalid(u, errs)
 	}
 	revertTimes(live, u)
+	r.warnFinalizers(t, u, live)
 	if equal(u.Object, live.Object) {
 		return live, nil
 	}

@@ -4,9 +4,7 @@
 package sim
 
 import (
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,29 +28,25 @@ type table struct {
 	schema  Schema // nil: every object is valid
 	// newStatus is the status of a new object of a built-in kind.
 	newStatus map[string]any
+	// printed and selectable are a CRD's additionalPrinterColumns and the paths of its selectableFields.
+	printed    []printerColumn
+	selectable []string
 
 	objects map[key]*unstructured.Unstructured
-	events  []event
-	oldest  int64         // the oldest version from which a watch may start
-	changed chan struct{} // closed and replaced at each event
-	gone    chan struct{} // closed when the resource is withdrawn
-
-	fields map[string]*managedfields.FieldManager // by subresource
-}
-
-// event is a change; before is nil for Added.
-type event struct {
-	kind          watch.EventType
-	version       int64
-	at            time.Time
-	before, after *unstructured.Unstructured
+	keys    []key // of objects, in path order
+	history
+	encodings map[*unstructured.Unstructured]map[form][]byte // of current and recent objects
+	fields    map[string]*managedfields.FieldManager         // by subresource
+	changed   chan struct{}                                  // closed and replaced at each event
+	gone      chan struct{}                                  // closed when the resource is withdrawn
 }
 
 func newTable(r Resource, version int64) *table {
 	t := &table{
 		Resource: r, strategy: customStrategy(), builtIn: scheme.Scheme.Recognizes(r.gvk()),
-		objects: map[key]*unstructured.Unstructured{}, oldest: version,
-		changed: make(chan struct{}), gone: make(chan struct{}),
+		objects: map[key]*unstructured.Unstructured{}, history: history{oldest: version},
+		encodings: map[*unstructured.Unstructured]map[form][]byte{},
+		changed:   make(chan struct{}), gone: make(chan struct{}),
 	}
 	if t.builtIn {
 		t.strategy = builtInStrategy(r.gvr().GroupResource())
@@ -73,18 +67,6 @@ func emptyStatus(r Resource) map[string]any {
 	}
 	status, _ := content["status"].(map[string]any)
 	return status
-}
-
-// sorted returns the objects in key order.
-func (t *table) sorted() []*unstructured.Unstructured {
-	var list []*unstructured.Unstructured
-	for _, o := range t.objects {
-		list = append(list, o)
-	}
-	slices.SortFunc(list, func(a, b *unstructured.Unstructured) int {
-		return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
-	})
-	return list
 }
 
 const (
@@ -145,8 +127,17 @@ func (s *Server) appendLocked(t *table, kind watch.EventType, before, after *uns
 	}
 	s.graph.observe(t, kind, before, after)
 	s.noteNamespaceLocked(t, kind, after)
-	t.events = append(t.events, event{kind: kind, version: s.version, at: time.Now(), before: before, after: after})
+	t.record(event{kind: kind, version: s.version, at: time.Now(), before: before, after: after})
 	close(t.changed)
 	t.changed = make(chan struct{})
 	return after
+}
+
+// sorted returns the objects in path order.
+func (t *table) sorted() []*unstructured.Unstructured {
+	list := make([]*unstructured.Unstructured, len(t.keys))
+	for i, k := range t.keys {
+		list[i] = t.objects[k]
+	}
+	return list
 }

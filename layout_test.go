@@ -48,6 +48,8 @@ var mayImport = map[string][]string{
 	"envtest/fault":   {"internal/apipath"},
 	"envtest/sim":     {"envtest/fault", "internal/apipath"},
 
+	"envtest/sim/conformance": {}, // it has tests only
+
 	"internal/apipath":     {},
 	"internal/argument":    {},
 	"internal/builtin":     {},

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package conformance sends the same requests to the simulated API server and to a real one, and
+// compares the responses.
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/envtest"
+)
+
+// cluster is a real control plane that the tests of this package share.
+type cluster struct {
+	controllers bool
+
+	mu      sync.Mutex // guards what follows
+	started *envtest.Cluster
+	client  *http.Client
+}
+
+// plain has no controllers: nothing happens unless a request asks for it.
+var plain, controlled = &cluster{}, &cluster{controllers: true}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, err := range []error{plain.stop(), controlled.stop(), goleak.Find()} {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
+
+// start returns the address of the cluster and a client for it.
+func (c *cluster) start(t testing.TB) (host string, client *http.Client) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it needs a control plane")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.started == nil {
+		started, err := envtest.Start(context.Background(), envtest.Options{
+			CRDs: []string{"testdata/crds.yaml"}, Controllers: c.controllers,
+			APIServerArgs: []string{"--max-requests-inflight=0", "--max-mutating-requests-inflight=0", "--enable-priority-and-fairness=false"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.started = started
+		cfg := started.Config()
+		cfg.UserAgent = userAgent
+		if c.client, err = rest.HTTPClientFor(cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c.started.Config().Host, c.client
+}
+
+func (c *cluster) stop() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.started == nil {
+		return nil
+	}
+	var closed error
+	if c.client == nil {
+		closed = errors.New("there is no client")
+	} else {
+		c.client.CloseIdleConnections()
+	}
+	return errors.Join(closed, c.started.Stop())
+}

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// symbols replaces the values that two servers choose differently: by their order of appearance, so
+// that equal values stay equal and different ones different.
+type symbols struct {
+	names  map[string]string // by value
+	counts map[string]int
+}
+
+func newSymbols() symbols { return symbols{names: map[string]string{}, counts: map[string]int{}} }
+
+var (
+	instant  = regexp.MustCompile(`\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( \+0000 UTC|Z|\+00:00)?`)
+	address  = regexp.MustCompile(`\b10\.\d+\.\d+\.\d+\b`)
+	uuid     = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+	versions = regexp.MustCompile(`((?i:resource ?version|current|record|version|cause)[^0-9"]{0,30})(\d+)( \(\d+\))?`)
+)
+
+// symbol returns the symbol of a value.
+func (s symbols) symbol(class, value string) string {
+	if s.names[value] == "" {
+		s.counts[class]++
+		s.names[value] = fmt.Sprintf("<%s %d>", class, s.counts[class])
+	}
+	return s.names[value]
+}
+
+func (s symbols) mask(body any) any {
+	s.learn(body)
+	return s.replace("", body)
+}
+
+// learn gives symbols to the values of a body, in the order of its fields.
+func (s symbols) learn(body any) {
+	switch v := body.(type) {
+	case []any:
+		for _, one := range v {
+			s.learn(one)
+		}
+	case map[string]any:
+		if uid, _ := v["uid"].(string); uid != "" {
+			s.symbol("uid", uid)
+		}
+		name, _ := v["name"].(string)
+		if generate, _ := v["generateName"].(string); generate != "" && len(name) == len(generate)+5 {
+			s.symbol("name", name)
+		}
+		for _, field := range slices.Sorted(maps.Keys(v)) {
+			s.learn(v[field])
+		}
+	}
+}
+
+// replace returns a body with symbols.
+func (s symbols) replace(field string, body any) any {
+	switch v := body.(type) {
+	case []any:
+		list := make([]any, len(v))
+		for i, one := range v {
+			list[i] = s.replace("", one)
+		}
+		return list
+	case map[string]any:
+		_, isList := v["items"]
+		object := map[string]any{}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			object[name] = s.replace(name, v[name])
+			if meta, ok := object[name].(map[string]any); ok && name == "metadata" && (isList || onlyVersion(meta)) {
+				meta["resourceVersion"] = "<any>" // other clients' writes count too
+			}
+		}
+		if field == "metadata" {
+			delete(object, "managedFields")
+		}
+		return object
+	case string:
+		return s.text(field, v)
+	case float64:
+		if field == "nodePort" && v >= 30000 {
+			return "<node port>"
+		}
+	}
+	return body
+}
+
+// onlyVersion reports whether metadata is that of a bookmark.
+func onlyVersion(meta map[string]any) bool {
+	return meta["resourceVersion"] != nil && meta["name"] == nil && meta["creationTimestamp"] == nil
+}
+
+func (s symbols) text(field, v string) string {
+	switch {
+	case field == "resourceVersion":
+		if n, err := strconv.ParseUint(v, 10, 64); err == nil && n > 0 {
+			return s.symbol("version", v)
+		}
+		return v
+	case field == "continue" && v != "":
+		return "<token>"
+	case s.names[v] != "":
+		return s.names[v]
+	}
+	v = instant.ReplaceAllString(v, "<time>")
+	v = address.ReplaceAllString(v, "<address>")
+	for value, name := range s.names {
+		if len(value) > 5 && !strings.HasPrefix(name, "<version") {
+			v = strings.ReplaceAll(v, value, name)
+		}
+	}
+	v = uuid.ReplaceAllStringFunc(v, func(id string) string { return s.symbol("uid", id) })
+	return versions.ReplaceAllString(v, "$1<version>")
+}

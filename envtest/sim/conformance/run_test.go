@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+)
+
+// difference is a step whose responses differ.
+type difference struct {
+	step  int
+	lines []string
+}
+
+func (d difference) in(s script) string {
+	name := "the events of a watch"
+	if d.step < len(s.steps) {
+		name = s.steps[d.step].String()
+	}
+	return fmt.Sprintf("%s\n\t%s", name, strings.Join(d.lines, "\n\t"))
+}
+
+var namespaces atomic.Int64
+
+var served = []sim.Resource{
+	sim.ConfigMaps, sim.Secrets, sim.Pods, sim.Events, sim.Namespaces, sim.Deployments, sim.Leases,
+	{Version: "v1", Kind: "Service", Name: "services", Namespaced: true},
+	{Group: "conformance.setpoint.dev", Version: "v1", Kind: "Widget", Name: "widgets", Namespaced: true},
+	{Group: "conformance.setpoint.dev", Version: "v1", Kind: "Gadget", Name: "gadgets", Namespaced: true},
+	{Group: "conformance.setpoint.dev", Version: "v1", Kind: "Beacon", Name: "beacons"},
+}
+
+// newSim returns a simulated server with the kinds of the suite.
+func newSim() *side {
+	server := sim.NewServer(served...)
+	return &side{host: sim.Host, client: &http.Client{Transport: server}}
+}
+
+// compare runs a script on both servers and returns their differences.
+func compare(ctx context.Context, c *cluster, t testing.TB, s script) []difference {
+	t.Helper()
+	host, client := c.start(t)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	namespace := fmt.Sprintf("c%d", namespaces.Add(1))
+	sides := []*side{{host: host, client: client, real: true}, newSim()}
+	var found []difference
+	for _, one := range sides {
+		one.namespace, one.seen, one.symbols = namespace, map[string]map[string][]string{}, newSymbols()
+		defer one.close()
+		r, err := one.do(ctx, parseStep(`POST namespaces {"apiVersion":"v1","kind":"Namespace","metadata":{"name":"{ns}","labels":{"case":"{ns}"}}}`))
+		if err != nil || r.Status != http.StatusCreated {
+			t.Fatalf("cannot create a namespace: %v, %v", r, err)
+		}
+	}
+	for i, step := range s.steps {
+		real, err := sides[0].do(ctx, step)
+		if err != nil {
+			t.Errorf("%s: %s on the real server: %v", s.name, step, err)
+			return found
+		}
+		sim, err := sides[1].promptly(ctx, step)
+		if err != nil {
+			return append(found, difference{i, []string{"sim: " + err.Error()}})
+		}
+		if lines := diffResponses(real, sim); len(lines) > 0 {
+			found = append(found, difference{i, lines})
+		}
+	}
+	if len(found) > 0 && len(sides[0].watches) > 0 {
+		return append(found, difference{len(s.steps), []string{"not compared"}})
+	}
+	return append(found, compareWatches(ctx, t, s, sides[0], sides[1])...)
+}
+
+func compareWatches(ctx context.Context, t testing.TB, s script, real, sim *side) []difference {
+	t.Helper()
+	var found []difference
+	for i := range min(len(real.watches), len(sim.watches)) {
+		want, err := real.events(ctx, real.watches[i])
+		if err != nil {
+			t.Errorf("%s: watch %d of the real server: %v", s.name, i+1, err)
+			continue
+		}
+		has, err := sim.events(ctx, sim.watches[i])
+		if err != nil {
+			found = append(found, difference{len(s.steps), []string{"sim: " + err.Error()}})
+		} else if lines := diffEvents(want, has); len(lines) > 0 {
+			found = append(found, difference{len(s.steps), lines})
+		}
+	}
+	return found
+}
+
+// promptly does a step on the simulation, which has nothing to wait for.
+func (s *side) promptly(ctx context.Context, one step) (*response, error) {
+	if one.method == "GONE" || one.method == "UNTIL" {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Second)
+		defer cancel()
+	}
+	return s.do(ctx, one)
+}
+
+func diffEvents(real, sim []any) []string {
+	for i := range max(len(real), len(sim)) {
+		path := fmt.Sprintf("event %d", i+1)
+		switch {
+		case i >= len(real):
+			return []string{fmt.Sprintf("%s\n\t\treal has none\n\t\tsim  %s", path, short(sim[i]))}
+		case i >= len(sim):
+			return []string{fmt.Sprintf("%s\n\t\treal %s\n\t\tsim  has none", path, short(real[i]))}
+		}
+		if lines := diff(path, real[i], sim[i]); len(lines) > 0 {
+			return lines
+		}
+	}
+	return nil
+}
+
+func (s *side) close() {
+	for _, w := range s.watches {
+		w.Body.Close()
+	}
+}

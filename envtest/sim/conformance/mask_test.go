@@ -76,10 +76,13 @@ func (s symbols) replace(field string, body any) any {
 		_, isList := v["items"]
 		object := map[string]any{}
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			object[name] = s.replace(name, v[name])
-			if meta, ok := object[name].(map[string]any); ok && name == "metadata" && (isList || onlyVersion(meta)) {
+			value := v[name]
+			if meta, ok := value.(map[string]any); ok && name == "metadata" && (isList || onlyVersion(meta)) {
+				meta = maps.Clone(meta)
 				meta["resourceVersion"] = "<any>" // other clients' writes count too
+				value = meta
 			}
+			object[name] = s.replace(name, value)
 		}
 		if field == "metadata" {
 			delete(object, "managedFields")

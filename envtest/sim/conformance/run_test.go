@@ -91,7 +91,9 @@ func compareWatches(ctx context.Context, t testing.TB, s script, real, sim *side
 			t.Errorf("%s: watch %d of the real server: %v", s.name, i+1, err)
 			continue
 		}
-		has, err := sim.events(ctx, sim.watches[i])
+		short, cancel := context.WithTimeout(ctx, promptness)
+		has, err := sim.events(short, sim.watches[i])
+		cancel()
 		if err != nil {
 			found = append(found, difference{len(s.steps), []string{"sim: " + err.Error()}})
 		} else if lines := diffEvents(want, has); len(lines) > 0 {
@@ -101,11 +103,14 @@ func compareWatches(ctx context.Context, t testing.TB, s script, real, sim *side
 	return found
 }
 
+// promptness is what the simulation may take for what the real server does in the background.
+const promptness = 2 * time.Second
+
 // promptly does a step on the simulation, which has nothing to wait for.
 func (s *side) promptly(ctx context.Context, one step) (*response, error) {
 	if one.method == "GONE" || one.method == "UNTIL" {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Second)
+		ctx, cancel = context.WithTimeout(ctx, promptness)
 		defer cancel()
 	}
 	return s.do(ctx, one)

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
@@ -45,62 +44,63 @@ func newSim() *side {
 	return &side{host: sim.Host, client: &http.Client{Transport: server}}
 }
 
-// compare runs a script on both servers and returns their differences.
-func compare(ctx context.Context, c *cluster, t testing.TB, s script) []difference {
-	t.Helper()
-	host, client := c.start(t)
+// compare runs a script on the real server and on a new simulated one. It returns the steps whose
+// responses differ. An error means that the script did not run on the real server.
+func compare(ctx context.Context, host string, client *http.Client, s script) ([]difference, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	namespace := fmt.Sprintf("c%d", namespaces.Add(1))
-	sides := []*side{{host: host, client: client, real: true}, newSim()}
-	var found []difference
-	for _, one := range sides {
-		one.namespace, one.seen, one.symbols = namespace, map[string]map[string][]string{}, newSymbols()
+	real, sim := &side{host: host, client: client, real: true}, newSim()
+	for _, one := range []*side{real, sim} {
+		one.prepare(namespace)
 		defer one.close()
 		r, err := one.do(ctx, parseStep(`POST namespaces {"apiVersion":"v1","kind":"Namespace","metadata":{"name":"{ns}","labels":{"case":"{ns}"}}}`))
 		if err != nil || r.Status != http.StatusCreated {
-			t.Fatalf("cannot create a namespace: %v, %v", r, err)
+			return nil, fmt.Errorf("cannot create a namespace: %v, %w", r, err)
 		}
 	}
+	var found []difference
 	for i, step := range s.steps {
-		real, err := sides[0].do(ctx, step)
+		want, err := real.do(ctx, step)
 		if err != nil {
-			t.Errorf("%s: %s on the real server: %v", s.name, step, err)
-			return found
+			return found, fmt.Errorf("%s on the real server: %w", step, err)
 		}
-		sim, err := sides[1].promptly(ctx, step)
+		has, err := sim.promptly(ctx, step)
 		if err != nil {
-			return append(found, difference{i, []string{"sim: " + err.Error()}})
+			return append(found, difference{i, []string{"sim: " + err.Error()}}), nil
 		}
-		if lines := diffResponses(real, sim); len(lines) > 0 {
+		if lines := diffResponses(want, has); len(lines) > 0 {
 			found = append(found, difference{i, lines})
 		}
 	}
-	if len(found) > 0 && len(sides[0].watches) > 0 {
-		return append(found, difference{len(s.steps), []string{"not compared"}})
+	if len(found) > 0 {
+		return found, nil // the events follow from the responses
 	}
-	return append(found, compareWatches(ctx, t, s, sides[0], sides[1])...)
+	return compareWatches(ctx, len(s.steps), real, sim)
 }
 
-func compareWatches(ctx context.Context, t testing.TB, s script, real, sim *side) []difference {
-	t.Helper()
+// prepare empties what a side knows.
+func (s *side) prepare(namespace string) {
+	s.namespace, s.seen, s.symbols = namespace, map[string]map[string][]string{}, newSymbols()
+}
+
+func compareWatches(ctx context.Context, step int, real, sim *side) ([]difference, error) {
 	var found []difference
 	for i := range min(len(real.watches), len(sim.watches)) {
 		want, err := real.events(ctx, real.watches[i])
 		if err != nil {
-			t.Errorf("%s: watch %d of the real server: %v", s.name, i+1, err)
-			continue
+			return found, fmt.Errorf("watch %d of the real server: %w", i+1, err)
 		}
 		short, cancel := context.WithTimeout(ctx, promptness)
 		has, err := sim.events(short, sim.watches[i])
 		cancel()
 		if err != nil {
-			found = append(found, difference{len(s.steps), []string{"sim: " + err.Error()}})
+			found = append(found, difference{step, []string{"sim: " + err.Error()}})
 		} else if lines := diffEvents(want, has); len(lines) > 0 {
-			found = append(found, difference{len(s.steps), lines})
+			found = append(found, difference{step, lines})
 		}
 	}
-	return found
+	return found, nil
 }
 
 // promptness is what the simulation may take for what the real server does in the background.

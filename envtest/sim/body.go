@@ -108,6 +108,9 @@ func (r *Request) decodeCustom(t *table) (*unstructured.Unstructured, error) {
 	if got.GroupVersion() != t.gv() {
 		return nil, t.wrongVersion(got.GroupVersion().String())
 	}
+	if t.schema != nil {
+		t.schema.Default(u)
+	}
 	return u, nil
 }
 

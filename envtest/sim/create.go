@@ -40,6 +40,9 @@ func (s *Server) insertLocked(r *Request, t *table, u *unstructured.Unstructured
 	if err := s.manageLocked(r, t, nil, u); err != nil {
 		return nil, err
 	}
+	if t.terminating {
+		return nil, apierrors.NewForbidden(t.gvr().GroupResource(), u.GetName(), errors.New("create not allowed while custom resource definition is terminating"))
+	}
 	if err := s.admitLocked(r, t, u); err != nil {
 		return nil, err
 	}

@@ -56,6 +56,9 @@ func (s *Server) endLocked(t *table, live *unstructured.Unstructured, o *metav1.
 		return live, false, nil
 	}
 	dry := len(o.DryRun) > 0
+	if t.gvr() == crdResource && live.GetDeletionTimestamp() == nil {
+		return s.endCRDLocked(t, live, dry), false, nil
+	}
 	finalizers := t.deletionFinalizers(live, o)
 	if !graceful && len(finalizers) == 0 {
 		if !dry {

@@ -5,8 +5,15 @@
 // and goroutines, so it works inside testing/synctest bubbles, and with every client that takes a
 // rest.Config. Its responses are those of a real API server, except for the differences below.
 //
-//	server := sim.NewServer(sim.ConfigMaps, sim.Leases)   // inside the bubble
-//	c, err := client.New(server.Config(), client.Options{})
+//	cfg := sim.New(t, scheme, website, deployment)        // in a bubble: with the bubble's t
+//	c, err := client.New(cfg, client.Options{})
+//
+// New serves the built-in kinds and those of the scheme, stores the objects, and ends with the test.
+// Of returns the server behind a configuration, for rules and assertions. Tests of a few kinds can
+// also begin with an empty server:
+//
+//	server := sim.NewServer(sim.ConfigMaps, sim.Leases)   // serves two kinds; checks no namespaces
+//	cfg := server.Config()
 //	server.Put(sim.ConfigMaps, &corev1.ConfigMap{…})      // another client's write
 //	server.Add(fault.Rule{                                // the second update loses its answer
 //		Match: fault.Match{Verbs: []string{"update"}}, Times: 1, Lose: true,

@@ -28,6 +28,7 @@ type form struct {
 	media   string                  // a content type; "" is JSON
 	convert schema.GroupVersionKind // PartialObjectMetadata(List) or Table; empty for the object itself
 	pretty  bool
+	version string // of the kind; set by encode
 }
 
 // mediaTypes are the content types of an API server, in its order.
@@ -205,10 +206,11 @@ func (t *table) encode(o *unstructured.Unstructured, f form, keep bool) ([]byte,
 	if f.media == "" {
 		f.media = runtime.ContentTypeJSON
 	}
+	f.version = t.Version
 	if data := t.encodings[o][f]; data != nil {
 		return data, nil
 	}
-	data, err := t.encodeObject(o, f)
+	data, err := t.encodeObject(t.present(o), f)
 	if keep && err == nil {
 		if t.encodings[o] == nil {
 			t.encodings[o] = map[form][]byte{}

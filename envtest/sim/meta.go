@@ -25,6 +25,9 @@ func equal(a, b any) bool { return reflect.DeepEqual(a, b) }
 
 // prepareCreate resets what a client may not set in a new object.
 func (t *table) prepareCreate(u *unstructured.Unstructured) {
+	if t.schema != nil {
+		t.schema.Default(u)
+	}
 	switch {
 	case !t.status, t.builtIn && t.Kind == "Node": // a kubelet creates its Node with a status
 	case t.newStatus != nil:
@@ -35,13 +38,16 @@ func (t *table) prepareCreate(u *unstructured.Unstructured) {
 	if t.generation != noGeneration {
 		u.SetGeneration(1)
 	}
-	if t.isNamespaces() {
-		foundNamespace(u)
+	if t.prepare != nil {
+		t.prepare(u)
 	}
 }
 
 // prepareUpdate resets what the request may not change, and counts the generation.
 func (t *table) prepareUpdate(u, live *unstructured.Unstructured, subresource string) {
+	if t.schema != nil {
+		t.schema.Default(u)
+	}
 	if subresource == "status" {
 		t.prepareStatus(u, live)
 		return
@@ -54,6 +60,9 @@ func (t *table) prepareUpdate(u, live *unstructured.Unstructured, subresource st
 	}
 	if t.changesGeneration(u, live) {
 		u.SetGeneration(live.GetGeneration() + 1)
+	}
+	if t.prepare != nil {
+		t.prepare(u)
 	}
 }
 

@@ -159,10 +159,11 @@ func (s *Server) noteNamespaceLocked(t *table, kind watch.EventType, after *unst
 	}
 }
 
-// settleLocked does in one step what the garbage collector and the namespace controller do after a
-// write.
+// settleLocked does in one step what the controllers of a real cluster do after a write: it serves
+// CustomResourceDefinitions, collects garbage and empties namespaces.
 func (s *Server) settleLocked() {
 	for {
+		s.settleCRDsLocked()
 		s.collectLocked()
 		version := s.version
 		for _, name := range slices.Sorted(maps.Keys(s.terminating)) {

@@ -148,7 +148,7 @@ func (r *Request) tableOf(items []*unstructured.Unstructured, metadata any, head
 		var object any
 		switch include := r.Query.Get("includeObject"); include {
 		case "Object":
-			object = o.Object
+			object = r.table.present(o).Object
 		case "None":
 		case "", "Metadata":
 			object = map[string]any{"kind": partialMetadata, "apiVersion": version, "metadata": o.Object["metadata"]}

@@ -153,7 +153,7 @@ var reasons = map[int]metav1.StatusReason{
 	http.StatusGatewayTimeout:       metav1.StatusReasonTimeout,
 }
 
-// parse reads a request. It returns nil for a path that no API server has.
+// parse reads a request.
 func parse(h *http.Request) *Request {
 	r := &Request{Query: h.URL.Query(), Header: h.Header.Clone(), http: h}
 	t := apipath.Parse(h.Method, h.URL.Path, h.URL.RawQuery)
@@ -174,14 +174,13 @@ func parse(h *http.Request) *Request {
 	return r
 }
 
+// discovery completes a request for a path outside of the resources.
 func (r *Request) discovery(path string) *Request {
 	switch parts := strings.Split(strings.Trim(path, "/"), "/"); {
 	case len(parts) == 2 && parts[0] == "api":
 		r.Resource.Version = parts[1]
 	case len(parts) == 3 && parts[0] == "apis":
 		r.Resource.Group, r.Resource.Version = parts[1], parts[2]
-	default:
-		return nil
 	}
 	r.Verb = "discover"
 	return r

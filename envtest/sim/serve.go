@@ -18,9 +18,6 @@ func (s *Server) handle(h *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	r := parse(h)
-	if r == nil {
-		return (&Request{http: h}).noPage(), nil
-	}
 	if intercept := s.received(r); intercept != nil {
 		if resp, err := intercept(r); resp != nil || err != nil {
 			return resp, err
@@ -62,6 +59,10 @@ func (s *Server) serveLocked(r *Request) (*http.Response, error) {
 		return s.notServedLocked(r)
 	case r.http.Method == http.MethodHead:
 		return nil, notAllowed()
+	case t.isReview():
+		return s.review(r, t)
+	case t.native && r.Subresource == "" && !t.takes(r.Verb):
+		return nil, notAllowed()
 	}
 	if resp, err := r.negotiate(t); resp != nil || err != nil {
 		return resp, err
@@ -74,7 +75,7 @@ func (s *Server) serveLocked(r *Request) (*http.Response, error) {
 	case !t.allows(r):
 		return nil, notAllowed()
 	}
-	live := t.objects[key{r.Namespace, r.Name}]
+	live := t.present(t.objects[key{r.Namespace, r.Name}])
 	if r.Subresource != "" {
 		return s.subresourceLocked(r, t, live)
 	}

@@ -43,6 +43,10 @@ type Server struct {
 	graph       *graph
 	terminating map[string]bool // the namespaces that are being deleted
 	lag         time.Duration
+
+	schemas     Schemas           // of CustomResourceDefinitions; nil: custom objects are stored as they are
+	crdsChanged bool              // CustomResourceDefinitions have to be settled
+	crdStores   map[string]*store // by name of the CustomResourceDefinition
 }
 
 // NewServer returns a server that serves the given resources.
@@ -66,14 +70,25 @@ func (s *Server) Serve(resources ...Resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range resources {
-		if s.tables[r.gvr()] == nil {
-			t := newTable(r, s.version)
-			s.tables[r.gvr()] = t
-			if t.isNamespaces() {
-				s.foundLocked(t)
-			}
-		}
+		s.serveKindLocked(define(r), nil)
 	}
+}
+
+// serveKindLocked adds a resource that is not served yet. If it is another version of a served one,
+// with is that version's store.
+func (s *Server) serveKindLocked(d definition, with *store) *table {
+	if t := s.tables[d.gvr()]; t != nil {
+		return t
+	}
+	if with == nil {
+		with = newStore(d.gvk(), s.version)
+	}
+	t := &table{definition: d, store: with, gone: make(chan struct{})}
+	s.tables[d.gvr()] = t
+	if t.isNamespaces() {
+		s.foundLocked(t)
+	}
+	return t
 }
 
 // Withdraw stops serving resources, as if their CRD was deleted. Their objects are gone, and

@@ -20,13 +20,29 @@
 //   - discovery of a group and version
 //   - get, list (one page; label and field selectors), create, and update (409 on an old
 //     resourceVersion)
-//   - status updates, merge patches, and apply (a merge that creates; there are no field owners)
+//   - status updates; JSON, merge and strategic merge patches
+//   - server-side apply with the managedFields of apimachinery: conflicts, force, shared fields
+//   - fieldValidation: unknown and duplicate fields are warnings, errors, or ignored
+//   - the defaults of built-in kinds, and what a server sets in them: addresses of Services,
+//     tolerations and priority of Pods, the selector of a Job, protecting finalizers
 //   - delete with preconditions and finalizers
 //   - watch with bookmarks, streamed initial lists, 410 and timeouts
 //
 // It assigns uid, resourceVersion, creationTimestamp and generation. As in a real API server, a
-// no-op write creates no new version. Strategic merge patches are treated as merge patches. There
-// is no admission, validation, defaulting or garbage collection.
+// no-op write creates no new version. There is no garbage collection.
+//
+// # Differences
+//
+//   - Built-in kinds have the fields of client-go's version, which may be newer than the server's.
+//   - There are no defaults for the kinds of admissionregistration.k8s.io, certificates.k8s.io,
+//     flowcontrol.apiserver.k8s.io and resource.k8s.io, for CSIDrivers, and for the rarer sources of
+//     volumes: iSCSI has some, RBD, AzureDisk and ScaleIO none. Pod-level resources have none either.
+//   - A PriorityClass, a LimitRange and a ResourceQuota have no effect on Pods.
+//   - An address or a node port that a Service names may be taken already.
+//   - An apply of a scale subresource is not supported.
+//   - Objects of one version are not converted to another. An apply in another version than the
+//     earlier ones of its manager keeps their fields.
+//   - A custom kind without a schema accepts every field, and its lists are atomic in an apply.
 //
 // Everything is safe for concurrent use.
 package sim

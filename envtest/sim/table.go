@@ -38,6 +38,7 @@ type table struct {
 	gone    chan struct{} // closed when the resource is withdrawn
 
 	fields map[string]*managedfields.FieldManager // by subresource
+	blank  *unstructured.Unstructured             // an object before its creation
 }
 
 // event is a change; before is nil for Added.

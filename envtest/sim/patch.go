@@ -39,20 +39,15 @@ type patch struct {
 
 // patchLocked answers a patch. live is nil if the object does not exist.
 func (s *Server) patchLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
-	u, err := r.patched(t, live)
-	if err != nil {
-		return nil, err
-	}
-	return s.writeLocked(r, t, live, u)
-}
-
-// patched returns what the request's patch makes of live.
-func (r *Request) patched(t *table, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	p, err := r.patch(t.codec())
 	if err != nil {
 		return nil, err
 	}
-	return p.result(t, live)
+	u, err := p.result(t, live)
+	if err != nil {
+		return nil, err
+	}
+	return s.writeLocked(r, t, live, u)
 }
 
 // result returns what the patch makes of live.

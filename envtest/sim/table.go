@@ -24,6 +24,7 @@ type table struct {
 	definition
 	*store
 	fields map[string]*managedfields.FieldManager // by subresource
+	blank  *unstructured.Unstructured             // an object before its creation
 	gone   chan struct{}                          // closed when the resource is withdrawn
 }
 

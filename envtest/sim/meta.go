@@ -38,6 +38,9 @@ func (t *table) prepareCreate(u *unstructured.Unstructured) {
 
 // prepareUpdate resets what the request may not change, and counts the generation.
 func (t *table) prepareUpdate(u, live *unstructured.Unstructured, subresource string) {
+	if t.isNamespaces() {
+		labelNamespace(u)
+	}
 	if subresource == "status" {
 		t.prepareStatus(u, live)
 		return

@@ -48,6 +48,9 @@ func (t *table) prepareUpdate(u, live *unstructured.Unstructured, subresource st
 	if t.schema != nil {
 		t.schema.Default(u)
 	}
+	if t.isNamespaces() {
+		labelNamespace(u)
+	}
 	if subresource == "status" {
 		t.prepareStatus(u, live)
 		return

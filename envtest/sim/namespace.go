@@ -47,6 +47,11 @@ func foundNamespace(u *unstructured.Unstructured) {
 	if !slices.Contains(finalizers, string(corev1.FinalizerKubernetes)) {
 		setSpecFinalizers(u, append(finalizers, string(corev1.FinalizerKubernetes)))
 	}
+	labelNamespace(u)
+}
+
+// labelNamespace sets the label with the name, as every write of a namespace does.
+func labelNamespace(u *unstructured.Unstructured) {
 	labels := u.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}

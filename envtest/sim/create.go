@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,7 @@ func (s *Server) createLocked(r *Request, t *table) (*http.Response, error) {
 // insertLocked stores u as a new object and takes ownership of it. It returns the stored object, or
 // what would be stored in a dry run.
 func (s *Server) insertLocked(r *Request, t *table, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	r.dedupOwners(u)
 	if err := s.manageLocked(r, t, nil, u); err != nil {
 		return nil, err
 	}
@@ -47,13 +49,15 @@ func (s *Server) insertLocked(r *Request, t *table, u *unstructured.Unstructured
 	if errs := t.validate(u, nil, r.Subresource); len(errs) > 0 {
 		return nil, t.invalid(u, errs)
 	}
-	if r.Verb == "create" && u.GetResourceVersion() != "" {
+	r.warnFinalizers(t, u, nil)
+	if v, err := strconv.ParseUint(u.GetResourceVersion(), 10, 64); r.Verb == "create" && err == nil && v != 0 {
 		return nil, errors.New("resourceVersion should not be set on objects to be created")
 	}
 	if live := t.objects[keyOf(u)]; live != nil {
 		return nil, t.exists(live, u)
 	}
 	if r.dryRun {
+		u.SetResourceVersion("")
 		return u, nil
 	}
 	return s.appendLocked(t, added, nil, u), nil

@@ -18,15 +18,26 @@
 // It supports:
 //
 //   - discovery of a group and version
-//   - get, list (one page; label and field selectors), create, and update (409 on an old
-//     resourceVersion)
-//   - status updates, merge patches, and apply (a merge that creates; there are no field owners)
-//   - delete with preconditions and finalizers
+//   - get and list (one page; label and field selectors)
+//   - create, update, delete and deletecollection with all their options: dry run, preconditions,
+//     finalizers, grace periods of Pods, propagation; errors have the real status, reason and causes
+//   - the subresources status and scale
+//   - merge patches, and apply (a merge that creates; there are no field owners)
 //   - watch with bookmarks, streamed initial lists, 410 and timeouts
 //
 // It assigns uid, resourceVersion, creationTimestamp and generation. As in a real API server, a
 // no-op write creates no new version. Strategic merge patches are treated as merge patches. There
-// is no admission, validation, defaulting or garbage collection.
+// is no admission, defaulting or garbage collection.
+//
+// # Differences
+//
+//   - Uids and generated names come from a counter, so that a failing test repeats.
+//   - Metadata is validated completely. Of the other rules of built-in kinds there are these: keys,
+//     types and immutability of ConfigMaps and Secrets; durations of Leases; ports and type of
+//     Services; the namespace of Events; replicas, selector, container names and images of
+//     workloads; the immutable fields of StatefulSets, Jobs and role bindings.
+//   - The subresources binding, eviction, exec, attach, portforward, proxy, log, resize, token,
+//     approval and ephemeralcontainers, and apply of a scale, fail with 501, method and path.
 //
 // Everything is safe for concurrent use.
 package sim

@@ -68,6 +68,7 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 	if uid := u.GetUID(); uid != "" && uid != live.GetUID() {
 		return nil, t.wrongUID(r.Name, u, live.GetUID())
 	}
+	r.dedupOwners(u)
 	if err := s.manageLocked(r, t, live, u); err != nil {
 		return nil, err
 	}
@@ -80,6 +81,7 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 	if errs := t.validate(u, live, r.Subresource); len(errs) > 0 {
 		return nil, t.invalid(u, errs)
 	}
+	r.warnFinalizers(t, u, live)
 	if equal(u.Object, live.Object) {
 		return live, nil
 	}

@@ -24,6 +24,7 @@ import (
 func (t *table) validate(u, live *unstructured.Unstructured, subresource string) field.ErrorList {
 	at := field.NewPath("metadata")
 	var errs field.ErrorList
+	defer func() { unindexOwners(errs) }()
 	if !t.builtIn && live == nil && u.GetKind() != t.Kind {
 		return field.ErrorList{field.Invalid(field.NewPath("kind"), u.GetKind(), "must be "+t.Kind)}
 	}
@@ -49,6 +50,17 @@ func (t *table) validate(u, live *unstructured.Unstructured, subresource string)
 		errs = append(errs, validateKind(t.Kind, u)...)
 	}
 	return append(errs, t.validateScale(u)...)
+}
+
+// unindexOwners removes the index from errors of owner references: v1.36 has none.
+func unindexOwners(errs field.ErrorList) {
+	const owners = "metadata.ownerReferences"
+	for _, err := range errs {
+		if rest, ok := strings.CutPrefix(err.Field, owners+"["); ok {
+			_, rest, _ = strings.Cut(rest, "]")
+			err.Field = owners + rest
+		}
+	}
 }
 
 // validateMeta checks the metadata of a new object.
@@ -89,6 +101,8 @@ func validateKind(kind string, u *unstructured.Unstructured) field.ErrorList {
 		return append(validateKeys(u, "data"), validateKeys(u, "binaryData")...)
 	case "Secret":
 		return append(validateKeys(u, "data"), validateSecret(u)...)
+	case "Event":
+		return validateEvent(u)
 	case "Lease":
 		return validateLease(u)
 	case "Service":
@@ -204,6 +218,15 @@ func validateSecret(u *unstructured.Unstructured) field.ErrorList {
 	return errs
 }
 
+// validateEvent checks that an Event of the core group is in the namespace of its object.
+func validateEvent(u *unstructured.Unstructured) field.ErrorList {
+	namespace, _ := object(u.Object, "involvedObject")["namespace"].(string)
+	if u.GetAPIVersion() != "v1" || u.Object["eventTime"] != nil || namespace == u.GetNamespace() || namespace == "" && u.GetNamespace() == metav1.NamespaceDefault {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("involvedObject", "namespace"), namespace, "does not match event.namespace")}
+}
+
 func validateLease(u *unstructured.Unstructured) field.ErrorList {
 	at, spec := field.NewPath("spec"), object(u.Object, "spec")
 	var errs field.ErrorList
@@ -241,6 +264,9 @@ func validateService(u *unstructured.Unstructured) field.ErrorList {
 			errs = append(errs, field.NotSupported(at.Child("protocol"), protocol, protocols))
 		}
 		if target, ok := port["targetPort"]; ok {
+			if target == int64(0) { // the default
+				target = port["port"]
+			}
 			errs = append(errs, validatePort(target, at.Child("targetPort"))...)
 		}
 	}

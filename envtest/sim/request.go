@@ -4,8 +4,6 @@
 package sim
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -17,7 +15,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -44,6 +41,9 @@ type Request struct {
 	dryRun   bool
 	manager  string // the field manager
 	warnings []string
+	only     string // the name of /watch/…/name
+	table    *table // nil before negotiate
+	form     form   // see negotiate
 }
 
 // String describes the request in one line.
@@ -53,20 +53,6 @@ func (r *Request) String() string {
 
 // Streaming reports whether the request is a watch that requests the initial list as events.
 func (r *Request) Streaming() bool { return r.Query.Get("sendInitialEvents") == "true" }
-
-func (r *Request) metadataOnly() bool {
-	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
-}
-
-// form returns an object in the requested form: whole, or metadata only.
-func (r *Request) form(o *unstructured.Unstructured) *unstructured.Unstructured {
-	if !r.metadataOnly() {
-		return o
-	}
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": o.Object["metadata"],
-	}}
-}
 
 // Fail answers with a Status with the usual reason of the code.
 func (r *Request) Fail(code int, message string) (*http.Response, error) {
@@ -100,12 +86,12 @@ func (r *Request) Hang() (*http.Response, error) {
 // Send answers 200 with body, which is JSON. For a watch, body is a sequence of events, after which
 // the stream ends.
 func (r *Request) Send(body string) (*http.Response, error) {
-	return r.respond(http.StatusOK, io.NopCloser(strings.NewReader(body))), nil
+	return r.stream(http.StatusOK, "application/json", io.NopCloser(strings.NewReader(body))), nil
 }
 
 // SendAndHang answers like Send and then keeps the stream open until the client gives up.
 func (r *Request) SendAndHang(body string) (*http.Response, error) {
-	return r.respond(http.StatusOK, io.NopCloser(io.MultiReader(strings.NewReader(body), untilDone{r}))), nil
+	return r.stream(http.StatusOK, "application/json", io.NopCloser(io.MultiReader(strings.NewReader(body), untilDone{r}))), nil
 }
 
 // untilDone is an empty reader that ends with the request's context.
@@ -117,19 +103,12 @@ func (u untilDone) Read([]byte) (int, error) {
 	return 0, u.r.http.Context().Err()
 }
 
-func (r *Request) answer(code int, body any) (*http.Response, error) {
-	data, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	return r.respond(code, io.NopCloser(bytes.NewReader(data))), nil
-}
-
-func (r *Request) respond(code int, body io.ReadCloser) *http.Response {
+// stream answers with a body that may not end.
+func (r *Request) stream(code int, contentType string, body io.ReadCloser) *http.Response {
 	resp := &http.Response{
 		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r.http,
+		Header: http.Header{"Content-Type": {contentType}}, Body: body, Request: r.http,
 	}
 	for _, w := range r.warnings {
 		resp.Header.Add("Warning", "299 - "+strconv.Quote(w))
@@ -179,7 +158,7 @@ func parse(h *http.Request) *Request {
 	r.Verb, r.Namespace, r.Name, r.Subresource = t.Verb, t.Namespace, t.Name, t.Subresource
 	switch {
 	case r.Verb == "list" || r.Verb == "watch":
-		r.Name = "" // it comes from the field selector
+		r.only, r.Name = r.Name, ""
 	case r.Verb == "patch" && strings.HasPrefix(h.Header.Get("Content-Type"), "application/apply-patch"):
 		r.Verb = "apply"
 	}

@@ -63,6 +63,11 @@ func (s *Server) serveLocked(r *Request) (*http.Response, error) {
 		return s.notServedLocked(r)
 	case r.http.Method == http.MethodHead:
 		return nil, notAllowed()
+	}
+	if resp, err := r.negotiate(t); resp != nil || err != nil {
+		return resp, err
+	}
+	switch {
 	case r.Verb == "list":
 		return s.listLocked(r, t)
 	case r.Verb == "watch":
@@ -81,7 +86,7 @@ func (s *Server) serveLocked(r *Request) (*http.Response, error) {
 		if live == nil {
 			return nil, t.notFound(r.Name)
 		}
-		return r.answer(http.StatusOK, live)
+		return s.getLocked(r, live)
 	case "update":
 		return s.updateLocked(r, t, live)
 	case "patch", "apply":

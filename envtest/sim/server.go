@@ -107,7 +107,7 @@ func (s *Server) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.tables {
-		t.oldest = s.version
+		t.expire(s.version)
 	}
 }
 

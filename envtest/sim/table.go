@@ -4,9 +4,7 @@
 package sim
 
 import (
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,25 +29,19 @@ type table struct {
 	newStatus map[string]any
 
 	objects map[key]*unstructured.Unstructured
-	events  []event
-	oldest  int64         // the oldest version from which a watch may start
-	changed chan struct{} // closed and replaced at each event
-	gone    chan struct{} // closed when the resource is withdrawn
-}
-
-// event is a change; before is nil for Added.
-type event struct {
-	kind          watch.EventType
-	version       int64
-	at            time.Time
-	before, after *unstructured.Unstructured
+	keys    []key // of objects, in path order
+	history
+	encodings map[*unstructured.Unstructured]map[form][]byte // of current and recent objects
+	changed   chan struct{}                                  // closed and replaced at each event
+	gone      chan struct{}                                  // closed when the resource is withdrawn
 }
 
 func newTable(r Resource, version int64) *table {
 	t := &table{
 		Resource: r, strategy: customStrategy(), builtIn: scheme.Scheme.Recognizes(r.gvk()),
-		objects: map[key]*unstructured.Unstructured{}, oldest: version,
-		changed: make(chan struct{}), gone: make(chan struct{}),
+		objects: map[key]*unstructured.Unstructured{}, history: history{oldest: version},
+		encodings: map[*unstructured.Unstructured]map[form][]byte{},
+		changed:   make(chan struct{}), gone: make(chan struct{}),
 	}
 	if t.builtIn {
 		t.strategy = builtInStrategy(r.gvr().GroupResource())
@@ -70,18 +62,6 @@ func emptyStatus(r Resource) map[string]any {
 	}
 	status, _ := content["status"].(map[string]any)
 	return status
-}
-
-// sorted returns the objects in key order.
-func (t *table) sorted() []*unstructured.Unstructured {
-	var list []*unstructured.Unstructured
-	for _, o := range t.objects {
-		list = append(list, o)
-	}
-	slices.SortFunc(list, func(a, b *unstructured.Unstructured) int {
-		return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
-	})
-	return list
 }
 
 const (
@@ -140,7 +120,7 @@ func (s *Server) appendLocked(t *table, kind watch.EventType, before, after *uns
 	} else {
 		t.objects[keyOf(after)] = after
 	}
-	t.events = append(t.events, event{kind: kind, version: s.version, at: time.Now(), before: before, after: after})
+	t.record(event{kind: kind, version: s.version, at: time.Now(), before: before, after: after})
 	close(t.changed)
 	t.changed = make(chan struct{})
 	return after

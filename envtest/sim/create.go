@@ -113,10 +113,11 @@ func (s *Server) identifyLocked(t *table, u *unstructured.Unstructured) {
 	}
 }
 
-// newUIDLocked returns the next uid: a counter in the form of a UUID, so that tests repeat.
+// newUIDLocked returns the next uid: a counter in the form of a UUID, so that tests repeat. It
+// begins with a multiple of the counter, because shard selectors hash it.
 func (s *Server) newUIDLocked() types.UID {
 	s.uids++
-	return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", s.uids))
+	return types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", uint32(s.uids)*0x9e3779b1, s.uids)) //nolint:gosec // it may wrap
 }
 
 const (

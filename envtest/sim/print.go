@@ -50,7 +50,7 @@ func (t *table) columns() []column {
 		return []column{nameColumn, ageColumn}
 	}
 	all := []column{nameColumn}
-	for _, c := range t.printerColumns() {
+	for _, c := range t.printed {
 		all = append(all, c.column())
 	}
 	if len(all) == 1 {
@@ -67,15 +67,17 @@ func (t *table) columns() []column {
 	return all
 }
 
-// PrinterColumn is an entry of additionalPrinterColumns of a CRD.
-type PrinterColumn struct {
-	Name, Type, Format, Description, JSONPath string
-	Priority                                  int32
+// printerColumn is an entry of a CRD's additionalPrinterColumns.
+type printerColumn struct {
+	Name        string `json:"name"`
+	Type        string `json:"type"`
+	Format      string `json:"format"`
+	Description string `json:"description"`
+	Priority    int32  `json:"priority"`
+	JSONPath    string `json:"jsonPath"`
 }
 
-func (t *table) printerColumns() []PrinterColumn { return nil }
-
-func (c PrinterColumn) column() column {
+func (c printerColumn) column() column {
 	path := jsonpath.New(c.Name).AllowMissingKeys(true)
 	bad := path.Parse("{" + c.JSONPath + "}")
 	description := c.Description
@@ -98,7 +100,7 @@ func (c PrinterColumn) column() column {
 }
 
 // format returns a cell's value in the column's type.
-func (c PrinterColumn) format(value any, path *jsonpath.JSONPath, o *unstructured.Unstructured) any {
+func (c printerColumn) format(value any, path *jsonpath.JSONPath, o *unstructured.Unstructured) any {
 	switch c.Type {
 	case "integer":
 		if n, ok := value.(int64); ok {

@@ -185,7 +185,7 @@ func (t *table) selects(field string) error {
 		return nil
 	case slices.ContainsFunc(special, func(f selectableField) bool { return f.name == field }):
 		return nil
-	case !t.builtIn && slices.Contains(t.selectableFields(), field):
+	case !t.builtIn && slices.Contains(t.selectable, "."+field):
 		return nil
 	case t.Kind == "Job" && ok:
 		return fmt.Errorf("field label %q not supported for Job", field)
@@ -194,9 +194,6 @@ func (t *table) selects(field string) error {
 	}
 	return fmt.Errorf("field label not supported: %s", field)
 }
-
-// selectableFields returns the fields that a CRD allows in field selectors, without the first dot.
-func (t *table) selectableFields() []string { return nil }
 
 // text returns the value at a path as selectors compare it; "" if there is none.
 func text(object any, path string) string {

@@ -27,6 +27,9 @@ type table struct {
 	schema  Schema // nil: every object is valid
 	// newStatus is the status of a new object of a built-in kind.
 	newStatus map[string]any
+	// printed and selectable are a CRD's additionalPrinterColumns and the paths of its selectableFields.
+	printed    []printerColumn
+	selectable []string
 
 	objects map[key]*unstructured.Unstructured
 	keys    []key // of objects, in path order

@@ -226,14 +226,19 @@ func (s *Server) deleteCollectionLocked(r *Request, t *table) (*http.Response, e
 	if err != nil {
 		return nil, err
 	}
-	resp, err := s.listLocked(r, t)
+	list, where, err := r.selection(t)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.pageLocked(list, where)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := r.answerPage(t, p)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		return resp, err
 	}
-	for _, live := range t.sorted() {
-		if !matches(r, live) {
-			continue
-		}
+	for _, live := range p.items {
 		if _, _, err := s.endLocked(t, live, options.DeepCopy()); err != nil {
 			return nil, err
 		}

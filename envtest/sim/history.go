@@ -118,15 +118,6 @@ func (t *table) at(version int64) ([]key, map[key]*unstructured.Unstructured) {
 	return keys, then
 }
 
-// sorted returns the objects in path order.
-func (t *table) sorted() []*unstructured.Unstructured {
-	list := make([]*unstructured.Unstructured, len(t.keys))
-	for i, k := range t.keys {
-		list[i] = t.objects[k]
-	}
-	return list
-}
-
 // path is the key's name in storage, by which lists are ordered.
 func (k key) path() string {
 	if k.namespace == "" {

@@ -18,15 +18,28 @@
 // It supports:
 //
 //   - discovery of a group and version
-//   - get, list (one page; label and field selectors), create, and update (409 on an old
-//     resourceVersion)
+//   - get and list: pages with continue and remainingItemCount, resourceVersion and
+//     resourceVersionMatch, label, field and shard selectors
+//   - watch from any version, with bookmarks, streamed initial lists, 410, timeouts and selectors
+//   - JSON, YAML and pretty JSON; protobuf for built-in kinds; PartialObjectMetadata and Table
+//   - create, and update (409 on an old resourceVersion)
 //   - status updates, merge patches, and apply (a merge that creates; there are no field owners)
 //   - delete with preconditions and finalizers
-//   - watch with bookmarks, streamed initial lists, 410 and timeouts
 //
 // It assigns uid, resourceVersion, creationTimestamp and generation. As in a real API server, a
 // no-op write creates no new version. Strategic merge patches are treated as merge patches. There
 // is no admission, validation, defaulting or garbage collection.
+//
+// # Differences
+//
+//   - A request for a future resourceVersion fails at once. The real server waits for three seconds.
+//   - A watch without timeoutSeconds does not end. The real server ends it after 30 to 60 minutes.
+//   - Of each kind, the sim keeps the last 5,000 changes. Watches and pages of an older version
+//     receive 410.
+//   - The shardSelector parameter always works, as with the feature gate ShardedListAndWatch. Its
+//     syntax errors have other words.
+//   - Tables of built-in kinds have the columns Name and Age only.
+//   - Watches over WebSockets are not supported.
 //
 // Everything is safe for concurrent use.
 package sim

@@ -22,7 +22,10 @@
 // It supports:
 //
 //   - discovery of a group and version
-//   - get and list (one page; label and field selectors)
+//   - get and list: pages with continue and remainingItemCount, resourceVersion and
+//     resourceVersionMatch, label, field and shard selectors
+//   - watch from any version, with bookmarks, streamed initial lists, 410, timeouts and selectors
+//   - JSON, YAML and pretty JSON; protobuf for built-in kinds; PartialObjectMetadata and Table
 //   - create, update, delete and deletecollection with all their options: dry run, preconditions,
 //     finalizers, grace periods of Pods, propagation; errors have the real status, reason and causes
 //   - the subresources status and scale
@@ -35,7 +38,6 @@
 //   - owner garbage collection: background, foreground and orphan
 //   - deletion of namespaces, with their conditions, finalizers and the finalize subresource. If
 //     namespaces are served, the system namespaces exist, and Server.Put creates missing ones
-//   - watch with bookmarks, streamed initial lists, 410 and timeouts
 //
 // It assigns uid, resourceVersion, creationTimestamp and generation. As in a real API server, a
 // no-op write creates no new version.
@@ -63,6 +65,14 @@
 //   - Objects of one version are not converted to another. An apply in another version than the
 //     earlier ones of its manager keeps their fields.
 //   - A custom kind without a schema accepts every field, and its lists are atomic in an apply.
+//   - A request for a future resourceVersion fails at once. The real server waits for three seconds.
+//   - A watch without timeoutSeconds does not end. The real server ends it after 30 to 60 minutes.
+//   - Of each kind, the sim keeps the last 5,000 changes. Watches and pages of an older version
+//     receive 410.
+//   - The shardSelector parameter always works, as with the feature gate ShardedListAndWatch. Its
+//     syntax errors have other words.
+//   - Tables of built-in kinds have the columns Name and Age only.
+//   - Watches over WebSockets are not supported.
 //
 // Everything is safe for concurrent use.
 package sim

@@ -193,7 +193,7 @@ func TestV1_HistoryIsBounded(t *testing.T) {
 	if data, err := io.ReadAll(slow); err != nil || len(data) > 0 {
 		t.Errorf("a slow watch got %d bytes, %v", len(data), err)
 	}
-	_, _, body := get(t, api, "/api/v1/configmaps?watch=1&resourceVersion="+from, "")
+	_, _, body := get(t, api, "/api/v1/configmaps?watch=1&timeoutSeconds=1&resourceVersion="+from, "")
 	if !strings.HasPrefix(body, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: `+from) {
 		t.Errorf("got %.300s", body)
 	}

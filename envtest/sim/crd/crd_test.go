@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/envtest/sim/crd"
 )
 
@@ -175,6 +176,17 @@ func TestV1_CustomResourceDefinitionsAnswerLikeTheRealServer(t *testing.T) {
 	}
 	for _, e := range served {
 		compare(t, real, fake, e.name, e.method, e.path, e.body)
+	}
+}
+
+func TestLoad_RejectsWhatTheSchemaRejects(t *testing.T) {
+	s := sim.NewServer()
+	s.UseSchemas(crd.Schemas())
+	blue := manifest(t, `{apiVersion: crd.dev/v1, kind: Lamp, metadata: {namespace: a, name: b}, spec: {color: red, watts: 0}}`)
+	err := s.Load(runtime.NewScheme(), blue, manifest(t, lamps))
+	const want = `sim: Lamp "b" is invalid: spec.watts: Invalid value: 0: spec.watts in body should be greater than or equal to 1; correct it`
+	if err == nil || err.Error() != want {
+		t.Errorf("Load returned %v", err)
 	}
 }
 

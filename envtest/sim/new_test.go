@@ -139,8 +139,8 @@ func definition(scope string, versions ...string) *unstructured.Unstructured {
 	}}
 }
 
-// TestNew_DefinitionsDescribeTheirKinds shows that a CustomResourceDefinition replaces the guess, and
-// that versions share their objects.
+// TestNew_DefinitionsDescribeTheirKinds shows that a CustomResourceDefinition replaces the guess,
+// and that versions share their objects.
 func TestNew_DefinitionsDescribeTheirKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, client := t.Context(), dynamic.NewForConfigOrDie(sim.New(t, gadgetScheme(t), definition("Cluster", "v2", "v3"), gadgetOf("v2", "a")))
@@ -244,9 +244,11 @@ func TestNew_BadInputFailsWithOneSentence(t *testing.T) {
 	}{
 		{nil, nil, "sim: the scheme is nil; pass the one that your clients use, such as client-go's scheme.Scheme"},
 		{empty, []apiruntime.Object{gadget("a", "b")}, "sim: *sim_test.Gadget is not registered in the scheme; call its package's AddToScheme"},
-		{gadgetScheme(t), []apiruntime.Object{other}, `sim: Other "b": x.dev/v1, Kind=Other is not served; add the kind to the scheme, or pass its CustomResourceDefinition first`},
+		{gadgetScheme(t), []apiruntime.Object{other},
+			`sim: Other "b": x.dev/v1, Kind=Other is not served; add the kind to the scheme, or pass its CustomResourceDefinition first`},
 		{gadgetScheme(t), []apiruntime.Object{gadget("a", "b"), gadget("a", "b")}, `sim: Gadget "b" is given twice in namespace "a"; remove one or rename it`},
-		{gadgetScheme(t), []apiruntime.Object{gadget("", "b")}, `sim: Gadget "b" has no namespace, but the kind is namespaced; set metadata.namespace, or pass a CustomResourceDefinition with scope Cluster`},
+		{gadgetScheme(t), []apiruntime.Object{gadget("", "b")}, `sim: Gadget "b" has no namespace, but the kind is namespaced; ` +
+			`set metadata.namespace, or pass a CustomResourceDefinition with scope Cluster`},
 		{gadgetScheme(t), []apiruntime.Object{inside}, `sim: Node "b" is in namespace "a", but the kind is cluster-scoped; remove metadata.namespace`},
 		{gadgetScheme(t), []apiruntime.Object{nothing}, `sim: Gadget "" has no name; set metadata.name`},
 		{gadgetScheme(t), []apiruntime.Object{gone}, `sim: Gadget "b" has a deletionTimestamp but no finalizer, so it would be gone; add a finalizer`},

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// builtins returns the kinds that Kubernetes v1.36 serves by default, in the order of its discovery.
+// builtins returns the kinds that Kubernetes v1.36 serves by default, in discovery's order.
 var builtins = sync.OnceValue(func() []definition {
 	var list []definition
 	var gv schema.GroupVersion

@@ -453,8 +453,8 @@ func (s *Server) endCRDLocked(t *table, live *unstructured.Unstructured, dry boo
 	return s.appendLocked(t, modified, live, u)
 }
 
-// emptyCRDLocked deletes the objects of a CustomResourceDefinition that is being deleted. It reports
-// whether none is left: objects with finalizers stay until those are gone.
+// emptyCRDLocked deletes the objects of a CustomResourceDefinition that is being deleted. It
+// reports whether none is left: objects with finalizers stay until those are gone.
 func (s *Server) emptyCRDLocked(c *crd) bool {
 	var t *table
 	for gvr, other := range s.tables {

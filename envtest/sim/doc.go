@@ -8,9 +8,9 @@
 //	cfg := sim.New(t, scheme, website, deployment)        // in a bubble: with the bubble's t
 //	c, err := client.New(cfg, client.Options{})
 //
-// New serves the built-in kinds and those of the scheme, stores the objects, and ends with the test.
-// Of returns the server behind a configuration, for rules and assertions. Tests of a few kinds can
-// also begin with an empty server:
+// New serves the built-in kinds and those of the scheme, stores the objects, and ends with the
+// test. Of returns the server behind a configuration, for rules and assertions. Tests of a few kinds
+// can also begin with an empty server:
 //
 //	server := sim.NewServer(sim.ConfigMaps, sim.Leases)   // serves two kinds; checks no namespaces
 //	cfg := server.Config()
@@ -21,7 +21,11 @@
 //
 // It supports:
 //
-//   - discovery of a group and version
+//   - CustomResourceDefinitions, given to New or created later: names, conditions, several versions,
+//     status and scale, stored versions, and a deletion that removes the objects first
+//   - discovery, plain and aggregated; /version, /healthz, /livez and /readyz
+//   - reviews of access and identity: everything is allowed, unless a rule changes the answer
+//   - Listen, which serves kubectl and other processes on a loopback port
 //   - get and list: pages with continue and remainingItemCount, resourceVersion and
 //     resourceVersionMatch, label, field and shard selectors
 //   - watch from any version, with bookmarks, streamed initial lists, 410, timeouts and selectors
@@ -73,6 +77,16 @@
 //     syntax errors have other words.
 //   - Tables of built-in kinds have the columns Name and Age only.
 //   - Watches over WebSockets are not supported.
+//   - Without package envtest/sim/crd, custom objects are stored as they are: no validation, defaults
+//     or pruning. Only the usual mistakes in a CustomResourceDefinition are found.
+//   - Versions of a kind differ only in their apiVersion. Conversion webhooks are not called.
+//   - core/v1 and events.k8s.io/v1 Events are separate kinds, and so are their objects.
+//   - A new server has the namespaces default, kube-node-lease, kube-public and kube-system, and
+//     nothing else: no Service kubernetes, no ClusterRoles, no PriorityClasses.
+//   - autoscaling/v1 is not supported; use autoscaling/v2.
+//   - OpenAPI, /metrics, /logs and the list of paths are not supported.
+//   - The version is v1.36.3+sim.
+//   - SelfSubjectRulesReview answers with one rule that allows everything. No token is valid.
 //
 // Everything is safe for concurrent use.
 package sim

@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -144,7 +145,13 @@ func content(scheme *runtime.Scheme, obj runtime.Object) (*unstructured.Unstruct
 		if u.GetKind() == "" || u.GetAPIVersion() == "" {
 			return nil, fmt.Errorf("sim: an unstructured object named %q has no kind or apiVersion; set both", u.GetName())
 		}
-		return u.DeepCopy(), nil
+		// Through JSON, because manifests have floats where a server has integers.
+		data, err := json.Marshal(u.Object)
+		if err != nil {
+			return nil, fmt.Errorf("sim: %s %q is not JSON: %w", u.GetKind(), u.GetName(), err)
+		}
+		stored := &unstructured.Unstructured{}
+		return stored, stored.UnmarshalJSON(data)
 	}
 	kinds, _, err := scheme.ObjectKinds(obj)
 	if err != nil {

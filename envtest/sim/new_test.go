@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
@@ -124,6 +125,80 @@ func TestNew_StoresObjectsForEveryClient(t *testing.T) {
 	}
 }
 
+// definition returns the CustomResourceDefinition of Gadget.
+func definition(scope string, versions ...string) *unstructured.Unstructured {
+	var list []any
+	for i, v := range versions {
+		list = append(list, map[string]any{
+			"name": v, "served": true, "storage": i == 0, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
+		})
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "gadgets.test.dev"},
+		"spec": map[string]any{"group": "test.dev", "scope": scope, "names": map[string]any{"plural": "gadgets", "kind": "Gadget"}, "versions": list},
+	}}
+}
+
+// TestNew_DefinitionsDescribeTheirKinds shows that a CustomResourceDefinition replaces the guess,
+// and that versions share their objects.
+func TestNew_DefinitionsDescribeTheirKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, client := t.Context(), dynamic.NewForConfigOrDie(sim.New(t, gadgetScheme(t), definition("Cluster", "v2", "v3"), gadgetOf("v2", "a")))
+		v2, v3 := client.Resource(gadgets.GroupResource().WithVersion("v2")), client.Resource(gadgets.GroupResource().WithVersion("v3"))
+		if _, err := client.Resource(gadgets).List(ctx, metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("a version that the definition does not have: %v", err)
+		}
+		w, err := v3.Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+		u, err := v2.Get(ctx, "a", metav1.GetOptions{})
+		if err != nil || u.GetAPIVersion() != "test.dev/v2" {
+			t.Fatalf("%v, %v", u, err)
+		}
+		u.SetLabels(map[string]string{"a": "b"})
+		if _, err := v2.Update(ctx, u, metav1.UpdateOptions{}); err != nil {
+			t.Error(err)
+		}
+		for _, want := range []string{"", "b"} {
+			e := <-w.ResultChan()
+			if o := e.Object.(*unstructured.Unstructured); o.GetAPIVersion() != "test.dev/v3" || o.GetLabels()["a"] != want {
+				t.Errorf("watched %v", o)
+			}
+		}
+		crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+		if err := crds.Delete(ctx, "gadgets.test.dev", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+		if e := <-w.ResultChan(); e.Type != watch.Deleted {
+			t.Errorf("the definition's object: %v", e)
+		}
+		if _, open := <-w.ResultChan(); open {
+			t.Error("the watch goes on without the definition")
+		}
+		if _, err := v2.List(ctx, metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("a list without the definition: %v", err)
+		}
+	})
+}
+
+func gadgetOf(version, name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "test.dev/" + version, "kind": "Gadget", "metadata": map[string]any{"name": name},
+	}}
+}
+
+func TestV2_UnsupportedRequestsFailWithMethodAndPath(t *testing.T) {
+	cfg := sim.New(t, gadgetScheme(t))
+	for _, path := range []string{"/openapi/v3", "/metrics", "/"} {
+		err := kubernetes.NewForConfigOrDie(cfg).Discovery().RESTClient().Get().AbsPath(path).Do(t.Context()).Error()
+		if want := "sim: GET " + path + " is not supported"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 // mock is a testing.TB whose failure and end are visible.
 type mock struct {
 	testing.TB
@@ -169,12 +244,18 @@ func TestNew_BadInputFailsWithOneSentence(t *testing.T) {
 	}{
 		{nil, nil, "sim: the scheme is nil; pass the one that your clients use, such as client-go's scheme.Scheme"},
 		{empty, []apiruntime.Object{gadget("a", "b")}, "sim: *sim_test.Gadget is not registered in the scheme; call its package's AddToScheme"},
-		{gadgetScheme(t), []apiruntime.Object{other}, `sim: Other "b": x.dev/v1, Kind=Other is not served; add the kind to the scheme, or pass its CustomResourceDefinition first`},
+		{gadgetScheme(t), []apiruntime.Object{other},
+			`sim: Other "b": x.dev/v1, Kind=Other is not served; add the kind to the scheme, or pass its CustomResourceDefinition first`},
 		{gadgetScheme(t), []apiruntime.Object{gadget("a", "b"), gadget("a", "b")}, `sim: Gadget "b" is given twice in namespace "a"; remove one or rename it`},
-		{gadgetScheme(t), []apiruntime.Object{gadget("", "b")}, `sim: Gadget "b" has no namespace, but the kind is namespaced; set metadata.namespace, or pass a CustomResourceDefinition with scope Cluster`},
+		{gadgetScheme(t), []apiruntime.Object{gadget("", "b")}, `sim: Gadget "b" has no namespace, but the kind is namespaced; ` +
+			`set metadata.namespace, or pass a CustomResourceDefinition with scope Cluster`},
 		{gadgetScheme(t), []apiruntime.Object{inside}, `sim: Node "b" is in namespace "a", but the kind is cluster-scoped; remove metadata.namespace`},
 		{gadgetScheme(t), []apiruntime.Object{nothing}, `sim: Gadget "" has no name; set metadata.name`},
 		{gadgetScheme(t), []apiruntime.Object{gone}, `sim: Gadget "b" has a deletionTimestamp but no finalizer, so it would be gone; add a finalizer`},
+		{gadgetScheme(t), []apiruntime.Object{definition("Global", "v1")}, `sim: CustomResourceDefinition "gadgets.test.dev" is invalid: ` +
+			`spec.scope: Unsupported value: "Global": supported values: "Cluster", "Namespaced"; correct it`},
+		{gadgetScheme(t), []apiruntime.Object{definition("Cluster", "v1"), gadget("a", "b")},
+			`sim: Gadget "b" is in namespace "a", but the kind is cluster-scoped; remove metadata.namespace`},
 		{gadgetScheme(t), []apiruntime.Object{(*Gadget)(nil)}, "sim: object 1 is nil; remove it"},
 		{gadgetScheme(t), []apiruntime.Object{anonymous}, `sim: an unstructured object named "b" has no kind or apiVersion; set both`},
 	} {

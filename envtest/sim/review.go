@@ -25,8 +25,8 @@ func (t *table) isReview() bool {
 	return t.native && (t.Group == authorizationv1.GroupName || t.Group == authenticationv1.GroupName)
 }
 
-// review answers a question about access or identity. Everything is allowed; a rule of package fault
-// can change the answer.
+// review answers a question about access or identity. Everything is allowed; a rule of package
+// fault can change the answer.
 func (s *Server) review(r *Request, t *table) (*http.Response, error) {
 	if r.Name != "" || r.Subresource != "" {
 		return nil, noResource()

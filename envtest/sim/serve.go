@@ -59,6 +59,8 @@ func (s *Server) serveLocked(r *Request) (*http.Response, error) {
 		return s.notServedLocked(r)
 	case r.http.Method == http.MethodHead:
 		return nil, notAllowed()
+	case t.native && t.stored.Version != t.Version: // autoscaling/v1
+		return nil, unsupported(r)
 	case t.isReview():
 		return s.review(r, t)
 	case t.native && r.Subresource == "" && !t.takes(r.Verb):

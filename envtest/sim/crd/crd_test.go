@@ -6,13 +6,16 @@ package crd_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/envtest/sim/crd"
 )
 
@@ -86,10 +90,66 @@ var exchanges = []struct{ name, method, path, body string }{
 	{"an invalid definition", "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"x.crd.dev"},"spec":{"group":"crd.dev",
 		"scope":"Namespaced","names":{"kind":"X","plural":"x"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",
 		"properties":{"spec":{"type":"text"}}}}}]}}`},
-	{"a changed scope", "PATCH", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/lamps.crd.dev", `{"spec":{"scope":"Cluster"}}`},
+	{"a changed scope", "PATCH", definitions + "/lamps.crd.dev", `{"spec":{"scope":"Cluster"}}`},
 }
 
-func TestV1_SchemasAnswerLikeTheRealServer(t *testing.T) {
+const (
+	definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	access      = "/apis/authorization.k8s.io/v1/"
+	pods        = `"resourceAttributes":{"namespace":"default","verb":"get","resource":"pods"}`
+)
+
+// served are requests about what a server serves.
+var served = []struct{ name, method, path, body string }{
+	{"core versions", "GET", "/api", ""},
+	{"core resources", "GET", "/api/v1", ""},
+	{"a group", "GET", "/apis/apps", ""},
+	{"its resources", "GET", "/apis/apps/v1", ""},
+	{"a group of two versions", "GET", "/apis/autoscaling", ""},
+	{"no such group", "GET", "/apis/nosuch.dev/v1", ""},
+	{"no such version", "GET", "/apis/apps/v9", ""},
+	{"no such resource", "GET", "/api/v1/nosuch", ""},
+	{"a custom group", "GET", "/apis/crd.dev", ""},
+	{"its resources", "GET", "/apis/crd.dev/v1", ""},
+	{"a definition", "GET", definitions + "/lamps.crd.dev", ""},
+	{"a self review", "POST", access + "selfsubjectaccessreviews", `{"kind":"SelfSubjectAccessReview","spec":{` + pods + `}}`},
+	{"an empty review", "POST", access + "selfsubjectaccessreviews", `{"kind":"SelfSubjectAccessReview","spec":{}}`},
+	{"a review of nobody", "POST", access + "subjectaccessreviews", `{"kind":"SubjectAccessReview","spec":{` + pods + `}}`},
+	{"a review of an administrator", "POST", access + "subjectaccessreviews",
+		`{"kind":"SubjectAccessReview","spec":{"user":"a","groups":["system:masters"],` + pods + `}}`},
+	{"a list of reviews", "GET", access + "selfsubjectaccessreviews", ""},
+	{"a token", "POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"kind":"TokenReview","spec":{"token":"x"}}`},
+	{"no token", "POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"kind":"TokenReview","spec":{}}`},
+	{"names that are taken", "POST", definitions, `{"metadata":{"name":"lights.crd.dev"},"spec":{"group":"crd.dev","scope":"Namespaced",
+		"names":{"kind":"Lamp","plural":"lights"},"versions":[` + anything("v1", true, true) + `]}}`},
+	{"a conflict of names", "GET", definitions + "/lights.crd.dev", ""},
+	{"a second version", "PATCH", definitions + "/lamps.crd.dev",
+		`{"spec":{"versions":[` + anything("v1", true, true) + `,` + anything("v2", true, false) + `]}}`},
+	{"it is served", "GET", "/apis/crd.dev/v2", ""},
+	{"an object in it", "GET", "/apis/crd.dev/v2/namespaces/default/lamps/a", ""},
+	{"another storage version", "PATCH", definitions + "/lamps.crd.dev",
+		`{"spec":{"versions":[` + anything("v1", false, false) + `,` + anything("v2", true, true) + `]}}`},
+	{"a version that is not served", "GET", path + "/a", ""},
+	{"the other version", "GET", "/apis/crd.dev/v2/namespaces/default/lamps/a", ""},
+	{"stored versions", "GET", definitions + "/lamps.crd.dev", ""},
+	{"a stored version that is dropped", "PATCH", definitions + "/lamps.crd.dev", `{"spec":{"versions":[` + anything("v2", true, true) + `]}}`},
+	{"a finalizer", "PATCH", "/apis/crd.dev/v2/namespaces/default/lamps/a", `{"metadata":{"finalizers":["crd.dev/wait"]}}`},
+	{"a deletion", "DELETE", definitions + "/lamps.crd.dev", ""},
+	{"it waits for its objects", "GET", definitions + "/lamps.crd.dev", ""},
+	{"an object that is being deleted", "GET", "/apis/crd.dev/v2/namespaces/default/lamps/a", ""},
+	{"a create meanwhile", "POST", "/apis/crd.dev/v2/namespaces/default/lamps", `{"apiVersion":"crd.dev/v2","metadata":{"name":"late"}}`},
+	{"the last finalizer", "PATCH", "/apis/crd.dev/v2/namespaces/default/lamps/a", `{"metadata":{"finalizers":null}}`},
+	{"the definition is gone", "GET", definitions + "/lamps.crd.dev", ""},
+	{"its objects are not served", "GET", "/apis/crd.dev/v2/namespaces/default/lamps", ""},
+}
+
+// anything is a version whose schema allows everything.
+func anything(name string, served, storage bool) string {
+	return fmt.Sprintf(`{"name":%q,"served":%v,"storage":%v,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}`,
+		name, served, storage)
+}
+
+func TestV1_CustomResourceDefinitionsAnswerLikeTheRealServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it needs a control plane")
 	}
@@ -112,10 +172,35 @@ func TestV1_SchemasAnswerLikeTheRealServer(t *testing.T) {
 	}
 	real, fake := client(t, cluster.Config()), client(t, crd.New(t, runtime.NewScheme(), definition))
 	for _, e := range exchanges {
-		want, has := real.send(t, e.method, e.path, e.body), fake.send(t, e.method, e.path, e.body)
-		if !reflect.DeepEqual(want, has) {
-			t.Errorf("%s:\nreal %s\nsim  %s", e.name, text(want), text(has))
-		}
+		compare(t, real, fake, e.name, e.method, e.path, e.body)
+	}
+	for _, e := range served {
+		compare(t, real, fake, e.name, e.method, e.path, e.body)
+	}
+}
+
+func TestLoad_RejectsWhatTheSchemaRejects(t *testing.T) {
+	s := sim.NewServer()
+	s.UseSchemas(crd.Schemas())
+	blue := manifest(t, `{apiVersion: crd.dev/v1, kind: Lamp, metadata: {namespace: a, name: b}, spec: {color: red, watts: 0}}`)
+	err := s.Load(runtime.NewScheme(), blue, manifest(t, lamps))
+	const want = `sim: Lamp "b" is invalid: spec.watts: Invalid value: 0: spec.watts in body should be greater than or equal to 1; correct it`
+	if err == nil || err.Error() != want {
+		t.Errorf("Load returned %v", err)
+	}
+}
+
+// compare sends a request to both servers. What the real one does in the background may take a while
+// to be seen.
+func compare(t *testing.T, real, fake side, name, method, path, body string) {
+	t.Helper()
+	has := fake.send(t, method, path, body)
+	want := real.send(t, method, path, body)
+	for begin := time.Now(); method == http.MethodGet && !reflect.DeepEqual(want, has) && time.Since(begin) < 15*time.Second; {
+		want = real.send(t, method, path, body)
+	}
+	if !reflect.DeepEqual(want, has) {
+		t.Errorf("%s:\nreal %s\nsim  %s", name, text(want), text(has))
 	}
 }
 
@@ -142,14 +227,22 @@ func (s side) send(t *testing.T, method, path, body string) map[string]any {
 	if strings.Contains(path, "customresourcedefinitions") {
 		object = map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
 	}
+	if group, version, ok := strings.Cut(strings.TrimPrefix(path, "/apis/"), "/"); ok && strings.HasSuffix(group, "n.k8s.io") {
+		version, _, _ = strings.Cut(version, "/")
+		object = map[string]any{"apiVersion": group + "/" + version}
+	}
 	contentType := "application/json"
 	if method == http.MethodPatch {
 		object, contentType = map[string]any{}, "application/merge-patch+json"
 	}
-	if err := json.Unmarshal([]byte(body), &object); err != nil {
-		t.Fatal(err)
+	var content io.Reader = http.NoBody
+	if body != "" {
+		if err := json.Unmarshal([]byte(body), &object); err != nil {
+			t.Fatal(err)
+		}
+		content = strings.NewReader(text(object))
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, s.host+path, strings.NewReader(text(object)))
+	r, err := http.NewRequestWithContext(t.Context(), method, s.host+path, content)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,9 +256,11 @@ func (s side) send(t *testing.T, method, path, body string) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
+	data = instants.ReplaceAll(data, []byte("<time>"))
+	data = bytes.ReplaceAll(data, []byte(strings.TrimPrefix(s.host, "https://")), []byte("<host>"))
 	answer := map[string]any{}
-	if err := json.Unmarshal(data, &answer); err != nil {
-		t.Fatalf("%s %s: %s", method, path, bytes.TrimSpace(data))
+	if json.Unmarshal(data, &answer) != nil {
+		answer["text"] = string(data)
 	}
 	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields"} {
 		unstructured.RemoveNestedField(answer, "metadata", field)
@@ -174,6 +269,8 @@ func (s side) send(t *testing.T, method, path, body string) map[string]any {
 	answer["HTTP"] = resp.StatusCode
 	return answer
 }
+
+var instants = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 
 // sortCauses sorts the causes of an error, and drops its message, which repeats them: the schema
 // validation finds errors in the order of a map.

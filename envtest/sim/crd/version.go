@@ -66,7 +66,8 @@ func (v *versionSchema) Validate(u, old *unstructured.Unstructured, subresource 
 		return errs
 	}
 	if blocksRules(errs) {
-		return append(errs, field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"))
+		return append(errs, field.Invalid(nil, nil,
+			"some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"))
 	}
 	failed, _ := v.rules.Validate(ctx, nil, v.structural, u.Object, before, celconfig.RuntimeCELCostBudget, options...)
 	return append(errs, failed...)

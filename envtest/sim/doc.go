@@ -61,9 +61,9 @@
 //   - The subresources binding, eviction, exec, attach, portforward, proxy, log, resize, token,
 //     approval and ephemeralcontainers, and apply of a scale, fail with 501, method and path.
 //   - Built-in kinds have the fields of client-go's version, which may be newer than the server's.
-//   - There are no defaults for the kinds of admissionregistration.k8s.io, certificates.k8s.io,
-//     flowcontrol.apiserver.k8s.io and resource.k8s.io, for CSIDrivers, and for the rarer sources of
-//     volumes: iSCSI has some, RBD, AzureDisk and ScaleIO none. Pod-level resources have none either.
+//   - The kinds of admissionregistration.k8s.io, certificates.k8s.io, flowcontrol.apiserver.k8s.io
+//     and resource.k8s.io have no defaults. Neither have CSIDrivers, resources of whole Pods, and
+//     volumes of RBD, AzureDisk and ScaleIO.
 //   - A PriorityClass, a LimitRange and a ResourceQuota have no effect on Pods.
 //   - An address or a node port that a Service names may be taken already.
 //   - Objects of one version are not converted to another. An apply in another version than the

@@ -106,7 +106,7 @@ func completePod(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// tolerates reports whether a Pod has a toleration for every effect of a taint, or for its eviction.
+// tolerates reports whether a Pod has a toleration for all effects of a taint, or for its eviction.
 func tolerates(pod *corev1.Pod, taint string) bool {
 	for _, t := range pod.Spec.Tolerations {
 		if (t.Key == taint || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "") {

@@ -119,7 +119,8 @@ func TestV1_PatchWarnings(t *testing.T) {
 		t.Errorf("a create with an unknown field: %d %v", code, warnings)
 	}
 	code, _, status := send(t, api, http.MethodPost, configMaps+"?fieldValidation=Strict", onJSON, `{"metadata":{"name":"c"},"foo":1}`)
-	if code != http.StatusBadRequest || status["message"] != `ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: unknown field "foo"` {
+	want := `ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: unknown field "foo"`
+	if code != http.StatusBadRequest || status["message"] != want {
 		t.Errorf("a strict create with an unknown field: %d %v", code, status)
 	}
 }
@@ -180,7 +181,8 @@ func TestV1_ManagedFieldsOfUpdates(t *testing.T) {
 		t.Errorf("created:\n%s\nwant\n%s", got, want)
 	}
 	_, _, object = send(t, api, http.MethodPatch, configMaps+"/a?fieldManager=m", mergePatch, `{"data":{"x":"2"}}`)
-	if got, want := managers(t, object), "m Update {\"f:data\":{\"f:x\":{}}}\nprobe Update {\"f:data\":{},\"f:metadata\":{\"f:labels\":{\".\":{},\"f:l\":{}}}}"; got != want {
+	if got, want := managers(t, object), "m Update {\"f:data\":{\"f:x\":{}}}\n"+
+		"probe Update {\"f:data\":{},\"f:metadata\":{\"f:labels\":{\".\":{},\"f:l\":{}}}}"; got != want {
 		t.Errorf("patched:\n%s\nwant\n%s", got, want)
 	}
 	_, _, object = send(t, api, http.MethodPatch, configMaps+"/a", mergePatch, `{"metadata":{"managedFields":[{}]}}`)
@@ -209,6 +211,25 @@ func TestV1_AppliedTimeMovesOnlyOnChange(t *testing.T) {
 	})
 }
 
+// The live quantity is "1", so the apply takes the field from itself each time.
+func TestV1_AppliedTimeStaysIfTheServerUndoesTheChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.Deployments)
+		apply := func() (string, any) {
+			_, _, object := send(t, api, http.MethodPatch, deployments+"/a?fieldManager=m", applyPatch,
+				`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":`+
+					`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":"1.0"}}}]}}}}`)
+			meta := object["metadata"].(map[string]any)
+			return meta["resourceVersion"].(string), meta["managedFields"].([]any)[0].(map[string]any)["time"]
+		}
+		version, at := apply()
+		time.Sleep(time.Minute)
+		if v, a := apply(); v != version || a != at {
+			t.Errorf("version %s at %s, before %s at %s", v, a, version, at)
+		}
+	})
+}
+
 func TestV1_StrategicMergeByKey(t *testing.T) {
 	api := sim.NewServer(sim.Deployments)
 	send(t, api, http.MethodPost, deployments, onJSON, `{"metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},`+
@@ -219,7 +240,8 @@ func TestV1_StrategicMergeByKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `[{"image":"k","imagePullPolicy":"Always","name":"d","resources":{},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"}]`
+	want := `[{"image":"k","imagePullPolicy":"Always","name":"d","resources":{},` +
+		`"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"}]`
 	if string(data) != want {
 		t.Errorf("got  %s\nwant %s", data, want)
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// defaultPod sets the defaults of a Pod, of which some do not apply to a template.
+// defaultPod sets the defaults of a Pod. Some of them do not apply to a template.
 func defaultPod(o *corev1.Pod) {
 	defaultPodSpec(&o.Spec)
 	initial(&o.Status.Phase, corev1.PodPending)

@@ -56,7 +56,7 @@ func newChain(options func(*manager.Options)) *chain {
 		}
 		return controller.Result{}, ensure(ctx, secrets, client.For[*corev1.Secret](c.manager.Client()),
 			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: key.Name}, StringData: m.Data},
-			func(s *corev1.Secret) bool { return s.StringData["value"] == m.Data["value"] })
+			func(s *corev1.Secret) bool { return string(s.Data["value"]) == m.Data["value"] })
 	}), controller.Options{Workers: 4})
 	first.Watch(source.Kind(maps, handler.Self()))
 	first.Reads(secrets)
@@ -70,8 +70,8 @@ func newChain(options func(*manager.Options)) *chain {
 			return controller.Result{}, err
 		}
 		return controller.Result{}, ensure(ctx, maps, client.For[*corev1.ConfigMap](c.manager.Client()),
-			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: copied.Namespace, Name: copied.Name}, Data: s.StringData},
-			func(m *corev1.ConfigMap) bool { return m.Data["value"] == s.StringData["value"] })
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: copied.Namespace, Name: copied.Name}, Data: map[string]string{"value": string(s.Data["value"])}},
+			func(m *corev1.ConfigMap) bool { return m.Data["value"] == string(s.Data["value"]) })
 	}), controller.Options{Workers: 4})
 	second.Watch(source.Kind(secrets, handler.Map(func(_ context.Context, s *corev1.Secret) ([]types.NamespacedName, error) {
 		time.Sleep(time.Duration(c.handler.Load()))

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/yaml"
 )
 
 // maxBody is the real server's limit of a request's body, in bytes.
@@ -49,71 +48,39 @@ func (r *Request) mediaType() string {
 	return contentType
 }
 
-// decode reads the body as an object of the table's kind.
+// decode reads the body as an object of the table's kind. Unknown and duplicate fields become
+// warnings or an error.
 func (r *Request) decode(t *table) (*unstructured.Unstructured, error) {
-	if t.builtIn {
-		return r.decodeTyped(t)
-	}
-	return r.decodeCustom(t)
+	return r.decodeAs(t.codec())
 }
 
-// decodeTyped reads the body as the Go type of a built-in kind. That drops unknown fields and finds
-// fields of a wrong type, as in the real server.
-func (r *Request) decodeTyped(t *table) (*unstructured.Unstructured, error) {
-	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), r.mediaType())
-	if !ok || info.MediaType == runtime.ContentTypeCBOR {
-		return nil, unknownFormat(runtime.ContentTypeProtobuf)
-	}
-	want := t.gvk()
-	obj, got, err := info.Serializer.Decode(r.body, &want, nil)
-	if err != nil {
-		return nil, r.unrecognized(t, got, err)
-	}
-	if got.Kind != t.Kind {
-		return nil, r.unrecognized(t, got, fmt.Errorf("converting (%T) to (core.%s): unknown conversion", obj, t.Kind))
-	}
-	if got.GroupVersion() != t.gv() {
-		return nil, t.wrongVersion(got.GroupVersion().String())
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		return nil, err
-	}
-	u := &unstructured.Unstructured{Object: content}
-	u.SetGroupVersionKind(want)
-	return u, nil
-}
-
-// decodeCustom reads the body as JSON or YAML.
-func (r *Request) decodeCustom(t *table) (*unstructured.Unstructured, error) {
-	data := r.body
+func (r *Request) decodeAs(c codec) (*unstructured.Unstructured, error) {
 	switch r.mediaType() {
-	case runtime.ContentTypeJSON:
-	case runtime.ContentTypeYAML, "application/apply-patch+yaml":
-		var err error
-		if data, err = yaml.YAMLToJSON(data); err != nil {
-			return nil, r.unrecognized(t, nil, err)
+	case runtime.ContentTypeJSON, runtime.ContentTypeYAML:
+	case runtime.ContentTypeProtobuf:
+		if !c.typed {
+			return nil, unknownFormat()
 		}
 	default:
+		if c.typed {
+			return nil, unknownFormat(runtime.ContentTypeProtobuf)
+		}
 		return nil, unknownFormat()
 	}
-	obj, got, err := unstructured.UnstructuredJSONScheme.Decode(data, nil, nil)
-	if err != nil {
-		return nil, r.unrecognized(t, got, err)
+	directive := r.Query.Get("fieldValidation")
+	u, got, strict, err := c.decode(r.mediaType(), r.body, directive != metav1.FieldValidationIgnore)
+	if err == nil && len(strict) > 0 && directive == metav1.FieldValidationStrict {
+		err = runtime.NewStrictDecodingError(strict)
 	}
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return nil, r.unrecognized(t, got, fmt.Errorf("a list is not an object"))
+	switch {
+	case err != nil:
+		return nil, r.unrecognized(c, got, err)
+	case got.GroupVersion() != c.kind.GroupVersion():
+		return nil, apierrors.NewBadRequest(fmt.Sprintf(
+			"the API version in the data (%s) does not match the expected API version (%s)", got.GroupVersion(), c.kind.GroupVersion()))
 	}
-	if got.GroupVersion() != t.gv() {
-		return nil, t.wrongVersion(got.GroupVersion().String())
-	}
+	r.warnAll(strict)
 	return u, nil
-}
-
-func (t *table) wrongVersion(has string) error {
-	return apierrors.NewBadRequest(fmt.Sprintf(
-		"the API version in the data (%s) does not match the expected API version (%s)", has, t.gv()))
 }
 
 func unknownFormat(more ...string) error {
@@ -123,11 +90,11 @@ func unknownFormat(more ...string) error {
 }
 
 // unrecognized is the error for a body that does not decode.
-func (r *Request) unrecognized(t *table, got *schema.GroupVersionKind, err error) error {
+func (r *Request) unrecognized(c codec, got *schema.GroupVersionKind, err error) error {
 	if got != nil && got.Kind != "" {
-		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", got.Kind, got.Version, t.Kind, err))
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", got.Kind, got.Version, c.kind.Kind, err))
 	}
-	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", t.Kind, err, summary(r.body)))
+	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", c.kind.Kind, err, summary(r.body)))
 }
 
 // summary returns the beginning of a body: JSON as it is, everything else in hexadecimal digits.
@@ -161,6 +128,7 @@ func normal(of Resource, content map[string]any) (map[string]any, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
+	setDefaults(obj)
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 }
 

@@ -46,6 +46,9 @@ func (s *Server) insertLocked(r *Request, t *table, u *unstructured.Unstructured
 	}
 	s.identifyLocked(t, u)
 	t.prepareCreate(u)
+	if err := s.completeLocked(t, u, nil); err != nil {
+		return nil, err
+	}
 	if errs := t.validate(u, nil, r.Subresource); len(errs) > 0 {
 		return nil, t.invalid(u, errs)
 	}

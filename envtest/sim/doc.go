@@ -22,12 +22,15 @@
 //   - create, update, delete and deletecollection with all their options: dry run, preconditions,
 //     finalizers, grace periods of Pods, propagation; errors have the real status, reason and causes
 //   - the subresources status and scale
-//   - merge patches, and apply (a merge that creates; there are no field owners)
+//   - JSON, merge and strategic merge patches
+//   - server-side apply with the managedFields of apimachinery: conflicts, force, shared fields
+//   - fieldValidation: unknown and duplicate fields are warnings, errors, or ignored
+//   - the defaults of built-in kinds, and what a server sets in them: addresses of Services,
+//     tolerations and priority of Pods, the selector of a Job, protecting finalizers
 //   - watch with bookmarks, streamed initial lists, 410 and timeouts
 //
 // It assigns uid, resourceVersion, creationTimestamp and generation. As in a real API server, a
-// no-op write creates no new version. Strategic merge patches are treated as merge patches. There
-// is no admission, defaulting or garbage collection.
+// no-op write creates no new version. There is no garbage collection.
 //
 // # Differences
 //
@@ -38,6 +41,15 @@
 //     workloads; the immutable fields of StatefulSets, Jobs and role bindings.
 //   - The subresources binding, eviction, exec, attach, portforward, proxy, log, resize, token,
 //     approval and ephemeralcontainers, and apply of a scale, fail with 501, method and path.
+//   - Built-in kinds have the fields of client-go's version, which may be newer than the server's.
+//   - There are no defaults for the kinds of admissionregistration.k8s.io, certificates.k8s.io,
+//     flowcontrol.apiserver.k8s.io and resource.k8s.io, for CSIDrivers, and for the rarer sources of
+//     volumes: iSCSI has some, RBD, AzureDisk and ScaleIO none. Pod-level resources have none either.
+//   - A PriorityClass, a LimitRange and a ResourceQuota have no effect on Pods.
+//   - An address or a node port that a Service names may be taken already.
+//   - Objects of one version are not converted to another. An apply in another version than the
+//     earlier ones of its manager keeps their fields.
+//   - A custom kind without a schema accepts every field, and its lists are atomic in an apply.
 //
 // Everything is safe for concurrent use.
 package sim

@@ -26,7 +26,7 @@ func equal(a, b any) bool { return reflect.DeepEqual(a, b) }
 // prepareCreate resets what a client may not set in a new object.
 func (t *table) prepareCreate(u *unstructured.Unstructured) {
 	switch {
-	case !t.status:
+	case !t.status, t.builtIn && t.Kind == "Node": // a kubelet creates its Node with a status
 	case t.newStatus != nil:
 		u.Object["status"] = runtime.DeepCopyJSON(t.newStatus)
 	default:

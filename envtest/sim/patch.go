@@ -4,68 +4,256 @@
 package sim
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes/scheme"
+	kjson "sigs.k8s.io/json"
 )
 
+// maxPatchOperations is the number of operations that an API server accepts in a JSON patch.
+const maxPatchOperations = 10000
+
+// patch is a JSON, merge or strategic merge patch of an object, or an apply.
+type patch struct {
+	request *Request
+	codec   codec
+	options *metav1.PatchOptions
+	strict  []error // unknown and duplicate fields in the patch itself
+}
+
+// patchLocked answers a patch. live is nil if the object does not exist.
 func (s *Server) patchLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
-	if err := r.writeOptions("PatchOptions"); err != nil {
+	p, err := r.patch(t.codec())
+	if err != nil {
 		return nil, err
 	}
-	u, err := s.patched(r, t, live)
+	u, err := p.result(t, live)
 	if err != nil {
 		return nil, err
 	}
 	return s.writeLocked(r, t, live, u)
 }
 
-// patched returns what the patch makes of live, which is nil if there is none.
-func (s *Server) patched(r *Request, t *table, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	if live == nil {
-		if r.Verb == "apply" && r.Subresource == "" {
-			u, err := r.decodeCustom(t)
-			if err == nil {
-				u.Object, err = normal(t.Resource, u.Object)
-			}
-			if err == nil {
-				wipe(u)
-				err = r.matchNamespace(u)
-			}
-			return u, err
-		}
-		return nil, t.notFound(r.Name)
+// result returns what the patch makes of live.
+func (p *patch) result(t *table, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	change := p.merged
+	switch {
+	case p.request.Verb == "apply" && (live != nil || p.request.Subresource == ""):
+		change = func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) { return p.applied(t, live) }
+	case live == nil:
+		return nil, t.notFound(p.request.Name)
 	}
-	data, err := yaml.YAMLToJSON(r.body) // JSON is YAML
+	u, err := change(live)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.request.matchNamespace(u); err != nil {
+		return nil, err
+	}
+	return u, p.request.matchName(u)
+}
+
+// patch returns the request's patch of an object of the codec's kind, if content type and options
+// are valid.
+func (r *Request) patch(c codec) (*patch, error) {
+	accepted := []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType)}
+	if !c.typed {
+		accepted = slices.Delete(accepted, 2, 3)
+	}
+	kind := r.patchType()
+	if !slices.Contains(accepted, string(kind)) {
+		return nil, unsupportedPatch(c, accepted)
+	}
+	p := &patch{request: r, codec: c, options: &metav1.PatchOptions{}}
+	if err := internalscheme.ParameterCodec.DecodeParameters(r.Query, metav1.SchemeGroupVersion, p.options); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if errs := validation.ValidatePatchOptions(p.options, kind); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "PatchOptions"}, "", errs)
+	}
+	r.dryRun, r.manager = len(p.options.DryRun) > 0, p.options.FieldManager
+	return p, nil
+}
+
+func (r *Request) patchType() types.PatchType {
+	name, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	return types.PatchType(name)
+}
+
+// unsupportedPatch is the answer to an unknown content type. The router of built-in kinds has a
+// message of its own.
+func unsupportedPatch(c codec, accepted []string) error {
+	s := metav1.Status{Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType}
+	if c.typed {
+		s.Message, s.Details = "415: Unsupported Media Type", &metav1.StatusDetails{}
+	} else {
+		s.Message = "the body of the request was in an unknown format - accepted media types include: " + strings.Join(accepted, ", ")
+	}
+	return &apierrors.StatusError{ErrStatus: s}
+}
+
+// merged returns a patched copy of old.
+func (p *patch) merged(old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if p.request.patchType() == types.StrategicMergePatchType {
+		return p.strategic(old)
+	}
+	before, err := p.codec.encode(old)
+	if err != nil {
+		return nil, err
+	}
+	change := p.merge
+	if p.request.patchType() == types.JSONPatchType {
+		change = p.operate
+	}
+	after, err := change(before)
+	if err != nil {
+		return nil, err
+	}
+	u, _, strict, err := p.codec.decode(runtime.ContentTypeJSON, after, p.looksAtFields())
+	if err != nil {
+		return nil, invalidPatch(string(after), err)
+	}
+	return u, p.report(string(after), strict)
+}
+
+// merge applies a merge patch to JSON.
+func (p *patch) merge(before []byte) ([]byte, error) {
+	if err := p.check(&map[string]any{}, ""); err != nil {
+		return nil, err
+	}
+	after, err := jsonpatch.MergePatch(before, p.request.body)
+	if errors.Is(err, jsonpatch.ErrBadJSONPatch) {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return after, err
+}
+
+// operation has the fields of an operation of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	From  string `json:"from"`
+	Value any    `json:"value"`
+}
+
+// operate applies a JSON patch to JSON.
+func (p *patch) operate(before []byte) ([]byte, error) {
+	if err := p.check(&[]operation{}, "json patch "); err != nil {
+		return nil, err
+	}
+	operations, err := jsonpatch.DecodePatch(p.request.body)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	patch := map[string]any{}
-	if err := json.Unmarshal(data, &patch); err != nil {
-		return nil, apierrors.NewBadRequest("sim supports merge patches and whole objects: " + err.Error())
+	if len(operations) > maxPatchOperations {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"The allowed maximum operations in a JSON patch is %d, got %d", maxPatchOperations, len(operations)))
 	}
-	content, err := normal(t.Resource, merge(live.DeepCopy().Object, patch))
-	return &unstructured.Unstructured{Object: content}, err
+	after, err := operations.Apply(before)
+	if err != nil {
+		return nil, unprocessable(err)
+	}
+	return after, nil
 }
 
-// merge applies a JSON merge patch (RFC 7396) to an object in place.
-func merge(object, patch map[string]any) map[string]any {
-	for field, value := range patch {
-		before, isObject := object[field].(map[string]any)
-		change, isChange := value.(map[string]any)
-		switch {
-		case value == nil:
-			delete(object, field)
-		case isChange && isObject:
-			object[field] = merge(before, change)
-		case isChange:
-			object[field] = merge(map[string]any{}, change)
-		default:
-			object[field] = value
-		}
+// check records unknown and duplicate fields of the patch, which has the shape of into.
+func (p *patch) check(into any, prefix string) error {
+	if !p.looksAtFields() {
+		return nil
 	}
-	return object
+	strict, err := kjson.UnmarshalStrict(p.request.body, into)
+	if err != nil {
+		text := strings.ReplaceAll(err.Error(), "[]sim.operation", "[]handlers.jsonPatchOp")
+		text = strings.ReplaceAll(text, "sim.operation", "handlers.jsonPatchOp")
+		return apierrors.NewBadRequest("error decoding patch: " + strings.ReplaceAll(text, "struct field operation.", "struct field jsonPatchOp."))
+	}
+	for _, e := range strict {
+		p.strict = append(p.strict, errors.New(prefix+e.Error()))
+	}
+	return nil
+}
+
+// strategic applies a strategic merge patch to a built-in object.
+func (p *patch) strategic(old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	change := map[string]any{}
+	var err error
+	if p.looksAtFields() {
+		p.strict, err = kjson.UnmarshalStrict(p.request.body, &change)
+	} else {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(p.request.body, &change)
+	}
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	into, err := scheme.Scheme.New(p.codec.kind)
+	if err != nil {
+		return nil, err
+	}
+	after, err := strategicpatch.StrategicMergeMapPatch(old.DeepCopy().Object, change, into)
+	if err != nil {
+		return nil, strategicError(err)
+	}
+	value := fmt.Sprintf("%+v", change)
+	var strict []error
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(after, into, p.looksAtFields()); err != nil {
+		fields, ok := runtime.AsStrictDecodingError(err)
+		if !ok {
+			return nil, invalidPatch(value, err)
+		}
+		strict = fields.Errors()
+	}
+	if err := p.report(value, strict); err != nil {
+		return nil, err
+	}
+	return p.codec.stored(into)
+}
+
+func strategicError(err error) error {
+	switch {
+	case errors.Is(err, mergepatch.ErrBadJSONDoc), errors.Is(err, mergepatch.ErrBadPatchFormatForPrimitiveList),
+		errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys), errors.Is(err, mergepatch.ErrBadPatchFormatForSetElementOrderList),
+		errors.Is(err, mergepatch.ErrUnsupportedStrategicMergePatchFormat):
+		return apierrors.NewBadRequest(err.Error())
+	case errors.Is(err, mergepatch.ErrNoListOfLists), errors.Is(err, mergepatch.ErrPatchContentNotMatchRetainKeys):
+		return unprocessable(err)
+	}
+	return err
+}
+
+func (p *patch) looksAtFields() bool {
+	return p.options.FieldValidation != metav1.FieldValidationIgnore
+}
+
+// report turns unknown and duplicate fields into warnings or, with Strict, into an error.
+func (p *patch) report(value string, strict []error) error {
+	strict = append(p.strict, strict...)
+	if len(strict) > 0 && p.options.FieldValidation == metav1.FieldValidationStrict {
+		return invalidPatch(value, runtime.NewStrictDecodingError(strict))
+	}
+	p.request.warnAll(strict)
+	return nil
+}
+
+func invalidPatch(value string, err error) error {
+	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), value, err.Error())})
+}
+
+func unprocessable(err error) error {
+	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/setpoint-dev/setpoint/internal/apipath"
 )
@@ -42,8 +44,8 @@ type Request struct {
 	http     *http.Request
 	body     []byte
 	dryRun   bool
-	manager  string // the field manager
-	warnings []string
+	manager  string   // the field manager
+	warnings []string // Warning headers of the answer
 }
 
 // String describes the request in one line.
@@ -132,13 +134,17 @@ func (r *Request) respond(code int, body io.ReadCloser) *http.Response {
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r.http,
 	}
 	for _, w := range r.warnings {
-		resp.Header.Add("Warning", "299 - "+strconv.Quote(w))
+		resp.Header.Add("Warning", w)
 	}
 	return resp
 }
 
-// warn adds a warning to the answer.
-func (r *Request) warn(text string) { r.warnings = append(r.warnings, text) }
+// warn adds a warning to the answer, once.
+func (r *Request) warn(text string) {
+	if header, err := utilnet.NewWarningHeader(299, "-", text); err == nil && !slices.Contains(r.warnings, header) {
+		r.warnings = append(r.warnings, header)
+	}
+}
 
 // writeOptions reads and checks the options of a write, which are of the given kind.
 func (r *Request) writeOptions(kind string) error {

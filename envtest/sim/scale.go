@@ -56,9 +56,7 @@ func (s *Server) scaleLocked(r *Request, t *table, live *unstructured.Unstructur
 			u, err = r.decode(scale)
 		}
 	case "patch":
-		if err = r.writeOptions("PatchOptions"); err == nil {
-			u, err = s.patchedScale(r, t, scale, live)
-		}
+		u, err = patchedScale(r, t, scale, live)
 	default:
 		return nil, unsupported(r)
 	}
@@ -79,7 +77,11 @@ func scaleResource(of Resource) Resource {
 }
 
 // patchedScale returns what a patch makes of the scale of live.
-func (s *Server) patchedScale(r *Request, t, scale *table, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func patchedScale(r *Request, t, scale *table, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	p, err := r.patch(scale.codec())
+	if err != nil {
+		return nil, err
+	}
 	current, err := t.scaleOf(live)
 	if current == nil {
 		return nil, err
@@ -88,7 +90,7 @@ func (s *Server) patchedScale(r *Request, t, scale *table, live *unstructured.Un
 	if err != nil {
 		return nil, err
 	}
-	return s.patched(r, scale, &unstructured.Unstructured{Object: content})
+	return p.merged(&unstructured.Unstructured{Object: content})
 }
 
 // rescaleLocked sets the replicas of live to those of u, which is a Scale.

@@ -7,7 +7,6 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // handle answers one request that the rules let through.
@@ -125,11 +124,6 @@ func (s *Server) Answer(r *Request) (*http.Response, error) {
 
 // settleLocked does in one step what the controllers of a real cluster do after a write.
 func (s *Server) settleLocked() {}
-
-// manageLocked updates the managedFields of obj, which replaces live (nil: is new).
-func (s *Server) manageLocked(*Request, *table, *unstructured.Unstructured, *unstructured.Unstructured) error {
-	return nil
-}
 
 // notFound is the error for an object that does not exist.
 func (t *table) notFound(name string) error {

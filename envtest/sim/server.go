@@ -33,6 +33,7 @@ type Server struct {
 	tables    map[schema.GroupVersionResource]*table
 	version   int64 // the newest resourceVersion of all kinds
 	uids      int   // how many were given out
+	addresses int   // how many cluster IPs and node ports were given out
 	names     int   // how many were generated
 	log       []*Request
 	intercept func(*Request) (*http.Response, error)

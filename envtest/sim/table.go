@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 )
@@ -35,6 +36,8 @@ type table struct {
 	oldest  int64         // the oldest version from which a watch may start
 	changed chan struct{} // closed and replaced at each event
 	gone    chan struct{} // closed when the resource is withdrawn
+
+	fields map[string]*managedfields.FieldManager // by subresource
 }
 
 // event is a change; before is nil for Added.

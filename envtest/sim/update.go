@@ -65,7 +65,7 @@ func (t *table) wrongUID(name string, u *unstructured.Unstructured, live types.U
 // replaceLocked makes u the new state of live and takes ownership of u. It returns the stored
 // object, or what would be stored in a dry run.
 func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	if uid := u.GetUID(); uid != "" && uid != live.GetUID() {
+	if uid := u.GetUID(); r.Verb == "update" && uid != "" && uid != live.GetUID() {
 		return nil, t.wrongUID(r.Name, u, live.GetUID())
 	}
 	r.dedupOwners(u)
@@ -78,10 +78,14 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 	u.SetGeneration(live.GetGeneration())
 	t.prepareUpdate(u, live, r.Subresource)
 	keepIdentity(u, live)
+	if err := s.completeLocked(t, u, live); err != nil {
+		return nil, err
+	}
 	if errs := t.validate(u, live, r.Subresource); len(errs) > 0 {
 		return nil, t.invalid(u, errs)
 	}
 	r.warnFinalizers(t, u, live)
+	revertTimes(live, u)
 	if equal(u.Object, live.Object) {
 		return live, nil
 	}

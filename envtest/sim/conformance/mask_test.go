@@ -26,6 +26,7 @@ var (
 	address  = regexp.MustCompile(`\b10\.\d+\.\d+\.\d+\b`)
 	uuid     = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 	versions = regexp.MustCompile(`((?i:resource ?version|current|record|version|cause)[^0-9"]{0,30})(\d+)( \(\d+\))?`)
+	embedded = regexp.MustCompile(`(resourceVersion\\*":\\*")\d+`) // in an object within a message
 )
 
 // symbol returns the symbol of a value.
@@ -84,9 +85,6 @@ func (s symbols) replace(field string, body any) any {
 			}
 			object[name] = s.replace(name, value)
 		}
-		if field == "metadata" {
-			delete(object, "managedFields")
-		}
 		return object
 	case string:
 		return s.text(field, v)
@@ -123,5 +121,6 @@ func (s symbols) text(field, v string) string {
 		}
 	}
 	v = uuid.ReplaceAllStringFunc(v, func(id string) string { return s.symbol("uid", id) })
+	v = embedded.ReplaceAllString(v, "$1<version>")
 	return versions.ReplaceAllString(v, "$1<version>")
 }

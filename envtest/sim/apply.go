@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// applied returns old with the applied configuration and the managedFields that result. Without old
+// it returns a new object.
+func (p *patch) applied(t *table, old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	fields, err := t.fieldManager(p.request.Subresource)
+	if err != nil {
+		return nil, err
+	}
+	live, err := p.codec.empty()
+	if err != nil {
+		return nil, err
+	}
+	if old != nil {
+		live = old.DeepCopy()
+	}
+	change := &unstructured.Unstructured{Object: map[string]any{}}
+	if err := yaml.Unmarshal(p.request.body, &change.Object); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+	}
+	obj, err := fields.Apply(live, change, p.options.FieldManager, p.options.Force != nil && *p.options.Force)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.duplicates(); err != nil {
+		return nil, err
+	}
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil, fmt.Errorf("sim: an apply made a %T", obj)
+	}
+	if u, err = p.codec.normal(u.DeepCopy()); err != nil {
+		return nil, err
+	}
+	if old == nil {
+		if u.GetUID() != "" {
+			return nil, t.conflict(p.request.Name, "uid mismatch: the provided object specified uid %s, and no existing object was found", u.GetUID())
+		}
+		wipe(u)
+	}
+	return u, nil
+}
+
+// duplicates reports duplicate fields of the applied configuration.
+func (p *patch) duplicates() error {
+	if !p.looksAtFields() {
+		return nil
+	}
+	err := yaml.UnmarshalStrict(p.request.body, &map[string]any{})
+	switch {
+	case err == nil:
+	case p.options.FieldValidation == metav1.FieldValidationStrict:
+		return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", err))
+	default:
+		p.request.warnAll([]error{err})
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"fmt"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// completeLocked sets what an API server itself sets in an object of a built-in kind that replaces
+// live (nil: is new): phases, finalizers, addresses. Its writer does not own these fields.
+func (s *Server) completeLocked(t *table, u, live *unstructured.Unstructured) error {
+	if !t.builtIn {
+		return nil
+	}
+	switch t.gvr().GroupResource().String() {
+	case "pods":
+		if live == nil {
+			return completePod(u)
+		}
+	case "services":
+		s.allocateLocked(u, live)
+	case "namespaces":
+		if live == nil {
+			setField(u, "Active", "status", "phase")
+			setField(u, []any{"kubernetes"}, "spec", "finalizers")
+		}
+	case "persistentvolumeclaims":
+		completeStorage(u, live, "kubernetes.io/pvc-protection")
+	case "persistentvolumes":
+		completeStorage(u, live, "kubernetes.io/pv-protection")
+		if live == nil {
+			setField(u, now().UTC().Format("2006-01-02T15:04:05Z"), "status", "lastPhaseTransitionTime")
+		}
+	case "nodes":
+		if live == nil {
+			taints, _, _ := unstructured.NestedSlice(u.Object, "spec", "taints")
+			setField(u, append(taints, map[string]any{"key": corev1.TaintNodeNotReady, "effect": "NoSchedule"}), "spec", "taints")
+		}
+	case "roles.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io":
+		if rules, _ := u.Object["rules"].([]any); len(rules) == 0 {
+			u.Object["rules"] = nil // protobuf, in which the real server stores it, has no empty list
+		}
+	case "jobs.batch":
+		if live == nil {
+			completeJob(u)
+		}
+	case "daemonsets.apps":
+		completeDaemonSet(u, live)
+	}
+	return nil
+}
+
+// setField sets a field of an object. The fields above it are objects, as in every built-in kind.
+func setField(u *unstructured.Unstructured, value any, path ...string) {
+	_ = unstructured.SetNestedField(u.Object, value, path...)
+}
+
+// setDefault sets a field that is absent.
+func setDefault(u *unstructured.Unstructured, value any, path ...string) {
+	if _, ok, _ := unstructured.NestedFieldNoCopy(u.Object, path...); !ok {
+		setField(u, value, path...)
+	}
+}
+
+func completeStorage(u, live *unstructured.Unstructured, finalizer string) {
+	if live != nil {
+		return
+	}
+	setField(u, "Pending", "status", "phase")
+	for _, f := range u.GetFinalizers() {
+		if f == finalizer {
+			return
+		}
+	}
+	u.SetFinalizers(append(u.GetFinalizers(), finalizer))
+}
+
+// completePod does what the admission of a new Pod does without priority classes and quotas.
+func completePod(u *unstructured.Unstructured) error {
+	pod := &corev1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, pod); err != nil {
+		return err
+	}
+	tolerations, _, _ := unstructured.NestedSlice(u.Object, "spec", "tolerations")
+	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		if !tolerates(pod, taint) {
+			tolerations = append(tolerations, map[string]any{
+				"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": int64(300),
+			})
+		}
+	}
+	if len(tolerations) > 0 {
+		setField(u, tolerations, "spec", "tolerations")
+	}
+	priority := map[string]int64{"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}[pod.Spec.PriorityClassName]
+	setDefault(u, priority, "spec", "priority")
+	setDefault(u, "PreemptLowerPriority", "spec", "preemptionPolicy")
+	setField(u, map[string]any{"phase": "Pending", "qosClass": string(qosClass(pod))}, "status")
+	return nil
+}
+
+// tolerates reports whether a Pod has a toleration for every effect of a taint, or for its eviction.
+func tolerates(pod *corev1.Pod, taint string) bool {
+	for _, t := range pod.Spec.Tolerations {
+		if (t.Key == taint || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "") {
+			return true
+		}
+	}
+	return false
+}
+
+// qosClass is Guaranteed if every container has equal limits and requests of CPU and memory, and
+// BestEffort if none has any.
+func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
+	guaranteed, any := true, false
+	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for _, c := range containers {
+			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+				request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
+				any = any || !request.IsZero() || !limit.IsZero()
+				guaranteed = guaranteed && !limit.IsZero() && request.Cmp(limit) == 0
+			}
+		}
+	}
+	switch {
+	case !any:
+		return corev1.PodQOSBestEffort
+	case guaranteed:
+		return corev1.PodQOSGuaranteed
+	}
+	return corev1.PodQOSBurstable
+}
+
+// completeJob gives a Job the labels and the selector of its Pods, unless it selects them itself.
+func completeJob(u *unstructured.Unstructured) {
+	if manual, _, _ := unstructured.NestedBool(u.Object, "spec", "manualSelector"); manual {
+		return
+	}
+	labels, _, _ := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "labels")
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	own := u.GetLabels()
+	shared := len(own) == len(labels) // the Job has the labels of its template
+	uid := string(u.GetUID())
+	for key, value := range map[string]string{
+		"controller-uid": uid, batchv1.ControllerUidLabel: uid, "job-name": u.GetName(), batchv1.JobNameLabel: u.GetName(),
+	} {
+		labels[key] = value
+	}
+	if shared {
+		u.SetLabels(labels)
+	}
+	_ = unstructured.SetNestedStringMap(u.Object, labels, "spec", "template", "metadata", "labels")
+	_ = unstructured.SetNestedStringMap(u.Object, map[string]string{batchv1.ControllerUidLabel: uid}, "spec", "selector", "matchLabels")
+}
+
+// completeDaemonSet counts the changes of a DaemonSet's template in an annotation.
+func completeDaemonSet(u, live *unstructured.Unstructured) {
+	count := int64(1)
+	if live != nil {
+		count, _ = strconv.ParseInt(live.GetAnnotations()[appsv1.DeprecatedTemplateGeneration], 10, 64)
+		was, _, _ := unstructured.NestedFieldNoCopy(live.Object, "spec", "template")
+		is, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "template")
+		if !equal(was, is) {
+			count++
+		}
+	}
+	annotations := u.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[appsv1.DeprecatedTemplateGeneration] = strconv.FormatInt(count, 10)
+	u.SetAnnotations(annotations)
+}
+
+// allocateLocked gives a Service its addresses and node ports. An update keeps those that it does
+// not name. Addresses are unique, unless a client chose one.
+func (s *Server) allocateLocked(u, live *unstructured.Unstructured) {
+	kind, _, _ := unstructured.NestedString(u.Object, "spec", "type")
+	if kind == "ExternalName" {
+		return
+	}
+	if live != nil {
+		keepAllocated(u, live)
+	}
+	address, _, _ := unstructured.NestedString(u.Object, "spec", "clusterIP")
+	if address == "" {
+		s.addresses++
+		address = fmt.Sprintf("10.%d.%d.%d", s.addresses>>16, s.addresses>>8&0xff, s.addresses&0xff)
+		setField(u, address, "spec", "clusterIP")
+	}
+	setDefault(u, []any{address}, "spec", "clusterIPs")
+	selector, _, _ := unstructured.NestedMap(u.Object, "spec", "selector")
+	if address == "None" && len(selector) == 0 {
+		setDefault(u, []any{"IPv4", "IPv6"}, "spec", "ipFamilies")
+		setDefault(u, "RequireDualStack", "spec", "ipFamilyPolicy")
+	}
+	setDefault(u, []any{"IPv4"}, "spec", "ipFamilies")
+	setDefault(u, "SingleStack", "spec", "ipFamilyPolicy")
+	if kind != "NodePort" && kind != "LoadBalancer" {
+		return
+	}
+	ports, _, _ := unstructured.NestedSlice(u.Object, "spec", "ports")
+	for _, p := range ports {
+		if port, ok := p.(map[string]any); ok && port["nodePort"] == nil {
+			s.addresses++
+			port["nodePort"] = int64(30000 + s.addresses%2768)
+		}
+	}
+	setField(u, ports, "spec", "ports")
+}
+
+// keepAllocated copies what was allocated from live to u, which does not name it.
+func keepAllocated(u, live *unstructured.Unstructured) {
+	for _, name := range []string{"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} {
+		if value, ok, _ := unstructured.NestedFieldCopy(live.Object, "spec", name); ok {
+			setDefault(u, value, "spec", name)
+		}
+	}
+	was, _, _ := unstructured.NestedSlice(live.Object, "spec", "ports")
+	is, _, _ := unstructured.NestedSlice(u.Object, "spec", "ports")
+	for _, p := range is {
+		port, _ := p.(map[string]any)
+		for _, q := range was {
+			if old, _ := q.(map[string]any); old["port"] == port["port"] && old["protocol"] == port["protocol"] && port["nodePort"] == nil && old["nodePort"] != nil {
+				port["nodePort"] = old["nodePort"]
+			}
+		}
+	}
+	if len(is) > 0 {
+		setField(u, is, "spec", "ports")
+	}
+}

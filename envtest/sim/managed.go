@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"reflect"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// manageLocked updates the managedFields of obj, which replaces live (nil: is new). An apply has
+// done that itself.
+func (s *Server) manageLocked(r *Request, t *table, live, obj *unstructured.Unstructured) error {
+	if r.Verb == "apply" {
+		return nil
+	}
+	fields, err := t.fieldManager(r.Subresource)
+	if err != nil {
+		return err
+	}
+	if live == nil {
+		if live, err = t.codec().empty(); err != nil {
+			return err
+		}
+	}
+	fields.UpdateNoErrors(live, obj, r.fieldManager())
+	return nil
+}
+
+// fieldManager returns the name of the request's field manager: the query's, or the beginning of
+// the user agent.
+func (r *Request) fieldManager() string {
+	if r.manager != "" {
+		return r.manager
+	}
+	agent, _, _ := strings.Cut(r.http.UserAgent(), "/")
+	var name strings.Builder
+	for _, c := range agent {
+		if !unicode.IsPrint(c) {
+			continue
+		}
+		if name.Len()+utf8.RuneLen(c) > validation.FieldManagerMaxLength {
+			break
+		}
+		name.WriteRune(c)
+	}
+	return name.String()
+}
+
+// fieldManager returns the field manager of a subresource; "" is the object itself. It is made at
+// the first call.
+func (t *table) fieldManager(subresource string) (*managedfields.FieldManager, error) {
+	if f := t.fields[subresource]; f != nil {
+		return f, nil
+	}
+	c := t.codec()
+	converter, err := c.typeConverter()
+	if err != nil {
+		return nil, err
+	}
+	create := managedfields.NewDefaultCRDFieldManager
+	if c.typed {
+		create = managedfields.NewDefaultFieldManager
+	}
+	f, err := create(converter, oneVersion{}, oneVersion{}, creator{c},
+		c.kind, c.kind.GroupVersion(), subresource, resetFields(c, subresource))
+	if err != nil {
+		return nil, err
+	}
+	if t.fields == nil {
+		t.fields = map[string]*managedfields.FieldManager{}
+	}
+	t.fields[subresource] = f
+	return f, nil
+}
+
+// resetFields returns the fields that a write of the object or of a subresource cannot change.
+// Their writer does not own them.
+func resetFields(c codec, subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
+	var reset []fieldpath.Path
+	switch key := c.kind.GroupKind().String(); {
+	case !c.typed && subresource != "" && subresource != "status":
+	case subresource == "" || subresource == "finalize":
+		reset = append(reset, fieldpath.MakePathOrDie("status"))
+	case subresource != "status":
+	case !c.typed || metadataResetByStatus[key]:
+		reset = append(reset, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata"))
+	case key == "Deployment.apps":
+		reset = append(reset, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata", "labels"))
+	case key == "Pod":
+		reset = append(reset, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata", "deletionTimestamp"),
+			fieldpath.MakePathOrDie("metadata", "ownerReferences"))
+	default:
+		reset = append(reset, fieldpath.MakePathOrDie("spec"))
+	}
+	if len(reset) == 0 {
+		return nil
+	}
+	return fieldpath.NewExcludeFilterSetMap(map[fieldpath.APIVersion]*fieldpath.Set{
+		fieldpath.APIVersion(c.kind.GroupVersion().String()): fieldpath.NewSet(reset...),
+	})
+}
+
+// metadataResetByStatus has the built-in kinds whose status subresource cannot change metadata.
+var metadataResetByStatus = map[string]bool{
+	"FlowSchema.flowcontrol.apiserver.k8s.io": true, "PriorityLevelConfiguration.flowcontrol.apiserver.k8s.io": true,
+	"PodGroup.scheduling.k8s.io": true, "ServiceCIDR.networking.k8s.io": true, "StorageVersionMigration.storagemigration.k8s.io": true,
+	"ResourceClaim.resource.k8s.io": true, "DeviceTaintRule.resource.k8s.io": true, "VolumeAttachment.storage.k8s.io": true,
+	"StorageVersion.internal.apiserver.k8s.io": true,
+}
+
+// revertTimes gives obj the managedFields of live if they differ in their times only and nothing
+// else in obj differs. So a write that changes nothing makes no version.
+func revertTimes(live, obj *unstructured.Unstructured) {
+	was, is := live.GetManagedFields(), obj.GetManagedFields()
+	if len(was) != len(is) || len(is) == 0 {
+		return
+	}
+	for i := range is {
+		is[i].Time = was[i].Time
+	}
+	if !reflect.DeepEqual(was, is) {
+		return
+	}
+	old, _, _ := unstructured.NestedFieldNoCopy(live.Object, "metadata", "managedFields")
+	metadata, _ := obj.Object["metadata"].(map[string]any)
+	changed := metadata["managedFields"]
+	metadata["managedFields"] = old
+	if !reflect.DeepEqual(live.Object, obj.Object) {
+		metadata["managedFields"] = changed
+	}
+}
+
+// creator creates empty objects of one kind.
+type creator struct{ codec codec }
+
+// New implements runtime.ObjectCreater.
+func (c creator) New(schema.GroupVersionKind) (runtime.Object, error) { return c.codec.empty() }
+
+// oneVersion converts and defaults nothing: the sim stores an object in the version in which it
+// was written.
+type oneVersion struct{}
+
+// Default implements runtime.ObjectDefaulter.
+func (oneVersion) Default(runtime.Object) {}
+
+// Convert implements runtime.ObjectConvertor.
+func (oneVersion) Convert(in, out, _ any) error {
+	return runtime.NewNotRegisteredErrForTarget("sim", reflect.TypeOf(in), nil)
+}
+
+// ConvertToVersion implements runtime.ObjectConvertor.
+func (oneVersion) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {
+	has := in.GetObjectKind().GroupVersionKind()
+	want, ok := target.KindForGroupVersionKinds([]schema.GroupVersionKind{has})
+	if !ok {
+		return nil, runtime.NewNotRegisteredErrForTarget("sim", reflect.TypeOf(in), target)
+	}
+	if want == has {
+		return in, nil
+	}
+	in = in.DeepCopyObject()
+	in.GetObjectKind().SetGroupVersionKind(want)
+	return in, nil
+}
+
+// ConvertFieldLabel implements runtime.ObjectConvertor.
+func (oneVersion) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
+	return label, value, nil
+}

@@ -25,6 +25,7 @@ func (s *Server) completeLocked(t *table, u, live *unstructured.Unstructured) er
 		if live == nil {
 			return completePod(u)
 		}
+		return recompletePod(u, live)
 	case "services":
 		s.allocateLocked(u, live)
 	case "namespaces":
@@ -88,6 +89,31 @@ func completePod(u *unstructured.Unstructured) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, pod); err != nil {
 		return err
 	}
+	setTolerations(u, pod)
+	priority := map[string]int64{"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}[pod.Spec.PriorityClassName]
+	setDefault(u, priority, "spec", "priority")
+	setDefault(u, "PreemptLowerPriority", "spec", "preemptionPolicy")
+	setField(u, map[string]any{"phase": "Pending", "qosClass": string(qosClass(pod))}, "status")
+	return nil
+}
+
+// recompletePod keeps what the server has set in a Pod and the client of an update leaves out.
+func recompletePod(u, live *unstructured.Unstructured) error {
+	pod := &corev1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, pod); err != nil {
+		return err
+	}
+	setTolerations(u, pod)
+	for _, field := range []string{"priority", "preemptionPolicy"} {
+		if has, ok, _ := unstructured.NestedFieldNoCopy(live.Object, "spec", field); ok {
+			setDefault(u, has, "spec", field)
+		}
+	}
+	return nil
+}
+
+// setTolerations adds the tolerations that every Pod has.
+func setTolerations(u *unstructured.Unstructured, pod *corev1.Pod) {
 	tolerations, _, _ := unstructured.NestedSlice(u.Object, "spec", "tolerations")
 	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
 		if !tolerates(pod, taint) {
@@ -99,11 +125,6 @@ func completePod(u *unstructured.Unstructured) error {
 	if len(tolerations) > 0 {
 		setField(u, tolerations, "spec", "tolerations")
 	}
-	priority := map[string]int64{"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}[pod.Spec.PriorityClassName]
-	setDefault(u, priority, "spec", "priority")
-	setDefault(u, "PreemptLowerPriority", "spec", "preemptionPolicy")
-	setField(u, map[string]any{"phase": "Pending", "qosClass": string(qosClass(pod))}, "status")
-	return nil
 }
 
 // tolerates reports whether a Pod has a toleration for all effects of a taint, or for its eviction.

@@ -75,17 +75,19 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 	if err := t.checkVersion(r, live, u); err != nil {
 		return nil, err
 	}
+	if r.Subresource == "" {
+		if err := s.completeLocked(t, u, live); err != nil {
+			return nil, err
+		}
+	}
 	u.SetGeneration(live.GetGeneration())
 	t.prepareUpdate(u, live, r.Subresource)
 	keepIdentity(u, live)
-	if err := s.completeLocked(t, u, live); err != nil {
-		return nil, err
-	}
 	if errs := t.validate(u, live, r.Subresource); len(errs) > 0 {
 		return nil, t.invalid(u, errs)
 	}
-	revertTimes(live, u)
 	r.warnFinalizers(t, u, live)
+	revertTimes(live, u)
 	if equal(u.Object, live.Object) {
 		return live, nil
 	}

@@ -132,6 +132,8 @@ func validateChange(kind string, u, live *unstructured.Unstructured) field.Error
 		return append(immutable(u, live, "spec", "selector"), immutable(u, live, "spec", "template")...)
 	case "StatefulSet":
 		return validateStatefulSetChange(u, live)
+	case "Pod":
+		return validatePodChange(u, live)
 	case "Role", "ClusterRole":
 		return nil
 	case "RoleBinding", "ClusterRoleBinding":
@@ -354,6 +356,35 @@ func validateContainers(containers []any, names map[string]bool, at *field.Path)
 		}
 	}
 	return errs
+}
+
+// validatePodChange allows changes of images, deadlines and tolerations only. The real server's
+// message ends with a diff of the rest.
+func validatePodChange(u, live *unstructured.Unstructured) field.ErrorList {
+	if equal(fixedPodSpec(u), fixedPodSpec(live)) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec"), "pod updates may not change fields other than "+
+		"`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"+
+		"`spec.tolerations` (only additions to existing tolerations),"+
+		"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)")}
+}
+
+// fixedPodSpec returns a Pod's spec without the fields that may change.
+func fixedPodSpec(pod *unstructured.Unstructured) map[string]any {
+	spec := runtime.DeepCopyJSON(object(pod.Object, "spec"))
+	for _, f := range []string{"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"} {
+		delete(spec, f)
+	}
+	for _, f := range []string{"containers", "initContainers"} {
+		containers, _ := spec[f].([]any)
+		for _, c := range containers {
+			if c, ok := c.(map[string]any); ok {
+				delete(c, "image")
+			}
+		}
+	}
+	return spec
 }
 
 // validateStatefulSetChange allows changes to the mutable fields only.

@@ -581,7 +581,7 @@ func lifeOfNamespace(s *side) (transcript []string) {
 	return append(transcript, finalizeByHand(s, object)...)
 }
 
-// finalizeByHand shows a finalizer of the specification, which only the finalize subresource removes.
+// finalizeByHand shows a finalizer of the specification. Only the finalize subresource removes it.
 func finalizeByHand(s *side, object func(kind, name string) *unstructured.Unstructured) (transcript []string) {
 	namespaces := s.in(sim.Namespaces, "")
 	u := object("Namespace", "by-hand")

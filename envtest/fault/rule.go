@@ -52,8 +52,8 @@ type Rule struct {
 
 	// Change sends the request instead, after Hold and Delay, and returns the answer. It may change
 	// the request before it calls next, change the answer after, or answer without calling next. It
-	// is called concurrently; if it blocks, it must end with the request's context. A new Body needs
-	// no ContentLength. Of several rules the first added is the outermost. Default: nil.
+	// is called concurrently; if it blocks, it must end with the request's context. A new Body
+	// needs no ContentLength. Of several rules the first added is the outermost. Default: nil.
 	Change func(h *http.Request, next http.RoundTripper) (*http.Response, error)
 
 	// Lose breaks the connection after the API server has executed the request, when it answers.

@@ -581,7 +581,7 @@ func lifeOfNamespace(s *side) (transcript []string) {
 	return append(transcript, finalizeByHand(s, object)...)
 }
 
-// finalizeByHand shows a finalizer of the specification, which only the finalize subresource removes.
+// finalizeByHand shows a finalizer of the specification. Only the finalize subresource removes it.
 func finalizeByHand(s *side, object func(kind, name string) *unstructured.Unstructured) (transcript []string) {
 	namespaces := s.in(sim.Namespaces, "")
 	u := object("Namespace", "by-hand")
@@ -610,4 +610,30 @@ func finalizeByHand(s *side, object func(kind, name string) *unstructured.Unstru
 func nested(o *unstructured.Unstructured, path ...string) []any {
 	list, _, _ := unstructured.NestedSlice(o.Object, path...)
 	return list
+}
+
+// TestNamespaceDeletion_PodsGoFirst shows that a Pod in its grace period holds the other content.
+func TestNamespaceDeletion_PodsGoFirst(t *testing.T) {
+	server := sim.NewServer(sim.Namespaces, sim.Pods, sim.ConfigMaps)
+	defer server.Close()
+	server.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "going", Name: "later"}})
+	now, grace := int64(0), int64(30)
+	server.Put(sim.Pods, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "going", Name: "first"},
+		Spec:       corev1.PodSpec{NodeName: "node", TerminationGracePeriodSeconds: &grace},
+	})
+	c := dynamic.NewForConfigOrDie(server.Config())
+	s := &side{T: t, Interface: c}
+	if err := s.in(sim.Namespaces, "").Delete(t.Context(), "going", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if pod := server.Object(sim.Pods, "going", "first"); pod == nil || pod.GetDeletionTimestamp() == nil || server.Stored(sim.ConfigMaps) != 1 {
+		t.Errorf("the pod is %v, with %d config maps", pod, server.Stored(sim.ConfigMaps))
+	}
+	if err := s.in(sim.Pods, "going").Delete(t.Context(), "first", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		t.Fatal(err)
+	}
+	if server.Stored(sim.Pods) != 0 || server.Stored(sim.ConfigMaps) != 0 || server.Object(sim.Namespaces, "", "going") != nil {
+		t.Error("the namespace is not gone")
+	}
 }

@@ -167,7 +167,8 @@ func (r *Request) answerObject(code int, o *unstructured.Unstructured) (*http.Re
 	case asTable:
 		return r.answerTable(code, []*unstructured.Unstructured{o}, map[string]any{"resourceVersion": o.GetResourceVersion()})
 	case partialMetadataList:
-		return r.Fail(http.StatusNotAcceptable, fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (%s)", r.table.goType("")))
+		return r.Fail(http.StatusNotAcceptable, fmt.Sprintf(
+			"you requested PartialObjectMetadataList, but the requested object is not a list (%s)", r.table.goType("")))
 	}
 	data, err := r.table.encode(o, r.form, r.table.objects[keyOf(o)] == o)
 	if err != nil {

@@ -68,11 +68,13 @@ func TestV1_TablesShowTheColumnsOfTheCRD(t *testing.T) {
 func TestV1_FieldSelectorsOfTheCRD(t *testing.T) {
 	s := lamps(t)
 	var list unstructured.UnstructuredList
-	if code := read(t, s, "/apis/test.dev/v1/lamps?fieldSelector=spec.color%3Dred", "", &list); code != http.StatusOK || len(list.Items) != 1 || list.Items[0].GetName() != "a" {
+	code := read(t, s, "/apis/test.dev/v1/lamps?fieldSelector=spec.color%3Dred", "", &list)
+	if code != http.StatusOK || len(list.Items) != 1 || list.Items[0].GetName() != "a" {
 		t.Errorf("got %d %v", code, list.Items)
 	}
 	var status metav1.Status
-	if code := read(t, s, "/apis/test.dev/v1/lamps?fieldSelector=spec.watts%3D5", "", &status); code != http.StatusBadRequest || status.Message != "field label not supported: spec.watts" {
+	code = read(t, s, "/apis/test.dev/v1/lamps?fieldSelector=spec.watts%3D5", "", &status)
+	if code != http.StatusBadRequest || status.Message != "field label not supported: spec.watts" {
 		t.Errorf("got %d %s", code, status.Message)
 	}
 }

@@ -141,7 +141,8 @@ func TestV1_FormsOfBuiltinKinds(t *testing.T) {
 		if e := <-w.ResultChan(); e.Type != watch.Added || *e.Object.(*appsv1.Deployment).Spec.Replicas != 3 { //nolint:forcetypeassert // a panic fails, too
 			t.Errorf("watch: %+v", e)
 		}
-		if e := <-w.ResultChan(); e.Type != watch.Bookmark || e.Object.(*appsv1.Deployment).Annotations[metav1.InitialEventsAnnotationKey] != "true" { //nolint:forcetypeassert // the same
+		e := <-w.ResultChan()
+		if d, ok := e.Object.(*appsv1.Deployment); !ok || e.Type != watch.Bookmark || d.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
 			t.Errorf("watch: %+v", e)
 		}
 		w.Stop()
@@ -194,7 +195,7 @@ func TestV1_HistoryIsBounded(t *testing.T) {
 		t.Errorf("a slow watch got %d bytes, %v", len(data), err)
 	}
 	_, _, body := get(t, api, "/api/v1/configmaps?watch=1&timeoutSeconds=1&resourceVersion="+from, "")
-	if !strings.HasPrefix(body, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: `+from) {
+	if !strings.HasPrefix(body, `{"type":"ERROR"`) || !strings.Contains(body, `"message":"too old resource version: `+from) {
 		t.Errorf("got %.300s", body)
 	}
 	_, _, body = get(t, api, "/api/v1/configmaps?watch=1&timeoutSeconds=1&resourceVersion=9000", "")
@@ -277,7 +278,10 @@ func TestV1_ShardSelector(t *testing.T) {
 			t.Errorf("the watch shows %d objects, want %d", n, len(want[low]))
 		}
 	}
-	for _, bad := range []string{"x", "shardRange(object.metadata.name, '0x0000000000000000', '0x8000000000000000')", "shardRange(object.metadata.uid, '0x0', '0x1')"} {
+	for _, bad := range []string{
+		"x", "shardRange(object.metadata.uid, '0x0', '0x1')",
+		"shardRange(object.metadata.name, '0x0000000000000000', '0x8000000000000000')",
+	} {
 		if code, _, body := get(t, api, "/api/v1/configmaps?shardSelector="+url.QueryEscape(bad), ""); code != http.StatusInternalServerError {
 			t.Errorf("%s: %d %s", bad, code, body)
 		}

@@ -75,8 +75,8 @@ bench: go-version ## speed beside client-go and controller-runtime, as ratios
 	cd bench && GOWORK=off $(GO) run . $(BENCHFLAGS)
 
 .PHONY: demo
-demo: go-version ## run the website operator against a real control plane, once
-	$(GO) run ./examples/website -once
+demo: go-version ## run the website operator on an API server in memory, once (DEMOFLAGS=-cluster: on a real one)
+	$(GO) run ./examples/website -once $(DEMOFLAGS)
 
 .PHONY: ha
 ha: go-version ## three replicas of an operator, whose leader is stopped, killed, suspended and cut off (HAFLAGS='-rounds 60')

@@ -31,23 +31,29 @@ The operator runs. In another terminal:
   END
   kubectl get websites,configmaps,deployments,services
   kubectl delete deployment hello     # it comes back
-  kubectl patch website hello --type=merge -p '{"spec":{"replicas":11}}'     # refused
-  kubectl delete website hello        # and everything it owns
+%s  kubectl delete website hello        # and everything it owns
 
 Without kubectl: run this command again with -once -kubeconfig "$KUBECONFIG".
 Ctrl-C stops everything that was started here.
 `
 
+// validated needs the schema of the CRD, which the sim does not check.
+const validated = `  kubectl patch website hello --type=merge -p '{"spec":{"replicas":11}}'     # refused
+`
+
 // keepRunning prints instructions and waits for the end.
 func (d *demo) keepRunning(ctx context.Context) error {
-	kubeconfig := d.kubeconfig
-	if kubeconfig == "" {
+	kubeconfig, more := d.kubeconfig, validated
+	switch {
+	case d.sim != nil:
+		kubeconfig, more = d.sim.kubeconfig, ""
+	case kubeconfig == "":
 		kubeconfig = filepath.Join(d.dir, "kubeconfig")
 		if err := d.cluster.WriteKubeconfig(kubeconfig); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(d.out, instructions, kubeconfig)
+	fmt.Fprintf(d.out, instructions, kubeconfig, more)
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -84,7 +90,8 @@ func (d *demo) leaveNothing(ctx context.Context, s *story) {
 	}
 }
 
-// standIn returns a stand-in for the kubelet if there is no node, and prints that.
+// standIn returns a stand-in for the kubelet if there is no node, and prints that. The sim also
+// lacks the controllers that make pods of a Deployment.
 func (d *demo) standIn(ctx context.Context) (func(context.Context) error, error) {
 	clientset, err := kubernetes.NewForConfig(d.cluster.Config())
 	if err != nil {
@@ -97,6 +104,9 @@ func (d *demo) standIn(ctx context.Context) (func(context.Context) error, error)
 	if len(nodes.Items) > 0 {
 		return func(ctx context.Context) error { <-ctx.Done(); return nil }, nil
 	}
-	d.table.row("no kubelet", "no node, so no server really runs: a stand-in reports each pod as ready")
+	d.table.row("no kubelet", "no node, so no server really runs: a stand-in reports each as ready")
+	if d.sim != nil {
+		return kubelet.NewDeployments(d.cluster.Config(), d.log).Run, nil
+	}
 	return kubelet.New(d.cluster.Config(), d.log).Run, nil
 }

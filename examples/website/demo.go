@@ -30,7 +30,8 @@ type demo struct {
 	table   *table
 	health  *manager.HealthOptions // nil: none
 	dir     string                 // for temporary files
-	cluster *envtest.Cluster       // ours or yours
+	sim     *simulation            // nil: a cluster
+	cluster *envtest.Cluster       // ours, yours or the sim
 }
 
 // run does what the flags request, and returns when everything that it started has stopped. If the
@@ -53,7 +54,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return orCause(ctx, err)
 	}
 	err = orCause(ctx, d.operate(ctx))
-	if stopErr := d.cluster.Stop(); stopErr != nil { //nolint:contextcheck // even if ctx is done
+	if stopErr := d.stop(); stopErr != nil { //nolint:contextcheck // even if ctx is done
 		return errors.Join(err, stopErr)
 	}
 	if err == nil {
@@ -73,23 +74,37 @@ func orCause(ctx context.Context, err error) error {
 	return err
 }
 
-// start starts a control plane, or uses the one of -kubeconfig.
+// start starts what the flags request, and prints it in the first line.
 func (d *demo) start(ctx context.Context) error {
-	if _, err := os.Stat(d.kubeconfig); d.kubeconfig != "" && err != nil {
-		return fmt.Errorf("cannot read the kubeconfig: %w; use an existing file, or omit -kubeconfig to start a control plane", err)
+	o := envtest.Options{Controllers: true, Kubeconfig: d.kubeconfig, Progress: d.err}
+	place := "envtest/sim, an API server in memory; -cluster uses a real control plane"
+	switch {
+	case d.kubeconfig != "":
+		if _, err := os.Stat(d.kubeconfig); err != nil {
+			return fmt.Errorf("cannot read the kubeconfig: %w; use an existing file, or omit -kubeconfig to run on the sim", err)
+		}
+		place = "your cluster, of the kubeconfig " + d.kubeconfig
+	case d.controlPlane:
+		place = "a real control plane: etcd, kube-apiserver and kube-controller-manager, on this machine only"
+	default:
+		var err error
+		if d.sim, err = simulate(d.dir, d.log); err != nil {
+			return err
+		}
+		o.Kubeconfig = d.sim.kubeconfig // from here on it is a cluster like any other
 	}
+	fmt.Fprintf(d.out, "This runs on %s.\n", place)
 	d.table = newTable(d.out)
-	if d.kubeconfig == "" {
-		d.table.row("start", "etcd, kube-apiserver and kube-controller-manager, on this machine only")
-	}
 	var err error
-	d.cluster, err = envtest.Start(ctx, envtest.Options{Controllers: true, Kubeconfig: d.kubeconfig, Progress: d.err})
-	if err != nil {
-		return err
+	if d.cluster, err = envtest.Start(ctx, o); err != nil {
+		return errors.Join(err, d.sim.stop())
 	}
-	d.table.row("control plane", "%s answers", d.cluster.Config().Host)
+	d.table.row("API server", "%s answers", d.cluster.Config().Host)
 	return nil
 }
+
+// stop stops what start has started.
+func (d *demo) stop() error { return errors.Join(d.cluster.Stop(), d.sim.stop()) }
 
 // operate runs the operator and, beside it, what the flags request.
 func (d *demo) operate(ctx context.Context) error {

@@ -3,8 +3,9 @@
 
 // Website demonstrates the operator in this module.
 //
-//	go run . -once               start a control plane, show the life of one Website, stop
-//	go run .                     start a control plane, run the operator on it until Ctrl-C
+//	go run . -once               show the life of one Website on an API server in memory, stop
+//	go run . -once -cluster      the same on a real control plane, built from source
+//	go run .                     run the operator until Ctrl-C, for kubectl; -cluster works, too
 //	go run . -kubeconfig FILE    run the operator on your cluster; -once works there, too
 //
 // cmd/operator is the operator alone, as it runs in a cluster.
@@ -74,12 +75,13 @@ func logger(o options) *slog.Logger {
 
 // options are the flags and the outputs.
 type options struct {
-	once       bool
-	kubeconfig string
-	crd        string
-	http       string
-	verbose    bool
-	out, err   io.Writer
+	once         bool
+	controlPlane bool
+	kubeconfig   string
+	crd          string
+	http         string
+	verbose      bool
+	out, err     io.Writer
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -87,8 +89,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f := flag.NewFlagSet("website", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.BoolVar(&o.once, "once", false, "create a Website, change it, delete it, then stop (default: run until Ctrl-C)")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of your cluster (default: start a control plane)")
-	f.StringVar(&o.crd, "crd", "", "install the CRD from this `file` first (default: the built-in one on our own control plane, none on your cluster)")
+	f.BoolVar(&o.controlPlane, "cluster", false, "run on etcd, kube-apiserver and kube-controller-manager, built from source at first (default: on envtest/sim, in memory)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of your cluster (default: none; KUBECONFIG is ignored)")
+	f.StringVar(&o.crd, "crd", "", "install the CRD from this `file` first (default: the built-in one, or none on your cluster)")
 	f.StringVar(&o.http, "http", "", "`address` such as localhost:8081 for the operator's /livez and /readyz (default: none)")
 	f.BoolVar(&o.verbose, "v", false, "show the operator's log (default: only warnings)")
 	err := f.Parse(args)
@@ -99,6 +102,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	if err == nil && f.NArg() > 0 {
 		err = fmt.Errorf("unknown argument %q", f.Arg(0))
+	}
+	if err == nil && o.controlPlane && o.kubeconfig != "" {
+		err = errors.New("-cluster starts a control plane, and -kubeconfig uses your cluster: omit one of them")
 	}
 	if err != nil {
 		return o, fmt.Errorf("%w; run it with -help to see the flags", err)

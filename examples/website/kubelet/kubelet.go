@@ -3,7 +3,8 @@
 
 // Package kubelet replaces the kubelet in the demo and the tests. It reports each pod of a Website
 // as running and ready, although nothing runs. Kubernetes' own controllers do everything else, from
-// the Deployment to its pods, and from their readiness to the Deployment's status.
+// the Deployment to its pods, and from their readiness to the Deployment's status. The sim has none
+// of these controllers: NewDeployments replaces them, too.
 package kubelet
 
 import (

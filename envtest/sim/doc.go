@@ -20,7 +20,7 @@
 //   - discovery of a group and version
 //   - get and list (one page; label and field selectors)
 //   - create, update, delete and deletecollection with all their options: dry run, preconditions,
-//     finalizers, grace periods of Pods, propagation; errors have the real status, reason and causes
+//     finalizers, grace periods of Pods, propagation; errors have the real reason and causes
 //   - the subresources status and scale
 //   - JSON, merge and strategic merge patches
 //   - server-side apply with the managedFields of apimachinery: conflicts, force, shared fields

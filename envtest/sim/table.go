@@ -92,8 +92,8 @@ const (
 	modified = watch.Modified
 )
 
-// storeLocked replaces old (nil: creates) by u and takes ownership of u. Unlike a request, it stores
-// everything: also the status, and objects that are not valid.
+// storeLocked replaces old (nil: creates) by u and takes ownership of u. Unlike a request, it
+// stores everything: also the status, and objects that are not valid.
 func (s *Server) storeLocked(t *table, old, u *unstructured.Unstructured) *unstructured.Unstructured {
 	if old == nil {
 		s.identifyLocked(t, u)

@@ -31,7 +31,7 @@
 //   - watch from any version, with bookmarks, streamed initial lists, 410, timeouts and selectors
 //   - JSON, YAML and pretty JSON; protobuf for built-in kinds; PartialObjectMetadata and Table
 //   - create, update, delete and deletecollection with all their options: dry run, preconditions,
-//     finalizers, grace periods of Pods, propagation; errors have the real status, reason and causes
+//     finalizers, grace periods of Pods, propagation; errors have the real reason and causes
 //   - the subresources status and scale
 //   - patches: JSON, merge and strategic merge
 //   - server-side apply with the managedFields of apimachinery: conflicts, force, shared fields

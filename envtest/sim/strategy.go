@@ -33,7 +33,7 @@ const (
 
 // Schema validates, defaults and prunes the objects of a custom kind.
 type Schema interface {
-	// Default sets defaults and removes unknown fields, in place. It returns the unknown fields' errors.
+	// Default sets defaults and removes unknown fields, in place. It returns errors for the latter.
 	Default(u *unstructured.Unstructured) []error
 	// Validate returns the errors of u, which replaces old; old is nil at creation. The
 	// subresource is that of the request, such as status, or empty.

@@ -32,8 +32,8 @@ func (s *Server) updateLocked(r *Request, t *table, live *unstructured.Unstructu
 	return s.writeLocked(r, t, live, u)
 }
 
-// writeLocked answers a request that replaces live by u. If live is nil, it creates u, provided that
-// the verb may create.
+// writeLocked answers a request that replaces live by u. If live is nil, it creates u, provided
+// that the verb may create.
 func (s *Server) writeLocked(r *Request, t *table, live, u *unstructured.Unstructured) (*http.Response, error) {
 	uid := u.GetUID()
 	switch {
@@ -140,7 +140,7 @@ func keepIdentity(u, live *unstructured.Unstructured) {
 	}
 }
 
-// removable reports whether an update removed the last finalizer of an object that is being deleted.
+// removable reports whether an update removed the last finalizer of an object in deletion.
 func removable(live, u *unstructured.Unstructured) bool {
 	grace := live.GetDeletionGracePeriodSeconds()
 	if u.GetKind() == Namespaces.Kind && len(specFinalizers(u)) > 0 && u.GetAPIVersion() == "v1" {

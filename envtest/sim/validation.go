@@ -223,10 +223,17 @@ func validateSecret(u *unstructured.Unstructured) field.ErrorList {
 // validateEvent checks that an Event of the core group is in the namespace of its object.
 func validateEvent(u *unstructured.Unstructured) field.ErrorList {
 	namespace, _ := object(u.Object, "involvedObject")["namespace"].(string)
-	if u.GetAPIVersion() != "v1" || u.Object["eventTime"] != nil || namespace == u.GetNamespace() || namespace == "" && u.GetNamespace() == metav1.NamespaceDefault {
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	if u.GetAPIVersion() != "v1" || u.Object["eventTime"] != nil || namespace == u.GetNamespace() {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("involvedObject", "namespace"), namespace, "does not match event.namespace")}
+	shown := object(u.Object, "involvedObject")["namespace"]
+	if shown == nil {
+		shown = ""
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("involvedObject", "namespace"), shown, "does not match event.namespace")}
 }
 
 func validateLease(u *unstructured.Unstructured) field.ErrorList {

@@ -17,7 +17,10 @@ import (
 func BenchmarkCycle(b *testing.B) {
 	host, client := plain.start(b)
 	real := &side{host: host, client: client, real: true}
-	sim := newSim()
+	sim, err := newSim()
+	if err != nil {
+		b.Fatal(err)
+	}
 	times := map[*side]time.Duration{}
 	for _, one := range []*side{real, sim} {
 		one.prepare("cycle")

@@ -4,12 +4,20 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
+	_ "embed" // for crds
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
@@ -30,40 +38,23 @@ func (d difference) in(s script) string {
 
 var namespaces atomic.Int64
 
-var served = []sim.Resource{
-	sim.ConfigMaps, sim.Secrets, sim.Pods, sim.Events, sim.Namespaces, sim.Deployments, sim.Leases,
-	{Version: "v1", Kind: "Service", Name: "services", Namespaced: true},
-	{Version: "v1", Kind: "ServiceAccount", Name: "serviceaccounts", Namespaced: true},
-	{Version: "v1", Kind: "PersistentVolumeClaim", Name: "persistentvolumeclaims", Namespaced: true},
-	{Version: "v1", Kind: "PersistentVolume", Name: "persistentvolumes"},
-	{Version: "v1", Kind: "ReplicationController", Name: "replicationcontrollers", Namespaced: true},
-	{Version: "v1", Kind: "LimitRange", Name: "limitranges", Namespaced: true},
-	{Version: "v1", Kind: "Node", Name: "nodes"},
-	{Group: "apps", Version: "v1", Kind: "ReplicaSet", Name: "replicasets", Namespaced: true},
-	{Group: "apps", Version: "v1", Kind: "DaemonSet", Name: "daemonsets", Namespaced: true},
-	{Group: "apps", Version: "v1", Kind: "StatefulSet", Name: "statefulsets", Namespaced: true},
-	{Group: "batch", Version: "v1", Kind: "Job", Name: "jobs", Namespaced: true},
-	{Group: "batch", Version: "v1", Kind: "CronJob", Name: "cronjobs", Namespaced: true},
-	{Group: "networking.k8s.io", Version: "v1", Kind: "Ingress", Name: "ingresses", Namespaced: true},
-	{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy", Name: "networkpolicies", Namespaced: true},
-	{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler", Name: "horizontalpodautoscalers", Namespaced: true},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role", Name: "roles", Namespaced: true},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding", Name: "rolebindings", Namespaced: true},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole", Name: "clusterroles"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding", Name: "clusterrolebindings"},
-	{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget", Name: "poddisruptionbudgets", Namespaced: true},
-	{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass", Name: "storageclasses"},
-	{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice", Name: "endpointslices", Namespaced: true},
-	{Group: "scheduling.k8s.io", Version: "v1", Kind: "PriorityClass", Name: "priorityclasses"},
-	{Group: "conformance.setpoint.dev", Version: "v1", Kind: "Widget", Name: "widgets", Namespaced: true},
-	{Group: "conformance.setpoint.dev", Version: "v1", Kind: "Gadget", Name: "gadgets", Namespaced: true},
-	{Group: "conformance.setpoint.dev", Version: "v1", Kind: "Beacon", Name: "beacons"},
-}
+//go:embed testdata/crds.yaml
+var crds []byte
 
 // newSim returns a simulated server with the kinds of the suite.
-func newSim() *side {
-	server := sim.NewServer(served...)
-	return &side{host: sim.Host, client: &http.Client{Transport: server}}
+func newSim() (*side, error) {
+	server := sim.NewServer()
+	var definitions []runtime.Object
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(crds), len(crds)); ; {
+		u := &unstructured.Unstructured{}
+		if err := decoder.Decode(&u.Object); err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		definitions = append(definitions, u)
+	}
+	return &side{host: sim.Host, client: &http.Client{Transport: server}}, server.Load(scheme.Scheme, definitions...)
 }
 
 // compare runs a script on the real server and on a new simulated one. It returns the steps whose
@@ -72,7 +63,11 @@ func compare(ctx context.Context, host string, client *http.Client, s script) ([
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	namespace := fmt.Sprintf("c%d", namespaces.Add(1))
-	real, sim := &side{host: host, client: client, real: true}, newSim()
+	sim, err := newSim()
+	if err != nil {
+		return nil, err
+	}
+	real := &side{host: host, client: client, real: true}
 	for _, one := range []*side{real, sim} {
 		one.prepare(namespace)
 		defer one.close()

@@ -256,8 +256,9 @@ func TestS4_Undecodable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
+				api.Intercept(inJSON)
 				if !streaming {
-					api.Intercept(noStreaming(nil))
+					api.Intercept(noStreaming(inJSON))
 				}
 				api.Put(sim.ConfigMaps, configMap("a", "1"))
 				c, _ := newCache(t, api)

@@ -114,6 +114,7 @@ func TestGeneric_SeveralHandles(t *testing.T) {
 	for want, scopes := range map[string][]cache.Scope{
 		"a: found; c: found; all: 3":                     {{}, a, name, app},
 		"a: found; c: outside; all: 1":                   {a},
+		"a: found; c: outside; all: 2":                   {ab},
 		"a: found; c: found; all: 1":                     {a, name},
 		"a: found; c: outside; all: several":             {a, ab},
 		"a: outside; c: found; all: 1":                   {name},

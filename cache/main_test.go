@@ -169,6 +169,12 @@ func noStreaming(a answer) answer {
 	}
 }
 
+// inJSON makes the server answer in JSON, which can represent an object of the wrong types.
+func inJSON(r *sim.Request) (*http.Response, error) {
+	r.Header.Set("Accept", "application/json")
+	return nil, nil
+}
+
 func refuse(r *sim.Request) (*http.Response, error) { return r.Refuse() }
 
 func hang(r *sim.Request) (*http.Response, error) { return r.Hang() }

@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -112,6 +113,11 @@ func TestS2_Expired(t *testing.T) {
 	}
 }
 
+var tooLarge = metav1.Status{
+	Code: http.StatusGatewayTimeout, Reason: metav1.StatusReasonTimeout,
+	Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}, RetryAfterSeconds: 1},
+}
+
 // TestS2_TooLargeVersion: after a restore to an older state, the API server is listed again.
 func TestS2_TooLargeVersion(t *testing.T) {
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
@@ -129,7 +135,12 @@ func TestS2_TooLargeVersion(t *testing.T) {
 				defer start(t, c)()
 				synced(t, maps)
 				synctest.Wait()
-				newer.Intercept(older.Answer)
+				newer.Intercept(func(r *sim.Request) (*http.Response, error) {
+					if r.Verb == "watch" && r.Query.Get("resourceVersion") != "" {
+						return r.FailWith(tooLarge)
+					}
+					return older.Answer(r)
+				})
 				newer.CutWatches()
 				time.Sleep(10 * time.Second)
 				if list, err := maps.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 1 {

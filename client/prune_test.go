@@ -27,7 +27,8 @@ func TestPrune(t *testing.T) {
 	put := func(called string, controller types.UID, change ...func(*corev1.ConfigMap)) {
 		yes := true
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: called, OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: controller, Controller: &yes},
+			// The server does not know the kind, so it does not collect the object.
+			{APIVersion: "example.com/v1", Kind: "Owner", Name: "owner", UID: controller, Controller: &yes},
 		}}}
 		for _, f := range change {
 			f(m)

@@ -145,9 +145,13 @@ func TestSubresourceLater(t *testing.T) {
 	api, scaled := sim.NewServer(sim.Deployments), false
 	api.Intercept(func(r *sim.Request) (*http.Response, error) {
 		switch {
-		case r.Verb == "discover" && scaled:
+		case r.Verb == "discover":
+			scale := ""
+			if scaled {
+				scale = `,{"name":"deployments/scale","kind":"Scale","group":"autoscaling","version":"v1"}`
+			}
 			return r.Send(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":[
-				{"name":"deployments","namespaced":true,"kind":"Deployment","verbs":["get"]},{"name":"deployments/scale","kind":"Scale","group":"autoscaling","version":"v1"}]}`)
+				{"name":"deployments","namespaced":true,"kind":"Deployment","verbs":["get"]}` + scale + `]}`)
 		case r.Subresource == "scale":
 			return r.Send(`{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"namespace":"default","name":"web"}}`)
 		}

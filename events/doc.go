@@ -36,6 +36,11 @@
 //   - Requests are sent one after another, and each may take 10 seconds.
 //   - A failed request is tried again after 1 s, then after twice the time, 8 times in all.
 //
+// # Objects that keep failing
+//
+// A controller does not record its errors as events: the first ones are often temporary. [Failing]
+// records one event for an object whose Reconciles have failed for a time, such as 10 minutes.
+//
 // # Dropped events
 //
 // [hook.Events].Dropped counts the calls that no Event will show. The log has one line for each

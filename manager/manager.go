@@ -62,9 +62,8 @@ func New(cfg *rest.Config, o Options) *Manager {
 	var err error
 	m.main, err = m.leases.add(elect)
 	m.report.failed(err)
-	m.roster.recorder = events.New(m.client, events.Options{
-		Name: o.Name, Instance: m.leases.sameIdentity(""), Hooks: m.o.Hooks.Events, // the identity of the main Lease
-	})
+	identity := m.leases.sameIdentity("") // of the main Lease
+	m.roster.recorder = events.New(m.client, events.Options{Name: o.Name, Instance: identity, Hooks: m.o.Hooks.Events})
 	m.free = m.leases.addFree()
 	m.makeServers()
 	return m

@@ -21,6 +21,9 @@ import (
 // Events go to the handler one by one, in order. A failed event is retried with backoff, while
 // other events are handled. It occupies its place in the channel until it succeeds. When Run ends,
 // the remaining events are dropped and counted.
+//
+// Keys get class Normal and no delay. To choose, add keys to the controller's Queue instead, with
+// workqueue.AddOptions. RequeueAll does not send events again.
 type Channel[E any, K comparable] struct {
 	life // its mutex guards the last group of fields
 

@@ -35,10 +35,23 @@
 //
 // # kstatus
 //
-// Tools such as kubectl, Argo CD, Flux and Helm compute one of the states Current, InProgress and
-// Failed from status.observedGeneration and the conditions [Ready], [Reconciling] and [Stalled].
-// [Set.Current], [Set.InProgress] and [Set.Failed] set these three conditions so that the tools see
-// the state of that name.
+// Tools such as Flux, kpt and Helm compute one state of an object with the library kstatus. For
+// kinds that kstatus does not know, the first line that fits decides:
+//
+//	the object has                                             state
+//	a deletionTimestamp                                        Terminating
+//	a status.observedGeneration that is not its generation     InProgress
+//	the condition Reconciling=True                             InProgress
+//	the condition Stalled=True                                 Failed
+//	the condition Ready, but not True                          InProgress
+//	anything else, even no condition                           Current
+//
+// [Set.Current], [Set.InProgress] and [Set.Failed] set [Ready], [Reconciling] and [Stalled] so that
+// the tools see the state of that name. Write status.observedGeneration in the same request, if the
+// status has that field. The rules do not read the observedGeneration of conditions: without that
+// field, an object with a new spec stays Current until its next Reconcile.
+//
+// The source of these rules is pkg/kstatus/README.md in sigs.k8s.io/cli-utils.
 //
 // # Waiting
 //

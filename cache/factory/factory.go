@@ -48,8 +48,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -99,9 +97,10 @@ func Of(owner Owner, options ...Option) informers.SharedInformerFactory {
 // such an informer keeps. It does not report failures. It may take up to a
 // minute to stop while the API server is unreachable: client-go's reflector sleeps through a stop.
 func New(c *cache.Cache, client kubernetes.Interface, options ...Option) informers.SharedInformerFactory {
-	f := &factory{cache: c, client: client, resyncs: map[reflect.Type]time.Duration{}, made: map[reflect.Type]func() product{}}
+	f := &factory{client: client, made: map[reflect.Type]func() product{}}
+	f.cache, f.resyncs = c, map[reflect.Type]time.Duration{}
 	for _, set := range options {
-		set(f)
+		set(&f.settings)
 	}
 	if err := f.selectors(); err != nil {
 		c.Reject(err)
@@ -111,18 +110,9 @@ func New(c *cache.Cache, client kubernetes.Interface, options ...Option) informe
 
 // factory implements informers.SharedInformerFactory.
 type factory struct {
-	cache  *cache.Cache
-	client kubernetes.Interface
+	settings
 
-	namespace     *string // nil: the cache's
-	namespaces    *cache.Set[string]
-	tweak         internalinterfaces.TweakListOptionsFunc
-	labels        labels.Selector // of tweak
-	fields        fields.Selector
-	transformFunc toolscache.TransformFunc
-	transform     *cache.Transform // of transformFunc
-	resync        *time.Duration   // nil: the cache's
-	resyncs       map[reflect.Type]time.Duration
+	client kubernetes.Interface
 
 	mu   sync.Mutex // guards made
 	made map[reflect.Type]func() product

@@ -22,18 +22,33 @@ import (
 
 // Option configures New. The options have the names of client-go's. An option replaces the default
 // of the same purpose in the cache's Options.
-type Option func(*factory)
+type Option func(*settings)
+
+// settings are the settings of a factory.
+type settings struct {
+	cache *cache.Cache
+
+	namespace     *string // nil: the cache's
+	namespaces    *cache.Set[string]
+	tweak         internalinterfaces.TweakListOptionsFunc
+	labels        labels.Selector // of tweak
+	fields        fields.Selector
+	transformFunc toolscache.TransformFunc
+	transform     *cache.Transform // of transformFunc
+	resync        *time.Duration   // nil: the cache's
+	resyncs       map[reflect.Type]time.Duration
+}
 
 // WithDefaultResync sets how often event handlers without a period of their own get every object
 // again, unchanged. It is the second argument of client-go's constructor. Default: the cache's
 // Resync.
 func WithDefaultResync(period time.Duration) Option {
-	return func(f *factory) { f.resync = &period }
+	return func(f *settings) { f.resync = &period }
 }
 
 // WithCustomResyncConfig sets the period of WithDefaultResync for some types.
 func WithCustomResyncConfig(config map[metav1.Object]time.Duration) Option {
-	return func(f *factory) {
+	return func(f *settings) {
 		for obj, period := range config {
 			f.resyncs[reflect.TypeOf(obj)] = period
 		}
@@ -44,14 +59,14 @@ func WithCustomResyncConfig(config map[metav1.Object]time.Duration) Option {
 // Default: the cache's Namespaces, which must be one or all.
 func WithNamespace(namespace string) Option {
 	set := cache.NewSet(namespace)
-	return func(f *factory) { f.namespace, f.namespaces = &namespace, set }
+	return func(f *settings) { f.namespace, f.namespaces = &namespace, set }
 }
 
 // WithTweakListOptions selects the objects of all informers by labels and fields. New calls tweak
 // with empty options. If tweak sets anything but LabelSelector and FieldSelector, or an invalid
 // selector, that is an error of the cache's Validate: the cache decides the rest of a request.
 func WithTweakListOptions(tweak internalinterfaces.TweakListOptionsFunc) Option {
-	return func(f *factory) { f.tweak = tweak }
+	return func(f *settings) { f.tweak = tweak }
 }
 
 // WithTransform changes the objects of all informers before the cache keeps them. managedFields are
@@ -59,7 +74,7 @@ func WithTweakListOptions(tweak internalinterfaces.TweakListOptionsFunc) Option 
 // transform must return an object of the same type. If it does not, or returns an error, the object
 // stays as the transform left it, and the state of the informer reports the error.
 func WithTransform(transform toolscache.TransformFunc) Option {
-	return func(f *factory) {
+	return func(f *settings) {
 		f.transformFunc, f.transform = transform, nil
 		if transform != nil {
 			f.transform = cache.NewTransform("of the factory", func(o cache.Object) { inPlace(transform, o) })
@@ -83,7 +98,7 @@ func inPlace(transform toolscache.TransformFunc, o cache.Object) {
 }
 
 // resyncOf returns the resync period of a type.
-func (f *factory) resyncOf(t reflect.Type) time.Duration {
+func (f *settings) resyncOf(t reflect.Type) time.Duration {
 	if period, ok := f.resyncs[t]; ok {
 		return period
 	}
@@ -95,7 +110,7 @@ func (f *factory) resyncOf(t reflect.Type) time.Duration {
 
 // namespaceOf returns the namespace of a kind's informer, or "" for all. An empty kind is some
 // namespaced one.
-func (f *factory) namespaceOf(kind schema.GroupKind) (string, error) {
+func (f *settings) namespaceOf(kind schema.GroupKind) (string, error) {
 	set := f.cache.Options().Namespaces
 	switch {
 	case builtin.ClusterScoped(kind):
@@ -115,7 +130,7 @@ func (f *factory) namespaceOf(kind schema.GroupKind) (string, error) {
 }
 
 // selectors maps the tweak onto labels and fields.
-func (f *factory) selectors() (err error) {
+func (f *settings) selectors() (err error) {
 	if f.tweak == nil {
 		return nil
 	}
@@ -146,13 +161,13 @@ func (f *factory) selectors() (err error) {
 
 // clientNamespace returns the namespace for informers that use the client. standard rejects
 // informers of several namespaces.
-func (f *factory) clientNamespace() string {
+func (f *settings) clientNamespace() string {
 	namespace, _ := f.namespaceOf(schema.GroupKind{})
 	return namespace
 }
 
 // clientTweak returns the tweak for informers that use the client, with the cache's labels.
-func (f *factory) clientTweak() internalinterfaces.TweakListOptionsFunc {
+func (f *settings) clientTweak() internalinterfaces.TweakListOptionsFunc {
 	byDefault := f.cache.Options().Labels
 	if byDefault == nil {
 		return f.tweak
@@ -171,7 +186,7 @@ func (f *factory) clientTweak() internalinterfaces.TweakListOptionsFunc {
 }
 
 // clientTransform returns the transform for informers that use the client.
-func (f *factory) clientTransform() toolscache.TransformFunc {
+func (f *settings) clientTransform() toolscache.TransformFunc {
 	if byDefault := f.cache.Options().Transform; f.transformFunc == nil && byDefault != nil {
 		return byDefault.Func()
 	}

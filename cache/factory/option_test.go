@@ -247,7 +247,7 @@ func TestOptions_Several(t *testing.T) {
 				defer start(t, c)()
 				f.WaitForCacheSync(nil)
 				synctest.Wait()
-				if list, err := namespaces.List(labels.Everything()); err != nil || len(list) != 2 {
+				if list, err := namespaces.List(labels.Everything()); err != nil || len(list) != 5 { // other, and the system's four
 					t.Errorf("got %v, %v", list, err)
 				}
 				if list, err := secrets.List(labels.Everything()); err != nil || len(list) != 1 {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fault is a proxy in front of an API server for tests of failures. By rules, it delays,
-// holds, refuses, cuts, freezes and loses requests and answers. It works with any client, HTTP/1.1
+// holds, refuses, changes, cuts, freezes and loses requests and answers. It works with any client, HTTP/1.1
 // and HTTP/2, JSON and protobuf. Without a matching rule it forwards requests unchanged.
 //
 //	proxy, err := fault.Start(ctx, cluster.Config(), fault.Options{})
@@ -31,7 +31,11 @@
 //     Proxy.Cut(Match{Config: cfg}).
 //   - Deliver requests late, after their client was killed: add Deliver: true to the rule that
 //     holds them.
+//   - Change a request or an answer, or answer in code: Rule{Match: m, Change: f}.
 //   - Count requests: Proxy.Counts, or a Rule without effects with Fault.Hits and Fault.WaitHits.
+//
+// Without a proxy and sockets, [Rules.Transport] applies the same rules to a client's transport. The
+// in-memory API server of package envtest/sim takes them, too.
 //
 // # Credentials
 //

@@ -32,8 +32,8 @@ type Match struct {
 	// UserAgent is a substring of the User-Agent header. Default: any.
 	UserAgent string
 
-	// Config is a result of Proxy.Config or Proxy.ConfigOf, or a copy of one. Only requests of its
-	// clients match. Default: any client.
+	// Config is a result of Proxy.Config, Proxy.ConfigOf or sim.Server.Config, or a copy. Only its
+	// clients' requests match. Default: any client.
 	Config *rest.Config
 
 	// Func decides about requests that match all other fields. It is called concurrently and must

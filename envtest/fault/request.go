@@ -50,7 +50,7 @@ type Request struct {
 	Status int
 
 	// Effects lists what the proxy did to the request, in order, each once: "hold", "delay 1s",
-	// "refuse 429", "cut", "hang", "lose", "lag 500ms", "freeze"; and "unreachable: …" if the API
+	// "refuse 429", "cut", "hang", "change", "lose", "lag 500ms", "freeze"; and "unreachable: …" if the API
 	// server was unreachable.
 	Effects []string
 

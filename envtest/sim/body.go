@@ -51,7 +51,11 @@ func (r *Request) mediaType() string {
 // decode reads the body as an object of the table's kind. Unknown and duplicate fields become
 // warnings or an error.
 func (r *Request) decode(t *table) (*unstructured.Unstructured, error) {
-	return r.decodeAs(t.codec())
+	u, err := r.decodeAs(t.codec())
+	if err == nil && t.schema != nil {
+		t.schema.Default(u)
+	}
+	return u, err
 }
 
 func (r *Request) decodeAs(c codec) (*unstructured.Unstructured, error) {

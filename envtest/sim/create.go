@@ -10,7 +10,6 @@ import (
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -40,6 +39,9 @@ func (s *Server) insertLocked(r *Request, t *table, u *unstructured.Unstructured
 	r.dedupOwners(u)
 	if err := s.manageLocked(r, t, nil, u); err != nil {
 		return nil, err
+	}
+	if t.terminating {
+		return nil, apierrors.NewForbidden(t.gvr().GroupResource(), u.GetName(), errors.New("create not allowed while custom resource definition is terminating"))
 	}
 	if err := s.admitLocked(r, t, u); err != nil {
 		return nil, err
@@ -78,18 +80,6 @@ func (t *table) exists(live, u *unstructured.Unstructured) error {
 	return err
 }
 
-// admitLocked checks that the namespace of a new object exists, if namespaces are served.
-func (s *Server) admitLocked(r *Request, t *table, u *unstructured.Unstructured) error {
-	namespaces := s.tables[Namespaces.gvr()]
-	if !t.Namespaced || namespaces == nil || r.Namespace == metav1.NamespaceDefault {
-		return nil
-	}
-	if namespaces.objects[key{name: u.GetNamespace()}] == nil {
-		return namespaces.notFound(u.GetNamespace())
-	}
-	return nil
-}
-
 // wipe removes the metadata that only the server sets.
 func wipe(u *unstructured.Unstructured) {
 	for _, f := range []string{"creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"} {
@@ -120,10 +110,11 @@ func (s *Server) identifyLocked(t *table, u *unstructured.Unstructured) {
 	}
 }
 
-// newUIDLocked returns the next uid: a counter in the form of a UUID, so that tests repeat.
+// newUIDLocked returns the next uid: a counter in the form of a UUID, so that tests repeat. It
+// begins with a multiple of the counter, because shard selectors hash it.
 func (s *Server) newUIDLocked() types.UID {
 	s.uids++
-	return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", s.uids))
+	return types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", uint32(s.uids)*0x9e3779b1, s.uids)) //nolint:gosec // it may wrap
 }
 
 const (

@@ -45,6 +45,9 @@ func (s *Server) deleteLocked(r *Request, t *table, live *unstructured.Unstructu
 // endLocked deletes an object, or marks it as being deleted if it has finalizers or a grace period.
 // It returns the last state and whether the object is gone.
 func (s *Server) endLocked(t *table, live *unstructured.Unstructured, o *metav1.DeleteOptions) (*unstructured.Unstructured, bool, error) {
+	if t.isNamespaces() {
+		return s.endNamespaceLocked(t, live, o)
+	}
 	if err := t.preconditions(live, o); err != nil {
 		return nil, false, err
 	}
@@ -53,6 +56,9 @@ func (s *Server) endLocked(t *table, live *unstructured.Unstructured, o *metav1.
 		return live, false, nil
 	}
 	dry := len(o.DryRun) > 0
+	if t.gvr() == crdResource && live.GetDeletionTimestamp() == nil {
+		return s.endCRDLocked(t, live, dry), false, nil
+	}
 	finalizers := t.deletionFinalizers(live, o)
 	if !graceful && len(finalizers) == 0 {
 		if !dry {
@@ -226,14 +232,19 @@ func (s *Server) deleteCollectionLocked(r *Request, t *table) (*http.Response, e
 	if err != nil {
 		return nil, err
 	}
-	resp, err := s.listLocked(r, t)
+	list, where, err := r.selection(t)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.pageLocked(list, where)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := r.answerPage(t, p)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		return resp, err
 	}
-	for _, live := range t.sorted() {
-		if !matches(r, live) {
-			continue
-		}
+	for _, live := range p.items {
 		if _, _, err := s.endLocked(t, live, options.DeepCopy()); err != nil {
 			return nil, err
 		}

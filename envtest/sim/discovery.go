@@ -4,24 +4,243 @@
 package sim
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
 	"net/http"
+	"runtime"
+	"slices"
+	"strings"
 
+	apidiscovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiversion "k8s.io/apimachinery/pkg/version"
 )
 
+// apiGroup is an API group in discovery, with its versions in the order of preference.
+type apiGroup struct {
+	name     string
+	versions []groupVersion
+}
+
+type groupVersion struct {
+	name   string
+	tables []*table // by name
+}
+
+// discoverLocked answers a request for a path outside of the resources.
 func (s *Server) discoverLocked(r *Request) (*http.Response, error) {
-	list := &metav1.APIResourceList{GroupVersion: r.Resource.GroupVersion().String()}
-	list.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}
-	for _, t := range s.tables {
-		if t.gv() == r.Resource.GroupVersion() {
-			verbs := metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}
-			list.APIResources = append(list.APIResources,
-				metav1.APIResource{Name: t.Name, Kind: t.Kind, Namespaced: t.Namespaced, Verbs: verbs},
-				metav1.APIResource{Name: t.Name + "/status", Kind: t.Kind, Namespaced: t.Namespaced, Verbs: metav1.Verbs{"get", "patch", "update"}})
+	parts := strings.Split(strings.Trim(r.http.URL.Path, "/"), "/")
+	aggregated := strings.Contains(r.Header.Get("Accept"), "as=APIGroupDiscoveryList")
+	groups := s.groupsLocked()
+	switch {
+	case len(parts) == 1 && parts[0] == "version":
+		return r.answer(http.StatusOK, serverVersion())
+	case len(parts) == 1 && slices.Contains([]string{"healthz", "livez", "readyz"}, parts[0]):
+		return r.respond(http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
+	case len(parts) == 1 && parts[0] == "api" && aggregated:
+		return r.answerGroups(groups[:min(1, len(groups))], "")
+	case len(parts) == 1 && parts[0] == "apis" && aggregated:
+		return r.answerGroups(groups, "apis")
+	case len(parts) == 1 && parts[0] == "api":
+		versions := &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
+		versions.ServerAddressByClientCIDRs = []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: r.http.URL.Host}}
+		return r.answer(http.StatusOK, versions)
+	case len(parts) == 1 && parts[0] == "apis":
+		return r.answer(http.StatusOK, groupList(groups))
+	case len(parts) == 2 && parts[0] == "apis":
+		for _, g := range groups {
+			if g.name == parts[1] {
+				list := g.legacy()
+				list.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "APIGroup"}
+				return r.answer(http.StatusOK, list)
+			}
+		}
+	case len(parts) == 2 && parts[0] == "api", len(parts) == 3 && parts[0] == "apis":
+		return s.discoverVersion(r, groups)
+	}
+	if slices.Contains([]string{"", "metrics", "logs", "openapi", "debug", ".well-known"}, parts[0]) {
+		return nil, unsupported(r)
+	}
+	return r.noPage(), nil
+}
+
+func (s *Server) discoverVersion(r *Request, groups []apiGroup) (*http.Response, error) {
+	for _, g := range groups {
+		for _, v := range g.versions {
+			if g.name == r.Resource.Group && v.name == r.Resource.Version {
+				return r.answer(http.StatusOK, s.resourceList(r.Resource.GroupVersion(), v.tables))
+			}
 		}
 	}
-	if len(list.APIResources) == 0 {
-		return r.Fail(http.StatusNotFound, "the server could not find the requested resource")
+	return s.notServedLocked(r)
+}
+
+// groupsLocked returns the served groups: Kubernetes' own in its order, then the others by name.
+func (s *Server) groupsLocked() []apiGroup {
+	order, of := map[string]int{}, map[Resource]int{}
+	for i, d := range builtins() {
+		if _, ok := order[d.Group]; !ok {
+			order[d.Group] = i + 1
+		}
+		of[d.Resource] = i
 	}
-	return r.answer(http.StatusOK, list)
+	place := func(t *table) int { return cmp.Or(order[t.Group], len(of)+1) }
+	var tables []*table
+	for _, t := range s.tables {
+		tables = append(tables, t)
+	}
+	slices.SortFunc(tables, func(a, b *table) int {
+		return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a.Group, b.Group),
+			apiversion.CompareKubeAwareVersionStrings(b.Version, a.Version), cmp.Compare(of[a.Resource], of[b.Resource]), cmp.Compare(a.Name, b.Name))
+	})
+	var groups []apiGroup
+	for _, t := range tables {
+		if len(groups) == 0 || groups[len(groups)-1].name != t.Group {
+			groups = append(groups, apiGroup{name: t.Group})
+		}
+		g := &groups[len(groups)-1]
+		if len(g.versions) == 0 || g.versions[len(g.versions)-1].name != t.Version {
+			g.versions = append(g.versions, groupVersion{name: t.Version})
+		}
+		v := &g.versions[len(g.versions)-1]
+		v.tables = append(v.tables, t)
+	}
+	return groups
+}
+
+func groupList(groups []apiGroup) *metav1.APIGroupList {
+	list := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIGroupList"}, Groups: []metav1.APIGroup{}}
+	for _, g := range groups {
+		if g.name != "" {
+			list.Groups = append(list.Groups, g.legacy())
+		}
+	}
+	return list
+}
+
+func (g apiGroup) legacy() metav1.APIGroup {
+	list := metav1.APIGroup{Name: g.name}
+	for _, v := range g.versions {
+		list.Versions = append(list.Versions, metav1.GroupVersionForDiscovery{GroupVersion: g.name + "/" + v.name, Version: v.name})
+	}
+	list.PreferredVersion = list.Versions[0]
+	return list
+}
+
+// resourceList describes one version's resources in the older form.
+func (s *Server) resourceList(gv schema.GroupVersion, tables []*table) *metav1.APIResourceList {
+	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: gv.String()}
+	if gv.Group == "" {
+		list.APIVersion = "" // as in Kubernetes
+	}
+	for _, t := range tables {
+		list.APIResources = append(list.APIResources, metav1.APIResource{
+			Name: t.Name, SingularName: t.singular, Kind: t.Kind, Namespaced: t.Namespaced,
+			Verbs: t.verbs, ShortNames: t.short, Categories: t.categories, StorageVersionHash: t.versionHash(),
+		})
+		for _, sub := range t.sub {
+			kind, verbs := t.subresource(sub)
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: t.Name + "/" + sub, Group: kind.Group, Version: kind.Version, Kind: kind.Kind, Namespaced: t.Namespaced, Verbs: verbs,
+			})
+		}
+	}
+	return list
+}
+
+// versionHash identifies the stored version of a kind. Kinds that are not stored have none.
+func (t *table) versionHash() string {
+	if !slices.Contains(t.verbs, "watch") {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(t.stored.Group + "/" + t.stored.Version + "/" + t.stored.Kind))
+	return base64.StdEncoding.EncodeToString(sum[:8])
+}
+
+// subresource returns the kind and the verbs of a subresource. Like discovery, it omits a group and
+// version that are the resource's.
+func (d definition) subresource(sub string) (schema.GroupVersionKind, []string) {
+	kind, verbs := schema.GroupVersionKind{Kind: d.Kind}, []string{"get", "patch", "update"}
+	switch sub {
+	case "scale":
+		kind = schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
+	case "eviction":
+		kind, verbs = schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "Eviction"}, []string{"create"}
+	case "token":
+		kind, verbs = schema.GroupVersionKind{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"}, []string{"create"}
+	case "binding":
+		kind.Kind, verbs = "Binding", []string{"create"}
+	case "finalize":
+		verbs = []string{"update"}
+	case "log":
+		verbs = []string{"get"}
+	case "exec", "attach":
+		kind.Kind, verbs = d.Kind+strings.ToUpper(sub[:1])+sub[1:]+"Options", []string{"create", "get"}
+	case "portforward":
+		kind.Kind, verbs = d.Kind+"PortForwardOptions", []string{"create", "get"}
+	case "proxy":
+		kind.Kind, verbs = d.Kind+"ProxyOptions", []string{"create", "delete", "get", "patch", "update"}
+	}
+	return kind, verbs
+}
+
+// answerGroups answers with aggregated discovery; root is apis or, for the core group, empty.
+func (r *Request) answerGroups(groups []apiGroup, root string) (*http.Response, error) {
+	list := &apidiscovery.APIGroupDiscoveryList{Items: []apidiscovery.APIGroupDiscovery{}}
+	list.TypeMeta = metav1.TypeMeta{APIVersion: "apidiscovery.k8s.io/v2", Kind: "APIGroupDiscoveryList"}
+	for _, g := range groups {
+		if (g.name == "") == (root == "") {
+			list.Items = append(list.Items, g.aggregated())
+		}
+	}
+	resp, err := r.answer(http.StatusOK, list)
+	if err == nil {
+		resp.Header.Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+	}
+	return resp, err
+}
+
+func (g apiGroup) aggregated() apidiscovery.APIGroupDiscovery {
+	of := apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.name}}
+	for _, v := range g.versions {
+		version := apidiscovery.APIVersionDiscovery{Version: v.name, Freshness: apidiscovery.DiscoveryFreshnessCurrent}
+		for _, t := range v.tables {
+			version.Resources = append(version.Resources, t.aggregated())
+		}
+		of.Versions = append(of.Versions, version)
+	}
+	return of
+}
+
+func (t *table) aggregated() apidiscovery.APIResourceDiscovery {
+	d := apidiscovery.APIResourceDiscovery{
+		Resource: t.Name, SingularResource: t.singular, Verbs: t.verbs, ShortNames: t.short, Categories: t.categories,
+		ResponseKind: t.responseKind(schema.GroupVersionKind{Kind: t.Kind}), Scope: apidiscovery.ScopeCluster,
+	}
+	if t.Namespaced {
+		d.Scope = apidiscovery.ScopeNamespace
+	}
+	for _, sub := range t.sub {
+		kind, verbs := t.subresource(sub)
+		d.Subresources = append(d.Subresources, apidiscovery.APISubresourceDiscovery{Subresource: sub, ResponseKind: t.responseKind(kind), Verbs: verbs})
+	}
+	return d
+}
+
+// responseKind returns a kind as aggregated discovery shows it: complete for custom kinds.
+func (t *table) responseKind(kind schema.GroupVersionKind) *metav1.GroupVersionKind {
+	if kind.Version == "" && !t.native {
+		kind.Group, kind.Version = t.Group, t.Version
+	}
+	return &metav1.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind}
+}
+
+func serverVersion() *apiversion.Info {
+	return &apiversion.Info{
+		Major: "1", Minor: "36", EmulationMajor: "1", EmulationMinor: "36", MinCompatibilityMajor: "1", MinCompatibilityMinor: "35",
+		GitVersion: "v1.36.3+sim", GitTreeState: "clean", BuildDate: "1970-01-01T00:00:00Z",
+		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
 }

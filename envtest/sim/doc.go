@@ -5,35 +5,54 @@
 // and goroutines, so it works inside testing/synctest bubbles, and with every client that takes a
 // rest.Config. Its responses are those of a real API server, except for the differences below.
 //
-//	server := sim.NewServer(sim.ConfigMaps, sim.Leases)   // inside the bubble
-//	c, err := client.New(server.Config(), client.Options{})
+//	cfg := sim.New(t, scheme, website, deployment)        // in a bubble: with the bubble's t
+//	c, err := client.New(cfg, client.Options{})
+//
+// New serves the built-in kinds and those of the scheme, stores the objects, and ends with the
+// test. Of returns the server behind a configuration, for rules and assertions. Tests of a few kinds
+// can also begin with an empty server:
+//
+//	server := sim.NewServer(sim.ConfigMaps, sim.Leases)   // serves two kinds; checks no namespaces
+//	cfg := server.Config()
 //	server.Put(sim.ConfigMaps, &corev1.ConfigMap{…})      // another client's write
-//	server.Intercept(func(r *sim.Request) (*http.Response, error) {
-//		if r.Verb == "list" {
-//			return r.Fail(http.StatusForbidden, "no right to list")
-//		}
-//		return nil, nil // go on
+//	server.Add(fault.Rule{                                // the second update loses its answer
+//		Match: fault.Match{Verbs: []string{"update"}}, Times: 1, Lose: true,
 //	})
 //
 // It supports:
 //
-//   - discovery of a group and version
-//   - get and list (one page; label and field selectors)
+//   - CustomResourceDefinitions, given to New or created later: names, conditions, several versions,
+//     status and scale, stored versions, and a deletion that removes the objects first
+//   - discovery, plain and aggregated; /version, /healthz, /livez and /readyz
+//   - reviews of access and identity: everything is allowed, unless a rule changes the answer
+//   - Listen, which serves kubectl and other processes on a loopback port
+//   - get and list: pages with continue and remainingItemCount, resourceVersion and
+//     resourceVersionMatch, label, field and shard selectors
+//   - watch from any version, with bookmarks, streamed initial lists, 410, timeouts and selectors
+//   - JSON, YAML and pretty JSON; protobuf for built-in kinds; PartialObjectMetadata and Table
 //   - create, update, delete and deletecollection with all their options: dry run, preconditions,
 //     finalizers, grace periods of Pods, propagation; errors have the real reason and causes
 //   - the subresources status and scale
-//   - JSON, merge and strategic merge patches
+//   - patches: JSON, merge and strategic merge
 //   - server-side apply with the managedFields of apimachinery: conflicts, force, shared fields
 //   - fieldValidation: unknown and duplicate fields are warnings, errors, or ignored
 //   - the defaults of built-in kinds, and what a server sets in them: addresses of Services,
 //     tolerations and priority of Pods, the selector of a Job, protecting finalizers
-//   - watch with bookmarks, streamed initial lists, 410 and timeouts
+//   - rules of package fault, which fail, delay, hold, change, lose and cut requests and answers
+//   - owner garbage collection: background, foreground and orphan
+//   - deletion of namespaces, with their conditions, finalizers and the finalize subresource. If
+//     namespaces are served, the system namespaces exist, and Server.Put creates missing ones
 //
 // It assigns uid, resourceVersion, creationTimestamp and generation. As in a real API server, a
-// no-op write creates no new version. There is no garbage collection.
+// no-op write creates no new version.
 //
 // # Differences
 //
+//   - Garbage collection and namespace deletion happen in one step right after the request, before
+//     its answer. The real server's controllers need seconds.
+//   - Their order is fixed: dependents in the order of their creation; pods, and then the other
+//     content of a namespace by group, version and name of the resource.
+//   - The garbage collector emits no Events about owners in another namespace.
 //   - Uids and generated names come from a counter, so that a failing test repeats.
 //   - Metadata is validated completely. Of the other rules of built-in kinds there are these: keys,
 //     types and immutability of ConfigMaps and Secrets; durations of Leases; ports and type of
@@ -51,6 +70,24 @@
 //   - Objects of one version are not converted to another. An apply in another version than the
 //     earlier ones of its manager keeps their fields.
 //   - A custom kind without a schema accepts every field, and its lists are atomic in an apply.
+//   - A request for a future resourceVersion fails at once. The real server waits for three seconds.
+//   - A watch without timeoutSeconds does not end. The real server ends it after 30 to 60 minutes.
+//   - Of each kind, the sim keeps the last 5,000 changes. Watches and pages of an older version
+//     receive 410.
+//   - The shardSelector parameter always works, as with the feature gate ShardedListAndWatch. Its
+//     syntax errors have other words.
+//   - Tables of built-in kinds have the columns Name and Age only.
+//   - Watches over WebSockets are not supported.
+//   - Without package envtest/sim/crd, custom objects are stored as they are: no validation, defaults
+//     or pruning. Only the usual mistakes in a CustomResourceDefinition are found.
+//   - Versions of a kind differ only in their apiVersion. Conversion webhooks are not called.
+//   - core/v1 and events.k8s.io/v1 Events are separate kinds, and so are their objects.
+//   - A new server has the namespaces default, kube-node-lease, kube-public and kube-system, and
+//     nothing else: no Service kubernetes, no ClusterRoles, no PriorityClasses.
+//   - autoscaling/v1 is not supported; use autoscaling/v2.
+//   - OpenAPI, /metrics, /logs and the list of paths are not supported.
+//   - The version is v1.36.3+sim.
+//   - SelfSubjectRulesReview answers with one rule that allows everything. No token is valid.
 //
 // Everything is safe for concurrent use.
 package sim

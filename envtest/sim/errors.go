@@ -6,9 +6,7 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,9 +27,7 @@ func (r *Request) failed(err error) (*http.Response, error) {
 
 // noPage answers like a server that has nothing at a path.
 func (r *Request) noPage() *http.Response {
-	resp := r.respond(http.StatusNotFound, io.NopCloser(strings.NewReader("404 page not found\n")))
-	resp.Header.Set("Content-Type", "text/plain; charset=utf-8")
-	return resp
+	return r.respond(http.StatusNotFound, "text/plain; charset=utf-8", []byte("404 page not found\n"))
 }
 
 // statusError returns an error with a code, the code's usual reason and a message.

@@ -30,8 +30,7 @@ func (s *Server) completeLocked(t *table, u, live *unstructured.Unstructured) er
 		s.allocateLocked(u, live)
 	case "namespaces":
 		if live == nil {
-			setField(u, "Active", "status", "phase")
-			setField(u, []any{"kubernetes"}, "spec", "finalizers")
+			foundNamespace(u)
 		}
 	case "persistentvolumeclaims":
 		completeStorage(u, live, "kubernetes.io/pvc-protection")

@@ -28,7 +28,7 @@ func (s *Server) manageLocked(r *Request, t *table, live, obj *unstructured.Unst
 		return err
 	}
 	if live == nil {
-		if live, err = t.codec().empty(); err != nil {
+		if live, err = t.empty(); err != nil {
 			return err
 		}
 	}
@@ -54,6 +54,15 @@ func (r *Request) fieldManager() string {
 		name.WriteRune(c)
 	}
 	return name.String()
+}
+
+// empty returns an object before its creation. It must not be modified.
+func (t *table) empty() (*unstructured.Unstructured, error) {
+	var err error
+	if t.blank == nil {
+		t.blank, err = t.codec().empty()
+	}
+	return t.blank, err
 }
 
 // fieldManager returns the field manager of a subresource; "" is the object itself. It is made at
@@ -121,23 +130,47 @@ var metadataResetByStatus = map[string]bool{
 // revertTimes gives obj the managedFields of live if they differ in their times only and nothing
 // else in obj differs. So a write that changes nothing makes no version.
 func revertTimes(live, obj *unstructured.Unstructured) {
-	was, is := live.GetManagedFields(), obj.GetManagedFields()
+	was, is := rawManagedFields(live), rawManagedFields(obj)
 	if len(was) != len(is) || len(is) == 0 {
 		return
 	}
+	moved := false
 	for i := range is {
-		is[i].Time = was[i].Time
+		old, _ := was[i].(map[string]any)
+		entry, _ := is[i].(map[string]any)
+		moved = moved || old["time"] != entry["time"]
+		if !equalBut("time", old, entry) {
+			return
+		}
 	}
-	if !reflect.DeepEqual(was, is) {
+	metadata, _ := obj.Object["metadata"].(map[string]any)
+	if !moved || metadata == nil {
 		return
 	}
-	old, _, _ := unstructured.NestedFieldNoCopy(live.Object, "metadata", "managedFields")
-	metadata, _ := obj.Object["metadata"].(map[string]any)
-	changed := metadata["managedFields"]
-	metadata["managedFields"] = old
-	if !reflect.DeepEqual(live.Object, obj.Object) {
-		metadata["managedFields"] = changed
+	if metadata["managedFields"] = was; !equal(live.Object, obj.Object) {
+		metadata["managedFields"] = is
 	}
+}
+
+func rawManagedFields(u *unstructured.Unstructured) []any {
+	metadata, _ := u.Object["metadata"].(map[string]any)
+	list, _ := metadata["managedFields"].([]any)
+	return list
+}
+
+// equalBut compares two objects without one field.
+func equalBut(field string, a, b map[string]any) bool {
+	for name := range a {
+		if name != field && !equal(a[name], b[name]) {
+			return false
+		}
+	}
+	for name := range b {
+		if _, ok := a[name]; name != field && !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // creator creates empty objects of one kind.

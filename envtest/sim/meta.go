@@ -25,6 +25,9 @@ func equal(a, b any) bool { return reflect.DeepEqual(a, b) }
 
 // prepareCreate resets what a client may not set in a new object.
 func (t *table) prepareCreate(u *unstructured.Unstructured) {
+	if t.schema != nil {
+		t.schema.Default(u)
+	}
 	switch {
 	case !t.status, t.builtIn && t.Kind == "Node": // a kubelet creates its Node with a status
 	case t.newStatus != nil:
@@ -35,10 +38,19 @@ func (t *table) prepareCreate(u *unstructured.Unstructured) {
 	if t.generation != noGeneration {
 		u.SetGeneration(1)
 	}
+	if t.prepare != nil {
+		t.prepare(u)
+	}
 }
 
 // prepareUpdate resets what the request may not change, and counts the generation.
 func (t *table) prepareUpdate(u, live *unstructured.Unstructured, subresource string) {
+	if t.schema != nil {
+		t.schema.Default(u)
+	}
+	if t.isNamespaces() {
+		labelNamespace(u)
+	}
 	if subresource == "status" {
 		t.prepareStatus(u, live)
 		return
@@ -46,8 +58,14 @@ func (t *table) prepareUpdate(u, live *unstructured.Unstructured, subresource st
 	if t.status {
 		keep(u.Object, live.Object, "status")
 	}
+	if t.isNamespaces() && subresource != "finalize" {
+		setSpecFinalizers(u, specFinalizers(live))
+	}
 	if t.changesGeneration(u, live) {
 		u.SetGeneration(live.GetGeneration() + 1)
+	}
+	if t.prepare != nil {
+		t.prepare(u)
 	}
 }
 

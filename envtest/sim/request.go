@@ -4,8 +4,6 @@
 package sim
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -18,7 +16,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -46,6 +43,9 @@ type Request struct {
 	dryRun   bool
 	manager  string   // the field manager
 	warnings []string // Warning headers of the answer
+	only     string   // the name of /watch/…/name
+	table    *table   // nil before negotiate
+	form     form     // see negotiate
 }
 
 // String describes the request in one line.
@@ -55,20 +55,6 @@ func (r *Request) String() string {
 
 // Streaming reports whether the request is a watch that requests the initial list as events.
 func (r *Request) Streaming() bool { return r.Query.Get("sendInitialEvents") == "true" }
-
-func (r *Request) metadataOnly() bool {
-	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
-}
-
-// form returns an object in the requested form: whole, or metadata only.
-func (r *Request) form(o *unstructured.Unstructured) *unstructured.Unstructured {
-	if !r.metadataOnly() {
-		return o
-	}
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": o.Object["metadata"],
-	}}
-}
 
 // Fail answers with a Status with the usual reason of the code.
 func (r *Request) Fail(code int, message string) (*http.Response, error) {
@@ -102,12 +88,12 @@ func (r *Request) Hang() (*http.Response, error) {
 // Send answers 200 with body, which is JSON. For a watch, body is a sequence of events, after which
 // the stream ends.
 func (r *Request) Send(body string) (*http.Response, error) {
-	return r.respond(http.StatusOK, io.NopCloser(strings.NewReader(body))), nil
+	return r.stream(http.StatusOK, "application/json", io.NopCloser(strings.NewReader(body))), nil
 }
 
 // SendAndHang answers like Send and then keeps the stream open until the client gives up.
 func (r *Request) SendAndHang(body string) (*http.Response, error) {
-	return r.respond(http.StatusOK, io.NopCloser(io.MultiReader(strings.NewReader(body), untilDone{r}))), nil
+	return r.stream(http.StatusOK, "application/json", io.NopCloser(io.MultiReader(strings.NewReader(body), untilDone{r}))), nil
 }
 
 // untilDone is an empty reader that ends with the request's context.
@@ -119,19 +105,12 @@ func (u untilDone) Read([]byte) (int, error) {
 	return 0, u.r.http.Context().Err()
 }
 
-func (r *Request) answer(code int, body any) (*http.Response, error) {
-	data, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	return r.respond(code, io.NopCloser(bytes.NewReader(data))), nil
-}
-
-func (r *Request) respond(code int, body io.ReadCloser) *http.Response {
+// stream answers with a body that may not end.
+func (r *Request) stream(code int, contentType string, body io.ReadCloser) *http.Response {
 	resp := &http.Response{
 		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r.http,
+		Header: http.Header{"Content-Type": {contentType}}, Body: body, Request: r.http,
 	}
 	for _, w := range r.warnings {
 		resp.Header.Add("Warning", w)
@@ -174,7 +153,7 @@ var reasons = map[int]metav1.StatusReason{
 	http.StatusGatewayTimeout:       metav1.StatusReasonTimeout,
 }
 
-// parse reads a request. It returns nil for a path that no API server has.
+// parse reads a request.
 func parse(h *http.Request) *Request {
 	r := &Request{Query: h.URL.Query(), Header: h.Header.Clone(), http: h}
 	t := apipath.Parse(h.Method, h.URL.Path, h.URL.RawQuery)
@@ -185,7 +164,7 @@ func parse(h *http.Request) *Request {
 	r.Verb, r.Namespace, r.Name, r.Subresource = t.Verb, t.Namespace, t.Name, t.Subresource
 	switch {
 	case r.Verb == "list" || r.Verb == "watch":
-		r.Name = "" // it comes from the field selector
+		r.only, r.Name = r.Name, ""
 	case r.Verb == "patch" && strings.HasPrefix(h.Header.Get("Content-Type"), "application/apply-patch"):
 		r.Verb = "apply"
 	}
@@ -195,14 +174,13 @@ func parse(h *http.Request) *Request {
 	return r
 }
 
+// discovery completes a request for a path outside of the resources.
 func (r *Request) discovery(path string) *Request {
 	switch parts := strings.Split(strings.Trim(path, "/"), "/"); {
 	case len(parts) == 2 && parts[0] == "api":
 		r.Resource.Version = parts[1]
 	case len(parts) == 3 && parts[0] == "apis":
 		r.Resource.Group, r.Resource.Version = parts[1], parts[2]
-	default:
-		return nil
 	}
 	r.Verb = "discover"
 	return r

@@ -28,8 +28,7 @@ func (s *Server) RoundTrip(h *http.Request) (*http.Response, error) {
 }
 
 // Add activates a rule: it fails, delays, holds, changes or loses requests and answers, as in the
-// proxy of package fault. Its verbs are those of package fault. A rule that matches no request,
-// such as one with an unknown verb or resource, has no effect; Fault.Hits shows that.
+// proxy of package fault. Server.Config distinguishes the clients of fault.Match.Config.
 func (s *Server) Add(r fault.Rule) *fault.Fault { return s.rules.Add(r) }
 
 // Cut breaks the connections of matching running requests, such as watches, and returns their

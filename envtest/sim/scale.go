@@ -41,7 +41,7 @@ func (s *Server) scaleLocked(r *Request, t *table, live *unstructured.Unstructur
 	if live == nil && r.Verb != "update" {
 		return nil, t.notFound(r.Name)
 	}
-	scale := &table{Resource: scaleResource(t.Resource), builtIn: true}
+	scale := &table{definition: definition{Resource: scaleResource(t.Resource), builtIn: true}}
 	var u *unstructured.Unstructured
 	var err error
 	switch r.Verb {

@@ -18,9 +18,6 @@ func (s *Server) handle(h *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	r := parse(h)
-	if r == nil {
-		return (&Request{http: h}).noPage(), nil
-	}
 	if intercept := s.received(r); intercept != nil {
 		if resp, err := intercept(r); resp != nil || err != nil {
 			return resp, err
@@ -62,6 +59,17 @@ func (s *Server) serveLocked(r *Request) (*http.Response, error) {
 		return s.notServedLocked(r)
 	case r.http.Method == http.MethodHead:
 		return nil, notAllowed()
+	case t.native && t.stored.Version != t.Version: // autoscaling/v1
+		return nil, unsupported(r)
+	case t.isReview():
+		return s.review(r, t)
+	case t.native && r.Subresource == "" && !t.takes(r.Verb):
+		return nil, notAllowed()
+	}
+	if resp, err := r.negotiate(t); resp != nil || err != nil {
+		return resp, err
+	}
+	switch {
 	case r.Verb == "list":
 		return s.listLocked(r, t)
 	case r.Verb == "watch":
@@ -69,7 +77,7 @@ func (s *Server) serveLocked(r *Request) (*http.Response, error) {
 	case !t.allows(r):
 		return nil, notAllowed()
 	}
-	live := t.objects[key{r.Namespace, r.Name}]
+	live := t.present(t.objects[key{r.Namespace, r.Name}])
 	if r.Subresource != "" {
 		return s.subresourceLocked(r, t, live)
 	}
@@ -80,7 +88,7 @@ func (s *Server) serveLocked(r *Request) (*http.Response, error) {
 		if live == nil {
 			return nil, t.notFound(r.Name)
 		}
-		return r.answer(http.StatusOK, live)
+		return s.getLocked(r, live)
 	case "update":
 		return s.updateLocked(r, t, live)
 	case "patch", "apply":
@@ -121,9 +129,6 @@ func (s *Server) Answer(r *Request) (*http.Response, error) {
 	h := r.http.Clone(r.http.Context())
 	return s.RoundTrip(h)
 }
-
-// settleLocked does in one step what the controllers of a real cluster do after a write.
-func (s *Server) settleLocked() {}
 
 // notFound is the error for an object that does not exist.
 func (t *table) notFound(name string) error {

@@ -29,23 +29,29 @@ type Server struct {
 	transport http.RoundTripper // the rules in front of handle
 	clients   atomic.Int64      // results of Config
 
-	mu        sync.Mutex // guards the fields below
-	tables    map[schema.GroupVersionResource]*table
-	version   int64 // the newest resourceVersion of all kinds
-	uids      int   // how many were given out
-	addresses int   // how many cluster IPs and node ports were given out
-	names     int   // how many were generated
-	log       []*Request
-	intercept func(*Request) (*http.Response, error)
-	cut       chan struct{} // closed and replaced to end all watches
-	watches   int
-	silent    bool // no bookmarks
-	lag       time.Duration
+	mu          sync.Mutex // guards the fields below
+	tables      map[schema.GroupVersionResource]*table
+	version     int64 // the newest resourceVersion of all kinds
+	uids        int   // how many were given out
+	addresses   int   // how many cluster IPs and node ports were given out
+	names       int   // how many were generated
+	log         []*Request
+	intercept   func(*Request) (*http.Response, error)
+	cut         chan struct{} // closed and replaced to end all watches
+	watches     int
+	silent      bool // no bookmarks
+	graph       *graph
+	terminating map[string]bool // the namespaces that are being deleted
+	lag         time.Duration
+
+	schemas     Schemas           // of CustomResourceDefinitions; nil: custom objects are stored as they are
+	crdsChanged bool              // CustomResourceDefinitions have to be settled
+	crdStores   map[string]*store // by name of the CustomResourceDefinition
 }
 
 // NewServer returns a server that serves the given resources.
 func NewServer(resources ...Resource) *Server {
-	s := &Server{tables: map[schema.GroupVersionResource]*table{}, version: 1, cut: make(chan struct{})}
+	s := &Server{tables: map[schema.GroupVersionResource]*table{}, version: 1, cut: make(chan struct{}), graph: newGraph(), terminating: map[string]bool{}}
 	s.rules = fault.NewRules()
 	s.transport = s.rules.Transport(handler(s.handle))
 	s.Serve(resources...)
@@ -64,10 +70,25 @@ func (s *Server) Serve(resources ...Resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range resources {
-		if s.tables[r.gvr()] == nil {
-			s.tables[r.gvr()] = newTable(r, s.version)
-		}
+		s.serveKindLocked(define(r), nil)
 	}
+}
+
+// serveKindLocked adds a resource that is not served yet. If it is another version of a served one,
+// with is that version's store.
+func (s *Server) serveKindLocked(d definition, with *store) *table {
+	if t := s.tables[d.gvr()]; t != nil {
+		return t
+	}
+	if with == nil {
+		with = newStore(d.gvk(), s.version)
+	}
+	t := &table{definition: d, store: with, gone: make(chan struct{})}
+	s.tables[d.gvr()] = t
+	if t.isNamespaces() {
+		s.foundLocked(t)
+	}
+	return t
 }
 
 // Withdraw stops serving resources, as if their CRD was deleted. Their objects are gone, and
@@ -80,12 +101,16 @@ func (s *Server) Withdraw(resources ...Resource) {
 		if t := s.tables[r.gvr()]; t != nil {
 			s.version += int64(len(t.objects)) // one deletion each
 			delete(s.tables, r.gvr())
+			for _, o := range t.sorted() {
+				s.graph.forget(o.GetUID())
+			}
 			close(t.gone)
 		}
 	}
 }
 
-// Intercept calls f with each request before the server handles it. If f returns nil and nil, the
+// Intercept calls f with each request, after the rules of Add and before the server handles it. It
+// is for tests that answer requests in code with the methods of Request; otherwise use Add. If f returns nil and nil, the
 // server answers. f runs without a lock and may block, but should end with the request's client
 // (see Request.Hang). Intercept(nil) ends the interception.
 func (s *Server) Intercept(f func(*Request) (*http.Response, error)) {
@@ -108,7 +133,7 @@ func (s *Server) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.tables {
-		t.oldest = s.version
+		t.expire(s.version)
 	}
 }
 
@@ -165,7 +190,15 @@ func (s *Server) Put(in Resource, obj metav1.Object) *unstructured.Unstructured 
 	if t == nil {
 		panic(fmt.Sprintf("sim: %s is not served", in.Name))
 	}
-	return s.storeLocked(t, t.objects[keyOf(u)], u)
+	if namespaces := s.tables[Namespaces.gvr()]; namespaces != nil && t.Namespaced {
+		s.ensureNamespaceLocked(namespaces, u.GetNamespace())
+	}
+	if t.isNamespaces() && phase(u) == "" {
+		foundNamespace(u)
+	}
+	stored := s.storeLocked(t, t.objects[keyOf(u)], u)
+	s.settleLocked()
+	return stored
 }
 
 // Remove deletes an object, regardless of finalizers, as another client's write. It reports whether
@@ -178,6 +211,7 @@ func (s *Server) Remove(in Resource, namespace, name string) bool {
 		return false
 	}
 	s.removeLocked(t, t.objects[key{namespace, name}])
+	s.settleLocked()
 	return true
 }
 

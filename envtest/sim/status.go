@@ -13,8 +13,11 @@ import (
 
 // subresourceLocked answers a request for a subresource of live, which is nil if there is none.
 func (s *Server) subresourceLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
-	served := r.Subresource == "status" && t.status || r.Subresource == "scale" && t.scale != nil
+	finalizes := r.Subresource == "finalize" && t.isNamespaces()
+	served := r.Subresource == "status" && t.status || r.Subresource == "scale" && t.scale != nil || finalizes
 	switch {
+	case finalizes && r.Verb != "update":
+		return nil, notAllowed()
 	case !served && t.has(r.Subresource):
 		return nil, unsupported(r)
 	case !served && t.builtIn:

@@ -35,8 +35,9 @@ const (
 type Schema interface {
 	// Default sets defaults and removes unknown fields, in place. It returns errors for the latter.
 	Default(u *unstructured.Unstructured) []error
-	// Validate returns the errors of u, which replaces old; old is nil at creation.
-	Validate(u, old *unstructured.Unstructured) field.ErrorList
+	// Validate returns the errors of u, which replaces old; old is nil at creation. The
+	// subresource is that of the request, such as status, or empty.
+	Validate(u, old *unstructured.Unstructured, subresource string) field.ErrorList
 }
 
 // customStrategy is the strategy of every custom kind.
@@ -83,12 +84,15 @@ var builtInRules = []struct {
 	{group("certificates.k8s.io", "clustertrustbundles", "podcertificaterequests"), isConditional},
 	{group("node.k8s.io", "runtimeclasses"), isConditional},
 	{group("policy", "poddisruptionbudgets"), isConditional},
+	{group("apiextensions.k8s.io", "customresourcedefinitions"), isConditional},
+	{group("apiregistration.k8s.io", "apiservices"), isConditional},
 	{group("storage.k8s.io", "csidrivers", "csinodes", "csistoragecapacities", "volumeattachments"), isConditional},
 
 	{group("", "namespaces", "persistentvolumes", "persistentvolumeclaims", "pods", "podtemplates", "resourcequotas", "serviceaccounts", "services"), isReturned},
 	{group("storage.k8s.io", "csidrivers", "csinodes", "storageclasses", "volumeattachments", "volumeattributesclasses"), isReturned},
 	{group("resource.k8s.io", "deviceclasses", "devicetaintrules", "resourceclaims", "resourceclaimtemplates", "resourceslices"), isReturned},
 
+	{group("apiextensions.k8s.io", "customresourcedefinitions"), generationAt(specGeneration)},
 	{group("apps", "deployments"), generationAt(annotationGeneration)},
 	{group("apps", "daemonsets", "replicasets", "statefulsets"), generationAt(specGeneration)},
 	{group("batch", "cronjobs", "jobs"), generationAt(specGeneration)},
@@ -104,6 +108,8 @@ var builtInRules = []struct {
 	{group("scheduling.k8s.io", "priorityclasses"), generationAt(contentGeneration)},
 	{group("resource.k8s.io", "deviceclasses", "devicetaintrules", "resourceslices"), generationAt(specGeneration)},
 
+	{group("apiextensions.k8s.io", "customresourcedefinitions"), hasStatus},
+	{group("apiregistration.k8s.io", "apiservices"), hasStatus},
 	{group("", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods", "replicationcontrollers", "resourcequotas", "services"), hasStatus},
 	{group("apps", "daemonsets", "deployments", "replicasets", "statefulsets"), hasStatus},
 	{group("autoscaling", "horizontalpodautoscalers"), hasStatus},

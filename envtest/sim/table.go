@@ -4,87 +4,65 @@
 package sim
 
 import (
-	"slices"
+	"maps"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 type key struct{ namespace, name string }
 
 func keyOf(o metav1.Object) key { return key{o.GetNamespace(), o.GetName()} }
 
-// table holds one resource's objects and history. The Server's mutex guards it. Stored objects are
-// never modified.
+// table is one version of a resource. The Server's mutex guards it.
 type table struct {
-	Resource
-	strategy
-	builtIn bool   // a kind of client-go's scheme
-	schema  Schema // nil: every object is valid
-	// newStatus is the status of a new object of a built-in kind.
-	newStatus map[string]any
-
-	objects map[key]*unstructured.Unstructured
-	events  []event
-	oldest  int64         // the oldest version from which a watch may start
-	changed chan struct{} // closed and replaced at each event
-	gone    chan struct{} // closed when the resource is withdrawn
-
+	definition
+	*store
 	fields map[string]*managedfields.FieldManager // by subresource
+	blank  *unstructured.Unstructured             // an object before its creation
+	gone   chan struct{}                          // closed when the resource is withdrawn
 }
 
-// event is a change; before is nil for Added.
-type event struct {
-	kind          watch.EventType
-	version       int64
-	at            time.Time
-	before, after *unstructured.Unstructured
+// present returns a stored object in the table's version. Conversion only changes the apiVersion.
+func (t *table) present(o *unstructured.Unstructured) *unstructured.Unstructured {
+	if o == nil || t.stored.Version == t.Version && o.GetAPIVersion() == t.gv().String() {
+		return o
+	}
+	copied := maps.Clone(o.Object)
+	copied["apiVersion"] = t.gv().String()
+	return &unstructured.Unstructured{Object: copied}
 }
 
-func newTable(r Resource, version int64) *table {
-	t := &table{
-		Resource: r, strategy: customStrategy(), builtIn: scheme.Scheme.Recognizes(r.gvk()),
-		objects: map[key]*unstructured.Unstructured{}, oldest: version,
-		changed: make(chan struct{}), gone: make(chan struct{}),
-	}
-	if t.builtIn {
-		t.strategy = builtInStrategy(r.gvr().GroupResource())
-		t.newStatus = emptyStatus(r)
-	}
-	return t
-}
-
-// emptyStatus returns the status of a built-in kind's zero value, or nil if it has none.
-func emptyStatus(r Resource) map[string]any {
-	obj, err := scheme.Scheme.New(r.gvk())
-	if err != nil {
-		return nil
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		return nil
-	}
-	status, _ := content["status"].(map[string]any)
-	return status
-}
-
-// sorted returns the objects in key order.
+// sorted returns the objects in path order.
 func (t *table) sorted() []*unstructured.Unstructured {
 	var list []*unstructured.Unstructured
-	for _, o := range t.objects {
-		list = append(list, o)
+	for _, k := range t.keys {
+		list = append(list, t.objects[k])
 	}
-	slices.SortFunc(list, func(a, b *unstructured.Unstructured) int {
-		return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
-	})
 	return list
+}
+
+// store holds a resource's objects and history, for all its versions. Stored objects are never
+// modified.
+type store struct {
+	stored  schema.GroupVersionKind // the form of its objects
+	objects map[key]*unstructured.Unstructured
+	keys    []key // of objects, in path order
+	history
+	encodings map[*unstructured.Unstructured]map[form][]byte // of current and recent objects
+	changed   chan struct{}                                  // closed and replaced at each event
+}
+
+func newStore(stored schema.GroupVersionKind, version int64) *store {
+	return &store{
+		stored: stored, objects: map[key]*unstructured.Unstructured{}, history: history{oldest: version},
+		encodings: map[*unstructured.Unstructured]map[form][]byte{}, changed: make(chan struct{}),
+	}
 }
 
 const (
@@ -138,12 +116,21 @@ func (s *Server) removeLocked(t *table, o *unstructured.Unstructured) {
 func (s *Server) appendLocked(t *table, kind watch.EventType, before, after *unstructured.Unstructured) *unstructured.Unstructured {
 	s.version++
 	after.SetResourceVersion(strconv.FormatInt(s.version, 10))
+	s.crdsChanged = s.crdsChanged || t.prepare != nil
+	if after.GetAPIVersion() != t.stored.GroupVersion().String() {
+		after.SetAPIVersion(t.stored.GroupVersion().String())
+	}
+	if before != nil {
+		before = t.objects[keyOf(after)] // in its stored form
+	}
 	if kind == watch.Deleted {
 		delete(t.objects, keyOf(after))
 	} else {
 		t.objects[keyOf(after)] = after
 	}
-	t.events = append(t.events, event{kind: kind, version: s.version, at: time.Now(), before: before, after: after})
+	s.graph.observe(t, kind, before, after)
+	s.noteNamespaceLocked(t, kind, after)
+	t.record(event{kind: kind, version: s.version, at: time.Now(), before: before, after: after})
 	close(t.changed)
 	t.changed = make(chan struct{})
 	return after

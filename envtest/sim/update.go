@@ -86,8 +86,8 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 	if errs := t.validate(u, live, r.Subresource); len(errs) > 0 {
 		return nil, t.invalid(u, errs)
 	}
-	r.warnFinalizers(t, u, live)
 	revertTimes(live, u)
+	r.warnFinalizers(t, u, live)
 	if equal(u.Object, live.Object) {
 		return live, nil
 	}
@@ -143,6 +143,9 @@ func keepIdentity(u, live *unstructured.Unstructured) {
 // removable reports whether an update removed the last finalizer of an object in deletion.
 func removable(live, u *unstructured.Unstructured) bool {
 	grace := live.GetDeletionGracePeriodSeconds()
+	if u.GetKind() == Namespaces.Kind && len(specFinalizers(u)) > 0 && u.GetAPIVersion() == "v1" {
+		return false
+	}
 	return live.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 && (grace == nil || *grace == 0)
 }
 

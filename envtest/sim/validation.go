@@ -38,7 +38,7 @@ func (t *table) validate(u, live *unstructured.Unstructured, subresource string)
 	}
 	switch {
 	case t.schema != nil:
-		errs = append(errs, t.schema.Validate(u, live)...)
+		errs = append(errs, t.schema.Validate(u, live, subresource)...)
 	case !t.builtIn, subresource == "status":
 	case live == nil:
 		errs = append(errs, validateKind(t.Kind, u)...)

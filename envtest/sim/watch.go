@@ -6,17 +6,20 @@ package sim
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // stream is the body of a watch. Its reader drives it.
@@ -24,22 +27,66 @@ type stream struct {
 	server  *Server
 	request *Request
 	table   *table
+	where   *selection
 	timeout <-chan time.Time
+	end     time.Time        // when timeout fires
 	idle    <-chan time.Time // the next bookmark; nil if the request allows none
 	closed  chan struct{}
 	close   func()
 	cut     chan struct{}
 
-	next   int          // index in the table's events
-	frames bytes.Buffer // ready to be read
-	ended  bool         // after the frames
+	initial []*unstructured.Unstructured // not yet sent
+	start   int64                        // the version of the initial objects
+	mark    bool                         // a bookmark ends the initial objects
+	next    int                          // number of the next event of the table
+	headers bool                         // the first table of a Table watch was sent
+	frames  bytes.Buffer                 // ready to be read
+	ended   bool                         // after the frames
 }
 
+// bookmarkEvery is the interval of an API server's bookmarks.
+const bookmarkEvery = time.Minute
+
+// chunk is how many bytes of events a watch prepares at once.
+const chunk = 32 << 10
+
 func (s *Server) watchLocked(r *Request, t *table) (*http.Response, error) {
-	if tooLarge, err := s.tooLargeLocked(r); tooLarge != nil {
-		return tooLarge, err
+	o, where, err := r.selection(t)
+	if err != nil {
+		return nil, err
 	}
-	w := &stream{server: s, request: r, table: t, closed: make(chan struct{}), cut: s.cut, next: len(t.events)}
+	contentType := runtime.ContentTypeJSON
+	switch {
+	case r.form.media == runtime.ContentTypeYAML:
+		status := metav1.Status{Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable}
+		status.Message = "only the following media types are accepted: " + streamTypes[0] + ", " + streamTypes[1]
+		return r.FailWith(status)
+	case r.form.protobuf():
+		contentType = r.form.media + ";stream=watch"
+	}
+	from, err := parseVersion(o.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	w := s.openLocked(r, where)
+	if o.TimeoutSeconds != nil && *o.TimeoutSeconds > 0 {
+		timeout := time.Duration(*o.TimeoutSeconds) * time.Second
+		w.timeout, w.end = time.After(timeout), time.Now().Add(timeout)
+	}
+	if o.AllowWatchBookmarks && !s.silent {
+		w.idle = w.untilBookmark()
+	}
+	if err := s.positionLocked(w, o, from); err != nil {
+		w.fail(err)
+	}
+	return r.stream(http.StatusOK, contentType, w), nil
+}
+
+func (s *Server) openLocked(r *Request, where *selection) *stream {
+	w := &stream{
+		server: s, request: r, table: where.table, where: where,
+		closed: make(chan struct{}), cut: s.cut, next: where.table.dropped + len(where.table.events),
+	}
 	s.watches++
 	w.close = sync.OnceFunc(func() {
 		close(w.closed)
@@ -47,53 +94,102 @@ func (s *Server) watchLocked(r *Request, t *table) (*http.Response, error) {
 		defer s.mu.Unlock()
 		s.watches--
 	})
-	if n, err := strconv.Atoi(r.Query.Get("timeoutSeconds")); err == nil && n > 0 {
-		w.timeout = time.After(time.Duration(n) * time.Second)
-	}
-	if r.Query.Get("allowWatchBookmarks") == "true" && !s.silent {
-		w.idle = time.After(bookmarkEvery)
-	}
-	from, _ := strconv.ParseInt(r.Query.Get("resourceVersion"), 10, 64)
-	switch {
-	case r.Streaming() || from == 0:
-		for _, o := range t.sorted() {
-			if matches(r, o) {
-				w.frame(watch.Added, o)
-			}
-		}
-		if r.Streaming() {
-			b := s.bookmarkLocked(t)
-			b.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-			w.frame(watch.Bookmark, b)
-		}
-	case from < t.oldest:
-		w.frame(watch.Error, &metav1.Status{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
-			Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version",
-		})
-		w.ended = true
-	default:
-		for w.next > 0 && t.events[w.next-1].version > from {
-			w.next--
-		}
-	}
-	return r.respond(http.StatusOK, w), nil
+	return w
 }
 
-func (s *Server) bookmarkLocked(t *table) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
+// positionLocked decides what a watch sends first.
+func (s *Server) positionLocked(w *stream, o *internalversion.ListOptions, from int64) error {
+	t := w.table
+	switch {
+	case o.SendInitialEvents != nil && *o.SendInitialEvents:
+		if from > s.version {
+			return s.tooLargeLocked(from, 1)
+		}
+		for _, k := range within(t.keys, w.where.prefix(), "") {
+			if w.where.matches(t.objects[k]) {
+				w.initial = append(w.initial, t.objects[k])
+			}
+		}
+		w.start, w.mark = s.version, o.AllowWatchBookmarks
+	case from == 0: // from now on
+	case from < t.oldest:
+		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", from, t.oldest))
+	default:
+		w.start = from // which may be a future one
+		w.next = t.dropped + t.after(from)
+	}
+	return nil
+}
+
+// untilBookmark fires when the next bookmark is due: each minute, and two seconds before the end.
+func (w *stream) untilBookmark() <-chan time.Time {
+	if w.end.IsZero() {
+		return time.After(bookmarkEvery)
+	}
+	left := time.Until(w.end) - 2*time.Second
+	if left <= 0 {
+		return nil
+	}
+	return time.After(min(left, bookmarkEvery))
+}
+
+// bookmarkOf returns a bookmark's object: an empty one of the kind, with a version.
+func (t *table) bookmarkOf(version int64) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	if empty, err := scheme.Scheme.New(t.gv().WithKind(t.Kind)); err == nil {
+		if content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(empty); err == nil {
+			u.Object = content
+		}
+	}
+	u.Object["metadata"] = map[string]any{"resourceVersion": strconv.FormatInt(version, 10)}
 	u.SetAPIVersion(t.gv().String())
 	u.SetKind(t.Kind)
-	u.SetResourceVersion(strconv.FormatInt(s.version, 10))
 	return u
 }
 
-func (w *stream) frame(kind watch.EventType, object any) {
-	if o, ok := object.(*unstructured.Unstructured); ok {
-		object = w.request.form(o)
+// fail ends a watch with an ERROR event.
+func (w *stream) fail(err error) {
+	status := metav1.Status{Code: http.StatusInternalServerError, Message: err.Error()}
+	if known, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // it is not wrapped
+		status = known.Status()
 	}
-	// A buffer accepts everything.
-	_ = json.NewEncoder(&w.frames).Encode(map[string]any{"type": kind, "object": object})
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	status.Status = metav1.StatusFailure
+	data, err := json.Marshal(status)
+	if w.request.form.protobuf() {
+		data, err = status.Marshal()
+		data = envelope(status.TypeMeta, data)
+	}
+	if err == nil {
+		err = w.request.form.frame(&w.frames, string(watch.Error), data)
+	}
+	if err != nil {
+		panic(err) // a Status can be encoded
+	}
+	w.ended = true
+}
+
+// frame adds an event. If keep is true its encoding is kept for other watches.
+func (w *stream) frame(kind watch.EventType, o *unstructured.Unstructured, keep bool) {
+	data, err := w.encode(o, keep)
+	if err == nil {
+		err = w.request.form.frame(&w.frames, string(kind), data)
+	}
+	if err != nil {
+		w.fail(err)
+	}
+}
+
+func (w *stream) encode(o *unstructured.Unstructured, keep bool) ([]byte, error) {
+	if w.request.form.convert.Kind != asTable {
+		return w.table.encode(o, w.request.form, keep)
+	}
+	t, err := w.request.tableOf([]*unstructured.Unstructured{o}, map[string]any{"resourceVersion": o.GetResourceVersion()}, !w.headers)
+	if err != nil {
+		return nil, err
+	}
+	w.headers = true
+	return json.Marshal(t)
 }
 
 // Read implements io.Reader. It waits for events.
@@ -103,8 +199,8 @@ func (w *stream) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		changed, late := w.take()
-		if w.frames.Len() > 0 {
-			break
+		if w.frames.Len() > 0 || w.ended {
+			continue
 		}
 		select {
 		case <-changed:
@@ -120,24 +216,23 @@ func (w *stream) Read(p []byte) (int, error) {
 		case <-w.timeout:
 			w.ended = true
 		case <-w.idle:
-			w.idle = time.After(bookmarkEvery)
+			w.idle = w.untilBookmark()
 			w.bookmark()
 		}
 	}
 	return w.frames.Read(p)
 }
 
-// bookmarkEvery is the interval of an API server's bookmarks.
-const bookmarkEvery = time.Minute
-
 func (w *stream) bookmark() {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
-	b := w.server.bookmarkLocked(w.table)
-	if w.next < len(w.table.events) { // delayed events are not seen yet
-		b.SetResourceVersion(strconv.FormatInt(w.table.events[w.next].version-1, 10))
+	version := w.server.version
+	if i := w.next - w.table.dropped; i >= 0 && i < len(w.table.events) { // delayed events are not seen yet
+		version = w.table.events[i].version - 1
 	}
-	w.frame(watch.Bookmark, b)
+	if version >= w.start { // a watch from a future version sends nothing until then
+		w.frame(watch.Bookmark, w.table.bookmarkOf(version), false)
+	}
 }
 
 // Close implements io.Closer.
@@ -146,38 +241,53 @@ func (w *stream) Close() error {
 	return nil
 }
 
-// take frames new events. It returns a channel that is closed when there are more, and one that
+// take frames the next events. It returns a channel that is closed when there are more, and one that
 // receives when a delayed event is due.
 func (w *stream) take() (changed <-chan struct{}, late <-chan time.Time) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
-	for ; w.next < len(w.table.events); w.next++ {
-		e := w.table.events[w.next]
-		if left := w.server.lag - time.Since(e.at); left > 0 {
-			return w.table.changed, time.After(left)
+	t := w.table
+	w.takeInitial()
+	for ; w.frames.Len() < chunk && w.next < t.dropped+len(t.events); w.next++ {
+		if w.next < t.dropped { // too slow, as for a real server: the client resumes, and gets 410
+			w.ended = true
+			return nil, nil
 		}
-		was, is := e.before != nil && matches(w.request, e.before), e.kind != watch.Deleted && matches(w.request, e.after)
-		switch {
-		case is && !was:
-			w.frame(watch.Added, e.after)
-		case is:
-			w.frame(watch.Modified, e.after)
-		case was:
-			w.frame(watch.Deleted, e.after)
+		e := &t.events[w.next-t.dropped]
+		if left := w.server.lag - time.Since(e.at); left > 0 {
+			return t.changed, time.After(left)
+		}
+		if e.version > w.start {
+			w.event(e, w.next-t.dropped >= len(t.events)-sharedEvents)
 		}
 	}
-	return w.table.changed, nil
+	return t.changed, nil
 }
 
-// matches reports whether an object is in the request's namespace and matches its selectors.
-func matches(r *Request, o *unstructured.Unstructured) bool {
-	if r.Namespace != "" && o.GetNamespace() != r.Namespace {
-		return false
+// takeInitial frames initial objects, and the bookmark after the last one.
+func (w *stream) takeInitial() {
+	for len(w.initial) > 0 && w.frames.Len() < chunk {
+		o := w.initial[0]
+		w.initial = w.initial[1:]
+		w.frame(watch.Added, o, w.table.objects[keyOf(o)] == o)
 	}
-	byLabel, err := labels.Parse(r.Query.Get("labelSelector"))
-	if err != nil || !byLabel.Matches(labels.Set(o.GetLabels())) {
-		return false
+	if len(w.initial) == 0 && w.mark {
+		w.mark, w.initial = false, nil
+		b := w.table.bookmarkOf(w.start)
+		b.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		w.frame(watch.Bookmark, b, false)
 	}
-	byField, err := fields.ParseSelector(r.Query.Get("fieldSelector"))
-	return err == nil && byField.Matches(fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace()})
+}
+
+// event frames a change as the watch's selectors see it.
+func (w *stream) event(e *event, keep bool) {
+	was, is := e.before != nil && w.where.matches(e.before), e.kind != watch.Deleted && w.where.matches(e.after)
+	switch {
+	case is && !was:
+		w.frame(watch.Added, e.after, keep)
+	case is:
+		w.frame(watch.Modified, e.after, keep)
+	case was:
+		w.frame(watch.Deleted, e.last(), keep)
+	}
 }

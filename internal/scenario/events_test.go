@@ -21,15 +21,20 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/source"
 )
 
 // recorded is a world with events about its objects.
@@ -145,6 +150,35 @@ var _ = Describe("Events", func() {
 		lease, err := w.direct.CoordinationV1().Leases(w.namespace).Get(ctx, "events", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(lease.Spec.HolderIdentity).To(HaveValue(BeEmpty()))
+	}, NodeTimeout(patience))
+
+	It("name an object that keeps failing, once", func(ctx SpecContext) {
+		w := newRecorded(ctx)
+		obj := w.create(ctx, "failing")
+		m := manager.New(w.client.Config(), manager.Options{
+			Name: "scenario", Logger: slog.New(slog.DiscardHandler), Hooks: hook.Hooks{Events: w.hooks()},
+			Cache: cache.Options{Namespaces: cache.NewSet(w.namespace)},
+		})
+		maps := cache.For[*corev1.ConfigMap](m.Cache())
+		run, stop := context.WithCancel(ctx)
+		defer stop()
+		attempts := 0
+		r := controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
+			if attempts++; attempts == 10 { // after 2.5 s
+				stop()
+			}
+			return controller.Result{}, fmt.Errorf("attempt %d failed", attempts)
+		})
+		c := controller.New("failing", events.Failing(r, time.Second, maps, m.Recorder()), controller.Options{})
+		named := handler.Where(func(_, after *corev1.ConfigMap) bool { return after != nil && after.Name == obj.Name })
+		c.Watch(source.Kind(maps, handler.Self(), named))
+		m.Add(c)
+		Expect(m.Run(run)).To(Succeed())
+		found, calls := w.described(ctx, obj)
+		Expect(calls).To(Equal(1))
+		Expect(found[0].Reason).To(Equal(events.ReasonFailing))
+		Expect(found[0].Message).To(MatchRegexp(`^9 Reconciles in a row have failed, for 1s; the last error: attempt 9 failed$`))
+		Expect(w.dropped).To(BeEmpty())
 	}, NodeTimeout(patience))
 
 	It("N2: continue a series after a restart, and in an Event whose answer was lost", func(ctx SpecContext) {

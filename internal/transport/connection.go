@@ -4,16 +4,12 @@
 package transport
 
 import (
-	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"sync"
 	"syscall"
-	"time"
-
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // connections are those that a transport used and that may be open.
@@ -80,39 +76,4 @@ func closed(conn net.Conn) bool {
 	}
 	raw, err := s.SyscallConn()
 	return err != nil || raw.Control(func(uintptr) {}) != nil
-}
-
-// Disconnect closes the idle connections below rt. A request leaves an HTTP/2 connection some time
-// after it has ended or was cancelled. So Disconnect closes again until none is open, or ctx ends.
-func Disconnect(ctx context.Context, rt http.RoundTripper) {
-	const first, most = 100 * time.Microsecond, 10 * time.Millisecond
-	used := connectionsBelow(rt)
-	for wait := first; ; wait = min(2*wait, most) {
-		utilnet.CloseIdleConnectionsFor(rt)
-		if used == nil || !used.open() {
-			return
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
-	}
-}
-
-// connectionsBelow returns nil if rt is not from this package.
-func connectionsBelow(rt http.RoundTripper) *connections {
-	for rt != nil {
-		if own, ok := rt.(*roundTripper); ok {
-			return own.used
-		}
-		wrapper, ok := rt.(utilnet.RoundTripperWrapper)
-		if !ok {
-			return nil
-		}
-		rt = wrapper.WrappedRoundTripper()
-	}
-	return nil
 }

@@ -11,6 +11,7 @@
 package transport
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -195,4 +196,39 @@ func neverSent(err error) bool {
 	var op *net.OpError
 	var certificate *tls.CertificateVerificationError
 	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") || errors.As(err, &certificate)
+}
+
+// Disconnect closes the idle connections below rt. A request leaves an HTTP/2 connection some time
+// after it has ended or was cancelled. So Disconnect closes again until none is open, or ctx ends.
+func Disconnect(ctx context.Context, rt http.RoundTripper) {
+	const first, most = 100 * time.Microsecond, 10 * time.Millisecond
+	used := connectionsBelow(rt)
+	for wait := first; ; wait = min(2*wait, most) {
+		utilnet.CloseIdleConnectionsFor(rt)
+		if used == nil || !used.open() {
+			return
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// connectionsBelow returns nil if rt is not from this package.
+func connectionsBelow(rt http.RoundTripper) *connections {
+	for rt != nil {
+		if own, ok := rt.(*roundTripper); ok {
+			return own.used
+		}
+		wrapper, ok := rt.(utilnet.RoundTripperWrapper)
+		if !ok {
+			return nil
+		}
+		rt = wrapper.WrappedRoundTripper()
+	}
+	return nil
 }

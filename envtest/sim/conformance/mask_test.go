@@ -19,6 +19,9 @@ type symbols struct {
 	counts map[string]int
 }
 
+// minLength excludes versions, which look like other numbers, from the replacement in texts.
+const minLength = 6
+
 func newSymbols() symbols { return symbols{names: map[string]string{}, counts: map[string]int{}} }
 
 var (
@@ -110,13 +113,13 @@ func (s symbols) text(field, v string) string {
 		return v
 	case field == "continue" && v != "":
 		return "<token>"
-	case s.names[v] != "":
+	case len(v) >= minLength && s.names[v] != "":
 		return s.names[v]
 	}
 	v = instant.ReplaceAllString(v, "<time>")
 	v = address.ReplaceAllString(v, "<address>")
 	for value, name := range s.names {
-		if len(value) > 5 && !strings.HasPrefix(name, "<version") {
+		if len(value) >= minLength && !strings.HasPrefix(name, "<version") {
 			v = strings.ReplaceAll(v, value, name)
 		}
 	}

@@ -1,0 +1,11 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package crd gives the simulated API server the schemas of CustomResourceDefinitions. The server
+// then validates, defaults and prunes custom objects, with the code and the messages of a real API
+// server, including CEL rules.
+//
+//	cfg := crd.New(t, scheme, websiteCRD, website) // instead of sim.New
+//
+// It is a module of its own because it needs k8s.io/apiextensions-apiserver.
+package crd

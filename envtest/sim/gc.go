@@ -1,0 +1,335 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// controllerManager is the field manager of the garbage collector and the namespace controller.
+const controllerManager = "kube-controller-manager"
+
+// graph knows owners and dependents, for the garbage collector. The Server's mutex guards it. Its
+// rules are those of kube-controller-manager; its queues are in order, so that tests repeat.
+type graph struct {
+	objects    map[types.UID]*node
+	dependents map[types.UID][]*node // by the uid of the owner, which may not exist
+	attempts   []*node               // may have to be deleted, or may have waited long enough
+	orphaners  []*node               // their dependents lose them
+}
+
+// node is an object in the graph.
+type node struct {
+	table *table
+	key   key
+	uid   types.UID
+	refs  []metav1.OwnerReference
+}
+
+func newGraph() *graph {
+	return &graph{objects: map[types.UID]*node{}, dependents: map[types.UID][]*node{}}
+}
+
+// attempt enqueues nodes.
+func (g *graph) attempt(nodes ...*node) {
+	for _, n := range nodes {
+		if n != nil && !slices.Contains(g.attempts, n) {
+			g.attempts = append(g.attempts, n)
+		}
+	}
+}
+
+// observe updates the graph after a write, and enqueues what may have to change because of it.
+func (g *graph) observe(t *table, kind watch.EventType, before, after *unstructured.Unstructured) {
+	if t.Name == "events" && (t.Group == "" || t.Group == "events.k8s.io") {
+		return // as in the real collector
+	}
+	uid := after.GetUID()
+	if kind == watch.Deleted {
+		g.forget(uid)
+		return
+	}
+	n := g.objects[uid]
+	if n == nil {
+		n = &node{table: t, key: keyOf(after), uid: uid}
+		g.objects[uid] = n
+		g.attempt(g.dependents[uid]...) // they may have named it by other coordinates
+	}
+	g.refer(n, after.GetOwnerReferences())
+	switch {
+	case starts(before, after, metav1.FinalizerOrphanDependents):
+		g.orphaners = append(g.orphaners, n)
+	case starts(before, after, metav1.FinalizerDeleteDependents):
+		g.attempt(g.dependents[uid]...)
+		g.attempt(n)
+	}
+}
+
+// starts reports whether a write began a deletion with the finalizer.
+func starts(before, after *unstructured.Unstructured, finalizer string) bool {
+	return deleting(after, finalizer) && (before == nil || !deleting(before, finalizer))
+}
+
+func deleting(o *unstructured.Unstructured, finalizer string) bool {
+	return o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), finalizer)
+}
+
+// forget removes an object that is gone.
+func (g *graph) forget(uid types.UID) {
+	n := g.objects[uid]
+	if n == nil {
+		return
+	}
+	delete(g.objects, uid)
+	g.attempt(g.dependents[uid]...)
+	for _, ref := range n.refs {
+		g.separate(n, ref.UID)
+		g.attempt(g.objects[ref.UID])
+	}
+}
+
+// refer sets the owners of n.
+func (g *graph) refer(n *node, refs []metav1.OwnerReference) {
+	if len(n.refs) == 0 && len(refs) == 0 {
+		return
+	}
+	old := n.refs
+	n.refs = refs
+	for _, ref := range refs {
+		at := slices.IndexFunc(old, func(o metav1.OwnerReference) bool { return o.UID == ref.UID })
+		if at >= 0 {
+			if blocks(old[at]) && !blocks(ref) {
+				g.attempt(g.objects[ref.UID])
+			}
+			continue
+		}
+		g.dependents[ref.UID] = append(g.dependents[ref.UID], n)
+		if owner := g.objects[ref.UID]; owner == nil || !owner.is(ref, n.key.namespace) {
+			g.attempt(n)
+		}
+	}
+	for _, ref := range old {
+		if slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return r.UID == ref.UID }) {
+			continue
+		}
+		g.separate(n, ref.UID)
+		if blocks(ref) {
+			g.attempt(g.objects[ref.UID])
+		}
+	}
+}
+
+func (g *graph) separate(n *node, owner types.UID) {
+	rest := slices.DeleteFunc(g.dependents[owner], func(d *node) bool { return d == n })
+	if g.dependents[owner] = rest; len(rest) == 0 {
+		delete(g.dependents, owner)
+	}
+}
+
+// is reports whether a dependent in the namespace names n correctly.
+func (n *node) is(ref metav1.OwnerReference, namespace string) bool {
+	return n.table.Kind == ref.Kind && n.table.gv().String() == ref.APIVersion && n.key.name == ref.Name &&
+		(n.key.namespace == "" || n.key.namespace == namespace)
+}
+
+func blocks(ref metav1.OwnerReference) bool {
+	return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
+}
+
+// collectLocked does everything that the garbage collector would do now.
+func (s *Server) collectLocked() {
+	g := s.graph
+	for len(g.attempts)+len(g.orphaners) > 0 {
+		if len(g.orphaners) > 0 {
+			n := g.orphaners[0]
+			g.orphaners = g.orphaners[1:]
+			s.orphanLocked(n)
+			continue
+		}
+		n := g.attempts[0]
+		g.attempts = g.attempts[1:]
+		s.attemptLocked(n)
+	}
+}
+
+// liveLocked returns the object of n, or nil.
+func (s *Server) liveLocked(n *node) *unstructured.Unstructured {
+	if live := n.table.objects[n.key]; live != nil && live.GetUID() == n.uid {
+		return live
+	}
+	return nil
+}
+
+// orphanLocked removes n from the owners of its dependents, and its finalizer.
+func (s *Server) orphanLocked(n *node) {
+	for _, d := range slices.Clone(s.graph.dependents[n.uid]) {
+		s.disownLocked(d, []types.UID{n.uid})
+	}
+	s.unholdLocked(n, metav1.FinalizerOrphanDependents)
+}
+
+// disownLocked removes owners from the object of n.
+func (s *Server) disownLocked(n *node, owners []types.UID) {
+	s.editLocked(n, func(u *unstructured.Unstructured) {
+		refs := slices.DeleteFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return slices.Contains(owners, r.UID) })
+		if u.SetOwnerReferences(refs); len(refs) == 0 {
+			unstructured.RemoveNestedField(u.Object, "metadata", "ownerReferences")
+		}
+	})
+}
+
+// unholdLocked removes a finalizer.
+func (s *Server) unholdLocked(n *node, finalizer string) {
+	s.editLocked(n, func(u *unstructured.Unstructured) {
+		u.SetFinalizers(slices.DeleteFunc(u.GetFinalizers(), func(f string) bool { return f == finalizer }))
+	})
+}
+
+// attemptLocked deletes the object of n if it has lost all owners, removes owners that are gone, or
+// ends its wait for its dependents.
+func (s *Server) attemptLocked(n *node) {
+	live := s.liveLocked(n)
+	if live == nil {
+		return
+	}
+	waits := deleting(live, metav1.FinalizerDeleteDependents)
+	if live.GetDeletionTimestamp() != nil {
+		if waits {
+			s.awaitDependentsLocked(n)
+		}
+		return
+	}
+	owners, ok := s.ownersLocked(live)
+	switch {
+	case !ok || len(n.refs) == 0:
+	case owners.solid > 0:
+		if lost := append(owners.gone, owners.waiting...); len(lost) > 0 {
+			s.disownLocked(n, lost)
+		}
+	case len(owners.waiting) > 0 && len(s.graph.dependents[n.uid]) > 0:
+		s.unblockCycleLocked(n)
+		s.collectObjectLocked(n, metav1.DeletePropagationForeground)
+	case slices.Contains(live.GetFinalizers(), metav1.FinalizerOrphanDependents):
+		s.collectObjectLocked(n, metav1.DeletePropagationOrphan)
+	case slices.Contains(live.GetFinalizers(), metav1.FinalizerDeleteDependents):
+		s.collectObjectLocked(n, metav1.DeletePropagationForeground)
+	default:
+		s.collectObjectLocked(n, metav1.DeletePropagationBackground)
+	}
+}
+
+// awaitDependentsLocked ends a foreground deletion when no dependent blocks it any more.
+func (s *Server) awaitDependentsLocked(n *node) {
+	blocked := false
+	for _, d := range s.graph.dependents[n.uid] {
+		if !slices.ContainsFunc(d.refs, func(r metav1.OwnerReference) bool { return r.UID == n.uid && blocks(r) }) {
+			continue
+		}
+		blocked = true
+		if live := s.liveLocked(d); live != nil && live.GetDeletionTimestamp() == nil {
+			s.graph.attempt(d)
+		}
+	}
+	if !blocked {
+		s.unholdLocked(n, metav1.FinalizerDeleteDependents)
+	}
+}
+
+// unblockCycleLocked makes n's references non-blocking if one of its dependents waits, too: the two
+// may own each other.
+func (s *Server) unblockCycleLocked(n *node) {
+	if !slices.ContainsFunc(s.graph.dependents[n.uid], func(d *node) bool {
+		live := s.liveLocked(d)
+		return live != nil && deleting(live, metav1.FinalizerDeleteDependents)
+	}) {
+		return
+	}
+	s.editLocked(n, func(u *unstructured.Unstructured) {
+		refs := u.GetOwnerReferences()
+		for i := range refs {
+			if blocks(refs[i]) {
+				refs[i].BlockOwnerDeletion = new(bool)
+			}
+		}
+		u.SetOwnerReferences(refs)
+	})
+}
+
+// owners are an object's owners by their state.
+type owners struct {
+	solid         int
+	gone, waiting []types.UID
+}
+
+// ownersLocked looks the owners of an object up. It returns false if it cannot, because of an owner
+// of an unknown kind, or of a namespaced owner of a cluster-scoped object.
+func (s *Server) ownersLocked(o *unstructured.Unstructured) (found owners, ok bool) {
+	for _, ref := range o.GetOwnerReferences() {
+		t := s.tableOfLocked(ref.APIVersion, ref.Kind)
+		if t == nil || t.Namespaced && o.GetNamespace() == "" {
+			return owners{}, false
+		}
+		k := key{name: ref.Name}
+		if t.Namespaced {
+			k.namespace = o.GetNamespace()
+		}
+		switch owner := t.objects[k]; {
+		case owner == nil || owner.GetUID() != ref.UID:
+			found.gone = append(found.gone, ref.UID)
+		case deleting(owner, metav1.FinalizerDeleteDependents):
+			found.waiting = append(found.waiting, ref.UID)
+		default:
+			found.solid++
+		}
+	}
+	return found, true
+}
+
+func (s *Server) tableOfLocked(apiVersion, kind string) *table {
+	for _, t := range s.tables {
+		if t.Kind == kind && t.gv().String() == apiVersion {
+			return t
+		}
+	}
+	return nil
+}
+
+// collectObjectLocked deletes the object of n.
+func (s *Server) collectObjectLocked(n *node, policy metav1.DeletionPropagation) {
+	if live := s.liveLocked(n); live != nil {
+		// Without preconditions and dry run it cannot fail.
+		_, _, _ = s.endLocked(n.table, live, &metav1.DeleteOptions{PropagationPolicy: &policy})
+	}
+}
+
+// editLocked changes the object of n as a controller of kube-controller-manager.
+func (s *Server) editLocked(n *node, change func(u *unstructured.Unstructured)) {
+	live := s.liveLocked(n)
+	if live == nil {
+		return
+	}
+	u := live.DeepCopy()
+	if change(u); !equal(u.Object, live.Object) {
+		s.controlLocked(n.table, live, u, "")
+	}
+}
+
+// controlLocked makes u the new state of live as a controller of kube-controller-manager. It skips
+// validation, because Server.Put does.
+func (s *Server) controlLocked(t *table, live, u *unstructured.Unstructured, subresource string) {
+	r := &Request{Verb: "update", Resource: t.gvr(), Namespace: u.GetNamespace(), Name: u.GetName(), Subresource: subresource, manager: controllerManager}
+	if err := s.manageLocked(r, t, live, u); err != nil {
+		return // only for an object that the field managers cannot read
+	}
+	if removable(live, u) {
+		s.removeLocked(t, u)
+		return
+	}
+	s.appendLocked(t, modified, live, u)
+}

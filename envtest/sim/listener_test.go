@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+)
+
+func TestListen_ServesOtherProcesses(t *testing.T) {
+	var path string
+	t.Run("open", func(t *testing.T) {
+		path = sim.Of(sim.New(t, gadgetScheme(t))).Listen(t)
+		cfg, err := clientcmd.BuildConfigFromFlags("", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, client := t.Context(), kubernetes.NewForConfigOrDie(cfg)
+		w, err := client.CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+		if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("a"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if e := <-w.ResultChan(); e.Object.(*corev1.ConfigMap).Name != "a" {
+			t.Errorf("received %v", e)
+		}
+	})
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the kubeconfig outlives its test")
+	}
+}
+
+func TestListen_FailsInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &mock{TB: t}
+		failure := m.run(func() { sim.Of(sim.New(m, gadgetScheme(t))).Listen(m) })
+		if !strings.HasPrefix(failure, "sim: Listen opens a socket, and sockets do not work in a synctest bubble; use the configuration of New") {
+			t.Errorf("Listen failed with %q", failure)
+		}
+	})
+}

@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Load serves the kinds of the scheme and stores the objects, as described for New. It stops at the
+// first invalid object.
+func (s *Server) Load(scheme *runtime.Scheme, objects ...runtime.Object) error {
+	if scheme == nil {
+		return errors.New("sim: the scheme is nil; pass the one that your clients use, such as client-go's scheme.Scheme")
+	}
+	list, err := contents(scheme, objects)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serveBuiltinsLocked()
+	for _, u := range list {
+		if u.GroupVersionKind().GroupKind() == crdKind {
+			if err := s.loadLocked(u); err != nil {
+				return err
+			}
+		}
+	}
+	s.settleCRDsLocked()
+	s.serveSchemeLocked(scheme)
+	for _, u := range list {
+		if u.GroupVersionKind().GroupKind() != crdKind {
+			if err := s.loadLocked(u); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// serveBuiltinsLocked serves what a new cluster has: its kinds and namespaces.
+func (s *Server) serveBuiltinsLocked() {
+	for _, d := range builtins() {
+		if d.gvr() == crdResource {
+			d.schema = crdSchema{s.schemas}
+		}
+		s.serveKindLocked(d, s.siblingLocked(d))
+	}
+}
+
+// siblingLocked returns the store of another served version of the resource, or nil.
+func (s *Server) siblingLocked(d definition) *store {
+	for gvr, t := range s.tables {
+		if gvr.Group == d.Group && gvr.Resource == d.Name {
+			return t.store
+		}
+	}
+	return nil
+}
+
+// serveSchemeLocked serves the custom kinds of a scheme that no CustomResourceDefinition describes.
+func (s *Server) serveSchemeLocked(scheme *runtime.Scheme) {
+	groups := map[string]bool{}
+	for _, d := range builtins() {
+		groups[d.Group] = true
+	}
+	defined := map[schema.GroupKind]bool{}
+	for _, t := range s.tables {
+		defined[t.gvk().GroupKind()] = true
+	}
+	for _, gvk := range customKinds(scheme) {
+		if groups[gvk.Group] || defined[gvk.GroupKind()] {
+			continue
+		}
+		plural, singular := meta.UnsafeGuessKindToResource(gvk)
+		d := define(Resource{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Name: plural.Resource, Namespaced: true})
+		d.singular = singular.Resource
+		if _, ok := scheme.AllKnownTypes()[gvk].FieldByName("Status"); !ok {
+			d.sub, d.strategy.status = nil, false
+		}
+		s.serveKindLocked(d, s.siblingLocked(d))
+	}
+}
+
+// customKinds returns the kinds of objects that are not Kubernetes' own, the newest version first.
+func customKinds(scheme *runtime.Scheme) []schema.GroupVersionKind {
+	object := reflect.TypeFor[metav1.Object]()
+	var kinds []schema.GroupVersionKind
+	for gvk, t := range scheme.AllKnownTypes() {
+		own := strings.HasPrefix(t.PkgPath(), "k8s.io/api/") || strings.HasPrefix(t.PkgPath(), "k8s.io/apimachinery/")
+		if !own && gvk.Version != runtime.APIVersionInternal && reflect.PointerTo(t).Implements(object) {
+			kinds = append(kinds, gvk)
+		}
+	}
+	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int {
+		if a.GroupKind() != b.GroupKind() {
+			return strings.Compare(a.GroupKind().String(), b.GroupKind().String())
+		}
+		return apiversion.CompareKubeAwareVersionStrings(b.Version, a.Version)
+	})
+	return kinds
+}
+
+// contents converts objects, and the items of lists, to their stored form.
+func contents(scheme *runtime.Scheme, objects []runtime.Object) ([]*unstructured.Unstructured, error) {
+	var list []*unstructured.Unstructured
+	for i, obj := range objects {
+		if obj == nil || reflect.ValueOf(obj).IsZero() {
+			return nil, fmt.Errorf("sim: object %d is nil; remove it", i+1)
+		}
+		items := []runtime.Object{obj}
+		if meta.IsListType(obj) {
+			var err error
+			if items, err = meta.ExtractList(obj); err != nil {
+				return nil, fmt.Errorf("sim: object %d: its items cannot be read: %w", i+1, err)
+			}
+		}
+		for _, item := range items {
+			u, err := content(scheme, item)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, u)
+		}
+	}
+	return list, nil
+}
+
+func content(scheme *runtime.Scheme, obj runtime.Object) (*unstructured.Unstructured, error) {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		if u.GetKind() == "" || u.GetAPIVersion() == "" {
+			return nil, fmt.Errorf("sim: an unstructured object named %q has no kind or apiVersion; set both", u.GetName())
+		}
+		// Through JSON, because manifests have floats where a server has integers.
+		data, err := json.Marshal(u.Object)
+		if err != nil {
+			return nil, fmt.Errorf("sim: %s %q is not JSON: %w", u.GetKind(), u.GetName(), err)
+		}
+		stored := &unstructured.Unstructured{}
+		return stored, stored.UnmarshalJSON(data)
+	}
+	kinds, _, err := scheme.ObjectKinds(obj)
+	if err != nil {
+		return nil, fmt.Errorf("sim: %T is not registered in the scheme; call its package's AddToScheme", obj)
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, fmt.Errorf("sim: %T: %w", obj, err)
+	}
+	u := (&unstructured.Unstructured{Object: fields}).DeepCopy() // fields may share data with obj
+	u.SetGroupVersionKind(kinds[0])
+	return u, nil
+}
+
+// loadLocked stores an object of New.
+func (s *Server) loadLocked(u *unstructured.Unstructured) error {
+	what := fmt.Sprintf("sim: %s %q", u.GetKind(), u.GetName())
+	t := s.ofKindLocked(u.GroupVersionKind())
+	switch {
+	case t == nil:
+		return fmt.Errorf("%s: %s is not served; add the kind to the scheme, or pass its CustomResourceDefinition first", what, u.GroupVersionKind())
+	case u.GetName() == "":
+		return fmt.Errorf("%s has no name; set metadata.name", what)
+	case t.Namespaced && u.GetNamespace() == "":
+		return fmt.Errorf("%s has no namespace, but the kind is namespaced; set metadata.namespace, or pass a CustomResourceDefinition with scope Cluster", what)
+	case !t.Namespaced && u.GetNamespace() != "":
+		return fmt.Errorf("%s is in namespace %q, but the kind is cluster-scoped; remove metadata.namespace", what, u.GetNamespace())
+	case u.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0:
+		return fmt.Errorf("%s has a deletionTimestamp but no finalizer, so it would be gone; add a finalizer", what)
+	}
+	if t.Namespaced {
+		s.ensureNamespaceLocked(s.tables[Namespaces.gvr()], u.GetNamespace())
+	}
+	old := t.objects[keyOf(u)]
+	if old != nil && t.Resource != Namespaces {
+		return fmt.Errorf("%s is given twice in namespace %q; remove one or rename it", what, u.GetNamespace())
+	}
+	if t.schema != nil {
+		t.schema.Default(u)
+		if errs := t.schema.Validate(u, nil, ""); len(errs) > 0 {
+			return fmt.Errorf("%s is invalid: %w; correct it", what, errs.ToAggregate())
+		}
+	}
+	s.fillLocked(t, u, old)
+	if t.prepare != nil {
+		t.prepare(u)
+	}
+	kind := watch.Added
+	if old != nil {
+		kind = watch.Modified
+	}
+	s.appendLocked(t, kind, old, u)
+	return nil
+}
+
+// ofKindLocked returns the table of a kind, or nil.
+func (s *Server) ofKindLocked(gvk schema.GroupVersionKind) *table {
+	for _, t := range s.tables {
+		if t.gvk() == gvk {
+			return t
+		}
+	}
+	return nil
+}
+
+// fillLocked sets the metadata that a server assigns, unless the object has it.
+func (s *Server) fillLocked(t *table, u, old *unstructured.Unstructured) {
+	if old != nil && u.GetUID() == "" {
+		u.SetUID(old.GetUID())
+	}
+	if u.GetUID() == "" {
+		u.SetUID(s.newUIDLocked())
+	}
+	if created := u.GetCreationTimestamp(); created.IsZero() {
+		u.SetCreationTimestamp(now())
+	}
+	if t.generation != noGeneration && u.GetGeneration() == 0 {
+		u.SetGeneration(1)
+	}
+}

@@ -1,0 +1,311 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// systemNamespaces exist from the start.
+var systemNamespaces = []string{metav1.NamespaceDefault, corev1.NamespaceNodeLease, metav1.NamespacePublic, metav1.NamespaceSystem}
+
+func (t *table) isNamespaces() bool { return t.Group == "" && t.Name == Namespaces.Name }
+
+// foundLocked creates the system namespaces.
+func (s *Server) foundLocked(t *table) {
+	for _, name := range systemNamespaces {
+		s.ensureNamespaceLocked(t, name)
+	}
+}
+
+// ensureNamespaceLocked creates a namespace unless it exists.
+func (s *Server) ensureNamespaceLocked(t *table, name string) {
+	if t.objects[key{name: name}] != nil {
+		return
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}}}
+	u.SetGroupVersionKind(t.gvk())
+	foundNamespace(u)
+	s.storeLocked(t, nil, u)
+}
+
+// foundNamespace gives a new namespace what the real server gives it.
+func foundNamespace(u *unstructured.Unstructured) {
+	u.Object["status"] = map[string]any{"phase": string(corev1.NamespaceActive)}
+	finalizers, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "finalizers")
+	if !slices.Contains(finalizers, string(corev1.FinalizerKubernetes)) {
+		setSpecFinalizers(u, append(finalizers, string(corev1.FinalizerKubernetes)))
+	}
+	labelNamespace(u)
+}
+
+// labelNamespace sets the label with the name, as every write of a namespace does.
+func labelNamespace(u *unstructured.Unstructured) {
+	labels := u.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[corev1.LabelMetadataName] = u.GetName()
+	u.SetLabels(labels)
+}
+
+func specFinalizers(u *unstructured.Unstructured) []string {
+	finalizers, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "finalizers")
+	return finalizers
+}
+
+func setSpecFinalizers(u *unstructured.Unstructured, finalizers []string) {
+	spec, _ := u.Object["spec"].(map[string]any)
+	if spec = maps.Clone(spec); spec == nil {
+		spec = map[string]any{}
+	}
+	if delete(spec, "finalizers"); len(finalizers) > 0 {
+		list := make([]any, len(finalizers))
+		for i, f := range finalizers {
+			list[i] = f
+		}
+		spec["finalizers"] = list
+	}
+	u.Object["spec"] = spec
+}
+
+// admitLocked checks that the namespace of a new object exists and is not being deleted, if
+// namespaces are served.
+func (s *Server) admitLocked(r *Request, t *table, u *unstructured.Unstructured) error {
+	namespaces := s.tables[Namespaces.gvr()]
+	if !t.Namespaced || namespaces == nil {
+		return nil
+	}
+	namespace := namespaces.objects[key{name: u.GetNamespace()}]
+	if namespace == nil {
+		return namespaces.notFound(u.GetNamespace())
+	}
+	if phase(namespace) != corev1.NamespaceTerminating {
+		return nil
+	}
+	name := r.Name
+	for _, n := range []string{u.GetName(), u.GetGenerateName(), "Unknown"} {
+		if name == "" {
+			name = n
+		}
+	}
+	err := apierrors.NewForbidden(t.gvr().GroupResource(), name,
+		fmt.Errorf("unable to create new content in namespace %s because it is being terminated", u.GetNamespace()))
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", u.GetNamespace()), Field: "metadata.namespace",
+	})
+	return err
+}
+
+func phase(namespace *unstructured.Unstructured) corev1.NamespacePhase {
+	p, _, _ := unstructured.NestedString(namespace.Object, "status", "phase")
+	return corev1.NamespacePhase(p)
+}
+
+// endNamespaceLocked deletes a namespace: it becomes Terminating first, and goes with its last
+// finalizer.
+func (s *Server) endNamespaceLocked(t *table, live *unstructured.Unstructured, o *metav1.DeleteOptions) (*unstructured.Unstructured, bool, error) {
+	if slices.Contains([]string{metav1.NamespaceDefault, metav1.NamespacePublic, metav1.NamespaceSystem}, live.GetName()) {
+		return nil, false, apierrors.NewForbidden(t.gvr().GroupResource(), live.GetName(), fmt.Errorf("this namespace may not be deleted"))
+	}
+	if p := o.Preconditions; p != nil {
+		if p.UID != nil && *p.UID != live.GetUID() {
+			return nil, false, t.conflict(live.GetName(), "Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, live.GetUID())
+		}
+		if p.ResourceVersion != nil && *p.ResourceVersion != live.GetResourceVersion() {
+			return nil, false, t.conflict(live.GetName(), "Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v",
+				*p.ResourceVersion, live.GetResourceVersion())
+		}
+	}
+	dry := len(o.DryRun) > 0
+	if live.GetDeletionTimestamp() != nil {
+		if len(specFinalizers(live)) > 0 || len(live.GetFinalizers()) > 0 {
+			return live, false, nil
+		}
+		if !dry {
+			s.removeLocked(t, live)
+		}
+		return live, true, nil
+	}
+	u, at := live.DeepCopy(), now()
+	u.SetDeletionTimestamp(&at)
+	status, _ := u.Object["status"].(map[string]any)
+	if status == nil {
+		status = map[string]any{}
+		u.Object["status"] = status
+	}
+	status["phase"] = string(corev1.NamespaceTerminating)
+	u.SetFinalizers(t.deletionFinalizers(live, o))
+	if dry {
+		return u, false, nil
+	}
+	return s.appendLocked(t, modified, live, u), false, nil
+}
+
+// noteNamespaceLocked records the namespaces that are being deleted.
+func (s *Server) noteNamespaceLocked(t *table, kind watch.EventType, after *unstructured.Unstructured) {
+	switch {
+	case !t.isNamespaces():
+	case kind == watch.Deleted:
+		delete(s.terminating, after.GetName())
+	case after.GetDeletionTimestamp() != nil:
+		s.terminating[after.GetName()] = true
+	}
+}
+
+// settleLocked does in one step what the controllers of a real cluster do after a write: it serves
+// CustomResourceDefinitions, collects garbage and empties namespaces.
+func (s *Server) settleLocked() {
+	for {
+		s.settleCRDsLocked()
+		s.collectLocked()
+		version := s.version
+		for _, name := range slices.Sorted(maps.Keys(s.terminating)) {
+			s.drainLocked(name)
+		}
+		if s.version == version {
+			return
+		}
+	}
+}
+
+// remains counts what a namespace still holds.
+type remains struct {
+	objects    map[string]int // by resource and group
+	finalizers map[string]int
+}
+
+// drainLocked deletes the content of a namespace that is being deleted. When nothing is left, it
+// removes the namespace's finalizer.
+func (s *Server) drainLocked(name string) {
+	namespaces := s.tables[Namespaces.gvr()]
+	if namespaces == nil {
+		return
+	}
+	live := namespaces.objects[key{name: name}]
+	if live == nil || len(specFinalizers(live)) == 0 {
+		return
+	}
+	left := remains{map[string]int{}, map[string]int{}}
+	pods := s.tables[Pods.gvr()]
+	if pods != nil {
+		s.emptyLocked(pods, name, &left)
+	}
+	podsLeft := len(left.objects) > 0
+	if podsLeft {
+		left = remains{} // the real controller does not report them
+	} else {
+		for _, t := range s.sortedTablesLocked() {
+			if t.Namespaced && t != pods {
+				s.emptyLocked(t, name, &left)
+			}
+		}
+	}
+	s.reportRemainsLocked(namespaces, live, left)
+	if podsLeft || len(left.objects) > 0 {
+		return
+	}
+	if live = namespaces.objects[key{name: name}]; live != nil {
+		u := live.DeepCopy()
+		setSpecFinalizers(u, slices.DeleteFunc(specFinalizers(live), func(f string) bool { return f == string(corev1.FinalizerKubernetes) }))
+		if !equal(u.Object, live.Object) {
+			s.controlLocked(namespaces, live, u, "finalize")
+		}
+	}
+}
+
+func (s *Server) sortedTablesLocked() []*table {
+	tables := slices.Collect(maps.Values(s.tables))
+	slices.SortFunc(tables, func(a, b *table) int { return strings.Compare(a.gvr().String(), b.gvr().String()) })
+	return tables
+}
+
+// emptyLocked deletes the objects of a table in a namespace, and counts what is left.
+func (s *Server) emptyLocked(t *table, namespace string, left *remains) {
+	background := metav1.DeletePropagationBackground
+	for _, o := range t.sorted() {
+		if o.GetNamespace() != namespace {
+			continue
+		}
+		// Without preconditions and dry run it cannot fail.
+		last, gone, _ := s.endLocked(t, o, &metav1.DeleteOptions{PropagationPolicy: &background})
+		if gone {
+			continue
+		}
+		left.objects[t.Name+"."+t.Group]++
+		for _, f := range last.GetFinalizers() {
+			left.finalizers[f]++
+		}
+	}
+}
+
+// reportRemainsLocked sets the conditions of a namespace that is being deleted.
+func (s *Server) reportRemainsLocked(t *table, live *unstructured.Unstructured, left remains) {
+	var has corev1.Namespace
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, &has); err != nil {
+		return // a namespace that Put stored in another form
+	}
+	changed := false
+	for _, c := range left.conditions() {
+		at := slices.IndexFunc(has.Status.Conditions, func(o corev1.NamespaceCondition) bool { return o.Type == c.Type })
+		if at < 0 {
+			has.Status.Conditions = append(has.Status.Conditions, c)
+			changed = true
+			continue
+		}
+		if old := has.Status.Conditions[at]; old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		changed = changed || has.Status.Conditions[at] != c
+		has.Status.Conditions[at] = c
+	}
+	if !changed {
+		return
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&has)
+	if err != nil {
+		return // not for a namespace
+	}
+	u := live.DeepCopy()
+	u.Object["status"] = content["status"]
+	s.controlLocked(t, live, u, "status")
+}
+
+// conditions returns the namespace controller's conditions.
+func (r remains) conditions() []corev1.NamespaceCondition {
+	list := []corev1.NamespaceCondition{
+		{Type: corev1.NamespaceDeletionDiscoveryFailure, Reason: "ResourcesDiscovered", Message: "All resources successfully discovered"},
+		{Type: corev1.NamespaceDeletionGVParsingFailure, Reason: "ParsedGroupVersions", Message: "All legacy kube types successfully parsed"},
+		{Type: corev1.NamespaceDeletionContentFailure, Reason: "ContentDeleted", Message: "All content successfully deleted, may be waiting on finalization"},
+		{Type: corev1.NamespaceContentRemaining, Reason: "ContentRemoved", Message: "All content successfully removed"},
+		{Type: corev1.NamespaceFinalizersRemaining, Reason: "ContentHasNoFinalizers", Message: "All content-preserving finalizers finished"},
+	}
+	for i := range list {
+		list[i].Status, list[i].LastTransitionTime = corev1.ConditionFalse, now()
+	}
+	failed := func(c *corev1.NamespaceCondition, reason, message, format string, counts map[string]int) {
+		if len(counts) == 0 {
+			return
+		}
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(counts)) {
+			parts = append(parts, fmt.Sprintf(format, name, counts[name]))
+		}
+		slices.Sort(parts)
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, reason, message+strings.Join(parts, ", ")
+	}
+	failed(&list[3], "SomeResourcesRemain", "Some resources are remaining: ", "%s has %d resource instances", r.objects)
+	failed(&list[4], "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: ", "%s in %d resource instances", r.finalizers)
+	return list
+}

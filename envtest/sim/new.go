@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+)
+
+// New starts a server for one test and returns a configuration that reaches it. Every client takes
+// it: typed, dynamic, metadata and discovery clients, and those of controller-runtime.
+//
+// The server serves the built-in kinds of Kubernetes, the kinds that the scheme adds to them, and
+// those of CustomResourceDefinitions among the objects. Without a CustomResourceDefinition, a
+// custom kind is namespaced, its plural follows the usual rule, and it has a status subresource if
+// its Go type has a Status field. The versions of a kind share their objects.
+//
+// The objects are stored first, in any order and with their status, uid and creation time. They may
+// be typed, unstructured, or lists. Their namespaces are made.
+//
+// The server ends with the test: open watches end, and later requests fail. In a synctest bubble,
+// pass the bubble's t. New ends the test at invalid input. Of returns the server itself.
+func New(t testing.TB, scheme *runtime.Scheme, objects ...runtime.Object) *rest.Config {
+	t.Helper()
+	s := NewServer()
+	t.Cleanup(s.Close)
+	if err := s.Load(scheme, objects...); err != nil {
+		t.Fatal(err)
+	}
+	return s.Config()
+}
+
+// Of returns the server of a configuration that New returned, for rules and assertions. It returns
+// nil for any other configuration.
+func Of(cfg *rest.Config) *Server {
+	if cfg == nil {
+		return nil
+	}
+	s, _ := cfg.Transport.(*Server)
+	return s
+}

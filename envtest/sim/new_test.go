@@ -1,0 +1,310 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+)
+
+// Gadget is a custom kind.
+type Gadget struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   GadgetSpec   `json:"spec,omitzero"`
+	Status GadgetStatus `json:"status,omitzero"`
+}
+
+type GadgetSpec struct {
+	Size int `json:"size"`
+}
+
+type GadgetStatus struct {
+	Ready bool `json:"ready,omitempty"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (g *Gadget) DeepCopyObject() apiruntime.Object {
+	c := *g
+	g.DeepCopyInto(&c.ObjectMeta)
+	return &c
+}
+
+// GadgetList is its list.
+type GadgetList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Gadget `json:"items"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *GadgetList) DeepCopyObject() apiruntime.Object { c := *l; return &c }
+
+var gadgets = schema.GroupVersionResource{Group: "test.dev", Version: "v1", Resource: "gadgets"}
+
+func gadgetScheme(t *testing.T) *apiruntime.Scheme {
+	t.Helper()
+	s := apiruntime.NewScheme()
+	if err := clientscheme.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	s.AddKnownTypes(gadgets.GroupVersion(), &Gadget{}, &GadgetList{})
+	s.AddKnownTypes(schema.GroupVersion{Group: "test.dev", Version: "v1beta1"}, &Gadget{}, &GadgetList{})
+	metav1.AddToGroupVersion(s, gadgets.GroupVersion())
+	return s
+}
+
+func gadget(namespace, name string) *Gadget {
+	return &Gadget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: GadgetSpec{Size: 1}}
+}
+
+func TestNew_StoresObjectsForEveryClient(t *testing.T) {
+	t.Parallel()
+	deploy := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "web", UID: "given", Generation: 7}, Status: appsv1.DeploymentStatus{Replicas: 3},
+	}
+	g := gadget("team", "a")
+	g.Status.Ready = true
+	node := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "n"}}}
+	cfg := sim.New(t, gadgetScheme(t), deploy, g, node, &corev1.ConfigMapList{Items: []corev1.ConfigMap{*configMap("one"), *configMap("two")}})
+	ctx := t.Context()
+	typed := kubernetes.NewForConfigOrDie(cfg)
+	d, err := typed.AppsV1().Deployments("team").Get(ctx, "web", metav1.GetOptions{})
+	if err != nil || d.UID != "given" || d.Generation != 7 || d.Status.Replicas != 3 || d.ResourceVersion == "" || d.CreationTimestamp.IsZero() {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if maps, err := typed.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{}); err != nil || len(maps.Items) != 2 {
+		t.Errorf("%v, %v", maps, err)
+	}
+	spaces, err := typed.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	names := ""
+	for _, n := range spaces.Items {
+		names += n.Name + " " + string(n.Status.Phase) + " "
+	}
+	if err != nil || names != "default Active kube-node-lease Active kube-public Active kube-system Active team Active " {
+		t.Errorf("%s, %v", names, err)
+	}
+	u, err := dynamic.NewForConfigOrDie(cfg).Resource(gadgets).Namespace("team").Get(ctx, "a", metav1.GetOptions{})
+	if ready, _, _ := unstructured.NestedBool(u.Object, "status", "ready"); err != nil || !ready || u.GetKind() != "Gadget" {
+		t.Errorf("%v, %v", u, err)
+	}
+	m, err := metadata.NewForConfigOrDie(cfg).Resource(corev1.SchemeGroupVersion.WithResource("nodes")).Get(ctx, "n", metav1.GetOptions{})
+	if err != nil || m.Name != "n" || m.UID == "" {
+		t.Errorf("%v, %v", m, err)
+	}
+	if _, resources, err := typed.Discovery().ServerGroupsAndResources(); err != nil || len(resources) < 20 {
+		t.Errorf("%d, %v", len(resources), err)
+	}
+	if sim.Of(cfg).Count("get", sim.Deployments) != 1 || sim.Of(&rest.Config{}) != nil || sim.Of(nil) != nil {
+		t.Error("Of did not find the server")
+	}
+}
+
+// definition returns the CustomResourceDefinition of Gadget.
+func definition(scope string, versions ...string) *unstructured.Unstructured {
+	var list []any
+	for i, v := range versions {
+		list = append(list, map[string]any{
+			"name": v, "served": true, "storage": i == 0, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
+		})
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "gadgets.test.dev"},
+		"spec": map[string]any{"group": "test.dev", "scope": scope, "names": map[string]any{"plural": "gadgets", "kind": "Gadget"}, "versions": list},
+	}}
+}
+
+// TestNew_DefinitionsDescribeTheirKinds shows that a CustomResourceDefinition replaces the guess,
+// and that versions share their objects.
+func TestNew_DefinitionsDescribeTheirKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, client := t.Context(), dynamic.NewForConfigOrDie(sim.New(t, gadgetScheme(t), definition("Cluster", "v2", "v3"), gadgetOf("v2", "a")))
+		v2, v3 := client.Resource(gadgets.GroupResource().WithVersion("v2")), client.Resource(gadgets.GroupResource().WithVersion("v3"))
+		if _, err := client.Resource(gadgets).List(ctx, metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("a version that the definition does not have: %v", err)
+		}
+		w, err := v3.Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+		u, err := v2.Get(ctx, "a", metav1.GetOptions{})
+		if err != nil || u.GetAPIVersion() != "test.dev/v2" {
+			t.Fatalf("%v, %v", u, err)
+		}
+		u.SetLabels(map[string]string{"a": "b"})
+		if _, err := v2.Update(ctx, u, metav1.UpdateOptions{}); err != nil {
+			t.Error(err)
+		}
+		for _, want := range []string{"", "b"} {
+			e := <-w.ResultChan()
+			if o := e.Object.(*unstructured.Unstructured); o.GetAPIVersion() != "test.dev/v3" || o.GetLabels()["a"] != want {
+				t.Errorf("watched %v", o)
+			}
+		}
+		crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+		if err := crds.Delete(ctx, "gadgets.test.dev", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+		if e := <-w.ResultChan(); e.Type != watch.Deleted {
+			t.Errorf("the definition's object: %v", e)
+		}
+		if _, open := <-w.ResultChan(); open {
+			t.Error("the watch goes on without the definition")
+		}
+		if _, err := v2.List(ctx, metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("a list without the definition: %v", err)
+		}
+	})
+}
+
+func gadgetOf(version, name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "test.dev/" + version, "kind": "Gadget", "metadata": map[string]any{"name": name},
+	}}
+}
+
+func TestV2_UnsupportedRequestsFailWithMethodAndPath(t *testing.T) {
+	cfg := sim.New(t, gadgetScheme(t))
+	for _, path := range []string{"/openapi/v3", "/metrics", "/"} {
+		err := kubernetes.NewForConfigOrDie(cfg).Discovery().RESTClient().Get().AbsPath(path).Do(t.Context()).Error()
+		if want := "sim: GET " + path + " is not supported"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// mock is a testing.TB whose failure and end are visible.
+type mock struct {
+	testing.TB
+	failed  string
+	cleanup []func()
+}
+
+func (m *mock) Helper()          {}
+func (m *mock) Name() string     { return "TestMock" }
+func (m *mock) Cleanup(f func()) { m.cleanup = append(m.cleanup, f) }
+func (m *mock) Fatal(args ...any) {
+	m.failed = fmt.Sprint(args...)
+	runtime.Goexit()
+}
+
+// run calls f as a test and returns its failure.
+func (m *mock) run(f func()) string {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			for _, c := range m.cleanup {
+				c()
+			}
+		}()
+		f()
+	}()
+	<-done
+	return m.failed
+}
+
+func TestNew_BadInputFailsWithOneSentence(t *testing.T) {
+	empty := apiruntime.NewScheme()
+	nothing, gone := gadget("a", ""), gadget("a", "b")
+	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	inside := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}
+	anonymous := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "b"}}}
+	other := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "x.dev/v1", "kind": "Other", "metadata": map[string]any{"name": "b"}}}
+	for _, c := range []struct {
+		scheme  *apiruntime.Scheme
+		objects []apiruntime.Object
+		want    string
+	}{
+		{nil, nil, "sim: the scheme is nil; pass the one that your clients use, such as client-go's scheme.Scheme"},
+		{empty, []apiruntime.Object{gadget("a", "b")}, "sim: *sim_test.Gadget is not registered in the scheme; call its package's AddToScheme"},
+		{gadgetScheme(t), []apiruntime.Object{other},
+			`sim: Other "b": x.dev/v1, Kind=Other is not served; add the kind to the scheme, or pass its CustomResourceDefinition first`},
+		{gadgetScheme(t), []apiruntime.Object{gadget("a", "b"), gadget("a", "b")}, `sim: Gadget "b" is given twice in namespace "a"; remove one or rename it`},
+		{gadgetScheme(t), []apiruntime.Object{gadget("", "b")}, `sim: Gadget "b" has no namespace, but the kind is namespaced; ` +
+			`set metadata.namespace, or pass a CustomResourceDefinition with scope Cluster`},
+		{gadgetScheme(t), []apiruntime.Object{inside}, `sim: Node "b" is in namespace "a", but the kind is cluster-scoped; remove metadata.namespace`},
+		{gadgetScheme(t), []apiruntime.Object{nothing}, `sim: Gadget "" has no name; set metadata.name`},
+		{gadgetScheme(t), []apiruntime.Object{gone}, `sim: Gadget "b" has a deletionTimestamp but no finalizer, so it would be gone; add a finalizer`},
+		{gadgetScheme(t), []apiruntime.Object{definition("Global", "v1")}, `sim: CustomResourceDefinition "gadgets.test.dev" is invalid: ` +
+			`spec.scope: Unsupported value: "Global": supported values: "Cluster", "Namespaced"; correct it`},
+		{gadgetScheme(t), []apiruntime.Object{definition("Cluster", "v1"), gadget("a", "b")},
+			`sim: Gadget "b" is in namespace "a", but the kind is cluster-scoped; remove metadata.namespace`},
+		{gadgetScheme(t), []apiruntime.Object{(*Gadget)(nil)}, "sim: object 1 is nil; remove it"},
+		{gadgetScheme(t), []apiruntime.Object{anonymous}, `sim: an unstructured object named "b" has no kind or apiVersion; set both`},
+	} {
+		m := &mock{TB: t}
+		if got := m.run(func() { sim.New(m, c.scheme, c.objects...) }); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+func TestV3_NothingOutlivesTheTest(t *testing.T) {
+	for name, run := range map[string]func(*testing.T, func(*testing.T)){
+		"bubble": synctest.Test, "real time": func(t *testing.T, f func(*testing.T)) { t.Helper(); f(t) },
+	} {
+		run(t, func(t *testing.T) {
+			m, body := &mock{TB: t}, io.ReadCloser(nil)
+			var typed kubernetes.Interface
+			m.run(func() {
+				cfg := sim.New(m, gadgetScheme(t))
+				typed = kubernetes.NewForConfigOrDie(cfg)
+				var err error
+				body, err = typed.CoreV1().RESTClient().Get().Resource("configmaps").Param("watch", "true").Stream(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			_, _ = io.ReadAll(body) // the open watch ends
+			_ = body.Close()
+			_, err := typed.CoreV1().ConfigMaps("a").Get(context.Background(), "b", metav1.GetOptions{})
+			const want = "sim: GET /api/v1/namespaces/a/configmaps/b: the server is closed; stop its clients before the test ends"
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: a request after the test: %v", name, err)
+			}
+		})
+	}
+}
+
+// TestNew_ServersOfOneTestAreApart shows that servers never clash, whatever the name of the test.
+func TestNew_ServersOfOneTestAreApart(t *testing.T) {
+	a, b := sim.New(t, gadgetScheme(t), configMap("only")), sim.New(t, gadgetScheme(t))
+	ctx := t.Context()
+	if _, err := kubernetes.NewForConfigOrDie(a).CoreV1().ConfigMaps("default").Get(ctx, "only", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := kubernetes.NewForConfigOrDie(b).CoreV1().ConfigMaps("default").Get(ctx, "only", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+	sim.Of(a).Close()
+	if _, err := kubernetes.NewForConfigOrDie(b).CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); err != nil {
+		t.Error(errors.Join(errors.New("the other server ended, too"), err))
+	}
+}

@@ -1,0 +1,285 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/sharding"
+	"k8s.io/apimachinery/pkg/watch"
+	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+)
+
+const (
+	protobuf = "application/vnd.kubernetes.protobuf"
+	table    = "application/json;as=Table;g=meta.k8s.io;v=v1"
+)
+
+var widgets = sim.Resource{Group: "test.dev", Version: "v1", Kind: "Widget", Name: "widgets", Namespaced: true}
+
+// get sends a GET and returns the code, the content type and the body.
+func get(t *testing.T, api *sim.Server, path, accept string) (int, string, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, sim.Host+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if accept != "" {
+		r.Header.Set("Accept", accept)
+	}
+	resp, err := api.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header.Get("Content-Type"), string(data)
+}
+
+func names(t *testing.T, body string) (list []string, metadata metav1.ListMeta) {
+	t.Helper()
+	var maps corev1.ConfigMapList
+	if err := json.Unmarshal([]byte(body), &maps); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	for _, m := range maps.Items {
+		list = append(list, m.Name)
+	}
+	return list, maps.ListMeta
+}
+
+func wantNames(t *testing.T, body, want string) metav1.ListMeta {
+	t.Helper()
+	list, metadata := names(t, body)
+	if got := strings.Join(list, " "); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	return metadata
+}
+
+// TestV1_PagesShowOneVersion: all pages show the version of the first one, and count what follows.
+func TestV1_PagesShowOneVersion(t *testing.T) {
+	api := sim.NewServer(sim.ConfigMaps)
+	for _, name := range []string{"d", "b", "a", "c"} {
+		api.Put(sim.ConfigMaps, configMap(name))
+	}
+	_, _, body := get(t, api, "/api/v1/configmaps?limit=2", "")
+	first := wantNames(t, body, "a b")
+	if *first.RemainingItemCount != 2 {
+		t.Errorf("%d remain", *first.RemainingItemCount)
+	}
+	api.Put(sim.ConfigMaps, configMap("e"))
+	api.Remove(sim.ConfigMaps, "default", "d")
+	_, _, body = get(t, api, "/api/v1/configmaps?limit=2&continue="+first.Continue, "")
+	if last := wantNames(t, body, "c d"); last.Continue != "" || last.ResourceVersion != first.ResourceVersion {
+		t.Errorf("the last page has %+v", last)
+	}
+	_, _, body = get(t, api, "/api/v1/configmaps", "")
+	wantNames(t, body, "a b c e")
+}
+
+// TestV1_AnExpiredPageContinuesInconsistently: 410 has a token that continues at the newest version.
+func TestV1_AnExpiredPageContinuesInconsistently(t *testing.T) {
+	api := sim.NewServer(sim.ConfigMaps)
+	for _, name := range []string{"a", "b", "c"} {
+		api.Put(sim.ConfigMaps, configMap(name))
+	}
+	_, _, body := get(t, api, "/api/v1/namespaces/default/configmaps?limit=1", "")
+	first := wantNames(t, body, "a")
+	api.Put(sim.ConfigMaps, configMap("bb"))
+	api.Expire()
+	code, _, body := get(t, api, "/api/v1/namespaces/default/configmaps?limit=2&continue="+first.Continue, "")
+	var status metav1.Status
+	if err := json.Unmarshal([]byte(body), &status); err != nil || code != http.StatusGone || status.Reason != metav1.StatusReasonExpired ||
+		!strings.HasPrefix(status.Message, "The provided continue parameter is too old to display a consistent list result.") {
+		t.Fatalf("got %d %s", code, body)
+	}
+	_, _, body = get(t, api, "/api/v1/namespaces/default/configmaps?limit=2&continue="+status.Continue, "")
+	if next := wantNames(t, body, "b bb"); next.ResourceVersion != api.Version() || *next.RemainingItemCount != 1 {
+		t.Errorf("the page has %+v", next)
+	}
+	code, _, body = get(t, api, "/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion="+first.ResourceVersion, "")
+	if code != http.StatusGone || !strings.Contains(body, "The resourceVersion for the provided list is too old.") {
+		t.Errorf("got %d %s", code, body)
+	}
+}
+
+// TestV1_FormsOfBuiltinKinds: a client that asks for protobuf gets it, with the same contents.
+func TestV1_FormsOfBuiltinKinds(t *testing.T) {
+	api := sim.NewServer(sim.Deployments, sim.ConfigMaps, widgets)
+	three := int32(3)
+	api.Put(sim.Deployments, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: appsv1.DeploymentSpec{Replicas: &three},
+	})
+	api.Put(widgets, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "default", "name": "w"}}})
+	for _, proto := range []bool{false, true} {
+		deploys := appsclient.NewForConfigOrDie(config(api, proto)).Deployments("")
+		list, err := deploys.List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != 1 || *list.Items[0].Spec.Replicas != 3 || list.ResourceVersion != api.Version() {
+			t.Errorf("list: %+v, %v", list, err)
+		}
+		w := must[watch.Interface](t)(deploys.Watch(t.Context(), metav1.ListOptions{AllowWatchBookmarks: true}))
+		if e := <-w.ResultChan(); e.Type != watch.Added || *e.Object.(*appsv1.Deployment).Spec.Replicas != 3 { //nolint:forcetypeassert // a panic fails, too
+			t.Errorf("watch: %+v", e)
+		}
+		if e := <-w.ResultChan(); e.Type != watch.Bookmark || e.Object.(*appsv1.Deployment).Annotations[metav1.InitialEventsAnnotationKey] != "true" { //nolint:forcetypeassert // the same
+			t.Errorf("watch: %+v", e)
+		}
+		w.Stop()
+	}
+	for _, c := range []struct{ path, accept, want string }{
+		{"/apis/apps/v1/deployments", protobuf, "200 " + protobuf},
+		{"/apis/apps/v1/namespaces/default/deployments/x", protobuf, "404 " + protobuf},
+		{"/apis/apps/v1/deployments?watch=1&timeoutSeconds=1", "application/yaml", "406 application/yaml"},
+		{"/apis/apps/v1/deployments", "application/yaml", "200 application/yaml"},
+		{"/apis/apps/v1/deployments", "application/cbor", "406 application/json"},
+		{"/apis/apps/v1/deployments", "application/cbor,application/json", "200 application/json"},
+		{"/apis/test.dev/v1/widgets", protobuf, "406 " + protobuf},
+		{"/apis/test.dev/v1/widgets", protobuf + ",application/json", "200 application/json"},
+		{"/apis/test.dev/v1/widgets", protobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", "200 " + protobuf},
+		{"/apis/test.dev/v1/widgets", "application/json;as=Nothing;g=meta.k8s.io;v=v1", "406 application/json"},
+		{"/apis/test.dev/v1/widgets", table, "200 application/json"},
+	} {
+		if code, contentType, body := get(t, api, c.path, c.accept); fmt.Sprint(code, " ", contentType) != c.want {
+			t.Errorf("%s as %s: %d %s %s, want %s", c.path, c.accept, code, contentType, body, c.want)
+		}
+	}
+}
+
+// TestV1_MetadataOnlyOverProtobuf: the items of a PartialObjectMetadataList can be decoded.
+func TestV1_MetadataOnlyOverProtobuf(t *testing.T) {
+	api := sim.NewServer(widgets)
+	api.Put(widgets, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "default", "name": "w"}}})
+	_, _, body := get(t, api, "/apis/test.dev/v1/widgets", protobuf+";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+	var envelope runtime.Unknown
+	var list metav1.PartialObjectMetadataList
+	if err := envelope.Unmarshal([]byte(strings.TrimPrefix(body, "k8s\x00"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := list.Unmarshal(envelope.Raw); err != nil || len(list.Items) != 1 || list.Items[0].Name != "w" || list.ResourceVersion != api.Version() {
+		t.Errorf("got %+v, %v", list, err)
+	}
+}
+
+// TestV1_HistoryIsBounded: the sim forgets old events. A watch from such a version receives 410, and
+// a watch whose reader is too slow ends.
+func TestV1_HistoryIsBounded(t *testing.T) {
+	api := sim.NewServer(sim.ConfigMaps)
+	api.Put(sim.ConfigMaps, configMap("a"))
+	from := api.Version()
+	slow := open(t, api, "/api/v1/configmaps?watch=1&resourceVersion="+from, "")
+	for i := range 10_001 {
+		api.Put(sim.ConfigMaps, configMap("a", fmt.Sprint(i)))
+	}
+	if data, err := io.ReadAll(slow); err != nil || len(data) > 0 {
+		t.Errorf("a slow watch got %d bytes, %v", len(data), err)
+	}
+	_, _, body := get(t, api, "/api/v1/configmaps?watch=1&timeoutSeconds=1&resourceVersion="+from, "")
+	if !strings.HasPrefix(body, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: `+from) {
+		t.Errorf("got %.300s", body)
+	}
+	_, _, body = get(t, api, "/api/v1/configmaps?watch=1&timeoutSeconds=1&resourceVersion=9000", "")
+	if n := strings.Count(body, "MODIFIED"); n < 1000 {
+		t.Errorf("a watch from a newer version got %d events", n)
+	}
+}
+
+// TestV1_BookmarksComeEachMinuteAndBeforeTheEnd also shows that they need a request for them.
+func TestV1_BookmarksComeEachMinuteAndBeforeTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		begin := time.Now()
+		body := open(t, api, "/api/v1/configmaps?watch=1&timeoutSeconds=90&allowWatchBookmarks=1&resourceVersion="+api.Version(), "")
+		var got []string
+		for buf := make([]byte, 1<<10); ; {
+			_, err := body.Read(buf)
+			if err != nil {
+				got = append(got, fmt.Sprint("end ", time.Since(begin)))
+				break
+			}
+			got = append(got, string(buf[2:6])+fmt.Sprint(" ", time.Since(begin)))
+		}
+		if want := "[type 1m0s type 1m28s end 1m30s]"; fmt.Sprint(got) != want {
+			t.Errorf("got %v, want %s", got, want)
+		}
+		if _, _, body := get(t, api, "/api/v1/configmaps?watch=1&timeoutSeconds=90&resourceVersion="+api.Version(), ""); body != "" {
+			t.Errorf("without a request: %s", body)
+		}
+	})
+}
+
+// TestV1_DeletedHasTheLastStateAndTheVersionOfTheDeletion, also if an object leaves the selector.
+func TestV1_DeletedHasTheLastStateAndTheVersionOfTheDeletion(t *testing.T) {
+	api := sim.NewServer(sim.ConfigMaps)
+	in := configMap("a", "x")
+	in.Labels = map[string]string{"l": "1"}
+	api.Put(sim.ConfigMaps, in)
+	from := api.Version()
+	api.Put(sim.ConfigMaps, configMap("a", "y"))
+	left := api.Version()
+	api.Put(sim.ConfigMaps, in)
+	api.Remove(sim.ConfigMaps, "default", "a")
+	_, _, body := get(t, api, "/api/v1/watch/namespaces/default/configmaps/a?timeoutSeconds=1&labelSelector=l=1&resourceVersion="+from, "")
+	for i, line := range strings.Split(strings.TrimSpace(body), "\n") {
+		var e struct {
+			Type   string
+			Object corev1.ConfigMap
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"DELETED " + left, "ADDED", "DELETED " + api.Version()}[i]
+		if got := e.Type + " " + e.Object.ResourceVersion; !strings.HasPrefix(got, want) || e.Object.Data["x"] != "x" || e.Object.Labels["l"] != "1" {
+			t.Errorf("got %s, want %s", line, want)
+		}
+	}
+}
+
+// TestV1_ShardSelector: lists and watches show the objects whose hash is in the range.
+func TestV1_ShardSelector(t *testing.T) {
+	api := sim.NewServer(sim.ConfigMaps)
+	want := map[bool][]string{}
+	const middle = "8000000000000000"
+	for i := range 20 {
+		o := api.Put(sim.ConfigMaps, configMap(fmt.Sprintf("m%02d", i)))
+		low := sharding.HashField(string(o.GetUID())) < middle
+		want[low] = append(want[low], o.GetName())
+	}
+	for low, bounds := range map[bool]string{true: "'0x0000000000000000', '0x" + middle + "'", false: "'0x" + middle + "', '0x10000000000000000'"} {
+		query := url.Values{"shardSelector": {"shardRange(object.metadata.uid, " + bounds + ")"}}
+		_, _, body := get(t, api, "/api/v1/configmaps?"+query.Encode(), "")
+		if metadata := wantNames(t, body, strings.Join(want[low], " ")); metadata.ShardInfo == nil {
+			t.Error("the list has no shardInfo")
+		}
+		query.Set("watch", "1")
+		query.Set("timeoutSeconds", "1")
+		_, _, body = get(t, api, "/api/v1/configmaps?"+query.Encode(), "")
+		if n := strings.Count(body, "ADDED"); n != len(want[low]) || n == 0 {
+			t.Errorf("the watch shows %d objects, want %d", n, len(want[low]))
+		}
+	}
+	for _, bad := range []string{"x", "shardRange(object.metadata.name, '0x0000000000000000', '0x8000000000000000')", "shardRange(object.metadata.uid, '0x0', '0x1')"} {
+		if code, _, body := get(t, api, "/api/v1/configmaps?shardSelector="+url.QueryEscape(bad), ""); code != http.StatusInternalServerError {
+			t.Errorf("%s: %d %s", bad, code, body)
+		}
+	}
+}

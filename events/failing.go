@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/argument"
+)
+
+// ReasonFailing is the reason of the event of [Failing].
+const ReasonFailing = "ReconcileFailing"
+
+// Failing returns a Reconciler that calls r. It records one event for an object whose Reconciles
+// have failed for a time, such as 10 minutes:
+//
+//	r := events.Failing(&reconciler{…}, 10*time.Minute, websites, mgr.Recorder())
+//	c := controller.New("website", r, controller.Options{})
+//
+// The event is a Warning with [ReasonFailing]. Its note has the number of failures in a row and the
+// last error. It is recorded at the first failure after the time. With the default backoff that is
+// within 11 minutes for 10 minutes. After a success, an object can get another event. A new leader
+// counts from the start.
+//
+// Conflicts count as failures, and so does a Reconcile that exceeds its deadline. Interrupted
+// Reconciles do not. A key that is not retried, because of a terminal error or MaxAttempts, counts
+// from the start at its next Reconcile.
+//
+// of has the objects that the keys name. The controller must watch it or declare it with Reads. An
+// object that is gone gets no event. If after is not positive, Failing returns r.
+func Failing[T cache.Object](
+	r controller.Reconciler[types.NamespacedName], after time.Duration, of *cache.Handle[T], to *Recorder,
+) controller.Reconciler[types.NamespacedName] {
+	if argument.IsNil(r) || after <= 0 {
+		return r
+	}
+	f := &failing{Reconciler: r, after: after, to: to, rows: map[types.NamespacedName]*row{}}
+	if of == nil || to == nil {
+		f.wrong = errors.New("events.Failing: the handle or the recorder is nil; pass the handle of the objects, and Recorder of the manager")
+		return f
+	}
+	f.read = func(ctx context.Context, key types.NamespacedName) (cache.Object, error) { return of.Get(ctx, key) }
+	return f
+}
+
+type failing struct {
+	controller.Reconciler[types.NamespacedName]
+
+	after time.Duration
+	read  func(context.Context, types.NamespacedName) (cache.Object, error)
+	to    *Recorder
+	wrong error
+
+	mu   sync.Mutex // guards rows
+	rows map[types.NamespacedName]*row
+}
+
+// row is the failures in a row of one key.
+type row struct {
+	since    time.Time
+	failures int
+	over     bool // the event is recorded, or cannot be
+}
+
+// Reconcile implements controller.Reconciler.
+func (f *failing) Reconcile(ctx context.Context, key types.NamespacedName) (result controller.Result, err error) {
+	if f.wrong != nil {
+		return controller.Result{}, controller.Terminal(f.wrong)
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			err = errors.New("the Reconcile panicked; the log has its stack")
+		}
+		f.ended(ctx, key, err)
+	}()
+	result, err = f.Reconciler.Reconcile(ctx, key)
+	returned = true
+	return result, err
+}
+
+// readTimeout limits the read of an object, in case its informer is not synced.
+const readTimeout = time.Second
+
+// ended counts the end of a Reconcile, and records the event if it is due.
+func (f *failing) ended(ctx context.Context, key types.NamespacedName, err error) {
+	if err != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return // interrupted
+	}
+	failures := f.count(ctx, key, err)
+	if failures == 0 {
+		return
+	}
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+	defer cancel()
+	obj, readErr := f.read(reading, key)
+	switch {
+	case readErr == nil:
+		f.to.Event(ctx, obj, Warning, ReasonFailing, "Reconcile", "%d Reconciles in a row have failed, for %s; the last error: %v", failures, f.after, err)
+	case !apierrors.IsNotFound(readErr):
+		controller.Logger(ctx).Warn("no event about the failing object, because it cannot be read", "err", readErr)
+	}
+}
+
+// count returns the number of failures in a row if the event is due, or 0.
+func (f *failing) count(ctx context.Context, key types.NamespacedName, err error) (failures int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err == nil {
+		delete(f.rows, key)
+		return 0
+	}
+	r := f.rows[key]
+	// The key may have been given up before.
+	if info, ok := controller.InfoOf(ctx); r == nil || ok && info.Attempt == 1 {
+		r = &row{since: time.Now()}
+		f.rows[key] = r
+	}
+	r.failures++
+	if r.over || time.Since(r.since) < f.after {
+		return 0
+	}
+	r.over = true
+	return r.failures
+}

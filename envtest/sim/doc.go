@@ -57,7 +57,8 @@
 //   - Metadata is validated completely. Of the other rules of built-in kinds there are these: keys,
 //     types and immutability of ConfigMaps and Secrets; durations of Leases; ports and type of
 //     Services; the namespace of Events; replicas, selector, container names and images of
-//     workloads; the immutable fields of StatefulSets, Jobs and role bindings.
+//     workloads; the immutable fields of Pods (without the diff that ends the real message),
+//     StatefulSets, Jobs and role bindings.
 //   - The subresources binding, eviction, exec, attach, portforward, proxy, log, resize, token,
 //     approval and ephemeralcontainers, and apply of a scale, fail with 501, method and path.
 //   - Built-in kinds have the fields of client-go's version, which may be newer than the server's.

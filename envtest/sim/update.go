@@ -86,8 +86,8 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 	if errs := t.validate(u, live, r.Subresource); len(errs) > 0 {
 		return nil, t.invalid(u, errs)
 	}
-	r.warnFinalizers(t, u, live)
 	revertTimes(live, u)
+	r.warnFinalizers(t, u, live)
 	if equal(u.Object, live.Object) {
 		return live, nil
 	}

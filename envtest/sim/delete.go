@@ -61,10 +61,11 @@ func (s *Server) endLocked(t *table, live *unstructured.Unstructured, o *metav1.
 	}
 	finalizers := t.deletionFinalizers(live, o)
 	if !graceful && len(finalizers) == 0 {
-		if !dry {
-			s.removeLocked(t, live)
+		if dry {
+			return live, true, nil
 		}
-		return live, true, nil
+		s.removeLocked(t, live)
+		return withVersion(live, s.version), true, nil
 	}
 	u := live.DeepCopy()
 	u.SetFinalizers(finalizers)

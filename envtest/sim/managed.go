@@ -81,7 +81,7 @@ func (t *table) fieldManager(subresource string) (*managedfields.FieldManager, e
 		create = managedfields.NewDefaultFieldManager
 	}
 	f, err := create(converter, oneVersion{}, oneVersion{}, creator{c},
-		c.kind, c.kind.GroupVersion(), subresource, resetFields(c, subresource))
+		c.kind, c.kind.GroupVersion(), subresource, t.resetFields(subresource))
 	if err != nil {
 		return nil, err
 	}
@@ -94,10 +94,11 @@ func (t *table) fieldManager(subresource string) (*managedfields.FieldManager, e
 
 // resetFields returns the fields that a write of the object or of a subresource cannot change.
 // Their writer does not own them.
-func resetFields(c codec, subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
+func (t *table) resetFields(subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
 	var reset []fieldpath.Path
+	c := t.codec()
 	switch key := c.kind.GroupKind().String(); {
-	case !c.typed && subresource != "" && subresource != "status":
+	case !c.typed && (subresource != "" && subresource != "status" || !t.status):
 	case subresource == "" || subresource == "finalize":
 		reset = append(reset, fieldpath.MakePathOrDie("status"))
 	case subresource != "status":

@@ -14,7 +14,9 @@ import (
 // defaultPod sets the defaults of a Pod. Some of them do not apply to a template.
 func defaultPod(o *corev1.Pod) {
 	defaultPodSpec(&o.Spec)
-	initial(&o.Status.Phase, corev1.PodPending)
+	if o.Status.PodIP != "" && len(o.Status.PodIPs) == 0 {
+		o.Status.PodIPs = []corev1.PodIP{{IP: o.Status.PodIP}}
+	}
 	pointed(&o.Spec.EnableServiceLinks, true)
 	for _, containers := range [][]corev1.Container{o.Spec.Containers, o.Spec.InitContainers} {
 		for i := range containers {

@@ -44,6 +44,9 @@ func (s *Server) review(r *Request, t *table) (*http.Response, error) {
 	if err := r.matchNamespace(u); err != nil {
 		return nil, err
 	}
+	if err := s.manageLocked(r, t, nil, u); err != nil {
+		return nil, err
+	}
 	status, errs := judge(u)
 	switch {
 	case len(errs) > 0:

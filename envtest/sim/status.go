@@ -68,6 +68,9 @@ func (t *table) prepareStatus(u, live *unstructured.Unstructured) {
 		if t.Kind == "Pod" {
 			u.SetOwnerReferences(live.GetOwnerReferences())
 			u.SetDeletionTimestamp(nil)
+			if class := object(live.Object, "status")["qosClass"]; class != nil {
+				setField(u, class, "status", "qosClass")
+			}
 		}
 		return
 	}

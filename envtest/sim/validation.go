@@ -33,7 +33,9 @@ func (t *table) validate(u, live *unstructured.Unstructured, subresource string)
 	} else {
 		errs = validation.ValidateObjectMetaAccessor(u, t.Namespaced, path.ValidatePathSegmentName, at)
 		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(u, live, at)...)
-		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(u, live, at)...)
+		if !t.isCoreEvents() {
+			errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(u, live, at)...)
+		}
 		errs = append(errs, t.validateFinalizers(u, at)...)
 	}
 	switch {
@@ -42,6 +44,8 @@ func (t *table) validate(u, live *unstructured.Unstructured, subresource string)
 	case !t.builtIn, subresource == "status":
 	case live == nil:
 		errs = append(errs, validateKind(t.Kind, u)...)
+	case slices.Contains([]string{"Deployment", "ReplicaSet", "DaemonSet"}, t.Kind):
+		errs = append(append(errs, validateKind(t.Kind, u)...), validateChange(t.Kind, u, live)...)
 	default:
 		errs = append(errs, validateChange(t.Kind, u, live)...)
 		if slices.Contains([]string{"ConfigMap", "Secret", "ServiceAccount", "Service"}, t.Kind) {
@@ -51,6 +55,8 @@ func (t *table) validate(u, live *unstructured.Unstructured, subresource string)
 	}
 	return append(errs, t.validateScale(u)...)
 }
+
+func (t *table) isCoreEvents() bool { return t.Group == "" && t.Name == Events.Name }
 
 // unindexOwners removes the index from errors of owner references: v1.36 has none.
 func unindexOwners(errs field.ErrorList) {
@@ -70,7 +76,7 @@ func (t *table) validateMeta(u *unstructured.Unstructured, at *field.Path) field
 	case !t.builtIn:
 	case t.Kind == "Namespace" || t.Kind == "Service":
 		name = validation.NameIsDNSLabel
-	case t.Group == "rbac.authorization.k8s.io":
+	case t.Group == "rbac.authorization.k8s.io", t.isCoreEvents():
 		name = path.ValidatePathSegmentName
 	}
 	return append(validation.ValidateObjectMetaAccessor(u, t.Namespaced, name, at), t.validateFinalizers(u, at)...)

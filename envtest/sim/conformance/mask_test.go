@@ -29,7 +29,7 @@ var (
 	address  = regexp.MustCompile(`\b10\.\d+\.\d+\.\d+\b`)
 	uuid     = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 	versions = regexp.MustCompile(`((?i:resource ?version|current|record|version|cause)[^0-9"]{0,30})(\d+)( \(\d+\))?`)
-	embedded = regexp.MustCompile(`(resourceVersion\\*":\\*")\d+`) // in an object within a message
+	embedded = regexp.MustCompile(`(resourceVersion(?:\\*":\\*"|: "))\d+`) // in an object within a message, or in YAML
 )
 
 // symbol returns the symbol of a value.
@@ -86,7 +86,14 @@ func (s symbols) replace(field string, body any) any {
 				meta["resourceVersion"] = "<any>" // other clients' writes count too
 				value = meta
 			}
-			object[name] = s.replace(name, value)
+			if entries, ok := value.([]any); ok && name == "managedFields" { // their order depends on the second
+				value = byManager(entries)
+			}
+			key := name
+			if strings.HasPrefix(name, "k:{") { // an item of a list in managedFields
+				key = s.text("", name)
+			}
+			object[key] = s.replace(name, value)
 		}
 		return object
 	case string:
@@ -97,6 +104,15 @@ func (s symbols) replace(field string, body any) any {
 		}
 	}
 	return body
+}
+
+// byManager sorts managedFields.
+func byManager(entries []any) []any {
+	id := func(entry any) string {
+		e, _ := entry.(map[string]any)
+		return fmt.Sprint(e["manager"], e["operation"], e["subresource"], e["apiVersion"])
+	}
+	return slices.SortedStableFunc(slices.Values(entries), func(a, b any) int { return strings.Compare(id(a), id(b)) })
 }
 
 // onlyVersion reports whether metadata is that of a bookmark.
@@ -113,6 +129,8 @@ func (s symbols) text(field, v string) string {
 		return v
 	case field == "continue" && v != "":
 		return "<token>"
+	case field == "serverAddress":
+		return "<address>"
 	case len(v) >= minLength && s.names[v] != "":
 		return s.names[v]
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -46,7 +47,7 @@ func (s *Server) writeLocked(r *Request, t *table, live, u *unstructured.Unstruc
 	case r.Subresource != "", r.Verb != "apply" && !(r.Verb == "update" && t.createOnUpdate):
 		return nil, t.notFound(r.Name)
 	case uid != "":
-		return nil, t.wrongUID(r.Name, u, "")
+		return nil, t.wrongUID(r, u, "")
 	default:
 		created, err := s.insertLocked(r, t, u)
 		if err != nil {
@@ -57,16 +58,20 @@ func (s *Server) writeLocked(r *Request, t *table, live, u *unstructured.Unstruc
 }
 
 // wrongUID is the error for an object u with another uid than the live one.
-func (t *table) wrongUID(name string, u *unstructured.Unstructured, live types.UID) error {
-	return t.conflict(name, "StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: "+
-		"Precondition failed: UID in precondition: %v, UID in object meta: %v", t.storageKey(u), u.GetUID(), live)
+func (t *table) wrongUID(r *Request, u *unstructured.Unstructured, live types.UID) error {
+	key := t.storageKey(u)
+	if r.dryRun {
+		key = strings.TrimPrefix(key, "/registry")
+	}
+	return t.conflict(r.Name, "StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: "+
+		"Precondition failed: UID in precondition: %v, UID in object meta: %v", key, u.GetUID(), live)
 }
 
 // replaceLocked makes u the new state of live and takes ownership of u. It returns the stored
 // object, or what would be stored in a dry run.
 func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if uid := u.GetUID(); r.Verb == "update" && uid != "" && uid != live.GetUID() {
-		return nil, t.wrongUID(r.Name, u, live.GetUID())
+		return nil, t.wrongUID(r, u, live.GetUID())
 	}
 	r.dedupOwners(u)
 	if err := s.manageLocked(r, t, live, u); err != nil {

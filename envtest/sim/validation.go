@@ -33,7 +33,7 @@ func (t *table) validate(u, live *unstructured.Unstructured, subresource string)
 	} else {
 		errs = validation.ValidateObjectMetaAccessor(u, t.Namespaced, path.ValidatePathSegmentName, at)
 		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(u, live, at)...)
-		if !t.isCoreEvents() {
+		if !t.isCoreEvents() && !(t.Kind == "Service" && object(u.Object, "spec")["clusterIP"] == corev1.ClusterIPNone) {
 			errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(u, live, at)...)
 		}
 		errs = append(errs, t.validateFinalizers(u, at)...)
@@ -140,8 +140,11 @@ func validateChange(kind string, u, live *unstructured.Unstructured) field.Error
 		return validateStatefulSetChange(u, live)
 	case "Pod":
 		return validatePodChange(u, live)
-	case "Role", "ClusterRole":
-		return nil
+	case "Service":
+		is, was := object(u.Object, "spec")["clusterIPs"], object(live.Object, "spec")["clusterIPs"]
+		if was != nil && is != nil && !equal(is, was) {
+			return field.ErrorList{field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), is, "may not change once set")}
+		}
 	case "RoleBinding", "ClusterRoleBinding":
 		if was, is := object(live.Object, "roleRef"), object(u.Object, "roleRef"); !equal(was, is) {
 			return field.ErrorList{field.Invalid(field.NewPath("roleRef"), is, "cannot change roleRef")}

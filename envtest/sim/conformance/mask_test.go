@@ -89,6 +89,9 @@ func (s symbols) replace(field string, body any) any {
 			if entries, ok := value.([]any); ok && name == "managedFields" { // their order depends on the second
 				value = byManager(entries)
 			}
+			if causes, ok := value.([]any); ok && name == "causes" { // the message shows their order, except for conflicts, which have none
+				value = byField(causes)
+			}
 			key := name
 			if strings.HasPrefix(name, "k:{") { // an item of a list in managedFields
 				key = s.text("", name)
@@ -113,6 +116,15 @@ func byManager(entries []any) []any {
 		return fmt.Sprint(e["manager"], e["operation"], e["subresource"], e["apiVersion"])
 	}
 	return slices.SortedStableFunc(slices.Values(entries), func(a, b any) int { return strings.Compare(id(a), id(b)) })
+}
+
+// byField sorts the causes of a Status.
+func byField(causes []any) []any {
+	id := func(cause any) string {
+		c, _ := cause.(map[string]any)
+		return fmt.Sprint(c["reason"], c["field"], c["message"])
+	}
+	return slices.SortedStableFunc(slices.Values(causes), func(a, b any) int { return strings.Compare(id(a), id(b)) })
 }
 
 // onlyVersion reports whether metadata is that of a bookmark.

@@ -46,6 +46,14 @@
 // It assigns uid, resourceVersion, creationTimestamp and generation. As in a real API server, a
 // no-op write creates no new version.
 //
+// # Guarantees
+//
+//   - V1: responses equal the real API server's, except for the differences below.
+//   - V2: an unsupported request fails with 501, and its error names method and path.
+//   - V3: nothing outlives the test. Close, which New registers, ends watches and delayed requests.
+//     The server starts no goroutine, except for [Server.Listen].
+//   - V4: it works inside a testing/synctest bubble, with and without rules, in virtual time.
+//
 // # Differences
 //
 //   - Garbage collection and namespace deletion happen in one step right after the request, before

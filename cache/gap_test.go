@@ -25,7 +25,8 @@ import (
 // TestC6_Gap: a gap names the informer, its version, and the write.
 func TestC6_Gap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := sim.NewServer(sim.ConfigMaps, sim.Namespaces) // versions 2 to 5: the system namespaces
+		// The system namespaces have the versions 2 to 5.
+		api := sim.NewServer(sim.ConfigMaps, sim.Namespaces)
 		api.Lag(time.Hour)
 		c, _ := newCache(t, api)
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("default")})

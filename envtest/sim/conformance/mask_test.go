@@ -99,7 +99,7 @@ func (s symbols) replace(field string, body any) any {
 	return body
 }
 
-// onlyVersion reports whether metadata is that of a bookmark.
+// onlyVersion reports whether metadata belongs to a bookmark.
 func onlyVersion(meta map[string]any) bool {
 	return meta["resourceVersion"] != nil && meta["name"] == nil && meta["creationTimestamp"] == nil
 }

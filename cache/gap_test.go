@@ -25,6 +25,7 @@ import (
 // TestC6_Gap: a gap names the informer, its version, and the write.
 func TestC6_Gap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		// The system namespaces have the versions 2 to 5.
 		api := sim.NewServer(sim.ConfigMaps, sim.Namespaces)
 		api.Lag(time.Hour)
 		c, _ := newCache(t, api)
@@ -41,15 +42,15 @@ func TestC6_Gap(t *testing.T) {
 			}
 			return g.String()
 		}
-		if got := gap(w); got != "ConfigMap.v1 (namespace default) is at version 1 and does not show the write of default/a at 2" {
+		if got := gap(w); got != "ConfigMap.v1 (namespace default) is at version 5 and does not show the write of default/a at 6" {
 			t.Errorf("got %q", got)
 		}
 		w.Gone = true
-		if got := gap(w); got != "ConfigMap.v1 (namespace default) is at version 1 and does not show the deletion of default/a at 2" {
+		if got := gap(w); got != "ConfigMap.v1 (namespace default) is at version 5 and does not show the deletion of default/a at 6" {
 			t.Errorf("got %q", got)
 		}
 		n := writtenOf(sim.Namespaces, api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))
-		if got := gap(n); got != "Namespace.v1 is at version 1 and does not show the write of a at 3" {
+		if got := gap(n); got != "Namespace.v1 is at version 5 and does not show the write of a at 7" {
 			t.Errorf("got %q", got)
 		}
 	})

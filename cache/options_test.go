@@ -157,7 +157,7 @@ func TestS11_ClusterScopedKinds(t *testing.T) {
 				}
 				synced(t, raw)
 				synced(t, meta)
-				if got := names(t, namespaces) + names(t, raw); got != "/z/w" {
+				if got := names(t, namespaces) + names(t, raw); got != "/default /kube-node-lease /kube-public /kube-system /z/w" {
 					t.Errorf("got %s", got)
 				}
 				if got := asked(api, sim.Namespaces) + asked(api, clusterScoped); got != "**" {

@@ -141,7 +141,7 @@ func TestUnlessAlready(t *testing.T) {
 	d := a.live()
 	d.Status.Replicas = 7
 	d.ManagedFields = []metav1.ManagedFieldsEntry{{
-		Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "apps/v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")},
+		Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "apps/v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1("{}"),
 	}}
 	a.put(d)
 	if d = a.live(); d.Status.Replicas != 7 {

@@ -66,7 +66,8 @@ func TestOptions(t *testing.T) {
 		for option, o := range options {
 			before := len(api.Requests())
 			err := call(o, client.Option{})
-			isDiscovery := func(r *sim.Request) bool { return r.Verb == "discover" } // a ConfigMap has no status
+			// Discovery shows that a ConfigMap has no status.
+			isDiscovery := func(r *sim.Request) bool { return r.Verb == "discover" }
 			sent := slices.DeleteFunc(api.Requests()[before:], isDiscovery)
 			if !strings.Contains(strings.Join(takes[what], " "), option) {
 				wants(t, err, what+" ConfigMap: this call does not take client."+option)

@@ -193,8 +193,8 @@ func (t *records[K]) all() map[K]record[K] {
 	return all
 }
 
-// sweep clears records that no longer matter, if there are many. over gets a copy of each record and
-// clears what is over; it runs without the lock. Parts that change meanwhile stay.
+// sweep clears records that no longer matter, if there are many. over gets a copy of each record
+// and clears what is over; it runs without the lock. Parts that change meanwhile stay.
 func (t *records[K]) sweep(over func(key K, r *record[K])) {
 	t.mu.Lock()
 	crowded := len(t.keys) >= t.sweepAt

@@ -335,8 +335,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestS8_AHandlerThatExitsEndsTheSource: a handler that calls runtime.Goexit ends the goroutine that
-// delivers events. No event would follow, so the source must end with an error.
+// TestS8_AHandlerThatExitsEndsTheSource: a handler that calls runtime.Goexit ends the goroutine
+// that delivers events. No event would follow, so the source must end with an error.
 func TestS8_AHandlerThatExitsEndsTheSource(t *testing.T) {
 	for name, at := range map[string]int32{"at once": 1, "tried again": 2} {
 		t.Run(name, func(t *testing.T) {

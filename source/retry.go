@@ -171,7 +171,8 @@ func (r *retries) run(ctx context.Context) {
 	}
 }
 
-// state returns the number of events that are not handled, how many of them wait for a retry, and the last failure.
+// state returns the number of events that are not handled, how many of them wait for a retry, and
+// the last failure.
 func (r *retries) state() (pending, retrying int, failure error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 // Ticker polls a system without events, such as a cloud's API. It calls poll at once and then every
 // interval, with a jitter of ±10 %, and delivers the keys that poll returns. The interval is at
 // least 1 ms. The source is synced after the first successful poll. Its keys get class Background,
-// and those of later polls class Normal. To choose, add keys to the controller's Queue instead.
+// and the keys of later polls class Normal. To choose, add keys to the controller's Queue instead.
 // RequeueAll does not poll.
 //
 // Polls never overlap: ticks during a poll are skipped and counted as dropped. After an error or a

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-dev/setpoint/status"
 )
 
-// kstatus applies the rules that kstatus documents for kinds of which it knows nothing else: see
+// kstatus applies the rules that kstatus documents for kinds that it has no rules for: see
 // pkg/kstatus/README.md in sigs.k8s.io/cli-utils. The first rule that fits decides.
 func kstatus(t *testing.T, g *Gauge) string {
 	t.Helper()

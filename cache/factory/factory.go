@@ -7,8 +7,8 @@
 //	informers := factory.Of(mgr)
 //	pods := informers.Core().V1().Pods().Lister()
 //
-// It is a package of its own because client-go's factory compiles 170 packages: programs that do not
-// import it build faster.
+// It is a package of its own because client-go's factory compiles 170 packages: programs that do
+// not import it build faster.
 //
 // # Scope
 //
@@ -71,8 +71,8 @@ type Owner interface {
 	Client() *client.Client
 }
 
-// Of returns New for the cache of a manager, with a clientset of the manager's client. Call it before
-// or during Run; each call makes a factory. If the clientset cannot be made, Run returns the error.
+// Of returns New for the cache of a manager, with a clientset of the manager's client. Call it
+// before or during Run; each call makes a factory. If the clientset cannot be made, Run returns the error.
 func Of(owner Owner, options ...Option) informers.SharedInformerFactory {
 	c := owner.Client()
 	clientset, err := kubernetes.NewForConfigAndClient(c.Config(), c.HTTPClient())

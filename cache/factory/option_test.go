@@ -247,7 +247,8 @@ func TestOptions_Several(t *testing.T) {
 				defer start(t, c)()
 				f.WaitForCacheSync(nil)
 				synctest.Wait()
-				if list, err := namespaces.List(labels.Everything()); err != nil || len(list) != 5 { // other, and the system's four
+				// There are the namespace other and four of the system.
+				if list, err := namespaces.List(labels.Everything()); err != nil || len(list) != 5 {
 					t.Errorf("got %v, %v", list, err)
 				}
 				if list, err := secrets.List(labels.Everything()); err != nil || len(list) != 1 {

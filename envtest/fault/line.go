@@ -55,7 +55,7 @@ func (l *line) fillLocked() {
 }
 
 // direct reads past the line. It reports whether it did.
-func (l *line) direct(b []byte) (n int, err error, ok bool) { //nolint:revive // the error belongs to n
+func (l *line) direct(b []byte) (n int, err error, ok bool) {
 	mu := &l.x.rules.mu
 	mu.Lock()
 	defer mu.Unlock()

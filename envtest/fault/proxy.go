@@ -142,7 +142,7 @@ func (f *front) begin(w http.ResponseWriter, h *http.Request) *exchange {
 		return nil
 	}
 	x := newExchange(p.Rules, h)
-	conn, _ := h.Context().Value(connKey{}).(net.Conn) // nil: none of ours, as in a test of the handler
+	conn, _ := h.Context().Value(connKey{}).(net.Conn) // nil: in a test of the handler
 	x.hangUp = func() {
 		if h.Proto != "HTTP/2.0" && conn != nil {
 			reset(conn)
@@ -150,7 +150,7 @@ func (f *front) begin(w http.ResponseWriter, h *http.Request) *exchange {
 		// A past deadline resets an HTTP/2 stream, even if the client does not read.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
 	}
-	if !p.Rules.begin(x) {
+	if !p.begin(x) {
 		f.handlers.Done()
 		return nil
 	}

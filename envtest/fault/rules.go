@@ -21,7 +21,7 @@ var (
 	errEnded = errors.New("fault: the request has ended")
 )
 
-// Rules apply to the requests of a Proxy, or, with Transport, to those of an http.RoundTripper.
+// Rules apply to the requests of a Proxy, or, with Transport, of an http.RoundTripper.
 // Their methods are safe for concurrent use.
 type Rules struct {
 	options Options

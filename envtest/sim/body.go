@@ -117,8 +117,8 @@ func summary(data []byte) string {
 	return hex.EncodeToString(short) + dots
 }
 
-// normal returns a copy of an object in the form in which its kind is stored: of a built-in kind,
-// that of its Go type, and of another one, JSON with integers.
+// normal returns a copy of an object in the form in which its kind is stored. A built-in kind has
+// the form of its Go type, another one is JSON with integers.
 func normal(of Resource, content map[string]any) (map[string]any, error) {
 	obj, err := scheme.Scheme.New(of.gvk())
 	if err != nil {

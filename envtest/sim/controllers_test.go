@@ -291,7 +291,7 @@ var collections = map[string]func(f family, then func(want string)){
 	},
 	"an owner in another namespace": func(f family, then func(string)) {
 		ref := family{f.side, f.name + "-other"}
-		f.side.namespace(ref.name)
+		f.namespace(ref.name)
 		ref.create("a", nil)
 		f.create("b", nil, ref.ref("a", true))
 		then("")

@@ -153,7 +153,7 @@ func (t *table) preconditions(live *unstructured.Unstructured, o *metav1.DeleteO
 	if o.Preconditions == nil {
 		return nil
 	}
-	as := schema.GroupResource{Group: t.Group, Resource: t.Kind} // like the real server, with the kind
+	as := schema.GroupResource{Group: t.Group, Resource: t.Kind} // the real server names the kind
 	if want := o.Preconditions.UID; want != nil && *want != live.GetUID() {
 		return conflict(as, live.GetName(), "the UID in the precondition (%s) does not match the UID in record (%s). "+
 			"The object might have been deleted and then recreated", *want, live.GetUID())

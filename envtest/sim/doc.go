@@ -3,14 +3,14 @@
 
 // Package sim is an in-memory API server for unit tests. It is an http.RoundTripper without sockets
 // and goroutines, so it works inside testing/synctest bubbles, and with every client that takes a
-// rest.Config. Its responses are those of a real API server, except for the differences below.
+// rest.Config. It responds like a real API server, except for the differences below.
 //
 //	cfg := sim.New(t, scheme, website, deployment)        // in a bubble: with the bubble's t
 //	c, err := client.New(cfg, client.Options{})
 //
-// New serves the built-in kinds and those of the scheme, stores the objects, and ends with the
-// test. Of returns the server behind a configuration, for rules and assertions. Tests of a few kinds
-// can also begin with an empty server:
+// New serves the built-in kinds and the scheme's kinds, stores the objects, and ends with the test.
+// Of returns the server behind a configuration, for rules and assertions. Tests of a few kinds can
+// also begin with an empty server:
 //
 //	server := sim.NewServer(sim.ConfigMaps, sim.Leases)   // serves two kinds; checks no namespaces
 //	cfg := server.Config()
@@ -21,8 +21,8 @@
 //
 // It supports:
 //
-//   - CustomResourceDefinitions, given to New or created later: names, conditions, several versions,
-//     status and scale, stored versions, and a deletion that removes the objects first
+//   - CustomResourceDefinitions, given to New or created later: names, conditions, several
+//     versions, status and scale, stored versions, and a deletion that removes the objects first
 //   - discovery, plain and aggregated; /version, /healthz, /livez and /readyz
 //   - reviews of access and identity: everything is allowed, unless a rule changes the answer
 //   - Listen, which serves kubectl and other processes on a loopback port
@@ -46,6 +46,14 @@
 // It assigns uid, resourceVersion, creationTimestamp and generation. As in a real API server, a
 // no-op write creates no new version.
 //
+// # Guarantees
+//
+//   - V1: responses equal the real API server's, except for the differences below.
+//   - V2: an unsupported request fails with 501, and its error names method and path.
+//   - V3: nothing outlives the test. Close, which New registers, ends watches and delayed requests.
+//     The server starts no goroutine, except for [Server.Listen].
+//   - V4: it works inside a testing/synctest bubble, with and without rules, in virtual time.
+//
 // # Differences
 //
 //   - Garbage collection and namespace deletion happen in one step right after the request, before
@@ -61,7 +69,8 @@
 //     StatefulSets, Jobs and role bindings.
 //   - The subresources binding, eviction, exec, attach, portforward, proxy, log, resize, token,
 //     approval and ephemeralcontainers, and apply of a scale, fail with 501, method and path.
-//   - Built-in kinds have the fields of client-go's version, which may be newer than the server's.
+//   - Built-in kinds have the fields of client-go's version, which may be newer than the
+//     server's.
 //   - The kinds of admissionregistration.k8s.io, certificates.k8s.io, flowcontrol.apiserver.k8s.io
 //     and resource.k8s.io have no defaults. Neither have CSIDrivers, resources of whole Pods, and
 //     volumes of RBD, AzureDisk and ScaleIO.
@@ -70,7 +79,8 @@
 //   - Objects of one version are not converted to another. An apply in another version than the
 //     earlier ones of its manager keeps their fields.
 //   - A custom kind without a schema accepts every field, and its lists are atomic in an apply.
-//   - A request for a future resourceVersion fails at once. The real server waits for three seconds.
+//   - A request for a future resourceVersion fails at once. The real server waits for three
+//     seconds.
 //   - A watch without timeoutSeconds does not end. The real server ends it after 30 to 60 minutes.
 //   - Of each kind, the sim keeps the last 5,000 changes. Watches and pages of an older version
 //     receive 410.

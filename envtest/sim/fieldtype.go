@@ -30,7 +30,7 @@ func (c codec) typeConverter() (managedfields.TypeConverter, error) {
 			return nil, err
 		}
 	} else {
-		kind.VendorExtensible.AddExtension("x-kubernetes-preserve-unknown-fields", true)
+		kind.AddExtension("x-kubernetes-preserve-unknown-fields", true)
 	}
 	kind.Type = spec.StringOrArray{"object"}
 	if kind.Properties == nil {
@@ -39,7 +39,7 @@ func (c codec) typeConverter() (managedfields.TypeConverter, error) {
 	kind.Properties["apiVersion"] = *spec.StringProperty()
 	kind.Properties["kind"] = *spec.StringProperty()
 	kind.Properties["metadata"] = *spec.RefProperty("#/definitions/meta")
-	kind.VendorExtensible.AddExtension("x-kubernetes-group-version-kind", []any{
+	kind.AddExtension("x-kubernetes-group-version-kind", []any{
 		map[string]any{"group": c.kind.Group, "version": c.kind.Version, "kind": c.kind.Kind},
 	})
 	var meta spec.Schema

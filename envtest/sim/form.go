@@ -26,7 +26,7 @@ import (
 // form is a representation of objects that a client asked for in its Accept header.
 type form struct {
 	media   string                  // a content type; "" is JSON
-	convert schema.GroupVersionKind // PartialObjectMetadata(List) or Table; empty for the object itself
+	convert schema.GroupVersionKind // PartialObjectMetadata(List) or Table; empty: the object
 	pretty  bool
 	version string // of the kind; set by encode
 }

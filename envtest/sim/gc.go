@@ -15,8 +15,8 @@ import (
 // controllerManager is the field manager of the garbage collector and the namespace controller.
 const controllerManager = "kube-controller-manager"
 
-// graph knows owners and dependents, for the garbage collector. The Server's mutex guards it. Its
-// rules are those of kube-controller-manager; its queues are in order, so that tests repeat.
+// graph knows owners and dependents, for the garbage collector. The Server's mutex guards it. It
+// follows the rules of kube-controller-manager. Its queues are in order, so that tests repeat.
 type graph struct {
 	objects    map[types.UID]*node
 	dependents map[types.UID][]*node // by the uid of the owner, which may not exist

@@ -46,7 +46,8 @@ func (s *Server) completeLocked(t *table, u, live *unstructured.Unstructured) er
 		}
 	case "roles.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io":
 		if rules, _ := u.Object["rules"].([]any); len(rules) == 0 {
-			u.Object["rules"] = nil // protobuf, in which the real server stores it, has no empty list
+			// The real server stores protobuf, which has no empty list.
+			u.Object["rules"] = nil
 		}
 	case "jobs.batch":
 		if live == nil {

@@ -90,7 +90,7 @@ func (s *Server) serveSchemeLocked(scheme *runtime.Scheme) {
 		d := define(Resource{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Name: plural.Resource, Namespaced: true})
 		d.singular = singular.Resource
 		if _, ok := scheme.AllKnownTypes()[gvk].FieldByName("Status"); !ok {
-			d.sub, d.strategy.status = nil, false
+			d.sub, d.status = nil, false
 		}
 		s.serveKindLocked(d, s.siblingLocked(d))
 	}

@@ -11,10 +11,10 @@ import (
 )
 
 // New starts a server for one test and returns a configuration that reaches it. Every client takes
-// it: typed, dynamic, metadata and discovery clients, and those of controller-runtime.
+// it: typed, dynamic, metadata and discovery clients, and controller-runtime's clients.
 //
 // The server serves the built-in kinds of Kubernetes, the kinds that the scheme adds to them, and
-// those of CustomResourceDefinitions among the objects. Without a CustomResourceDefinition, a
+// the kinds of CustomResourceDefinitions among the objects. Without a CustomResourceDefinition, a
 // custom kind is namespaced, its plural follows the usual rule, and it has a status subresource if
 // its Go type has a Status field. The versions of a kind share their objects.
 //

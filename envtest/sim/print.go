@@ -44,7 +44,7 @@ func age(t metav1.Time) string {
 	return duration.HumanDuration(time.Since(t.Time))
 }
 
-// columns returns the columns of a kind: Name and Age, with those of the CRD in between.
+// columns returns the columns of a kind: Name and Age, with the CRD's columns in between.
 func (t *table) columns() []column {
 	if t.builtIn {
 		return []column{nameColumn, ageColumn}
@@ -153,7 +153,7 @@ func (r *Request) tableOf(items []*unstructured.Unstructured, metadata any, head
 		case "", "Metadata":
 			object = map[string]any{"kind": partialMetadata, "apiVersion": version, "metadata": o.Object["metadata"]}
 		default:
-			return nil, fmt.Errorf("Unable to convert to Table as requested: includeObject: Invalid value: %q: "+ //nolint:staticcheck // the real server's words
+			return nil, fmt.Errorf("Unable to convert to Table as requested: includeObject: Invalid value: %q: "+
 				"must be 'Metadata', 'Object', 'None', or empty", include)
 		}
 		rows = append(rows, map[string]any{"cells": cells, "object": object})

@@ -97,7 +97,8 @@ func TestV1_PagesShowOneVersion(t *testing.T) {
 	wantNames(t, body, "a b c e")
 }
 
-// TestV1_AnExpiredPageContinuesInconsistently: 410 has a token that continues at the newest version.
+// TestV1_AnExpiredPageContinuesInconsistently: 410 has a token that continues at the newest
+// version.
 func TestV1_AnExpiredPageContinuesInconsistently(t *testing.T) {
 	api := sim.NewServer(sim.ConfigMaps)
 	for _, name := range []string{"a", "b", "c"} {
@@ -181,8 +182,8 @@ func TestV1_MetadataOnlyOverProtobuf(t *testing.T) {
 	}
 }
 
-// TestV1_HistoryIsBounded: the sim forgets old events. A watch from such a version receives 410, and
-// a watch whose reader is too slow ends.
+// TestV1_HistoryIsBounded: the sim forgets old events. A watch from such a version receives 410,
+// and a watch whose reader is too slow ends.
 func TestV1_HistoryIsBounded(t *testing.T) {
 	api := sim.NewServer(sim.ConfigMaps)
 	api.Put(sim.ConfigMaps, configMap("a"))

@@ -54,7 +54,7 @@ type definition struct {
 	schema            Schema          // nil: every object is valid
 	printed           []printerColumn // of a CustomResourceDefinition
 	selectable        []string        // the paths that its field selectors can name
-	crd, terminating  bool            // a CustomResourceDefinition describes it, and is being deleted
+	crd, terminating  bool            // a CustomResourceDefinition describes it; is being deleted
 
 	prepare func(*unstructured.Unstructured) // runs before an object is stored; may be nil
 }

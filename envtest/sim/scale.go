@@ -93,7 +93,7 @@ func patchedScale(r *Request, t, scale *table, live *unstructured.Unstructured) 
 	return p.merged(&unstructured.Unstructured{Object: content})
 }
 
-// rescaleLocked sets the replicas of live to those of u, which is a Scale.
+// rescaleLocked copies the replicas of u, which is a Scale, to live.
 func (s *Server) rescaleLocked(r *Request, t *table, live, u *unstructured.Unstructured) (*http.Response, error) {
 	if live == nil {
 		return nil, t.notFound(r.Name)

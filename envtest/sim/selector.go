@@ -77,7 +77,8 @@ func (l labelSet) Lookup(label string) (string, bool) {
 	return value, ok
 }
 
-// fieldsOf reads the fields of an object that field selectors can name. It implements fields.Fields.
+// fieldsOf reads the fields of an object that field selectors can name. It implements
+// fields.Fields.
 type fieldsOf struct {
 	table *table
 	*unstructured.Unstructured
@@ -124,7 +125,7 @@ func (s selectableField) value(object map[string]any) string {
 	}
 }
 
-// selectable are the field selectors of built-in kinds besides name and namespace.
+// selectable are the field selectors of built-in kinds in addition to name and namespace.
 var selectable = map[schema.GroupKind][]selectableField{
 	{Kind: "Pod"}: {
 		{name: "spec.nodeName"},

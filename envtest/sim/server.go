@@ -44,7 +44,7 @@ type Server struct {
 	terminating map[string]bool // the namespaces that are being deleted
 	lag         time.Duration
 
-	schemas     Schemas           // of CustomResourceDefinitions; nil: custom objects are stored as they are
+	schemas     Schemas           // of CustomResourceDefinitions; nil: no checks of custom objects
 	crdsChanged bool              // CustomResourceDefinitions have to be settled
 	crdStores   map[string]*store // by name of the CustomResourceDefinition
 }

@@ -46,7 +46,7 @@ func (t *table) has(subresource string) bool {
 	return slices.Contains(otherSubresources[t.gvr().GroupResource().String()], subresource)
 }
 
-// otherSubresources lists those of built-in kinds besides status and scale.
+// otherSubresources lists the subresources of built-in kinds other than status and scale.
 var otherSubresources = map[string][]string{
 	"pods": {
 		"attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize",

@@ -36,7 +36,7 @@ type Schema interface {
 	// Default sets defaults and removes unknown fields, in place. It returns errors for the latter.
 	Default(u *unstructured.Unstructured) []error
 	// Validate returns the errors of u, which replaces old; old is nil at creation. The
-	// subresource is that of the request, such as status, or empty.
+	// subresource is the request's, such as status, or empty.
 	Validate(u, old *unstructured.Unstructured, subresource string) field.ErrorList
 }
 

@@ -44,7 +44,7 @@ func (s *Server) writeLocked(r *Request, t *table, live, u *unstructured.Unstruc
 			return nil, err
 		}
 		return r.answer(http.StatusOK, updated)
-	case r.Subresource != "", r.Verb != "apply" && !(r.Verb == "update" && t.createOnUpdate):
+	case r.Subresource != "", r.Verb != "apply" && (r.Verb != "update" || !t.createOnUpdate):
 		return nil, t.notFound(r.Name)
 	case uid != "":
 		return nil, t.wrongUID(r, u, "")

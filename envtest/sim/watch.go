@@ -150,7 +150,7 @@ func (t *table) bookmarkOf(version int64) *unstructured.Unstructured {
 // fail ends a watch with an ERROR event.
 func (w *stream) fail(err error) {
 	status := metav1.Status{Code: http.StatusInternalServerError, Message: err.Error()}
-	if known, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // it is not wrapped
+	if known, ok := err.(apierrors.APIStatus); ok {
 		status = known.Status()
 	}
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
@@ -227,7 +227,8 @@ func (w *stream) bookmark() {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	version := w.server.version
-	if i := w.next - w.table.dropped; i >= 0 && i < len(w.table.events) { // delayed events are not seen yet
+	// Delayed events are not seen yet.
+	if i := w.next - w.table.dropped; i >= 0 && i < len(w.table.events) {
 		version = w.table.events[i].version - 1
 	}
 	if version >= w.start { // a watch from a future version sends nothing until then
@@ -241,8 +242,8 @@ func (w *stream) Close() error {
 	return nil
 }
 
-// take frames the next events. It returns a channel that is closed when there are more, and one that
-// receives when a delayed event is due.
+// take frames the next events. It returns a channel that is closed when there are more, and one
+// that receives when a delayed event is due.
 func (w *stream) take() (changed <-chan struct{}, late <-chan time.Time) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()

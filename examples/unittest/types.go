@@ -41,22 +41,37 @@ type PreviewList struct {
 	Items []Preview `json:"items"`
 }
 
-// DeepCopyObject implements runtime.Object.
-func (p *Preview) DeepCopyObject() runtime.Object {
-	c := &Preview{TypeMeta: p.TypeMeta, Spec: p.Spec}
+// DeepCopyInto copies p to c.
+func (p *Preview) DeepCopyInto(c *Preview) {
+	*c = *p
 	p.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	c.Status.Conditions = nil
 	for _, condition := range p.Status.Conditions {
 		c.Status.Conditions = append(c.Status.Conditions, *condition.DeepCopy())
 	}
+}
+
+// DeepCopyObject implements runtime.Object.
+func (p *Preview) DeepCopyObject() runtime.Object {
+	c := &Preview{}
+	p.DeepCopyInto(c)
 	return c
+}
+
+// DeepCopyInto copies l to c.
+func (l *PreviewList) DeepCopyInto(c *PreviewList) {
+	*c = *l
+	l.ListMeta.DeepCopyInto(&c.ListMeta)
+	c.Items = make([]Preview, len(l.Items))
+	for i := range l.Items {
+		l.Items[i].DeepCopyInto(&c.Items[i])
+	}
 }
 
 // DeepCopyObject implements runtime.Object.
 func (l *PreviewList) DeepCopyObject() runtime.Object {
-	c := &PreviewList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
-	for _, p := range l.Items {
-		c.Items = append(c.Items, *p.DeepCopyObject().(*Preview))
-	}
+	c := &PreviewList{}
+	l.DeepCopyInto(c)
 	return c
 }
 

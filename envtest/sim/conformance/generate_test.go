@@ -126,7 +126,7 @@ func (g *generator) object(kind, name, version string) string {
 		apiVersions[kind][:at], apiVersions[kind][at+1:], name, g.metadata(version), g.content(kind))
 }
 
-// content returns the fields besides metadata, each preceded by a comma.
+// content returns the fields other than metadata, each preceded by a comma.
 func (g *generator) content(kind string) string {
 	n := g.IntN(3)
 	switch kind {

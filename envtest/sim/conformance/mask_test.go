@@ -127,7 +127,7 @@ func byField(causes []any) []any {
 	return slices.SortedStableFunc(slices.Values(causes), func(a, b any) int { return strings.Compare(id(a), id(b)) })
 }
 
-// onlyVersion reports whether metadata is that of a bookmark.
+// onlyVersion reports whether metadata belongs to a bookmark.
 func onlyVersion(meta map[string]any) bool {
 	return meta["resourceVersion"] != nil && meta["name"] == nil && meta["creationTimestamp"] == nil
 }

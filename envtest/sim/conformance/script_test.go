@@ -21,7 +21,7 @@ import (
 //
 // A target without a leading slash begins with the plural of a kind of this suite. {ns} is the
 // namespace of the script, which exists. See expand for the other placeholders.
-// Besides the methods of HTTP:
+// In addition to the methods of HTTP:
 //
 //	WATCH opens a watch; its events until that of an object "end" are compared after the last step
 //	GONE waits until an object does not exist

@@ -231,7 +231,7 @@ func (s *side) learn(plural string, body any) {
 	}
 }
 
-// events reads and masks a watch's events until that of an object "end", an error, or its end.
+// events reads and masks a watch's events until the event of an object "end", an error, or its end.
 func (s *side) events(ctx context.Context, resp *http.Response) ([]any, error) {
 	stop := context.AfterFunc(ctx, func() { resp.Body.Close() })
 	defer stop()

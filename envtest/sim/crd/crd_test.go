@@ -70,7 +70,7 @@ spec:
 
 const path = "/apis/crd.dev/v1/namespaces/default/lamps"
 
-// exchanges are requests whose answers must equal those of the real server.
+// exchanges are requests that both servers must answer alike.
 var exchanges = []struct{ name, method, path, body string }{
 	{"defaults and pruning", "POST", path, `{"metadata":{"name":"a"},"spec":{"color":"red","extra":1,"mode":{"more":2}},"other":3}`},
 	{"null takes the default", "POST", path, `{"metadata":{"name":"b"},"spec":{"color":"red","watts":null}}`},
@@ -190,8 +190,8 @@ func TestLoad_RejectsWhatTheSchemaRejects(t *testing.T) {
 	}
 }
 
-// compare sends a request to both servers. What the real one does in the background may take a while
-// to be seen.
+// compare sends a request to both servers. What the real one does in the background may take a
+// while to be seen.
 func compare(t *testing.T, real, fake side, name, method, path, body string) {
 	t.Helper()
 	has := fake.send(t, method, path, body)

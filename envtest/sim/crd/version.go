@@ -45,7 +45,7 @@ func (v *versionSchema) Default(u *unstructured.Unstructured) []error {
 	return errs
 }
 
-// Validate implements sim.Schema. The order is that of the real API server.
+// Validate implements sim.Schema. The order is the real API server's.
 func (v *versionSchema) Validate(u, old *unstructured.Unstructured, subresource string) field.ErrorList {
 	ctx := context.Background()
 	var errs field.ErrorList

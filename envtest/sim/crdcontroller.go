@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// settleCRDsLocked does what the controllers of CustomResourceDefinitions do: it accepts names,
+// serves and withdraws versions, and finishes deletions.
+func (s *Server) settleCRDsLocked() {
+	t := s.tables[crdResource]
+	for s.crdsChanged {
+		s.crdsChanged = false
+		served := map[schema.GroupVersionResource]bool{}
+		waiting := false
+		for _, u := range t.sorted() {
+			waiting = s.settleCRDLocked(t, u, served) || waiting
+		}
+		s.withdrawLocked(served)
+		if waiting && !s.crdsChanged { // objects have finalizers: look after the next write
+			s.crdsChanged = true
+			return
+		}
+	}
+}
+
+// withdrawLocked withdraws the versions that no CustomResourceDefinition serves any more.
+func (s *Server) withdrawLocked(served map[schema.GroupVersionResource]bool) {
+	for gvr, t := range s.tables {
+		if t.crd && !served[gvr] {
+			delete(s.tables, gvr)
+			close(t.gone)
+		}
+	}
+}
+
+// settleCRDLocked reports whether a CustomResourceDefinition waits for the end of its objects.
+func (s *Server) settleCRDLocked(t *table, u *unstructured.Unstructured, served map[schema.GroupVersionResource]bool) bool {
+	c, err := readCRD(u)
+	if err != nil {
+		return false
+	}
+	s.acceptNamesLocked(t, c)
+	next := u.DeepCopy()
+	ending := c.Metadata.DeletionTimestamp != nil && slices.Contains(c.Metadata.Finalizers, cleanupFinalizer)
+	empty := ending && s.emptyCRDLocked(c)
+	if empty {
+		next.SetFinalizers(slices.DeleteFunc(next.GetFinalizers(), func(f string) bool { return f == cleanupFinalizer }))
+	}
+	c.storeStatus(next)
+	switch {
+	case c.Metadata.DeletionTimestamp != nil && len(next.GetFinalizers()) == 0:
+		s.removeLocked(t, next)
+		delete(s.crdStores, c.Metadata.Name)
+		return false
+	case !equal(next.Object, u.Object):
+		s.appendLocked(t, modified, u, next)
+	}
+	if c.is("Established") {
+		s.serveCRDLocked(next, c, served)
+	}
+	return ending && !empty
+}
+
+// storeStatus sets the status of u.
+func (c *crd) storeStatus(u *unstructured.Unstructured) {
+	if status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&c.Status); err == nil {
+		u.Object["status"] = status
+	}
+}
+
+// acceptNamesLocked decides which names a CustomResourceDefinition gets, and establishes it.
+func (s *Server) acceptNamesLocked(t *table, c *crd) {
+	resources, kinds := s.takenLocked(t, c)
+	want, has := c.Spec.Names, &c.Status.AcceptedNames
+	status, reason, message := "True", "NoConflicts", "no conflicts found"
+	take := func(why string, want string, has *string, taken []string) {
+		if want != *has && slices.Contains(taken, want) {
+			status, reason, message = "False", why, fmt.Sprintf("%q is already in use", want)
+			return
+		}
+		*has = want
+	}
+	take("PluralConflict", want.Plural, &has.Plural, resources)
+	take("SingularConflict", want.Singular, &has.Singular, resources)
+	var used []string
+	for _, name := range want.ShortNames {
+		if slices.Contains(resources, name) && !slices.Contains(has.ShortNames, name) {
+			used = append(used, fmt.Sprintf("%q is already in use", name))
+		}
+	}
+	switch len(used) {
+	case 0:
+		has.ShortNames = want.ShortNames
+	case 1:
+		status, reason, message = "False", "ShortNamesConflict", used[0]
+	default:
+		status, reason, message = "False", "ShortNamesConflict", "["+strings.Join(used, ", ")+"]"
+	}
+	take("KindConflict", want.Kind, &has.Kind, kinds)
+	take("ListKindConflict", want.ListKind, &has.ListKind, kinds)
+	has.Categories = want.Categories
+	c.set("NamesAccepted", status, reason, message)
+	switch {
+	case c.is("Established"):
+	case c.is("NamesAccepted"):
+		c.set("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
+	default:
+		c.set("Established", "False", "NotAccepted", "not all names are accepted")
+	}
+}
+
+// takenLocked returns the names that other CustomResourceDefinitions of the group have.
+func (s *Server) takenLocked(t *table, c *crd) (resources, kinds []string) {
+	for _, u := range t.objects {
+		other, err := readCRD(u)
+		if err != nil || other.Spec.Group != c.Spec.Group || other.Metadata.Name == c.Metadata.Name {
+			continue
+		}
+		names := other.Status.AcceptedNames
+		resources = append(append(resources, names.Plural, names.Singular), names.ShortNames...)
+		kinds = append(kinds, names.Kind, names.ListKind)
+	}
+	return resources, kinds
+}
+
+// serveCRDLocked serves the versions of an established CustomResourceDefinition.
+func (s *Server) serveCRDLocked(u *unstructured.Unstructured, c *crd, served map[schema.GroupVersionResource]bool) {
+	with := s.crdStores[c.Metadata.Name]
+	if with == nil {
+		with = s.siblingLocked(definition{Resource: Resource{Group: c.Spec.Group, Name: c.Status.AcceptedNames.Plural}})
+	}
+	for _, v := range c.Spec.Versions {
+		if !v.Served {
+			continue
+		}
+		d := c.define(v)
+		if s.schemas != nil {
+			if schema, err := s.schemas.Schema(u, v.Name); err == nil {
+				d.schema = schema
+			}
+		}
+		t := s.serveKindLocked(d, with)
+		t.definition, with = d, t.store
+		t.stored = d.gvk()
+		t.stored.Version = c.storage()
+		served[d.gvr()] = true
+	}
+	if s.crdStores == nil {
+		s.crdStores = map[string]*store{}
+	}
+	s.crdStores[c.Metadata.Name] = with
+}
+
+// define returns the definition of one version.
+func (c *crd) define(v crdVersion) definition {
+	names := c.Status.AcceptedNames
+	d := definition{
+		Resource: Resource{Group: c.Spec.Group, Version: v.Name, Kind: names.Kind, Name: names.Plural, Namespaced: c.Spec.Scope == "Namespaced"},
+		strategy: customStrategy(), singular: names.Singular, short: names.ShortNames, categories: names.Categories, verbs: customVerbs,
+		crd: true, terminating: c.is("Terminating"), printed: v.Columns,
+	}
+	for _, f := range v.SelectableFields {
+		d.selectable = append(d.selectable, f.JSONPath)
+	}
+	if d.status = v.Subresources.Status != nil; d.status {
+		d.sub = append(d.sub, "status")
+	}
+	if scale := v.Subresources.Scale; scale != nil {
+		d.sub = append(d.sub, "scale")
+		d.scale = &scalePaths{scale.SpecReplicasPath, scale.StatusReplicasPath, scale.LabelSelectorPath}
+	}
+	return d
+}
+
+const cleanupFinalizer = "customresourcecleanup.apiextensions.k8s.io"
+
+// endCRDLocked marks a CustomResourceDefinition as being deleted: its objects go first.
+func (s *Server) endCRDLocked(t *table, live *unstructured.Unstructured, dry bool) *unstructured.Unstructured {
+	u, at := live.DeepCopy(), now()
+	u.SetDeletionTimestamp(&at)
+	if !slices.Contains(u.GetFinalizers(), cleanupFinalizer) {
+		u.SetFinalizers(append(u.GetFinalizers(), cleanupFinalizer))
+	}
+	if c, err := readCRD(u); err == nil {
+		c.set("Terminating", "True", "InstanceDeletionPending",
+			"CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon")
+		c.storeStatus(u)
+	}
+	if dry {
+		return u
+	}
+	return s.appendLocked(t, modified, live, u)
+}
+
+// emptyCRDLocked deletes the objects of a CustomResourceDefinition that is being deleted. It
+// reports whether none is left: objects with finalizers stay until those are gone.
+func (s *Server) emptyCRDLocked(c *crd) bool {
+	var t *table
+	for gvr, other := range s.tables {
+		if other.crd && gvr.Group == c.Spec.Group && gvr.Resource == c.Status.AcceptedNames.Plural {
+			t = other
+		}
+	}
+	switch {
+	case !c.is("Established"):
+		c.set("Terminating", "False", "NeverEstablished", "resource was never established")
+		return true
+	case t == nil:
+		c.set("Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
+		return true
+	}
+	for _, u := range t.sorted() {
+		if len(u.GetFinalizers()) == 0 {
+			s.removeLocked(t, u)
+		} else if u.GetDeletionTimestamp() == nil {
+			next := u.DeepCopy()
+			markDeleted(next, 0)
+			s.appendLocked(t, modified, u, next)
+		}
+	}
+	if len(t.objects) > 0 {
+		c.set("Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+		return false
+	}
+	c.set("Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
+	return true
+}

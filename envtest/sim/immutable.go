@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validateChange checks what an update of a built-in kind may not change.
+func validateChange(kind string, u, live *unstructured.Unstructured) field.ErrorList {
+	switch kind {
+	case "ConfigMap":
+		return validateImmutable(u, live, "data", "binaryData")
+	case "Secret":
+		return append(immutable(u, live, "type"), validateImmutable(u, live, "data")...)
+	case "Deployment", "ReplicaSet", "DaemonSet":
+		return immutable(u, live, "spec", "selector")
+	case "Job":
+		return append(immutable(u, live, "spec", "selector"), immutable(u, live, "spec", "template")...)
+	case "StatefulSet":
+		return validateStatefulSetChange(u, live)
+	case "Pod":
+		return validatePodChange(u, live)
+	case "Service":
+		is, was := object(u.Object, "spec")["clusterIPs"], object(live.Object, "spec")["clusterIPs"]
+		if was != nil && is != nil && !equal(is, was) {
+			return field.ErrorList{field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), is, "may not change once set")}
+		}
+	case "Role", "ClusterRole":
+		return nil
+	case "RoleBinding", "ClusterRoleBinding":
+		if was, is := object(live.Object, "roleRef"), object(u.Object, "roleRef"); !equal(was, is) {
+			return field.ErrorList{field.Invalid(field.NewPath("roleRef"), is, "cannot change roleRef")}
+		}
+	}
+	return nil
+}
+
+// immutable returns an error if a field changed.
+func immutable(u, live *unstructured.Unstructured, fields ...string) field.ErrorList {
+	is, _, _ := unstructured.NestedFieldNoCopy(u.Object, fields...)
+	was, _, _ := unstructured.NestedFieldNoCopy(live.Object, fields...)
+	if equal(is, was) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath(fields[0], fields[1:]...), is, validation.FieldImmutableErrorMsg)}
+}
+
+// validateImmutable checks the fields of an object with "immutable: true".
+func validateImmutable(u, live *unstructured.Unstructured, fields ...string) field.ErrorList {
+	const message = "field is immutable when `immutable` is set"
+	var errs field.ErrorList
+	if live.Object["immutable"] != true {
+		return nil
+	}
+	if u.Object["immutable"] != true {
+		errs = append(errs, field.Forbidden(field.NewPath("immutable"), message))
+	}
+	for _, f := range fields {
+		if !equal(u.Object[f], live.Object[f]) {
+			errs = append(errs, field.Forbidden(field.NewPath(f), message))
+		}
+	}
+	return errs
+}
+
+// validatePodChange allows changes of images, deadlines and tolerations only. The real server's
+// message ends with a diff of the rest.
+func validatePodChange(u, live *unstructured.Unstructured) field.ErrorList {
+	if equal(fixedPodSpec(u), fixedPodSpec(live)) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec"), "pod updates may not change fields other than "+
+		"`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"+
+		"`spec.tolerations` (only additions to existing tolerations),"+
+		"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)")}
+}
+
+// fixedPodSpec returns a Pod's spec without the fields that may change.
+func fixedPodSpec(pod *unstructured.Unstructured) map[string]any {
+	spec := runtime.DeepCopyJSON(object(pod.Object, "spec"))
+	for _, f := range []string{"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"} {
+		delete(spec, f)
+	}
+	for _, f := range []string{"containers", "initContainers"} {
+		containers, _ := spec[f].([]any)
+		for _, c := range containers {
+			if c, ok := c.(map[string]any); ok {
+				delete(c, "image")
+			}
+		}
+	}
+	return spec
+}
+
+// validateStatefulSetChange allows changes to the mutable fields only.
+func validateStatefulSetChange(u, live *unstructured.Unstructured) field.ErrorList {
+	mutable := []string{
+		"replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit", "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
+	}
+	is, was := runtime.DeepCopyJSON(object(u.Object, "spec")), runtime.DeepCopyJSON(object(live.Object, "spec"))
+	for _, f := range mutable {
+		delete(is, f)
+		delete(was, f)
+	}
+	if equal(is, was) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than "+
+		"'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")}
+}

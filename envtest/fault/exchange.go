@@ -22,8 +22,8 @@ type exchange struct {
 	rules *Rules
 
 	// These are guarded by rules.mu.
-	stamp   uint64 // arrival order
-	request Request
+	stamp   uint64        // arrival order
+	request *Request      // the log keeps it after the exchange
 	faults  []*Fault      // the matching rules
 	timers  []*time.Timer // of Rule.CutAfter
 	line    *line         // of the answer's body, once it begins
@@ -35,7 +35,10 @@ type exchange struct {
 	cancel context.CancelCauseFunc
 }
 
-func newExchange(r *Rules, h *http.Request) *exchange { return &exchange{rules: r, request: parse(h)} }
+func newExchange(r *Rules, h *http.Request) *exchange {
+	request := parse(h)
+	return &exchange{rules: r, request: &request}
+}
 
 func (x *exchange) setCancel(cancel context.CancelCauseFunc) {
 	x.mu.Lock()

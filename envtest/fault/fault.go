@@ -38,7 +38,7 @@ func (r *Rules) Add(rule Rule) *Fault {
 		return f
 	}
 	for _, x := range candidates {
-		if rule.Match.matches(r.copyOf(&x.request)) {
+		if rule.Match.matches(r.copyOf(x.request)) {
 			r.mu.Lock()
 			if !x.ended {
 				f.attachLocked(x)

@@ -70,7 +70,7 @@ func (r *Rules) Cut(m Match) int {
 	r.mu.Unlock()
 	n := 0
 	for _, x := range candidates {
-		if m.matches(r.copyOf(&x.request)) && x.cut() {
+		if m.matches(r.copyOf(x.request)) && x.cut() {
 			n++
 		}
 	}
@@ -137,7 +137,7 @@ func (r *Rules) begin(x *exchange) bool {
 }
 
 func (r *Rules) logLocked(x *exchange) {
-	request := &x.request
+	request := x.request
 	kind := Kind{request.Verb, request.Group, request.Resource, request.Subresource}
 	if request.Resource == "" {
 		kind.Group = ""

@@ -194,7 +194,9 @@ func (t *table) goType(suffix string) string {
 
 // respond answers with bytes.
 func (r *Request) respond(code int, contentType string, data []byte) *http.Response {
-	return r.stream(code, contentType, io.NopCloser(bytes.NewReader(data)))
+	resp := r.stream(code, contentType, io.NopCloser(bytes.NewReader(data)))
+	resp.ContentLength = int64(len(data))
+	return resp
 }
 
 // encode returns an object in a form, as an object of its own: in protobuf it has an envelope. If

@@ -155,7 +155,7 @@ var reasons = map[int]metav1.StatusReason{
 
 // parse reads a request.
 func parse(h *http.Request) *Request {
-	r := &Request{Query: h.URL.Query(), Header: h.Header.Clone(), http: h}
+	r := &Request{Query: h.URL.Query(), Header: h.Header.Clone(), http: h.WithContext(h.Context())}
 	t := apipath.Parse(h.Method, h.URL.Path, h.URL.RawQuery)
 	if t.Resource == "" {
 		return r.discovery(h.URL.Path)

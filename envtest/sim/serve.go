@@ -18,6 +18,7 @@ func (s *Server) handle(h *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	r := parse(h)
+	defer r.forget()
 	if intercept := s.received(r); intercept != nil {
 		if resp, err := intercept(r); resp != nil || err != nil {
 			return resp, err
@@ -42,7 +43,11 @@ func (s *Server) handle(h *http.Request) (*http.Response, error) {
 func (s *Server) received(r *Request) func(*Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.log = append(s.log, r)
+	s.counts[kind{r.Verb, r.Resource}]++
+	if s.log = append(s.log, r); len(s.log) > keptRequests {
+		s.log[0] = nil
+		s.log = s.log[1:]
+	}
 	return s.intercept
 }
 

@@ -31,11 +31,12 @@ type Server struct {
 
 	mu          sync.Mutex // guards the fields below
 	tables      map[schema.GroupVersionResource]*table
-	version     int64 // the newest resourceVersion of all kinds
-	uids        int   // how many were given out
-	addresses   int   // how many cluster IPs and node ports were given out
-	names       int   // how many were generated
-	log         []*Request
+	version     int64      // the newest resourceVersion of all kinds
+	uids        int        // how many were given out
+	addresses   int        // how many cluster IPs and node ports were given out
+	names       int        // how many were generated
+	log         []*Request // the newest ones
+	counts      map[kind]int
 	intercept   func(*Request) (*http.Response, error)
 	cut         chan struct{} // closed and replaced to end all watches
 	watches     int
@@ -49,9 +50,21 @@ type Server struct {
 	crdStores   map[string]*store // by name of the CustomResourceDefinition
 }
 
+// keptRequests is how many requests Server.Requests returns at most.
+const keptRequests = 10_000
+
+// kind is what Server.Count distinguishes.
+type kind struct {
+	verb     string
+	resource schema.GroupVersionResource
+}
+
 // NewServer returns a server that serves the given resources.
 func NewServer(resources ...Resource) *Server {
-	s := &Server{tables: map[schema.GroupVersionResource]*table{}, version: 1, cut: make(chan struct{}), graph: newGraph(), terminating: map[string]bool{}}
+	s := &Server{
+		tables: map[schema.GroupVersionResource]*table{}, version: 1, counts: map[kind]int{},
+		cut: make(chan struct{}), graph: newGraph(), terminating: map[string]bool{},
+	}
 	s.rules = fault.NewRules()
 	s.transport = s.rules.Transport(handler(s.handle))
 	s.Serve(resources...)
@@ -137,7 +150,8 @@ func (s *Server) Expire() {
 	}
 }
 
-// Requests returns all requests so far, including intercepted ones.
+// Requests returns the last 10,000 requests, including intercepted ones, in the order of their
+// arrival.
 func (s *Server) Requests() []*Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,10 +160,12 @@ func (s *Server) Requests() []*Request {
 
 // Count returns the number of requests with the verb for the resource; "" matches any verb.
 func (s *Server) Count(verb string, of Resource) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	n := 0
-	for _, r := range s.Requests() {
-		if (verb == "" || r.Verb == verb) && r.Resource == of.gvr() {
-			n++
+	for k, count := range s.counts {
+		if (verb == "" || k.verb == verb) && k.resource == of.gvr() {
+			n += count
 		}
 	}
 	return n
@@ -236,5 +252,8 @@ func (s *Server) Version() string {
 func (s *Server) Stored(in Resource) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.tables[in.gvr()].objects)
+	if t := s.tables[in.gvr()]; t != nil {
+		return len(t.objects)
+	}
+	return 0
 }

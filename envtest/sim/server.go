@@ -28,6 +28,7 @@ type Server struct {
 	rules     *fault.Rules
 	transport http.RoundTripper // the rules in front of handle
 	clients   atomic.Int64      // results of Config
+	born      time.Time         // by the wall clock
 
 	mu          sync.Mutex // guards the fields below
 	tables      map[schema.GroupVersionResource]*table
@@ -52,6 +53,7 @@ type Server struct {
 // NewServer returns a server that serves the given resources.
 func NewServer(resources ...Resource) *Server {
 	s := &Server{tables: map[schema.GroupVersionResource]*table{}, version: 1, cut: make(chan struct{}), graph: newGraph(), terminating: map[string]bool{}}
+	s.born = time.Now().Round(0)
 	s.rules = fault.NewRules()
 	s.transport = s.rules.Transport(handler(s.handle))
 	s.Serve(resources...)

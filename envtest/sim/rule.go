@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 )
@@ -18,14 +19,22 @@ type handler func(*http.Request) (*http.Response, error)
 func (f handler) RoundTrip(h *http.Request) (*http.Response, error) { return f(h) }
 
 // RoundTrip answers one request by the rules. It implements http.RoundTripper. It fails after
-// Close.
+// Close, and in a synctest bubble if the server was created outside of it.
 func (s *Server) RoundTrip(h *http.Request) (*http.Response, error) {
+	// A bubble's clock begins in 2000, so only then the slow inBubble is needed.
+	if time.Now().Before(s.born) && inBubble() {
+		return nil, fmt.Errorf("sim: %s %s: the server was created outside of the synctest bubble that uses it; call New in the bubble, with its t", h.Method, h.URL.Path)
+	}
 	resp, err := s.transport.RoundTrip(h)
 	if errors.Is(err, fault.ErrStopped) {
 		return nil, fmt.Errorf("sim: %s %s: the server is closed; stop its clients before the test ends: %w", h.Method, h.URL.Path, err)
 	}
 	return resp, err
 }
+
+// CloseIdleConnections does nothing, because the server has no connections. Transports have such a
+// method, and client-go warns if it is missing.
+func (s *Server) CloseIdleConnections() {}
 
 // Add activates a rule: it fails, delays, holds, changes or loses requests and answers, as in the
 // proxy of package fault. Server.Config distinguishes the clients of fault.Match.Config.

@@ -4,6 +4,7 @@
 package sim_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -19,6 +20,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
@@ -184,4 +186,37 @@ func TestV3_CloseEndsWatchesAndHeldRequests(t *testing.T) {
 			t.Errorf("a request after Close ends with %v", err)
 		}
 	})
+}
+
+// TestV4_AServerFromOutsideOfTheBubbleFails would hang otherwise: its watches block for real.
+func TestV4_AServerFromOutsideOfTheBubbleFails(t *testing.T) {
+	outside := sim.NewServer(sim.ConfigMaps)
+	defer outside.Close()
+	synctest.Test(t, func(t *testing.T) {
+		maps := coreclient.NewForConfigOrDie(outside.Config()).ConfigMaps("default")
+		_, err := maps.Watch(t.Context(), metav1.ListOptions{})
+		const want = "sim: GET /api/v1/namespaces/default/configmaps: the server was created outside of the synctest bubble"
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v", err)
+		}
+	})
+	if _, err := coreclient.NewForConfigOrDie(outside.Config()).ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("outside of the bubble: %v", err)
+	}
+}
+
+// client-go closes idle connections when an informer stops, and warns about other transports.
+func TestServer_IsATransportForClientGo(t *testing.T) {
+	var log bytes.Buffer
+	klog.LogToStderr(false)
+	klog.SetOutput(&log)
+	defer func() {
+		klog.SetOutput(io.Discard)
+		klog.LogToStderr(true)
+	}()
+	utilnet.CloseIdleConnectionsFor(sim.NewServer().Config().Transport)
+	klog.Flush()
+	if log.Len() > 0 {
+		t.Errorf("client-go warns: %s", log.String())
+	}
 }

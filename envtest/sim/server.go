@@ -28,6 +28,7 @@ type Server struct {
 	rules     *fault.Rules
 	transport http.RoundTripper // the rules in front of handle
 	clients   atomic.Int64      // results of Config
+	born      time.Time         // by the wall clock
 
 	mu          sync.Mutex // guards the fields below
 	tables      map[schema.GroupVersionResource]*table
@@ -63,7 +64,7 @@ type kind struct {
 func NewServer(resources ...Resource) *Server {
 	s := &Server{
 		tables: map[schema.GroupVersionResource]*table{}, version: 1, counts: map[kind]int{},
-		cut: make(chan struct{}), graph: newGraph(), terminating: map[string]bool{},
+		cut: make(chan struct{}), graph: newGraph(), terminating: map[string]bool{}, born: time.Now().Round(0),
 	}
 	s.rules = fault.NewRules()
 	s.transport = s.rules.Transport(handler(s.handle))

@@ -27,6 +27,9 @@ func (s *Server) RoundTrip(h *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// CloseIdleConnections does nothing: there are no connections. Clients call it when they end.
+func (s *Server) CloseIdleConnections() {}
+
 // Add activates a rule: it fails, delays, holds, changes or loses requests and answers, as in the
 // proxy of package fault. Server.Config distinguishes the clients of fault.Match.Config.
 func (s *Server) Add(r fault.Rule) *fault.Fault { return s.rules.Add(r) }

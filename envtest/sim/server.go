@@ -42,7 +42,7 @@ type Server struct {
 	watches     int
 	silent      bool // no bookmarks
 	graph       *graph
-	terminating map[string]bool // the namespaces that are being deleted
+	terminating map[string]bool // the namespaces that are being deleted; true: something in them changed
 	lag         time.Duration
 
 	schemas     Schemas           // of CustomResourceDefinitions; nil: custom objects are stored as they are
@@ -118,6 +118,7 @@ func (s *Server) Withdraw(resources ...Resource) {
 				s.graph.forget(o.GetUID())
 			}
 			close(t.gone)
+			s.changedLocked()
 		}
 	}
 }

@@ -38,6 +38,7 @@ func (s *Server) withdrawLocked(served map[schema.GroupVersionResource]bool) {
 		if t.crd && !served[gvr] {
 			delete(s.tables, gvr)
 			close(t.gone)
+			s.changedLocked()
 		}
 	}
 }

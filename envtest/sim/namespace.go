@@ -153,14 +153,24 @@ func (s *Server) endNamespaceLocked(t *table, live *unstructured.Unstructured, o
 	return s.appendLocked(t, modified, live, u), false, nil
 }
 
-// noteNamespaceLocked records the namespaces that are being deleted.
+// noteNamespaceLocked records the namespaces that are being deleted, and which of them changed.
 func (s *Server) noteNamespaceLocked(t *table, kind watch.EventType, after *unstructured.Unstructured) {
 	switch {
 	case !t.isNamespaces():
+		if _, ok := s.terminating[after.GetNamespace()]; ok {
+			s.terminating[after.GetNamespace()] = true
+		}
 	case kind == watch.Deleted:
 		delete(s.terminating, after.GetName())
 	case after.GetDeletionTimestamp() != nil:
 		s.terminating[after.GetName()] = true
+	}
+}
+
+// changedLocked looks at all namespaces that are being deleted again after the next write.
+func (s *Server) changedLocked() {
+	for name := range s.terminating {
+		s.terminating[name] = true
 	}
 }
 
@@ -172,7 +182,10 @@ func (s *Server) settleLocked() {
 		s.collectLocked()
 		version := s.version
 		for _, name := range slices.Sorted(maps.Keys(s.terminating)) {
-			s.drainLocked(name)
+			if s.terminating[name] {
+				s.terminating[name] = false
+				s.drainLocked(name)
+			}
 		}
 		if s.version == version {
 			return
@@ -206,8 +219,10 @@ func (s *Server) drainLocked(name string) {
 	if podsLeft {
 		left = remains{} // the real controller does not report them
 	} else {
+		seen := map[*store]bool{} // a kind's versions share its objects
 		for _, t := range s.sortedTablesLocked() {
-			if t.Namespaced && t != pods {
+			if t.Namespaced && t != pods && !seen[t.store] {
+				seen[t.store] = true
 				s.emptyLocked(t, name, &left)
 			}
 		}
@@ -234,20 +249,29 @@ func (s *Server) sortedTablesLocked() []*table {
 // emptyLocked deletes the objects of a table in a namespace, and counts what is left.
 func (s *Server) emptyLocked(t *table, namespace string, left *remains) {
 	background := metav1.DeletePropagationBackground
-	for _, o := range t.sorted() {
-		if o.GetNamespace() != namespace {
-			continue
-		}
-		// Without preconditions and dry run it cannot fail.
-		last, gone, _ := s.endLocked(t, o, &metav1.DeleteOptions{PropagationPolicy: &background})
-		if gone {
-			continue
+	for _, k := range slices.Clone(within(t.keys, namespace, "")) {
+		last := t.objects[k]
+		if !t.heldBack(last) {
+			var gone bool
+			// Without preconditions and dry run it cannot fail.
+			if last, gone, _ = s.endLocked(t, last, &metav1.DeleteOptions{PropagationPolicy: &background}); gone {
+				continue
+			}
 		}
 		left.objects[t.Name+"."+t.Group]++
 		for _, f := range last.GetFinalizers() {
 			left.finalizers[f]++
 		}
 	}
+}
+
+// heldBack reports whether only finalizers keep a deleted object, so that another deletion has no
+// effect. It need not find all of these objects.
+func (t *table) heldBack(o *unstructured.Unstructured) bool {
+	metadata := object(o.Object, "metadata")
+	finalizers, _ := metadata["finalizers"].([]any)
+	return t.Kind != "Pod" && metadata["deletionTimestamp"] != nil && metadata["deletionGracePeriodSeconds"] == int64(0) && len(finalizers) > 0 &&
+		!slices.Contains(finalizers, any(metav1.FinalizerOrphanDependents)) && !slices.Contains(finalizers, any(metav1.FinalizerDeleteDependents))
 }
 
 // reportRemainsLocked sets the conditions of a namespace that is being deleted.

@@ -43,7 +43,7 @@ type Server struct {
 	watches     int
 	silent      bool // no bookmarks
 	graph       *graph
-	terminating map[string]bool // the namespaces that are being deleted
+	terminating map[string]bool // the namespaces that are being deleted; true: something in them changed
 	lag         time.Duration
 
 	schemas     Schemas           // of CustomResourceDefinitions; nil: no checks of custom objects
@@ -119,6 +119,7 @@ func (s *Server) Withdraw(resources ...Resource) {
 				s.graph.forget(o.GetUID())
 			}
 			close(t.gone)
+			s.changedLocked()
 		}
 	}
 }

@@ -155,8 +155,12 @@ func toUnstructured(obj metav1.Object, in Resource) (*unstructured.Unstructured,
 	}
 	u.SetAPIVersion(in.gv().String())
 	u.SetKind(in.Kind)
-	if in.Namespaced == (u.GetNamespace() == "") {
-		return nil, fmt.Errorf("sim: %s %q: a cluster-scoped object must not have a namespace, a namespaced one must", in.Kind, u.GetName())
+	switch {
+	case in.Namespaced && u.GetNamespace() == "":
+		return nil, fmt.Errorf("sim: %s %q has no namespace; set metadata.namespace", in.Kind, u.GetName())
+	case !in.Namespaced && u.GetNamespace() != "":
+		return nil, fmt.Errorf("sim: %s %q is in namespace %q, but the kind is cluster-scoped; remove metadata.namespace",
+			in.Kind, u.GetName(), u.GetNamespace())
 	}
 	return u, nil
 }

@@ -61,7 +61,8 @@ func (s *Server) discoverLocked(r *Request) (*http.Response, error) {
 		return s.discoverVersion(r, groups)
 	}
 	if slices.Contains([]string{"", "metrics", "logs", "openapi", "debug", ".well-known"}, parts[0]) {
-		return nil, unsupported(r)
+		// client-go drops the message of a Status here, and keeps a text.
+		return r.respond(http.StatusNotImplemented, "text/plain; charset=utf-8", []byte(unsupported(r).Error()+"\n")), nil
 	}
 	return r.noPage(), nil
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -172,7 +173,7 @@ func (s *Server) loadLocked(u *unstructured.Unstructured) error {
 	t := s.ofKindLocked(u.GroupVersionKind())
 	switch {
 	case t == nil:
-		return fmt.Errorf("%s: %s is not served; add the kind to the scheme, or pass its CustomResourceDefinition first", what, u.GroupVersionKind())
+		return fmt.Errorf("%s: %s is not served; add the kind to the scheme, or pass its CustomResourceDefinition", what, u.GroupVersionKind())
 	case u.GetName() == "":
 		return fmt.Errorf("%s has no name; set metadata.name", what)
 	case t.Namespaced && u.GetNamespace() == "":
@@ -189,11 +190,13 @@ func (s *Server) loadLocked(u *unstructured.Unstructured) error {
 	if old != nil && t.Resource != Namespaces {
 		return fmt.Errorf("%s is given twice in namespace %q; remove one or rename it", what, u.GetNamespace())
 	}
+	errs := t.validateMeta(u, field.NewPath("metadata"))
 	if t.schema != nil {
 		t.schema.Default(u)
-		if errs := t.schema.Validate(u, nil, ""); len(errs) > 0 {
-			return fmt.Errorf("%s is invalid: %w; correct it", what, errs.ToAggregate())
-		}
+		errs = append(errs, t.schema.Validate(u, nil, "")...)
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("%s is invalid: %w; correct it", what, errs.ToAggregate())
 	}
 	s.fillLocked(t, u, old)
 	if t.prepare != nil {

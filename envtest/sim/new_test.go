@@ -197,6 +197,10 @@ func TestV2_UnsupportedRequestsFailWithMethodAndPath(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+	_, err := kubernetes.NewForConfigOrDie(cfg).Discovery().OpenAPIV3().Paths() // ignores a Status
+	if want := "sim: GET /openapi/v3 is not supported"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("OpenAPI: %v", err)
+	}
 }
 
 // mock is a testing.TB whose failure and end are visible.
@@ -232,7 +236,8 @@ func (m *mock) run(f func()) string {
 
 func TestNew_BadInputFailsWithOneSentence(t *testing.T) {
 	empty := apiruntime.NewScheme()
-	nothing, gone := gadget("a", ""), gadget("a", "b")
+	nothing, gone, marked := gadget("a", ""), gadget("a", "b"), gadget("a", "b")
+	marked.Labels = map[string]string{"a": "no value"}
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	inside := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}
 	anonymous := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "b"}}}
@@ -245,12 +250,16 @@ func TestNew_BadInputFailsWithOneSentence(t *testing.T) {
 		{nil, nil, "sim: the scheme is nil; pass the one that your clients use, such as client-go's scheme.Scheme"},
 		{empty, []apiruntime.Object{gadget("a", "b")}, "sim: *sim_test.Gadget is not registered in the scheme; call its package's AddToScheme"},
 		{gadgetScheme(t), []apiruntime.Object{other},
-			`sim: Other "b": x.dev/v1, Kind=Other is not served; add the kind to the scheme, or pass its CustomResourceDefinition first`},
+			`sim: Other "b": x.dev/v1, Kind=Other is not served; add the kind to the scheme, or pass its CustomResourceDefinition`},
 		{gadgetScheme(t), []apiruntime.Object{gadget("a", "b"), gadget("a", "b")}, `sim: Gadget "b" is given twice in namespace "a"; remove one or rename it`},
 		{gadgetScheme(t), []apiruntime.Object{gadget("", "b")}, `sim: Gadget "b" has no namespace, but the kind is namespaced; ` +
 			`set metadata.namespace, or pass a CustomResourceDefinition with scope Cluster`},
 		{gadgetScheme(t), []apiruntime.Object{inside}, `sim: Node "b" is in namespace "a", but the kind is cluster-scoped; remove metadata.namespace`},
 		{gadgetScheme(t), []apiruntime.Object{nothing}, `sim: Gadget "" has no name; set metadata.name`},
+		{gadgetScheme(t), []apiruntime.Object{marked}, `sim: Gadget "b" is invalid: metadata.labels: Invalid value: "no value": ` +
+			`a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', ` +
+			`and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', ` +
+			`regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?'); correct it`},
 		{gadgetScheme(t), []apiruntime.Object{gone}, `sim: Gadget "b" has a deletionTimestamp but no finalizer, so it would be gone; add a finalizer`},
 		{gadgetScheme(t), []apiruntime.Object{definition("Global", "v1")}, `sim: CustomResourceDefinition "gadgets.test.dev" is invalid: ` +
 			`spec.scope: Unsupported value: "Global": supported values: "Cluster", "Namespaced"; correct it`},

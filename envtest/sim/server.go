@@ -206,7 +206,7 @@ func (s *Server) Put(in Resource, obj metav1.Object) *unstructured.Unstructured 
 	defer s.mu.Unlock()
 	t := s.tables[in.gvr()]
 	if t == nil {
-		panic(fmt.Sprintf("sim: %s is not served", in.Name))
+		panic(fmt.Sprintf("sim: %s is not served; give it to NewServer or Serve", in.Name))
 	}
 	if namespaces := s.tables[Namespaces.gvr()]; namespaces != nil && t.Namespaced {
 		s.ensureNamespaceLocked(namespaces, u.GetNamespace())

@@ -18,7 +18,8 @@ type measurement struct {
 	base time.Duration // first backoff
 	run  func(q queue) result
 	// The bounds of the result; 0 is no bound. plain and extras limit the time in these two modes,
-	// as a multiple of client-go's. faster is how many times as fast as controller-runtime it must be.
+	// as a multiple of client-go's. faster is how many times as fast as controller-runtime it must
+	// be.
 	plain, extras, faster float64
 }
 

@@ -72,7 +72,8 @@ type Owner interface {
 }
 
 // Of returns New for the cache of a manager, with a clientset of the manager's client. Call it
-// before or during Run; each call makes a factory. If the clientset cannot be made, Run returns the error.
+// before or during Run; each call makes a factory. If the clientset cannot be made, Run returns
+// the error.
 func Of(owner Owner, options ...Option) informers.SharedInformerFactory {
 	c := owner.Client()
 	clientset, err := kubernetes.NewForConfigAndClient(c.Config(), c.HTTPClient())

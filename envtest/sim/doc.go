@@ -88,8 +88,8 @@
 //     syntax errors have other words.
 //   - Tables of built-in kinds have the columns Name and Age only.
 //   - Watches over WebSockets are not supported.
-//   - Without package envtest/sim/crd, custom objects are stored as they are: no validation, defaults
-//     or pruning. Only the usual mistakes in a CustomResourceDefinition are found.
+//   - Without package envtest/sim/crd, custom objects are stored as they are: no validation,
+//     defaults or pruning. Only the usual mistakes in a CustomResourceDefinition are found.
 //   - Versions of a kind differ only in their apiVersion. Conversion webhooks are not called.
 //   - core/v1 and events.k8s.io/v1 Events are separate kinds, and so are their objects.
 //   - A new server has the namespaces default, kube-node-lease, kube-public and kube-system, and

@@ -158,9 +158,9 @@ func TestRequests_AreBounded(t *testing.T) {
 }
 
 // owned is a ConfigMap with the given owner.
-func owned(name string, owner metav1.OwnerReference, finalizers ...string) *corev1.ConfigMap {
+func owned(name string, owner metav1.OwnerReference) *corev1.ConfigMap {
 	m := configMap(name, "x")
-	m.OwnerReferences, m.Finalizers = []metav1.OwnerReference{owner}, finalizers
+	m.OwnerReferences = []metav1.OwnerReference{owner}
 	return m
 }
 
@@ -189,11 +189,13 @@ func deleteOwner(t *testing.T, n int, policy metav1.DeletionPropagation) time.Du
 	api := sim.NewServer(sim.Namespaces, sim.ConfigMaps, sim.Secrets)
 	uid := api.Put(sim.ConfigMaps, configMap("owner", "x")).GetUID()
 	block := true
+	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: uid, BlockOwnerDeletion: &block}
 	for i := range n {
-		api.Put(sim.ConfigMaps, owned(fmt.Sprintf("m%05d", i), metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: uid, BlockOwnerDeletion: &block}))
+		api.Put(sim.ConfigMaps, owned(fmt.Sprintf("m%05d", i), ref))
 	}
 	begin := time.Now()
-	if code, body := ask(t, api, http.MethodDelete, "/api/v1/namespaces/default/configmaps/owner?propagationPolicy="+string(policy), ""); code != http.StatusOK {
+	if code, body := ask(t, api, http.MethodDelete, "/api/v1/namespaces/default/configmaps/owner?propagationPolicy="+string(policy),
+		""); code != http.StatusOK {
 		t.Fatal(code, body)
 	}
 	took := time.Since(begin)
@@ -309,7 +311,8 @@ func TestPut_TakesOddObjects(t *testing.T) {
 			api.Put(sim.Pods, &corev1.Pod{ObjectMeta: odd})
 			path := "/api/v1/namespaces/default/pods"
 			for _, r := range [][3]string{
-				{"PATCH", "?fieldManager=m", `{"metadata":{"labels":{"a":"b"}}}`}, {"DELETE", "?gracePeriodSeconds=5", ""}, {"DELETE", "?propagationPolicy=Foreground", ""}, {"GET", "", ""},
+				{"PATCH", "?fieldManager=m", `{"metadata":{"labels":{"a":"b"}}}`}, {"DELETE", "?gracePeriodSeconds=5", ""}, {"DELETE",
+					"?propagationPolicy=Foreground", ""}, {"GET", "", ""},
 			} {
 				sendOdd(t, api, r[0], path+"/a", strings.TrimPrefix(r[1], "?"), "application/merge-patch+json", "", r[2])
 			}

@@ -17,7 +17,7 @@ import (
 // serves and withdraws versions, and finishes deletions.
 func (s *Server) settleCRDsLocked() {
 	t := s.tables[crdResource]
-	for s.crdsChanged {
+	for s.crdsChanged && t != nil {
 		s.crdsChanged = false
 		served := map[schema.GroupVersionResource]bool{}
 		waiting := false

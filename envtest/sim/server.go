@@ -43,7 +43,7 @@ type Server struct {
 	watches     int
 	silent      bool // no bookmarks
 	graph       *graph
-	terminating map[string]bool // the namespaces that are being deleted; true: something in them changed
+	terminating map[string]bool // the namespaces that are being deleted; true: one that changed
 	lag         time.Duration
 
 	schemas     Schemas           // of CustomResourceDefinitions; nil: no checks of custom objects

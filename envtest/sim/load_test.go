@@ -25,7 +25,8 @@ import (
 )
 
 // TestV3_CloseDuringMixedLoad: 50 clients mix all verbs, watches open and close, a
-// CustomResourceDefinition and rules come and go, and Close ends it all. It is for the race detector.
+// CustomResourceDefinition and rules come and go, and Close ends it all. It is for the race
+// detector.
 func TestV3_CloseDuringMixedLoad(t *testing.T) {
 	api := oddServer(t)
 	paths := sortedPaths()
@@ -318,8 +319,8 @@ func TestPut_TakesOddObjects(t *testing.T) {
 	}
 }
 
-// TestV4_OwnersInACycleEnd: objects that own each other in a cycle, and block each other's deletion,
-// do not hang a bubble.
+// TestV4_OwnersInACycleEnd: objects that own each other in a cycle, and block each other's
+// deletion, do not hang a bubble.
 func TestV4_OwnersInACycleEnd(t *testing.T) {
 	for _, policy := range []string{"Foreground", "Background", "Orphan"} {
 		synctest.Test(t, func(t *testing.T) {

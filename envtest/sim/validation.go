@@ -33,7 +33,7 @@ func (t *table) validate(u, live *unstructured.Unstructured, subresource string)
 	} else {
 		errs = validation.ValidateObjectMetaAccessor(u, t.Namespaced, pathSegment, at)
 		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(u, live, at)...)
-		if !t.isCoreEvents() && !(t.Kind == "Service" && object(u.Object, "spec")["clusterIP"] == corev1.ClusterIPNone) {
+		if !t.isCoreEvents() && (t.Kind != "Service" || object(u.Object, "spec")["clusterIP"] != corev1.ClusterIPNone) {
 			errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(u, live, at)...)
 		}
 		errs = append(errs, t.validateFinalizers(u, at)...)

@@ -29,7 +29,8 @@ var (
 	address  = regexp.MustCompile(`\b10\.\d+\.\d+\.\d+\b`)
 	uuid     = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 	versions = regexp.MustCompile(`((?i:resource ?version|current|record|version|cause)[^0-9"]{0,30})(\d+)( \(\d+\))?`)
-	embedded = regexp.MustCompile(`(resourceVersion(?:\\*":\\*"|: "))\d+`) // in an object within a message, or in YAML
+	// embedded is a version in an object within a message, or in YAML.
+	embedded = regexp.MustCompile(`(resourceVersion(?:\\*":\\*"|: "))\d+`)
 )
 
 // symbol returns the symbol of a value.
@@ -86,10 +87,12 @@ func (s symbols) replace(field string, body any) any {
 				meta["resourceVersion"] = "<any>" // other clients' writes count too
 				value = meta
 			}
-			if entries, ok := value.([]any); ok && name == "managedFields" { // their order depends on the second
+			// The order of managedFields depends on the second.
+			if entries, ok := value.([]any); ok && name == "managedFields" {
 				value = byManager(entries)
 			}
-			if causes, ok := value.([]any); ok && name == "causes" { // the message shows their order, except for conflicts, which have none
+			// Conflicts have no order. The message shows the order of other causes.
+			if causes, ok := value.([]any); ok && name == "causes" {
 				value = byField(causes)
 			}
 			key := name

@@ -372,3 +372,28 @@ func TestUnknownType(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestState_CountsTheEventThatIsBeingHandled: Idle then names it as pending.
+func TestState_CountsTheEventThatIsBeingHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		release := make(chan struct{})
+		l.fail = func(handler.Event) error {
+			<-release
+			return nil
+		}
+		src := source.Kind(s.maps, l)
+		s.start(src, l, nil)
+		s.put("a")
+		synctest.Wait()
+		if state := src.State(); state.Pending != 1 || state.Retrying != 0 || !strings.Contains(state.String(), "1 event pending") {
+			t.Errorf("while the handler runs: %s, %d pending, %d retrying", state, state.Pending, state.Retrying)
+		}
+		close(release)
+		synctest.Wait()
+		if state := src.State(); state.Pending != 0 {
+			t.Errorf("afterwards: %d pending", state.Pending)
+		}
+	})
+}

@@ -126,6 +126,9 @@ func (t *tenure) lead(ctx context.Context, lead Lead) error {
 	defer t.leave(l)
 	defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
 	err := lead(take, work)
+	if work.Err() != nil {
+		<-take.Done() // a context ends just before those that it contains
+	}
 	// After a suspension the fence may refuse a request before the timer has ended the contexts.
 	fenced := errors.Is(err, term.ErrFenced) && t.expire()
 	if fenced || take.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(take))) {

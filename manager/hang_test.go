@@ -22,8 +22,8 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// TestM3_AServerThatHangsWhileEventsWait: from the stop on, no request is answered, not even for
-// the Lease. The stop keeps the grace time, and each event is sent or reported as dropped.
+// TestM3_AServerThatHangsWhileEventsWait: shortly before the stop, the API server ceases
+// to answer, also for the Lease. The stop keeps the grace time, and each event is sent or reported as dropped.
 func TestM3_AServerThatHangsWhileEventsWait(t *testing.T) {
 	for name, option := range map[string]func(*manager.Options){"elected": elected, "alone": func(*manager.Options) {}} {
 		t.Run(name, func(t *testing.T) {
@@ -46,6 +46,7 @@ func TestM3_AServerThatHangsWhileEventsWait(t *testing.T) {
 						m.Recorder().Event(ctx, obj, events.Warning, "Failed", "Apply", "note %d", i)
 						if i == calls/2 {
 							time.Sleep(time.Minute) // some are sent
+							api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Hang() })
 						}
 					}
 					close(recorded)
@@ -54,7 +55,6 @@ func TestM3_AServerThatHangsWhileEventsWait(t *testing.T) {
 				})
 				stop, result := start(t, m)
 				<-recorded
-				api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Hang() })
 				began := time.Now()
 				stop()
 				ok(t, result())

@@ -32,8 +32,10 @@ func (s *Server) manageLocked(r *Request, t *table, live, obj *unstructured.Unst
 			return err
 		}
 	}
-	fields.UpdateNoErrors(live, obj, r.fieldManager())
-	return nil
+	was, is := managed(live), managed(obj)
+	unstructured.RemoveNestedField(obj.Object, "metadata", "managedFields")
+	fields.UpdateNoErrors(was, is, r.fieldManager())
+	return setManagedEntries(obj, is.entries)
 }
 
 // fieldManager returns the name of the request's field manager: the query's, or the beginning of
@@ -80,7 +82,7 @@ func (t *table) fieldManager(subresource string) (*managedfields.FieldManager, e
 	if c.typed {
 		create = managedfields.NewDefaultFieldManager
 	}
-	f, err := create(converter, oneVersion{}, oneVersion{}, creator{c},
+	f, err := create(unwrapping{converter}, oneVersion{}, oneVersion{}, creator{c},
 		c.kind, c.kind.GroupVersion(), subresource, t.resetFields(subresource))
 	if err != nil {
 		return nil, err

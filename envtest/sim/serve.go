@@ -18,7 +18,6 @@ func (s *Server) handle(h *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	r := parse(h)
-	defer r.forget()
 	if intercept := s.received(r); intercept != nil {
 		if resp, err := intercept(r); resp != nil || err != nil {
 			return resp, err
@@ -44,7 +43,9 @@ func (s *Server) received(r *Request) func(*Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts[kind{r.Verb, r.Resource}]++
-	if s.log = append(s.log, r); len(s.log) > keptRequests {
+	kept := *r
+	kept.http = nil // its context and header would stay in memory, too
+	if s.log = append(s.log, &kept); len(s.log) > keptRequests {
 		s.log[0] = nil
 		s.log = s.log[1:]
 	}

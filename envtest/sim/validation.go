@@ -22,19 +22,20 @@ import (
 // validate returns the errors of u, which replaces live (nil: is new), in the real server's order.
 // An update checks the metadata twice, once for all kinds and once for its kind.
 func (t *table) validate(u, live *unstructured.Unstructured, subresource string) field.ErrorList {
-	at := field.NewPath("metadata")
+	at, meta := field.NewPath("metadata"), &managedBy{u, heads(u)}
 	var errs field.ErrorList
 	defer func() { unindexOwners(errs) }()
 	if !t.builtIn && live == nil && u.GetKind() != t.Kind {
 		return field.ErrorList{field.Invalid(field.NewPath("kind"), u.GetKind(), "must be "+t.Kind)}
 	}
 	if live == nil {
-		errs = t.validateMeta(u, at)
+		errs = t.validateMeta(meta, at)
 	} else {
-		errs = validation.ValidateObjectMetaAccessor(u, t.Namespaced, pathSegment, at)
-		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(u, live, at)...)
+		errs = validation.ValidateObjectMetaAccessor(meta, t.Namespaced, pathSegment, at)
+		changes := validation.ValidateObjectMetaAccessorUpdate(meta, live, at)
+		errs = append(errs, changes...)
 		if !t.isCoreEvents() && (t.Kind != "Service" || object(u.Object, "spec")["clusterIP"] != corev1.ClusterIPNone) {
-			errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(u, live, at)...)
+			errs = append(errs, changes...)
 		}
 		errs = append(errs, t.validateFinalizers(u, at)...)
 	}
@@ -49,7 +50,7 @@ func (t *table) validate(u, live *unstructured.Unstructured, subresource string)
 	default:
 		errs = append(errs, validateChange(t.Kind, u, live)...)
 		if slices.Contains([]string{"ConfigMap", "Secret", "ServiceAccount", "Service"}, t.Kind) {
-			errs = append(errs, t.validateMeta(u, at)...)
+			errs = append(errs, t.validateMeta(meta, at)...)
 		}
 		errs = append(errs, validateKind(t.Kind, u)...)
 	}
@@ -70,7 +71,7 @@ func unindexOwners(errs field.ErrorList) {
 }
 
 // validateMeta checks the metadata of a new object.
-func (t *table) validateMeta(u *unstructured.Unstructured, at *field.Path) field.ErrorList {
+func (t *table) validateMeta(u metav1.Object, at *field.Path) field.ErrorList {
 	name := validation.NameIsDNSSubdomain
 	switch {
 	case !t.builtIn:
@@ -91,7 +92,7 @@ func pathSegment(name string, prefix bool) []string {
 }
 
 // validateFinalizers checks that the finalizers of a built-in kind have a domain.
-func (t *table) validateFinalizers(u *unstructured.Unstructured, at *field.Path) field.ErrorList {
+func (t *table) validateFinalizers(u metav1.Object, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if !t.builtIn {
 		return nil

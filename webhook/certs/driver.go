@@ -71,7 +71,9 @@ func (d *driver) step(ctx context.Context) (next time.Time, err error) {
 	if err == nil && !r.foreign {
 		var again time.Time
 		again, err = d.write(limited, r, p, now)
-		next = earliest(next, again)
+		if err == nil { // else Run retries later
+			next = earliest(next, again)
+		}
 	}
 	if err != nil && ctx.Err() == nil {
 		d.report.problem(ctx, "request", nil, "", err.Error())

@@ -67,7 +67,9 @@ func (s *Server) insertLocked(r *Request, t *table, u *unstructured.Unstructured
 		}
 		return u, nil
 	}
-	return s.appendLocked(t, added, nil, u), nil
+	s.appendLocked(t, added, nil, u)
+	t.empties[keyOf(u)] = r.empties
+	return u, nil
 }
 
 // exists is the error for an object whose name is taken.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -80,10 +81,11 @@ func (s *Server) endLocked(t *table, live *unstructured.Unstructured, o *metav1.
 	if len(finalizers) > 0 || grace > 0 {
 		return u, false, nil
 	}
-	if !dry {
-		s.removeLocked(t, u)
+	if dry {
+		return u, true, nil
 	}
-	return u, true, nil
+	s.removeLocked(t, u)
+	return withVersion(u, s.version), true, nil
 }
 
 // grace returns the grace period of a deletion in seconds, and whether the kind has one. A deletion
@@ -237,7 +239,7 @@ func (s *Server) deleteCollectionLocked(r *Request, t *table) (*http.Response, e
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.pageLocked(list, where)
+	p, err := s.pagesLocked(list, where)
 	if err != nil {
 		return nil, err
 	}
@@ -245,10 +247,33 @@ func (s *Server) deleteCollectionLocked(r *Request, t *table) (*http.Response, e
 	if err != nil || resp.StatusCode != http.StatusOK {
 		return resp, err
 	}
-	for _, live := range p.items {
+	for _, listed := range p.items {
+		live := t.objects[keyOf(listed)]
+		if live == nil {
+			continue // gone since the listed version
+		}
 		if _, _, err := s.endLocked(t, live, options.DeepCopy()); err != nil {
 			return nil, err
 		}
 	}
 	return resp, nil
+}
+
+// deletionPage is the number of objects in a page of a deletecollection without a limit.
+const deletionPage = 10_000
+
+// pagesLocked returns a page of the client's limit or, without one, all pages as one. A list with
+// pages shows the exact version that it names.
+func (s *Server) pagesLocked(o *internalversion.ListOptions, where *selection) (page, error) {
+	if o.Limit != 0 {
+		return s.pageLocked(o, where)
+	}
+	o.Limit = deletionPage
+	all, err := s.pageLocked(o, where)
+	for next := all; err == nil && next.metadata.Continue != ""; {
+		o.Continue, o.ResourceVersion, o.ResourceVersionMatch = next.metadata.Continue, "", ""
+		next, err = s.pageLocked(o, where)
+		all.items = append(all.items, next.items...)
+	}
+	return all, err
 }

@@ -5,6 +5,7 @@ package sim
 
 import (
 	"encoding/json"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/applyconfigurations"
@@ -21,7 +22,10 @@ type OpenAPI interface {
 // typeConverter returns the structure that managedFields of the kind have. Without a schema, every
 // field is allowed and lists are atomic.
 func (c codec) typeConverter() (managedfields.TypeConverter, error) {
-	if c.typed {
+	switch {
+	case c.typed && (c.kind.Kind == "Scale" || slices.Contains(reviewGroups, c.kind.Group)):
+		return managedfields.NewDeducedTypeConverter(), nil // client-go has no schema of them
+	case c.typed:
 		return applyconfigurations.NewTypeConverter(scheme.Scheme), nil
 	}
 	var kind spec.Schema

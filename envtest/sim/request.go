@@ -42,6 +42,7 @@ type Request struct {
 	body     []byte
 	dryRun   bool
 	manager  string   // the field manager
+	empties  string   // see emptyMetadata
 	warnings []string // Warning headers of the answer
 	only     string   // the name of /watch/…/name
 	table    *table   // nil before negotiate

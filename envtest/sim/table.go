@@ -52,7 +52,8 @@ func (t *table) sorted() []*unstructured.Unstructured {
 type store struct {
 	stored  schema.GroupVersionKind // the form of its objects
 	objects map[key]*unstructured.Unstructured
-	keys    []key // of objects, in path order
+	keys    []key          // of objects, in path order
+	empties map[key]string // see emptyMetadata
 	history
 	encodings map[*unstructured.Unstructured]map[form][]byte // of current and recent objects
 	changed   chan struct{}                                  // closed and replaced at each event
@@ -60,7 +61,7 @@ type store struct {
 
 func newStore(stored schema.GroupVersionKind, version int64) *store {
 	return &store{
-		stored: stored, objects: map[key]*unstructured.Unstructured{}, history: history{oldest: version},
+		stored: stored, objects: map[key]*unstructured.Unstructured{}, empties: map[key]string{}, history: history{oldest: version},
 		encodings: map[*unstructured.Unstructured]map[form][]byte{}, changed: make(chan struct{}),
 	}
 }
@@ -123,6 +124,7 @@ func (s *Server) appendLocked(t *table, kind watch.EventType, before, after *uns
 	if before != nil {
 		before = t.objects[keyOf(after)] // in its stored form
 	}
+	delete(t.empties, keyOf(after))
 	if kind == watch.Deleted {
 		delete(t.objects, keyOf(after))
 	} else {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -22,7 +21,11 @@ type OpenAPI interface {
 // field is allowed and lists are atomic.
 func (c codec) typeConverter() (managedfields.TypeConverter, error) {
 	if c.typed {
-		return applyconfigurations.NewTypeConverter(scheme.Scheme), nil
+		types, err := builtinTypes()
+		if err != nil {
+			return nil, err
+		}
+		return managedfields.NewSchemeTypeConverter(scheme.Scheme, types), nil
 	}
 	var kind spec.Schema
 	if described, ok := c.schema.(OpenAPI); ok {

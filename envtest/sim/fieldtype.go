@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -26,7 +25,11 @@ func (c codec) typeConverter() (managedfields.TypeConverter, error) {
 	case c.typed && (c.kind.Kind == "Scale" || slices.Contains(reviewGroups, c.kind.Group)):
 		return managedfields.NewDeducedTypeConverter(), nil // client-go has no schema of them
 	case c.typed:
-		return applyconfigurations.NewTypeConverter(scheme.Scheme), nil
+		types, err := builtinTypes()
+		if err != nil {
+			return nil, err
+		}
+		return managedfields.NewSchemeTypeConverter(scheme.Scheme, types), nil
 	}
 	var kind spec.Schema
 	if described, ok := c.schema.(OpenAPI); ok {

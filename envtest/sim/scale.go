@@ -69,7 +69,30 @@ func (s *Server) scaleLocked(r *Request, t *table, live *unstructured.Unstructur
 	if err := r.matchName(u); err != nil {
 		return nil, err
 	}
+	if live != nil {
+		if u, err = s.admitScaleLocked(r, t, scale, live, u); err != nil {
+			return nil, err
+		}
+	}
 	return s.rescaleLocked(r, t, live, u)
+}
+
+// admitScaleLocked returns what webhooks make of u, the new Scale of live.
+func (s *Server) admitScaleLocked(r *Request, t, scale *table, live, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	current, err := t.scaleOf(live)
+	if current == nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	old, err := runtime.DefaultUnstructuredConverter.ToUnstructured(current)
+	if err != nil {
+		return nil, err
+	}
+	a := r.attributesOf(t, &unstructured.Unstructured{Object: old}, u)
+	a.codec = scale.codec()
+	if err := s.mutateLocked(a); err != nil {
+		return nil, err
+	}
+	return a.object, s.approveLocked(a)
 }
 
 func scaleResource(of Resource) Resource {

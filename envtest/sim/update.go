@@ -77,6 +77,10 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 	if err := s.manageLocked(r, t, live, u); err != nil {
 		return nil, err
 	}
+	u, err := s.mutatedLocked(r, t, live, u)
+	if err != nil {
+		return nil, err
+	}
 	if err := t.checkVersion(r, live, u); err != nil {
 		return nil, err
 	}
@@ -93,6 +97,11 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 	}
 	revertTimes(live, u)
 	r.warnFinalizers(t, u, live)
+	if r.Subresource != "scale" {
+		if err := s.approveLocked(r.attributesOf(t, live, u)); err != nil {
+			return nil, err
+		}
+	}
 	if equal(u.Object, live.Object) {
 		return live, nil
 	}
@@ -104,7 +113,7 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 		s.removeLocked(t, u)
 		return u, nil
 	}
-	return s.appendLocked(t, modified, live, u), nil
+	return s.commitLocked(r, t, live, u)
 }
 
 // checkVersion is optimistic concurrency. It gives u the live version.

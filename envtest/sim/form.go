@@ -213,7 +213,11 @@ func (t *table) encode(o *unstructured.Unstructured, f form, keep bool) ([]byte,
 	if data := t.encodings[o][f]; data != nil {
 		return data, nil
 	}
-	data, err := t.encodeObject(t.present(o), f)
+	shown, err := t.present(o)
+	if err != nil {
+		return nil, err
+	}
+	data, err := t.encodeObject(shown, f)
 	if keep && err == nil {
 		if t.encodings[o] == nil {
 			t.encodings[o] = map[form][]byte{}

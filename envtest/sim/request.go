@@ -47,6 +47,8 @@ type Request struct {
 	only     string   // the name of /watch/…/name
 	table    *table   // nil before negotiate
 	form     form     // see negotiate
+	answers  answers  // of webhooks
+	born     identity // of the object that the request creates
 }
 
 // String describes the request in one line.

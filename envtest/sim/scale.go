@@ -81,6 +81,16 @@ func (s *Server) requestedScale(r *Request, scale *table, current *unstructured.
 	return u, r.matchName(u)
 }
 
+// admitScaleLocked returns what webhooks make of u, the new state of the scale current.
+func (s *Server) admitScaleLocked(r *Request, t, scale *table, current, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	a := r.attributesOf(t, current, u)
+	a.codec = scale.codec()
+	if err := s.mutateLocked(a); err != nil {
+		return nil, err
+	}
+	return a.object, s.approveLocked(a)
+}
+
 func scaleResource(of Resource) Resource {
 	return Resource{Group: "autoscaling", Version: "v1", Kind: "Scale", Name: of.Name, Namespaced: of.Namespaced}
 }
@@ -102,6 +112,9 @@ func (s *Server) rescaleLocked(r *Request, t *table, live *unstructured.Unstruct
 	}
 	u, err := s.requestedScale(r, scale, current)
 	if err != nil {
+		return nil, err
+	}
+	if u, err = s.admitScaleLocked(r, t, scale, current, u); err != nil {
 		return nil, err
 	}
 	if err := s.manageLocked(r, scale, current, u); err != nil {

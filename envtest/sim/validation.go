@@ -145,6 +145,8 @@ func validateKind(kind string, u *unstructured.Unstructured) field.ErrorList {
 		return validateEvent(u)
 	case "Lease":
 		return validateLease(u)
+	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+		return validateHooks(u)
 	case "Service":
 		return validateService(u)
 	case "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet":

@@ -5,7 +5,9 @@ package webhook_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -117,13 +119,25 @@ func reviewOf(t testing.TB, r *admissionv1.AdmissionRequest) []byte {
 	return text
 }
 
-// post sends a body as the API server does.
-func post(h http.Handler, url string, body []byte) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodPost, url, bytes.NewReader(body))
-	r.Header.Set("Content-Type", "application/json")
+func newRequest(method, url, media string, body io.Reader) *http.Request {
+	r := httptest.NewRequest(cmp.Or(method, http.MethodPost), url, body)
+	r.Header.Set("Content-Type", cmp.Or(media, "application/json"))
+	return r
+}
+
+func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	answer := httptest.NewRecorder()
 	h.ServeHTTP(answer, r)
 	return answer
+}
+
+func send(h http.Handler, method, url, media string, body io.Reader) *httptest.ResponseRecorder {
+	return serve(h, newRequest(method, url, media, body))
+}
+
+// post sends a body as the API server does.
+func post(h http.Handler, url string, body []byte) *httptest.ResponseRecorder {
+	return send(h, "", url, "", bytes.NewReader(body))
 }
 
 // ask sends a request and returns the response, which must have status 200.

@@ -69,7 +69,9 @@ type Registration struct {
 
 // Webhooks are the webhooks of a process. New makes them.
 type Webhooks struct {
-	o Options
+	o           Options
+	conversions conversions // it has a lock of its own
+	policies    policies    // it has a lock of its own
 
 	mu    sync.Mutex // guards what follows
 	wrong []error

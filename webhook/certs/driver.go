@@ -4,6 +4,7 @@
 package certs
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -335,15 +336,18 @@ func (d *driver) writeBundles(ctx context.Context, t observed, p plan) error {
 
 // restored reports that a bundle was reset, once for each reset.
 func (d *driver) restored(ctx context.Context, t observed, r *resets) {
-	taker := t.taker(d.o.FieldOwner)
-	args := []any{"object", t.String(), "manager", taker}
-	text := fmt.Sprintf("the field manager %q reset the caBundle; it is restored", taker)
-	if r.count >= quickResets {
-		remedy := fmt.Sprintf("remove caBundle from the manifests that %s applies", taker)
-		args = append(args, "resets", r.count, "remedy", remedy)
-		text = fmt.Sprintf("the field manager %q resets the caBundle again and again; %s", taker, remedy)
+	taker, who, tool := t.taker(d.o.FieldOwner), "an unknown field manager", "another tool"
+	if taker != "" {
+		who, tool = fmt.Sprintf("the field manager %q", taker), taker
 	}
-	logger(ctx).Warn("restored a caBundle that another field manager reset", args...)
+	args := []any{"object", t.String(), "manager", cmp.Or(taker, "unknown")}
+	text := who + " reset the caBundle; it is restored"
+	if r.count >= quickResets {
+		remedy := fmt.Sprintf("remove caBundle from the manifests that %s applies", tool)
+		args = append(args, "resets", r.count, "remedy", remedy)
+		text = fmt.Sprintf("%s resets the caBundle again and again; %s", who, remedy)
+	}
+	logger(ctx).Warn("restored a caBundle that another client reset", args...)
 	d.report.event(ctx, t.object, events.Warning, "BundleReset", text)
 }
 

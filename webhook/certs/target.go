@@ -129,32 +129,21 @@ func (o observed) configuration(want []authority) *unstructured.Unstructured {
 	return u
 }
 
-// taker returns the field manager that wrote a bundle last, other than owner.
+// taker returns the field manager other than owner that wrote a bundle last, or "". A client that
+// removes the field leaves no trace.
 func (o observed) taker(owner string) string {
-	var last, owns *metav1.ManagedFieldsEntry
-	newer := func(e, than *metav1.ManagedFieldsEntry) bool {
-		return than == nil || e.Time != nil && !e.Time.Before(than.Time)
-	}
+	var last *metav1.ManagedFieldsEntry
 	all := o.object.GetManagedFields()
 	for i := range all {
 		e := &all[i]
-		if e.Manager == owner {
-			continue
-		}
-		if newer(e, last) {
+		if e.Manager != owner && ownsBundle(e) && (last == nil || e.Time != nil && !e.Time.Before(last.Time)) {
 			last = e
 		}
-		if ownsBundle(e) && newer(e, owns) {
-			owns = e
-		}
 	}
-	switch {
-	case owns != nil:
-		return owns.Manager
-	case last != nil: // it removed the field, or replaced the object
-		return last.Manager
+	if last == nil {
+		return ""
 	}
-	return "unknown"
+	return last.Manager
 }
 
 func ownsBundle(e *metav1.ManagedFieldsEntry) bool {

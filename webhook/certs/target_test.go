@@ -17,6 +17,9 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
+// pinned is a bundle in the manifests of a tool, as base64.
+const pinned = "cGlubmVk"
+
 func TestBundle_AResetIsRestoredAndNamesTheFieldManager(t *testing.T) {
 	for _, target := range targets {
 		t.Run(string(target.Kind), func(t *testing.T) {
@@ -27,7 +30,7 @@ func TestBundle_AResetIsRestoredAndNamesTheFieldManager(t *testing.T) {
 				}
 				w.pass(2 * time.Minute)
 				before := w.bundle(target)
-				w.reset(target, "")
+				w.reset(target, pinned)
 				time.Sleep(time.Second)
 				synctest.Wait()
 				if w.bundle(target) != before {
@@ -38,12 +41,26 @@ func TestBundle_AResetIsRestoredAndNamesTheFieldManager(t *testing.T) {
 				if n := strings.Count(w.events(), sentence); n != 1 {
 					t.Errorf("%d events, not one, have %q:\n%s", n, sentence, w.events())
 				}
-				if n := strings.Count(w.logs.String(), "restored a caBundle that another field manager reset"); n != 1 || !strings.Contains(w.logs.String(), "manager=the-tool") {
+				if n := strings.Count(w.logs.String(), "restored a caBundle that another client reset"); n != 1 || !strings.Contains(w.logs.String(), "manager=the-tool") {
 					t.Errorf("%d log lines, not one, name the reset:\n%s", n, w.logs.String())
 				}
 			})
 		})
 	}
+}
+
+// TestBundle_ARemovalHasNoFieldManager removes the field, which leaves no trace of the field manager.
+func TestBundle_ARemovalHasNoFieldManager(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start(options())
+		w.pass(2 * time.Minute)
+		w.reset(targets[0], "")
+		time.Sleep(time.Minute)
+		if sentence := "an unknown field manager reset the caBundle; it is restored"; !strings.Contains(w.events(), sentence) {
+			t.Errorf("no event has %q:\n%s", sentence, w.events())
+		}
+	})
 }
 
 func TestBundle_AFightSlowsDown(t *testing.T) {
@@ -54,8 +71,8 @@ func TestBundle_AFightSlowsDown(t *testing.T) {
 		resets := 0
 		for end := time.Now().Add(20 * time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 			synctest.Wait()
-			if w.bundle(targets[0]) != "" {
-				w.reset(targets[0], "")
+			if strings.Contains(w.bundle(targets[0]), "BEGIN") {
+				w.reset(targets[0], pinned)
 				resets++
 			}
 		}
@@ -134,7 +151,7 @@ func TestHooks_CertificateIsCalledForEachCAAndLeaf(t *testing.T) {
 		r := w.start(o)
 		w.pass(25 * time.Minute)
 		r.stop()
-		if len(cas) != 2 || len(leaves) != 4 { // after 0, 6:40, 13:20 minutes and with the second CA
+		if len(cas) != 2 || len(leaves) != 5 { // after 0, 6:40, 13:20 and 20:00 minutes, and with the second CA
 			t.Errorf("%d CAs and %d leaves in 25 minutes", len(cas), len(leaves))
 		}
 	})

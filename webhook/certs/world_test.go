@@ -23,6 +23,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -85,7 +86,10 @@ type world struct {
 	logs    buffer
 
 	replicas []*replica
-	past     map[Target][]stored
+	watches  sync.WaitGroup
+
+	mu       sync.Mutex          // guards past
+	past     map[Target][]stored // each bundle and when it replaced the one before
 	verified map[string]bool // leaf and bundle
 	served   map[string]bool // the CAs that signed served leaves
 }
@@ -112,12 +116,50 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	w := &world{t: t, cfg: sim.New(t, scheme.Scheme, append(objects, namespace)...), past: map[Target][]stored{}, verified: map[string]bool{}, served: map[string]bool{}}
 	w.api = w.newClient()
 	w.secrets = client.For[*corev1.Secret](w.api)
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, target := range targets {
+		w.watches.Go(func() { w.record(ctx, target) })
+	}
 	t.Cleanup(func() {
+		cancel()
+		w.watches.Wait()
 		for _, r := range w.replicas {
 			r.stop()
 		}
 	})
 	return w
+}
+
+// record keeps the bundles of a target. All bundles of a target must be the same.
+func (w *world) record(ctx context.Context, t Target) {
+	h := client.ForKind[*unstructured.Unstructured](w.api, t.Kind.gvk())
+	for event, err := range h.WatchLive(ctx, client.ListOptions{Fields: fields.OneTermEqualSelector("metadata.name", t.Name)}) {
+		if err != nil {
+			return
+		}
+		bundles := observe(t, event.Object).bundles
+		if len(bundles) == 0 {
+			continue
+		}
+		for _, b := range bundles {
+			if !bytes.Equal(b.pem, bundles[0].pem) {
+				w.t.Errorf("%s: the bundles of %s differ", time.Now(), t)
+			}
+		}
+		w.mu.Lock()
+		w.past[t] = append(w.past[t], stored{string(bundles[0].pem), time.Now()})
+		w.mu.Unlock()
+	}
+}
+
+// recent returns the bundles that an API server may have.
+func (w *world) recent(t Target) []stored {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.past[t]) > 1 && time.Since(w.past[t][1].since) > options().Propagation {
+		w.past[t] = w.past[t][1:]
+	}
+	return w.past[t]
 }
 
 func (w *world) newClient() *client.Client {
@@ -166,14 +208,6 @@ func (w *world) pass(d time.Duration) {
 // judge makes a handshake with each ready replica, for each bundle that an API server may have.
 func (w *world) judge() {
 	now, o := time.Now(), options()
-	for _, t := range targets {
-		if pem, last := w.bundle(t), len(w.past[t])-1; last < 0 || w.past[t][last].pem != pem {
-			w.past[t] = append(w.past[t], stored{pem, now})
-		}
-		for len(w.past[t]) > 1 && now.Sub(w.past[t][1].since) > o.Propagation {
-			w.past[t] = w.past[t][1:]
-		}
-	}
 	for i, r := range w.replicas {
 		if r.ready = r.ready || r.Check(w.t.Context()) == nil; !r.ready {
 			continue
@@ -183,7 +217,7 @@ func (w *world) judge() {
 			w.t.Errorf("%s: replica %d serves a leaf that ends at %s", now, i, leaf.Leaf.NotAfter)
 		}
 		for _, t := range targets {
-			for _, s := range w.past[t] {
+			for _, s := range w.recent(t) {
 				w.handshake(r, leaf, s, t)
 			}
 		}
@@ -225,18 +259,12 @@ func (w *world) object(t Target) *unstructured.Unstructured {
 	return u
 }
 
-// bundle returns the bundle of a target. All bundles of a target must be the same.
+// bundle returns the bundle of a target.
 func (w *world) bundle(t Target) string {
-	var all []string
 	for _, b := range observe(t, w.object(t)).bundles {
-		all = append(all, string(b.pem))
+		return string(b.pem)
 	}
-	for _, b := range all {
-		if b != all[0] {
-			w.t.Errorf("%s: the bundles of %s differ", time.Now(), t)
-		}
-	}
-	return strings.Join(all[:1], "")
+	return ""
 }
 
 func (w *world) secret() *corev1.Secret {

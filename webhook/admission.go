@@ -142,18 +142,27 @@ func statusOf(request *admissionv1.AdmissionRequest, err error) *metav1.Status {
 	return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: err.Error()}
 }
 
-// fieldErrors returns the field errors of an error, or nil if it has others.
+// fieldErrors returns the field errors that an error consists of, or nil if it has others.
 func fieldErrors(err error) (list field.ErrorList) {
-	all := []error{err}
-	if many := utilerrors.Aggregate(nil); errors.As(err, &many) {
-		all = utilerrors.Flatten(many).Errors()
+	var parts []error
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
+	case *field.Error:
+		return field.ErrorList{e}
+	case utilerrors.Aggregate:
+		parts = e.Errors()
+	case interface{ Unwrap() []error }:
+		parts = e.Unwrap()
+	default:
+		if inner := errors.Unwrap(err); inner != nil {
+			return fieldErrors(inner)
+		}
 	}
-	for _, one := range all {
-		f := (*field.Error)(nil)
-		if !errors.As(one, &f) {
+	for _, part := range parts {
+		inner := fieldErrors(part)
+		if inner == nil {
 			return nil
 		}
-		list = append(list, f)
+		list = append(list, inner...)
 	}
 	return list
 }

@@ -67,22 +67,27 @@ func (m *matching) by(key func(any) string) {
 
 // inOrder pairs what is left, in order, if it looks like a change of the same element.
 func (m *matching) inOrder() {
-	i := 0
-	for j := range m.after {
-		if m.origin[j] >= 0 {
+	next := 0
+	for j, paired := range m.origin {
+		if paired >= 0 {
 			continue
 		}
-		for i < len(m.used) && m.used[i] {
-			i++
+		for i := next; i < min(len(m.used), next+maxDistance); i++ {
+			if !m.used[i] && m.similar(m.before[i], m.after[j]) {
+				m.pair(i, j)
+				next = i + 1
+				break
+			}
 		}
-		if i == len(m.used) {
-			return
-		}
-		if b, a := m.before[i], m.after[j]; identity(b) == "" && identity(a) == "" && (len(m.before) == len(m.after) || alike(b, a)) {
-			m.pair(i, j)
-		}
-		i++
 	}
+}
+
+// maxDistance limits how far inOrder searches, and so its time.
+const maxDistance = 100
+
+// similar reports whether a may be a change of b.
+func (m *matching) similar(b, a any) bool {
+	return identity(b) == "" && identity(a) == "" && (len(m.before) == len(m.after) || alike(b, a))
 }
 
 // identity returns what identifies an element in most lists of Kubernetes, or the empty string.

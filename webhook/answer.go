@@ -51,7 +51,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	timeout, err := timeoutOf(r, e)
 	var body []byte
 	if err == nil {
-		body, err = readBody(r)
+		body, err = readBody(r, e.limit())
 	}
 	if err != nil {
 		x.fail(r.Context(), err)

@@ -6,11 +6,10 @@ package webhook
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"log/slog"
+	"net/http"
+	"time"
 
-	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
@@ -47,57 +46,68 @@ type conversionResponse struct {
 	Result           metav1.Status     `json:"result"`
 }
 
-// decodeConversion returns the request in a body, or one sentence about its mistake.
-func decodeConversion(body []byte) (*conversionRequest, error) {
+// conversionIn returns the request in a body, or one sentence about its mistake.
+func conversionIn(body []byte) (*conversionRequest, error) {
 	var review conversionReview
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
-		return nil, fmt.Errorf("the body is not a ConversionReview in JSON: %w", err)
+		return nil, failuref(http.StatusBadRequest, "the body is not a ConversionReview in JSON: %v", err)
 	}
 	switch {
 	case review.APIVersion != conversionVersion || review.Kind != conversionKind:
-		return nil, fmt.Errorf("the body is %q of %q, but this path is for %s of %s; set conversionReviewVersions to v1",
+		return nil, failuref(http.StatusBadRequest, "the body is %q of %q, but this path is for %s of %s; set conversionReviewVersions to v1",
 			review.Kind, review.APIVersion, conversionKind, conversionVersion)
 	case review.Request == nil:
-		return nil, errors.New("the ConversionReview has no request")
+		return nil, failuref(http.StatusBadRequest, "the ConversionReview has no request")
 	case review.Request.UID == "":
-		return nil, errors.New("the request of the ConversionReview has no uid")
+		return nil, failuref(http.StatusBadRequest, "the request of the ConversionReview has no uid")
 	}
 	return review.Request, nil
 }
 
-// reviewConversion answers a request. If one object fails, the answer has no objects and err names
-// the object.
-func (w *Webhooks) reviewConversion(ctx context.Context, r *conversionRequest) (answer *conversionReview, err error) {
-	answer = &conversionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: conversionVersion, Kind: conversionKind},
-		Response: &conversionResponse{UID: r.UID, Result: metav1.Status{Status: metav1.StatusSuccess}},
+// converter answers requests for conversion.
+type converter struct {
+	webhooks *Webhooks
+	failures rate.Sometimes // limits log lines, because one bad object fails each list
+}
+
+func newConverter(w *Webhooks) *converter {
+	return &converter{w, rate.Sometimes{First: 20, Interval: 10 * time.Second}}
+}
+
+// answer answers a ConversionReview. If one object fails, the answer has no objects.
+func (c *converter) answer(ctx context.Context, body []byte) (*reply, error) {
+	request, err := conversionIn(body)
+	if err != nil {
+		return nil, err
 	}
+	response := &conversionResponse{UID: request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+	re := &reply{allowed: true, review: &conversionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: conversionVersion, Kind: conversionKind}, Response: response,
+	}}
+	response.ConvertedObjects, err = c.convertAll(ctx, request)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		c.failures.Do(func() { loggerOf(ctx).Error("a conversion failed", "err", err) })
+		response.Result = metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
+		re.allowed, re.reason = false, "Failure"
+	}
+	return re, nil
+}
+
+// convertAll converts the objects of a request.
+func (c *converter) convertAll(ctx context.Context, r *conversionRequest) ([]json.RawMessage, error) {
 	converted := make([]json.RawMessage, 0, len(r.Objects))
 	for _, object := range r.Objects {
 		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		} else if object, err = w.ConvertObject(object, r.DesiredAPIVersion); err == nil {
-			converted = append(converted, object)
-			continue
+			return nil, ctx.Err()
 		}
-		logFailedConversion(ctx, err)
-		answer.Response.Result = metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
-		return answer, err
+		object, err := c.webhooks.ConvertObject(ctx, object, r.DesiredAPIVersion)
+		if err != nil {
+			return nil, err
+		}
+		converted = append(converted, object)
 	}
-	answer.Response.ConvertedObjects = converted
-	return answer, nil
-}
-
-// logFailedConversion logs an error, with the stack of a panic.
-func logFailedConversion(ctx context.Context, err error) {
-	log := logr.FromContextAsSlogLogger(ctx)
-	if log == nil {
-		log = slog.Default()
-	}
-	args := []any{"err", err}
-	var panicked *ConverterPanicError
-	if errors.As(err, &panicked) {
-		args = append(args, "stack", string(panicked.Stack))
-	}
-	log.ErrorContext(ctx, "a conversion failed", args...)
+	return converted, nil
 }

@@ -5,16 +5,16 @@ package webhook
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
-	"runtime/debug"
 	"slices"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
@@ -41,16 +41,29 @@ import (
 // Validate returns the mistakes: a type that the scheme does not have, two hubs of a kind, a
 // version that was added twice.
 func Convert[S, H client.Object](w *Webhooks, toHub func(from S, to H) error, fromHub func(from H, to S) error) {
-	err := w.addSpoke(reflect.TypeFor[S](), reflect.TypeFor[H](), spoke{
-		toHub:   erased(toHub),
-		fromHub: erased(fromHub),
+	w.add(fmt.Sprintf("Convert[%s, %s]", reflect.TypeFor[S](), reflect.TypeFor[H]()), func() error {
+		from, err := convertible[S](w.o.Scheme)
+		if err != nil {
+			return err
+		}
+		to, err := convertible[H](w.o.Scheme)
+		switch {
+		case err != nil:
+			return err
+		case toHub == nil || fromHub == nil:
+			return errors.New("a function is nil; give one for each direction")
+		}
+		return w.addSpokeLocked(from, to, spoke{erased(toHub), erased(fromHub)})
 	})
-	if toHub == nil || fromHub == nil {
-		err = errors.New("a function is nil; give one for each direction")
+}
+
+// convertible returns the kind of a type, which must have metadata.
+func convertible[T client.Object](scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
+	k, err := kindOf[T](scheme)
+	if err == nil && metaOf(k.zero()) == nil {
+		err = fmt.Errorf("%s does not embed metav1.ObjectMeta; give a typed API object", reflect.TypeFor[T]())
 	}
-	if err != nil {
-		w.mistaken(fmt.Errorf("webhook.Convert[%s, %s]: %w", reflect.TypeFor[S](), reflect.TypeFor[H](), err))
-	}
+	return k.GroupVersionKind, err
 }
 
 // erased returns f for objects without their types.
@@ -58,15 +71,9 @@ func erased[F, T client.Object](f func(F, T) error) func(from, to client.Object)
 	return func(from, to client.Object) error { return f(from.(F), to.(T)) } //nolint:forcetypeassert // made by the scheme
 }
 
-// conversions are the kinds with several versions.
-type conversions struct {
-	mu    sync.Mutex // guards kinds
-	kinds map[schema.GroupKind]*hub
-}
-
-// hub is a kind with its hub version.
+// hub is a kind with several versions. It does not change.
 type hub struct {
-	version string
+	version string           // of the hub
 	spokes  map[string]spoke // by version
 }
 
@@ -75,59 +82,32 @@ type spoke struct {
 	toHub, fromHub func(from, to client.Object) error
 }
 
-func (w *Webhooks) addSpoke(spokeType, hubType reflect.Type, s spoke) error {
-	from, err := w.kindOf(spokeType)
-	if err != nil {
-		return err
-	}
-	to, err := w.kindOf(hubType)
+func (w *Webhooks) addSpokeLocked(from, to schema.GroupVersionKind, s spoke) error {
+	kind := to.GroupKind()
 	switch {
-	case err != nil:
-		return err
-	case from.GroupKind() != to.GroupKind():
-		return fmt.Errorf("%s and %s are different kinds; give two versions of one", from.GroupKind(), to.GroupKind())
+	case from.GroupKind() != kind:
+		return fmt.Errorf("%s and %s are different kinds; give two versions of one", from.GroupKind(), kind)
 	case from.Version == to.Version:
 		return fmt.Errorf("both are version %s; the hub needs no conversion", to.Version)
 	}
-	c := &w.conversions
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.kinds == nil {
-		c.kinds = map[schema.GroupKind]*hub{}
-	}
-	h := c.kinds[to.GroupKind()]
-	if h == nil {
-		h = &hub{to.Version, map[string]spoke{}}
-		c.kinds[to.GroupKind()] = h
-	}
-	_, twice := h.spokes[from.Version]
-	switch {
-	case h.version != to.Version:
-		return fmt.Errorf("the hub of %s is %s already; give all versions of a kind the same hub", to.GroupKind(), h.version)
+	h, known := w.hubs[kind]
+	switch _, twice := h.spokes[from.Version]; {
+	case known && h.version != to.Version:
+		return fmt.Errorf("the hub of %s is %s already; give all versions of a kind the same hub", kind, h.version)
 	case twice:
 		return fmt.Errorf("version %s has been added before; add each version once", from.Version)
 	}
-	h.spokes[from.Version] = s
+	if len(w.hubs) == 0 {
+		e := &endpoint{path: conversionPath, name: "convert", conversion: true, answer: newConverter(w).answer}
+		if err := w.mountLocked(e); err != nil {
+			return err
+		}
+		w.hubs = map[schema.GroupKind]hub{}
+	}
+	spokes := map[string]spoke{from.Version: s}
+	maps.Copy(spokes, h.spokes)
+	w.hubs[kind] = hub{to.Version, spokes}
 	return nil
-}
-
-// kindOf returns the kind of a Go type.
-func (w *Webhooks) kindOf(t reflect.Type) (kind schema.GroupVersionKind, err error) {
-	if w.o.Scheme == nil {
-		return kind, errors.New("Options.Scheme is nil; set it to a scheme with the type")
-	}
-	if t.Kind() != reflect.Pointer {
-		return kind, fmt.Errorf("%s is not a pointer to an API type, such as *corev1.Pod", t)
-	}
-	obj, ok := reflect.New(t.Elem()).Interface().(client.Object)
-	if !ok || metaOf(obj) == nil {
-		return kind, fmt.Errorf("%s does not embed metav1.ObjectMeta; give a typed API object", t)
-	}
-	kinds, _, err := w.o.Scheme.ObjectKinds(obj)
-	if err != nil {
-		return kind, fmt.Errorf("the scheme does not know %s; add its package with AddToScheme: %w", t, err)
-	}
-	return kinds[0], nil
 }
 
 // metaOf returns the metadata of a typed object, or nil.
@@ -140,22 +120,19 @@ func metaOf(obj client.Object) *metav1.ObjectMeta {
 	return m
 }
 
-// of returns the hub of a kind, or nil.
-func (c *conversions) of(kind schema.GroupKind) *hub {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	h := c.kinds[kind]
-	if h == nil {
-		return nil
-	}
-	return &hub{h.version, maps.Clone(h.spokes)}
+// hub returns the hub of a kind.
+func (w *Webhooks) hub(kind schema.GroupKind) (h hub, ok bool) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	h, ok = w.hubs[kind]
+	return h, ok
 }
 
-// list returns the kinds, sorted.
-func (c *conversions) list() []schema.GroupKind {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.SortedFunc(maps.Keys(c.kinds), func(a, b schema.GroupKind) int { return cmp.Compare(a.String(), b.String()) })
+// converted returns the kinds with several versions, sorted.
+func (w *Webhooks) converted() []schema.GroupKind {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return slices.SortedFunc(maps.Keys(w.hubs), func(a, b schema.GroupKind) int { return cmp.Compare(a.String(), b.String()) })
 }
 
 // Conversion is a version of a kind that Convert added.
@@ -166,8 +143,8 @@ type Conversion struct {
 
 // Conversions returns what Convert added, sorted. It is for tests and tools.
 func (w *Webhooks) Conversions() (all []Conversion) {
-	for _, kind := range w.conversions.list() {
-		h := w.conversions.of(kind)
+	for _, kind := range w.converted() {
+		h, _ := w.hub(kind)
 		for _, version := range slices.Sorted(maps.Keys(h.spokes)) {
 			all = append(all, Conversion{kind.WithVersion(version), kind.WithVersion(h.version)})
 		}
@@ -177,8 +154,8 @@ func (w *Webhooks) Conversions() (all []Conversion) {
 
 // ConvertObject converts one object, in JSON, as a request of the API server does. The apiVersion
 // is the wanted one, such as web.example.com/v1. An object of that version is returned as it is.
-// The error names the object.
-func (w *Webhooks) ConvertObject(object []byte, apiVersion string) ([]byte, error) {
+// The error names the object. A panic is logged with its stack, by the logger of ctx.
+func (w *Webhooks) ConvertObject(ctx context.Context, object []byte, apiVersion string) ([]byte, error) {
 	var head struct {
 		metav1.TypeMeta `json:",inline"`
 
@@ -195,7 +172,7 @@ func (w *Webhooks) ConvertObject(object []byte, apiVersion string) ([]byte, erro
 	if o.kind.GroupVersion() == to {
 		return object, nil
 	}
-	converted, err := w.convert(o, to)
+	converted, err := w.convert(ctx, o, to)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.doing(apiVersion), err)
 	}
@@ -220,9 +197,9 @@ func (o original) doing(apiVersion string) string {
 	return fmt.Sprintf("webhook: convert %s %q from %s to %s", o.kind.Kind, name, o.kind.GroupVersion(), apiVersion)
 }
 
-func (w *Webhooks) convert(o original, to schema.GroupVersion) ([]byte, error) {
-	h := w.conversions.of(o.kind.GroupKind())
-	if h == nil {
+func (w *Webhooks) convert(ctx context.Context, o original, to schema.GroupVersion) ([]byte, error) {
+	h, ok := w.hub(o.kind.GroupKind())
+	if !ok {
 		return nil, fmt.Errorf("no conversion has the kind %s; add its versions with webhook.Convert", o.kind.GroupKind())
 	}
 	if o.kind.Group != to.Group {
@@ -244,7 +221,7 @@ func (w *Webhooks) convert(o original, to schema.GroupVersion) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := convertWith(s.convert, obj, next); err != nil {
+		if err := convertWith(ctx, s.convert, obj, next); err != nil {
 			return nil, err
 		}
 		obj = next
@@ -260,7 +237,7 @@ type step struct {
 }
 
 // path returns the steps between two different versions.
-func (h *hub) path(from, to string) (steps []step, err error) {
+func (h hub) path(from, to string) (steps []step, err error) {
 	for _, version := range []string{from, to} {
 		if _, ok := h.spokes[version]; !ok && version != h.version {
 			return nil, fmt.Errorf("version %s is unknown, there are %s as hub and %q; add it with webhook.Convert",
@@ -288,26 +265,9 @@ func (w *Webhooks) newObject(kind schema.GroupVersionKind) (client.Object, error
 	return obj, nil
 }
 
-// ConverterPanicError is the error of a conversion whose function panicked.
-type ConverterPanicError struct {
-	// Value is what the function gave to panic.
-	Value any
-	// Stack is the stack of the function.
-	Stack []byte
-}
-
-// Error returns the value. The log has the stack.
-func (e *ConverterPanicError) Error() string {
-	return fmt.Sprintf("the function panicked: %v; the operator's log has the stack", e.Value)
-}
-
 // convertWith runs a user's function with a copy of the metadata, and restores what it must not change.
-func convertWith(convert func(from, to client.Object) error, from, to client.Object) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &ConverterPanicError{p, debug.Stack()}
-		}
-	}()
+func convertWith(ctx context.Context, convert func(from, to client.Object) error, from, to client.Object) (err error) {
+	defer recovered(ctx, &err)
 	before := metaOf(from).DeepCopy()
 	before.DeepCopyInto(metaOf(to))
 	if err := convert(from, to); err != nil {

@@ -32,7 +32,7 @@ func decoded(t *testing.T, text []byte) map[string]any {
 
 func converted(t *testing.T, w *webhook.Webhooks, object, version string) map[string]any {
 	t.Helper()
-	got, err := w.ConvertObject([]byte(object), group+"/"+version)
+	got, err := w.ConvertObject(t.Context(), []byte(object), group+"/"+version)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestConvert_SpokeToSpokeGoesThroughTheHub(t *testing.T) {
 func TestConvert_TheSameVersionIsUnchanged(t *testing.T) {
 	for _, text := range []string{alpha, `{"apiVersion":"other.example.com/v1alpha1","kind":"Unknown","metadata":{"name":"a"},"x":1}`} {
 		version := decoded(t, []byte(text))["apiVersion"].(string)
-		got, err := converting().ConvertObject([]byte(text), version)
+		got, err := converting().ConvertObject(t.Context(), []byte(text), version)
 		if err != nil || string(got) != text {
 			t.Errorf("got %s, %v", got, err)
 		}
@@ -105,7 +105,7 @@ func TestConvert_ErrorsNameTheObject(t *testing.T) {
 		"an error": {shop("v1alpha1", `,"spec":{"address":"b"}`), group + "/v1",
 			`webhook: convert Shop "mall/a" from shops.example.com/v1alpha1 to shops.example.com/v1: spec.address "b" has no port`},
 		"a panic": {shop("v1alpha1", `,"spec":{"address":"panic"}`), group + "/v1",
-			`webhook: convert Shop "mall/a" from shops.example.com/v1alpha1 to shops.example.com/v1: the function panicked: an address that panics; the operator's log has the stack`},
+			`webhook: convert Shop "mall/a" from shops.example.com/v1alpha1 to shops.example.com/v1: the function has panicked; the log of the operator has its stack`},
 		"an unknown version": {shop("v2", ""), group + "/v1",
 			`webhook: convert Shop "mall/a" from shops.example.com/v2 to shops.example.com/v1: version v2 is unknown, there are v1 as hub and ["v1alpha1" "v1beta1"]; add it with webhook.Convert`},
 		"an unknown wanted version": {shop("v1", ""), group + "/v2",
@@ -120,7 +120,7 @@ func TestConvert_ErrorsNameTheObject(t *testing.T) {
 			`webhook: convert Shop "mall/a" from shops.example.com/v1beta1 to shops.example.com/v1: the object does not fit the Go type *webhook_test.ShopBeta: json: cannot unmarshal number into Go struct field .spec.port of type string`},
 		"no object": {`[]`, group + "/v1", `webhook: an object of a conversion is not JSON with a kind and metadata: json: cannot unmarshal array into Go value of type`},
 	} {
-		got, err := converting().ConvertObject([]byte(test.object), test.version)
+		got, err := converting().ConvertObject(t.Context(), []byte(test.object), test.version)
 		if got != nil || err == nil || !strings.HasPrefix(err.Error(), test.want) {
 			t.Errorf("%s: got %s, %v, not %s", name, got, err, test.want)
 		}
@@ -133,7 +133,7 @@ func TestConvert_MistakesAreNamed(t *testing.T) {
 			webhook.Convert(w, func(*ShopBeta, *ShopAlpha) error { return nil }, func(*ShopAlpha, *ShopBeta) error { return nil })
 		},
 		"version v1alpha1 has been added before; add each version once": func(w *webhook.Webhooks) { webhook.Convert(w, fromAlpha, toAlpha) },
-		"the scheme does not know *v1.Pod; add its package with AddToScheme": func(w *webhook.Webhooks) {
+		"Options.Scheme does not have the type *v1.Pod": func(w *webhook.Webhooks) {
 			webhook.Convert(w, func(*corev1.Pod, *Shop) error { return nil }, func(*Shop, *corev1.Pod) error { return nil })
 		},
 		"both are version v1; the hub needs no conversion": func(w *webhook.Webhooks) {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,22 +68,21 @@ func (w *Webhooks) WriteYAML(to io.Writer) error {
 	return nil
 }
 
-// declared is an admission webhook, with its defaults.
-type declared struct {
-	Registration
-
-	mutating bool
-	path     string
+// declared returns the webhooks for admission, in the order of the calls that added them.
+func (w *Webhooks) declared() []*admission {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return slices.Clone(w.admissions)
 }
 
 func (w *Webhooks) manifests() (objects []*unstructured.Unstructured, err error) {
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	for _, d := range w.declared() {
-		if d.mutating {
-			mutating.Webhooks = append(mutating.Webhooks, w.mutatingWebhook(d))
+	for _, a := range w.declared() {
+		if a.mutating {
+			mutating.Webhooks = append(mutating.Webhooks, w.mutatingWebhook(a))
 		} else {
-			validating.Webhooks = append(validating.Webhooks, w.validatingWebhook(d))
+			validating.Webhooks = append(validating.Webhooks, w.validatingWebhook(a))
 		}
 	}
 	var typed []client.Object
@@ -99,10 +99,10 @@ func (w *Webhooks) manifests() (objects []*unstructured.Unstructured, err error)
 		}
 		objects = append(objects, u)
 	}
-	for _, kind := range w.conversions.list() {
+	for _, kind := range w.converted() {
 		objects = append(objects, w.conversionOf(kind))
 	}
-	return append(objects, w.policies.list()...), nil
+	return append(objects, w.shipped()...), nil
 }
 
 var (
@@ -127,9 +127,9 @@ func asUnstructured(obj client.Object) (*unstructured.Unstructured, error) {
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-func (w *Webhooks) mutatingWebhook(d declared) admissionregistrationv1.MutatingWebhook {
-	v := w.validatingWebhook(d)
-	reinvocation := cmp.Or(d.Reinvocation, admissionregistrationv1.NeverReinvocationPolicy)
+func (w *Webhooks) mutatingWebhook(a *admission) admissionregistrationv1.MutatingWebhook {
+	v := w.validatingWebhook(a)
+	reinvocation := cmp.Or(a.r.Reinvocation, admissionregistrationv1.NeverReinvocationPolicy)
 	return admissionregistrationv1.MutatingWebhook{
 		Name: v.Name, ClientConfig: v.ClientConfig, Rules: v.Rules, FailurePolicy: v.FailurePolicy, MatchPolicy: v.MatchPolicy,
 		NamespaceSelector: v.NamespaceSelector, ObjectSelector: v.ObjectSelector, SideEffects: v.SideEffects,
@@ -138,30 +138,30 @@ func (w *Webhooks) mutatingWebhook(d declared) admissionregistrationv1.MutatingW
 	}
 }
 
-func (w *Webhooks) validatingWebhook(d declared) admissionregistrationv1.ValidatingWebhook {
-	failure := cmp.Or(d.FailurePolicy, admissionregistrationv1.Fail)
-	match := cmp.Or(d.MatchPolicy, admissionregistrationv1.Equivalent)
-	seconds := int32(cmp.Or(d.Timeout, 10*time.Second) / time.Second) //nolint:gosec // Validate allows 30 at most
+func (w *Webhooks) validatingWebhook(a *admission) admissionregistrationv1.ValidatingWebhook {
+	failure := cmp.Or(a.r.FailurePolicy, admissionregistrationv1.Fail)
+	match := cmp.Or(a.r.MatchPolicy, admissionregistrationv1.Equivalent)
+	seconds := int32(cmp.Or(a.r.Timeout, 10*time.Second) / time.Second) //nolint:gosec // Validate allows 30 at most
 	effects := admissionregistrationv1.SideEffectClassNone
-	if d.SideEffects {
+	if a.r.SideEffects {
 		effects = admissionregistrationv1.SideEffectClassNoneOnDryRun
 	}
-	rules := make([]admissionregistrationv1.RuleWithOperations, len(d.Rules))
-	for i := range d.Rules {
-		d.Rules[i].DeepCopyInto(&rules[i])
+	rules := make([]admissionregistrationv1.RuleWithOperations, len(a.r.Rules))
+	for i := range a.r.Rules {
+		a.r.Rules[i].DeepCopyInto(&rules[i])
 		if rules[i].Scope == nil { // the API server's default
 			all := admissionregistrationv1.AllScopes
 			rules[i].Scope = &all
 		}
 	}
-	objects := d.ObjectSelector.DeepCopy()
+	objects := a.r.ObjectSelector.DeepCopy()
 	if objects == nil {
 		objects = &metav1.LabelSelector{}
 	}
 	return admissionregistrationv1.ValidatingWebhook{
-		Name: d.Name, ClientConfig: w.clientConfig(d.path), Rules: rules, FailurePolicy: &failure, MatchPolicy: &match,
-		NamespaceSelector: w.namespaces(d.NamespaceSelector), ObjectSelector: objects, SideEffects: &effects,
-		TimeoutSeconds: &seconds, AdmissionReviewVersions: []string{"v1"}, MatchConditions: conditions(d),
+		Name: a.name, ClientConfig: w.clientConfig(a.path), Rules: rules, FailurePolicy: &failure, MatchPolicy: &match,
+		NamespaceSelector: w.namespaces(a.r.NamespaceSelector), ObjectSelector: objects, SideEffects: &effects,
+		TimeoutSeconds: &seconds, AdmissionReviewVersions: []string{"v1"}, MatchConditions: conditions(a),
 	}
 }
 
@@ -219,17 +219,6 @@ func crdName(kind schema.GroupKind) string { return resourceOf(kind).String() }
 func resourceOf(kind schema.GroupKind) schema.GroupResource {
 	plural, _ := meta.UnsafeGuessKindToResource(kind.WithVersion("v1"))
 	return plural.GroupResource()
-}
-
-// Policy adds a ValidatingAdmissionPolicy or a MutatingAdmissionPolicy, or a binding of one, to the
-// objects of Manifests. The API server evaluates it: it needs no call, no certificate and no
-// running operator. webhooktest.SameAsPolicy compares a policy with a webhook.
-func (w *Webhooks) Policy(objects ...client.Object) {
-	for _, obj := range objects {
-		if err := w.addPolicy(obj); err != nil {
-			w.mistaken(fmt.Errorf("webhook.Policy: %w", err))
-		}
-	}
 }
 
 // target returns the kind and name of a manifest, for logs.

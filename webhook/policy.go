@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,29 +15,23 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// policies are the objects of Policy.
-type policies struct {
-	mu      sync.Mutex // guards objects
-	objects []*unstructured.Unstructured
-}
-
-func (p *policies) list() []*unstructured.Unstructured {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.objects)
-}
-
-func (p *policies) add(obj *unstructured.Unstructured) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if slices.ContainsFunc(p.objects, func(o *unstructured.Unstructured) bool { return target(o) == target(obj) }) {
-		return fmt.Errorf("%s has been added before; give each a name of its own", target(obj))
+// Policy adds a ValidatingAdmissionPolicy or a MutatingAdmissionPolicy, or a binding of one, to the
+// objects of Manifests. The API server evaluates it: it needs no call, no certificate and no
+// running operator. webhooktest.SameAsPolicy compares a policy with a webhook.
+func (w *Webhooks) Policy(objects ...client.Object) {
+	for _, obj := range objects {
+		w.add("Policy", func() error { return w.addPolicyLocked(obj) })
 	}
-	p.objects = append(p.objects, obj)
-	return nil
 }
 
-func (w *Webhooks) addPolicy(obj client.Object) error {
+// shipped returns the objects of Policy.
+func (w *Webhooks) shipped() []*unstructured.Unstructured {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return slices.Clone(w.policies)
+}
+
+func (w *Webhooks) addPolicyLocked(obj client.Object) error {
 	if argument.IsNil(obj) {
 		return errors.New("the object is nil")
 	}
@@ -63,5 +56,9 @@ func (w *Webhooks) addPolicy(obj client.Object) error {
 	if err != nil {
 		return err
 	}
-	return w.policies.add(u)
+	if slices.ContainsFunc(w.policies, func(o *unstructured.Unstructured) bool { return target(o) == target(u) }) {
+		return fmt.Errorf("%s has been added before; give each a name of its own", target(u))
+	}
+	w.policies = append(w.policies, u)
+	return nil
 }

@@ -34,6 +34,14 @@ type endpoint struct {
 	answer func(ctx context.Context, body []byte) (*reply, error)
 }
 
+// limit is the largest body, in bytes.
+func (e *endpoint) limit() int64 {
+	if e.conversion {
+		return maxConversion
+	}
+	return maxBody
+}
+
 // reply is an answer with status 200.
 type reply struct {
 	review  any // encoded as JSON
@@ -54,7 +62,7 @@ func failuref(code int, format string, args ...any) error {
 func (f *failure) Error() string { return f.text }
 
 // readBody returns the body of a request for a review.
-func readBody(r *http.Request) ([]byte, error) {
+func readBody(r *http.Request, limit int64) ([]byte, error) {
 	if r.Method != http.MethodPost {
 		return nil, failuref(http.StatusMethodNotAllowed, "the method is %s; the API server sends a review with POST", r.Method)
 	}
@@ -62,16 +70,16 @@ func readBody(r *http.Request) ([]byte, error) {
 	if err != nil || media != "application/json" {
 		return nil, failuref(http.StatusUnsupportedMediaType, "the content type is %q; send a review as application/json", r.Header.Get("Content-Type"))
 	}
-	if r.ContentLength > maxBody {
-		return nil, failuref(http.StatusRequestEntityTooLarge, "the body has %d bytes; the limit is %d", r.ContentLength, maxBody)
+	if r.ContentLength > limit {
+		return nil, failuref(http.StatusRequestEntityTooLarge, "the body has %d bytes; the limit is %d", r.ContentLength, limit)
 	}
 	buffer := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), trusted)+bytes.MinRead))
-	_, err = buffer.ReadFrom(io.LimitReader(r.Body, maxBody+1))
+	_, err = buffer.ReadFrom(io.LimitReader(r.Body, limit+1))
 	switch {
 	case err != nil:
 		return nil, failuref(http.StatusBadRequest, "the body cannot be read: %v", err)
-	case buffer.Len() > maxBody:
-		return nil, failuref(http.StatusRequestEntityTooLarge, "the body has more than %d bytes, the limit", maxBody)
+	case int64(buffer.Len()) > limit:
+		return nil, failuref(http.StatusRequestEntityTooLarge, "the body has more than %d bytes, the limit", limit)
 	case buffer.Len() == 0:
 		return nil, failuref(http.StatusBadRequest, "the body is empty; send a review")
 	}

@@ -13,7 +13,9 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/client"
@@ -70,14 +72,14 @@ type Registration struct {
 
 // Webhooks are the webhooks of a process. New makes them. Add webhooks before the manager runs.
 type Webhooks struct {
-	o           Options
-	added       chan struct{} // has an element when a webhook was added too late
-	conversions conversions   // it has a lock of its own
-	policies    policies      // it has a lock of its own
+	o     Options
+	added chan struct{} // has an element when a webhook was added too late
 
 	mu         sync.RWMutex         // guards what follows
 	endpoints  map[string]*endpoint // by path
 	admissions []*admission         // in the order of the calls
+	hubs       map[schema.GroupKind]hub
+	policies   []*unstructured.Unstructured
 	wrong      []error
 	running    bool
 }
@@ -91,11 +93,11 @@ func New(o Options) *Webhooks {
 func (w *Webhooks) Validate() error {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	var wrong []error
-	if w.o.Scheme == nil {
-		wrong = append(wrong, errors.New("webhook.Options.Scheme: it is nil; set the scheme that has the types of the webhooks"))
+	wrong := append([]error{w.o.Validate()}, w.wrong...)
+	for _, a := range w.admissions {
+		wrong = append(wrong, a.validate())
 	}
-	return errors.Join(append(wrong, w.wrong...)...)
+	return errors.Join(wrong...)
 }
 
 // add calls register under the lock. Its error is a mistake of the call, such as Default.

@@ -70,8 +70,10 @@ type Registration struct {
 
 // Webhooks are the webhooks of a process. New makes them. Add webhooks before the manager runs.
 type Webhooks struct {
-	o     Options
-	added chan struct{} // has an element when a webhook was added too late
+	o           Options
+	added       chan struct{} // has an element when a webhook was added too late
+	conversions conversions   // it has a lock of its own
+	policies    policies      // it has a lock of its own
 
 	mu         sync.RWMutex         // guards what follows
 	endpoints  map[string]*endpoint // by path

@@ -49,6 +49,11 @@ type crd struct {
 		Scope    string       `json:"scope"`
 		Names    crdNames     `json:"names"`
 		Versions []crdVersion `json:"versions"`
+
+		Conversion struct {
+			Strategy string      `json:"strategy"`
+			Webhook  *conversion `json:"webhook"`
+		} `json:"conversion"`
 	} `json:"spec"`
 	Status struct {
 		Conditions     []crdCondition `json:"conditions"`

@@ -68,7 +68,8 @@
 //     workloads; the immutable fields of Pods (without the diff that ends the real message),
 //     StatefulSets, Jobs and role bindings.
 //   - The subresources binding, eviction, exec, attach, portforward, proxy, log, resize, token,
-//     approval and ephemeralcontainers, and apply of a scale, fail with 501, method and path.
+//     approval and ephemeralcontainers fail with 501, method and path. So does an apply of the
+//     scale of a custom object, which the real server answers with an internal error.
 //   - Built-in kinds have the fields of client-go's version, which may be newer than the
 //     server's.
 //   - The kinds of admissionregistration.k8s.io, certificates.k8s.io, flowcontrol.apiserver.k8s.io
@@ -95,8 +96,6 @@
 //   - A new server has the namespaces default, kube-node-lease, kube-public and kube-system, and
 //     nothing else: no Service kubernetes, no ClusterRoles, no PriorityClasses.
 //   - autoscaling/v1 is not supported; use autoscaling/v2.
-//   - The managedFields entry of a scale has a time, and reviews have no managedFields.
-//   - The refusal of a Service with several errors may have fewer causes.
 //   - A dependent whose owner never existed is collected at once.
 //   - Discovery lists the custom kinds of a group by name. The real server has no fixed order.
 //   - OpenAPI, /metrics, /logs and the list of paths are not supported.

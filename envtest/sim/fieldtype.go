@@ -5,9 +5,9 @@ package sim
 
 import (
 	"encoding/json"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -21,8 +21,15 @@ type OpenAPI interface {
 // typeConverter returns the structure that managedFields of the kind have. Without a schema, every
 // field is allowed and lists are atomic.
 func (c codec) typeConverter() (managedfields.TypeConverter, error) {
-	if c.typed {
-		return applyconfigurations.NewTypeConverter(scheme.Scheme), nil
+	switch {
+	case c.typed && (c.kind.Kind == "Scale" || slices.Contains(reviewGroups, c.kind.Group)):
+		return managedfields.NewDeducedTypeConverter(), nil // client-go has no schema of them
+	case c.typed:
+		types, err := builtinTypes()
+		if err != nil {
+			return nil, err
+		}
+		return managedfields.NewSchemeTypeConverter(scheme.Scheme, types), nil
 	}
 	var kind spec.Schema
 	if described, ok := c.schema.(OpenAPI); ok {

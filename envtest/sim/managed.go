@@ -18,9 +18,13 @@ import (
 )
 
 // manageLocked updates the managedFields of obj, which replaces live (nil: is new). An apply has
-// done that itself.
+// done that itself. An object of another kind has no fields that can be managed.
 func (s *Server) manageLocked(r *Request, t *table, live, obj *unstructured.Unstructured) error {
-	if r.Verb == "apply" {
+	switch {
+	case r.Verb == "apply":
+		return nil
+	case obj.GetKind() != t.Kind:
+		obj.SetManagedFields(nil)
 		return nil
 	}
 	fields, err := t.fieldManager(r.Subresource)
@@ -32,8 +36,10 @@ func (s *Server) manageLocked(r *Request, t *table, live, obj *unstructured.Unst
 			return err
 		}
 	}
-	fields.UpdateNoErrors(live, obj, r.fieldManager())
-	return nil
+	was, is := managed(live), managed(obj)
+	unstructured.RemoveNestedField(obj.Object, "metadata", "managedFields")
+	fields.UpdateNoErrors(was, is, r.fieldManager())
+	return setManagedEntries(obj, is.entries)
 }
 
 // fieldManager returns the name of the request's field manager: the query's, or the beginning of
@@ -80,7 +86,7 @@ func (t *table) fieldManager(subresource string) (*managedfields.FieldManager, e
 	if c.typed {
 		create = managedfields.NewDefaultFieldManager
 	}
-	f, err := create(converter, oneVersion{}, oneVersion{}, creator{c},
+	f, err := create(unwrapping{converter}, oneVersion{}, oneVersion{}, creator{c},
 		c.kind, c.kind.GroupVersion(), subresource, t.resetFields(subresource))
 	if err != nil {
 		return nil, err

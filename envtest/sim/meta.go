@@ -6,7 +6,6 @@ package sim
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -19,9 +18,6 @@ import (
 
 // now is the time of a write. The API has no fractions of a second.
 func now() metav1.Time { return metav1.NewTime(time.Now()) }
-
-// equal reports whether two JSON values are equal.
-func equal(a, b any) bool { return reflect.DeepEqual(a, b) }
 
 // prepareCreate resets what a client may not set in a new object.
 func (t *table) prepareCreate(u *unstructured.Unstructured) {

@@ -42,10 +42,13 @@ type Request struct {
 	body     []byte
 	dryRun   bool
 	manager  string   // the field manager
+	empties  string   // see emptyMetadata
 	warnings []string // Warning headers of the answer
 	only     string   // the name of /watch/…/name
 	table    *table   // nil before negotiate
 	form     form     // see negotiate
+	answers  answers  // of webhooks
+	born     identity // of the object that the request creates
 }
 
 // String describes the request in one line.

@@ -125,7 +125,7 @@ func (d *demo) operate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	standIn, err := d.standIn(ctx)
+	standIn, err := d.standIn(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func generate(seed uint64) script {
 		g.step()
 	}
 	if watched != "" {
-		g.add("POST", watched, g.object(watched, "end", ""))
+		g.add("POST", watched, valid(watched, "end"))
 	}
 	return script{name: fmt.Sprintf("seed %d", seed), steps: g.steps}
 }
@@ -124,6 +124,18 @@ func (g *generator) object(kind, name, version string) string {
 	at := strings.LastIndex(apiVersions[kind], "/")
 	return fmt.Sprintf(`{"apiVersion":"%s","kind":"%s","metadata":{"name":"%s"%s}%s}`,
 		apiVersions[kind][:at], apiVersions[kind][at+1:], name, g.metadata(version), g.content(kind))
+}
+
+// valid returns an object that every server accepts.
+func valid(kind, name string) string {
+	spec := map[string]string{
+		"services":    `,"spec":{"ports":[{"port":80}]}`,
+		"events":      `,"involvedObject":{"namespace":"{ns}"}`,
+		"pods":        `,"spec":{"containers":[{"name":"c","image":"i"}]}`,
+		"deployments": `,"spec":{"selector":{"matchLabels":{"app":"a"}},"template":{"metadata":{"labels":{"app":"a"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}`,
+	}[kind]
+	at := strings.LastIndex(apiVersions[kind], "/")
+	return fmt.Sprintf(`{"apiVersion":"%s","kind":"%s","metadata":{"name":"%s"}%s}`, apiVersions[kind][:at], apiVersions[kind][at+1:], name, spec)
 }
 
 // content returns the fields other than metadata, each preceded by a comma.

@@ -86,7 +86,7 @@ func (t *table) fieldManager(subresource string) (*managedfields.FieldManager, e
 	if c.typed {
 		create = managedfields.NewDefaultFieldManager
 	}
-	f, err := create(unwrapping{converter}, oneVersion{}, oneVersion{}, creator{c},
+	f, err := create(ownable{converter}, oneVersion{}, oneVersion{}, creator{c},
 		c.kind, c.kind.GroupVersion(), subresource, t.resetFields(subresource))
 	if err != nil {
 		return nil, err

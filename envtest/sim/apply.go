@@ -5,7 +5,6 @@ package sim
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,7 +65,10 @@ func emptyMetadata(t *table, u *unstructured.Unstructured) string {
 	metadata := object(u.Object, "metadata")
 	var names []string
 	for _, name := range []string{"annotations", "finalizers", "labels", "ownerReferences"} {
-		if value, ok := metadata[name]; ok && reflect.ValueOf(value).Len() == 0 {
+		value, ok := metadata[name]
+		list, isList := value.([]any)
+		fields, isMap := value.(map[string]any)
+		if ok && (value == nil || isList && len(list) == 0 || isMap && len(fields) == 0) {
 			names = append(names, name)
 		}
 	}

@@ -79,6 +79,8 @@
 //   - An address or a node port that a Service names may be taken already.
 //   - Objects of one version are not converted to another. An apply in another version than the
 //     earlier ones of its manager keeps their fields.
+//   - An apply of a custom object with empty metadata always makes a version. In the real server
+//     that depends on its cache.
 //   - A custom kind without a schema accepts every field, and its lists are atomic in an apply.
 //   - A request for a future resourceVersion fails at once. The real server waits for three
 //     seconds.

@@ -22,7 +22,11 @@ const (
 
 // isReview reports whether objects of the kind are questions, which are answered and not stored.
 func (t *table) isReview() bool {
-	return t.native && (t.Group == authorizationv1.GroupName || t.Group == authenticationv1.GroupName)
+	return t.native && isReviewGroup(t.Group)
+}
+
+func isReviewGroup(group string) bool {
+	return group == authorizationv1.GroupName || group == authenticationv1.GroupName
 }
 
 // review answers a question about access or identity. Everything is allowed; a rule of package

@@ -24,6 +24,7 @@
 //   - CustomResourceDefinitions, given to New or created later: names, conditions, several
 //     versions, status and scale, stored versions, and a deletion that removes the objects first
 //   - discovery, plain and aggregated; /version, /healthz, /livez and /readyz
+//   - OpenAPI v3, for kubectl explain, kubectl apply and client-go's openapi3
 //   - reviews of access and identity: everything is allowed, unless a rule changes the answer
 //   - Listen, which serves kubectl and other processes on a loopback port
 //   - get and list: pages with continue and remainingItemCount, resourceVersion and
@@ -78,7 +79,8 @@
 //   - A PriorityClass, a LimitRange and a ResourceQuota have no effect on Pods.
 //   - An address or a node port that a Service names may be taken already.
 //   - Objects of one version are not converted to another. An apply in another version than the
-//     earlier ones of its manager keeps their fields.
+//     earlier ones of its manager keeps their fields. Any other write removes the managedFields
+//     entries of other versions.
 //   - An apply of a custom object with empty metadata always makes a version. In the real server
 //     that depends on its cache.
 //   - A custom kind without a schema accepts every field, and its lists are atomic in an apply.
@@ -100,7 +102,12 @@
 //   - autoscaling/v1 is not supported; use autoscaling/v2.
 //   - A dependent whose owner never existed is collected at once.
 //   - Discovery lists the custom kinds of a group by name. The real server has no fixed order.
-//   - OpenAPI, /metrics, /logs and the list of paths are not supported.
+//   - OpenAPI v2, /metrics, /logs and the list of paths are not supported.
+//   - OpenAPI v3 describes group versions only. The schemas of built-in kinds come from Go types:
+//     they have no enums and unions, a field is required if its JSON tag has no omitempty, and
+//     CustomResourceDefinition and APIService have no fields. Operations have no descriptions.
+//     Subresources that are not supported, and CBOR, are missing. Without package envtest/sim/crd,
+//     custom kinds accept every field.
 //   - The version is v1.36.3+sim.
 //   - SelfSubjectRulesReview answers with one rule that allows everything. No token is valid.
 //

@@ -100,7 +100,6 @@
 //   - A new server has the namespaces default, kube-node-lease, kube-public and kube-system, and
 //     nothing else: no Service kubernetes, no ClusterRoles, no PriorityClasses.
 //   - autoscaling/v1 is not supported; use autoscaling/v2.
-//   - A dependent whose owner never existed is collected at once.
 //   - Discovery lists the custom kinds of a group by name. The real server has no fixed order.
 //   - OpenAPI v2, /metrics, /logs and the list of paths are not supported.
 //   - OpenAPI v3 describes group versions only. The schemas of built-in kinds come from Go types:
